@@ -24,7 +24,7 @@ function orders(first: string, units: readonly Uint8Array[], most: number): Uint
 const texts: readonly Uint8Array[] = [
   ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
   ...[...'{":,}'].map((unit) => encoder.encode(`"${unit}`)),
-  ...[..."acdé "].flatMap((first) => orders(first, plain, 3)),
+  ...[..."acdgé "].flatMap((first) => orders(first, plain, 3)),
   ...[..."b1€"].flatMap((first) => orders(first, all, 2)),
   Uint8Array.of(97, 0xe2, 0x80),
   Uint8Array.of(98, 0xa9),
@@ -47,6 +47,7 @@ const pattern = fc.constantFrom(
     "^.+€.+$",
     "é$",
     "^[^a]*a[^a]*$",
+    "^[\\dg]+$",
   ],
   ...["\\s", "^\\D+$", "^[\\s\\S]*b$", "^(?!a)", "^\\S*$"],
 );

@@ -20,17 +20,20 @@ export class FreeParts {
   /** A free string. */
   readonly #free: Regex;
   readonly #numbers: ReadonlyMap<Regex, number>;
+  readonly #meanings: readonly Uint8Array[];
   /** By node, the number of its part; -1: it is none. */
   readonly partOf: Int32Array;
   /** By part, the set of bytes with which its characters begin. */
   readonly #begins: number[] = [];
 
-  constructor(regexes: Regexes, free: Regex, trie: Trie) {
+  /** `meanings`: what each byte of the trie stands for, which all lead a free string the same way. */
+  constructor(regexes: Regexes, free: Regex, trie: Trie, meanings: readonly Uint8Array[]) {
     this.#regexes = regexes;
     this.#free = free;
     this.#numbers = freeStates(regexes, free);
     this.states = new Uint8Array(trie.bytes.length).fill(NO_PART);
     this.partOf = new Int32Array(trie.bytes.length).fill(-1);
+    this.#meanings = meanings;
     this.#visit(trie, 0, free);
   }
 
@@ -49,8 +52,8 @@ export class FreeParts {
     const isBetween = rest === this.#free;
     let begins: Uint32Array | null = new Uint32Array(WORDS);
     for (let child = node + 1; child < end; child = trie.ends[child]!) {
-      const byte = trie.bytes[child]!;
-      const next = regexes.derivative(rest, byte);
+      const bytes = this.#meanings[trie.bytes[child]!]!;
+      const next = regexes.derivative(rest, bytes[0]!);
       const isInside = next !== regexes.empty && next !== regexes.epsilon;
       if (isInside && trie.ends[child]! - child > PART_NODES_MIN)
         this.states[child] = this.#numbers.get(next)!;
@@ -58,7 +61,7 @@ export class FreeParts {
       if (below === null) begins = null;
       else if (begins !== null) {
         for (let word = 0; word < WORDS; word++) begins[word]! |= below[word]!;
-        if (isBetween) begins[byte >>> 5]! |= 1 << (byte & 31);
+        if (isBetween) for (const byte of bytes) begins[byte >>> 5]! |= 1 << (byte & 31);
       }
     }
     if (begins !== null && isBetween && end - node > PART_NODES_MIN) {

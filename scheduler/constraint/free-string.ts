@@ -23,8 +23,8 @@ export type StringKind = "counted" | "broad" | "other";
 const WALKED_MAX = 128;
 /** An expression is broad if more tokens than one in so many begin as it does. */
 const BROAD = 16;
-/** One step in so many nodes is done to find out whether a walk can be spared. */
-const OPEN = 16;
+/** One step for so many tokens is done to find out whether a walk can be spared. */
+const OPEN = 8;
 /** States that there is room for in a new walk's table, and in one that is kept for another. */
 const TABLE_STATES = 64;
 const TABLE_STATES_MAX = 1024;
@@ -90,11 +90,12 @@ export class FreeString {
   #isBroad(rest: Regex): boolean {
     let going = 0;
     let all = 0;
-    for (const { trie } of this.tokens.open) {
+    for (const { trie, meanings } of this.tokens.open) {
       for (let child = 1; child < trie.bytes.length; child = trie.ends[child]!) {
         const tokens = trie.firstTokens[trie.ends[child]!]! - trie.firstTokens[child]!;
         all += tokens;
-        if (this.regexes.derivative(rest, trie.bytes[child]!) !== this.regexes.empty) going += tokens;
+        const goesOn = (byte: number): boolean => this.regexes.derivative(rest, byte) !== this.regexes.empty;
+        if (meanings[trie.bytes[child]!]!.some(goesOn)) going += tokens;
       }
     }
     return BROAD * going > all;
@@ -118,7 +119,7 @@ export class FreeString {
     }
     const clamped = yield* again(() => this.regexes.clamped(rest, set.trie.height));
     const isOpen =
-      set.parts !== null && (yield* this.#alwaysOpen.has(clamped, budget, set.trie.bytes.length / OPEN));
+      set.parts !== null && (yield* this.#alwaysOpen.has(clamped, budget, set.trie.tokens.length / OPEN));
     if (isOpen) return set.all;
     let found = walked.get(clamped);
     if (found === undefined) found = yield* this.#walk(set, clamped, budget);

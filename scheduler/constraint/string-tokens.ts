@@ -1,3 +1,4 @@
+import { AlikeBytes } from "./alike-bytes.ts";
 import { FreeParts } from "./free-parts.ts";
 import { type Regex, Regexes } from "./regex/regexes.ts";
 import { freeStrings } from "./regex/text.ts";
@@ -11,7 +12,12 @@ export interface StringMasks {
 
 /** Some tokens of a vocabulary. */
 export interface TokenSet {
+  /** Of their bytes as `meanings` says: what each byte of the trie stands for. */
   readonly trie: Trie;
+  readonly meanings: readonly Uint8Array[];
+  /** The own bytes of the trie's tokens, one after the other; and where they begin, with one entry more than tokens. */
+  readonly bytes: Uint8Array;
+  readonly offsets: Int32Array;
   /** All of them inside, and none beyond. */
   readonly all: StringMasks;
   /** Not null: none of them reaches the quote of a free string; where they are text inside of one whatever they begin with. */
@@ -27,6 +33,7 @@ const WITHIN_MAX = 256;
 export const CHARACTERS_MAX = 254;
 /** The token is not of the kind. */
 const NONE = 255;
+const ownMeanings = Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte));
 
 /**
  * A vocabulary's tokens as they are read inside of a JSON string of which nothing is demanded, a free string: which stay
@@ -103,6 +110,7 @@ export class StringTokens {
       const index = BYTES_MAX.findIndex((most) => text.length <= most);
       (this.#open[token] === NONE ? others : open)[index]!.push({ text, token });
     }
+    const alike = new AlikeBytes();
     const setsOf = (groups: readonly (readonly TokenText[])[], isOpen: boolean): TokenSet[] =>
       groups
         .filter((entries) => entries.length > 0)
@@ -110,8 +118,20 @@ export class StringTokens {
           const words = Math.ceil(size / 32);
           const all = { inside: new Uint32Array(words), beyond: new Uint32Array(words) };
           for (const { token } of entries) all.inside[token >>> 5]! |= 1 << (token & 31);
-          const own = trieOf(entries);
-          return { trie: own, all, parts: isOpen ? new FreeParts(regexes, free, own) : null };
+          const meanings = isOpen ? alike.meanings : ownMeanings;
+          const own = trieOf(
+            isOpen ? entries.map(({ text, token }) => ({ text: alike.write(text), token })) : entries,
+          );
+          const offsets = new Int32Array(entries.length + 1);
+          own.tokens.forEach((token, at) => {
+            offsets[at + 1] = offsets[at]! + tokenBytes(vocabulary, token).length;
+          });
+          const bytes = new Uint8Array(offsets.at(-1)!);
+          own.tokens.forEach((token, at) => {
+            bytes.set(tokenBytes(vocabulary, token), offsets[at]);
+          });
+          const parts = isOpen ? new FreeParts(regexes, free, own, meanings) : null;
+          return { trie: own, meanings, bytes, offsets, all, parts };
         });
     this.open = setsOf(open, true);
     this.others = setsOf(others, false);

@@ -4,10 +4,12 @@ import type { Regex, Regexes } from "./regex/regexes.ts";
 import type { StringMasks, TokenSet } from "./string-tokens.ts";
 import type { Mask } from "./vocabulary.ts";
 
-/** In place of the number of a state: what is left is not known yet, is nothing that matches, or no more than the end. */
+/** In place of the number of a state: what is left is not known yet, is nothing that matches, or no more than the end; or is not
+ *  the same after all that a byte of the trie stands for. */
 const UNKNOWN = -1;
 const DEAD = -2;
 const END = -3;
+const APART = -4;
 /** Nodes between two looks at the budget: a step each. */
 const NODES = 64;
 /** Of a way from a state by a byte that is met the first time, and of a new state, in steps of work. */
@@ -77,12 +79,12 @@ export class StringWalk {
   /** Walks until its budget is paused. False: there is more to walk. */
   run(): boolean {
     const { parts, trie } = this.#set;
-    const { bytes, depths, ends } = trie;
+    const { bytes, depths, ends, firstTokens } = trie;
     const states = this.#states;
     let [child, table, nodes] = [this.#child, this.#table, 0];
     while (child < bytes.length) {
-      if (nodes === NODES) {
-        this.#budget.spend(NODES);
+      if (nodes >= NODES) {
+        this.#budget.spend(nodes);
         if (this.#budget.isPaused) break;
         nodes = 0;
       }
@@ -100,10 +102,16 @@ export class StringWalk {
         table = this.#table;
       } else {
         const end = ends[child]!;
-        if (next === DEAD) this.#takeOut(child, end);
-        else {
-          this.#takeOut(child + 1, end);
-          this.#goBeyond(depth, child + 1, end);
+        const [first, below, last] = [firstTokens[child]!, firstTokens[child + 1]!, firstTokens[end]!];
+        if (next === DEAD) this.#takeOut(first, last);
+        else if (next === END) {
+          this.#takeOut(below, last);
+          this.#goBeyond(depth, below, last);
+        } else {
+          this.#child = child; // which may be broken off
+          this.#readTokens(state, depth - 1, first, last);
+          table = this.#table;
+          nodes += last - first;
         }
         child = end;
       }
@@ -127,35 +135,61 @@ export class StringWalk {
     return parts.isWhole(part, loops);
   }
 
-  /** The tokens of nodes [from, to). */
+  /** Tokens [from, to) of the trie, each by its own bytes from `depth` on: so many bytes of all led to the state. */
+  #readTokens(state: number, depth: number, from: number, to: number): void {
+    const { bytes, offsets } = this.#set;
+    for (let at = from; at < to; at++) {
+      const first = offsets[at]!;
+      const end = offsets[at + 1]!;
+      let next = state;
+      let byte = first + depth;
+      while (byte < end && next >= 0) next = this.#after(next, bytes[byte++]!);
+      if (next === DEAD || byte < end) this.#takeOut(at, at + 1);
+      if (next === END && byte < end) this.#goBeyond(byte - first, at, at + 1);
+    }
+  }
+
+  #after(state: number, byte: number): number {
+    const next = this.#table[state * 256 + byte]!;
+    return next === UNKNOWN ? this.#find(state, byte) : next;
+  }
+
+  /** Tokens [from, to) of the trie. */
   #takeOut(from: number, to: number): void {
-    const { tokens, firstTokens } = this.#set.trie;
-    const end = firstTokens[to]!;
-    for (let at = firstTokens[from]!; at < end; at++) {
+    const { tokens } = this.#set.trie;
+    for (let at = from; at < to; at++) {
       const token = tokens[at]!;
       this.#inside[token >>> 5]! &= ~(1 << (token & 31));
     }
   }
 
-  /** The tokens of nodes [from, to), which follow the quote after so many bytes. */
+  /** Tokens [from, to) of the trie, which follow the quote after so many bytes. */
   #goBeyond(bytes: number, from: number, to: number): void {
-    const { tokens, firstTokens } = this.#set.trie;
-    const end = firstTokens[to]!;
-    for (let at = firstTokens[from]!; at < end; at++) {
+    const { tokens } = this.#set.trie;
+    for (let at = from; at < to; at++) {
       const token = tokens[at]!;
       this.#beyond[token >>> 5]! |= 1 << (token & 31);
       this.isAlike &&= this.#quoteEnd[token] === bytes;
     }
   }
 
-  /** Where the byte leads from the state. */
-  #find(state: number, byte: number): void {
+  /** Where the byte of the trie, or of a token, leads from the state. */
+  #find(state: number, byte: number): number {
     this.#budget.spend(FIND_STEPS);
-    const rest = this.#regexes.derivative(this.#rests[state]!, byte);
-    // After its quote nothing of a string goes on.
-    const isDead = !this.#regexes.isNullable(rest) && this.#regexes.isEmpty(rest);
-    const next = isDead ? DEAD : this.#regexes.isNullable(rest) ? END : this.#stateOf(rest);
+    const regexes = this.#regexes;
+    const before = this.#rests[state]!;
+    const { classOf } = regexes.partitionOf(before);
+    const alike = this.#set.meanings[byte]!;
+    const first = alike[0]!;
+    let next = APART;
+    if (alike.every((one) => classOf[one] === classOf[first])) {
+      const rest = regexes.derivative(before, first);
+      // After its quote nothing of a string goes on.
+      if (regexes.isNullable(rest)) next = END;
+      else next = regexes.isEmpty(rest) ? DEAD : this.#stateOf(rest);
+    }
     this.#table[state * 256 + byte] = next;
+    return next;
   }
 
   #stateOf(rest: Regex): number {

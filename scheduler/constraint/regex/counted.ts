@@ -158,6 +158,8 @@ export class CountedIntersections {
 
   /** The states that are reached from this one, and all that are reached from those. */
   #placesFrom(start: Regex, of: Regex): Places | null {
+    // Which would be found out by meeting that many, over and over from one place of a text to the next.
+    if (this.#regexes.counts(start) > STATES_MAX) return null;
     let known = this.#places.get(of);
     if (known === undefined) {
       known = new Map();

@@ -60,6 +60,11 @@ export class Expressions {
     return this.nodes[regex]!.isNullable;
   }
 
+  /** About how many places its counts tell apart. */
+  counts(regex: Regex): number {
+    return this.nodes[regex]!.counts;
+  }
+
   /** No match has fewer bytes. */
   bytesMin(regex: Regex): number {
     return this.nodes[regex]!.bytesMin;
@@ -285,9 +290,12 @@ export class Expressions {
 
   #add(shape: RegexShape): Regex {
     // In one order, so that nodes are alike to the engine that runs this.
-    const { isNullable, isBoolean, isCounted, bytesMin } = factsOf(shape, (part) => this.nodes[part]!);
+    const { isNullable, isBoolean, isCounted, counts, bytesMin } = factsOf(
+      shape,
+      (part) => this.nodes[part]!,
+    );
     const [partition, next, isEmpty] = [null, null, null];
-    const node = { shape, isNullable, isBoolean, isCounted, bytesMin, partition, next, isEmpty };
+    const node = { shape, isNullable, isBoolean, isCounted, counts, bytesMin, partition, next, isEmpty };
     return (this.nodes.push(node) - 1) as Regex;
   }
 }

@@ -67,13 +67,18 @@ export class Regexes extends Expressions {
       if (shape.kind === "cat") node.isEmpty = this.isEmpty(shape.head) || this.isEmpty(shape.tail);
       else if (shape.kind === "alt") node.isEmpty = shape.parts.every((part) => this.isEmpty(part));
       else if (shape.kind === "repeat") node.isEmpty = this.isEmpty(shape.of);
-      else if (!this.#goesSameWay(regex) && !this.#search(regex, NEAR_STATES)) {
+      else if (!this.#goesSameWay(regex) && !this.#isNear(regex)) {
         const isEmpty = shape.kind === "and" ? this.#counted.isEmpty(shape.parts) : null;
         if (isEmpty === null) this.#search(regex, Number.POSITIVE_INFINITY);
         else node.isEmpty = isEmpty;
       }
     }
     return node.isEmpty!;
+  }
+
+  /** Finds out whether anything matches if an end may be near, or a state that is known to have one. False: it may not be. */
+  #isNear(regex: Regex): boolean {
+    return this.nodes[regex]!.bytesMin <= WAY_MAX && this.#search(regex, NEAR_STATES);
   }
 
   /** Finds out whether anything can be reached that matches, from so many states: those first that seem nearest to an end, and else

@@ -36,6 +36,9 @@ export interface Facts {
   readonly isBoolean: boolean;
   /** Whether it holds a repetition with a count. */
   readonly isCounted: boolean;
+  /** How far its largest count goes, times the largest in what is counted: about as many places it has to tell apart. Counts that are
+   *  within a character are left out. */
+  readonly counts: number;
   /** No match has fewer bytes. */
   readonly bytesMin: number;
 }
@@ -50,9 +53,12 @@ export interface Node extends Facts {
   isEmpty: boolean | null;
 }
 
+/** Counts as far as that may be of a character's bytes. */
+const CHARACTER_BYTES_MAX = 4;
+
 /** Of an expression whose parts are known. */
 export function factsOf(shape: RegexShape, of: (part: Regex) => Facts): Facts {
-  const plain = { isBoolean: false, isCounted: false };
+  const plain = { isBoolean: false, isCounted: false, counts: 1 };
   switch (shape.kind) {
     case "empty":
       return { ...plain, isNullable: false, bytesMin: Number.POSITIVE_INFINITY };
@@ -63,19 +69,21 @@ export function factsOf(shape: RegexShape, of: (part: Regex) => Facts): Facts {
       return { ...plain, isNullable: false, bytesMin: 1 };
     case "automaton": {
       const isNullable = shape.automaton.accepts[shape.state] === 1;
-      return { isNullable, isBoolean: true, isCounted: false, bytesMin: isNullable ? 0 : 1 };
+      return { ...plain, isNullable, isBoolean: true, bytesMin: isNullable ? 0 : 1 };
     }
     case "not": {
-      const { isNullable, isCounted } = of(shape.of);
-      return { isNullable: !isNullable, isBoolean: true, isCounted, bytesMin: isNullable ? 1 : 0 };
+      const { isNullable, isCounted, counts } = of(shape.of);
+      return { isNullable: !isNullable, isBoolean: true, isCounted, counts, bytesMin: isNullable ? 1 : 0 };
     }
     case "repeat": {
-      const { isBoolean, isCounted, bytesMin } = of(shape.of);
+      const { isBoolean, isCounted, counts, bytesMin } = of(shape.of);
       const { min, max } = shape;
+      const most = max < Number.POSITIVE_INFINITY ? max : min;
       return {
         isNullable: min === 0,
         isBoolean,
         isCounted: isCounted || min > 1 || max < Number.POSITIVE_INFINITY,
+        counts: most > CHARACTER_BYTES_MAX ? most * counts : counts,
         bytesMin: min === 0 ? 0 : min * bytesMin,
       };
     }
@@ -85,6 +93,7 @@ export function factsOf(shape: RegexShape, of: (part: Regex) => Facts): Facts {
         isNullable: head.isNullable && tail.isNullable,
         isBoolean: head.isBoolean || tail.isBoolean,
         isCounted: head.isCounted || tail.isCounted,
+        counts: Math.max(head.counts, tail.counts),
         bytesMin: head.bytesMin + tail.bytesMin,
       };
     }
@@ -97,13 +106,15 @@ export function factsOf(shape: RegexShape, of: (part: Regex) => Facts): Facts {
 function factsOfSeveral(kind: "alt" | "and", parts: readonly Regex[], of: (part: Regex) => Facts): Facts {
   const isAlt = kind === "alt";
   let [isNullable, isBoolean, isCounted] = [!isAlt, !isAlt, false];
+  let counts = 1;
   let bytesMin = isAlt ? Number.POSITIVE_INFINITY : 0;
   for (const part of parts) {
     const facts = of(part);
     isNullable = isAlt ? isNullable || facts.isNullable : isNullable && facts.isNullable;
     isBoolean ||= facts.isBoolean;
     isCounted ||= facts.isCounted;
+    counts = Math.max(counts, facts.counts);
     bytesMin = isAlt ? Math.min(bytesMin, facts.bytesMin) : Math.max(bytesMin, facts.bytesMin);
   }
-  return { isNullable, isBoolean, isCounted, bytesMin };
+  return { isNullable, isBoolean, isCounted, counts, bytesMin };
 }
