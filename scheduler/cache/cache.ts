@@ -81,14 +81,14 @@ export class Cache {
     return this.#pagesHeld - this.#pagesLeased;
   }
 
-  /** Pages that `evict` has freed so far. */
-  get pagesEvictedTotal(): number {
-    return this.#pagesEvictedTotal;
-  }
-
   /** Of those, pages that readers wait for. */
   get pagesWanted(): number {
     return this.#pagesWanted;
+  }
+
+  /** Pages that `evict` has freed so far. */
+  get pagesEvictedTotal(): number {
+    return this.#pagesEvictedTotal;
   }
 
   /** Looks up the longest cached prefix of tokens [0, limit). Changes nothing, not even the eviction order. */

@@ -69,6 +69,19 @@ export type CallTokens = Partial<NodeTokens>;
 
 const CANCELLED = "cancelled";
 
+/** What the listener is to be told. */
+interface News {
+  readonly settled: Variable[];
+  /** Calls that are not wanted any more. */
+  readonly dropped: string[];
+  /** Calls to run. */
+  readonly begun: { readonly node: Node; readonly prompt: Prompt<RenderedPart> }[];
+  /** Waiting calls of which more may be known. */
+  readonly grown: Node[];
+}
+
+const noNews = (): News => ({ settled: [], dropped: [], begun: [], grown: [] });
+
 /**
  * The executor: events in, ready calls out.
  *
@@ -96,12 +109,7 @@ export class Program {
   /** To be followed: settled variables whose readers do not know it, and nodes whose inputs are all there. */
   #settled: Variable[] = [];
   #ready: Node[] = [];
-  /** To be told: settled variables, calls that are not wanted any more, calls to run, and waiting calls of which more may be
-   *  known. */
-  #told: Variable[] = [];
-  #dropped: string[] = [];
-  #begun: { readonly node: Node; readonly prompt: Prompt<RenderedPart> }[] = [];
-  #grown: Node[] = [];
+  #news = noNews();
   /** Released variables that may have lost their last reader or their node. */
   readonly #unread = new Set<Variable>();
   /** Nodes that clients have added so far. */
@@ -167,7 +175,7 @@ export class Program {
     const written = new Set(part.nodes.flatMap(outputsOf));
     for (const { name } of part.variables) written.add(name);
     const unknown = Object.keys(wants).find((name) => !written.has(name) && !this.#scope.names.has(name));
-    if (unknown !== undefined) return { code: "unknownName", message: `There is no variable ${unknown}.` };
+    if (unknown !== undefined) return unknownName(unknown);
     for (const { name, value } of part.variables) {
       const variable = this.#declare(name);
       if (value !== null) this.#settle(variable, value, null);
@@ -191,7 +199,7 @@ export class Program {
   /** The client waits for a variable; more wishes for it add up. Unknown names are refused. */
   want(name: string, criteria: Criteria): Refusal | null {
     const variable = this.#scope.names.get(name);
-    if (variable === undefined) return { code: "unknownName", message: `There is no variable ${name}.` };
+    if (variable === undefined) return unknownName(name);
     this.#awaited.set(variable, criteria);
     this.#objectives.want(variable, criteria);
     this.#blocks.deduceAgain();
@@ -201,7 +209,7 @@ export class Program {
   /** The client gives a variable its value: one that nobody writes and that has none. */
   set(name: string, value: Value): Refusal | null {
     const variable = this.#scope.names.get(name);
-    if (variable === undefined) return { code: "unknownName", message: `There is no variable ${name}.` };
+    if (variable === undefined) return unknownName(name);
     if (variable.state !== "empty") {
       const why =
         variable.state === "pending" ? `${variable.producer!.name} writes it` : `it is ${variable.state}`;
@@ -218,7 +226,7 @@ export class Program {
    *  a node that has ended is forgotten with the last of its outputs: so a program may go on for ever. */
   release(name: string): Refusal | null {
     const variable = this.#scope.names.get(name);
-    if (variable === undefined) return { code: "unknownName", message: `There is no variable ${name}.` };
+    if (variable === undefined) return unknownName(name);
     variable.isReleased = true;
     this.#awaited.delete(variable);
     this.#objectives.forget(variable);
@@ -328,7 +336,7 @@ export class Program {
     const failed = node.inputs.find(({ state, isKnown }) => state === "failed" && isKnown);
     if (failed !== undefined) this.#fail(node, failed.failure!, failed);
     else if (node.missing === 0) this.#ready.push(node);
-    else if (spec.kind === "call") this.#grown.push(node);
+    else if (spec.kind === "call") this.#news.grown.push(node);
     return node;
   }
 
@@ -410,7 +418,7 @@ export class Program {
 
   #follow(): void {
     while (this.#settled.length + this.#ready.length > 0) {
-      const { settled, ready } = { settled: this.#settled, ready: this.#ready };
+      const [settled, ready] = [this.#settled, this.#ready];
       this.#settled = [];
       this.#ready = [];
       for (const variable of settled) this.#inform(variable);
@@ -429,17 +437,9 @@ export class Program {
 
   /** Whether there was anything to tell. */
   #tell(): boolean {
-    const { told, dropped, begun, grown } = {
-      told: this.#told,
-      dropped: this.#dropped,
-      begun: this.#begun,
-      grown: this.#grown,
-    };
-    this.#told = [];
-    this.#dropped = [];
-    this.#begun = [];
-    this.#grown = [];
-    for (const variable of told) this.#listener.onSettled(variable);
+    const { settled, dropped, begun, grown } = this.#news;
+    this.#news = noNews();
+    for (const variable of settled) this.#listener.onSettled(variable);
     for (const call of dropped) this.#listener.onDropped(call);
     const ready = begun.filter(({ node }) => node.state === "running");
     for (const { node } of ready) this.#known.add(node);
@@ -450,7 +450,7 @@ export class Program {
     }));
     if (calls.length > 0) this.#listener.onReady(calls);
     for (const node of new Set(grown)) this.#tellHead(node);
-    return told.length + dropped.length + begun.length + grown.length > 0;
+    return settled.length + dropped.length + begun.length + grown.length > 0;
   }
 
   /** A waiting call's prompt may begin with more than was told of it. Each of its parts is looked at once. */
@@ -477,7 +477,7 @@ export class Program {
       else {
         node.missing -= 1;
         if (node.missing === 0) this.#ready.push(node);
-        else if (node.spec.kind === "call") this.#grown.push(node);
+        else if (node.spec.kind === "call") this.#news.grown.push(node);
       }
     }
   }
@@ -494,7 +494,7 @@ export class Program {
       return;
     }
     const rendered = render(node.spec, (name) => lookUp(node.scope, name)!, this.#options.transform);
-    if (rendered.kind === "prompt") this.#begun.push({ node, prompt: rendered.prompt });
+    if (rendered.kind === "prompt") this.#news.begun.push({ node, prompt: rendered.prompt });
     else this.#fail(node, { code: "transform", message: rendered.message, origin: node.name }, null);
   }
 
@@ -549,7 +549,7 @@ export class Program {
     node.times.endedMs = this.#nowMs();
     this.#unfinished.delete(node);
     this.#headParts.delete(node);
-    if (this.#known.delete(node) && node.state === "failed") this.#dropped.push(node.name);
+    if (this.#known.delete(node) && node.state === "failed") this.#news.dropped.push(node.name);
     for (let at: Node | null = node; at !== null; at = at.block) {
       for (const variable of [...at.reads, ...at.outputs])
         if (variable.isReleased) this.#unread.add(variable);
@@ -563,7 +563,7 @@ export class Program {
     variable.failure = failure;
     variable.settledMs = this.#nowMs();
     this.#settled.push(variable);
-    this.#told.push(variable);
+    this.#news.settled.push(variable);
   }
 
   /** Null: it has ended, and what is told of it comes too late. */
@@ -577,6 +577,10 @@ export class Program {
   #nowMs(): number {
     return this.#options.clock.nowMs();
   }
+}
+
+function unknownName(name: string): Refusal {
+  return { code: "unknownName", message: `There is no variable ${name}.` };
 }
 
 function promptPartsOf({ spec }: Node): readonly Part[] {
