@@ -228,6 +228,8 @@ describe("a text completion is refused", () => {
     [{ logprobs: 21 }, "logprobs"],
     [{ logprobs: true }, "logprobs"],
     [{ echo: true, logprobs: 1, stream: true }, "echo"],
+    [{ max_tokens: 0 }, "max_tokens"],
+    [{ echo: true, max_tokens: 0, stream: true }, "max_tokens"],
     [{ prompt: [many(1600, 5), many(1600, 5)], max_tokens: 1, prompt_logprobs: 20 }, "prompt_logprobs"],
   ];
   test.each(cases.map(([fields, param]) => [JSON.stringify(fields).slice(0, 60), fields, param] as const))(

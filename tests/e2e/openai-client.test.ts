@@ -121,6 +121,14 @@ describe("the other calls", () => {
       expect(choices[1]!.logprobs!.tokens!.slice(0, own)).toEqual(tokens!.slice(0, own));
     }
 
+    const echo = { ...ask, echo: true };
+    const { choices, usage } = await client.completions.create({ ...echo, max_tokens: 0 });
+    const { text, logprobs, finish_reason } = choices[0]!;
+    const longer = (await client.completions.create(echo)).choices[0]!.logprobs!;
+    expect([text, finish_reason, usage!.completion_tokens]).toEqual([ask.prompt, "length", 0]);
+    expect(logprobs!.token_logprobs!).toHaveLength(usage!.prompt_tokens);
+    expect(logprobs!.token_logprobs!).toEqual(longer.token_logprobs!.slice(0, usage!.prompt_tokens));
+
     const told = { max_tokens: 1, prompt_logprobs: 1, return_token_ids: true };
     const answer = (await client.chat.completions.create({
       model: "demo",

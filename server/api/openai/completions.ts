@@ -27,8 +27,22 @@ export async function answerCompletion(
       ? prompt
       : services.tokenizer.decode(prompts[index]!, { skipSpecialTokens: false }),
   );
-  const codec = openaiCodec(request, completionFormat(request, prompts, echoes));
+  const whole = openaiCodec(request, completionFormat(request, prompts, echoes));
+  const codec: typeof whole = request.isEchoOnly
+    ? { ...whole, body: (answer, times) => whole.body(promptAlone(answer), times) }
+    : whole;
   return respond(exchange, request.generation, prompts, codec, request.stream);
+}
+
+/** An answer of one token without it. */
+function promptAlone(answer: WholeAnswer): WholeAnswer {
+  const finish = { reason: "length", stopReason: null } as const;
+  const none = { parts: [], text: "", tokens: [], finish };
+  return {
+    ...answer,
+    choices: answer.choices.map((choice) => ({ ...choice, ...none, logprobs: choice.logprobs && [] })),
+    usage: { ...answer.usage, completionTokens: 0, reasoningTokens: 0 },
+  };
 }
 
 function completionFormat(

@@ -61,6 +61,8 @@ export interface ChatRequest extends CommonRequest {
 export interface CompletionRequest extends CommonRequest {
   readonly prompts: readonly Prompt[];
   readonly echo: boolean;
+  /** The prompt alone is told of (`max_tokens` is 0): one token is drawn, and left out. */
+  readonly isEchoOnly: boolean;
   readonly addSpecialTokens: boolean;
   /** `prompt_logprobs`; null: not asked for. */
   readonly promptLogprobs: number | null;
@@ -85,7 +87,7 @@ export function parseChatRequest(
   const { templateArguments, tokensMax: thoughtsMax } = thinking;
   const tellsReasoning = fields.boolean("include_reasoning") ?? true;
   const tokensMaxNew = fields.integer("max_completion_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
-  const common = parseCommon(fields, served, { topLogprobs, tokensMaxNew, calls, targets });
+  const common = parseCommon(fields, served, { topLogprobs, tokensLeast: 1, tokensMaxNew, calls, targets });
   const ignoredOfThinking = thinking.hasEffect
     ? []
     : thinkingFields.filter((name) => fields.raw(name) !== undefined);
@@ -134,20 +136,28 @@ export function parseCompletionRequest(
   }
   const common = parseCommon(fields, served, {
     topLogprobs,
+    tokensLeast: echo ? 0 : 1,
     tokensMaxNew: undefined,
     calls: null,
     targets,
   });
   const promptLogprobs = common.generation.promptLogprobs ?? null;
-  const request = { ...common, prompts, echo, addSpecialTokens, promptLogprobs };
+  const isEchoOnly = common.generation.tokensMax === 0;
+  if (isEchoOnly && common.stream) throw notSupported("max_tokens", "0 in a stream");
+  const own = isEchoOnly ? { ...common.generation, tokensMax: 1 } : common.generation;
+  const request = { ...common, generation: own, prompts, echo, isEchoOnly, addSpecialTokens, promptLogprobs };
   if (!echo || topLogprobs === null) return request;
   if (common.stream) throw notSupported("echo", "true together with logprobs in a stream");
-  const generation = { ...common.generation, promptLogprobs: Math.max(topLogprobs, promptLogprobs ?? 0) };
-  return { ...request, generation };
+  return {
+    ...request,
+    generation: { ...own, promptLogprobs: Math.max(topLogprobs, promptLogprobs ?? 0) },
+  };
 }
 
 interface Particulars {
   readonly topLogprobs: number | null;
+  /** Fewest tokens that may be asked for. */
+  readonly tokensLeast: 0 | 1;
   readonly tokensMaxNew: number | undefined;
   /** Null: nothing may be called. */
   readonly calls: OfferedCalls | null;
@@ -161,7 +171,10 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
   if (streamOptions !== undefined && !stream) {
     throw badRequest("stream_options is only allowed together with stream: true", "stream_options");
   }
-  const tokensMaxOld = fields.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
+  const tokensMaxOld = fields.integer("max_tokens", {
+    min: particulars.tokensLeast,
+    max: Number.MAX_SAFE_INTEGER,
+  });
   const tokensMax = particulars.tokensMaxNew ?? tokensMaxOld ?? null;
   const tokensMin = fields.integer("min_tokens", { min: 0, max: tokensMax ?? served.contextMax }) ?? 0;
   const { service, tier: serviceTier } = serviceOf(fields, particulars.targets);
