@@ -407,7 +407,7 @@ test("a prompt that is alone is computed in one step if two would take longer, a
   expect(offered(6000)).toBeLessThan(6000); // 490 ms
 });
 
-test("where no stream is read along, steps of a gang, and of bulk that is alone, are as large as what comes next can wait for", () => {
+test("where no stream is read along, steps of a gang are as large as what comes next can wait for", () => {
   const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8 };
   const calm = { ...policy, tbtMs: null };
   const sizeIn = (
@@ -440,8 +440,20 @@ test("where no stream is read along, steps of a gang, and of bulk that is alone,
   expect(sizeOf([...members, decode()]) < sizeOf(members) / 2).toBe(true);
   expect(sizeOf(members, latency) < sizeOf(members)).toBe(true);
   const bulk = members.map((member) => ({ ...member, objective: throughput }));
-  expect(sizeOf(bulk, throughput, true)).toBe(sizeOf(members));
   expect(sizeOf([...bulk, ...members], throughput, true) < sizeOf(members)).toBe(true);
+});
+
+test("of the steps that what comes next can wait for, bulk alone takes the one in which a token takes least", () => {
+  const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8 };
+  const bulk = Array.from({ length: 100 }, () => decode({ objective: throughput, length: 1000 }));
+  const tokensOf = (costs: CostModel): number => {
+    const budget = new TimeBudget({ ...policy, tbtMs: null }, bulk, costs, 0, crowd, 65_536);
+    return bulk.length + budget.offer(40_000, 0, 0, throughput);
+  };
+  // Contexts take 100 ms of the 400 that others can wait for: 10 + 14 * 20 ms are the largest step, and the best where each tile takes as long.
+  expect(tokensOf(even)).toBe(14 * 256);
+  expect(tokensOf(tiles((tile) => (tile < 8 ? 20 : 28)))).toBe(8 * 256);
+  expect(tokensOf(tiles((tile) => (tile === 8 ? 24 : 20)))).toBe(14 * 256);
 });
 
 test("a job's steps are long where no stream has run of late, and a stream's time where one may come again", () => {

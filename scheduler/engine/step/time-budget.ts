@@ -65,7 +65,7 @@ interface MutableShape extends StepShape {
  * bulk makes way likewise; and neither the bulk that waits nor the bulk that runs has a say in how large the step is.
  *
  * Of the sizes (decodes included) on a grid of half tiles, coarser further up, that fit the limits, it takes not the largest
- * but the one with the least total delay (step-size.ts). It gives way in this order:
+ * but the one with the least total delay (step-size.ts), and for bulk that is alone the one in which a token takes least. It gives way in this order:
  *
  *   0. forced tokens are left for later steps, all but one of each decode;
  *   1. prompt chunks shrink, half a tile at a time;
@@ -338,6 +338,8 @@ export class TimeBudget implements StepBudget {
     const calmMs = this.#calmDecodes > 0 ? this.#calmMs(SLOWED, this.#shape) : Number.POSITIVE_INFINITY;
     const promptTokens = Math.max(left, this.#backlog.promptTokens);
     const most = Math.min(this.#tokensMax, decodes + promptTokens);
+    const isBulkAlone = this.#others.count === 0 && this.#backlog.countsBulk;
+    if (objective.isBulk && isBulkAlone) return this.#bestRate(left, context, most);
     const quantum = this.#quantum;
     const options: SizeOption[] = [];
     let stride = quantum;
@@ -352,12 +354,9 @@ export class TimeBudget implements StepBudget {
     const [smallest, largest] = [options[0], options.at(-1)];
     if (smallest === undefined || largest === undefined) return decodes;
     this.#limitMs = Math.min(this.#limitMs, Math.max(calmMs, smallest.tookMs));
-    // Of a gang, and of bulk that is alone, the last one counts: their steps are as large as what comes next can wait for.
-    const isBulkAlone = this.#others.count === 0 && this.#backlog.countsBulk;
-    if (this.#interactive === 0 && !objective.isInteractive && (!objective.isBulk || isBulkAlone)) {
-      const isPatient = (ms: number): boolean =>
-        objective.isBulk ? ms <= this.#bulkAloneMs : this.#isGangStep(ms);
-      return (options.findLast(({ tookMs }) => isPatient(tookMs)) ?? smallest).size;
+    // Of a gang the last one counts: its steps are as large as what comes next can wait for.
+    if (this.#interactive === 0 && !objective.isInteractive && !objective.isBulk) {
+      return (options.findLast(({ tookMs }) => this.#isGangStep(tookMs)) ?? smallest).size;
     }
     const aloneMs = decodes === 0 ? 0 : this.#costs.stepMs(this.#shape);
     // Bulk beside a prompt that is awaited is no reason to cut that: it is computed as it would be without.
@@ -380,6 +379,24 @@ export class TimeBudget implements StepBudget {
     const restMs = this.#predict(rest, context + size, 0);
     const others = { prompts: Math.max(1, this.#prompts), streams };
     return takesRest(largest.tookMs - tookMs, restMs, others) ? largest.size : size;
+  }
+
+  /** For bulk that is alone: of the sizes that what comes next can wait for, the one in which a token takes least. What tokens look at is
+   *  the same in steps of any size, and left out. */
+  #bestRate(left: number, context: number, most: number): number {
+    const decodes = this.#tokens;
+    const waitMs = this.#bulkAloneMs;
+    const stride = Math.max(CHUNK_MIN, this.#quantum >> 1);
+    let best = Math.min(nextTile(decodes, stride), most);
+    let leastMs = Number.POSITIVE_INFINITY;
+    for (let size = best; ; size = Math.min(size + stride, most)) {
+      const tokens = Math.min(left, size - decodes);
+      if (this.#predict(tokens, context, size - decodes - tokens) > waitMs) break;
+      const tokenMs = this.#costs.stepMs({ prompts: [], decodes: size, decodeContext: 0 }) / size;
+      if (tokenMs <= leastMs) [best, leastMs] = [size, tokenMs];
+      if (size === most) break;
+    }
+    return best;
   }
 
   /** What the contexts of decodes take: predicted with them, less what as many tokens alone take. */
