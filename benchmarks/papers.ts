@@ -19,6 +19,7 @@ import { besideChats } from "./papers/beside-chats.ts";
 import { hitRate } from "./papers/mooncake.ts";
 import { underNoise } from "./papers/noise.ts";
 import { agents, chains, gptsUsers, mapReduces, mixed } from "./papers/parrot.ts";
+import { pins } from "./papers/pins.ts";
 import { againstRoundRobin, latencyByRate } from "./papers/preble.ts";
 import { reserves } from "./papers/reserves.ts";
 import { Results } from "./papers/results.ts";
@@ -35,7 +36,7 @@ const claims: Readonly<Record<string, readonly ((bench: Bench) => void)[]>> = {
   preble: [againstRoundRobin],
   parrot: [chains, mapReduces, agents, gptsUsers, mixed],
   mooncake: [hitRate],
-  batchllm: [offlineJobs, realTrees, reserves, besideChats],
+  batchllm: [offlineJobs, realTrees, pins, reserves, besideChats],
   events: [underEvents],
   noise: [underNoise],
   curves: [latencyByRate],

@@ -6,7 +6,8 @@ import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
 import { chatLengths, chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
 import { merged } from "../../scheduler/sim/workloads/merge.ts";
-import { asServed, case1, known, PAGES } from "./batchllm.ts";
+import { case1 } from "./batchllm.ts";
+import { asServed, known, PAGES } from "./batchllm-systems.ts";
 import { allAnswered, type Bench, devices, mean } from "./bench.ts";
 import { row } from "./table.ts";
 

@@ -12,7 +12,7 @@ import { ours } from "../../scheduler/policies.ts";
 import { SeededRandom } from "../../scheduler/random.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import { jobWorkload } from "../../scheduler/sim/workloads/job.ts";
-import { type KnownJob, known } from "./batchllm.ts";
+import { type KnownJob, known } from "./batchllm-systems.ts";
 import { allAnswered, type Bench, mean } from "./bench.ts";
 import { rangeOf, row, shown } from "./table.ts";
 

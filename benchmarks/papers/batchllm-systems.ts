@@ -1,0 +1,139 @@
+/** The systems that run a job: vLLM and SGLang in the order of arrival, BatchLLM as published, and ours as it serves. */
+
+import { algorithm1, batchllm, byRatio } from "../../scheduler/baselines/batchllm.ts";
+import { withChanges } from "../../scheduler/baselines/policies.ts";
+import { sglangChunked } from "../../scheduler/baselines/sglang.ts";
+import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
+import {
+  cached,
+  promptsFirst,
+  uncached,
+  vllmChunked,
+  vllm as vllmWhole,
+} from "../../scheduler/baselines/vllm.ts";
+import { JobFeed } from "../../scheduler/job/feed.ts";
+import { orderOf } from "../../scheduler/job/groups.ts";
+import { oneLevel } from "../../scheduler/job/one-level.ts";
+import { PrefixTree, type PromptTable, promptTable } from "../../scheduler/job/prefix-tree.ts";
+import { ours } from "../../scheduler/policies.ts";
+import type { Policy } from "../../scheduler/policy.ts";
+import type { Workload } from "../../scheduler/sim/workload.ts";
+import { type JobPrompt, type JobShape, jobPrompts, jobWorkload } from "../../scheduler/sim/workloads/job.ts";
+import { promptOf } from "../../scheduler/sim/workloads/parts.ts";
+import { devices } from "./bench.ts";
+
+/** What an engine holds, of 16 tokens. */
+export const PAGES = 25_000;
+
+/** A job with what is known of it before it runs. */
+export interface KnownJob {
+  readonly prompts: readonly JobPrompt[];
+  readonly table: PromptTable;
+  readonly tree: PrefixTree;
+}
+
+export function known(shape: JobShape, seed: number): KnownJob {
+  const prompts = jobPrompts(shape, seed);
+  const table = promptTable(prompts.map(({ parts }) => promptOf(parts)()));
+  return { prompts, table, tree: new PrefixTree(table) };
+}
+
+/** A way to run a job. */
+export interface System {
+  readonly name: string;
+  readonly policy: Policy;
+  readonly workload: (job: KnownJob, engines: number) => Workload;
+  /** Its attention reads a shared prefix once for all decodes of a group, instead of once for each. */
+  readonly sharesReads: boolean;
+}
+
+const asTheyCome = ({ prompts }: KnownJob): Workload => jobWorkload(prompts, [...prompts.keys()], null);
+
+function asPublished({ prompts, table, tree }: KnownJob): Workload {
+  const lengthOf = (prompt: number): number => table.from[prompt + 1]! - table.from[prompt]!;
+  const groups = byRatio(algorithm1(tree), lengthOf);
+  return jobWorkload(
+    prompts,
+    groups.flatMap(({ members }) => members),
+    null,
+  );
+}
+
+export function asServed({ prompts, table, tree }: KnownJob, engines: number, pages = PAGES): Workload {
+  const order = orderOf(tree, oneLevel(tree), () => 1);
+  const items = [...order.prompts].map((prompt, place) => ({
+    newTokens: table.from[prompt + 1]! - table.from[prompt]! - order.sharedTokens[place]!,
+    tokensMax: 1024,
+  }));
+  const [{ spec }] = devices("a100", 1) as [ReturnType<typeof devices>[number]];
+  const room = {
+    tokens: engines * pages * spec.pageTokens,
+    sequences: engines * spec.stepChunksMax,
+    stepTokens: engines * spec.stepTokensMax,
+  };
+  return jobWorkload(prompts, order.prompts, new JobFeed(items, room));
+}
+
+export const none: System = {
+  name: "vllm, no cache",
+  policy: withChanges(vllmChunked(), "vllm, no cache", { admission: { ...uncached, sequencesMax: 256 } }),
+  workload: asTheyCome,
+  sharesReads: false,
+};
+export const vllm: System = { name: "vllm", policy: vllmChunked(), workload: asTheyCome, sharesReads: false };
+/** The paper ran vLLM in steps of 2,048 tokens. Others that people run: its 512 then, its 8,192 for whole jobs now, and whole prompts. */
+export const vllms: readonly System[] = [
+  {
+    ...vllm,
+    name: "vllm, steps of 512",
+    policy: withChanges(vllmChunked(), "512", { batch: staticBudget(512) }),
+  },
+  {
+    ...vllm,
+    name: "vllm, steps of 8,192",
+    policy: withChanges(vllmChunked(), "8192", { batch: staticBudget(8192) }),
+  },
+  {
+    ...vllm,
+    name: "vllm, whole prompts",
+    policy: withChanges(vllmWhole, "whole prompts", { batch: promptsFirst(8192), admission: cached }),
+  },
+];
+export const sglang: System = {
+  name: "sglang",
+  policy: withChanges(sglangChunked, "sglang", { batch: staticBudget(2048) }),
+  workload: asTheyCome,
+  sharesReads: false,
+};
+export const published: System = {
+  name: "batchllm",
+  policy: batchllm,
+  workload: asPublished,
+  sharesReads: true,
+};
+export const grouped: System = {
+  name: "batchllm, 256 sequences",
+  policy: withChanges(batchllm, "batchllm, 256 sequences", {
+    admission: { ...batchllm.admission, sequencesMax: 256 },
+  }),
+  workload: asPublished,
+  sharesReads: true,
+};
+export const served: System = { name: "ours", policy: ours(), workload: asServed, sharesReads: true };
+/** As requests that came at once, in the order of the file: an engine's queue groups what waits. */
+export const servedAtOnce: System = { ...served, name: "ours, all at once", workload: asTheyCome };
+/** In the batches of vLLM, which two numbers bound instead of memory and time. */
+export const servedByCount: System = {
+  ...served,
+  name: "ours, 256 sequences and 2,048 tokens",
+  policy: withChanges(ours(), "by count", {
+    batch: staticBudget(2048),
+    admission: { ...ours().admission, sequencesMax: 256 },
+  }),
+};
+/** What the order alone brings. */
+export const servedApart: System = {
+  ...served,
+  name: "ours, each decode reads for itself",
+  sharesReads: false,
+};
