@@ -81,7 +81,7 @@ export const none: System = {
   sharesReads: false,
 };
 export const vllm: System = { name: "vllm", policy: vllmChunked(), workload: asTheyCome, sharesReads: false };
-/** The paper ran vLLM in steps of 2,048 tokens. Others that people run: its 512 then, its 8,192 for whole jobs now, and whole prompts. */
+/** The paper ran vLLM in steps of 2,048 tokens. Others that people run: its default of 512 then, 8,192 for throughput, and whole prompts. */
 export const vllms: readonly System[] = [
   {
     ...vllm,
