@@ -24,7 +24,8 @@ export const benchSettings = Object.freeze({
     defaultText: "off",
     min: 0,
     max: 100_000,
-    sentence: "Send at random moments (Poisson arrivals) at this mean rate, whether or not answers keep up.",
+    sentence:
+      "Send at random moments (Poisson arrivals) at this mean rate per second, whether or not answers keep up.",
   }),
   promptTokens: integer({
     unit: "tokens",

@@ -55,7 +55,7 @@ export const simulateSettings = Object.freeze({
     defaultText: "the workload's own",
     min: 0,
     max: 100_000,
-    sentence: "How fast calls come.",
+    sentence: "How many calls come per second, or sessions of agents, which have some twenty calls each.",
   }),
   requests: integer({
     unit: "calls",
@@ -63,7 +63,7 @@ export const simulateSettings = Object.freeze({
     defaultText: "the workload's own",
     min: 0,
     max: 10_000_000,
-    sentence: "How many come.",
+    sentence: "How many calls come, or sessions.",
   }),
   noise: optional({
     placeholder: "name",

@@ -15,7 +15,7 @@ export function comparisonTable(rows: readonly NamedReport[]): string {
 }
 
 const head = [
-  "",
+  "times in ms",
   "calls",
   "seconds",
   "first token p50",
