@@ -4,6 +4,7 @@ import { ConfigError, decimal, flag, integer, optional, text, type Values } from
 import { listModels, type Target } from "./client.ts";
 import { type LoadPlan, type LoadReport, type Percentiles, runLoad } from "./load.ts";
 import { progressLine } from "./progress.ts";
+import { writeReport } from "./report-file.ts";
 import { table } from "./table.ts";
 
 export const benchSettings = Object.freeze({
@@ -93,7 +94,7 @@ export async function bench(options: BenchOptions): Promise<number> {
   );
   progress.clear();
   console.log(formatReport(report));
-  if (options.json !== null) await Bun.write(options.json, `${JSON.stringify(report, null, 2)}\n`);
+  if (options.json !== null) await writeReport(options.json, report);
   return report.failed > 0 ? 1 : 0;
 }
 

@@ -11,6 +11,7 @@ import { simulate } from "../../scheduler/sim/simulator.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
 import { ConfigError, decimal, integer, list, optional, text, type Values } from "../config.ts";
 import { RecordingWriter, readRecording } from "../recording/file.ts";
+import { writeReport } from "./report-file.ts";
 import { comparisonTable, type NamedReport } from "./simulate/compare.ts";
 import { type NamedWorkload, openWorkload, tracesFolder, workloadNames } from "./simulate/traces.ts";
 import {
@@ -178,7 +179,7 @@ async function show(runs: readonly Run[], json: string | null): Promise<void> {
   console.log(`${comparisonTable(runs)}\n\n${speedTable(runs)}`);
   if (json === null) return;
   const reports = runs.map(({ name, report }) => ({ name, ...report }));
-  await Bun.write(json, `${JSON.stringify(reports, null, 2)}\n`);
+  await writeReport(json, reports);
 }
 
 /** What is in a recording, in a line. */

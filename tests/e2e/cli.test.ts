@@ -207,6 +207,13 @@ describe("with a running server", () => {
     expect(report).toMatchObject({ completed: 6, failed: 0, outputTokens: 30 });
     expect(report.cachedShare).toBeGreaterThan(0.2);
   });
+
+  test("a report that cannot be written is said so in a sentence, below the figures", async () => {
+    const program = Program.bunting(["bench", "--url", url, "--requests", "1", "--json", scratch]);
+    expect(await program.exitCode()).toBe(1);
+    expect(program.output).toContain("time to first token");
+    expect(program.errors).toMatch(/^The report cannot be written: .*\n$/);
+  });
 });
 
 test("keys in a file open the server to their holders only", async () => {

@@ -1,0 +1,10 @@
+import { ConfigError } from "../config.ts";
+
+/** Writes what was measured as JSON, for `--json`. Throws ConfigError when it cannot be written. */
+export async function writeReport(file: string, report: object): Promise<void> {
+  try {
+    await Bun.write(file, `${JSON.stringify(report, null, 2)}\n`);
+  } catch (error) {
+    throw new ConfigError(`The report cannot be written: ${(error as Error).message}`);
+  }
+}
