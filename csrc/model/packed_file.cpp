@@ -1,6 +1,7 @@
 #include "model/packed_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -98,6 +99,13 @@ bool bring_in(char* data, size_t bytes) {
   return true;
 }
 
+// Whether the open file still has that name.
+bool is_named(int file, std::string const& name) {
+  struct stat own, named;
+  return fstat(file, &own) == 0 && stat(name.c_str(), &named) == 0 && own.st_dev == named.st_dev &&
+         own.st_ino == named.st_ino;
+}
+
 std::vector<uint64_t> chunk_sums(size_t bytes) {
   return std::vector<uint64_t>((bytes + kChunk - 1) / kChunk);
 }
@@ -106,14 +114,20 @@ std::vector<uint64_t> chunk_sums(size_t bytes) {
 
 void save_packed(char const* path, uint8_t const* key, char const* data, size_t bytes,
                  bunting_progress progress) {
-  std::string const temporary = std::string(path) + "." + std::to_string(getpid()) + ".part";
+  std::string const temporary = std::string(path) + ".part";
   auto const give_up = [&](char const* what) {
     int const error = errno;
     unlink(temporary.c_str());
     fail(BUNTING_IO, "%s: cannot be %s: %s", path, what, std::strerror(error));
   };
-  Descriptor const file{open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-  if (file.number < 0) give_up("created");
+  // All processes write to one name, each while it has the lock: what one that was killed left is written
+  // over.
+  Descriptor const file{open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)};
+  if (file.number < 0) fail(BUNTING_IO, "%s: cannot be created: %s", path, std::strerror(errno));
+  bool const is_locked = flock(file.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+  if (!is_locked || !is_named(file.number, temporary))
+    fail(BUNTING_IO, "%s: another process writes it", path);
+  if (ftruncate(file.number, 0) != 0) give_up("written");
   // Room first: a full disk shows before anything is written. Where the file system cannot tell, writing
   // will.
   if (int const error = posix_fallocate(file.number, 0, off_t(kDataAt + bytes)); error == ENOSPC) {

@@ -27,7 +27,8 @@ inline constexpr size_t kPackedKeyBytes = 32;
 
 // Both tell `progress`, which may be null, after pieces of a few MiB, and at the end; on the calling thread.
 
-// Writes a file beside `path` and renames it. Throws BUNTING_IO; then there is no new file.
+// Writes a file beside `path` and renames it. Throws BUNTING_IO, also when another process is about to; then
+// there is no new file. What is left of a process that is killed meanwhile is written over by the next.
 void save_packed(char const* path, uint8_t const* key, char const* data, size_t bytes,
                  bunting_progress progress);
 

@@ -1,5 +1,7 @@
 // test_packed_file.cpp - packed weights come back from disk as they were, and nothing else is ever taken for
 // them.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -221,9 +223,27 @@ TEST(packed_file_that_cannot_be_written_leaves_nothing) {
   CHECK(
       bunting_model_save(model.get(), folder.c_str(), kKey, nullptr) == BUNTING_IO && says("cannot be named"),
       "%s", bunting_last_error());
-  std::string const part = folder + "." + std::to_string(getpid()) + ".part";
+  std::string const part = folder + ".part";
   CHECK(access(part.c_str(), F_OK) != 0, "%s is left", part.c_str());
   rmdir(folder.c_str());
+}
+
+TEST(packed_file_that_is_half_written_is_written_over_once_nobody_writes_it) {
+  Saved const saved(mixed_shape());
+  ModelPointer const model = load_model(mixed_shape(), saved.file);
+  std::string const path = saved.path + ".again", part = path + ".part";
+  auto const save = [&] { return bunting_model_save(model.get(), path.c_str(), kKey, nullptr); };
+  int const writer = open(part.c_str(), O_WRONLY | O_CREAT, 0600);
+  REQUIRE(writer >= 0 && pwrite(writer, "half", 4, 64 << 20) == 4 && flock(writer, LOCK_EX) == 0, "no file");
+  CHECK(save() == BUNTING_IO && says("another process writes it"), "%s", bunting_last_error());
+  CHECK(access(part.c_str(), F_OK) == 0 && access(path.c_str(), F_OK) != 0, "the other's file is gone");
+  close(writer);  // as the end of its process does
+  REQUIRE(save() == BUNTING_OK, "%s", bunting_last_error());
+  CHECK(access(part.c_str(), F_OK) != 0, "%s is left", part.c_str());
+  ModelPointer const again = open_model(mixed_shape());
+  CHECK(bunting_model_restore(again.get(), path.c_str(), kKey, nullptr) == BUNTING_OK, "%s",
+        bunting_last_error());
+  unlink(path.c_str());
 }
 
 }  // namespace
