@@ -8,7 +8,7 @@
  *
  * Every tenth schema is taken, or every so manyth from `--first` on: `--every 1` takes all. Times are those of one thread's processor
  * time, that of collecting garbage and compiling code beside left out, and of masks by the wall's clock as well, which counts on a machine that
- * does nothing else. For masks, schemas are compiled on a thread of its own, as in the server. The vocabulary is the first 151,936 tokens
+ * does nothing else. Masks are written after what an engine warms up before it is ready, and their schemas are compiled on a thread of its own, as in the server. The vocabulary is the first 151,936 tokens
  * of js-tiktoken's o200k_base where that file is given; else one of our own of the same size, of syllables and what JSON consists of,
  * whose masks are less varied.
  */

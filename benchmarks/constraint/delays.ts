@@ -38,6 +38,7 @@ export function measureDelays(texts: readonly Uint8Array[], workSteps: number): 
     close: () => {},
   };
   const device = new ConstrainedDevice(drawing, vocabulary, workSteps);
+  device.warmUp();
   const rows = worst.map((schema) => ({ id: JSON.stringify(schema), grammar: compile(schema)! }));
   const drawn: number[][] = rows.map(() => []);
   const times: number[] = [];

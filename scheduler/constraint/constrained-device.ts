@@ -27,7 +27,7 @@ export const UNSATISFIABLE = "constraint_unsatisfiable";
 const PARSERS_MAX = 64;
 const MATCHERS_SPARE = 64;
 /** Steps of work in front of a step of the device, for all its rows, and while it is computed: a millisecond or less. */
-export const WORK_STEPS = 20_000;
+export const WORK_STEPS = 12_000;
 /** Of making a parser: more than any grammar takes that a compiler lets pass. */
 const PARSER_STEPS = 2 ** 26;
 /** Tokens that are forced to follow one that was drawn, at most: more come after the next. */

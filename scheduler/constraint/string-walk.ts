@@ -15,6 +15,8 @@ const NODES = 64;
 /** Of a way from a state by a byte that is met the first time, and of a new state, in steps of work. */
 const FIND_STEPS = 16;
 const STATE_STEPS = 64;
+/** Of a token that is read by its own bytes. */
+const TOKEN_STEPS = 2;
 /** Nodes below parts that a state came to, from which on it is found out which of them it goes on with whole. */
 const LOOPS_AFTER_NODES = 2048;
 
@@ -111,7 +113,7 @@ export class StringWalk {
           this.#child = child; // which may be broken off
           this.#readTokens(state, depth - 1, first, last);
           table = this.#table;
-          nodes += last - first;
+          nodes += TOKEN_STEPS * (last - first);
         }
         child = end;
       }
