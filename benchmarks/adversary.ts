@@ -55,12 +55,16 @@ of the same load (that one, and \`--repeat <id> --draw 1001\` to \`1004\`) ours 
 Seed 67 was looked at for [decision 0061](../decisions/0061-little-that-is-left-waits-for-the-next-step.md), which has figures of another seed. Of seed 2311,
 which nothing was tuned on, ours is more than 10 % worse in 0.9, 11 and 33 % of 320 configurations (1.15, 2.90 and 7.81 times at worst), and of rivals that pay for it
 nowhere in 0.3, 3.1 and 4.1 %. Of 200 configurations of seed 7411, as fresh, in 0.5, 14.5 and 30 % (1.16, 1.49 and 4.44 times at worst).
+The tables and these are of before [decision 0079](../decisions/0079-a-call-meets-others-by-the-cheaper-of-two.md). Since then, 133 configurations of seed 8819, as fresh: 1.5, 18 and
+35 % (1.15, 2.06 and 5.83 times at worst). In 96 % of them no rival dominates ours, which is to be as good in all three and more than 10 % better in one; of the 24 in
+which ours is behind in P99 the rival that is ahead has a mean more than 10 % worse in 16, of the 47 in first tokens in 32 (ahead there: sglang in 21, preble-code in 12).
+A server that knew the outcome would lose in 19 % together there, too.
 
 **The worst of that fresh seed, and why.** What the rival that is best there has of ours' mean and P99:
 
 | Repeat | worse | best rival: mean, P99 | why |
 | --- | --- | --- | --- |
-| 7411-80 | P99 1.49× | vllm-chunked 1.41, 0.67 | first come, first served; but Preble has 0.91 of the mean and 0.75 of the P99, and so over three other draws and with one tenant: **a plain loss**, answers of up to ten tokens with twice the load; cause not found |
+| 7411-80 | P99 1.49× | vllm-chunked 1.41, 0.67 | first come, first served; Preble, too, was better, in the mean as well (0.91), since cheap calls gathered on one engine: mended ([decision 0079](../decisions/0079-a-call-meets-others-by-the-cheaper-of-two.md); 0.99 to 1.13 over four draws) |
 | 7411-130, 111, 6, 55, 191 | P99 1.45, 1.38, 1.32, 1.25, 1.19× | preble and, in 6, sglang 1.06–1.12, 0.69–0.84 | short prompts pass long ones: the last calls pay for the mean |
 | 7411-24 | P99 1.29× | preble 1.02, 0.77 | the same trade: over three draws Preble has 1.01 to 1.03 of the mean |
 | 7411-169, 40 | P99 1.25, 1.23× | preble 0.99, 0.94; 0.80, 0.81 | chance: over three other draws ours has 0.82 to 0.95 and 0.93 to 1.07 of Preble's P99 |

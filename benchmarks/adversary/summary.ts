@@ -171,7 +171,33 @@ function prices(trials: readonly Trial[]): string {
     return [name, ...cells];
   });
   const head = ["Of the rivals with", ...judged.map(({ name }) => name)];
-  return `**More than 10 % worse than the best of the rivals that do not pay for it elsewhere**\n\n${markdown(head, lines)}`;
+  return [
+    "**More than 10 % worse than the best of the rivals that do not pay for it elsewhere**",
+    markdown(head, lines),
+    undominated(trials),
+  ].join("\n\n");
+}
+
+/** How often no rival dominates ours, and how often the rival that is ahead of ours in a figure pays for it with the mean. */
+function undominated(trials: readonly Trial[]): string {
+  const wanted = judged.filter(({ most }) => most !== null);
+  const dominates = ({ ours }: Trial, rival: Figures): boolean => {
+    const ratios = wanted.map(({ figure }) => timesWorse(figure, ours, rival));
+    return ratios.every((ratio) => ratio >= 1) && ratios.some((ratio) => ratio > LOSS_RATIO);
+  };
+  const free = shareOf(
+    trials,
+    (trial) => !Object.values(trial.rivals).some((rival) => dominates(trial, rival)),
+  );
+  const paid = wanted.slice(1).map(({ figure, name }) => {
+    const lost = trials.filter((trial) => ratioOf(trial, figure) > LOSS_RATIO);
+    const pays = lost.filter(
+      (trial) => timesWorse("latencyMeanMs", bestRival(trial, figure)!.figures, trial.ours) > LOSS_RATIO,
+    );
+    return `of the ${lost.length} in which it is behind in ${name}, in ${pays.length}`;
+  });
+  return `In ${percent(free)} of all configurations no rival dominates ours: is at least as good in mean, P99 and first token, and more than 10 %
+better in one of them. The rival that is ahead has a mean latency more than 10 % worse than ours': ${paid.join("; ")}.`;
 }
 
 function byRival(trials: readonly Trial[]): string {

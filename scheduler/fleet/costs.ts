@@ -138,7 +138,13 @@ export class Costs {
     cost.bulkPages = bulkPages;
     cost.tokenMs = tokenMs;
     cost.loadMs =
-      stretch * work.promptsMs(engine, { objective, tenant, turnUs: microseconds(turnMs) }) +
+      stretch *
+        work.promptsMs(engine, {
+          objective,
+          tenant,
+          workUs: microseconds(workMs),
+          turnUs: microseconds(turnMs),
+        }) +
       work.tokensBeside(engine, objective, expected) * tokenMs;
     cost.promptMs = stretch * workMs;
     const sharedMs = view.promptWorkMs(Math.max(0, known.tokens - cachedTokens), cachedTokens);

@@ -36,10 +36,11 @@ describe("prompts before a new sequence", () => {
       sequence("gang", "a", 60),
       sequence("throughput", "a", 45),
     ]);
-    const before = (objective: Objective): number => work.promptsMs(0, { objective, tenant: "a", turnUs: 0 });
-    expect(before("latency")).toBeCloseTo(100 + (60 * 4) / 12, 9);
-    expect(before("gang")).toBe(160);
-    expect(before("throughput")).toBe(205);
+    const before = (objective: Objective, workMs: number): number =>
+      work.promptsMs(0, { objective, tenant: "a", workUs: 1000 * workMs, turnUs: 0 });
+    expect(before("latency", 100)).toBeCloseTo(100 + (60 * 4) / 12, 9);
+    expect(before("gang", 60)).toBe(160);
+    expect(before("throughput", 45)).toBe(205);
   });
 
   test("of its own objective its tenant's, and of other tenants as much", () => {
@@ -49,10 +50,26 @@ describe("prompts before a new sequence", () => {
       sequence("latency", "own", 70),
       sequence("latency", "small", 20),
     ]);
-    const newcomer = { objective: "latency", tenant: "own", turnUs: 30_000 } as const;
-    expect(work.promptsMs(0, newcomer)).toBe(70 + 100 + 20);
-    expect(work.promptsMs(0, { ...newcomer, tenant: "new" })).toBe(30 + 30 + 20);
-    expect(work.promptsMs(0, { ...newcomer, tenant: "crowd" })).toBe(2000 + 70 + 20);
+    /** It takes as long as those that come before it do on average, so that none of the two passes the other. */
+    const before = (tenant: string, sumMs: number): number =>
+      work.promptsMs(0, { objective: "latency", tenant, workUs: (1000 * sumMs) / 4, turnUs: 30_000 });
+    expect(before("own", 190)).toBe(70 + 100 + 20);
+    expect(before("new", 80)).toBe(30 + 30 + 20);
+    expect(before("crowd", 2090)).toBe(2000 + 70 + 20);
+  });
+
+  test("of its own objective as little as it takes itself with each, if that is less, unless the first that came is next", () => {
+    const beside = (objective: Objective, workMs: number): number =>
+      outstanding([100, 100, 100, 100].map((ms) => sequence(objective, "a", ms))).promptsMs(0, {
+        objective,
+        tenant: "a",
+        workUs: 1000 * workMs,
+        turnUs: 0,
+      });
+    expect(beside("latency", 1)).toBeWithin(4, 8);
+    expect(beside("latency", 100)).toBe(400);
+    expect(beside("latency", 10_000)).toBeWithin(400, 800);
+    expect(beside("gang", 1)).toBe(400);
   });
 });
 

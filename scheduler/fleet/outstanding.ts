@@ -37,6 +37,12 @@ export interface Work {
   readonly end: IndexSpan | null;
 }
 
+/** A new sequence, whose prompt takes `workUs`. */
+interface Arriving extends Pick<Work, "objective" | "tenant"> {
+  readonly workUs: number;
+  readonly turnUs: number;
+}
+
 /**
  * The live work of every engine: what was placed there and has not been done. It is told by events (placed, first
  * token, each token, ended), never guessed from windows; sums are of integers, so that they are 0 when nothing is
@@ -111,17 +117,18 @@ export class Outstanding {
 
   /** Milliseconds of prompts that come before a new sequence: of objectives before its own all; of those after it what
    *  their credits win against its own, and nothing of bulk; of its own those of its tenant and, as tenants take turns, of any other tenant as
-   *  much as of its own and `turnUs`. */
-  promptsMs(
-    engine: number,
-    { objective, tenant, turnUs }: Pick<Work, "objective" | "tenant"> & { readonly turnUs: number },
-  ): number {
+   *  much as of its own and `turnUs`. Where not the first that came is next, it lets those pass that take less than its own `workUs`, and
+   *  passes the others (`metUs`). */
+  promptsMs(engine: number, { objective, tenant, workUs, turnUs }: Arriving): number {
     let sumUs = 0;
     const own = objectives[objective];
     for (const other of objectiveOrder) {
       const at = indexOf(engine, other);
-      if (other === own) sumUs += this.#turnsUs(at, tenant, turnUs);
-      else sumUs += this.#shares[indexOf(own.precedence, other)]! * this.#promptUs[at]!;
+      if (other === own) {
+        const turnsUs = this.#turnsUs(at, tenant, turnUs);
+        const waiting = this.#sequences[at]! - this.#decoding[at]!;
+        sumUs += own.isFirstCome ? turnsUs : metUs(turnsUs, waiting * workUs);
+      } else sumUs += this.#shares[indexOf(own.precedence, other)]! * this.#promptUs[at]!;
     }
     return sumUs / 1000;
   }
@@ -249,6 +256,16 @@ export class Outstanding {
     this.#targets[work.engine]! += sign * Number(work.hasTarget);
     this.#pages[work.engine]! += sign * work.pages;
   }
+}
+
+/**
+ * What a new sequence and those that wait cost each other, if of any two the one that takes less goes first: with each of n it is the lesser of
+ * their works and its own w, and so with all no more than their sum, nor than n w. Their harmonic mean is the sum for works that are all w, and
+ * twice the lesser where they are far apart. Were it the sum, whatever the sequence takes, cheap ones would gather on one engine and dear ones
+ * on the others, as many would have to wait as there is work, and none could pass any.
+ */
+function metUs(othersUs: number, passedUs: number): number {
+  return othersUs === 0 ? 0 : (2 * othersUs * passedUs) / (othersUs + passedUs);
 }
 
 /** The sum over one engine's objectives that one of `objective` shares with: of all, but bulk makes way for all others. */

@@ -1,6 +1,6 @@
 /** The checks of a simulation find what they look for. */
 
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { policyOf, withChanges } from "../baselines/policies.ts";
 import { staticBudget } from "../baselines/static-budget.ts";
 import { type Chunk, type EngineId, InvariantError, type SequenceId } from "../core.ts";
@@ -8,6 +8,7 @@ import { linearCost } from "../cost/linear.ts";
 import { Fleet } from "../fleet/fleet.ts";
 import type { Policy } from "../policy.ts";
 import { Checks } from "./checks.ts";
+import type { SimulatedClient } from "./client.ts";
 import { EventClock } from "./event-clock.ts";
 import { deviceSpec } from "./factories.ts";
 import { type SeatObserver, SimulatedSeat } from "./simulated-seat.ts";
@@ -76,4 +77,26 @@ test("time that goes back is found", () => {
   watching.event(5);
   watching.event(5);
   expect(() => watching.event(4.9)).toThrow(InvariantError);
+});
+
+describe("first come, first served", () => {
+  const call = (index: number): SimulatedClient => ({ index, engine }) as SimulatedClient;
+  const [lost, second, third] = [call(0), call(1), call(2)];
+
+  test("is kept by a call that was lost with its engine and sent again: it has a new place, and those after it theirs", () => {
+    const watching = checks(policyOf("vllm"));
+    watching.sent(lost);
+    watching.sent(second);
+    watching.started(lost);
+    watching.sent(lost);
+    watching.sent(third);
+    for (const one of [second, lost, third]) expect(() => watching.started(one)).not.toThrow();
+  });
+
+  test("is broken by one that keeps the place that it had, or passes another", () => {
+    const watching = checks(policyOf("vllm"));
+    for (const one of [lost, second, lost]) watching.sent(one);
+    watching.started(lost);
+    expect(() => watching.started(second)).toThrow(InvariantError);
+  });
 });
