@@ -5,9 +5,9 @@
 // inputs:
 //
 //   VPDPBUSD     four products at once.
-//   VPMADDUBSW   pairs of products in 16 bits. Of up to 4 bits eight products fit (8 * 2 * 15 * 127 < 2^15),
-//                of 5 and 6 bits two (2 * 2 * 63 * 127). Weights of 8 bits are made signed first, and their
-//                signs are moved to the inputs (2 * 128 * 127 < 2^15).
+//   VPMADDUBSW   pairs of products in 16 bits. Of up to 4 bits eight pairs are added there before they are
+//                widened (8 * 2 * 15 * 127 < 2^15), of 5 bits four, of 6 bits two. Weights of 8 bits are made
+//                signed first, and their signs are moved to the inputs (2 * 128 * 127 < 2^15).
 //   16 bits      the even and the odd bytes of weights by themselves, each product in 16 bits.
 #pragma once
 
@@ -22,6 +22,17 @@ BUNTING_INLINE vi broadcast(int32_t x) {
   return x - vi{};
 }
 
+// Sums of two products of 16 bits in 32.
+#if defined(__AVX512BW__)
+BUNTING_INLINE vi madd16(vi a, vi b) {
+  return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+}
+#elif defined(__AVX2__)
+BUNTING_INLINE vi madd16(vi a, vi b) {
+  return (vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+}
+#endif
+
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #define BUNTING_HAS_VNNI
 // Compilers copy the sums of a loop from one register to another around the intrinsic.
@@ -35,12 +46,9 @@ BUNTING_INLINE vi dot(vi sum, vu unsigned_w, vi x) {
 }
 #elif defined(__AVX512BW__)
 #define BUNTING_HAS_MADDUBS
-// Sums of two products of bytes in 16 bits, and of two numbers of 16 bits in 32.
+// Sums of two products of bytes in 16 bits.
 BUNTING_INLINE vi pairs_of(vi unsigned_w, vi x) {
   return (vi)_mm512_maddubs_epi16((__m512i)unsigned_w, (__m512i)x);
-}
-BUNTING_INLINE vi widen(vi pairs) {
-  return (vi)_mm512_madd_epi16((__m512i)pairs, _mm512_set1_epi16(1));
 }
 BUNTING_INLINE vi add16(vi a, vi b) {
   return (vi)_mm512_add_epi16((__m512i)a, (__m512i)b);
@@ -56,9 +64,6 @@ BUNTING_INLINE vi with_sign(vi x, vi q) {
 #define BUNTING_HAS_MADDUBS
 BUNTING_INLINE vi pairs_of(vi unsigned_w, vi x) {
   return (vi)_mm256_maddubs_epi16((__m256i)unsigned_w, (__m256i)x);
-}
-BUNTING_INLINE vi widen(vi pairs) {
-  return (vi)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi16(1));
 }
 BUNTING_INLINE vi add16(vi a, vi b) {
   return (vi)_mm256_add_epi16((__m256i)a, (__m256i)b);
@@ -110,6 +115,10 @@ BUNTING_INLINE vu look_up(vu indices) {
 #endif
 }
 
+// Groups of fewer than kGroup k: parts of it.
+template <Dtype W>
+inline constexpr int kParts = weight_group(W) < kGroup ? int(kGroup / weight_group(W)) : 1;
+
 // Sums of sixteen columns, of weights of a format and one row.
 template <Dtype W>
 class Dot {
@@ -153,45 +162,49 @@ class Dot {
 #endif
     return kIsSigned ? vi{} : x << (product_bits(W) - 1);
   }
+  // The same of one part of two.
+  static BUNTING_INLINE vi excess_of_half(int16_t const (&minus_half_sums)[2], int part) {
+#if defined(__AVX2__)
+    if (kIsSigned) return vi{};
+    // A multiplication chooses and shifts it at once, and leaves the broadcast to the load.
+    int32_t both;
+    std::memcpy(&both, minus_half_sums, sizeof both);
+    return madd16(broadcast(both), broadcast(1 << (product_bits(W) - 1 + 16 * part)));
+#else
+    return excess(minus_half_sums[part]);
+#endif
+  }
 
   // Begins them with that, or with zero beside weights without an excess.
   BUNTING_INLINE void start(vi sum) {
-    for (int i = 0; i < kRegisters; ++i) {
-      sums_[i] = sum;
-      if constexpr (kAddsPairs) pairs_[i] = vi{};
-    }
+    for (vi& s : sums_) s = sum;
+#if defined(BUNTING_HAS_MADDUBS)
+    for (vi& pairs : pairs_) pairs = vi{};
+#endif
   }
 
-  // += w * x, x4 the four int8 of the row at that step.
-  BUNTING_INLINE void add(Weight const& w, int32_t x4) {
+  // += w * x, x4 the four int8 of the row at step `step`. Steps come in order, all of a group.
+  BUNTING_INLINE void add(Weight const& w, int32_t x4, [[maybe_unused]] int step) {
     for (int i = 0; i < kRegisters; ++i) {
 #if defined(BUNTING_HAS_VNNI)
       sums_[i] = dot(sums_[i], w.r[i], broadcast(x4));
 #elif defined(BUNTING_HAS_MADDUBS)
-      vi const x = broadcast(x4);
-      if constexpr (kAddsPairs) {
-        pairs_[i] = add16(pairs_[i], pairs_of((vi)w.r[i], x));
-      } else if constexpr (kIsSigned) {
+      vi const x = broadcast(x4), ones = broadcast(0x00010001);
+      if constexpr (kIsSigned) {
         vi const q = (vi)(w.r[i] ^ 0x80808080u);
-        sums_[i] += widen(pairs_of(magnitude(q), with_sign(x, q)));
+        sums_[i] += madd16(pairs_of(magnitude(q), with_sign(x, q)), ones);
       } else {
-        sums_[i] += widen(pairs_of((vi)w.r[i], x));
+        pairs_[i] = add16(pairs_[i], pairs_of((vi)w.r[i], x));
+        if (step % kPairSteps == kPairSteps - 1) {
+          sums_[i] += madd16(pairs_[i], ones);
+          pairs_[i] = vi{};
+        }
       }
 #else
       sums_[i] += pairs_of((vs)(w.r[i] & 0x00ff00ffu), two_of(x4)) +
                   pairs_of((vs)(w.r[i] >> 8 & 0x00ff00ffu), two_of(x4 >> 8));
 #endif
     }
-  }
-
-  // After the steps of each kGroup.
-  BUNTING_INLINE void end_steps() {
-#if defined(BUNTING_HAS_MADDUBS)
-    for (int i = 0; i < kRegisters && kAddsPairs; ++i) {
-      sums_[i] += widen(pairs_[i]);
-      pairs_[i] = vi{};
-    }
-#endif
   }
 
   // The sums, as f32: they are below 2^24, so exact.
@@ -205,12 +218,18 @@ class Dot {
 
  private:
 #if defined(BUNTING_HAS_MADDUBS)
-  static constexpr bool kIsSigned = product_bits(W) == 8, kAddsPairs = product_bits(W) <= 4;
+  static constexpr bool kIsSigned = product_bits(W) == 8;
+  // Steps of a group whose pairs fit 16 bits together.
+  static constexpr int kPairSteps = [] {
+    int steps = kSteps / kParts<W>;
+    while (steps > 1 && steps * 2 * ((1 << product_bits(W)) - 1) * 127 >= 1 << 15) steps /= 2;
+    return steps;
+  }();
+  vi pairs_[kRegisters];
 #else
-  static constexpr bool kIsSigned = false, kAddsPairs = false;
+  static constexpr bool kIsSigned = false;
 #endif
   vi sums_[kRegisters];
-  vi pairs_[kRegisters];  // of 16 bits, of this kGroup
 };
 
 BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
@@ -219,15 +238,11 @@ BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
   return four;
 }
 
-// Groups of fewer than kGroup k: parts of it.
-template <Dtype W>
-inline constexpr int kParts = weight_group(W) < kGroup ? int(kGroup / weight_group(W)) : 1;
-
 // What the sums of part `part` of a kGroup begin with.
 template <Dtype W>
 BUNTING_INLINE vi excess_of(InputGroup const& x, int part) {
   if constexpr (has_minimum(W)) return vi{};
-  if constexpr (kParts<W> > 1) return Dot<W>::excess(x.minus_half_sums[part]);
+  if constexpr (kParts<W> > 1) return Dot<W>::excess_of_half(x.minus_half_sums, part);
   return Dot<W>::excess(x.minus_sum);
 }
 

@@ -100,11 +100,9 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
           for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
           for (int r = 0; r < R; ++r) {
             int32_t const four = four_of(x[r * ldx], step);
-            for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four);
+            for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four, step);
           }
         }
-        for (int r = 0; r < R; ++r)
-          for (int n = 0; n < N; ++n) dots[r][n].end_steps();
         ++i, ++x, at += D::kBytes;
       } while (kWeights > 1 && i < end);
       for (int n = 0; n < N; ++n) {
@@ -167,15 +165,12 @@ void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
         for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
         for (int r = 0; r < R; ++r) {
           int32_t const four = four_of(x[r * ldx], step);
-          for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four);
+          for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four, step);
         }
       }
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = Header::scales(header + n * s.panel_stride, group);
-        for (int r = 0; r < R; ++r) {
-          dots[r][n].end_steps();
-          products[r][n] = fma(dots[r][n].finish(), scales, products[r][n]);
-        }
+        for (int r = 0; r < R; ++r) products[r][n] = fma(dots[r][n].finish(), scales, products[r][n]);
       }
       for (int n = 0; n < N && has_minimum(W); ++n) {
         f32x16 const minimums = Header::minimums(header + n * s.panel_stride, group);

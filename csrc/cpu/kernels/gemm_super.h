@@ -129,16 +129,13 @@ void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
           for (int n = 0; n < N; ++n) weights[n] = D::load(at + n * s.panel_stride, step);
           for (int r = 0; r < R; ++r) {
             int32_t const four = four_of(x[r * ldx], step);
-            for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four);
+            for (int n = 0; n < N; ++n) dots[r][n].add(weights[n], four, step);
           }
         }
         for (int n = 0; n < N; ++n) {
           auto const scales =
               ScaledSum<W>::scales(header + n * s.panel_stride, first_group + i * kParts<W> + part);
-          for (int r = 0; r < R; ++r) {
-            dots[r][n].end_steps();
-            scaled[r][n].add(dots[r][n], scales);
-          }
+          for (int r = 0; r < R; ++r) scaled[r][n].add(dots[r][n], scales);
         }
       }
     }

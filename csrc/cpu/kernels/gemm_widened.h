@@ -118,13 +118,12 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ld
           w[n] = D::load_widened(weights.panels[n].q + (group * kSteps + step) * kIntegerLineBytes);
         for (int r = 0; r < R; ++r) {
           int32_t const four = four_of(x[r * ldx], step);
-          for (int n = 0; n < N; ++n) dots[r][n].add(w[n], four);
+          for (int n = 0; n < N; ++n) dots[r][n].add(w[n], four, step);
         }
       }
       for (int n = 0; n < N; ++n) {
         f32x16 const scales = weights.panels[n].scales[group];
         for (int r = 0; r < R; ++r) {
-          dots[r][n].end_steps();
           f32x16 const integers = dots[r][n].finish();
           products[r][n] = kInputs > 1 ? fma(integers, scales, products[r][n]) : integers * scales;
         }
@@ -173,14 +172,11 @@ void multiply_widened_superblocks(Widened<W> const& weights, InputGroup const* x
           w[n] = D::load_widened(weights.panels[n].q + (line + step) * kIntegerLineBytes);
         for (int r = 0; r < R; ++r) {
           int32_t const four = four_of(from[r * ldx], part * kPartSteps + step);
-          for (int n = 0; n < N; ++n) dots[r][n].add(w[n], four);
+          for (int n = 0; n < N; ++n) dots[r][n].add(w[n], four, step);
         }
       }
       for (int n = 0; n < N; ++n)
-        for (int r = 0; r < R; ++r) {
-          dots[r][n].end_steps();
-          scaled[r][n].add(dots[r][n], weights.panels[n].scales[group + i]);
-        }
+        for (int r = 0; r < R; ++r) scaled[r][n].add(dots[r][n], weights.panels[n].scales[group + i]);
     }
     f32x16 products[R][N];
     for (int n = 0; n < N; ++n)
