@@ -111,7 +111,7 @@ export async function startServer(
     lifecycle.becomeLost(reason);
     lost.resolve(reason);
   }).catch(async (error: Error) => {
-    await server.stop(true);
+    await server.kill();
     store?.close();
     responses.close();
     if (error instanceof ConfigError) throw error;
@@ -120,12 +120,11 @@ export async function startServer(
   const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);
   const deps = { ...text, ...watched, json, compiler, model, programModels, lifecycle, keys, responses };
   const { app, jobs } = openApp(config, prepared, deps, store);
-  app.server = server;
-  server.reload({ fetch: app.fetch });
+  server.serve = app.fetch;
   lifecycle.becomeReady();
 
   return {
-    url: server.url.origin,
+    url: server.origin,
     model: prepared.names[0]!,
     packedNote: watched.engines.packedNote,
     get active() {
@@ -143,7 +142,7 @@ export async function startServer(
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
-      await server.stop(true);
+      await server.kill();
       jobs?.store.close();
       responses.close();
       text.encoder.close();

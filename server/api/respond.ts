@@ -6,6 +6,7 @@ import { ApiError, badRequest, clientGone, engineError, unavailable } from "../h
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { HttpLimits } from "../http/limits.ts";
 import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
+import type { Reply } from "../http/reply.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
@@ -16,6 +17,8 @@ export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 /** What one HTTP request brings along. */
 export interface Exchange {
   readonly signal: AbortSignal;
+  /** Null: nobody reads a stream. */
+  readonly reply: Reply | null;
   /** When its head arrived, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
   /** A name for the key; "" where no keys are needed. */
@@ -83,7 +86,7 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
       return measures.times;
     },
   };
-  const stream = new ResponseStream(exchange.signal, codec.framing, exchange.limits, generation);
+  const stream = new ResponseStream(exchange.reply!, codec.framing, exchange.limits, generation);
   const patience = setTimeout(committed.resolve, exchange.limits.commitMs);
   try {
     await committed.promise;

@@ -6,6 +6,7 @@
 import { Elysia } from "elysia";
 import type { ApiKeys } from "./auth.ts";
 import type { BodyReader } from "./body.ts";
+import { replyTo } from "./connection.ts";
 import { type ApiError, asApiError, errorResponse } from "./errors.ts";
 import { checkHead, pathOf, requestIdOf } from "./head.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -23,17 +24,6 @@ export interface AppDeps {
   readonly bodies: BodyReader;
   readonly limits: HttpLimits;
 }
-
-/** What Bun must be told when the app listens; each default of Bun's or Elysia's would be wrong here. */
-export const listenOptions = Object.freeze({
-  /** Else a second server on the same port starts without an error. */
-  reusePort: false,
-  development: false,
-  /** Seconds; the most there is. Requests that are computed have none. */
-  idleTimeout: 255,
-  /** Our own limit answers with a body; Bun's would not. */
-  maxRequestBodySize: Number.MAX_SAFE_INTEGER,
-});
 
 /** What is known of a request from its first moment. */
 interface Entry {
@@ -70,7 +60,7 @@ export function createApp(deps: AppDeps) {
     .onError({ as: "global" }, ({ error, code, request, set }) => {
       const { requestId } = entries.get(request) ?? enter(request);
       const refusal = asApiError(code === "NOT_FOUND" ? missing(deps, request) : error, requestId);
-      const route = findRoute(routes, pathOf(request) ?? "");
+      const route = findRoute(routes, pathOf(request));
       const response = (route?.errorResponse ?? errorOfOpenai)(refusal, requestId);
       set.status = response.status;
       return response;
@@ -81,20 +71,21 @@ export function createApp(deps: AppDeps) {
       const status = responseValue instanceof Response ? responseValue.status : Number(set.status ?? 200);
       const seconds = (performance.now() - entry.arrivedMs) / 1000;
       // Labels come from the table and not from the client, which could send any number of them.
-      const path = findRoute(routes, pathOf(request) ?? "")?.path ?? "unknown";
+      const path = findRoute(routes, pathOf(request))?.path ?? "unknown";
       telemetry.observeHttp(path, methodLabel(request.method), status, seconds);
     });
   for (const route of routes) {
     app.route(
       route.method,
       pattern(route),
-      async ({ request, params, server, set }) => {
+      async ({ request, params, set }) => {
         const told = new Map<string, string>();
         const call: Call = {
           request,
           ...entries.get(request)!,
           rest: (params as { readonly "*"?: string } | undefined)?.["*"] ?? "",
-          readWork: () => readWork(deps, route, request, server),
+          readWork: () => readWork(deps, route, request),
+          reply: replyTo(request),
           setHeader: (name, value) => {
             told.set(name, value);
             set.headers[name] = value;
@@ -102,7 +93,7 @@ export function createApp(deps: AppDeps) {
         };
         const answer = await route.handler(call);
         if (answer instanceof Response) joinHeaders(answer, told);
-        if (answer === null) throw noRoute(routes, request.method, pathOf(request) ?? "");
+        if (answer === null) throw noRoute(routes, request.method, pathOf(request));
         return answer;
       },
       { parse: "none" },
@@ -123,7 +114,7 @@ export type App = ReturnType<typeof createApp>;
 
 /** Without a key nothing is told about routes. */
 function missing({ routes, keys }: AppDeps, request: Request): unknown {
-  const path = pathOf(request) ?? "";
+  const path = pathOf(request);
   try {
     if (findRoute(routes, path)?.isPublic !== true) keys.authorize(request.headers);
     return noRoute(routes, request.method, path);
@@ -132,17 +123,15 @@ function missing({ routes, keys }: AppDeps, request: Request): unknown {
   }
 }
 
-/** Refuses early when no work is taken; what is computed is then never timed out by the socket's idleness. */
+/** Refuses early when no work is taken. */
 async function readWork(
   { lifecycle, bodies }: AppDeps,
   { takesAnyType = false }: Route,
   request: Request,
-  server: Bun.Server<unknown> | null,
 ): Promise<Readonly<Record<string, unknown>>> {
   lifecycle.expectReady();
   const body = await bodies.readJson(request, takesAnyType);
   lifecycle.expectReady();
-  server?.timeout(request, 0);
   return body;
 }
 

@@ -1,17 +1,78 @@
-/** What is checked of every request's head, before its route. */
+/** A request's head: from what came on a connection to what routes are given, and what is checked before them. */
 
 import { ApiError, badRequest } from "./errors.ts";
 import type { HttpLimits } from "./limits.ts";
+import type { RequestBody } from "./request-body.ts";
+import { HEAD_BYTES_MAX, type ParseFailure, type RequestHead } from "./request-parser.ts";
+
+/** Stands in the URL of a request that names no host, or no such thing as a host. */
+const NO_HOST = "host.invalid";
+
+/** The request as routes take it; `signal` is aborted when its client is gone. Throws an ApiError. */
+export function requestOf(head: RequestHead, body: RequestBody, signal: AbortSignal): Request {
+  const { major, minor, method, target } = head;
+  if (major !== 1) {
+    throw new ApiError(
+      505,
+      "invalid_request_error",
+      `HTTP/1.1 is spoken here, but ${major}.${minor} was sent`,
+    );
+  }
+  const headers = new Headers();
+  for (let at = 0; at < head.headers.length; at += 2)
+    headers.append(head.headers[at]!, head.headers[at + 1]!);
+  const path = target.startsWith("/") ? target : (URL.parse(target)?.pathname ?? `/${target}`);
+  const url = `http://${hostOf(headers) ?? NO_HOST}${path}`;
+  const takesBody = method !== "GET" && method !== "HEAD";
+  if (!takesBody) body.drop();
+  try {
+    return new Request(url, { method, headers, signal, body: takesBody ? body.take() : null });
+  } catch {
+    throw new ApiError(405, "invalid_request_error", `the method ${method} is not taken here`);
+  }
+}
+
+/** What to answer to bytes that are no request. */
+export function refusalOf({ code, reason }: ParseFailure): ApiError {
+  switch (code) {
+    case "HPE_HEADER_OVERFLOW":
+      return new ApiError(
+        431,
+        "invalid_request_error",
+        `the head of a request may have ${HEAD_BYTES_MAX} bytes at most`,
+      );
+    case "HPE_INVALID_METHOD":
+      return badRequest("the method is not one of HTTP's");
+    case "HPE_PAUSED_H2_UPGRADE":
+      return new ApiError(505, "invalid_request_error", "HTTP/1.1 is spoken here, but HTTP/2 was sent");
+    default:
+      return badRequest(`what was sent is not HTTP/1.1: ${reason}`);
+  }
+}
+
+export function headerOf({ headers }: RequestHead, name: string): string | undefined {
+  const at = headers.findIndex((one, at) => at % 2 === 0 && one.toLowerCase() === name);
+  return at < 0 ? undefined : headers[at + 1];
+}
+
+/** The host that is called, perhaps with a port; null when none is named, or what is named is none. */
+function hostOf(headers: Headers): string | null {
+  const host = headers.get("host");
+  const isHost =
+    host !== null &&
+    /^(\[[0-9a-f:.]+\]|[^\s/?#@\\:,]+)(:\d*)?$/i.test(host) &&
+    URL.canParse(`http://${host}`);
+  return isHost ? host : null;
+}
 
 /** Throws an ApiError unless the head is small and names a host. */
 export function checkHead(request: Request, limits: HttpLimits): void {
   expectSmallHead(request.headers, limits);
-  if (pathOf(request) === null) throw badRequest("the header Host is missing or names no host");
+  if (hostOf(request.headers) === null) throw badRequest("the header Host is missing or names no host");
 }
 
-/** The path of a request; null when its Host is missing or malformed, and so its URL. */
-export function pathOf(request: Request): string | null {
-  return URL.parse(request.url)?.pathname ?? null;
+export function pathOf(request: Request): string {
+  return new URL(request.url).pathname;
 }
 
 /** The client's own id when it is harmless, else a new one. It is echoed and logged, and used for nothing else. */

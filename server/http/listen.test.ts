@@ -6,21 +6,21 @@ import { listen, listenProblem } from "./listen.ts";
 test("while the model loads the server is alive, and tells everybody else to come back", async () => {
   const server = listen({ host: "127.0.0.1", port: 0 }, new Lifecycle("loading"));
   try {
-    expect((await fetch(new URL("/health", server.url))).status).toBe(200);
+    expect((await fetch(new URL("/health", server.origin))).status).toBe(200);
     for (const path of ["/health/ready", "/v1/models", "/v1/chat/completions"]) {
-      const response = await fetch(new URL(path, server.url));
+      const response = await fetch(new URL(path, server.origin));
       expect(response.status).toBe(503);
       expect(response.headers.get("retry-after")).toMatch(/^\d+$/);
       expect(await response.json()).toMatchObject({ error: { code: "loading" } });
     }
   } finally {
-    await server.stop(true);
+    await server.kill();
   }
 });
 
 test("an address that cannot be listened on is refused with a sentence", async () => {
   const first = listen({ host: "127.0.0.1", port: 0 }, new Lifecycle("loading"));
-  const port = first.port!;
+  const port = first.port;
   try {
     const taken = `Port ${port} on 127.0.0.1 is in use; choose another with --port.`;
     expect(() => listen({ host: "127.0.0.1", port }, new Lifecycle("loading"))).toThrow(
@@ -32,6 +32,6 @@ test("an address that cannot be listened on is refused with a sentence", async (
     );
     expect(await listenProblem({ host: "127.0.0.1", port: 0 })).toBeNull();
   } finally {
-    await first.stop(true);
+    await first.kill();
   }
 });

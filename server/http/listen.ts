@@ -1,18 +1,19 @@
 /** Listening on the configured address, from before there is anything to answer with. */
 
 import { type Config, ConfigError } from "../config.ts";
-import { listenOptions } from "./app.ts";
 import { asApiError, errorResponse } from "./errors.ts";
+import { pathOf } from "./head.ts";
 import { Lifecycle } from "./lifecycle.ts";
+import { HttpServer } from "./server.ts";
 import { limitUnsent } from "./unsent.ts";
 
 type Address = Pick<Config, "host" | "port">;
 
 /** Listens before the model is loaded, so that a taken port shows at once and clients are told to wait. Throws
  *  ConfigError. */
-export function listen({ host, port }: Address, lifecycle: Lifecycle): Bun.Server<undefined> {
+export function listen({ host, port }: Address, lifecycle: Lifecycle): HttpServer {
   const whileLoading = (request: Request): Response => {
-    if (URL.parse(request.url)?.pathname === "/health") return Response.json({ status: "ok" });
+    if (pathOf(request) === "/health") return Response.json({ status: "ok" });
     try {
       lifecycle.expectReady();
     } catch (error) {
@@ -21,8 +22,8 @@ export function listen({ host, port }: Address, lifecycle: Lifecycle): Bun.Serve
     return new Response(null, { status: 503 });
   };
   try {
-    const server = Bun.serve({ hostname: host, port, ...listenOptions, fetch: whileLoading });
-    limitUnsent(server.port!);
+    const server = new HttpServer(host, port, whileLoading);
+    limitUnsent(server.port);
     return server;
   } catch (error) {
     throw new ConfigError(refusal(error as NodeJS.ErrnoException, host, port));
@@ -32,7 +33,7 @@ export function listen({ host, port }: Address, lifecycle: Lifecycle): Bun.Serve
 /** Why the address cannot be listened on, or null. */
 export async function listenProblem(address: Address): Promise<string | null> {
   try {
-    await listen(address, new Lifecycle("loading")).stop(true);
+    await listen(address, new Lifecycle("loading")).kill();
     return null;
   } catch (error) {
     return (error as Error).message;

@@ -1,4 +1,5 @@
 import { ApiError, quote } from "./errors.ts";
+import type { Reply } from "./reply.ts";
 
 /** One row of the server's table of routes. */
 export interface Route {
@@ -18,6 +19,8 @@ export interface Route {
 /** What a handler is given. */
 export interface Call {
   readonly request: Request;
+  /** Where the answer goes that is a stream. */
+  readonly reply: Reply;
   readonly requestId: string;
   /** When the request's head arrived, on the clock of `performance.now()`. */
   readonly arrivedMs: number;

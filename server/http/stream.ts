@@ -1,3 +1,5 @@
+import type { Outlet, Reply, StreamText } from "./reply.ts";
+
 export interface StreamLimits {
   /** A sign of life is sent when nothing else was for this long. */
   readonly keepAliveMs: number;
@@ -17,10 +19,6 @@ export interface Producer {
    *  last text that says so. */
   abort(by: "reader" | "slowReader"): void;
 }
-
-/** Text to write, or its pieces, one after the other: pieces that many texts have in common are kept as bytes, which costs less than to put
- *  a text together. */
-export type StreamText = string | readonly (string | Uint8Array)[];
 
 /** How a wire format frames a stream. */
 export interface Framing {
@@ -44,31 +42,30 @@ export function sseEvent(json: string, name?: string): string {
 }
 
 /**
- * One response whose text is written as it comes. It goes straight to the socket, without a queue of ours; what the
- * socket does not take is counted, told to the producer, and bounded in bytes and in time. `end` or a disconnect closes
- * it; what is written afterwards is dropped.
+ * One response whose text is written as it comes. It goes straight to the socket; what the socket does not take is told to the producer, and
+ * bounded in bytes and in time. `end` or a disconnect closes it; what is written afterwards is dropped.
  */
 export class ResponseStream {
+  readonly #reply: Reply;
   readonly #framing: Framing;
   readonly #limits: StreamLimits;
   readonly #producer: Producer;
-  /** Written before Bun asked for the body. */
+  /** Written before the response was returned. */
   #early: StreamText[] = [];
-  #controller: ReadableStreamDirectController | null = null;
-  #settle: { readonly resolve: () => void; readonly reject: (reason: Error) => void } | null = null;
+  #outlet: Outlet | null = null;
   #isClosed = false;
   #isCongested = false;
-  #pendingBytes = 0;
   #wroteSinceTick = false;
   #keepAlive: ReturnType<typeof setInterval> | undefined;
   #stall: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(signal: AbortSignal, framing: Framing, limits: StreamLimits, producer: Producer) {
+  constructor(reply: Reply, framing: Framing, limits: StreamLimits, producer: Producer) {
+    this.#reply = reply;
     this.#framing = framing;
     this.#limits = limits;
     this.#producer = producer;
-    if (signal.aborted) queueMicrotask(() => this.#disconnected());
-    else signal.addEventListener("abort", () => this.#disconnected(), { once: true });
+    if (reply.signal.aborted) queueMicrotask(() => this.#disconnected());
+    else reply.signal.addEventListener("abort", () => this.#disconnected(), { once: true });
   }
 
   /** The response. Its headers go out at once, before anything is sent. */
@@ -78,12 +75,8 @@ export class ResponseStream {
         if (!this.#wroteSinceTick && !this.#isCongested) this.write(this.#framing.keepAlive);
         this.#wroteSinceTick = false;
       }, this.#limits.keepAliveMs);
-    const source: Bun.DirectUnderlyingSource<string> = {
-      type: "direct",
-      pull: (controller: ReadableStreamDirectController) => this.#attach(controller),
-      cancel: () => this.#disconnected(),
-    };
-    return new Response(new ReadableStream(source), {
+    this.#reply.streamFrom((outlet) => this.#begin(outlet));
+    return new Response(null, {
       headers: {
         "content-type": this.#framing.contentType,
         "cache-control": "no-cache",
@@ -95,64 +88,46 @@ export class ResponseStream {
   write(text: StreamText): void {
     if (this.#isClosed || text === "") return;
     this.#wroteSinceTick = true;
-    if (this.#controller === null) this.#early.push(text);
+    if (this.#outlet === null) this.#early.push(text);
     else this.#put(text);
   }
 
-  #attach(controller: ReadableStreamDirectController): Promise<void> {
-    const closed = new Promise<void>((resolve, reject) => {
-      this.#settle = { resolve, reject };
-    });
-    this.#controller = controller;
+  #begin(outlet: Outlet): void {
+    this.#outlet = outlet;
     const early = [this.#framing.opening, ...this.#early].flat();
     this.#early = [];
     this.#put(early);
-    if (this.#isClosed) this.#finish();
-    return closed;
+    if (this.#isClosed) outlet.end();
   }
 
   #put(text: StreamText): void {
-    let taken: Promise<number> | null = null;
-    let bytes = 0;
-    for (const piece of typeof text === "string" ? [text] : text) {
-      const result = this.#controller!.write(piece);
-      if (result instanceof Promise) taken = result;
-      bytes += piece.length;
-    }
-    if (taken === null) return;
-    this.#pendingBytes += bytes;
+    if (this.#outlet!.write(text)) return;
     if (this.#isCongested) {
-      if (this.#pendingBytes > this.#limits.pendingBytesMax && !this.#isClosed)
+      if (this.#outlet!.waitingBytes > this.#limits.pendingBytesMax && !this.#isClosed)
         this.#producer.abort("slowReader");
       return;
     }
     this.#isCongested = true;
     this.#stall = setTimeout(() => this.#stalled(), this.#limits.stallMs);
     this.#producer.pause();
-    taken.then(
-      () => this.#drained(),
-      () => this.#disconnected(),
-    );
+    this.#outlet!.onTaken(() => this.#taken());
   }
 
-  #drained(): void {
-    if (!this.#isCongested) return;
+  /** The reader has read everything, or is gone. */
+  #taken(): void {
     this.#isCongested = false;
-    this.#pendingBytes = 0;
     clearTimeout(this.#stall);
-    if (this.#isClosed) this.#finish();
-    else this.#producer.resume();
+    if (!this.#isClosed) this.#producer.resume();
   }
 
   #stalled(): void {
     // The last event is written and was not read either: nothing is left but to reset the connection.
-    if (this.#isClosed) this.#settle!.reject(new Error("the reader does not read"));
+    if (this.#isClosed) this.#outlet!.reset();
     else this.#producer.abort("slowReader");
   }
 
   #disconnected(): void {
     if (this.#isClosed) return;
-    this.#isCongested = false;
     this.end();
     this.#producer.abort("reader");
   }
@@ -164,11 +139,6 @@ export class ResponseStream {
     clearInterval(this.#keepAlive);
     clearTimeout(this.#stall);
     if (this.#isCongested) this.#stall = setTimeout(() => this.#stalled(), this.#limits.stallMs);
-    else if (this.#controller !== null) this.#finish();
-  }
-
-  #finish(): void {
-    this.#controller!.end();
-    this.#settle!.resolve();
+    this.#outlet?.end();
   }
 }

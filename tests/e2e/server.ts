@@ -26,13 +26,14 @@ import type { StoreLimits } from "../../server/api/responses/store.ts";
 import { routesOf } from "../../server/api/routes.ts";
 import { aboutOf } from "../../server/api/served-model.ts";
 import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
-import { createApp, listenOptions } from "../../server/http/app.ts";
+import { createApp } from "../../server/http/app.ts";
 import { ApiKeys, type KeySources } from "../../server/http/auth.ts";
 import { BodyReader } from "../../server/http/body.ts";
 import { ThreadGap } from "../../server/http/gap.ts";
 import { JsonReader } from "../../server/http/json/reader.ts";
 import { Lifecycle } from "../../server/http/lifecycle.ts";
 import { defaultHttpLimits, type HttpLimits } from "../../server/http/limits.ts";
+import { HttpServer } from "../../server/http/server.ts";
 import { PlacementLog } from "../../server/http/state.ts";
 import { Telemetry } from "../../server/http/telemetry.ts";
 import { limitUnsent } from "../../server/http/unsent.ts";
@@ -247,8 +248,9 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       origins: options.corsOrigins ?? [],
     },
     limits,
-  }).listen({ ...listenOptions, hostname: "127.0.0.1", port: 0 });
-  limitUnsent(app.server!.port!);
+  });
+  const server = new HttpServer("127.0.0.1", 0, app.fetch);
+  limitUnsent(server.port);
 
   const settled = async (): Promise<void> => {
     // A client that left may be gone before its request is read: what the fleet has is known when no request is left.
@@ -265,7 +267,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     }
   };
   return {
-    origin: `http://127.0.0.1:${app.server!.port}`,
+    origin: server.origin,
     fleet,
     lifecycle,
     generator,
@@ -279,7 +281,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       compiler.close();
       json.close();
       gap.close();
-      await app.server!.stop(true);
+      await server.kill();
       device.close();
     },
   };

@@ -82,7 +82,14 @@ async function answer(
   const onAbort = (): void => ending.abort();
   if (signal.aborted) onAbort();
   else signal.addEventListener("abort", onAbort);
-  const exchange = { signal: ending.signal, arrivedMs: performance.now(), tenant, services, limits };
+  const exchange = {
+    signal: ending.signal,
+    reply: null,
+    arrivedMs: performance.now(),
+    tenant,
+    services,
+    limits,
+  };
   let text: string;
   try {
     const response = await responseTo(endpoint, exchange, deps, body, priority);

@@ -26,7 +26,7 @@ export async function answerProgram(
 function streamed(exchange: Exchange, run: Run, request: ProgramRequest): Response {
   let isGone = false;
   // A program goes on at its own pace: what a slow reader leaves is bounded by the stream.
-  const stream = new ResponseStream(exchange.signal, sseFraming, exchange.limits, {
+  const stream = new ResponseStream(exchange.reply!, sseFraming, exchange.limits, {
     pause: () => {},
     resume: () => {},
     abort: () => {

@@ -90,7 +90,7 @@ export async function answerProgramChat(
 }
 
 function streamed(exchange: Exchange, run: Run, codec: Codec, output: string): Response {
-  const stream = new ResponseStream(exchange.signal, codec.framing, exchange.limits, {
+  const stream = new ResponseStream(exchange.reply!, codec.framing, exchange.limits, {
     pause: () => {},
     resume: () => {},
     abort: () => {

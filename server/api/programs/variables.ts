@@ -94,7 +94,7 @@ async function settled(
 function streamed(
   hosted: HostedProgram,
   variable: Variable,
-  { signal, services, limits }: Exchange,
+  { reply, services, limits }: Exchange,
   { onGone }: FetchOptions,
 ): Response {
   let isOver = false;
@@ -114,7 +114,7 @@ function streamed(
   const untrack = services.lifecycle.track({
     cut: (error: ApiError) => over(`event: error\ndata: ${JSON.stringify(errorBody(error))}\n\n`),
   });
-  const stream = new ResponseStream(signal, sseFraming, limits, {
+  const stream = new ResponseStream(reply!, sseFraming, limits, {
     pause: () => {},
     resume: () => {},
     abort: () => {

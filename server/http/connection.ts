@@ -1,0 +1,207 @@
+import { type ApiError, errorResponse } from "./errors.ts";
+import { headerOf, refusalOf, requestOf } from "./head.ts";
+import { Outbox } from "./outbox.ts";
+import { Reply, type ReplyForm } from "./reply.ts";
+import { RequestBody } from "./request-body.ts";
+import { type ParseFailure, type RequestHead, RequestParser } from "./request-parser.ts";
+
+/** What answers requests. */
+export type Serve = (request: Request) => Response | Promise<Response>;
+
+const replies = new WeakMap<Request, Reply>();
+
+/** Where the answer to a request of a connection goes. */
+export function replyTo(request: Request): Reply {
+  return replies.get(request)!;
+}
+
+/** How long a connection waits for its client: for a request, for more of one, or for an answer to be taken. */
+const CLIENT_WAIT_S = 240;
+/** How long a connection is read whose last request was answered before its end: closed at once, it would take the answer back. */
+const LINGER_S = 4;
+const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
+
+/** A request and its answer. */
+interface Turn {
+  /** Null: what came is no request, and `refusal` is the answer. */
+  readonly head: RequestHead | null;
+  readonly refusal: ApiError | null;
+  readonly body: RequestBody;
+  readonly form: ReplyForm;
+  readonly client: AbortController;
+  isBegun: boolean;
+  /** The client sends the body when it is told to. */
+  expectsContinue: boolean;
+}
+
+/**
+ * One client's connection: HTTP/1.1 (RFC 9112). Requests that come before the one ahead of them is answered are answered in their order.
+ * A connection ends behind an answer when its client or the route asks for it, when what came is no HTTP, and when a request was answered
+ * before its end.
+ */
+export class Connection {
+  readonly #socket: Bun.Socket<unknown>;
+  readonly #serve: Serve;
+  readonly #outbox: Outbox;
+  readonly #parser: RequestParser;
+  /** In the order in which they came; the first one is being answered. */
+  readonly #turns: Turn[] = [];
+  /** Whether what comes is still looked at. */
+  #isOpen = true;
+  #isPaused = false;
+
+  constructor(socket: Bun.Socket<unknown>, serve: Serve) {
+    this.#socket = socket;
+    this.#serve = serve;
+    this.#outbox = new Outbox(socket);
+    this.#parser = new RequestParser({
+      onHead: (head) => this.#turns.push(this.#turnOf(head, null)),
+      onBody: (bytes) => this.#turns.at(-1)!.body.push(bytes),
+      onEnd: () => this.#turns.at(-1)!.body.end(),
+    });
+    socket.timeout(CLIENT_WAIT_S);
+  }
+
+  /** Bytes have come. */
+  receive(bytes: Uint8Array): void {
+    if (!this.#isOpen) return;
+    const failure = this.#parser.push(bytes);
+    if (failure !== null) this.#refuse(failure);
+    this.#advance();
+  }
+
+  /** The socket takes bytes again. */
+  drained(): void {
+    this.#outbox.flush();
+    this.#pace();
+  }
+
+  /** The client let us wait too long. */
+  timedOut(): void {
+    if (this.#turns.length > 0) this.#socket.terminate();
+    else this.#socket.end();
+  }
+
+  /** The client is gone. */
+  closed(): void {
+    this.#isOpen = false;
+    this.#outbox.close();
+    this.#parser.close();
+    for (const { body, client } of this.#turns.splice(0)) {
+      body.fail(new Error("the connection was closed"));
+      client.abort();
+    }
+  }
+
+  /** Ends the connection, behind the answer that is being given. */
+  end(): void {
+    for (const { form } of this.#turns) form.keepsAlive = false;
+    if (this.#turns.length === 0) this.#socket.end();
+  }
+
+  #turnOf(head: RequestHead | null, refusal: ApiError | null): Turn {
+    const body = new RequestBody(() => this.#continue(turn));
+    const turn: Turn = {
+      head,
+      refusal,
+      body,
+      form: {
+        hasBody: head?.method !== "HEAD",
+        isOld: head?.minor === 0,
+        keepsAlive: head?.keepsAlive ?? false,
+      },
+      client: new AbortController(),
+      isBegun: false,
+      expectsContinue:
+        head !== null && head.minor > 0 && headerOf(head, "expect")?.toLowerCase() === "100-continue",
+    };
+    return turn;
+  }
+
+  #refuse(failure: ParseFailure): void {
+    this.#isOpen = false;
+    const last = this.#turns.at(-1);
+    if (last !== undefined && !last.body.isComplete) {
+      last.body.fail(new Error(failure.reason));
+      last.form.keepsAlive = false;
+    } else if (last?.form.keepsAlive !== false) {
+      const turn = this.#turnOf(null, refusalOf(failure));
+      turn.body.end();
+      this.#turns.push(turn);
+    } // else the client said that nothing would follow
+  }
+
+  #advance(): void {
+    const turn = this.#turns[0];
+    if (turn !== undefined && !turn.isBegun) {
+      turn.isBegun = true;
+      this.#answer(turn).catch((error: Error) => {
+        console.error("an answer could not be sent:", error);
+        this.#socket.terminate();
+      });
+    }
+    this.#pace();
+  }
+
+  async #answer(turn: Turn): Promise<void> {
+    const { form, body, client } = turn;
+    const reply = new Reply(client.signal, form, this.#outbox, () => this.#socket.terminate());
+    const response = await this.#respond(turn, reply);
+    if (!body.isComplete) {
+      body.drop();
+      form.keepsAlive = false;
+    }
+    await reply.send(response);
+    if (client.signal.aborted) return;
+    this.#turns.shift();
+    if (form.keepsAlive) this.#advance();
+    else this.#finish(body.isComplete);
+  }
+
+  #respond({ head, refusal, body, client }: Turn, reply: Reply): Response | Promise<Response> {
+    if (head === null) return errorResponse(refusal!);
+    let request: Request;
+    try {
+      request = requestOf(head, body, client.signal);
+    } catch (error) {
+      return errorResponse(error as ApiError);
+    }
+    replies.set(request, reply);
+    return this.#serve(request);
+  }
+
+  /** A route reads a body. */
+  #continue(turn: Turn): void {
+    if (turn.expectsContinue) this.#outbox.send(CONTINUE);
+    turn.expectsContinue = false;
+    this.#pace();
+  }
+
+  #finish(isRead: boolean): void {
+    this.#isOpen = false;
+    for (const { client } of this.#turns.splice(0)) client.abort();
+    this.#outbox.whenEmpty(() => {
+      if (isRead) {
+        this.#socket.end();
+        return;
+      }
+      this.#socket.shutdown();
+      this.#socket.timeout(LINGER_S);
+    });
+    this.#pace();
+  }
+
+  /** Reads no faster than requests are answered, and waits for the client alone with a limit. */
+  #pace(): void {
+    const [turn] = this.#turns;
+    const pauses = this.#turns.length > 1 || turn?.body.isFull === true;
+    if (pauses !== this.#isPaused) {
+      this.#isPaused = pauses;
+      if (pauses) this.#socket.pause();
+      else this.#socket.resume();
+    }
+    if (!this.#isOpen && turn === undefined) return;
+    const waitsForClient = turn === undefined || !turn.body.isComplete || this.#outbox.waitingBytes > 0;
+    this.#socket.timeout(waitsForClient ? CLIENT_WAIT_S : 0);
+  }
+}

@@ -1,0 +1,55 @@
+/** What is sent on a connection: what the socket does not take at once waits here, in order. */
+export class Outbox {
+  readonly #socket: Bun.Socket<unknown>;
+  #waiting: Uint8Array[] = [];
+  #waitingBytes = 0;
+  #isClosed = false;
+  readonly #onEmpty: (() => void)[] = [];
+
+  constructor(socket: Bun.Socket<unknown>) {
+    this.#socket = socket;
+  }
+
+  get waitingBytes(): number {
+    return this.#waitingBytes;
+  }
+
+  /** Sends the first `length` of `bytes`, which are the caller's again afterwards. False: some of them wait. */
+  send(bytes: Uint8Array, length = bytes.length): boolean {
+    if (this.#isClosed) return true;
+    const taken = this.#waitingBytes > 0 ? 0 : Math.max(0, this.#socket.write(bytes, 0, length));
+    if (taken === length) return true;
+    this.#waiting.push(Buffer.from(bytes.subarray(taken, length)));
+    this.#waitingBytes += length - taken;
+    return false;
+  }
+
+  /** The socket takes bytes again. */
+  flush(): void {
+    while (this.#waiting.length > 0) {
+      const [bytes] = this.#waiting;
+      const taken = Math.max(0, this.#socket.write(bytes!));
+      this.#waitingBytes -= taken;
+      if (taken < bytes!.length) {
+        this.#waiting[0] = bytes!.subarray(taken);
+        return;
+      }
+      this.#waiting.shift();
+    }
+    for (const tell of this.#onEmpty.splice(0)) tell();
+  }
+
+  /** Nothing is sent any more, and nothing waits. */
+  close(): void {
+    this.#isClosed = true;
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    for (const tell of this.#onEmpty.splice(0)) tell();
+  }
+
+  /** Calls once the socket has taken everything, or is closed. */
+  whenEmpty(tell: () => void): void {
+    if (this.#waitingBytes === 0) tell();
+    else this.#onEmpty.push(tell);
+  }
+}

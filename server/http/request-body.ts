@@ -1,0 +1,75 @@
+/** Bytes of a request's body that may wait for the route that reads it. */
+const WAITING_BYTES_MAX = 256 * 1024;
+
+/** The body of a request, as it comes. */
+export class RequestBody {
+  readonly #onRead: () => void;
+  #pieces: Uint8Array<ArrayBuffer>[] = [];
+  #controller: ReadableStreamDefaultController<Uint8Array> | null = null;
+  #isComplete = false;
+  #isUnwanted = false;
+  #failure: Error | null = null;
+
+  /** `onRead` is told whenever more is wanted. */
+  constructor(onRead: () => void) {
+    this.#onRead = onRead;
+  }
+
+  get isComplete(): boolean {
+    return this.#isComplete;
+  }
+
+  /** Whether as much waits as may. */
+  get isFull(): boolean {
+    return (
+      this.#controller !== null && !this.#isComplete && this.#controller.desiredSize! <= -WAITING_BYTES_MAX
+    );
+  }
+
+  push(piece: Uint8Array<ArrayBuffer>): void {
+    if (this.#isUnwanted) return;
+    if (this.#controller === null) this.#pieces.push(piece);
+    else this.#controller.enqueue(piece);
+  }
+
+  end(): void {
+    this.#isComplete = true;
+    if (!this.#isUnwanted) this.#controller?.close();
+  }
+
+  /** No more will come. */
+  fail(error: Error): void {
+    if (this.#isComplete) return;
+    this.#failure = error;
+    if (!this.#isUnwanted) this.#controller?.error(error);
+  }
+
+  /** What has come and what will is dropped. */
+  drop(): void {
+    this.#isUnwanted = true;
+    this.#pieces = [];
+  }
+
+  /** As a request takes it: the bytes when all are there, null when there are none. */
+  take(): Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> | null {
+    const pieces = this.#pieces;
+    this.#pieces = [];
+    if (this.#isComplete) return pieces.length === 0 ? null : joined(pieces);
+    return new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => {
+          this.#controller = controller;
+          for (const piece of pieces) controller.enqueue(piece);
+          if (this.#failure !== null) controller.error(this.#failure);
+        },
+        pull: () => this.#onRead(),
+        cancel: () => this.drop(),
+      },
+      { highWaterMark: 0, size: (piece) => piece!.byteLength },
+    );
+  }
+}
+
+function joined(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Array<ArrayBuffer> {
+  return pieces.length === 1 ? pieces[0]! : new Uint8Array(Buffer.concat(pieces));
+}

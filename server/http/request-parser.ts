@@ -1,0 +1,97 @@
+/** What stands before a request's body. */
+export interface RequestHead {
+  /** Of the protocol. */
+  readonly major: number;
+  readonly minor: number;
+  readonly method: string;
+  /** What the request line names: a path as a rule. */
+  readonly target: string;
+  /** Names and values, one after the other, as they came. */
+  readonly headers: readonly string[];
+  /** Whether the client means to use its connection again. */
+  readonly keepsAlive: boolean;
+}
+
+/** What is told of requests, in the order of their bytes. */
+export interface RequestEvents {
+  onHead(head: RequestHead): void;
+  /** Bytes of the body, without what frames them. */
+  onBody(bytes: Uint8Array<ArrayBuffer>): void;
+  onEnd(): void;
+}
+
+/** Why bytes are no request; `code` is llhttp's. */
+export interface ParseFailure {
+  readonly code: string;
+  readonly reason: string;
+}
+
+/** A head may have as many bytes. */
+export const HEAD_BYTES_MAX = 16 * 1024;
+
+/** llhttp as Node and Bun hand it out; it has no types of its own. */
+interface Llhttp {
+  // biome-ignore lint/suspicious/noExplicitAny: the functions that it calls are set as fields, by number
+  new (): any;
+  readonly REQUEST: number;
+  readonly kOnHeaders: number;
+  readonly kOnHeadersComplete: number;
+  readonly kOnBody: number;
+  readonly kOnMessageComplete: number;
+}
+
+const binding = (process as unknown as { binding(name: string): unknown }).binding("http_parser");
+const { HTTPParser, methods } = binding as {
+  readonly HTTPParser: Llhttp;
+  readonly methods: readonly string[];
+};
+
+/** Understands the requests of a connection: llhttp, the parser of `node:http`, in its strict form. */
+export class RequestParser {
+  readonly #parser = new HTTPParser();
+
+  constructor(events: RequestEvents) {
+    // What llhttp hands out before a head is complete: it holds 32 headers at once.
+    let early: string[] = [];
+    let earlyTarget = "";
+    this.#parser.initialize(HTTPParser.REQUEST, {}, HEAD_BYTES_MAX, 0);
+    this.#parser[HTTPParser.kOnHeaders] = (headers: readonly string[], target: string): void => {
+      early.push(...headers);
+      earlyTarget += target;
+    };
+    this.#parser[HTTPParser.kOnHeadersComplete] = (
+      major: number,
+      minor: number,
+      headers: readonly string[] | null,
+      method: number,
+      target: string | null,
+      _status: null,
+      _reason: null,
+      _offersUpgrade: boolean,
+      keepsAlive: boolean,
+    ): number => {
+      const head = { major, minor, method: methods[method]!, keepsAlive };
+      events.onHead({ ...head, headers: headers ?? early, target: target ?? earlyTarget });
+      early = [];
+      earlyTarget = "";
+      return 0; // a body follows if the head says so
+    };
+    this.#parser[HTTPParser.kOnBody] = (bytes: Uint8Array<ArrayBuffer>): void => events.onBody(bytes);
+    this.#parser[HTTPParser.kOnMessageComplete] = (): void => events.onEnd();
+  }
+
+  /** The events of these bytes have been told when it returns. After a failure nothing more may be pushed. */
+  push(bytes: Uint8Array): ParseFailure | null {
+    for (let rest = bytes; rest.length > 0; ) {
+      // It takes less than all behind a request that offers another protocol, which is never taken up here.
+      const taken: number | (Error & ParseFailure) = this.#parser.execute(rest);
+      if (typeof taken !== "number") return taken;
+      rest = rest.subarray(taken);
+    }
+    return null;
+  }
+
+  close(): void {
+    this.#parser.close();
+  }
+}
