@@ -2,8 +2,8 @@ import type { AnswerEvent, Usage } from "../answer/events.ts";
 import type { WholeAnswer } from "../answer/whole.ts";
 import type { ApiError } from "../http/errors.ts";
 import type { AnswerTimes } from "../http/measure.ts";
-import type { StreamText } from "../http/reply.ts";
 import type { Framing } from "../http/stream.ts";
+import type { StreamText } from "../http/text-batch.ts";
 
 /** An answer's events, but for its progress, and its failure, which becomes an HTTP error or the end of a stream. */
 export type ShownEvent = Exclude<AnswerEvent, { readonly kind: "failed" | "progress" }>;

@@ -14,13 +14,13 @@ export class Outbox {
     return this.#waitingBytes;
   }
 
-  /** Sends the first `length` of `bytes`, which are the caller's again afterwards. False: some of them wait. */
-  send(bytes: Uint8Array, length = bytes.length): boolean {
+  /** Sends `bytes` from `from` to `to`, which are the caller's again afterwards. False: some of them wait. */
+  send(bytes: Uint8Array, from = 0, to = bytes.length): boolean {
     if (this.#isClosed) return true;
-    const taken = this.#waitingBytes > 0 ? 0 : Math.max(0, this.#socket.write(bytes, 0, length));
-    if (taken === length) return true;
-    this.#waiting.push(Buffer.from(bytes.subarray(taken, length)));
-    this.#waitingBytes += length - taken;
+    const taken = this.#waitingBytes > 0 ? 0 : Math.max(0, this.#socket.write(bytes, from, to - from));
+    if (from + taken === to) return true;
+    this.#waiting.push(Buffer.from(bytes.subarray(from + taken, to)));
+    this.#waitingBytes += to - from - taken;
     return false;
   }
 

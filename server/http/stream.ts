@@ -1,4 +1,5 @@
-import type { Outlet, Reply, StreamText } from "./reply.ts";
+import type { Outlet, Reply, TextSource } from "./reply.ts";
+import type { StreamText } from "./text-batch.ts";
 
 export interface StreamLimits {
   /** A sign of life is sent when nothing else was for this long. */
@@ -45,7 +46,7 @@ export function sseEvent(json: string, name?: string): string {
  * One response whose text is written as it comes. It goes straight to the socket; what the socket does not take is told to the producer, and
  * bounded in bytes and in time. `end` or a disconnect closes it; what is written afterwards is dropped.
  */
-export class ResponseStream {
+export class ResponseStream implements TextSource {
   readonly #reply: Reply;
   readonly #framing: Framing;
   readonly #limits: StreamLimits;
@@ -75,7 +76,7 @@ export class ResponseStream {
         if (!this.#wroteSinceTick && !this.#isCongested) this.write(this.#framing.keepAlive);
         this.#wroteSinceTick = false;
       }, this.#limits.keepAliveMs);
-    this.#reply.streamFrom((outlet) => this.#begin(outlet));
+    this.#reply.streamFrom(this);
     return new Response(null, {
       headers: {
         "content-type": this.#framing.contentType,
@@ -89,19 +90,17 @@ export class ResponseStream {
     if (this.#isClosed || text === "") return;
     this.#wroteSinceTick = true;
     if (this.#outlet === null) this.#early.push(text);
-    else this.#put(text);
+    else this.#outlet.write(text);
   }
 
-  #begin(outlet: Outlet): void {
+  begin(outlet: Outlet): void {
     this.#outlet = outlet;
-    const early = [this.#framing.opening, ...this.#early].flat();
+    outlet.write([this.#framing.opening, ...this.#early].flat());
     this.#early = [];
-    this.#put(early);
     if (this.#isClosed) outlet.end();
   }
 
-  #put(text: StreamText): void {
-    if (this.#outlet!.write(text)) return;
+  onCongested(): void {
     if (this.#isCongested) {
       if (this.#outlet!.waitingBytes > this.#limits.pendingBytesMax && !this.#isClosed)
         this.#producer.abort("slowReader");
@@ -109,8 +108,8 @@ export class ResponseStream {
     }
     this.#isCongested = true;
     this.#stall = setTimeout(() => this.#stalled(), this.#limits.stallMs);
-    this.#producer.pause();
-    this.#outlet!.onTaken(() => this.#taken());
+    if (!this.#isClosed) this.#producer.pause();
+    this.#outlet!.whenTaken(() => this.#taken());
   }
 
   /** The reader has read everything, or is gone. */
