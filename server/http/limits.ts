@@ -3,7 +3,7 @@ import type { JsonLimits } from "./json/parse.ts";
 import type { StreamLimits } from "./stream.ts";
 
 export interface HttpLimits extends BodyLimits, StreamLimits {
-  /** Names and values of all headers. Bun itself ends a head of 16 KiB or 200 headers, without a body. */
+  /** Names and values of all headers. The parser gives up a head of 16 KiB. */
   readonly headerBytesMax: number;
   readonly headersMax: number;
   /** How long a stream may wait for admission before its headers are sent. Refusals within it have their own status. */

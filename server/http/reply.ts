@@ -70,11 +70,12 @@ export class Reply {
   }
 
   async #sendWhole(response: Response): Promise<void> {
+    const tellsLength = response.headers.has("content-length");
     // A route that tells the length of a body does not hold it in memory.
-    const isLong = response.headers.has("content-length") && response.body !== null;
+    const isLong = tellsLength && response.body !== null;
     if (isLong && this.#form.hasBody) return await this.#sendLong(response);
     const body = isLong ? NO_BYTES : await response.bytes();
-    const hasLength = !isLong && response.status !== 204 && response.status !== 304;
+    const hasLength = !tellsLength && response.status !== 204 && response.status !== 304;
     const head = headOf(response, this.#form, hasLength ? `content-length: ${body.length}\r\n` : "");
     this.#outbox.send(this.#form.hasBody && body.length > 0 ? Buffer.concat([head, body]) : head);
     await new Promise<void>((taken) => this.#outbox.whenEmpty(taken));

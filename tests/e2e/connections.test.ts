@@ -1,0 +1,318 @@
+/** HTTP/1.1 as clients may use it and as few do, on connections of which every byte is the test's own. */
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { HttpServer } from "../../server/http/server.ts";
+import { chatBody, startTestServer, type TestServer } from "./server.ts";
+
+let server: TestServer;
+beforeAll(() => {
+  server = startTestServer();
+});
+afterEach(() => server.settled());
+afterAll(() => server.close());
+
+interface Answer {
+  readonly status: number;
+  readonly head: string;
+  readonly body: string;
+}
+
+/** A connection on which bytes are sent as they are. */
+class Client {
+  #received = Buffer.alloc(0);
+  #wake = (): void => {};
+  #isClosed = false;
+  #socket!: Bun.Socket;
+
+  static async open(origin = server.origin): Promise<Client> {
+    const client = new Client();
+    client.#socket = await Bun.connect({
+      hostname: "127.0.0.1",
+      port: Number(new URL(origin).port),
+      socket: {
+        data: (_socket, bytes) => {
+          client.#received = Buffer.concat([client.#received, bytes]);
+          client.#wake();
+        },
+        close: () => {
+          client.#isClosed = true;
+          client.#wake();
+        },
+      },
+    });
+    return client;
+  }
+
+  send(text: string | Uint8Array): this {
+    this.#socket.write(text);
+    return this;
+  }
+
+  leave(): void {
+    this.#socket.terminate();
+  }
+
+  close(): void {
+    this.#socket.end();
+  }
+
+  /** Resolves once anything has come. */
+  async heard(): Promise<void> {
+    await this.#until(() => (this.#received.length > 0 ? 0 : -1));
+  }
+
+  /** The next answer, whole; `hasBody` is false for HEAD. */
+  async answer(hasBody = true): Promise<Answer> {
+    const end = await this.#until(() => this.#received.indexOf("\r\n\r\n"));
+    const head = this.#take(end + 4).toString("latin1");
+    const status = Number(/^HTTP\/1\.1 (\d+)/.exec(head)?.[1]);
+    if (!hasBody || status === 100 || status === 204) return { status, head, body: "" };
+    const length = /^content-length: (\d+)/im.exec(head)?.[1];
+    if (length !== undefined) {
+      await this.#until(() => (this.#received.length >= Number(length) ? 0 : -1));
+      return { status, head, body: this.#take(Number(length)).toString() };
+    }
+    if (!/^transfer-encoding: chunked/im.test(head)) {
+      await this.closed();
+      return { status, head, body: this.#take(this.#received.length).toString() };
+    }
+    const parts: Buffer[] = [];
+    for (;;) {
+      const line = await this.#until(() => this.#received.indexOf("\r\n"));
+      const size = Number.parseInt(this.#take(line + 2).toString("latin1"), 16);
+      await this.#until(() => (this.#received.length >= size + 2 ? 0 : -1));
+      parts.push(this.#take(size));
+      expect(this.#take(2).toString()).toBe("\r\n");
+      if (size === 0) return { status, head, body: Buffer.concat(parts).toString() };
+    }
+  }
+
+  /** Resolves once the server has closed the connection. */
+  async closed(): Promise<void> {
+    while (!this.#isClosed) await this.#news();
+  }
+
+  async #until(find: () => number): Promise<number> {
+    for (;;) {
+      const at = find();
+      if (at >= 0) return at;
+      if (this.#isClosed) throw new Error(`closed behind ${this.#received}`);
+      await this.#news();
+    }
+  }
+
+  #news(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#wake = resolve;
+    });
+  }
+
+  #take(length: number): Buffer {
+    const taken = this.#received.subarray(0, length);
+    this.#received = this.#received.subarray(length);
+    return taken;
+  }
+}
+
+const get = (path: string, more = ""): string => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n${more}\r\n`;
+
+function postOf(body: object, more = ""): string {
+  const json = JSON.stringify(body);
+  const type = "Content-Type: application/json\r\n";
+  return `POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n${type}${more}Content-Length: ${Buffer.byteLength(json)}\r\n\r\n${json}`;
+}
+
+const short = (more: object = {}) => chatBody("Hello", { max_tokens: 4, seed: 1, ...more });
+const contentOf = ({ body }: Answer) => JSON.parse(body).choices[0].message.content;
+
+describe("requests behind one that is not answered yet", () => {
+  test("are answered in their order, however they are sent", async () => {
+    const requests = [
+      postOf(short()),
+      get("/health"),
+      postOf(short({ stream: true })),
+      get("/v1/models"),
+      postOf(short()),
+    ];
+    const text = requests.join("");
+    const whole = await Client.open();
+    whole.send(text);
+    const apart = await Client.open();
+    for (const byte of Buffer.from(text)) apart.send(new Uint8Array([byte]));
+    for (const client of [whole, apart]) {
+      const first = await client.answer();
+      expect(await client.answer()).toMatchObject({ status: 200, body: '{"status":"ok"}' });
+      expect((await client.answer()).body).toEndWith("data: [DONE]\n\n");
+      expect(JSON.parse((await client.answer()).body).object).toBe("list");
+      expect(contentOf(await client.answer())).toBe(contentOf(first));
+      client.leave();
+    }
+  });
+
+  test("wait in any number", async () => {
+    const client = (await Client.open()).send(postOf(short()) + get("/health").repeat(2000));
+    expect((await client.answer()).status).toBe(200);
+    for (let i = 0; i < 2000; i++) expect((await client.answer()).body).toBe('{"status":"ok"}');
+    client.leave();
+  });
+
+  // Nothing is read of a connection on which requests wait: that its client has gone shows when it is written to.
+  test.each([
+    ["resets the connection", (client: Client) => client.leave()],
+    ["closes it", (client: Client) => client.close()],
+  ])("end with it when its client %s", async (_what, go) => {
+    const client = await Client.open();
+    client.send(postOf(short({ stream: true, max_tokens: 1000 })) + postOf(short()));
+    await client.heard();
+    const tokens = () => server.fleet.loads()[0]!.generatedTokensTotal;
+    const before = tokens();
+    go(client);
+    await server.settled();
+    expect(tokens() - before).toBeLessThan(900);
+  });
+
+  test("are not read when the one before asked for an end", async () => {
+    const client = (await Client.open()).send(get("/health", "Connection: close\r\n") + get("/health"));
+    expect((await client.answer()).head).toMatch(/^connection: close/im);
+    await client.closed();
+  });
+});
+
+describe("what is no request", () => {
+  test.each([
+    ["a method that HTTP does not know", "FOO /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 400],
+    ["a line that is no header", "GET /health HTTP/1.1\r\nHost localhost\r\n\r\n", 400],
+    ["another protocol", "\u0016\u0003\u0001", 400],
+    ["another version", "GET /health HTTP/2.0\r\nHost: localhost\r\n\r\n", 505],
+    ["HTTP/2 at once", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505],
+    ["a head without end", `GET /health HTTP/1.1\r\nX: ${"x".repeat(20_000)}`, 431],
+  ])("%s is refused with a reason behind the answers before it", async (_what, text, status) => {
+    const client = (await Client.open()).send(postOf(short()) + text);
+    expect((await client.answer()).status).toBe(200);
+    const refusal = await client.answer();
+    expect(refusal.status).toBe(status);
+    expect(JSON.parse(refusal.body).error.message).toBeString();
+    await client.closed();
+  });
+
+  test("a method that no route takes is refused, and the connection goes on", async () => {
+    const client = await Client.open();
+    for (const method of ["PROPFIND", "PATCH", "TRACE"]) {
+      client.send(`${method} /health HTTP/1.1\r\nHost: localhost\r\n\r\n`);
+      expect((await client.answer()).status).toBe(405);
+    }
+    expect((await client.send(get("/health")).answer()).status).toBe(200);
+    client.leave();
+  });
+
+  test("line breaks before a request harm nothing", async () => {
+    const client = (await Client.open()).send(`\r\n\r\n${postOf(short())}\r\n${get("/health")}`);
+    expect((await client.answer()).status).toBe(200);
+    expect((await client.answer()).status).toBe(200);
+    client.send("\r\n").send(get("/health"));
+    expect((await client.answer()).status).toBe(200);
+    client.leave();
+  });
+
+  test("a body in chunks that breaks off in nonsense", async () => {
+    const head =
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    const client = (await Client.open()).send(`${head}Transfer-Encoding: chunked\r\n\r\n3\r\n{"m\r\n`);
+    client.send("zz\r\n");
+    const refusal = await client.answer();
+    expect([refusal.status, JSON.parse(refusal.body).error.message]).toEqual([
+      400,
+      "the request body ended too early",
+    ]);
+    await client.closed();
+  });
+});
+
+describe("a connection", () => {
+  test("takes a body in chunks, cut anywhere", async () => {
+    const json = JSON.stringify(short());
+    const chunks = [...json].map((letter) => `1\r\n${letter}\r\n`).join("");
+    const head =
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    const client = (await Client.open()).send(`${head}Transfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`);
+    expect((await client.answer()).status).toBe(200);
+    client.leave();
+  });
+
+  test("tells a client that asks to send its body, and only when a route wants it", async () => {
+    const request = postOf(short(), "Expect: 100-continue\r\n");
+    const end = request.indexOf("\r\n\r\n") + 4;
+    const client = (await Client.open()).send(request.slice(0, end));
+    expect((await client.answer()).status).toBe(100);
+    expect((await client.send(request.slice(end)).answer()).status).toBe(200);
+    client.send(request.slice(0, end).replace("/v1/chat/completions", "/v1/nothing"));
+    expect((await client.answer()).status).toBe(404);
+    await client.closed();
+  });
+
+  test("ends behind an answer that came before its request's end, which is read", async () => {
+    const client = (await Client.open()).send(
+      postOf(short()).replace("/v1/chat/completions", "/v1/nothing").slice(0, -1),
+    );
+    const { status, head } = await client.answer();
+    expect([status, /^connection: close/im.test(head)]).toEqual([404, true]);
+    client.send("}");
+    await client.closed();
+  });
+
+  test("of HTTP/1.0 ends with its answer, unless it asks to be kept, and gets no chunks", async () => {
+    const old = (text: string) => text.replace("HTTP/1.1", "HTTP/1.0");
+    const client = (await Client.open()).send(old(get("/health", "Connection: keep-alive\r\n")));
+    expect((await client.answer()).head).toMatch(/^connection: keep-alive/im);
+    client.send(old(postOf(short({ stream: true }), "Connection: keep-alive\r\n")));
+    const stream = await client.answer();
+    expect(stream.head).not.toContain("transfer-encoding");
+    expect(stream.body).toEndWith("data: [DONE]\n\n");
+  });
+
+  test("that offers another protocol goes on with this one", async () => {
+    const offer =
+      "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n";
+    const client = (await Client.open()).send(
+      postOf(short(), offer) + get("/health", offer) + get("/health"),
+    );
+    for (let i = 0; i < 3; i++) expect((await client.answer()).status).toBe(200);
+    client.leave();
+  });
+
+  test("answers HEAD with the head alone", async () => {
+    const client = (await Client.open()).send("HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    const { head } = await client.answer(false);
+    expect(head.match(/^content-length: .*$/gim)).toEqual(["content-length: 15"]);
+    expect((await client.send(get("/health")).answer()).body).toBe('{"status":"ok"}');
+    client.leave();
+  });
+
+  test("takes a target with its host in it, and headers by the dozen", async () => {
+    const many = Array.from({ length: 90 }, (_, i) => `X-${i}: ${i}\r\n`).join("");
+    const client = (await Client.open()).send(get("http://localhost/health", many));
+    expect((await client.answer()).status).toBe(200);
+    client.leave();
+  });
+
+  test("is closed when the server stops, behind the answer that is given", async () => {
+    const gate = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
+    const own = new HttpServer("127.0.0.1", 0, async (request) => {
+      if (request.url.endsWith("/slow")) {
+        asked.resolve();
+        await gate.promise;
+      }
+      return new Response("done");
+    });
+    const [idle, busy] = [await Client.open(own.origin), await Client.open(own.origin)];
+    expect((await idle.send(get("/")).answer()).body).toBe("done");
+    busy.send(get("/slow"));
+    await asked.promise;
+    const stopped = own.stop();
+    gate.resolve();
+    const answer = await busy.answer();
+    expect([answer.body, /^connection: close/im.test(answer.head)]).toEqual(["done", true]);
+    await Promise.all([stopped, idle.closed(), busy.closed()]);
+    expect(Client.open(own.origin)).rejects.toThrow();
+  });
+});
