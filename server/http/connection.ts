@@ -78,8 +78,8 @@ export class Connection {
 
   /** The client let us wait too long. */
   timedOut(): void {
-    if (this.#turns.length > 0) this.#socket.terminate();
-    else this.#socket.end();
+    if (this.#turns.length === 0 && this.#isOpen) this.#socket.end();
+    else this.#socket.terminate();
   }
 
   /** The client is gone. */
