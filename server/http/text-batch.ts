@@ -27,7 +27,7 @@ const LF = 10;
  * all of them comes first, and what the system does to send it afterwards, for in turns each would find the processor's caches full of
  * the other's.
  */
-class TextBatch {
+export class TextBatch {
   readonly #room = Buffer.allocUnsafe(ROOM_BYTES);
   #end = 0;
   /** Whose bytes there are, in the order in which they were written, and where they end. */
