@@ -259,10 +259,10 @@ export class Outstanding {
 }
 
 /**
- * What a new sequence and those that wait cost each other, if of any two the one that takes less goes first: with each of n it is the lesser of
- * their works and its own w, and so with all no more than their sum, nor than n w. Their harmonic mean is the sum for works that are all w, and
- * twice the lesser where they are far apart. Were it the sum, whatever the sequence takes, cheap ones would gather on one engine and dear ones
- * on the others, as many would have to wait as there is work, and none could pass any.
+ * What a new sequence of work w and the n that wait cost each other, if of any two the one that takes less goes first. With each it is the lesser of
+ * both works, so with all it is neither more than the sum of theirs nor more than n w. The harmonic mean of the two is the sum where all take w, and
+ * twice the lesser where they are far apart. With the sum alone, whatever the new one takes, cheap sequences would gather on one engine and dear
+ * ones on the others.
  */
 function metUs(othersUs: number, passedUs: number): number {
   return othersUs === 0 ? 0 : (2 * othersUs * passedUs) / (othersUs + passedUs);
