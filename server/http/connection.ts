@@ -1,4 +1,4 @@
-import { type ApiError, errorResponse } from "./errors.ts";
+import { ApiError, errorResponse } from "./errors.ts";
 import { headerOf, refusalOf, requestOf } from "./head.ts";
 import { Outbox } from "./outbox.ts";
 import { Reply, type ReplyForm } from "./reply.ts";
@@ -23,9 +23,8 @@ const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
 
 /** A request and its answer. */
 interface Turn {
-  /** Null: what came is no request, and `refusal` is the answer. */
-  readonly head: RequestHead | null;
-  readonly refusal: ApiError | null;
+  /** What came is a request's head, or refused as no request. */
+  readonly head: RequestHead | ApiError;
   readonly body: RequestBody;
   readonly form: ReplyForm;
   readonly client: AbortController;
@@ -55,7 +54,7 @@ export class Connection {
     this.#serve = serve;
     this.#outbox = new Outbox(socket);
     this.#parser = new RequestParser({
-      onHead: (head) => this.#turns.push(this.#turnOf(head, null)),
+      onHead: (head) => this.#turns.push(this.#turnOf(head)),
       onBody: (bytes) => this.#turns.at(-1)!.body.push(bytes),
       onEnd: () => this.#turns.at(-1)!.body.end(),
     });
@@ -99,21 +98,21 @@ export class Connection {
     if (this.#turns.length === 0) this.#socket.end();
   }
 
-  #turnOf(head: RequestHead | null, refusal: ApiError | null): Turn {
+  #turnOf(head: RequestHead | ApiError): Turn {
+    const asked = head instanceof ApiError ? null : head;
     const body = new RequestBody(() => this.#continue(turn));
     const turn: Turn = {
       head,
-      refusal,
       body,
       form: {
-        hasBody: head?.method !== "HEAD",
-        isOld: head?.minor === 0,
-        keepsAlive: head?.keepsAlive ?? false,
+        hasBody: asked?.method !== "HEAD",
+        isOld: asked?.minor === 0,
+        keepsAlive: asked?.keepsAlive ?? false,
       },
       client: new AbortController(),
       isBegun: false,
       expectsContinue:
-        head !== null && head.minor > 0 && headerOf(head, "expect")?.toLowerCase() === "100-continue",
+        asked !== null && asked.minor > 0 && headerOf(asked, "expect")?.toLowerCase() === "100-continue",
     };
     return turn;
   }
@@ -125,7 +124,7 @@ export class Connection {
       last.body.fail(new Error(failure.reason));
       last.form.keepsAlive = false;
     } else if (last?.form.keepsAlive !== false) {
-      const turn = this.#turnOf(null, refusalOf(failure));
+      const turn = this.#turnOf(refusalOf(failure));
       turn.body.end();
       this.#turns.push(turn);
     } // else the client said that nothing would follow
@@ -158,8 +157,8 @@ export class Connection {
     else this.#finish(body.isComplete);
   }
 
-  #respond({ head, refusal, body, client }: Turn, reply: Reply): Response | Promise<Response> {
-    if (head === null) return errorResponse(refusal!);
+  #respond({ head, body, client }: Turn, reply: Reply): Response | Promise<Response> {
+    if (head instanceof ApiError) return errorResponse(head);
     let request: Request;
     try {
       request = requestOf(head, body, client.signal);
