@@ -28,7 +28,7 @@ export interface Sampling {
   readonly temperature: number;
   /** Keep the k most likely tokens; 0 keeps all. */
   readonly topK: number;
-  /** Keep the smallest set whose probability reaches topP, in (0, 1]; 1 keeps all. */
+  /** Keep the smallest set whose probability reaches topP, in [0, 1]: 0 keeps the likeliest, 1 all. */
   readonly topP: number;
   /** Drop tokens less likely than minP × the likeliest, in [0, 1]; 0 keeps all. */
   readonly minP: number;

@@ -68,7 +68,7 @@ inline SampleRequest random_request(Random& random, int32_t vocab) {
   };
   row.temperature = some(1.0f, 0.0f, 0.3f, 0.8f, 1.7f, 20.0f);
   row.top_k = std::max(0, some(0, 1, 2, 5, 40, 63, 64, 65, vocab - 1, vocab, vocab + 1));
-  row.top_p = some(1.0f, 1e-9f, 0.1f, 0.5f, 0.9f, 0.999f);
+  row.top_p = some(1.0f, 0.0f, 0.1f, 0.5f, 0.9f, 0.999f);
   row.min_p = some(0.0f, 0.0f, 0.05f, 0.5f, 1.0f);
   row.position = uint32_t(random.next());
   row.seed_low = uint32_t(random.next());

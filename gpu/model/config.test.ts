@@ -259,7 +259,7 @@ describe("generation_config.json", () => {
 
   test.each([
     ["temperature", -1],
-    ["top_p", 0],
+    ["top_p", -0.1],
     ["top_p", 1.5],
     ["top_k", 2.5],
     ["min_p", 2],

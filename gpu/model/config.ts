@@ -439,7 +439,7 @@ function generationDefaultsOf(fields: Fields): GenerationDefaults {
   const topK = fields.has("top_k") ? fields.integer("top_k", -1, 2 ** 31 - 1) : null;
   return {
     temperature: optional("temperature", 0, 100),
-    topP: optional("top_p", 1e-9, 1),
+    topP: optional("top_p", 0, 1),
     topK: topK === -1 ? 0 : topK,
     minP: optional("min_p", 0, 1),
     repetitionPenalty: optional("repetition_penalty", 1e-3, 1e3),

@@ -413,7 +413,7 @@ function generationDefaultsOf(metadata: Metadata): GenerationDefaults {
   const topK = metadata.integer("general.sampling.top_k", -1, 2 ** 31 - 1, -2);
   return {
     temperature: real("temp", 0, 100),
-    topP: real("top_p", 1e-9, 1),
+    topP: real("top_p", 0, 1),
     topK: topK === -2 ? null : Math.max(0, topK),
     minP: real("min_p", 0, 1),
     repetitionPenalty: real("penalty_repeat", 1e-3, 1e3),

@@ -3,8 +3,6 @@ import { badRequest, quote } from "../http/errors.ts";
 export interface NumberRange {
   readonly min: number;
   readonly max: number;
-  /** The minimum itself is out of range. */
-  readonly aboveMin?: boolean;
 }
 
 /**
@@ -136,10 +134,9 @@ export function fieldsOf(value: unknown, path: string): Fields {
 }
 
 export function numberIn(value: unknown, range: NumberRange, expected: string, path: string): number {
-  const { min, max, aboveMin = false } = range;
-  const isInside = typeof value === "number" && value <= max && (aboveMin ? value > min : value >= min);
-  if (isInside) return value;
-  throw refusal(path, `${expected} ${aboveMin ? `above ${min}, up` : `from ${min}`} to ${max}`, value);
+  const { min, max } = range;
+  if (typeof value === "number" && value >= min && value <= max) return value;
+  throw refusal(path, `${expected} from ${min} to ${max}`, value);
 }
 
 export function integerIn(value: unknown, range: NumberRange, path: string): number {

@@ -152,7 +152,7 @@ TEST(sample_filters_that_leave_one_token_are_greedy) {
       Request greedy, top_k, top_p, cold;
       greedy.row.temperature = 0;
       top_k.row.top_k = 1;
-      top_p.row.top_p = 1e-12f;
+      top_p.row.top_p = 0;
       cold.row.temperature = 1e-6f;
       for (Request* request : {&greedy, &top_k, &top_p, &cold}) {
         request->row.position = position;

@@ -18,7 +18,7 @@ export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: num
     // Dividing by less than this leaves nothing but the likeliest token, in f32 by way of infinities.
     temperature: temperature < greedyBelow ? 0 : temperature,
     topK: topK < 0 ? 0 : Math.min(topK, served.vocabSize),
-    topP: fields.number("top_p", { min: 0, aboveMin: true, max: 1 }) ?? defaults.topP ?? 1,
+    topP: fields.number("top_p", { min: 0, max: 1 }) ?? defaults.topP ?? 1,
     minP: fields.number("min_p", { min: 0, max: 1 }) ?? defaults.minP ?? 0,
     repetitionPenalty:
       fields.number("repetition_penalty", {

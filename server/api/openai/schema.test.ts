@@ -97,6 +97,7 @@ test("the model's own defaults stand in for what is not asked", () => {
   expect(chat({}, advised).generation.sampling).toMatchObject({ temperature: 0.6, topK: 20, topP: 0.95 });
   const asked = chat({ temperature: 1.5, top_k: -1, top_p: 1 }, advised).generation.sampling;
   expect(asked).toMatchObject({ temperature: 1.5, topK: 0, topP: 1 });
+  expect(chat({ top_p: 0 }, advised).generation.sampling.topP).toBe(0);
 });
 
 test("stop strings that are neither text nor a list are refused for what they are", () => {
