@@ -141,7 +141,7 @@ function keeping(): number {
   const startMs = performance.now();
   for (let from = 0; from < lines.length; from += 64) {
     const some = lines.slice(from, from + 64);
-    store.commit(
+    store.settle(
       batch,
       some.map(({ line }): LineResult => ({ line, state: ANSWERED, result, usage })),
     );

@@ -2,7 +2,7 @@
 /** Entry of the command line: reads the arguments and hands them to a command. */
 
 import { Command } from "commander";
-import { batch, batchSettings } from "./cli/batch.ts";
+import { batch, batchHelp, batchSettings } from "./cli/batch.ts";
 import { bench, benchSettings } from "./cli/bench.ts";
 import { chatCommand, chatSettings } from "./cli/chat-command.ts";
 import { doctor } from "./cli/doctor.ts";
@@ -87,6 +87,7 @@ const batchCommand = program
   .description("Run a file of prompts: JSON lines as OpenAI's batches have them, CSV, or a prompt per line.")
   .argument("<input>", "file ending in .jsonl, .csv or .txt")
   .argument("[model]", `${folder}. Without --url`)
+  .addHelpText("after", batchHelp)
   .action(async (input: string, model?: string) => {
     await end(batch(optionValues(batchCommand, batchSettings), input, model ?? null));
   });

@@ -19,7 +19,7 @@ import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import type { Workload } from "../../scheduler/sim/workload.ts";
 import { type JobPrompt, type JobShape, jobPrompts, jobWorkload } from "../../scheduler/sim/workloads/job.ts";
-import { promptOf } from "../../scheduler/sim/workloads/parts.ts";
+import { type Part, promptOf } from "../../scheduler/sim/workloads/parts.ts";
 import { devices } from "./bench.ts";
 
 /** What an engine holds, of 16 tokens. */
@@ -81,8 +81,24 @@ export const none: System = {
   sharesReads: false,
 };
 export const vllm: System = { name: "vllm", policy: vllmChunked(), workload: asTheyCome, sharesReads: false };
-/** The paper ran vLLM in steps of 2,048 tokens. Others that people run: its default of 512 then, 8,192 for throughput, and whole prompts. */
+/** The tokens of a block, the part of a prefix that vLLM finds again. */
+const BLOCK_TOKENS = 16;
+
+/** The job with what two prompts share ending at a block: the rest of a prefix is each prompt's own. */
+function byBlocks({ prompts }: KnownJob): Workload {
+  const cut = prompts.map(({ parts, outputTokens }): JobPrompt => {
+    const [instruction, prefix, own] = parts as [Part, Part, Part];
+    const rest = (instruction.tokens + prefix.tokens) % BLOCK_TOKENS;
+    const shared = { ...prefix, tokens: prefix.tokens - rest };
+    return { parts: [instruction, shared, { ...own, tokens: own.tokens + rest }], outputTokens };
+  });
+  return jobWorkload(cut, [...cut.keys()], null);
+}
+
+/** The paper ran vLLM in steps of 2,048 tokens. Others: prefixes by whole blocks, as its cache knows them; and what people
+ *  run: its default of 512 then, 8,192 for throughput, and whole prompts. */
 export const vllms: readonly System[] = [
+  { ...vllm, name: "vllm, blocks of 16", workload: byBlocks },
   {
     ...vllm,
     name: "vllm, steps of 512",

@@ -56,6 +56,16 @@ interface State {
   readonly batch: string | null;
 }
 
+/** What the command ends with, beside 1 for what cannot be run at all, or for a server that cannot be reached. */
+const exitCodes = { answered: 0, someFailed: 3, stopped: 130 } as const;
+
+export const batchHelp = `
+Exit codes:
+  0    every line was answered
+  1    nothing was run, or the server cannot be reached; the reason is said
+  3    the results are there, but some lines failed
+  130  stopped by Ctrl-C; the same command goes on`;
+
 /** Runs to the end, or until Ctrl-C; resolves to the exit code. */
 export async function batch(options: BatchOptions, input: string, dir: string | null): Promise<number> {
   const { output, url, apiKey } = options;
@@ -109,7 +119,7 @@ async function run(client: JobsClient, job: Job, folder: string, options: BatchO
   process.removeListener("SIGTERM", onSignal);
   if (ended === null) {
     console.error("Stopped. The same command goes on where this one was.");
-    return 130;
+    return exitCodes.stopped;
   }
   for (const { line, message } of ended.errors?.data ?? []) {
     console.error(line === null ? message : `Line ${line}: ${message}`);
@@ -124,9 +134,9 @@ async function run(client: JobsClient, job: Job, folder: string, options: BatchO
   const { completed = 0, failed = 0 } = ended.request_counts ?? {};
   const failures = failed > 0 && !options.ordered ? ` (${options.output}.errors)` : "";
   console.log(`${completed} answered, ${failed} failed${failures}: ${options.output}`);
-  if (ended.status === "completed") return 0;
-  console.error(`The job is ${ended.status}: lines that had not run by then failed.`);
-  return 1;
+  if (ended.status !== "completed")
+    console.error(`The job is ${ended.status}: lines that had not run by then failed.`);
+  return failed > 0 ? exitCodes.someFailed : exitCodes.answered;
 }
 
 function stateOf(folder: string): string {

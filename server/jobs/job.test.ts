@@ -70,7 +70,7 @@ describe("a job", () => {
     const folder = newFolder();
     const store = new JobStore(folder);
     const long = Array.from({ length: 40 }, (_, index) => lineOf(index, `${index}${"x".repeat(800)}`));
-    store.createBatch(recordOf(upload(store, long.join("\n"))));
+    store.putBatch(recordOf(upload(store, long.join("\n"))));
     store.limitPages(1);
     const runner = runnerOf(store);
     const batch = store.batch("", "batch_1")!;
@@ -85,7 +85,7 @@ describe("a job", () => {
   test("tries again what is refused for now", async () => {
     const folder = newFolder();
     const store = new JobStore(folder);
-    store.createBatch(recordOf(upload(store, lines.join("\n"))));
+    store.putBatch(recordOf(upload(store, lines.join("\n"))));
     const tried = new Set<unknown>();
     const busy: LineDoor = {
       ...door,
@@ -102,7 +102,7 @@ describe("a job", () => {
 
   test("that expires keeps what is done, and each other line says so", async () => {
     const store = new JobStore(newFolder());
-    store.createBatch(recordOf(upload(store, lines.join("\n"))));
+    store.putBatch(recordOf(upload(store, lines.join("\n"))));
     let asked = 0;
     const stuck: LineDoor = {
       ...door,
@@ -137,7 +137,7 @@ describe("a job", () => {
         return door.answer(endpoint, body, call);
       },
     };
-    store.createBatch(recordOf(upload(store, lines[0]!), { priority: -3 }));
+    store.putBatch(recordOf(upload(store, lines[0]!), { priority: -3 }));
     await runnerOf(store, { door: noting }).ended("batch_1");
     expect(calls).toEqual([{ tenant: "", priority: -3 }]);
     store.close();
@@ -146,7 +146,7 @@ describe("a job", () => {
   test("of a model that is not served waits", async () => {
     const store = new JobStore(newFolder());
     const record = recordOf(upload(store, lines.join("\n")), { model: "other" });
-    store.createBatch(record);
+    store.putBatch(record);
     const runner = runnerOf(store);
     expect([runner.active, runner.pausedBy(record)]).toEqual([0, "its model other is not served now"]);
     store.close();
@@ -162,7 +162,7 @@ describe("a job", () => {
     expect(store.files("", { after: null, limit: 9, order: "asc" }).records.map(({ id }) => id)).toEqual([
       "file-in",
     ]);
-    expect(([ANSWERED, FAILED] as const).map((state) => store.countLines("batch_1", state))).toEqual([0, 0]);
+    expect(([ANSWERED, FAILED] as const).map((state) => store.resultBytes("batch_1", state))).toEqual([0, 0]);
     store.close();
   });
 });

@@ -1,9 +1,10 @@
 import { type FeedRoom, JobFeed } from "../../scheduler/job/feed.ts";
-import { ApiError, engineError } from "../http/errors.ts";
 import { yieldIfSpent } from "../time-slice.ts";
 import { ahead } from "./ahead.ts";
-import type { LineDoor, LinePrompt } from "./door.ts";
-import { digestOf, type InputLimits, InputReader, LineFault, parseLine } from "./input.ts";
+import { BatchKeeper } from "./batch-keeper.ts";
+import { InputReader } from "./input.ts";
+import type { JobParts } from "./job-parts.ts";
+import { LineAsker } from "./line-asker.ts";
 import { Portion, PortionBuilder } from "./portion.ts";
 import {
   ANSWERED,
@@ -13,26 +14,10 @@ import {
   isEnded,
   type LineRecord,
   type LineResult,
+  newId,
 } from "./records.ts";
-import { answered, refused, unanswered } from "./results.ts";
-import type { JobStore } from "./store.ts";
+import { unanswered } from "./results.ts";
 import { DiskFullError, StoreError } from "./store-error.ts";
-
-/** What a job runs with. */
-export interface JobParts {
-  readonly store: JobStore;
-  readonly door: LineDoor;
-  readonly limits: InputLimits;
-  /** Names that the server answers to. */
-  readonly models: readonly string[];
-  readonly nowSeconds: () => number;
-  /** How long results are kept. */
-  readonly retentionSeconds: number;
-  /** Results are written together that came within this time: a write waits for the disk. */
-  readonly commitMs: number;
-  /** How long a full disk is left alone before it is tried again, and a full queue before a line is. */
-  readonly retryMs: number;
-}
 
 /** Results written together, at most. */
 const COMMIT_MAX = 256;
@@ -49,7 +34,8 @@ const LINES_KEPT = 500;
  */
 export class Job {
   readonly #parts: JobParts;
-  #record: BatchRecord;
+  readonly #keeper: BatchKeeper;
+  readonly #asker: LineAsker;
   readonly #ending = new AbortController();
   /** The server stops: what is not done is left for the next start. */
   #isStopping = false;
@@ -57,8 +43,6 @@ export class Job {
   #feed: JobFeed | null = null;
   #portion = new Portion();
   #isFeeding = false;
-  /** Results that are not written yet. */
-  #pending: LineResult[] = [];
   #commitTimer: ReturnType<typeof setTimeout> | null = null;
   #portionDone = Promise.withResolvers<void>();
   #pausedBy: string | null = null;
@@ -66,13 +50,14 @@ export class Job {
 
   constructor(parts: JobParts, record: BatchRecord, room: FeedRoom) {
     this.#parts = parts;
-    this.#record = record;
+    this.#keeper = new BatchKeeper(parts.store, record);
+    this.#asker = new LineAsker(parts, record, this.#ending.signal);
     this.#room = room;
     if (record.status === "cancelling") this.#ending.abort();
   }
 
   get record(): BatchRecord {
-    return this.#record;
+    return this.#keeper.record;
   }
 
   /** Why nothing goes on at the moment, for people; null: it does. */
@@ -96,9 +81,9 @@ export class Job {
     this.#expireInTime();
     for (;;) {
       try {
-        if (this.#record.status === "validating") await this.#validate();
-        if (this.#record.status === "in_progress") await this.#work();
-        if (!this.#isStopping && !isEnded(this.#record)) await this.#finish();
+        if (this.record.status === "validating") await this.#validate();
+        if (this.record.status === "in_progress") await this.#work();
+        if (!this.#isStopping && !isEnded(this.record)) await this.#finish();
         break;
       } catch (error) {
         if (this.#isStopping) break;
@@ -111,18 +96,18 @@ export class Job {
 
   /** Ends it early; what is done is kept. Throws DiskFullError when that cannot be noted. */
   cancel(): BatchRecord {
-    if (isEnded(this.#record) || this.#record.status === "cancelling") return this.#record;
-    this.#update({ status: "cancelling", cancellingAt: this.#parts.nowSeconds() });
+    if (isEnded(this.record) || this.record.status === "cancelling") return this.record;
+    this.#keeper.update({ status: "cancelling", cancellingAt: this.#parts.nowSeconds() });
     this.#end();
-    return this.#record;
+    return this.record;
   }
 
   /** The process ends: running lines are given up, and run again at the next start. */
   stop(): void {
     try {
-      this.#commitPending();
+      this.#keeper.write();
     } catch (error) {
-      console.error(`results of ${this.#record.id} are computed again, since they cannot be kept:`, error);
+      console.error(`results of ${this.record.id} are computed again, since they cannot be kept:`, error);
     }
     this.#isStopping = true;
     this.#end();
@@ -140,7 +125,7 @@ export class Job {
   }
 
   #expireInTime(): void {
-    const leftMs = 1000 * (this.#record.expiresAt - this.#parts.nowSeconds());
+    const leftMs = 1000 * (this.record.expiresAt - this.#parts.nowSeconds());
     // A timer holds 24 days at most.
     this.#expiry = setTimeout(
       () => {
@@ -153,14 +138,14 @@ export class Job {
   }
 
   get #isExpired(): boolean {
-    return this.#parts.nowSeconds() >= this.#record.expiresAt;
+    return this.#parts.nowSeconds() >= this.record.expiresAt;
   }
 
   /* ---- the file ---- */
 
   async #validate(): Promise<void> {
     const { store, limits, models } = this.#parts;
-    const { id, owner, inputFile, endpoint } = this.#record;
+    const { id, owner, inputFile, endpoint } = this.record;
     store.clearLines(id);
     const file = store.file(owner, inputFile);
     if (file === null) throw new StoreError(`The input file ${inputFile} is gone.`);
@@ -184,11 +169,16 @@ export class Job {
     const nowSeconds = this.#parts.nowSeconds();
     if (reader.faults.length > 0) {
       store.clearLines(id);
-      this.#update({ status: "failed", failedAt: nowSeconds, faults: reader.faults, model: reader.model });
+      this.#keeper.update({
+        status: "failed",
+        failedAt: nowSeconds,
+        faults: reader.faults,
+        model: reader.model,
+      });
       return;
     }
     store.addLines(id, lines);
-    this.#update({ status: "in_progress", inProgressAt: nowSeconds, total, model: reader.model });
+    this.#keeper.update({ status: "in_progress", inProgressAt: nowSeconds, total, model: reader.model });
   }
 
   /* ---- the lines ---- */
@@ -205,10 +195,10 @@ export class Job {
 
   /** Of the lines without a result as many as are put in order together; null: there are none. */
   async #readPortion(): Promise<Portion | null> {
-    const lines = this.#parts.store.openLines(this.#record.id);
+    const lines = this.#parts.store.openLines(this.record.id);
     const builder = new PortionBuilder();
     let isAny = false;
-    for await (const [line, read] of ahead(lines, (line) => this.#promptOf(line), isReadingEnough)) {
+    for await (const [line, read] of ahead(lines, (line) => this.#asker.prompt(line), isReadingEnough)) {
       isAny = true;
       if (this.#isEnding || read === null) return null;
       if ("tokens" in read) builder.add(line.line, read);
@@ -217,12 +207,6 @@ export class Job {
       if (builder.isFull) break;
     }
     return isAny ? builder.ordered(this.#feed?.answerTokens ?? 128) : null;
-  }
-
-  /** What a line's request begins with, or what came of the line; null: it is not wanted any more. */
-  async #promptOf(line: LineRecord): Promise<LinePrompt | LineResult | null> {
-    const { endpoint, owner } = this.#record;
-    return await this.#retrying(line, () => this.#parts.door.prompt(endpoint, this.#bodyOf(line), owner));
   }
 
   async #runPortion(portion: Portion): Promise<void> {
@@ -246,22 +230,17 @@ export class Job {
       await yieldIfSpent();
     }
     this.#isFeeding = false;
-    if (feed.isDone && this.#pending.length === 0) this.#portionDone.resolve();
+    if (feed.isDone && this.#keeper.pending === 0) this.#portionDone.resolve();
   }
 
   async #answer(feed: JobFeed, place: number): Promise<void> {
     const line = await this.#lineAt(place);
     if (line === null) return;
-    const { owner, priority, endpoint } = this.#record;
-    const { signal } = this.#ending;
-    const result = await this.#retrying(line, async () => {
-      const call = { tenant: owner, priority, signal };
-      return answered(line, await this.#parts.door.answer(endpoint, this.#bodyOf(line), call));
-    });
+    const result = await this.#asker.answer(line);
     feed.ended(place, result?.state === ANSWERED ? result.usage.completionTokens : null);
     if (result === null || this.#isEnding) return;
-    this.#pending.push(result);
-    if (this.#pending.length >= COMMIT_MAX) this.#commitNow();
+    this.#keeper.add(result);
+    if (this.#keeper.pending >= COMMIT_MAX) this.#commitNow();
     else this.#commitTimer ??= setTimeout(() => this.#commitNow(), this.#parts.commitMs);
     void this.#give();
   }
@@ -271,7 +250,7 @@ export class Job {
     const { line } = this.#portion.at(place)!;
     for (;;) {
       try {
-        return this.#parts.store.openLine(this.#record.id, line);
+        return this.#parts.store.openLine(this.record.id, line);
       } catch (error) {
         if (this.#isEnding) return null;
         if (error instanceof DiskFullError) await this.#waitForDisk(error);
@@ -283,38 +262,6 @@ export class Job {
     }
   }
 
-  /** What `attempt` gives, or what came of its line; null: it is not wanted any more. What is refused only for now is tried again. */
-  async #retrying<Given>(
-    line: LineRecord,
-    attempt: () => Promise<Given>,
-  ): Promise<Given | LineResult | null> {
-    for (;;) {
-      try {
-        return await attempt();
-      } catch (error) {
-        if (this.#isEnding) return null;
-        if (error instanceof LineFault) return unanswered(line, error.code, error.message);
-        if (!(error instanceof ApiError)) {
-          console.error(`line ${line.line} of ${this.#record.id} failed:`, error);
-          return refused(line, engineError("the server made a mistake; its log tells more"));
-        }
-        if (error.status !== 503) return refused(line, error);
-        await Bun.sleep(this.#parts.retryMs);
-        if (this.#isEnding) return null;
-      }
-    }
-  }
-
-  #bodyOf(line: LineRecord): Readonly<Record<string, unknown>> {
-    const { store, limits } = this.#parts;
-    const { inputFile, endpoint } = this.#record;
-    const bytes = store.readUpload(inputFile, line.start, line.bytes);
-    if (bytes === null || digestOf(bytes) !== line.digest) {
-      throw new LineFault("input_damaged", `Line ${line.line} of ${inputFile} is not what was uploaded.`);
-    }
-    return parseLine(bytes, endpoint, limits).body;
-  }
-
   /* ---- results ---- */
 
   /** Writes what is pending; a full disk pauses the job until it can be written. */
@@ -323,7 +270,7 @@ export class Job {
     this.#commitTimer = null;
     if (this.#isEnding) return;
     try {
-      this.#commitPending();
+      this.#keeper.write();
       this.#pausedBy = null;
     } catch (error) {
       if (!(error instanceof DiskFullError)) {
@@ -336,39 +283,16 @@ export class Job {
     void this.#give();
   }
 
-  #commitPending(): void {
-    const results = this.#pending;
-    if (results.length === 0) return;
-    const { usage, completed, failed } = this.#record;
-    const total = { ...usage };
-    let answers = 0;
-    for (const result of results) {
-      if (result.state === ANSWERED) answers += 1;
-      total.promptTokens += result.usage.promptTokens;
-      total.cachedTokens += result.usage.cachedTokens;
-      total.completionTokens += result.usage.completionTokens;
-    }
-    const record = {
-      ...this.#record,
-      usage: total,
-      completed: completed + answers,
-      failed: failed + results.length - answers,
-    };
-    this.#parts.store.commit(record, results);
-    this.#record = record;
-    this.#pending = [];
-  }
-
   /** Keeps a result of a line that did not run. */
   async #keep(result: LineResult): Promise<void> {
-    this.#pending.push(result);
-    if (this.#pending.length >= COMMIT_MAX) await this.#commitAll();
+    this.#keeper.add(result);
+    if (this.#keeper.pending >= COMMIT_MAX) await this.#commitAll();
   }
 
   async #commitAll(): Promise<void> {
     for (;;) {
       try {
-        this.#commitPending();
+        this.#keeper.write();
         return;
       } catch (error) {
         if (!(error instanceof DiskFullError) || this.#isStopping) throw error;
@@ -388,7 +312,7 @@ export class Job {
   /** Each line that has no result gets one that says why, and the files of results are there. */
   async #finish(): Promise<void> {
     const { store, nowSeconds } = this.#parts;
-    const { id, status, total, inProgressAt } = this.#record;
+    const { id, status, total, inProgressAt } = this.record;
     const isCancelled = status === "cancelling";
     if (inProgressAt === null) store.clearLines(id);
     if (this.#isEnding) {
@@ -399,7 +323,7 @@ export class Job {
       for (const line of store.openLines(id)) await this.#keep(unanswered(line, code, message));
     }
     await this.#commitAll();
-    const { completed, failed } = this.#record;
+    const { completed, failed } = this.record;
     if (completed + failed !== total) {
       throw new StoreError(`${id} has ${completed + failed} results for ${total} lines.`);
     }
@@ -412,18 +336,18 @@ export class Job {
       : this.#isEnding
         ? ({ status: "expired", expiredAt: now } as const)
         : ({ status: "completed", completedAt: now } as const);
-    this.#update(
+    this.#keeper.update(
       { ...ended, finalizingAt: now, outputFile: outputFile?.id ?? null, errorFile: errorFile?.id ?? null },
       files,
     );
   }
 
   #fileOf(state: typeof ANSWERED | typeof FAILED, name: string, now: number): FileRecord | null {
-    const { id, owner, outputExpiresAfter } = this.#record;
+    const { id, owner, outputExpiresAfter } = this.record;
     const bytes = this.#parts.store.resultBytes(id, state);
     if (bytes === 0) return null;
     return {
-      id: `file-${crypto.randomUUID().replaceAll("-", "")}`,
+      id: newId("file-"),
       owner,
       purpose: "batch_output",
       filename: `${id}_${name}.jsonl`,
@@ -438,21 +362,15 @@ export class Job {
   #fail(error: unknown): boolean {
     const message =
       error instanceof StoreError ? error.message : "the server made a mistake; its log tells more";
-    console.error(`${this.#record.id} failed:`, error);
+    console.error(`${this.record.id} failed:`, error);
     try {
       const faults = [{ code: "store_damaged", line: null, message, param: null }];
-      this.#update({ status: "failed", failedAt: this.#parts.nowSeconds(), faults });
+      this.#keeper.update({ status: "failed", failedAt: this.#parts.nowSeconds(), faults });
       this.#end();
       return true;
     } catch {
       return false;
     }
-  }
-
-  #update(changes: Partial<BatchRecord>, files: readonly FileRecord[] = []): void {
-    const record = { ...this.#record, ...changes };
-    this.#parts.store.updateBatch(record, files);
-    this.#record = record;
   }
 }
 

@@ -1,5 +1,10 @@
 /** What the store keeps of files and batches. Times are seconds since 1970. */
 
+/** An id of a file, a batch, or a result. One that a process makes later sorts behind, also within a millisecond: lists go by it. */
+export function newId(prefix: string): string {
+  return `${prefix}${Bun.randomUUIDv7().replaceAll("-", "")}`;
+}
+
 /** What batches may ask of each line. */
 export const batchEndpoints = [
   "/v1/chat/completions",

@@ -2,17 +2,13 @@
 
 import { type ApiError, errorBody } from "../http/errors.ts";
 import type { LineAnswer } from "./door.ts";
-import { ANSWERED, FAILED, type LineRecord, type LineResult } from "./records.ts";
+import { ANSWERED, FAILED, type LineRecord, type LineResult, newId } from "./records.ts";
 
 const noUsage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 } as const;
 
-function newId(prefix: string): string {
-  return `${prefix}_${crypto.randomUUID().replaceAll("-", "")}`;
-}
-
 export function answered({ line, customId }: LineRecord, { body, usage }: LineAnswer): LineResult {
-  const head = JSON.stringify({ id: newId("batch_req"), custom_id: customId }).slice(0, -1);
-  const requestId = JSON.stringify(newId("req"));
+  const head = JSON.stringify({ id: newId("batch_req_"), custom_id: customId }).slice(0, -1);
+  const requestId = JSON.stringify(newId("req_"));
   const response = `{"status_code":200,"request_id":${requestId},"body":${body}}`;
   return { line, state: ANSWERED, result: `${head},"response":${response},"error":null}`, usage };
 }
@@ -20,9 +16,9 @@ export function answered({ line, customId }: LineRecord, { body, usage }: LineAn
 /** A line that was refused as a request would have been. */
 export function refused({ line, customId }: LineRecord, error: ApiError): LineResult {
   const result = JSON.stringify({
-    id: newId("batch_req"),
+    id: newId("batch_req_"),
     custom_id: customId,
-    response: { status_code: error.status, request_id: newId("req"), body: errorBody(error) },
+    response: { status_code: error.status, request_id: newId("req_"), body: errorBody(error) },
     error: { code: error.detail.apiCode ?? error.type, message: error.message },
   });
   return { line, state: FAILED, result, usage: noUsage };
@@ -30,7 +26,7 @@ export function refused({ line, customId }: LineRecord, error: ApiError): LineRe
 
 /** A line that did not run. */
 export function unanswered({ line, customId }: LineRecord, code: string, message: string): LineResult {
-  const id = newId("batch_req");
+  const id = newId("batch_req_");
   const result = JSON.stringify({ id, custom_id: customId, response: null, error: { code, message } });
   return { line, state: FAILED, result, usage: noUsage };
 }

@@ -1,5 +1,6 @@
 import type { FeedRoom } from "../../scheduler/job/feed.ts";
-import { Job, type JobParts } from "./job.ts";
+import { Job } from "./job.ts";
+import type { JobParts } from "./job-parts.ts";
 import { type BatchRecord, isEnded } from "./records.ts";
 
 /** How often results are looked at whose time is over. */
@@ -9,14 +10,14 @@ const EXPIRY_EVERY_MS = 3_600_000;
 export class JobRunner {
   readonly #parts: JobParts;
   /** What all engines hold. */
-  readonly #room: () => FeedRoom;
+  readonly #engines: () => FeedRoom;
   readonly #jobs = new Map<string, { readonly job: Job; readonly done: Promise<void> }>();
   readonly #expiry: ReturnType<typeof setInterval>;
   #isStopping = false;
 
-  constructor(parts: JobParts, room: () => FeedRoom) {
+  constructor(parts: JobParts, engines: () => FeedRoom) {
     this.#parts = parts;
-    this.#room = room;
+    this.#engines = engines;
     parts.store.deleteExpired(parts.nowSeconds());
     this.#expiry = setInterval(() => parts.store.deleteExpired(parts.nowSeconds()), EXPIRY_EVERY_MS);
     this.#expiry.unref();
@@ -31,7 +32,7 @@ export class JobRunner {
   begin(batch: BatchRecord): void {
     const isWaiting = this.waitingFor(batch) !== null && this.#parts.nowSeconds() < batch.expiresAt;
     if (this.#isStopping || isWaiting) return;
-    const job = new Job(this.#parts, batch, this.#share(this.#jobs.size + 1));
+    const job = new Job(this.#parts, batch, this.#roomFor(batch));
     const done = (async () => {
       await Promise.resolve();
       await job.run();
@@ -69,7 +70,7 @@ export class JobRunner {
     const running = this.#jobs.get(batch.id);
     if (running !== undefined) return running.job.cancel();
     if (isEnded(batch)) return batch;
-    const job = new Job(this.#parts, batch, this.#share(1));
+    const job = new Job(this.#parts, batch, this.#roomFor(batch));
     const record = job.cancel();
     this.#jobs.set(batch.id, { job, done: job.run().then(() => void this.#jobs.delete(batch.id)) });
     return record;
@@ -89,14 +90,21 @@ export class JobRunner {
   }
 
   #shareOut(): void {
-    const share = this.#share(this.#jobs.size);
-    for (const { job } of this.#jobs.values()) job.setRoom(share);
+    for (const { job } of this.#jobs.values()) job.setRoom(this.#roomFor(job.record));
   }
 
-  /** Jobs have equal parts of the engines; what each computes of its part, their queues decide. */
-  #share(jobs: number): FeedRoom {
-    const { tokens, sequences, stepTokens } = this.#room();
-    const parts = Math.max(1, jobs);
-    return { tokens: tokens / parts, sequences: sequences / parts, stepTokens: stepTokens / parts };
+  /**
+   * Jobs have equal parts of the engines' memory, and what each computes, the engines' queues decide, by tokens: so as many lines of each may wait as
+   * there are places for. Those of the same key that come after a job take no part of its own: else they had what its lines do not fill.
+   */
+  #roomFor({ id, owner, priority }: BatchRecord): FeedRoom {
+    let parts = 1;
+    for (const { job } of this.#jobs.values()) {
+      const { record } = job;
+      const comesAfter = record.owner === owner && record.priority > priority;
+      if (record.id !== id && !comesAfter) parts += 1;
+    }
+    const room = this.#engines();
+    return { ...room, tokens: room.tokens / parts };
   }
 }

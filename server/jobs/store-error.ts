@@ -19,3 +19,12 @@ export function asStoreTrouble(error: unknown): unknown {
   }
   return error;
 }
+
+/** Runs what reads or writes; a failure of the disk, or of what is on it, becomes what it is. */
+export function onDisk<Value>(work: () => Value): Value {
+  try {
+    return work();
+  } catch (error) {
+    throw asStoreTrouble(error);
+  }
+}

@@ -91,7 +91,7 @@ function givenLines(store: JobStore): string[] {
 async function killed(): Promise<Killed> {
   const folder = newFolder();
   const before = new JobStore(folder);
-  before.createBatch(recordOf(upload(before, lines.join("\n"))));
+  before.putBatch(recordOf(upload(before, lines.join("\n"))));
   before.close();
   const store = new JobStore(folder);
   await runToEnd(store);

@@ -81,12 +81,13 @@ async function fetchSnapshot({ target }: ApiKeyForm): Promise<Snapshot> {
   return (await response.json()) as Snapshot;
 }
 
-/** What jobs there are, and their share of what was computed for answers. */
+/** What jobs there are, and what they and requests have had of all that was computed for answers. */
 function ofJobs({ jobs, computed }: Snapshot): string {
   if (jobs === null || jobs.active === 0) return "";
   const all = computed.jobs + computed.requests;
-  const share = all === 0 ? "" : ` with ${Math.round((100 * computed.jobs) / all)} % of all tokens`;
-  return `, ${jobs.active} job${jobs.active > 1 ? "s" : ""}${share}`;
+  const share = all === 0 ? 0 : Math.round((100 * computed.jobs) / all);
+  const shares = all === 0 ? "" : ` with ${share} % of all tokens, requests with ${100 - share} %`;
+  return `, ${jobs.active} job${jobs.active > 1 ? "s" : ""}${shares}`;
 }
 
 /** All engines in one line. */

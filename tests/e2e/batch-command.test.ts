@@ -60,12 +60,20 @@ test("on a server, failed lines keep their places if they are to, and the server
   const server = Program.bunting(["serve", "--device", "simulated", "--port", "0", "--data", data]);
   const url = await server.url();
   const ordered = Program.bunting(["batch", input, "-o", output, "--ordered", "--url", url]);
-  expect([await ordered.exitCode(), ordered.output]).toEqual([0, `2 answered, 1 failed: ${output}\n`]);
+  expect([await ordered.exitCode(), ordered.output]).toEqual([3, `2 answered, 1 failed: ${output}\n`]);
   expect(idsOf(output)).toEqual([0, 1, 2]);
+  const apart = join(folder, "apart.jsonl");
+  const split = Program.bunting(["batch", input, "-o", apart, "--url", url]);
+  expect([await split.exitCode(), split.output]).toEqual([
+    3,
+    `2 answered, 1 failed (${apart}.errors): ${apart}\n`,
+  ]);
+  expect([idsOf(apart), idsOf(`${apart}.errors`)]).toEqual([[0, 2], [1]]);
 
   const list = Program.bunting(["jobs", "list", "--url", url]);
   expect(await list.exitCode()).toBe(0);
   const [, id] = /^(batch_\S+) .* 3 +2 +1 +completed$/m.exec(list.output)!;
+  expect(list.output.match(/^batch_/gm)).toHaveLength(2);
   for (const what of ["show", "cancel"]) {
     const one = Program.bunting(["jobs", what, id!, "--url", url]);
     expect([await one.exitCode(), JSON.parse(one.output)]).toEqual([
@@ -73,6 +81,26 @@ test("on a server, failed lines keep their places if they are to, and the server
       expect.objectContaining({ id, status: "completed" }),
     ]);
   }
+  server.signal("SIGTERM");
+  expect(await server.exitCode()).toBe(0);
+}, 60_000);
+
+test("a job that another command cancels keeps what is done", async () => {
+  const [input, output] = [join(folder, "in.jsonl"), join(folder, "out.jsonl")];
+  writeFileSync(input, Array.from({ length: LINES }, (_, index) => lineOf(index)).join("\n"));
+  const data = join(folder, "data");
+  const server = Program.bunting(["serve", "--device", "simulated", "--port", "0", "--data", data]);
+  const url = await server.url();
+  const running = Program.bunting(["batch", input, "-o", output, "--url", url]);
+  await hasBegun(output);
+  const { batch: id } = JSON.parse(readFileSync(stateOf(output), "utf8")) as { readonly batch: string };
+  const cancel = Program.bunting(["jobs", "cancel", id, "--url", url]);
+  expect(await cancel.exitCode()).toBe(0);
+  expect(await running.exitCode()).toBe(3);
+  expect(running.errors).toContain("The job is cancelled: lines that had not run by then failed.");
+  const answered = readFileSync(output, "utf8").trim() === "" ? [] : idsOf(output);
+  const all = [...answered, ...idsOf(`${output}.errors`)].sort((a, b) => a - b);
+  expect(all).toEqual(Array.from({ length: LINES }, (_, index) => index));
   server.signal("SIGTERM");
   expect(await server.exitCode()).toBe(0);
 }, 60_000);

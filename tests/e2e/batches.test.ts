@@ -114,10 +114,11 @@ describe("a batch", () => {
   test("answers every line once, as a request would be answered, and refuses as a request is refused", async () => {
     const server = start();
     const client = clientOf(server);
+    const sea = "Tell me of the sea. ".repeat(20);
     const batch = await run(server, [
-      chatLine("a", "Tell me of the sea."),
+      chatLine("a", sea),
       chatLine("b", "Tell me of the sun.", { temperature: 9 }),
-      chatLine("c", "Tell me of the sea."),
+      chatLine("c", sea),
       chatLine("d", "Streams?", { stream: true }),
     ]);
     expect(batch.status).toBe("completed");
@@ -131,14 +132,28 @@ describe("a batch", () => {
     ]);
     const alone = await client.chat.completions.create({
       model: "demo",
-      messages: [{ role: "user", content: "Tell me of the sea." }],
+      messages: [{ role: "user", content: sea }],
       max_tokens: 8,
       seed: 1,
     });
     const { choices, usage } = outputs[0]!.response.body;
     expect(choices).toEqual(alone.choices);
-    expect(usage!.prompt_tokens_details!.cached_tokens).toBeGreaterThanOrEqual(0);
     expect(usage!.total_tokens).toBe(alone.usage!.total_tokens);
+    // Two lines are one and the same: but for its last page, the prompt is computed once.
+    const cachedOf = ({ response }: OutputLine) => response.body.usage!.prompt_tokens_details!.cached_tokens!;
+    const cached = outputs.map(cachedOf).sort((a, b) => a - b);
+    expect(cached[1]).toBeGreaterThanOrEqual(usage!.prompt_tokens - 16);
+    expect(batch.usage).toMatchObject({
+      input_tokens: 2 * usage!.prompt_tokens,
+      input_tokens_details: { cached_tokens: cached[0]! + cached[1]! },
+      output_tokens: outputs.reduce((sum, { response }) => sum + response.body.usage!.completion_tokens, 0),
+    });
+    const refused = await fetch(`${server.origin}/v1/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "x" }], temperature: 9 }),
+    });
+    expect(errors[0]!.response.body).toEqual(await refused.json());
     await server.settled();
   });
 
@@ -255,6 +270,27 @@ describe("a batch", () => {
     expect(await codes(Buffer.from(many.join("\n")))).toEqual(["too_many_tasks"]);
   });
 
+  test("comes before those that were created earlier, within a second too, page by page", async () => {
+    const server = start();
+    const client = clientOf(server);
+    const file = await client.files.create({
+      file: await toFile(Buffer.from(chatLine("a", "x"))),
+      purpose: "batch",
+    });
+    const created: string[] = [];
+    for (let index = 0; index < 12; index++) {
+      const body = {
+        input_file_id: file.id,
+        endpoint: "/v1/chat/completions",
+        completion_window: "24h",
+      } as const;
+      created.push((await client.batches.create(body)).id);
+    }
+    const listed: string[] = [];
+    for await (const { id } of client.batches.list({ limit: 5 })) listed.push(id);
+    expect(listed).toEqual(created.toReversed());
+  });
+
   test("that is cancelled keeps what is done, and says of each other line that it did not run", async () => {
     const server = start({ stepMs: 3 });
     const client = clientOf(server);
@@ -366,8 +402,7 @@ describe("files", () => {
       purpose: "batch",
     });
     expect([one.bytes, one.filename, one.object, one.purpose]).toEqual([3, "1.jsonl", "file", "batch"]);
-    const listed = (await client.files.list()).data.map(({ id }) => id);
-    expect(new Set(listed)).toEqual(new Set([one.id, two.id]));
+    expect((await client.files.list()).data.map(({ id }) => id)).toEqual([two.id, one.id]);
     expect(await (await client.files.content(two.id)).text()).toBe("two");
     expect(await client.files.delete(one.id)).toEqual({ id: one.id, object: "file", deleted: true });
     expect(await refusalOf(client.files.retrieve(one.id))).toContain("404");
@@ -389,6 +424,7 @@ describe("files", () => {
     expect(await refusalOf(bob.batches.create(body))).toContain("there is no file");
     const batch = await ann.batches.create(body);
     expect(await refusalOf(bob.batches.retrieve(batch.id))).toContain("404");
+    expect(await refusalOf(bob.batches.cancel(batch.id))).toContain("404");
     expect((await bob.batches.list()).data).toEqual([]);
     expect((await ann.batches.list()).data.map((one) => one.id)).toEqual([batch.id]);
     await server.jobs!.runner.ended(batch.id);

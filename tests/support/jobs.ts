@@ -130,7 +130,7 @@ export const expected = [
 
 export async function runWhole(folder: string, onWrite: (what: string) => void = () => {}): Promise<void> {
   const store = new JobStore(folder, onWrite);
-  store.createBatch(recordOf(upload(store, lines.join("\r\n"))));
+  store.putBatch(recordOf(upload(store, lines.join("\r\n"))));
   await runToEnd(store);
   store.close();
 }

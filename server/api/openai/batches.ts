@@ -2,12 +2,12 @@
 
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
-import { type BatchRecord, batchEndpoints } from "../../jobs/records.ts";
+import { type BatchRecord, batchEndpoints, newId } from "../../jobs/records.ts";
 import type { JobService } from "../../jobs/service.ts";
 import { Fields, refusal } from "../fields.ts";
 import { metadataOf } from "../metadata.ts";
 import { requestLimits } from "../request-limits.ts";
-import { expirySeconds, newId, pageObject, pageQuery, storageError } from "./files.ts";
+import { expirySeconds, pageObject, pageQuery, storageError } from "./files.ts";
 
 const LISTED = 20;
 const LISTED_MAX = 100;
@@ -62,7 +62,7 @@ export async function createBatch(call: Call, { store, runner, nowSeconds }: Job
     cancelledAt: null,
   };
   try {
-    store.createBatch(batch);
+    store.putBatch(batch);
   } catch (error) {
     throw storageError(error);
   }

@@ -3,9 +3,9 @@
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import { readForm } from "../../http/multipart.ts";
 import type { Call } from "../../http/route.ts";
-import { type FileRecord, isEnded } from "../../jobs/records.ts";
+import type { PageQuery } from "../../jobs/record-table.ts";
+import { type FileRecord, isEnded, newId } from "../../jobs/records.ts";
 import type { JobService } from "../../jobs/service.ts";
-import type { PageQuery } from "../../jobs/store.ts";
 import { DiskFullError, StoreError } from "../../jobs/store-error.ts";
 import type { Upload } from "../../jobs/upload.ts";
 
@@ -153,10 +153,6 @@ export function storageError(error: unknown): unknown {
     return new ApiError(500, "server_error", error.message, { apiCode: "store_damaged", shouldRetry: false });
   }
   return error;
-}
-
-export function newId(prefix: string): string {
-  return `${prefix}${crypto.randomUUID().replaceAll("-", "")}`;
 }
 
 /** `after`, `limit` and `order` of a list. Throws 400. */

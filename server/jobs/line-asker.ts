@@ -1,0 +1,68 @@
+import { ApiError, engineError } from "../http/errors.ts";
+import type { LinePrompt } from "./door.ts";
+import { digestOf, LineFault, parseLine } from "./input.ts";
+import type { JobParts } from "./job-parts.ts";
+import type { BatchRecord, LineRecord, LineResult } from "./records.ts";
+import { answered, refused, unanswered } from "./results.ts";
+
+/**
+ * Asks for a batch's lines at the door. What a line is refused for is its result; what is refused only for now is asked again. Both methods
+ * resolve to null once `signal` is aborted: the line is not wanted any more.
+ */
+export class LineAsker {
+  readonly #parts: JobParts;
+  readonly #batch: BatchRecord;
+  readonly #signal: AbortSignal;
+
+  constructor(parts: JobParts, batch: BatchRecord, signal: AbortSignal) {
+    this.#parts = parts;
+    this.#batch = batch;
+    this.#signal = signal;
+  }
+
+  /** What a line's request begins with, or what came of the line. */
+  async prompt(line: LineRecord): Promise<LinePrompt | LineResult | null> {
+    const { endpoint, owner } = this.#batch;
+    return await this.#retrying(line, () => this.#parts.door.prompt(endpoint, this.#bodyOf(line), owner));
+  }
+
+  async answer(line: LineRecord): Promise<LineResult | null> {
+    const { owner, priority, endpoint } = this.#batch;
+    const call = { tenant: owner, priority, signal: this.#signal };
+    return await this.#retrying(line, async () =>
+      answered(line, await this.#parts.door.answer(endpoint, this.#bodyOf(line), call)),
+    );
+  }
+
+  async #retrying<Given>(
+    line: LineRecord,
+    attempt: () => Promise<Given>,
+  ): Promise<Given | LineResult | null> {
+    for (;;) {
+      try {
+        return await attempt();
+      } catch (error) {
+        if (this.#signal.aborted) return null;
+        if (error instanceof LineFault) return unanswered(line, error.code, error.message);
+        if (!(error instanceof ApiError)) {
+          console.error(`line ${line.line} of ${this.#batch.id} failed:`, error);
+          return refused(line, engineError("the server made a mistake; its log tells more"));
+        }
+        if (error.status !== 503) return refused(line, error);
+        await Bun.sleep(this.#parts.retryMs);
+        if (this.#signal.aborted) return null;
+      }
+    }
+  }
+
+  /** Throws LineFault for a line that is not what was uploaded. */
+  #bodyOf({ line, start, bytes, digest }: LineRecord): Readonly<Record<string, unknown>> {
+    const { store, limits } = this.#parts;
+    const { inputFile, endpoint } = this.#batch;
+    const read = store.readUpload(inputFile, start, bytes);
+    if (read === null || digestOf(read) !== digest) {
+      throw new LineFault("input_damaged", `Line ${line} of ${inputFile} is not what was uploaded.`);
+    }
+    return parseLine(read, endpoint, limits).body;
+  }
+}

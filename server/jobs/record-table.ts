@@ -1,0 +1,87 @@
+import type { Database } from "bun:sqlite";
+import { sumOf } from "./database.ts";
+import { onDisk, StoreError } from "./store-error.ts";
+
+/** Part of a listing. */
+export interface Page<Record> {
+  readonly records: readonly Record[];
+  readonly hasMore: boolean;
+}
+
+export interface PageQuery {
+  /** Records behind this one. */
+  readonly after: string | null;
+  readonly limit: number;
+  /** "desc": newest first. */
+  readonly order: "asc" | "desc";
+}
+
+/** What a record is found by. */
+interface Kept {
+  readonly id: string;
+  readonly owner: string;
+  readonly createdAt: number;
+}
+
+interface Row {
+  readonly id: string;
+  readonly owner: string;
+  readonly created: number;
+  readonly record: string;
+  readonly sum: string;
+}
+
+/** The files, or the batches, of a store. What is read throws StoreError when it is not what was written. */
+export class RecordTable<Record extends Kept> {
+  readonly #database: Database;
+  readonly #name: "files" | "batches";
+
+  constructor(database: Database, name: "files" | "batches") {
+    this.#database = database;
+    this.#name = name;
+  }
+
+  /** Adds a record, or takes the place of the one with its id. */
+  put(record: Record): void {
+    const { id, owner, createdAt } = record;
+    const text = JSON.stringify(record);
+    this.#database.run(
+      `INSERT OR REPLACE INTO ${this.#name} (id, owner, created, record, sum) VALUES (?, ?, ?, ?, ?)`,
+      [id, owner, createdAt, text, sumOf(id, owner, createdAt, text)],
+    );
+  }
+
+  delete(id: string): void {
+    this.#database.run(`DELETE FROM ${this.#name} WHERE id = ?`, [id]);
+  }
+
+  get(id: string, owner: string): Record | null {
+    return this.#read("WHERE id = ? AND owner = ?", id, owner)[0] ?? null;
+  }
+
+  /** Of all owners, oldest first. */
+  all(): Record[] {
+    return this.#read("ORDER BY created, id");
+  }
+
+  /** Of one owner. */
+  list(owner: string, { after, limit, order }: PageQuery): Page<Record> {
+    const from = after === null ? null : this.get(after, owner);
+    const behind = `AND (created, id) ${order === "desc" ? "<" : ">"} (?, ?)`;
+    const found = this.#read(
+      `WHERE owner = ? ${from === null ? "" : behind} ORDER BY created ${order}, id ${order} LIMIT ?`,
+      owner,
+      ...(from === null ? [] : [from.createdAt, from.id]),
+      limit + 1,
+    );
+    return { records: found.slice(0, limit), hasMore: found.length > limit };
+  }
+
+  #read(which: string, ...values: (string | number)[]): Record[] {
+    const query = this.#database.query<Row, (string | number)[]>(`SELECT * FROM ${this.#name} ${which}`);
+    return onDisk(() => query.all(...values)).map(({ id, owner, created, record, sum }) => {
+      if (sum === sumOf(id, owner, created, record)) return JSON.parse(record) as Record;
+      throw new StoreError(`The record ${id} of ${this.#name} in the store is not what was written.`);
+    });
+  }
+}
