@@ -31,8 +31,16 @@ export class LineTable {
       "INSERT INTO lines (batch, line, custom_id, start, bytes, digest, state, result, sum) VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?)",
     );
     for (const { line, customId, start, bytes, digest } of lines) {
-      const row = { line, custom_id: customId, start, bytes, digest, state: OPEN, result: null };
-      insert.run(batch, line, customId, start, bytes, digest, OPEN, sumOfRow(batch, row));
+      const sum = sumOfRow(batch, {
+        line,
+        custom_id: customId,
+        start,
+        bytes,
+        digest,
+        state: OPEN,
+        result: null,
+      });
+      insert.run(batch, line, customId, start, bytes, digest, OPEN, sum);
     }
   }
 

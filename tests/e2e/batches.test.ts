@@ -153,7 +153,7 @@ describe("a batch", () => {
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ model: "demo", messages: [{ role: "user", content: "x" }], temperature: 9 }),
     });
-    expect(errors[0]!.response.body).toEqual(await refused.json());
+    expect(errors[0]!.response.body as unknown).toEqual(await refused.json());
     await server.settled();
   });
 
@@ -224,7 +224,53 @@ describe("a batch", () => {
     await server.jobs!.runner.ended(batch.id);
     const done = await client.batches.retrieve(batch.id);
     expect([done.status, done.metadata]).toEqual(["completed", { what: "a test" }]);
-    expect(await linesOf(client, done.output_file_id)).toHaveLength(1);
+    const [answered] = await linesOf(client, done.output_file_id);
+    const alone = await client.completions.create(body);
+    expect(answered!.response.body.choices as unknown).toEqual(alone.choices);
+  });
+
+  test("that cannot be is refused with what is wrong, and an input stays while it is read", async () => {
+    const server = start({ stepMs: 3 });
+    const client = clientOf(server);
+    const lines = Array.from({ length: 50 }, (_, index) => chatLine(String(index), `line ${index}`));
+    const { id: input } = await client.files.create({
+      file: await toFile(Buffer.from(lines.join("\n"))),
+      purpose: "batch",
+    });
+    const good = {
+      input_file_id: input,
+      endpoint: "/v1/chat/completions",
+      completion_window: "24h",
+    } as const;
+    const refusals: readonly (readonly [object, string])[] = [
+      [{ input_file_id: "file-none" }, 'there is no file "file-none"'],
+      [{ endpoint: "/v1/images" }, "endpoint must be /v1/chat/completions or"],
+      [{ completion_window: "soon" }, "completion_window must be a number of hours or days"],
+      [{ completion_window: "9000h" }, "up to 8760 hours"],
+      [{ priority: 1.5 }, "priority"],
+      [{ output_expires_after: { anchor: "created_at", seconds: 1 } }, "between 3600 and 2592000"],
+      [{ colour: "red" }, 'a batch has no field "colour"'],
+    ];
+    for (const [changes, message] of refusals) {
+      expect(await refusalOf(client.batches.create({ ...good, ...changes } as typeof good))).toContain(
+        message,
+      );
+    }
+    expect((await client.batches.list()).data).toEqual([]);
+
+    const expires = { anchor: "created_at", seconds: 7200 } as const;
+    const { id } = await client.batches.create({ ...good, output_expires_after: expires });
+    expect(await refusalOf(client.files.delete(input))).toContain(
+      `is the input of ${id}, which has not ended`,
+    );
+    await server.jobs!.runner.ended(id);
+    const { output_file_id: output } = await client.batches.retrieve(id);
+    const { created_at: created, expires_at: until } = await client.files.retrieve(output!);
+    expect(until).toBe(created + 7200);
+    expect(await refusalOf(client.batches.create({ ...good, input_file_id: output! }))).toContain(
+      "not batch",
+    );
+    expect((await client.files.delete(input)).deleted).toBe(true);
   });
 
   const broken: readonly (readonly [string, string, string, number | null])[] = [
