@@ -27,8 +27,6 @@ export interface TokenSet {
 /** Tokens are walked apart by their bytes, so many at most: a limit that may run out within the few long ones cannot within
  *  most. */
 const BYTES_MAX = [16, 32, Number.POSITIVE_INFINITY];
-/** Pairs of limits whose tokens are remembered. */
-const WITHIN_MAX = 256;
 /** Characters of a token are counted up to here. */
 export const CHARACTERS_MAX = 254;
 /** The token is not of the kind. */
@@ -50,20 +48,23 @@ export class StringTokens {
   readonly quoteEnd: Uint16Array;
   /** Most characters of a token, as far as they are counted. */
   longest = 0;
-  /** By token, its characters, one that is begun among them: of those that do not reach the quote, that end with it, and
-   *  that go beyond it. NONE for others. */
-  readonly #open: Uint8Array;
-  readonly #closed: Uint8Array;
-  readonly #beyond: Uint8Array;
-  readonly #within = new Map<string, StringMasks>();
+  /** By number of characters, one that is begun among them, the tokens that have fewer: of those that do not reach the quote, that
+   *  end with it, and that go beyond it. */
+  readonly #open: readonly Mask[];
+  readonly #closed: readonly Mask[];
+  readonly #beyond: readonly Mask[];
+  /** Written by `within`. */
+  readonly #within: StringMasks;
 
   constructor(vocabulary: Vocabulary) {
     const regexes = new Regexes();
     const { free } = freeStrings(regexes);
     const { size, trie } = vocabulary;
-    this.#open = new Uint8Array(size).fill(NONE);
-    this.#closed = new Uint8Array(size).fill(NONE);
-    this.#beyond = new Uint8Array(size).fill(NONE);
+    const [openCounts, closedCounts, beyondCounts] = [0, 1, 2].map(() => new Uint8Array(size).fill(NONE)) as [
+      Uint8Array,
+      Uint8Array,
+      Uint8Array,
+    ];
     this.quoteEnd = new Uint16Array(size);
     const beyond: TokenText[] = [];
     const path: number[] = [];
@@ -78,13 +79,13 @@ export class StringTokens {
         const next = regexes.derivative(rest, trie.bytes[child]!);
         if (next === regexes.empty) continue;
         if (next === regexes.epsilon) {
-          note(this.#closed, child, before);
+          note(closedCounts, child, before);
           for (let at = trie.firstTokens[child + 1]!; at < trie.firstTokens[trie.ends[child]!]!; at++)
             this.quoteEnd[trie.tokens[at]!] = depth + 1;
           collect(child, before);
         } else {
           const characters = rest === free ? before + 1 : before;
-          note(this.#open, child, characters);
+          note(openCounts, child, characters);
           visit(child, next, characters, depth + 1);
         }
       }
@@ -94,7 +95,7 @@ export class StringTokens {
       for (let child = node + 1; child < end; child = trie.ends[child]!) {
         path.push(trie.bytes[child]!);
         const bytes = Uint8Array.from(path);
-        note(this.#beyond, child, characters);
+        note(beyondCounts, child, characters);
         for (let at = trie.firstTokens[child]!; at < trie.firstTokens[child + 1]!; at++)
           beyond.push({ text: bytes, token: trie.tokens[at]! });
         collect(child, characters);
@@ -102,13 +103,17 @@ export class StringTokens {
       }
     };
     visit(0, free, 0, 0);
+    this.#open = masksBelow(openCounts, this.longest);
+    this.#closed = masksBelow(closedCounts, this.longest);
+    this.#beyond = masksBelow(beyondCounts, this.longest);
+    this.#within = { inside: this.#open[0]!.slice(), beyond: this.#open[0]!.slice() };
     this.afterQuote = trieOf(beyond);
     const [open, others] = [BYTES_MAX.map((): TokenText[] => []), BYTES_MAX.map((): TokenText[] => [])];
     // In the order of their bytes already.
     for (const token of trie.tokens) {
       const text = tokenBytes(vocabulary, token);
       const index = BYTES_MAX.findIndex((most) => text.length <= most);
-      (this.#open[token] === NONE ? others : open)[index]!.push({ text, token });
+      (openCounts[token] === NONE ? others : open)[index]!.push({ text, token });
     }
     const alike = new AlikeBytes();
     const setsOf = (groups: readonly (readonly TokenText[])[], isOpen: boolean): TokenSet[] =>
@@ -137,26 +142,34 @@ export class StringTokens {
     this.others = setsOf(others, false);
   }
 
-  /** Tokens that stay inside of a string that may have so many characters more, and those that may go beyond it. */
+  /** Tokens that stay inside of a string that may have so many characters more, and those that may go beyond it. Lent: of use until
+   *  others are asked for. */
   within(min: number, max: number): StringMasks {
-    const key = `${min} ${max}`;
-    let within = this.#within.get(key);
-    if (within === undefined) {
-      const inside = new Uint32Array(Math.ceil(this.#open.length / 32));
-      const beyond = new Uint32Array(inside.length);
-      for (let token = 0; token < this.#open.length; token++) {
-        const bit = 1 << (token & 31);
-        const open = this.#open[token]!;
-        const closed = this.#closed[token]!;
-        const past = this.#beyond[token]!;
-        if (open !== NONE && open <= max) inside[token >>> 5]! |= bit;
-        else if (closed !== NONE && closed >= min && closed <= max) inside[token >>> 5]! |= bit;
-        if (past !== NONE && past >= min && past <= max) beyond[token >>> 5]! |= bit;
-      }
-      within = { inside, beyond };
-      if (this.#within.size >= WITHIN_MAX) this.#within.clear();
-      this.#within.set(key, within);
+    const { inside, beyond } = this.#within;
+    const end = Math.min(max, this.longest) + 1;
+    const [open, closed, past] = [this.#open[end]!, this.#closed[end]!, this.#beyond[end]!];
+    const [closedBefore, pastBefore] = [this.#closed[min]!, this.#beyond[min]!];
+    for (let word = 0; word < inside.length; word++) {
+      inside[word] = open[word]! | (closed[word]! & ~closedBefore[word]!);
+      beyond[word] = past[word]! & ~pastBefore[word]!;
     }
-    return within;
+    return this.#within;
   }
+}
+
+/** By number, the tokens that count less; one mask where no token makes a difference. */
+function masksBelow(counts: Uint8Array, longest: number): Mask[] {
+  const words = Math.ceil(counts.length / 32);
+  const own: (Mask | undefined)[] = [];
+  counts.forEach((count, token) => {
+    if (count === NONE) return;
+    own[count] ??= new Uint32Array(words);
+    own[count][token >>> 5]! |= 1 << (token & 31);
+  });
+  const masks: Mask[] = [new Uint32Array(words)];
+  for (let count = 0; count <= longest; count++) {
+    const before = masks[count]!;
+    masks.push(own[count]?.map((word, index) => word | before[index]!) ?? before);
+  }
+  return masks;
 }
