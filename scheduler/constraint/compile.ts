@@ -78,14 +78,16 @@ export interface CompiledConstraint {
 export const SOURCE_UNITS_MAX = 65_536;
 /** Texts of a choice. */
 export const CHOICES_MAX = 10_000;
-/** About half a second of work. */
-const COMPILE_STEPS = 3_000_000;
+/** About a second of work. */
+export const COMPILE_STEPS = 3_000_000;
 
 /** Throws ConstraintError for what is not understood, contradicts itself, or is too much work: counted in steps, so that the
  *  same source always ends the same way. */
-export function compileConstraint(source: ConstraintSource): CompiledConstraint {
+export function compileConstraint(
+  source: ConstraintSource,
+  budget = new Budget(COMPILE_STEPS),
+): CompiledConstraint {
   const regexes = new Regexes();
-  const budget = new Budget(COMPILE_STEPS);
   regexes.budget = budget;
   const builder = new GrammarBuilder(regexes);
   const { symbol, ignored } = symbolOf(source, builder, budget);

@@ -5,8 +5,8 @@ import type { Grammar } from "../../scheduler/constraint/grammar.ts";
 import type { Constraint } from "../../scheduler/core.ts";
 
 /**
- * Compiles constraints on a thread of its own, one after another, so that no answer waits for another request's schema. Work is
- * counted in steps; a constraint that takes too long all the same takes its thread with it.
+ * Compiles constraints on a thread of its own, one after another and at a pace (pace.ts), so that no answer waits for another request's
+ * schema. Work is counted in steps; a constraint that takes too long all the same takes its thread with it.
  */
 
 /** Constraints that wait to be compiled. */

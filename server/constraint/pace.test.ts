@@ -1,0 +1,67 @@
+import { expect, test } from "bun:test";
+import { Pace, PacedBudget } from "./pace.ts";
+
+/** A thread that works and sleeps on a clock that is moved by hand. */
+function thread() {
+  let [nowMs, sleptMs] = [0, 0];
+  const pace = new Pace(
+    () => nowMs,
+    (ms) => {
+      nowMs += ms;
+      sleptMs += ms;
+    },
+  );
+  return {
+    pace,
+    /** Works so many milliseconds in pieces of one; returns for how long it slept meanwhile. */
+    work(ms: number): number {
+      const before = sleptMs;
+      for (let done = 0; done < ms; done++) {
+        nowMs += 1;
+        pace.worked(1);
+      }
+      return sleptMs - before;
+    },
+    rest(ms: number): void {
+      nowMs += ms;
+    },
+  };
+}
+
+test("what takes little is done at once, what takes long in a tenth of the time", () => {
+  const { work } = thread();
+  expect(work(50)).toBe(0);
+  const slept = work(1000);
+  expect(slept / (1000 + slept)).toBeCloseTo(0.9, 2);
+});
+
+test("what comes all the time is done in a tenth of it, however little each takes", () => {
+  const { work, rest } = thread();
+  let slept = 0;
+  for (let one = 0; one < 1000; one++) {
+    slept += work(2);
+    rest(1);
+  }
+  expect(2000 / (3000 + slept)).toBeCloseTo(0.1, 1);
+});
+
+test("a rest makes up for work, and no more than for fifty milliseconds", () => {
+  const { work, rest } = thread();
+  work(200);
+  rest(200);
+  expect(work(20)).toBe(0);
+  rest(1_000_000);
+  expect(work(50)).toBe(0);
+  expect(work(50)).toBeGreaterThan(300);
+});
+
+test("a compiler's steps are its work", () => {
+  const { pace } = thread();
+  const told: number[] = [];
+  pace.worked = (ms) => told.push(ms);
+  const budget = new PacedBudget(100_000, pace);
+  for (let time = 0; time < 1000; time++) budget.spend(70);
+  expect(told.length).toBeGreaterThan(20);
+  expect(told.reduce((sum, ms) => sum + ms, 0)).toBeWithin(27, 28.01);
+  expect(() => budget.spend(40_000)).toThrow("more than 100000 steps");
+});
