@@ -20,7 +20,7 @@ import type { Grammar } from "../scheduler/constraint/grammar.ts";
 import { Parser } from "../scheduler/constraint/parser.ts";
 import { Regexes } from "../scheduler/constraint/regex/regexes.ts";
 import { acceptsInAnyOrder } from "../tests/support/any-order.ts";
-import { type Case, compile, parseExactly, quantiles, realSchemas, tokens } from "./constraint/cases.ts";
+import { type Case, compile, parseExactly, quantiles, realSchemas, vocabulary } from "./constraint/cases.ts";
 import { measureDelays } from "./constraint/delays.ts";
 import { measureMasks } from "./constraint/masks.ts";
 import { threadMs } from "./constraint/thread-clock.ts";
@@ -112,6 +112,7 @@ if (folder !== undefined) {
   const parts = (values.only ?? "verdicts,delays,masks").split(",");
   if (parts.includes("verdicts")) measureVerdicts(cases());
   if (parts.includes("delays"))
-    for (const workSteps of [WORK_STEPS, Number.POSITIVE_INFINITY]) measureDelays(tokens(ranks), workSteps);
-  if (parts.includes("masks")) await measureMasks(cases(), tokens(ranks), Number(values.slowest));
+    for (const workSteps of [WORK_STEPS, Number.POSITIVE_INFINITY])
+      measureDelays(vocabulary(ranks), workSteps);
+  if (parts.includes("masks")) await measureMasks(cases(), vocabulary(ranks), Number(values.slowest));
 }

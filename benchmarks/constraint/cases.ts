@@ -4,9 +4,18 @@ import { join } from "node:path";
 import { compileConstraint } from "../../scheduler/constraint/compile.ts";
 import { ConstraintError } from "../../scheduler/constraint/error.ts";
 import type { Grammar } from "../../scheduler/constraint/grammar.ts";
+import { type Vocabulary, vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
 import { NumberText } from "../../tests/support/any-order.ts";
 
 const VOCABULARY = 151_936;
+
+/** Schemas whose masks take the most work of all that are known: each character counts, in several ways. */
+export const worstMasks = [9, 19, 29, 39].map((words) => ({
+  type: "string",
+  minLength: 200,
+  maxLength: 500,
+  pattern: `^(?:\\S+\\s+){0,${words}}\\S+$`,
+}));
 
 /** A schema and values of which it is known whether it allows them. */
 export interface Case {
@@ -44,8 +53,13 @@ export function compile(schema: unknown): Grammar | null {
   }
 }
 
-/** Tokens of the file, by rank, or of our own. */
-export function tokens(ranks: { readonly bpe_ranks: string } | null): Uint8Array[] {
+/** Of the file's tokens, by rank, or of our own. */
+export function vocabulary(ranks: { readonly bpe_ranks: string } | null): Vocabulary {
+  const texts = tokens(ranks);
+  return vocabularyOf(texts.length, (token) => texts[token]!);
+}
+
+function tokens(ranks: { readonly bpe_ranks: string } | null): Uint8Array[] {
   if (ranks !== null) {
     const found: Uint8Array[] = [];
     for (const line of ranks.bpe_ranks.split("\n")) {

@@ -1,36 +1,28 @@
 /** What a step of the device is held up by masks. */
 import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
-import { vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
+import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
 import { type Chunk, greedySampling, type Sampled, type SequenceId } from "../../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 import { SeededRandom } from "../../scheduler/random.ts";
-import { compile, quantiles } from "./cases.ts";
+import { compile, quantiles, worstMasks } from "./cases.ts";
 import { threadMs } from "./thread-clock.ts";
 
 const DELAY_STEPS = 120;
 /** Steps of a device in which code is run for the first time. */
 const COLD_STEPS = 5;
 
-/** Schemas whose masks take the most work of all that are known: each character counts, in several ways. */
-const worst = [9, 19, 29, 39].map((words) => ({
-  type: "string",
-  minLength: 200,
-  maxLength: 500,
-  pattern: `^(?:\\S+\\s+){0,${words}}\\S+$`,
-}));
-
 /** What a step of the device is held up by masks for four answers under the worst schemas, beside a free one. */
-export function measureDelays(texts: readonly Uint8Array[], workSteps: number): void {
-  const vocabulary = vocabularyOf(texts.length, (token) => texts[token]!);
+export function measureDelays(vocabulary: Vocabulary, workSteps: number): void {
+  const { size } = vocabulary;
   const random = new SeededRandom(1);
   const drawing: Device = {
-    spec: { vocabSize: texts.length } as DeviceSpec,
+    spec: { vocabSize: size } as DeviceSpec,
     start: ({ chunks }, done) => {
       const sampled = chunks.flatMap(({ sequence, samples: [row] }): Sampled[] => {
         if (row === undefined || row.wants === "hidden") return [];
-        let token = random.below(texts.length);
+        let token = random.below(size);
         while (row.allowed !== null && ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 0)
-          token = (token + 1) % texts.length;
+          token = (token + 1) % size;
         return [{ kind: "token", sequence, token, logprobs: null }];
       });
       done({ kind: "done", sampled, deviceMs: 0 });
@@ -39,7 +31,7 @@ export function measureDelays(texts: readonly Uint8Array[], workSteps: number): 
   };
   const device = new ConstrainedDevice(drawing, vocabulary, workSteps);
   device.warmUp();
-  const rows = worst.map((schema) => ({ id: JSON.stringify(schema), grammar: compile(schema)! }));
+  const rows = worstMasks.map((schema) => ({ id: JSON.stringify(schema), grammar: compile(schema)! }));
   const drawn: number[][] = rows.map(() => []);
   const times: number[] = [];
   let tokens = 0;

@@ -4,7 +4,7 @@ import { ConstraintError } from "../../scheduler/constraint/error.ts";
 import { Job } from "../../scheduler/constraint/job.ts";
 import { Masks } from "../../scheduler/constraint/masks.ts";
 import { Matcher, parserOf } from "../../scheduler/constraint/matcher.ts";
-import { type Mask, vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
+import { childOf, type Mask, tokenBytes, type Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
 import { warmUp } from "../../scheduler/constraint/warm-up.ts";
 import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
 import { written } from "../../tests/support/any-order.ts";
@@ -12,10 +12,7 @@ import { type Case, quantiles } from "./cases.ts";
 import { threadMs } from "./thread-clock.ts";
 
 /** Of a value, as it is written; the rest is left out. */
-const CHARACTERS_MAX = 4000;
-/** The longest tokens that values are cut into. */
-const TOKEN_BYTES_MAX = 24;
-
+const BYTES_MAX = 4000;
 /** One mask, in microseconds: by the clock of the thread that makes it, and by the clock on the wall. */
 interface TimedMask {
   readonly threadUs: number;
@@ -35,18 +32,17 @@ interface SlowMask extends TimedMask {
 /** Each valid value is read token by token, longest first; the mask of each place is timed, and the `slowest` of them are told. */
 export async function measureMasks(
   cases: Iterable<Case>,
-  texts: readonly Uint8Array[],
+  vocabulary: Vocabulary,
   slowest: number,
 ): Promise<void> {
   const startedMs = threadMs();
-  const masks = new Masks(vocabularyOf(texts.length, (token) => texts[token]!));
+  const masks = new Masks(vocabulary);
   const warmAtMs = threadMs();
   warmUp(masks);
   const [readMs, warmMs] = [warmAtMs - startedMs, threadMs() - warmAtMs];
   console.log(
-    `vocabulary of ${texts.length}: read in ${readMs.toFixed(0)} ms, then warmed up in ${warmMs.toFixed(0)}`,
+    `vocabulary of ${vocabulary.size}: read in ${readMs.toFixed(0)} ms, then warmed up in ${warmMs.toFixed(0)}`,
   );
-  const ids = new Map(texts.map((text, token) => [Buffer.from(text).toString("latin1"), token]));
   const compiler = new ConstraintCompiler(new URL("../../server/constraint/worker.ts", import.meta.url).href);
   const times: TimedMask[] = [];
   const givenUp: string[] = [];
@@ -65,23 +61,21 @@ export async function measureMasks(
     for (const { data, valid } of tests) {
       if (!valid) continue;
       const matcher = Matcher.of(parser, masks);
-      const text = Buffer.from(written(data)).toString("latin1").slice(0, CHARACTERS_MAX);
+      const text = Buffer.from(written(data)).subarray(0, BYTES_MAX);
       for (let at = 0; at < text.length; ) {
-        let length = Math.min(TOKEN_BYTES_MAX, text.length - at);
-        while (!ids.has(text.slice(at, at + length))) length--;
-        const token = ids.get(text.slice(at, at + length))!;
+        const token = longestToken(vocabulary, text, at);
         const timed = timedMask(matcher);
         if (timed === null) {
-          givenUp.push(`${name} after ${JSON.stringify(text.slice(Math.max(0, at - 40), at))}`);
+          givenUp.push(`${name} after ${JSON.stringify(before(text, at))}`);
           break;
         }
         const { mask, ...time } = timed;
         times.push(time);
-        slow.push({ ...time, name, text: text.slice(Math.max(0, at - 40), at) });
+        slow.push({ ...time, name, text: before(text, at) });
         if (slow.length >= 2 * slowest + 1000) slow = slowestOf(slow, slowest);
         const isAllowed = ((mask[token >>> 5]! >>> (token & 31)) & 1) === 1;
         if (!isAllowed || !matcher.accept(token)) break;
-        at += length;
+        at += tokenBytes(vocabulary, token).length;
       }
     }
   }
@@ -99,6 +93,23 @@ export async function measureMasks(
       `  ${threadUs} (wall ${wallUs}, piece ${pieceUs}) ${one.name} after ${JSON.stringify(one.text)}`,
     );
   }
+}
+
+/** The longest token that the text goes on with. Every byte is one. Looked up in the trie, so that this thread keeps no more than an
+ *  engine's does: all of it is marked at each collection of garbage. */
+function longestToken({ trie }: Vocabulary, text: Uint8Array, from: number): number {
+  let [longest, node] = [-1, 0];
+  for (let at = from; at < text.length; at++) {
+    node = childOf(trie, node, text[at]!);
+    if (node < 0) break;
+    const own = trie.firstTokens[node]!;
+    if (own < trie.firstTokens[node + 1]!) longest = trie.tokens[own]!;
+  }
+  return longest;
+}
+
+function before(text: Buffer, at: number): string {
+  return text.toString("latin1", Math.max(0, at - 40), at);
 }
 
 function slowestOf(masks: readonly SlowMask[], most: number): SlowMask[] {

@@ -13,6 +13,8 @@ const tooLong = /maximum context length is 2048 tokens/;
 const tooMany = /arrays of 1048576 elements together at most/;
 /** Texts of which the seventeenth character from the end is this one: to see that it cannot be two takes all of a compiler's work. */
 const seventeenth = (letter: string): object => ({ pattern: `^[ab]*${letter}[ab]{16}$` });
+/** A schema that takes all of a compiler's work, and is refused. */
+export const tooMuchWork: object = { type: "string", allOf: ["a", "b"].map(seventeenth) };
 const message = { role: "user", content: "a b c ".repeat(100) };
 
 export const largeBodies: readonly LargeBody[] = [
@@ -82,8 +84,7 @@ export const largeBodies: readonly LargeBody[] = [
     name: "a schema that takes too much work",
     route: "/v1/chat/completions",
     text: () => {
-      const schema = { type: "string", allOf: ["a", "b"].map(seventeenth) };
-      const format = { type: "json_schema", json_schema: { name: "s", schema } };
+      const format = { type: "json_schema", json_schema: { name: "s", schema: tooMuchWork } };
       return JSON.stringify({ messages: [message], response_format: format });
     },
     status: 400,
