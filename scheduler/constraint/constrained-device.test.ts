@@ -200,6 +200,19 @@ test("little is remembered of answers that came one after another, each with a g
   expect(one(0)).toEqual(first);
 });
 
+test("rows in equal states share one mask, wherever their texts have been", () => {
+  const said = choice("yes", "no", "noyes", "nono");
+  const keptOf = (rows: readonly SampleRow[]): number => {
+    const device = new ConstrainedDevice(lowest, vocabulary);
+    draw(device, rows);
+    return device.kept.maskBytes;
+  };
+  const one = keptOf([row(said, [])]);
+  expect(one).toBeGreaterThan(0);
+  expect(keptOf([row(said, []), row(said, []), row(said, [])])).toBe(one);
+  expect(keptOf([row(said, []), row(said, [7])])).toBe(2 * one);
+});
+
 test("a token comes with those that are forced to follow it, as they would be drawn one by one", () => {
   const said = choice("noyes", "noyo", "yesyes");
   const device = new ConstrainedDevice(lowest, vocabulary);

@@ -117,6 +117,21 @@ test("a prompt in many chunks, and preemption, change no token", () => {
   expect(crowded.outcomes.map(tokensOf)).toEqual(many.map((one) => tokensOf(alone(one))));
 });
 
+test("what a lost engine had drawn is all that another needs to go on, wherever it was", () => {
+  for (const one of [
+    ...seeded(2),
+    asked({ constraint: held("(abcabc)+x"), sampling: { presencePenalty: 1 } }),
+  ]) {
+    const { tokens, finish } = alone(one);
+    expect(tokens.length).toBeGreaterThan(2);
+    for (let told = 1; told < tokens.length; told++) {
+      const rest = alone({ ...one, drawnTokens: tokens.slice(0, told) });
+      expect([...tokens.slice(0, told), ...rest.tokens]).toEqual(tokens);
+      expect(rest.finish).toEqual(finish);
+    }
+  }
+});
+
 test("several answers to one prompt each obey, and go ways of their own", () => {
   const { outcomes } = together(seeded(6));
   const texts = outcomes.map(spoken);

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import OpenAI from "openai";
 import { allows } from "../support/schema-oracle.ts";
-import { startTestServer, type TestServer } from "./server.ts";
+import { chatBody, post, startTestServer, type TestServer } from "./server.ts";
 
 let server: TestServer;
 let client: OpenAI;
@@ -131,6 +131,33 @@ test("every way of asking for a structure is heard", async () => {
     logit_bias: {},
   });
   expect(object[0]).toBe("{");
+});
+
+test("llama-server's own route hears its grammar and its schema, and not both", async () => {
+  const answerTo = async (fields: object): Promise<string> => {
+    const body = { prompt: "Say it: ", n_predict: 200, seed: 1, ...fields };
+    const response = await post(server, "/completion", body);
+    const told = (await response.json()) as { content?: string; error?: { code: number; message: string } };
+    return told.content ?? `${response.status} ${told.error!.message}`;
+  };
+  const json_schema = { type: "integer", minimum: 2, maximum: 2 };
+  const grammar = 'root ::= "a" "b"{2}';
+  expect(await answerTo({ json_schema })).toBe("2");
+  expect(await answerTo({ grammar })).toBe("abb");
+  expect(await answerTo({ grammar, json_schema })).toBe(
+    "400 only one of grammar and json_schema may be given",
+  );
+});
+
+test("what of a schema demands nothing is told in the answer's header, in a stream as well", async () => {
+  const schema = { type: "string", maxLength: 3, format: "colour", title: "t", requird: ["a"] };
+  const response_format = { type: "json_schema", json_schema: { name: "n", schema } };
+  for (const stream of [false, true]) {
+    const asked = chatBody("Which?", { response_format, stream, user: "me" });
+    const response = await post(server, "/v1/chat/completions", asked);
+    expect(response.headers.get("x-bunting-ignored")).toBe("user, format%20colour, requird");
+    await response.text();
+  }
 });
 
 test("choices, penalties, biases and logprobs go with a structure; fewest tokens give way to its end", async () => {

@@ -37,6 +37,8 @@ const value = fc.letrec<{ value: unknown }>((tie) => ({
   ),
 })).value;
 
+const stringOf = (one: unknown): string => JSON.stringify(one);
+
 const pattern = fc.constantFrom("^a", "b$", "^[ab]*$", "1", "^.{2}$", "a|é");
 const schema = fc.letrec<{ schema: unknown }>((tie) => ({
   schema: fc.oneof(
@@ -64,6 +66,18 @@ const schema = fc.letrec<{ schema: unknown }>((tie) => ({
       maxItems: optional(size),
     }),
     object({
+      type: fc.constant("array"),
+      contains: tie("schema"),
+      minContains: optional(size),
+      maxContains: optional(size),
+      maxItems: optional(size),
+    }),
+    fc.record({
+      type: fc.constant("array"),
+      items: fc.record({ enum: fc.uniqueArray(value, { minLength: 1, maxLength: 4, selector: stringOf }) }),
+      uniqueItems: fc.constant(true),
+    }),
+    object({
       type: fc.constantFrom("object", "object", undefined),
       properties: optional(fc.dictionary(key, tie("schema"), { maxKeys: 3, noNullPrototype: true })),
       required: optional(fc.uniqueArray(key, { maxLength: 2 })),
@@ -71,8 +85,17 @@ const schema = fc.letrec<{ schema: unknown }>((tie) => ({
       patternProperties: optional(
         fc.dictionary(fc.constantFrom("^a", "b"), tie("schema"), { maxKeys: 1, noNullPrototype: true }),
       ),
+      propertyNames: optional(fc.constantFrom({ maxLength: 1 }, { pattern: "^a" }, { enum: ["b", "c"] })),
       minProperties: optional(size),
       maxProperties: optional(size),
+    }),
+    object({
+      type: fc.constant("object"),
+      properties: optional(fc.dictionary(key, tie("schema"), { maxKeys: 2, noNullPrototype: true })),
+      dependentRequired: optional(
+        fc.dictionary(key, fc.uniqueArray(key, { maxLength: 2 }), { maxKeys: 1, noNullPrototype: true }),
+      ),
+      dependentSchemas: optional(fc.dictionary(key, tie("schema"), { maxKeys: 1, noNullPrototype: true })),
     }),
     fc.record({ anyOf: fc.array(tie("schema"), { minLength: 1, maxLength: 3 }) }),
     fc.record({ oneOf: fc.array(tie("schema"), { minLength: 1, maxLength: 2 }) }),
@@ -82,6 +105,16 @@ const schema = fc.letrec<{ schema: unknown }>((tie) => ({
     object({ if: tie("schema"), then: optional(tie("schema")), else: optional(tie("schema")) }),
   ),
 })).schema;
+
+/** Two schemas that mean each other and themselves. */
+const recursive = fc.tuple(schema, schema).map(([a, b]) => ({
+  $ref: "#/$defs/a",
+  $defs: { a: { anyOf: [a, tie("b")] }, b: { anyOf: [b, tie("a")] } },
+}));
+function tie(name: string): object {
+  const of = { $ref: `#/$defs/${name}` };
+  return { type: ["array", "object"], items: of, additionalProperties: of, maxItems: 2, maxProperties: 2 };
+}
 
 /** Null: refused, or too much work. */
 function compiled(source: unknown): Grammar | null {
@@ -95,14 +128,21 @@ function compiled(source: unknown): Grammar | null {
 
 test("a schema that compiles allows what Ajv says that it allows", () => {
   fc.assert(
-    fc.property(schema, fc.array(value, { minLength: 1, maxLength: 12 }), (source, instances) => {
-      const grammar = compiled(source);
-      if (grammar === null) return;
-      const parser = Parser.of(grammar, new Regexes());
-      for (const instance of instances) {
-        expect([instance, acceptsInAnyOrder(parser, instance)]).toEqual([instance, allows(source, instance)]);
-      }
-    }),
+    fc.property(
+      fc.oneof({ arbitrary: schema, weight: 4 }, recursive),
+      fc.array(value, { minLength: 1, maxLength: 12 }),
+      (source, instances) => {
+        const grammar = compiled(source);
+        if (grammar === null) return;
+        const parser = Parser.of(grammar, new Regexes());
+        for (const instance of instances) {
+          expect([instance, acceptsInAnyOrder(parser, instance)]).toEqual([
+            instance,
+            allows(source, instance),
+          ]);
+        }
+      },
+    ),
     runs(150),
   );
 });
