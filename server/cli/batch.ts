@@ -8,12 +8,14 @@ import { startServer } from "../start.ts";
 import { type BatchInput, batchInput } from "./batch-input.ts";
 import { writeOrdered, writeResults, writeWhole } from "./batch-output.ts";
 import { startedSettings } from "./chat-command.ts";
+import { ServerError } from "./client.ts";
 import { linesOf } from "./file-lines.ts";
 import { type BatchObject, hasEnded, JobsClient } from "./jobs-client.ts";
 import { progressLine, showLoading } from "./progress.ts";
 
 const POLL_MS = 250;
 const WINDOW = "365d";
+const GOES_ON = "The same command goes on where this one was.";
 
 export const batchSettings = Object.freeze({
   output: text({
@@ -110,6 +112,22 @@ function readInput(path: string, { promptTemplate, maxTokens }: BatchOptions): J
 
 async function run(client: JobsClient, job: Job, folder: string, options: BatchOptions): Promise<number> {
   const id = await begun(client, job, folder);
+  try {
+    return await finish(client, id, job, folder, options);
+  } catch (error) {
+    if (!(error instanceof ServerError)) throw error;
+    throw new ServerError(error.status, `${error.message} ${GOES_ON}`);
+  }
+}
+
+/** Waits for the end of a batch, and writes its results. */
+async function finish(
+  client: JobsClient,
+  id: string,
+  job: Job,
+  folder: string,
+  options: BatchOptions,
+): Promise<number> {
   const interrupted = Promise.withResolvers<null>();
   const onSignal = (): void => interrupted.resolve(null);
   process.once("SIGINT", onSignal);
@@ -118,7 +136,7 @@ async function run(client: JobsClient, job: Job, folder: string, options: BatchO
   process.removeListener("SIGINT", onSignal);
   process.removeListener("SIGTERM", onSignal);
   if (ended === null) {
-    console.error("Stopped. The same command goes on where this one was.");
+    console.error(`Stopped. ${GOES_ON}`);
     return exitCodes.stopped;
   }
   for (const { line, message } of ended.errors?.data ?? []) {

@@ -69,23 +69,20 @@ export class JobsClient {
     return (await this.#ask("GET", `/batches/${encodeURIComponent(id)}`)) as BatchObject;
   }
 
-  /** The latest batches. */
-  async batches(): Promise<readonly BatchObject[]> {
-    return (await this.#page("")).data;
-  }
-
-  /** The batch that was created with this key; null: there is none. */
-  async findBatch(key: string): Promise<BatchObject | null> {
+  /** Newest first. */
+  async *batches(): AsyncGenerator<BatchObject> {
     for (let after = ""; ; ) {
-      const { data, has_more: hasMore } = await this.#page(after);
-      const found = data.find(({ metadata }) => metadata?.[KEY] === key);
-      if (found !== undefined || !hasMore) return found ?? null;
+      const { data, has_more: hasMore } = (await this.#ask("GET", `/batches?limit=100${after}`)) as Page;
+      yield* data;
+      if (!hasMore) return;
       after = `&after=${data.at(-1)!.id}`;
     }
   }
 
-  async #page(after: string): Promise<Page> {
-    return (await this.#ask("GET", `/batches?limit=100${after}`)) as Page;
+  /** The batch that was created with this key; null: there is none. */
+  async findBatch(key: string): Promise<BatchObject | null> {
+    for await (const batch of this.batches()) if (batch.metadata?.[KEY] === key) return batch;
+    return null;
   }
 
   async cancel(id: string): Promise<BatchObject> {
@@ -95,12 +92,18 @@ export class JobsClient {
   /** A file's bytes, piece by piece. */
   async *content(file: string): AsyncGenerator<Uint8Array> {
     const response = await this.#fetch("GET", `/files/${encodeURIComponent(file)}/content`);
-    if (response.body !== null) yield* response.body;
+    try {
+      if (response.body !== null) yield* response.body;
+    } catch {
+      throw brokenOff();
+    }
   }
 
   async #ask(method: string, route: string, body?: Body, type?: string): Promise<unknown> {
     const response = await this.#fetch(method, route, body, type);
-    return await response.json();
+    return await response.json().catch(() => {
+      throw brokenOff();
+    });
   }
 
   async #fetch(method: string, route: string, body?: Body, type = "application/json"): Promise<Response> {
@@ -121,6 +124,10 @@ export class JobsClient {
     if (!response.ok) throw await serverError(response);
     return response;
   }
+}
+
+function brokenOff(): ServerError {
+  return new ServerError(0, "The server broke off its answer.");
 }
 
 /** Characters that are sent at a time, or more if one part has more. */

@@ -21,7 +21,7 @@ export async function jobs(
 ): Promise<number> {
   const client = new JobsClient({ url, apiKey });
   if (what === "list" && id === null) {
-    console.log(jobsTable(await client.batches()));
+    console.log(jobsTable(await Array.fromAsync(client.batches())));
     return 0;
   }
   if ((what === "show" || what === "cancel") && id !== null) {

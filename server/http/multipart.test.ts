@@ -57,3 +57,23 @@ test("what is too large, twice, cut off or no form is refused", () => {
   ];
   for (const [text, message] of refused) expect(() => parse([Buffer.from(text)])).toThrow(message);
 });
+
+test("of a file nothing is held back but what may be its end", () => {
+  let written = 0;
+  const parser = new FormParser("\r\n--edge", { ...limits, fileBytesMax: 2 ** 30 }, () => ({
+    write: (part) => {
+      written += part.length;
+    },
+  }));
+  const [head, tail] = form("|").toString("latin1").split("|") as [string, string];
+  parser.push(Buffer.from(head));
+  const piece = Buffer.alloc(2 ** 16, "\r\n--edg");
+  for (let pushed = 0; pushed < 2 ** 24; ) {
+    parser.push(piece);
+    pushed += piece.length;
+    expect(pushed - written).toBeLessThan(16);
+  }
+  parser.push(Buffer.from(tail));
+  parser.end();
+  expect(written).toBe(2 ** 24);
+});

@@ -4,7 +4,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
 import { defaultJsonLimits } from "../http/limits.ts";
-import { InputReader } from "./input.ts";
+import { InputReader, splitLines } from "./input.ts";
 
 const limits = { linesMax: 50, lineBytesMax: 200, ...defaultJsonLimits };
 
@@ -112,4 +112,24 @@ test("lines are found wherever reads end, and each tells where it lies", () => {
     ),
     runs(200),
   );
+});
+
+test("a file is read no further than its lines are taken", () => {
+  const line = `${lineOf("x", { pad: "x".repeat(80) })}\n`;
+  const bytes = 2 ** 22;
+  let read = 0;
+  const source = {
+    bytes,
+    read: (start: number, count: number) => {
+      read = start + count;
+      const text = line.repeat(Math.ceil(count / line.length) + 1);
+      return Buffer.from(text.slice(start % line.length, (start % line.length) + count));
+    },
+  };
+  let taken = 0;
+  for (const { start } of splitLines(source, limits.lineBytesMax)) {
+    taken += 1;
+    expect(read - start).toBeLessThanOrEqual(256 * 1024 + line.length);
+  }
+  expect(taken).toBe(Math.ceil(bytes / line.length));
 });

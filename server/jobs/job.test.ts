@@ -66,6 +66,28 @@ describe("a job", () => {
     }
   });
 
+  test("has few of its lines in memory before they run", async () => {
+    const store = new JobStore(newFolder());
+    const all = Array.from({ length: 100 }, (_, index) => lineOf(index));
+    store.putBatch(recordOf(upload(store, all.join("\n"))));
+    let reading = 0;
+    let readingMost = 0;
+    const slow: LineDoor = {
+      ...door,
+      prompt: async (...given) => {
+        reading += 1;
+        readingMost = Math.max(readingMost, reading);
+        await Bun.sleep(0);
+        reading -= 1;
+        return door.prompt(...given);
+      },
+    };
+    await runnerOf(store, { door: slow }).ended("batch_1");
+    expect(store.batch("", "batch_1")!.completed).toBe(100);
+    expect(readingMost).toBe(64);
+    store.close();
+  });
+
   test("waits for room in a database that is full, and then goes on", async () => {
     const folder = newFolder();
     const store = new JobStore(folder);

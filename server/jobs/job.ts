@@ -2,7 +2,7 @@ import { type FeedRoom, JobFeed } from "../../scheduler/job/feed.ts";
 import { yieldIfSpent } from "../time-slice.ts";
 import { ahead } from "./ahead.ts";
 import { BatchKeeper } from "./batch-keeper.ts";
-import { InputReader } from "./input.ts";
+import { checkInput } from "./checked-input.ts";
 import type { JobParts } from "./job-parts.ts";
 import { LineAsker } from "./line-asker.ts";
 import { Portion, PortionBuilder } from "./portion.ts";
@@ -25,8 +25,6 @@ const COMMIT_MAX = 256;
 const READING_MAX = 64;
 /** Bytes of lines that are tokenised at a time, but for the last line's: memory does not grow with the file. */
 const READING_BYTES = 8 * 2 ** 20;
-/** Lines that are kept of a file at a time. */
-const LINES_KEPT = 500;
 
 /**
  * One batch on its way: its file is checked, its lines are put in order, run, and their results kept, until each line has one. All that
@@ -144,41 +142,15 @@ export class Job {
   /* ---- the file ---- */
 
   async #validate(): Promise<void> {
-    const { store, limits, models } = this.#parts;
-    const { id, owner, inputFile, endpoint } = this.record;
-    store.clearLines(id);
-    const file = store.file(owner, inputFile);
-    if (file === null) throw new StoreError(`The input file ${inputFile} is gone.`);
-    const source = {
-      bytes: file.bytes,
-      read: (start: number, bytes: number) => store.readUpload(inputFile, start, bytes) ?? new Uint8Array(0),
-    };
-    const reader = new InputReader(source, { endpoint, models, limits });
-    let lines: LineRecord[] = [];
-    let total = 0;
-    for (const line of reader.lines()) {
-      lines.push(line);
-      total += 1;
-      if (lines.length === LINES_KEPT) {
-        if (reader.faults.length === 0) store.addLines(id, lines);
-        lines = [];
-      }
-      await yieldIfSpent();
-      if (this.#isEnding) return;
-    }
-    const nowSeconds = this.#parts.nowSeconds();
-    if (reader.faults.length > 0) {
-      store.clearLines(id);
-      this.#keeper.update({
-        status: "failed",
-        failedAt: nowSeconds,
-        faults: reader.faults,
-        model: reader.model,
-      });
-      return;
-    }
-    store.addLines(id, lines);
-    this.#keeper.update({ status: "in_progress", inProgressAt: nowSeconds, total, model: reader.model });
+    const checked = await checkInput(this.#parts, this.record, () => !this.#isEnding);
+    if (checked === null) return;
+    const { lines, model, faults } = checked;
+    const now = this.#parts.nowSeconds();
+    this.#keeper.update(
+      faults.length > 0
+        ? { status: "failed", failedAt: now, faults, model }
+        : { status: "in_progress", inProgressAt: now, total: lines, model },
+    );
   }
 
   /* ---- the lines ---- */

@@ -85,6 +85,28 @@ test("on a server, failed lines keep their places if they are to, and the server
   expect(await server.exitCode()).toBe(0);
 }, 60_000);
 
+test("a job whose server is killed goes on with it, and the same command waits for it again", async () => {
+  const [input, output] = [join(folder, "in.jsonl"), join(folder, "out.jsonl")];
+  writeFileSync(input, Array.from({ length: LINES }, (_, index) => lineOf(index)).join("\n"));
+  const serve = ["serve", "--device", "simulated", "--port", "0", "--data", join(folder, "data")];
+  const run = (url: string) => Program.bunting(["batch", input, "-o", output, "--url", url]);
+  const killed = Program.bunting(serve);
+  const first = run(await killed.url());
+  await hasBegun(output);
+  killed.signal("SIGKILL");
+  expect(await first.exitCode()).toBe(1);
+  expect(first.errors).toMatch(
+    /(No server answers at|broke off).* The same command goes on where this one was\.\n$/,
+  );
+
+  const server = Program.bunting(serve);
+  const second = run(await server.url());
+  expect([await second.exitCode(), second.output]).toEqual([0, `${LINES} answered, 0 failed: ${output}\n`]);
+  expect(idsOf(output)).toEqual(Array.from({ length: LINES }, (_, index) => index));
+  server.signal("SIGTERM");
+  expect(await server.exitCode()).toBe(0);
+}, 60_000);
+
 test("a job that another command cancels keeps what is done", async () => {
   const [input, output] = [join(folder, "in.jsonl"), join(folder, "out.jsonl")];
   writeFileSync(input, Array.from({ length: LINES }, (_, index) => lineOf(index)).join("\n"));

@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import OpenAI, { toFile } from "openai";
+import { JobsClient } from "../../server/cli/jobs-client.ts";
 import { startTestServer, type TestServer, type TestServerOptions } from "./server.ts";
 
 let data = "";
@@ -324,7 +325,7 @@ describe("a batch", () => {
       purpose: "batch",
     });
     const created: string[] = [];
-    for (let index = 0; index < 12; index++) {
+    for (let index = 0; index < 101; index++) {
       const body = {
         input_file_id: file.id,
         endpoint: "/v1/chat/completions",
@@ -333,8 +334,11 @@ describe("a batch", () => {
       created.push((await client.batches.create(body)).id);
     }
     const listed: string[] = [];
-    for await (const { id } of client.batches.list({ limit: 5 })) listed.push(id);
+    for await (const { id } of client.batches.list({ limit: 35 })) listed.push(id);
     expect(listed).toEqual(created.toReversed());
+    // As `bunting jobs list` does.
+    const all = await Array.fromAsync(new JobsClient({ url: server.origin, apiKey: null }).batches());
+    expect(all.map(({ id }) => id)).toEqual(listed);
   });
 
   test("that is cancelled keeps what is done, and says of each other line that it did not run", async () => {

@@ -35,10 +35,6 @@ export class Program {
     this.#errors = new Output(this.#process.stderr);
   }
 
-  get pid(): number {
-    return this.#process.pid;
-  }
-
   /** Everything written to standard output so far. */
   get output(): string {
     return this.#out.text;

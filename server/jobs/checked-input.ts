@@ -1,0 +1,49 @@
+import { yieldIfSpent } from "../time-slice.ts";
+import { InputReader } from "./input.ts";
+import type { JobParts } from "./job-parts.ts";
+import type { BatchFault, BatchRecord, LineRecord } from "./records.ts";
+import { StoreError } from "./store-error.ts";
+
+/** Lines that are kept of a file at a time. */
+const LINES_KEPT = 500;
+
+/** What a batch's file comes to. */
+export interface CheckedInput {
+  /** Those that are in the store now; none where there are faults. */
+  readonly lines: number;
+  /** The model that they name; null: none. */
+  readonly model: string | null;
+  readonly faults: readonly BatchFault[];
+}
+
+/** Reads a batch's file, line by line, into the store, beginning anew; null as soon as it is not wanted any more. Throws DiskFullError or StoreError. */
+export async function checkInput(
+  { store, limits, models }: JobParts,
+  { id, owner, inputFile, endpoint }: BatchRecord,
+  isWanted: () => boolean,
+): Promise<CheckedInput | null> {
+  store.clearLines(id);
+  const file = store.file(owner, inputFile);
+  if (file === null) throw new StoreError(`The input file ${inputFile} is gone.`);
+  const source = {
+    bytes: file.bytes,
+    read: (start: number, bytes: number) => store.readUpload(inputFile, start, bytes) ?? new Uint8Array(0),
+  };
+  const reader = new InputReader(source, { endpoint, models, limits });
+  let read: LineRecord[] = [];
+  let lines = 0;
+  for (const line of reader.lines()) {
+    read.push(line);
+    lines += 1;
+    if (read.length === LINES_KEPT) {
+      if (reader.faults.length === 0) store.addLines(id, read);
+      read = [];
+    }
+    await yieldIfSpent();
+    if (!isWanted()) return null;
+  }
+  const { faults, model } = reader;
+  if (faults.length === 0) store.addLines(id, read);
+  else store.clearLines(id);
+  return { lines: faults.length === 0 ? lines : 0, model, faults };
+}
