@@ -28,8 +28,7 @@ import type { Chunk, SequenceId } from "../scheduler/core.ts";
 import { SeededRandom } from "../scheduler/random.ts";
 import { sampling } from "../scheduler/sim/factories.ts";
 import { table } from "../server/cli/table.ts";
-import { openTemplateSource, openTokenizer } from "../server/text/model-text.ts";
-import { ChatTemplate } from "../server/text/template.ts";
+import { openTemplate, openTokenizer } from "../server/text/model-text.ts";
 import { plantOutliers } from "../tools/plant-outliers.ts";
 import { writeRandomModel } from "../tools/random-model.ts";
 
@@ -207,12 +206,11 @@ class Tally {
 
 /** Beginnings of the texts. */
 function beginnings(path: string, vocab: number, random: SeededRandom): number[][] {
-  const source = openTemplateSource(path);
-  if (source === null) {
+  const tokenizer = openTokenizer(path);
+  const template = openTemplate(path, tokenizer);
+  if (template === null) {
     return Array.from({ length: STREAMS }, () => Array.from({ length: 8 }, () => random.below(vocab)));
   }
-  const tokenizer = openTokenizer(path);
-  const template = new ChatTemplate(source, tokenizer.controlTexts);
   return questions.map((content) => [
     ...tokenizer.encodeRendered(template.render([{ role: "user", content }], { addGenerationPrompt: true })),
   ]);

@@ -41,9 +41,8 @@ import { type JobService, type JobSettings, openStore } from "./jobs/service.ts"
 import type { JobStore } from "./jobs/store.ts";
 import { openPrograms } from "./program/programs.ts";
 import { Encoder } from "./text/encoder.ts";
-import { type ModelText, openTemplateSource, openTokenizer } from "./text/model-text.ts";
+import { type ModelText, openTemplate, openTokenizer } from "./text/model-text.ts";
 import { publicTokens } from "./text/public-texts.ts";
-import { ChatTemplate } from "./text/template.ts";
 import type { Tokenizer } from "./text/tokenizer.ts";
 import { textVocabulary } from "./text/vocabulary.ts";
 import { version } from "./version.ts";
@@ -162,9 +161,7 @@ interface TextServices extends ModelText {
 
 function openText(modelDir: string): TextServices {
   const tokenizer = openTokenizer(modelDir);
-  const source = openTemplateSource(modelDir);
-  const template = source === null ? null : new ChatTemplate(source, tokenizer.controlTexts);
-  const text = { tokenizer, template };
+  const text = { tokenizer, template: openTemplate(modelDir, tokenizer) };
   return { ...text, encoder: new Encoder(text, modelDir, new URL("./text/worker.ts", import.meta.url).href) };
 }
 

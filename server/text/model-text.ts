@@ -2,7 +2,7 @@
 import { isGguf } from "../../gpu/model/gguf.ts";
 import { readGgufFile } from "../../gpu/model/gguf-file.ts";
 import { ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
-import { type ChatTemplate, readTemplateSource, type TemplateSource } from "./template.ts";
+import { ChatTemplate, readTemplateSource, TemplateError } from "./template.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer } from "./tokenizer.ts";
 
 export interface ModelText {
@@ -18,7 +18,13 @@ export function openTokenizer(path: string): Tokenizer {
   return createTokenizer(tokenizer, config);
 }
 
-/** Of a folder or a GGUF file; null when the model has no template. Throws TemplateError and ModelError. */
-export function openTemplateSource(path: string): TemplateSource | null {
-  return isGguf(path) ? ggufTemplate(readGgufFile(path)) : readTemplateSource(path);
+/** Of a folder or a GGUF file; null when the model has no template. Throws ModelError, and TemplateError, which names the path. */
+export function openTemplate(path: string, { controlTexts }: Tokenizer): ChatTemplate | null {
+  const source = isGguf(path) ? ggufTemplate(readGgufFile(path)) : readTemplateSource(path);
+  if (source === null) return null;
+  try {
+    return new ChatTemplate(source, controlTexts);
+  } catch (error) {
+    throw error instanceof TemplateError ? new TemplateError(`${path}: ${error.message}`) : error;
+  }
 }
