@@ -58,7 +58,7 @@ export function startJobs(
       store,
       door,
       limits: { linesMax, lineBytesMax: LINE_BYTES_MAX, ...defaultJsonLimits },
-      models: model.names,
+      models: model.answersToAny === true ? null : model.names,
       nowSeconds,
       retentionSeconds,
       commitMs: COMMIT_MS,

@@ -25,8 +25,8 @@ export interface InputLine {
 /** What a whole file's lines are checked for. */
 export interface InputRules {
   readonly endpoint: BatchEndpoint;
-  /** Names that the server answers to. */
-  readonly models: readonly string[];
+  /** Names that the server answers to; null: to any. */
+  readonly models: readonly string[] | null;
   readonly limits: InputLimits;
 }
 
@@ -116,7 +116,7 @@ export class InputReader {
       throw new LineFault("duplicate_custom_id", message, "custom_id");
     }
     const { model } = body;
-    if (typeof model === "string" && !models.includes(model)) {
+    if (typeof model === "string" && models?.includes(model) === false) {
       const message = `The model ${quote(model)} does not exist; served here: ${models.join(", ")}.`;
       throw new LineFault("model_not_found", message, "body.model");
     }

@@ -7,8 +7,8 @@ export interface JobParts {
   readonly store: JobStore;
   readonly door: LineDoor;
   readonly limits: InputLimits;
-  /** Names that the server answers to. */
-  readonly models: readonly string[];
+  /** Names that the server answers to; null: to any. */
+  readonly models: readonly string[] | null;
   readonly nowSeconds: () => number;
   /** How long results are kept. */
   readonly retentionSeconds: number;

@@ -55,7 +55,8 @@ export class JobRunner {
 
   /** The model that a batch waits for. */
   waitingFor({ model }: BatchRecord): string | null {
-    if (model === null || this.#parts.models.includes(model)) return null;
+    const { models } = this.#parts;
+    if (model === null || models === null || models.includes(model)) return null;
     return `its model ${model} is not served now`;
   }
 

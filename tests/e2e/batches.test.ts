@@ -230,6 +230,21 @@ describe("a batch", () => {
     expect(answered!.response.body.choices as unknown).toEqual(alone.choices);
   });
 
+  test("of another model runs where any model's name is answered to", async () => {
+    const server = start({ answersToAny: true });
+    const client = clientOf(server);
+    const line = chatLine("a", "Count to three.", { model: "gpt-4o-mini" });
+    const file = await client.files.create({ file: await toFile(Buffer.from(line)), purpose: "batch" });
+    const { id } = await client.batches.create({
+      input_file_id: file.id,
+      endpoint: "/v1/chat/completions",
+      completion_window: "24h",
+    });
+    await server.jobs!.runner.ended(id);
+    const { status, request_counts } = await client.batches.retrieve(id);
+    expect([status, request_counts]).toEqual(["completed", { total: 1, completed: 1, failed: 0 }]);
+  });
+
   test("that cannot be is refused with what is wrong, and an input stays while it is read", async () => {
     const server = start({ stepMs: 3 });
     const client = clientOf(server);
