@@ -27,6 +27,8 @@ export interface TokenSet {
 /** Tokens are walked apart by their bytes, so many at most: a limit that may run out within the few long ones cannot within
  *  most. */
 const BYTES_MAX = [16, 32, Number.POSITIVE_INFINITY];
+/** Pairs of limits whose tokens are remembered. */
+const WITHIN_MAX = 256;
 /** Characters of a token are counted up to here. */
 export const CHARACTERS_MAX = 254;
 /** The token is not of the kind. */
@@ -53,8 +55,7 @@ export class StringTokens {
   readonly #open: readonly Mask[];
   readonly #closed: readonly Mask[];
   readonly #beyond: readonly Mask[];
-  /** Written by `within`. */
-  readonly #within: StringMasks;
+  readonly #within = new Map<number, StringMasks>();
 
   constructor(vocabulary: Vocabulary) {
     const regexes = new Regexes();
@@ -106,7 +107,6 @@ export class StringTokens {
     this.#open = masksBelow(openCounts, this.longest);
     this.#closed = masksBelow(closedCounts, this.longest);
     this.#beyond = masksBelow(beyondCounts, this.longest);
-    this.#within = { inside: this.#open[0]!.slice(), beyond: this.#open[0]!.slice() };
     this.afterQuote = trieOf(beyond);
     const [open, others] = [BYTES_MAX.map((): TokenText[] => []), BYTES_MAX.map((): TokenText[] => [])];
     // In the order of their bytes already.
@@ -142,18 +142,22 @@ export class StringTokens {
     this.others = setsOf(others, false);
   }
 
-  /** Tokens that stay inside of a string that may have so many characters more, and those that may go beyond it. Lent: of use until
-   *  others are asked for. */
+  /** Tokens that stay inside of a string that may have so many characters more, and those that may go beyond it. */
   within(min: number, max: number): StringMasks {
-    const { inside, beyond } = this.#within;
     const end = Math.min(max, this.longest) + 1;
-    const [open, closed, past] = [this.#open[end]!, this.#closed[end]!, this.#beyond[end]!];
-    const [closedBefore, pastBefore] = [this.#closed[min]!, this.#beyond[min]!];
-    for (let word = 0; word < inside.length; word++) {
-      inside[word] = open[word]! | (closed[word]! & ~closedBefore[word]!);
-      beyond[word] = past[word]! & ~pastBefore[word]!;
+    const key = min * (CHARACTERS_MAX + 2) + end;
+    let within = this.#within.get(key);
+    if (within === undefined) {
+      const [closed, beyond] = [this.#closed, this.#beyond];
+      within = { inside: this.#open[end]!.slice(), beyond: beyond[end]!.slice() };
+      for (let word = 0; word < within.inside.length; word++) {
+        within.inside[word]! |= closed[end]![word]! & ~closed[min]![word]!;
+        within.beyond[word]! &= ~beyond[min]![word]!;
+      }
+      if (this.#within.size >= WITHIN_MAX) this.#within.clear();
+      this.#within.set(key, within);
     }
-    return this.#within;
+    return within;
   }
 }
 
