@@ -20,7 +20,7 @@ const FORCED_MAX = 65_536;
 /** Steps of work for one mask. */
 const MASK_STEPS = 4_000_000;
 /** Expressions after which others are begun. */
-const REGEXES_MAX = 25_000;
+const REGEXES_MAX = 100_000;
 const unlimited = new Budget(Number.POSITIVE_INFINITY);
 
 /**
