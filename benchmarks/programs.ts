@@ -8,6 +8,11 @@
  *
  * The two chains have the same texts in another order: where the text stands before the value it is computed while the value is
  * awaited, so that one over the other is what computing ahead is worth. "One chat" is a program of one call beside the chat route.
+ *
+ * "Between calls" is what of a program's time went by while nothing was computed for the value that came last: from its arrival to the
+ * first call's beginning, and from each value to the beginning of the call that read it (its own account, `explain`). "At most" is how many
+ * times as fast it would be without any of that, with the same steps: what makes steps faster, or the time between them shorter, does so
+ * for the client's way too.
  */
 
 import { resolve } from "node:path";
@@ -157,11 +162,35 @@ function promptFields(prompt: string, isChat = false): object {
 /** One request for all. */
 async function asProgram(
   url: string,
-  { calls, isChat }: Workload,
+  workload: Workload,
   roundTripMs: number,
   salt: string,
 ): Promise<Answers> {
-  const body = {
+  const { variables } = await post<Program>(url, "/v1/programs", programBody(workload, salt), roundTripMs);
+  return Object.fromEntries(Object.entries(variables).map(([name, { value }]) => [name, value]));
+}
+
+/** Milliseconds of a program's time that no call of its critical path was at work. */
+async function betweenCallsMs(url: string, workload: Workload): Promise<number> {
+  const body = { ...programBody(workload, `run ${runs++}`), explain: true };
+  const { explain } = await post<Program>(url, "/v1/programs", body, 0);
+  const idle = explain!.critical_path.filter(({ kind }) => kind === "client" || kind === "queue");
+  return idle.reduce((sum, { from_ms, to_ms }) => sum + to_ms - from_ms, 0);
+}
+
+interface Program {
+  readonly variables: Readonly<Record<string, { readonly value: string }>>;
+  readonly explain?: {
+    readonly critical_path: readonly {
+      readonly kind: string;
+      readonly from_ms: number;
+      readonly to_ms: number;
+    }[];
+  };
+}
+
+function programBody({ calls, isChat }: Workload, salt: string): object {
+  return {
     cache_salt: salt,
     calls: calls.map(({ name, prompt, tokens }) => ({
       name,
@@ -172,13 +201,6 @@ async function asProgram(
     })),
     await: resultsOf(calls),
   };
-  const { variables } = await post<{ variables: Record<string, { value: string }> }>(
-    url,
-    "/v1/programs",
-    body,
-    roundTripMs,
-  );
-  return Object.fromEntries(Object.entries(variables).map(([name, { value }]) => [name, value]));
 }
 
 /** Of a completion, or of a chat. */
@@ -271,7 +293,8 @@ interface Measured {
   readonly roundTripMs: number;
   readonly clientMs: readonly number[];
   readonly programMs: readonly number[];
-  /** Of these, what the engine computed. */
+  readonly betweenMs: readonly number[];
+  /** Of the first two, what the engine computed. */
   readonly clientComputedMs: readonly number[];
   readonly programComputedMs: readonly number[];
 }
@@ -284,7 +307,7 @@ async function onServer(way: typeof asProgram, workload: Workload, roundTripMs: 
 }
 for (const roundTripMs of roundTripsMs) {
   for (const workload of workloads) {
-    const row = { clientMs: [] as number[], programMs: [] as number[] };
+    const row = { clientMs: [] as number[], programMs: [] as number[], betweenMs: [] as number[] };
     const computed = { clientComputedMs: [] as number[], programComputedMs: [] as number[] };
     for (let repeat = 0; repeat < repeats; repeat++) {
       const client = await onServer(byClient, workload, roundTripMs);
@@ -293,6 +316,7 @@ for (const roundTripMs of roundTripsMs) {
         throw new Error(`${workload.name}: the answers differ`);
       row.clientMs.push(client.ms);
       row.programMs.push(program.ms);
+      row.betweenMs.push(await betweenCallsMs(url, workload));
       computed.clientComputedMs.push(client.computedMs);
       computed.programComputedMs.push(program.computedMs);
     }
@@ -301,7 +325,8 @@ for (const roundTripMs of roundTripsMs) {
 }
 await server.stop();
 const llama = await llamaMs();
-const rows = measured.map(({ workload, roundTripMs, clientMs, programMs, ...computed }) => {
+const rows = measured.map(({ workload, roundTripMs, clientMs, programMs, betweenMs, ...computed }) => {
+  const most = median(clientMs) / (median(programMs) - median(betweenMs));
   const theirs = llama.get(`${workload} ${roundTripMs}`);
   return [
     workload,
@@ -311,6 +336,8 @@ const rows = measured.map(({ workload, roundTripMs, clientMs, programMs, ...comp
     faster(clientMs, programMs),
     longer(clientMs, programMs),
     `${median(computed.clientComputedMs).toFixed(0)}, ${median(computed.programComputedMs).toFixed(0)}`,
+    median(betweenMs).toFixed(1),
+    `${most.toFixed(2)}×`,
     ...(theirs === undefined ? [] : [median(theirs).toFixed(0), faster(theirs, programMs)]),
   ];
 });
@@ -322,5 +349,7 @@ const head = [
   "faster",
   "by, ms",
   "computed, ms",
+  "between calls, ms",
+  "at most",
 ];
 console.log(table([...head, ...(llama.size === 0 ? [] : ["llama-server, ms", "faster"])], rows));

@@ -31,6 +31,12 @@ export interface ProgramBody {
       readonly name: string;
       readonly objective: string;
       readonly gang: number | null;
+      readonly waited_for: string | null;
+      readonly ready_ms: number;
+      readonly placed_ms: number;
+      readonly started_ms: number;
+      readonly first_token_ms: number;
+      readonly ended_ms: number;
       readonly tokens: Readonly<Record<"prompt" | "found" | "warmed" | "output", number>>;
     }[];
     readonly critical_path: readonly {

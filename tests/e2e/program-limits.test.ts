@@ -113,6 +113,44 @@ describe("limits, at the limit and one beyond", () => {
     ).toBe(422);
   });
 
+  test("transforms, cases, placeholders and bodies of a repeat", async () => {
+    const server = start({ answers: ["x"] });
+    const many = <Item>(count: number, item: Item): Item[] => Array.from({ length: count }, () => item);
+    const transformed = (count: number): object => ask("?", "a", 0, { transforms: many(count, "strip") });
+    const chosen = (count: number): object => ({
+      choose: "v",
+      cases: many(count, { equals: "y", calls: [], result: "v" }),
+      otherwise: { calls: [], result: "v" },
+      output: "a",
+    });
+    const read = (count: number): object => ({
+      prompt: `?${many(count, "{{v}}").join("")}`,
+      output: "a",
+      max_tokens: 1,
+    });
+    const repeated = (count: number): object => ({
+      ...{ repeat: "v", state: "now", calls: [], result: "now", until: { equals: "" }, count, output: "a" },
+    });
+    const rows: readonly (readonly [of: (count: number) => object, most: number])[] = [
+      [transformed, 16],
+      [chosen, 64],
+      [read, 4096],
+      [repeated, 1024],
+    ];
+    for (const [of, most] of rows) {
+      const send = (count: number): Promise<Response> =>
+        post(server, "/v1/programs", { variables: { v: "" }, calls: [of(count)] });
+      expect((await run(server, { variables: { v: "" }, calls: [of(most)] })).variables.a!.state).toBe(
+        "ready",
+      );
+      const refused = await send(most + 1);
+      expect([refused.status, (await bodyOf(refused)).error.message]).toEqual([
+        400,
+        expect.stringContaining(String(most)),
+      ]);
+    }
+  });
+
   test("programs per key", async () => {
     const server = start({ programLimits: { programsPerKeyMax: 2 } });
     const open = async (): Promise<Response> => post(server, "/v1/sessions", {});

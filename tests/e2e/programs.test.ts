@@ -300,6 +300,13 @@ test("an explanation's critical path adds up to the time that was waited", async
     at = to_ms;
   }
   expect(at).toBeCloseTo(explain.waited_ms, 6);
+  for (const { ready_ms, placed_ms, started_ms, first_token_ms, ended_ms } of explain.calls) {
+    const times = [ready_ms, placed_ms, started_ms, first_token_ms, ended_ms];
+    expect(times.toSorted((a, b) => a - b)).toEqual(times);
+  }
+  expect(explain.calls.slice(0, 2).map(({ waited_for }) => waited_for)).toEqual([null, null]);
+  expect(["a", "b"]).toContain(explain.calls[2]!.waited_for!);
+  expect(explain.calls[2]!.ready_ms).toBeGreaterThanOrEqual(explain.calls[0]!.first_token_ms);
 });
 
 test("the beginning of a prompt is computed while its call waits for a value", async () => {
@@ -347,6 +354,22 @@ test("a prompt that begins with another call's prompt and answer goes on from th
   expect(first!.output).toBeGreaterThan(20);
   // But for the last token of the answer, which nobody computed, and for one that may be cut otherwise where texts meet.
   expect(second!.found).toBeGreaterThanOrEqual(first!.prompt + first!.output - 3);
+});
+
+test("many calls that begin alike compute their beginning once", async () => {
+  const server = start({ answers: ["yes"] });
+  const head = "These are the rules that all of them follow. ".repeat(20);
+  const { explain } = await run(server, {
+    explain: true,
+    calls: Array.from({ length: 8 }, (_, index) => ({
+      prompt: `${head}Question ${index}: `,
+      output: `a${index}`,
+      seed: 0,
+    })),
+  });
+  const computed = explain.calls.map(({ tokens }) => tokens.prompt - tokens.found).sort((a, b) => b - a);
+  expect(computed[0]).toBeGreaterThan(150);
+  for (const own of computed.slice(1)) expect(own).toBeLessThan(40);
 });
 
 test("calls of which only the last one counts are placed together, where there is a choice of engines", async () => {

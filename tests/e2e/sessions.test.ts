@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import type { Service } from "../../scheduler/core.ts";
 import { ask, cleanServers, type Event, eventsOf, type VariableBody } from "./program-http.ts";
-import { post, type TestServer } from "./server.ts";
+import { bodyOf, post, type TestServer } from "./server.ts";
 
 const start = cleanServers();
 
@@ -126,6 +126,45 @@ describe("sessions", () => {
       type: "variable.failed",
       error: { code: "cancelled", message: "the session was deleted", origin: "long" },
     });
+  });
+
+  test("a client that goes away ends it if it asked for that, whether it waits or reads along", async () => {
+    const server = start({ stepMs: 2 });
+    const calls = [ask("Long", "text", 1, { max_tokens: 1000, ignore_eos: true })];
+    const leave = async (query: string, headers: Record<string, string>): Promise<string> => {
+      const { path } = await session(server, { calls });
+      const waits = Promise.withResolvers<void>();
+      const { track } = server.lifecycle;
+      server.lifecycle.track = (request) => {
+        waits.resolve();
+        return track.call(server.lifecycle, request);
+      };
+      const leaving = new AbortController();
+      const { signal } = leaving;
+      const variable = `${server.origin}${path}/variables/text?${query}`;
+      const read = fetch(variable, { headers, signal }).then((response) => response.text());
+      await waits.promise;
+      server.lifecycle.track = track;
+      leaving.abort();
+      expect(await read.catch((error: Error) => error.name)).toBe("AbortError");
+      return path;
+    };
+    const streams = { accept: "text/event-stream" };
+    for (const headers of [{}, streams]) {
+      await leave("cancel_on_disconnect=true", headers);
+      await server.programs.whenIdle();
+      expect(server.programs.active).toBe(0);
+    }
+    const path = await leave("", streams);
+    await server.settled();
+    const kept = await fetch(`${server.origin}${path}/variables/text`);
+    expect(((await kept.json()) as VariableBody).state).toBe("ready");
+    const strange = await fetch(`${server.origin}${path}/variables/text?cancel_on_disconnect=perhaps`);
+    expect([strange.status, (await bodyOf(strange)).error.message]).toEqual([
+      400,
+      'cancel_on_disconnect must be true or false, but "perhaps" was given',
+    ]);
+    await fetch(`${server.origin}${path}`, { method: "DELETE" });
   });
 
   test("the graph, in three languages", async () => {

@@ -142,11 +142,12 @@ function getVariable(
   const variable = hosted.program.variables.get(name);
   if (variable === undefined) throw unknownVariable(name);
   const accepts = call.request.headers.get("accept") ?? "";
+  const isCancelled = switchOf(query, "cancel_on_disconnect") === true;
   return fetchVariable(hosted, variable, exchange, {
     waitMs,
     isStream: switchOf(query, "stream") ?? accepts.includes("text/event-stream"),
     onGone: () => {
-      if (switchOf(query, "cancel_on_disconnect") === true) programs.close(hosted, "the client went away");
+      if (isCancelled) programs.close(hosted, "the client went away");
     },
   });
 }
