@@ -9,10 +9,9 @@
  * The two chains have the same texts in another order: where the text stands before the value it is computed while the value is
  * awaited, so that one over the other is what computing ahead is worth. "One chat" is a program of one call beside the chat route.
  *
- * "Between calls" is what of a program's time went by while nothing was computed for the value that came last: from its arrival to the
- * first call's beginning, and from each value to the beginning of the call that read it (its own account, `explain`). "At most" is how many
- * times as fast it would be without any of that, with the same steps: what makes steps faster, or the time between them shorter, does so
- * for the client's way too.
+ * "Between calls" is what of a program's time went by while no call was at work, from its arrival to the last value, by its own account
+ * (`explain`). "At most" is how many times as fast it would be without any of that, with the same steps: what makes steps faster, or the
+ * time between them shorter, does so for the client's way too.
  */
 
 import { resolve } from "node:path";
@@ -170,22 +169,22 @@ async function asProgram(
   return Object.fromEntries(Object.entries(variables).map(([name, { value }]) => [name, value]));
 }
 
-/** Milliseconds of a program's time that no call of its critical path was at work. */
+/** Milliseconds of a program's time in which no call was at work. */
 async function betweenCallsMs(url: string, workload: Workload): Promise<number> {
   const body = { ...programBody(workload, `run ${runs++}`), explain: true };
   const { explain } = await post<Program>(url, "/v1/programs", body, 0);
-  const idle = explain!.critical_path.filter(({ kind }) => kind === "client" || kind === "queue");
-  return idle.reduce((sum, { from_ms, to_ms }) => sum + to_ms - from_ms, 0);
+  let [idleMs, untilMs] = [0, 0];
+  for (const { started_ms, ended_ms } of explain!.calls.toSorted((a, b) => a.started_ms - b.started_ms)) {
+    idleMs += Math.max(0, started_ms - untilMs);
+    untilMs = Math.max(untilMs, ended_ms);
+  }
+  return idleMs;
 }
 
 interface Program {
   readonly variables: Readonly<Record<string, { readonly value: string }>>;
   readonly explain?: {
-    readonly critical_path: readonly {
-      readonly kind: string;
-      readonly from_ms: number;
-      readonly to_ms: number;
-    }[];
+    readonly calls: readonly { readonly started_ms: number; readonly ended_ms: number }[];
   };
 }
 

@@ -99,6 +99,19 @@ export function cellsBehind(wanted: readonly Cell[]): ReadonlySet<Cell> {
   return found;
 }
 
+/** Why a value will never be there: one that it is made of has failed. Null: none has. */
+export function failureBehind(wanted: Cell): FailedValue | null {
+  const seen = new Set<Cell>();
+  const open = [wanted];
+  for (let cell = open.pop(); cell !== undefined; cell = open.pop()) {
+    if (seen.has(cell)) continue;
+    seen.add(cell);
+    if (cell.settled === null) open.push(...(cell.producer === null ? [] : readBy(cell.producer)));
+    else if ("failure" in cell.settled) return cell.settled.failure;
+  }
+  return null;
+}
+
 function readBy(node: CallNode | Block): Cell[] {
   if (node.kind !== "call") return [...Object.values(node.reads), ...node.bodies.map(({ result }) => result)];
   return node.messages.flatMap(({ pieces }) =>

@@ -1,7 +1,7 @@
 import { type Bunting, defaultClient } from "./client.ts";
 import { ServerError } from "./errors.ts";
 import type { ProgramEvent } from "./events.ts";
-import { type Cell, cellsBehind, type Settled, writeGraph } from "./graph.ts";
+import { type Cell, cellsBehind, failureBehind, type Settled, writeGraph } from "./graph.ts";
 
 /** Somebody waits for a value. */
 export interface Wanted {
@@ -45,18 +45,23 @@ export function want(wanted: Wanted, client: Bunting = defaultClient()): Promise
     setTimeout(() => {
       const all = pending.get(client)!;
       pending.delete(client);
-      void compute(all, client);
+      compute(all, client).catch((error: unknown) => {
+        for (const { reject } of all) reject(error);
+      });
     }, 0);
   });
 }
 
-/** Never rejects. */
 async function compute(all: readonly Waiting[], client: Bunting): Promise<void> {
   let left = all;
   for (;;) {
     left = left.filter(({ signal }) => signal?.aborted !== true);
-    for (const one of left) tellSettled(one);
-    left = left.filter(({ cell }) => cell.settled === null);
+    for (const one of left) {
+      const failure = failureBehind(one.cell);
+      if (failure !== null) one.resolve({ failure });
+      else tellSettled(one);
+    }
+    left = left.filter(({ cell }) => cell.settled === null && failureBehind(cell) === null);
     if (left.length === 0) return;
     // A value is computed once: what another program computes now is waited for.
     const others = new Set(

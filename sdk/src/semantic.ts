@@ -142,7 +142,9 @@ function givenPieces(name: string, given: Given | undefined): readonly Piece[] {
   if (given === undefined) throw new TypeError(`the input ${name} is missing`);
   if (typeof given === "string") return [{ constant: given }];
   if (given instanceof Value) return [{ input: given.cell, transforms: [] }];
-  return given.pieces;
+  if (given?.pieces !== undefined) return given.pieces;
+  const shown = Array.isArray(given) ? "a list, which join makes a text of" : String(given);
+  throw new TypeError(`the input ${name} takes a text, a value or several joined, but was given ${shown}`);
 }
 
 function formatOf(schema: object | undefined): object {

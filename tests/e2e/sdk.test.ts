@@ -134,6 +134,34 @@ describe("what goes wrong", () => {
     expect((other as ValueError).path).toHaveLength(4);
   });
 
+  test("what is made of a value that failed before fails with it, and nothing is sent", async () => {
+    const n = broken();
+    expect(await n.result("latency", { client })).toMatchObject({ ok: false });
+    requests = [];
+    const behind = merge({
+      all: map(define({ word: n }).meaning as never, (word) => define({ word }).meaning),
+    });
+    const [one, other] = await Promise.all([
+      behind.merged.result("latency", { client }),
+      define({ word: "x" }).meaning.get("latency", { client }),
+    ]);
+    expect(one).toEqual((await n.result("latency", { client })) as never);
+    expect(other).toBe("meaning");
+    expect(requests).toEqual(["POST /v1/programs"]);
+  });
+
+  test("an input of another type is refused where it is given", () => {
+    const wrong = (word: unknown) => () => define({ word } as never);
+    expect(wrong(3)).toThrow("the input word takes a text, a value or several joined, but was given 3");
+    expect(wrong(null)).toThrow("was given null");
+    expect(wrong(["a"])).toThrow("was given a list, which join makes a text of");
+  });
+
+  test("a list that is none rejects what waits for it", async () => {
+    const { merged } = merge({ all: map("a" as never, (word) => define({ word }).meaning) });
+    expect(await merged.get("latency", { client }).catch((error: Error) => error.name)).toBe("TypeError");
+  });
+
   test("a refusal of the server", async () => {
     const strange = new Bunting({ url: server.origin, model: "gpt" });
     const error = await define({ word: "x" })
