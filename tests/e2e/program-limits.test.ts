@@ -75,6 +75,12 @@ describe("what is wrong is refused, and nothing of it stays", () => {
       422,
       /no variable c/,
     ],
+    [
+      "a value that nobody could set",
+      { variables: { a: null }, calls: [call({})] },
+      400,
+      /^variables\.a has no value, and nobody could set it/,
+    ],
     ["a model", { model: "gpt", calls: [call({})] }, 404, /does not exist/],
   ];
   test.each(rows)("%s", async (_, body, status, message) => {

@@ -164,6 +164,11 @@ test.each([
     /output\.json: no call writes its output, z/,
   ],
   [
+    "unset.json",
+    '{"variables": {"x": null}, "calls": [{"prompt": "{{x}}", "output": "a"}]}',
+    /unset\.json: variables\.x has no value, and nothing sets it/,
+  ],
+  [
     "demo.json",
     '{"calls": [{"prompt": "a", "output": "a"}]}',
     /demo\.json: the model itself has the name demo/,

@@ -257,6 +257,24 @@ describe("a stream", () => {
     ]);
   });
 
+  test("tells its id, by which a value is set that a call waits for", async () => {
+    const server = start({ answers: ["said"] });
+    const calls = [ask("Say {{later}}", "x", 0)];
+    const { body } = await post(server, "/v1/programs", { stream: true, variables: { later: null }, calls });
+    let text = "";
+    for await (const bytes of body!) {
+      const before = /prog_[0-9a-f]{32}/.test(text);
+      text += new TextDecoder().decode(bytes);
+      const id = /prog_[0-9a-f]{32}/.exec(text)?.[0];
+      if (before || id === undefined) continue;
+      expect(text).not.toContain("call.ready");
+      const variable = `${server.origin}/v1/sessions/${id}/variables/later`;
+      const headers = { "content-type": "application/json" };
+      await fetch(variable, { method: "PUT", headers, body: JSON.stringify({ value: "it" }) });
+    }
+    expect(text).toContain('"variable":"x","value":"said"');
+  });
+
   test("a client that goes away ends its program, unless it asked for something else", async () => {
     const server = start({ stepMs: 5 });
     const gone = async (more: object): Promise<string> => {

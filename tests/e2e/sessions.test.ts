@@ -44,6 +44,7 @@ describe("sessions", () => {
     expect((await http("PUT", "/variables/approval", { value: "no" })).status).toBe(409);
     expect((await http("PUT", "/variables/draft", { value: "no" })).status).toBe(409);
     expect((await http("PUT", "/variables/later", { value: ["a", "b"] })).status).toBe(200);
+    expect((await http("GET", "/variables/%E0%A4%A")).status).toBe(404);
     expect((await end()).body).toMatchObject({ deleted: true });
     expect((await end()).status).toBe(404);
   });

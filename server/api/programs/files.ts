@@ -5,10 +5,10 @@ import { refusalOf } from "../../../scheduler/program/check.ts";
 import { programLimits } from "../../../scheduler/program/limits.ts";
 import { inputsOf, outputsOf, type ProgramPart } from "../../../scheduler/program/spec.ts";
 import { ConfigError } from "../../config.ts";
-import { ApiError } from "../../http/errors.ts";
+import { ApiError, badRequest } from "../../http/errors.ts";
 import { Fields, fieldsOf } from "../fields.ts";
 import type { ServedModel } from "../served-model.ts";
-import { ProgramReader } from "./schema.ts";
+import { ProgramReader, unsetOf } from "./schema.ts";
 
 /** A program that answers chats. */
 export interface ProgramModel {
@@ -73,6 +73,8 @@ function modelOf(name: string, content: unknown, served: ServedModel): ProgramMo
       value: values.get(variable) ?? null,
     }));
     const constants = part.variables.filter((variable) => !given.some((one) => one.name === variable.name));
+    const unset = unsetOf({ variables: constants, nodes: part.nodes });
+    if (unset !== null) throw badRequest(`variables.${unset} has no value, and nothing sets it`);
     return { input, history, output, part: { ...part, variables: [...constants, ...given] } };
   };
   const { input, history, output, part } = read(new Map());

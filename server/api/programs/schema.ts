@@ -9,6 +9,7 @@ import type {
   Value,
   VariableSpec,
 } from "../../../scheduler/program/spec.ts";
+import { outputsOf } from "../../../scheduler/program/spec.ts";
 import { checked } from "../../../scheduler/program/transforms/value.ts";
 import { badRequest, quote } from "../../http/errors.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
@@ -32,6 +33,12 @@ export interface ProgramRequest {
   readonly cancelOnDisconnect: boolean;
 }
 
+/** A variable that is to be set by a client; null: there is none. */
+export function unsetOf({ variables, nodes }: ProgramPart): string | null {
+  const written = new Set(nodes.flatMap(outputsOf));
+  return variables.find(({ name, value }) => value === null && !written.has(name))?.name ?? null;
+}
+
 /** Reads parts of a graph for one model; unnamed calls are numbered on from `callsBefore`. */
 export class ProgramReader {
   readonly #served: ServedModel;
@@ -45,11 +52,19 @@ export class ProgramReader {
   request(fields: Fields): ProgramRequest {
     const settings = this.session(fields);
     const part = this.part(fields);
+    const stream = fields.boolean("stream") ?? false;
+    const unset = unsetOf(part);
+    if (unset !== null && !stream) {
+      throw badRequest(
+        `variables.${unset} has no value, and nobody could set it: only a stream tells the program's id before its end`,
+        `variables.${unset}`,
+      );
+    }
     const request = {
       ...settings,
       part,
       awaited: awaitedOf(fields),
-      stream: fields.boolean("stream") ?? false,
+      stream,
       explain: fields.boolean("explain") ?? false,
       cancelOnDisconnect: fields.boolean("cancel_on_disconnect") ?? true,
     };

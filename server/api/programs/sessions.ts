@@ -65,15 +65,22 @@ export async function answerSession(
     case "GET graph":
       return name === undefined ? graphOf(hosted, queryOf(call)) : null;
     case "PUT variables":
-      return name === undefined ? null : setVariable(hosted, decodeURIComponent(name), await call.readWork());
+      return name === undefined ? null : setVariable(hosted, nameIn(name), await call.readWork());
     case "DELETE variables":
-      return name === undefined ? null : releaseVariable(hosted, decodeURIComponent(name));
+      return name === undefined ? null : releaseVariable(hosted, nameIn(name));
     case "GET variables":
-      return name === undefined
-        ? null
-        : getVariable(hosted, decodeURIComponent(name), call, exchange, programs);
+      return name === undefined ? null : getVariable(hosted, nameIn(name), call, exchange, programs);
     default:
       return null;
+  }
+}
+
+/** A variable's name as it stands in a path. Throws 404: no variable has a name that is no text. */
+function nameIn(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    throw unknownVariable(path);
   }
 }
 
