@@ -24,7 +24,7 @@ import { cancelBatch, createBatch, listBatches, readBatch } from "./openai/batch
 import { answerChat } from "./openai/chat.ts";
 import { answerCompletion } from "./openai/completions.ts";
 import { answerEmbeddings, parseEmbeddingsRequest } from "./openai/embeddings.ts";
-import { createFile, deleteFile, listFiles, readFile } from "./openai/files.ts";
+import { createFile, deleteFile, listFiles, readFile, storageError } from "./openai/files.ts";
 import { modelById, modelList } from "./openai/models.ts";
 import type { ReasoningField } from "./openai/reasoning.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
@@ -156,9 +156,13 @@ function jobRoutes(jobs: JobService | null): readonly Route[] {
     method,
     path,
     isPublic: false,
-    handler: (call) => {
+    handler: async (call) => {
       if (jobs === null) throw jobsAreOff();
-      return handler(call, jobs);
+      try {
+        return await handler(call, jobs);
+      } catch (error) {
+        throw storageError(error);
+      }
     },
   });
   return [

@@ -178,9 +178,10 @@ describe("a job", () => {
     const folder = newFolder();
     await runWhole(folder);
     const store = new JobStore(folder);
-    store.deleteExpired(2099);
+    // A runner looks when it starts, and once an hour.
+    await runnerOf(store, { now: 2099 }).stop();
     expect(store.files("", { after: null, limit: 9, order: "asc" }).records).toHaveLength(3);
-    store.deleteExpired(2100);
+    await runnerOf(store, { now: 2100 }).stop();
     expect(store.files("", { after: null, limit: 9, order: "asc" }).records.map(({ id }) => id)).toEqual([
       "file-in",
     ]);

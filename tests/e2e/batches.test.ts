@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import OpenAI, { toFile } from "openai";
 import { JobsClient } from "../../server/cli/jobs-client.ts";
+import { StoreError } from "../../server/jobs/store-error.ts";
 import { startTestServer, type TestServer, type TestServerOptions } from "./server.ts";
 
 let data = "";
@@ -453,6 +454,25 @@ describe("a batch", () => {
     await server.jobs!.runner.ended(id);
     expect((await client.batches.retrieve(id)).status).toBe("completed");
   });
+});
+
+test("what is damaged in the store is told by name, whatever asks for it", async () => {
+  const { origin, jobs } = start();
+  const damaged = new StoreError("The record batch_1 of batches in the store is not what was written.");
+  const spies = (["batch", "batches", "file", "files"] as const).map((name) =>
+    spyOn(jobs!.store, name).mockImplementation(() => {
+      throw damaged;
+    }),
+  );
+  for (const path of ["batches", "batches/batch_1", "files", "files/file-1", "files/file-1/content"]) {
+    const response = await fetch(`${origin}/v1/${path}`);
+    const { error } = (await response.json()) as { readonly error: object };
+    expect([response.status, error]).toEqual([
+      500,
+      expect.objectContaining({ message: damaged.message, code: "store_damaged" }),
+    ]);
+  }
+  for (const spy of spies) spy.mockRestore();
 });
 
 describe("files", () => {

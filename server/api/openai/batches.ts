@@ -7,7 +7,7 @@ import type { JobService } from "../../jobs/service.ts";
 import { Fields, refusal } from "../fields.ts";
 import { metadataOf } from "../metadata.ts";
 import { requestLimits } from "../request-limits.ts";
-import { expirySeconds, pageObject, pageQuery, storageError } from "./files.ts";
+import { expirySeconds, pageObject, pageQuery } from "./files.ts";
 
 const LISTED = 20;
 const LISTED_MAX = 100;
@@ -61,11 +61,7 @@ export async function createBatch(call: Call, { store, runner, nowSeconds }: Job
     cancellingAt: null,
     cancelledAt: null,
   };
-  try {
-    store.putBatch(batch);
-  } catch (error) {
-    throw storageError(error);
-  }
+  store.putBatch(batch);
   runner.begin(batch);
   return batchObject(batch, null);
 }
@@ -89,11 +85,7 @@ export function cancelBatch({ rest, tenant }: Call, { store, runner }: JobServic
   const [id = "", what, ...more] = rest.split("/");
   if (what !== "cancel" || more.length > 0) return null;
   const batch = batchOf(store.batch(tenant, id), id);
-  try {
-    return batchObject(runner.cancel(batch), null);
-  } catch (error) {
-    throw storageError(error);
-  }
+  return batchObject(runner.cancel(batch), null);
 }
 
 /** As OpenAI tells it; `paused_by` is ours: why it does not go on at the moment. */

@@ -47,7 +47,7 @@ export async function createFile(call: Call, { store, settings, nowSeconds }: Jo
     return fileObject((upload as Upload).finish(expiresAt));
   } catch (error) {
     (upload as Upload | null)?.discard();
-    throw storageError(error);
+    throw error;
   }
 }
 
@@ -95,11 +95,7 @@ export function deleteFile({ rest, tenant }: Call, { store }: JobService): objec
   const user = store.allBatches().find((batch) => batch.inputFile === file.id && !isEnded(batch));
   if (user !== undefined)
     throw badRequest(`the file ${file.id} is the input of ${user.id}, which has not ended`);
-  try {
-    store.deleteFile(file);
-  } catch (error) {
-    throw storageError(error);
-  }
+  store.deleteFile(file);
   return { id: file.id, object: "file", deleted: true };
 }
 
@@ -124,12 +120,7 @@ function fileOf(file: FileRecord | null, id: string): FileRecord {
 
 /** What is read comes a piece at a time; the first one is read before the status is told. */
 function streamOf(parts: Generator<Uint8Array>): ReadableStream<Uint8Array> {
-  let first: IteratorResult<Uint8Array> | null;
-  try {
-    first = parts.next();
-  } catch (error) {
-    throw storageError(error);
-  }
+  let first: IteratorResult<Uint8Array> | null = parts.next();
   return new ReadableStream({
     pull(controller) {
       const part = first ?? parts.next();
