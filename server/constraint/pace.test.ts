@@ -3,9 +3,10 @@ import { Pace, PacedBudget } from "./pace.ts";
 
 /** A thread that works and sleeps on a clock that is moved by hand. */
 function thread() {
-  let [nowMs, sleptMs] = [0, 0];
+  let [nowMs, spentMs, sleptMs] = [0, 0, 0];
   const pace = new Pace(
     () => nowMs,
+    () => spentMs,
     (ms) => {
       nowMs += ms;
       sleptMs += ms;
@@ -18,7 +19,8 @@ function thread() {
       const before = sleptMs;
       for (let done = 0; done < ms; done++) {
         nowMs += 1;
-        pace.worked(1);
+        spentMs += 1;
+        pace.keep();
       }
       return sleptMs - before;
     },
@@ -55,13 +57,22 @@ test("a rest makes up for work, and no more than for fifty milliseconds", () => 
   expect(work(50)).toBeGreaterThan(300);
 });
 
-test("a compiler's steps are its work", () => {
+test("a wait for a core is a rest, and no work", () => {
+  const { work, rest } = thread();
+  for (let time = 0; time < 100; time++) {
+    expect(work(2)).toBe(0);
+    rest(20);
+  }
+});
+
+test("a compiler looks at it every few steps", () => {
   const { pace } = thread();
-  const told: number[] = [];
-  pace.worked = (ms) => told.push(ms);
+  let looks = 0;
+  pace.keep = () => {
+    looks += 1;
+  };
   const budget = new PacedBudget(100_000, pace);
   for (let time = 0; time < 1000; time++) budget.spend(70);
-  expect(told.length).toBeGreaterThan(20);
-  expect(told.reduce((sum, ms) => sum + ms, 0)).toBeWithin(27, 28.01);
+  expect(looks).toBeWithin(100, 141);
   expect(() => budget.spend(40_000)).toThrow("more than 100000 steps");
 });

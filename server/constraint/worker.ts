@@ -13,6 +13,7 @@ declare const self: Worker;
 const pace = new Pace();
 
 self.onmessage = ({ data }: MessageEvent<ConstraintSource>) => {
+  pace.keep();
   let answer: CompilerAnswer;
   try {
     answer = { kind: "compiled", compiled: compileConstraint(data, new PacedBudget(COMPILE_STEPS, pace)) };
