@@ -78,7 +78,7 @@ class Rig {
       topLogprobsMax: 0,
     };
     this.#native = openCpuDevice(library, model, limits);
-    const costs = new OnlineCostModel(calibrate(this.#native));
+    const costs = new OnlineCostModel(calibrate({ device: this.#native, nowMs: () => performance.now() }));
     const constrained = new ConstrainedDevice(this.#native, vocabulary);
     const device: Device = {
       spec: constrained.spec,

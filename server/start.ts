@@ -331,7 +331,13 @@ async function prepareNative(
   const device: DeviceSetup =
     gpus === null
       ? { kind: "cpu", ...native }
-      : { kind: "gpu", ...native, gpus, isEmulated: backend.kind === "emu" };
+      : {
+          kind: "gpu",
+          ...native,
+          gpus,
+          gpuNames: plan.gpus.map(({ name }) => name),
+          isEmulated: backend.kind === "emu",
+        };
   return { names, folder, contextMax, engines: backend.engines, device };
 }
 

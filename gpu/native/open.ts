@@ -44,6 +44,8 @@ export interface NativeModel {
   readonly weightBytes: number;
   /** One KV page over all layers. */
   readonly pageBytes: number;
+  /** Where its packed weights may be kept, whether they are or not; null: nowhere. */
+  readonly place: PackedPlace | null;
   /** What became of packed weights on disk, in a sentence; null when there was nothing to do with any. */
   readonly packedNote: string | null;
 }
@@ -74,13 +76,8 @@ export function openNativeModel(
   const plan = library.modelPlan(shape, options, PAGE_TOKENS);
   const handle = library.modelOpen(shape, options);
   try {
-    const packedNote = fillModel(
-      library,
-      handle,
-      folder.tensors,
-      placeOf(shape, folder, options),
-      onProgress,
-    );
+    const place = placeOf(shape, folder, options);
+    const packedNote = fillModel(library, handle, folder.tensors, place, onProgress);
     return {
       handle,
       vocabSize: shape.vocab,
@@ -89,6 +86,7 @@ export function openNativeModel(
       layers: shape.layers.length,
       compute: options.compute,
       isa: options.isa === "auto" ? bestIsa(library) : options.isa,
+      place,
       packedNote,
       ...plan,
     };

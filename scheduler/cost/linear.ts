@@ -14,6 +14,16 @@ export interface FirstTokens {
   readonly tokenMs: number;
 }
 
+/** What makes a linear cost model, as plain data. Numbers are ≥ 0. */
+export interface LinearState {
+  readonly kind: "linear";
+  readonly stepMs: number;
+  readonly tokenMs: number;
+  readonly tileTokens: number;
+  readonly sequences: SequenceCost;
+  readonly first: FirstTokens;
+}
+
 /** A step's fixed cost, a cost per token, and what sequences add, in milliseconds: the shape of a model on a device without
  *  tiles. */
 export class LinearCost implements PartedCostModel {
@@ -40,11 +50,27 @@ export class LinearCost implements PartedCostModel {
     this.#first = first;
   }
 
+  static from({ stepMs, tokenMs, tileTokens, sequences, first }: LinearState): LinearCost {
+    return new LinearCost(stepMs, tokenMs, tileTokens, sequences, first);
+  }
+
   /** What makes another of the same. */
-  get state() {
+  get state(): LinearState {
     const { tileTokens } = this;
     const [stepMs, tokenMs, sequences, first] = [this.#stepMs, this.#tokenMs, this.#sequences, this.#first];
-    return { kind: "linear", stepMs, tokenMs, tileTokens, sequences, first } as const;
+    return { kind: "linear", stepMs, tokenMs, tileTokens, sequences, first };
+  }
+
+  /** Of a machine that is `slowdown` > 0 times as slow. */
+  times(slowdown: number): LinearCost {
+    const { sequenceMs, pairMs, contextMs } = this.#sequences;
+    return new LinearCost(
+      slowdown * this.#stepMs,
+      slowdown * this.#tokenMs,
+      this.tileTokens,
+      { sequenceMs: slowdown * sequenceMs, pairMs: slowdown * pairMs, contextMs: slowdown * contextMs },
+      { tokens: this.#first.tokens, tokenMs: slowdown * this.#first.tokenMs },
+    );
   }
 
   stepMs(shape: StepShape): number {

@@ -1,19 +1,12 @@
 import { assert } from "../core.ts";
 import { type EngineCosts, PARTS, type PartedCostModel, type StepShape } from "./cost-model.ts";
 import { ErrorQuantile } from "./error-quantile.ts";
-import { type FirstTokens, LinearCost, type SequenceCost } from "./linear.ts";
+import { LinearCost, type LinearState } from "./linear.ts";
 import { ProfileCostModel, type ProfileTable } from "./profile.ts";
 
 /** What makes a prior that is plain data at heart. */
 export type PriorState =
-  | {
-      readonly kind: "linear";
-      readonly stepMs: number;
-      readonly tokenMs: number;
-      readonly tileTokens: number;
-      readonly sequences: SequenceCost;
-      readonly first: FirstTokens;
-    }
+  | LinearState
   | { readonly kind: "profile"; readonly table: ProfileTable; readonly overheadMs: number };
 
 /** An online model as plain data, to cross threads or lie in a file. */
@@ -135,9 +128,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
   static from(state: OnlineState): OnlineCostModel {
     const { prior } = state;
     const model =
-      prior.kind === "linear"
-        ? new LinearCost(prior.stepMs, prior.tokenMs, prior.tileTokens, prior.sequences, prior.first)
-        : new ProfileCostModel(prior.table, prior.overheadMs);
+      prior.kind === "linear" ? LinearCost.from(prior) : new ProfileCostModel(prior.table, prior.overheadMs);
     return new OnlineCostModel(model).#set(state);
   }
 

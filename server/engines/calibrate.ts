@@ -1,136 +1,109 @@
-import type { HostedDevice } from "../../gpu/hosted-device.ts";
-import { type Chunk, greedySampling, type PageId, type SequenceId } from "../../scheduler/core.ts";
-import { type FirstTokens, type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
+import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
+import {
+  type Bench,
+  CONTEXT_TOKENS,
+  growing,
+  LEAST_MS,
+  oneToken,
+  PROMPT_TIMES,
+  PROMPT_TOKENS,
+  roomOf,
+  type Trial,
+  timeStep,
+} from "./trial.ts";
 
 /** Rows that the kernels compute together. */
 const TILE_TOKENS = 16;
-const PROMPT_TOKENS = 32;
 const SEQUENCES = 16;
-/** So many tokens are tried first, then twice as many, as long as each takes less than this part of what a prompt's does: those are
- *  computed while weights are read. */
+/** So many tokens are tried, then four times as many: the first ones take less than others, which are computed while weights are read. */
 const FIRST_TOKENS = 8;
-const FIRST_SHARE = 0.5;
-const CONTEXT_TOKENS = 256;
 const CONTEXT_TOKENS_MOST = 8192;
-/** A longer prompt, or a longer context, is tried until the step takes so many times as long: a device that reads its
- *  weights for one token computes dozens meanwhile, or hundreds. */
-const TOKENS_SEEN = 2;
-const CONTEXT_SEEN = 1.25;
+/** A longer context is tried until the step takes so many times as long: of a small difference most would be noise. */
+const CONTEXT_SEEN = 1.5;
 /** What cannot be seen is not free. Beside a token a sequence takes at least a 16th of its time; a token looks at fewer
  *  than so many in the time that it takes itself; and a step reads a shorter context than this in the time that it takes
  *  without. */
 const SEQUENCES_MOST = 16;
 const PAIRS_MOST = 65_536;
 const CONTEXT_MOST = 1_048_576;
-const LEAST_MS = 1e-3;
-const TRIES_MAX = 10;
-const TRIES_MS = 50;
-
-/** So many sequences, each of which computes `tokens` after `context` others. */
-interface Trial {
-  readonly sequences: number;
-  readonly tokens: number;
-  readonly context: number;
-}
+/** A time is believed when it was met twice: the fastest two are no further apart. */
+const MET_WITHIN = 1.1;
+const ROUNDS_MAX = 6;
 
 /**
  * What steps cost on a device that has nothing to do yet, measured: the time of one token, of a few, of a prompt, of several
- * sequences, and of prompt and token after others, each the fastest of several. Coarse, but of the right size from the first
- * request on, and so is each part beside the others: the steps that follow correct it, within bounds
- * (scheduler/cost/online.ts). What they leave in the pages belongs to no sequence and is never read. Throws when the device cannot
- * compute.
+ * sequences, and of prompt and token after others. They take turns, as often as it takes until each has met its fastest time twice: what a part
+ * costs is a difference of two, and a machine that others use may have half of its speed from one second to the next. The steps that follow
+ * correct it, within bounds (scheduler/cost/online.ts). Takes seconds for a large model
+ * (docs/decisions/0084-what-steps-cost-is-kept.md). Throws when the device cannot compute.
  */
-export function calibrate(device: HostedDevice): LinearCost {
-  const { stepTokensMax, stepChunksMax, contextMax, pages, pageTokens } = device.spec;
-  const room = Math.min(contextMax, pages * pageTokens);
-  const timeOf = (tokens: number, context: number, sequences = 1): number =>
-    fastest(device, { sequences, tokens, context });
-  timeStep(device, { sequences: 1, tokens: 1, context: 0 }); // warms up
-  const oneMs = timeOf(1, 0);
-  const tokensMost = Math.min(stepTokensMax, room);
-  const prompt = grown(PROMPT_TOKENS, tokensMost, TOKENS_SEEN * oneMs, (tokens) => timeOf(tokens, 0));
-  const meanMs = Math.max(LEAST_MS, (prompt.ms - oneMs) / Math.max(1, prompt.count - 1));
-  const first = firstTokens(oneMs, FIRST_SHARE * meanMs, prompt.count - 1, (tokens) => timeOf(tokens, 0));
-  const firstMs = oneMs + first.tokenMs * Math.max(0, first.tokens - 1);
-  const tokenMs = Math.max(meanMs, (prompt.ms - firstMs) / Math.max(1, prompt.count - first.tokens));
-
+export function calibrate(bench: Bench): LinearCost {
+  const { stepTokensMax, stepChunksMax, contextMax, pages } = bench.device.spec;
+  const room = roomOf(bench.device);
+  const withTokens = (tokens: number): Trial => ({ ...oneToken, tokens });
+  const prompts = growing(PROMPT_TOKENS, 2, Math.min(stepTokensMax, room)).map(withTokens);
+  const prompt = firstSeen(bench, oneToken, PROMPT_TIMES, prompts);
+  const few = growing(FIRST_TOKENS, 4, prompt.tokens >> 1).map(withTokens);
   const sequences = Math.min(SEQUENCES, stepTokensMax, stepChunksMax, pages, contextMax);
-  const apartMs = timeOf(1, 0, sequences) - timeOf(sequences, 0);
-  const sequenceMs = Math.max(tokenMs / SEQUENCES_MOST, apartMs / Math.max(1, sequences - 1));
-
-  const contextMs = (tokens: number, aloneMs: number): number => {
-    const most = Math.min(room - tokens, CONTEXT_TOKENS_MOST);
-    if (most < 1) return 0;
-    const enoughMs = CONTEXT_SEEN * aloneMs;
-    const { count, ms } = grown(CONTEXT_TOKENS, most, enoughMs, (context) => timeOf(tokens, context));
-    return (ms - aloneMs) / count;
+  const [together, apart] = [withTokens(sequences), { ...oneToken, sequences }];
+  const afterOthers = (alone: Trial): Trial => {
+    const most = Math.min(room - alone.tokens, CONTEXT_TOKENS_MOST);
+    const trials = growing(CONTEXT_TOKENS, 4, most).map((context) => ({ ...alone, context }));
+    return firstSeen(bench, alone, CONTEXT_SEEN, trials);
   };
-  const oneTokenMs = first.tokens > 0 ? first.tokenMs : tokenMs;
-  const stepMs = Math.max(LEAST_MS, oneMs - oneTokenMs - sequenceMs);
-  const pairMs = Math.max(tokenMs / PAIRS_MOST, contextMs(prompt.count, prompt.ms) / prompt.count);
-  const ofContextMs = Math.max(oneMs / CONTEXT_MOST, contextMs(1, oneMs));
-  return linearCost(stepMs, tokenMs, TILE_TOKENS, { sequenceMs, pairMs, contextMs: ofContextMs }, first);
+  const [promptLater, oneLater] = [afterOthers(prompt), afterOthers(oneToken)];
+  const wholeMs = timesOf(bench, [apart, together, ...few, oneToken, oneLater, prompt, promptLater]);
+  const perContextMs = (later: Trial, alone: Trial): number =>
+    Math.max(0, wholeMs(later) - wholeMs(alone)) / Math.max(1, later.context);
+  const seenPairMs = perContextMs(promptLater, prompt) / prompt.tokens;
+  /** Without what its tokens take that look at each other. */
+  const msOf = (trial: Trial): number =>
+    Math.max(LEAST_MS, wholeMs(trial) - (seenPairMs * trial.tokens * trial.tokens) / 2);
+
+  const eachMs = (from: Trial, to: Trial): number =>
+    Math.max(LEAST_MS, (msOf(to) - msOf(from)) / Math.max(1, to.tokens - from.tokens));
+  /** Two lines, from one token to the bend and on to the prompt, are off by at most this part where few are. */
+  const missed = (bend: Trial): number => {
+    const misses = few.map((trial) => {
+      const [from, to] = bend !== oneToken && trial.tokens <= bend.tokens ? [oneToken, bend] : [bend, prompt];
+      const lineMs = msOf(from) + (trial.tokens - from.tokens) * eachMs(from, to);
+      return Math.abs(lineMs / msOf(trial) - 1);
+    });
+    return Math.max(...misses);
+  };
+  const bend = few.reduce((best, trial) => (missed(trial) < missed(best) ? trial : best), oneToken);
+  const [oneMs, tokenMs] = [msOf(oneToken), eachMs(bend, prompt)];
+  const hasBend = bend !== oneToken;
+  const first = hasBend
+    ? { tokens: bend.tokens, tokenMs: eachMs(oneToken, bend) }
+    : { tokens: 0, tokenMs: 0 };
+  const apartMs = (msOf(apart) - msOf(together)) / Math.max(1, sequences - 1);
+  const sequenceMs = Math.max(tokenMs / SEQUENCES_MOST, apartMs);
+  const stepMs = Math.max(LEAST_MS, oneMs - (hasBend ? first.tokenMs : tokenMs) - sequenceMs);
+  const pairMs = Math.max(tokenMs / PAIRS_MOST, seenPairMs);
+  const contextMs = Math.max(oneMs / CONTEXT_MOST, perContextMs(oneLater, oneToken));
+  return linearCost(stepMs, tokenMs, TILE_TOKENS, { sequenceMs, pairMs, contextMs }, first);
 }
 
-/** How many tokens, fewer than `most`, take `eachMs` at most besides the first one, and what each takes. */
-function firstTokens(
-  oneMs: number,
-  eachMs: number,
-  most: number,
-  timeOf: (tokens: number) => number,
-): FirstTokens {
-  let first: FirstTokens = { tokens: 0, tokenMs: 0 };
-  for (let tokens = FIRST_TOKENS; tokens < most; tokens *= 2) {
-    const tokenMs = Math.max(LEAST_MS, (timeOf(tokens) - oneMs) / (tokens - 1));
-    if (tokenMs > eachMs) break;
-    first = { tokens, tokenMs };
+/** The first of the trials that takes `times` as long as `beside`; else the last, or `beside` where there is none. */
+function firstSeen(bench: Bench, beside: Trial, times: number, trials: readonly Trial[]): Trial {
+  const enoughMs = times * Math.min(timeStep(bench, beside), timeStep(bench, beside));
+  // Twice, since one step may wait for a core that others use.
+  const isSeen = (trial: Trial): boolean =>
+    timeStep(bench, trial) >= enoughMs && timeStep(bench, trial) >= enoughMs;
+  return trials.slice(0, -1).find(isSeen) ?? trials.at(-1) ?? beside;
+}
+
+/** Milliseconds of each trial: the fastest of as many rounds as it takes to meet all of them twice. */
+function timesOf(bench: Bench, trials: readonly Trial[]): (trial: Trial) => number {
+  const least = trials.map(() => ({ ms: Number.POSITIVE_INFINITY, nextMs: Number.POSITIVE_INFINITY }));
+  const isMet = (): boolean => least.every(({ ms, nextMs }) => nextMs <= MET_WITHIN * ms);
+  for (let round = 0; round < ROUNDS_MAX && (round < 2 || !isMet()); round++) {
+    for (const [index, trial] of trials.entries()) {
+      const took = timeStep(bench, trial);
+      const { ms, nextMs } = least[index]!;
+      least[index] = { ms: Math.min(ms, took), nextMs: Math.min(nextMs, Math.max(ms, took)) };
+    }
   }
-  return first;
-}
-
-/** Doubles `count`, up to `most`, until `timeOf` it is `enoughMs`. */
-function grown(
-  count: number,
-  most: number,
-  enoughMs: number,
-  timeOf: (count: number) => number,
-): { readonly count: number; readonly ms: number } {
-  const tried = Math.min(count, most);
-  const ms = timeOf(tried);
-  return ms >= enoughMs || tried === most ? { count: tried, ms } : grown(2 * count, most, enoughMs, timeOf);
-}
-
-/** A step may wait for a core that others use. Short ones are tried often, long ones twice. */
-function fastest(device: HostedDevice, trial: Trial): number {
-  let [leastMs, totalMs] = [Number.POSITIVE_INFINITY, 0];
-  for (let tries = 0; tries < 2 || (tries < TRIES_MAX && totalMs < TRIES_MS); tries++) {
-    const ms = timeStep(device, trial);
-    leastMs = Math.min(leastMs, ms);
-    totalMs += ms;
-  }
-  return Math.max(LEAST_MS, leastMs);
-}
-
-/** Milliseconds of a step that computes a trial and draws a token for each of its sequences. */
-function timeStep(device: HostedDevice, { sequences, tokens, context }: Trial): number {
-  const length = Math.ceil((context + tokens) / device.spec.pageTokens);
-  const [sampling, afterIndex] = [greedySampling, tokens - 1];
-  const row = { afterIndex, sampling, position: 0, banned: [], seen: null, allowed: null };
-  const chunks = Array.from({ length: sequences }, (_, sequence): Chunk => {
-    return {
-      sequence: sequence as SequenceId,
-      start: context,
-      tokens: new Int32Array(tokens),
-      pages: Int32Array.from({ length }, (_, page) => (sequence * length + page) as PageId),
-      samples: [row],
-      adapter: 0,
-    };
-  });
-  const startMs = performance.now();
-  device.start({ number: 0, moves: [], chunks }, (result) => {
-    if (result.kind !== "done") throw new Error(`its first step failed: ${result.reason}`);
-  });
-  device.wait();
-  device.deliver();
-  return performance.now() - startMs;
+  return (trial) => least[trials.indexOf(trial)]!.ms;
 }

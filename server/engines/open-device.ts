@@ -1,3 +1,4 @@
+import type { HostedDevice } from "../../gpu/hosted-device.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import {
   closeNativeModel,
@@ -6,14 +7,18 @@ import {
   openGpuDevice,
   openNativeModel,
 } from "../../gpu/native/open.ts";
-import { openLibrary } from "../../gpu/native.ts";
+import { type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Clock } from "../../scheduler/clock.ts";
 import type { EngineId } from "../../scheduler/core.ts";
-import { type LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
+import { LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
+import type { PriorState } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
 import { calibrate } from "./calibrate.ts";
+import { KeptCosts } from "./kept-costs.ts";
 import type { DeviceSetup, LoadProgress } from "./protocol.ts";
+import { rechecked } from "./recheck.ts";
+import { oneToken, timeStep } from "./trial.ts";
 
 export interface OpenedDevice {
   readonly device: Device;
@@ -25,11 +30,19 @@ export interface OpenedDevice {
   closeModel(): void;
 }
 
-/** Opens an engine's device on the calling thread. `shared` is the model another engine loaded; null loads it. */
+/** What the first engine knows, for those that open after it; null where they are to find out. */
+export interface Shared {
+  readonly model: NativeModel | null;
+  readonly costs: PriorState | null;
+}
+
+type NativeSetup = Exclude<DeviceSetup, { kind: "simulated" }>;
+
+/** Opens an engine's device on the calling thread. Without a `shared` model it is loaded. */
 export function openDevice(
   setup: DeviceSetup,
   engine: EngineId,
-  shared: NativeModel | null,
+  shared: Shared,
   clock: Clock,
   onProgress: (progress: LoadProgress) => void,
 ): OpenedDevice {
@@ -45,22 +58,52 @@ export function openDevice(
   }
   const library = openLibrary(setup.library);
   const model =
-    shared ??
+    shared.model ??
     openNativeModel(library, openModelFolder(setup.folder), setup.model, (bytesDone, bytesTotal, stage) =>
       onProgress({ stage, bytesDone, bytesTotal }),
     );
   const closeModel = (): void => {
-    if (shared === null) closeNativeModel(library, model);
+    if (shared.model === null) closeNativeModel(library, model);
   };
   try {
     const device =
       setup.kind === "gpu"
         ? openGpuDevice(library, model, setup.limits, setup.gpus[engine]!)
         : openCpuDevice(library, model, setup.limits);
-    const isEmulated = setup.kind === "gpu" && setup.isEmulated;
-    return { device, costs: isEmulated ? unknownCost : calibrate(device), model, closeModel };
+    return { device, costs: costsOf(setup, engine, library, device, model, shared), model, closeModel };
   } catch (error) {
     closeModel();
     throw error;
   }
+}
+
+/** What steps cost: what the first engine found, if this one computes on a device of the same kind; what an earlier start kept, if steps
+ *  still compare so; else it is measured, and kept if there is a place. */
+function costsOf(
+  setup: NativeSetup,
+  engine: EngineId,
+  library: NativeLibrary,
+  device: HostedDevice,
+  { place, isa }: NativeModel,
+  shared: Shared,
+): LinearCost {
+  if (setup.kind === "gpu" && setup.isEmulated) return unknownCost;
+  const bench = { device, nowMs: () => performance.now() };
+  timeStep(bench, oneToken); // warms up, and fails here rather than in a request
+  const machineOf = (index: EngineId): string =>
+    setup.kind === "gpu" ? setup.gpuNames[index]! : library.machineProbe().processor;
+  const machine = machineOf(engine);
+  if (shared.costs?.kind === "linear" && machine === machineOf(0 as EngineId))
+    return LinearCost.from(shared.costs);
+  if (place === null) return calibrate(bench);
+  const { packedFolders: _, ...compute } = setup.model;
+  const { threads, gemm, stepTokensMax } = setup.limits; // and no others: what memory is free for changes from start to start
+  const choices = [isa, compute, threads, gemm ?? null, stepTokensMax];
+  const kept = new KeptCosts(place, { library: setup.library, machine, choices });
+  const known = kept.read();
+  const costs = known === null ? null : rechecked(bench, known);
+  if (costs !== null) return costs;
+  const measured = calibrate(bench);
+  kept.write(measured);
+  return measured;
 }

@@ -2,7 +2,7 @@ import type { LoadStage, NativeModel, NativeModelOptions } from "../../gpu/nativ
 import type { EngineLimits } from "../../gpu/native.ts";
 import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
 import type { EngineId } from "../../scheduler/core.ts";
-import type { OnlineState } from "../../scheduler/cost/online.ts";
+import type { OnlineState, PriorState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
@@ -21,8 +21,9 @@ interface NativeSetup {
 }
 
 interface GpuSetup extends NativeSetup {
-  /** By engine, the GPU that it computes on. */
+  /** By engine, the GPU that it computes on, and what that is called. */
   readonly gpus: readonly number[];
+  readonly gpuNames: readonly string[];
   /** The times of its steps say nothing, and are not measured before the first request. */
   readonly isEmulated: boolean;
 }
@@ -67,6 +68,8 @@ export interface EngineStart {
   readonly setup: EngineSetup;
   /** A model that another engine loaded; null: load it. */
   readonly model: NativeModel | null;
+  /** What steps cost on the first engine; null: it is the first. */
+  readonly costs: PriorState | null;
   /** `EngineMessage`s for the engine. */
   readonly inbox: MessagePort;
   /** Three 32-bit words: `RINGS` goes up with every message and is what an idle engine sleeps on; `STOPPED` is 1 when the

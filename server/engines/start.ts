@@ -2,7 +2,7 @@ import type { NativeModel } from "../../gpu/native/open.ts";
 import { openLibrary } from "../../gpu/native.ts";
 import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
 import type { EngineId, SequenceId, TokenId } from "../../scheduler/core.ts";
-import { OnlineCostModel } from "../../scheduler/cost/online.ts";
+import { OnlineCostModel, type PriorState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { engineDefaults, settingsOf } from "../../scheduler/engine/engine-options.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
@@ -102,6 +102,9 @@ class Engines {
   /** Loaded once; an engine that is lost leaves it to the others. GPUs have copies: once they do, it is given back, and
    *  an engine that takes a lost one's place loads one of its own. */
   #model: NativeModel | null = null;
+  /** What the first engine's steps cost. The others are of the same kind, and compared with it by what they have to do, not by the noise of
+   *  what each would measure, beside others that measure or compute. */
+  #costs: PriorState | null = null;
   /** null until all engines have started. */
   #running: Running | null = null;
   /** What happened before. */
@@ -126,6 +129,7 @@ class Engines {
     const [owner, ...others] = this.#supervisors;
     const first = await owner!.start();
     this.#model = first.ready.model;
+    this.#costs = first.ready.costs.prior;
     const started = [first, ...(await Promise.all(others.map((supervisor) => supervisor.start())))];
     this.#giveBack(this.#model);
     const fleet = this.#fleetOf(started);
@@ -151,7 +155,7 @@ class Engines {
     const open = (epoch: number): EngineThread => {
       const { workerUrl, device } = this.#config;
       const model = device.kind === "gpu" && epoch > 0 ? null : this.#model;
-      const start = { engine, epoch, setup: this.#setup, model };
+      const start = { engine, epoch, setup: this.#setup, model, costs: this.#costs };
       return new EngineThread(workerUrl, start, (news) => {
         if (news.kind === "progress") this.#onProgress(news.progress);
         else this.#once((running) => this.#take(engine, news, running));

@@ -27,7 +27,7 @@ self.onmessage = (event: MessageEvent<EngineStart>) => {
 function run(start: EngineStart): void {
   const { setup, engine, epoch, model, inbox, doorbell } = start;
   const clock = new LoopClock();
-  const opened = openDevice(setup.device, engine, model, clock, (progress) =>
+  const opened = openDevice(setup.device, engine, { model, costs: start.costs }, clock, (progress) =>
     tell({ kind: "progress", progress }),
   );
   const { device } = opened;
