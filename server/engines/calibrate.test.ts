@@ -8,7 +8,7 @@ import { shapeOf } from "../../scheduler/cost/cost-model.ts";
 import { LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
 import { DeviceNoise, type Noise, noises } from "../../scheduler/sim/noise.ts";
 import { runs } from "../../tests/support/property.ts";
-import { calibrate } from "./calibrate.ts";
+import { calibrate, ROUNDS_MAX } from "./calibrate.ts";
 import { APART_MAX, rechecked } from "./recheck.ts";
 import { type Bench, shapeOfTrial } from "./trial.ts";
 
@@ -127,7 +127,7 @@ test("beside others that come and go, take a core for a while, or stop a step, m
   let [told, all] = [0, 0];
   fc.assert(
     fc.property(machines, fc.nat(1e6), (noise, seed) => {
-      const off = offOf(calibrate(benchOf(small, { noise, seed })), small);
+      const off = offOf(calibrate(benchOf(small, { noise, seed }), ROUNDS_MAX.kept), small);
       all += 1;
       if (off < 4 / 3) told += 1;
     }),

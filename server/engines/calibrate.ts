@@ -28,7 +28,8 @@ const PAIRS_MOST = 65_536;
 const CONTEXT_MOST = 1_048_576;
 /** A time is believed when it was met twice: the fastest two are no further apart. */
 const MET_WITHIN = 1.1;
-const ROUNDS_MAX = 6;
+/** Where what is measured is kept for later starts, a disturbed one may take longer. */
+export const ROUNDS_MAX = { kept: 8, once: 3 } as const;
 
 /**
  * What steps cost on a device that has nothing to do yet, measured: the time of one token, of a few, of a prompt, of several
@@ -37,7 +38,7 @@ const ROUNDS_MAX = 6;
  * correct it, within bounds (scheduler/cost/online.ts). Takes seconds for a large model
  * (docs/decisions/0084-what-steps-cost-is-kept.md). Throws when the device cannot compute.
  */
-export function calibrate(bench: Bench): LinearCost {
+export function calibrate(bench: Bench, roundsMax: number = ROUNDS_MAX.once): LinearCost {
   const { stepTokensMax, stepChunksMax, contextMax, pages } = bench.device.spec;
   const room = roomOf(bench.device);
   const withTokens = (tokens: number): Trial => ({ ...oneToken, tokens });
@@ -52,7 +53,8 @@ export function calibrate(bench: Bench): LinearCost {
     return firstSeen(bench, alone, CONTEXT_SEEN, trials);
   };
   const [promptLater, oneLater] = [afterOthers(prompt), afterOthers(oneToken)];
-  const wholeMs = timesOf(bench, [apart, together, ...few, oneToken, oneLater, prompt, promptLater]);
+  const trials = [apart, together, ...few, oneToken, oneLater, prompt, promptLater];
+  const wholeMs = timesOf(bench, trials, roundsMax);
   const perContextMs = (later: Trial, alone: Trial): number =>
     Math.max(0, wholeMs(later) - wholeMs(alone)) / Math.max(1, later.context);
   const seenPairMs = perContextMs(promptLater, prompt) / prompt.tokens;
@@ -85,20 +87,22 @@ export function calibrate(bench: Bench): LinearCost {
   return linearCost(stepMs, tokenMs, TILE_TOKENS, { sequenceMs, pairMs, contextMs }, first);
 }
 
-/** The first of the trials that takes `times` as long as `beside`; else the last, or `beside` where there is none. */
+/** The first of the trials that takes `times` as long as `beside`; else the last, or `beside` where there is none. Each is timed twice, since
+ *  one step may wait for a core that others use, or be the first of its kind. */
 function firstSeen(bench: Bench, beside: Trial, times: number, trials: readonly Trial[]): Trial {
-  const enoughMs = times * Math.min(timeStep(bench, beside), timeStep(bench, beside));
-  // Twice, since one step may wait for a core that others use.
-  const isSeen = (trial: Trial): boolean =>
-    timeStep(bench, trial) >= enoughMs && timeStep(bench, trial) >= enoughMs;
+  let besideMs = Number.POSITIVE_INFINITY;
+  const isSeen = (trial: Trial): boolean => {
+    besideMs = Math.min(besideMs, timeStep(bench, beside), timeStep(bench, beside));
+    return Math.min(timeStep(bench, trial), timeStep(bench, trial)) >= times * besideMs;
+  };
   return trials.slice(0, -1).find(isSeen) ?? trials.at(-1) ?? beside;
 }
 
-/** Milliseconds of each trial: the fastest of as many rounds as it takes to meet all of them twice. */
-function timesOf(bench: Bench, trials: readonly Trial[]): (trial: Trial) => number {
+/** Milliseconds of each trial: the fastest of as many rounds as it takes to meet all of them twice, 2 … `roundsMax`. */
+function timesOf(bench: Bench, trials: readonly Trial[], roundsMax: number): (trial: Trial) => number {
   const least = trials.map(() => ({ ms: Number.POSITIVE_INFINITY, nextMs: Number.POSITIVE_INFINITY }));
   const isMet = (): boolean => least.every(({ ms, nextMs }) => nextMs <= MET_WITHIN * ms);
-  for (let round = 0; round < ROUNDS_MAX && (round < 2 || !isMet()); round++) {
+  for (let round = 0; round < roundsMax && (round < 2 || !isMet()); round++) {
     for (const [index, trial] of trials.entries()) {
       const took = timeStep(bench, trial);
       const { ms, nextMs } = least[index]!;

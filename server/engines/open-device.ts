@@ -14,7 +14,7 @@ import type { EngineId } from "../../scheduler/core.ts";
 import { LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
 import type { PriorState } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
-import { calibrate } from "./calibrate.ts";
+import { calibrate, ROUNDS_MAX } from "./calibrate.ts";
 import { KeptCosts } from "./kept-costs.ts";
 import type { DeviceSetup, LoadProgress } from "./protocol.ts";
 import { rechecked } from "./recheck.ts";
@@ -103,7 +103,7 @@ function costsOf(
   const known = kept.read();
   const costs = known === null ? null : rechecked(bench, known);
   if (costs !== null) return costs;
-  const measured = calibrate(bench);
+  const measured = calibrate(bench, ROUNDS_MAX.kept);
   kept.write(measured);
   return measured;
 }
