@@ -53,8 +53,6 @@ export interface EngineCosts extends CostModel {
   observe?(shape: StepShape, ms: number): void;
   /** Most steps take at most 1 + margin times what is predicted; ≥ 0, 0 if not given. */
   readonly margin?: number;
-  /** Four of five do at most 1 + `usualMargin` times; ≥ 0, 0 if not given. */
-  readonly usualMargin?: number;
 }
 
 /** Milliseconds to compute `tokens` of a prompt after `context` cached ones, alone, in one step. 0 for none. */

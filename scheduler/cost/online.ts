@@ -55,8 +55,6 @@ const LEAP = 1.25;
 const OUTLIER = 8;
 /** The margin covers this share of the last few hundred steps: targets are kept by 99 of 100. */
 const COVERED = 0.99;
-/** And the usual margin this one. */
-const USUAL = 0.8;
 const ERRORS_FORGET = 0.995;
 /** What is believed of the prior's error before there are steps to tell. */
 const ERRORS_BELIEF = { error: 0.1, count: 2 };
@@ -149,11 +147,6 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
   /** 99 % of steps stay below prediction × (1 + margin); 0.0025 … 1.04. */
   get margin(): number {
     return this.#errors.below(COVERED);
-  }
-
-  /** 80 % stay below prediction × (1 + usualMargin); within the same bounds. */
-  get usualMargin(): number {
-    return this.#errors.below(USUAL);
   }
 
   stepMs(shape: StepShape): number {

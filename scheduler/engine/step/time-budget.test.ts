@@ -80,7 +80,7 @@ const backlog: Backlog = {
 function budgetOf(
   running: readonly SequenceView[],
   changes: Partial<TimePolicy> = {},
-  costs: CostModel & { readonly margin?: number; readonly usualMargin?: number } = even,
+  costs: CostModel & { readonly margin?: number } = even,
   nowMs = 0,
   tokensMax = 2048,
 ): TimeBudget {
@@ -138,10 +138,6 @@ test("without streams a step is as large as the device takes it; beside streams 
   expect(budgetOf(bulk, calm).offer(many, 0, 0, latency)).toBe(6 * 256 - 2);
   expect(budgetOf([...bulk, decode()], calm).offer(many, 0, 0, latency)).toBe(4 * 256 - 3);
   expect(budgetOf([decode()], { ...calm, stepMs: 60 }).offer(many, 0, 0, latency)).toBe(2 * 256 - 1);
-  // Where one step of five takes a third longer than predicted, it is predicted to take less.
-  const unsteady = { ...even, usualMargin: 0.35 };
-  expect(budgetOf([decode()], calm, unsteady).offer(many, 0, 0, latency)).toBe(3 * 256 - 1);
-  expect(budgetOf([], calm, unsteady).offer(many, 0, 0, latency)).toBe(2048);
 });
 
 test("streams without a target that are slow by themselves leave prompts half of the time, and always a tile", () => {

@@ -57,7 +57,7 @@ interface MutableShape extends StepShape {
  *
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
- * Beside streams without a target four of five steps take `stepMs` at most, or twice what it takes without prompts. Unlike a target's,
+ * Beside streams without a target a step takes `stepMs` at most, or twice what it takes without prompts. Unlike a target's,
  * this limit always leaves room for a tile. Bulk sequences (objective.ts) lengthen such a step by a sixteenth at most: their prompts come in
  * as small pieces as it takes, and where the smallest is too large, as one tile in `starvationMs`. So streams keep their pace, whatever bulk
  * there is, but for a step in a hundred. One
@@ -181,7 +181,7 @@ export class TimeBudget implements StepBudget {
   }
 
   takeForced(left: number, context: number, { isBulk }: ObjectiveRules): number {
-    const calmMs = this.#calmDecodes > 0 ? this.#calmStepMs : Number.POSITIVE_INFINITY;
+    const calmMs = this.#calmDecodes > 0 ? this.#policy.stepMs : Number.POSITIVE_INFINITY;
     const limitMs = Math.min(this.#limitMs, calmMs, isBulk ? this.#bulkMs : Number.POSITIVE_INFINITY);
     let tokens = Math.min(left, this.#tokensMax - this.#tokens);
     while (tokens > 0 && this.#predict(tokens, context, 0) > limitMs) tokens = Math.floor(tokens / 2);
@@ -229,14 +229,10 @@ export class TimeBudget implements StepBudget {
     if (sequence.objective.isInteractive) this.#interactive += 1;
   }
 
-  /** How long a step with such streams takes at most, as predicted: what keeps four of five below `stepMs`, or `times` what these
-   *  decodes take alone. */
+  /** How long a step with such streams takes at most, as predicted: `stepMs`, or `times` what these decodes take
+   *  alone. It is no promise: a device whose steps are hard to predict keeps to it on average. */
   #calmMs(times: number, alone: StepShape): number {
-    return Math.max(this.#calmStepMs, times * this.#costs.stepMs(alone));
-  }
-
-  get #calmStepMs(): number {
-    return this.#policy.stepMs / (1 + (this.#costs.usualMargin ?? 0));
+    return Math.max(this.#policy.stepMs, times * this.#costs.stepMs(alone));
   }
 
   /** What a stream waits for at most: what it asks for; else interactive streams have the policy's default. */
