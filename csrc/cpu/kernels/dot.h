@@ -153,6 +153,12 @@ class Dot {
     }
     return w;
   }
+  static BUNTING_INLINE void store_widened(uint8_t* line, Weight const& w) {
+    for (vu const& r : w.r) {
+      std::memcpy(line, &r, sizeof r);
+      line += sizeof r;
+    }
+  }
 
   // What the sums of a group of weights begin with; minus_sum is InputGroup's.
   static BUNTING_INLINE vi excess(int32_t minus_sum) {

@@ -7,19 +7,29 @@
 //
 // Loops, outermost first: chunks of panels, whose sums stay in the L2 cache while the blocks of k pass;
 // blocks of k, whose inputs stay there while the panels pass; pairs of panels, unpacked here; blocks of rows.
-// These fetch the packed weights that are unpacked next, in equal parts.
+// These and the unpacking fetch the packed weights that are unpacked next, in equal parts.
 #pragma once
 
 #include "cpu/kernels/gemm_grouped.h"
 
 namespace bunting::BUNTING_ISA {
 
-// From so many rows unpacking into memory costs less than doing so for every few rows: of groups of 16, of
-// four bits, and of those that lie in two planes.
+// From so many rows unpacking into memory costs less than doing so for every few rows, of which registers
+// hold more or fewer at once.
+struct WidenedFrom {
+  int64_t groups_of_16, four_bits, two_planes;
+};
+#if defined(__AVX512F__)
+inline constexpr WidenedFrom kWidenedFrom = {13, 33, 25};
+#elif defined(__AVXVNNI__)
+inline constexpr WidenedFrom kWidenedFrom = {8, 33, 11};
+#else
+inline constexpr WidenedFrom kWidenedFrom = {4, 13, 6};
+#endif
 template <Dtype W>
-inline constexpr int64_t kWidenedRowsLeast = weight_group(W) < kGroup ? 13
-                                             : integer_bits(W) == 4   ? 33
-                                                                      : 25;
+inline constexpr int64_t kWidenedRowsLeast = weight_group(W) < kGroup ? kWidenedFrom.groups_of_16
+                                             : integer_bits(W) == 4   ? kWidenedFrom.four_bits
+                                                                      : kWidenedFrom.two_planes;
 inline constexpr int kWidenedPanels = kGroupedSums / kGroupedRows;  // as many as sums fit the registers
 inline constexpr int64_t kWidenedK = 512;                           // of a block of k: 16 KB of bytes
 inline constexpr int64_t kWidenedChunk = 8;                         // panels
@@ -63,13 +73,16 @@ struct Widened {
   Panel panels[kWidenedPanels];
 };
 
-// k of a panel from `at` on.
+// k of a panel from `at` on. Meanwhile `lines` lines from `fetch` on are fetched.
 template <Dtype W>
-BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, int64_t k) {
+BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, int64_t k, char const* fetch,
+                                int64_t lines) {
   using D = Dot<W>;
   using Header = BlockHeader<W>;
   uint8_t* q = to.q;
-  for (int64_t first = 0; first < k; first += kGroup, at += D::kBytes) {
+  for (int64_t first = 0, fetched = 0; first < k; first += kGroup, at += D::kBytes) {
+    for (; fetched * k < lines * (first + kGroup); ++fetched)
+      __builtin_prefetch(fetch + fetched * kLine, 0, 2);
     int64_t const in_block = first % Header::kBlock;
     if (in_block == 0) {
       int64_t const groups =
@@ -83,10 +96,7 @@ BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, 
         to.factors[first / kSuper].minimums = Header::minimum_factors(at);
       at += Header::kBytes;
     }
-    for (int step = 0; step < kSteps; ++step, q += kIntegerLineBytes) {
-      auto const weight = D::load(at, step);
-      std::memcpy(q, &weight, sizeof weight);
-    }
+    for (int step = 0; step < kSteps; ++step, q += kIntegerLineBytes) D::store_widened(q, D::load(at, step));
   }
 }
 
@@ -234,18 +244,22 @@ struct WidenedMicro {
         int64_t const k = std::min(kWidenedK, w.kp() - k0);
         for (int64_t panel = chunk, panels; panel < chunk_end; panel += panels) {
           panels = std::min<int64_t>(kWidenedPanels, chunk_end - panel);
-          for (int64_t n = 0; n < panels; ++n)
-            widen_panel<W>(weights.panels[n], w.panel(panel + n) + w.depth_bytes(k0), k);
-          // Those that are unpacked next.
+          char const* const from = w.panel(panel) + w.depth_bytes(k0);
+          // Those that are unpacked next: equal parts of them while these are unpacked and while each block
+          // of rows passes.
           char const* const next = panel + panels < chunk_end ? w.panel(panel + panels) + w.depth_bytes(k0)
                                    : k0 + k < w.kp()          ? w.panel(chunk) + w.depth_bytes(k0 + k)
                                    : chunk_end < panel_end    ? w.panel(chunk_end)
-                                                              : g.next;
-          int64_t const lines = next == nullptr ? 0 : w.depth_bytes(k) / kLine;
-          int64_t row_block = 0;
-          for (int64_t t = 0, rows; t < g.tokens; t += rows, ++row_block) {
+                                   : g.next != nullptr        ? g.next
+                                                              : from;
+          int64_t const lines = w.depth_bytes(k) / kLine, parts = row_blocks + 1;
+          for (int64_t n = 0; n < panels; ++n)
+            widen_panel<W>(weights.panels[n], from + n * w.panel_bytes(), k, next + n * w.panel_bytes(),
+                           lines / parts);
+          int64_t part = 1;
+          for (int64_t t = 0, rows; t < g.tokens; t += rows, ++part) {
             rows = next_group(g.tokens - t, kRows);
-            for (int64_t i = row_block * lines / row_blocks; i < (row_block + 1) * lines / row_blocks; ++i)
+            for (int64_t i = part * lines / parts; i < (part + 1) * lines / parts; ++i)
               for (int64_t n = 0; n < panels; ++n)
                 __builtin_prefetch(next + n * w.panel_bytes() + i * kLine, 0, 2);
             InputGroup const* const x = static_cast<InputGroup const*>(g.x) + t * g.ldx + k0 / kGroup;
