@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "cpu/kernels/weight_format.h"
+#include "cpu/kernels/kernels.h"
 #include "include/engine.h"
 #include "model/stored_type.h"
 #include "reference/stored_type.h"
@@ -81,6 +81,17 @@ TEST(stored_q4_0_is_the_same_numbers_in_q8_0) {
 }
 
 // Every format has a number of its own, here and in files.
+// Of K a multiple of a block's length; what a panel's header adds is its padding to whole lines.
+TEST(blocks_take_a_tenth_more_memory_than_in_a_file_at_most) {
+  for (Dtype const dtype : file_types()) {
+    if (!is_grouped(dtype)) continue;
+    PackedMatrix const packed{.dtype = dtype, .n = kPanel, .k = 8 * kSuper};
+    int64_t const in_file = stored_type(int32_t(dtype))->bytes_of(packed.n * packed.k);
+    CHECK(int64_t(packed.bytes()) * 10 <= in_file * 11, "%s: %d bytes, %d in a file",
+          weight_format(dtype).name, int(packed.bytes()), int(in_file));
+  }
+}
+
 TEST(formats_have_numbers_of_their_own) {
   for (WeightFormat const& a : kFormats)
     for (WeightFormat const& b : kFormats) {
