@@ -234,7 +234,7 @@ interface AppServices extends TextServices, WatchedEngines {
 
 function openApp(
   config: Config,
-  { folder, contextMax }: Prepared,
+  { folder, contextMax, device }: Prepared,
   deps: AppServices,
   store: JobStore | null,
 ): { readonly app: App; readonly jobs: JobService | null } {
@@ -242,18 +242,21 @@ function openApp(
   const limits = defaultHttpLimits;
   const isHeadless = folder.config.isHeadless ?? false;
   const facts = { contextMax, eosTokens: folder.eosTokens, isHeadless };
-  const generator = new Generator(engines.fleet, tokenizer, facts, (source) => compiler.compile(source));
+  const { fleet } = engines;
+  const generator = new Generator(fleet, tokenizer, facts, (source) =>
+    compiler.compile(source, device.kind === "cpu" && fleet.active > 0),
+  );
   const served = {
     ...deps,
     about: aboutOf(folder),
-    fleet: engines.fleet,
+    fleet,
     specs: engines.specs,
-    keptPrefixes: new KeptPrefixes(engines.fleet, engines.specs),
+    keptPrefixes: new KeptPrefixes(fleet, engines.specs),
     generator,
     cacheSaltFor: cacheSalts(config),
     speaksParrot: config.parrotApi,
     reasoningField: config.reasoningField,
-    programs: openPrograms({ ...deps, generator, fleet: engines.fleet, engines: engines.specs.length }),
+    programs: openPrograms({ ...deps, generator, fleet, engines: engines.specs.length }),
     version,
     limits,
   };

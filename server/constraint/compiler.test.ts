@@ -37,11 +37,25 @@ test("large ones count for what they are: fewer of them are remembered", async (
 });
 
 test("one that is not done after two seconds is refused, and takes its thread with it; others are compiled by the next", async () => {
-  const url = new URL("../../tests/support/silent-compiler.ts", import.meta.url).href;
+  const url = new URL("../../tests/support/compiler-thread.ts", import.meta.url).href;
   const silent = new ConstraintCompiler(url);
   const refusal = silent.compile({ kind: "choice", texts: ["never"] }).catch((error: unknown) => error);
   const behind = silent.compile({ kind: "choice", texts: ["soon"] });
   expect(await refusal).toEqual(new ConstraintError("it takes longer than 2000 ms to compile"));
   expect((await behind).ignored).toEqual([]);
   silent.close();
+});
+
+test("gives way where it is told to", async () => {
+  const telling = new ConstraintCompiler(
+    new URL("../../tests/support/compiler-thread.ts", import.meta.url).href,
+  );
+  const told = (texts: readonly string[], givesWay?: boolean): Promise<unknown> =>
+    telling.compile({ kind: "choice", texts }, givesWay).catch((error: Error) => error.message);
+  expect(await Promise.all([told(["told"]), told(["told", "x"], true), told(["told", "y"], false)])).toEqual([
+    "at once",
+    "at a pace",
+    "at once",
+  ]);
+  telling.close();
 });

@@ -37,8 +37,16 @@ export interface Compiled {
 
 interface Job {
   readonly source: ConstraintSource;
+  readonly givesWay: boolean;
   readonly resolve: (compiled: CompiledConstraint) => void;
   readonly reject: (error: Error) => void;
+}
+
+/** What the thread is sent. */
+export interface CompilerTask {
+  readonly source: ConstraintSource;
+  /** Compiles at a pace. */
+  readonly givesWay: boolean;
 }
 
 export class ConstraintCompiler {
@@ -62,12 +70,13 @@ export class ConstraintCompiler {
     });
   }
 
-  /** Rejects with ConstraintError what is not understood, contradicts itself, or takes too long. */
-  compile(source: ConstraintSource): Promise<Compiled> {
+  /** Rejects with ConstraintError what is not understood, contradicts itself, or takes too long. `givesWay`: somebody's answer is being
+   *  computed on the same cores. */
+  compile(source: ConstraintSource, givesWay = false): Promise<Compiled> {
     const id = new Bun.CryptoHasher("sha256").update(JSON.stringify(source)).digest("hex");
     const cached = this.#cache.get(id);
     if (cached !== undefined) return Promise.resolve(cached);
-    const coming = this.#coming.get(id) ?? this.#start(id, source);
+    const coming = this.#coming.get(id) ?? this.#start(id, source, givesWay);
     this.#coming.set(id, coming);
     return coming;
   }
@@ -82,12 +91,12 @@ export class ConstraintCompiler {
     this.#stop(new Error("constraints are compiled no more"), this.#jobs.splice(0));
   }
 
-  async #start(id: string, source: ConstraintSource): Promise<Compiled> {
+  async #start(id: string, source: ConstraintSource, givesWay: boolean): Promise<Compiled> {
     try {
       if (this.#jobs.length >= WAITING_MAX)
         throw new ConstraintError(`${WAITING_MAX} others wait to be compiled; try again`);
       const { promise, resolve, reject } = Promise.withResolvers<CompiledConstraint>();
-      this.#jobs.push({ source, resolve, reject });
+      this.#jobs.push({ source, givesWay, resolve, reject });
       if (this.#jobs.length === 1) this.#next();
       const { grammar, ignored } = await promise;
       const compiled = { constraint: { id, grammar }, ignored };
@@ -103,7 +112,8 @@ export class ConstraintCompiler {
     const job = this.#jobs[0];
     if (job === undefined) return;
     this.#worker ??= this.#open();
-    this.#worker.postMessage(job.source);
+    const { source, givesWay } = job;
+    this.#worker.postMessage({ source, givesWay } satisfies CompilerTask);
     this.#timer = setTimeout(() => {
       this.#stop(new ConstraintError(`it takes longer than ${this.#timeoutMs} ms to compile`), [
         this.#jobs.shift()!,

@@ -24,6 +24,12 @@ function thread() {
       }
       return sleptMs - before;
     },
+    /** Works where nobody else wants the core. */
+    workAlone(ms: number): void {
+      nowMs += ms;
+      spentMs += ms;
+      pace.skip();
+    },
     rest(ms: number): void {
       nowMs += ms;
     },
@@ -55,6 +61,12 @@ test("a rest makes up for work, and no more than for fifty milliseconds", () => 
   rest(1_000_000);
   expect(work(50)).toBe(0);
   expect(work(50)).toBeGreaterThan(300);
+});
+
+test("work that nobody felt is not made up for", () => {
+  const { work, workAlone } = thread();
+  workAlone(1000);
+  expect(work(50)).toBe(0);
 });
 
 test("a wait for a core is a rest, and no work", () => {

@@ -29,6 +29,12 @@ export class Pace {
     this.#seenSpentMs = spentMs();
   }
 
+  /** What was done since the last look counts for nothing: nobody else wanted the core. */
+  skip(): void {
+    this.#seenMs = this.#nowMs();
+    this.#seenSpentMs = this.#spentMs();
+  }
+
   /** To be called while there is work. Sleeps if too much has been done. */
   keep(): void {
     const [nowMs, spentMs] = [this.#nowMs(), this.#spentMs()];

@@ -1,0 +1,15 @@
+/** The thread that compiles constraints, but for two: a choice of "never" is not answered, and one of "told" is refused with what is asked of the thread. */
+import type { CompilerAnswer, CompilerTask } from "../../server/constraint/compiler.ts";
+import "../../server/constraint/worker.ts";
+
+declare const self: Worker;
+
+const compile = self.onmessage!;
+self.onmessage = (event: MessageEvent<CompilerTask>) => {
+  const { source, givesWay } = event.data;
+  const [text] = source.kind === "choice" ? source.texts : [];
+  if (text === "told") {
+    const message = givesWay ? "at a pace" : "at once";
+    self.postMessage({ kind: "refused", message, pointer: "" } satisfies CompilerAnswer);
+  } else if (text !== "never") compile.call(self, event);
+};
