@@ -228,7 +228,7 @@ export const serverSettings = Object.freeze({
     default: 30,
     min: 1,
     max: 36_500,
-    sentence: "How long results of batches are kept, where a batch does not say it.",
+    sentence: "How long files of batches are kept, uploads and results, where a client does not say it.",
   }),
   programs: optional({
     placeholder: "folder",

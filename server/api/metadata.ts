@@ -11,9 +11,16 @@ export function metadataOf(fields: Fields): Readonly<Record<string, string>> | n
   if (given === undefined) return null;
   const isRecord = typeof given === "object" && given !== null && !Array.isArray(given);
   const entries = isRecord ? Object.entries(given) : [];
-  const fits = ([key, value]: [string, unknown]): boolean =>
-    key.length <= KEY_CHARACTERS_MAX && typeof value === "string" && value.length <= VALUE_CHARACTERS_MAX;
-  if (isRecord && entries.length <= PAIRS_MAX && entries.every(fits)) return given as Record<string, string>;
-  const wanted = `an object of at most ${PAIRS_MAX} texts of ${VALUE_CHARACTERS_MAX} characters, with keys of ${KEY_CHARACTERS_MAX}`;
-  throw refusal(fields.pathOf("metadata"), wanted, given);
+  const path = fields.pathOf("metadata");
+  if (!isRecord || entries.length > PAIRS_MAX) {
+    throw refusal(path, `an object of at most ${PAIRS_MAX} texts`, isRecord ? entries.length : given);
+  }
+  for (const [key, value] of entries) {
+    if (key.length > KEY_CHARACTERS_MAX)
+      throw refusal(path, `keys of at most ${KEY_CHARACTERS_MAX} characters`, key);
+    if (typeof value !== "string" || value.length > VALUE_CHARACTERS_MAX) {
+      throw refusal(`${path}.${key}`, `a text of at most ${VALUE_CHARACTERS_MAX} characters`, value);
+    }
+  }
+  return given as Record<string, string>;
 }

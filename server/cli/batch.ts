@@ -178,7 +178,16 @@ async function begun(client: JobsClient, job: Job, folder: string): Promise<stri
   mkdirSync(folder, { recursive: true });
   if (before === null) await keep(null);
   const found = before === null ? null : await client.findBatch(key);
-  const { id } = found ?? (await client.create(await client.upload(sent(job), name), endpoint, WINDOW, key));
+  const create = async (): Promise<BatchObject> =>
+    client.create(await client.upload(sent(job), name), endpoint, WINDOW, key);
+  const { id } =
+    found ??
+    (await create().catch((error: unknown) => {
+      const isRefused =
+        error instanceof ServerError && (error.status === 501 || (error.status >= 400 && error.status < 500));
+      if (isRefused && before === null) rmSync(folder, { recursive: true });
+      throw error;
+    }));
   await keep(id);
   return id;
 }

@@ -83,6 +83,16 @@ test("a line may be as long as the limit, and a file have as many lines, and no 
   expect(faultsOf("\n \n")).toEqual([["empty_file", null]]);
 });
 
+test("a file may begin with a byte order mark, which is no part of its first line", () => {
+  const text = Buffer.from(`\ufeff${lineOf("1")}\r\n${lineOf("2")}\n`);
+  const read = [...readerOf(text).lines()];
+  expect(read.map(({ start, bytes }) => text.subarray(start, start + bytes).toString())).toEqual([
+    lineOf("1"),
+    lineOf("2"),
+  ]);
+  expect(faultsOf(`${lineOf("1")}\n\ufeff${lineOf("2")}`)).toEqual([["invalid_json_line", 2]]);
+});
+
 test("of many faults the first hundred are told, and how many more there are", () => {
   const reader = new InputReader(
     { bytes: 260, read: (start, count) => Buffer.from("{\n".repeat(130)).subarray(start, start + count) },

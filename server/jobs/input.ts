@@ -15,6 +15,7 @@ const FAULTS_MAX = 100;
 /** Bytes that are read at a time. */
 const READ_BYTES = 256 * 1024;
 const CUSTOM_ID_CHARACTERS_MAX = 512;
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
 /** A line as its client wrote it. */
 export interface InputLine {
@@ -191,7 +192,7 @@ function isBlank(bytes: Uint8Array): boolean {
   return bytes.every((byte) => byte === 0x20 || byte === 0x09);
 }
 
-/** Lines without their ends (LF or CR LF); null for one that is longer than `bytesMax`. */
+/** Lines without their ends (LF or CR LF) and without the mark that some programs begin a file with; null for one that is longer than `bytesMax`. */
 export function* splitLines(
   source: InputSource,
   bytesMax: number,
@@ -201,8 +202,10 @@ export function* splitLines(
   let start = 0;
   let isLong = false;
   const whole = (line: Uint8Array) => {
-    const bytes = line.at(-1) === 0x0d ? line.subarray(0, -1) : line;
-    return { start, bytes: isLong || bytes.length > bytesMax ? null : bytes };
+    const mark =
+      start === 0 && BYTE_ORDER_MARK.every((byte, at) => line[at] === byte) ? BYTE_ORDER_MARK.length : 0;
+    const bytes = line.subarray(mark, line.at(-1) === 0x0d ? -1 : undefined);
+    return { start: start + mark, bytes: isLong || bytes.length > bytesMax ? null : bytes };
   };
   for (let at = 0; at < source.bytes; ) {
     const read = source.read(at, Math.min(READ_BYTES, source.bytes - at));

@@ -1,6 +1,6 @@
 /** A job from its file to its results, whatever happens meanwhile. */
 
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { mkdirSync, rmSync } from "node:fs";
 import {
   door,
@@ -186,6 +186,40 @@ describe("a job", () => {
       "file-in",
     ]);
     expect(([ANSWERED, FAILED] as const).map((state) => store.resultBytes("batch_1", state))).toEqual([0, 0]);
+    store.close();
+  });
+
+  test("an input stays as long as its batch goes on, and then goes when its time is over", async () => {
+    const store = new JobStore(newFolder());
+    const file = { id: "file-in", owner: "", purpose: "batch", filename: "in", createdAt: 1000 } as const;
+    const upload = store.upload(file);
+    upload.write(Buffer.from(lines.join("\n")));
+    upload.finish(1500);
+    store.putBatch(recordOf("file-in"));
+    const runner = runnerOf(store, { now: 2000 });
+    expect(store.file("", "file-in")).not.toBeNull();
+    await runner.ended("batch_1");
+    expect(store.batch("", "batch_1")!.status).toBe("completed");
+    await runnerOf(store, { now: 2000 }).stop();
+    expect(store.file("", "file-in")).toBeNull();
+    store.close();
+  });
+
+  test("a full disk puts off what is to be deleted, and keeps no server from its start", async () => {
+    const folder = newFolder();
+    await runWhole(folder);
+    let isFull = true;
+    const store = new JobStore(folder, () => {
+      if (isFull) throw Object.assign(new Error("no space"), { code: "ENOSPC" });
+    });
+    const log = spyOn(console, "error").mockImplementation(() => {});
+    await runnerOf(store, { now: 2100 }).stop();
+    log.mockRestore();
+    const filesLeft = (): number => store.files("", { after: null, limit: 9, order: "asc" }).records.length;
+    expect(filesLeft()).toBe(3);
+    isFull = false;
+    await runnerOf(store, { now: 2100 }).stop();
+    expect(filesLeft()).toBe(1);
     store.close();
   });
 });

@@ -1,5 +1,6 @@
 import type { Database } from "bun:sqlite";
 import { sumOf } from "./database.ts";
+import { timeOfId } from "./records.ts";
 import { onDisk, StoreError } from "./store-error.ts";
 
 /** Part of a listing. */
@@ -29,6 +30,12 @@ interface Row {
   readonly created: number;
   readonly record: string;
   readonly sum: string;
+}
+
+/** Where a record was that is gone, such as the last one of a page that a client deletes as it reads. */
+function placeOf(id: string): Pick<Kept, "id" | "createdAt"> | null {
+  const time = timeOfId(id);
+  return time === null ? null : { id, createdAt: time };
 }
 
 /** The files, or the batches, of a store. What is read throws StoreError when it is not what was written. */
@@ -66,7 +73,7 @@ export class RecordTable<Record extends Kept> {
 
   /** Of one owner. */
   list(owner: string, { after, limit, order }: PageQuery): Page<Record> {
-    const from = after === null ? null : this.get(after, owner);
+    const from = after === null ? null : (this.get(after, owner) ?? placeOf(after));
     const behind = `AND (created, id) ${order === "desc" ? "<" : ">"} (?, ?)`;
     const found = this.#read(
       `WHERE owner = ? ${from === null ? "" : behind} ORDER BY created ${order}, id ${order} LIMIT ?`,

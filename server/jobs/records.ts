@@ -5,6 +5,12 @@ export function newId(prefix: string): string {
   return `${prefix}${Bun.randomUUIDv7().replaceAll("-", "")}`;
 }
 
+/** The second in which an id was made; null: it is none of these. */
+export function timeOfId(id: string): number | null {
+  const found = /^[a-z_-]+([0-9a-f]{12})7[0-9a-f]{19}$/.exec(id);
+  return found === null ? null : Math.floor(Number.parseInt(found[1]!, 16) / 1000);
+}
+
 /** What batches may ask of each line. */
 export const batchEndpoints = [
   "/v1/chat/completions",

@@ -2,6 +2,7 @@ import type { FeedRoom } from "../../scheduler/job/feed.ts";
 import { Job } from "./job.ts";
 import type { JobParts } from "./job-parts.ts";
 import { type BatchRecord, isEnded } from "./records.ts";
+import { DiskFullError, StoreError } from "./store-error.ts";
 
 /** How often results are looked at whose time is over. */
 const EXPIRY_EVERY_MS = 3_600_000;
@@ -18,8 +19,8 @@ export class JobRunner {
   constructor(parts: JobParts, engines: () => FeedRoom) {
     this.#parts = parts;
     this.#engines = engines;
-    parts.store.deleteExpired(parts.nowSeconds());
-    this.#expiry = setInterval(() => parts.store.deleteExpired(parts.nowSeconds()), EXPIRY_EVERY_MS);
+    this.#deleteExpired();
+    this.#expiry = setInterval(() => this.#deleteExpired(), EXPIRY_EVERY_MS);
     this.#expiry.unref();
     for (const batch of parts.store.allBatches()) if (!isEnded(batch)) this.begin(batch);
   }
@@ -88,6 +89,16 @@ export class JobRunner {
     clearInterval(this.#expiry);
     for (const { job } of this.#jobs.values()) job.stop();
     await Promise.all([...this.#jobs.values()].map(({ done }) => done));
+  }
+
+  /** What cannot be deleted now is deleted later: a disk that is full, or damaged in one place, keeps no server from its work. */
+  #deleteExpired(): void {
+    try {
+      this.#parts.store.deleteExpired(this.#parts.nowSeconds());
+    } catch (error) {
+      if (!(error instanceof DiskFullError || error instanceof StoreError)) throw error;
+      console.error("files of jobs whose time is over are not deleted yet:", error.message);
+    }
   }
 
   #shareOut(): void {

@@ -9,7 +9,7 @@ import { StoreError } from "./store-error.ts";
 export interface JobSettings {
   readonly fileBytesMax: number;
   readonly linesMax: number;
-  /** How long results are kept. */
+  /** How long uploads and results are kept. */
   readonly retentionSeconds: number;
 }
 

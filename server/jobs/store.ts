@@ -4,7 +4,14 @@ import { CommitMark } from "./commit-mark.ts";
 import { openDatabase } from "./database.ts";
 import { LineTable } from "./line-table.ts";
 import { type Page, type PageQuery, RecordTable } from "./record-table.ts";
-import type { BatchRecord, FileRecord, LineRecord, LineResult, LineState } from "./records.ts";
+import {
+  type BatchRecord,
+  type FileRecord,
+  isEnded,
+  type LineRecord,
+  type LineResult,
+  type LineState,
+} from "./records.ts";
 import { asStoreTrouble, onDisk, StoreError } from "./store-error.ts";
 import type { Upload } from "./upload.ts";
 import { UploadFolder } from "./upload-folder.ts";
@@ -85,10 +92,13 @@ export class JobStore {
     if (content.kind === "upload") this.#uploads.remove(id);
   }
 
-  /** Deletes files whose time is over. */
+  /** Deletes files whose time is over, but for those that a batch which goes on reads. */
   deleteExpired(nowSeconds: number): void {
+    const running = this.allBatches().filter((batch) => !isEnded(batch));
+    const inputs = new Set(running.map(({ inputFile }) => inputFile));
     for (const file of this.#files.all()) {
-      if (file.expiresAt !== null && file.expiresAt <= nowSeconds) this.deleteFile(file);
+      const isOver = file.expiresAt !== null && file.expiresAt <= nowSeconds;
+      if (isOver && !inputs.has(file.id)) this.deleteFile(file);
     }
   }
 

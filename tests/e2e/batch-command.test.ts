@@ -187,6 +187,11 @@ test("what cannot be run is said in a sentence, with the line", async () => {
     const refused = Program.bunting(["batch", input, "-o", output, ...wrong]);
     expect(await refused.exitCode()).toBe(1);
   }
+  const server = Program.bunting(["serve", "--device", "simulated", "--port", "0"]);
+  const nowhere = Program.bunting(["batch", input, "-o", output, "--url", await server.url()]);
+  expect([await nowhere.exitCode(), nowhere.errors]).toEqual([1, expect.stringContaining("--data")]);
+  server.signal("SIGTERM");
+  expect(await server.exitCode()).toBe(0);
   expect(existsSync(`${output}.job`)).toBe(false);
   writeFileSync(output, "");
   const twice = Program.bunting(["batch", input, "-o", output]);

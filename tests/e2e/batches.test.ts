@@ -456,6 +456,23 @@ describe("a batch", () => {
   });
 });
 
+test("files are listed page by page, also by one who deletes them meanwhile, and are kept as long as results", async () => {
+  const client = clientOf(start());
+  const made: string[] = [];
+  for (let index = 0; index < 5; index++) {
+    const file = await toFile(Buffer.from("x"));
+    const { id, created_at, expires_at } = await client.files.create({ file, purpose: "batch" });
+    expect(expires_at).toBe(created_at + server!.jobs!.settings.retentionSeconds);
+    made.unshift(id);
+  }
+  const seen: string[] = [];
+  for await (const { id } of client.files.list({ limit: 2, purpose: "batch" })) {
+    seen.push(id);
+    if (seen.length % 2 === 0) await client.files.delete(id);
+  }
+  expect(seen).toEqual(made);
+});
+
 test("what is damaged in the store is told by name, whatever asks for it", async () => {
   const { origin, jobs } = start();
   const damaged = new StoreError("The record batch_1 of batches in the store is not what was written.");

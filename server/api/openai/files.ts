@@ -41,10 +41,9 @@ export async function createFile(call: Call, { store, settings, nowSeconds }: Jo
     if (purpose !== "batch") {
       throw badRequest(`purpose must be "batch", but is ${quote(purpose)}`, "purpose");
     }
-    const expiresAfter = fileExpiry(fields);
+    const expiresAfter = fileExpiry(fields) ?? settings.retentionSeconds;
     if (upload === null) throw badRequest("the form has no file: send one in the field file", "file");
-    const expiresAt = expiresAfter === null ? null : createdAt + expiresAfter;
-    return fileObject((upload as Upload).finish(expiresAt));
+    return fileObject((upload as Upload).finish(createdAt + expiresAfter));
   } catch (error) {
     (upload as Upload | null)?.discard();
     throw error;
@@ -71,10 +70,17 @@ export function listFiles({ request, tenant }: Call, { store }: JobService): obj
   const search = new URL(request.url).searchParams;
   const query = pageQuery(search, LISTED_MAX);
   const purpose = search.get("purpose");
-  const { records, hasMore } = store.files(tenant, { ...query, limit: LISTED_MAX });
-  const wanted = purpose === null ? records : records.filter((file) => file.purpose === purpose);
+  const wanted: FileRecord[] = [];
+  for (
+    let after: string | null | undefined = query.after;
+    after !== undefined && wanted.length <= query.limit;
+  ) {
+    const { records, hasMore } = store.files(tenant, { ...query, after, limit: LISTED_MAX });
+    wanted.push(...records.filter((file) => purpose === null || file.purpose === purpose));
+    after = hasMore ? records.at(-1)!.id : undefined;
+  }
   const shown = wanted.slice(0, query.limit);
-  return pageObject({ records: shown, hasMore: hasMore || shown.length < wanted.length }, fileObject);
+  return pageObject({ records: shown, hasMore: shown.length < wanted.length }, fileObject);
 }
 
 /** GET /v1/files/{id} and /v1/files/{id}/content; null: there is no such route. */
