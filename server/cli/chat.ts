@@ -1,7 +1,7 @@
 /**
  * `bunting chat`: a conversation on the terminal, streamed from a server. On a terminal, Ctrl-C stops the answer;
- * with input from a file or a pipe every line is one message, answers go to standard output and figures to standard
- * error, so that it works in scripts.
+ * with input from a file or a pipe every line is one message, answers go to standard output, thoughts and figures to
+ * standard error, so that it works in scripts.
  */
 
 import { createInterface, type Interface } from "node:readline";
@@ -139,14 +139,21 @@ class Conversation {
     this.#answer = new AbortController();
     const { signal } = this.#answer;
     const startedMs = performance.now();
-    let firstMs = startedMs;
+    let firstMs: number | null = null;
+    let hasThoughts = false;
     let answer = "";
     let usage: Usage | null = null;
     try {
       for await (const event of streamChat(this.#target, this.#body(), signal)) {
         if (event.kind === "usage") usage = event.usage;
-        if (event.kind !== "text") continue;
-        if (answer === "") firstMs = performance.now();
+        if (event.kind !== "text" && event.kind !== "thought") continue;
+        firstMs ??= performance.now();
+        if (event.kind === "thought") {
+          hasThoughts = true;
+          process.stderr.write(this.#dim(event.text));
+          continue;
+        }
+        if (answer === "" && hasThoughts) process.stderr.write("\n\n");
         answer += event.text;
         process.stdout.write(event.text);
       }
@@ -160,8 +167,11 @@ class Conversation {
       this.#answer = null;
     }
     if (answer !== "") process.stdout.write("\n");
+    else if (hasThoughts) process.stderr.write("\n");
     if (usage !== null)
-      process.stderr.write(`${this.#dim(figures(usage, startedMs, firstMs, performance.now()))}\n`);
+      process.stderr.write(
+        `${this.#dim(figures(usage, startedMs, firstMs ?? startedMs, performance.now()))}\n`,
+      );
   }
 
   #body(): Record<string, unknown> {

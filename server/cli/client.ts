@@ -18,7 +18,8 @@ export interface Usage {
 }
 
 export type StreamEvent =
-  | { readonly kind: "text"; readonly text: string }
+  /** A piece of the answer, or of what the model thinks before it. */
+  | { readonly kind: "text" | "thought"; readonly text: string }
   | { readonly kind: "finish"; readonly reason: string }
   | { readonly kind: "usage"; readonly usage: Usage };
 
@@ -100,7 +101,11 @@ export async function* eventData(body: ReadableStream<Uint8Array>): AsyncGenerat
 interface Chunk {
   readonly error?: { readonly message?: string } | string;
   readonly choices?: readonly {
-    readonly delta?: { readonly content?: string | null };
+    readonly delta?: {
+      readonly content?: string | null;
+      readonly reasoning_content?: string | null;
+      readonly reasoning?: string | null;
+    };
     readonly finish_reason?: string | null;
   }[];
   readonly usage?: {
@@ -117,6 +122,8 @@ function* chunkEvents(data: string): Generator<StreamEvent> {
     throw new ServerError(0, message ?? "the server reported an error without a message");
   }
   const choice = chunk.choices?.[0];
+  const thought = choice?.delta?.reasoning_content ?? choice?.delta?.reasoning; // servers differ in the name; ours sends both
+  if (thought) yield { kind: "thought", text: thought };
   if (choice?.delta?.content) yield { kind: "text", text: choice.delta.content };
   if (choice?.finish_reason) yield { kind: "finish", reason: choice.finish_reason };
   if (chunk.usage) {

@@ -28,7 +28,7 @@ export interface RequestRecord {
   /** When it was due, which is when it was sent: arrivals do not wait for one another. */
   readonly sentMs: number;
   readonly endMs: number;
-  /** Sent to first text; null when there was none. */
+  /** Sent to first text, be it of thoughts; null when there was none. */
   readonly ttftMs: number | null;
   /** Gaps between consecutive pieces of text. */
   readonly gapsMs: readonly number[];
@@ -147,7 +147,7 @@ async function sendOne(
       signal,
     )) {
       if (event.kind === "usage") usage = event.usage;
-      if (event.kind !== "text") continue;
+      if (event.kind !== "text" && event.kind !== "thought") continue;
       const nowMs = performance.now() - originMs;
       if (ttftMs === null) ttftMs = nowMs - sentMs;
       else gapsMs.push(nowMs - lastMs);

@@ -2,6 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
+import { streamChat } from "../../server/cli/client.ts";
 import {
   bodyOf,
   chatBody,
@@ -74,6 +75,15 @@ describe("thoughts", () => {
     expect(details.completion_tokens_details.reasoning_tokens).toBe(
       await tokensOf(`<think>\n${thought}\n</think>`),
     );
+  });
+
+  test("are told apart by the client that chats, measures and stands in the page", async () => {
+    const told = { thought: "", text: "" };
+    const target = { url: server.origin, apiKey: null };
+    const body = { ...chatBody("2 + 2?", { seed: 0, max_tokens: 150 }) };
+    for await (const event of streamChat(target, body, new AbortController().signal))
+      if (event.kind === "thought" || event.kind === "text") told[event.kind] += event.text;
+    expect(told).toEqual({ thought, text: "Four." });
   });
 
   test("may be begun by the prompt, or closed by it", async () => {
