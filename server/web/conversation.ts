@@ -1,4 +1,5 @@
 import { type ChatMessage, ServerError, streamChat, type Usage } from "../cli/client.ts";
+import { AnswerView } from "./answer-view.ts";
 import type { ApiKeyForm } from "./api-key.ts";
 import { element, fromTemplate, within } from "./dom.ts";
 
@@ -14,8 +15,10 @@ export interface ConversationEvents {
 /** What is known of an answer so far. Times are on the clock of `performance.now()`. */
 interface Progress {
   readonly askedMs: number;
+  /** Of a thought or the answer. */
   firstMs: number | null;
   lastMs: number;
+  thoughts: string;
   text: string;
   usage: Usage | null;
   finish: string | null;
@@ -63,25 +66,27 @@ export class Conversation {
     this.#isFollowing = true;
     const asked = this.#show("user", "You", question);
     const shown = this.#show("assistant", "Answer", "");
+    const view = new AnswerView(shown, () => this.#follow());
     const progress: Progress = {
       askedMs: performance.now(),
       firstMs: null,
       lastMs: 0,
+      thoughts: "",
       text: "",
       usage: null,
       finish: null,
     };
     const asking: ChatMessage = { role: "user", content: question };
     try {
-      await this.#stream([...messages, asking], progress, shown, answering.signal);
+      await this.#stream([...messages, asking], progress, view, answering.signal);
     } catch (error) {
       if (!answering.signal.aborted) this.#fail(error);
     }
-    shown.classList.remove("pending");
+    view.end();
     this.#showFacts(shown, progress, answering.signal.aborted);
     if (progress.text !== "") {
       messages.push(asking, { role: "assistant", content: progress.text });
-    } else if (progress.finish === null) {
+    } else if (progress.finish === null && progress.thoughts === "") {
       asked.remove();
       shown.remove();
       if (messages === this.#messages) this.#events.onUnanswered(question);
@@ -92,22 +97,25 @@ export class Conversation {
   async #stream(
     messages: readonly ChatMessage[],
     progress: Progress,
-    shown: HTMLElement,
+    view: AnswerView,
     signal: AbortSignal,
   ): Promise<void> {
-    const text = within(shown, ".text").appendChild(document.createTextNode(""));
     // Usage with every chunk, so that a stopped answer has its numbers too.
     const stream_options = { include_usage: true, continuous_usage_stats: true };
     const body = { messages: [...systemPrompt(), ...messages], ...settings(), stream_options };
     for await (const event of streamChat(this.#apiKey.target, body, signal)) {
       switch (event.kind) {
+        case "thought":
         case "text":
           progress.lastMs = performance.now();
           progress.firstMs ??= progress.lastMs;
-          progress.text += event.text;
-          shown.classList.remove("pending");
-          text.appendData(event.text);
-          this.#follow();
+          if (event.kind === "thought") {
+            progress.thoughts += event.text;
+            view.appendThought(event.text);
+          } else {
+            progress.text += event.text;
+            view.appendText(event.text);
+          }
           break;
         case "finish":
           progress.finish = event.reason;
@@ -133,7 +141,7 @@ export class Conversation {
     message.classList.add(kind);
     message.classList.toggle("pending", content === "");
     within(message, "h2").textContent = speaker;
-    within(message, ".text").textContent = content;
+    within(message, ".body").textContent = content;
     this.#log.append(message);
     this.#follow();
     return message;
