@@ -25,6 +25,7 @@ Examples:
   bunting serve                          serve the model that comes with Bunting
   bunting serve ~/models/Qwen3-0.6B      serve a Hugging Face folder
   bunting serve ~/models/qwen3-q8.gguf   serve a GGUF file
+  bunting serve Qwen/Qwen3-0.6B          serve what \`hf download Qwen/Qwen3-0.6B\` has fetched
   bunting chat                           talk to it
   bunting batch in.jsonl -o out.jsonl    run a file of prompts, and go on where it was stopped
   bunting bench --rate 4 --requests 100  measure a server under load
@@ -50,7 +51,7 @@ function command<Settings extends Record<string, Setting<unknown>>>(
 }
 
 const folder =
-  "Hugging Face folder of a model, or a GGUF file; without it, the model that comes with Bunting";
+  "Hugging Face folder of a model, a GGUF file, or a published name such as Qwen/Qwen3-0.6B that `hf download` has fetched; without it, the model that comes with Bunting";
 
 command("serve", "Serve a model.", serverSettings, folder, serve);
 command(

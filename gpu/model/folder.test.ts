@@ -101,7 +101,17 @@ describe("folders that are no models", () => {
       ["config.json", "pytorch_model-00001-of-00002.bin"],
       "it has pytorch_model-00001-of-00002.bin",
     ],
-    ["GGUF", ["tiny.gguf"], "it has tiny.gguf (a GGUF file: give its path instead of the folder's)"],
+    ["one GGUF file", ["tiny.gguf", "mmproj-tiny.gguf"], "DIR/tiny.gguf: has 2 bytes"],
+    [
+      "parts of a GGUF file",
+      ["a-00001-of-00002.gguf", "a-00002-of-00002.gguf"],
+      "DIR/a-00001-of-00002.gguf: ",
+    ],
+    [
+      "GGUF files",
+      ["b.gguf", "a.gguf"],
+      "DIR: has several GGUF files: give the path of one of a.gguf, b.gguf",
+    ],
     ["adapter", ["adapter_config.json", "adapter_model.safetensors"], "a LoRA adapter"],
     ["publisher's layout", ["config.json", "consolidated.safetensors"], "it has consolidated.safetensors"],
     ["another name", ["config.json", "weights.safetensors"], "it has weights.safetensors"],
@@ -116,9 +126,9 @@ describe("folders that are no models", () => {
 
   test("a path that is missing or a file", () => {
     expect(errorOf(join(scratch, "none"))).toBe("DIR: does not exist");
-    for (const name of ["Nobody/Model-0.6B", "https://models.example/Model"]) {
-      expect(errorOf(name)).toBe(
-        "DIR: does not exist; models are not downloaded, a folder of this machine is wanted",
+    for (const name of ["Nobody/Model-0.6B", "https://huggingface.co/Nobody/Model-0.6B"]) {
+      expect(errorOf(name)).toContain(
+        ": does not exist, and Hugging Face's cache has no such model; `hf download ",
       );
     }
     const dir = emptyFolder("tiny.bin");

@@ -1,9 +1,10 @@
-/** A model on disk: a folder as Hugging Face writes it, or a GGUF file. Opened, checked, and described for an
+/** A model on disk: a folder as Hugging Face writes it, a GGUF file, or the published name of one that was downloaded. Opened, checked, and described for an
  *  engine. Nothing is loaded here. */
-import { readdirSync, statSync } from "node:fs";
+import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { type GenerationDefaults, headless, type ModelConfig, readModelConfig } from "./config.ts";
 import { isGguf, openGguf } from "./gguf.ts";
+import { downloadedFolder, type PublishedModel, publishedNameOf, readPublishedName } from "./hub-cache.ts";
 import { readExactly, readJsonObject, withFile } from "./json.ts";
 import { ioReason, ModelError } from "./model-error.ts";
 import { type EmbeddingRule, folderEmbedding } from "./pooling.ts";
@@ -35,12 +36,17 @@ export interface ModelFolder {
   readonly notes: readonly string[];
 }
 
-/** Opens and checks a folder with config.json and safetensors, or a GGUF file. Every problem is a ModelError. */
-export function openModelFolder(dir: string): ModelFolder {
+/** Opens and checks a folder with config.json and safetensors, or with a GGUF file, or such a file. Every problem is a ModelError. */
+export function openModelFolder(path: string): ModelFolder {
+  const published = existsSync(path) ? null : readPublishedName(path);
+  const downloaded = published === null ? null : downloadedFolder(published.name);
+  const dir = downloaded ?? path;
   if (isGguf(dir)) return openGguf(dir);
-  const names = folderNames(dir);
+  const names = folderNames(dir, published);
   const hasWeights = names.includes("model.safetensors") || names.includes("model.safetensors.index.json");
   if (!hasWeights) {
+    const file = onlyGguf(dir, names, published?.variant ?? null);
+    if (file !== null) return openGguf(join(dir, file));
     throw insteadOf(dir, names, "has neither model.safetensors nor model.safetensors.index.json");
   }
   if (!names.includes("config.json")) throw insteadOf(dir, names, "has no config.json");
@@ -52,7 +58,7 @@ export function openModelFolder(dir: string): ModelFolder {
   const source = stored.files.length === 1 ? stored.files[0]! : join(dir, "model.safetensors.index.json");
   return {
     dir,
-    name: basename(resolve(dir)),
+    name: publishedNameOf(dir) ?? basename(resolve(dir)),
     config,
     tensors: matchTensors(config, stored, source, folderLayout(quantisation)),
     notes: [
@@ -103,10 +109,7 @@ function haveSameBytes(a: StoredTensor, b: StoredTensor): boolean {
   );
 }
 
-/** Under which a model is published, as in Qwen/Qwen3-0.6B; or its page. */
-const publishedName = /^([\w.-]+\/[\w.-]+|https?:.*)$/;
-
-function folderNames(dir: string): readonly string[] {
+function folderNames(dir: string, published: PublishedModel | null): readonly string[] {
   try {
     if (!statSync(dir).isDirectory()) {
       throw new ModelError(
@@ -118,18 +121,35 @@ function folderNames(dir: string): readonly string[] {
     return readdirSync(dir);
   } catch (error) {
     if (error instanceof ModelError) throw error;
-    const hint = publishedName.test(dir)
-      ? "; models are not downloaded, a folder of this machine is wanted"
-      : "";
+    const hint =
+      published === null
+        ? ""
+        : `, and Hugging Face's cache has no such model; \`hf download ${published.name}\` puts it there`;
     throw new ModelError(dir, null, ioReason(error) + hint);
   }
+}
+
+/** The GGUF file of a folder that has one, of as many parts as it likes, or of which only one is named as the variant says; null
+ *  when there is none. */
+function onlyGguf(dir: string, names: readonly string[], variant: string | null): string | null {
+  const isModel = (name: string): boolean =>
+    name.endsWith(".gguf") && !/^mmproj/i.test(name) && !/-(?!00001)\d{5}-of-\d{5}\.gguf$/.test(name);
+  const all = names.filter(isModel);
+  const files = all.filter((name) => name.toLowerCase().includes((variant ?? "").toLowerCase()));
+  if (files.length === 1 || all.length === 0) return files[0] ?? null;
+  const wanted = variant === null ? "" : ` for "${variant}"`;
+  const found = all.toSorted().slice(0, 12).join(", ");
+  throw new ModelError(
+    dir,
+    null,
+    `has ${files.length === 0 ? "no GGUF file" : "several GGUF files"}${wanted}: give the path of one of ${found}`,
+  );
 }
 
 /** The error for a folder that lacks something, naming the other format that it has instead, if any. */
 function insteadOf(dir: string, names: readonly string[], missing: string): ModelError {
   const formats: readonly (readonly [RegExp, string])[] = [
     [/^adapter_config\.json$|^adapter_model\./, "a LoRA adapter: merge it into its base model first"],
-    [/\.gguf$/, "a GGUF file: give its path instead of the folder's"],
     [/^pytorch_model.*\.bin(\.index\.json)?$|\.pth?$/, "pickled PyTorch weights, which are never opened"],
     [/^consolidated.*\.safetensors$/, "the publisher's own layout, not the Hugging Face one"],
     [/\.safetensors$/, "safetensors under another name"],
