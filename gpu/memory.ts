@@ -107,7 +107,9 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   const advice = pagesThatFit < pagesPerContext ? contextAdvice(pagesThatFit * pageTokens) : [];
   if (pages > pagesPerContext) advice.unshift(kvAdvice(freeBytes, Math.floor, "less"));
   if (input.compute === "f32") advice.push("--dtype bf16 halves weights and KV cache");
-  if (!input.isRounded) advice.push("--quant int8 halves the weights, --quant int4 quarters them");
+  // Rounding frees less than the weights take.
+  if (!input.isRounded && neededBytes - availableBytes < weightBytes)
+    advice.push("--quant int8 halves the weights, --quant int4 quarters them");
   if (engines > 1) advice.push("run fewer engines");
   advice.push("free memory, or choose a smaller model");
   return {

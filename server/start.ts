@@ -2,6 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
+import { ioReason } from "../gpu/model/model-error.ts";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
@@ -93,7 +94,7 @@ export async function startServer(
     config.device.kind === "simulated"
       ? prepareSimulated(config, modelDir, config.device.engines)
       : await prepareNative(config, modelDir, config.device, events);
-  const text = openText(modelDir);
+  const text = openText(prepared.folder.dir);
   const model = servedModelOf(config, prepared, text.tokenizer);
   const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
   const store = config.data === null ? null : openStore(config.data);
@@ -304,7 +305,7 @@ function readText(file: string): string {
   try {
     return readFileSync(file, "utf8").replace(/\r?\n$/, "");
   } catch (error) {
-    throw new ConfigError(`--public-prefix ${file}: ${(error as Error).message}.`);
+    throw new ConfigError(`--public-prefix ${file} ${ioReason(error)}.`);
   }
 }
 
@@ -312,7 +313,7 @@ function openKeys(config: Config): ApiKeys {
   try {
     return new ApiKeys({ keys: config.apiKey, file: config.apiKeyFile });
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = error instanceof Error && !("code" in error) ? error.message : ioReason(error);
     throw new ConfigError(`No API key can be taken from ${config.apiKeyFile}: ${reason}.`);
   }
 }
@@ -330,7 +331,12 @@ async function prepareNative(
   const problem = planProblem(plan.memory);
   if (problem !== null) throw new ConfigError(problem);
   const { names, folder, contextMax, compute, packedFolders, limits } = plan;
-  const native = { library, folder: dir, model: { ...compute, contextMax, packedFolders }, limits };
+  const native = {
+    library,
+    folder: plan.folder.dir,
+    model: { ...compute, contextMax, packedFolders },
+    limits,
+  };
   const device: DeviceSetup =
     gpus === null
       ? { kind: "cpu", ...native }

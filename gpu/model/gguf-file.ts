@@ -287,7 +287,8 @@ class Reader {
     const magic = this.#utf8Or(this.#take(4));
     const version = this.u32();
     if (magic === "vers") this.refuse("is a Git LFS pointer, not the weights; `git lfs pull` fetches them");
-    if (magic !== "GGUF") this.refuse(`begins with ${show(magic)}, not with "GGUF"`);
+    if (magic !== "GGUF")
+      this.refuse(`begins with ${magic === null ? "other bytes" : show(magic)}, not with "GGUF"`);
     if (version === 2 || version === 3) return;
     if (version === 0x0200_0000 || version === 0x0300_0000) this.refuse("is big-endian, which is not read");
     this.refuse(`is GGUF of version ${version}; versions 2 and 3 are read`);
