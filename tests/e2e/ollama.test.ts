@@ -105,6 +105,8 @@ test("what changes nothing is named, and what cannot be done refused by its name
     ["/api/generate", { model: "demo", prompt: "x", images: ["aGk="] }, 400, "images"],
     ["/api/generate", { model: "other", prompt: "x" }, 404, '"other"'],
     ["/api/show", {}, 400, "model"],
+    ["/api/pull", { model: "other" }, 404, "served here: demo"],
+    ["/api/create", { model: "mine", from: "demo" }, 501, "models are not made"],
     ["/api/chat", asking(0, { options: { num_predict: 1_000_000 } }), 400, "maximum context length"],
   ];
   for (const [path, body, status, word] of refused) {
@@ -112,6 +114,11 @@ test("what changes nothing is named, and what cannot be done refused by its name
     const { error } = (await refusal.json()) as { readonly error: string };
     expect([refusal.status, error.includes(word), word]).toEqual([status, true, word]);
   }
+});
+
+test("a model that is served need not be pulled", async () => {
+  const pulled = await post(server, "/api/pull", { model: "demo:latest" });
+  expect(await pulled.json()).toEqual({ status: "success" });
 });
 
 test("the version and the models are told", async () => {

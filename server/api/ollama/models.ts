@@ -1,5 +1,6 @@
 /** What Ollama tells of models: here there is one, and it is always loaded. */
 import { createHash } from "node:crypto";
+import { ApiError } from "../../http/errors.ts";
 import { Fields } from "../fields.ts";
 import type { PromptServices } from "../prompt.ts";
 import type { ModelAbout } from "../served-model.ts";
@@ -19,6 +20,21 @@ export function tagsBody({ model, about }: ModelsDeps, startedSeconds: number): 
 export function psBody({ model, about }: ModelsDeps): object {
   const stays = { size_vram: 0, context_length: model.contextMax, expires_at: "9999-12-31T23:59:59Z" };
   return { models: model.names.map((name) => ({ ...entryOf(name, about), ...stays })) };
+}
+
+/** POST /api/pull: a model that is served is there already. */
+export function pullBody(body: Readonly<Record<string, unknown>>, { model }: ModelsDeps): object {
+  nameOf(new Fields(body), model);
+  return { status: "success" };
+}
+
+/** What Ollama does with its own store of models. */
+export function refuseToStore(): never {
+  throw new ApiError(
+    501,
+    "invalid_request_error",
+    "models are not made, copied, sent or deleted here: the server has the one that it was started with",
+  );
 }
 
 /** POST /api/show */

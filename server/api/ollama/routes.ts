@@ -10,7 +10,7 @@ import {
   parseOllamaEmbeddings,
 } from "./embed.ts";
 import { ollamaErrorResponse } from "./errors.ts";
-import { psBody, showBody, tagsBody } from "./models.ts";
+import { psBody, pullBody, refuseToStore, showBody, tagsBody } from "./models.ts";
 import { parseOllamaChat, parseOllamaGenerate } from "./schema.ts";
 
 /** Ollama's, for programs that know nothing else. */
@@ -45,6 +45,9 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
     route("GET", "tags", () => tagsBody(deps, startedSeconds)),
     route("GET", "ps", () => psBody(deps)),
     route("POST", "show", async (call) => showBody(await call.readWork(), deps, startedSeconds)),
+    route("POST", "pull", async (call) => pullBody(await call.readWork(), deps)),
+    ...["create", "copy", "push"].map((path) => route("POST", path, refuseToStore)),
+    route("DELETE", "delete", refuseToStore),
     route("POST", "chat", asks(parseOllamaChat, answerOllamaChat)),
     route("POST", "generate", asks(parseOllamaGenerate, answerOllamaGenerate)),
     route("POST", "embed", embeds(parseOllamaEmbed, answerOllamaEmbed)),
