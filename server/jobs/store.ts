@@ -102,7 +102,7 @@ export class JobStore {
     }
   }
 
-  /** The bytes of a file, piece by piece. Throws StoreError when they are not what was written. */
+  /** The bytes of a file, piece by piece. Throws StoreError when they are not what was written, with the last piece at the latest. */
   *content(file: FileRecord): Generator<Uint8Array> {
     if (file.content.kind === "upload") yield* this.#uploads.content(file, file.content.sha256);
     else {

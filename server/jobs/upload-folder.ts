@@ -80,22 +80,18 @@ export class UploadFolder {
     }
   }
 
-  /** A whole file, piece by piece. Throws StoreError when it is not what was written. */
+  /** A whole file, piece by piece. Throws StoreError when it is not what was written, at its end if its bytes tell no sooner. */
   *content({ id, bytes }: FileRecord, sha256: string): Generator<Uint8Array> {
     const hash = createHash("sha256");
     const size = statSync(this.#pathOf(id), { throwIfNoEntry: false })?.size;
     if (size !== bytes)
       throw new StoreError(`The file ${id} has ${size ?? "no"} bytes, but ${bytes} were written.`);
-    // Checked as a whole before the first byte is given out: a page of it cannot be told from another.
-    for (const part of this.#parts(id, bytes)) hash.update(part);
-    if (hash.digest("hex") !== sha256) throw new StoreError(`The file ${id} is not what was written.`);
-    yield* this.#parts(id, bytes);
-  }
-
-  *#parts(id: string, bytes: number): Generator<Uint8Array> {
     for (let start = 0; start < bytes; start += PART_BYTES) {
-      yield this.read(id, start, Math.min(PART_BYTES, bytes - start)) ?? new Uint8Array(0);
+      const part = this.read(id, start, Math.min(PART_BYTES, bytes - start)) ?? new Uint8Array(0);
+      hash.update(part);
+      yield part;
     }
+    if (hash.digest("hex") !== sha256) throw new StoreError(`The file ${id} is not what was written.`);
   }
 
   #pathOf(id: string): string {

@@ -492,6 +492,23 @@ test("what is damaged in the store is told by name, whatever asks for it", async
   for (const spy of spies) spy.mockRestore();
 });
 
+test("a file that is damaged at its end is told of, and none of it given out", async () => {
+  const { origin, jobs } = start();
+  const file = await toFile(Buffer.from("x".repeat(1000)));
+  const { id } = await clientOf(server!).files.create({ file, purpose: "batch" });
+  const damaged = new StoreError(`The file ${id} is not what was written.`);
+  const spy = spyOn(jobs!.store, "content").mockImplementation(function* () {
+    yield Buffer.from("x".repeat(999));
+    throw damaged;
+  });
+  const response = await fetch(`${origin}/v1/files/${id}/content`);
+  expect([response.status, await response.json()]).toEqual([
+    500,
+    { error: expect.objectContaining({ message: damaged.message, code: "store_damaged" }) },
+  ]);
+  spy.mockRestore();
+});
+
 describe("files", () => {
   test("are listed newest first, read, and deleted", async () => {
     const client = clientOf(start());

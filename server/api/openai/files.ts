@@ -8,6 +8,7 @@ import { type FileRecord, isEnded, newId } from "../../jobs/records.ts";
 import type { JobService } from "../../jobs/service.ts";
 import { DiskFullError, StoreError } from "../../jobs/store-error.ts";
 import type { Upload } from "../../jobs/upload.ts";
+import { yieldIfSpent } from "../../time-slice.ts";
 
 const LISTED_MAX = 10_000;
 const FIELDS_MAX = 16;
@@ -84,15 +85,19 @@ export function listFiles({ request, tenant }: Call, { store }: JobService): obj
 }
 
 /** GET /v1/files/{id} and /v1/files/{id}/content; null: there is no such route. */
-export function readFile({ rest, tenant }: Call, { store }: JobService): object | Response | null {
+export async function readFile(
+  { rest, tenant }: Call,
+  { store }: JobService,
+): Promise<object | Response | null> {
   const [id = "", what, ...more] = rest.split("/");
   if (more.length > 0 || (what !== undefined && what !== "content")) return null;
   const file = fileOf(store.file(tenant, id), id);
-  return what === undefined
-    ? fileObject(file)
-    : new Response(streamOf(store.content(file)), {
-        headers: { "content-type": "application/octet-stream", "content-length": String(file.bytes) },
-      });
+  if (what === undefined) return fileObject(file);
+  // Read as a whole before its first byte is given out: what is damaged anywhere is told, and not broken off there.
+  for (const _ of store.content(file)) await yieldIfSpent();
+  return new Response(streamOf(store.content(file)), {
+    headers: { "content-type": "application/octet-stream", "content-length": String(file.bytes) },
+  });
 }
 
 /** DELETE /v1/files/{id} */
@@ -124,13 +129,11 @@ function fileOf(file: FileRecord | null, id: string): FileRecord {
   throw new ApiError(404, "not_found_error", `there is no file ${quote(id)}`, { param: "id" });
 }
 
-/** What is read comes a piece at a time; the first one is read before the status is told. */
+/** What is read comes a piece at a time. */
 function streamOf(parts: Generator<Uint8Array>): ReadableStream<Uint8Array> {
-  let first: IteratorResult<Uint8Array> | null = parts.next();
   return new ReadableStream({
     pull(controller) {
-      const part = first ?? parts.next();
-      first = null;
+      const part = parts.next();
       if (part.done === true) controller.close();
       else controller.enqueue(part.value);
     },
