@@ -9,6 +9,7 @@ import { doctor } from "./cli/doctor.ts";
 import { isForPeople } from "./cli/failure.ts";
 import { jobs, jobsSettings } from "./cli/jobs.ts";
 import { addOptions, optionValues } from "./cli/options.ts";
+import { withOptionHere } from "./cli/other-servers.ts";
 import { serve } from "./cli/serve.ts";
 import { simulateCommand, simulateSettings } from "./cli/simulate.ts";
 import { type Setting, serverSettings, type Values } from "./config.ts";
@@ -114,7 +115,9 @@ async function end(command: Promise<number>): Promise<never> {
   }
 }
 
-for (const each of program.commands)
+for (const each of program.commands) {
+  each.configureOutput({ outputError: (message, write) => write(withOptionHere(message)) });
   each.showHelpAfterError(`(bunting ${each.name()} ${each.usage()}; --help lists the options)`);
+}
 
 await program.parseAsync();

@@ -79,11 +79,16 @@ describe("what cannot work is refused in one sentence", () => {
     expect(lines[0]).toMatch(sentence);
   });
 
-  test("an option that a command does not have, with how it is called", async () => {
-    const program = Program.bunting(["serve", "--model", empty]);
+  test.each([
+    ["--prot", "\n(Did you mean --port?)"],
+    ["--max-num-seqs", ": here it is --sequences-max"],
+    ["--model", ": the model is an argument, without an option"],
+    ["--constructor", ""],
+  ])("the option %s, with what there is instead", async (option, instead) => {
+    const program = Program.bunting(["serve", option, empty]);
     expect(await program.exitCode()).toBe(1);
     expect(program.errors).toBe(
-      "error: unknown option '--model'\n(bunting serve [options] [model]; --help lists the options)\n",
+      `error: unknown option '${option}'${instead}\n(bunting serve [options] [model]; --help lists the options)\n`,
     );
   });
 
