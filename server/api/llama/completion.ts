@@ -150,9 +150,7 @@ function completionCodec(
     content: text,
     tokens: returnsTokens || stream ? tokens : [],
     id_slot: 0,
-    ...(logprobs === null || logprobs.length === 0
-      ? {}
-      : { completion_probabilities: probabilitiesOf(logprobs) }),
+    ...(logprobs === null ? {} : { completion_probabilities: probabilitiesOf(logprobs) }),
   });
   const ending = (index: number, end: ChoiceFinish, predicted: number): object => ({
     stop: true,
