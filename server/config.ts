@@ -239,6 +239,10 @@ export const serverSettings = Object.freeze({
   parrotApi: flag({
     sentence: "Understand the wire formats of Parrot's paper and of its authors' client too.",
   }),
+  logRequests: flag({
+    sentence:
+      "Write a line for each response and for each generated answer to standard output: time, id, route, status, tokens, pace; none of their text.",
+  }),
   record: optional({
     placeholder: "file",
     defaultText: "off",

@@ -36,6 +36,7 @@ import { Lifecycle } from "./http/lifecycle.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
 import { listen } from "./http/listen.ts";
 import type { OriginRules } from "./http/origin.ts";
+import { RequestLog } from "./http/request-log.ts";
 import { PlacementLog } from "./http/state.ts";
 import { Telemetry } from "./http/telemetry.ts";
 import { type JobService, type JobSettings, openStore } from "./jobs/service.ts";
@@ -198,6 +199,7 @@ async function startWatchedEngines(
         modelName: names[0]!,
         version,
         specs,
+        log: config.logRequests ? new RequestLog(console.log) : null,
         loads,
         predictionErrors,
         gap: () => gap.worst,

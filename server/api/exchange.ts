@@ -4,10 +4,10 @@ import type { PromptServices } from "./prompt.ts";
 import type { Exchange } from "./respond.ts";
 
 export function exchangeOf(
-  { request, reply, arrivedMs, tenant }: Call,
+  { request, requestId, reply, arrivedMs, tenant }: Call,
   deps: Exchange["services"] & Pick<Exchange, "limits">,
 ): Exchange {
-  return { signal: request.signal, reply, arrivedMs, tenant, services: deps, limits: deps.limits };
+  return { requestId, signal: request.signal, reply, arrivedMs, tenant, services: deps, limits: deps.limits };
 }
 
 /** The same services for a call: what makes long texts and chats into tokens stops when its client goes away. */

@@ -44,6 +44,7 @@ export function startJobs(
     observeRequest: () => {},
     countFinished: () => {},
     countTokens: (usage) => telemetry.countTokens(usage, "jobs"),
+    log: null,
   };
   const services = { generator, lifecycle, telemetry: counted, cacheSaltFor };
   const door = lineDoor({ ...deps, services, limits }, deps.encoder.forJobs());

@@ -16,6 +16,8 @@ export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 
 /** What one HTTP request brings along. */
 export interface Exchange {
+  /** "" of a line of a job. */
+  readonly requestId: string;
   readonly signal: AbortSignal;
   /** Null: nobody reads a stream. */
   readonly reply: Reply | null;
@@ -105,7 +107,7 @@ function tellingIgnored(response: Response, { ignored }: Generation): Response {
 
 /** A generation for one HTTP request: counted as in flight and measured until its last event. */
 function generate(
-  { services, arrivedMs }: Exchange,
+  { services, arrivedMs, requestId }: Exchange,
   request: GenerationRequest,
   onEvent: (event: ShownEvent) => void,
   onFailed: (error: ApiError) => void,
@@ -126,7 +128,10 @@ function generate(
       return;
     }
     measures.note(event, generation);
-    if (event.kind === "done" || event.kind === "failed") untrack();
+    if (event.kind === "done" || event.kind === "failed") {
+      untrack();
+      telemetry.log?.answered(requestId, event, generation.usage, measures.times);
+    }
     if (event.kind === "failed") onFailed(cut ?? errorOf(event.failure, lifecycle));
     else onEvent(event);
   });

@@ -73,6 +73,7 @@ export function createApp(deps: AppDeps) {
       // Labels come from the table and not from the client, which could send any number of them.
       const path = findRoute(routes, pathOf(request))?.path ?? "unknown";
       telemetry.observeHttp(path, methodLabel(request.method), status, seconds);
+      telemetry.log?.responded(entry.requestId, request.method, pathOf(request), status, seconds);
     });
   for (const route of routes) {
     app.route(

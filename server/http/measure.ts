@@ -3,7 +3,7 @@ import type { Generation, GenerationRequest } from "../answer/generation.ts";
 import type { Telemetry } from "./telemetry.ts";
 
 /** Where an answer's measures go. */
-export type AnswerTelemetry = Pick<Telemetry, "observeRequest" | "countFinished" | "countTokens">;
+export type AnswerTelemetry = Pick<Telemetry, "observeRequest" | "countFinished" | "countTokens" | "log">;
 
 /** How long an answer took; of several choices, from the first beginning to the last end. */
 export interface AnswerTimes {

@@ -5,6 +5,7 @@ import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Usage } from "../answer/events.ts";
 import { AnswerHistogram } from "./answer-histogram.ts";
+import type { RequestLog } from "./request-log.ts";
 
 /**
  * What the server tells of itself, as Prometheus text. Names that begin with `vllm:` are those that dashboards and
@@ -136,6 +137,8 @@ export interface TelemetryOptions {
   readonly modelName: string;
   readonly version: string;
   readonly specs: readonly DeviceSpec[];
+  /** Absent: requests are not logged. */
+  readonly log?: RequestLog | null;
   /** Current loads, by engine id. */
   readonly loads: () => readonly EngineLoad[];
   /** How far each engine's steps are from what is predicted, by engine id: see OnlineCostModel's margin. */
@@ -148,6 +151,7 @@ export interface TelemetryOptions {
 export type Work = "requests" | "jobs";
 
 export class Telemetry {
+  readonly log: RequestLog | null;
   readonly #registry = new Registry();
   readonly #registers = [this.#registry];
   readonly #modelName: string;
@@ -159,7 +163,8 @@ export class Telemetry {
   readonly #server = mapValues(serverHistograms, (row) => this.#histogram(row));
   readonly #answers: Readonly<Record<RequestHistogram, AnswerHistogram>>;
 
-  constructor({ modelName, version, specs, loads, predictionErrors, gap }: TelemetryOptions) {
+  constructor({ modelName, version, specs, loads, predictionErrors, gap, log }: TelemetryOptions) {
+    this.log = log ?? null;
     this.#modelName = modelName;
     // A request's engine is the fleet's business; with one engine there is nothing to ask.
     this.#answerLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };

@@ -249,6 +249,24 @@ test("SIGHUP has the keys read again, and what runs goes on", async () => {
   expect(await program.exitCode()).toBe(0);
 });
 
+test("--log-requests tells of responses and of answers, and of no text", async () => {
+  const program = Program.bunting([...simulated, "--log-requests"]);
+  const url = await program.url();
+  await (await streamTokens(url, 5, { "x-request-id": "mine" })).text();
+  await (await fetch(`${url}/nowhere?a=secret`)).text();
+  await program.outputMatch(/GET/);
+  const lines = program.output.split("\n").filter((line) => /^\d{4}-.*Z /.test(line));
+  expect(lines.map((line) => line.slice(line.indexOf(" ") + 1)).sort()).toEqual([
+    expect.stringMatching(/^mine POST \/v1\/chat\/completions 200 in \d+ ms$/),
+    expect.stringMatching(
+      /^mine answered: \d+ prompt tokens \(0 cached\), 5 drawn, first after \d+ ms, [\d.]+ tokens\/s$/,
+    ),
+    expect.stringMatching(/^req_\S+ GET \/nowhere 404 in \d+ ms$/),
+  ]);
+  program.signal("SIGTERM");
+  expect(await program.exitCode()).toBe(0);
+});
+
 test("a server that npx has started ends with it", async () => {
   // npx starts a shell, and ends without telling what runs in it.
   const command = `"${process.execPath}" server/main.ts ${simulated.join(" ")} & echo "started $!"; wait`;

@@ -437,7 +437,7 @@ test("what is not supported is refused by its name", async () => {
     [{ background: true, store: false }, "store"],
     [{ background: true, stream: true }, "stream"],
     [{ reasoning: { effort: "much" } }, "reasoning.effort"],
-    [{ metadata: { a: 5 } }, "metadata"],
+    [{ metadata: { a: 5 } }, "metadata.a"],
     [{ max_output_tokens: 1_000_000 }, "input"],
   ];
   for (const [more, param] of refused) {

@@ -83,6 +83,7 @@ async function answer(
   if (signal.aborted) onAbort();
   else signal.addEventListener("abort", onAbort);
   const exchange = {
+    requestId: "",
     signal: ending.signal,
     reply: null,
     arrivedMs: performance.now(),

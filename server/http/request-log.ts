@@ -1,0 +1,35 @@
+import type { AnswerEvent, Usage } from "../answer/events.ts";
+import type { AnswerTimes } from "./measure.ts";
+
+/** Lines for people who watch what is asked (`--log-requests`): one when a request has its response, one when a generated answer
+ *  has ended, which is later where it is a stream. No text of either is in them. */
+export class RequestLog {
+  readonly #write: (line: string) => void;
+
+  constructor(write: (line: string) => void) {
+    this.#write = write;
+  }
+
+  /** `path` is the client's, without a query. */
+  responded(requestId: string, method: string, path: string, status: number, seconds: number): void {
+    this.#line(requestId, `${method} ${path} ${status} in ${(seconds * 1000).toFixed(0)} ms`);
+  }
+
+  answered(requestId: string, last: AnswerEvent, usage: Usage, times: AnswerTimes): void {
+    const { promptTokens, cachedTokens, completionTokens } = usage;
+    const firstMs = times.totalMs - times.answerMs;
+    const perSecond =
+      completionTokens > 1 && times.answerMs > 0
+        ? `, ${((1000 * (completionTokens - 1)) / times.answerMs).toFixed(1)} tokens/s`
+        : "";
+    const end = last.kind === "failed" ? last.failure.kind : "answered";
+    this.#line(
+      requestId,
+      `${end}: ${promptTokens} prompt tokens (${cachedTokens} cached), ${completionTokens} drawn, first after ${firstMs.toFixed(0)} ms${perSecond}`,
+    );
+  }
+
+  #line(requestId: string, text: string): void {
+    this.#write(`${new Date().toISOString()} ${requestId} ${text}`);
+  }
+}
