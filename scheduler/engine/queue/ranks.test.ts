@@ -90,6 +90,50 @@ test("of every four that are taken one is of a later priority, if it has waited 
   expect(taken.filter((id) => id > 2)).toEqual([3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
 });
 
+test("whatever comes at lower numbers, one that has aged is taken at the latest with the fourth turn for each that came before it", () => {
+  const AGED_MS = 20;
+  const turns = fc.array(
+    fc.record({ arriving: fc.array(fc.nat({ max: 3 }), { maxLength: 3 }), ms: fc.constantFrom(1, 1, 5, 40) }),
+    { minLength: 20, maxLength: 120 },
+  );
+  const rule = fc.property(turns, (turns) => {
+    const ranks = new Ranks(
+      () => new FirstCome(),
+      (sequence, nowMs) => nowMs - sequence.arrivedMs > AGED_MS,
+    );
+    /** Of those that wait, by arrival, how many turns each may still wait; null: it has not aged. */
+    const left = new Map<Sequence, number | null>();
+    let nowMs = 0;
+    let arrival = 0;
+    for (const { arriving, ms } of turns) {
+      nowMs += ms;
+      // The lowest number never has none that waits.
+      for (const priority of [0, ...arriving]) {
+        const spec = { ...sequenceSpec([1], 1, { service: { priority } }), id: arrival as SequenceId };
+        const sequence = new Sequence(spec, arrival, nowMs);
+        arrival += 1;
+        ranks.add(sequence);
+        left.set(sequence, null);
+      }
+      let before = 0;
+      for (const [sequence, turns] of left) {
+        const { priority } = sequence.spec.service;
+        if (priority === 0) continue;
+        before += 1;
+        if (turns === null && nowMs - sequence.arrivedMs > AGED_MS) left.set(sequence, 4 * before);
+      }
+      const next = ranks.peek(nowMs)!;
+      ranks.take(next, 1);
+      left.delete(next);
+      for (const [sequence, turns] of left) {
+        if (turns !== null) left.set(sequence, turns - 1);
+        if (turns !== null) expect(turns).toBeGreaterThan(1);
+      }
+    }
+  });
+  fc.assert(rule, runs(300));
+});
+
 test("an engine starts a tenant's urgent sequences first, and keeps tenants even", () => {
   const harness = new EngineHarness({
     engine: {

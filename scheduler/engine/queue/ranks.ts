@@ -17,8 +17,9 @@ interface Rank {
 
 /**
  * One tenant's waiting sequences by priority, the lowest number first. Of the same priority those that are pressing go
- * first, and the others as the given order says. Of every four that are taken one is of another priority than the first, if it
- * has aged there: no sequence starves behind lower numbers.
+ * first, and the others as the given order says. Of every four that are taken one is of another priority than the first, if one
+ * has aged there, and of those the one that came first: a sequence that has aged is taken at the latest with the fourth turn for each that came before it,
+ * whatever its number.
  */
 export class Ranks implements QueueOrder {
   readonly #orderOf: () => QueueOrder;
@@ -86,14 +87,15 @@ export class Ranks implements QueueOrder {
     this.#left(rank, sequence);
   }
 
-  /** The next sequence of the first priority other than `first` whose next sequence is aged. */
+  /** Of the sequences that are next in other priorities than `first` the one that came first, if it is aged: among them no number counts. */
   #agedBehind(first: Rank | undefined, nowMs: number): Sequence | null {
+    let oldest: Sequence | null = null;
     for (const rank of this.#ranks) {
       if (rank === first) continue;
       const sequence = rank.order.peek(nowMs);
-      if (sequence !== null && this.#isAged(sequence, nowMs)) return sequence;
+      if (sequence !== null && (oldest === null || sequence.arrival < oldest.arrival)) oldest = sequence;
     }
-    return null;
+    return oldest !== null && this.#isAged(oldest, nowMs) ? oldest : null;
   }
 
   #left(rank: Rank, sequence: Sequence): void {
