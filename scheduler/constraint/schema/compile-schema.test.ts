@@ -274,7 +274,10 @@ describe("JSON Schema", () => {
     expect(refusal({ properties: { "a/b": { uniqueItems: true } } })[0]).toBe(
       "#/properties/a~1b/uniqueItems",
     );
-    expect(refusal({ $ref: "https://elsewhere.example/x" })[1]).toContain("leads out of the schema");
+    expect(refusal({ items: { $ref: "https://elsewhere.example/x" } })).toEqual([
+      "#/items/$ref",
+      '$ref "https://elsewhere.example/x" leads out of the schema, and nothing is fetched',
+    ]);
     expect(refusal({ $ref: "#" })[1]).toBe("a schema that only means itself");
     expect(refusal(false)[1]).toBe("nothing can be written that obeys it");
     expect(refusal({ type: "object", properties: { a: { $ref: "#" } }, required: ["a"] })[1]).toBe(

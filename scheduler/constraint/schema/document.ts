@@ -58,7 +58,7 @@ export class SchemaDocument {
   /** What a `$ref` refers to. Throws ConstraintError if it is not in the document. */
   resolve(reference: string, { base, pointer, isOldDraft }: RawSchema): RawSchema {
     const fail = (why: string): never => {
-      throw new ConstraintError(`$ref ${JSON.stringify(reference)} ${why}`, pointer);
+      throw new ConstraintError(`$ref ${JSON.stringify(reference)} ${why}`, `${pointer}/$ref`);
     };
     const address = addressOf(reference, base);
     if (address === null) return fail("is no reference");
