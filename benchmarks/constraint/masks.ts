@@ -60,7 +60,7 @@ export async function measureMasks(
     const parser = parserOf(compiled.constraint.grammar, masks);
     for (const { data, valid } of tests) {
       if (!valid) continue;
-      const matcher = Matcher.of(parser, masks);
+      const matcher = new Matcher(parser, masks);
       const text = Buffer.from(written(data)).subarray(0, BYTES_MAX);
       for (let at = 0; at < text.length; ) {
         const token = longestToken(vocabulary, text, at);

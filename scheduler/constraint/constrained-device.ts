@@ -230,7 +230,7 @@ export class ConstrainedDevice implements Device {
     if (known === undefined || known.id !== of.id || known.matcher.length > drawn.length) {
       const parser = this.#parserOf(of);
       if (parser instanceof Job) return parser;
-      known = { id: of.id, matcher: Matcher.of(parser, this.#masks, of.thoughts) };
+      known = { id: of.id, matcher: new Matcher(parser, this.#masks, of.thoughts) };
     }
     remember(this.#matchers, sequence, known, Number.POSITIVE_INFINITY);
     return known.matcher;

@@ -1,4 +1,4 @@
-import type { Parser, ParseState } from "./parser.ts";
+import { noPlace, type Parser, type ParseState } from "./parser.ts";
 import { childOf, type Trie, type Vocabulary } from "./vocabulary.ts";
 
 /**
@@ -26,14 +26,17 @@ export function forcedToken(vocabulary: Vocabulary, parser: Parser, state: Parse
 /** The bytes that must follow, `most` of them at most, and what the text may be after them. */
 function forcedText(parser: Parser, start: ParseState, most: number): { text: number[]; end: ParseState } {
   const text: number[] = [];
-  let state = start;
+  let end: ParseState = start;
+  let [after, spare] = [noPlace(), noPlace()];
   while (text.length < most) {
-    const byte = parser.onlyByte(state);
+    const byte = parser.onlyByte(end);
     if (byte === null) break;
     text.push(byte);
-    state = parser.next(state, byte)!;
+    parser.follow(end, byte, after);
+    end = after;
+    [after, spare] = [spare, after];
   }
-  return { text, end: state };
+  return { text, end };
 }
 
 interface Piece {
@@ -111,6 +114,6 @@ function reachesOver(
     if (node < 0) return false;
   }
   for (let child = node + 1; child < trie.ends[node]!; child = trie.ends[child]!)
-    if (parser.next(end, trie.bytes[child]!) !== null) return true;
+    if (parser.follow(end, trie.bytes[child]!, noPlace())) return true;
   return false;
 }

@@ -66,7 +66,7 @@ test("tokens that go on with a string are those of which every byte does", () =>
       const string = { type: "string", pattern: source, ...limits };
       const schema = isKey ? { type: "object", propertyNames: string, minProperties: 1 } : string;
       const { grammar } = compileConstraint({ kind: "schema", schema, layout: "compact" });
-      const matcher = Matcher.of(parserOf(grammar, masks), masks);
+      const matcher = new Matcher(parserOf(grammar, masks), masks);
       if (isKey) matcher.accept(123);
       matcher.accept(34);
       for (const byte of written) matcher.accept(byte);

@@ -25,16 +25,15 @@ const WALKED_MAX = 128;
 const BROAD = 16;
 /** One step for so many tokens is done to find out whether a walk can be spared. */
 const OPEN = 8;
-/** States that there is room for in a new walk's table, and in one that is kept for another. */
-const TABLE_STATES = 64;
-const TABLE_STATES_MAX = 1024;
+/** States that there is room for in a walk's table: more are copied to a larger one, which is not kept for another walk. */
+const TABLE_STATES = 1024;
 
 /**
  * Strings of JSON as expressions, and which of a vocabulary's tokens go on with them: those that stay inside of the string
  * without a parser, and by walks that serve every place of a text where limits of length cannot run out within a token.
  */
 export class FreeString {
-  readonly regexes: Regexes = new Regexes();
+  readonly regexes: Regexes;
   readonly tokens: StringTokens;
   readonly #memory: MaskMemory;
   /** Of a walk that has ended, for the next. */
@@ -49,7 +48,9 @@ export class FreeString {
   /** By expression, ordered by last use. */
   readonly #walked = new Map<TokenSet, Map<Regex, StringMasks | null>>();
 
-  constructor(tokens: StringTokens, memory: MaskMemory) {
+  /** `room`: for so many expressions. */
+  constructor(tokens: StringTokens, memory: MaskMemory, room: number) {
+    this.regexes = new Regexes(room);
     this.tokens = tokens;
     this.#memory = memory;
     const strings = freeStrings(this.regexes);
@@ -137,7 +138,7 @@ export class FreeString {
     this.#spareTable = null;
     const walk = new StringWalk(this.regexes, this.#loops, set, quoteEnd, rest, masks, budget, table);
     while (!(yield* again(() => walk.run()))) yield;
-    if (walk.table.length <= TABLE_STATES_MAX * 256) this.#spareTable = walk.table;
+    if (walk.table.length === TABLE_STATES * 256) this.#spareTable = walk.table;
     if (walk.isAlike) return masks;
     this.#memory.giveBack(inside, beyond);
     return null;

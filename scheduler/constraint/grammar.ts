@@ -1,24 +1,39 @@
 import { type Budget, ConstraintError } from "./error.ts";
 import type { Pieces } from "./job.ts";
 import type { Automaton, Regex, Regexes, RegexShape } from "./regex/regexes.ts";
+import { kinds, numbersOf } from "./regex/shape.ts";
+
+/** Lists of numbers, one after the other, and where each begins; one entry more than lists. */
+export interface FlatLists {
+  readonly numbers: Float64Array;
+  readonly starts: Int32Array;
+}
 
 /**
  * What every constraint is compiled to: a context-free grammar over bytes whose terminals are regular expressions. Plain
- * data, so that it is compiled on one thread and used on another.
+ * data, so that it is compiled on one thread and used on another; and numbers in shared memory, so that it takes nothing to hand
+ * it over, and nothing to keep it.
  *
  * There is no lexer that takes the longest match: a text is allowed if it can be cut into terminals in any way that the
- * grammar derives.
+ * grammar derives. Nonterminal 0 is the whole text.
  */
 export interface Grammar {
-  /** Expressions by number; each refers to earlier ones only. */
-  readonly regexes: readonly PlainRegex[];
+  /** Expressions as numbers (`numbersOf`), whose parts are numbers of earlier ones. */
+  readonly expressions: FlatLists;
+  readonly automata: readonly Automaton[];
   /** By terminal, the number of its expression. */
-  readonly terminals: readonly number[];
-  /** By nonterminal, what it may be. */
-  readonly nonterminals: readonly (readonly Production[])[];
-  /** A nonterminal. */
-  readonly start: number;
+  readonly terminals: Int32Array;
+  /** Productions of nonterminal 0, then of 1, …: `IN_SEQUENCE, 0, symbols …`, or `min, max, symbol` of a repetition; max may be
+   *  Infinity. */
+  readonly productions: FlatLists;
+  /** By nonterminal, its first production; one entry more than nonterminals. */
+  readonly firstProductions: Int32Array;
 }
+
+/** In place of how often a symbol comes at least: the production is a sequence of symbols. */
+export const IN_SEQUENCE = -1;
+/** Where a production's symbols begin in its list. */
+export const SYMBOLS_AT = 2;
 
 /** A nonterminal's number, or ~n for terminal n. */
 export type GrammarSymbol = number;
@@ -27,15 +42,6 @@ export type GrammarSymbol = number;
 export type Production =
   | { readonly kind: "sequence"; readonly symbols: readonly GrammarSymbol[] }
   | { readonly kind: "repeat"; readonly symbol: GrammarSymbol; readonly min: number; readonly max: number };
-
-/** A regular expression whose parts are numbers of others. */
-export type PlainRegex =
-  | Exclude<RegexShape, { readonly kind: "cat" | "repeat" | "alt" | "and" | "not" | "automaton" }>
-  | { readonly kind: "cat"; readonly head: number; readonly tail: number }
-  | { readonly kind: "repeat"; readonly of: number; readonly min: number; readonly max: number }
-  | { readonly kind: "alt" | "and"; readonly parts: readonly number[] }
-  | { readonly kind: "not"; readonly of: number }
-  | { readonly kind: "automaton"; readonly automaton: Automaton; readonly state: number };
 
 /** Makes a grammar piece by piece. */
 export class GrammarBuilder {
@@ -187,14 +193,46 @@ function trimmed(
     );
   }
   const used = [...terminalNumbers.keys()].map((terminal) => terminals[terminal]!);
-  const plain = plainRegexes(regexes, used);
-  return { ...plain, nonterminals, start: 0 };
+  const productions = nonterminals.flat().map(numbersOfProduction);
+  const counts = nonterminals.map(({ length }) => length);
+  return {
+    ...flatRegexes(regexes, used),
+    productions: flat(productions),
+    firstProductions: startsOf(counts),
+  };
+}
+
+function numbersOfProduction(production: Production): number[] {
+  if (production.kind === "sequence") return [IN_SEQUENCE, 0, ...production.symbols];
+  return [production.min, production.max, production.symbol];
+}
+
+function flat(lists: readonly (readonly number[])[]): FlatLists {
+  const starts = startsOf(lists.map(({ length }) => length));
+  const numbers = new Float64Array(new SharedArrayBuffer(8 * starts.at(-1)!));
+  for (const [index, list] of lists.entries()) numbers.set(list, starts[index]);
+  return { numbers, starts };
+}
+
+/** Where each of several things begins of which there are so many, and where the last one ends. */
+function startsOf(counts: readonly number[]): Int32Array {
+  const starts = new Int32Array(new SharedArrayBuffer(4 * (counts.length + 1)));
+  for (const [index, count] of counts.entries()) starts[index + 1] = starts[index]! + count;
+  return starts;
 }
 
 /** The expressions of terminals as plain data. */
-function plainRegexes(regexes: Regexes, roots: readonly Regex[]): Pick<Grammar, "regexes" | "terminals"> {
+function flatRegexes(
+  regexes: Regexes,
+  roots: readonly Regex[],
+): Pick<Grammar, "expressions" | "automata" | "terminals"> {
   const numbers = new Map<Regex, number>();
-  const plain: PlainRegex[] = [];
+  const lists: number[][] = [];
+  const automata: Automaton[] = [];
+  const automatonNumber = (automaton: Automaton): number => {
+    const known = automata.indexOf(automaton);
+    return known < 0 ? automata.push(automaton) - 1 : known;
+  };
   const visit = (root: Regex): void => {
     const stack = [root];
     while (stack.length > 0) {
@@ -210,12 +248,14 @@ function plainRegexes(regexes: Regexes, roots: readonly Regex[]): Pick<Grammar, 
         continue;
       }
       stack.pop();
-      numbers.set(regex, plain.length);
-      plain.push(plainOf(shape, (part) => numbers.get(part)!));
+      numbers.set(regex, lists.length);
+      lists.push(numbersOf(shape, (part) => numbers.get(part)!, automatonNumber));
     }
   };
   for (const root of roots) visit(root);
-  return { regexes: plain, terminals: roots.map((root) => numbers.get(root)!) };
+  const terminals = new Int32Array(new SharedArrayBuffer(4 * roots.length));
+  for (const [terminal, root] of roots.entries()) terminals[terminal] = numbers.get(root)!;
+  return { expressions: flat(lists), automata, terminals };
 }
 
 function partsOf(shape: RegexShape): readonly Regex[] {
@@ -233,55 +273,45 @@ function partsOf(shape: RegexShape): readonly Regex[] {
   }
 }
 
-function plainOf(shape: RegexShape, numberOf: (part: Regex) => number): PlainRegex {
-  switch (shape.kind) {
-    case "cat":
-      return { kind: "cat", head: numberOf(shape.head), tail: numberOf(shape.tail) };
-    case "repeat":
-      return { ...shape, of: numberOf(shape.of) };
-    case "not":
-      return { kind: "not", of: numberOf(shape.of) };
-    case "alt":
-    case "and":
-      return { kind: shape.kind, parts: shape.parts.map(numberOf) };
-    default:
-      return shape;
-  }
-}
-
 /** A grammar's terminals as expressions of `regexes`. */
 export function* terminalsOf(grammar: Grammar, regexes: Regexes, budget: Budget): Pieces<Regex[]> {
+  const { expressions, automata, terminals } = grammar;
   const made: Regex[] = [];
-  for (const plain of grammar.regexes) {
+  for (let number = 0; number < expressions.starts.length - 1; number++) {
     if (budget.isPaused) yield;
     budget.spend(10);
-    const part = (number: number): Regex => made[number]!;
-    made.push(regexOf(plain, regexes, part));
+    const list = expressions.numbers.subarray(expressions.starts[number], expressions.starts[number + 1]);
+    made.push(regexOf(list, regexes, automata, made));
   }
-  return grammar.terminals.map((number) => made[number]!);
+  return Array.from(terminals, (number) => made[number]!);
 }
 
-function regexOf(plain: PlainRegex, regexes: Regexes, part: (number: number) => Regex): Regex {
-  switch (plain.kind) {
+/** `made`: earlier expressions, by number. */
+function regexOf(
+  list: Float64Array,
+  regexes: Regexes,
+  automata: readonly Automaton[],
+  made: readonly Regex[],
+): Regex {
+  const parts = (): Regex[] => Array.from(list.subarray(1), (part) => made[part]!);
+  const [kind, first, second] = [kinds[list[0]!]!, list[1]!, list[2]!];
+  switch (kind) {
     case "empty":
-      return regexes.empty;
     case "epsilon":
-      return regexes.epsilon;
     case "any":
-      return regexes.any;
+      return regexes[kind];
     case "set":
-      return regexes.set(plain.set);
+      return regexes.set(Uint32Array.from(list.subarray(1)));
     case "cat":
-      return regexes.cat(part(plain.head), part(plain.tail));
+      return regexes.cat(made[first]!, made[second]!);
     case "repeat":
-      return regexes.repeat(part(plain.of), plain.min, plain.max);
+      return regexes.repeat(made[first]!, second, list[3]!);
     case "alt":
-      return regexes.alt(plain.parts.map(part));
     case "and":
-      return regexes.and(plain.parts.map(part));
+      return regexes[kind](parts());
     case "not":
-      return regexes.not(part(plain.of));
+      return regexes.not(made[first]!);
     case "automaton":
-      return regexes.automaton(plain.automaton, plain.state);
+      return regexes.automaton(automata[first]!, second);
   }
 }

@@ -1,4 +1,4 @@
-import { type Parser, type Place, placeOf } from "./parser.ts";
+import { noPlace, type Parser, type Place } from "./parser.ts";
 import type { Trie } from "./vocabulary.ts";
 
 /**
@@ -49,7 +49,7 @@ export function loopingOf(parser: Parser, place: Place, trie: Trie): Looping | n
 }
 
 function leadsBack(parser: Parser, place: Place, byte: number): boolean {
-  const next = placeOf([]);
+  const next = noPlace();
   if (!parser.follow(place, byte, next) || next.count !== place.count) return false;
   for (let i = 0; i < place.count; i++)
     if (next.sets[i] !== place.sets[i] || next.lexes[i] !== place.lexes[i]) return false;

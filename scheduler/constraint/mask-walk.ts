@@ -1,6 +1,8 @@
 import type { Budget } from "./error.ts";
+import type { LexState } from "./lexer.ts";
 import { type Looping, loopingOf } from "./looping.ts";
-import { type Parser, type Place, placeOf, type Thread } from "./parser.ts";
+import type { ParseSet } from "./parse-set.ts";
+import { addThread, noPlace, type Parser, type Place } from "./parser.ts";
 import type { Mask, Trie } from "./vocabulary.ts";
 
 /** Nodes below a node that make it worth finding out which of them need not be walked. */
@@ -30,13 +32,15 @@ export class MaskWalk {
   readonly #looping = new Map<string, Looping | null>();
   #depth = 0;
 
-  /** Sets in the mask the tokens along which the thread goes on. */
-  constructor(parser: Parser, trie: Trie, mask: Mask, budget: Budget, thread: Thread) {
+  /** Sets in the mask the tokens along which terminals go on that are under way since the set. */
+  constructor(parser: Parser, trie: Trie, mask: Mask, budget: Budget, set: ParseSet, lex: LexState) {
     this.#parser = parser;
     this.#trie = trie;
     this.#mask = mask;
     this.#budget = budget;
-    this.#frames = [{ child: 1, end: trie.ends[0]!, place: placeOf([thread]), looping: undefined }];
+    const place = noPlace();
+    addThread(place, set, lex);
+    this.#frames = [{ child: 1, end: trie.ends[0]!, place, looping: undefined }];
   }
 
   /** Walks until its budget is paused. False: there is more to walk. */
@@ -81,7 +85,7 @@ export class MaskWalk {
   #below(): Frame {
     let frame = this.#frames[this.#depth + 1];
     if (frame === undefined) {
-      frame = { child: 0, end: 0, place: placeOf([]), looping: undefined };
+      frame = { child: 0, end: 0, place: noPlace(), looping: undefined };
       this.#frames.push(frame);
     }
     return frame;
@@ -96,7 +100,7 @@ export class MaskWalk {
   #findLooping({ place, child, end }: Frame): Looping | null {
     const { sets, lexes, count } = place;
     let key = "";
-    for (let i = 0; i < count; i++) key += `${sets[i]!.id}:${lexes[i]!.id},`;
+    for (let i = 0; i < count; i++) key += `${sets[i]!.id}:${lexes[i]},`;
     let looping = this.#looping.get(key);
     if (looping === undefined && end - child >= LOOPING_NODES_MIN) {
       this.#budget.spend(256);

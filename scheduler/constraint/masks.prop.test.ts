@@ -185,7 +185,7 @@ test("under a schema the mask is what trying every token gives", () => {
         expect((error as Error).message).toBe("nothing can be written that obeys it");
         return;
       }
-      check(Matcher.of(parser, masks), walk);
+      check(new Matcher(parser, masks), walk);
     }),
     { ...runs(60), examples: [[keysOfAnyName, [0, 1873, 9027, 0, 0]]] },
   );
@@ -223,7 +223,7 @@ test("under a grammar the mask is what trying every token gives", () => {
         builder.sequence(symbolOf(-1), nonterminals[1]!),
         symbolOf(-1),
       ]);
-      check(Matcher.of(parserOf(builder.finish(start), masks), masks), walk);
+      check(new Matcher(parserOf(builder.finish(start), masks), masks), walk);
     }),
     runs(60),
   );

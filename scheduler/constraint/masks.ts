@@ -2,10 +2,11 @@ import { Budget } from "./error.ts";
 import { forcedToken } from "./forced.ts";
 import { FreeString } from "./free-string.ts";
 import { again, Job, type Pieces } from "./job.ts";
-import type { LexState } from "./lexer.ts";
+import { type Lexer, type LexState, NO_STATE } from "./lexer.ts";
 import { MaskMemory } from "./mask-memory.ts";
 import { MaskWalk } from "./mask-walk.ts";
-import type { Parser, ParseSet, ParseState, Thread } from "./parser.ts";
+import type { ParseSet } from "./parse-set.ts";
+import { addThread, copyOf, noPlace, type Parser, type ParseState, type Place } from "./parser.ts";
 import { remember } from "./recent.ts";
 import type { Regex, Regexes } from "./regex/regexes.ts";
 import { type StringMasks, StringTokens } from "./string-tokens.ts";
@@ -14,12 +15,16 @@ import type { Mask, Trie, Vocabulary } from "./vocabulary.ts";
 /** Masks that are remembered, by their memory and by their number. */
 const MASK_BYTES_MAX = 64 * 2 ** 20;
 const MASKS_MAX = 65_536;
-/** Masks under way that are remembered, and states of which it is remembered what must follow. */
+/** Masks under way that are remembered. */
 const JOBS_MAX = 256;
-const FORCED_MAX = 65_536;
+/** States of which it is remembered what must follow. */
+const FORCED_MAX = 8192;
+/** More states than a parser ever has. */
+const STATES_MAX = 2 ** 28;
 /** Steps of work for one mask. */
 const MASK_STEPS = 4_000_000;
-/** Expressions after which others are begun. */
+/** Expressions after which others are begun. There is room for them from the first on: memory that is not written to takes none, and
+ *  copying it would hold a step up. */
 const REGEXES_MAX = 100_000;
 const unlimited = new Budget(Number.POSITIVE_INFINITY);
 
@@ -37,9 +42,13 @@ export class Masks {
   #freeString: FreeString;
   readonly #strings = new WeakMap<Regexes, FreeString>();
   /** By what `#keyOf` makes of a state. Ordered by last use. */
-  readonly #masks = new Map<string, Mask>();
-  readonly #jobs = new Map<string, Job<unknown>>();
-  readonly #forced = new Map<string, number | null>();
+  readonly #masks = new Map<number, Mask>();
+  /** The same; of masks under way, and of those that find out for which states masks are made. */
+  readonly #jobs = new Map<number, Job<unknown>>();
+  readonly #alikeJobs = new Map<number, Job<unknown>>();
+  readonly #forced = new Map<number, number | null>();
+  /** Of each `find`. */
+  readonly #alike = noPlace();
   readonly #masksMax: number;
   #parsers = 0;
   readonly #parserIds = new WeakMap<Parser, number>();
@@ -53,7 +62,7 @@ export class Masks {
   }
 
   #newStrings(tokens: StringTokens): FreeString {
-    const strings = new FreeString(tokens, this.memory);
+    const strings = new FreeString(tokens, this.memory, REGEXES_MAX);
     this.#strings.set(strings.regexes, strings);
     return strings;
   }
@@ -74,46 +83,37 @@ export class Masks {
   /** The mask, if it is known; else work towards it, which may have been begun already: ask again when it is done. A mask is
    *  lent: it is of use until others are asked for. */
   find(parser: Parser, given: ParseState): Mask | Job<unknown> {
-    const state = alikeOf(given);
-    if (state === null) {
-      const key = `alike ${this.#keyOf(parser, given)}`;
-      return this.#jobOf(key, parser, () => this.#findAlike(parser, given));
+    const alike = this.#alike;
+    if (!alikeOf(parser.lexer, given, alike)) {
+      const key = this.#keyOf(parser, given);
+      return jobOf(this.#alikeJobs, key, parser, () => this.#findAlike(parser, copyOf(given)));
     }
-    const key = this.#keyOf(parser, state);
+    const key = this.#keyOf(parser, alike);
     const known = this.#masks.get(key);
     if (known === undefined)
-      return this.#jobOf(key, parser, (budget) => this.#make(parser, state, key, budget));
+      return jobOf(this.#jobs, key, parser, (budget) => this.#make(parser, copyOf(alike), key, budget));
     this.#keep(key, known);
     return known;
   }
 
-  #jobOf(key: string, { lexer }: Parser, work: (budget: Budget) => Pieces<unknown>): Job<unknown> {
-    const job =
-      this.#jobs.get(key) ??
-      new Job(
-        MASK_STEPS,
-        (budget) => spentOn(lexer.regexes, budget, work(budget)),
-        () => this.#jobs.delete(key),
-      );
-    remember(this.#jobs, key, job, JOBS_MAX);
-    return job;
-  }
-
-  *#findAlike({ lexer }: Parser, { threads }: ParseState): Pieces<void> {
-    const height = this.vocabulary.trie.height;
-    for (const { lex } of threads) {
-      const rests: Regex[] = [];
-      for (const rest of lex.rests) rests.push(yield* again(() => lexer.regexes.clamped(rest, height)));
-      lex.clamped = lexer.state(lex.terminals, rests);
+  *#findAlike({ lexer }: Parser, { lexes }: ParseState): Pieces<void> {
+    const { height } = this.vocabulary.trie;
+    for (const lex of lexes) {
+      const parts: number[] = [];
+      for (let index = 0; index < lexer.count(lex); index++) {
+        const rest = lexer.rest(lex, index);
+        parts.push(lexer.terminal(lex, index), yield* again(() => lexer.regexes.clamped(rest, height)));
+      }
+      lexer.noteClamped(lex, lexer.state(parts));
     }
   }
 
-  *#make(parser: Parser, { threads }: ParseState, key: string, budget: Budget): Pieces<void> {
+  *#make(parser: Parser, state: ParseState, key: number, budget: Budget): Pieces<void> {
     const strings = this.#strings.get(parser.lexer.regexes) ?? null;
-    this.#keep(key, yield* new MaskWriter(parser, this, strings, budget).write(threads));
+    this.#keep(key, yield* new MaskWriter(parser, this, strings, budget).write(state));
   }
 
-  #keep(key: string, mask: Mask): void {
+  #keep(key: number, mask: Mask): void {
     const gone = remember(this.#masks, key, mask, this.#masksMax);
     if (gone !== undefined) this.memory.giveBack(gone);
   }
@@ -137,16 +137,31 @@ export class Masks {
     return forced;
   }
 
-  #keyOf(parser: Parser, { threads, mayEnd }: ParseState): string {
-    let id = this.#parserIds.get(parser);
-    if (id === undefined) {
-      id = this.#parsers++;
-      this.#parserIds.set(parser, id);
+  #keyOf(parser: Parser, state: ParseState): number {
+    let parserId = this.#parserIds.get(parser);
+    if (parserId === undefined) {
+      parserId = this.#parsers++;
+      this.#parserIds.set(parser, parserId);
     }
-    let key = mayEnd ? `${id}.` : `${id}`;
-    for (const { set, lex } of threads) key += `,${set.id}:${lex.id}`;
-    return key;
+    return parserId * STATES_MAX + parser.numberOf(state);
   }
+}
+
+function jobOf(
+  jobs: Map<number, Job<unknown>>,
+  key: number,
+  { lexer }: Parser,
+  work: (budget: Budget) => Pieces<unknown>,
+): Job<unknown> {
+  const job =
+    jobs.get(key) ??
+    new Job(
+      MASK_STEPS,
+      (budget) => spentOn(lexer.regexes, budget, work(budget)),
+      () => jobs.delete(key),
+    );
+  remember(jobs, key, job, JOBS_MAX);
+  return job;
 }
 
 /** The work, while which expressions are made within the budget. */
@@ -164,15 +179,17 @@ function* spentOn(regexes: Regexes, budget: Budget, work: Pieces<unknown>): Piec
   }
 }
 
-/** The state in which all tokens go on that go on in this one: what may still come is not counted beyond a token. Null: it is
- *  not known yet. */
-function alikeOf({ threads, mayEnd }: ParseState): ParseState | null {
-  const alike: Thread[] = [];
-  for (const { set, lex } of threads) {
-    if (lex.clamped === null) return null;
-    alike.push({ set, lex: lex.clamped });
+/** Writes to `to` the state in which all tokens go on that go on in this one: what may still come is not counted beyond a token.
+ *  False: it is not known yet. */
+function alikeOf(lexer: Lexer, { sets, lexes, count, mayEnd }: ParseState, to: Place): boolean {
+  to.count = 0;
+  to.mayEnd = mayEnd;
+  for (let i = 0; i < count; i++) {
+    const clamped = lexer.clampedOf(lexes[i]!);
+    if (clamped === NO_STATE) return false;
+    addThread(to, sets[i]!, clamped);
   }
-  return { threads: alike, mayEnd };
+  return true;
 }
 
 /** Writes the mask of one place. */
@@ -194,8 +211,8 @@ class MaskWriter {
     this.#mask = memory.none();
   }
 
-  *write(threads: readonly Thread[]): Pieces<Mask> {
-    for (const { set, lex } of threads) yield* this.#add(set, lex);
+  *write({ sets, lexes }: ParseState): Pieces<Mask> {
+    for (const [index, lex] of lexes.entries()) yield* this.#add(sets[index]!, lex);
     return this.#mask;
   }
 
@@ -203,25 +220,17 @@ class MaskWriter {
    *  itself; and all other terminals together. */
   *#add(set: ParseSet, lex: LexState): Pieces<void> {
     const { lexer } = this.#parser;
+    const rests = Array.from({ length: lexer.count(lex) }, (_, index) => lexer.rest(lex, index));
+    const kinds = yield* again(() => rests.map((rest) => this.#strings?.kindOf(rest) ?? "other"));
+    const hasOpen = yield* this.#addOpen(rests.filter((_, index) => kinds[index] === "broad"));
     const others: number[] = [];
-    const kinds = yield* again(() => lex.rests.map((rest) => this.#strings?.kindOf(rest) ?? "other"));
-    const hasOpen = yield* this.#addOpen(lex.rests.filter((_, index) => kinds[index] === "broad"));
-    for (const [index, terminal] of lex.terminals.entries()) {
-      const rest = lex.rests[index]!;
-      const thread = { set, lex: lexer.state([terminal], [rest])! };
-      if (kinds[index] === "other") others.push(index);
-      else if (kinds[index] === "broad") yield* this.#addBroad(thread, this.#strings!, hasOpen);
-      else yield* this.#addCounted(thread, this.#strings!);
+    for (const [index, rest] of rests.entries()) {
+      const terminal = lexer.terminal(lex, index);
+      if (kinds[index] === "other") others.push(terminal, rest);
+      else yield* this.#addString(set, terminal, rest, this.#strings!, hasOpen);
     }
-    const isWhole = others.length === lex.terminals.length;
-    const left = isWhole
-      ? lex
-      : lexer.state(
-          others.map((index) => lex.terminals[index]!),
-          others.map((index) => lex.rests[index]!),
-        );
-    if (left === null) return;
-    yield* this.#walk(this.#trie, this.#mask, { set, lex: left });
+    const left = lexer.state(others);
+    if (left !== NO_STATE) yield* this.#walk(this.#trie, this.#mask, set, left);
   }
 
   /** Tokens that do not reach a quote, of several strings at once: names that are told apart by patterns go on with one or
@@ -240,36 +249,37 @@ class MaskWriter {
     return true;
   }
 
-  /** `hasOpen`: the mask has the tokens already that do not reach a quote. */
-  *#addBroad(thread: Thread, strings: FreeString, hasOpen: boolean): Pieces<void> {
-    const [rest] = thread.lex.rests as readonly [Regex];
-    const after = yield* this.#afterQuote(thread, strings);
-    let isKnown = hasOpen;
-    for (const set of strings.tokens.others) {
-      const tokens = isKnown ? yield* strings.tokensOf(set, rest, this.#budget) : null;
-      if (tokens === null) isKnown = false;
-      else this.#allow(tokens, after);
+  /** `hasOpen`: the mask has the tokens already that do not reach a quote of a broad one. */
+  *#addString(
+    set: ParseSet,
+    terminal: number,
+    rest: Regex,
+    strings: FreeString,
+    hasOpen: boolean,
+  ): Pieces<void> {
+    const after = yield* this.#afterQuote(set, terminal, strings);
+    const limits = strings.limitsOf(rest);
+    if (limits !== null) this.#allow(strings.tokens.within(limits.min, limits.max), after);
+    else {
+      let isKnown = hasOpen;
+      for (const tokens of strings.tokens.others) {
+        const found = isKnown ? yield* strings.tokensOf(tokens, rest, this.#budget) : null;
+        if (found === null) isKnown = false;
+        else this.#allow(found, after);
+      }
+      const { lexer } = this.#parser;
+      if (!isKnown) yield* this.#walk(this.#trie, this.#mask, set, lexer.state([terminal, rest]));
     }
-    if (!isKnown) yield* this.#walk(this.#trie, this.#mask, thread);
-    this.#memory.giveBack(after);
-  }
-
-  *#addCounted(thread: Thread, strings: FreeString): Pieces<void> {
-    const { min, max } = strings.limitsOf(thread.lex.rests[0]!)!;
-    const after = yield* this.#afterQuote(thread, strings);
-    this.#allow(strings.tokens.within(min, max), after);
     this.#memory.giveBack(after);
   }
 
   /** Of tokens with a quote those that go on after it, wherever in them it is. */
-  *#afterQuote({ set, lex }: Thread, strings: FreeString): Pieces<Mask> {
+  *#afterQuote(set: ParseSet, terminal: number, strings: FreeString): Pieces<Mask> {
     const mask = this.#memory.none();
     // Strings end with their quote: whatever the string, the same is complete after it.
-    const { ends } = this.#parser.lexer.state(lex.terminals, [strings.regexes.epsilon])!;
-    const after = yield* again(() => this.#parser.after(set, ends));
-    if (after.lex !== null) {
-      yield* this.#walk(strings.tokens.afterQuote, mask, { set: after, lex: after.lex });
-    }
+    const ended = this.#parser.lexer.state([terminal, strings.regexes.epsilon]);
+    const after = yield* again(() => this.#parser.after(set, ended));
+    if (after.lex !== NO_STATE) yield* this.#walk(strings.tokens.afterQuote, mask, after, after.lex);
     return mask;
   }
 
@@ -280,8 +290,8 @@ class MaskWriter {
       mask[word]! |= inside[word]! | (after[word]! & beyond[word]!);
   }
 
-  *#walk(trie: Trie, mask: Mask, thread: Thread): Pieces<void> {
-    const walk = new MaskWalk(this.#parser, trie, mask, this.#budget, thread);
+  *#walk(trie: Trie, mask: Mask, set: ParseSet, lex: LexState): Pieces<void> {
+    const walk = new MaskWalk(this.#parser, trie, mask, this.#budget, set, lex);
     while (!(yield* again(() => walk.run()))) yield;
   }
 }

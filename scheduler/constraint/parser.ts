@@ -1,70 +1,38 @@
 import { Budget, ConstraintError } from "./error.ts";
-import type { Grammar, Production } from "./grammar.ts";
-import { terminalsOf } from "./grammar.ts";
+import { type Grammar, IN_SEQUENCE, terminalsOf } from "./grammar.ts";
 import type { Pieces } from "./job.ts";
-import { type Ends, Lexer, type LexState } from "./lexer.ts";
+import { Lexer, type LexState, NO_ENDS, NO_STATE } from "./lexer.ts";
+import { Lists } from "./lists.ts";
+import { type Frame, type Item, ParseSet } from "./parse-set.ts";
+import { Productions } from "./productions.ts";
+import { sortedOnce } from "./regex/numbers.ts";
 import type { Regex, Regexes } from "./regex/regexes.ts";
 
-/** What waits for a nonterminal to be complete. The item goes on with the symbol after it. */
-interface Frame {
-  readonly id: number;
-  /** Set in which the nonterminal began; null: the whole text. */
-  readonly origin: ParseSet | null;
-  readonly waiting: Item[];
-}
-
-/** A production, what of it is done, and the items that it completes. `dot` counts symbols, or the times of a repetition. */
-interface Item {
-  readonly production: number;
-  readonly dot: number;
-  readonly frame: Frame;
-}
-
-/** A place between two terminals: everything that may be under way there. Never changes once it is made, but for what is
- *  remembered in it. */
-export class ParseSet {
-  /** Items that wait for a terminal, by terminal. */
-  readonly byTerminal = new Map<number, Item[]>();
-  /** Sets after terminals that end together, by number of the ends. */
-  readonly after = new Map<number, ParseSet>();
-  /** Whether the text may end here. */
-  isFinal = false;
-  /** Before the next terminal; null: there is none. */
-  lex: LexState | null = null;
-
-  constructor(readonly id: number) {}
-}
-
-/** A terminal, or several, under way since a set. */
-export interface Thread {
-  readonly set: ParseSet;
-  readonly lex: LexState;
-}
-
-/** All that a text which has been read so far may be. A value: what it was can be gone back to, and gone on from twice. */
+/** All that a text which has been read so far may be: terminals under way, each since a set. */
 export interface ParseState {
-  readonly threads: readonly Thread[];
+  /** Of each thread, the set and what is under way since. What is beyond `count` is of no account. */
+  readonly sets: readonly ParseSet[];
+  readonly lexes: readonly LexState[];
+  readonly count: number;
   /** Whether the text may end here. */
   readonly mayEnd: boolean;
 }
 
 /** A `ParseState` that is written anew again and again: a walk of a vocabulary goes through millions. */
-export interface Place {
-  /** Of each thread, the set and what is under way since. What is beyond `count` is of no account. */
+export interface Place extends ParseState {
   readonly sets: ParseSet[];
   readonly lexes: LexState[];
   count: number;
   mayEnd: boolean;
 }
 
-/** A place of these threads. */
-export function placeOf(threads: readonly Thread[]): Place {
-  const sets = threads.map(({ set }) => set);
-  return { sets, lexes: threads.map(({ lex }) => lex), count: threads.length, mayEnd: false };
+/** A place without threads. */
+export function noPlace(): Place {
+  return { sets: [], lexes: [], count: 0, mayEnd: false };
 }
 
 /** One thread more, unless it is there already. */
-function addThread(place: Place, set: ParseSet, lex: LexState): void {
+export function addThread(place: Place, set: ParseSet, lex: LexState): void {
   const { sets, lexes, count } = place;
   for (let i = 0; i < count; i++) if (sets[i] === set && lexes[i] === lex) return;
   sets[count] = set;
@@ -72,8 +40,14 @@ function addThread(place: Place, set: ParseSet, lex: LexState): void {
   place.count = count + 1;
 }
 
-/** Sets that are remembered; beyond, all are forgotten and made anew as they are needed. */
+/** A state of its own, which stays as it is. */
+export function copyOf({ sets, lexes, count, mayEnd }: ParseState): Place {
+  return { sets: sets.slice(0, count), lexes: lexes.slice(0, count), count, mayEnd };
+}
+
+/** Sets that are remembered, and numbers of states; beyond, all are forgotten and made anew as they are needed. */
 const SETS_MAX = 5000;
+const STATES_MAX = 2 ** 16;
 /** Places in productions, counts of repetitions included. */
 const ITEMS_MAX = 2 ** 22;
 
@@ -85,20 +59,24 @@ const ITEMS_MAX = 2 ** 22;
  */
 export class Parser {
   readonly lexer: Lexer;
-  readonly #productions: readonly Production[];
-  /** By nonterminal, the numbers of its productions. */
-  readonly #ofNonterminal: readonly (readonly number[])[];
-  readonly #isNullable: readonly boolean[];
-  readonly #isEmptyTerminal: readonly boolean[];
+  readonly #productions: Productions;
   /** Items are numbered: the first of each production. */
-  readonly #firstItems: readonly number[];
-  readonly #sets = new Map<string, ParseSet>();
-  readonly #startSymbol: number;
-  #frames = 0;
+  readonly #firstItems: Float64Array;
+  /** Sets by the items that they were made of, and by what ended where: sets and terminals, in pairs. */
+  #kernels = new Lists();
+  #setsOfKernels: ParseSet[] = [];
+  #endings = new Lists();
+  #setsAfter: ParseSet[] = [];
+  /** Threads of states, and the number of the first of them. */
+  #states = new Lists();
+  #firstState = 0;
+  #frames = 1;
   #setCount = 0;
   #start: ParseState | null = null;
-  /** Of `follow`. */
-  readonly #ending = placeOf([]);
+  /** Written anew by each `follow`, `read` and `numberOf`. */
+  readonly #ending = noPlace();
+  readonly #between = noPlace();
+  readonly #key: number[] = [];
 
   /** Reads what the grammar allows; its terminals become expressions of `regexes`. */
   static of(grammar: Grammar, regexes: Regexes): Parser {
@@ -113,58 +91,73 @@ export class Parser {
 
   private constructor(grammar: Grammar, regexes: Regexes, terminals: readonly Regex[]) {
     this.lexer = new Lexer(regexes, terminals);
-    this.#productions = grammar.nonterminals.flat();
-    let count = 0;
-    this.#ofNonterminal = grammar.nonterminals.map((productions) => productions.map(() => count++));
-    const isEmptyTerminal = terminals.map((regex) => regexes.isNullable(regex));
-    this.#isNullable = nullableOf(grammar, isEmptyTerminal);
-    this.#isEmptyTerminal = isEmptyTerminal;
+    const isEmpty = Uint8Array.from(terminals, (regex) => (regexes.isNullable(regex) ? 1 : 0));
+    this.#productions = new Productions(grammar, isEmpty);
+    const { count } = this.#productions;
+    this.#firstItems = new Float64Array(count);
     let items = 0;
-    this.#firstItems = this.#productions.map((production) => {
-      const first = items;
-      items += 1 + (production.kind === "sequence" ? production.symbols.length : lastCount(production));
-      return first;
-    });
+    for (let production = 0; production < count; production++) {
+      this.#firstItems[production] = items;
+      items += 1 + this.#productions.dotMax(production);
+    }
     if (items >= ITEMS_MAX) throw new ConstraintError(`it counts up to ${items}; ${ITEMS_MAX} is the most`);
-    this.#startSymbol = grammar.start;
   }
 
   /** Before the first byte. */
   get start(): ParseState {
     if (this.#start === null) {
-      const frame: Frame = { id: this.#frames++, origin: null, waiting: [] };
-      const items = this.#ofNonterminal[this.#startSymbol]!.map((production) => ({
-        production,
-        dot: 0,
-        frame,
-      }));
-      const set = this.#setOf(items);
-      this.#start = this.stateAt(set);
+      const frame: Frame = { id: 0, origin: null };
+      const set = this.#setOf(this.#itemsOf(0, frame));
+      const start = noPlace();
+      if (set.lex !== NO_STATE) addThread(start, set, set.lex);
+      start.mayEnd = set.isFinal;
+      this.#start = start;
     }
     return this.#start;
   }
 
-  /** Where nothing but what begins at the set is under way. */
-  stateAt(set: ParseSet): ParseState {
-    return { threads: set.lex === null ? [] : [{ set, lex: set.lex }], mayEnd: set.isFinal };
+  /** After one more byte; null: no text goes on so. */
+  next(state: ParseState, byte: number): ParseState | null {
+    const to = noPlace();
+    return this.follow(state, byte, to) ? to : null;
   }
 
-  /** After one more byte; null: no text goes on so. */
-  next({ threads }: ParseState, byte: number): ParseState | null {
-    const to = placeOf([]);
-    if (!this.follow(placeOf(threads), byte, to)) return null;
-    const { sets, lexes, mayEnd } = to;
-    return { threads: lexes.map((lex, index) => ({ set: sets[index]!, lex })), mayEnd };
+  /** Writes to `to` what the text may be after bytes [from, end), one at least. False: no text goes on so. */
+  read(state: ParseState, bytes: Uint8Array, from: number, end: number, to: Place): boolean {
+    let before = state;
+    // So that the last one is written to `to`.
+    let [after, spare] = (end - from) % 2 === 1 ? [to, this.#between] : [this.#between, to];
+    for (let at = from; at < end; at++) {
+      if (!this.follow(before, bytes[at]!, after)) return false;
+      before = after;
+      [after, spare] = [spare, after];
+    }
+    return true;
+  }
+
+  /** The state's number: the same one for the same threads, unless it was forgotten meanwhile. No other state ever has it. */
+  numberOf({ sets, lexes, count, mayEnd }: ParseState): number {
+    const key = this.#key;
+    key[0] = mayEnd ? 1 : 0;
+    for (let i = 0; i < count; i++) {
+      key[2 * i + 1] = sets[i]!.id;
+      key[2 * i + 2] = lexes[i]!;
+    }
+    if (this.#states.size >= STATES_MAX) {
+      this.#firstState += STATES_MAX;
+      this.#states = new Lists();
+    }
+    return this.#firstState + this.#states.numberOf(key, 1 + 2 * count);
   }
 
   /** Whether any text goes on with the byte. */
-  goesOn({ lexes, count }: Place, byte: number): boolean {
-    for (let i = 0; i < count; i++) if (this.lexer.next(lexes[i]!, byte) !== null) return true;
+  goesOn({ lexes, count }: ParseState, byte: number): boolean {
+    for (let i = 0; i < count; i++) if (this.lexer.next(lexes[i]!, byte) !== NO_STATE) return true;
     return false;
   }
 
   /** Writes to `to` what the text may be after one more byte. False: no text goes on so. */
-  follow({ sets, lexes, count }: Place, byte: number, to: Place): boolean {
+  follow({ sets, lexes, count }: ParseState, byte: number, to: Place): boolean {
     const { lexer } = this;
     const ending = this.#ending;
     ending.count = 0;
@@ -172,73 +165,89 @@ export class Parser {
     for (let i = 0; i < count; i++) {
       const set = sets[i]!;
       const lex = lexer.next(lexes[i]!, byte);
-      if (lex === null) continue;
-      const isEnding = lex.ends.terminals.length > 0;
+      if (lex === NO_STATE) continue;
+      const isEnding = lexer.endsOf(lex) !== NO_ENDS;
       if (isEnding) addThread(ending, set, lex);
       if (!isEnding || lexer.goesOn(lex)) addThread(to, set, lex);
     }
     to.mayEnd = false;
     if (ending.count === 0) return to.count > 0;
     const after = this.#afterAll(ending);
-    if (after.lex !== null) addThread(to, after, after.lex);
+    if (after.lex !== NO_STATE) addThread(to, after, after.lex);
     to.mayEnd = after.isFinal;
     return true;
   }
 
   /** The byte that must follow; null: the text may end, or go on in several ways. */
-  onlyByte({ threads, mayEnd }: ParseState): number | null {
+  onlyByte({ lexes, count, mayEnd }: ParseState): number | null {
     if (mayEnd) return null;
     let only = -1;
-    for (const { lex } of threads) {
-      const byte = this.lexer.onlyByte(lex);
+    for (let i = 0; i < count; i++) {
+      const byte = this.lexer.onlyByte(lexes[i]!);
       if (byte < 0 || (only >= 0 && only !== byte)) return null;
       only = byte;
     }
     return only < 0 ? null : only;
   }
 
-  /** The set after terminals that began at `set` and end together. */
-  after(set: ParseSet, ends: Ends): ParseSet {
-    let after = set.after.get(ends.id);
-    if (after === undefined) {
-      after = this.#setOf(this.#advanced(set, ends));
-      set.after.set(ends.id, after);
-    }
-    return after;
+  /** The set after terminals that began at `set` and end as those of the state do. */
+  after(set: ParseSet, lex: LexState): ParseSet {
+    const ending = this.#ending;
+    ending.count = 0;
+    addThread(ending, set, lex);
+    return this.#afterAll(ending);
   }
 
   #afterAll({ sets, lexes, count }: Place): ParseSet {
-    if (count === 1) return this.after(sets[0]!, lexes[0]!.ends);
+    if (this.#setsOfKernels.length >= SETS_MAX) {
+      this.#kernels = new Lists();
+      this.#setsOfKernels = [];
+      this.#endings = new Lists();
+      this.#setsAfter = [];
+    }
+    const { lexer } = this;
+    const key = this.#key;
+    for (let i = 0; i < count; i++) {
+      key[2 * i] = sets[i]!.id;
+      key[2 * i + 1] = lexer.endsOf(lexes[i]!);
+    }
+    const number = this.#endings.numberOf(key, 2 * count);
+    const known = this.#setsAfter[number];
+    if (known !== undefined) return known;
     const items: Item[] = [];
-    for (let i = 0; i < count; i++) items.push(...this.#advanced(sets[i]!, lexes[i]!.ends));
-    return this.#setOf(items);
+    for (let i = 0; i < count; i++) {
+      for (const terminal of lexer.terminalsOf(lexer.endsOf(lexes[i]!)))
+        for (const item of sets[i]!.itemsFor(~terminal)) items.push(this.#advance(item));
+    }
+    const after = this.#setOf(items);
+    this.#setsAfter[number] = after;
+    return after;
   }
 
-  #advanced(set: ParseSet, ends: Ends): Item[] {
-    return ends.terminals.flatMap((terminal) =>
-      set.byTerminal.get(terminal)!.map((item) => this.#advance(item)),
-    );
+  /** All that a nonterminal may be, of which nothing is done. */
+  #itemsOf(nonterminal: number, frame: Frame): Item[] {
+    const productions = this.#productions;
+    const items: Item[] = [];
+    for (let one = productions.firstOf(nonterminal); one < productions.firstOf(nonterminal + 1); one++)
+      items.push({ production: one, dot: 0, frame });
+    return items;
   }
 
   #advance({ production, dot, frame }: Item): Item {
-    const rule = this.#productions[production]!;
-    const next =
-      rule.kind === "repeat" && rule.max === Number.POSITIVE_INFINITY ? Math.min(dot + 1, rule.min) : dot + 1;
+    const productions = this.#productions;
+    const isEndless = productions.maxOf(production) === Number.POSITIVE_INFINITY;
+    const next = isEndless ? Math.min(dot + 1, productions.minOf(production)) : dot + 1;
     return { production, dot: next, frame };
   }
 
   /** The set of these items and all that follows from them. */
   #setOf(kernel: readonly Item[]): ParseSet {
-    const keys = kernel.map((item) => this.#keyOf(item)).sort((a, b) => a - b);
-    const key = keys.filter((one, index) => one !== keys[index - 1]).join();
-    let set = this.#sets.get(key);
-    if (set !== undefined) return set;
-    if (this.#sets.size >= SETS_MAX) {
-      this.#sets.clear();
-      this.#start = null;
-    }
-    set = this.#close(kernel);
-    this.#sets.set(key, set);
+    const keys = sortedOnce(kernel.map((item) => this.#keyOf(item)));
+    const number = this.#kernels.numberOf(keys);
+    const known = this.#setsOfKernels[number];
+    if (known !== undefined) return known;
+    const set = this.#close(kernel);
+    this.#setsOfKernels[number] = set;
     return set;
   }
 
@@ -247,7 +256,7 @@ export class Parser {
   }
 
   #close(kernel: readonly Item[]): ParseSet {
-    const set = new ParseSet(this.#setCount++);
+    const productions = this.#productions;
     const known = new Set<number>();
     const items: Item[] = [];
     const add = (item: Item): void => {
@@ -256,83 +265,56 @@ export class Parser {
       known.add(key);
       items.push(item);
     };
+    /** By what they wait for: `~terminal`, or the number of a frame. */
+    const waiting = new Map<number, Item[]>();
     /** Of the nonterminals that begin here. */
     const frames = new Map<number, Frame>();
+    const set = new ParseSet(this.#setCount++);
+    let isFinal = false;
     const begin = (nonterminal: number, frame: Frame): void => {
-      for (const production of this.#ofNonterminal[nonterminal]!) add({ production, dot: 0, frame });
+      for (const item of this.#itemsOf(nonterminal, frame)) add(item);
+    };
+    const frameOf = (nonterminal: number): Frame => {
+      let frame = frames.get(nonterminal);
+      if (frame === undefined) {
+        frame = { id: this.#frames++, origin: set };
+        frames.set(nonterminal, frame);
+        begin(nonterminal, frame);
+      }
+      return frame;
     };
     const wait = (item: Item, symbol: number): void => {
-      if (symbol < 0) {
-        const waiting = set.byTerminal.get(~symbol);
-        if (waiting === undefined) set.byTerminal.set(~symbol, [item]);
-        else waiting.push(item);
-        return;
-      }
-      let frame = frames.get(symbol);
-      if (frame === undefined) {
-        frame = { id: this.#frames++, origin: set, waiting: [] };
-        frames.set(symbol, frame);
-        begin(symbol, frame);
-      }
-      frame.waiting.push(item);
+      const what = symbol < 0 ? symbol : frameOf(symbol).id;
+      const others = waiting.get(what);
+      if (others === undefined) waiting.set(what, [item]);
+      else others.push(item);
     };
-    const complete = ({ origin, waiting }: Frame): void => {
-      if (origin === null) set.isFinal = true;
+    const complete = ({ id, origin }: Frame): void => {
+      if (origin === null) isFinal = true;
       // What began here and is complete is empty: those that wait for it have gone on already.
-      else if (origin !== set) for (const item of waiting) add(this.#advance(item));
+      else if (origin !== set) for (const item of origin.itemsFor(id)) add(this.#advance(item));
     };
     for (const item of kernel) add(item);
     for (let i = 0; i < items.length; i++) {
       const item = items[i]!;
       const { production, dot, frame } = item;
-      const rule = this.#productions[production]!;
-      if (rule.kind === "repeat") {
+      const min = productions.minOf(production);
+      if (min !== IN_SEQUENCE) {
+        const symbol = productions.symbolOf(production, 0);
         // Going on over an empty one changes nothing.
-        if (dot >= rule.min || this.#canBeEmpty(rule.symbol)) complete(frame);
-        if (dot < rule.max) wait(item, rule.symbol);
-        continue;
-      }
-      const symbol = rule.symbols[dot];
-      if (symbol === undefined) complete(frame);
+        if (dot >= min || productions.canBeEmpty(symbol)) complete(frame);
+        if (dot < productions.maxOf(production)) wait(item, symbol);
+      } else if (dot === productions.symbolCount(production)) complete(frame);
       else {
-        if (symbol >= 0 && dot === rule.symbols.length - 1) begin(symbol, frame);
+        const symbol = productions.symbolOf(production, dot);
+        if (symbol >= 0 && dot === productions.symbolCount(production) - 1) begin(symbol, frame);
         else wait(item, symbol);
-        if (this.#canBeEmpty(symbol)) add(this.#advance(item));
+        if (productions.canBeEmpty(symbol)) add(this.#advance(item));
       }
     }
     this.lexer.regexes.budget.spend(items.length);
-    set.lex = this.lexer.start([...set.byTerminal.keys()].sort((a, b) => a - b));
+    const terminals = [...waiting.keys()].filter((what) => what < 0).map((what) => ~what);
+    set.fill(waiting, this.lexer.start(terminals.sort((a, b) => a - b)), isFinal);
     return set;
   }
-
-  #canBeEmpty(symbol: number): boolean {
-    return symbol < 0 ? this.#isEmptyTerminal[~symbol]! : this.#isNullable[symbol]!;
-  }
-}
-
-/** The highest count that a repetition tells apart. */
-function lastCount({ min, max }: Production & { readonly kind: "repeat" }): number {
-  return max === Number.POSITIVE_INFINITY ? min : max;
-}
-
-/** By nonterminal, whether it may be empty. */
-function nullableOf({ nonterminals }: Grammar, isEmptyTerminal: readonly boolean[]): boolean[] {
-  const isNullable = nonterminals.map(() => false);
-  const canBeEmpty = (symbol: number): boolean =>
-    symbol < 0 ? isEmptyTerminal[~symbol]! : isNullable[symbol]!;
-  for (let hasChanged = true; hasChanged; ) {
-    hasChanged = false;
-    nonterminals.forEach((productions, nonterminal) => {
-      if (isNullable[nonterminal]) return;
-      const isEmpty = productions.some((production) =>
-        production.kind === "sequence"
-          ? production.symbols.every(canBeEmpty)
-          : production.min === 0 || canBeEmpty(production.symbol),
-      );
-      if (!isEmpty) return;
-      isNullable[nonterminal] = true;
-      hasChanged = true;
-    });
-  }
-  return isNullable;
 }

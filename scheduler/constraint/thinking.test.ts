@@ -40,10 +40,10 @@ function matcherOf(
 ): Matcher {
   const { opening, closing, isOpen, controlTexts } = source;
   const parser = parserOf(compileConstraint(source).grammar, masks);
-  if (tokensMax === null) return Matcher.of(parser, masks);
+  if (tokensMax === null) return new Matcher(parser, masks);
   const bytesOf = (text: string) => markBytes(text, controlTexts);
   const limit = { tokensMax, isOpen, opening: bytesOf(opening), closing: bytesOf(closing), closingTokens };
-  return Matcher.of(parser, masks, limit);
+  return new Matcher(parser, masks, limit);
 }
 
 /** Whether a text of these tokens obeys, and may end. */

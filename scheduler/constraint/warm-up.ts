@@ -33,7 +33,7 @@ export function warmUp(masks: Masks): void {
   for (const schema of answers) {
     const tokensMax = schema === record ? TOKENS_MAX : STRING_TOKENS_MAX;
     const { grammar } = compileConstraint({ kind: "schema", schema, layout: "compact" });
-    const matcher = Matcher.of(parserOf(grammar, masks), masks);
+    const matcher = new Matcher(parserOf(grammar, masks), masks);
     while (matcher.length < tokensMax && !matcher.mustEnd) {
       matcher.forcedTokens(1);
       const mask = matcher.mask();

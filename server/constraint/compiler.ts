@@ -14,14 +14,12 @@ const WAITING_MAX = 64;
 const TIMEOUT_MS = 2000;
 const CACHED_MAX = 256;
 const CACHED_BYTES_MAX = 256 * 2 ** 20;
-/** Of an expression of a grammar, about. */
-const REGEX_BYTES = 200;
-
-/** What a grammar takes, about. */
-function bytesOf({ regexes, nonterminals }: Grammar): number {
-  const automata = new Set(regexes.flatMap((one) => (one.kind === "automaton" ? [one.automaton] : [])));
-  const tables = [...automata].reduce((sum, { next }) => sum + next.byteLength, 0);
-  return 1024 + REGEX_BYTES * (regexes.length + nonterminals.length) + tables;
+/** What a grammar takes: nearly all of it are numbers. */
+function bytesOf({ expressions, automata, terminals, productions, firstProductions }: Grammar): number {
+  const tables = automata.flatMap(({ classOf, next, accepts }) => [classOf, next, accepts]);
+  const lists = [expressions, productions].flatMap(({ numbers, starts }) => [numbers, starts]);
+  const arrays = [...tables, ...lists, terminals, firstProductions];
+  return arrays.reduce((sum, { byteLength }) => sum + byteLength, 1024);
 }
 
 /** What the thread answers. */

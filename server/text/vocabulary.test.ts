@@ -23,7 +23,7 @@ test("what is forced of a call is cut as the tokenizer cuts it, marks that are t
     afterText: "",
   });
   const masks = new Masks(textVocabulary(tokenizer, tokenizer.vocabSize));
-  const forced = Matcher.of(parserOf(grammar, masks), masks).forcedTokens(64);
+  const forced = new Matcher(parserOf(grammar, masks), masks).forcedTokens(64);
   const call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>';
   const written = tokenizer.encode(call, { addSpecialTokens: false });
   expect(forced.length).toBeGreaterThan(8);
@@ -56,7 +56,7 @@ test("a token may come in free text exactly if the text can go on with it, near 
     afterText: "",
   };
   for (const source of [calls, { kind: "thinking" as const, ...thinking }]) {
-    const matcher = Matcher.of(parserOf(compileConstraint(source).grammar, masks), masks);
+    const matcher = new Matcher(parserOf(compileConstraint(source).grammar, masks), masks);
     for (const text of ["", "We ", "see <", "b> <too", "l", "\n\n</think", ">"]) {
       for (const token of tokenizer.encode(text, { addSpecialTokens: false, continues: true }))
         expect(matcher.accept(token)).toBe(true);

@@ -19,7 +19,7 @@ const ANSWER_TOKENS_MAX = 300;
 /** An answer that is drawn with all allowed tokens alike, and ends at every second place where it may; null: it is cut off. `next` gives
  *  numbers from 0 on. */
 export function drawnAnswer(grammar: Grammar, next: () => number): string | null {
-  const matcher = Matcher.of(parserOf(grammar, masks), masks);
+  const matcher = new Matcher(parserOf(grammar, masks), masks);
   const bytes: number[] = [];
   while (matcher.length < ANSWER_TOKENS_MAX) {
     if (matcher.mustEnd || (matcher.mayEnd && next() % 2 === 0)) {

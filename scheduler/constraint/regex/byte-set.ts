@@ -37,6 +37,8 @@ export interface Partition {
 export class Partitions {
   /** One class. */
   readonly whole: Partition;
+  /** By id. */
+  readonly all: Partition[] = [];
   readonly #byKey = new Map<string, Partition>();
   /** Results of `refine`, by id of both. */
   readonly #refined = new Map<number, Partition>();
@@ -98,7 +100,8 @@ export class Partitions {
     }
     let partition = this.#byKey.get(key);
     if (partition === undefined) {
-      partition = { id: this.#byKey.size, classOf, representatives };
+      partition = { id: this.all.length, classOf, representatives };
+      this.all.push(partition);
       this.#byKey.set(key, partition);
     }
     return partition;

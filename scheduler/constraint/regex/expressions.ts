@@ -1,14 +1,20 @@
+import { Lists, withRoom } from "../lists.ts";
 import { type ByteSet, byteSet, intersectionOf, unionOf } from "./byte-set.ts";
 import { FreeText } from "./free-text.ts";
 import { mergeCounts } from "./merged-counts.ts";
-import { pairOf, sortedOnce } from "./numbers.ts";
-import { type Automaton, factsOf, type Node, type Regex, type RegexShape } from "./shape.ts";
+import { sortedOnce } from "./numbers.ts";
+import { type Automaton, factsOf, kinds, numbersOf, type Regex, type RegexShape } from "./shape.ts";
 
-/** Odd, with bits all over it (2 ** 32 by the golden ratio). */
-const HASH_FACTOR = 0x9e3779b1;
+type Kind = RegexShape["kind"];
+
+/** Bits of what is known of an expression. */
+const NULLABLE = 1;
+const BOOLEAN = 2;
+const COUNTED = 4;
 
 /**
- * Regular expressions over bytes, each kept once and simplified as it is made, so that equal ones have equal numbers.
+ * Regular expressions over bytes, each kept once and simplified as it is made, so that equal ones have equal numbers. They are kept as
+ * lists of numbers and not as objects: there are tens of thousands.
  *
  * Nothing is ever forgotten: the owner replaces the whole when `size` has grown too large.
  */
@@ -19,55 +25,125 @@ export class Expressions {
   readonly epsilon: Regex;
   /** Matches every string. */
   readonly any: Regex;
-  protected readonly nodes: Node[] = [];
-  readonly #ids = new Map<string, Regex>();
-  /** Concatenations, by both numbers. */
-  readonly #cats = new Map<number, Regex>();
-  /** Alternatives and intersections, by a hash of their parts. */
-  readonly #lists = new Map<number, Regex[]>();
+  /** By expression, its shape as numbers (`numbersOf`). */
+  readonly #lists: Lists;
+  /** By expression, what is known of it. */
+  #flags: Uint8Array;
+  #counts: Float64Array;
+  #bytesMin: Float64Array;
+  readonly #sets = new Map<Regex, ByteSet>();
+  readonly #automata: Automaton[] = [];
+  readonly #automatonNumbers = new Map<string, number>();
   readonly #freeText = new FreeText(this);
   /** By byte. */
   readonly #bytes: (Regex | undefined)[] = [];
 
-  constructor() {
-    this.empty = this.#intern("0", { kind: "empty" });
-    this.epsilon = this.#intern("1", { kind: "epsilon" });
-    this.any = this.#intern("*", { kind: "any" });
+  /** With room for so many: where there are more, all that is known is copied to larger arrays. */
+  constructor(room = 16) {
+    this.#lists = new Lists(room);
+    this.#flags = new Uint8Array(room);
+    this.#counts = new Float64Array(room);
+    this.#bytesMin = new Float64Array(room);
+    this.empty = this.#keep({ kind: "empty" });
+    this.epsilon = this.#keep({ kind: "epsilon" });
+    this.any = this.#keep({ kind: "any" });
   }
 
   /** Expressions made so far. */
   get size(): number {
-    return this.nodes.length;
+    return this.#lists.size;
   }
 
-  /** What the expression is. */
+  /** What the expression is: a new value each time. */
   shapeOf(regex: Regex): RegexShape {
-    return this.nodes[regex]!.shape;
+    const kind = this.kindOf(regex);
+    switch (kind) {
+      case "empty":
+      case "epsilon":
+      case "any":
+        return { kind };
+      case "set":
+        return { kind, set: this.setOf(regex) };
+      case "cat":
+        return { kind, head: this.partOf(regex, 0), tail: this.partOf(regex, 1) };
+      case "repeat":
+        return { kind, of: this.partOf(regex, 0), min: this.minOf(regex), max: this.maxOf(regex) };
+      case "alt":
+      case "and":
+        return { kind, parts: this.partsOf(regex) };
+      case "not":
+        return { kind, of: this.partOf(regex, 0) };
+      case "automaton":
+        return { kind, automaton: this.automatonOf(regex), state: this.stateOf(regex) };
+    }
+  }
+
+  /** The `kind` of its shape. */
+  kindOf(regex: Regex): Kind {
+    return kinds[this.#lists.at(regex, 0)]!;
+  }
+
+  /** The parts of its shape, in the order in which that names them. */
+  partOf(regex: Regex, index: number): Regex {
+    return this.#lists.at(regex, 1 + index) as Regex;
+  }
+
+  /** How many parts alternatives or an intersection have. */
+  partCount(regex: Regex): number {
+    return this.#lists.lengthOf(regex) - 1;
+  }
+
+  protected partsOf(regex: Regex): Regex[] {
+    return this.#lists.listOf(regex, 1) as Regex[];
+  }
+
+  /** Of a repetition. */
+  minOf(regex: Regex): number {
+    return this.#lists.at(regex, 2);
+  }
+
+  /** Of a repetition. */
+  maxOf(regex: Regex): number {
+    return this.#lists.at(regex, 3);
+  }
+
+  /** Of a set. */
+  setOf(regex: Regex): ByteSet {
+    return this.#sets.get(regex)!;
+  }
+
+  protected automatonOf(regex: Regex): Automaton {
+    return this.#automata[this.#lists.at(regex, 1)]!;
+  }
+
+  /** Of an automaton. */
+  protected stateOf(regex: Regex): number {
+    return this.#lists.at(regex, 2);
   }
 
   /** Whether it holds an intersection or a complement, so that its language may be empty without its being `empty`. */
   isBoolean(regex: Regex): boolean {
-    return this.nodes[regex]!.isBoolean;
+    return (this.#flags[regex]! & BOOLEAN) !== 0;
   }
 
   /** Whether it holds a repetition with a count. */
   isCounted(regex: Regex): boolean {
-    return this.nodes[regex]!.isCounted;
+    return (this.#flags[regex]! & COUNTED) !== 0;
   }
 
   /** Whether it matches the empty string. */
   isNullable(regex: Regex): boolean {
-    return this.nodes[regex]!.isNullable;
+    return (this.#flags[regex]! & NULLABLE) !== 0;
   }
 
   /** About how many places its counts tell apart. */
   counts(regex: Regex): number {
-    return this.nodes[regex]!.counts;
+    return this.#counts[regex]!;
   }
 
   /** No match has fewer bytes. */
   bytesMin(regex: Regex): number {
-    return this.nodes[regex]!.bytesMin;
+    return this.#bytesMin[regex]!;
   }
 
   /** Whether all that it matches is matched by free text, which is something any number of times; false also where that is not seen at
@@ -79,7 +155,9 @@ export class Expressions {
   /** One byte of the set. */
   set(set: ByteSet): Regex {
     if (set.every((word) => word === 0)) return this.empty;
-    return this.#intern(`s${set.join()}`, { kind: "set", set });
+    const regex = this.#keep({ kind: "set", set });
+    this.#sets.set(regex, set);
+    return regex;
   }
 
   /** One byte of inclusive ranges. */
@@ -115,11 +193,14 @@ export class Expressions {
     if (max === 0 || of === this.epsilon) return this.epsilon;
     if (of === this.empty) return min === 0 ? this.epsilon : this.empty;
     if (min === 1 && max === 1) return of;
-    const node = this.nodes[of]!;
-    if (node.shape.kind === "any") return of;
-    if (node.shape.kind === "repeat" && node.shape.min === 0 && node.shape.max === Infinity) return of;
-    const least = node.isNullable ? 0 : min;
-    return this.#intern(`r${of},${least},${max}`, { kind: "repeat", of, min: least, max });
+    if (of === this.any || this.isStar(of)) return of;
+    return this.#keep({ kind: "repeat", of, min: this.isNullable(of) ? 0 : min, max });
+  }
+
+  /** Whether it is something any number of times. */
+  isStar(regex: Regex): boolean {
+    if (this.kindOf(regex) !== "repeat") return false;
+    return this.minOf(regex) === 0 && this.maxOf(regex) === Number.POSITIVE_INFINITY;
   }
 
   /** Any number of times. */
@@ -140,15 +221,14 @@ export class Expressions {
     let hasEpsilon = false;
     let isNullable = false;
     for (const part of this.#flat("alt", given)) {
-      const node = this.nodes[part]!;
-      if (node.shape.kind === "set") {
+      if (this.kindOf(part) === "set") {
         only = set === null ? part : null;
-        set = set === null ? node.shape.set : unionOf(set, node.shape.set);
+        set = set === null ? this.setOf(part) : unionOf(set, this.setOf(part));
       } else if (part === this.any) return this.any;
       else if (part === this.epsilon) hasEpsilon = true;
       else if (part !== this.empty) {
         parts.push(part);
-        isNullable ||= node.isNullable;
+        isNullable ||= this.isNullable(part);
       }
     }
     if (set !== null) parts.push(only ?? this.set(set));
@@ -166,10 +246,9 @@ export class Expressions {
     let only: Regex | null = null;
     let set: ByteSet | null = null;
     for (const part of this.#flat("and", given)) {
-      const { shape } = this.nodes[part]!;
-      if (shape.kind === "set") {
+      if (this.kindOf(part) === "set") {
         only = set === null ? part : null;
-        set = set === null ? shape.set : intersectionOf(set, shape.set);
+        set = set === null ? this.setOf(part) : intersectionOf(set, this.setOf(part));
       } else if (part === this.empty) return this.empty;
       else if (part !== this.any) parts.push(part);
     }
@@ -178,9 +257,10 @@ export class Expressions {
     if (parts.includes(this.epsilon))
       return parts.every((part) => this.isNullable(part)) ? this.epsilon : this.empty;
     for (const excluded of parts) {
-      const { shape } = this.nodes[excluded]!;
-      if (shape.kind !== "not" || this.#freeText.timesOf(shape.of) === null) continue;
-      if (parts.some((part) => this.#freeText.isWithin(part, shape.of))) return this.empty;
+      if (this.kindOf(excluded) !== "not") continue;
+      const of = this.partOf(excluded, 0);
+      if (this.#freeText.timesOf(of) === null) continue;
+      if (parts.some((part) => this.#freeText.isWithin(part, of))) return this.empty;
     }
     return this.#many("and", parts, this.any);
   }
@@ -189,9 +269,8 @@ export class Expressions {
   #flat(kind: "alt" | "and", given: readonly Regex[]): Regex[] {
     const flat: Regex[] = [];
     for (const one of given) {
-      const { shape } = this.nodes[one]!;
-      if (shape.kind === kind) for (const part of shape.parts) flat.push(part);
-      else flat.push(one);
+      if (this.kindOf(one) !== kind) flat.push(one);
+      else for (let index = 0; index < this.partCount(one); index++) flat.push(this.partOf(one, index));
     }
     return flat;
   }
@@ -200,15 +279,13 @@ export class Expressions {
   not(of: Regex): Regex {
     if (of === this.empty) return this.any;
     if (of === this.any) return this.empty;
-    const { shape } = this.nodes[of]!;
-    if (shape.kind === "not") return shape.of;
-    return this.#intern(`n${of}`, { kind: "not", of });
+    return this.kindOf(of) === "not" ? this.partOf(of, 0) : this.#keep({ kind: "not", of });
   }
 
   /** What the automaton accepts from the state; -1 is dead. */
   automaton(automaton: Automaton, state = 0): Regex {
     if (state < 0) return this.empty;
-    return this.#intern(`a${automaton.name}:${state}`, { kind: "automaton", automaton, state });
+    return this.#keep({ kind: "automaton", automaton, state });
   }
 
   /** Any of the strings; common beginnings are shared. */
@@ -247,64 +324,45 @@ export class Expressions {
     if (head === this.epsilon) return tail;
     if (tail === this.epsilon) return head;
     if (head === this.any && this.isNullable(tail)) return head;
-    const node = this.nodes[head]!;
-    const rest = this.nodes[tail]!;
+    const kind = this.kindOf(head);
     // A quote is within what it ends: else each derivative of that would be put together with it anew, from the end on.
-    if (node.shape.kind === "alt" && rest.shape.kind === "set")
-      return this.alt(node.shape.parts.map((part) => this.join(part, tail)));
-    if (node.shape.kind === "cat") return this.join(node.shape.head, this.join(node.shape.tail, tail));
-    const key = pairOf(head, tail);
-    let id = this.#cats.get(key);
-    if (id === undefined) {
-      id = this.#add({ kind: "cat", head, tail });
-      this.#cats.set(key, id);
-    }
-    return id;
+    if (kind === "alt" && this.kindOf(tail) === "set")
+      return this.alt(this.partsOf(head).map((part) => this.join(part, tail)));
+    if (kind === "cat") return this.join(this.partOf(head, 0), this.join(this.partOf(head, 1), tail));
+    return this.#keep({ kind: "cat", head, tail });
   }
 
   #many(kind: "alt" | "and", given: Regex[], none: Regex): Regex {
     const parts = sortedOnce(given);
     if (parts.length === 0) return none;
-    if (parts.length === 1) return parts[0]!;
-    let hash = kind === "alt" ? 1 : 2;
-    for (const part of parts) hash = Math.imul(hash ^ part, HASH_FACTOR);
-    const alike = this.#lists.get(hash);
-    for (const id of alike ?? []) {
-      const { shape } = this.nodes[id]!;
-      if (shape.kind === kind && areEqual(shape.parts, parts)) return id;
-    }
-    const id = this.#add({ kind, parts });
-    if (alike === undefined) this.#lists.set(hash, [id]);
-    else alike.push(id);
-    return id;
+    return parts.length === 1 ? parts[0]! : this.#keep({ kind, parts });
   }
 
-  #intern(key: string, shape: RegexShape): Regex {
-    let id = this.#ids.get(key);
-    if (id === undefined) {
-      id = this.#add(shape);
-      this.#ids.set(key, id);
-    }
-    return id;
+  #keep(shape: RegexShape): Regex {
+    const { size } = this;
+    const regex = this.#lists.numberOf(numbersOf(shape, asNumber, this.#automatonNumber)) as Regex;
+    if (regex < size) return regex;
+    const { isNullable, isBoolean, isCounted, counts, bytesMin } = factsOf(shape, this);
+    this.#flags = withRoom(this.#flags, size + 1);
+    this.#counts = withRoom(this.#counts, size + 1);
+    this.#bytesMin = withRoom(this.#bytesMin, size + 1);
+    this.#flags[regex] = (isNullable ? NULLABLE : 0) | (isBoolean ? BOOLEAN : 0) | (isCounted ? COUNTED : 0);
+    this.#counts[regex] = counts;
+    this.#bytesMin[regex] = bytesMin;
+    return regex;
   }
 
-  #add(shape: RegexShape): Regex {
-    // In one order, so that nodes are alike to the engine that runs this.
-    const { isNullable, isBoolean, isCounted, counts, bytesMin } = factsOf(
-      shape,
-      (part) => this.nodes[part]!,
-    );
-    const [partition, next, isEmpty] = [null, null, null];
-    const node = { shape, isNullable, isBoolean, isCounted, counts, bytesMin, partition, next, isEmpty };
-    return (this.nodes.push(node) - 1) as Regex;
-  }
+  readonly #automatonNumber = (automaton: Automaton): number => {
+    let number = this.#automatonNumbers.get(automaton.name);
+    if (number === undefined) {
+      number = this.#automata.push(automaton) - 1;
+      this.#automatonNumbers.set(automaton.name, number);
+    }
+    return number;
+  };
 }
 
-function areEqual(a: readonly Regex[], b: readonly Regex[]): boolean {
-  if (a.length !== b.length) return false;
-  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
-  return true;
-}
+const asNumber = (regex: Regex): number => regex;
 
 /** Byte strings in the order of their bytes. */
 export function compareBytes(a: Uint8Array, b: Uint8Array): number {

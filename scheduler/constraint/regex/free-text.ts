@@ -26,11 +26,11 @@ export class FreeText {
   /** Of free text, which is something any number of times and perhaps a byte that ends it: what there is so often. Null: it is
    *  no such. */
   timesOf(free: Regex): Regex | null {
-    const shape = this.#expressions.shapeOf(free);
-    if (shape.kind === "cat")
-      return this.#expressions.shapeOf(shape.tail).kind === "set" ? this.timesOf(shape.head) : null;
-    const isAny = shape.kind === "repeat" && shape.min === 0 && shape.max === Number.POSITIVE_INFINITY;
-    return isAny ? shape.of : null;
+    const expressions = this.#expressions;
+    if (expressions.kindOf(free) !== "cat")
+      return expressions.isStar(free) ? expressions.partOf(free, 0) : null;
+    const isEnded = expressions.kindOf(expressions.partOf(free, 1)) === "set";
+    return isEnded ? this.timesOf(expressions.partOf(free, 0)) : null;
   }
 
   /** Whether all that it matches is matched by free text; false also where that is not seen at a glance. */

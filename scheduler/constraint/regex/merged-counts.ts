@@ -31,18 +31,21 @@ export function mergeCounts(expressions: Expressions, parts: Regex[]): void {
 
 /** One expression for two that differ in a count alone, after so many bytes at most; null: they differ in more. */
 function mergedOf(expressions: Expressions, one: Regex, other: Regex, bytes: number): Regex | null {
-  const a = expressions.shapeOf(one);
-  const b = expressions.shapeOf(other);
-  if (a.kind === "repeat" && b.kind === "repeat") {
-    if (a.of !== b.of || a.min > b.max + 1 || b.min > a.max + 1) return null;
-    return expressions.repeat(a.of, Math.min(a.min, b.min), Math.max(a.max, b.max));
+  const kind = expressions.kindOf(one);
+  if (kind !== expressions.kindOf(other) || (kind !== "repeat" && kind !== "cat")) return null;
+  const [of, otherOf] = [expressions.partOf(one, 0), expressions.partOf(other, 0)];
+  if (kind === "repeat") {
+    const [min, max] = [expressions.minOf(one), expressions.maxOf(one)];
+    const [otherMin, otherMax] = [expressions.minOf(other), expressions.maxOf(other)];
+    if (of !== otherOf || min > otherMax + 1 || otherMin > max + 1) return null;
+    return expressions.repeat(of, Math.min(min, otherMin), Math.max(max, otherMax));
   }
-  if (a.kind !== "cat" || b.kind !== "cat") return null;
-  if (a.tail === b.tail) {
-    const head = mergedOf(expressions, a.head, b.head, 0);
-    return head === null ? null : expressions.cat(head, a.tail);
+  const [tail, otherTail] = [expressions.partOf(one, 1), expressions.partOf(other, 1)];
+  if (tail === otherTail) {
+    const head = mergedOf(expressions, of, otherOf, 0);
+    return head === null ? null : expressions.cat(head, tail);
   }
-  if (a.head !== b.head || bytes === 0) return null;
-  const tail = mergedOf(expressions, a.tail, b.tail, bytes - 1);
-  return tail === null ? null : expressions.cat(a.head, tail);
+  if (of !== otherOf || bytes === 0) return null;
+  const merged = mergedOf(expressions, tail, otherTail, bytes - 1);
+  return merged === null ? null : expressions.cat(of, merged);
 }

@@ -1,9 +1,10 @@
 import { Budget } from "../error.ts";
+import { withRoom } from "../lists.ts";
 import { hasByte, type Partition, Partitions } from "./byte-set.ts";
 import { Clamping, type Unlimited } from "./clamping.ts";
 import { CountedIntersections } from "./counted.ts";
 import { Expressions } from "./expressions.ts";
-import type { Regex, RegexShape } from "./shape.ts";
+import type { Regex } from "./shape.ts";
 
 export type { Automaton, Regex, RegexShape } from "./shape.ts";
 
@@ -11,6 +12,9 @@ export type { Automaton, Regex, RegexShape } from "./shape.ts";
 const WAY_MAX = 16;
 /** States that are searched for an end before it is counted how far it is. */
 const NEAR_STATES = 3;
+/** Whether a boolean expression's language is empty; 0: not known yet. */
+const HAS_END = 1;
+const IS_EMPTY = 2;
 
 /**
  * Regular expressions over bytes with intersection and complement, matched by derivatives (Brzozowski, "Derivatives of
@@ -22,16 +26,34 @@ export class Regexes extends Expressions {
   readonly #partitions = new Partitions();
   readonly #counted = new CountedIntersections(this);
   readonly #clamping = new Clamping(this, this.#counted);
+  /** By expression, the number of its partition and 1 more; and where its derivatives begin in `#next`. 0: not known yet. */
+  #partitionOf: Int32Array;
+  #nextAt: Int32Array;
+  /** By class of an expression's partition, its derivative and 1 more; 0: not known yet. */
+  #next: Int32Array;
+  #nextEnd = 1;
+  #emptiness: Uint8Array;
   /** Bytes that led from one expression to an end. */
   #way: readonly number[] = [];
   /** Spent by derivatives, which are broken off where it is paused; replaced by the owner per piece of work. */
   budget = new Budget(Number.POSITIVE_INFINITY);
 
+  constructor(room = 16) {
+    super(room);
+    this.#partitionOf = new Int32Array(room);
+    this.#nextAt = new Int32Array(room);
+    this.#next = new Int32Array(4 * room);
+    this.#emptiness = new Uint8Array(room);
+  }
+
   /** Bytes that lead to the same derivative are in one class. */
   partitionOf(regex: Regex): Partition {
-    const node = this.nodes[regex]!;
-    node.partition ??= this.#partition(node.shape);
-    return node.partition;
+    const known = this.#partitionOf[regex] ?? 0;
+    if (known > 0) return this.#partitions.all[known - 1]!;
+    const partition = this.#partition(regex);
+    this.#partitionOf = withRoom(this.#partitionOf, this.size);
+    this.#partitionOf[regex] = partition.id + 1;
+    return partition;
   }
 
   /** The coarsest partition finer than both. */
@@ -46,39 +68,56 @@ export class Regexes extends Expressions {
 
   /** What may follow the byte in a match. */
   derivative(regex: Regex, byte: number): Regex {
-    const node = this.nodes[regex]!;
     const { classOf, representatives } = this.partitionOf(regex);
-    node.next ??= new Int32Array(representatives.length).fill(-1);
     const index = classOf[byte]!;
-    let next = node.next[index]!;
-    if (next === -1) {
-      next = this.#derive(node.shape, representatives[index]!);
-      node.next[index] = next;
-    }
-    return next as Regex;
+    const at = (this.#nextAt[regex] || this.#placeNext(regex, representatives.length)) + index;
+    const known = this.#next[at]!;
+    if (known > 0) return (known - 1) as Regex;
+    const next = this.#derive(regex, representatives[index]!);
+    this.#next[at] = next + 1;
+    return next;
+  }
+
+  #placeNext(regex: Regex, classes: number): number {
+    const at = this.#nextEnd;
+    this.#nextEnd += classes;
+    this.#next = withRoom(this.#next, this.#nextEnd);
+    this.#nextAt = withRoom(this.#nextAt, this.size);
+    this.#nextAt[regex] = at;
+    return at;
   }
 
   /** Whether it matches nothing at all. Exact; what is found out is remembered. */
   isEmpty(regex: Regex): boolean {
-    const node = this.nodes[regex]!;
-    if (!node.isBoolean || node.isNullable) return regex === this.empty;
-    if (node.isEmpty === null) {
-      const { shape } = node;
-      if (shape.kind === "cat") node.isEmpty = this.isEmpty(shape.head) || this.isEmpty(shape.tail);
-      else if (shape.kind === "alt") node.isEmpty = shape.parts.every((part) => this.isEmpty(part));
-      else if (shape.kind === "repeat") node.isEmpty = this.isEmpty(shape.of);
-      else if (!this.#goesSameWay(regex) && !this.#isNear(regex)) {
-        const isEmpty = shape.kind === "and" ? this.#counted.isEmpty(shape.parts) : null;
-        if (isEmpty === null) this.#search(regex, Number.POSITIVE_INFINITY);
-        else node.isEmpty = isEmpty;
-      }
+    if (!this.isBoolean(regex) || this.isNullable(regex)) return regex === this.empty;
+    let emptiness = this.#emptiness[regex] ?? 0;
+    if (emptiness === 0) {
+      this.#findEmptiness(regex);
+      emptiness = this.#emptiness[regex]!;
     }
-    return node.isEmpty!;
+    return emptiness === IS_EMPTY;
+  }
+
+  #findEmptiness(regex: Regex): void {
+    const kind = this.kindOf(regex);
+    let isEmpty: boolean | null = null;
+    if (kind === "cat") isEmpty = this.isEmpty(this.partOf(regex, 0)) || this.isEmpty(this.partOf(regex, 1));
+    else if (kind === "alt") isEmpty = this.partsOf(regex).every((part) => this.isEmpty(part));
+    else if (kind === "repeat") isEmpty = this.isEmpty(this.partOf(regex, 0));
+    else if (this.#goesSameWay(regex) || this.#isNear(regex)) return;
+    else if (kind === "and") isEmpty = this.#counted.isEmpty(this.partsOf(regex));
+    if (isEmpty === null) this.#search(regex, Number.POSITIVE_INFINITY);
+    else this.#noteEmptiness(regex, isEmpty);
+  }
+
+  #noteEmptiness(regex: Regex, isEmpty: boolean): void {
+    this.#emptiness = withRoom(this.#emptiness, this.size);
+    this.#emptiness[regex] = isEmpty ? IS_EMPTY : HAS_END;
   }
 
   /** Finds out whether anything matches if an end may be near, or a state that is known to have one. False: it may not be. */
   #isNear(regex: Regex): boolean {
-    return this.nodes[regex]!.bytesMin <= WAY_MAX && this.#search(regex, NEAR_STATES);
+    return this.bytesMin(regex) <= WAY_MAX && this.#search(regex, NEAR_STATES);
   }
 
   /** Finds out whether anything can be reached that matches, from so many states: those first that seem nearest to an end, and else
@@ -95,20 +134,20 @@ export class Regexes extends Expressions {
         if (this.#hasEnd(next)) {
           const way = [byte];
           for (let on = at, from = parents.get(on)!; ; on = from.at, from = parents.get(on)!) {
-            this.nodes[on]!.isEmpty = false;
+            this.#noteEmptiness(on, false);
             if (from === null) break;
             way.push(from.byte);
           }
           if (way.length <= WAY_MAX) this.#way = way.reverse();
           return true;
         }
-        if (next === this.empty || this.nodes[next]!.isEmpty === true || parents.has(next)) continue;
+        if (next === this.empty || this.#emptiness[next] === IS_EMPTY || parents.has(next)) continue;
         parents.set(next, { at, byte });
         found.push(next);
       }
-      open.push(...found.sort((a, b) => this.nodes[b]!.bytesMin - this.nodes[a]!.bytesMin));
+      open.push(...found.sort((a, b) => this.bytesMin(b) - this.bytesMin(a)));
     }
-    for (const at of parents.keys()) this.nodes[at]!.isEmpty = true;
+    for (const at of parents.keys()) this.#noteEmptiness(at, true);
     return true;
   }
 
@@ -120,7 +159,7 @@ export class Regexes extends Expressions {
     for (const byte of this.#way) {
       at = this.derivative(at, byte);
       if (this.#hasEnd(at)) {
-        for (const one of passed) this.nodes[one]!.isEmpty = false;
+        for (const one of passed) this.#noteEmptiness(one, false);
         return true;
       }
       if (at === this.empty) return false;
@@ -131,8 +170,8 @@ export class Regexes extends Expressions {
 
   /** Whether it is known that something matches. */
   #hasEnd(regex: Regex): boolean {
-    const { isBoolean, isNullable, isEmpty } = this.nodes[regex]!;
-    return isNullable || isEmpty === false || (!isBoolean && regex !== this.empty);
+    if (this.isNullable(regex) || this.#emptiness[regex] === HAS_END) return true;
+    return !this.isBoolean(regex) && regex !== this.empty;
   }
 
   /** Whether it matches the bytes. */
@@ -152,85 +191,82 @@ export class Regexes extends Expressions {
     return this.#clamping.unlimited(regex);
   }
 
-  #partition(shape: RegexShape): Partition {
+  #partition(regex: Regex): Partition {
     const { whole } = this.#partitions;
-    switch (shape.kind) {
+    const kind = this.kindOf(regex);
+    switch (kind) {
       case "empty":
       case "epsilon":
       case "any":
         return whole;
       case "set":
-        return this.#partitions.ofSet(shape.set);
+        return this.#partitions.ofSet(this.setOf(regex));
       case "cat": {
-        const head = this.partitionOf(shape.head);
-        return this.isNullable(shape.head)
-          ? this.#partitions.refine(head, this.partitionOf(shape.tail))
-          : head;
+        const head = this.partOf(regex, 0);
+        const partition = this.partitionOf(head);
+        return this.isNullable(head)
+          ? this.#partitions.refine(partition, this.partitionOf(this.partOf(regex, 1)))
+          : partition;
       }
       case "repeat":
       case "not":
-        return this.partitionOf(shape.of);
+        return this.partitionOf(this.partOf(regex, 0));
       case "alt":
       case "and": {
         let partition = whole;
-        for (const part of shape.parts)
-          partition = this.#partitions.refine(partition, this.partitionOf(part));
+        for (let index = 0; index < this.partCount(regex); index++)
+          partition = this.#partitions.refine(partition, this.partitionOf(this.partOf(regex, index)));
         return partition;
       }
       case "automaton":
-        return this.#partitions.ofClasses(shape.automaton.classOf);
+        return this.#partitions.ofClasses(this.automatonOf(regex).classOf);
     }
   }
 
-  #derive(shape: RegexShape, byte: number): Regex {
+  #derive(regex: Regex, byte: number): Regex {
     this.budget.breakOff();
     this.budget.spend(1);
-    switch (shape.kind) {
+    const kind = this.kindOf(regex);
+    switch (kind) {
       case "empty":
       case "epsilon":
         return this.empty;
       case "any":
         return this.any;
       case "set":
-        return hasByte(shape.set, byte) ? this.epsilon : this.empty;
+        return hasByte(this.setOf(regex), byte) ? this.epsilon : this.empty;
       case "cat": {
-        const first = this.join(this.derivative(shape.head, byte), shape.tail);
-        if (!this.isNullable(shape.head)) return first;
-        const second = this.derivative(shape.tail, byte);
+        const [head, tail] = [this.partOf(regex, 0), this.partOf(regex, 1)];
+        const first = this.join(this.derivative(head, byte), tail);
+        if (!this.isNullable(head)) return first;
+        const second = this.derivative(tail, byte);
         if (first === this.empty) return second;
         return second === this.empty ? first : this.alt([first, second]);
       }
       case "repeat": {
-        const { of, min, max } = shape;
+        const of = this.partOf(regex, 0);
+        const [min, max] = [this.minOf(regex), this.maxOf(regex)];
         return this.join(this.derivative(of, byte), this.repeat(of, Math.max(min - 1, 0), max - 1));
       }
-      case "alt": {
-        this.budget.spend(shape.parts.length);
-        const parts: Regex[] = [];
-        for (const part of shape.parts) {
-          const next = this.derivative(part, byte);
-          if (next !== this.empty) parts.push(next);
-        }
-        return parts.length === 1 ? parts[0]! : this.alt(parts);
-      }
+      case "alt":
       case "and": {
-        this.budget.spend(shape.parts.length);
+        const count = this.partCount(regex);
+        this.budget.spend(count);
         const parts: Regex[] = [];
-        for (const part of shape.parts) {
-          const next = this.derivative(part, byte);
-          if (next === this.empty) return next;
-          parts.push(next);
+        for (let index = 0; index < count; index++) {
+          const next = this.derivative(this.partOf(regex, index), byte);
+          if (next !== this.empty) parts.push(next);
+          else if (kind === "and") return next;
         }
-        return this.and(parts);
+        if (parts.length === 1) return parts[0]!;
+        return kind === "alt" ? this.alt(parts) : this.and(parts);
       }
       case "not":
-        return this.not(this.derivative(shape.of, byte));
+        return this.not(this.derivative(this.partOf(regex, 0), byte));
       case "automaton": {
-        const { automaton, state } = shape;
-        return this.automaton(
-          automaton,
-          automaton.next[state * automaton.classes + automaton.classOf[byte]!]!,
-        );
+        const automaton = this.automatonOf(regex);
+        const row = this.stateOf(regex) * automaton.classes;
+        return this.automaton(automaton, automaton.next[row + automaton.classOf[byte]!]!);
       }
     }
   }

@@ -1,5 +1,5 @@
 /** What regular expressions are, and what follows from it at once. */
-import type { ByteSet, Partition } from "./byte-set.ts";
+import type { ByteSet } from "./byte-set.ts";
 
 declare const brand: unique symbol;
 /** A regular expression over bytes: its number in the `Regexes` that made it. Equal expressions have equal numbers. */
@@ -28,6 +28,43 @@ export type RegexShape =
   | { readonly kind: "not"; readonly of: Regex }
   | { readonly kind: "automaton"; readonly automaton: Automaton; readonly state: number };
 
+/** What an expression is, by number: so it begins a list of numbers that stands for it. */
+export const kinds = [
+  ...(["empty", "epsilon", "any", "set", "cat", "repeat", "alt", "and", "not", "automaton"] as const),
+];
+const numberOfKind = Object.fromEntries(kinds.map((kind, number) => [kind, number])) as Record<
+  RegexShape["kind"],
+  number
+>;
+
+/** A shape as numbers: that of its kind, and those of its parts in the order in which the shape names them; of a set its words. */
+export function numbersOf(
+  shape: RegexShape,
+  partNumber: (part: Regex) => number,
+  automatonNumber: (automaton: Automaton) => number,
+): number[] {
+  const kind = numberOfKind[shape.kind];
+  switch (shape.kind) {
+    case "empty":
+    case "epsilon":
+    case "any":
+      return [kind];
+    case "set":
+      return [kind, ...shape.set];
+    case "cat":
+      return [kind, partNumber(shape.head), partNumber(shape.tail)];
+    case "repeat":
+      return [kind, partNumber(shape.of), shape.min, shape.max];
+    case "alt":
+    case "and":
+      return [kind, ...shape.parts.map(partNumber)];
+    case "not":
+      return [kind, partNumber(shape.of)];
+    case "automaton":
+      return [kind, automatonNumber(shape.automaton), shape.state];
+  }
+}
+
 /** What is known of an expression from what it is. */
 export interface Facts {
   /** Whether it matches the empty string. */
@@ -43,21 +80,14 @@ export interface Facts {
   readonly bytesMin: number;
 }
 
-/** An expression, and what is known of it. */
-export interface Node extends Facts {
-  readonly shape: RegexShape;
-  partition: Partition | null;
-  /** Derivatives by class of the partition; -1: not computed yet. */
-  next: Int32Array | null;
-  /** For boolean ones: whether the language is empty; null: not known yet. */
-  isEmpty: boolean | null;
-}
+/** The same of expressions that are known. */
+export type FactsOf = { readonly [Fact in keyof Facts]: (regex: Regex) => Facts[Fact] };
 
 /** Counts as far as that may be of a character's bytes. */
 const CHARACTER_BYTES_MAX = 4;
 
 /** Of an expression whose parts are known. */
-export function factsOf(shape: RegexShape, of: (part: Regex) => Facts): Facts {
+export function factsOf(shape: RegexShape, of: FactsOf): Facts {
   const plain = { isBoolean: false, isCounted: false, counts: 1 };
   switch (shape.kind) {
     case "empty":
@@ -72,29 +102,35 @@ export function factsOf(shape: RegexShape, of: (part: Regex) => Facts): Facts {
       return { ...plain, isNullable, isBoolean: true, bytesMin: isNullable ? 0 : 1 };
     }
     case "not": {
-      const { isNullable, isCounted, counts } = of(shape.of);
-      return { isNullable: !isNullable, isBoolean: true, isCounted, counts, bytesMin: isNullable ? 1 : 0 };
+      const isNullable = !of.isNullable(shape.of);
+      return {
+        isNullable,
+        isBoolean: true,
+        isCounted: of.isCounted(shape.of),
+        counts: of.counts(shape.of),
+        bytesMin: isNullable ? 0 : 1,
+      };
     }
     case "repeat": {
-      const { isBoolean, isCounted, counts, bytesMin } = of(shape.of);
       const { min, max } = shape;
+      const counts = of.counts(shape.of);
       const most = max < Number.POSITIVE_INFINITY ? max : min;
       return {
         isNullable: min === 0,
-        isBoolean,
-        isCounted: isCounted || min > 1 || max < Number.POSITIVE_INFINITY,
+        isBoolean: of.isBoolean(shape.of),
+        isCounted: of.isCounted(shape.of) || min > 1 || max < Number.POSITIVE_INFINITY,
         counts: most > CHARACTER_BYTES_MAX ? most * counts : counts,
-        bytesMin: min === 0 ? 0 : min * bytesMin,
+        bytesMin: min === 0 ? 0 : min * of.bytesMin(shape.of),
       };
     }
     case "cat": {
-      const [head, tail] = [of(shape.head), of(shape.tail)];
+      const { head, tail } = shape;
       return {
-        isNullable: head.isNullable && tail.isNullable,
-        isBoolean: head.isBoolean || tail.isBoolean,
-        isCounted: head.isCounted || tail.isCounted,
-        counts: Math.max(head.counts, tail.counts),
-        bytesMin: head.bytesMin + tail.bytesMin,
+        isNullable: of.isNullable(head) && of.isNullable(tail),
+        isBoolean: of.isBoolean(head) || of.isBoolean(tail),
+        isCounted: of.isCounted(head) || of.isCounted(tail),
+        counts: Math.max(of.counts(head), of.counts(tail)),
+        bytesMin: of.bytesMin(head) + of.bytesMin(tail),
       };
     }
     case "alt":
@@ -103,18 +139,17 @@ export function factsOf(shape: RegexShape, of: (part: Regex) => Facts): Facts {
   }
 }
 
-function factsOfSeveral(kind: "alt" | "and", parts: readonly Regex[], of: (part: Regex) => Facts): Facts {
+function factsOfSeveral(kind: "alt" | "and", parts: readonly Regex[], of: FactsOf): Facts {
   const isAlt = kind === "alt";
   let [isNullable, isBoolean, isCounted] = [!isAlt, !isAlt, false];
   let counts = 1;
   let bytesMin = isAlt ? Number.POSITIVE_INFINITY : 0;
   for (const part of parts) {
-    const facts = of(part);
-    isNullable = isAlt ? isNullable || facts.isNullable : isNullable && facts.isNullable;
-    isBoolean ||= facts.isBoolean;
-    isCounted ||= facts.isCounted;
-    counts = Math.max(counts, facts.counts);
-    bytesMin = isAlt ? Math.min(bytesMin, facts.bytesMin) : Math.max(bytesMin, facts.bytesMin);
+    isNullable = isAlt ? isNullable || of.isNullable(part) : isNullable && of.isNullable(part);
+    isBoolean ||= of.isBoolean(part);
+    isCounted ||= of.isCounted(part);
+    counts = Math.max(counts, of.counts(part));
+    bytesMin = isAlt ? Math.min(bytesMin, of.bytesMin(part)) : Math.max(bytesMin, of.bytesMin(part));
   }
   return { isNullable, isBoolean, isCounted, counts, bytesMin };
 }

@@ -282,7 +282,7 @@ function matcherOf({ form, controlTexts = [] }: Golden, more: Partial<CallsSourc
     },
     ...more,
   };
-  const matcher = Matcher.of(parserOf(compileConstraint(source).grammar, masks), masks);
+  const matcher = new Matcher(parserOf(compileConstraint(source).grammar, masks), masks);
   /** Whether a text obeys, and may end. */
   return (text: string, asTokens = true): boolean => {
     const tokens: number[] = [];
