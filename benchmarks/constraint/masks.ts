@@ -1,9 +1,11 @@
 /** What a mask takes, at every place of real values under real schemas. */
-import { WORK_STEPS } from "../../scheduler/constraint/constrained-device.ts";
+import { fullGC, heapStats } from "bun:jsc";
+import { PARSERS_MAX, WORK_STEPS } from "../../scheduler/constraint/constrained-device.ts";
 import { ConstraintError } from "../../scheduler/constraint/error.ts";
 import { Job } from "../../scheduler/constraint/job.ts";
 import { Masks } from "../../scheduler/constraint/masks.ts";
 import { Matcher, parserOf } from "../../scheduler/constraint/matcher.ts";
+import type { Parser } from "../../scheduler/constraint/parser.ts";
 import { childOf, type Mask, tokenBytes, type Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
 import { warmUp } from "../../scheduler/constraint/warm-up.ts";
 import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
@@ -56,6 +58,8 @@ export async function measureMasks(
   const givenUp: string[] = [];
   let slow: SlowMask[] = [];
   let schemas = 0;
+  /** As many as an engine keeps. */
+  const parsers: Parser[] = [];
   for (const { name, schema, tests } of cases) {
     const compiled = await compiler
       .compile({ kind: "schema", schema, layout: "compact" })
@@ -66,6 +70,7 @@ export async function measureMasks(
     if (compiled === null) continue;
     schemas++;
     const parser = parserOf(compiled.constraint.grammar, masks);
+    if (parsers.push(parser) > PARSERS_MAX) parsers.shift();
     for (const { data, valid } of tests) {
       if (!valid) continue;
       const matcher = new Matcher(parser, masks);
@@ -88,12 +93,20 @@ export async function measureMasks(
     }
   }
   compiler.close();
+  Bun.gc(true);
   for (const place of givenUp) console.log(`too much work: ${place}`);
   console.log(`masks of ${schemas} schemas, ${times.wallUs.length} of them, µs`);
   console.log(`  by the thread's clock ${quantiles(times.threadUs)}`);
   console.log(`  the longest piece of each ${quantiles(times.pieceThreadUs)}`);
   console.log(`  by the wall's clock ${quantiles(times.wallUs)}`);
   console.log(`  the longest piece of each ${quantiles(times.pieceWallUs)}`);
+  const kept = heapStats().objectCount;
+  const [beganThreadMs, beganMs] = [threadMs(), performance.now()];
+  fullGC();
+  const [threadTook, took] = [threadMs() - beganThreadMs, performance.now() - beganMs];
+  console.log(
+    `  ${parsers.length} grammars kept: ${kept} objects, all of which a collection at once marks in ${took.toFixed(1)} ms, ${threadTook.toFixed(1)} of the thread's`,
+  );
   for (const one of slow) {
     const [threadUs, wallUs, pieceUs] = [one.threadUs, one.wallUs, one.pieceThreadUs].map(Math.round);
     console.log(

@@ -24,7 +24,7 @@ export const UNSATISFIABLE = "constraint_unsatisfiable";
 
 /** Grammars that are kept, and texts under way besides twice those of a step; others are begun again from what they were.
  *  A text holds on to its grammar, and nobody says when it ends. */
-const PARSERS_MAX = 64;
+export const PARSERS_MAX = 64;
 const MATCHERS_SPARE = 64;
 /** Steps of work in front of a step of the device, for all its rows, and while it is computed: a millisecond or less. */
 export const WORK_STEPS = 12_000;
