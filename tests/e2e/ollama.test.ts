@@ -124,7 +124,7 @@ test("a model that is served need not be pulled", async () => {
 test("the version and the models are told", async () => {
   const get = async (path: string) =>
     (await (await fetch(server.origin + path)).json()) as Record<string, never>;
-  expect(await get("/api/version")).toEqual({ version: "0.0.0-test" } as never);
+  expect(await get("/api/version")).toEqual({ version: "0.12.11" } as never);
   const details = {
     parent_model: "",
     format: "safetensors",

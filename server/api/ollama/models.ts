@@ -6,6 +6,9 @@ import type { PromptServices } from "../prompt.ts";
 import type { ModelAbout } from "../served-model.ts";
 import { nameOf } from "./schema.ts";
 
+/** The version of Ollama whose API is spoken here. Clients compare it with the oldest that will do for them. */
+const ollamaVersion = "0.12.11";
+
 export interface ModelsDeps extends Pick<PromptServices, "model" | "template"> {
   readonly about: ModelAbout;
 }
@@ -20,6 +23,11 @@ export function tagsBody({ model, about }: ModelsDeps, startedSeconds: number): 
 export function psBody({ model, about }: ModelsDeps): object {
   const stays = { size_vram: 0, context_length: model.contextMax, expires_at: "9999-12-31T23:59:59Z" };
   return { models: model.names.map((name) => ({ ...entryOf(name, about), ...stays })) };
+}
+
+/** GET /api/version */
+export function versionBody(): object {
+  return { version: ollamaVersion };
 }
 
 /** POST /api/pull: a model that is served is there already. */
@@ -43,7 +51,7 @@ export function showBody(
   { model, template, about }: ModelsDeps,
   startedSeconds: number,
 ): object {
-  nameOf(new Fields(body), model);
+  const name = nameOf(new Fields(body), model);
   const { family, parameters, layers, hidden } = about;
   const knows = (word: string): boolean => template?.mentions(word, true) === true;
   const asksToThink = knows("enable_thinking") || knows("reasoning_effort");
@@ -54,6 +62,7 @@ export function showBody(
     details: detailsOf(about),
     model_info: {
       "general.architecture": family,
+      "general.basename": name,
       "general.parameter_count": parameters,
       [`${family}.context_length`]: model.contextMax,
       [`${family}.embedding_length`]: hidden,

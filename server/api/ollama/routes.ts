@@ -10,7 +10,7 @@ import {
   parseOllamaEmbeddings,
 } from "./embed.ts";
 import { ollamaErrorResponse } from "./errors.ts";
-import { psBody, pullBody, refuseToStore, showBody, tagsBody } from "./models.ts";
+import { psBody, pullBody, refuseToStore, showBody, tagsBody, versionBody } from "./models.ts";
 import { parseOllamaChat, parseOllamaGenerate } from "./schema.ts";
 
 /** Ollama's, for programs that know nothing else. */
@@ -41,7 +41,7 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
       return answer(exchangeOf(call, deps), during(call, deps), request);
     };
   return [
-    route("GET", "version", () => ({ version: deps.version })),
+    route("GET", "version", versionBody),
     route("GET", "tags", () => tagsBody(deps, startedSeconds)),
     route("GET", "ps", () => psBody(deps)),
     route("POST", "show", async (call) => showBody(await call.readWork(), deps, startedSeconds)),
