@@ -1,5 +1,10 @@
 import type { AnswerEvent, Usage } from "../answer/events.ts";
-import type { AnswerTimes } from "./measure.ts";
+
+/** Milliseconds from a request's arrival to the end of its answer, and of those from its first token on. */
+interface Times {
+  readonly totalMs: number;
+  readonly answerMs: number;
+}
 
 /** Lines for people who watch what is asked (`--log-requests`): one when a request has its response, one when a generated answer
  *  has ended, which is later where it is a stream. No text of either is in them. */
@@ -15,7 +20,7 @@ export class RequestLog {
     this.#line(requestId, `${method} ${path} ${status} in ${(seconds * 1000).toFixed(0)} ms`);
   }
 
-  answered(requestId: string, last: AnswerEvent, usage: Usage, times: AnswerTimes): void {
+  answered(requestId: string, last: AnswerEvent, usage: Usage, times: Times): void {
     const { promptTokens, cachedTokens, completionTokens } = usage;
     const firstMs = times.totalMs - times.answerMs;
     const perSecond =
