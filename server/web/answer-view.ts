@@ -36,6 +36,13 @@ export class AnswerView {
     this.#text.append(text, this.#onShown);
   }
 
+  /** All of an answer at once. */
+  whole(text: string): void {
+    this.appendText(text);
+    this.end();
+    this.#onShown();
+  }
+
   /** Nothing more comes. */
   end(): void {
     this.#root.classList.remove("pending");

@@ -5,6 +5,7 @@ import { element, fromTemplate, within } from "./dom.ts";
 
 /** Shorter answers than this say nothing about how fast tokens follow each other. */
 const PACE_MS_MIN = 200;
+const STORED = "bunting-conversation";
 
 export interface ConversationEvents {
   onBusy(isBusy: boolean): void;
@@ -24,7 +25,8 @@ interface Progress {
   finish: string | null;
 }
 
-/** One chat: the messages, on screen and as the server is told them, and the answer that is being streamed. */
+/** One chat: the messages, on screen and as the server is told them, and the answer that is being streamed. The tab keeps the
+ *  messages, for when the page is loaded again. */
 export class Conversation {
   readonly #apiKey: ApiKeyForm;
   readonly #events: ConversationEvents;
@@ -41,6 +43,7 @@ export class Conversation {
     this.#events = events;
     this.#log.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     new ResizeObserver(() => this.#follow()).observe(this.#log);
+    this.#restore();
   }
 
   get isBusy(): boolean {
@@ -55,7 +58,24 @@ export class Conversation {
   clear(): void {
     this.stop();
     this.#messages = [];
+    sessionStorage.removeItem(STORED);
     this.#log.replaceChildren(this.#empty);
+  }
+
+  #restore(): void {
+    this.#messages = JSON.parse(sessionStorage.getItem(STORED) ?? "[]") as ChatMessage[];
+    for (const { role, content } of this.#messages) {
+      if (role === "user") this.#show("user", "You", content);
+      else new AnswerView(this.#show("assistant", "Answer", ""), () => this.#follow()).whole(content);
+    }
+  }
+
+  #keep(): void {
+    try {
+      sessionStorage.setItem(STORED, JSON.stringify(this.#messages));
+    } catch {
+      // More than the browser keeps: the chat goes on without.
+    }
   }
 
   /** Resolves when the answer has ended, in whatever way. */
@@ -86,6 +106,7 @@ export class Conversation {
     this.#showFacts(shown, progress, answering.signal.aborted);
     if (progress.text !== "") {
       messages.push(asking, { role: "assistant", content: progress.text });
+      if (messages === this.#messages) this.#keep();
     } else if (progress.finish === null && progress.thoughts === "") {
       asked.remove();
       shown.remove();

@@ -232,6 +232,13 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await page.when(`document.querySelectorAll(".facts:not([hidden])").length === 2 && ${isIdle}`);
   });
 
+  test("the conversation is there when the page is loaded again", async () => {
+    const said = `[...document.querySelectorAll(".body")].map((body) => body.textContent)`;
+    const before = await page.evaluate(said);
+    await page.go(server.origin);
+    expect(await page.evaluate(said)).toEqual(before);
+  });
+
   test("Stop ends a long answer, keeps what came, and the server computes no further", async () => {
     await page.evaluate(`document.getElementById("tokens-max").value = "1500"`);
     await ask("Tell me everything.");
@@ -252,6 +259,8 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await page.press("Escape");
     await page.when(`${isIdle} && ${lastAnswer}.querySelector(".facts").textContent.endsWith("stopped")`);
     await page.click("#new");
+    expect(await page.evaluate(`document.querySelectorAll("article").length`)).toBe(0);
+    await page.go(server.origin);
     expect(await page.evaluate(`document.querySelectorAll("article").length`)).toBe(0);
   });
 
