@@ -2,16 +2,15 @@
  * A search for loads under which ours is worse than a simpler policy: draws machines and loads, runs every policy on each in
  * virtual time, and lists where ours loses to the best rival of that configuration.
  *
- *   bun benchmarks/adversary.ts [--seed 1] [--configurations 100 | --minutes 10] [--from 0] [--threads 2] [--write docs/papers]
+ *   bun benchmarks/adversary.ts [--seed 1] [--configurations 100 | --minutes 10] [--resume] [--threads 2] [--write docs/papers]
  *   bun benchmarks/adversary.ts --repeat 1-42 [--draw 1001]
  *
  * The same seed draws the same configurations in the same order. --repeat prints one of them with every policy; --draw takes other
- * calls of the same load. Trials go to
- * build/adversary.json; --from goes on after as many trials that are there; --write puts the summary into adversary.md of that
- * folder.
+ * calls of the same load. Each trial goes to build/adversary-<seed>.jsonl as it ends; --resume keeps those that are there and runs
+ * what is missing; --write puts the summary into adversary.md of that folder.
  */
 
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { table } from "../server/cli/table.ts";
@@ -20,8 +19,6 @@ import { figureNames, shownFigure } from "./adversary/figures.ts";
 import { describe, summaryOf } from "./adversary/summary.ts";
 import { own } from "./adversary/systems.ts";
 import { runTrial, type Trial } from "./adversary/trial.ts";
-
-const TRIALS = "build/adversary.json";
 
 const HEAD = `# Loads drawn at random
 
@@ -79,7 +76,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: "1" },
     configurations: { type: "string" },
     minutes: { type: "string" },
-    from: { type: "string", default: "0" },
+    resume: { type: "boolean", default: false },
     threads: { type: "string", default: "2" },
     repeat: { type: "string" },
     draw: { type: "string" },
@@ -109,15 +106,19 @@ async function search(): Promise<void> {
   const most = Number(
     values.configurations ?? (values.minutes === undefined ? 100 : Number.MAX_SAFE_INTEGER),
   );
-  const from = Number(values.from);
   const startMs = performance.now();
-  const trials = from === 0 ? [] : trialsBefore(seed, from);
-  let drawn = from;
+  const path = `build/adversary-${seed}.jsonl`;
+  mkdirSync("build", { recursive: true });
+  if (!values.resume) rmSync(path, { force: true });
+  const trials = existsSync(path) ? trialsOf(readFileSync(path, "utf8")) : [];
+  const done = new Set(trials.map(({ configuration }) => configuration.index));
+  let drawn = 0;
   const thread = (): Promise<void> =>
     new Promise((resolve, reject) => {
       const worker = new Worker(new URL("./adversary/worker.ts", import.meta.url));
       const next = (): void => {
-        if (drawn - from < most && performance.now() - startMs < 60_000 * minutes) {
+        while (done.has(drawn)) drawn += 1;
+        if (drawn < most && performance.now() - startMs < 60_000 * minutes) {
           worker.postMessage(drawConfiguration(seed, drawn));
           drawn += 1;
         } else {
@@ -127,6 +128,7 @@ async function search(): Promise<void> {
       };
       worker.onmessage = ({ data }: MessageEvent<Trial>) => {
         trials.push(data);
+        appendFileSync(path, `${JSON.stringify(data)}\n`);
         const seconds = (performance.now() - startMs) / 1000;
         console.error(`${seconds.toFixed(0).padStart(5)} s  ${trials.length}: ${idOf(data.configuration)}`);
         next();
@@ -136,20 +138,15 @@ async function search(): Promise<void> {
     });
   await Promise.all(Array.from({ length: Number(values.threads) }, thread));
   trials.sort((a, b) => a.configuration.index - b.configuration.index);
-  mkdirSync("build", { recursive: true });
-  writeFileSync(TRIALS, JSON.stringify(trials));
   const summary = summaryOf(trials, seed);
   console.log(summary);
   if (values.write !== undefined) writeFileSync(join(values.write, "adversary.md"), `${HEAD}\n${summary}\n`);
 }
 
-/** The first `count` trials of an earlier run. */
-function trialsBefore(seed: number, count: number): Trial[] {
-  const trials = (JSON.parse(readFileSync(TRIALS, "utf8")) as Trial[]).filter(
-    ({ configuration }) => configuration.seed === seed && configuration.index < count,
-  );
-  if (trials.length < count) {
-    throw new Error(`${TRIALS} has ${trials.length} of the first ${count} trials of seed ${seed}.`);
-  }
-  return trials;
+/** The trials of an earlier run; one whose line was cut off is not among them. */
+function trialsOf(text: string): Trial[] {
+  return text
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line));
 }

@@ -3,12 +3,11 @@
 import { expect, test } from "bun:test";
 import { decodeStepMs } from "../../scheduler/cost/cost-model.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
-import { documentWorkload } from "../../scheduler/sim/workloads/documents.ts";
 import { devices } from "../papers/bench.ts";
 import { CONTEXT_MAX, drawConfiguration } from "./configuration.ts";
 import { leastP99Ms } from "./least-p99.ts";
 import { own, rivals } from "./systems.ts";
-import { runPolicy } from "./trial.ts";
+import { arrivalsOf, runPolicy } from "./trial.ts";
 
 test("calls that come at once take as long as their answers together, spread evenly", () => {
   const engine = linearCost(10, 1);
@@ -29,13 +28,13 @@ test("no policy goes below it", () => {
   };
   const configuration = { ...drawn, engines: 4, pages: 8000, load, noise: null };
   const models = devices(drawn.device, 4, { spec: { contextMax: CONTEXT_MAX } });
-  const workload = documentWorkload(load, drawn.seed);
-  const arrivalsMs = Array.from({ length: load.calls }, () => workload.next()!.atMs);
+  const arrivals = arrivalsOf(configuration);
+  const arrivalsMs = arrivals.map(({ atMs }) => atMs);
   const calls = { arrivalsMs, contextTokens: 550, answerTokens: 60 };
   const boundMs = leastP99Ms(calls, { engine: models[0]!.profile, count: 4 });
   expect(boundMs).toBeGreaterThan(0);
   // Reports tell percentiles to 2 %.
   for (const policy of [own, ...rivals]) {
-    expect(runPolicy(configuration, policy).latencyP99Ms).toBeGreaterThan(0.98 * boundMs);
+    expect(runPolicy(configuration, arrivals, policy).latencyP99Ms).toBeGreaterThan(0.98 * boundMs);
   }
 });

@@ -3,7 +3,9 @@
 import type { Policy } from "../../scheduler/policy.ts";
 import { noises } from "../../scheduler/sim/noise.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
-import { documentWorkload } from "../../scheduler/sim/workloads/documents.ts";
+import type { Arrival } from "../../scheduler/sim/workload.ts";
+import { documentArrivals } from "../../scheduler/sim/workloads/documents.ts";
+import { workloadOf } from "../../scheduler/sim/workloads/parts.ts";
 import { devices } from "../papers/bench.ts";
 import { CONTEXT_MAX, type Configuration } from "./configuration.ts";
 import { type Figures, figuresOf, timesWorse } from "./figures.ts";
@@ -17,12 +19,13 @@ export interface Trial {
 }
 
 export function runPolicy(
-  { device, engines, pages, load, noise, seed }: Configuration,
+  { device, engines, pages, noise, seed }: Configuration,
+  arrivals: readonly Arrival[],
   policy: Policy,
 ): Figures {
   return figuresOf(
     simulate({
-      workload: documentWorkload(load, seed),
+      workload: workloadOf("documents", arrivals),
       policy,
       devices: devices(device, engines, { spec: { pages, contextMax: CONTEXT_MAX } }),
       seed,
@@ -32,11 +35,25 @@ export function runPolicy(
 }
 
 export function runTrial(configuration: Configuration): Trial {
+  const arrivals = arrivalsOf(configuration);
+  const run = (policy: Policy): Figures => runPolicy(configuration, arrivals, policy);
   return {
     configuration,
-    ours: runPolicy(configuration, own),
-    rivals: Object.fromEntries(rivals.map((policy) => [policy.name, runPolicy(configuration, policy)])),
+    ours: run(own),
+    rivals: Object.fromEntries(rivals.map((policy) => [policy.name, run(policy)])),
   };
+}
+
+/** The calls of a configuration; each prompt is made once. */
+export function arrivalsOf({ load, seed }: Configuration): readonly Arrival[] {
+  return documentArrivals(load, seed).map((arrival) => {
+    let prompt: Int32Array | null = null;
+    const promptTokens = (): Int32Array => {
+      prompt ??= arrival.promptTokens();
+      return prompt;
+    };
+    return { ...arrival, promptTokens };
+  });
 }
 
 /** Of the rivals that count the one that does best in one figure, and how many times worse ours is; null: none counts. */

@@ -42,6 +42,11 @@ export interface DocumentLoad {
 
 /** The same load and seed make the same arrivals; times scale with `callsPerSecond` and are otherwise the same. */
 export function documentWorkload(load: DocumentLoad, seed: number): Workload {
+  return workloadOf("documents", documentArrivals(load, seed));
+}
+
+/** The arrivals of that workload. */
+export function documentArrivals(load: DocumentLoad, seed: number): readonly Arrival[] {
   const random = new SeededRandom(seed);
   const [lengths, gaps, draws] = [random.child("lengths"), random.child("arrivals"), random.child("calls")];
   const documents = Array.from({ length: load.documents }, () => ({
@@ -51,7 +56,7 @@ export function documentWorkload(load: DocumentLoad, seed: number): Workload {
   const popularity = cumulated(load.documents, load.skew);
   const meanMs = 1000 / load.callsPerSecond;
   let atMs = 0;
-  const arrivals = Array.from({ length: load.calls }, (_, index): Arrival => {
+  return Array.from({ length: load.calls }, (_, index): Arrival => {
     atMs += load.variation > 1 ? burstyGapMs(gaps, meanMs, load.variation) : exponentialGapMs(gaps, meanMs);
     const point = draws.unit() * popularity.at(-1)!;
     const document = popularity.findIndex((end) => point < end);
@@ -74,7 +79,6 @@ export function documentWorkload(load: DocumentLoad, seed: number): Workload {
       kind: "document",
     };
   });
-  return workloadOf("documents", arrivals);
 }
 
 function draw({ least, most }: TokenRange, random: SeededRandom): number {
