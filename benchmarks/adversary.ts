@@ -2,12 +2,14 @@
  * A search for loads under which ours is worse than a simpler policy: draws machines and loads, runs every policy on each in
  * virtual time, and lists where ours loses to the best rival of that configuration.
  *
- *   bun benchmarks/adversary.ts [--seed 1] [--configurations 100 | --minutes 10] [--resume] [--threads 2] [--write docs/papers]
+ *   bun benchmarks/adversary.ts [--seed 1] [--configurations 100 | --minutes 10] [--settings 0] [--resume] [--threads 2]
+ *                               [--write docs/papers]
  *   bun benchmarks/adversary.ts --repeat 1-42 [--draw 1001]
  *
  * The same seed draws the same configurations in the same order. --repeat prints one of them with every policy; --draw takes other
  * calls of the same load. Each trial goes to build/adversary-<seed>.jsonl as it ends; --resume keeps those that are there and runs
- * what is missing; --write puts the summary into adversary.md of that folder.
+ * what is missing. The first --settings of them also run under other settings of ours (adversary/hindsight.ts). --write puts the
+ * summary into adversary.md of that folder.
  */
 
 import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -19,6 +21,7 @@ import { figureNames, shownFigure } from "./adversary/figures.ts";
 import { describe, summaryOf } from "./adversary/summary.ts";
 import { own } from "./adversary/systems.ts";
 import { runTrial, type Trial } from "./adversary/trial.ts";
+import type { Task } from "./adversary/worker.ts";
 
 const HEAD = `# Loads drawn at random
 
@@ -76,6 +79,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: "1" },
     configurations: { type: "string" },
     minutes: { type: "string" },
+    settings: { type: "string", default: "0" },
     resume: { type: "boolean", default: false },
     threads: { type: "string", default: "2" },
     repeat: { type: "string" },
@@ -110,16 +114,25 @@ async function search(): Promise<void> {
   const path = `build/adversary-${seed}.jsonl`;
   mkdirSync("build", { recursive: true });
   if (!values.resume) rmSync(path, { force: true });
-  const trials = existsSync(path) ? trialsOf(readFileSync(path, "utf8")) : [];
-  const done = new Set(trials.map(({ configuration }) => configuration.index));
+  const trials = new Map(
+    (existsSync(path) ? trialsOf(readFileSync(path, "utf8")) : []).map((trial) => [
+      trial.configuration.index,
+      trial,
+    ]),
+  );
+  const settingsMost = Number(values.settings);
+  const isDone = (index: number): boolean =>
+    trials.has(index) && (index >= settingsMost || trials.get(index)!.settings !== undefined);
   let drawn = 0;
   const thread = (): Promise<void> =>
     new Promise((resolve, reject) => {
       const worker = new Worker(new URL("./adversary/worker.ts", import.meta.url));
       const next = (): void => {
-        while (done.has(drawn)) drawn += 1;
+        while (isDone(drawn)) drawn += 1;
         if (drawn < most && performance.now() - startMs < 60_000 * minutes) {
-          worker.postMessage(drawConfiguration(seed, drawn));
+          const configuration = drawConfiguration(seed, drawn);
+          const hasSettings = drawn < settingsMost;
+          worker.postMessage({ configuration, trial: trials.get(drawn), hasSettings } satisfies Task);
           drawn += 1;
         } else {
           worker.terminate();
@@ -127,18 +140,18 @@ async function search(): Promise<void> {
         }
       };
       worker.onmessage = ({ data }: MessageEvent<Trial>) => {
-        trials.push(data);
+        trials.set(data.configuration.index, data);
         appendFileSync(path, `${JSON.stringify(data)}\n`);
         const seconds = (performance.now() - startMs) / 1000;
-        console.error(`${seconds.toFixed(0).padStart(5)} s  ${trials.length}: ${idOf(data.configuration)}`);
+        console.error(`${seconds.toFixed(0).padStart(5)} s  ${trials.size}: ${idOf(data.configuration)}`);
         next();
       };
       worker.onerror = (event) => reject(new Error(event.message));
       next();
     });
   await Promise.all(Array.from({ length: Number(values.threads) }, thread));
-  trials.sort((a, b) => a.configuration.index - b.configuration.index);
-  const summary = summaryOf(trials, seed);
+  const sorted = [...trials.values()].sort((a, b) => a.configuration.index - b.configuration.index);
+  const summary = summaryOf(sorted, seed);
   console.log(summary);
   if (values.write !== undefined) writeFileSync(join(values.write, "adversary.md"), `${HEAD}\n${summary}\n`);
 }

@@ -3,7 +3,9 @@
 import { expect, test } from "bun:test";
 import { drawConfiguration, idOf, parseId, traitsOf } from "./configuration.ts";
 import type { Figures } from "./figures.ts";
+import { settings } from "./hindsight.ts";
 import { summaryOf } from "./summary.ts";
+import { own } from "./systems.ts";
 import { bestRival, runTrial, type Trial } from "./trial.ts";
 
 test("a configuration is decided by its seed and number, and every one differs", () => {
@@ -100,4 +102,26 @@ test("each policy is compared with the best of all others; who chooses by class 
   expect(summary).toContain("| any | 3 | 0.80× | 0.80× | 0.80× | 0.80× |");
   expect(summary).toContain("| a | 2 | 0.80× | 0.80× | 0.80× | 0.80× |");
   expect(summary).toContain("20 ms later than that rival's, 20 % of ours' mean latency");
+});
+
+test("with hindsight each configuration has the setting that loses least, of the trials that have any", () => {
+  const one = trial(0, { a: 80 });
+  const { ours, rivals } = one;
+  const trials = [
+    { ...one, settings: { quick: rivals.a! } },
+    { ...one, rivals: { a: ours }, settings: { quick: { ...ours, latencyMeanMs: 400 } } },
+  ];
+  const summary = summaryOf([...trials, one], 1);
+  expect(summary).toContain("the first 2 configurations");
+  expect(summary).toContain("| quick | 50 % | 0 % | 0 % | 50 % | 50 % | 1.79× |");
+  expect(summary).toContain(
+    "| of each configuration the one that loses least | 0 % | 0 % | 0 % | 0 % | 0 % | 0.89× |",
+  );
+  expect(summaryOf([one], 1)).not.toContain("Other settings");
+});
+
+test("settings have names of their own, and what serves is not among them", () => {
+  expect(new Set([...settings.map(({ name }) => name), "ours"]).size).toBe(settings.length + 1);
+  const served = JSON.stringify({ ...own, name: "" });
+  for (const setting of settings) expect(JSON.stringify({ ...setting, name: "" })).not.toBe(served);
 });

@@ -3,7 +3,7 @@
 import { type Configuration, traitsOf } from "./configuration.ts";
 import { type Figures, timesWorse } from "./figures.ts";
 import { judged, LOSS_RATIO, markdown, percent, shareOf, times } from "./judged.ts";
-import { bestRival, ratioOf, type Trial } from "./trial.ts";
+import { bestRival, meanRatio, ratioOf, type Trial } from "./trial.ts";
 
 const OURS = "ours";
 const wanted = judged.filter(({ most }) => most !== null);
@@ -19,11 +19,6 @@ function isWorse(trial: Trial, name: string, figure: keyof Figures): boolean {
   return Object.keys(policies).some(
     (other) => other !== name && timesWorse(figure, policies[name]!, policies[other]!) > LOSS_RATIO,
   );
-}
-
-/** Geometric, over trials. */
-function meanRatio(trials: readonly Trial[], of: (trial: Trial) => number): number {
-  return Math.exp(trials.reduce((sum, trial) => sum + Math.log(of(trial)), 0) / trials.length);
 }
 
 /** What is known of a configuration before it is run: its engines, what is shared, its load, and how long answers are. */

@@ -2,9 +2,10 @@
 
 import { type Configuration, idOf, traitsOf } from "./configuration.ts";
 import { type Figures, shownFigure, timesWorse } from "./figures.ts";
+import { hindsight } from "./hindsight.ts";
 import { judged, LOSS_RATIO, markdown, percent, shareOf, times } from "./judged.ts";
 import { singles, soonest } from "./others.ts";
-import { bestRival, ratioOf, type Trial } from "./trial.ts";
+import { bestRival, losesLeast, ratioOf, type Trial } from "./trial.ts";
 
 /** Nothing is to be worse than this. */
 const RATIO_MAX = 1.5;
@@ -15,10 +16,12 @@ const WORST_SHOWN = 12;
 export function summaryOf(trials: readonly Trial[], seed: number): string {
   return [
     `${trials.length} configurations of seed ${seed}.`,
-    ...[losses(trials), singles(trials), soonest(trials), bounds(trials), extremes(trials), prices(trials)],
-    ...[byRival(trials), byTrait(trials)],
+    ...[losses(trials), bounds(trials), hindsight(trials), singles(trials), soonest(trials)],
+    ...[extremes(trials), prices(trials), byRival(trials), byTrait(trials)],
     ...judged.map(({ figure, name }) => worst(trials, figure, name)),
-  ].join("\n\n");
+  ]
+    .filter((part) => part !== "")
+    .join("\n\n");
 }
 
 function losses(trials: readonly Trial[]): string {
@@ -50,7 +53,10 @@ function bounds(trials: readonly Trial[]): string {
     judged.map(({ figure }) =>
       shareOf(trials, (trial) => ratioOf({ ...trial, ours: of(trial) }, figure) > LOSS_RATIO),
     );
-  const fewest = { name: "of each configuration the policy that loses least, ours included", of: losesLeast };
+  const fewest = {
+    name: "of each configuration the policy that loses least, ours included",
+    of: (trial: Trial) => losesLeast(trial, [trial.ours, ...Object.values(trial.rivals)]),
+  };
   const own = { name: "ours", of: ({ ours }: Trial): Figures => ours };
   const rows = [own, ...picks, fewest, ...each].map(({ name, of }) => ({ name, shares: sharesOf(of) }));
   const ofEach = rows.slice(-each.length);
@@ -70,19 +76,6 @@ function bounds(trials: readonly Trial[]): string {
 outcome and could pick a policy of the list, ours included, for each configuration would lose in no less than
 ${percent(together)} together: there no policy has all three.`,
   ].join("\n\n");
-}
-
-/** Of all policies, ours among them, the one that loses in the fewest of the figures for which a share is wanted; of several the one whose
- *  ratios are least in sum. */
-function losesLeast(trial: Trial): Figures {
-  const scored = [trial.ours, ...Object.values(trial.rivals)].map((figures) => {
-    const ratios = judged
-      .filter(({ most }) => most !== null)
-      .map(({ figure }) => ratioOf({ ...trial, ours: figures }, figure));
-    const lost = ratios.filter((ratio) => ratio > LOSS_RATIO).length;
-    return { figures, lost, sum: ratios.reduce((sum, ratio) => sum + ratio, 0) };
-  });
-  return scored.reduce((a, b) => (b.lost < a.lost || (b.lost === a.lost && b.sum < a.sum) ? b : a)).figures;
 }
 
 /** Where ours is beyond `RATIO_MAX`: whether any policy is within it in all that is wanted, and what the rival that is best in the

@@ -9,6 +9,7 @@ import { workloadOf } from "../../scheduler/sim/workloads/parts.ts";
 import { devices } from "../papers/bench.ts";
 import { CONTEXT_MAX, type Configuration } from "./configuration.ts";
 import { type Figures, figuresOf, timesWorse } from "./figures.ts";
+import { judged, LOSS_RATIO } from "./judged.ts";
 import { own, rivals } from "./systems.ts";
 
 export interface Trial {
@@ -16,6 +17,8 @@ export interface Trial {
   readonly ours: Figures;
   /** By name. */
   readonly rivals: Readonly<Record<string, Figures>>;
+  /** Of other settings of ours, by name (hindsight.ts); absent: they were not run. */
+  readonly settings?: Readonly<Record<string, Figures>>;
 }
 
 export function runPolicy(
@@ -35,13 +38,19 @@ export function runPolicy(
 }
 
 export function runTrial(configuration: Configuration): Trial {
+  const { [own.name]: ours, ...others } = runPolicies(configuration, [own, ...rivals]);
+  return { configuration, ours: ours!, rivals: others };
+}
+
+/** The figures of each policy by its name. */
+export function runPolicies(
+  configuration: Configuration,
+  policies: readonly Policy[],
+): Record<string, Figures> {
   const arrivals = arrivalsOf(configuration);
-  const run = (policy: Policy): Figures => runPolicy(configuration, arrivals, policy);
-  return {
-    configuration,
-    ours: run(own),
-    rivals: Object.fromEntries(rivals.map((policy) => [policy.name, run(policy)])),
-  };
+  return Object.fromEntries(
+    policies.map((policy) => [policy.name, runPolicy(configuration, arrivals, policy)]),
+  );
 }
 
 /** The calls of a configuration; each prompt is made once. */
@@ -69,6 +78,24 @@ export function bestRival(
     if (best === null || ratio > best.ratio) best = { name, figures, ratio };
   }
   return best;
+}
+
+/** Of some figures of one trial those that lose to the best rival in the fewest of all that a share is wanted of; of several those whose
+ *  ratios are least in sum. */
+export function losesLeast(trial: Trial, all: readonly Figures[]): Figures {
+  const scored = all.map((figures) => {
+    const ratios = judged
+      .filter(({ most }) => most !== null)
+      .map(({ figure }) => ratioOf({ ...trial, ours: figures }, figure));
+    const lost = ratios.filter((ratio) => ratio > LOSS_RATIO).length;
+    return { figures, lost, sum: ratios.reduce((sum, ratio) => sum + ratio, 0) };
+  });
+  return scored.reduce((a, b) => (b.lost < a.lost || (b.lost === a.lost && b.sum < a.sum) ? b : a)).figures;
+}
+
+/** Geometric, over trials. */
+export function meanRatio(trials: readonly Trial[], of: (trial: Trial) => number): number {
+  return Math.exp(trials.reduce((sum, trial) => sum + Math.log(of(trial)), 0) / trials.length);
 }
 
 /** How many times worse ours is than the best rival. */
