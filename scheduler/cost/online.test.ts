@@ -85,7 +85,7 @@ describe("noise", () => {
     const model = new OnlineCostModel(small);
     let nowMs = 0;
     for (const shape of observed) {
-      const ms = small.stepMs(shape) * device.next(nowMs);
+      const ms = device.took(small.stepMs(shape), nowMs);
       model.observe(shape, ms);
       nowMs += ms;
     }
@@ -112,7 +112,7 @@ describe("noise", () => {
     let off = 0;
     const all = [...shapes(3000, 8), ...decodes(3000, 9), ...shapes(3000, 10)];
     for (const [index, shape] of all.entries()) {
-      const ms = small.stepMs(shape) * device.next(nowMs);
+      const ms = device.took(small.stepMs(shape), nowMs);
       const ratio = model.stepMs(shape) / ms;
       // By the flip itself, and by what the steps before it was believed have made of the weights.
       expect(ratio).toBeWithin(1 / 5, 5);

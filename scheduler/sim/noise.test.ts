@@ -12,9 +12,11 @@ const none: Noise = {
   flipFactor: 1,
 };
 
+/** How many times as long very short steps take. */
 function factors(noise: Noise, count: number, seed = 1, everyMs = 10): number[] {
   const device = new DeviceNoise(noise, seed);
-  return Array.from({ length: count }, (_, index) => device.next(index * everyMs));
+  const ms = 2 ** -10;
+  return Array.from({ length: count }, (_, index) => device.took(ms, index * everyMs) / ms);
 }
 
 test("no noise is none", () => {
@@ -44,6 +46,20 @@ test("a device is slow every other period, at times of its own", () => {
   const changes = drawn.filter((factor, index) => index > 0 && factor !== drawn[index - 1]);
   expect(changes.length).toBeWithin(3, 5);
   expect(factors(noise, 400, 2)).not.toEqual(drawn);
+});
+
+test("work takes as long in one long step as in many short ones, however often the speed flips", () => {
+  const noise = { ...none, flipEveryMs: 1000, flipFactor: 3 };
+  const inSteps = (count: number, ms: number): number => {
+    const device = new DeviceNoise(noise, 1);
+    let nowMs = 300;
+    for (let step = 0; step < count; step++) nowMs += device.took(ms, nowMs);
+    return nowMs;
+  };
+  expect(inSteps(1, 6000)).toBeCloseTo(inSteps(6000, 1), 6);
+  expect(inSteps(7, 1000)).toBeCloseTo(inSteps(7000, 1), 6);
+  // Half of the time at a third of the speed.
+  expect(inSteps(1, 60_000)).toBeWithin(300 + 89_000, 300 + 91_000);
 });
 
 test("the same seed gives the same factors", () => {

@@ -47,14 +47,29 @@ export class DeviceNoise {
     this.#phaseMs = 2 * (flipEveryMs ?? 0) * this.#random.unit();
   }
 
-  /** How many times as long a step takes that starts now; draws. */
-  next(nowMs: number): number {
-    const { deviation, outlierShare, outlierFactor, flipEveryMs, flipFactor } = this.#noise;
+  /** What a step takes that starts now and would take `ms` where nothing disturbs it; draws. */
+  took(ms: number, nowMs: number): number {
+    const { deviation, outlierShare, outlierFactor } = this.#noise;
     let sum = 0;
     for (let draw = 0; draw < DRAWS; draw++) sum += this.#random.unit();
     const isOutlier = this.#random.unit() < outlierShare;
-    const isFlipped = flipEveryMs !== null && Math.floor((nowMs + this.#phaseMs) / flipEveryMs) % 2 === 1;
     const factor = 1 + deviation * SCALE * (sum - DRAWS / 2);
-    return factor * (isOutlier ? outlierFactor : 1) * (isFlipped ? flipFactor : 1);
+    return this.#flipped(ms * factor * (isOutlier ? outlierFactor : 1), nowMs);
+  }
+
+  /** Of a step in which the speed flips each part goes at its own speed: were it the speed of its start, long steps would escape it. */
+  #flipped(ms: number, nowMs: number): number {
+    const { flipEveryMs, flipFactor } = this.#noise;
+    if (flipEveryMs === null) return ms;
+    const startMs = nowMs + this.#phaseMs;
+    let leftMs = ms;
+    let tookMs = 0;
+    for (let period = Math.floor(startMs / flipEveryMs); ; period++) {
+      const slowness = period % 2 === 1 ? flipFactor : 1;
+      const roomMs = (period + 1) * flipEveryMs - startMs - tookMs;
+      if (leftMs * slowness <= roomMs) return tookMs + leftMs * slowness;
+      leftMs -= roomMs / slowness;
+      tookMs += roomMs;
+    }
   }
 }

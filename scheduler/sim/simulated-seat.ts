@@ -118,8 +118,11 @@ export class SimulatedSeat implements EngineLink {
   open(): number {
     const { spec, profile, believe, noise, settings, nextToken, sharesReads } = this.#setup;
     const clock = this.#clock;
-    const slowdown = (): number => this.#slowdown * (noise?.next(clock.nowMs()) ?? 1);
-    const device = new TimedDevice(spec, clock, profile, slowdown, nextToken, sharesReads);
+    const took = (ms: number): number => {
+      const slowMs = this.#slowdown * ms;
+      return noise === null ? slowMs : noise.took(slowMs, clock.nowMs());
+    };
+    const device = new TimedDevice(spec, clock, profile, took, nextToken, sharesReads);
     const life: Life = { device, costs: believe(), inbox: [], load: null };
     const link = {
       next: () => life.inbox.shift() ?? null,

@@ -13,7 +13,7 @@ function device(slowdown = 1) {
     deviceSpec(),
     clock,
     linearCost(5, 0.5),
-    () => slowdown,
+    (ms) => slowdown * ms,
     ({ sampling: { seed }, position }) => seed[0] * 10 + position,
   );
   return { clock, timed };
@@ -96,7 +96,7 @@ test("decodes that have pages in common read these once, if the device's kernels
       deviceSpec(),
       clock,
       costs,
-      () => 1,
+      (ms) => ms,
       () => 1,
       sharesReads,
     ).start(both, () => {});

@@ -20,27 +20,27 @@ export class TimedDevice implements Device {
   readonly work: DeviceWork = { steps: 0, busyMs: 0, promptTokens: 0 };
   readonly #clock: Clock;
   readonly #costs: CostModel;
-  readonly #slowdown: () => number;
+  readonly #took: (ms: number) => number;
   readonly #nextToken: (row: SampleRow) => TokenId;
   /** By page, the last step in which a decode read it; null: each decode reads its own context. */
   readonly #readIn: Int32Array | null;
   #isInFlight = false;
   #isClosed = false;
 
-  /** A step takes `slowdown()` times what `costs` says; it is asked once a step (noise.ts). With
+  /** A step takes what `took` makes of what `costs` says; it is asked once a step (noise.ts). With
    *  `sharesReads` its kernels read a page once for all decodes that have it in their context. */
   constructor(
     spec: DeviceSpec,
     clock: Clock,
     costs: CostModel,
-    slowdown: () => number,
+    took: (ms: number) => number,
     nextToken: (row: SampleRow) => TokenId,
     sharesReads = false,
   ) {
     this.spec = spec;
     this.#clock = clock;
     this.#costs = costs;
-    this.#slowdown = slowdown;
+    this.#took = took;
     this.#nextToken = nextToken;
     this.#readIn = sharesReads ? new Int32Array(spec.pages) : null;
   }
@@ -49,7 +49,7 @@ export class TimedDevice implements Device {
     assert(!this.#isInFlight && !this.#isClosed, "one step at a time, and none after close");
     this.#isInFlight = true;
     const shape = this.#shapeOf(step);
-    const deviceMs = this.#costs.stepMs(shape) * this.#slowdown();
+    const deviceMs = this.#took(this.#costs.stepMs(shape));
     this.work.steps += 1;
     this.work.busyMs += deviceMs;
     for (const { tokens } of shape.prompts) this.work.promptTokens += tokens;

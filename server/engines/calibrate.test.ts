@@ -46,7 +46,7 @@ function benchOf(costs: LinearCost, options: BenchOptions = {}): Bench & { steps
       done = then;
     },
     wait: () => {
-      nowMs += costs.stepMs(shapeOf(step!)) * machine.next(nowMs);
+      nowMs += machine.took(costs.stepMs(shapeOf(step!)), nowMs);
       bench.steps += 1;
     },
     deliver: () => {
