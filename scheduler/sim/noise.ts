@@ -54,7 +54,7 @@ export class DeviceNoise {
     for (let draw = 0; draw < DRAWS; draw++) sum += this.#random.unit();
     const isOutlier = this.#random.unit() < outlierShare;
     const factor = 1 + deviation * SCALE * (sum - DRAWS / 2);
-    return this.#flipped(ms * factor * (isOutlier ? outlierFactor : 1), nowMs);
+    return this.#flipped(ms * (factor * (isOutlier ? outlierFactor : 1)), nowMs);
   }
 
   /** Of a step in which the speed flips each part goes at its own speed: were it the speed of its start, long steps would escape it. */
