@@ -100,7 +100,8 @@ describe.each([
   [
     "events, on a machine with much noise, whose speed flips by three",
     { ...noises.rough, flipEveryMs: 400 },
-    [1, 2, 3, 4, 5],
+    // Of so many the median hardly depends on when each machine happens to be slow.
+    Array.from({ length: 15 }, (_, index) => index + 1),
   ],
 ] as const)("%s", (_, noise, seeds) => {
   const each = (one: (machine: Machine) => SimulationReport): readonly SimulationReport[] =>
