@@ -129,8 +129,12 @@ void quantise(Operand const& to, void const* x, Dtype dtype, int64_t ldx, int64_
         int8_t const q = int8_t(std::nearbyintf(value(i) * (127.0f / largest)));
         groups[i / kGroup].q[i % kGroup] = q;
         groups[i / kGroup].scale = largest / 127.0f;
-        if (summed == 16) groups[i / kGroup].minus_half_sums[i % kGroup / 16] -= q;
-        if (has_minimum(to.dtype) && summed == 32) groups[i / kGroup].minus_sum_f32 -= float(q);
+        if (summed == 16)
+          groups[i / kGroup].minus_sums[i % kGroup / 16] -= q;
+        else if (has_paired_minimums(to.dtype))
+          groups[i / kGroup / 2 * 2].minus_sums[i / kGroup % 2] -= q;
+        else if (has_minimum(to.dtype))
+          groups[i / kGroup].minus_sum_f32 -= float(q);
         if (has_minimum(to.dtype) || summed == 16) continue;
         int64_t const begin = i / summed * summed;
         for (int64_t k = begin; k < std::min(begin + summed, end); k += kGroup)

@@ -156,9 +156,8 @@ struct FoldedTiles {
       for (int64_t i = 0; i < k / kGroup; ++i) {
         std::memcpy(q[i / 2][r % kTileRows] + i % 2 * kGroup, x[i].q, kGroup);
         if (i % kInputGroups == 0) of.scales[i / kInputGroups] = x[i].scale;
-        for (int part = 0; part < kParts<W> && has_minimum(W); ++part)
-          of.minus_sums[i * kParts<W> + part] =
-              kParts<W> > 1 ? x[i].minus_half_sums[part] : int16_t(x[i].minus_sum_f32);
+        if (has_minimum(W) && (kParts<W> > 1 || i % 2 == 0))
+          std::memcpy(of.minus_sums + i * kParts<W>, x[i].minus_sums, sizeof x[i].minus_sums);
       }
     }
   }
@@ -266,15 +265,6 @@ struct FoldedTiles {
     vi v;
     std::memcpy(&v, integers, sizeof v);
     return __builtin_convertvector(v, vf);
-  }
-
-  // sum + the products of pairs of 16 bits.
-  static BUNTING_INLINE vi add_pairs(vi sum, vi a, vi b) {
-#if defined(__AVX512VNNI__)
-    return (vi)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
-#else
-    return sum + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
-#endif
   }
 
   // A chunk of panels and a block of k.

@@ -9,9 +9,8 @@
 // scales of groups belong to the exact integer (gemm_super.h). Outliers of the row come last.
 //
 // Work:     panels [begin, end) for all rows; gemm_block.h has the blocking. Superblocks meet many rows
-//           unpacked (gemm_widened.h): for one Zen 5 core and 512 rows of Q6_K that is 1.7 times as fast, for
-//           one core of a Xeon and 256 rows of Q5_K 1.3 and of Q4_K 1.1, with AVX2 1.35 and 1.1. With tiles
-//           scales are folded in (gemm_folded_tile.h).
+//           unpacked, where that is faster (gemm_widened.h). With tiles scales are folded in
+//           (gemm_folded_tile.h).
 // Roofline: few rows: memory, the packed weights once (8.125 bits each for q8 in groups of 128, 4.5 for q4 in
 //           groups of 32); many: the level's multiply-add
 //           of bytes, less what finishing takes: with VNNI two multiplications, and a conversion beside them,

@@ -175,7 +175,7 @@ void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
       for (int n = 0; n < N && has_minimum(W); ++n) {
         f32x16 const minimums = Header::minimums(header + n * s.panel_stride, group);
         for (int r = 0; r < R; ++r)
-          products[r][n] = fma(minus_sum_of<W>(x[r * ldx], 0), minimums, products[r][n]);
+          products[r][n] = fma(set1(x[r * ldx].minus_sum_f32), minimums, products[r][n]);
       }
       group = (group + 1) % (Header::kBlock / kGroup);
     }

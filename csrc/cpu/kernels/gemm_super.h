@@ -77,15 +77,47 @@ class ScaledSum {
   Lanes sums_[kRegisters];
 };
 
-// The integer minimums of a group. Their sum is far below 2^24: f32 holds it.
+// sum over groups of minimum * -(sum of q_x), of sixteen columns and kGroupMax k; two groups at a time.
 template <Dtype W>
-BUNTING_INLINE f32x16 minimums_of(char const* header, int64_t group) {
-  vi integers[kRegisters];
-  BlockHeader<W>::integer_minimums(header, group, integers);
-  f32x16 y;
-  for (int i = 0; i < kRegisters; ++i) y.r[i] = __builtin_convertvector(integers[i], vf);
-  return y;
-}
+class MinimumSum {
+ public:
+  static constexpr int kPairs = int(kInputGroups) * kParts<W> / 2;  // of groups
+
+  // The integer minimums of group `group` and the next, in pairs of 16 bits.
+  struct Pair {
+    vi r[kRegisters];
+  };
+  static BUNTING_INLINE Pair minimums(char const* header, int64_t group) {
+    vi first[kRegisters], second[kRegisters];
+    BlockHeader<W>::integer_minimums(header, group, first);
+    BlockHeader<W>::integer_minimums(header, group + 1, second);
+    Pair pair;
+    for (int i = 0; i < kRegisters; ++i) pair.r[i] = first[i] | second[i] << 16;
+    return pair;
+  }
+  // What pair `pair` is multiplied with.
+  static BUNTING_INLINE vi minus_sums(InputGroup const* x, int pair) {
+    int32_t two;
+    std::memcpy(&two, x[pair * 2 / kParts<W>].minus_sums, sizeof two);
+    return broadcast(two);
+  }
+
+  BUNTING_INLINE void start() {
+    for (vi& sum : sums_) sum = vi{};
+  }
+  BUNTING_INLINE void add(Pair const& minimums, vi minus_sums) {
+    for (int i = 0; i < kRegisters; ++i) sums_[i] = add_pairs(sums_[i], minimums.r[i], minus_sums);
+  }
+  // Far below 2^24: f32 holds it.
+  BUNTING_INLINE f32x16 value() const {
+    f32x16 y;
+    for (int i = 0; i < kRegisters; ++i) y.r[i] = __builtin_convertvector(sums_[i], vf);
+    return y;
+  }
+
+ private:
+  vi sums_[kRegisters];
+};
 
 template <Dtype W, int R, int N>
 void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
@@ -116,6 +148,7 @@ void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
         fetch = s.fetch.after;
         turn = s.w + s.panel_stride;
       }
+#pragma GCC unroll 2  // so that steps are constants, and shifts too
       for (int part = 0; part < kParts<W>; ++part) {
         D dots[R][N];
         for (int r = 0; r < R; ++r) {
@@ -140,22 +173,21 @@ void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
       }
     }
     f32x16 products[R][N];
-    for (int n = 0; n < N; ++n)
-      for (int r = 0; r < R && has_minimum(W); ++r) products[r][n] = zero();
-    for (int group = 0; group < kGroups && has_minimum(W); ++group)
+    MinimumSum<W> minimum_sums[R][N];
+    for (int r = 0; r < R && has_minimum(W); ++r)
+      for (int n = 0; n < N; ++n) minimum_sums[r][n].start();
+    for (int pair = 0; pair < MinimumSum<W>::kPairs && has_minimum(W); ++pair)
       for (int n = 0; n < N; ++n) {
-        f32x16 const minimums = minimums_of<W>(header + n * s.panel_stride, first_group + group);
-        for (int r = 0; r < R; ++r) {
-          InputGroup const& of = x[r * ldx - kInputGroups + group / kParts<W>];
-          products[r][n] = fma(minus_sum_of<W>(of, group % kParts<W>), minimums, products[r][n]);
-        }
+        auto const minimums = MinimumSum<W>::minimums(header + n * s.panel_stride, first_group + 2 * pair);
+        for (int r = 0; r < R; ++r)
+          minimum_sums[r][n].add(minimums, MinimumSum<W>::minus_sums(x + r * ldx - kInputGroups, pair));
       }
     for (int n = 0; n < N; ++n) {
       f32x16 const factors = Header::factors(header + n * s.panel_stride);
       if constexpr (has_minimum(W)) {
         f32x16 const minimum_factors = Header::minimum_factors(header + n * s.panel_stride);
         for (int r = 0; r < R; ++r)
-          products[r][n] = fma(scaled[r][n].value(), factors, products[r][n] * minimum_factors);
+          products[r][n] = fma(scaled[r][n].value(), factors, minimum_sums[r][n].value() * minimum_factors);
       } else {
         for (int r = 0; r < R; ++r) products[r][n] = scaled[r][n].value() * factors;
       }

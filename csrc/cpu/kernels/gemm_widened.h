@@ -19,7 +19,10 @@ namespace bunting::BUNTING_ISA {
 struct WidenedFrom {
   int64_t groups_of_16, four_bits, two_planes;
 };
-#if defined(__AVX512F__)
+#if defined(__AVX512VNNI__)
+// Zen 5 unpacks beside the units that multiply: weights of 4 bits gain nothing up to 512 rows.
+inline constexpr WidenedFrom kWidenedFrom = {97, 513, 129};
+#elif defined(__AVX512F__)
 inline constexpr WidenedFrom kWidenedFrom = {13, 33, 25};
 #elif defined(__AVXVNNI__)
 inline constexpr WidenedFrom kWidenedFrom = {8, 33, 11};
@@ -34,15 +37,17 @@ inline constexpr int kWidenedPanels = kGroupedSums / kGroupedRows;  // as many a
 inline constexpr int64_t kWidenedK = 512;                           // of a block of k: 16 KB of bytes
 inline constexpr int64_t kWidenedChunk = 8;                         // panels
 
-// What is kept of the scale and the minimum of a group: in superblocks integers, beside the superblock's
-// factors.
+// What is kept of the scales and the minimums of groups: in superblocks integers, the minimums of two groups
+// together, beside the superblock's factors.
 template <Dtype W>
 struct WidenedScale {
   using Of = f32x16;
+  using Minimum = f32x16;
+  static constexpr int64_t kGroupsOfMinimum = 1;
   static BUNTING_INLINE Of at(char const* header, int64_t group) {
     return BlockHeader<W>::scales(header, group);
   }
-  static BUNTING_INLINE f32x16 minimum_at(char const* header, int64_t group) {
+  static BUNTING_INLINE Minimum minimum_at(char const* header, int64_t group) {
     return BlockHeader<W>::minimums(header, group);
   }
 };
@@ -50,11 +55,13 @@ template <Dtype W>
   requires(is_super(W))
 struct WidenedScale<W> {
   using Of = typename ScaledSum<W>::Scales;
+  using Minimum = typename MinimumSum<W>::Pair;
+  static constexpr int64_t kGroupsOfMinimum = 2;
   static BUNTING_INLINE Of at(char const* header, int64_t group) {
     return ScaledSum<W>::scales(header, group);
   }
-  static BUNTING_INLINE f32x16 minimum_at(char const* header, int64_t group) {
-    return minimums_of<W>(header, group);
+  static BUNTING_INLINE Minimum minimum_at(char const* header, int64_t group) {
+    return MinimumSum<W>::minimums(header, group);
   }
 };
 
@@ -68,7 +75,8 @@ struct Widened {
     struct {
       f32x16 scales, minimums;
     } factors[is_super(W) ? kWidenedK / kSuper : 1];
-    float minimums[has_minimum(W) ? kGroups * kPanel : kPanel];  // one row of nothing, if there are none
+    typename WidenedScale<W>::Minimum
+        minimums[has_minimum(W) ? kGroups / WidenedScale<W>::kGroupsOfMinimum : 1];
   };
   Panel panels[kWidenedPanels];
 };
@@ -79,6 +87,7 @@ BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, 
                                 int64_t lines) {
   using D = Dot<W>;
   using Header = BlockHeader<W>;
+  constexpr int64_t kTogether = WidenedScale<W>::kGroupsOfMinimum;
   uint8_t* q = to.q;
   for (int64_t first = 0, fetched = 0; first < k; first += kGroup, at += D::kBytes) {
     for (; fetched * k < lines * (first + kGroup); ++fetched)
@@ -89,7 +98,8 @@ BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, 
           std::min<int64_t>(Header::kBlock, round_up(k - first, weight_group(W))) / weight_group(W);
       for (int64_t i = 0, group = first / weight_group(W); i < groups; ++i, ++group) {
         to.scales[group] = WidenedScale<W>::at(at, i);
-        if constexpr (has_minimum(W)) store(to.minimums + group * kPanel, WidenedScale<W>::minimum_at(at, i));
+        if (has_minimum(W) && group % kTogether == 0)
+          to.minimums[group / kTogether] = WidenedScale<W>::minimum_at(at, i);
       }
       if constexpr (is_super(W)) to.factors[first / kSuper].scales = Header::factors(at);
       if constexpr (is_super(W) && has_minimum(W))
@@ -139,9 +149,9 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ld
         }
       }
       for (int n = 0; n < N && has_minimum(W); ++n) {
-        f32x16 const minimums = load(weights.panels[n].minimums + group * kPanel);
+        f32x16 const minimums = weights.panels[n].minimums[group];
         for (int r = 0; r < R; ++r)
-          products[r][n] = fma(minus_sum_of<W>(x[r * ldx], 0), minimums, products[r][n]);
+          products[r][n] = fma(set1(x[r * ldx].minus_sum_f32), minimums, products[r][n]);
       }
     }
     for (int r = 0; r < R; ++r) {
@@ -189,20 +199,21 @@ void multiply_widened_superblocks(Widened<W> const& weights, InputGroup const* x
         for (int r = 0; r < R; ++r) scaled[r][n].add(dots[r][n], weights.panels[n].scales[group + i]);
     }
     f32x16 products[R][N];
-    for (int n = 0; n < N; ++n)
-      for (int r = 0; r < R && has_minimum(W); ++r) products[r][n] = zero();
-    for (int i = 0; i < kGroups && has_minimum(W); ++i)
-      for (int n = 0; n < N; ++n) {
-        f32x16 const minimums = load(weights.panels[n].minimums + (group + i) * kPanel);
-        for (int r = 0; r < R; ++r)
-          products[r][n] =
-              fma(minus_sum_of<W>(x[r * ldx + i / kParts<W>], i % kParts<W>), minimums, products[r][n]);
+    MinimumSum<W> minimum_sums[R][N];
+    for (int r = 0; r < R && has_minimum(W); ++r)
+      for (int n = 0; n < N; ++n) minimum_sums[r][n].start();
+    for (int pair = 0; pair < MinimumSum<W>::kPairs && has_minimum(W); ++pair)
+      for (int r = 0; r < R; ++r) {
+        vi const minus_sums = MinimumSum<W>::minus_sums(x + r * ldx, pair);
+        for (int n = 0; n < N; ++n)
+          minimum_sums[r][n].add(weights.panels[n].minimums[group / 2 + pair], minus_sums);
       }
     for (int n = 0; n < N; ++n) {
       auto const& factors = weights.panels[n].factors[k / kSuper];
       for (int r = 0; r < R; ++r) {
         if constexpr (has_minimum(W))
-          products[r][n] = fma(scaled[r][n].value(), factors.scales, products[r][n] * factors.minimums);
+          products[r][n] =
+              fma(scaled[r][n].value(), factors.scales, minimum_sums[r][n].value() * factors.minimums);
         else
           products[r][n] = scaled[r][n].value() * factors.scales;
       }

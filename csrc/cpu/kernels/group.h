@@ -83,7 +83,8 @@ inline constexpr float kLeastMagnitude = 1e-30f;  // 127 / it is finite
 
 // Activations as integers, 32 in a group, of kGroups groups that share a scale:
 //   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))
-//   minus_sum = -(sum of q), of all whose weights share a scale; of halves, or as f32, as InputGroup tells
+//   minus_sum = -(sum of q), of all whose weights share a scale; of two groups, or as f32, as InputGroup
+//   tells
 // Numbers below 1e-30 are zero. If there is one that is not finite the scale is NaN, so that the whole row of
 // the product becomes NaN and nothing else.
 template <int kGroups>
@@ -105,10 +106,14 @@ BUNTING_INLINE void round_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups],
     to[i].scale = largest / 127.0f;
     sums[i] = q + q16;
     if (weight_group(weights) < kGroup) {
-      to[i].minus_half_sums[0] = int16_t(-sum(q));
-      to[i].minus_half_sums[1] = int16_t(-sum(q16));
+      to[i].minus_sums[0] = int16_t(-sum(q));
+      to[i].minus_sums[1] = int16_t(-sum(q16));
+    } else if (has_paired_minimums(weights)) {
+      if (i % 2 == 1) to[i].minus_sum = 0;
+      to[i / 2 * 2].minus_sums[i % 2] = int16_t(-sum(sums[i]));
+    } else if (has_minimum(weights)) {
+      to[i].minus_sum_f32 = 0.0f - sum(sums[i]);
     }
-    if (has_minimum(weights) && weight_group(weights) == kGroup) to[i].minus_sum_f32 = 0.0f - sum(sums[i]);
   }
   if (has_minimum(weights) || weight_group(weights) < kGroup) return;
   int64_t const summed = weight_group(weights) / kGroup;

@@ -68,8 +68,10 @@ struct InputGroup {
   // -(sum of q of all whose weights share a scale): what a step of 1 in the zero of unsigned weights adds to their product.
   union {
     int32_t minus_sum;
-    int16_t minus_half_sums[2];  // beside weights whose groups are of 16 numbers: of each
-    float minus_sum_f32;         // beside other weights with minimums
+    // Of two groups of weights. Of 16 numbers: the two in here. Of 32, in superblocks with minimums: this one and the next,
+    // in every second InputGroup; the others have zeros.
+    int16_t minus_sums[2];
+    float minus_sum_f32;  // beside other weights with minimums
   };
   float outlier;
   int16_t outlier_at;  // its index; the outlier is 0: there is none

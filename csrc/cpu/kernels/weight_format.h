@@ -45,6 +45,10 @@ BUNTING_FORMAT_FUNCTION bool has_minimum(Dtype dtype) {
   Scales const scales = weight_format(dtype).scales;
   return scales == Scales::half_minimum || scales == Scales::super_minimum || scales == Scales::super_nibbles;
 }
+// Whether minimums of two groups at a time are multiplied with sums of inputs, as integers.
+BUNTING_FORMAT_FUNCTION bool has_paired_minimums(Dtype dtype) {
+  return is_super(dtype) && has_minimum(dtype);
+}
 // Whether plain numbers are rounded to it: the others are only kept as a file stores them.
 BUNTING_FORMAT_FUNCTION bool is_rounded_to(Dtype dtype) {
   return weight_format(dtype).scales == Scales::half && !has_levels(dtype);
