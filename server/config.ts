@@ -241,7 +241,7 @@ export const serverSettings = Object.freeze({
   }),
   logRequests: flag({
     sentence:
-      "Write a line for each response and for each generated answer to standard output: time, id, route, status, tokens, pace; none of their text.",
+      "Write a line for each response, but of a GET that succeeds, and for each generated answer to standard output: time, id, route, status, tokens, pace; none of their text.",
   }),
   record: optional({
     placeholder: "file",

@@ -15,8 +15,9 @@ export class RequestLog {
     this.#write = write;
   }
 
-  /** `path` is the client's, without a query. */
+  /** `path` is the client's, without a query. What is only looked at, as the page does every second, has no line. */
   responded(requestId: string, method: string, path: string, status: number, seconds: number): void {
+    if (method === "GET" && status < 400) return;
     this.#line(requestId, `${method} ${path} ${status} in ${(seconds * 1000).toFixed(0)} ms`);
   }
 

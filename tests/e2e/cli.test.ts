@@ -253,6 +253,7 @@ test("--log-requests tells of responses and of answers, and of no text", async (
   const program = Program.bunting([...simulated, "--log-requests"]);
   const url = await program.url();
   await (await streamTokens(url, 5, { "x-request-id": "mine" })).text();
+  await (await fetch(`${url}/state`)).text();
   await (await fetch(`${url}/nowhere?a=secret`)).text();
   await program.outputMatch(/GET/);
   const lines = program.output.split("\n").filter((line) => /^\d{4}-.*Z /.test(line));
