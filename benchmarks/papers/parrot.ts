@@ -446,7 +446,7 @@ function a100(): DeviceModel[] {
   const changes = { overheadMs: A100_OVERHEAD_MS, spec: { pages: Math.floor(A100_TOKENS / 16) } };
   return devices("a100", 1, changes).map(({ profile, spec }) => ({
     spec,
-    profile: new Scaled("A100, Vicuna-13B shape", profile, [1, 1.8, 1.8, 1.6, 6.25]),
+    profile: new Scaled("A100, Vicuna-13B shape", profile, [1, 1.8, 1.8, 1.6, 6.25, 1]),
   }));
 }
 
@@ -455,7 +455,7 @@ function a6000(count: number): DeviceModel[] {
   const changes = { overheadMs: A6000_OVERHEAD_MS, spec: { pages: Math.floor(A6000_TOKENS / 16) } };
   return devices("a6000", count, changes).map((model) => ({
     spec: model.spec,
-    profile: new Scaled("A6000, Vicuna-7B shape", model.profile, [1, 1, 1, 1, 4]),
+    profile: new Scaled("A6000, Vicuna-7B shape", model.profile, [1, 1, 1, 1, 4, 1]),
   }));
 }
 

@@ -30,8 +30,9 @@ export interface CostModel {
   stepMs(shape: StepShape): number;
 }
 
-/** Parts of a step's time: what each step has, its tokens, its sequences, what prompts look at, the contexts of decodes. */
-export const PARTS = 5;
+/** Parts of a step's time: what each step has, its tokens, its sequences, what prompts look at, the contexts of decodes, and its first tokens
+ *  where these take another time than all others. */
+export const PARTS = 6;
 
 /** A cost model that tells where a step's time goes. */
 export interface PartedCostModel extends CostModel {

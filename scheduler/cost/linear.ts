@@ -8,7 +8,8 @@ export interface SequenceCost {
   readonly contextMs: number;
 }
 
-/** The first so many tokens of a step take `tokenMs` each, however many there are: the device reads its weights meanwhile. */
+/** Tokens of a step up to so many, those of the entry before not counted, take `tokenMs` each, however many more there are: the device reads
+ *  its weights meanwhile. */
 export interface FirstTokens {
   readonly tokens: number;
   readonly tokenMs: number;
@@ -21,7 +22,8 @@ export interface LinearState {
   readonly tokenMs: number;
   readonly tileTokens: number;
   readonly sequences: SequenceCost;
-  readonly first: FirstTokens;
+  /** In ascending order. */
+  readonly first: readonly FirstTokens[];
 }
 
 /** A step's fixed cost, a cost per token, and what sequences add, in milliseconds: the shape of a model on a device without
@@ -32,7 +34,7 @@ export class LinearCost implements PartedCostModel {
   readonly #stepMs: number;
   readonly #tokenMs: number;
   readonly #sequences: SequenceCost;
-  readonly #first: FirstTokens;
+  readonly #first: readonly FirstTokens[];
   readonly #parts = new Float64Array(PARTS);
 
   constructor(
@@ -40,7 +42,7 @@ export class LinearCost implements PartedCostModel {
     tokenMs: number,
     tileTokens: number,
     sequences: SequenceCost,
-    first: FirstTokens,
+    first: readonly FirstTokens[],
   ) {
     this.name = `${stepMs} ms + ${tokenMs} ms per token`;
     this.tileTokens = tileTokens;
@@ -69,7 +71,7 @@ export class LinearCost implements PartedCostModel {
       slowdown * this.#tokenMs,
       this.tileTokens,
       { sequenceMs: slowdown * sequenceMs, pairMs: slowdown * pairMs, contextMs: slowdown * contextMs },
-      { tokens: this.#first.tokens, tokenMs: slowdown * this.#first.tokenMs },
+      this.#first.map(({ tokens, tokenMs }) => ({ tokens, tokenMs: slowdown * tokenMs })),
     );
   }
 
@@ -86,16 +88,21 @@ export class LinearCost implements PartedCostModel {
       pairs += prompt.tokens * (prompt.context + prompt.tokens / 2);
     }
     const { sequenceMs, pairMs, contextMs } = this.#sequences;
-    const first = Math.min(tokens, this.#first.tokens);
+    let counted = 0;
+    let firstMs = 0;
+    for (const first of this.#first) {
+      const upTo = Math.min(tokens, first.tokens);
+      firstMs += first.tokenMs * (upTo - counted);
+      counted = upTo;
+    }
     into[0] = this.#stepMs;
-    into[1] = this.#first.tokenMs * first + this.#tokenMs * (tokens - first);
+    into[1] = this.#tokenMs * (tokens - counted);
     into[2] = sequenceMs * (decodes + prompts.length);
     into[3] = pairMs * pairs;
     into[4] = contextMs * decodeContext;
+    into[5] = firstMs;
   }
 }
-
-const noneFirst: FirstTokens = Object.freeze({ tokens: 0, tokenMs: 0 });
 
 /** A linear cost model; `tileTokens` for a device that computes so many tokens at once. Without `sequences` they add nothing, and
  *  without `first` all tokens cost the same. */
@@ -104,7 +111,7 @@ export function linearCost(
   tokenMs: number,
   tileTokens = 1,
   sequences: SequenceCost = { sequenceMs: 0, pairMs: 0, contextMs: 0 },
-  first: FirstTokens = noneFirst,
+  first: readonly FirstTokens[] = [],
 ): LinearCost {
   return new LinearCost(stepMs, tokenMs, tileTokens, sequences, first);
 }

@@ -69,6 +69,26 @@ describe("a wrong prior is corrected", () => {
   }
 });
 
+test("first tokens that were believed to take half of their time are found out beside decodes, while prompts stay right", () => {
+  const deviceOf = (firstMs: number): PartedCostModel =>
+    linearCost(13, 0.5, 16, undefined, [{ tokens: 16, tokenMs: firstMs }]);
+  const [prior, truth] = [deviceOf(0.2), deviceOf(0.4)];
+  const model = new OnlineCostModel(prior);
+  const decode = { prompts: [], decodes: 1, decodeContext: 400 };
+  const pieceMs = (of: CostModel): number =>
+    of.stepMs({ ...decode, prompts: [{ tokens: 15, context: 100 }] }) - of.stepMs(decode);
+  expect(pieceMs(model)).toBeCloseTo(3, 6);
+  for (let call = 0; call < 6; call++) {
+    for (const shape of [promptOf(388), promptOf(40)]) model.observe(shape, truth.stepMs(shape));
+    for (let step = 0; step < 24; step++) {
+      const shape = step % 3 === 0 ? decode : { ...decode, prompts: [{ tokens: 15, context: 15 * step }] };
+      model.observe(shape, truth.stepMs(shape));
+    }
+  }
+  expect(pieceMs(model)).toBeWithin(0.75 * pieceMs(truth), 1.1 * pieceMs(truth));
+  expect(model.stepMs(promptOf(388)) / truth.stepMs(promptOf(388))).toBeWithin(0.95, 1.05);
+});
+
 test("it stays right about a device that is as it was believed to be", () => {
   const { profile } = deviceModels.a6000;
   const model = new OnlineCostModel(profile);

@@ -99,6 +99,7 @@ export class ProfileCostModel implements PartedCostModel {
     into[2] = this.#sequenceMs * (decodes + prompts.length) + decode.sequenceMs * decodes;
     into[3] = promptMs;
     into[4] = decodes === 0 ? 0 : decode.stepMs + decode.contextMs * decodeContext;
+    into[5] = 0;
   }
 
   #linear(tokens: number): number {

@@ -211,6 +211,7 @@ export class Planner {
     const decodeContext = chunks.reduce((sum, { sequence }) => sum + sequence.computed, 0);
     return prospects.plan({
       shape: { prompts: [], decodes: chunks.length, decodeContext },
+      steps: chunks.reduce((most, { sequence }) => Math.max(most, sequence.tokensLeft), 1),
       isOwn: (program) =>
         budget.deadlineMs === Number.POSITIVE_INFINITY &&
         chunks.every(({ sequence }) => sequence.program?.id === program),

@@ -10,7 +10,7 @@ import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 import { spareTokens } from "./step/spare.ts";
 
 /** Sixteen tokens are computed while weights are read. */
-const cost = linearCost(6, 0.02, 1, undefined, { tokens: 16, tokenMs: 0.001 });
+const cost = linearCost(6, 0.02, 1, undefined, [{ tokens: 16, tokenMs: 0.001 }]);
 
 function harness(pages = 64): EngineHarness {
   return new EngineHarness({ spec: { pages }, engine: { batch: ours().batch }, isStallFree: false, cost });
@@ -106,20 +106,33 @@ test("beside a decode of its own program a piece has the size whose tokens cost 
     stepMs: ({ prompts, decodes }) =>
       10 + 0.1 * Math.max(0, prompts.reduce((sum, { tokens }) => sum + tokens, decodes) - 64),
   };
-  const own = { shape: { prompts: [], decodes: 1, decodeContext: 500 }, isOwn: true, tokensMax: 1000 };
+  const own = {
+    shape: { prompts: [], decodes: 1, decodeContext: 500 },
+    isOwn: true,
+    steps: 1000,
+    tokensMax: 1000,
+  };
   expect(spareTokens(costs, { ...own, left: 600, context: 0 })).toBe(63);
   expect(spareTokens(costs, { ...own, left: 90, context: 0 })).toBe(63);
   expect(spareTokens(costs, { ...own, left: 40, context: 0 })).toBe(40);
   const eight = { prompts: [], decodes: 8, decodeContext: 500 };
   expect(spareTokens(costs, { ...own, shape: eight, left: 600, context: 0 })).toBe(56);
   // A device that computes eight tokens while it reads its weights has seven beside a decode for nearly nothing.
-  const few = linearCost(18, 0.7, 16, undefined, { tokens: 8, tokenMs: 0.1 });
+  const few = linearCost(18, 0.7, 16, undefined, [{ tokens: 8, tokenMs: 0.1 }]);
   expect(spareTokens(few, { ...own, left: 600, context: 0 })).toBe(7);
+  // With fewer steps to come than pieces of the size whose tokens cost least, a larger one gains more.
+  const bends = linearCost(13, 0.8, 16, undefined, [
+    { tokens: 8, tokenMs: 0.2 },
+    { tokens: 16, tokenMs: 0.4 },
+  ]);
+  expect(spareTokens(bends, { ...own, left: 350, context: 0 })).toBe(7);
+  expect(spareTokens(bends, { ...own, steps: 24, left: 350, context: 0 })).toBe(15);
+  expect(spareTokens(bends, { ...own, steps: 24, left: 100, context: 0 })).toBe(7);
   // On a tiny model they gain less than the piece costs besides: 7 · 0.009 ms.
-  const tiny = linearCost(0.4, 0.01, 16, undefined, { tokens: 8, tokenMs: 0.001 });
+  const tiny = linearCost(0.4, 0.01, 16, undefined, [{ tokens: 8, tokenMs: 0.001 }]);
   expect(spareTokens(tiny, { ...own, left: 600, context: 0 })).toBe(0);
   // Where they cost nearly as much as in a prompt, the gain is smaller than what predictions may be off by.
-  const flat = linearCost(5, 0.7, 16, undefined, { tokens: 8, tokenMs: 0.6 });
+  const flat = linearCost(5, 0.7, 16, undefined, [{ tokens: 8, tokenMs: 0.6 }]);
   expect(spareTokens(flat, { ...own, left: 600, context: 0 })).toBe(0);
   // Where a token costs more beside a decode than in a prompt of its own there is no gain.
   const alone: CostModel = {

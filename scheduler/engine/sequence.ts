@@ -181,6 +181,11 @@ export class Sequence {
     return this.length - this.spec.promptTokens.length;
   }
 
+  /** Tokens that it may draw still. */
+  get tokensLeft(): number {
+    return this.spec.stop.tokensMax - this.generated;
+  }
+
   /** The known tokens and some room: valid up to `length`, until the next `append`. */
   get tokens(): Int32Array {
     return this.#tokens;

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import type { HostedDevice } from "../../gpu/hosted-device.ts";
 import type { Step, StepResult } from "../../scheduler/core.ts";
 import { shapeOf } from "../../scheduler/cost/cost-model.ts";
-import { LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
+import { LinearCost, type LinearState, linearCost } from "../../scheduler/cost/linear.ts";
 import { DeviceNoise, type Noise, noises } from "../../scheduler/sim/noise.ts";
 import { runs } from "../../tests/support/property.ts";
 import { calibrate, ROUNDS_MAX } from "./calibrate.ts";
@@ -60,13 +60,9 @@ function benchOf(costs: LinearCost, options: BenchOptions = {}): Bench & { steps
 }
 
 /** 0.5B on two cores. */
-const small = linearCost(
-  17,
-  0.55,
-  16,
-  { sequenceMs: 0.1, pairMs: 1.9e-4, contextMs: 7e-4 },
+const small = linearCost(17, 0.55, 16, { sequenceMs: 0.1, pairMs: 1.9e-4, contextMs: 7e-4 }, [
   { tokens: 32, tokenMs: 0.31 },
-);
+]);
 
 const devices = fc
   .record({
@@ -86,7 +82,7 @@ const devices = fc
       pairMs: (tokenMs * later) / 2048,
       contextMs: (stepMs * context) / 8192,
     };
-    return linearCost(stepMs, tokenMs, 16, sequences, { tokens: firstTokens, tokenMs: first * tokenMs });
+    return linearCost(stepMs, tokenMs, 16, sequences, [{ tokens: firstTokens, tokenMs: first * tokenMs }]);
   });
 
 const steps = [
@@ -166,12 +162,16 @@ test("kept costs are taken at the speed of the moment, whatever it is", () => {
   );
 });
 
+function times(factor: number, first: LinearState["first"]): LinearState["first"] {
+  return first.map(({ tokens, tokenMs }) => ({ tokens, tokenMs: factor * tokenMs }));
+}
+
 test("kept costs of which one step takes much longer or shorter beside another are not taken", () => {
   const { stepMs, tokenMs, sequences, first } = small.state;
   const wrong = [
     { stepMs: 10 * stepMs },
-    { tokenMs: 3 * tokenMs, first: { tokens: 32, tokenMs: 3 * first.tokenMs } },
-    { tokenMs: tokenMs / 3, first: { tokens: 32, tokenMs: first.tokenMs / 3 } },
+    { tokenMs: 3 * tokenMs, first: times(3, first) },
+    { tokenMs: tokenMs / 3, first: times(1 / 3, first) },
     { sequences: { ...sequences, pairMs: 4 * sequences.pairMs } },
     { sequences: { ...sequences, contextMs: 30 * sequences.contextMs } },
   ].map((change) => LinearCost.from({ ...small.state, ...change }));
@@ -186,7 +186,7 @@ test("kept costs that were taken are off by no more than is said, of the steps t
       const kept = LinearCost.from({
         ...truth.state,
         tokenMs: token * tokenMs,
-        first: { ...first, tokenMs: token * first.tokenMs },
+        first: times(token, first),
         sequences: {
           ...sequences,
           pairMs: pair * sequences.pairMs,

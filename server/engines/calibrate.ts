@@ -15,7 +15,8 @@ import {
 /** Rows that the kernels compute together. */
 const TILE_TOKENS = 16;
 const SEQUENCES = 16;
-/** So many tokens are tried, then four times as many: the first ones take less than others, which are computed while weights are read. */
+/** So many tokens are tried, then twice as many again and again: the first ones take less than others, as they are computed while weights are
+ *  read, and the next ones what kernels for few rows take. */
 const FIRST_TOKENS = 8;
 const CONTEXT_TOKENS_MOST = 8192;
 /** A longer context is tried until the step takes so many times as long: of a small difference most would be noise. */
@@ -44,7 +45,7 @@ export function calibrate(bench: Bench, roundsMax: number = ROUNDS_MAX.once): Li
   const withTokens = (tokens: number): Trial => ({ ...oneToken, tokens });
   const prompts = growing(PROMPT_TOKENS, 2, Math.min(stepTokensMax, room)).map(withTokens);
   const prompt = firstSeen(bench, oneToken, PROMPT_TIMES, prompts);
-  const few = growing(FIRST_TOKENS, 4, prompt.tokens >> 1).map(withTokens);
+  const few = growing(FIRST_TOKENS, 2, prompt.tokens >> 1).map(withTokens);
   const sequences = Math.min(SEQUENCES, stepTokensMax, stepChunksMax, pages, contextMax);
   const [together, apart] = [withTokens(sequences), { ...oneToken, sequences }];
   const afterOthers = (alone: Trial): Trial => {
@@ -64,24 +65,14 @@ export function calibrate(bench: Bench, roundsMax: number = ROUNDS_MAX.once): Li
 
   const eachMs = (from: Trial, to: Trial): number =>
     Math.max(LEAST_MS, (msOf(to) - msOf(from)) / Math.max(1, to.tokens - from.tokens));
-  /** Two lines, from one token to the bend and on to the prompt, are off by at most this part where few are. */
-  const missed = (bend: Trial): number => {
-    const misses = few.map((trial) => {
-      const [from, to] = bend !== oneToken && trial.tokens <= bend.tokens ? [oneToken, bend] : [bend, prompt];
-      const lineMs = msOf(from) + (trial.tokens - from.tokens) * eachMs(from, to);
-      return Math.abs(lineMs / msOf(trial) - 1);
-    });
-    return Math.max(...misses);
-  };
-  const bend = few.reduce((best, trial) => (missed(trial) < missed(best) ? trial : best), oneToken);
-  const [oneMs, tokenMs] = [msOf(oneToken), eachMs(bend, prompt)];
-  const hasBend = bend !== oneToken;
-  const first = hasBend
-    ? { tokens: bend.tokens, tokenMs: eachMs(oneToken, bend) }
-    : { tokens: 0, tokenMs: 0 };
+  const first = few.map((trial, index) => {
+    const before = few[index - 1] ?? oneToken;
+    return { tokens: trial.tokens, tokenMs: eachMs(before, trial) };
+  });
+  const [oneMs, tokenMs] = [msOf(oneToken), eachMs(few.at(-1) ?? oneToken, prompt)];
   const apartMs = (msOf(apart) - msOf(together)) / Math.max(1, sequences - 1);
   const sequenceMs = Math.max(tokenMs / SEQUENCES_MOST, apartMs);
-  const stepMs = Math.max(LEAST_MS, oneMs - (hasBend ? first.tokenMs : tokenMs) - sequenceMs);
+  const stepMs = Math.max(LEAST_MS, oneMs - (first[0]?.tokenMs ?? tokenMs) - sequenceMs);
   const pairMs = Math.max(tokenMs / PAIRS_MOST, seenPairMs);
   const contextMs = Math.max(oneMs / CONTEXT_MOST, perContextMs(oneLater, oneToken));
   return linearCost(stepMs, tokenMs, TILE_TOKENS, { sequenceMs, pairMs, contextMs }, first);

@@ -21,13 +21,9 @@ afterAll(() => rmSync(scratch, { recursive: true }));
 
 const library = join(scratch, "library.so");
 writeFileSync(library, "kernels");
-const costs = linearCost(
-  17,
-  0.5,
-  16,
-  { sequenceMs: 0.1, pairMs: 2e-4, contextMs: 7e-4 },
+const costs = linearCost(17, 0.5, 16, { sequenceMs: 0.1, pairMs: 2e-4, contextMs: 7e-4 }, [
   { tokens: 32, tokenMs: 0.3 },
-);
+]);
 const withIt: MeasuredWith = { library, machine: "a processor", choices: ["avx2", { threads: 2 }] };
 const key = new Uint8Array(32).fill(7);
 let places = 0;

@@ -8,7 +8,7 @@ import type { PackedPlace } from "../../gpu/native/packed-cache.ts";
 import { LinearCost, type LinearState } from "../../scheduler/cost/linear.ts";
 
 /** Of what is measured, and how: goes up when numbers of before mean something else. */
-const COSTS_VERSION = 1;
+const COSTS_VERSION = 2;
 /** A file of ours is not longer. */
 const FILE_BYTES_MAX = 4096;
 

@@ -56,7 +56,8 @@ const partsIn = (packed: string): LinearState => JSON.parse(textIn(packed)).cost
 /** Parts beside each other. */
 function shares({ stepMs, tokenMs, sequences, first }: LinearState): number[] {
   const { sequenceMs, pairMs, contextMs } = sequences;
-  return [tokenMs, sequenceMs, pairMs, contextMs, first.tokenMs].map((ms) => ms / stepMs);
+  const firstMs = first.map(({ tokenMs }) => tokenMs);
+  return [tokenMs, sequenceMs, pairMs, contextMs, ...firstMs].map((ms) => ms / stepMs);
 }
 
 const folderFor = (): string => mkdtempSync(join(scratch, "packed-"));
@@ -92,13 +93,9 @@ test("a damaged file, and one of another library, are replaced", () => {
 
 test("other engines of its kind begin with what the first one measured", () => {
   const packed = folderFor();
-  const costs = linearCost(
-    1,
-    2,
-    16,
-    { sequenceMs: 3, pairMs: 4, contextMs: 5 },
+  const costs = linearCost(1, 2, 16, { sequenceMs: 3, pairMs: 4, contextMs: 5 }, [
     { tokens: 8, tokenMs: 6 },
-  ).state;
+  ]).state;
   expect(begun(packed, costs, 1)).toEqual(costs);
   expect(keptIn(packed)).toEqual([]);
 });

@@ -329,7 +329,7 @@ test("an explanation's critical path adds up to the time that was waited", async
 
 test("the beginning of a prompt is computed while its call waits for a value", async () => {
   // Sixteen tokens are computed while weights are read.
-  const believed = linearCost(5, 0.05, 1, undefined, { tokens: 16, tokenMs: 0.001 });
+  const believed = linearCost(5, 0.05, 1, undefined, [{ tokens: 16, tokenMs: 0.001 }]);
   const server = start({ programLimits: { headMsMin: 0 }, believed });
   const head = "The beginning of this text is known from the start. ".repeat(12);
   const { explain } = await run(server, {

@@ -6,6 +6,8 @@ export interface SpareStep {
   readonly shape: StepShape;
   /** Whether every decode is of the program that waits for the piece. */
   readonly isOwn: boolean;
+  /** So many more steps have such decodes, this one counted, ≥ 1; as far as is known. */
+  readonly steps: number;
   /** Tokens that the step may have more. */
   readonly tokensMax: number;
   /** Of the piece: tokens that are missing, after so many that are there. */
@@ -34,8 +36,8 @@ const EQUAL = 1e-9;
  *
  *   nothing else runs                       as many as fit `IDLE_MS`
  *   decodes of others                       as many as make the step no longer at all
- *   decodes of the same program, no target  the size whose tokens lengthen the step least each, if they cost less so than in the call's own
- *                                           prompt: what decodes lose now, the program gains when the call begins
+ *   decodes of the same program, no target  the size by which the program gains most until they end: what its tokens cost less than in the call's
+ *                                           own prompt, in as many of the steps to come as the prospect lasts for
  *
  * About 16 predictions.
  */
@@ -60,9 +62,9 @@ export function spareTokens(costs: CostModel, step: SpareStep): number {
   return good === 0 && aloneMs === 0 ? Math.min(most, Math.max(1, costs.tileTokens)) : good;
 }
 
-/** A device that reads its weights once per step computes some tokens beside a decode for little. There are mostly more
- *  decodes to come than pieces, so that it is the cost of each token that counts, not how many a step has. */
-function cheapest(costs: CostModel, { shape, left, context }: SpareStep, most: number): number {
+/** A device that reads its weights once per step computes some tokens beside a decode for little. Where there are more decodes to come than
+ *  pieces, it is the cost of each token that counts; where there are fewer, what a step gains. */
+function cheapest(costs: CostModel, { shape, steps, left, context }: SpareStep, most: number): number {
   const aloneMs = costs.stepMs(shape);
   // What is left over belongs to a longer prompt: there it is not among a step's first tokens, and looks at as many as here.
   const rest = Math.max(left, PROMPT_TOKENS);
@@ -70,16 +72,18 @@ function cheapest(costs: CostModel, { shape, left, context }: SpareStep, most: n
   const promptMs = (tokens: number, context: number): number =>
     costs.stepMs({ prompts: [{ tokens, context }], decodes: 0, decodeContext: 0 });
   const savedMs = promptMs(rest, before) - promptMs(1, before + rest - 1);
-  let leastMs = (savedMs / (rest - 1)) * WORTH * (1 + EQUAL);
-  let best = 0;
+  const worthMs = (savedMs / (rest - 1)) * WORTH;
+  let [mostMs, best] = [0, 0];
   let size = TOKENS_MIN;
   while (size <= shape.decodes) size += TOKENS_MIN;
   for (; ; size = size < 8 * TOKENS_MIN ? size + TOKENS_MIN : Math.floor(size * 1.5)) {
     const tokens = Math.min(most, size - shape.decodes);
     const tookMs = costs.stepMs({ ...shape, prompts: [{ tokens, context }] });
     if (tookMs > OWN_TIMES * aloneMs) break;
-    const eachMs = (tookMs - aloneMs + PIECE_MS) / tokens;
-    if (eachMs <= leastMs) [leastMs, best] = [eachMs, tokens];
+    const pieces = Math.min(steps, left / tokens);
+    const gainedMs = pieces * (tokens * worthMs - (tookMs - aloneMs) - PIECE_MS);
+    // Of sizes that are as good the largest is soonest done.
+    if (gainedMs > 0 && gainedMs >= mostMs * (1 - EQUAL)) [mostMs, best] = [gainedMs, tokens];
     if (tokens === most) break;
   }
   return best;

@@ -54,7 +54,7 @@ function run(programs: readonly ProgramArrival[], options: Options = {}) {
     uses: allUses,
     ...setup,
   });
-  const device = { profile: linearCost(5, 0.05, 1, undefined, few), spec: deviceSpec({ pages }) };
+  const device = { profile: linearCost(5, 0.05, 1, undefined, [few]), spec: deviceSpec({ pages }) };
   const report = simulate({
     workload,
     policy,
