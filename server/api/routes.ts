@@ -67,7 +67,9 @@ export interface RouteDeps extends PromptServices {
   readonly jobs: JobService | null;
 }
 
-export function routesOf(deps: RouteDeps): readonly Route[] {
+export function routesOf(given: RouteDeps): readonly Route[] {
+  const programs = [...given.programModels.keys()];
+  const deps: RouteDeps = { ...given, model: { ...given.model, programs } };
   const { lifecycle, telemetry, model, version } = deps;
   const startedSeconds = Math.floor(Date.now() / 1000);
   const whenReady =
@@ -76,7 +78,7 @@ export function routesOf(deps: RouteDeps): readonly Route[] {
       lifecycle.expectReady();
       return handler(call);
     };
-  const listed = { ...model, names: [...model.names, ...deps.programModels.keys()] };
+  const listed = { ...model, names: [...model.names, ...programs] };
   const models = whenReady(() => modelList(listed, startedSeconds));
   const oneModel = whenReady(({ rest }) => modelById(decodedPath(rest), listed, startedSeconds));
   const tokenize: Route["handler"] = async (call) =>

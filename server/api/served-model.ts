@@ -10,6 +10,8 @@ export interface ServedModel {
   readonly names: readonly string[];
   /** It answers to every other name too. */
   readonly answersToAny?: boolean;
+  /** Names of programs that answer chats. Absent: there are none. */
+  readonly programs?: readonly string[];
   readonly contextMax: number;
   readonly vocabSize: number;
   /** Tokens of a text that stands within another. */

@@ -60,6 +60,16 @@ test("they are listed, and looked up", async () => {
   expect((await client.models.retrieve("two-steps")).id).toBe("two-steps");
 });
 
+test("routes that run no programs say so", async () => {
+  const message = 'the model "two-steps" is a program: it answers chat completions alone';
+  const asked = [
+    client.completions.create({ model: "two-steps", prompt: "What?" }),
+    client.responses.create({ model: "two-steps", input: "What?" }),
+  ];
+  for (const answer of asked)
+    expect(await answer.catch((error) => error)).toMatchObject({ status: 400, error: { message } });
+});
+
 test("the user's message goes in, the answer comes out, and usage counts all calls", async () => {
   const { data, response } = await client.chat.completions
     .create({ model: "two-steps", messages: [question], temperature: 0.5 })

@@ -52,6 +52,16 @@ describe("the same tokens, so the same answers, as calls of a client's own", () 
     expect((await bodyOf(completed)).choices[0]!.text).toBe(plain.summary as string);
   });
 
+  test("blank text after the last output is not read, and other text is refused", async () => {
+    const server = start({ answers: ["Ada"] });
+    const outputs = { name: { seed: 0 } };
+    expect(await valuesOf(server, { calls: [{ prompt: "Name: {{name}}\n", outputs }] })).toEqual({
+      name: "Ada",
+    });
+    const refused = await post(server, "/v1/programs", { calls: [{ prompt: "Name: {{name}}.", outputs }] });
+    expect(refused.status).toBe(422);
+  });
+
   test("several outputs in one text go on from the tokens that were drawn", async () => {
     const server = start();
     const values = await valuesOf(server, {

@@ -229,6 +229,11 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
 /** The name asked for; without one, the model's id. */
 export function modelOf(fields: Fields, served: ServedModel): string {
   const name = fields.string("model") ?? served.names[0]!;
+  if (served.programs?.includes(name) === true)
+    throw badRequest(
+      `the model ${JSON.stringify(name)} is a program: it answers chat completions alone`,
+      "model",
+    );
   if (!served.names.includes(name) && served.answersToAny !== true) throw modelNotFound(name, served.names);
   return name;
 }

@@ -47,14 +47,20 @@ export function callOf(fields: Fields, name: string, served: ServedModel): CallS
     );
   }
   if (prompt !== undefined) {
-    const parts = places.partsOf(prompt);
-    return { kind: "call", name, prompt: { kind: "text", parts: [...parts, ...places.unplaced()] } };
+    const parts = [...places.partsOf(prompt), ...places.unplaced()];
+    // As a file or a text of several lines ends.
+    if (parts.at(-2)?.kind === "output" && isBlank(parts.at(-1)!)) parts.pop();
+    return { kind: "call", name, prompt: { kind: "text", parts } };
   }
   const chat = messages!.map((message, index) =>
     messageOf(fieldsOf(message, `${fields.pathOf("messages")}[${index}]`), places),
   );
   const answers = places.unplaced().map((part): Message<Part> => ({ role: "assistant", parts: [part] }));
   return { kind: "call", name, prompt: { kind: "chat", messages: [...chat, ...answers] } };
+}
+
+function isBlank(part: Part): boolean {
+  return part.kind === "text" && part.text.trim() === "";
 }
 
 const roles = ["system", "developer", "user", "assistant"];
