@@ -27,7 +27,7 @@ const PROMPT_TOKENS = 256;
 /** Planning a piece, telling of it and handing it to the cache take so long, which no prediction of a step has. */
 const PIECE_MS = 0.1;
 /** Its tokens cost this part of what they do in the prompt at most: two predictions are compared, and either may be off. */
-const WORTH = 0.75;
+const WORTH = 0.85;
 /** Predictions that differ by no larger share are equal. */
 const EQUAL = 1e-9;
 
