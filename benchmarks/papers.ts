@@ -2,7 +2,7 @@
  * The papers' results in virtual time: what each claims, and what the same scheduler code that serves shows on measured
  * device models. Prints expected beside measured, nothing left out, and the tables behind it.
  *
- *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,waits,preble,parrot,mooncake,batchllm,events,noise,curves]
+ *   bun benchmarks/papers.ts [--quick] [--only log,sarathi,target,waits,preble,parrot,mooncake,batchllm,cards,events,noise,curves]
  *                            [--traces <folder>] [--seeds 5] [--noise mild|rough] [--write docs/papers]
  *
  * Without traces the workloads are drawn from published statistics. --noise lets the steps of all claims but `log` and
@@ -14,6 +14,7 @@ import { parseArgs } from "node:util";
 import { tracesFolder } from "../server/cli/simulate/traces.ts";
 import { noiseNamed } from "../server/cli/simulate/what-if.ts";
 import { offlineJobs, realTrees } from "./papers/batchllm.ts";
+import { onCards } from "./papers/batchllm-cards.ts";
 import type { Bench } from "./papers/bench.ts";
 import { besideChats } from "./papers/beside-chats.ts";
 import { hitRate } from "./papers/mooncake.ts";
@@ -37,6 +38,7 @@ const claims: Readonly<Record<string, readonly ((bench: Bench) => void)[]>> = {
   parrot: [chains, mapReduces, agents, gptsUsers, mixed],
   mooncake: [hitRate],
   batchllm: [offlineJobs, realTrees, pins, reserves, besideChats],
+  cards: [onCards],
   events: [underEvents],
   noise: [underNoise],
   curves: [latencyByRate],

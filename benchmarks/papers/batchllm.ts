@@ -46,7 +46,7 @@ export const case1: JobShape = {
   outputTokens: 96,
   varies: true,
 };
-const case2: JobShape = {
+export const case2: JobShape = {
   ...case1,
   prompts: 1000,
   sharers: { geometric: 6.2 },
