@@ -105,9 +105,16 @@ export class Regexes extends Expressions {
     else if (kind === "alt") isEmpty = this.partsOf(regex).every((part) => this.isEmpty(part));
     else if (kind === "repeat") isEmpty = this.isEmpty(this.partOf(regex, 0));
     else if (this.#goesSameWay(regex) || this.#isNear(regex)) return;
-    else if (kind === "and") isEmpty = this.#counted.isEmpty(this.partsOf(regex));
+    else if (kind === "and")
+      isEmpty = this.#isEmptyUncounted(regex) || this.#counted.isEmpty(this.partsOf(regex));
     if (isEmpty === null) this.#search(regex, Number.POSITIVE_INFINITY);
     else this.#noteEmptiness(regex, isEmpty);
+  }
+
+  /** Whether an intersection matches nothing even without its parts that count: many have the others in common, which have few states. */
+  #isEmptyUncounted(regex: Regex): boolean {
+    const uncounted = this.partsOf(regex).filter((part) => !this.isCounted(part));
+    return uncounted.length < this.partCount(regex) && this.isEmpty(this.and(uncounted));
   }
 
   #noteEmptiness(regex: Regex, isEmpty: boolean): void {
