@@ -258,6 +258,13 @@ describe("JSON Schema", () => {
       }
       return ["", "compiled"];
     };
+    const mayRepeat = "minProperties counts names of the reader's own choice, which may repeat";
+    const free = { type: "object", patternProperties: { "^[a-z]+$": {} }, additionalProperties: false };
+    expect(refusal({ ...free, minProperties: 1 })).toEqual(["", "compiled"]);
+    expect(refusal({ ...free, minProperties: 2 })).toEqual(["#/minProperties", mayRepeat]);
+    const own = { ...free, properties: { A: {} }, required: ["A"] };
+    expect(refusal({ ...own, minProperties: 2 })).toEqual(["", "compiled"]);
+    expect(refusal({ ...own, minProperties: 3, maxProperties: 9 })).toEqual(["#/minProperties", mayRepeat]);
     expect(refusal({ properties: { a: { type: "float128" } } })).toEqual([
       "#/properties/a/type",
       'type "float128" is none of JSON\'s',

@@ -337,7 +337,7 @@ class ObjectEmitter {
       for (const free of this.#free)
         productions.push({
           kind: "sequence",
-          symbols: [...this.#freeMember(free, false), this.#freeRest(1, 1)],
+          symbols: [...this.#freeMember(free, false), this.#freeRest(1, 1, false)],
         });
     } else {
       productions.push({
@@ -353,7 +353,7 @@ class ObjectEmitter {
   /** What may follow `count` properties, of those from `index`. */
   #rest(index: number, count: number): GrammarSymbol {
     const property = this.#properties[index];
-    if (property === undefined) return this.#freeRest(count, count);
+    if (property === undefined) return this.#freeRest(count, count, true);
     const counted = this.#isCounted ? count : 0;
     const place = `rest ${index} ${counted}`;
     const known = this.#places.get(place);
@@ -371,8 +371,8 @@ class ObjectEmitter {
   }
 
   /** Names of the reader's own choice, any number of them. Two of them may be the same, so that only the first is sure to
-   *  be one more: `sure` counts those that are, `count` all. */
-  #freeRest(sure: number, count: number): GrammarSymbol {
+   *  be one more: `sure` counts those that are, `count` all. `isFirst`: no such name has come. */
+  #freeRest(sure: number, count: number, isFirst: boolean): GrammarSymbol {
     const builder = this.#builder;
     if (this.#free.length === 0) return sure >= this.#min ? builder.nothing : builder.never;
     if (this.#max === Number.POSITIVE_INFINITY && (sure >= this.#min || !this.#isCounted)) {
@@ -386,8 +386,7 @@ class ObjectEmitter {
       this.#places.set(key, symbol);
       return symbol;
     }
-    const isFirst = sure === count;
-    const place = `free ${sure} ${count}`;
+    const place = `free ${sure} ${count} ${isFirst}`;
     const known = this.#places.get(place);
     if (known !== undefined) return known;
     const symbol = builder.declare();
@@ -397,7 +396,7 @@ class ObjectEmitter {
     if (count < this.#max && (this.#max < Number.POSITIVE_INFINITY || isFirst)) {
       if (!isFirst && sure < this.#min) this.#refuseCount();
       for (const free of this.#free) {
-        const rest = this.#freeRest(isFirst ? sure + 1 : sure, count + 1);
+        const rest = this.#freeRest(isFirst ? sure + 1 : sure, count + 1, false);
         productions.push({ kind: "sequence", symbols: [...this.#freeMember(free, true), rest] });
       }
     } else if (sure < this.#min) this.#refuseCount();
