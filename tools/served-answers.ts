@@ -14,7 +14,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { startServer } from "../benchmarks/started-server.ts";
-import { allowsReal, type Json } from "../tests/support/schema-oracle.ts";
+import { allowsReal, type Json, judgeable } from "../tests/support/schema-oracle.ts";
 import { controlTokens } from "./random-model/tokenizer.ts";
 import { namedConfig, writeRandomModel } from "./random-model.ts";
 
@@ -88,7 +88,8 @@ async function ask(url: string, name: string, number: number): Promise<void> {
     return;
   }
   counts.ended++;
-  const isAllowed = allowsReal(schema, JSON.parse(message.content));
+  const judged = judgeable(message.content);
+  const isAllowed = judged === null ? null : allowsReal(schema, judged.value);
   if (isAllowed === true) counts.allowed++;
   else if (isAllowed === null) counts.notByAjv++;
   else faults.push(`${name}: ${message.content}`);

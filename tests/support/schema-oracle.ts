@@ -39,6 +39,15 @@ export function allows(schema: unknown, value: unknown): boolean {
   return (isOlder ? older : recent).validate(schema as object, value);
 }
 
+/** The value of a JSON text; null: a number in it has more digits than Ajv's floating point holds, so that Ajv would judge another value. */
+export function judgeable(text: string): { readonly value: Json } | null {
+  const outside = text.replaceAll(/"(?:[^"\\]|\\.)*"/g, "");
+  const isLong = (outside.match(/[\d.]+/g) ?? []).some(
+    (number) => number.replaceAll(/^[0.]+|\./g, "").length > 15,
+  );
+  return isLong ? null : { value: JSON.parse(text) as Json };
+}
+
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type Holder = Json[] | { [name: string]: Json };
 
