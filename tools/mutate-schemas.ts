@@ -154,18 +154,19 @@ function check(schema: Json, instances: readonly Json[], next: () => number): vo
     counts.refused++;
     return;
   }
-  const expectAllowed = (value: Json, text: string): boolean | null => {
-    const isAllowed = allowedByAjv(schema, value);
-    if (isAllowed === false) throw new Error(`accepted, and not allowed by Ajv: ${text}`);
-    return isAllowed;
+  // Ajv refuses a faulty schema once: the second time it takes it as it is.
+  const isJudged = allowedByAjv(schema, null) !== null;
+  if (!isJudged) counts.notByAjv++;
+  const expectAllowed = (value: Json, text: string): void => {
+    if (isJudged && !allowedByAjv(schema, value))
+      throw new Error(`accepted, and not allowed by Ajv: ${text}`);
   };
-  if (allowedByAjv(schema, null) === null) counts.notByAjv++;
   const parser = Parser.of(grammar, new Regexes());
   for (const value of instances) {
     if (acceptsInAnyOrder(parser, value)) {
       expectAllowed(value, JSON.stringify(value));
       counts.accepted++;
-    } else if (allowedByAjv(schema, value) === true) counts.validRejected++;
+    } else if (isJudged && allowedByAjv(schema, value)) counts.validRejected++;
     else counts.rejectedAlike++;
   }
   for (let i = 0; i < ANSWERS; i++) {
