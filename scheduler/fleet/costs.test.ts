@@ -80,7 +80,13 @@ test("after any events, costs are those of somebody who looks for the first time
           ...sequenceSpec([1], 1, { service: { objective: asks, tbtMs: 50 } }),
           id: 0 as SequenceId,
         };
-        const incoming: Incoming = { spec, tokens: event.tokens, path: new Float64Array(0), expected: 10 };
+        const incoming: Incoming = {
+          spec,
+          tokens: event.tokens,
+          path: new Float64Array(0),
+          expected: 10,
+          isProspect: false,
+        };
         const look = (by: Costs) => by.look(incoming, [0, 1] as EngineId[], 0).map((cost) => cost.copy());
         expect(look(costs)).toEqual(look(new Costs([newView(), newView()], work, index, 0)));
       }

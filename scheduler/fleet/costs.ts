@@ -26,6 +26,8 @@ export interface Incoming {
   readonly path: Float64Array;
   /** Tokens that its answer is expected to have. */
   readonly expected: number;
+  /** Nobody waits for it yet. */
+  readonly isProspect: boolean;
 }
 
 /** What engines have of its prompt. */
@@ -46,8 +48,9 @@ export class Costs {
   readonly #index: PrefixIndex;
   readonly #tenantReach: number;
   readonly #pageTokens: number;
-  /** Pages found per engine by the last look at the index. */
+  /** Pages found per engine by the last look at the index: there or promised, and there. */
   readonly #found: Int32Array;
+  readonly #there: Int32Array;
   readonly #costs: readonly EngineCost[];
   #nowMs = 0;
 
@@ -59,13 +62,14 @@ export class Costs {
     this.#tenantReach = tenantReach;
     this.#pageTokens = views[0]!.spec.pageTokens;
     this.#found = new Int32Array(views.length);
+    this.#there = new Int32Array(views.length);
     this.#costs = views.map((_, engine) => new EngineCost(engine as EngineId, this));
   }
 
   /** By engine, of all that are `there`. Good until the next look. */
   look(incoming: Incoming, there: readonly EngineId[], nowMs: number): readonly EngineCost[] {
     this.#nowMs = nowMs;
-    const match = this.#index.match(incoming.path, this.#found);
+    const match = this.#index.match(incoming.path, this.#found, this.#there);
     const known: Known = {
       tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, incoming.tokens - 1),
       sharers: match === null ? 0 : match.span.sequences / (match.span.holders + 1),
@@ -114,7 +118,7 @@ export class Costs {
     return standing;
   }
 
-  #price(engine: EngineId, { spec, tokens, expected }: Incoming, known: Known): EngineCost {
+  #price(engine: EngineId, { spec, tokens, expected, isProspect }: Incoming, known: Known): EngineCost {
     const cost = this.#costs[engine]!;
     const view = this.#views[engine]!;
     const work = this.#work;
@@ -122,6 +126,7 @@ export class Costs {
     // The last token is always computed.
     const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
     const cachedTokens = cachedPages * this.#pageTokens;
+    const thereTokens = Math.min(this.#there[engine]!, cachedPages) * this.#pageTokens;
     const { running, context, tokenMs, bulkMs, stretch, bulkPages } = this.#stand(
       view,
       engine,
@@ -137,15 +142,16 @@ export class Costs {
     cost.pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
     cost.bulkPages = bulkPages;
     cost.tokenMs = tokenMs;
+    const beforeMs = work.promptsMs(engine, {
+      objective,
+      tenant,
+      workUs: microseconds(workMs),
+      turnUs: microseconds(turnMs),
+    });
+    // It passes others' prompts, but not the one that computes its own beginning.
+    const awaitedMs = isProspect ? 0 : view.promptWorkMs(cachedTokens - thereTokens, thereTokens);
     cost.loadMs =
-      stretch *
-        work.promptsMs(engine, {
-          objective,
-          tenant,
-          workUs: microseconds(workMs),
-          turnUs: microseconds(turnMs),
-        }) +
-      work.tokensBeside(engine, objective, expected) * tokenMs;
+      stretch * Math.max(beforeMs, awaitedMs) + work.tokensBeside(engine, objective, expected) * tokenMs;
     cost.promptMs = stretch * workMs;
     const sharedMs = view.promptWorkMs(Math.max(0, known.tokens - cachedTokens), cachedTokens);
     const delayed = DELAYED_SHARE * (running + 1) * stretch;

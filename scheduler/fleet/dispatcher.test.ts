@@ -175,6 +175,35 @@ describe("exploit and explore", () => {
     expect(bench.dispatcher.stats()).toMatchObject({ pages: 20, spans: 1 });
   });
 
+  test("a prefix that is on its way is waited for, as far as it is not there", () => {
+    const bench = new Bench(2);
+    const prompt = text(1, 320);
+    const { engine } = bench.place(prompt);
+    const waitMs = (id: number): number => {
+      const placed = bench.place([...prompt, ...text(id, 16)]);
+      bench.dispatcher.ended(placed.id, false);
+      return placed.costs[engine]!.loadMs;
+    };
+    const before = waitMs(2);
+    expect(before).toBeGreaterThan(30);
+    bench.tell(engine, "insert", prompt.slice(0, 160));
+    const half = waitMs(3);
+    expect(before - half).toBeGreaterThan(14);
+    bench.tell(engine, "insert", prompt, 10);
+    expect(half - waitMs(4)).toBeGreaterThan(8);
+  });
+
+  test("a document that all ask for at once is computed on all engines, before the first has it", () => {
+    const bench = new Bench(4);
+    const shared = text(1, 3200);
+    const engines = Array.from(
+      { length: 40 },
+      (_, index) => bench.place([...shared, ...text(index + 2, 16)], { tokensMax: 10 }).engine,
+    );
+    expect(new Set(engines).size).toBe(4);
+    expect(new Set(engines.slice(0, 3)).size).toBe(1);
+  });
+
   test("evicted_prefix_is_miss", () => {
     const bench = new Bench(2);
     const prompt = text(1, 320);

@@ -100,7 +100,7 @@ export class E2 implements PlacementRule {
   /** As a sequence. It is no work to sequences, which go before it, but to other prospects: so calls that wait are spread as they
    *  would be if they ran, and each will find its prompt's beginning where there is room for it to run. */
   expect(prospect: Prospect, there: readonly EngineId[], nowMs: number): EngineId {
-    const incoming = this.#incoming(sequenceFor(prospect));
+    const incoming = this.#incoming(sequenceFor(prospect), true);
     const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
     for (const cost of costs) cost.loadMs += this.#promisedUs[cost.engine]! / 1000;
     const { engine, cachedTokens } = cheapest(costs, this.#situation(incoming));
@@ -113,7 +113,7 @@ export class E2 implements PlacementRule {
     if (promised === undefined) return;
     const { engine } = promised;
     this.forgot(prospect.id);
-    const incoming = this.#incoming(sequenceFor(prospect));
+    const incoming = this.#incoming(sequenceFor(prospect), true);
     const [{ cachedTokens }] = this.#costs.look(incoming, [engine], nowMs) as [EngineCost];
     this.#promise(prospect, incoming, { engine, cachedTokens, nowMs });
   }
@@ -224,14 +224,14 @@ export class E2 implements PlacementRule {
     this.#promised.set(id, { engine, promptUs, end: this.index.promise(path, engine, nowMs) });
   }
 
-  #incoming(spec: SequenceSpec): Incoming {
+  #incoming(spec: SequenceSpec, isProspect = false): Incoming {
     const { promptTokens, drawnTokens, stop } = spec;
     const tokens = promptTokens.length;
     const pages = Math.floor(tokens / this.#pageTokens);
     const path = hashPrompt(promptTokens, pages, this.#pageTokens, sharingOf(spec, this.#pageTokens));
     const likely = this.#estimate.expect(path[0], stop.tokensMax);
     const expected = Math.max(likely, drawnTokens.length + 1);
-    return { spec, tokens, path, expected };
+    return { spec, tokens, path, expected, isProspect };
   }
 
   /** Engines that may have it: those where it fits and that are ready; if there are none, all where it fits; else all. */

@@ -88,14 +88,15 @@ export class IndexSpan {
   }
 
   /** Writes for each of its holders that has `first` pages of a path how many it has, or will have, with this span, of
-   *  whose pages the leading `common` are the path's. */
-  addFound(found: Int32Array, common: number): void {
+   *  whose pages the leading `common` are the path's; and the same to `cached` without those that it will have. */
+  addFound(found: Int32Array, cached: Int32Array, common: number): void {
     const words = this.#words;
     for (let at = 0; at < this.#holders * KINDS; at += KINDS) {
       const engine = words[at + ENGINE]!;
       if (found[engine] !== this.first) continue;
-      const isAll = words[at + PROMISED]! > 0 || words[at + CACHED]! >= common;
-      found[engine] = this.first + (isAll ? common : words[at + CACHED]!);
+      const pages = Math.min(words[at + CACHED]!, common);
+      if (cached[engine] === this.first) cached[engine]! += pages;
+      found[engine]! += words[at + PROMISED]! > 0 ? common : pages;
     }
   }
 

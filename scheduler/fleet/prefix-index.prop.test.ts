@@ -138,10 +138,12 @@ test("the index has what the engines' caches have, whatever happens", () => {
           if (gone?.end) index.release(gone.end, gone.engine, gone.isSettled);
         }
         checkIndex(index, ENGINES);
-        const found = new Int32Array(ENGINES);
+        const [found, cached] = [new Int32Array(ENGINES), new Int32Array(ENGINES)];
         for (const { path, engine, isSettled } of sequences) {
-          index.match(path, found);
+          index.match(path, found, cached);
           if (!isSettled) expect(found[engine]).toBe(path.length);
+          for (let at = 0; at < ENGINES; at++)
+            expect(cached[at]).toBe(leadingPages(path, cachedHashes(index, at)));
         }
       });
       for (const { end, engine, isSettled } of sequences) {
@@ -181,13 +183,12 @@ test("a match is the longest prefix that the engine has, in whole pages", () => 
           if (notices !== null) index.apply(at, notices);
         }
         const path = pathOf(asked, of);
-        const found = new Int32Array(ENGINES);
-        index.match(path, found);
+        const [found, cached] = [new Int32Array(ENGINES), new Int32Array(ENGINES)];
+        index.match(path, found, cached);
         members.forEach((member, at) => {
-          const hashes = member.hashes();
-          const missing = path.findIndex((hash) => !hashes.has(hash));
-          expect(found[at]).toBe(missing === -1 ? path.length : missing);
+          expect(found[at]).toBe(leadingPages(path, member.hashes()));
         });
+        expect(cached).toEqual(found);
       },
     ),
     runs(500),
@@ -196,6 +197,11 @@ test("a match is the longest prefix that the engine has, in whole pages", () => 
 
 function pathOf(tokens: Int32Array, salt: string): Float64Array {
   return hashPrompt(tokens, Math.floor(tokens.length / PAGE_TOKENS), PAGE_TOKENS, sharingOf(tokens, salt));
+}
+
+function leadingPages(path: Float64Array, hashes: ReadonlySet<number>): number {
+  const missing = path.findIndex((hash) => !hashes.has(hash));
+  return missing === -1 ? path.length : missing;
 }
 
 function cachedHashes(index: PrefixIndex, engine: number): Set<number> {

@@ -68,6 +68,6 @@ test("what a sequence will read or reads is not evicted, nor what one that is to
   expect(pagesEvicted()).toBe(2);
   index.release(short, 0, true);
   expect(pagesEvicted()).toBe(2 + 1 + 2 * 2);
-  index.match(path(1, 2, 8, 9), new Int32Array(2));
+  index.match(path(1, 2, 8, 9), new Int32Array(2), new Int32Array(2));
   expect(pagesEvicted()).toBe(2);
 });

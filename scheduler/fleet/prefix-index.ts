@@ -66,9 +66,10 @@ export class PrefixIndex {
   }
 
   /** For each engine, how many leading pages of the path it has or will have; written to `found`, which stays as it is until the
-   *  next look. Null: none of it is known. */
-  match(path: Float64Array, found: Int32Array): KnownPrefix | null {
+   *  next look; and to `cached`, how many it has now. Null: none of it is known. */
+  match(path: Float64Array, found: Int32Array, cached: Int32Array): KnownPrefix | null {
     found.fill(0);
+    cached.fill(0);
     this.#found = found;
     this.#look += 1;
     let deepest: IndexSpan | null = null;
@@ -77,7 +78,7 @@ export class PrefixIndex {
       const span: IndexSpan | undefined = (deepest ?? this.#root).children?.get(path[depth]!);
       if (span === undefined) break;
       const common = commonPages(span, path, depth);
-      span.addFound(found, common);
+      span.addFound(found, cached, common);
       deepest = span;
       span.look = this.#look;
       depth += common;
