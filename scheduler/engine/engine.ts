@@ -157,8 +157,12 @@ export class Engine {
       this.#lostReason === null
         ? refusal(spec, this.#device.spec, this.#roster.queue.size, this.#options.queueMax)
         : { kind: "failed", reason: this.#lostReason };
-    if (refused === null) this.#roster.add(spec);
-    else this.#journal.ended(spec.id, refused);
+    if (refused === null) {
+      this.#roster.add(spec);
+      return;
+    }
+    if (spec.continues !== undefined) this.#roster.release(spec.continues);
+    this.#journal.ended(spec.id, refused);
   }
 
   #abort(sequence: Sequence): void {

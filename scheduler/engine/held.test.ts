@@ -111,3 +111,22 @@ test("one that is aborted is held too, until it is released, whatever comes firs
   harness.finish();
   expect(harness.load.pagesFree + harness.load.pagesCached).toBe(8);
 });
+
+test("what is to go on and is refused, or ends before what it goes on from, holds nothing", () => {
+  const harness = new EngineHarness({ spec: { pages: 8 }, engine: policy, isStallFree: false });
+  const refused = harness.submit(sequenceSpec(prompt, 4, { isHeld: true }));
+  harness.finish();
+  const known = [...prompt, ...harness.outcomes[refused]!.tokens];
+  const tooLong = harness.submit(sequenceSpec([...known, ...tokensFrom(0, 100)], 4, { continues: refused }));
+  harness.finish();
+  expect(harness.outcomes[tooLong]!.finish).toMatchObject({ kind: "rejected" });
+  expect(harness.load.pagesFree + harness.load.pagesCached).toBe(8);
+
+  const before = harness.submit(sequenceSpec(tokensFrom(500, 20), 50, { isHeld: true }));
+  harness.step();
+  const next = harness.submit(sequenceSpec(tokensFrom(500, 30), 4, { continues: before }));
+  harness.send("abort", before); // while it is in a step: it ends after the next message
+  harness.send("abort", next);
+  harness.finish();
+  expect(harness.load.pagesFree + harness.load.pagesCached).toBe(8);
+});

@@ -228,11 +228,9 @@ export class Roster {
     this.#journal.returned(sequence.id);
   }
 
-  /** No other goes on from the sequence. */
+  /** No other goes on from the sequence, whether it has ended or not. */
   release(id: SequenceId): void {
-    const sequence = this.#sequences.get(id);
-    if (sequence !== undefined) sequence.isHeld = false;
-    this.residency.letGo(id);
+    this.#letGo(id);
     this.#journal.loadChanged();
   }
 
@@ -309,7 +307,13 @@ export class Roster {
 
   /** What the sequence continues is its own now, or not needed. */
   #letGoBefore({ spec }: Sequence): void {
-    if (spec.continues !== undefined) this.residency.letGo(spec.continues);
+    if (spec.continues !== undefined) this.#letGo(spec.continues);
+  }
+
+  #letGo(held: SequenceId): void {
+    const sequence = this.#sequences.get(held);
+    if (sequence !== undefined) sequence.isHeld = false;
+    this.residency.letGo(held);
   }
 
   /** Takes a running sequence's pages away; those that waited for its prefix go back to the queue. */

@@ -365,6 +365,30 @@ test("a listener may submit and abort from within its calls", () => {
   expect(second.finishes).toEqual([{ kind: "length" }]);
 });
 
+test("what listeners do comes after all that follows from what they are told of", () => {
+  const { fleet, clock, sent } = fleetOf(1);
+  const listener: SequenceListener = {
+    onStarted: () => {},
+    onToken: () => fleet.abort(0 as SequenceId),
+    onFinish: () => {},
+  };
+  // Its only token comes with its end: there is nothing to abort any more.
+  fleet.submit(sequenceSpec(tokensFrom(0, 20), 1), listener);
+  clock.runAll();
+  expect(kinds(sent)).toEqual([["submit"]]);
+});
+
+test("an unwanted sequence is held nowhere when it is lost with its engine", () => {
+  const { fleet, clock, lose } = fleetOf(2);
+  const held = fleet.submit(sequenceSpec(tokensFrom(0, 20), 50, { isHeld: true }), new Listener());
+  fleet.abort(held);
+  lose(0, "The device was lost.");
+  const next = new Listener();
+  fleet.submit(sequenceSpec(tokensFrom(0, 25), 3, { continues: held }), next);
+  clock.runAll();
+  expect(next.finishes).toEqual([{ kind: "length" }]);
+});
+
 describe("sequences that wait are moved", () => {
   const crowd = () => {
     const placements: string[] = [];

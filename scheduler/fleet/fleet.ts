@@ -30,7 +30,7 @@ export interface EngineLink {
 }
 
 /** Receives a sequence's tokens. `onFinish` is called last and exactly once; it may be called from within
- *  `submit`. */
+ *  `submit`. A listener may call the fleet: all that follows from what it is told is decided by then. */
 export interface SequenceListener {
   /** Admitted: computing begins. `cachedTokens` of the prompt need not be computed. */
   onStarted(cachedTokens: number): void;
@@ -153,6 +153,9 @@ export class Fleet {
   #trial: ActiveSequence | null = null;
   #nextId = 0;
   #movedMs = 0;
+  /** What listeners are to be told, in order. */
+  readonly #news: (() => void)[] = [];
+  #isTelling = false;
 
   constructor(
     engines: readonly { readonly link: EngineLink; readonly spec: DeviceSpec }[],
@@ -194,6 +197,7 @@ export class Fleet {
   submit(spec: Unplaced, listener: SequenceListener): SequenceId {
     const active = this.#open(spec, listener);
     this.#place(active);
+    this.tellNews();
     return active.id;
   }
 
@@ -204,6 +208,7 @@ export class Fleet {
     gang.forEach((active, index) => {
       this.#begin(active, placements[index]!);
     });
+    this.tellNews();
     return gang.map(({ id }) => id);
   }
 
@@ -249,6 +254,7 @@ export class Fleet {
     active.isAborted = true;
     if (active.engine === null) this.#finish(id, { kind: "aborted" });
     else this.#send(active.engine, { kind: "abort", sequence: id });
+    this.tellNews();
   }
 
   /** Pauses a sequence whose reader is slow; does nothing if it has ended. */
@@ -287,7 +293,6 @@ export class Fleet {
     state.load = goneOn(report.load, state.loadBefore);
     const answer = this.#dispatcher.reported(engine, report.load, report.notices);
     if (answer !== null) this.#send(engine, { kind: answer });
-    // Before any listener hears of it: what listeners do comes after what the report itself leads to, also when it is repeated.
     const trial = this.#trial?.id;
     if (
       trial !== undefined &&
@@ -300,13 +305,17 @@ export class Fleet {
       if (active === undefined) continue;
       this.#dispatcher.started(sequence, cachedTokens, nowMs);
       active.isStarted = true;
-      if (!active.isAnnounced) active.listener.onStarted(cachedTokens);
+      if (!active.isAnnounced) this.#news.push(() => active.listener.onStarted(cachedTokens));
       active.isAnnounced = true;
     }
-    for (const { sequence, start, logprobs } of report.prompts)
-      this.#active.get(sequence)?.listener.onPromptLogprobs?.(start, logprobs);
-    for (const { sequence, tokens } of report.progress)
-      this.#active.get(sequence)?.listener.onProgress?.(tokens);
+    for (const { sequence, start, logprobs } of report.prompts) {
+      const active = this.#active.get(sequence);
+      if (active !== undefined) this.#news.push(() => active.listener.onPromptLogprobs?.(start, logprobs));
+    }
+    for (const { sequence, tokens } of report.progress) {
+      const active = this.#active.get(sequence);
+      if (active !== undefined) this.#news.push(() => active.listener.onProgress?.(tokens));
+    }
     for (let i = 0; i < report.tokens.length; i++) {
       const active = this.#active.get(report.sequences[i]!);
       if (active === undefined) continue;
@@ -314,13 +323,17 @@ export class Fleet {
       this.#dispatcher.drew(active.id);
       active.drawn.push(token);
       active.isSuspect = false;
-      active.listener.onToken(token, report.logprobs?.[i] ?? null);
+      this.#news.push(() => active.listener.onToken(token, report.logprobs?.[i] ?? null));
     }
-    for (const { prospect, tokens } of report.warmed) this.#expectations.get(prospect)?.onWarmed(tokens);
+    for (const { prospect, tokens } of report.warmed) {
+      const expectation = this.#expectations.get(prospect);
+      if (expectation !== undefined) this.#news.push(() => expectation.onWarmed(tokens));
+    }
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
     for (const sequence of report.returned) this.#move(sequence);
     this.#recall(nowMs);
     if (learnt !== null) this.believe(engine, learnt);
+    this.tellNews();
   }
 
   /** Takes what an engine has learnt of its costs; placements go by a copy of it. */
@@ -340,9 +353,9 @@ export class Fleet {
     this.#lostReason = reason;
     if (!wasThere) {
       if (!this.#engines.some(isHereOrComing)) {
-        for (const active of [...this.#active.values()])
-          if (active.engine === null) this.#fail(active, reason);
+        for (const active of this.#active.values()) if (active.engine === null) this.#fail(active, reason);
       }
+      this.tellNews();
       return;
     }
     for (const [id, at] of this.#held) if (at === engine) this.#held.delete(id);
@@ -350,9 +363,9 @@ export class Fleet {
     for (const { prospect } of expected) this.#dispatcher.forgot(prospect.id);
     this.#dispatcher.lost(engine);
     for (const one of expected) this.#expectAt(one);
-    for (const active of [...this.#active.values()])
-      if (active.engine === engine) this.#takeBack(active, reason);
+    for (const active of this.#active.values()) if (active.engine === engine) this.#takeBack(active, reason);
     if (this.#trial === null || this.#trial.engine === null) this.#endTrial();
+    this.tellNews();
   }
 
   /** Another engine has taken the place of a lost one, in life number `epoch` of that place. */
@@ -367,6 +380,7 @@ export class Fleet {
     this.#dispatcher.joined(engine, spec, epoch, this.#nowMs());
     if (this.#trial === null) this.#goOn();
     for (const one of this.#expectations.values()) if (one.engine === null) this.#expectAt(one);
+    this.tellNews();
   }
 
   /** What each engine told last, by EngineId. Totals go on when a lost engine is replaced. */
@@ -459,16 +473,13 @@ export class Fleet {
 
   /** The engine where the sequence was is lost: it waits to go on, or ends. */
   #takeBack(active: ActiveSequence, reason: string): void {
-    if (!this.#active.has(active.id)) return;
     const { isStarted, isSuspect } = active;
+    active.engine = null;
+    this.#waiting += 1;
     active.losses += 1;
     active.isSuspect ||= isStarted;
     if (active.isAborted) this.#finish(active.id, { kind: "aborted" });
     else if ((isStarted && isSuspect) || active.losses > REPLAYS_MAX) this.#fail(active, reason);
-    else {
-      active.engine = null;
-      this.#waiting += 1;
-    }
   }
 
   #endTrial(): void {
@@ -483,7 +494,6 @@ export class Fleet {
     const next = waiting.find(({ isSuspect, isPaused }) => isSuspect && !isPaused);
     for (const active of waiting) {
       if (next !== undefined && active !== next && active.losses > 0) continue;
-      if (!this.#active.has(active.id) || active.engine !== null) continue; // a listener's doing
       if (active === next) this.#trial = active;
       this.#waiting -= 1;
       this.#place(active);
@@ -519,6 +529,7 @@ export class Fleet {
     if (isPaused && active === this.#trial) this.#endTrial();
     if (active.engine !== null)
       this.#send(active.engine, { kind: isPaused ? "pause" : "resume", sequence: id });
+    this.tellNews();
   }
 
   #fail(active: ActiveSequence, reason: string): void {
@@ -533,8 +544,20 @@ export class Fleet {
     const { engine, spec } = active;
     if (spec.isHeld === true && engine !== null && finish.kind !== "failed") this.#held.set(sequence, engine);
     this.#dispatcher.ended(sequence, finish.kind === "stop" || finish.kind === "length");
-    active.listener.onFinish(finish);
+    this.#news.push(() => active.listener.onFinish(finish));
     if (active === this.#trial) this.#endTrial();
+  }
+
+  /** Last of all, as listeners call the fleet: a recording has what they do after the event that they were told of, and a replay
+   *  repeats it there. */
+  protected tellNews(): void {
+    if (this.#isTelling) return; // the listener's caller goes on with the rest
+    this.#isTelling = true;
+    try {
+      for (let news = this.#news.shift(); news !== undefined; news = this.#news.shift()) news();
+    } finally {
+      this.#isTelling = false;
+    }
   }
 
   #send(engine: EngineId, message: EngineMessage): void {

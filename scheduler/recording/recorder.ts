@@ -100,6 +100,8 @@ export class RecordedFleet extends Fleet {
   readonly #epochs: number[];
   /** A call is on the stack: those from within it belong to its turn. */
   #isInTurn = false;
+  /** A call is placed and not written down yet. */
+  #isWriting = false;
 
   /** Of a policy that is data: what was recorded can be read again. */
   constructor(
@@ -126,15 +128,11 @@ export class RecordedFleet extends Fleet {
   }
 
   override submit(spec: Unplaced, listener: SequenceListener): SequenceId {
-    const id = this.#turn(() => super.submit(spec, listener));
-    this.#noteCall(id, id, spec);
-    return id;
+    return this.#call([spec], () => [super.submit(spec, listener)])[0]!;
   }
 
   override submitGang(specs: readonly Unplaced[], listeners: readonly SequenceListener[]): SequenceId[] {
-    const ids = this.#turn(() => super.submitGang(specs, listeners));
-    for (const [index, id] of ids.entries()) this.#noteCall(id, ids[0]!, specs[index]!);
-    return ids;
+    return this.#call(specs, () => super.submitGang(specs, listeners));
   }
 
   override expect(expected: Expected, onWarmed?: (tokens: number) => void): SequenceId {
@@ -210,7 +208,25 @@ export class RecordedFleet extends Fleet {
     }
   }
 
-  /** After it was placed, with where. */
+  /** Written once it is placed, and before listeners hear of it: what they do in answer comes after it. */
+  #call(specs: readonly Unplaced[], submit: () => SequenceId[]): SequenceId[] {
+    return this.#turn(() => {
+      this.#isWriting = true;
+      try {
+        const ids = submit();
+        for (const [index, id] of ids.entries()) this.#noteCall(id, ids[0]!, specs[index]!);
+        return ids;
+      } finally {
+        this.#isWriting = false;
+        this.tellNews();
+      }
+    });
+  }
+
+  protected override tellNews(): void {
+    if (!this.#isWriting) super.tellNews();
+  }
+
   #noteCall(id: SequenceId, first: SequenceId, spec: Unplaced): void {
     const { engine, reason } = this.#placed.get(id) ?? { engine: null, reason: "only" };
     const atMs = this.#clock.nowMs();
