@@ -1,8 +1,7 @@
 // dispatch.cpp - which tables this library contains.
 //
 // A processor with AVX2 and VPDPBUSD, but without AVX-512, multiplies grouped weights with the kernel
-// avx2_vnni. Its sums of integers are exact as those of AVX2 are, so that the level is the same and only its
-// speed another.
+// avx2_vnni: the level is the same, and its products of integers are as exact.
 #include "cpu/kernels/kernels.h"
 #include "host/cpu_features.h"
 #include "include/engine.h"

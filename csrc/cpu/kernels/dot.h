@@ -138,6 +138,7 @@ inline constexpr int kParts = weight_group(W) < kGroup ? int(kGroup / weight_gro
 template <Dtype W>
 class Dot {
  public:
+  static constexpr int kParts = bunting::BUNTING_ISA::kParts<W>;
   static constexpr int kBytes = kGroup * kPanel * integer_bits(W) / 8;  // of kGroup k in a panel
   struct Weight {
     vu r[kRegisters];
@@ -262,6 +263,39 @@ class Dot {
 #endif
   vi sums_[kRegisters];
 };
+
+#if defined(BUNTING_HAS_MADDUBS)
+// Sums of pairs in 16 bits, of weights in superblocks: VPMADDWD multiplies them with the scale of their group
+// when it widens them (gemm_super.h), so that a scale costs nothing of its own. As many steps as fit 16 bits
+// are a part. Without a minimum the sums of signed weights fit where those of unsigned ones do not: they
+// begin with the excess of each of the two 16 bits, and what overflows on the way comes back.
+template <Dtype W>
+class PairDot : public Dot<W> {
+ public:
+  using typename Dot<W>::Weight;
+  static constexpr int kParts = [] {
+    int const bits = product_bits(W), most = has_minimum(W) ? (1 << bits) - 1 : 1 << (bits - 1);
+    int parts = bunting::BUNTING_ISA::kParts<W>;
+    while (kSteps / parts * 2 * 127 * most >= 1 << 15) parts *= 2;
+    return parts;
+  }();
+
+  BUNTING_INLINE void start(vi excess) {
+    for (vi& pairs : pairs_) pairs = excess;
+  }
+  BUNTING_INLINE void add(Weight const& w, int32_t x4, int) {
+    vi const x = broadcast(x4);
+    for (int i = 0; i < kRegisters; ++i) {
+      pairs_[i] = add16(pairs_[i], pairs_of((vi)w.r[i], x));
+      asm("" : "+v"(pairs_[i]));  // the compiler would add in pairs, and keep all products until then
+    }
+  }
+  BUNTING_INLINE vi pairs(int i) const { return pairs_[i]; }
+
+ private:
+  vi pairs_[kRegisters];
+};
+#endif
 
 BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
   int32_t four;

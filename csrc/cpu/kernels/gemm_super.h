@@ -6,9 +6,9 @@
 //              e * float(sum over groups of minimum * -(sum of q_x)), if groups have minimums
 //
 // d and e are the superblock's f16, scale and minimum of a group are integers. So both sums are exact, and a
-// kernel may make them as it likes: that for tiles folds scales into the weights (gemm_folded_tile.h). Where
-// there are no tiles, sums that f32 does not hold (Q5_K, Q6_K) are added up in f32 all the same, by rising
-// group in every kernel.
+// kernel may make them as it likes: that for tiles folds scales into the weights (gemm_folded_tile.h), and
+// with VPMADDUBSW scales multiply where sums of pairs are widened. Elsewhere sums that f32 does not hold
+// (Q5_K, Q6_K) are added up in f32 all the same, by rising group in every kernel.
 #pragma once
 
 #include <type_traits>
@@ -21,6 +21,61 @@ namespace bunting::BUNTING_ISA {
 
 inline constexpr int64_t kInputGroups = kGroupMax / kGroup;  // kGroup that share a scale of the inputs
 
+// What multiplies weights: with sums of pairs in 16 bits where they fit.
+#if defined(BUNTING_HAS_MADDUBS)
+template <Dtype W>
+inline constexpr bool kScalesPairs = product_bits(W) <= 6;
+template <Dtype W>
+using SuperDot = std::conditional_t<kScalesPairs<W>, PairDot<W>, Dot<W>>;
+#else
+template <Dtype W>
+inline constexpr bool kScalesPairs = false;
+template <Dtype W>
+using SuperDot = Dot<W>;
+#endif
+
+// What the sums of parts of kGroupMax k begin with, of R rows.
+template <Dtype W, int R>
+class Starts {
+ public:
+  // x: the first of the inputs
+  BUNTING_INLINE void find([[maybe_unused]] InputGroup const* x, [[maybe_unused]] int64_t ldx) {
+#if defined(BUNTING_HAS_MADDUBS)
+    if constexpr (kIsOfPairs) {
+      static_assert(PairDot<W>::kParts == 2 && kInputGroups == 4);
+      for (int r = 0; r < R; ++r, x += ldx) {
+        // Sums of pairs times the zero: a step's in each 32 bits, a part's in each half.
+        __m256i of[4];
+        for (int i = 0; i < 4; ++i)
+          of[i] = _mm256_maddubs_epi16(_mm256_set1_epi8(product_zero(W)),
+                                       _mm256_loadu_si256(reinterpret_cast<__m256i const*>(x[i].q)));
+        auto const add_halves = [](__m256i a, __m256i b) __attribute__((always_inline)) {
+          return _mm256_add_epi16(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+        };
+        __m256i const first = add_halves(of[0], of[1]), second = add_halves(of[2], of[3]);
+        __m256i const sums =
+            _mm256_add_epi16(_mm256_unpacklo_epi64(first, second), _mm256_unpackhi_epi64(first, second));
+        __m256i const minus_sums = _mm256_sub_epi16(__m256i{}, sums);
+        std::memcpy(pairs_[r], &minus_sums, sizeof minus_sums);
+      }
+    }
+#endif
+  }
+  // Of row `row` and part `part` of x, the group `group` of it.
+  BUNTING_INLINE vi of(InputGroup const& x, int row, int group, int part) const {
+    if constexpr (has_minimum(W))
+      return vi{};
+    else if constexpr (kIsOfPairs)
+      return broadcast(pairs_[row][part][group]);
+    else
+      return excess_of<W>(x, part);
+  }
+
+ private:
+  static constexpr bool kIsOfPairs = kScalesPairs<W> && !has_minimum(W);
+  int32_t pairs_[kIsOfPairs ? R : 1][2][4];
+};
+
 // sum over groups of scale * (sum of q_x q_w), of sixteen columns and kGroupMax k.
 template <Dtype W>
 class ScaledSum {
@@ -30,7 +85,7 @@ class ScaledSum {
 #if defined(BUNTING_AMX_EMULATED) || defined(__AMX_INT8__)
   static constexpr bool kIsFloat = int64_t{largest_scaled(W)} * 127 * kGroupMax <= 1 << 24;
 #else
-  static constexpr bool kIsFloat = true;
+  static constexpr bool kIsFloat = !kScalesPairs<W>;
 #endif
   using Lanes = std::conditional_t<kIsFloat, vf, vi>;
 
@@ -45,6 +100,8 @@ class ScaledSum {
     for (int i = 0; i < kRegisters; ++i) {
       if constexpr (kIsFloat)
         s.r[i] = __builtin_convertvector(integers[i], vf);
+      else if constexpr (kScalesPairs<W>)
+        s.r[i] = (integers[i] & 0xffff) | integers[i] << 16;
       else
         s.r[i] = integers[i];
     }
@@ -54,9 +111,11 @@ class ScaledSum {
   BUNTING_INLINE void start() {
     for (int i = 0; i < kRegisters; ++i) sums_[i] = Lanes{};
   }
-  BUNTING_INLINE void add(Dot<W> const& dot, Scales const& scales) {
+  BUNTING_INLINE void add(SuperDot<W> const& dot, Scales const& scales) {
     for (int i = 0; i < kRegisters; ++i) {
-      if constexpr (kIsFloat)
+      if constexpr (kScalesPairs<W>)
+        sums_[i] = add_pairs(sums_[i], dot.pairs(i), scales.r[i]);
+      else if constexpr (kIsFloat)
         sums_[i] = fma(__builtin_convertvector(dot.integers(i), vf), scales.r[i], sums_[i]);
       else
         sums_[i] += dot.integers(i) * scales.r[i];
@@ -121,9 +180,9 @@ class MinimumSum {
 
 template <Dtype W, int R, int N>
 void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
-  using D = Dot<W>;
+  using D = SuperDot<W>;
   using Header = BlockHeader<W>;
-  constexpr int kPartSteps = kSteps / kParts<W>, kGroups = int(kInputGroups) * kParts<W>;
+  constexpr int kPartSteps = kSteps / D::kParts, kGroups = int(kInputGroups) * kParts<W>;
   f32x16 sums[R][N];
   begin_sums(sums, s);
   asm volatile("" : : "r"(&sums) : "memory");  // out of the registers, which hold integers instead
@@ -143,17 +202,19 @@ void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
     ScaledSum<W> scaled[R][N];
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) scaled[r][n].start();
+    Starts<W, R> starts;
+    starts.find(x, ldx);
     for (int i = 0; i < kInputGroups; ++i, ++x, at += D::kBytes) {
       if (at >= turn) {
         fetch = s.fetch.after;
         turn = s.w + s.panel_stride;
       }
 #pragma GCC unroll 2  // so that steps are constants, and shifts too
-      for (int part = 0; part < kParts<W>; ++part) {
+      for (int part = 0; part < D::kParts; ++part) {
         D dots[R][N];
         for (int r = 0; r < R; ++r) {
-          vi const excess = excess_of<W>(x[r * ldx], part);
-          for (int n = 0; n < N; ++n) dots[r][n].start(excess);
+          vi const start = starts.of(x[r * ldx], r, i, part);
+          for (int n = 0; n < N; ++n) dots[r][n].start(start);
         }
 #pragma GCC unroll 8
         for (int step = part * kPartSteps; step < (part + 1) * kPartSteps; ++step) {
@@ -166,8 +227,8 @@ void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
           }
         }
         for (int n = 0; n < N; ++n) {
-          auto const scales =
-              ScaledSum<W>::scales(header + n * s.panel_stride, first_group + i * kParts<W> + part);
+          int const group = (i * D::kParts + part) * kParts<W> / D::kParts;
+          auto const scales = ScaledSum<W>::scales(header + n * s.panel_stride, first_group + group);
           for (int r = 0; r < R; ++r) scaled[r][n].add(dots[r][n], scales);
         }
       }

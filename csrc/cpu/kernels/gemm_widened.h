@@ -27,15 +27,24 @@ inline constexpr WidenedFrom kWidenedFrom = {13, 33, 25};
 #elif defined(__AVXVNNI__)
 inline constexpr WidenedFrom kWidenedFrom = {8, 33, 11};
 #else
-inline constexpr WidenedFrom kWidenedFrom = {4, 13, 6};
+inline constexpr WidenedFrom kWidenedFrom = {3, 6, 3};
 #endif
 template <Dtype W>
 inline constexpr int64_t kWidenedRowsLeast = weight_group(W) < kGroup ? kWidenedFrom.groups_of_16
                                              : integer_bits(W) == 4   ? kWidenedFrom.four_bits
                                                                       : kWidenedFrom.two_planes;
 inline constexpr int kWidenedPanels = kGroupedSums / kGroupedRows;  // as many as sums fit the registers
-inline constexpr int64_t kWidenedK = 512;                           // of a block of k: 16 KB of bytes
-inline constexpr int64_t kWidenedChunk = 8;                         // panels
+// Rows of a block. A group of a superblock fills the registers with its own sums; those of before wait in
+// memory. With two rows each multiplication of 32 bytes takes a load, of which there are no more than two a
+// cycle either.
+template <Dtype W>
+inline constexpr int kWidenedRows =
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    is_super(W) ? kScalesPairs<W> ? 4 : kGroupedRows + 2 :
+#endif
+                kGroupedRows;
+inline constexpr int64_t kWidenedK = 512;    // of a block of k: 16 KB of bytes
+inline constexpr int64_t kWidenedChunk = 8;  // panels
 
 // What is kept of the scales and the minimums of groups: in superblocks integers, the minimums of two groups
 // together, beside the superblock's factors.
@@ -167,8 +176,8 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ld
 template <Dtype W, int R, int N>
 void multiply_widened_superblocks(Widened<W> const& weights, InputGroup const* x, int64_t ldx,
                                   Slice const& s) {
-  using D = Dot<W>;
-  constexpr int kPartSteps = kSteps / kParts<W>, kGroups = int(kInputGroups) * kParts<W>;
+  using D = SuperDot<W>;
+  constexpr int kPartSteps = kSteps / D::kParts, kGroups = int(kInputGroups) * kParts<W>;
   f32x16 sums[R][N];
   begin_sums(sums, s);
   asm volatile("" : : "r"(&sums) : "memory");
@@ -177,50 +186,50 @@ void multiply_widened_superblocks(Widened<W> const& weights, InputGroup const* x
     ScaledSum<W> scaled[R][N];
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) scaled[r][n].start();
-    for (int i = 0; i < kGroups; ++i, line += kPartSteps) {
-      int const part = i % kParts<W>;
-      InputGroup const* const from = x + i / kParts<W>;
+    Starts<W, R> starts;
+    starts.find(x, ldx);
+    for (int i = 0; i < kInputGroups * D::kParts; ++i, line += kPartSteps) {
+      int const part = i % D::kParts;
+      InputGroup const* const from = x + i / D::kParts;
       D dots[R][N];
+#pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        vi const excess = excess_of<W>(from[r * ldx], part);
-        for (int n = 0; n < N; ++n) dots[r][n].start(excess);
+        vi const start = starts.of(from[r * ldx], r, i / D::kParts, part);
+        for (int n = 0; n < N; ++n) dots[r][n].start(start);
       }
 #pragma GCC unroll 8
       for (int step = 0; step < kPartSteps; ++step) {
         typename D::Weight w[N];
         for (int n = 0; n < N; ++n)
           w[n] = D::load_widened(weights.panels[n].q + (line + step) * kIntegerLineBytes);
+#pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
           int32_t const four = four_of(from[r * ldx], part * kPartSteps + step);
           for (int n = 0; n < N; ++n) dots[r][n].add(w[n], four, step);
         }
       }
       for (int n = 0; n < N; ++n)
-        for (int r = 0; r < R; ++r) scaled[r][n].add(dots[r][n], weights.panels[n].scales[group + i]);
-    }
-    f32x16 products[R][N];
-    MinimumSum<W> minimum_sums[R][N];
-    for (int r = 0; r < R && has_minimum(W); ++r)
-      for (int n = 0; n < N; ++n) minimum_sums[r][n].start();
-    for (int pair = 0; pair < MinimumSum<W>::kPairs && has_minimum(W); ++pair)
-      for (int r = 0; r < R; ++r) {
-        vi const minus_sums = MinimumSum<W>::minus_sums(x + r * ldx, pair);
-        for (int n = 0; n < N; ++n)
-          minimum_sums[r][n].add(weights.panels[n].minimums[group / 2 + pair], minus_sums);
-      }
-    for (int n = 0; n < N; ++n) {
-      auto const& factors = weights.panels[n].factors[k / kSuper];
-      for (int r = 0; r < R; ++r) {
-        if constexpr (has_minimum(W))
-          products[r][n] =
-              fma(scaled[r][n].value(), factors.scales, minimum_sums[r][n].value() * factors.minimums);
-        else
-          products[r][n] = scaled[r][n].value() * factors.scales;
-      }
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+          scaled[r][n].add(dots[r][n], weights.panels[n].scales[group + i * kParts<W> / D::kParts]);
     }
     for (int r = 0; r < R; ++r) {
       f32x16 const scale = set1(x[r * ldx].scale);
-      for (int n = 0; n < N; ++n) sums[r][n] = fma(products[r][n], scale, sums[r][n]);
+      for (int n = 0; n < N; ++n) {
+        auto const& panel = weights.panels[n];
+        auto const& factors = panel.factors[k / kSuper];
+        f32x16 product;
+        if constexpr (has_minimum(W)) {
+          MinimumSum<W> minimum_sum;
+          minimum_sum.start();
+          for (int pair = 0; pair < MinimumSum<W>::kPairs; ++pair)
+            minimum_sum.add(panel.minimums[group / 2 + pair], MinimumSum<W>::minus_sums(x + r * ldx, pair));
+          product = fma(scaled[r][n].value(), factors.scales, minimum_sum.value() * factors.minimums);
+        } else {
+          product = scaled[r][n].value() * factors.scales;
+        }
+        sums[r][n] = fma(product, scale, sums[r][n]);
+      }
     }
     asm volatile("" : : "r"(&sums) : "memory");
     group += kGroups;
@@ -230,7 +239,7 @@ void multiply_widened_superblocks(Widened<W> const& weights, InputGroup const* x
 
 template <Dtype W>
 struct WidenedMicro {
-  static constexpr int kRows = kGroupedRows;
+  static constexpr int kRows = kWidenedRows<W>;
   using Block = void (*)(Widened<W> const&, InputGroup const*, int64_t, Slice const&);
   template <int R, int N>
   static constexpr Block kBlock = [] {
