@@ -16,7 +16,7 @@ export function replyTo(request: Request): Reply {
 }
 
 /** How long a connection waits for its client: for a request, for more of one, or for an answer to be taken. */
-const CLIENT_WAIT_S = 240;
+export const CLIENT_WAIT_S = 240;
 /** How long a connection is read whose last request was answered before its end: closed at once, it would take the answer back. */
 const LINGER_S = 4;
 const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
@@ -41,6 +41,7 @@ interface Turn {
 export class Connection {
   readonly #socket: Bun.Socket<unknown>;
   readonly #serve: Serve;
+  readonly #clientWaitS: number;
   readonly #outbox: Outbox;
   readonly #parser: RequestParser;
   /** In the order in which they came; the first one is being answered. */
@@ -49,16 +50,17 @@ export class Connection {
   #isOpen = true;
   #isPaused = false;
 
-  constructor(socket: Bun.Socket<unknown>, serve: Serve) {
+  constructor(socket: Bun.Socket<unknown>, serve: Serve, clientWaitS: number) {
     this.#socket = socket;
     this.#serve = serve;
-    this.#outbox = new Outbox(socket);
+    this.#clientWaitS = clientWaitS;
+    this.#outbox = new Outbox(socket, () => this.#pace());
     this.#parser = new RequestParser({
       onHead: (head) => this.#turns.push(this.#turnOf(head)),
       onBody: (bytes) => this.#turns.at(-1)!.body.push(bytes),
       onEnd: () => this.#turns.at(-1)!.body.end(),
     });
-    socket.timeout(CLIENT_WAIT_S);
+    socket.timeout(clientWaitS);
   }
 
   /** Bytes have come. */
@@ -201,6 +203,6 @@ export class Connection {
     }
     if (!this.#isOpen && turn === undefined) return;
     const waitsForClient = turn === undefined || !turn.body.isComplete || this.#outbox.waitingBytes > 0;
-    this.#socket.timeout(waitsForClient ? CLIENT_WAIT_S : 0);
+    this.#socket.timeout(waitsForClient ? this.#clientWaitS : 0);
   }
 }

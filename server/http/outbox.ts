@@ -4,10 +4,13 @@ export class Outbox {
   #waiting: Uint8Array[] = [];
   #waitingBytes = 0;
   #isClosed = false;
+  readonly #onWaiting: () => void;
   readonly #onEmpty: (() => void)[] = [];
 
-  constructor(socket: Bun.Socket<unknown>) {
+  /** `onWaiting` is called when bytes begin to wait. */
+  constructor(socket: Bun.Socket<unknown>, onWaiting: () => void) {
     this.#socket = socket;
+    this.#onWaiting = onWaiting;
   }
 
   get waitingBytes(): number {
@@ -21,6 +24,7 @@ export class Outbox {
     if (from + taken === to) return true;
     this.#waiting.push(Buffer.from(bytes.subarray(from + taken, to)));
     this.#waitingBytes += to - from - taken;
+    if (this.#waiting.length === 1) this.#onWaiting();
     return false;
   }
 

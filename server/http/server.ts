@@ -1,4 +1,4 @@
-import { Connection, type Serve } from "./connection.ts";
+import { CLIENT_WAIT_S, Connection, type Serve } from "./connection.ts";
 
 /** Listens, and keeps the connections of clients. */
 export class HttpServer {
@@ -10,14 +10,14 @@ export class HttpServer {
   #isStopping = false;
 
   /** Throws what Bun.listen throws. */
-  constructor(hostname: string, port: number, serve: Serve) {
+  constructor(hostname: string, port: number, serve: Serve, clientWaitS = CLIENT_WAIT_S) {
     this.serve = serve;
     this.#listener = Bun.listen<Connection>({
       hostname,
       port,
       socket: {
         open: (socket) => {
-          socket.data = new Connection(socket, (request) => this.serve(request));
+          socket.data = new Connection(socket, (request) => this.serve(request), clientWaitS);
           this.#connections.add(socket.data);
         },
         data: ({ data }, bytes) => data.receive(bytes),

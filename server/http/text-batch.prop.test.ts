@@ -50,7 +50,7 @@ test("every stream gets its own texts, whole and in order, whatever its socket t
         const { socket, all } = socketOf(() =>
           takes.length === 0 ? 2 ** 30 : 1 + takes[turn++ % takes.length]!,
         );
-        const outbox = new Outbox(socket);
+        const outbox = new Outbox(socket, () => {});
         const stream: BatchedStream = { outbox, isChunked: index !== 3, onCongested: () => {} };
         return { stream, all, expected: "", isEnded: false };
       });
@@ -79,4 +79,28 @@ test("every stream gets its own texts, whole and in order, whatever its socket t
     }),
     runs(100),
   );
+});
+
+test("what a stream writes because it is congested comes behind the text that it was writing", () => {
+  const batch = new TextBatch();
+  let takes = 0;
+  const { socket, all } = socketOf(() => takes);
+  const outbox = new Outbox(socket, () => {});
+  const stream: BatchedStream = {
+    outbox,
+    isChunked: true,
+    onCongested: () => {
+      if (isCongested) return;
+      isCongested = true;
+      batch.write(stream, "last");
+      batch.end(stream, Buffer.from("0\r\n\r\n"), () => {});
+    },
+  };
+  let isCongested = false;
+  const texts = ["a", "b", "c"].map((letter) => letter.repeat(60_000)); // of which the room holds two
+  for (const text of texts) batch.write(stream, text);
+  batch.flush();
+  takes = 2 ** 30;
+  outbox.flush();
+  expect(withoutChunks(all())).toEqual({ text: `${texts.join("")}last`, isWhole: true });
 });

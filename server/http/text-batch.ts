@@ -38,9 +38,9 @@ export class TextBatch {
 
   write(stream: BatchedStream, text: StreamText): void {
     if (this.#put(stream, text)) return;
-    this.flush();
-    if (this.#put(stream, text)) return;
-    if (!stream.outbox.send(longText(stream, text))) stream.onCongested();
+    const sent = this.#send();
+    if (!this.#put(stream, text) && !stream.outbox.send(longText(stream, text))) sent.congested.push(stream);
+    tell(sent);
   }
 
   /** Bytes as they are, and what to do once they are sent. */
@@ -53,6 +53,10 @@ export class TextBatch {
 
   /** Sends what was written. */
   flush(): void {
+    tell(this.#send());
+  }
+
+  #send(): Sent {
     const congested: BatchedStream[] = [];
     let from = 0;
     for (const [at, stream] of this.#streams.entries()) {
@@ -63,9 +67,7 @@ export class TextBatch {
     const afterwards = this.#afterwards;
     this.#streams.length = this.#ends.length = this.#end = 0;
     this.#afterwards = [];
-    // Not before: they may write.
-    for (const stream of congested) stream.onCongested();
-    for (const call of afterwards) call();
+    return { congested, afterwards };
   }
 
   /** False: it may not fit. */
@@ -125,6 +127,17 @@ export class TextBatch {
     this.#streams.push(stream);
     this.#ends.push(end);
   }
+}
+
+/** Who is to be told of what was sent: after whatever is to be written before, for they may write. */
+interface Sent {
+  readonly congested: BatchedStream[];
+  readonly afterwards: readonly (() => void)[];
+}
+
+function tell({ congested, afterwards }: Sent): void {
+  for (const stream of congested) stream.onCongested();
+  for (const call of afterwards) call();
 }
 
 function longText({ isChunked }: BatchedStream, text: StreamText): Uint8Array {

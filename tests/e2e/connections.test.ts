@@ -47,6 +47,12 @@ class Client {
     return this;
   }
 
+  /** Reads nothing from here on. */
+  pause(): this {
+    this.#socket.pause();
+    return this;
+  }
+
   leave(): void {
     this.#socket.terminate();
   }
@@ -293,6 +299,26 @@ describe("a connection", () => {
     expect((await client.answer()).status).toBe(200);
     client.leave();
   });
+
+  test.each([
+    ["as a whole", (body: string) => new Response(body)],
+    [
+      "piece by piece",
+      (body: string) => new Response(body, { headers: { "content-length": `${body.length}` } }),
+    ],
+  ])(
+    "is given up when an answer that is sent %s is not taken",
+    async (_what, answer) => {
+      const clientWaitS = 1;
+      const own = new HttpServer("127.0.0.1", 0, () => answer("x".repeat(2 ** 26)), clientWaitS);
+      const client = (await Client.open(own.origin)).send(get("/"));
+      await client.heard();
+      client.pause();
+      await own.stop();
+      client.leave();
+    },
+    20_000,
+  );
 
   test("is closed when the server stops, behind the answer that is given", async () => {
     const gate = Promise.withResolvers<void>();
