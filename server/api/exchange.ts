@@ -1,6 +1,7 @@
 /** What routes of every wire format have in common. */
 import type { Call } from "../http/route.ts";
 import type { PromptServices } from "./prompt.ts";
+import { requestLimits } from "./request-limits.ts";
 import type { Exchange } from "./respond.ts";
 
 export function exchangeOf(
@@ -19,5 +20,6 @@ export function during<Services extends Pick<PromptServices, "encoder">>(
 }
 
 export function tellIgnored(call: Call, ignored: readonly string[]): void {
-  if (ignored.length > 0) call.setHeader("x-bunting-ignored", ignored.join(", "));
+  const told = ignored.slice(0, requestLimits.ignoredNamesMax);
+  if (told.length > 0) call.setHeader("x-bunting-ignored", told.join(", "));
 }

@@ -1,4 +1,6 @@
-import { badRequest, quote } from "../http/errors.ts";
+import { ApiError, badRequest, quote } from "../http/errors.ts";
+import { parseJson } from "../http/json/parse.ts";
+import { requestLimits } from "./request-limits.ts";
 
 export interface NumberRange {
   readonly min: number;
@@ -126,11 +128,27 @@ export class Fields {
   }
 }
 
+/** Of the names of fields those that may stand in a header. */
+export function tellable(names: readonly string[]): string[] {
+  const charactersMax = requestLimits.ignoredNameCharactersMax;
+  return names.filter((name) => name.length <= charactersMax && /^[A-Za-z0-9_.-]+$/.test(name));
+}
+
 /** The value as an object to read, or 400. */
 export function fieldsOf(value: unknown, path: string): Fields {
   if (typeof value !== "object" || value === null || Array.isArray(value))
     throw refusal(path, "an object", value);
   return new Fields(value as Record<string, unknown>, path);
+}
+
+/** The value that a field holds as JSON in a text. Throws 400. */
+export function jsonIn(text: string, path: string): unknown {
+  try {
+    return parseJson(text, requestLimits.innerJson, path);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    throw badRequest(error.message, path); // which names keys of the inner text, or nothing
+  }
 }
 
 export function numberIn(value: unknown, range: NumberRange, expected: string, path: string): number {

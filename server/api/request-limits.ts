@@ -19,10 +19,10 @@ export const requestLimits = {
   toolCallIdCharactersMax: 256,
   toolDescriptionCharactersMax: 65_536,
   toolParametersBytesMax: 65_536,
-  /** Of one call's arguments, which come as JSON within the body's JSON. */
-  toolArguments: { ...defaultJsonLimits, jsonKeysMax: 10_000 },
+  /** Of JSON that comes as a text within the body's JSON, such as a call's arguments. */
+  innerJson: { ...defaultJsonLimits, jsonKeysMax: 10_000 },
   promptsMax: 128,
-  /** Of texts among the token ids of one prompt. */
+  /** Of texts among the token ids of a request's prompts, and among those of its biases. */
   mixedCharactersMax: 8192,
   embeddingInputsMax: 2048,
   cacheSaltCharactersMax: 1024,
@@ -33,5 +33,7 @@ export const requestLimits = {
   repetitionPenaltyMin: 0.01,
   repetitionPenaltyMax: 100,
   templateArgumentsMax: 16,
+  /** Of fields without effect that an answer's header tells of. */
   ignoredNamesMax: 32,
+  ignoredNameCharactersMax: 64,
 } as const;

@@ -100,7 +100,11 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
 
 /** Adds the names of what of a constraint had no effect to the header that tells of such. */
 function tellingIgnored(response: Response, { ignored }: Generation): Response {
-  const names = ignored.slice(0, requestLimits.ignoredNamesMax).map((name) => encodeURI(name));
+  const { ignoredNamesMax: max, ignoredNameCharactersMax: charactersMax } = requestLimits;
+  const names = ignored
+    .filter(({ length }) => length <= charactersMax)
+    .slice(0, max)
+    .map((name) => encodeURI(name));
   if (names.length > 0) response.headers.append("x-bunting-ignored", names.join(", "));
   return response;
 }

@@ -4,7 +4,7 @@ import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
 import { yieldIfSpent } from "../time-slice.ts";
 import { type EmbedServices, pool, tokensIn } from "./embed.ts";
-import { Fields, fieldsOf, refusal } from "./fields.ts";
+import { Fields, fieldsOf, refusal, tellable } from "./fields.ts";
 import { modelOf } from "./openai/schema.ts";
 import { chatWritten, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
 import { requestLimits } from "./request-limits.ts";
@@ -46,7 +46,7 @@ export function parseRerank(body: Body, { model }: EmbedServices, targets: Targe
     best: best === 0 ? documents.length : best,
     returnsDocuments: fields.boolean("return_documents") ?? true,
     service: { objective: chatService.objective, ...targets, priority: 0 },
-    ignored: fields.unread().filter((name) => /^[A-Za-z0-9_.-]{1,64}$/.test(name)),
+    ignored: tellable(fields.unread()),
   };
 }
 
@@ -67,7 +67,7 @@ export function parseScore(body: Body, { model }: EmbedServices, targets: Target
       return { query: first.length === 1 ? first[0]! : first[i]!, document, param: `text_2[${i}]` };
     }),
     service: { objective: chatService.objective, ...targets, priority: 0 },
-    ignored: fields.unread().filter((name) => /^[A-Za-z0-9_.-]{1,64}$/.test(name)),
+    ignored: tellable(fields.unread()),
   };
 }
 

@@ -29,7 +29,7 @@ const stream = async () =>
   contentOf((await readEvents(await post(server, "/v1/chat/completions", witness))).events);
 
 beforeAll(async () => {
-  server = startTestServer({ limits: { bodyTimeoutMs: 300 } });
+  server = startTestServer({ limits: { bodyTimeoutMs: 300 }, scoreWeights: new Float32Array(24) });
   aloneText = await stream();
   beside = stream();
 });
@@ -53,6 +53,8 @@ const nested = (depth: number): unknown => (depth === 0 ? 1 : [nested(depth - 1)
 
 /** Fields added to a good chat request, and the path of the one that is refused. */
 const chatFields: readonly (readonly [fields: Readonly<Record<string, unknown>>, param: string])[] = [
+  [{ guided_json: `${'{"items":'.repeat(100_000)}{}${"}".repeat(100_000)}` }, "guided_json"],
+  [{ structured_outputs: { json: '{"type":"object","\\ud800":1}' } }, "structured_outputs.json"],
   [{ n: 100_000_000 }, "n"],
   [{ n: 0 }, "n"],
   [{ n: 1.5 }, "n"],
@@ -404,6 +406,39 @@ test("odd but valid requests are answered", async () => {
       ...fields,
     });
     expect<unknown>([response.status, await response.text()]).toEqual([200, expect.any(String)]);
+  }
+});
+
+test("names of fields that are not known are told in a short and harmless header, on every route", async () => {
+  const odd = ["a\r\nset-cookie: x=1", "\u4e2d", "\u0000", "x".repeat(30_000)];
+  const names = [...odd, ...Array.from({ length: 1000 }, (_, i) => `name-${i}`)];
+  const unknown = Object.fromEntries(names.map((name) => [name, 1]));
+  const content = "Hello";
+  const messages = [{ role: "user", content }];
+  const asked: Readonly<Record<string, object>> = {
+    "/v1/chat/completions": { messages, max_tokens: 1, guided_json: { type: "integer", ...unknown } },
+    "/v1/completions": { prompt: content, max_tokens: 1 },
+    "/v1/messages": { messages, max_tokens: 1, thinking: { type: "disabled", ...unknown } },
+    "/v1/responses": { input: content, max_output_tokens: 1 },
+    "/api/chat": { messages, options: { num_predict: 1, ...unknown }, stream: false },
+    "/api/embed": { input: content },
+    "/v1/embeddings": { input: content },
+    "/v1/rerank": { query: content, documents: [content] },
+    "/v1/score": { text_1: content, text_2: content },
+    "/completion": { prompt: content, n_predict: 1 },
+    "/embedding": { content },
+  };
+  for (const [path, body] of Object.entries(asked)) {
+    const response = await post(server, path, { model: "demo", ...body, ...unknown });
+    const told = response.headers.get("x-bunting-ignored") ?? "";
+    expect<unknown>([path, response.status, told.includes("name-"), told.length < 4096]).toEqual([
+      path,
+      200,
+      true,
+      true,
+    ]);
+    expect(response.headers.get("set-cookie")).toBeNull();
+    await response.text();
   }
 });
 

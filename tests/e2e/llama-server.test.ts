@@ -160,7 +160,30 @@ describe("/completion", () => {
       [{ response_fields: ["content"], stream: true }, "response_fields"],
       [{ prompt: { prompt_string: "a", multimodal_data: ["x"] } }, "prompt.multimodal_data"],
       [{ n_predict: 0 }, "n_predict"],
-      [{ logit_bias: [["x".repeat(300), -100]] }, "logit_bias[0]"],
+      // What becomes tokens at once is little, of all entries and of all prompts together.
+      [
+        { logit_bias: Object.fromEntries(Array.from({ length: 1025 }, (_, i) => [`word ${i}`, 1])) },
+        "logit_bias",
+      ],
+      [
+        {
+          logit_bias: [
+            ["x".repeat(5000), 1],
+            ["y".repeat(5000), 1],
+          ],
+        },
+        "logit_bias",
+      ],
+      [
+        {
+          prompt: [
+            [1, "x".repeat(5000)],
+            [1, "y".repeat(5000)],
+          ],
+        },
+        "prompt",
+      ],
+      [{ prompt: Array.from({ length: 129 }, () => [1, "x".repeat(100)]) }, "prompt"],
       [{ logit_bias: [5] }, "logit_bias[0]"],
     ];
     for (const [more, param] of refused) {

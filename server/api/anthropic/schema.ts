@@ -9,7 +9,6 @@ import { modelOf } from "../openai/schema.ts";
 import { constraintOf } from "../openai/structure.ts";
 import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
-import { requestLimits } from "../request-limits.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { effortOf, settleThinking, type ThinkingSettled, withGiven } from "../thinking.ts";
 import { type CacheMark, conversationOf } from "./inputs.ts";
@@ -137,7 +136,7 @@ function thinkingOf(
     throw refusal("thinking.type", "enabled, adaptive or disabled", type);
   const range = { min: 0, max: Number.MAX_SAFE_INTEGER };
   const tokensMax = thinking?.integer("budget_tokens", range) ?? null;
-  for (const name of thinking?.unread() ?? []) ignored.add(`thinking.${name}`);
+  if (thinking !== undefined) noteTheRest(thinking, "thinking", ignored);
   const isWanted = thinking === undefined ? null : type !== "disabled";
   const settled = settleThinking({ isWanted, effort, tokensMax }, template, hasTools);
   if (settled.hasEffect) return settled;
@@ -147,5 +146,5 @@ function thinkingOf(
 }
 
 function namesOf(ignored: Ignored, others: readonly string[]): readonly string[] {
-  return [...new Set([...ignored, ...others])].slice(0, requestLimits.ignoredNamesMax);
+  return [...new Set([...ignored, ...others])];
 }

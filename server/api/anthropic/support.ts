@@ -1,5 +1,5 @@
 /** What of a request is accepted and has no effect, and its marks for the cache. */
-import { type Fields, refusal } from "../fields.ts";
+import { type Fields, refusal, tellable } from "../fields.ts";
 
 /** Names for the header that tells of them, without the indices of lists: `messages.content.citations`. */
 export class Ignored extends Set<string> {
@@ -23,9 +23,7 @@ const ttlsMs = { "5m": 5 * 60_000, "1h": 60 * 60_000 };
 /** Notes what is left of an object whose known fields are read: a mark for the cache, and unknown fields. */
 export function noteTheRest(fields: Fields, place: string, ignored: Ignored): void {
   noteCacheControl(fields, ignored);
-  for (const name of fields.unread()) {
-    if (/^[A-Za-z0-9_.-]{1,64}$/.test(name)) ignored.add(`${place}.${name}`);
-  }
+  for (const name of tellable(fields.unread())) ignored.add(`${place}.${name}`);
 }
 
 /** Notes a mark for the cache. Throws 400 for one that is none. */

@@ -1,11 +1,11 @@
 import type { TokenId } from "../../../scheduler/core.ts";
 import type { ChoiceFinish, TokenEntry, Usage } from "../../answer/events.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
-import { errorBody } from "../../http/errors.ts";
+import { badRequest, errorBody } from "../../http/errors.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import type { Codec, CodecAnswer } from "../codec.ts";
-import { Fields, refusal } from "../fields.ts";
+import { Fields, refusal, tellable } from "../fields.ts";
 import { type Prompt, promptsOf } from "../openai/inputs.ts";
 import { chatLogprobs } from "../openai/logprobs.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
@@ -19,7 +19,7 @@ import { type Exchange, respond } from "../respond.ts";
 import type { ServedModel } from "../served-model.ts";
 import type { Targets } from "../targets.ts";
 import { progressOf, timingsOf } from "../timings.ts";
-import { plainPrompts } from "./prompts.ts";
+import { plainPrompts, shortTextTokens } from "./prompts.ts";
 
 /** A request for /completion, llama-server's own route. */
 export interface LlamaRequest {
@@ -55,7 +55,10 @@ export function parseLlamaCompletion(
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
   }
-  const prompts = promptsOf(plainPrompts(fields.raw("prompt"), "prompt", served), served);
+  const prompts = promptsOf(
+    plainPrompts(fields.raw("prompt"), "prompt", served, requestLimits.promptsMax),
+    served,
+  );
   const stream = fields.boolean("stream") ?? false;
   if (stream && prompts.length > 1) throw notSupported("prompt", "a list of prompts together with stream");
   const told = (fields.list("response_fields", requestLimits.ignoredNamesMax) ?? []).map((name, index) => {
@@ -89,7 +92,7 @@ export function parseLlamaCompletion(
     stream,
     returnsTokens: fields.boolean("return_tokens") ?? false,
     told,
-    ignored: fields.unread().filter((name) => /^[A-Za-z0-9_.-]{1,64}$/.test(name)),
+    ignored: tellable(fields.unread()),
   };
 }
 
@@ -107,15 +110,17 @@ function drawingOf(body: Readonly<Record<string, unknown>>, model: ServedModel):
 /** Biases of tokens as an object has them, of pairs or of an object in which texts stand for their tokens; `false` forbids. */
 function biasesOf(given: object, model: ServedModel): object {
   const pairs: readonly unknown[] = Array.isArray(given) ? given : Object.entries(given);
+  const { logitBiasMax: max } = requestLimits;
+  if (pairs.length > max)
+    throw badRequest(`logit_bias may hold ${max} entries at most, but holds ${pairs.length}`, "logit_bias");
+  const tokensOfText = shortTextTokens("logit_bias", model);
   const entries = pairs.flatMap((pair, index): [string, unknown][] => {
     const path = `logit_bias[${index}]`;
     if (!Array.isArray(pair) || pair.length !== 2) throw refusal(path, "a token or text and its bias", pair);
     const [token, bias] = pair;
     const value = bias === false ? -100 : bias;
     if (typeof token !== "string" || /^-?\d+$/.test(token)) return [[String(token), value]];
-    const { badWordBytesMax: max } = requestLimits;
-    if (token.length > max) throw refusal(path, `a text of ${max} characters at most`, token);
-    return model.tokensOf(token).map((one) => [String(one), value]);
+    return tokensOfText(token).map((one) => [String(one), value]);
   });
   return Object.fromEntries(entries);
 }

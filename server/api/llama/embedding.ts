@@ -26,7 +26,7 @@ export function parseLlamaEmbedding(
   if (norm !== 2) throw refusal("embd_normalize", "2: vectors have a Euclidean length of 1", norm);
   return {
     inputs: promptsOf(
-      plainPrompts(fields.raw(param), param, model),
+      plainPrompts(fields.raw(param), param, model, requestLimits.embeddingInputsMax),
       model,
       param,
       requestLimits.embeddingInputsMax,

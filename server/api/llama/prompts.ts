@@ -7,12 +7,24 @@ import { notSupported } from "../openai/support.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
 
-/** The same in OpenAI's forms. What is neither is left as it is, for those to refuse. */
-export function plainPrompts(given: unknown, path: string, model: ServedModel): unknown {
+/** The same in OpenAI's forms. What is neither, or more than `countMax`, is left as it is, for those to refuse. */
+export function plainPrompts(given: unknown, path: string, model: ServedModel, countMax: number): unknown {
+  const tokensOfText = shortTextTokens(path, model);
+  if (!Array.isArray(given) || typeof given[0] === "number" || hasBoth(given))
+    return plainPrompt(given, path, model, tokensOfText);
+  if (given.length > countMax) return given;
+  return given.map((item, index) => plainPrompt(item, `${path}[${index}]`, model, tokensOfText));
+}
+
+function plainPrompt(
+  given: unknown,
+  path: string,
+  model: ServedModel,
+  tokensOfText: ServedModel["tokensOf"],
+): unknown {
   if (Array.isArray(given)) {
-    if (given.length <= model.contextMax && hasBoth(given)) return mixedTokens(given, path, model);
-    if (typeof given[0] === "number") return given;
-    return given.map((item, index) => plainPrompts(item, `${path}[${index}]`, model));
+    const isMixed = given.length <= model.contextMax && hasBoth(given);
+    return isMixed ? mixedTokens(given, path, model, tokensOfText) : given;
   }
   if (typeof given !== "object" || given === null) return given;
   const object = fieldsOf(given, path);
@@ -25,15 +37,12 @@ function hasBoth(list: readonly unknown[]): boolean {
   return list.some((item) => typeof item === "string") && list.some((item) => typeof item === "number");
 }
 
-/** Texts become tokens here and now, and so are short. */
-function mixedTokens(list: readonly unknown[], path: string, model: ServedModel): TokenId[] {
-  const { mixedCharactersMax: max } = requestLimits;
-  const characters = list.reduce<number>(
-    (sum, item) => sum + (typeof item === "string" ? item.length : 0),
-    0,
-  );
-  if (characters > max)
-    throw badRequest(`${path}: texts among tokens have ${max} characters at most, here ${characters}`, path);
+function mixedTokens(
+  list: readonly unknown[],
+  path: string,
+  model: ServedModel,
+  tokensOfText: ServedModel["tokensOf"],
+): TokenId[] {
   const isText = (item: unknown): item is string => typeof item === "string";
   // What is no token is refused by its place, as in a list of tokens alone.
   const tokens = tokensOf(
@@ -41,5 +50,17 @@ function mixedTokens(list: readonly unknown[], path: string, model: ServedModel)
     path,
     model.vocabSize,
   );
-  return list.flatMap((item, index) => (isText(item) ? model.tokensOf(item) : [tokens[index]!]));
+  return list.flatMap((item, index) => (isText(item) ? tokensOfText(item) : [tokens[index]!]));
+}
+
+/** Makes texts among tokens into tokens, here and now: all of a field together are short. */
+export function shortTextTokens(path: string, model: ServedModel): ServedModel["tokensOf"] {
+  const { mixedCharactersMax: max } = requestLimits;
+  let characters = 0;
+  return (text) => {
+    characters += text.length;
+    if (characters > max)
+      throw badRequest(`${path}: texts among tokens may have ${max} characters at most, and have more`, path);
+    return model.tokensOf(text);
+  };
 }

@@ -1,7 +1,7 @@
 /** Ollama's embeddings: POST /api/embed, and /api/embeddings as it was before. */
 import { chatService } from "../../../scheduler/core.ts";
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
-import { Fields, refusal } from "../fields.ts";
+import { Fields, refusal, tellable } from "../fields.ts";
 import { promptsOf } from "../openai/inputs.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { Exchange } from "../respond.ts";
@@ -66,7 +66,7 @@ function parse(
     dimensions,
     service: { objective: chatService.objective, ...targets, priority: 0 },
     cacheSalt: "",
-    ignored: [...ignored, ...fields.unread()].filter((field) => /^[A-Za-z0-9_.-]{1,64}$/.test(field)),
+    ignored: tellable([...ignored, ...fields.unread()]),
   };
 }
 

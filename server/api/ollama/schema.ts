@@ -2,7 +2,7 @@
 import { chatService } from "../../../scheduler/core.ts";
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
-import { Fields, refusal } from "../fields.ts";
+import { Fields, refusal, tellable } from "../fields.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
 import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
@@ -116,9 +116,7 @@ function parseCommon(
     generation,
     stream,
     unloads: keepAlive === 0 || keepAlive === "0" || keepAlive === "0s",
-    ignored: ignored
-      .filter((field) => /^[A-Za-z0-9_.-]{1,64}$/.test(field))
-      .slice(0, requestLimits.ignoredNamesMax),
+    ignored: tellable(ignored),
   };
 }
 

@@ -91,7 +91,6 @@ export function parseChatRequest(
   const ignoredOfThinking = thinking.hasEffect
     ? []
     : thinkingFields.filter((name) => fields.raw(name) !== undefined);
-  const ignored = [...ignoredOfTools, ...ignoredOfThinking, ...common.ignored];
   return {
     ...common,
     messages,
@@ -100,7 +99,7 @@ export function parseChatRequest(
     tools,
     thoughtsMax,
     tellsReasoning,
-    ignored: ignored.slice(0, requestLimits.ignoredNamesMax),
+    ignored: [...ignoredOfTools, ...ignoredOfThinking, ...common.ignored],
   };
 }
 

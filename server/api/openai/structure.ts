@@ -4,7 +4,7 @@ import type { ConstraintSource } from "../../../scheduler/constraint/compile.ts"
 import type { JsonLayout } from "../../../scheduler/constraint/schema/compile-schema.ts";
 import type { RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, jsonIn, refusal } from "../fields.ts";
 import { structuralTag } from "./structural-tag.ts";
 
 type Reader = (fields: Fields, name: string, layout: JsonLayout) => ConstraintSource | null;
@@ -150,12 +150,7 @@ function schema(fields: Fields, name: string, layout: JsonLayout): ConstraintSou
 function parsed(fields: Fields, name: string, wanted: string): unknown {
   const given = fields.raw(name);
   if (given === undefined) throw refusal(fields.pathOf(name), wanted, undefined);
-  if (typeof given !== "string") return given;
-  try {
-    return JSON.parse(given);
-  } catch {
-    throw refusal(fields.pathOf(name), wanted, given);
-  }
+  return typeof given === "string" ? jsonIn(given, fields.pathOf(name)) : given;
 }
 
 function jsonOf(given: unknown, layout: JsonLayout): ConstraintSource {

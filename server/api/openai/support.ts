@@ -1,7 +1,6 @@
 /** What of the wire is not supported: refused when it would change the answer, listed when it would not. */
 import { badRequest } from "../../http/errors.ts";
-import type { Fields } from "../fields.ts";
-import { requestLimits } from "../request-limits.ts";
+import { type Fields, tellable } from "../fields.ts";
 
 /** Accepted, without effect on what is answered. */
 export const harmless = [
@@ -51,8 +50,7 @@ export function settleTheRest(fields: Fields, accepted: readonly string[] = harm
     throw notSupported(name, "this field");
   }
   for (const name of accepted) if (fields.raw(name) !== undefined) ignored.push(name);
-  const unknown = fields.unread().filter((name) => /^[A-Za-z0-9_.-]{1,64}$/.test(name));
-  return [...ignored, ...unknown].slice(0, requestLimits.ignoredNamesMax);
+  return tellable([...ignored, ...fields.unread()]);
 }
 
 export function isOneOf(value: unknown, candidates: readonly unknown[]): boolean {

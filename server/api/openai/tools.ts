@@ -1,10 +1,9 @@
 /** Functions that a model may call: how a request defines them, and how a conversation tells of calls made before. */
 
 import type { OfferedCalls } from "../../answer/choice-text.ts";
-import { ApiError, badRequest, quote } from "../../http/errors.ts";
-import { parseJson } from "../../http/json/parse.ts";
+import { badRequest, quote } from "../../http/errors.ts";
 import { toolNamePattern } from "../../text/formats/call-reader.ts";
-import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, jsonIn, refusal } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
 
 /** What the model may call, and how often. */
@@ -177,19 +176,10 @@ function argumentsOf(made: Fields): Record<string, unknown> {
 /** The object in a call's arguments; no text is no arguments. Throws 400. */
 export function argumentsIn(text: string, path: string): Record<string, unknown> {
   if (text === "") return {};
-  const value = jsonOf(text, path);
+  const value = jsonIn(text, path);
   if (typeof value !== "object" || value === null || Array.isArray(value))
     throw refusal(path, "the JSON of an object", value);
   return value as Record<string, unknown>;
-}
-
-function jsonOf(text: string, path: string): unknown {
-  try {
-    return parseJson(text, requestLimits.toolArguments, path);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    throw badRequest(error.message, path); // which names keys of the inner text, or nothing
-  }
 }
 
 function tooLong(fields: Fields, name: string, max: number, given: number, unit: string): Error {

@@ -5,10 +5,10 @@ import { ResponseStream } from "../../http/stream.ts";
 import type { ProgramEvent } from "../../program/events.ts";
 import type { Programs } from "../../program/programs.ts";
 import type { Codec } from "../codec.ts";
+import { tellable } from "../fields.ts";
 import { chatFormat } from "../openai/chat.ts";
 import { openaiCodec } from "../openai/codec.ts";
 import { type ChatRequest, parseChatRequest } from "../openai/schema.ts";
-import { requestLimits } from "../request-limits.ts";
 import type { Exchange } from "../respond.ts";
 import type { ServedModel } from "../served-model.ts";
 import { criteriaOf } from "./criteria.ts";
@@ -49,7 +49,7 @@ export function parseProgramChat(
     values.set(model.history, before.map(({ role, content }) => `${role}: ${content}`).join("\n"));
   }
   const unread = model.history === null && before.length > 0 ? ["messages before the last"] : [];
-  const others = Object.keys(body).filter((name) => !honoured.includes(name) && /^[\w.-]{1,64}$/.test(name));
+  const others = Object.keys(body).filter((name) => !honoured.includes(name));
   const program: ProgramRequest = {
     part: model.part(values),
     awaited: new Map([[model.output, criteriaOf("latency", "criteria")]]),
@@ -58,7 +58,7 @@ export function parseProgramChat(
     explain: false,
     cancelOnDisconnect: true,
   };
-  const ignored = [...unread, ...others].slice(0, requestLimits.ignoredNamesMax);
+  const ignored = [...unread, ...tellable(others)];
   return { request, program, output: model.output, ignored };
 }
 

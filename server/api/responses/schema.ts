@@ -148,7 +148,7 @@ export function parseResponsesRequest(
     sealsReasoning: include.has("reasoning.encrypted_content"),
     ...kept,
     echo: { ...echo, store: kept.store, background: kept.background },
-    ignored: [...new Set(ignored)].slice(0, requestLimits.ignoredNamesMax),
+    ignored: [...new Set(ignored)],
   };
 }
 
