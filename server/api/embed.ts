@@ -4,6 +4,7 @@ import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Embedding, EmbeddingFailure, type EmbeddingRequest, type Pooled } from "../answer/embedding.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
+import { whenAborted } from "../http/when-aborted.ts";
 import { yieldIfSpent } from "../time-slice.ts";
 import type { Prompt } from "./openai/inputs.ts";
 import { type PromptServices, promptTokens } from "./prompt.ts";
@@ -72,9 +73,7 @@ export async function pool(
       embedding.abort("server");
     },
   });
-  const onAbort = (): void => embedding.abort("reader");
-  if (signal.aborted) onAbort();
-  else signal.addEventListener("abort", onAbort, { once: true });
+  const unheed = whenAborted(signal, () => embedding.abort("reader"));
   try {
     const pooled = await embedding.done;
     const promptTokens = tokensIn(request.inputs);
@@ -88,7 +87,7 @@ export async function pool(
     throw error instanceof EmbeddingFailure ? (cut ?? errorOf(error.failure, lifecycle)) : error;
   } finally {
     untrack();
-    signal.removeEventListener("abort", onAbort);
+    unheed();
   }
 }
 

@@ -8,6 +8,7 @@ import type { HttpLimits } from "../http/limits.ts";
 import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
 import type { Reply } from "../http/reply.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
+import { whenAborted } from "../http/when-aborted.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
 import { requestLimits } from "./request-limits.ts";
@@ -58,9 +59,7 @@ async function answerWhole(exchange: Exchange, request: GenerationRequest, codec
     if (whole !== null) done.resolve(whole);
   };
   const { generation, measures } = generate(exchange, request, onEvent, done.reject);
-  const { signal } = exchange;
-  if (signal.aborted) generation.abort("reader");
-  else signal.addEventListener("abort", () => generation.abort("reader"), { once: true });
+  whenAborted(exchange.signal, () => generation.abort("reader"));
   const body = codec.body(await done.promise, measures.times);
   return tellingIgnored(Response.json(body), generation);
 }

@@ -149,6 +149,9 @@ test("what a program does not do is refused", async () => {
   expect(await refused({ messages: [question, { role: "assistant", content: "x" }] })).toContain(
     "a program answers a user",
   );
+  const long = [{ role: "user", content: "x".repeat(2 ** 20 + 1) }];
+  for (const stream of [false, true])
+    expect(await refused({ messages: long, stream })).toContain("question has 1048577 characters");
 });
 
 test.each([

@@ -2,6 +2,7 @@
 
 import { cacheKeyOf } from "../../../scheduler/core.ts";
 import type { GenerationOptions, RequestedService } from "../../answer/generation.ts";
+import { whenAborted } from "../../http/when-aborted.ts";
 import type { LineAnswer, LineCall, LineDoor, LinePrompt } from "../../jobs/door.ts";
 import type { BatchEndpoint } from "../../jobs/records.ts";
 import type { Encoder } from "../../text/encoder.ts";
@@ -79,9 +80,7 @@ async function answer(
   const { services, limits } = deps;
   // The job's signal outlives its lines, and would keep what listens to it: a line has one of its own.
   const ending = new AbortController();
-  const onAbort = (): void => ending.abort();
-  if (signal.aborted) onAbort();
-  else signal.addEventListener("abort", onAbort);
+  const unheed = whenAborted(signal, () => ending.abort());
   const exchange = {
     requestId: "",
     signal: ending.signal,
@@ -96,7 +95,7 @@ async function answer(
     const response = await responseTo(endpoint, exchange, deps, body, priority);
     text = await response.text();
   } finally {
-    signal.removeEventListener("abort", onAbort);
+    unheed();
   }
   return { body: text, usage: usageOf((JSON.parse(text) as { readonly usage: Usage }).usage) };
 }

@@ -29,12 +29,23 @@ export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: num
       1,
     presencePenalty: fields.number("presence_penalty", penalty) ?? 0,
     frequencyPenalty: fields.number("frequency_penalty", penalty) ?? 0,
-    logitBias: logitBiasOf(fields, served),
-    allowedTokens: allowedTokensOf(fields, served),
-    badWords: badWordsOf(fields, served),
+    logitBias: readOnce(fields, "logit_bias", () => logitBiasOf(fields, served)),
+    allowedTokens: readOnce(fields, "allowed_token_ids", () => allowedTokensOf(fields, served)),
+    badWords: readOnce(fields, "bad_words", () => badWordsOf(fields, served)),
     seed: seedOf(fields),
     topLogprobs,
   };
+}
+
+/** What was made of a body's lists and maps, by them. */
+const made = new WeakMap<object, unknown>();
+
+/** Outputs of a program's call have such lists in common, which take a while to read. */
+function readOnce<Result>(fields: Fields, name: string, read: () => Result): Result {
+  const given = fields.raw(name);
+  if (typeof given !== "object" || given === null) return read();
+  if (!made.has(given)) made.set(given, read());
+  return made.get(given) as Result;
 }
 
 /** Any integer of 64 bits; beyond 2^53 neighbours are the same number in JSON and the same seed here. */

@@ -1,6 +1,7 @@
 /** POST /v1/programs: a whole graph in, what is awaited out, as one body or as a stream of events. */
 import { type ApiError, errorBody } from "../../http/errors.ts";
 import { ResponseStream, sseFraming } from "../../http/stream.ts";
+import { whenAborted } from "../../http/when-aborted.ts";
 import type { Programs } from "../../program/programs.ts";
 import type { Exchange } from "../respond.ts";
 import { Run } from "./run.ts";
@@ -14,12 +15,9 @@ export async function answerProgram(
 ): Promise<Response> {
   const run = new Run(exchange, programs, request);
   if (request.stream) return streamed(exchange, run, request);
-  const { signal } = exchange;
-  const onGone = (): void => run.leave();
-  signal.addEventListener("abort", onGone, { once: true });
   run.begin(() => {});
+  whenAborted(exchange.signal, () => run.leave());
   await run.done;
-  signal.removeEventListener("abort", onGone);
   return Response.json(run.json());
 }
 
@@ -34,6 +32,10 @@ function streamed(exchange: Exchange, run: Run, request: ProgramRequest): Respon
       stream.end();
       run.leave();
     },
+  });
+  stream.write(eventText({ kind: "program.started" }, { id: run.hosted.id }));
+  run.begin((event) => {
+    if (!isGone && run.isNews(event)) stream.write(eventText(event));
   });
   run.done.then(
     () => {
@@ -51,9 +53,5 @@ function streamed(exchange: Exchange, run: Run, request: ProgramRequest): Respon
       stream.end();
     },
   );
-  stream.write(eventText({ kind: "program.started" }, { id: run.hosted.id }));
-  run.begin((event) => {
-    if (!isGone && run.isNews(event)) stream.write(eventText(event));
-  });
   return stream.response();
 }

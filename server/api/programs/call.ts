@@ -6,6 +6,7 @@ import { constraintOf } from "../openai/structure.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
 import { piecesOf } from "./placeholders.ts";
+import type { Reading } from "./reading.ts";
 import { programRequestLimits } from "./request-limits.ts";
 import { transformsOf } from "./transforms.ts";
 
@@ -36,8 +37,8 @@ const samplingFields = [
 ];
 
 /** A prompt with placeholders, or messages with them, and what each placeholder stands for. */
-export function callOf(fields: Fields, name: string, served: ServedModel): CallSpec {
-  const places = new Places(fields, served);
+export function callOf(fields: Fields, name: string, reading: Reading): CallSpec {
+  const places = new Places(fields, reading);
   const prompt = fields.string("prompt");
   const messages = fields.list("messages", requestLimits.messagesMax);
   if ((prompt === undefined) === (messages === undefined)) {
@@ -85,7 +86,7 @@ class Places {
   readonly #path: string;
   #count = 0;
 
-  constructor(fields: Fields, served: ServedModel) {
+  constructor(fields: Fields, reading: Reading) {
     this.#path = fields.pathOf("prompt");
     const { placesMax } = programRequestLimits;
     for (const [name, given] of fields.entries("inputs", placesMax) ?? []) {
@@ -108,7 +109,8 @@ class Places {
           ? fields.list("outputs", placesMax)!.map((name) => [String(name), {}])
           : fields.entries("outputs", placesMax)!;
     for (const [name, given] of entries) {
-      this.#outputs.set(name, outputOf(name, given, shared, `${path}.${name.slice(0, 64)}`, served));
+      reading.countOutput();
+      this.#outputs.set(name, outputOf(name, given, shared, `${path}.${name.slice(0, 64)}`, reading.served));
     }
   }
 

@@ -2,6 +2,7 @@
 import type { Usage } from "../../answer/events.ts";
 import { ApiError, badRequest, engineError } from "../../http/errors.ts";
 import { ResponseStream } from "../../http/stream.ts";
+import { whenAborted } from "../../http/when-aborted.ts";
 import type { ProgramEvent } from "../../program/events.ts";
 import type { Programs } from "../../program/programs.ts";
 import type { Codec } from "../codec.ts";
@@ -70,12 +71,9 @@ export async function answerProgramChat(
   const run = new Run(exchange, programs, program);
   const codec = openaiCodec(request, chatFormat(request, []));
   if (request.stream) return streamed(exchange, run, codec, output);
-  const { signal } = exchange;
-  const onGone = (): void => run.leave();
-  signal.addEventListener("abort", onGone, { once: true });
   run.begin(() => {});
+  whenAborted(exchange.signal, () => run.leave());
   await run.done;
-  signal.removeEventListener("abort", onGone);
   const text = textOf(run, output);
   const choice = {
     parts: [{ kind: "text", text }],
@@ -105,6 +103,9 @@ function streamed(exchange: Exchange, run: Run, codec: Codec, output: string): R
     const parts = [{ kind: "text", text }] as const;
     stream.write(codec.chunk({ kind: "delta", choice: 0, parts, tokens: [], logprobs: null }, answer));
   };
+  run.begin((event: ProgramEvent) => {
+    if (event.kind === "variable.delta" && event.variable === output) tell(event.text);
+  });
   run.done.then(
     () => {
       try {
@@ -122,9 +123,6 @@ function streamed(exchange: Exchange, run: Run, codec: Codec, output: string): R
       stream.end();
     },
   );
-  run.begin((event: ProgramEvent) => {
-    if (event.kind === "variable.delta" && event.variable === output) tell(event.text);
-  });
   return stream.response();
 }
 

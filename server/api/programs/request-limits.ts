@@ -6,4 +6,6 @@ export const programRequestLimits = {
   transformsMax: 16,
   /** Placeholders of one call, each place counted. */
   placesMax: 4096,
+  /** Of all `bad_words`, which become tokens at once. */
+  wordCharactersMax: 65_536,
 } as const;

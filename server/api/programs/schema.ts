@@ -18,6 +18,7 @@ import { modelOf } from "../openai/schema.ts";
 import type { ServedModel } from "../served-model.ts";
 import { callOf } from "./call.ts";
 import { criteriaOf } from "./criteria.ts";
+import { Reading } from "./reading.ts";
 import { programRequestLimits } from "./request-limits.ts";
 import { transformOf, transformsOf } from "./transforms.ts";
 
@@ -41,11 +42,11 @@ export function unsetOf({ variables, nodes }: ProgramPart): string | null {
 
 /** Reads parts of a graph for one model; unnamed calls are numbered on from `callsBefore`. */
 export class ProgramReader {
-  readonly #served: ServedModel;
+  readonly #reading: Reading;
   #calls: number;
 
   constructor(served: ServedModel, callsBefore = 0) {
-    this.#served = served;
+    this.#reading = new Reading(served);
     this.#calls = callsBefore;
   }
 
@@ -74,7 +75,7 @@ export class ProgramReader {
 
   /** What all calls of a program have in common. */
   session(fields: Fields): { readonly cacheSalt: string } {
-    modelOf(fields, this.#served);
+    modelOf(fields, this.#reading.served);
     return { cacheSalt: cacheSaltOf(fields) };
   }
 
@@ -145,7 +146,7 @@ export class ProgramReader {
           output: fields.requiredString("output"),
         };
       default:
-        return callOf(fields, name, this.#served);
+        return callOf(fields, name, this.#reading);
     }
   }
 

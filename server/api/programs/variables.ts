@@ -2,6 +2,7 @@ import type { Variable } from "../../../scheduler/program/graph.ts";
 import type { Value } from "../../../scheduler/program/spec.ts";
 import { ApiError, errorBody, unavailable } from "../../http/errors.ts";
 import { ResponseStream, sseFraming } from "../../http/stream.ts";
+import { whenAborted } from "../../http/when-aborted.ts";
 import type { ProgramEvent } from "../../program/events.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 import type { Exchange } from "../respond.ts";
@@ -74,17 +75,16 @@ async function settled(
     if (tellsOf(event, variable) && event.kind !== "variable.delta") over.resolve();
   });
   const untrack = services.lifecycle.track({ cut: (error) => over.reject(error) });
-  const gone = (): void => {
+  const unheed = whenAborted(signal, () => {
     over.resolve();
     onGone();
-  };
-  signal.addEventListener("abort", gone, { once: true });
+  });
   const timer = setTimeout(over.resolve, waitMs);
   try {
     await over.promise;
   } finally {
     clearTimeout(timer);
-    signal.removeEventListener("abort", gone);
+    unheed();
     unwatch();
     untrack();
   }

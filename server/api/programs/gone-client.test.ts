@@ -1,0 +1,41 @@
+import { expect, test } from "bun:test";
+import { startTestServer } from "../../../tests/e2e/server.ts";
+import { defaultHttpLimits } from "../../http/limits.ts";
+import { Fields } from "../fields.ts";
+import type { Exchange } from "../respond.ts";
+import { answerProgram } from "./answer.ts";
+import { ProgramReader } from "./schema.ts";
+import { valueOfWhenSettled } from "./variables.ts";
+
+/** A body takes a while to parse: its client may be gone by then. */
+test("a client that is gone before its program begins has nothing computed, and waits for no value", async () => {
+  const server = startTestServer();
+  const { generator, lifecycle, programs } = server;
+  const telemetry = { observeRequest: () => {}, countFinished: () => {}, countTokens: () => {}, log: null };
+  const exchange: Exchange = {
+    requestId: "",
+    signal: AbortSignal.abort(),
+    reply: null,
+    arrivedMs: 0,
+    tenant: "",
+    services: { generator, lifecycle, telemetry, cacheSaltFor: (_, salt) => salt },
+    limits: defaultHttpLimits,
+  };
+  const reader = new ProgramReader({
+    names: ["demo"],
+    contextMax: 1024,
+    vocabSize: 1024,
+    tokensOf: () => [],
+    generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
+  });
+  const calls = [{ prompt: "Once", output: "story", max_tokens: 500, ignore_eos: true }];
+  await answerProgram(exchange, programs, reader.request(new Fields({ calls })));
+  await server.settled();
+  expect([server.fleet.loads()[0]!.generatedTokensTotal, programs.active]).toEqual([0, 0]);
+
+  const hosted = programs.open({ tenant: "", cacheSalt: "" });
+  hosted.add({ variables: [{ name: "later", value: null }], nodes: [] });
+  expect(valueOfWhenSettled(hosted, "later", exchange, 60_000)).rejects.toThrow("later is not there");
+  programs.close(hosted, "over");
+  await server.close();
+});
