@@ -154,8 +154,9 @@ function check(schema: Json, instances: readonly Json[], next: () => number): vo
     counts.refused++;
     return;
   }
-  // Ajv refuses a faulty schema once: the second time it takes it as it is.
-  const isJudged = allowedByAjv(schema, null) !== null;
+  // Ajv takes a property of the empty name for one that is always there. A faulty schema it refuses once: the second time it takes it as it is.
+  const isJudged =
+    !/"required":\[[^\]]*""/.test(JSON.stringify(schema)) && allowedByAjv(schema, null) !== null;
   if (!isJudged) counts.notByAjv++;
   const expectAllowed = (value: Json, text: string): void => {
     if (isJudged && !allowedByAjv(schema, value))
