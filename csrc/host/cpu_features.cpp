@@ -52,6 +52,10 @@ bool ask_for_tiles() {
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
 }
 
+bool probe_avx512_vnni() {
+  return bit(cpuid(7).ecx, 11);
+}
+
 int32_t probe_isa() {
   uint64_t const states = saved_states();
   bool const ymm_saved = (states & 0x06) == 0x06;          // SSE, AVX
@@ -65,7 +69,7 @@ int32_t probe_isa() {
   bool const avx512 = zmm_saved && bit(extended.ebx, 16) && bit(extended.ebx, 17) && bit(extended.ebx, 30) &&
                       bit(extended.ebx, 31);  // F, DQ, BW, VL
   if (!avx512) return BUNTING_ISA_AVX2;
-  if (!bit(more.eax, 5) || !bit(extended.ecx, 11)) return BUNTING_ISA_AVX512;  // AVX512_BF16, AVX512_VNNI
+  if (!bit(more.eax, 5) || !probe_avx512_vnni()) return BUNTING_ISA_AVX512;  // AVX512_BF16
   bool const amx = tiles_saved && bit(extended.edx, 22) && bit(extended.edx, 24) &&
                    bit(extended.edx, 25);  // AMX-BF16, AMX-TILE, AMX-INT8
   return amx && ask_for_tiles() ? BUNTING_ISA_AMX_BF16 : BUNTING_ISA_AVX512_BF16;
@@ -82,6 +86,10 @@ int32_t probe_isa() {
 }
 
 bool probe_avx_vnni() {
+  return false;
+}
+
+bool probe_avx512_vnni() {
   return false;
 }
 
@@ -219,6 +227,11 @@ int32_t best_isa() {
 
 bool has_avx_vnni() {
   static bool const has = best_isa() >= BUNTING_ISA_AVX2 && probe_avx_vnni();
+  return has;
+}
+
+bool has_avx512_vnni() {
+  static bool const has = best_isa() >= BUNTING_ISA_AVX512 && probe_avx512_vnni();
   return has;
 }
 

@@ -10,8 +10,9 @@ namespace bunting {
 // the use of AMX tiles, once for the process, where the processor has them.
 int32_t best_isa();
 
-// Whether it has VPDPBUSD on AVX2's registers.
+// Whether it has VPDPBUSD on AVX2's registers, and on those of AVX-512.
 bool has_avx_vnni();
+bool has_avx512_vnni();
 
 // Cores of the affinity mask, fewer if a control group limits processor time (rounded up); >= 1.
 int32_t usable_cores();

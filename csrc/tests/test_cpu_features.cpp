@@ -30,6 +30,8 @@ TEST(cpu_features_agree_with_the_compiler) {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   CHECK((best_isa() >= BUNTING_ISA_AVX2) == avx2, "AVX2: level %d", best_isa());
   CHECK((best_isa() >= BUNTING_ISA_AVX512) == avx512, "AVX-512: level %d", best_isa());
+  CHECK(has_avx512_vnni() == (avx512 && __builtin_cpu_supports("avx512vnni")), "VPDPBUSD: %d",
+        has_avx512_vnni());
 }
 #endif
 

@@ -1,7 +1,8 @@
 // dispatch.cpp - which tables this library contains.
 //
-// A processor with AVX2 and VPDPBUSD, but without AVX-512, multiplies grouped weights with the kernel
-// avx2_vnni: the level is the same, and its products of integers are as exact.
+// The levels AVX2 and AVX-512 multiply grouped weights with another kernel where the processor has VPDPBUSD:
+// Alder Lake has AVX2 and VPDPBUSD, Cascade Lake to Rocket Lake have AVX-512 and VPDPBUSD, but not BF16. The
+// products of integers are as exact.
 #include "cpu/kernels/kernels.h"
 #include "host/cpu_features.h"
 #include "include/engine.h"
@@ -20,6 +21,9 @@ void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
 namespace avx512 {
 extern Kernels const kernels;
 }
+namespace avx512_vnni {
+void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
+}
 namespace avx512_bf16 {
 extern Kernels const kernels;
 }
@@ -27,17 +31,28 @@ namespace amx_bf16 {
 extern Kernels const kernels;
 }
 
+[[maybe_unused]] static Kernels with_gemm(Kernels kernels, decltype(Kernels::gemm) gemm) {
+  kernels.gemm = gemm;
+  return kernels;
+}
+
 #ifdef BUNTING_HAS_AVX2
 static Kernels const* avx2_kernels() {
 #ifdef BUNTING_HAS_AVX2_VNNI
-  static Kernels const with_vnni = [] {
-    Kernels kernels = avx2::kernels;
-    kernels.gemm = avx2_vnni::gemm;
-    return kernels;
-  }();
+  static Kernels const with_vnni = with_gemm(avx2::kernels, avx2_vnni::gemm);
   if (has_avx_vnni()) return &with_vnni;
 #endif
   return &avx2::kernels;
+}
+#endif
+
+#ifdef BUNTING_HAS_AVX512
+static Kernels const* avx512_kernels() {
+#ifdef BUNTING_HAS_AVX512_VNNI
+  static Kernels const with_vnni = with_gemm(avx512::kernels, avx512_vnni::gemm);
+  if (has_avx512_vnni()) return &with_vnni;
+#endif
+  return &avx512::kernels;
 }
 #endif
 
@@ -51,7 +66,7 @@ Kernels const* kernels_for(int32_t isa) {
 #endif
 #ifdef BUNTING_HAS_AVX512
     case BUNTING_ISA_AVX512:
-      return &avx512::kernels;
+      return avx512_kernels();
 #endif
 #ifdef BUNTING_HAS_AVX512_BF16
     case BUNTING_ISA_AVX512_BF16:

@@ -194,7 +194,8 @@ inline PeakLoop peak_loop([[maybe_unused]] int32_t isa, [[maybe_unused]] Dtype d
       if (is_bytes) return {bytes_avx512_vnni, kSums * 128};
       return is_bf16 ? PeakLoop{pairs_avx512, kSums * 64} : PeakLoop{fma_avx512, kSums * 32};
     case BUNTING_ISA_AVX512:
-      return is_bytes ? PeakLoop{bytes_avx512, kSums * 128} : PeakLoop{fma_avx512, kSums * 32};
+      if (!is_bytes) return {fma_avx512, kSums * 32};
+      return {has_avx512_vnni() ? bytes_avx512_vnni : bytes_avx512, kSums * 128};
     case BUNTING_ISA_AVX2:
       if (!is_bytes) return {fma_avx2, kSums * 16};
       return {has_avx_vnni() ? bytes_avx2_vnni : bytes_avx2, kSums * 64};

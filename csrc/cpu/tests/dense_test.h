@@ -19,8 +19,12 @@ namespace bunting {
 namespace amx_emulated {
 extern Kernels const kernels;  // the AMX kernels over a software model of the tiles
 }
+// Without VPDPBUSD.
 namespace avx2 {
-extern Kernels const kernels;  // without VPDPBUSD
+extern Kernels const kernels;
+}
+namespace avx512 {
+extern Kernels const kernels;
 }
 
 namespace test {
@@ -32,6 +36,9 @@ inline std::vector<Kernels const*> dense_levels() {
     if (Kernels const* kernels = kernels_for(isa)) all.push_back(kernels);
 #ifdef BUNTING_HAS_AVX2_VNNI
   if (has_avx_vnni()) all.push_back(&avx2::kernels);
+#endif
+#ifdef BUNTING_HAS_AVX512_VNNI
+  if (has_avx512_vnni()) all.push_back(&avx512::kernels);
 #endif
   all.push_back(&amx_emulated::kernels);
   return all;
