@@ -72,7 +72,8 @@ Exit codes:
 export async function batch(options: BatchOptions, input: string, dir: string | null): Promise<number> {
   const { output, url, apiKey } = options;
   if (output === "") throw new ConfigError("Say with -o where results go.");
-  if (existsSync(output)) throw new ConfigError(`${output} exists already.`);
+  if (existsSync(output))
+    throw new ConfigError(`${output} exists already: remove it, or name another file with -o.`);
   if (url !== null && dir !== null)
     throw new ConfigError("A model is for a server that is started; --url names one that runs.");
   const folder = `${output}.job`;

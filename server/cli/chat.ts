@@ -143,6 +143,7 @@ class Conversation {
     let hasThoughts = false;
     let answer = "";
     let usage: Usage | null = null;
+    let failure: unknown = null;
     try {
       for await (const event of streamChat(this.#target, this.#body(), signal)) {
         if (event.kind === "usage") usage = event.usage;
@@ -159,7 +160,7 @@ class Conversation {
       }
       this.#messages.push({ role: "assistant", content: answer });
     } catch (error) {
-      if (!signal.aborted) this.#fail(error);
+      if (!signal.aborted) failure = error;
       // A stopped answer stays part of the conversation as far as it went; a failed question does not.
       if (answer === "") this.#messages.pop();
       else this.#messages.push({ role: "assistant", content: answer });
@@ -168,6 +169,7 @@ class Conversation {
     }
     if (answer !== "") process.stdout.write("\n");
     else if (hasThoughts) process.stderr.write("\n");
+    if (failure !== null) this.#fail(failure);
     if (usage !== null)
       process.stderr.write(
         `${this.#dim(figures(usage, startedMs, firstMs ?? startedMs, performance.now()))}\n`,

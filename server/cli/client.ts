@@ -46,8 +46,10 @@ export function apiBase(url: string): string {
 export async function listModels(target: Target, signal?: AbortSignal): Promise<string[]> {
   const response = await ask(target, "/models", signal === undefined ? {} : { signal });
   if (!response.ok) throw await serverError(response);
-  const body = (await response.json()) as { data?: { id?: unknown }[] };
-  return (body.data ?? []).map(({ id }) => String(id));
+  const body = (await response.json().catch(() => null)) as { data?: { id?: unknown }[] } | null;
+  if (!Array.isArray(body?.data))
+    throw new ServerError(0, `What answers at ${apiBase(target.url)} is no OpenAI-compatible server.`);
+  return body.data.map(({ id }) => String(id));
 }
 
 /** Streams one chat completion. `body` is OpenAI's, without `stream`; unless it has `stream_options`, usage comes at the
@@ -66,24 +68,31 @@ export async function* streamChat(
   if (!response.ok) throw await serverError(response);
   if (response.body === null) throw new ServerError(0, "the server sent no body");
   let done = false;
-  for await (const data of eventData(response.body)) {
+  for await (const data of eventData(response.body, signal)) {
     if (data === "[DONE]") {
       done = true;
       break;
     }
     yield* chunkEvents(data);
   }
-  if (!done) throw new ServerError(0, "the stream ended before [DONE]");
+  if (!done) throw brokenOff();
 }
 
-/** The `data` of each server-sent event; comments and other fields are skipped. */
-export async function* eventData(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+/** The `data` of each server-sent event; comments and other fields are skipped. Aborting throws the signal's reason. */
+export async function* eventData(
+  body: ReadableStream<Uint8Array>,
+  signal?: AbortSignal,
+): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   const reader = body.getReader(); // not every browser can iterate over a stream
+  const read = () =>
+    reader.read().catch((error: unknown) => {
+      throw signal?.aborted ? error : brokenOff();
+    });
   let rest = "";
   try {
-    for (let read = await reader.read(); !read.done; read = await reader.read()) {
-      rest += decoder.decode(read.value, { stream: true });
+    for (let piece = await read(); !piece.done; piece = await read()) {
+      rest += decoder.decode(piece.value, { stream: true });
       let start = 0;
       for (let end = rest.indexOf("\n"); end >= 0; end = rest.indexOf("\n", start)) {
         const line = rest.slice(start, rest[end - 1] === "\r" ? end - 1 : end);
@@ -136,6 +145,10 @@ function* chunkEvents(data: string): Generator<StreamEvent> {
       },
     };
   }
+}
+
+export function brokenOff(): ServerError {
+  return new ServerError(0, "The server broke off its answer.");
 }
 
 /** Like fetch, on a route of the API. No answer is a ServerError. */

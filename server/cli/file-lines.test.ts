@@ -27,5 +27,5 @@ test("a line that is not UTF-8 is refused by its number", () => {
 
 test("what is not a file is refused with a sentence", () => {
   expect(() => [...linesOf(folder)]).toThrow("is not a file: it is read more than once");
-  expect(() => [...linesOf(join(folder, "none"))]).toThrow("cannot be read");
+  expect(() => [...linesOf(join(folder, "none"))]).toThrow("none does not exist.");
 });

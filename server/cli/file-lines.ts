@@ -1,6 +1,7 @@
 /** Files a piece at a time: memory holds a line, however many there are. */
 
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
+import { ioReason } from "../../gpu/model/model-error.ts";
 import { ConfigError } from "../config.ts";
 
 const PIECE_BYTES = 256 * 1024;
@@ -54,7 +55,7 @@ function opened(path: string): number {
     if (fstatSync(file).isFile()) return file;
     closeSync(file);
   } catch (error) {
-    throw new ConfigError(`${path} cannot be read: ${error instanceof Error ? error.message : error}`);
+    throw new ConfigError(`${path} ${ioReason(error)}.`);
   }
   throw new ConfigError(`${path} is not a file: it is read more than once.`);
 }

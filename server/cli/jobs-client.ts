@@ -1,7 +1,7 @@
 /** The few calls of OpenAI's Files and Batches that the command line makes, of any server that has them. */
 
 import { ConfigError } from "../config.ts";
-import { apiBase, authorization, ServerError, serverError, type Target } from "./client.ts";
+import { apiBase, authorization, brokenOff, ServerError, serverError, type Target } from "./client.ts";
 
 /** A batch, as far as it is shown. */
 export interface BatchObject {
@@ -124,10 +124,6 @@ export class JobsClient {
     if (!response.ok) throw await serverError(response);
     return response;
   }
-}
-
-function brokenOff(): ServerError {
-  return new ServerError(0, "The server broke off its answer.");
 }
 
 /** Characters that are sent at a time, or more if one part has more. */

@@ -195,5 +195,8 @@ test("what cannot be run is said in a sentence, with the line", async () => {
   expect(existsSync(`${output}.job`)).toBe(false);
   writeFileSync(output, "");
   const twice = Program.bunting(["batch", input, "-o", output]);
-  expect([await twice.exitCode(), twice.errors]).toEqual([1, `${output} exists already.\n`]);
+  expect([await twice.exitCode(), twice.errors]).toEqual([
+    1,
+    `${output} exists already: remove it, or name another file with -o.\n`,
+  ]);
 }, 60_000);
