@@ -117,6 +117,20 @@ BUNTING_INLINE int64_t next_group(int64_t left, int64_t most) {
   return (left + groups - 1) / groups;
 }
 
+// The sizes of all of them, one after the other, without a division for each.
+class Groups {
+ public:
+  Groups(int64_t count, int64_t most) {
+    int64_t const groups = (count + most - 1) / most;
+    size_ = count / groups;
+    larger_ = count - groups * size_;
+  }
+  int64_t next() { return size_ + (larger_-- > 0); }
+
+ private:
+  int64_t size_, larger_;  // the first ones are larger by one
+};
+
 // y = bias or y += bias, for the columns of panels [begin, end); the products are added to it afterwards.
 inline void begin_with_bias(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   int64_t const begin = panel_begin * kPanel, end = std::min(panel_end * kPanel, g.w->n);
@@ -134,17 +148,20 @@ struct FetchPlan {
   bool is_cold;       // the weights of this plan are still in memory
   char const* begin;  // they begin here,
   char const* later;  // and here those that follow; null if there are none, or one block of rows
+  int64_t bytes;      // of a panel
+  // While a row block passes: of the bytes after a line, and of a panel.
+  int64_t step = std::max<int64_t>(1, kLine / std::max<int64_t>(1, row_blocks - is_cold)),
+          part_bytes = bytes / kLine * step;
 
-  // For the row block `index` and a slice of `panels` panels, `bytes` each; `next` are the panels after them.
-  Fetch of(int64_t index, char const* w, char const* next, int64_t panels, int64_t bytes) const {
+  // For the row block `index` and a slice of `panels` panels; `next` are the panels after them.
+  Fetch of(int64_t index, char const* w, char const* next, int64_t panels) const {
     if (is_cold && index == 0) {
       int64_t const ahead = round_up(ahead_bytes(tokens) / panels, kLine);
       return {w + ahead, kLine, std::max<int64_t>(0, bytes - ahead), next};
     }
-    int64_t const parts = row_blocks - is_cold, part = index - is_cold;
-    int64_t const step = std::max<int64_t>(1, kLine / parts), part_bytes = bytes / kLine * step;
-    if (later == nullptr || part * part_bytes >= bytes) return {w, 0, bytes, w};
-    return {later + (w - begin) + part * part_bytes, step, bytes, w};
+    int64_t const at = (index - is_cold) * part_bytes;
+    if (later == nullptr || at >= bytes) return {w, 0, bytes, w};
+    return {later + (w - begin) + at, step, bytes, w};
   }
 };
 
@@ -186,14 +203,15 @@ void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
                            .later = row_blocks == 1         ? nullptr
                                     : k0 + k < kp           ? weights_at(chunk_begin, k0 + k)
                                     : chunk_end < panel_end ? weights_at(chunk_end, 0)
-                                                            : g.next};
+                                                            : g.next,
+                           .bytes = bytes};
       int64_t row_block = 0;
       for (int64_t t = 0, rows; t < g.tokens; t += rows, ++row_block) {
         rows = Micro::next_rows(g.tokens - t);
         Micro::prepare(state, g, t, rows, k0, k);
-        int64_t const most = Micro::panels(rows);
+        Groups groups(chunk_end - chunk_begin, Micro::panels(rows));
         for (int64_t panel = chunk_begin, panels; panel < chunk_end; panel += panels) {
-          panels = next_group(chunk_end - panel, most);
+          panels = groups.next();
           char const* const from = weights_at(panel, k0);
           char const* const next = panel + panels < chunk_end             ? from + panels * panel_stride
                                    : g.next != nullptr && row_blocks == 1 ? g.next
@@ -206,7 +224,7 @@ void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
                            .k = k,
                            .last_columns = std::min<int64_t>(kPanel, w.n - (panel + panels - 1) * kPanel),
                            .start_at_zero = k0 == 0 && !add_to_y,
-                           .fetch = plan.of(row_block, from, next, panels, bytes)});
+                           .fetch = plan.of(row_block, from, next, panels)});
         }
       }
       k0 += k;

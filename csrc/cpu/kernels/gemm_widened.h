@@ -21,7 +21,7 @@ struct WidenedFrom {
 };
 #if defined(__AVX512VNNI__)
 // Zen 5 unpacks beside the units that multiply: weights of 4 bits gain nothing up to 512 rows.
-inline constexpr WidenedFrom kWidenedFrom = {97, 513, 129};
+inline constexpr WidenedFrom kWidenedFrom = {41, 513, 65};
 #elif defined(__AVX512F__)
 inline constexpr WidenedFrom kWidenedFrom = {13, 33, 25};
 #elif defined(__AVXVNNI__)
@@ -43,7 +43,13 @@ inline constexpr int kWidenedRows =
     is_super(W) ? kScalesPairs<W> ? 4 : kGroupedRows + 2 :
 #endif
                 kGroupedRows;
-inline constexpr int64_t kWidenedK = 512;    // of a block of k: 16 KB of bytes
+// Of a block of k: 16 KB of bytes, with AVX-512 32, where a call for 512 is so short that its beginning and
+// its end take 6 % of it.
+#if defined(__AVX512VNNI__)
+inline constexpr int64_t kWidenedK = 1024;
+#else
+inline constexpr int64_t kWidenedK = 512;
+#endif
 inline constexpr int64_t kWidenedChunk = 8;  // panels
 
 // What is kept of the scales and the minimums of groups: in superblocks integers, the minimums of two groups
@@ -119,7 +125,16 @@ BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, 
   }
 }
 
-// R rows times N panels over s.k, a multiple of 2 kGroup. The slice's weights are not looked at.
+// What is fetched of N panels while kGroupMax k are multiplied: a step of the slice's lines, up to `after`.
+template <int N>
+BUNTING_INLINE void fetch_step(char const*& from, Slice const& s) {
+  char const* const end = std::min(from + s.fetch.step, s.fetch.after);
+  for (; from < end; from += kLine)
+    for (int n = 0; n < N; ++n) __builtin_prefetch(from + n * s.panel_stride, 0, 2);
+}
+
+// R rows times N panels over s.k, a multiple of 2 kGroup. The slice's weights are not looked at; its panels'
+// stride is that of what is fetched.
 template <Dtype W, int R, int N>
 void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ldx, Slice const& s) {
   using D = Dot<W>;
@@ -129,7 +144,9 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ld
   begin_sums(sums, s);
   asm volatile("" : : "r"(&sums) : "memory");  // out of the registers, which hold products instead
   int64_t const depth = s.k / kGroup;
+  char const* fetch = s.fetch.from;
   for (int64_t group = 0; group < depth;) {
+    if (group % kInputGroups == 0) fetch_step<N>(fetch, s);
     int64_t const end = std::min(group + kInputs, depth);
     f32x16 products[R][N];
     for (int r = 0; r < R; ++r)
@@ -181,8 +198,10 @@ void multiply_widened_superblocks(Widened<W> const& weights, InputGroup const* x
   f32x16 sums[R][N];
   begin_sums(sums, s);
   asm volatile("" : : "r"(&sums) : "memory");
+  char const* fetch = s.fetch.from;
   int64_t line = 0, group = 0;
   for (int64_t k = 0; k < s.k; k += kGroupMax, x += kInputGroups) {
+    fetch_step<N>(fetch, s);
     ScaledSum<W> scaled[R][N];
     for (int r = 0; r < R; ++r)
       for (int n = 0; n < N; ++n) scaled[r][n].start();
@@ -262,37 +281,40 @@ struct WidenedMicro {
       int64_t k0 = 0;
       do {  // once even for K = 0, which makes y zero
         int64_t const k = std::min(kWidenedK, w.kp() - k0);
+        // Lines of a panel that is unpacked next: so many are fetched while one is unpacked, while each block
+        // of rows passes, and of those for each kGroupMax k.
+        int64_t const lines = w.depth_bytes(k) / kLine, unpacking = lines / (row_blocks + 1);
+        int64_t const block_lines = (lines - unpacking + row_blocks - 1) / row_blocks;
+        int64_t const step_lines = (block_lines * kGroupMax + k - 1) / std::max<int64_t>(1, k);
         for (int64_t panel = chunk, panels; panel < chunk_end; panel += panels) {
           panels = std::min<int64_t>(kWidenedPanels, chunk_end - panel);
           char const* const from = w.panel(panel) + w.depth_bytes(k0);
-          // Those that are unpacked next: equal parts of them while these are unpacked and while each block
-          // of rows passes.
           char const* const next = panel + panels < chunk_end ? w.panel(panel + panels) + w.depth_bytes(k0)
                                    : k0 + k < w.kp()          ? w.panel(chunk) + w.depth_bytes(k0 + k)
                                    : chunk_end < panel_end    ? w.panel(chunk_end)
                                    : g.next != nullptr        ? g.next
                                                               : from;
-          int64_t const lines = w.depth_bytes(k) / kLine, parts = row_blocks + 1;
           for (int64_t n = 0; n < panels; ++n)
             widen_panel<W>(weights.panels[n], from + n * w.panel_bytes(), k, next + n * w.panel_bytes(),
-                           lines / parts);
-          int64_t part = 1;
-          for (int64_t t = 0, rows; t < g.tokens; t += rows, ++part) {
-            rows = next_group(g.tokens - t, kRows);
-            for (int64_t i = part * lines / parts; i < (part + 1) * lines / parts; ++i)
-              for (int64_t n = 0; n < panels; ++n)
-                __builtin_prefetch(next + n * w.panel_bytes() + i * kLine, 0, 2);
+                           unpacking);
+          Groups blocks(g.tokens, kRows);
+          char const *fetch = next + unpacking * kLine, *const fetch_end = next + lines * kLine;
+          for (int64_t t = 0, rows; t < g.tokens; t += rows, fetch += block_lines * kLine) {
+            rows = blocks.next();
             InputGroup const* const x = static_cast<InputGroup const*>(g.x) + t * g.ldx + k0 / kGroup;
             kBlocks.at[rows - 1][panels - 1](
                 weights, x, g.ldx,
                 {.y = g.y + t * g.ldy + panel * kPanel,
                  .ldy = g.ldy,
                  .w = nullptr,
-                 .panel_stride = 0,
+                 .panel_stride = w.panel_bytes(),
                  .k = k,
                  .last_columns = std::min<int64_t>(kPanel, w.n - (panel + panels - 1) * kPanel),
                  .start_at_zero = k0 == 0 && !add_to_y,
-                 .fetch = {}});
+                 .fetch = {.from = fetch,
+                           .step = step_lines * kLine,
+                           .turn = 0,
+                           .after = std::min(fetch + block_lines * kLine, fetch_end)}});
           }
         }
         k0 += k;
