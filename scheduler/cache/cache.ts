@@ -133,7 +133,7 @@ export class Cache {
     }
     moveReader(reader, null, reader.depth);
     if (givesUp) this.#giveUp(deepest);
-    this.#forget(root, rootKey(reader.sharing));
+    this.#forget(root);
   }
 
   /** Puts what only this path reads at the oldest end, stems after their branches: up to where another path goes on. */
@@ -201,7 +201,7 @@ export class Cache {
       }
       root = span;
     }
-    this.#forget(root, rootKey(lease.sharing));
+    this.#forget(root);
   }
 
   /** Ends a lease on tokens that may be computed wrong: frees the spans of its path that no other lease pins or
@@ -267,14 +267,14 @@ export class Cache {
     const key = rootKey(sharing);
     let root = this.#roots.get(key);
     if (root === undefined) {
-      root = createRoot();
+      root = createRoot(key);
       this.#roots.set(key, root);
     }
     return root;
   }
 
-  #forget(root: Span, key: string): void {
-    if (root.leases === 0 && root.readers === 0 && root.isLeaf) this.#roots.delete(key);
+  #forget(root: Span): void {
+    if (root.leases === 0 && root.readers === 0 && root.isLeaf) this.#roots.delete(`${root.edge}`);
   }
 
   /** Puts a span without leases at the newest end of the order that it belongs to. */
@@ -424,9 +424,8 @@ export class Cache {
     this.#unlist(leaf);
     detach(leaf);
     if (!parent.isLeaf) return;
-    if (parent.parent !== null) {
-      if (parent.leases === 0) this.#cutToPages(parent);
-    } else for (const [key, root] of this.#roots) if (root === parent) this.#forget(root, key);
+    if (parent.parent === null) this.#forget(parent);
+    else if (parent.leases === 0) this.#cutToPages(parent);
   }
 
   /** Releases the last `count` pages of a span. */

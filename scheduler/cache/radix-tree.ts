@@ -42,7 +42,7 @@ export class Span {
   /** Of the whole pages that end in the span: floor(start / T) … floor(end / T) - 1 (page-hash.ts). Empty in a cache
    *  without an observer. */
   hashes: Float64Array;
-  /** By which its parent has it. */
+  /** By which its parent has it; of a root, the key of its tree. */
   edge: Edge;
   readonly children = new Map<Edge, Span>();
   /** Leases that end here or below. While there is one, the span is neither evicted nor shortened. */
@@ -87,9 +87,9 @@ export interface Place {
   readonly depth: number;
 }
 
-/** The root of a tree: an empty span that is never evicted. */
-export function createRoot(): Span {
-  return new Span(null, "", 0, new Int32Array(0), [], new Float64Array(0));
+/** The root of the tree of a key: an empty span that is never evicted. */
+export function createRoot(key: string): Span {
+  return new Span(null, key, 0, new Int32Array(0), [], new Float64Array(0));
 }
 
 /** The longest prefix of tokens [0, limit) found below `from`, whose own tokens are taken as matched. Changes
