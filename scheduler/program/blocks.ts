@@ -19,7 +19,7 @@ export interface BlockHost {
   nowMs(): number;
   /** Nodes of the program, ended ones included. */
   nodeCount(): number;
-  open(spec: NodeSpec, scope: Scope, prefix: string, copied: Copied): Node;
+  open(spec: NodeSpec, scope: Scope, prefix: string, copied: Copied): void;
   /** A body was copied that makes `result`; `width` are or will be beside it, itself included. */
   copied(block: Node, result: Variable, width: number): void;
   end(block: Node, value: Value): void;
@@ -37,8 +37,6 @@ interface Run {
   readonly awaited: Map<Variable, number>;
   /** Bodies whose value is not known yet. */
   live: number;
-  /** What was copied. */
-  readonly nodes: Node[];
 }
 
 /** What a copy of a body is handed: a name in it, the value, and where that comes from. */
@@ -77,7 +75,7 @@ export class Blocks {
         return;
       }
     }
-    const run: Run = { node, items, results: [], awaited: new Map(), live: 0, nodes: [] };
+    const run: Run = { node, items, results: [], awaited: new Map(), live: 0 };
     this.#runs.set(node, run);
     if (spec.kind === "choose") this.#choose(run, spec);
     else this.#goOn(run);
@@ -97,11 +95,9 @@ export class Blocks {
 
   /** The node has failed: nothing will read what its bodies make. */
   drop(node: Node): void {
-    const run = this.#runs.get(node);
-    if (run === undefined) return;
-    this.#runs.delete(node);
+    if (!this.#runs.delete(node)) return;
     const message = `${node.name} has failed, which alone would read it.`;
-    for (const inner of run.nodes) {
+    for (const inner of node.copies) {
       this.#host.fail(inner, { code: "cancelled", message, origin: inner.name }, null);
     }
   }
@@ -199,12 +195,11 @@ export class Blocks {
     results.push(result);
     if (!result.isKnown) {
       const others = run.awaited.get(result);
-      if (others === undefined && !result.readers.includes(node)) result.readers.push(node);
+      result.readers.add(node);
       run.awaited.set(result, (others ?? 0) + 1);
       run.live += 1;
     }
-    for (const inner of body.nodes)
-      run.nodes.push(this.#host.open(inner, scope, prefix, { block: node, cause }));
+    for (const inner of body.nodes) this.#host.open(inner, scope, prefix, { block: node, cause });
     this.#host.copied(node, result, widthOf(run));
     if (result.isKnown && result.state === "failed") this.#host.fail(node, result.failure!, result);
   }

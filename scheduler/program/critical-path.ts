@@ -54,7 +54,7 @@ function measure(node: Node, expectedMs: ExpectedMs): void {
 }
 
 function readersOf(node: Node): readonly Node[] {
-  return node.outputs.flatMap(({ readers }) => readers.filter(({ isEnded }) => !isEnded));
+  return node.outputs.flatMap(({ readers }) => [...readers].filter(({ isEnded }) => !isEnded));
 }
 
 function roundsOf(spec: Exclude<NodeSpec, CallSpec>): number {

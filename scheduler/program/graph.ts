@@ -19,8 +19,8 @@ export class Variable {
   readonly name: string;
   /** Null: the client's, or bound by a node to what it hands to a body. */
   producer: Node | null = null;
-  /** Everything that reads it, each once, but for what is forgotten. */
-  readers: Node[] = [];
+  /** Everything that reads it, but for what is forgotten. */
+  readonly readers = new Set<Node>();
   state: VariableState = "empty";
   value: Value | null = null;
   failure: Failure | null = null;
@@ -50,8 +50,9 @@ export class Node {
   readonly name: string;
   readonly spec: NodeSpec;
   readonly scope: Scope;
-  /** The node whose body this was copied from. */
+  /** The node whose body this was copied from; and what was copied from this one's. */
   readonly block: Node | null;
+  readonly copies: Node[] = [];
   /** What it needs to begin, each once; and with these what its bodies read around them. */
   readonly inputs: readonly Variable[];
   readonly reads: readonly Variable[];
@@ -66,7 +67,7 @@ export class Node {
 
   /** How what it makes is awaited (objectives.ts). */
   objective: Objective = "throughput";
-  gang: number | null = null;
+  gang: Gang | null = null;
   ttftMs: number | null = null;
   tbtMs: number | null = null;
   /** Milliseconds that it is expected to take, and from its beginning to the end of the longest path from here. */
@@ -97,7 +98,8 @@ export class Node {
     this.inputs = distinct(inputsOf(spec).map(find.read));
     this.reads = distinct([...this.inputs, ...freeNamesOf(spec).map(find.read)]);
     this.outputs = outputsOf(spec).map(find.write);
-    for (const variable of this.reads) variable.readers.push(this);
+    this.block?.copies.push(this);
+    for (const variable of this.reads) variable.readers.add(this);
     for (const variable of this.outputs) {
       assert(variable.producer === null && variable.state === "empty", "a variable is written by one node");
       variable.producer = this;
@@ -109,6 +111,13 @@ export class Node {
   get isEnded(): boolean {
     return this.state === "done" || this.state === "failed";
   }
+}
+
+/** Nodes of which only the last one counts. */
+export interface Gang {
+  readonly number: number;
+  /** The gang that it turned out to be one with. */
+  mergedInto: Gang | null;
 }
 
 /** When a node's life went on; null: not yet. */

@@ -1,5 +1,5 @@
 import type { Objective } from "../core.ts";
-import type { Node, Variable } from "./graph.ts";
+import type { Gang, Node, Variable } from "./graph.ts";
 import type { Criteria } from "./spec.ts";
 
 const RANKS: Readonly<Record<Objective, number>> = { throughput: 0, gang: 1, latency: 2 };
@@ -17,9 +17,7 @@ export class Objectives {
   /** Gives numbers to gangs; unique for the life of the process. */
   readonly #nextGang: () => number;
   /** By the value or node that they are awaited for, and by stage. */
-  readonly #gangs = new Map<Variable | Node, Map<number, number>>();
-  /** Gangs that turned out to be one: each leads to another, in the end to the one that stands for all. */
-  readonly #mergedInto = new Map<number, number>();
+  readonly #gangs = new Map<Variable | Node, Map<number, Gang>>();
 
   constructor(nextGang: () => number) {
     this.#nextGang = nextGang;
@@ -45,9 +43,9 @@ export class Objectives {
     if (result.producer?.block === block) this.#mark(block, result, block.objective === "gang" ? 2 : width);
   }
 
-  /** The number that stands for a gang. */
-  gangOf(node: Node): number | null {
-    return node.objective === "gang" && node.gang !== null ? this.#rootOf(node.gang) : null;
+  /** The number of the gang that a node is in. */
+  gangOf({ objective, gang }: Node): number | null {
+    return objective === "gang" && gang !== null ? rootOf(gang).number : null;
   }
 
   #mark(of: Variable | Node, result: Variable, width: number): void {
@@ -61,15 +59,15 @@ export class Objectives {
     }
   }
 
-  #join(node: Node, gang: number): void {
+  #join(node: Node, gang: Gang): void {
     if (node.gang !== null) {
-      const [a, b] = [this.#rootOf(node.gang), this.#rootOf(gang)];
-      if (a !== b) this.#mergedInto.set(b, a);
+      const [a, b] = [rootOf(node.gang), rootOf(gang)];
+      if (a !== b) b.mergedInto = a;
     }
     raise(node, "gang", node.gang ?? gang);
   }
 
-  #gang(of: Variable | Node, stage: number): number {
+  #gang(of: Variable | Node, stage: number): Gang {
     let gangs = this.#gangs.get(of);
     if (gangs === undefined) {
       gangs = new Map();
@@ -77,24 +75,24 @@ export class Objectives {
     }
     let gang = gangs.get(stage);
     if (gang === undefined) {
-      gang = this.#nextGang();
+      gang = { number: this.#nextGang(), mergedInto: null };
       gangs.set(stage, gang);
     }
     return gang;
   }
-
-  #rootOf(gang: number): number {
-    let root = gang;
-    for (let next = this.#mergedInto.get(root); next !== undefined; next = this.#mergedInto.get(root)) {
-      const after = this.#mergedInto.get(next);
-      if (after !== undefined) this.#mergedInto.set(root, after);
-      root = next;
-    }
-    return root;
-  }
 }
 
-function raise(node: Node, objective: Objective, gang: number | null): void {
+/** The gang that stands for all that turned out to be one with it. The way there is halved each time. */
+function rootOf(gang: Gang): Gang {
+  let root = gang;
+  while (root.mergedInto !== null) {
+    root.mergedInto = root.mergedInto.mergedInto ?? root.mergedInto;
+    root = root.mergedInto;
+  }
+  return root;
+}
+
+function raise(node: Node, objective: Objective, gang: Gang | null): void {
   if (RANKS[objective] < RANKS[node.objective]) return;
   node.objective = objective;
   node.gang = gang;

@@ -188,7 +188,7 @@ export class Program {
     let leadsOn = false;
     for (const node of part.nodes) {
       const { outputs } = this.#open(node, this.#scope, "", null);
-      leadsOn ||= outputs.some((variable) => variable.readers.length > 0 || this.#awaited.has(variable));
+      leadsOn ||= outputs.some((variable) => variable.readers.size > 0 || this.#awaited.has(variable));
     }
     if (leadsOn && this.#awaited.size > 0) this.#deduce();
     for (const [name, criteria] of Object.entries(wants)) this.want(name, criteria);
@@ -369,7 +369,7 @@ export class Program {
       const { producer } = variable;
       const isKept = (output: Variable): boolean => this.#scope.names.get(output.name) === output;
       if (producer?.block !== null || producer.outputs.some(isKept)) continue;
-      if (this.#copiesOf(producer).every(({ isEnded }) => isEnded)) this.#forgetNode(producer);
+      if (isOver(producer)) this.#forgetNode(producer);
     }
     this.#unread.clear();
   }
@@ -381,7 +381,7 @@ export class Program {
       isReleased &&
       isOver &&
       this.#scope.names.get(name) === variable &&
-      readers.every(({ isEnded }) => isEnded)
+      [...readers].every(({ isEnded }) => isEnded)
     );
   }
 
@@ -389,16 +389,8 @@ export class Program {
   #forgetNode(node: Node): void {
     if (!this.#nodes.delete(node.name)) return;
     this.#objectives.forget(node);
-    for (const variable of node.reads)
-      variable.readers = variable.readers.filter((reader) => reader !== node);
-    for (const copy of this.#copiesOf(node)) if (copy !== node) this.#forgetNode(copy);
-  }
-
-  /** A node, and what was copied for it, for its copies and so on. */
-  #copiesOf(node: Node): readonly Node[] {
-    if (node.spec.kind === "call") return [node];
-    const copies = [...this.#nodes.values()].filter(({ block }) => block === node);
-    return [node, ...copies.flatMap((copy) => this.#copiesOf(copy))];
+    for (const variable of node.reads) variable.readers.delete(node);
+    for (const copy of node.copies) this.#forgetNode(copy);
   }
 
   /* ---- events ---- */
@@ -429,9 +421,7 @@ export class Program {
   /** Tells a variable's readers; who begins to read it meanwhile sees that it is known. */
   #inform(variable: Variable): void {
     variable.isKnown = true;
-    const { readers } = variable;
-    const count = readers.length;
-    for (let index = 0; index < count; index++) this.#hear(readers[index]!, variable);
+    for (const reader of [...variable.readers]) this.#hear(reader, variable);
     if (variable.isReleased) this.#unread.add(variable);
   }
 
@@ -577,6 +567,11 @@ export class Program {
   #nowMs(): number {
     return this.#options.clock.nowMs();
   }
+}
+
+/** Whether it has ended, with all that was copied for it. */
+function isOver({ isEnded, copies }: Node): boolean {
+  return isEnded && copies.every(isOver);
 }
 
 function unknownName(name: string): Refusal {

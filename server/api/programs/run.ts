@@ -117,7 +117,7 @@ export class Run {
   /** What calls write and nothing reads. */
   #sinks(): ReadonlyMap<string, Criteria> {
     const sinks = [...this.hosted.program.variables.values()].filter(
-      ({ producer, readers }) => producer !== null && readers.length === 0,
+      ({ producer, readers }) => producer !== null && readers.size === 0,
     );
     if (sinks.length === 0)
       throw badRequest("the program has no calls, so there is nothing to wait for", "calls");

@@ -106,7 +106,7 @@ export function graphJson(hosted: HostedProgram): object {
     variables: [...program.variables.values()].map((variable) => ({
       ...variableJson(hosted, variable),
       written_by: variable.producer?.name ?? null,
-      read_by: variable.readers.map(({ name }) => name),
+      read_by: Array.from(variable.readers, ({ name }) => name),
     })),
     nodes: [...program.nodes.values()].map(({ name, spec, state, reads, outputs }) => ({
       name,
