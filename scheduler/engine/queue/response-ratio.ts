@@ -8,7 +8,6 @@ import type { QueueOrder } from "./queue-order.ts";
 export const COST_MIN = 256;
 /** In one bucket a cost is less than so many times another: there are two buckets to each doubling. */
 export const BUCKET = 1.5;
-const BUCKETS = 64;
 /** What it takes to serve a sequence, in tokens. */
 function costOf({ length, cachedTokens }: Sequence): number {
   return COST_MIN + length - cachedTokens;
@@ -23,11 +22,12 @@ function costOf({ length, cachedTokens }: Sequence): number {
  * that may cost: if it has the highest ratio, it is taken as soon as the gate is open, and pages allow.
  *
  * Sequences are in buckets by cost, warm and cold ones apart. A bucket is first come, first served, so that only the heads are
- * compared. A sequence moves when what is cached of it changes (`matched`).
+ * compared. A sequence moves when what is cached of it changes (`matched`). Few buckets are in use at a time, and of many tenants each
+ * has an order of its own: only those are kept that have a sequence.
  */
 export class ResponseRatio implements QueueOrder {
-  readonly #warm: Bucket[] = Array.from({ length: BUCKETS }, () => new ArrivalList());
-  readonly #cold: Bucket[] = Array.from({ length: BUCKETS }, () => new ArrivalList());
+  readonly #warm = new Buckets();
+  readonly #cold = new Buckets();
   readonly #gate: ColdGate;
   #size = 0;
 
@@ -40,29 +40,24 @@ export class ResponseRatio implements QueueOrder {
   }
 
   add(sequence: Sequence): void {
-    this.#bucketOf(sequence).add(sequence);
+    this.#bucketsFor(sequence).add(sequence);
     this.#size += 1;
   }
 
   remove(sequence: Sequence): boolean {
-    if (!(sequence.queued.bucket?.remove(sequence) ?? false)) return false;
-    sequence.queued.bucket = null;
+    if (!this.#takeOut(sequence)) return false;
     this.#size -= 1;
     return true;
   }
 
   matched(sequence: Sequence): void {
-    const before = sequence.queued.bucket;
-    if (before === null) return;
-    const bucket = this.#bucketOf(sequence);
-    if (bucket === before) return;
-    before.remove(sequence);
-    bucket.add(sequence);
+    const buckets = this.#bucketsFor(sequence);
+    if (!buckets.isRight(sequence) && this.#takeOut(sequence)) buckets.add(sequence);
   }
 
   peek(nowMs: number): Sequence | null {
-    const warm = highest(this.#warm, nowMs);
-    const cold = highest(this.#cold, nowMs);
+    const warm = this.#warm.highest(nowMs);
+    const cold = this.#cold.highest(nowMs);
     if (warm === null || cold === null) return warm ?? cold;
     return this.#gate.isOpen(nowMs) && ratio(cold, nowMs) > ratio(warm, nowMs) ? cold : warm;
   }
@@ -71,18 +66,78 @@ export class ResponseRatio implements QueueOrder {
     assert(this.remove(sequence), "the sequence waits");
   }
 
-  #bucketOf(sequence: Sequence): Bucket {
-    const cost = costOf(sequence);
-    const doublings = 31 - Math.clz32(cost);
-    const index = 2 * doublings + ((cost >> (doublings - 1)) & 1);
-    const bucket = (isWarm(sequence) ? this.#warm : this.#cold)[index]!;
-    sequence.queued.bucket = bucket;
-    return bucket;
+  #bucketsFor(sequence: Sequence): Buckets {
+    return isWarm(sequence) ? this.#warm : this.#cold;
+  }
+
+  #takeOut(sequence: Sequence): boolean {
+    return this.#warm.remove(sequence) || this.#cold.remove(sequence);
   }
 }
 
 /** Sequences of about the same cost. */
-export type Bucket = ArrivalList<Sequence>;
+class Bucket extends ArrivalList<Sequence> {
+  readonly index: number;
+
+  constructor(index: number) {
+    super();
+    this.index = index;
+  }
+}
+
+/** Sequences by cost. */
+class Buckets {
+  /** The cheapest first; none is empty. */
+  readonly #buckets: Bucket[] = [];
+
+  add(sequence: Sequence): void {
+    const index = bucketOf(sequence);
+    let at = 0;
+    while (at < this.#buckets.length && this.#buckets[at]!.index < index) at += 1;
+    if (this.#buckets[at]?.index !== index) this.#buckets.splice(at, 0, new Bucket(index));
+    const bucket = this.#buckets[at]!;
+    bucket.add(sequence);
+    sequence.queued.bucket = bucket;
+  }
+
+  /** False if it is not in one of these. */
+  remove(sequence: Sequence): boolean {
+    const { bucket } = sequence.queued;
+    const at = this.#buckets.indexOf(bucket as Bucket);
+    if (at < 0 || !this.#buckets[at]!.remove(sequence)) return false;
+    if (this.#buckets[at]!.size === 0) this.#buckets.splice(at, 1);
+    sequence.queued.bucket = null;
+    return true;
+  }
+
+  /** Whether it is where `add` would put it now. */
+  isRight(sequence: Sequence): boolean {
+    const { bucket } = sequence.queued;
+    const index = bucketOf(sequence);
+    return this.#buckets.some((one) => one === bucket && one.index === index);
+  }
+
+  /** Of the buckets' first ones the one with the highest ratio, ties to the cheaper one; null: they are empty. */
+  highest(nowMs: number): Sequence | null {
+    let best: Sequence | null = null;
+    let most = 0;
+    for (const { first } of this.#buckets) {
+      if (first === undefined) continue;
+      const its = ratio(first, nowMs);
+      if (best !== null && its <= most) continue;
+      best = first;
+      most = its;
+    }
+    return best;
+  }
+}
+
+/** Number of the bucket for sequences of its cost. */
+function bucketOf(sequence: Sequence): number {
+  const cost = costOf(sequence);
+  const doublings = 31 - Math.clz32(cost);
+  return 2 * doublings + ((cost >> (doublings - 1)) & 1);
+}
 
 /** Whether one of two sequences of different orders goes first, as it would in one. */
 export function goesBefore(gate: ColdGate, one: Sequence, other: Sequence, nowMs: number): boolean {
@@ -100,18 +155,4 @@ export function hasHigherRatio(gate: ColdGate, call: Sequence, other: Sequence, 
 /** How long it has waited, a millisecond more so that cost decides at first, for what it costs. */
 function ratio(sequence: Sequence, nowMs: number): number {
   return (nowMs - sequence.awaitedSinceMs + 1) / costOf(sequence);
-}
-
-/** Of the buckets' first ones the one with the highest ratio, ties to the cheaper one; null: they are empty. */
-function highest(buckets: readonly Bucket[], nowMs: number): Sequence | null {
-  let best: Sequence | null = null;
-  let most = 0;
-  for (const { first } of buckets) {
-    if (first === undefined) continue;
-    const its = ratio(first, nowMs);
-    if (best !== null && its <= most) continue;
-    best = first;
-    most = its;
-  }
-  return best;
 }

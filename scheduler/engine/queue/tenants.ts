@@ -180,10 +180,13 @@ export class Tenants {
   /** Of those that are not held back the one whose tenant has used least; null: all are. */
   #passing(gate: ColdGate, nowMs: number): Sequence | null {
     let best: Sequence | null = null;
-    for (const { order } of this.#heap) {
+    let least = Number.POSITIVE_INFINITY;
+    for (const { order, account } of this.#heap) {
+      if (account.used >= least) continue;
       const sequence = order.peek(nowMs);
       if (sequence === null || gate.holdsBack(sequence, nowMs)) continue;
-      if (best === null || sequence.queued.account!.used < best.queued.account!.used) best = sequence;
+      best = sequence;
+      least = account.used;
     }
     return best;
   }
