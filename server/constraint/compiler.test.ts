@@ -46,6 +46,15 @@ test("one that is not done after two seconds is refused, and takes its thread wi
   silent.close();
 });
 
+test("one that comes when too many wait is refused, and taken when it comes again", async () => {
+  const texts = Array.from({ length: 65 }, (_, number) => [`crowd ${number}`]);
+  const crowd = texts.map((one) => compile(one).catch((error: unknown) => error));
+  expect((await Promise.all(crowd))[64]).toEqual(
+    new ConstraintError("64 others wait to be compiled; try again"),
+  );
+  expect((await compile(texts[64]!)).ignored).toEqual([]);
+});
+
 test("gives way where it is told to", async () => {
   const telling = new ConstraintCompiler(
     new URL("../../tests/support/compiler-thread.ts", import.meta.url).href,

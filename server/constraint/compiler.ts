@@ -74,9 +74,11 @@ export class ConstraintCompiler {
     const id = new Bun.CryptoHasher("sha256").update(JSON.stringify(source)).digest("hex");
     const cached = this.#cache.get(id);
     if (cached !== undefined) return Promise.resolve(cached);
-    const coming = this.#coming.get(id) ?? this.#start(id, source, givesWay);
-    this.#coming.set(id, coming);
-    return coming;
+    const coming = this.#coming.get(id);
+    if (coming !== undefined) return coming;
+    const started = this.#start(id, source, givesWay).finally(() => this.#coming.delete(id));
+    this.#coming.set(id, started);
+    return started;
   }
 
   /** What is remembered. `bytes` is about what it takes. */
@@ -90,19 +92,15 @@ export class ConstraintCompiler {
   }
 
   async #start(id: string, source: ConstraintSource, givesWay: boolean): Promise<Compiled> {
-    try {
-      if (this.#jobs.length >= WAITING_MAX)
-        throw new ConstraintError(`${WAITING_MAX} others wait to be compiled; try again`);
-      const { promise, resolve, reject } = Promise.withResolvers<CompiledConstraint>();
-      this.#jobs.push({ source, givesWay, resolve, reject });
-      if (this.#jobs.length === 1) this.#next();
-      const { grammar, ignored } = await promise;
-      const compiled = { constraint: { id, grammar }, ignored };
-      this.#cache.set(id, compiled);
-      return compiled;
-    } finally {
-      this.#coming.delete(id);
-    }
+    if (this.#jobs.length >= WAITING_MAX)
+      throw new ConstraintError(`${WAITING_MAX} others wait to be compiled; try again`);
+    const { promise, resolve, reject } = Promise.withResolvers<CompiledConstraint>();
+    this.#jobs.push({ source, givesWay, resolve, reject });
+    if (this.#jobs.length === 1) this.#next();
+    const { grammar, ignored } = await promise;
+    const compiled = { constraint: { id, grammar }, ignored };
+    this.#cache.set(id, compiled);
+    return compiled;
   }
 
   /** Gives the first job to the thread. */
