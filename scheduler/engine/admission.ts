@@ -13,8 +13,8 @@ export interface Candidate {
   readonly sequence: Sequence;
   /** Tokens of its prompt that the step has room for, ≥ 1. */
   readonly tokens: number;
-  /** False: it is alone, and fits only without a copy of a partly cached page. */
-  readonly fits: boolean;
+  /** Whether a part of a cached page may be copied, see `Residency.settle`. False: it is alone, and fits only without. */
+  readonly exact: boolean;
 }
 
 /** Sequences that are parked at most on the way to a candidate: so that planning stays short. */
@@ -130,7 +130,7 @@ export class Admission {
         return this.#none(true);
       }
       this.#isBlocked = false;
-      return { sequence, tokens, fits };
+      return { sequence, tokens, exact: fits };
     }
     return null;
   }
@@ -153,8 +153,9 @@ export class Admission {
     if (!sequence.objective.isBulk) this.#lacking ??= sequence;
   }
 
-  #none(hasNoRoom: boolean): null {
-    this.#isBlocked = hasNoRoom && youngestPaused(this.#roster.running) !== undefined;
+  /** There is no candidate. `lacksRoom`: one had no room, which paused sequences could make. */
+  #none(lacksRoom: boolean): null {
+    this.#isBlocked = lacksRoom && youngestPaused(this.#roster.running) !== undefined;
     return null;
   }
 

@@ -191,8 +191,8 @@ export class Planner {
     for (;;) {
       const candidate = this.#admission.next(draft, before);
       if (candidate === null) return;
-      const { sequence, tokens, fits } = candidate;
-      const move = this.#parts.roster.admit(sequence, fits);
+      const { sequence, tokens, exact } = candidate;
+      const move = this.#parts.roster.admit(sequence, exact);
       draft.admit(sequence, tokens, move);
     }
   }

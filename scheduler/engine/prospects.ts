@@ -12,7 +12,7 @@ import {
 } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
-import { lengthLimit } from "./refusal.ts";
+import { lengthLimit, unknownToken } from "./refusal.ts";
 import { Sequence } from "./sequence.ts";
 import { type SpareStep, spareTokens } from "./step/spare.ts";
 
@@ -83,7 +83,8 @@ export class Prospects {
     const { tokens } = prospect;
     const isPossible = tokens.length > 0 && tokens.length < lengthLimit(this.#spec);
     // Without a cache that keeps what is wanted, prospects would evict each other in turn.
-    if (!isPossible || !this.#residency.keepsWanted || !areKnown(tokens, this.#spec.vocabSize)) return;
+    if (!isPossible || !this.#residency.keepsWanted) return;
+    if (unknownToken(tokens, this.#spec.vocabSize) !== null) return;
     const reader = new Reader(
       sharingOf(prospect, this.#residency.pool.pageTokens),
       Int32Array.from(tokens),
@@ -171,9 +172,4 @@ export class Prospects {
     };
     return { chunk, move };
   }
-}
-
-function areKnown(tokens: ArrayLike<number>, vocabSize: number): boolean {
-  for (let i = 0; i < tokens.length; i++) if (tokens[i]! < 0 || tokens[i]! >= vocabSize) return false;
-  return true;
 }

@@ -39,7 +39,8 @@ function lacksFor(pooling: Pooling, { hidden, stepTokensMax }: DeviceSpec): stri
   return `This engine gives ${hidden.rowsMax} hidden states a step, and the mean of a text's wants up to ${stepTokensMax}.`;
 }
 
-function unknownToken(tokens: ArrayLike<TokenId>, vocabSize: number): number | null {
+/** The first token that the vocabulary has not; null: it has all. */
+export function unknownToken(tokens: ArrayLike<TokenId>, vocabSize: number): number | null {
   for (let i = 0; i < tokens.length; i++) {
     const token = tokens[i]!;
     if (!Number.isInteger(token) || token < 0 || token >= vocabSize) return token;

@@ -122,7 +122,7 @@ export class Sequence {
     return this.spec.id;
   }
 
-  /** Of its known tokens, those that may be taken from the cache: behind them something is wanted of each. */
+  /** Tokens that may come from the cache, from its beginning: one of which a draw or a hidden state is wanted must be computed. */
   get cachedMax(): number {
     return this.pool?.next ?? this.length - 1;
   }
@@ -170,8 +170,8 @@ export class Sequence {
     return this.length - this.kv.computed;
   }
 
-  /** Whether the next chunk continues its output, or computes no more than that would: all is computed that was known when
-   *  it was admitted, or all but one. */
+  /** Whether its next chunk is a decode: one token is left to compute, or several that were all drawn since it was admitted
+   *  (forced tokens). */
   get isDecoding(): boolean {
     const { computed, promptEnd } = this.kv;
     return this.length - computed === 1 || (computed >= promptEnd && this.kv.lease !== null);

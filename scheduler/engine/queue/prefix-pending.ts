@@ -1,3 +1,4 @@
+import { commonLength } from "../../cache/radix-tree.ts";
 import { assert } from "../../core.ts";
 import type { Sequence } from "../sequence.ts";
 
@@ -36,12 +37,12 @@ export class PrefixPending {
   remove(sequence: Sequence): void {
     const { owner } = sequence.queued;
     assert(owner !== null, "the sequence waits for a prefix");
-    this.#keep(owner, (waiter) => waiter.sequence !== sequence);
+    this.#letGo(owner, (waiter) => waiter.sequence === sequence);
   }
 
   /** Lets go of those that wait for no more than the owner's first `tokens` tokens. */
   wake(owner: Sequence, tokens: number): readonly Sequence[] {
-    return this.#keep(owner, (waiter) => waiter.tokens > tokens);
+    return this.#letGo(owner, (waiter) => waiter.tokens <= tokens);
   }
 
   /** Each waiting sequence, and for how many tokens of which owner it waits. For checks. */
@@ -51,12 +52,12 @@ export class PrefixPending {
     }
   }
 
-  /** Keeps an owner's waiters for which `stays` is true; returns the others. */
-  #keep(owner: Sequence, stays: (waiter: Waiter) => boolean): readonly Sequence[] {
+  /** Takes out those of an owner's waiters that `goes` is true of, and returns them. */
+  #letGo(owner: Sequence, goes: (waiter: Waiter) => boolean): readonly Sequence[] {
     const waiters = this.#waiters.get(owner);
     if (waiters === undefined) return [];
-    const rest = waiters.filter(stays);
-    const gone = waiters.filter((waiter) => !stays(waiter)).map(({ sequence }) => sequence);
+    const rest = waiters.filter((waiter) => !goes(waiter));
+    const gone = waiters.filter(goes).map(({ sequence }) => sequence);
     if (rest.length === 0) this.#waiters.delete(owner);
     else this.#waiters.set(owner, rest);
     for (const sequence of gone) sequence.queued.owner = null;
@@ -89,7 +90,7 @@ export function findOwner(
     if (owner.isDecoding || owner.isPaused || owner.isAborted) continue;
     const limit = Math.min(waiting.cachedMax, owner.length, sharedMax(owner, waiting));
     if (limit < tokensMin) continue;
-    const shared = commonLength(waiting.tokens, owner.tokens, limit);
+    const shared = commonLength(waiting.tokens, 0, limit, owner.tokens);
     const tokens = shared - (shared % pageTokens);
     if (tokens < tokensMin) continue;
     best = { owner, tokens };
@@ -102,10 +103,4 @@ export function findOwner(
 function sharedMax({ spec: one, cacheKey: key }: Sequence, { spec: other, cacheKey }: Sequence): number {
   if (key === cacheKey) return Number.POSITIVE_INFINITY;
   return one.adapter === other.adapter ? Math.min(one.publicTokens ?? 0, other.publicTokens ?? 0) : 0;
-}
-
-function commonLength(a: Int32Array, b: Int32Array, limit: number): number {
-  let count = 0;
-  while (count < limit && a[count] === b[count]) count += 1;
-  return count;
 }
