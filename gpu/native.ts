@@ -10,6 +10,7 @@ import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "b
 import type { QuantisedSource } from "./model/quantisation.ts";
 import { rotationOf } from "./model/rope.ts";
 import type { LayerShape, ModelShape } from "./model/shape.ts";
+import type { ModelTensor } from "./model/weights.ts";
 
 /** bunting_status, other than OK. */
 export type NativeStatus = "invalid" | "noMemory" | "io" | "retry" | "lost" | "gaveWay";
@@ -108,33 +109,6 @@ export interface Gpu {
   readonly note: string;
 }
 
-/** A tensor in a file: the arguments of bunting_model_load. */
-export interface TensorSource {
-  /** BUNTING_T_* */
-  readonly tensor: number;
-  readonly layer: number;
-  readonly path: string;
-  /** Bytes from the start of the file. */
-  readonly offset: number;
-  /** How the file stores it: BUNTING_F32, BUNTING_Q4_0, … */
-  readonly dtype: number;
-  /** BUNTING_PAIRED_ROWS */
-  readonly pairedRows: boolean;
-  /** BUNTING_ONE_LESS */
-  readonly oneLess: boolean;
-  /** 0 for the tensors that are of no expert. */
-  readonly expert: number;
-  /** BUNTING_EVERY_SECOND */
-  readonly everySecond: boolean;
-  readonly groupedHeads: boolean;
-  /** BUNTING_TRANSPOSED */
-  readonly transposed: boolean;
-  readonly rows: number;
-  readonly cols: number;
-  /** Of a matrix whose scales are a tensor of their own, bunting_quantised: path and offset have the integers. */
-  readonly quantised?: QuantisedSource;
-}
-
 /** How far a call is. */
 export type NativeProgress = (doneBytes: number, totalBytes: number) => void;
 
@@ -153,7 +127,7 @@ export interface NativeLibrary {
     pageTokens: number,
   ): { readonly weightBytes: number; readonly pageBytes: number };
   modelOpen(shape: ModelShape, options: ComputeOptions): ModelHandle;
-  modelLoad(model: ModelHandle, tensor: TensorSource): void;
+  modelLoad(model: ModelHandle, tensor: ModelTensor): void;
   modelSeal(model: ModelHandle): void;
   /** `key` is 32 bytes that tell what was packed. `onProgress` is called before this returns. */
   modelSave(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;

@@ -59,6 +59,16 @@ export type RequestedService = Omit<Service, "tenant" | "gang" | "program">;
 /** All of a request but its prompts and its key. */
 export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant" | "place" | "answers">;
 
+/** One answer, where a wire format has no fields to ask for something else. */
+export const oneAnswer = Object.freeze({
+  choices: 1,
+  tokensMin: 0,
+  stopTokens: [],
+  ignoreEos: false,
+  includeStopString: false,
+  skipSpecialTokens: true,
+}) satisfies Partial<GenerationOptions>;
+
 /** Called on this thread, never from within `generate`. */
 export type AnswerListener = (event: AnswerEvent) => void;
 

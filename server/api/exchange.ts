@@ -1,8 +1,9 @@
 /** What routes of every wire format have in common. */
-import type { Call } from "../http/route.ts";
+import type { Call, Route } from "../http/route.ts";
 import type { PromptServices } from "./prompt.ts";
 import { requestLimits } from "./request-limits.ts";
 import type { Exchange } from "./respond.ts";
+import { type Targets, targetsOf } from "./targets.ts";
 
 export function exchangeOf(
   { request, requestId, reply, arrivedMs, tenant }: Call,
@@ -22,4 +23,19 @@ export function during<Services extends Pick<PromptServices, "encoder">>(
 export function tellIgnored(call: Call, ignored: readonly string[]): void {
   const told = ignored.slice(0, requestLimits.ignoredNamesMax);
   if (told.length > 0) call.setHeader("x-bunting-ignored", told.join(", "));
+}
+
+type Asked = Exchange["services"] & Pick<Exchange, "limits"> & Pick<PromptServices, "encoder">;
+
+/** The handler of a route that asks the model for something: what of the body has no effect is told in a header. */
+export function asking<Services extends Asked, Request extends { readonly ignored: readonly string[] }>(
+  services: Services,
+  parse: (body: Readonly<Record<string, unknown>>, services: Services, targets: Targets) => Request,
+  answer: (exchange: Exchange, services: Services, request: Request, call: Call) => unknown,
+): Route["handler"] {
+  return async (call) => {
+    const request = parse(await call.readWork(), services, targetsOf(call.request.headers));
+    tellIgnored(call, request.ignored);
+    return answer(exchangeOf(call, services), during(call, services), request, call);
+  };
 }

@@ -16,7 +16,7 @@ import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
-import { during, exchangeOf, tellIgnored } from "./exchange.ts";
+import { asking, during, exchangeOf, tellIgnored } from "./exchange.ts";
 import { Fields } from "./fields.ts";
 import { llamaRoutes } from "./llama/routes.ts";
 import { ollamaRoutes } from "./ollama/routes.ts";
@@ -84,6 +84,14 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   const tokenize: Route["handler"] = async (call) =>
     answerTokenize(await call.readWork(), during(call, deps));
   const detokenize: Route["handler"] = async (call) => answerDetokenize(await call.readWork(), deps);
+  const completions = asking(
+    deps,
+    (body, { model }, targets) => parseCompletionRequest(body, model, targets),
+    answerCompletion,
+  );
+  const embeddings = asking(deps, parseEmbeddingsRequest, answerEmbeddings);
+  const rerank = asking(deps, parseRerank, answerRerank);
+  const score = asking(deps, parseScore, answerScore);
   const open = true;
   const keyed = false;
   const table: readonly Route[] = [
@@ -103,13 +111,13 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     { method: "GET", path: "/v1/models", isPublic: keyed, handler: models },
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
-    { method: "POST", path: "/v1/completions", isPublic: keyed, handler: (call) => completions(call, deps) },
+    { method: "POST", path: "/v1/completions", isPublic: keyed, handler: completions },
     ...messagesRoutes(deps),
     ...responsesRoutes(deps),
     ...ollamaRoutes(deps, startedSeconds),
-    { method: "POST", path: "/v1/embeddings", isPublic: keyed, handler: (call) => embeddings(call, deps) },
-    { method: "POST", path: "/v1/rerank", isPublic: keyed, handler: (call) => rerank(call, deps) },
-    { method: "POST", path: "/v1/score", isPublic: keyed, handler: (call) => score(call, deps) },
+    { method: "POST", path: "/v1/embeddings", isPublic: keyed, handler: embeddings },
+    { method: "POST", path: "/v1/rerank", isPublic: keyed, handler: rerank },
+    { method: "POST", path: "/v1/score", isPublic: keyed, handler: score },
     ...jobRoutes(deps.jobs),
     { method: "POST", path: "/v1/programs", isPublic: keyed, handler: (call) => program(call, deps) },
     { method: "POST", path: "/v1/sessions", isPublic: keyed, handler: (call) => session(call, deps) },
@@ -136,17 +144,19 @@ function aliasesOf(route: Route): Route[] {
 
 /** Anthropic's, which tells of failures in its own way too. */
 function messagesRoutes(deps: RouteDeps): readonly Route[] {
-  const route = (path: string, handler: (call: Call, deps: RouteDeps) => Promise<unknown>): Route => ({
+  const route = (path: string, handler: Route["handler"]): Route => ({
     method: "POST",
     path,
     isPublic: false,
     handler: (call) => {
       call.setHeader("request-id", call.requestId); // where Anthropic's clients look for it
-      return handler(call, deps);
+      return handler(call);
     },
     errorResponse: anthropicErrorResponse,
   });
-  return [route("/v1/messages", messages), route("/v1/messages/count_tokens", messagesTokens)];
+  const messages = asking(deps, parseMessagesRequest, answerMessages);
+  const tokens = asking(deps, parseCountRequest, (_, services, request) => countTokens(services, request));
+  return [route("/v1/messages", messages), route("/v1/messages/count_tokens", tokens)];
 }
 
 function jobRoutes(jobs: JobService | null): readonly Route[] {
@@ -196,45 +206,6 @@ async function chat(call: Call, deps: RouteDeps): Promise<Response> {
   const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers), deps.template);
   tellIgnored(call, request.ignored);
   return answerChat(exchangeOf(call, deps), during(call, deps), request);
-}
-
-async function messages(call: Call, deps: RouteDeps): Promise<Response> {
-  const request = parseMessagesRequest(await call.readWork(), deps, targetsOf(call.request.headers));
-  tellIgnored(call, request.ignored);
-  return answerMessages(exchangeOf(call, deps), during(call, deps), request, call.requestId);
-}
-
-async function messagesTokens(call: Call, deps: RouteDeps): Promise<object> {
-  const request = parseCountRequest(await call.readWork(), deps);
-  tellIgnored(call, request.ignored);
-  return countTokens(during(call, deps), request);
-}
-
-async function completions(call: Call, deps: RouteDeps): Promise<Response> {
-  const request = parseCompletionRequest(await call.readWork(), deps.model, targetsOf(call.request.headers));
-  tellIgnored(call, request.ignored);
-  return answerCompletion(exchangeOf(call, deps), during(call, deps), request);
-}
-
-async function embeddings(call: Call, deps: RouteDeps): Promise<Response> {
-  deps.lifecycle.expectReady();
-  const request = parseEmbeddingsRequest(await call.readWork(), deps, targetsOf(call.request.headers));
-  tellIgnored(call, request.ignored);
-  return answerEmbeddings(exchangeOf(call, deps), during(call, deps), request);
-}
-
-async function rerank(call: Call, deps: RouteDeps): Promise<object> {
-  deps.lifecycle.expectReady();
-  const request = parseRerank(await call.readWork(), deps, targetsOf(call.request.headers));
-  tellIgnored(call, request.ignored);
-  return answerRerank(exchangeOf(call, deps), during(call, deps), request);
-}
-
-async function score(call: Call, deps: RouteDeps): Promise<object> {
-  deps.lifecycle.expectReady();
-  const request = parseScore(await call.readWork(), deps, targetsOf(call.request.headers));
-  tellIgnored(call, request.ignored);
-  return answerScore(exchangeOf(call, deps), during(call, deps), request);
 }
 
 async function program(call: Call, deps: RouteDeps): Promise<Response> {

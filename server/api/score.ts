@@ -1,11 +1,13 @@
 /** Scores of pairs of texts: POST /v1/rerank as Jina, Cohere and vLLM have it, POST /v1/score as vLLM does. */
-import { chatService, type TokenId } from "../../scheduler/core.ts";
+
+import type { TokenId } from "../../scheduler/core.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
 import { yieldIfSpent } from "../time-slice.ts";
 import { type EmbedServices, pool, tokensIn } from "./embed.ts";
 import { Fields, fieldsOf, refusal, tellable } from "./fields.ts";
 import { modelOf } from "./openai/schema.ts";
+import { serviceWith } from "./openai/service.ts";
 import { chatWritten, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
 import { requestLimits } from "./request-limits.ts";
 import type { Exchange } from "./respond.ts";
@@ -45,7 +47,7 @@ export function parseRerank(body: Body, { model }: EmbedServices, targets: Targe
     pairs: documents.map((document, i) => ({ query, document, param: `documents[${i}]` })),
     best: best === 0 ? documents.length : best,
     returnsDocuments: fields.boolean("return_documents") ?? true,
-    service: { objective: chatService.objective, ...targets, priority: 0 },
+    service: serviceWith(targets),
     ignored: tellable(fields.unread()),
   };
 }
@@ -66,7 +68,7 @@ export function parseScore(body: Body, { model }: EmbedServices, targets: Target
     pairs: second.map((document, i) => {
       return { query: first.length === 1 ? first[0]! : first[i]!, document, param: `text_2[${i}]` };
     }),
-    service: { objective: chatService.objective, ...targets, priority: 0 },
+    service: serviceWith(targets),
     ignored: tellable(fields.unread()),
   };
 }

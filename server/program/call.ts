@@ -2,7 +2,12 @@ import type { ProgramPlace, TokenId } from "../../scheduler/core.ts";
 import type { CallService, ReadyCall } from "../../scheduler/program/program.ts";
 import type { OutputPart } from "../../scheduler/program/spec.ts";
 import type { AnswerEvent, AnswerFailure, Usage } from "../answer/events.ts";
-import type { AnswerListener, Generation, GenerationRequest } from "../answer/generation.ts";
+import {
+  type AnswerListener,
+  type Generation,
+  type GenerationRequest,
+  oneAnswer,
+} from "../answer/generation.ts";
 import type { Generator } from "../answer/generator.ts";
 import type { PromptServices } from "../api/prompt.ts";
 import { ApiError } from "../http/errors.ts";
@@ -167,14 +172,12 @@ export class RunningCall {
     { sampling, tokensMax, stop, ends, constraint }: OutputPart,
   ): GenerationRequest {
     return {
+      ...oneAnswer,
       prompts: [promptTokens],
-      choices: 1,
       sampling,
       tokensMax,
       stopStrings: stop,
-      includeStopString: false,
-      ...(ends ?? { tokensMin: 0, stopTokens: [], ignoreEos: false }),
-      skipSpecialTokens: true,
+      ...ends,
       cacheSalt: this.#owner.cacheSalt,
       tenant: this.#owner.tenant,
       ...this.#serviceNow(),

@@ -1,5 +1,6 @@
 import type { TokenId } from "../../../scheduler/core.ts";
 import { ApiError, badRequest } from "../../http/errors.ts";
+import type { Call } from "../../http/route.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
 import {
   type ChatPrompt,
@@ -19,7 +20,7 @@ export async function answerMessages(
   exchange: Exchange,
   services: PromptServices & { readonly keptPrefixes: KeptPrefixes },
   request: MessagesRequest,
-  requestId: string,
+  { requestId }: Pick<Call, "requestId">,
 ): Promise<Response> {
   const { tokens, text, format } = await readyChat(request.prompt, services);
   expectFits(tokens, request.generation.tokensMax, services.model.contextMax);

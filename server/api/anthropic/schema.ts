@@ -1,12 +1,12 @@
 /** Anthropic's request in, a typed one with every default applied out. */
-import { chatService } from "../../../scheduler/core.ts";
-import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
-import { badRequest } from "../../http/errors.ts";
+
+import { type GenerationOptions, oneAnswer, type RequestedConstraint } from "../../answer/generation.ts";
 import { Fields, refusal } from "../fields.ts";
 import { templateArgumentsOf } from "../openai/inputs.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
-import { constraintOf } from "../openai/structure.ts";
+import { serviceWith } from "../openai/service.ts";
+import { constraintBeside } from "../openai/structure.ts";
 import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { noTargets, type Targets } from "../targets.ts";
@@ -47,19 +47,14 @@ export function parseMessagesRequest(
   const tier = fields.raw("service_tier");
   if (tier !== undefined && tier !== "auto" && tier !== "standard_only")
     throw refusal("service_tier", "auto or standard_only", tier);
-  const constraint = structureOf(fields, format);
+  const constraint = constraintBeside(format, fields);
   const generation = {
-    choices: 1,
+    ...oneAnswer,
     sampling: samplingOf(fields, served.model, null),
     tokensMax,
-    tokensMin: 0,
     stopStrings: stopStringsOf(fields, "stop_sequences"),
-    stopTokens: [],
-    ignoreEos: false,
-    includeStopString: false,
-    skipSpecialTokens: true,
     cacheSalt: cacheSaltOf(fields),
-    service: { objective: chatService.objective, ...targets, priority: 0 },
+    service: serviceWith(targets),
     ...(constraint === null ? {} : { constraint }),
     ...(calls === null ? {} : { calls }),
   };
@@ -98,14 +93,6 @@ function parseCommon(fields: Fields, served: Served) {
     thoughtsMax,
   };
   return { model, prompt, marks, calls, format, ignored };
-}
-
-/** What the answer is held to: Anthropic's own field, or one of those of other servers. */
-function structureOf(fields: Fields, format: RequestedConstraint | null): RequestedConstraint | null {
-  const other = constraintOf(fields);
-  if (other !== null && format !== null)
-    throw badRequest(`only one of ${format.param} and ${other.param} may be given`, other.param);
-  return format ?? other;
 }
 
 /** The schema that the answer is held to, if there is one. */

@@ -1,6 +1,6 @@
 import type { TokenId } from "../../../scheduler/core.ts";
 import type { ChoiceFinish, TokenEntry, Usage } from "../../answer/events.ts";
-import type { GenerationOptions } from "../../answer/generation.ts";
+import { type GenerationOptions, oneAnswer } from "../../answer/generation.ts";
 import { badRequest, errorBody } from "../../http/errors.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
@@ -47,7 +47,7 @@ const unsupported: Readonly<Record<string, readonly unknown[]>> = {
 
 export function parseLlamaCompletion(
   body: Readonly<Record<string, unknown>>,
-  served: ServedModel,
+  { model: served }: Pick<PromptServices, "model">,
   targets: Targets,
 ): LlamaRequest {
   const fields = new Fields({ ...body, ...drawingOf(body, served) });
@@ -75,16 +75,12 @@ export function parseLlamaCompletion(
     model: modelOf(fields, served),
     prompts,
     generation: {
-      choices: 1,
+      ...oneAnswer,
       sampling: samplingOf(fields, served, probabilities > 0 ? probabilities : null),
       tokensMax: predicted < 0 ? null : predicted,
-      tokensMin: 0,
       ...(fields.boolean("return_progress") === true && stream ? { tellsProgress: true } : {}),
       stopStrings: stopStringsOf(fields),
-      stopTokens: [],
       ignoreEos: fields.boolean("ignore_eos") ?? false,
-      includeStopString: false,
-      skipSpecialTokens: true,
       cacheSalt: cacheSaltOf(fields),
       service: serviceOf(fields, targets).service,
       ...(constraint === null ? {} : { constraint }),

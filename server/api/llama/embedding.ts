@@ -1,11 +1,10 @@
-import { chatService } from "../../../scheduler/core.ts";
 import { type EmbedRequest, type EmbedServices, embed } from "../embed.ts";
 import { Fields, refusal } from "../fields.ts";
 import { promptsOf } from "../openai/inputs.ts";
+import { serviceWith } from "../openai/service.ts";
 import { settleTheRest } from "../openai/support.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { Exchange } from "../respond.ts";
-import type { ServedModel } from "../served-model.ts";
 import type { Targets } from "../targets.ts";
 import { plainPrompts } from "./prompts.ts";
 
@@ -17,7 +16,7 @@ interface LlamaEmbeddingRequest extends EmbedRequest {
 /** POST /embedding: texts as `content`, or as `input`. */
 export function parseLlamaEmbedding(
   body: Readonly<Record<string, unknown>>,
-  model: ServedModel,
+  { model }: Pick<EmbedServices, "model">,
   targets: Targets,
 ): LlamaEmbeddingRequest {
   const fields = new Fields(body);
@@ -33,7 +32,7 @@ export function parseLlamaEmbedding(
     ),
     param,
     dimensions: null,
-    service: { objective: chatService.objective, ...targets, priority: 0 },
+    service: serviceWith(targets),
     cacheSalt: "",
     ignored: settleTheRest(fields),
   };

@@ -1,7 +1,6 @@
 import type { Route } from "../../http/route.ts";
-import { during, exchangeOf, tellIgnored } from "../exchange.ts";
+import { asking, during } from "../exchange.ts";
 import type { RouteDeps } from "../routes.ts";
-import { targetsOf } from "../targets.ts";
 import { answerLlamaCompletion, parseLlamaCompletion } from "./completion.ts";
 import { answerLlamaEmbedding, parseLlamaEmbedding } from "./embedding.ts";
 import { applyTemplate, countChatTokens, propsBody, slotsBody } from "./props.ts";
@@ -26,16 +25,7 @@ export function llamaRoutes(deps: RouteDeps): readonly Route[] {
     route("POST", "/apply-template", async (call) =>
       applyTemplate(await call.readWork(), during(call, deps)),
     ),
-    route("POST", "/embedding", async (call) => {
-      const request = parseLlamaEmbedding(await call.readWork(), deps.model, targetsOf(call.request.headers));
-      tellIgnored(call, request.ignored);
-      return answerLlamaEmbedding(exchangeOf(call, deps), during(call, deps), request);
-    }),
-    route("POST", "/completion", async (call) => {
-      const targets = targetsOf(call.request.headers);
-      const request = parseLlamaCompletion(await call.readWork(), deps.model, targets);
-      tellIgnored(call, request.ignored);
-      return answerLlamaCompletion(exchangeOf(call, deps), during(call, deps), request);
-    }),
+    route("POST", "/embedding", asking(deps, parseLlamaEmbedding, answerLlamaEmbedding)),
+    route("POST", "/completion", asking(deps, parseLlamaCompletion, answerLlamaCompletion)),
   ];
 }

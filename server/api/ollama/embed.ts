@@ -1,8 +1,9 @@
 /** Ollama's embeddings: POST /api/embed, and /api/embeddings as it was before. */
-import { chatService } from "../../../scheduler/core.ts";
+
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
 import { Fields, refusal, tellable } from "../fields.ts";
 import { promptsOf } from "../openai/inputs.ts";
+import { serviceWith } from "../openai/service.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { Exchange } from "../respond.ts";
 import type { Targets } from "../targets.ts";
@@ -64,7 +65,7 @@ function parse(
     inputs,
     param,
     dimensions,
-    service: { objective: chatService.objective, ...targets, priority: 0 },
+    service: serviceWith(targets),
     cacheSalt: "",
     ignored: tellable([...ignored, ...fields.unread()]),
   };

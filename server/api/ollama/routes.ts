@@ -1,7 +1,6 @@
 import type { Route } from "../../http/route.ts";
-import { during, exchangeOf, tellIgnored } from "../exchange.ts";
+import { asking } from "../exchange.ts";
 import type { RouteDeps } from "../routes.ts";
-import { targetsOf } from "../targets.ts";
 import { answerOllamaChat, answerOllamaGenerate } from "./answer.ts";
 import {
   answerOllamaEmbed,
@@ -26,20 +25,6 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
     takesAnyType: true,
     errorResponse: ollamaErrorResponse,
   });
-  const asks =
-    (parse: typeof parseOllamaChat, answer: typeof answerOllamaChat): Route["handler"] =>
-    async (call) => {
-      const request = parse(await call.readWork(), deps, targetsOf(call.request.headers));
-      tellIgnored(call, request.ignored);
-      return answer(exchangeOf(call, deps), during(call, deps), request);
-    };
-  const embeds =
-    (parse: typeof parseOllamaEmbed, answer: typeof answerOllamaEmbed): Route["handler"] =>
-    async (call) => {
-      const request = parse(await call.readWork(), deps, targetsOf(call.request.headers));
-      tellIgnored(call, request.ignored);
-      return answer(exchangeOf(call, deps), during(call, deps), request);
-    };
   return [
     route("GET", "version", versionBody),
     route("GET", "tags", () => tagsBody(deps, startedSeconds)),
@@ -48,9 +33,9 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
     route("POST", "pull", async (call) => pullBody(await call.readWork(), deps)),
     ...["create", "copy", "push"].map((path) => route("POST", path, refuseToStore)),
     route("DELETE", "delete", refuseToStore),
-    route("POST", "chat", asks(parseOllamaChat, answerOllamaChat)),
-    route("POST", "generate", asks(parseOllamaGenerate, answerOllamaGenerate)),
-    route("POST", "embed", embeds(parseOllamaEmbed, answerOllamaEmbed)),
-    route("POST", "embeddings", embeds(parseOllamaEmbeddings, answerOllamaEmbeddings)),
+    route("POST", "chat", asking(deps, parseOllamaChat, answerOllamaChat)),
+    route("POST", "generate", asking(deps, parseOllamaGenerate, answerOllamaGenerate)),
+    route("POST", "embed", asking(deps, parseOllamaEmbed, answerOllamaEmbed)),
+    route("POST", "embeddings", asking(deps, parseOllamaEmbeddings, answerOllamaEmbeddings)),
   ];
 }

@@ -1,11 +1,12 @@
 /** Requests as Ollama's clients send them in, typed ones with every default applied out. */
-import { chatService } from "../../../scheduler/core.ts";
-import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
+
+import { type GenerationOptions, oneAnswer, type RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { Fields, refusal, tellable } from "../fields.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
 import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
+import { serviceWith } from "../openai/service.ts";
 import { isOneOf, notSupported } from "../openai/support.ts";
 import { toolUseOf } from "../openai/tools.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
@@ -84,15 +85,10 @@ function parseCommon(
   const constraint = formatOf(fields);
   const options = optionsOf(fields, model, topLogprobsOf(fields));
   const generation: GenerationOptions = {
-    choices: 1,
+    ...oneAnswer,
     ...options.generation,
-    tokensMin: 0,
-    stopTokens: [],
-    ignoreEos: false,
-    includeStopString: false,
-    skipSpecialTokens: true,
     cacheSalt: "",
-    service: { objective: chatService.objective, ...targets, priority: 0 },
+    service: serviceWith(targets),
     ...(constraint === null ? {} : { constraint }),
     ...(calls === null ? {} : { calls }),
   };

@@ -143,7 +143,6 @@ async function responseTo(
         service: bulk(priority),
       });
     case "/v1/responses": {
-      const { tenant } = exchange;
       const request = responseOf(deps, body);
       const generation = { ...request.generation, service: bulk(priority) };
       const unkept = {
@@ -151,7 +150,7 @@ async function responseTo(
         store: false,
         echo: { ...request.echo, store: false, service_tier: "flex" },
       };
-      const answer = await createResponse(exchange, { tenant, requestId: "" }, deps, {
+      const answer = await createResponse(exchange, deps, {
         ...unkept,
         generation,
       });

@@ -36,6 +36,11 @@ export function serviceOf(
   return { tier, service: { objective: "throughput", ...targets, priority } };
 }
 
+/** A chat's service, with what headers ask for, where a wire format has no fields for more. */
+export function serviceWith(targets: Targets): RequestedService {
+  return { objective: chatService.objective, ...targets, priority: 0 };
+}
+
 function tierOf(fields: Fields): ServiceTier | null {
   const given = fields.raw("service_tier");
   switch (given) {

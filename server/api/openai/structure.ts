@@ -44,6 +44,17 @@ export function constraintOf(fields: Fields): RequestedConstraint | null {
   return first ?? null;
 }
 
+/** What a wire format's own field holds the answer to, or one of those here. Throws 400 for both. */
+export function constraintBeside(
+  own: RequestedConstraint | null,
+  fields: Fields,
+): RequestedConstraint | null {
+  const other = constraintOf(fields);
+  if (other !== null && own !== null)
+    throw badRequest(`only one of ${own.param} and ${other.param} may be given`, other.param);
+  return own ?? other;
+}
+
 /** White space in JSON. */
 const layoutFields = ["disable_any_whitespace", "indent"];
 const patternFields = ["whitespace_pattern", "guided_whitespace_pattern"];

@@ -1,12 +1,12 @@
 /** POST /v1/programs: a whole graph in, what is awaited out, as one body or as a stream of events. */
-import { type ApiError, errorBody } from "../../http/errors.ts";
+import type { ApiError } from "../../http/errors.ts";
 import { ResponseStream, sseFraming } from "../../http/stream.ts";
 import { whenAborted } from "../../http/when-aborted.ts";
 import type { Programs } from "../../program/programs.ts";
 import type { Exchange } from "../respond.ts";
 import { Run } from "./run.ts";
 import type { ProgramRequest } from "./schema.ts";
-import { eventText, usageJson } from "./wire.ts";
+import { errorText, eventText, usageJson } from "./wire.ts";
 
 export async function answerProgram(
   exchange: Exchange,
@@ -49,7 +49,7 @@ function streamed(exchange: Exchange, run: Run, request: ProgramRequest): Respon
       stream.end();
     },
     (error: ApiError) => {
-      stream.write(`event: error\ndata: ${JSON.stringify(errorBody(error))}\n\n`);
+      stream.write(errorText(error));
       stream.end();
     },
   );

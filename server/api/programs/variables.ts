@@ -1,12 +1,12 @@
 import type { Variable } from "../../../scheduler/program/graph.ts";
 import type { Value } from "../../../scheduler/program/spec.ts";
-import { ApiError, errorBody, unavailable } from "../../http/errors.ts";
+import { ApiError, unavailable } from "../../http/errors.ts";
 import { ResponseStream, sseFraming } from "../../http/stream.ts";
 import { whenAborted } from "../../http/when-aborted.ts";
 import type { ProgramEvent } from "../../program/events.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 import type { Exchange } from "../respond.ts";
-import { eventText, failedResponse, variableJson } from "./wire.ts";
+import { errorText, eventText, failedResponse, variableJson } from "./wire.ts";
 
 export interface FetchOptions {
   /** How long to wait at most; 0: not at all. */
@@ -112,7 +112,7 @@ function streamed(
     else over(eventText(event));
   });
   const untrack = services.lifecycle.track({
-    cut: (error: ApiError) => over(`event: error\ndata: ${JSON.stringify(errorBody(error))}\n\n`),
+    cut: (error: ApiError) => over(errorText(error)),
   });
   const stream = new ResponseStream(reply!, sseFraming, limits, {
     pause: () => {},

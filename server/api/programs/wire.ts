@@ -5,7 +5,8 @@ import { criticalPath, type PathPart, storiesOf } from "../../../scheduler/progr
 import { type Failure, pathOf, type Variable } from "../../../scheduler/program/graph.ts";
 import type { Program } from "../../../scheduler/program/program.ts";
 import type { Usage } from "../../answer/events.ts";
-import { ApiError } from "../../http/errors.ts";
+import { ApiError, errorBody } from "../../http/errors.ts";
+import { sseEvent } from "../../http/stream.ts";
 import type { ProgramEvent } from "../../program/events.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 
@@ -31,7 +32,12 @@ export function failedResponse(hosted: HostedProgram, variable: Variable): Respo
 export function eventText(event: ProgramEvent | { readonly kind: string }, more: object = {}): string {
   const { kind, ...rest } = event;
   const data = { type: kind, ...wireOf(rest), ...more };
-  return `event: ${kind}\ndata: ${JSON.stringify(data)}\n\n`;
+  return sseEvent(JSON.stringify(data), kind);
+}
+
+/** The last event of a stream that fails. */
+export function errorText(error: ApiError): string {
+  return sseEvent(JSON.stringify(errorBody(error)), "error");
 }
 
 function wireOf(rest: object): object {

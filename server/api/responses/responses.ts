@@ -19,10 +19,10 @@ export interface ResponsesDeps extends PromptServices {
 /** POST /v1/responses */
 export async function createResponse(
   exchange: Exchange,
-  { tenant, requestId }: Pick<Call, "tenant" | "requestId">,
   deps: ResponsesDeps,
   request: ResponsesRequest,
 ): Promise<Response | object> {
+  const { tenant, requestId } = exchange;
   const input = ownItems(tenant, request, deps);
   const { tokens, format } = await chatOf(tenant, request, input, deps);
   expectFits(tokens, request.generation.tokensMax, "input", deps);
@@ -50,7 +50,7 @@ export async function createResponse(
 
 /** POST /v1/responses/input_tokens: the tokens that a response's `usage` would count as input. */
 export async function countInputTokens(
-  tenant: string,
+  { tenant }: Pick<Exchange, "tenant">,
   deps: ResponsesDeps,
   request: ResponsesRequest,
 ): Promise<object> {

@@ -1,5 +1,5 @@
 /** A request to the Responses API in, a typed one with every default applied out. */
-import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
+import { type GenerationOptions, oneAnswer, type RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { Fields, refusal } from "../fields.ts";
 import { metadataOf } from "../metadata.ts";
@@ -7,7 +7,7 @@ import { templateArgumentsOf } from "../openai/inputs.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceOf } from "../openai/service.ts";
-import { constraintOf } from "../openai/structure.ts";
+import { constraintBeside } from "../openai/structure.ts";
 import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
 import type { PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
@@ -84,7 +84,7 @@ export function parseResponsesRequest(
   const sampling = samplingOf(fields, served.model, topLogprobs);
   const tokensMax = fields.integer("max_output_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? null;
   const text = textOf(fields);
-  const constraint = structureOf(fields, text.constraint);
+  const constraint = constraintBeside(text.constraint, fields);
   const { service, tier } = serviceOf(fields, targets);
   const instructions = fields.string("instructions") ?? null;
   const input = inputItemsOf(fields, idsOf(key));
@@ -93,15 +93,10 @@ export function parseResponsesRequest(
     throw refusal("input", "a string or at least one item", fields.raw("input"));
   const kept = keepingOf(fields);
   const generation: GenerationOptions = {
-    choices: 1,
+    ...oneAnswer,
     sampling,
     tokensMax,
-    tokensMin: 0,
     stopStrings: stopStringsOf(fields),
-    stopTokens: [],
-    ignoreEos: false,
-    includeStopString: false,
-    skipSpecialTokens: true,
     cacheSalt: cacheSaltOf(fields),
     service,
     ...(constraint === null ? {} : { constraint }),
@@ -204,14 +199,6 @@ interface Text {
   readonly constraint: RequestedConstraint | null;
   readonly echo: object;
   readonly ignored: readonly string[];
-}
-
-/** What the answer is held to: this API's own field, or one of those of other servers. */
-function structureOf(fields: Fields, format: RequestedConstraint | null): RequestedConstraint | null {
-  const other = constraintOf(fields);
-  if (other !== null && format !== null)
-    throw badRequest(`only one of ${format.param} and ${other.param} may be given`, other.param);
-  return format ?? other;
 }
 
 /** `text`: what the answer's text is held to. */
