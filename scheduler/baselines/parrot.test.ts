@@ -59,6 +59,7 @@ test("a cap admits what fits beside a latency call, and one sequence always", ()
     promptTokens: 1,
     likelyTokens: 1,
     waiting: 1,
+    refillTokens: 1,
     answerTokens: 1,
     awaitedTokens: 0,
     countsBulk: true,

@@ -92,8 +92,12 @@ export class Roster {
   get backlog(): Backlog {
     const { pagesAvailable, pool } = this.residency;
     const unfinished = { tokens: 0, bulkTokens: 0 };
-    for (const { behind, isDecoding, objective } of this.#running) {
-      if (isDecoding) continue;
+    let answeredTokens = 0;
+    for (const { behind, isDecoding, objective, spec } of this.#running) {
+      if (isDecoding) {
+        answeredTokens += spec.promptTokens.length;
+        continue;
+      }
       unfinished.tokens += behind;
       if (objective.isBulk) unfinished.bulkTokens += behind;
     }
@@ -105,11 +109,14 @@ export class Roster {
     const likely = tokens * computedShare;
     const room = pagesAvailable * pool.pageTokens;
     const fitting = likely > room ? room / likely : 1;
+    // What is in memory is replaced in as many steps as an answer has tokens, and so is what finds room now.
+    const replacedTokens = (answeredTokens * computedShare + likely * fitting) / answerTokens;
     return {
       countsBulk,
       promptTokens: Math.ceil(tokens * fitting) + running,
       likelyTokens: likely * fitting + running,
       waiting: Math.ceil(waiting * fitting),
+      refillTokens: fitting < 1 ? Math.max(1, replacedTokens / (1 - fitting)) : Number.POSITIVE_INFINITY,
       answerTokens,
       awaitedTokens: Math.ceil(this.#awaitedTokens),
     };

@@ -39,6 +39,9 @@ export interface Backlog {
   readonly likelyTokens: number;
   /** Sequences that wait, and would fit. */
   readonly waiting: number;
+  /** So many tokens of prompts find room in a step, as answers end, spread over all that wait: those that find room now need no answer to
+   *  end. ≥ 1; Infinity: all find room now. */
+  readonly refillTokens: number;
   /** Tokens that an answer is likely to have. */
   readonly answerTokens: number;
   /** Tokens that a stream's prompt, as they were of late, has to compute: what is cached of it left out. */

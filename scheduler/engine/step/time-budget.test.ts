@@ -73,6 +73,7 @@ const backlog: Backlog = {
   promptTokens: 0,
   likelyTokens: 0,
   waiting: 0,
+  refillTokens: Number.POSITIVE_INFINITY,
   answerTokens: 64,
   awaitedTokens: 0,
 };
@@ -450,6 +451,22 @@ test("of the steps that what comes next can wait for, bulk alone takes the one i
   expect(tokensOf(even)).toBe(14 * 256);
   expect(tokensOf(tiles((tile) => (tile < 8 ? 20 : 28)))).toBe(8 * 256);
   expect(tokensOf(tiles((tile) => (tile === 8 ? 24 : 20)))).toBe(14 * 256);
+});
+
+test("where prompts find room only as answers end, bulk alone takes in a step what they free, and what is free besides", () => {
+  const sizeOf = (refillTokens: number, tileMs: (tile: number) => number, decodes = 100): number => {
+    const bulk = Array.from({ length: decodes }, () => decode({ objective: throughput, length: 100 }));
+    const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8, refillTokens };
+    const budget = new TimeBudget({ ...policy, tbtMs: null }, bulk, tiles(tileMs), 0, crowd, 65_536);
+    return decodes + budget.offer(40_000, 0, 0, throughput);
+  };
+  // Any step takes 40 ms to read the weights, in which there is time for 256 tokens. Later tiles take as long.
+  const floor = (tile: number): number => (tile === 0 ? 30 : 40);
+  expect(sizeOf(Number.POSITIVE_INFINITY, floor)).toBe(9 * 256);
+  expect(sizeOf(100, floor)).toBe(256);
+  expect(sizeOf(1000, floor)).toBe(4 * 256);
+  // Decodes fill their tile, and the next one takes most: what prompts add takes least for each of their tokens in the largest step.
+  expect(sizeOf(100, (tile) => (tile < 2 ? 40 : 20), 256)).toBe(16 * 256);
 });
 
 test("a job's steps are long where no stream has run of late, and a stream's time where one may come again", () => {

@@ -377,19 +377,40 @@ export class TimeBudget implements StepBudget {
     return takesRest(largest.tookMs - tookMs, restMs, others) ? largest.size : size;
   }
 
-  /** For bulk that is alone: of the sizes that what comes next can wait for, the one in which a token takes least. What tokens look at is
-   *  the same in steps of any size, and left out. */
+  /**
+   * For bulk that is alone: of the sizes that what comes next can wait for, the one in which a token takes least. What tokens look at is
+   * the same in steps of any size, and left out.
+   *
+   * A step of p tokens of prompts takes T, and T0 without them. Where prompts find room only as answers end, that is as many steps as answers take,
+   * with prompts in them or not: r tokens in each (`refillTokens`).
+   *
+   *   p ≤ r   memory is not full: every step has p, and decodes in proportion. A token takes T / size, decodes included.
+   *   p > r   one step of p / r has prompts, and the others have decodes alone: a token of prompts takes (T - T0) / p + T0 / r.
+   *
+   * Where T grows evenly, the second is the same for every p. But no step takes less than reading the weights does, and up to there tokens of prompts
+   * cost nearly nothing beside decodes: then steps of r are better than ones of many tokens between ones of few.
+   */
   #bestRate(left: number, context: number, most: number): number {
     const decodes = this.#tokens;
     const waitMs = this.#bulkAloneMs;
+    const { refillTokens } = this.#backlog;
     const stride = Math.max(CHUNK_MIN, this.#quantum >> 1);
+    const tookMs = (tokens: number): number =>
+      tokens === 0 ? 0 : this.#costs.stepMs({ prompts: [], decodes: tokens, decodeContext: 0 });
+    const aloneMs = tookMs(decodes);
+    /** For each token of prompts. */
+    const tokenMs = (size: number): number => {
+      const tokens = size - decodes;
+      if (tokens <= refillTokens) return (tookMs(size) / size) * (1 + decodes / refillTokens);
+      return (tookMs(size) - aloneMs) / tokens + aloneMs / refillTokens;
+    };
     let best = Math.min(nextTile(decodes, stride), most);
     let leastMs = Number.POSITIVE_INFINITY;
     for (let size = best; ; size = Math.min(size + stride, most)) {
       const tokens = Math.min(left, size - decodes);
       if (this.#predict(tokens, context, size - decodes - tokens) > waitMs) break;
-      const tokenMs = this.#costs.stepMs({ prompts: [], decodes: size, decodeContext: 0 }) / size;
-      if (tokenMs <= leastMs) [best, leastMs] = [size, tokenMs];
+      const ms = tokenMs(size);
+      if (ms <= leastMs) [best, leastMs] = [size, ms];
       if (size === most) break;
     }
     return best;
