@@ -12,6 +12,7 @@ import { KeptPrefixes } from "./api/anthropic/kept-prefixes.ts";
 import { cacheSalts } from "./api/cache-salt.ts";
 import { startJobs } from "./api/jobs.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
+import { refusalOn } from "./api/refusals.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
 import { routesOf } from "./api/routes.ts";
 import { aboutOf, embeddingServed, type ServedModel } from "./api/served-model.ts";
@@ -102,7 +103,7 @@ export async function startServer(
   const responses = new KeptResponses(config.data);
 
   const lifecycle = new Lifecycle("loading");
-  const server = listen(config, lifecycle);
+  const server = listen(config, lifecycle, refusalOn);
   const lost = Promise.withResolvers<string>();
   const compiler = new ConstraintCompiler(new URL("./constraint/worker.ts", import.meta.url).href);
   const vocabulary = textVocabulary(text.tokenizer, prepared.folder.config.shape.vocab);
@@ -266,7 +267,16 @@ function openApp(
   const jobs = store === null ? null : startJobs(store, jobSettings(config), served);
   const routes = routesOf({ ...served, jobs });
   const bodies = new BodyReader(limits, deps.json);
-  const app = createApp({ routes, telemetry, lifecycle, keys, bodies, origins: originRules(config), limits });
+  const app = createApp({
+    routes,
+    telemetry,
+    lifecycle,
+    keys,
+    bodies,
+    origins: originRules(config),
+    limits,
+    refuse: refusalOn,
+  });
   return { app, jobs };
 }
 

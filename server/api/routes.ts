@@ -11,7 +11,6 @@ import { type PlacementLog, snapshotOf } from "../http/state.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { Programs } from "../program/programs.ts";
-import { anthropicErrorResponse } from "./anthropic/errors.ts";
 import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
@@ -152,7 +151,6 @@ function messagesRoutes(deps: RouteDeps): readonly Route[] {
       call.setHeader("request-id", call.requestId); // where Anthropic's clients look for it
       return handler(call);
     },
-    errorResponse: anthropicErrorResponse,
   });
   const messages = asking(deps, parseMessagesRequest, answerMessages);
   const tokens = asking(deps, parseCountRequest, (_, services, request) => countTokens(services, request));

@@ -12,6 +12,7 @@ import { ServerError } from "./client.ts";
 import { linesOf } from "./file-lines.ts";
 import { type BatchObject, hasEnded, JobsClient } from "./jobs-client.ts";
 import { progressLine, showLoading } from "./progress.ts";
+import { apiKeySetting, targetOf } from "./target.ts";
 
 const POLL_MS = 250;
 const WINDOW = "365d";
@@ -28,7 +29,7 @@ export const batchSettings = Object.freeze({
     defaultText: "one is started for this",
     sentence: "The server to run it on.",
   }),
-  apiKey: optional({ placeholder: "key", sentence: "Key to send." }),
+  apiKey: apiKeySetting,
   promptTemplate: optional({
     sentence: "How a prompt is made of a row of CSV, {column} by column, or of a line of text, {line}.",
   }),
@@ -78,7 +79,7 @@ export async function batch(options: BatchOptions, input: string, dir: string | 
     throw new ConfigError("A model is for a server that is started; --url names one that runs.");
   const folder = `${output}.job`;
   const job = readInput(input, options);
-  if (url !== null) return await run(new JobsClient({ url, apiKey }), job, folder, options);
+  if (url !== null) return await run(new JobsClient(targetOf(url, apiKey)), job, folder, options);
 
   const progress = progressLine();
   const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = options;

@@ -1,15 +1,16 @@
 /** `bunting bench`: loads an OpenAI-compatible server and prints what its clients felt. */
 
 import { ConfigError, decimal, flag, integer, optional, text, type Values } from "../config.ts";
-import { listModels, type Target } from "./client.ts";
+import { listModels } from "./client.ts";
 import { type LoadPlan, type LoadReport, type Percentiles, runLoad } from "./load.ts";
 import { progressLine } from "./progress.ts";
 import { writeReport } from "./report-file.ts";
 import { table } from "./table.ts";
+import { apiKeySetting, targetOf } from "./target.ts";
 
 export const benchSettings = Object.freeze({
   url: text({ placeholder: "url", default: "http://127.0.0.1:8000", sentence: "The server." }),
-  apiKey: optional({ placeholder: "key", sentence: "Key to send." }),
+  apiKey: apiKeySetting,
   model: optional({ placeholder: "name", defaultText: "the server's first", sentence: "Model to ask for." }),
   requests: integer({ default: 64, min: 1, max: 1_000_000, sentence: "Requests to send." }),
   concurrency: integer({
@@ -61,7 +62,7 @@ export type BenchOptions = Values<typeof benchSettings>;
 
 /** Runs and prints a benchmark; resolves to the exit code: 1 when any request failed. */
 export async function bench(options: BenchOptions): Promise<number> {
-  const target: Target = { url: options.url, apiKey: options.apiKey };
+  const target = targetOf(options.url, options.apiKey);
   if (options.sharedPrefix > options.promptTokens) {
     throw new ConfigError(
       `--shared-prefix ${options.sharedPrefix} is longer than --prompt-tokens ${options.promptTokens}.`,

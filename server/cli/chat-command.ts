@@ -5,6 +5,7 @@ import { startServer } from "../start.ts";
 import { chat, conversationSettings } from "./chat.ts";
 import { listModels } from "./client.ts";
 import { progressLine, showLoading } from "./progress.ts";
+import { apiKeySetting, targetOf } from "./target.ts";
 
 const DEFAULT_URL = `http://${serverSettings.host.default}:${serverSettings.port.default}`;
 const PROBE_MS = 1000;
@@ -19,7 +20,7 @@ export const chatSettings = Object.freeze({
     defaultText: `${DEFAULT_URL} when a server runs there, else one started for this chat`,
     sentence: "The server to talk to.",
   }),
-  apiKey: optional({ placeholder: "key", sentence: "Key to send." }),
+  apiKey: apiKeySetting,
   ...conversationSettings,
   ...startedSettings,
 });
@@ -27,9 +28,9 @@ export const chatSettings = Object.freeze({
 /** Talks until the input ends; resolves to the exit code. */
 export async function chatCommand(options: Values<typeof chatSettings>, dir: string | null): Promise<number> {
   const { url, apiKey } = options;
-  if (url !== null) return await chat({ url, apiKey }, options);
+  if (url !== null) return await chat(targetOf(url, apiKey), options);
   if (dir === null && (await isServing(DEFAULT_URL, apiKey)))
-    return await chat({ url: DEFAULT_URL, apiKey }, options);
+    return await chat(targetOf(DEFAULT_URL, apiKey), options);
 
   const progress = progressLine();
   const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = options;

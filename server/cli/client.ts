@@ -4,6 +4,8 @@ export interface Target {
   /** With or without a path; `/v1` is appended when there is none. */
   readonly url: string;
   readonly apiKey: string | null;
+  /** What is said where the server knows no such key; default: its own words, which name a header. */
+  readonly unknownKey?: string;
 }
 
 export interface ChatMessage {
@@ -45,7 +47,7 @@ export function apiBase(url: string): string {
 /** Names of the models a server has. */
 export async function listModels(target: Target, signal?: AbortSignal): Promise<string[]> {
   const response = await ask(target, "/models", signal === undefined ? {} : { signal });
-  if (!response.ok) throw await serverError(response);
+  if (!response.ok) throw await serverError(response, target);
   const body = (await response.json().catch(() => null)) as { data?: { id?: unknown }[] } | null;
   if (!Array.isArray(body?.data))
     throw new ServerError(0, `What answers at ${apiBase(target.url)} is no OpenAI-compatible server.`);
@@ -65,7 +67,7 @@ export async function* streamChat(
     body: JSON.stringify({ stream_options: { include_usage: true }, ...body, stream: true }),
     signal,
   });
-  if (!response.ok) throw await serverError(response);
+  if (!response.ok) throw await serverError(response, target);
   if (response.body === null) throw new ServerError(0, "the server sent no body");
   let done = false;
   for await (const data of eventData(response.body, signal)) {
@@ -170,8 +172,9 @@ export function authorization(target: Target): Record<string, string> {
 }
 
 /** A response that is not 2xx, as the sentence it carries. */
-export async function serverError(response: Response): Promise<ServerError> {
+export async function serverError(response: Response, { unknownKey }: Target): Promise<ServerError> {
   const text = await response.text();
+  if (response.status === 401 && unknownKey !== undefined) return new ServerError(401, unknownKey);
   try {
     const body = JSON.parse(text) as { error?: { message?: string }; message?: string };
     const message = body.error?.message ?? body.message;

@@ -121,7 +121,7 @@ export class JobsClient {
       if (error instanceof ConfigError) throw error;
       throw new ServerError(0, `No server answers at ${base}.`);
     });
-    if (!response.ok) throw await serverError(response);
+    if (!response.ok) throw await serverError(response, this.#target);
     return response;
   }
 }

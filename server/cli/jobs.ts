@@ -1,8 +1,9 @@
 /** `bunting jobs`: what jobs a server has. */
 
-import { ConfigError, optional, serverSettings, text, type Values } from "../config.ts";
+import { ConfigError, serverSettings, text, type Values } from "../config.ts";
 import { type BatchObject, JobsClient } from "./jobs-client.ts";
 import { table } from "./table.ts";
+import { apiKeySetting, targetOf } from "./target.ts";
 
 export const jobsSettings = Object.freeze({
   url: text({
@@ -10,7 +11,7 @@ export const jobsSettings = Object.freeze({
     placeholder: "url",
     sentence: "The server.",
   }),
-  apiKey: optional({ placeholder: "key", sentence: "Key to send." }),
+  apiKey: apiKeySetting,
 });
 
 /** `list`, `show <id>` or `cancel <id>`; resolves to the exit code. */
@@ -19,7 +20,7 @@ export async function jobs(
   what: string,
   id: string | null,
 ): Promise<number> {
-  const client = new JobsClient({ url, apiKey });
+  const client = new JobsClient(targetOf(url, apiKey));
   if (what === "list" && id === null) {
     console.log(jobsTable(await Array.fromAsync(client.batches())));
     return 0;

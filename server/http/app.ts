@@ -1,13 +1,13 @@
 /**
  * What all routes have in common. Each request passes `onRequest` (request id, size of the head, origin), then
- * the key, then its route; every refusal, wherever it is thrown, leaves through `onError` as OpenAI's error body, or in
- * the route's own form.
+ * the key, then its route; every refusal, wherever it is thrown, leaves through `onError` in
+ * the form of its path.
  */
 import { Elysia } from "elysia";
 import type { ApiKeys } from "./auth.ts";
 import type { BodyReader } from "./body.ts";
 import { replyTo } from "./connection.ts";
-import { type ApiError, asApiError, errorResponse } from "./errors.ts";
+import { asApiError, type Refuse } from "./errors.ts";
 import { checkHead, pathOf, requestIdOf } from "./head.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { HttpLimits } from "./limits.ts";
@@ -23,6 +23,7 @@ export interface AppDeps {
   readonly origins: OriginRules;
   readonly bodies: BodyReader;
   readonly limits: HttpLimits;
+  readonly refuse: Refuse;
 }
 
 /** What is known of a request from its first moment. */
@@ -60,8 +61,7 @@ export function createApp(deps: AppDeps) {
     .onError({ as: "global" }, ({ error, code, request, set }) => {
       const { requestId } = entries.get(request) ?? enter(request);
       const refusal = asApiError(code === "NOT_FOUND" ? missing(deps, request) : error, requestId);
-      const route = findRoute(routes, pathOf(request));
-      const response = (route?.errorResponse ?? errorOfOpenai)(refusal, requestId);
+      const response = deps.refuse(pathOf(request), refusal, requestId);
       set.status = response.status;
       return response;
     })
@@ -134,10 +134,6 @@ async function readWork(
   const body = await bodies.readJson(request, takesAnyType);
   lifecycle.expectReady();
   return body;
-}
-
-function errorOfOpenai(error: ApiError): Response {
-  return errorResponse(error);
 }
 
 function methodLabel(method: string): string {

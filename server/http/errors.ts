@@ -3,6 +3,9 @@
  * and `errorBody` the one that turns it into JSON (an event stream that has begun carries the same body).
  */
 
+/** How a refusal of a path is told: each wire format has a form of its own. */
+export type Refuse = (path: string, error: ApiError, requestId: string) => Response;
+
 /** The body that JSON routes answer with on failure, but for those that say otherwise: OpenAI's shape. */
 export interface ErrorBody {
   readonly error: {

@@ -1,8 +1,8 @@
 /** Listening on the configured address, from before there is anything to answer with. */
 
 import { type Config, ConfigError } from "../config.ts";
-import { asApiError, errorResponse } from "./errors.ts";
-import { pathOf } from "./head.ts";
+import { asApiError, errorResponse, type Refuse } from "./errors.ts";
+import { pathOf, requestIdOf } from "./head.ts";
 import { Lifecycle } from "./lifecycle.ts";
 import { HttpServer } from "./server.ts";
 import { limitUnsent } from "./unsent.ts";
@@ -11,13 +11,15 @@ type Address = Pick<Config, "host" | "port">;
 
 /** Listens before the model is loaded, so that a taken port shows at once and clients are told to wait. Throws
  *  ConfigError. */
-export function listen({ host, port }: Address, lifecycle: Lifecycle): HttpServer {
+export function listen({ host, port }: Address, lifecycle: Lifecycle, refuse: Refuse): HttpServer {
   const whileLoading = (request: Request): Response => {
-    if (pathOf(request) === "/health") return Response.json({ status: "ok" });
+    const path = pathOf(request);
+    if (path === "/health") return Response.json({ status: "ok" });
     try {
       lifecycle.expectReady();
     } catch (error) {
-      return errorResponse(asApiError(error, "loading"));
+      const requestId = requestIdOf(request.headers);
+      return refuse(path, asApiError(error, requestId), requestId);
     }
     return new Response(null, { status: 503 });
   };
@@ -33,7 +35,7 @@ export function listen({ host, port }: Address, lifecycle: Lifecycle): HttpServe
 /** Why the address cannot be listened on, or null. */
 export async function listenProblem(address: Address): Promise<string | null> {
   try {
-    await listen(address, new Lifecycle("loading")).kill();
+    await listen(address, new Lifecycle("loading"), (_path, error) => errorResponse(error)).kill();
     return null;
   } catch (error) {
     return (error as Error).message;

@@ -12,8 +12,6 @@ export interface Route {
   readonly handler: (call: Call) => unknown;
   /** Its bodies are JSON whatever content type they come with: `curl -d` alone names another. */
   readonly takesAnyType?: boolean;
-  /** How its refusals look; default: OpenAI's body. */
-  readonly errorResponse?: (error: ApiError, requestId: string) => Response;
 }
 
 /** What a handler is given. */

@@ -77,7 +77,7 @@ async function fetchSnapshot({ target }: ApiKeyForm): Promise<Snapshot> {
     headers: authorization(target),
     cache: "no-store",
   });
-  if (!response.ok) throw await serverError(response);
+  if (!response.ok) throw await serverError(response, target);
   return (await response.json()) as Snapshot;
 }
 

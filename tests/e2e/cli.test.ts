@@ -229,6 +229,17 @@ test("keys in a file open the server to their holders only", async () => {
   const status = async (key: string): Promise<number> =>
     (await fetch(models, { headers: { authorization: `Bearer ${key}` } })).status;
   expect([await status("secret-1"), await status("secret-2")]).toEqual([200, 401]);
+  const jobs = ["jobs", "list", "--url", await program.url()];
+  const chat = ["chat", "--url", await program.url()];
+  const advice = "give one that it knows with --api-key, or as BUNTING_API_KEY.\n";
+  for (const [args, sentence] of [
+    [jobs, `The server wants an API key: ${advice}`],
+    [chat, `The server wants an API key: ${advice}`],
+    [[...chat, "--api-key", "secret-2"], `The server does not know this API key: ${advice}`],
+  ] as const) {
+    const asked = Program.bunting(args);
+    expect([await asked.exitCode(), asked.errors]).toEqual([1, sentence]);
+  }
   program.signal("SIGTERM");
   expect(await program.exitCode()).toBe(0);
 });

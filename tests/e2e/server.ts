@@ -21,6 +21,7 @@ import { cacheSalts } from "../../server/api/cache-salt.ts";
 import { startJobs } from "../../server/api/jobs.ts";
 import type { ReasoningField } from "../../server/api/openai/reasoning.ts";
 import { readProgramModels } from "../../server/api/programs/files.ts";
+import { refusalOn } from "../../server/api/refusals.ts";
 import { KeptResponses } from "../../server/api/responses/kept.ts";
 import type { StoreLimits } from "../../server/api/responses/store.ts";
 import { routesOf } from "../../server/api/routes.ts";
@@ -248,6 +249,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       origins: options.corsOrigins ?? [],
     },
     limits,
+    refuse: refusalOn,
   });
   const server = new HttpServer("127.0.0.1", 0, app.fetch);
   limitUnsent(server.port);

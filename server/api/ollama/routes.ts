@@ -8,7 +8,6 @@ import {
   parseOllamaEmbed,
   parseOllamaEmbeddings,
 } from "./embed.ts";
-import { ollamaErrorResponse } from "./errors.ts";
 import { psBody, pullBody, refuseToStore, showBody, tagsBody, versionBody } from "./models.ts";
 import { parseOllamaChat, parseOllamaGenerate } from "./schema.ts";
 
@@ -23,7 +22,6 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
       return handler(call);
     },
     takesAnyType: true,
-    errorResponse: ollamaErrorResponse,
   });
   return [
     route("GET", "version", versionBody),
