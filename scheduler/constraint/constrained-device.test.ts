@@ -222,6 +222,19 @@ test("a token comes with those that are forced to follow it, as they would be dr
   ]);
 });
 
+test("a long text that was begun before a preemption is read in pieces; others are not held up, and a wrong one fails alone", () => {
+  const said = choice("yesno".repeat(100));
+  const drawn = Array.from({ length: 190 }, (_, index) => (index % 2 === 0 ? 3 : 7));
+  const rows = [row(said, drawn), row(null, [], [0]), row(said, [...drawn, 7])];
+  const device = new ConstrainedDevice(lowest, vocabulary, 1000);
+  const steps: (number | string)[][] = [];
+  while (steps.at(-1)?.includes("deferred") ?? true) steps.push(draw(device, rows));
+  expect(steps.at(-1)).toEqual([3, 1, "constraint_unsatisfiable: what was drawn before does not obey it"]);
+  // 381 tokens of 48 steps each, a thousand in front of each step of the device and a thousand while it computes.
+  expect(steps.length).toBeGreaterThanOrEqual(6);
+  expect(steps.slice(0, -1).every(([, free]) => free === 1)).toBe(true);
+});
+
 test("a row whose mask takes long is deferred, and then drawn as it would have been; others are not held up", () => {
   const texts = Array.from(
     { length: 40 },

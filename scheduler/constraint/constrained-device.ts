@@ -10,8 +10,8 @@ import type {
   WantedRow,
 } from "../core.ts";
 import type { Device } from "../device.ts";
-import { ConstraintError } from "./error.ts";
-import { Job } from "./job.ts";
+import { type Budget, ConstraintError } from "./error.ts";
+import { Job, type Pieces } from "./job.ts";
 import { Masks } from "./masks.ts";
 import { Matcher } from "./matcher.ts";
 import { Parser } from "./parser.ts";
@@ -25,19 +25,30 @@ export const UNSATISFIABLE = "constraint_unsatisfiable";
 /** Grammars that are kept, and texts under way besides twice those of a step; others are begun again from what they were.
  *  A text holds on to its grammar, and nobody says when it ends. */
 export const PARSERS_MAX = 64;
-const MATCHERS_SPARE = 64;
+const TEXTS_SPARE = 64;
 /** Steps of work in front of a step of the device, for all its rows, and while it is computed: a millisecond or less. */
 export const WORK_STEPS = 12_000;
 /** Of making a parser: more than any grammar takes that a compiler lets pass. */
 const PARSER_STEPS = 2 ** 26;
 /** Tokens that are forced to follow one that was drawn, at most: more come after the next. */
 const FORCED_MAX = 32;
+/** Of reading a token of a text that was begun elsewhere or before a preemption: some microseconds. */
+const READ_STEPS = 48;
 
 /** How a row is to be drawn from; or that it cannot be, yet or at all. */
 type Prepared =
   | { readonly kind: "row"; readonly row: WantedRow }
   | { readonly kind: "failed"; readonly reason: string }
   | { readonly kind: "waits"; readonly job: Pick<Job<unknown>, "run" | "spent"> };
+
+/** A text under way. */
+interface Text {
+  /** Of its constraint. */
+  readonly id: string;
+  readonly matcher: Matcher;
+  /** Reads what was drawn before, where that is more than a step draws. */
+  reading: Job<null> | null;
+}
 
 /** A row of a step. */
 interface GivenRow {
@@ -69,7 +80,7 @@ export class ConstrainedDevice implements Device {
   /** By the constraint's id: parsers in the making. */
   readonly #parserJobs = new Map<string, Job<Parser>>();
   /** Ordered by last use. */
-  readonly #matchers = new Map<SequenceId, { readonly id: string; readonly matcher: Matcher }>();
+  readonly #texts = new Map<SequenceId, Text>();
 
   /** `workSteps`: steps of work per step of the device. */
   constructor(device: Device, vocabulary: Vocabulary, workSteps = WORK_STEPS) {
@@ -90,10 +101,10 @@ export class ConstrainedDevice implements Device {
       samples.map((given): GivenRow => ({ sequence, given, prepared: this.#prepare(sequence, given) })),
     );
     this.#work(rows);
-    const matchersMax = MATCHERS_SPARE + 2 * rows.length;
-    for (const sequence of this.#matchers.keys()) {
-      if (this.#matchers.size <= matchersMax) break;
-      this.#matchers.delete(sequence);
+    const textsMax = TEXTS_SPARE + 2 * rows.length;
+    for (const sequence of this.#texts.keys()) {
+      if (this.#texts.size <= textsMax) break;
+      this.#texts.delete(sequence);
     }
     let next = 0;
     const chunks = step.chunks.map((chunk): Chunk => {
@@ -122,7 +133,7 @@ export class ConstrainedDevice implements Device {
 
   /** What is remembered. */
   get kept(): { readonly grammars: number; readonly texts: number; readonly maskBytes: number } {
-    return { grammars: this.#parsers.size, texts: this.#matchers.size, maskBytes: this.#masks.keptBytes };
+    return { grammars: this.#parsers.size, texts: this.#texts.size, maskBytes: this.#masks.keptBytes };
   }
 
   /** Works for rows that wait. */
@@ -166,7 +177,7 @@ export class ConstrainedDevice implements Device {
     { endTokens }: NonNullable<SampleRow["constraint"]>,
     token: number,
   ): number[] {
-    const matcher = this.#matchers.get(sequence)?.matcher;
+    const matcher = this.#texts.get(sequence)?.matcher;
     if (matcher === undefined || endTokens.includes(token) || !matcher.accept(token)) return [];
     const forced = matcher.forcedTokens(FORCED_MAX);
     const end = forced.findIndex((one) => endTokens.includes(one) || !isAllowed(row, one));
@@ -192,9 +203,20 @@ export class ConstrainedDevice implements Device {
     row: SampleRow,
     { of, drawn, endTokens }: NonNullable<SampleRow["constraint"]>,
   ): Prepared {
-    const matcher = this.#matcherOf(sequence, of, drawn);
-    if (matcher instanceof Job) return { kind: "waits", job: matcher };
-    if (!isRead(matcher, drawn)) return failed("what was drawn before does not obey it");
+    const text = this.#textOf(sequence, of, drawn);
+    if (text instanceof Job) return { kind: "waits", job: text };
+    const { matcher } = text;
+    if (drawn.length - matcher.length > FORCED_MAX + 1) {
+      text.reading ??= new Job(
+        Number.POSITIVE_INFINITY,
+        (budget) => read(matcher, drawn, budget),
+        () => {
+          text.reading = null;
+        },
+      );
+      return { kind: "waits", job: text.reading };
+    }
+    readNext(matcher, drawn, drawn.length);
     const [forced] = matcher.forcedTokens(1);
     if (forced !== undefined && !endTokens.includes(forced) && isAllowed(row, forced)) {
       const allowed = this.#lend(this.#masks.memory.none());
@@ -225,15 +247,15 @@ export class ConstrainedDevice implements Device {
     return mask;
   }
 
-  #matcherOf(sequence: SequenceId, of: Constraint, drawn: Int32Array): Matcher | Job<Parser> {
-    let known = this.#matchers.get(sequence);
+  #textOf(sequence: SequenceId, of: Constraint, drawn: Int32Array): Text | Job<Parser> {
+    let known = this.#texts.get(sequence);
     if (known === undefined || known.id !== of.id || known.matcher.length > drawn.length) {
       const parser = this.#parserOf(of);
       if (parser instanceof Job) return parser;
-      known = { id: of.id, matcher: new Matcher(parser, this.#masks, of.thoughts) };
+      known = { id: of.id, matcher: new Matcher(parser, this.#masks, of.thoughts), reading: null };
     }
-    remember(this.#matchers, sequence, known, Number.POSITIVE_INFINITY);
-    return known.matcher;
+    remember(this.#texts, sequence, known, Number.POSITIVE_INFINITY);
+    return known;
   }
 
   #parserOf({ id, grammar }: NonNullable<SampleRow["constraint"]>["of"]): Parser | Job<Parser> {
@@ -292,10 +314,22 @@ function failed(why: string): Prepared {
   return { kind: "failed", reason: `${UNSATISFIABLE}: ${why}` };
 }
 
-/** Reads what the matcher has not read yet. False: it is not what the grammar allows. */
-function isRead(matcher: Matcher, drawn: Int32Array): boolean {
-  while (matcher.length < drawn.length) if (!matcher.accept(drawn[matcher.length]!)) return false;
-  return true;
+/** Reads what the matcher has not read yet, a piece at a time. Throws ConstraintError when it is not what the grammar allows. */
+function* read(matcher: Matcher, drawn: Int32Array, budget: Budget): Pieces<null> {
+  while (matcher.length < drawn.length) {
+    readNext(matcher, drawn, matcher.length + 1);
+    budget.spend(READ_STEPS);
+    if (budget.isPaused) yield;
+  }
+  return null;
+}
+
+/** The same in one piece, up to a place. */
+function readNext(matcher: Matcher, drawn: Int32Array, end: number): void {
+  while (matcher.length < end) {
+    if (!matcher.accept(drawn[matcher.length]!))
+      throw new ConstraintError("what was drawn before does not obey it");
+  }
 }
 
 function isConstrained(row: WantedRow): row is SampleRow & { readonly constraint: RowConstraint } {
