@@ -1,5 +1,6 @@
 /** HTTP/1.1 as clients may use it and as few do, on connections of which every byte is the test's own. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { connectionsMax } from "../../server/http/descriptors.ts";
 import { HttpServer } from "../../server/http/server.ts";
 import { chatBody, startTestServer, type TestServer } from "./server.ts";
 
@@ -309,8 +310,7 @@ describe("a connection", () => {
   ])(
     "is given up when an answer that is sent %s is not taken",
     async (_what, answer) => {
-      const clientWaitS = 1;
-      const own = new HttpServer("127.0.0.1", 0, () => answer("x".repeat(2 ** 26)), clientWaitS);
+      const own = new HttpServer("127.0.0.1", 0, () => answer("x".repeat(2 ** 26)), { clientWaitS: 1 });
       const client = (await Client.open(own.origin)).send(get("/"));
       await client.heard();
       client.pause();
@@ -319,6 +319,31 @@ describe("a connection", () => {
     },
     20_000,
   );
+
+  test("for which there is no room is refused, and there is room when another has ended", async () => {
+    const own = new HttpServer("127.0.0.1", 0, () => new Response("done"), { connections: 2 });
+    const held = [await Client.open(own.origin), await Client.open(own.origin)] as const;
+    for (const client of held) expect((await client.send(get("/")).answer()).body).toBe("done");
+    const third = await Client.open(own.origin);
+    const { status, body } = await third.answer();
+    expect([status, JSON.parse(body).error.type]).toEqual([503, "overloaded_error"]);
+    await third.closed();
+    held[0].send(get("/", "connection: close\r\n"));
+    await held[0].closed();
+    const next = await Client.open(own.origin);
+    expect((await next.send(get("/")).answer()).body).toBe("done");
+    await own.kill();
+  });
+
+  test("is one of fewer than there may be open files", () => {
+    const limits = (files: string) =>
+      `Limit  Soft Limit  Hard Limit  Units\nMax open files  ${files}  ${files}  files\n`;
+    expect([300, 20, 524_288].map((files) => connectionsMax(limits(`${files}`)))).toEqual([217, 16, 491_456]);
+    expect([connectionsMax(limits("unlimited")), connectionsMax("")]).toEqual([
+      Number.POSITIVE_INFINITY,
+      Number.POSITIVE_INFINITY,
+    ]);
+  });
 
   test("is closed when the server stops, behind the answer that is given", async () => {
     const gate = Promise.withResolvers<void>();
