@@ -30,6 +30,6 @@ test.each([
     const fixed = [256, 512, 1024, 2048, 4096].map((size) =>
       rateOf(withChanges(ours(), `steps of ${size}`, { batch: staticBudget(size) }), own, out),
     );
-      expect(rateOf(ours(), own, out)).toBeGreaterThan(0.95 * Math.max(...fixed));
+    expect(rateOf(ours(), own, out)).toBeGreaterThan(0.95 * Math.max(...fixed));
   },
 );
