@@ -12,10 +12,14 @@ export interface Ceilings {
   readonly int8: number;
 }
 
-/** Measured beside `library`, where its build is. */
+/** Measured beside `library`, where its build is: the best of three, since other programs on the machine lower a rate, and
+ *  nothing raises it. */
 export async function measureCeilings(library: string, threads: number): Promise<Ceilings> {
   await runProgram(["cmake", "--build", resolve(library, ".."), "--target", "bunting_bench_ceilings"]);
-  return JSON.parse(await runProgram(measuring(library, threads))) as Ceilings;
+  const measured: Ceilings[] = [];
+  while (measured.length < 3) measured.push(JSON.parse(await runProgram(measuring(library, threads))));
+  const best = (rate: keyof Ceilings): number => Math.max(...measured.map((ceilings) => ceilings[rate]));
+  return { readBytes: best("readBytes"), f32: best("f32"), bf16: best("bf16"), int8: best("int8") };
 }
 
 /** How fast memory is right now. Multiplying is steady; this is not. */

@@ -77,7 +77,7 @@ class Forward {
   // Spreads rows of `width` elements over the threads if there are enough of them.
   template <typename Body>
   void share_rows(int64_t rows, int64_t width, Body const& body) {
-    constexpr double kElementNs = 0.2;  // of a loop over activations
+    constexpr double kElementNs = 0.7;  // of a norm that writes groups
     pool_.run(rows, grain(rows, kElementNs * double(rows) * double(width)), body);
   }
   int64_t pieces(double total_ns) const;
