@@ -106,6 +106,14 @@ BUNTING_INLINE vi add_pairs(vi sum, vi a, vi b) {
 #endif
 }
 
+#if defined(BUNTING_HAS_MADDUBS)
+// Compilers would turn ((a + b) + c) + d into (a + b) + (c + d), as integers allow, and keep all products
+// until then: more than there are registers.
+BUNTING_INLINE void keep_order(vi& sum) {
+  asm("" : "+v"(sum));
+}
+#endif
+
 // The unsigned numbers that indices of 4 bits, one in each byte, stand for.
 template <Dtype W>
 BUNTING_INLINE vu look_up(vu indices) {
@@ -223,6 +231,7 @@ class Dot {
       if constexpr (kIsSigned) {
         vi const q = (vi)(w.r[i] ^ 0x80808080u);
         sums_[i] += madd16(pairs_of(magnitude(q), with_sign(x, q)), ones);
+        keep_order(sums_[i]);
       } else {
         pairs_[i] = add16(pairs_[i], pairs_of((vi)w.r[i], x));
         if (step % kPairSteps == kPairSteps - 1) {
@@ -249,8 +258,8 @@ class Dot {
  private:
 #if defined(BUNTING_HAS_MADDUBS)
   static constexpr bool kIsSigned = product_bits(W) == 8;
-  // Steps of a group whose pairs fit 16 bits together: of four at most, for with all eight Q4_K was 0.78
-  // times as fast.
+  // Steps of a group whose pairs fit 16 bits together; of four at most, for which registers suffice in any
+  // order.
   static constexpr int kPairStepsMost = 4;
   static constexpr int kPairSteps = [] {
     int steps = kPairStepsMost;
@@ -287,7 +296,7 @@ class PairDot : public Dot<W> {
     vi const x = broadcast(x4);
     for (int i = 0; i < kRegisters; ++i) {
       pairs_[i] = add16(pairs_[i], pairs_of((vi)w.r[i], x));
-      asm("" : "+v"(pairs_[i]));  // the compiler would add in pairs, and keep all products until then
+      keep_order(pairs_[i]);
     }
   }
   BUNTING_INLINE vi pairs(int i) const { return pairs_[i]; }
