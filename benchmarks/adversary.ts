@@ -39,8 +39,8 @@ configuration would still lose.
 comes some steps later; rivals that compute whole prompts first begin sooner while streams stand still
 ([0020](../decisions/0020-steps-are-bounded-by-time.md)). In P99 nearly always short answers and more work than can be done: what is dear waits longest, a document that is not cached
 yet and those that ask for it, or a long prompt behind short ones ([0019](../decisions/0019-waits-in-proportion-to-cost.md)). Several tenants cost something by design: the
-one that asks for most waits longest, and no rival knows tenants ([0071](../decisions/0071-turns-of-tenants-are-not-longer-where-memory-is-short.md)). In the mean it was mostly one document that all ask for at
-once on eight engines, until placements counted the wait for what is on its way ([0099](../decisions/0099-what-is-on-its-way-is-waited-for.md), with figures before and after). What was tried costs as much as it gains: [0063](../decisions/0063-long-waits-are-not-cut-at-the-cost-of-the-mean.md), [0092](../decisions/0092-settings-of-the-policy-are-trades.md).
+one that asks for most waits longest, and no rival knows tenants ([0071](../decisions/0071-turns-of-tenants-are-not-longer-where-memory-is-short.md)). In the mean little is left; one document that all ask for at
+once on eight engines was most of it until placements counted the wait for what is on its way ([0099](../decisions/0099-what-is-on-its-way-is-waited-for.md)). What was tried costs as much as it gains: [0063](../decisions/0063-long-waits-are-not-cut-at-the-cost-of-the-mean.md), [0092](../decisions/0092-settings-of-the-policy-are-trades.md).
 `;
 
 const { values } = parseArgs({
