@@ -49,6 +49,9 @@ const { HTTPParser, methods } = binding as {
 /** Understands the requests of a connection: llhttp, the parser of `node:http`, in its strict form. */
 export class RequestParser {
   readonly #parser = new HTTPParser();
+  /** Bytes of an unfinished body's frame since its last content: trailers, and what follows a chunk's length. */
+  #frameBytes = 0;
+  #isInBody = false;
 
   constructor(events: RequestEvents) {
     // What llhttp hands out before a head is complete: it holds 32 headers at once.
@@ -56,6 +59,7 @@ export class RequestParser {
     let earlyTarget = "";
     this.#parser.initialize(HTTPParser.REQUEST, {}, HEAD_BYTES_MAX, 0);
     this.#parser[HTTPParser.kOnHeaders] = (headers: readonly string[], target: string): void => {
+      if (this.#isInBody) return; // trailers of a chunked body, which a server may drop (RFC 9110, section 6.5.1)
       early.push(...headers);
       earlyTarget += target;
     };
@@ -74,21 +78,31 @@ export class RequestParser {
       events.onHead({ ...head, headers: headers ?? early, target: target ?? earlyTarget });
       early = [];
       earlyTarget = "";
+      this.#isInBody = true;
+      this.#frameBytes = 0;
       return 0; // a body follows if the head says so
     };
-    this.#parser[HTTPParser.kOnBody] = (bytes: Uint8Array<ArrayBuffer>): void => events.onBody(bytes);
-    this.#parser[HTTPParser.kOnMessageComplete] = (): void => events.onEnd();
+    this.#parser[HTTPParser.kOnBody] = (bytes: Uint8Array<ArrayBuffer>): void => {
+      this.#frameBytes = 0;
+      events.onBody(bytes);
+    };
+    this.#parser[HTTPParser.kOnMessageComplete] = (): void => {
+      this.#isInBody = false;
+      events.onEnd();
+    };
   }
 
   /** The events of these bytes have been told when it returns. After a failure nothing more may be pushed. */
   push(bytes: Uint8Array): ParseFailure | null {
+    this.#frameBytes += bytes.length;
     for (let rest = bytes; rest.length > 0; ) {
       // It takes less than all behind a request that offers another protocol, which is never taken up here.
       const taken: number | (Error & ParseFailure) = this.#parser.execute(rest);
       if (typeof taken !== "number") return taken;
       rest = rest.subarray(taken);
     }
-    return null;
+    if (!this.#isInBody || this.#frameBytes <= HEAD_BYTES_MAX) return null;
+    return { code: "HPE_HEADER_OVERFLOW", reason: "too many bytes around a body" };
   }
 
   close(): void {

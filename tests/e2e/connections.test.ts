@@ -184,6 +184,50 @@ describe("requests behind one that is not answered yet", () => {
   });
 });
 
+describe("trailers of a body in chunks", () => {
+  /** A chat in one chunk that ends in trailers. */
+  function chatWith(trailers: string): string {
+    const json = JSON.stringify(short());
+    const head = postOf(short()).replace(/Content-Length: .*$/s, "Transfer-Encoding: chunked\r\n\r\n");
+    return `${head}${json.length.toString(16)}\r\n${json}\r\n0\r\n${trailers}\r\n`;
+  }
+
+  test("are headers neither of their request nor of the next, and its key is not theirs", async () => {
+    const keyed = startTestServer({ keys: { keys: ["secret"] } });
+    const authorized = chatWith("Authorization: Bearer secret\r\nX-Request-Id: trailed\r\n");
+    for (const pause of [false, true]) {
+      const client = (await Client.open(keyed.origin)).send(authorized);
+      const first = pause ? await client.answer() : null;
+      client.send(get("/v1/models"));
+      for (const answer of [first ?? (await client.answer()), await client.answer()]) {
+        expect([answer.status, /^x-request-id: trailed/im.test(answer.head)]).toEqual([401, false]);
+      }
+      client.send(get("/v1/models", "Authorization: Bearer secret\r\n"));
+      expect((await client.answer()).status).toBe(200);
+      client.leave();
+    }
+    await keyed.close();
+  });
+
+  test.each([
+    ["a line like a request's", "GET /v1/nothing: x\r\n", 400],
+    ["lengths", "Content-Length: 50\r\nTransfer-Encoding: chunked\r\n", 400],
+    ["a host and an origin", "Host: evil.example\r\nOrigin: https://evil.example\r\n", 200],
+    ["more headers than the parser hands out at once", "X: y\r\n".repeat(200), 200],
+    ["no end to them", `X: ${"y".repeat(2 ** 20)}`, 400],
+  ])("with %s change nothing of the next request", async (_what, trailers, status) => {
+    const client = (await Client.open()).send(chatWith(trailers));
+    expect((await client.answer()).status).toBe(status);
+    if (status === 200) {
+      expect(await client.send(get("/health")).answer()).toMatchObject({
+        status: 200,
+        body: '{"status":"ok"}',
+      });
+      client.leave();
+    } else await client.closed();
+  });
+});
+
 describe("what is no request", () => {
   test.each([
     ["a method that HTTP does not know", "FOO /health HTTP/1.1\r\nHost: localhost\r\n\r\n", 400],
