@@ -4,6 +4,7 @@ import { Outbox } from "./outbox.ts";
 import { Reply, type ReplyForm } from "./reply.ts";
 import { RequestBody } from "./request-body.ts";
 import { type ParseFailure, type RequestHead, RequestParser } from "./request-parser.ts";
+import { inTurn } from "./turns.ts";
 
 /** What answers requests. */
 export type Serve = (request: Request) => Response | Promise<Response>;
@@ -19,6 +20,8 @@ export function replyTo(request: Request): Reply {
 export const CLIENT_WAIT_S = 240;
 /** How long a connection is read whose last request was answered before its end: closed at once, it would take the answer back. */
 const LINGER_S = 4;
+/** Bytes that are looked at in one turn of the event loop. */
+const PIECE_BYTES = 16 * 1024;
 const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
 
 /** A request and its answer. */
@@ -46,6 +49,10 @@ export class Connection {
   readonly #parser: RequestParser;
   /** In the order in which they came; the first one is being answered. */
   readonly #turns: Turn[] = [];
+  /** What has come and was not looked at yet. */
+  #unread: Uint8Array[] = [];
+  /** The connection waits for a turn to look at it. */
+  #isDue = false;
   /** Whether what comes is still looked at. */
   #isOpen = true;
   #isPaused = false;
@@ -66,9 +73,8 @@ export class Connection {
   /** Bytes have come. */
   receive(bytes: Uint8Array): void {
     if (!this.#isOpen) return;
-    const failure = this.#parser.push(bytes);
-    if (failure !== null) this.#refuse(failure);
-    this.#advance();
+    this.#unread.push(bytes);
+    this.#pace();
   }
 
   /** The socket takes bytes again. */
@@ -85,7 +91,7 @@ export class Connection {
 
   /** The client is gone. */
   closed(): void {
-    this.#isOpen = false;
+    this.#stopReading();
     this.#outbox.close();
     this.#parser.close();
     for (const { body, client } of this.#turns.splice(0)) {
@@ -119,8 +125,25 @@ export class Connection {
     return turn;
   }
 
-  #refuse(failure: ParseFailure): void {
+  #stopReading(): void {
     this.#isOpen = false;
+    this.#unread = [];
+  }
+
+  /** Looks at some of what has come. */
+  #read(): void {
+    this.#isDue = false;
+    const [bytes] = this.#unread;
+    if (bytes === undefined) return;
+    if (bytes.length > PIECE_BYTES) this.#unread[0] = bytes.subarray(PIECE_BYTES);
+    else this.#unread.shift();
+    const failure = this.#parser.push(bytes.subarray(0, PIECE_BYTES));
+    if (failure !== null) this.#refuse(failure);
+    this.#advance();
+  }
+
+  #refuse(failure: ParseFailure): void {
+    this.#stopReading();
     const last = this.#turns.at(-1);
     if (last !== undefined && !last.body.isComplete) {
       last.body.fail(new Error(failure.reason));
@@ -155,8 +178,9 @@ export class Connection {
     await reply.send(response);
     if (client.signal.aborted) return;
     this.#turns.shift();
-    if (form.keepsAlive) this.#advance();
-    else this.#finish(body.isComplete);
+    if (!form.keepsAlive) this.#finish(body.isComplete);
+    else if (this.#turns.length === 0) this.#pace();
+    else inTurn(() => this.#advance());
   }
 
   #respond({ head, body, client }: Turn, reply: Reply): Response | Promise<Response> {
@@ -179,7 +203,7 @@ export class Connection {
   }
 
   #finish(isRead: boolean): void {
-    this.#isOpen = false;
+    this.#stopReading();
     for (const { client } of this.#turns.splice(0)) client.abort();
     this.#outbox.whenEmpty(() => {
       if (isRead) {
@@ -195,7 +219,12 @@ export class Connection {
   /** Reads no faster than requests are answered, and waits for the client alone with a limit. */
   #pace(): void {
     const [turn] = this.#turns;
-    const pauses = this.#turns.length > 1 || turn?.body.isFull === true;
+    const waits = this.#turns.length > 1 || turn?.body.isFull === true;
+    if (!waits && !this.#isDue && this.#unread.length > 0) {
+      this.#isDue = true;
+      inTurn(() => this.#read());
+    }
+    const pauses = waits || this.#unread.length > 0;
     if (pauses !== this.#isPaused) {
       this.#isPaused = pauses;
       if (pauses) this.#socket.pause();
