@@ -179,23 +179,6 @@ describe("requests behind one that is not answered yet", () => {
     await own.kill();
   });
 
-  test("in chunks of a byte each do not keep a neighbour waiting", async () => {
-    let heard = 0;
-    const own = new HttpServer("127.0.0.1", 0, async (request) => {
-      if (request.body === null) return new Response(`${heard}`);
-      for await (const piece of request.body) heard += piece.length;
-      return new Response("done");
-    });
-    const head = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
-    const [crowd, neighbour] = [await Client.open(own.origin), await Client.open(own.origin)];
-    crowd.send(`${head}${"1\r\nx\r\n".repeat(50_000)}0\r\n\r\n`);
-    neighbour.send(get("/"));
-    expect(Number((await neighbour.answer()).body)).toBeLessThan(25_000);
-    expect((await crowd.answer()).body).toBe("done");
-    expect(heard).toBe(50_000);
-    await own.kill();
-  });
-
   // Nothing is read of a connection on which requests wait: that its client has gone shows when it is written to.
   test.each([
     ["resets the connection", (client: Client) => client.leave()],
