@@ -77,6 +77,14 @@ export const serverSettings = Object.freeze({
       "Origin whose pages may call from a browser, such as https://chat.example, or * for all; may be given several times.",
     item: parseOrigin,
   }),
+  connectionsPerAddress: integer({
+    default: 0,
+    min: 0,
+    max: 1_000_000,
+    defaultText: "a quarter of all connections",
+    sentence:
+      "Connections that one client address may have, other than this machine's own; give a proxy on another machine as many as it needs.",
+  }),
   sharePrefixes: flag({
     sentence:
       "Let requests with different keys use each other's cached prefixes; how soon an answer begins then tells of what others have sent.",

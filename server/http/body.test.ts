@@ -15,7 +15,8 @@ const limits: BodyLimits = {
   jsonKeysMax: 20,
   jsonNamesMax: 10,
   jsonItemsMax: 50,
-  bodyTimeoutMs: 5000,
+  bodyGraceMs: 5000,
+  bodyBytesPerSecondMin: 1,
 };
 const json = new JsonReader(new URL("./json/worker.ts", import.meta.url).href);
 afterAll(() => json.close());
@@ -244,7 +245,7 @@ describe("a body is refused", () => {
     const never = new ReadableStream({
       start: (controller) => controller.enqueue(new TextEncoder().encode("{")),
     });
-    const error = await refusalOf(post(never), { ...limits, bodyTimeoutMs: 20 });
+    const error = await refusalOf(post(never), { ...limits, bodyGraceMs: 20 });
     expect([error.status, error.type]).toEqual([408, "timeout_error"]);
   });
 });

@@ -1,15 +1,14 @@
 import { yieldIfSpent } from "../time-slice.ts";
+import { bodyPieces, type PaceLimits } from "./body-pieces.ts";
 import { ApiError, badRequest, quote, unavailable } from "./errors.ts";
 import type { JsonLimits } from "./json/parse.ts";
 import type { JsonReader } from "./json/reader.ts";
 
 /** What a body may be at most. */
-export interface BodyLimits extends JsonLimits {
+export interface BodyLimits extends JsonLimits, PaceLimits {
   readonly bodyBytesMax: number;
   /** Of all bodies together that are being read or parsed. */
   readonly bodiesBytesMax: number;
-  /** The whole body must have come within this time of being asked for. */
-  readonly bodyTimeoutMs: number;
 }
 
 /** Reads bodies of requests. Memory for them is bounded, and none holds up the thread that sends everybody's answers. */
@@ -131,36 +130,14 @@ class Blocks {
 async function readBytes(request: Request, body: Blocks, limits: BodyLimits): Promise<void> {
   const announced = Number(request.headers.get("content-length") ?? 0);
   if (announced > limits.bodyBytesMax) throw bodyTooLarge(`${announced} bytes`, limits);
-  if (request.body === null) return;
-
-  const reader = request.body.getReader();
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(bodyTooLate(limits)), limits.bodyTimeoutMs);
-  });
-  try {
-    for (;;) {
-      const { done, value } = await Promise.race([reader.read(), late]);
-      if (done) return;
-      if (body.length + value.byteLength > limits.bodyBytesMax) throw bodyTooLarge("more", limits);
-      body.add(value);
-      await yieldIfSpent(); // pieces may be a byte each
-    }
-  } catch (error) {
-    reader.cancel().catch(() => {});
-    if (error instanceof ApiError) throw error;
-    throw badRequest("the request body ended too early");
-  } finally {
-    clearTimeout(timer);
+  for await (const piece of bodyPieces(request, limits)) {
+    if (body.length + piece.byteLength > limits.bodyBytesMax) throw bodyTooLarge("more", limits);
+    body.add(piece);
+    await yieldIfSpent(); // pieces may be a byte each
   }
 }
 
 function bodyTooLarge(given: string, limits: BodyLimits): ApiError {
   const message = `the request body may have ${limits.bodyBytesMax} bytes at most, but has ${given}`;
   return new ApiError(413, "invalid_request_error", message, { headers: { connection: "close" } });
-}
-
-function bodyTooLate(limits: BodyLimits): ApiError {
-  const message = `the request body did not arrive within ${limits.bodyTimeoutMs} ms`;
-  return new ApiError(408, "timeout_error", message, { headers: { connection: "close" } });
 }

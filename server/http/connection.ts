@@ -1,5 +1,5 @@
 import { ApiError, errorResponse } from "./errors.ts";
-import { headerOf, refusalOf, requestOf } from "./head.ts";
+import { HEAD_TOO_SLOW, headerOf, refusalOf, requestOf } from "./head.ts";
 import { Outbox } from "./outbox.ts";
 import { Reply, type ReplyForm } from "./reply.ts";
 import { RequestBody } from "./request-body.ts";
@@ -18,11 +18,19 @@ export function replyTo(request: Request): Reply {
 
 /** How long a connection waits for its client: for a request, for more of one, or for an answer to be taken. */
 export const CLIENT_WAIT_S = 240;
+/** How long the head of a request may take, from its first byte. */
+export const HEAD_WAIT_MS = 10_000;
 /** How long a connection is read whose last request was answered before its end: closed at once, it would take the answer back. */
 const LINGER_S = 4;
 /** Bytes that are looked at in one turn of the event loop. */
 const PIECE_BYTES = 16 * 1024;
 const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
+
+/** How long a connection waits for its client. */
+export interface ClientWaits {
+  readonly clientWaitS: number;
+  readonly headWaitMs: number;
+}
 
 /** A request and its answer. */
 interface Turn {
@@ -44,7 +52,8 @@ interface Turn {
 export class Connection {
   readonly #socket: Bun.Socket<unknown>;
   readonly #serve: Serve;
-  readonly #clientWaitS: number;
+  readonly #waits: ClientWaits;
+  readonly #onIdle: (isIdle: boolean) => void;
   readonly #outbox: Outbox;
   readonly #parser: RequestParser;
   /** In the order in which they came; the first one is being answered. */
@@ -56,18 +65,26 @@ export class Connection {
   /** Whether what comes is still looked at. */
   #isOpen = true;
   #isPaused = false;
+  #headTimer: ReturnType<typeof setTimeout> | null = null;
 
-  constructor(socket: Bun.Socket<unknown>, serve: Serve, clientWaitS: number) {
+  /** `onIdle` is told when the first request comes, and when the last one is answered. */
+  constructor(
+    socket: Bun.Socket<unknown>,
+    serve: Serve,
+    waits: ClientWaits,
+    onIdle: (isIdle: boolean) => void,
+  ) {
     this.#socket = socket;
     this.#serve = serve;
-    this.#clientWaitS = clientWaitS;
+    this.#waits = waits;
+    this.#onIdle = onIdle;
     this.#outbox = new Outbox(socket, () => this.#pace());
     this.#parser = new RequestParser({
-      onHead: (head) => this.#turns.push(this.#turnOf(head)),
+      onHead: (head) => this.#queue(head),
       onBody: (bytes) => this.#turns.at(-1)!.body.push(bytes),
       onEnd: () => this.#turns.at(-1)!.body.end(),
     });
-    socket.timeout(clientWaitS);
+    socket.timeout(waits.clientWaitS);
   }
 
   /** Bytes have come. */
@@ -100,10 +117,22 @@ export class Connection {
     }
   }
 
+  /** Gives the connection up, on which nothing is being answered. */
+  giveWay(): void {
+    this.#socket.terminate();
+  }
+
   /** Ends the connection, behind the answer that is being given. */
   end(): void {
     for (const { form } of this.#turns) form.keepsAlive = false;
     if (this.#turns.length === 0) this.#socket.end();
+  }
+
+  #queue(head: RequestHead | ApiError): Turn {
+    const turn = this.#turnOf(head);
+    this.#turns.push(turn);
+    if (this.#turns.length === 1) this.#onIdle(false);
+    return turn;
   }
 
   #turnOf(head: RequestHead | ApiError): Turn {
@@ -128,6 +157,7 @@ export class Connection {
   #stopReading(): void {
     this.#isOpen = false;
     this.#unread = [];
+    this.#stopHeadTimer();
   }
 
   /** Looks at some of what has come. */
@@ -142,6 +172,22 @@ export class Connection {
     this.#advance();
   }
 
+  /** Limits the time of a head that has begun, as long as its connection is read. */
+  #timeHead(isRead: boolean): void {
+    if (!isRead || !this.#parser.isInHead) this.#stopHeadTimer();
+    else this.#headTimer ??= setTimeout(() => this.#headTooSlow(), this.#waits.headWaitMs);
+  }
+
+  #stopHeadTimer(): void {
+    if (this.#headTimer !== null) clearTimeout(this.#headTimer);
+    this.#headTimer = null;
+  }
+
+  #headTooSlow(): void {
+    this.#refuse({ code: HEAD_TOO_SLOW, reason: `it may take ${this.#waits.headWaitMs} ms` });
+    this.#advance();
+  }
+
   #refuse(failure: ParseFailure): void {
     this.#stopReading();
     const last = this.#turns.at(-1);
@@ -149,9 +195,7 @@ export class Connection {
       last.body.fail(new Error(failure.reason));
       last.form.keepsAlive = false;
     } else if (last?.form.keepsAlive !== false) {
-      const turn = this.#turnOf(refusalOf(failure));
-      turn.body.end();
-      this.#turns.push(turn);
+      this.#queue(refusalOf(failure)).body.end();
     } // else the client said that nothing would follow
   }
 
@@ -178,6 +222,9 @@ export class Connection {
     await reply.send(response);
     if (client.signal.aborted) return;
     this.#turns.shift();
+    this.#outbox.whenEmpty(() => {
+      if (this.#turns.length === 0) this.#onIdle(true);
+    });
     if (!form.keepsAlive) this.#finish(body.isComplete);
     else if (this.#turns.length === 0) this.#pace();
     else inTurn(() => this.#advance());
@@ -230,8 +277,9 @@ export class Connection {
       if (pauses) this.#socket.pause();
       else this.#socket.resume();
     }
+    this.#timeHead(this.#isOpen && !waits);
     if (!this.#isOpen && turn === undefined) return;
     const waitsForClient = turn === undefined || !turn.body.isComplete || this.#outbox.waitingBytes > 0;
-    this.#socket.timeout(waitsForClient ? this.#clientWaitS : 0);
+    this.#socket.timeout(waitsForClient ? this.#waits.clientWaitS : 0);
   }
 }

@@ -8,6 +8,9 @@ import { HEAD_BYTES_MAX, type ParseFailure, type RequestHead } from "./request-p
 /** Stands in the URL of a request that names no host, or no such thing as a host. */
 const NO_HOST = "host.invalid";
 
+/** Code of a failure that is not llhttp's: the client took too long. */
+export const HEAD_TOO_SLOW = "HEAD_TOO_SLOW";
+
 /** The request as routes take it; `signal` is aborted when its client is gone. Throws an ApiError. */
 export function requestOf(head: RequestHead, body: RequestBody, signal: AbortSignal): Request {
   const { major, minor, method, target } = head;
@@ -41,6 +44,8 @@ export function refusalOf({ code, reason }: ParseFailure): ApiError {
         "invalid_request_error",
         `the head of a request may have ${HEAD_BYTES_MAX} bytes at most`,
       );
+    case HEAD_TOO_SLOW:
+      return new ApiError(408, "timeout_error", `the head of the request came too slowly: ${reason}`);
     case "HPE_INVALID_METHOD":
       return badRequest("the method is not one of HTTP's");
     case "HPE_PAUSED_H2_UPGRADE":

@@ -1,4 +1,5 @@
 import type { BodyLimits } from "./body.ts";
+import { defaultPaceLimits } from "./body-pieces.ts";
 import type { JsonLimits } from "./json/parse.ts";
 import type { StreamLimits } from "./stream.ts";
 
@@ -21,7 +22,7 @@ export const defaultHttpLimits: HttpLimits = Object.freeze({
   bodyBytesMax: 32 * 1024 * 1024,
   bodiesBytesMax: 256 * 1024 * 1024,
   ...defaultJsonLimits,
-  bodyTimeoutMs: 60_000,
+  ...defaultPaceLimits,
   headerBytesMax: 12 * 1024,
   headersMax: 100,
   commitMs: 5_000,

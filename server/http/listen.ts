@@ -7,11 +7,15 @@ import { Lifecycle } from "./lifecycle.ts";
 import { HttpServer } from "./server.ts";
 import { limitUnsent } from "./unsent.ts";
 
-type Address = Pick<Config, "host" | "port">;
+type Address = Pick<Config, "host" | "port"> & Partial<Pick<Config, "connectionsPerAddress">>;
 
 /** Listens before the model is loaded, so that a taken port shows at once and clients are told to wait. Throws
  *  ConfigError. */
-export function listen({ host, port }: Address, lifecycle: Lifecycle, refuse: Refuse): HttpServer {
+export function listen(
+  { host, port, connectionsPerAddress = 0 }: Address,
+  lifecycle: Lifecycle,
+  refuse: Refuse,
+): HttpServer {
   const whileLoading = (request: Request): Response => {
     const path = pathOf(request);
     if (path === "/health") return Response.json({ status: "ok" });
@@ -24,7 +28,12 @@ export function listen({ host, port }: Address, lifecycle: Lifecycle, refuse: Re
     return new Response(null, { status: 503 });
   };
   try {
-    const server = new HttpServer(host, port, whileLoading);
+    const server = new HttpServer(
+      host,
+      port,
+      whileLoading,
+      connectionsPerAddress > 0 ? { connectionsPerAddress } : {},
+    );
     limitUnsent(server.port);
     return server;
   } catch (error) {

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
-import { FormParser } from "./multipart.ts";
+import { FormParser, readForm } from "./multipart.ts";
 
 const limits = { fileBytesMax: 1000, fieldBytesMax: 20, fieldsMax: 2 };
 
@@ -76,4 +76,16 @@ test("of a file nothing is held back but what may be its end", () => {
   parser.push(Buffer.from(tail));
   parser.end();
   expect(written).toBe(2 ** 24);
+});
+
+test("a form that comes too slowly is refused", async () => {
+  const pieces = new ReadableStream({ start: (controller) => controller.enqueue(form("x").subarray(0, 30)) });
+  const request = new Request("http://localhost/", {
+    method: "POST",
+    body: pieces,
+    headers: { "content-type": "multipart/form-data; boundary=edge" },
+  });
+  const pace = { bodyGraceMs: 20, bodyBytesPerSecondMin: 2 ** 20 };
+  const error = await readForm(request, { ...limits, ...pace }, () => ({ write: () => {} })).catch((e) => e);
+  expect(error).toMatchObject({ status: 408, type: "timeout_error" });
 });

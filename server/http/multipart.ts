@@ -1,3 +1,5 @@
+import { yieldIfSpent } from "../time-slice.ts";
+import { bodyPieces, type PaceLimits } from "./body-pieces.ts";
 import { ApiError, badRequest } from "./errors.ts";
 
 /** What a form may be at most. */
@@ -23,7 +25,7 @@ const HEAD_END = Buffer.from("\r\n\r\n");
  */
 export async function readForm(
   request: Request,
-  limits: FormLimits,
+  limits: FormLimits & PaceLimits,
   onFile: (field: string, filename: string) => FileSink,
 ): Promise<ReadonlyMap<string, string>> {
   const type = request.headers.get("content-type") ?? "";
@@ -36,25 +38,11 @@ export async function readForm(
     );
   }
   const parser = new FormParser(`\r\n--${boundary[1] ?? boundary[2]}`, limits, onFile);
-  const reader = request.body?.getReader();
-  if (reader === undefined) return parser.end();
-  try {
-    for (
-      let read = await reader.read().catch(endedEarly);
-      !read.done;
-      read = await reader.read().catch(endedEarly)
-    ) {
-      parser.push(read.value);
-    }
-  } catch (error) {
-    reader.cancel().catch(() => {});
-    throw error;
+  for await (const piece of bodyPieces(request, limits)) {
+    parser.push(piece);
+    await yieldIfSpent();
   }
   return parser.end();
-}
-
-function endedEarly(): never {
-  throw badRequest("the request body ended too early");
 }
 
 /** Takes a form's bytes as they come, cut anywhere. */

@@ -34,6 +34,7 @@ interface Llhttp {
   // biome-ignore lint/suspicious/noExplicitAny: the functions that it calls are set as fields, by number
   new (): any;
   readonly REQUEST: number;
+  readonly kOnMessageBegin: number;
   readonly kOnHeaders: number;
   readonly kOnHeadersComplete: number;
   readonly kOnBody: number;
@@ -52,12 +53,16 @@ export class RequestParser {
   /** Bytes of an unfinished body's frame since its last content: trailers, and what follows a chunk's length. */
   #frameBytes = 0;
   #isInBody = false;
+  #isInHead = false;
 
   constructor(events: RequestEvents) {
     // What llhttp hands out before a head is complete: it holds 32 headers at once.
     let early: string[] = [];
     let earlyTarget = "";
     this.#parser.initialize(HTTPParser.REQUEST, {}, HEAD_BYTES_MAX, 0);
+    this.#parser[HTTPParser.kOnMessageBegin] = (): void => {
+      this.#isInHead = true;
+    };
     this.#parser[HTTPParser.kOnHeaders] = (headers: readonly string[], target: string): void => {
       if (this.#isInBody) return; // trailers of a chunked body, which a server may drop (RFC 9110, section 6.5.1)
       early.push(...headers);
@@ -79,6 +84,7 @@ export class RequestParser {
       early = [];
       earlyTarget = "";
       this.#isInBody = true;
+      this.#isInHead = false;
       this.#frameBytes = 0;
       return 0; // a body follows if the head says so
     };
@@ -88,13 +94,20 @@ export class RequestParser {
     };
     this.#parser[HTTPParser.kOnMessageComplete] = (): void => {
       this.#isInBody = false;
+      this.#isInHead = false;
       events.onEnd();
     };
+  }
+
+  /** Whether a head has begun, perhaps with the line breaks before it, and has not ended. */
+  get isInHead(): boolean {
+    return this.#isInHead;
   }
 
   /** The events of these bytes have been told when it returns. After a failure nothing more may be pushed. */
   push(bytes: Uint8Array): ParseFailure | null {
     this.#frameBytes += bytes.length;
+    this.#isInHead ||= !this.#isInBody;
     for (let rest = bytes; rest.length > 0; ) {
       // It takes less than all behind a request that offers another protocol, which is never taken up here.
       const taken: number | (Error & ParseFailure) = this.#parser.execute(rest);

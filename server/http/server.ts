@@ -1,47 +1,52 @@
-import { CLIENT_WAIT_S, Connection, type Serve } from "./connection.ts";
+import { CLIENT_WAIT_S, type ClientWaits, Connection, HEAD_WAIT_MS, type Serve } from "./connection.ts";
+import { type Admission, Crowd, type CrowdLimits } from "./crowd.ts";
 import { connectionsMax } from "./descriptors.ts";
 
-const FULL_BODY = JSON.stringify({
-  error: {
-    message: "the server has as many connections as it can hold",
-    type: "overloaded_error",
-    param: null,
-    code: "server_overloaded",
-  },
-});
 /** What a connection is told for which there is no room, before anything is read of it. */
-const FULL = `HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: ${FULL_BODY.length}\r\n\r\n${FULL_BODY}`;
+function refusalText(message: string): string {
+  const error = { message, type: "overloaded_error", param: null, code: "server_overloaded" };
+  const body = JSON.stringify({ error });
+  return `HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+}
+
+export interface ServerOptions extends Partial<ClientWaits>, Partial<CrowdLimits> {}
+
+/** Part of all connections that one address may have, where nothing is said. */
+const ADDRESS_PART = 1 / 4;
 
 /** Listens, and keeps the connections of clients. */
 export class HttpServer {
   /** What answers requests from now on. */
   serve: Serve;
   readonly #listener: Bun.TCPSocketListener<Connection | null>;
-  readonly #connections = new Set<Connection>();
+  readonly #crowd: Crowd<Connection>;
+  readonly #waits: ClientWaits;
+  readonly #refusals: Readonly<Record<Exclude<Admission, "taken">, string>>;
   readonly #stopped = Promise.withResolvers<void>();
   #isStopping = false;
 
   /** Throws what Bun.listen throws. */
-  constructor(
-    hostname: string,
-    port: number,
-    serve: Serve,
-    { clientWaitS = CLIENT_WAIT_S, connections = connectionsMax() } = {},
-  ) {
+  constructor(hostname: string, port: number, serve: Serve, options: ServerOptions = {}) {
     this.serve = serve;
+    const {
+      clientWaitS = CLIENT_WAIT_S,
+      headWaitMs = HEAD_WAIT_MS,
+      connections = connectionsMax(),
+    } = options;
+    const { connectionsPerAddress = Math.max(1, Math.floor(connections * ADDRESS_PART)) } = options;
+    this.#waits = { clientWaitS, headWaitMs };
+    this.#crowd = new Crowd({ connections, connectionsPerAddress });
+    this.#refusals = {
+      full: refusalText("the server has as many connections as it can hold"),
+      addressFull: refusalText(
+        `the server takes ${connectionsPerAddress} connections from one address at most; its owner can change that with --connections-per-address`,
+      ),
+    };
     this.#listener = Bun.listen<Connection | null>({
       hostname,
       port,
       socket: {
-        open: (socket) => {
-          socket.data = null;
-          if (this.#connections.size >= connections) {
-            socket.end(FULL);
-            return;
-          }
-          socket.data = new Connection(socket, (request) => this.serve(request), clientWaitS);
-          this.#connections.add(socket.data);
-        },
+        open: (socket) => this.#opened(socket),
         data: ({ data }, bytes) => data?.receive(bytes),
         drain: ({ data }) => data?.drained(),
         timeout: ({ data }) => data?.timedOut(),
@@ -65,8 +70,8 @@ export class HttpServer {
   stop(): Promise<void> {
     this.#listener.stop();
     this.#isStopping = true;
-    for (const connection of this.#connections) connection.end();
-    if (this.#connections.size === 0) this.#stopped.resolve();
+    for (const connection of this.#crowd) connection.end();
+    if (this.#crowd.size === 0) this.#stopped.resolve();
     return this.#stopped.promise;
   }
 
@@ -77,10 +82,28 @@ export class HttpServer {
     await stopped;
   }
 
+  #opened(socket: Bun.Socket<Connection | null>): void {
+    socket.data = null;
+    const address = socket.remoteAddress;
+    const admission = this.#crowd.admit(address);
+    if (admission !== "taken") {
+      socket.end(this.#refusals[admission]);
+      return;
+    }
+    const connection = new Connection(
+      socket,
+      (request) => this.serve(request),
+      this.#waits,
+      (isIdle) => this.#crowd.setIdle(connection, isIdle),
+    );
+    socket.data = connection;
+    this.#crowd.add(connection, address);
+  }
+
   #closed(connection: Connection | null): void {
     if (connection === null) return;
     connection.closed();
-    this.#connections.delete(connection);
-    if (this.#isStopping && this.#connections.size === 0) this.#stopped.resolve();
+    this.#crowd.delete(connection);
+    if (this.#isStopping && this.#crowd.size === 0) this.#stopped.resolve();
   }
 }

@@ -29,7 +29,7 @@ const stream = async () =>
   contentOf((await readEvents(await post(server, "/v1/chat/completions", witness))).events);
 
 beforeAll(async () => {
-  server = startTestServer({ limits: { bodyTimeoutMs: 300 }, scoreWeights: new Float32Array(24) });
+  server = startTestServer({ limits: { bodyGraceMs: 300 }, scoreWeights: new Float32Array(24) });
   aloneText = await stream();
   beside = stream();
 });

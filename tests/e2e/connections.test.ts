@@ -381,16 +381,40 @@ describe("a connection", () => {
     20_000,
   );
 
-  test("for which there is no room is refused, and there is room when another has ended", async () => {
+  test("for which there is no room takes the place of the one that was idle longest", async () => {
     const own = new HttpServer("127.0.0.1", 0, () => new Response("done"), { connections: 2 });
+    const [first, second] = [await Client.open(own.origin), await Client.open(own.origin)];
+    for (const client of [second, first]) expect((await client.send(get("/")).answer()).body).toBe("done");
+    const third = await Client.open(own.origin);
+    expect((await third.send(get("/")).answer()).body).toBe("done");
+    await second.closed();
+    for (const client of [first, third]) expect((await client.send(get("/")).answer()).body).toBe("done");
+    await own.kill();
+  });
+
+  test("for which there is no room beside those that are answered is refused", async () => {
+    const gate = Promise.withResolvers<void>();
+    const asked = Promise.withResolvers<void>();
+    let count = 0;
+    const own = new HttpServer(
+      "127.0.0.1",
+      0,
+      async () => {
+        if (++count === 2) asked.resolve();
+        await gate.promise;
+        return new Response("done");
+      },
+      { connections: 2 },
+    );
     const held = [await Client.open(own.origin), await Client.open(own.origin)] as const;
-    for (const client of held) expect((await client.send(get("/")).answer()).body).toBe("done");
+    for (const client of held) client.send(get("/"));
+    await asked.promise;
     const third = await Client.open(own.origin);
     const { status, body } = await third.answer();
     expect([status, JSON.parse(body).error.type]).toEqual([503, "overloaded_error"]);
     await third.closed();
-    held[0].send(get("/", "connection: close\r\n"));
-    await held[0].closed();
+    gate.resolve();
+    for (const client of held) expect((await client.answer()).body).toBe("done");
     const next = await Client.open(own.origin);
     expect((await next.send(get("/")).answer()).body).toBe("done");
     await own.kill();
@@ -426,5 +450,48 @@ describe("a connection", () => {
     expect([answer.body, /^connection: close/im.test(answer.head)]).toEqual(["done", true]);
     await Promise.all([stopped, idle.closed(), busy.closed()]);
     expect(Client.open(own.origin)).rejects.toThrow();
+  });
+});
+
+describe("a client that takes its time", () => {
+  /** Sends a byte at each answer that another client gets, until the slow one is answered. */
+  async function trickle(own: { readonly origin: string }, slow: Client, byte: string): Promise<Answer> {
+    const clock = await Client.open(own.origin);
+    let answer: Answer | null = null;
+    const answered = slow.answer().then((given) => {
+      answer = given;
+    });
+    while (answer === null) {
+      slow.send(byte);
+      await clock.send(get("/health")).answer();
+    }
+    await answered;
+    clock.leave();
+    return answer;
+  }
+
+  test.each([
+    ["a head, byte by byte", "GET / HTTP/1.1\r\nHost: localhost\r\nX: ", "x"],
+    ["line breaks before a head", "", "\r\n"],
+    ["a head behind an answer", `${get("/")}GET /`, "x"],
+  ])("for %s, is told so and cut off", async (_what, start, byte) => {
+    const own = new HttpServer("127.0.0.1", 0, () => new Response("done"), { headWaitMs: 50 });
+    const client = await Client.open(own.origin);
+    client.send(start);
+    if (start.startsWith(get("/"))) expect((await client.answer()).body).toBe("done");
+    const { status, body } = await trickle(own, client, byte);
+    expect([status, JSON.parse(body).error.type]).toEqual([408, "timeout_error"]);
+    await client.closed();
+    await own.kill();
+  });
+
+  test("for a body, byte by byte, is told so and cut off", async () => {
+    const own = startTestServer({ limits: { bodyGraceMs: 100, bodyBytesPerSecondMin: 2 ** 20 } });
+    const client = await Client.open(own.origin);
+    client.send(postOf(short({ user: "x".repeat(2 ** 20) })).slice(0, 300));
+    const { status, body } = await trickle(own, client, "x");
+    expect([status, JSON.parse(body).error.type]).toEqual([408, "timeout_error"]);
+    await client.closed();
+    await own.close();
   });
 });

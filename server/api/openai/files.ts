@@ -1,5 +1,6 @@
 /** OpenAI's Files, as far as batches need them. */
 
+import { defaultPaceLimits } from "../../http/body-pieces.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import { readForm } from "../../http/multipart.ts";
 import type { Call } from "../../http/route.ts";
@@ -26,6 +27,7 @@ export async function createFile(call: Call, { store, settings, nowSeconds }: Jo
   let filename = "";
   try {
     const limits = {
+      ...defaultPaceLimits,
       fileBytesMax: settings.fileBytesMax,
       fieldBytesMax: FIELD_BYTES_MAX,
       fieldsMax: FIELDS_MAX,

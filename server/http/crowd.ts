@@ -1,0 +1,100 @@
+/** What is kept of one connection among others. */
+export interface Member {
+  /** Ends it at once: nothing is being answered on it. */
+  giveWay(): void;
+}
+
+/** How many connections there may be. */
+export interface CrowdLimits {
+  readonly connections: number;
+  /** Of one address that is not this machine's. */
+  readonly connectionsPerAddress: number;
+}
+
+/** Whether a connection was taken; if not, which limit forbade it. */
+export type Admission = "taken" | "full" | "addressFull";
+
+/**
+ * Connections within their limits, in all and by the client's address. Where there is no room, the connection gives way that has been idle
+ * longest, of the same address or of all. This machine's own addresses have no limit of their own: a proxy's clients all come from there.
+ */
+export class Crowd<Connection extends Member> {
+  readonly #limits: CrowdLimits;
+  readonly #all = new Map<Connection, string>();
+  /** Those on which nothing is answered, the longest idle first. */
+  readonly #idle = new Set<Connection>();
+  readonly #perAddress = new Map<string, number>();
+
+  constructor(limits: CrowdLimits) {
+    this.#limits = limits;
+  }
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  [Symbol.iterator](): IterableIterator<Connection> {
+    return this.#all.keys();
+  }
+
+  /** Makes room for a connection from the address. */
+  admit(address: string): Admission {
+    const { connections, connectionsPerAddress } = this.#limits;
+    const place = placeOf(address);
+    if (place !== OWN && this.#count(place) >= connectionsPerAddress && !this.#makeRoom(place))
+      return "addressFull";
+    return this.#all.size < connections || this.#makeRoom(null) ? "taken" : "full";
+  }
+
+  /** A connection that was admitted, and is idle. */
+  add(connection: Connection, address: string): void {
+    const place = placeOf(address);
+    this.#all.set(connection, place);
+    this.#idle.add(connection);
+    this.#perAddress.set(place, this.#count(place) + 1);
+  }
+
+  setIdle(connection: Connection, isIdle: boolean): void {
+    this.#idle.delete(connection);
+    if (isIdle && this.#all.has(connection)) this.#idle.add(connection);
+  }
+
+  delete(connection: Connection): void {
+    const place = this.#all.get(connection);
+    if (place === undefined) return;
+    this.#all.delete(connection);
+    this.#idle.delete(connection);
+    const left = this.#count(place) - 1;
+    if (left === 0) this.#perAddress.delete(place);
+    else this.#perAddress.set(place, left);
+  }
+
+  #count(place: string): number {
+    return this.#perAddress.get(place) ?? 0;
+  }
+
+  /** False: none is idle, at this place or (null) at all. */
+  #makeRoom(place: string | null): boolean {
+    for (const connection of this.#idle) {
+      if (place !== null && this.#all.get(connection) !== place) continue;
+      this.delete(connection);
+      connection.giveWay();
+      return true;
+    }
+    return false;
+  }
+}
+
+const OWN = "own";
+
+/** What counts as one client: an address of IPv4, and of IPv6 the 64 bits that one network has. */
+export function placeOf(address: string): string {
+  const v4 = /(?:^|:)(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1];
+  if (v4 !== undefined) return v4.startsWith("127.") ? OWN : v4;
+  if (address === "::1" || address === "") return OWN;
+  const [left = "", right] = address.split("::");
+  const groups = (text: string): string[] => text.split(":").filter((group) => group !== "");
+  const zeros = right === undefined ? 0 : 8 - groups(left).length - groups(right).length;
+  const all = [...groups(left), ...Array.from({ length: zeros }, () => "0"), ...groups(right ?? "")];
+  return all.slice(0, 4).join(":");
+}
