@@ -63,12 +63,18 @@ test("hosts and origins are taken as clients send them", () => {
     "--allow-host",
     "Chat.Example",
     "--cors-origin",
-    "https://Chat.Example:443/,tauri://localhost,*",
+    "https://Chat.Example:443/,tauri://localhost,https://*.Chat.Example,http://localhost:*,*",
   ];
   expect(parse(given)).toEqual(
     makeConfig({
       allowHost: ["chat.example"],
-      corsOrigin: ["https://chat.example", "tauri://localhost", "*"],
+      corsOrigin: [
+        "https://chat.example",
+        "tauri://localhost",
+        "https://*.chat.example",
+        "http://localhost:*",
+        "*",
+      ],
     }),
   );
 });
@@ -80,6 +86,11 @@ const refused: readonly (readonly [string, string])[] = [
   ["--api-key=", '"" holds an empty key.'],
   ["--cors-origin https://a.example,", '"https://a.example," holds an empty origin.'],
   ["--cors-origin https://chat.example/page", '"https://chat.example/page" is not an origin'],
+  ["--cors-origin https://*", '"https://*" is not an origin'],
+  ["--cors-origin https://chat*.example", '"https://chat*.example" is not an origin'],
+  ["--cors-origin *://chat.example", '"*://chat.example" is not an origin'],
+  ["--cors-origin http://localhost:80:*", '"http://localhost:80:*" is not an origin'],
+  ["--cors-origin http://localhost:8*", '"http://localhost:8*" is not an origin'],
   ["--cors-origin chat.example", '"chat.example" is not an origin'],
   ["--allow-host chat.example:8000", '"chat.example:8000" is not a name alone'],
   ["--data=", "It is empty."],

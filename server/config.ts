@@ -74,7 +74,7 @@ export const serverSettings = Object.freeze({
     placeholder: "origin",
     defaultText: "pages of this machine, on a loopback address",
     sentence:
-      "Origin whose pages may call from a browser, such as https://chat.example, or * for all; may be given several times.",
+      "Origin whose pages may call from a browser, such as https://chat.example, https://*.chat.example for all names below it, http://localhost:* for all ports, or * for all; may be given several times.",
     item: parseOrigin,
   }),
   connectionsPerAddress: integer({
@@ -312,14 +312,24 @@ function parseHostName(value: string): string {
   return name;
 }
 
-/** As browsers send it. Throws ConfigError for what none would, such as a URL with a path. */
+/** As browsers send it, or a pattern of such: `https://*.chat.example`, `http://localhost:*`. Throws ConfigError for what none would
+ *  match, such as a URL with a path. */
 function parseOrigin(value: string): string {
   if (value === "*" || value === "null") return value;
-  const url = URL.canParse(value) ? new URL(value) : null;
+  const [, scheme = "", below = "", rest = "", anyPort = ""] =
+    /^([a-z][a-z0-9+.-]*:\/\/)(\*\.)?([^*]+?)(:\*)?\/?$/i.exec(value) ?? [];
+  const url = URL.canParse(scheme + rest) ? new URL(scheme + rest) : null;
   const isOrigin =
-    url !== null && url.pathname.length <= 1 && `${url.search}${url.hash}${url.username}` === "";
-  if (!isOrigin) throw new ConfigError(`"${value}" is not an origin, such as https://chat.example.`);
-  return `${url.protocol}//${url.host}`;
+    url !== null &&
+    url.host !== "" &&
+    url.pathname.length <= 1 &&
+    `${url.search}${url.hash}${url.username}` === "" &&
+    !(anyPort !== "" && /:\d*$/.test(rest));
+  if (!isOrigin)
+    throw new ConfigError(
+      `"${value}" is not an origin, such as https://chat.example, https://*.chat.example or http://localhost:*.`,
+    );
+  return `${url.protocol}//${below}${url.host}${anyPort}`;
 }
 
 function parseDevice(value: string): DeviceChoice {

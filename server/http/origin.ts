@@ -7,9 +7,12 @@ export interface OriginRules {
   readonly loopbackOnly: boolean;
   /** Names that Host may hold besides those of this machine. */
   readonly hosts: readonly string[];
-  /** Origins whose pages may call; "*" stands for all. */
+  /** Origins whose pages may call; "*" stands for all, `https://*.example.org` for all names below one, and `http://localhost:*` for all ports. */
   readonly origins: readonly string[];
 }
+
+/** Schemes of which a page from elsewhere can be. Programs that are made of pages, such as editors, have schemes of their own. */
+const WEB_SCHEMES = new Set(["http", "https", "ftp", "file", "ipfs", "ipns", "hyper", "dat"]);
 
 /** Seconds for which a browser may remember the answer to a preflight request. */
 const PREFLIGHT_SECONDS = 600;
@@ -23,11 +26,11 @@ export function checkOrigin(headers: Headers, rules: OriginRules, carriesKey: ()
   const host = headers.get("host") ?? "";
   const name = host.replace(/:\d+$/, "").toLowerCase();
   if (!isLoopbackName(name) && !rules.hosts.includes(name) && !carriesKey()) {
-    throw foreign("Host", host, "--allow-host");
+    throw foreign("Host", host, "--allow-host", name);
   }
   const origin = headers.get("origin");
   if (origin !== null && !isWelcome(origin, rules) && !carriesKey())
-    throw foreign("Origin", origin, "--cors-origin");
+    throw foreign("Origin", origin, "--cors-origin", origin);
 }
 
 /** What a browser must be told so that a page may read the answer; nothing for other clients and other pages. */
@@ -48,8 +51,10 @@ export function preflight(request: Request, rules: OriginRules): Response | null
   const method = headers.get("access-control-request-method");
   if (request.method !== "OPTIONS" || method === null) return null;
   const allowed = corsHeaders(headers, rules);
-  if (Object.keys(allowed).length === 0)
-    throw foreign("Origin", headers.get("origin") ?? "", "--cors-origin");
+  if (Object.keys(allowed).length === 0) {
+    const origin = headers.get("origin") ?? "";
+    throw foreign("Origin", origin, "--cors-origin", origin);
+  }
   return new Response(null, {
     status: 204,
     headers: {
@@ -62,20 +67,40 @@ export function preflight(request: Request, rules: OriginRules): Response | null
   });
 }
 
-/** On a server that only this machine can reach, its own pages may call too. */
+/** On a server that only this machine can reach, its own pages may call too, and its programs. */
 function isWelcome(origin: string, { loopbackOnly, origins }: OriginRules): boolean {
-  if (origins.includes("*") || origins.includes(origin)) return true;
-  const name = /^https?:\/\/([^/]*?)(:\d+)?$/.exec(origin)?.[1];
-  return loopbackOnly && name !== undefined && isLoopbackName(name);
+  if (origins.some((pattern) => pattern === "*" || matchesOrigin(pattern, origin))) return true;
+  const { scheme, name } = originParts(origin);
+  if (!loopbackOnly || scheme === "") return false;
+  return WEB_SCHEMES.has(scheme) ? /^https?$/.test(scheme) && isLoopbackName(name) : true;
+}
+
+/** Whether an origin is the one that is named, or one of those that a pattern stands for. */
+export function matchesOrigin(pattern: string, origin: string): boolean {
+  if (!pattern.includes("*")) return pattern === origin;
+  const [allowed, given] = [originParts(pattern), originParts(origin)];
+  if (given.scheme === "" || allowed.scheme !== given.scheme) return false;
+  if (allowed.port !== ":*" && allowed.port !== given.port) return false;
+  if (!allowed.name.startsWith("*.")) return allowed.name === given.name;
+  return given.name.length > allowed.name.length - 1 && given.name.endsWith(allowed.name.slice(1));
+}
+
+/** All empty for what has no scheme, as `null`. */
+function originParts(origin: string) {
+  const [, scheme = "", name = "", port = ""] =
+    /^([a-z][a-z0-9+.-]*):\/\/([^/?#@]*?)(:\d+|:\*)?$/i.exec(origin) ?? [];
+  return { scheme: scheme.toLowerCase(), name: name.toLowerCase(), port };
 }
 
 function isLoopbackName(name: string): boolean {
   return /^(localhost|[a-z0-9-]+\.localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/i.test(name);
 }
 
-function foreign(header: string, given: string, option: string): ApiError {
+/** `value` is for the option, and shown where it can be given as it is. */
+function foreign(header: string, given: string, option: string, value: string): ApiError {
+  const shown = /^[\w.:/[\]+-]{1,200}$/.test(value) ? `${option} ${value}` : option;
   const message =
     `this server is for programs of its own machine, but the header ${header} is ${quote(given)}; ` +
-    `its owner can let it in with ${option}, or with an API key`;
+    `its owner can let it in with ${shown}, or with an API key`;
   return new ApiError(403, "permission_error", message);
 }
