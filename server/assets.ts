@@ -4,7 +4,7 @@
  * verifies them, so that a damaged or foreign file is replaced and never loaded.
  */
 
-import { chmodSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
+import { chmodSync, lstatSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { ConfigError } from "./config.ts";
@@ -96,10 +96,11 @@ function cacheFolders(): string[] {
   return folders;
 }
 
-/** A folder that others can write to could swap a library between its check and its loading. */
+/** A folder that others can write to could swap a library between its check and its loading; so could a link that others made. */
 function mustBePrivate(folder: string): void {
   const { uid, mode } = statSync(folder);
-  if (uid !== process.getuid?.()) throw new Error(`${folder} belongs to another user`);
+  if (uid !== process.getuid?.() || lstatSync(folder).uid !== uid)
+    throw new Error(`${folder} belongs to another user`);
   if ((mode & 0o022) !== 0) throw new Error(`${folder} can be written by other users`);
 }
 

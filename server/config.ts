@@ -64,6 +64,16 @@ export const serverSettings = Object.freeze({
     placeholder: "file",
     sentence: "File of accepted keys, one per line; read again when it changes.",
   }),
+  adminKey: list({
+    placeholder: "key",
+    defaultText: "none; without any key everybody sees everything",
+    sentence:
+      "Accept requests with this key too, and show it what all keys' requests do (`/metrics`, `/state`, `/slots`); may be given several times.",
+  }),
+  adminKeyFile: optional({
+    placeholder: "file",
+    sentence: "File of such keys, one per line; read again when it changes.",
+  }),
   allowHost: list({
     placeholder: "name",
     defaultText: "names of this machine",
@@ -297,6 +307,11 @@ export function defaultText(setting: Setting<unknown>): string | null {
   if (setting.defaultText !== null) return setting.defaultText;
   if (setting.placeholder === null || setting.default === null) return null;
   return `${setting.default}${setting.unit === null ? "" : ` ${setting.unit}`}`;
+}
+
+/** Whether requests need a key. */
+export function needsKey({ apiKey, apiKeyFile, adminKey, adminKeyFile }: Config): boolean {
+  return apiKey.length > 0 || apiKeyFile !== null || adminKey.length > 0 || adminKeyFile !== null;
 }
 
 /** Whether only programs of this machine can reach an address. */

@@ -29,7 +29,7 @@ import {
   startEngines,
 } from "./engines/start.ts";
 import { type App, createApp } from "./http/app.ts";
-import { ApiKeys } from "./http/auth.ts";
+import { ApiKeys, KeyFileError } from "./http/auth.ts";
 import { BodyReader } from "./http/body.ts";
 import { ThreadGap } from "./http/gap.ts";
 import { JsonReader } from "./http/json/reader.ts";
@@ -323,10 +323,13 @@ function readText(file: string): string {
 
 function openKeys(config: Config): ApiKeys {
   try {
-    return new ApiKeys({ keys: config.apiKey, file: config.apiKeyFile });
+    const { apiKey: keys, apiKeyFile: file, adminKey: adminKeys, adminKeyFile: adminFile } = config;
+    return new ApiKeys({ keys, file, adminKeys, adminFile });
   } catch (error) {
-    const reason = error instanceof Error && !("code" in error) ? error.message : ioReason(error);
-    throw new ConfigError(`No API key can be taken from ${config.apiKeyFile}: ${reason}.`);
+    if (!(error instanceof KeyFileError)) throw error;
+    const { file, cause } = error;
+    const reason = cause instanceof Error && !("code" in cause) ? cause.message : ioReason(cause);
+    throw new ConfigError(`No API key can be taken from ${file}: ${reason}.`);
   }
 }
 

@@ -6,8 +6,8 @@ import type { Generator } from "../answer/generator.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import { pageFile } from "../http/page.ts";
-import type { Call, Route } from "../http/route.ts";
-import { type PlacementLog, snapshotOf } from "../http/state.ts";
+import { adminsAlone, type Call, type Route } from "../http/route.ts";
+import { factsOf, type PlacementLog, snapshotOf } from "../http/state.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { Programs } from "../program/programs.ts";
@@ -105,8 +105,13 @@ export function routesOf(given: RouteDeps): readonly Route[] {
     },
     { method: "GET", path: "/ping", isPublic: open, handler: whenReady(() => ({ status: "ok" })) },
     { method: "GET", path: "/version", isPublic: keyed, handler: () => ({ version }) },
-    { method: "GET", path: "/metrics", isPublic: keyed, handler: () => metrics(telemetry) },
-    { method: "GET", path: "/state", isPublic: keyed, handler: () => snapshotOf(deps) },
+    { method: "GET", path: "/metrics", isPublic: keyed, handler: adminsAlone(() => metrics(telemetry)) },
+    {
+      method: "GET",
+      path: "/state",
+      isPublic: keyed,
+      handler: ({ isAdmin }) => (isAdmin ? snapshotOf(deps) : factsOf(deps)),
+    },
     { method: "GET", path: "/v1/models", isPublic: keyed, handler: models },
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },

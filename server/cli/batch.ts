@@ -1,9 +1,10 @@
 /** `bunting batch`: runs a file of prompts, on a server or on one that is started for it, and goes on where it was stopped. */
 
 import { createHash, randomUUID } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, readFileSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import { ConfigError, flag, integer, makeConfig, optional, text, type Values } from "../config.ts";
+import { ownFolder } from "../own-files.ts";
 import { startServer } from "../start.ts";
 import { type BatchInput, batchInput } from "./batch-input.ts";
 import { writeOrdered, writeResults, writeWhole } from "./batch-output.ts";
@@ -177,7 +178,7 @@ async function begun(client: JobsClient, job: Job, folder: string): Promise<stri
   const keep = (batch: string | null): Promise<void> =>
     writeWhole(path, [Buffer.from(JSON.stringify({ sha256, key, batch } satisfies State))]);
   // Kept before there is a batch, so that a command that dies while it creates one begins no second one when it is run again.
-  mkdirSync(folder, { recursive: true });
+  ownFolder(folder);
   if (before === null) await keep(null);
   const found = before === null ? null : await client.findBatch(key);
   const create = async (): Promise<BatchObject> =>

@@ -3,7 +3,7 @@
 import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
 import { formatName, widenedNote } from "../../gpu/model/formats.ts";
 import { matrixFormats } from "../../gpu/native.ts";
-import { type Config, ConfigError, isLoopback } from "../config.ts";
+import { type Config, ConfigError, isLoopback, needsKey } from "../config.ts";
 import type { ServingPlan } from "../engines/plan.ts";
 import { type RunningServer, startServer } from "../start.ts";
 import { progressLine, showLoading } from "./progress.ts";
@@ -27,13 +27,7 @@ export async function serve(config: Config, dir: string | null): Promise<number>
   });
   progress.clear();
   if (server.packedNote !== null) console.log(`${sentence(server.packedNote)}\n`);
-  console.log(
-    readyText(
-      server,
-      (performance.now() - startedMs) / 1000,
-      config.apiKey.length > 0 || config.apiKeyFile !== null,
-    ),
-  );
+  console.log(readyText(server, (performance.now() - startedMs) / 1000, needsKey(config)));
   return await untilSignal(server, config.shutdownTimeoutS);
 }
 
@@ -123,13 +117,12 @@ export function memoryTable(memory: MemoryPlan): string {
 
 /** Why the server must not listen where it was told to, or null. */
 export function exposureProblem(config: Config): string | null {
-  if (isLoopback(config.host) || config.insecure) return null;
-  if (config.apiKey.length > 0 || config.apiKeyFile !== null) return null;
+  if (isLoopback(config.host) || config.insecure || needsKey(config)) return null;
   return `Others can reach ${config.host}: give an --api-key or --api-key-file, or --insecure to let everybody in.`;
 }
 
-function readyText(server: RunningServer, seconds: number, needsKey: boolean): string {
-  const key = needsKey ? " -H 'authorization: Bearer <key>'" : "";
+function readyText(server: RunningServer, seconds: number, isClosed: boolean): string {
+  const key = isClosed ? " -H 'authorization: Bearer <key>'" : "";
   const body = JSON.stringify({ model: server.model, messages: [{ role: "user", content: "Who are you?" }] });
   return `Ready in ${seconds.toFixed(1)} s: ${server.model} at ${server.url}/v1
 

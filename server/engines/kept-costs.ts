@@ -49,7 +49,10 @@ export class KeptCosts {
   write({ state }: LinearCost): void {
     const unfinished = `${this.path}.new`; // so that a start that is killed leaves no half of one
     try {
-      writeFileSync(unfinished, `${JSON.stringify({ costs: state, seal: this.#sealOf(state) })}\n`);
+      rmSync(unfinished, { force: true }); // of a start that was killed; what is a link is not written through
+      writeFileSync(unfinished, `${JSON.stringify({ costs: state, seal: this.#sealOf(state) })}\n`, {
+        flag: "wx",
+      });
       renameSync(unfinished, this.path);
     } catch {
       rmSync(unfinished, { force: true });

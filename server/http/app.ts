@@ -32,6 +32,7 @@ interface Entry {
   readonly arrivedMs: number;
   /** Known once the key was checked. */
   tenant: string;
+  isAdmin: boolean;
 }
 
 export function createApp(deps: AppDeps) {
@@ -40,7 +41,8 @@ export function createApp(deps: AppDeps) {
   const entries = new WeakMap<Request, Entry>();
 
   const enter = (request: Request): Entry => {
-    const entry = { requestId: requestIdOf(request.headers), arrivedMs: performance.now(), tenant: "" };
+    const requestId = requestIdOf(request.headers);
+    const entry = { requestId, arrivedMs: performance.now(), tenant: "", isAdmin: false };
     entries.set(request, entry);
     return entry;
   };
@@ -56,7 +58,7 @@ export function createApp(deps: AppDeps) {
     })
     .onBeforeHandle({ as: "global" }, ({ request, route }) => {
       // By the route that was matched, not by the path that was asked for: the two could be read differently.
-      if (!publicPatterns.has(route)) entries.get(request)!.tenant = keys.authorize(request.headers);
+      if (!publicPatterns.has(route)) Object.assign(entries.get(request)!, keys.authorize(request.headers));
     })
     .onError({ as: "global" }, ({ error, code, request, set }) => {
       const { requestId } = entries.get(request) ?? enter(request);

@@ -65,10 +65,31 @@ test("a key file that is missing or without keys at the start is an error", () =
 test("each key is a tenant of its own, in any header; without keys there is one", () => {
   const keys = new ApiKeys({ keys: ["first", "second"], file: null });
   const inOtherOrder = new ApiKeys({ keys: ["second", "first"], file: null });
-  const first = keys.authorize(new Headers({ authorization: "Bearer first" }));
-  const second = keys.authorize(new Headers({ "x-api-key": "second" }));
+  const { tenant: first } = keys.authorize(new Headers({ authorization: "Bearer first" }));
+  const { tenant: second } = keys.authorize(new Headers({ "x-api-key": "second" }));
   expect(first).not.toBe(second);
   expect(first).not.toContain("first");
-  expect(inOtherOrder.authorize(new Headers({ "api-key": "first" }))).toBe(first);
-  expect(new ApiKeys({ keys: [], file: null }).authorize(new Headers())).toBe("");
+  expect(inOtherOrder.authorize(new Headers({ "api-key": "first" })).tenant).toBe(first);
+  expect(new ApiKeys({ keys: [], file: null }).authorize(new Headers()).tenant).toBe("");
+});
+
+test("the operator's keys may see all, others their own; an operator's key alone closes the server", () => {
+  const folder = mkdtempSync(join(tmpdir(), "bunting-keys-"));
+  const adminFile = join(folder, "admins");
+  writeFileSync(adminFile, "filed\n");
+  const isAdmin = (keys: ApiKeys, key: string) => keys.authorize(new Headers({ "x-api-key": key })).isAdmin;
+  const keys = new ApiKeys({ keys: ["user", "both"], file: null, adminKeys: ["admin", "both"], adminFile });
+  const seeing = ["user", "admin", "both", "filed"].filter((key) => isAdmin(keys, key));
+  expect(seeing).toEqual(["admin", "both", "filed"]);
+  expect(isLetIn(keys, { "x-api-key": "other" })).toBe(false);
+  expect(keys.reload()).toBe(`1 API key read from ${adminFile}.`);
+
+  const alone = new ApiKeys({ keys: [], file: null, adminKeys: ["admin"] });
+  expect(isLetIn(alone, {})).toBe(false);
+  expect(isAdmin(alone, "admin")).toBe(true);
+  expect(isAdmin(new ApiKeys({ keys: [], file: null }), "whichever")).toBe(true);
+  expect(() => new ApiKeys({ keys: ["user"], file: null, adminFile: "/dev/null" })).toThrow(
+    "it holds no key",
+  );
+  rmSync(folder, { recursive: true });
 });

@@ -9,6 +9,17 @@ export interface KeySources {
   readonly keys: readonly string[];
   /** One key per line; blank lines and lines starting with # do not count. Read again when it changes. */
   readonly file: string | null;
+  /** Keys of the operator, who sees what all keys do; likewise. */
+  readonly adminKeys?: readonly string[];
+  readonly adminFile?: string | null;
+}
+
+/** Who sends a request. */
+export interface KeyHolder {
+  /** A name made of the key, which tells nothing of it; "" where no key is needed. */
+  readonly tenant: string;
+  /** May see what all keys' requests do: the operator, and everybody where no key is needed. */
+  readonly isAdmin: boolean;
 }
 
 /**
@@ -16,6 +27,50 @@ export interface KeySources {
  * kept as digests of equal length and every one is compared, so the time taken tells nothing about them.
  */
 export class ApiKeys {
+  readonly #users: KeyList;
+  readonly #admins: KeyList;
+
+  /** Throws when a file cannot be read or holds no key: a server that was meant to be closed must not start open. */
+  constructor(
+    { keys, file, adminKeys = [], adminFile = null }: KeySources,
+    nowMs: () => number = () => performance.now(),
+  ) {
+    this.#users = new KeyList(keys, file, nowMs);
+    this.#admins = new KeyList(adminKeys, adminFile, nowMs);
+  }
+
+  get isOpen(): boolean {
+    return this.#users.isEmpty && this.#admins.isEmpty;
+  }
+
+  /** Whether a request carries a key that is accepted here. */
+  isKnown(headers: Headers): boolean {
+    const key = keyOf(headers);
+    return key !== null && (this.#admins.holds(key) || this.#users.holds(key));
+  }
+
+  /** Throws 401 unless the request carries a key, as `Authorization: Bearer …`, `x-api-key` or `api-key` (Azure's clients). */
+  authorize(headers: Headers): KeyHolder {
+    if (this.isOpen) return { tenant: "", isAdmin: true };
+    const key = keyOf(headers);
+    if (key === null) {
+      throw unauthorized("this server needs an API key: send the header Authorization: Bearer <key>");
+    }
+    const isAdmin = this.#admins.holds(key);
+    if (!isAdmin && !this.#users.holds(key)) throw unauthorized("this API key is not known here");
+    // Not the digest that keys are compared by: names are kept on disk beside jobs.
+    return { tenant: createHash("sha256").update(`owner ${key}`).digest("hex"), isAdmin };
+  }
+
+  /** Reads the files again now. What came of it, in sentences. */
+  reload(): string {
+    const told = [this.#users.reload(), this.#admins.reload()].filter((sentence) => sentence !== null);
+    return told.length === 0 ? "There is no file of API keys to read again." : told.join(" ");
+  }
+}
+
+/** Keys that were given, and those of a file. */
+class KeyList {
   readonly #given: readonly Buffer[];
   readonly #file: string | null;
   readonly #nowMs: () => number;
@@ -23,52 +78,25 @@ export class ApiKeys {
   #fileVersion = "";
   #checkedMs = Number.NEGATIVE_INFINITY;
 
-  /** Throws when the file cannot be read or holds no key: a server that was meant to be closed must not start open. */
-  constructor(sources: KeySources, nowMs: () => number = () => performance.now()) {
-    this.#given = sources.keys.map(digest);
-    this.#file = sources.file;
+  /** Throws `KeyFileError`. */
+  constructor(keys: readonly string[], file: string | null, nowMs: () => number) {
+    this.#given = keys.map(digest);
+    this.#file = file;
     this.#nowMs = nowMs;
-    if (this.#file !== null) {
-      this.#fromFile = readKeys(this.#file);
-      this.#fileVersion = fileVersion(this.#file);
+    if (file === null) return;
+    try {
+      this.#fromFile = readKeys(file);
+      this.#fileVersion = fileVersion(file);
+    } catch (error) {
+      throw new KeyFileError(file, error);
     }
   }
 
-  get isOpen(): boolean {
+  get isEmpty(): boolean {
     return this.#given.length === 0 && this.#file === null;
   }
 
-  /** Whether a request carries a key that is accepted here. */
-  isKnown(headers: Headers): boolean {
-    const key = keyOf(headers);
-    return !this.isOpen && key !== null && this.#accepts(key);
-  }
-
-  /** The tenant: a name made of the key, which tells nothing of it; "" when no key is needed. Throws 401 unless the request
-   *  carries a key, as `Authorization: Bearer …`, `x-api-key` or `api-key` (Azure's clients). */
-  authorize(headers: Headers): string {
-    if (this.isOpen) return "";
-    const key = keyOf(headers);
-    if (key === null) {
-      throw unauthorized("this server needs an API key: send the header Authorization: Bearer <key>");
-    }
-    if (!this.#accepts(key)) throw unauthorized("this API key is not known here");
-    // Not the digest that keys are compared by: names are kept on disk beside jobs.
-    return createHash("sha256").update(`owner ${key}`).digest("hex");
-  }
-
-  /** Reads the file again now. What came of it, as a sentence. */
-  reload(): string {
-    if (this.#file === null) return "There is no file of API keys to read again.";
-    this.#checkedMs = Number.NEGATIVE_INFINITY;
-    this.#fileVersion = "";
-    this.#reloadFile();
-    return this.#fileVersion === ""
-      ? "The keys read before stay valid."
-      : `${this.#fromFile.length} API key${this.#fromFile.length === 1 ? "" : "s"} read from ${this.#file}.`;
-  }
-
-  #accepts(key: string): boolean {
+  holds(key: string): boolean {
     this.#reloadFile();
     const given = digest(key);
     let isFound = false;
@@ -76,6 +104,17 @@ export class ApiKeys {
       if (timingSafeEqual(known, given)) isFound = true;
     }
     return isFound;
+  }
+
+  /** Null: there is no file. */
+  reload(): string | null {
+    if (this.#file === null) return null;
+    this.#checkedMs = Number.NEGATIVE_INFINITY;
+    this.#fileVersion = "";
+    this.#reloadFile();
+    return this.#fileVersion === ""
+      ? "The keys read before stay valid."
+      : `${this.#fromFile.length} API key${this.#fromFile.length === 1 ? "" : "s"} read from ${this.#file}.`;
   }
 
   /** A file that cannot be read now, or is empty (an editor is replacing it), leaves the last keys in force. */
@@ -91,6 +130,17 @@ export class ApiKeys {
     } catch (error) {
       console.error(`the API key file cannot be read, the keys read before stay valid: ${String(error)}`);
     }
+  }
+}
+
+/** A file of keys that cannot be used at the start. */
+export class KeyFileError extends Error {
+  override readonly name = "KeyFileError";
+  readonly file: string;
+
+  constructor(file: string, cause: unknown) {
+    super((cause as Error).message, { cause });
+    this.file = file;
   }
 }
 

@@ -24,11 +24,22 @@ export interface Call {
   readonly arrivedMs: number;
   /** A name for the key, and the owner of what is kept of this request; "" where no keys are needed. */
   readonly tenant: string;
+  /** May see what all keys' requests do. */
+  readonly isAdmin: boolean;
   /** What stands for `{…}` in the route's path. */
   readonly rest: string;
   /** The JSON object in the body of a request for work, which is refused early when none is taken. */
   readWork(): Promise<Readonly<Record<string, unknown>>>;
   setHeader(name: string, value: string): void;
+}
+
+/** A handler of what tells of all keys' requests. Throws 403 for a key that may not see them. */
+export function adminsAlone(handler: Route["handler"]): Route["handler"] {
+  return (call) => {
+    if (call.isAdmin) return handler(call);
+    const message = `${new URL(call.request.url).pathname} tells of all keys' requests: it takes a key that the server was given with --admin-key or --admin-key-file`;
+    throw new ApiError(403, "permission_error", message, { apiCode: "admin_key_needed" });
+  };
 }
 
 /** The route of a path; its method may be another one. */

@@ -6,9 +6,8 @@ import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Lifecycle, ServerState } from "./lifecycle.ts";
 import type { Telemetry, Work } from "./telemetry.ts";
 
-/** The answer of `GET /state`: what the server does at this moment. Its totals only grow, so that
- *  two snapshots give rates. */
-export interface Snapshot {
+/** What `GET /state` tells every key. */
+export interface ServerFacts {
   readonly version: string;
   readonly model: string;
   /** Longest sequence in tokens, prompt and output together. */
@@ -16,6 +15,11 @@ export interface Snapshot {
   readonly status: ServerState;
   /** Milliseconds since the server started. */
   readonly timeMs: number;
+}
+
+/** The answer of `GET /state` to who may see all keys' requests: what the server does at this moment. Its totals only grow, so that
+ *  two snapshots give rates. */
+export interface Snapshot extends ServerFacts {
   /** By engine id. */
   readonly engines: readonly EngineSnapshot[];
   /** The last placements, newest first. */
@@ -59,23 +63,25 @@ export interface SnapshotSources {
   readonly jobs: { readonly runner: JobsSnapshot } | null;
 }
 
-export function snapshotOf({
+export function factsOf({
   version,
   model,
   lifecycle,
-  specs,
-  fleet,
-  placements,
-  telemetry,
-  jobs,
-}: SnapshotSources): Snapshot {
-  const loads = fleet.loads();
+}: Pick<SnapshotSources, "version" | "model" | "lifecycle">): ServerFacts {
   return {
     version,
     model: model.names[0]!,
     contextMax: model.contextMax,
     status: lifecycle.state,
     timeMs: performance.now(),
+  };
+}
+
+export function snapshotOf(sources: SnapshotSources): Snapshot {
+  const { specs, fleet, placements, telemetry, jobs } = sources;
+  const loads = fleet.loads();
+  return {
+    ...factsOf(sources),
     engines: specs.map((device, engine) => ({ device, load: loads[engine]! })),
     placements: placements.last(),
     computed: { ...telemetry.computed },

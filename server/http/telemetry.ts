@@ -5,7 +5,9 @@ import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Usage } from "../answer/events.ts";
 import { AnswerHistogram } from "./answer-histogram.ts";
+import { processMetrics } from "./process-metrics.ts";
 import type { RequestLog } from "./request-log.ts";
+import { Scrape } from "./scrape.ts";
 
 /**
  * What the server tells of itself, as Prometheus text. Names that begin with `vllm:` are those that dashboards and
@@ -154,6 +156,7 @@ export class Telemetry {
   readonly log: RequestLog | null;
   readonly #registry = new Registry();
   readonly #registers = [this.#registry];
+  readonly #scrape = new Scrape(() => this.#registry.metrics());
   readonly #modelName: string;
   readonly #answerLabels: Readonly<Record<"model_name" | "engine", string>>;
   /** By engine: number of the last step that was counted. */
@@ -185,15 +188,16 @@ export class Telemetry {
     const computing = `Longest that it computed in a ${away}; the rest it waited for a processor.`;
     this.#plainGauge("bunting_thread_gap_computing_seconds", computing, () => gap().computingMs / 1000);
     for (const engine of specs.keys()) this.#counters.restarts.inc({ engine: String(engine) }, 0);
+    for (const metric of processMetrics()) this.#registry.registerMetric(metric);
   }
 
   get contentType(): string {
     return this.#registry.contentType;
   }
 
-  /** The whole exposition. */
+  /** The whole exposition, a second old at most. */
   text(): Promise<string> {
-    return this.#registry.metrics();
+    return this.#scrape.text();
   }
 
   /** After each report of an engine. A report without a new step counts nothing. */

@@ -3,8 +3,9 @@
  * never longer: only what is noted elsewhere tells that a client was told more.
  */
 
-import { closeSync, constants, fsyncSync, openSync, readFileSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
+import { openOwnFile, readOwnFile } from "../own-files.ts";
 import { sumOf } from "./database.ts";
 import { asStoreTrouble, StoreError } from "./store-error.ts";
 
@@ -21,7 +22,7 @@ export class CommitMark {
   constructor(path: string, committed: number) {
     const isNew = noted(path, committed) === null;
     try {
-      this.#file = openSync(path, constants.O_RDWR | constants.O_CREAT, 0o600);
+      this.#file = openOwnFile(path);
       this.#put(committed);
       if (isNew) this.#keep(dirname(path));
     } catch (error) {
@@ -66,7 +67,12 @@ function textOf(committed: number): string {
 function noted(path: string, committed: number): number | null {
   let text: string;
   try {
-    text = readFileSync(path, "latin1");
+    const file = readOwnFile(path);
+    try {
+      text = readFileSync(file, "latin1");
+    } finally {
+      closeSync(file);
+    }
   } catch (error) {
     if ((error as { readonly code?: string }).code === "ENOENT") return null;
     throw asStoreTrouble(error);

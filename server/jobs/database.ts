@@ -2,6 +2,7 @@
 
 import { Database } from "bun:sqlite";
 import { createHash } from "node:crypto";
+import { ownDatabase } from "../own-files.ts";
 import { asStoreTrouble, StoreError } from "./store-error.ts";
 
 /** Each brings a database from the version of its index to the next one. Never changed once it was released. */
@@ -37,6 +38,7 @@ export const STORE_VERSION = migrations.length;
 export function openDatabase(path: string, isFirst: boolean): Database {
   let database: Database | null = null;
   try {
+    ownDatabase(path);
     database = new Database(path, { create: true, readwrite: true });
     database.run("PRAGMA locking_mode = EXCLUSIVE");
     database.run("PRAGMA journal_mode = WAL");

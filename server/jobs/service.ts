@@ -1,6 +1,6 @@
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { ConfigError } from "../config.ts";
+import { ownFolder } from "../own-files.ts";
 import type { JobRunner } from "./runner.ts";
 import { JobStore } from "./store.ts";
 import { StoreError } from "./store-error.ts";
@@ -24,7 +24,7 @@ export interface JobService {
 /** Opens the store in a folder. Throws ConfigError for one that cannot be used. */
 export function openStore(folder: string, onWrite?: (what: string) => void): JobStore {
   try {
-    mkdirSync(join(folder, "jobs"), { recursive: true, mode: 0o700 });
+    ownFolder(join(folder, "jobs"));
     return new JobStore(join(folder, "jobs"), onWrite);
   } catch (error) {
     if (error instanceof StoreError) throw new ConfigError(error.message);

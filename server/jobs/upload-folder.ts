@@ -1,16 +1,7 @@
 import { createHash } from "node:crypto";
-import {
-  closeSync,
-  fsyncSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readSync,
-  renameSync,
-  rmSync,
-  statSync,
-} from "node:fs";
+import { closeSync, fsyncSync, openSync, readdirSync, readSync, renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { ownFolder, readOwnFile } from "../own-files.ts";
 import type { FileRecord } from "./records.ts";
 import { asStoreTrouble, StoreError } from "./store-error.ts";
 import { openUpload, type Upload } from "./upload.ts";
@@ -27,7 +18,7 @@ export class UploadFolder {
   constructor(path: string, write: <Value>(write: () => Value) => Value) {
     this.#path = path;
     this.#write = write;
-    mkdirSync(path, { recursive: true, mode: 0o700 });
+    ownFolder(path);
   }
 
   get isEmpty(): boolean {
@@ -57,16 +48,17 @@ export class UploadFolder {
     rmSync(this.#pathOf(id), { force: true });
   }
 
-  /** Removes all but these: what was not finished, or was deleted but for its bytes. */
+  /** Removes all files but these: what was not finished, or was deleted but for its bytes. A link is removed, not what it points to. */
   removeAllBut(ids: ReadonlySet<string>): void {
-    for (const name of readdirSync(this.#path)) if (!ids.has(name)) this.remove(name);
+    for (const entry of readdirSync(this.#path, { withFileTypes: true }))
+      if (!entry.isDirectory() && !ids.has(entry.name)) this.remove(entry.name);
   }
 
   /** The bytes [start, start + bytes) of a file, as far as there are so many; null: it is gone. */
   read(id: string, start: number, bytes: number): Uint8Array | null {
     let open: number;
     try {
-      open = openSync(this.#pathOf(id), "r");
+      open = readOwnFile(this.#pathOf(id));
     } catch (error) {
       if ((error as { readonly code?: string }).code === "ENOENT") return null;
       throw asStoreTrouble(error);

@@ -1,5 +1,5 @@
 import { authorization, ServerError, serverError } from "../cli/client.ts";
-import type { EngineSnapshot, Snapshot } from "../http/state.ts";
+import type { EngineSnapshot, ServerFacts, Snapshot } from "../http/state.ts";
 import type { ApiKeyForm } from "./api-key.ts";
 import { element } from "./dom.ts";
 import { EngineView } from "./engine-view.ts";
@@ -35,7 +35,12 @@ export class LiveState {
     this.#isAsking = true;
     let mayAskAgain = true;
     try {
-      this.#show(await fetchSnapshot(this.#apiKey));
+      const now = await fetchSnapshot(this.#apiKey);
+      element("model", HTMLParagraphElement).textContent = now.model;
+      document.title = `${now.model} – Bunting`;
+      this.#panel.classList.toggle("stale", now.status !== "ready");
+      if ("engines" in now) this.#show(now);
+      else this.#showNothing(now);
     } catch (error) {
       const message = error instanceof ServerError ? error.message : "the server cannot be reached";
       mayAskAgain = !(error instanceof ServerError && error.status === 401);
@@ -49,8 +54,15 @@ export class LiveState {
     }
   }
 
+  /** The key may not see what others' requests do. */
+  #showNothing({ status }: ServerFacts): void {
+    this.#last = null;
+    this.#engines.replaceChildren();
+    this.#glance.textContent = status === "ready" ? "engines are shown to the operator's key" : status;
+  }
+
   #show(now: Snapshot): void {
-    const { engines, model, placements } = now;
+    const { engines, placements } = now;
     // A clock that went back is another server's.
     const before = this.#last !== null && this.#last.timeMs < now.timeMs ? this.#last : null;
     this.#last = now;
@@ -64,21 +76,18 @@ export class LiveState {
       view.show(engine, before?.engines[index] ?? null, seconds);
       view.showPlacements(placements.filter(({ placement }) => placement.engine === index));
     });
-    element("model", HTMLParagraphElement).textContent = model;
-    document.title = `${model} – Bunting`;
-    this.#panel.classList.toggle("stale", now.status !== "ready");
     this.#glance.textContent =
       now.status === "ready" ? `${glance(engines, this.#views)}${ofJobs(now)}` : now.status;
   }
 }
 
-async function fetchSnapshot({ target }: ApiKeyForm): Promise<Snapshot> {
+async function fetchSnapshot({ target }: ApiKeyForm): Promise<Snapshot | ServerFacts> {
   const response = await fetch(new URL("../state", `${target.url}/`), {
     headers: authorization(target),
     cache: "no-store",
   });
   if (!response.ok) throw await serverError(response, target);
-  return (await response.json()) as Snapshot;
+  return (await response.json()) as Snapshot | ServerFacts;
 }
 
 /** What jobs there are, and what they and requests have had of all that was computed for answers. */

@@ -178,7 +178,7 @@ describe.skipIf(chromium === null)("in a browser", () => {
 
   beforeAll(async () => {
     browser = await Browser.start(chromium!);
-    server = startTestServer({ stepMs: 10, keys: { keys: ["secret"] } });
+    server = startTestServer({ stepMs: 10, keys: { keys: ["user"], adminKeys: ["secret"] } });
     page = await browser.open("about:blank");
     page.on("Runtime.exceptionThrown", (params) => errors.push(params));
     await page.call("Runtime.enable");
@@ -306,6 +306,23 @@ describe.skipIf(chromium === null)("in a browser", () => {
       ].join(""),
     );
     await thinking.close();
+  });
+
+  test("a key that is not the operator's chats, and sees no engines", async () => {
+    const other = await browser.open(server.origin);
+    await other.when(`!document.getElementById("key").hidden`);
+    await other.type("user");
+    await other.press("Enter");
+    await other.when(`document.getElementById("model").textContent === "demo"`);
+    expect(await other.evaluate(`document.getElementById("glance").textContent`)).toBe(
+      "engines are shown to the operator's key",
+    );
+    expect(await other.evaluate(`document.getElementById("engines").childElementCount`)).toBe(0);
+    await other.evaluate(`document.getElementById("tokens-max").value = "5"`);
+    await other.evaluate(`document.getElementById("question").focus()`);
+    await other.type("Hello");
+    await other.press("Enter");
+    await other.when(`document.querySelector(".facts:not([hidden])")`);
   });
 
   test("nothing of it broke", () => expect(errors).toEqual([]));

@@ -103,3 +103,59 @@ test("a salt cannot name another key's", async () => {
     expect(await cached("blue", route, chatBody(text, { max_tokens: 1, cache_salt }))).toBe(0);
   }
 });
+
+test("a key sees nothing of what others' requests do, and the operator's sees it", async () => {
+  server = startTestServer({ keys: { keys: ["red", "blue"], adminKeys: ["operator"] } });
+  const get = async (path: string, key: string): Promise<string> => {
+    const response = await fetch(server.origin + path, { headers: { authorization: `Bearer ${key}` } });
+    const body = await response.text();
+    return `${response.status} ${body.replace(/"timeMs":[\d.]+/, "")}`;
+  };
+  const told = ["/state", "/version", "/v1/models", "/props", "/api/ps", "/api/tags", "/slots", "/metrics"];
+  const seen = () => Promise.all(told.map((path) => get(path, "blue")));
+  const before = await seen();
+  const ofOperator = await get("/state", "operator");
+  await cached("red", "/v1/chat/completions", requests["/v1/chat/completions"]);
+  expect(await seen()).toEqual(before);
+  expect(await get("/state", "operator")).not.toBe(ofOperator);
+  const metrics = await get("/metrics", "operator");
+  expect(metrics).toMatch(/^vllm:prompt_tokens_total\{.*\} [1-9]/m);
+  expect(metrics).toMatch(/^process_resident_memory_bytes [1-9]/m);
+  expect(await get("/slots", "operator")).toStartWith("200 ");
+  for (const path of ["/metrics", "/slots"]) {
+    const refused = JSON.parse((await get(path, "blue")).replace("403 ", ""));
+    expect(refused.error).toEqual({
+      message: `${path} tells of all keys' requests: it takes a key that the server was given with --admin-key or --admin-key-file`,
+      type: "permission_error",
+      param: null,
+      code: "admin_key_needed",
+    });
+  }
+});
+
+test("gangs of a program are numbered from 0, however many others have", async () => {
+  server = startTestServer({ keys: { keys: ["red", "blue"] } });
+  const gangsOf = async (key: string): Promise<unknown> => {
+    const gang = {
+      map: "list",
+      item: "item",
+      calls: [{ prompt: "{{item}}{{said}}", output: "said", max_tokens: 1 }],
+    };
+    const mapped = {
+      variables: { list: ["a", "b"] },
+      calls: [{ ...gang, result: "said", output: "all" }],
+      await: ["all"],
+      explain: true,
+    };
+    const response = await post(server, "/v1/programs", mapped, {
+      headers: { authorization: `Bearer ${key}` },
+    });
+    const { explain } = (await response.json()) as {
+      readonly explain: { readonly calls: { readonly gang: number | null }[] };
+    };
+    return explain.calls.flatMap(({ gang }) => (gang === null ? [] : [gang]));
+  };
+  const first = await gangsOf("red");
+  expect(first).toEqual([0, 0]);
+  expect(await gangsOf("blue")).toEqual(first);
+});

@@ -1,4 +1,4 @@
-import type { Route } from "../../http/route.ts";
+import { adminsAlone, type Route } from "../../http/route.ts";
 import { asking, during } from "../exchange.ts";
 import type { RouteDeps } from "../routes.ts";
 import { answerLlamaCompletion, parseLlamaCompletion } from "./completion.ts";
@@ -21,7 +21,11 @@ export function llamaRoutes(deps: RouteDeps): readonly Route[] {
       route("POST", path, async (call) => countChatTokens(await call.readWork(), during(call, deps))),
     ),
     route("GET", "/props", () => propsBody(deps)),
-    route("GET", "/slots", () => Response.json(slotsBody(deps))),
+    route(
+      "GET",
+      "/slots",
+      adminsAlone(() => Response.json(slotsBody(deps))),
+    ),
     route("POST", "/apply-template", async (call) =>
       applyTemplate(await call.readWork(), during(call, deps)),
     ),

@@ -1,7 +1,7 @@
-import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { ConfigError } from "../../config.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
+import { ownFolder } from "../../own-files.ts";
 import { nowSeconds } from "./codec.ts";
 import type { Item } from "./items.ts";
 import { type KeptResponse, ResponseStore, type StoreLimits } from "./store.ts";
@@ -24,7 +24,7 @@ export class KeptResponses {
     const own = folder === null ? null : join(folder, "responses");
     const path = own === null ? null : join(own, "index.sqlite");
     try {
-      if (own !== null) mkdirSync(own, { recursive: true, mode: 0o700 });
+      if (own !== null) ownFolder(own);
       this.#store = new ResponseStore(path, nowSeconds, limits);
     } catch (error) {
       throw new ConfigError(`Responses cannot be kept in ${path}: ${(error as Error).message}.`);

@@ -1,4 +1,5 @@
 import { Database } from "bun:sqlite";
+import { ownDatabase } from "../../own-files.ts";
 import { yieldIfSpent } from "../../time-slice.ts";
 import type { ResponseObject } from "./codec.ts";
 import type { Item } from "./items.ts";
@@ -66,6 +67,7 @@ export class ResponseStore {
 
   /** `path` null: in memory. Throws when the file cannot be used. */
   constructor(path: string | null, nowSeconds: () => number, limits: StoreLimits = defaultStoreLimits) {
+    if (path !== null) ownDatabase(path);
     this.#database = new Database(path ?? ":memory:", { create: true, readwrite: true });
     this.limits = limits;
     this.#nowSeconds = nowSeconds;
