@@ -39,7 +39,7 @@ export interface OfferedCalls {
 
 /**
  * One choice's tokens to text, thoughts and calls: a character is never split, and what may become a stop string or a mark
- * is held back. Stop strings end the answer, wherever it holds them, and are not looked for in thoughts.
+ * is held back. Stop strings end the answer where its text holds them, and are not looked for in thoughts and calls.
  */
 export class ChoiceText {
   readonly #index: number;
@@ -50,10 +50,9 @@ export class ChoiceText {
   readonly #detokenizer = new StreamDetokenizer();
   /** Null: the model does not think. */
   readonly #thinking: ThinkingReader | null;
-  /** Null: no text stops it. */
-  readonly #matcher: StopMatcher | null;
-  /** Null: nothing is called. */
-  readonly #parts: PartReader | null;
+  readonly #parts: PartReader;
+  /** Text may stop it. */
+  readonly #hasStops: boolean;
   /** Tokens whose text is not out yet, and `#decoded` before each. */
   #waiting: TokenId[] = [];
   #waitingFrom: number[] = [];
@@ -63,13 +62,10 @@ export class ChoiceText {
   readonly #isRead: boolean;
   /** Nothing is, and nothing waits: the next token's text is told as it comes. */
   #isPlain: boolean;
-  #matched: string | null = null;
   #tokens = 0;
   #reasoningTokens = 0;
-  /** UTF-16 units decoded, of them those after the thoughts, and of those the ones that are no part of a stop string. */
+  /** UTF-16 units decoded. */
   #decoded = 0;
-  #answered = 0;
-  #delivered = 0;
   /** Scalars decoded, counted where there are entries. */
   #scalars = 0;
 
@@ -85,18 +81,19 @@ export class ChoiceText {
     this.#shownTokens = new Set(shown.map((text) => tokenizer.tokenOf(text)));
     this.#thinking = thinking === null ? null : new ThinkingReader(thinking);
     const functions = rules.calls?.functions ?? [];
-    this.#parts = calls === null || functions.length === 0 ? null : new PartReader(calls, functions);
     const { stopStrings, includeStopString: includeMatch } = rules;
-    this.#matcher = stopStrings.length === 0 ? null : new StopMatcher(stopStrings, { includeMatch });
+    this.#hasStops = stopStrings.length > 0;
+    const stops = this.#hasStops ? new StopMatcher(stopStrings, { includeMatch }) : null;
+    this.#parts = new PartReader(calls, functions, stops);
     this.#entries = rules.sampling.topLogprobs === null ? null : [];
-    const readers = [this.#thinking, this.#matcher, this.#parts, this.#entries];
-    this.#isRead = readers.some((one) => one !== null);
+    const hasCalls = calls !== null && functions.length > 0;
+    this.#isRead = this.#hasStops || hasCalls || this.#thinking !== null || this.#entries !== null;
     this.#isPlain = !this.#isRead;
   }
 
   /** The stop string that ended the text; null: none has. */
   get matched(): string | null {
-    return this.#matched;
+    return this.#parts.matched;
   }
 
   /** All that came, whether text or not. */
@@ -105,7 +102,7 @@ export class ChoiceText {
   }
 
   get hasCalls(): boolean {
-    return this.#parts?.hasCalls ?? false;
+    return this.#parts.hasCalls;
   }
 
   /** Tokens of thoughts and their marks. */
@@ -124,14 +121,19 @@ export class ChoiceText {
     this.#waitingFrom.push(this.#decoded);
     if (logprobs !== null) this.#entries?.push(entryOf(this.#tokenizer, token, logprobs, this.#scalars));
     const { reasoning, answer } = this.#read(text);
-    return this.#delta(reasoning, this.#match(answer), this.#matched !== null);
+    const parts = this.#parts.push(answer, this.#mayStop);
+    const isHeld = parts.length === 0 && reasoning === "" && (answer === "" || this.#hasStops);
+    if (isHeld && this.matched === null) return null;
+    return this.#delta(reasoning, parts, this.matched !== null);
+  }
+
+  get #mayStop(): boolean {
+    return this.#tokens > this.#rules.tokensMin;
   }
 
   /** What `push` comes to where nothing is read of the text, and none of it waits. */
   #tellPlain(token: TokenId, text: string): Delta {
     this.#decoded += text.length;
-    this.#answered += text.length;
-    this.#delivered += text.length;
     return this.#deltaOf([{ kind: "text", text }], [token], null);
   }
 
@@ -143,24 +145,19 @@ export class ChoiceText {
   end(): Delta | null {
     const last = this.#read(this.#detokenizer.end());
     const held = this.#thinking?.end() ?? { reasoning: "", answer: "" };
-    this.#answered += held.answer.length;
-    let text = this.#match(last.answer + held.answer);
-    if (this.#matched === null) text += this.#matcher?.end() ?? "";
-    return this.#delta(last.reasoning + held.reasoning, text, true);
+    const parts = this.#parts.push(last.answer + held.answer, this.#mayStop);
+    parts.push(...this.#parts.end(this.#mayStop));
+    return this.#delta(last.reasoning + held.reasoning, parts, true);
   }
 
   /** Tells thoughts from what the answer is. */
   #read(text: string): ReadThinking {
     this.#decoded += text.length;
     if (this.#entries !== null) this.#scalars += scalarCount(text);
-    if (this.#thinking === null) {
-      this.#answered += text.length;
-      return { reasoning: "", answer: text };
-    }
+    if (this.#thinking === null) return { reasoning: "", answer: text };
     const wasOpen = this.#thinking.isOpen;
     const told = this.#thinking.push(text);
     if (wasOpen || this.#thinking.isOpen) this.#reasoningTokens = this.#tokens;
-    this.#answered += told.answer.length;
     return told;
   }
 
@@ -168,24 +165,11 @@ export class ChoiceText {
     return this.#tokenizer.isControl(token) && this.#rules.skipSpecialTokens && !this.#shownTokens.has(token);
   }
 
-  /** What of the text is no part of a stop string, nor may become one. */
-  #match(text: string): string {
-    if (this.#matcher === null || this.#tokens <= this.#rules.tokensMin) return text;
-    const found = this.#matcher.push(text);
-    this.#matched = found.matched;
-    return found.text;
-  }
-
-  #delta(reasoning: string, text: string, isLast: boolean): Delta | null {
-    this.#delivered += text.length;
-    if (reasoning === "" && text === "" && !isLast) return null;
-    const parts: Part[] = reasoning === "" ? [] : [{ kind: "reasoning", text: reasoning }];
-    if (this.#parts !== null) parts.push(...this.#parts.push(text), ...(isLast ? this.#parts.end() : []));
-    else if (text !== "") parts.push({ kind: "text", text });
+  #delta(reasoning: string, answer: readonly Part[], isLast: boolean): Delta | null {
+    const parts: readonly Part[] =
+      reasoning === "" ? answer : [{ kind: "reasoning", text: reasoning }, ...answer];
     const { tokens, logprobs } = this.#takeWaiting(isLast);
-    return parts.length === 0 && text === "" && tokens.length === 0
-      ? null
-      : this.#deltaOf(parts, tokens, logprobs);
+    return parts.length === 0 && tokens.length === 0 ? null : this.#deltaOf(parts, tokens, logprobs);
   }
 
   #deltaOf(parts: Delta["parts"], tokens: Delta["tokens"], logprobs: Delta["logprobs"]): Delta {
@@ -194,7 +178,7 @@ export class ChoiceText {
 
   /** At the end, tokens that lie wholly in a stop string that was cut off are not part of the answer. */
   #takeWaiting(isLast: boolean): Pick<Delta, "tokens" | "logprobs"> {
-    const cutAt = this.#decoded - (this.#answered - this.#delivered);
+    const cutAt = this.#decoded - this.#parts.cutUnits;
     const isCut = isLast && cutAt < this.#decoded;
     const count = isCut ? this.#waitingFrom.filter((from) => from < cutAt).length : this.#waiting.length;
     const tokens = this.#waiting;

@@ -354,6 +354,79 @@ describe("choices", () => {
     expect(partsOf(none).every(({ kind }) => kind === "text")).toBe(true);
   });
 
+  describe("a stop string beside calls", () => {
+    const call = '<tool_call>\n{"name": "weather", "arguments": {"city": "New Paris city"}}\n</tool_call>';
+    const functions = [{ name: "weather", parameters: null, isStrict: false }];
+    const calls = { functions, callsMax: null, mayTalk: true, param: "tools" };
+    const format = { calls: hermes, thinking: null };
+    /** What is told of an answer of one token for each character, and of one in long tokens. */
+    const toldOf = async (text: string, more: Partial<GenerationRequest>) => {
+      const { begin, settle } = rig({ 0: eachOne(text), 1: tokensOf(text) });
+      const { heard } = begin({ calls, format, choices: 2, ...more });
+      await settle();
+      const all = heard.deltas.map((deltas) => {
+        const parts = deltas.flatMap(({ parts }) => parts);
+        const json = parts.map((part) => (part.kind === "arguments" ? part.text : "")).join("");
+        const names = parts.flatMap((part) => (part.kind === "call" ? [part.name] : []));
+        const tokens = deltas.flatMap((delta) => delta.tokens);
+        return [textOf(deltas), names, json, tokenizer.decode(tokens, { skipSpecialTokens: true })] as const;
+      });
+      const [one, other] = all.map((told, index) => [...told.slice(0, 3), heard.finishes[index]!] as const);
+      expect(other).toEqual(one!);
+      return { told: one!, decoded: all.map(([, , , decoded]) => decoded) };
+    };
+    const arguments_ = '{"city": "New Paris city"}';
+
+    test("is not looked for in their names, arguments and marks", async () => {
+      const stopStrings = ["Paris", "weather", "tool_call", '"', "}", "\n", "<"];
+      const { told, decoded } = await toldOf(call, { stopStrings });
+      expect(told).toEqual(["", ["weather"], arguments_, { reason: "calls", stopReason: null }]);
+      expect(decoded).toEqual([call, call]);
+    });
+
+    test("ends the text before them, whose tokens are then the last", async () => {
+      const { told, decoded } = await toldOf(`So, Paris? No.\n${call}`, { stopStrings: ["Paris"] });
+      expect(told).toEqual(["So, ", [], "", { reason: "stop", stopReason: "Paris" }]);
+      for (const one of decoded) expect("So, P").toStartWith(one);
+      const kept = await toldOf(`So, Paris? No.\n${call}`, {
+        stopStrings: ["Paris"],
+        includeStopString: true,
+      });
+      expect(kept.told[0]).toBe("So, Paris");
+    });
+
+    test("ends the text behind them", async () => {
+      const { told } = await toldOf(`${call}\nThat was Paris.`, { stopStrings: ["Paris"] });
+      const finish = { reason: "calls", stopReason: "Paris" } as const;
+      expect(told).toEqual(["\nThat was ", ["weather"], arguments_, finish]);
+    });
+
+    test("does not begin before a call and end in it, or behind it", async () => {
+      const stopStrings = ["See<tool", 'See{"city', "See then", "See\n then", "ee\nthen"];
+      const { told } = await toldOf(`See${call}then`, { stopStrings });
+      expect(told).toEqual(["Seethen", ["weather"], arguments_, { reason: "calls", stopReason: null }]);
+    });
+
+    test("is found in what looked like a call and is none", async () => {
+      const { told } = await toldOf("A <tool_call or Paris", { stopStrings: ["call o"] });
+      expect(told).toEqual(["A <tool_", [], "", { reason: "stop", stopReason: "call o" }]);
+    });
+
+    test("may be white space, which ends the text only where no call follows", async () => {
+      const stopStrings = ["\n\n"];
+      const { told } = await toldOf("One.\n\nTwo.", { stopStrings });
+      expect(told).toEqual(["One.", [], "", { reason: "stop", stopReason: "\n\n" }]);
+      expect((await toldOf(`One.\n\n${call}`, { stopStrings })).told[1]).toEqual(["weather"]);
+      expect((await toldOf("One.\n\n", { stopStrings })).told).toEqual(told);
+    });
+
+    test("is not looked for where calls are forced", async () => {
+      const forced = { calls: { ...calls, mayTalk: false, callsMax: 1 } };
+      const { told } = await toldOf(call, { ...forced, stopStrings: ["Paris", "\n"] });
+      expect(told).toEqual(["", ["weather"], arguments_, { reason: "calls", stopReason: null }]);
+    });
+  });
+
   test("thoughts come before the answer, are counted, and hold no stop string", async () => {
     const script = eachOne("<think>\nTwo.\n\nSo END four? </think>\n\nFour. END of it");
     const { begin, settle } = rig({ 0: script, 1: eachOne("No thoughts.") });

@@ -24,7 +24,7 @@ export interface GenerationRequest extends TextRules {
    *  request with that seed. */
   readonly choices: number;
   readonly sampling: Sampling;
-  /** Tokens to generate at most, ≥ 1; null: whatever the context has left after the prompt. */
+  /** Tokens to generate at most, ≥ 1, of those that the context has left after the prompt; null: all of them. */
   readonly tokensMax: number | null;
   /** Tokens that end a choice, besides the model's own end tokens. */
   readonly stopTokens: readonly TokenId[];
@@ -229,7 +229,8 @@ export class RunningGeneration implements Generation, ChoiceListener {
     nextGang: () => number,
   ): Submission | null {
     const { sampling, tokensMin, cacheSalt, tenant, promptLogprobs } = this.#request;
-    const tokensMax = this.#request.tokensMax ?? this.#facts.contextMax - promptTokens.length;
+    const room = this.#facts.contextMax - promptTokens.length;
+    const tokensMax = Math.min(this.#request.tokensMax ?? room, room);
     if (tokensMax < 1) {
       this.#fail({ kind: "neverFits", needed: promptTokens.length + 1, limit: this.#facts.contextMax });
       return null;

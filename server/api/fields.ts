@@ -39,6 +39,11 @@ export class Fields {
     return Object.hasOwn(this.#object, name) ? (this.#object[name] ?? undefined) : undefined;
   }
 
+  /** Whether the field is there and not null; this is not reading it. */
+  has(name: string): boolean {
+    return Object.hasOwn(this.#object, name) && (this.#object[name] ?? null) !== null;
+  }
+
   /** Names of fields that are present, not null, and were never read. */
   unread(): string[] {
     return Object.keys(this.#object).filter(

@@ -1,4 +1,5 @@
 import type { TokenId } from "../../scheduler/core.ts";
+import type { GenerationOptions } from "../answer/generation.ts";
 import { badRequest, clientGone, contextExceeded, promptTooLong, unavailable } from "../http/errors.ts";
 import type { ChatOutcome } from "../text/encode-job.ts";
 import { EncoderBusyError, EncoderStoppedError, type RequestEncoder } from "../text/encoder.ts";
@@ -151,17 +152,17 @@ export async function promptTokens(
   return services.encoder.encode(prompt, { addSpecialTokens, parseControlText: true }).catch(refuseBusy);
 }
 
-/** Throws 400 unless prompt and answer fit the context. Without `tokensMax` there must be room for one token. */
+/** Throws 400 unless the context has room for the prompt and the fewest tokens that its answer may have, at least one. */
 export function expectFits(
   tokens: readonly TokenId[],
-  tokensMax: number | null,
+  { tokensMin }: Pick<GenerationOptions, "tokensMin">,
   param: string,
-  { model }: PromptServices,
+  { model }: Pick<PromptServices, "model">,
 ): void {
   if (tokens.length === 0) throw badRequest(`${param} must not be empty: it has no tokens`, param);
-  const wanted = tokensMax ?? 1;
-  if (tokens.length + wanted > model.contextMax)
-    throw contextExceeded(model.contextMax, tokens.length, wanted, param);
+  const room = model.contextMax - tokens.length;
+  if (room < 1) throw contextExceeded(model.contextMax, tokens.length, 1, param);
+  if (room < tokensMin) throw contextExceeded(model.contextMax, tokens.length, tokensMin, "min_tokens");
 }
 
 /** Throws 400 when more log probabilities of prompts are asked for than are told. `top`: alternatives of each token. */

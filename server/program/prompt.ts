@@ -1,6 +1,7 @@
 import type { TokenId } from "../../scheduler/core.ts";
 import type { RenderedPart, ValuePart } from "../../scheduler/program/rendering.ts";
 import type { Message, OutputPart, Prompt, TextPart } from "../../scheduler/program/spec.ts";
+import { oneAnswer } from "../answer/generation.ts";
 import type { ChatMessage } from "../api/openai/inputs.ts";
 import {
   chatPromptTokens,
@@ -44,7 +45,8 @@ export class CallPrompt {
       prompt.kind === "text"
         ? await this.#ofText(prompt.parts, drawn)
         : await this.#ofChat(prompt.messages, drawn);
-    expectFits(tokens, this.outputs[drawn.length]!.tokensMax, "the prompt", this.#services);
+    const { tokensMin } = this.outputs[drawn.length]!.ends ?? oneAnswer;
+    expectFits(tokens, { tokensMin }, "the prompt", this.#services);
     return tokens;
   }
 

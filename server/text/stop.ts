@@ -16,6 +16,11 @@ export class StopMatcher {
     this.#includeMatch = options.includeMatch;
   }
 
+  /** UTF-16 units that were pushed and are not told yet. */
+  get heldUnits(): number {
+    return this.#held.length;
+  }
+
   /** `text` is certain from now on. `matched` is the stop string that was found: nothing may be pushed after it. */
   push(text: string): { readonly text: string; readonly matched: string | null } {
     if (this.#automata.length === 0) return { text, matched: null };
@@ -32,10 +37,11 @@ export class StopMatcher {
     return { text: all.slice(0, certain), matched: null };
   }
 
-  /** The text ended: what was held back is no stop string after all. */
+  /** The text ended: what was held back is no stop string after all. Another one may begin. */
   end(): string {
     const rest = this.#held;
     this.#held = "";
+    for (const automaton of this.#automata) automaton.state = 0;
     return rest;
   }
 

@@ -338,9 +338,6 @@ describe("a refusal", () => {
   test("of what is too long has the numbers in the words that clients read", async () => {
     const message = async (more: Partial<Body>) =>
       (await failure(client.messages.create(asking(0, more)))).apiMessage;
-    expect(await message({ max_tokens: 2048 })).toMatch(
-      /^input length and `max_tokens` exceed context limit: \d+ \+ 2048 > 2048, decrease input length or `max_tokens` and try again$/,
-    );
     const long = (words: number) => ({
       messages: [{ role: "user" as const, content: "word ".repeat(words) }],
     });

@@ -107,7 +107,12 @@ test("what changes nothing is named, and what cannot be done refused by its name
     ["/api/show", {}, 400, "model"],
     ["/api/pull", { model: "other" }, 404, "served here: demo"],
     ["/api/create", { model: "mine", from: "demo" }, 501, "models are not made"],
-    ["/api/chat", asking(0, { options: { num_predict: 1_000_000 } }), 400, "maximum context length"],
+    [
+      "/api/chat",
+      asking(0, { messages: [{ role: "user", content: "word ".repeat(2100) }] }),
+      400,
+      "maximum context length",
+    ],
   ];
   for (const [path, body, status, word] of refused) {
     const refusal = await post(server, path, body);

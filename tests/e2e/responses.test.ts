@@ -438,7 +438,8 @@ test("what is not supported is refused by its name", async () => {
     [{ background: true, stream: true }, "stream"],
     [{ reasoning: { effort: "much" } }, "reasoning.effort"],
     [{ metadata: { a: 5 } }, "metadata.a"],
-    [{ max_output_tokens: 1_000_000 }, "input"],
+    [{ max_output_tokens: 0 }, "max_output_tokens"],
+    [{ input: "word ".repeat(2100) }, "input"],
   ];
   for (const [more, param] of refused) {
     const error = await failure(ann.responses.create(asking(0, more as Partial<Body>)));

@@ -6,6 +6,7 @@ import {
   type ChatPrompt,
   chatPromptText,
   chatPromptTokens,
+  expectFits,
   type PromptServices,
   type ReadyChat,
   readyChat,
@@ -23,7 +24,7 @@ export async function answerMessages(
   { requestId }: Pick<Call, "requestId">,
 ): Promise<Response> {
   const { tokens, text, format } = await readyChat(request.prompt, services);
-  expectFits(tokens, request.generation.tokensMax, services.model.contextMax);
+  expectRoom(tokens, request.generation, services);
   const { model, generation, stream, prompt } = request;
   const marked: { readonly ttlMs: number; readonly tokens: readonly TokenId[] }[] = [];
   for (const { messages, ttlMs } of request.marks) {
@@ -82,15 +83,15 @@ export async function countTokens(services: PromptServices, request: CountReques
   return { input_tokens: tokens.length };
 }
 
-/** Throws 400 in the words of Anthropic's API: clients read the numbers, and ask for less or shorten what they send. */
-function expectFits({ length: tokens }: readonly TokenId[], tokensMax: number, contextMax: number): void {
-  if (tokens >= contextMax) {
-    throw badRequest(`prompt is too long: ${tokens} tokens > ${contextMax - 1} maximum`, "messages");
-  }
-  if (tokens + tokensMax > contextMax) {
-    throw badRequest(
-      `input length and \`max_tokens\` exceed context limit: ${tokens} + ${tokensMax} > ${contextMax}, decrease input length or \`max_tokens\` and try again`,
-      "max_tokens",
-    );
-  }
+/** Throws 400 in the words of Anthropic's API: clients read the numbers, and shorten what they send. */
+function expectRoom(
+  tokens: readonly TokenId[],
+  generation: MessagesRequest["generation"],
+  services: PromptServices,
+): void {
+  const { length } = tokens;
+  const { contextMax } = services.model;
+  if (length >= contextMax)
+    throw badRequest(`prompt is too long: ${length} tokens > ${contextMax - 1} maximum`, "messages");
+  expectFits(tokens, generation, "messages", services);
 }

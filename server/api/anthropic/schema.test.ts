@@ -229,7 +229,7 @@ const cases: [more: object, message: string, param: string][] = [
   [{ max_tokens: undefined }, "max_tokens must be an integer of at least 1, but is missing", "max_tokens"],
   [
     { max_tokens: 0 },
-    "max_tokens must be an integer from 1 to 9007199254740991, but 0 was given",
+    "max_tokens must be an integer from 1 to 9007199254740991, or -1 for as many as there is room for, but 0 was given",
     "max_tokens",
   ],
   [
@@ -309,9 +309,9 @@ const cases: [more: object, message: string, param: string][] = [
     "service_tier",
   ],
   [
-    { stop_sequences: [""] },
-    'stop_sequences[0] must be a string that is not empty, but "" was given',
-    "stop_sequences[0]",
+    { stop_sequences: ["", 5] },
+    "stop_sequences[1] must be a string that is not empty, but 5 was given",
+    "stop_sequences[1]",
   ],
   [
     { thinking: { type: "much" } },

@@ -1,9 +1,9 @@
 /** Anthropic's request in, a typed one with every default applied out. */
 
-import { type GenerationOptions, oneAnswer, type RequestedConstraint } from "../../answer/generation.ts";
+import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { Fields, refusal } from "../fields.ts";
+import { generationOf } from "../openai/generation.ts";
 import { templateArgumentsOf } from "../openai/inputs.ts";
-import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceWith } from "../openai/service.ts";
 import { constraintBeside } from "../openai/structure.ts";
@@ -25,7 +25,7 @@ export interface CountRequest {
 }
 
 export interface MessagesRequest extends CountRequest {
-  readonly generation: GenerationOptions & { readonly tokensMax: number };
+  readonly generation: GenerationOptions;
   readonly stream: boolean;
   /** Of each time that was asked for the last, by rising places. */
   readonly marks: readonly CacheMark[];
@@ -42,22 +42,18 @@ export function parseMessagesRequest(
 ): MessagesRequest {
   const fields = new Fields(body);
   const { model, prompt, marks, calls, format, ignored } = parseCommon(fields, served);
-  const tokensMax = fields.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
-  if (tokensMax === undefined) throw refusal("max_tokens", "an integer of at least 1", undefined);
+  if (!fields.has("max_tokens")) throw refusal("max_tokens", "an integer of at least 1", undefined);
   const tier = fields.raw("service_tier");
   if (tier !== undefined && tier !== "auto" && tier !== "standard_only")
     throw refusal("service_tier", "auto or standard_only", tier);
-  const constraint = constraintBeside(format, fields);
-  const generation = {
-    ...oneAnswer,
-    sampling: samplingOf(fields, served.model, null),
-    tokensMax,
-    stopStrings: stopStringsOf(fields, "stop_sequences"),
-    cacheSalt: cacheSaltOf(fields),
+  const generation = generationOf(fields, served.model, {
+    bound: "max_tokens",
+    stop: "stop_sequences",
+    topLogprobs: null,
+    constraint: constraintBeside(format, fields),
+    calls,
     service: serviceWith(targets),
-    ...(constraint === null ? {} : { constraint }),
-    ...(calls === null ? {} : { calls }),
-  };
+  });
   const stream = fields.boolean("stream") ?? false;
   const last = marks.filter(({ ttlMs }, at) => marks.slice(at + 1).every((other) => other.ttlMs !== ttlMs));
   return { model, prompt, generation, stream, marks: last, ignored: namesOf(ignored, settleTheRest(fields)) };

@@ -1,14 +1,14 @@
 import type { TokenId } from "../../../scheduler/core.ts";
 import type { ChoiceFinish, TokenEntry, Usage } from "../../answer/events.ts";
-import { type GenerationOptions, oneAnswer } from "../../answer/generation.ts";
+import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, errorBody } from "../../http/errors.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import type { Codec, CodecAnswer } from "../codec.ts";
 import { Fields, refusal, tellable } from "../fields.ts";
+import { generationOf } from "../openai/generation.ts";
 import { type Prompt, promptsOf } from "../openai/inputs.ts";
 import { chatLogprobs } from "../openai/logprobs.ts";
-import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceOf } from "../openai/service.ts";
 import { constraintOf } from "../openai/structure.ts";
@@ -34,15 +34,14 @@ export interface LlamaRequest {
   readonly ignored: readonly string[];
 }
 
-/** Ways of drawing that are not here, with the values that turn them off. */
+/** Fields that would change the answer and are not supported, with the values that ask for nothing. */
 const unsupported: Readonly<Record<string, readonly unknown[]>> = {
-  mirostat: [0],
-  dynatemp_range: [0],
-  typical_p: [1],
-  xtc_probability: [0],
-  dry_multiplier: [0],
-  top_n_sigma: [-1, 0],
   lora: [[]],
+  n: [1],
+  n_cmpl: [1],
+  n_indent: [0],
+  t_max_predict_ms: [0, -1],
+  post_sampling_probs: [false],
 };
 
 export function parseLlamaCompletion(
@@ -66,24 +65,19 @@ export function parseLlamaCompletion(
     return name;
   });
   if (stream && told.length > 0) throw notSupported("response_fields", "this together with stream");
-  const predicted = fields.integer("n_predict", { min: -1, max: Number.MAX_SAFE_INTEGER }) ?? -1;
-  if (predicted === 0) throw refusal("n_predict", "at least 1, or -1 for as many as fit", 0);
   const probabilities = fields.integer("n_probs", { min: 0, max: requestLimits.topLogprobsMax }) ?? 0;
-  for (const name of ["repeat_penalty", "max_tokens"]) fields.raw(name); // read under other names
-  const constraint = constraintOf(fields);
   return {
     model: modelOf(fields, served),
     prompts,
     generation: {
-      ...oneAnswer,
-      sampling: samplingOf(fields, served, probabilities > 0 ? probabilities : null),
-      tokensMax: predicted < 0 ? null : predicted,
+      ...generationOf(fields, served, {
+        bound: "n_predict",
+        topLogprobs: probabilities > 0 ? probabilities : null,
+        constraint: constraintOf(fields),
+        calls: null,
+        service: serviceOf(fields, targets).service,
+      }),
       ...(fields.boolean("return_progress") === true && stream ? { tellsProgress: true } : {}),
-      stopStrings: stopStringsOf(fields),
-      ignoreEos: fields.boolean("ignore_eos") ?? false,
-      cacheSalt: cacheSaltOf(fields),
-      service: serviceOf(fields, targets).service,
-      ...(constraint === null ? {} : { constraint }),
     },
     stream,
     returnsTokens: fields.boolean("return_tokens") ?? false,
@@ -96,9 +90,7 @@ export function parseLlamaCompletion(
 function drawingOf(body: Readonly<Record<string, unknown>>, model: ServedModel): object {
   const { logit_bias: given } = body;
   return {
-    ...(body.n_predict === undefined ? { n_predict: body.max_tokens } : {}),
     ...(body.seed === -1 ? { seed: null } : {}),
-    ...(body.repeat_penalty === undefined ? {} : { repetition_penalty: body.repeat_penalty }),
     ...(typeof given === "object" && given !== null ? { logit_bias: biasesOf(given, model) } : {}),
   };
 }
@@ -129,7 +121,7 @@ export async function answerLlamaCompletion(
 ): Promise<Response> {
   const { prompts, generation, stream } = request;
   const tokens = await Promise.all(prompts.map((prompt) => promptTokens(prompt, true, services)));
-  for (const one of tokens) expectFits(one, generation.tokensMax, "prompt", services);
+  for (const one of tokens) expectFits(one, generation, "prompt", services);
   const counts = tokens.map(({ length }) => length);
   return respond(exchange, generation, tokens, completionCodec(request, counts), stream);
 }

@@ -20,7 +20,7 @@ function answering(shape: typeof chatShape, param: "messages" | "prompt") {
       prompt.kind === "chat"
         ? await readyChat(prompt, services, param)
         : { tokens: await promptTokens(prompt.text, true, services) };
-    expectFits(ready.tokens, generation.tokensMax, param, services);
+    expectFits(ready.tokens, generation, param, services);
     const options = "format" in ready ? { ...generation, format: ready.format } : generation;
     return respond(exchange, options, [ready.tokens], ollamaCodec(model, shape), stream);
   };

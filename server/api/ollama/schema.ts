@@ -1,12 +1,13 @@
 /** Requests as Ollama's clients send them in, typed ones with every default applied out. */
 
-import { type GenerationOptions, oneAnswer, type RequestedConstraint } from "../../answer/generation.ts";
+import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { Fields, refusal, tellable } from "../fields.ts";
+import { generationOf } from "../openai/generation.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
-import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceWith } from "../openai/service.ts";
+import { constraintBeside } from "../openai/structure.ts";
 import { isOneOf, notSupported } from "../openai/support.ts";
 import { toolUseOf } from "../openai/tools.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
@@ -82,16 +83,14 @@ function parseCommon(
 ): OllamaRequest {
   const name = nameOf(fields, model);
   const thinking = thinkingOf(fields, template, tools.length > 0);
-  const constraint = formatOf(fields);
-  const options = optionsOf(fields, model, topLogprobsOf(fields));
-  const generation: GenerationOptions = {
-    ...oneAnswer,
-    ...options.generation,
-    cacheSalt: "",
+  const options = optionsOf(fields);
+  const generation = generationOf(options, model, {
+    bound: "num_predict",
+    topLogprobs: topLogprobsOf(fields),
+    constraint: constraintBeside(formatOf(fields), fields),
+    calls,
     service: serviceWith(targets),
-    ...(constraint === null ? {} : { constraint }),
-    ...(calls === null ? {} : { calls }),
-  };
+  });
   const stream = fields.boolean("stream") ?? true;
   const keepAlive = fields.raw("keep_alive");
   const chat = { messages, tools, addGenerationPrompt: true, templateArguments: thinking.templateArguments };
@@ -103,7 +102,7 @@ function parseCommon(
       : { kind: "text", text: raw };
   const ignored = [
     ...(keepAlive === undefined ? [] : ["keep_alive"]),
-    ...options.ignored,
+    ...options.unread().map((option) => options.pathOf(option)),
     ...fields.unread(),
   ];
   return {
@@ -152,34 +151,9 @@ function topLogprobsOf(fields: Fields): number | null {
   return wants || top > 0 ? top : null;
 }
 
-/** Ways of drawing that are not here, with the values that turn them off. */
-const unsupported: Readonly<Record<string, readonly unknown[]>> = {
-  mirostat: [0],
-  typical_p: [1],
-  tfs_z: [1],
-};
-
-interface Options {
-  readonly generation: Pick<GenerationOptions, "sampling" | "stopStrings" | "tokensMax">;
-  /** Those that have no effect, such as how large the context is to be. */
-  readonly ignored: readonly string[];
-}
-
-function optionsOf(fields: Fields, served: ServedModel, topLogprobs: number | null): Options {
+/** How to draw; the names of those without effect, such as how large the context is to be, stay unread. */
+function optionsOf(fields: Fields): Fields {
   fields.object("options");
   const given = (fields.raw("options") ?? {}) as Body;
-  const options = new Fields({ ...given, repetition_penalty: given.repeat_penalty }, "options");
-  options.raw("repeat_penalty");
-  for (const [name, neutral] of Object.entries(unsupported)) {
-    const value = options.raw(name);
-    if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(options.pathOf(name), "this");
-  }
-  const predicted = options.integer("num_predict", { min: -2, max: Number.MAX_SAFE_INTEGER }) ?? -1;
-  if (predicted === 0) throw refusal("options.num_predict", "at least 1, or -1 for as many as fit", 0);
-  const generation = {
-    sampling: samplingOf(options, served, topLogprobs),
-    stopStrings: stopStringsOf(options),
-    tokensMax: predicted < 0 ? null : predicted,
-  };
-  return { generation, ignored: options.unread().map((name) => `options.${name}`) };
+  return new Fields({ ...given, ...(given.seed === -1 ? { seed: null } : {}) }, "options");
 }

@@ -63,11 +63,15 @@ async function promptOf(
 function linePrompt(
   deps: LineServices,
   tokens: LinePrompt["tokens"] & readonly number[],
-  { tokensMax, cacheSalt }: GenerationOptions,
+  generation: GenerationOptions,
   param: string,
 ): LinePrompt {
-  expectFits(tokens, tokensMax, param, deps);
-  const answerTokensMax = tokensMax ?? deps.model.contextMax - tokens.length;
+  expectFits(tokens, generation, param, deps);
+  const { tokensMax, cacheSalt } = generation;
+  const answerTokensMax = Math.min(
+    tokensMax ?? Number.POSITIVE_INFINITY,
+    deps.model.contextMax - tokens.length,
+  );
   return { tokens, cacheKey: cacheKeyOf({ adapter: 0, cacheSalt }), answerTokensMax };
 }
 

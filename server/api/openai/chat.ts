@@ -16,7 +16,7 @@ export async function answerChat(
   request: ChatRequest,
 ): Promise<Response> {
   const { tokens, format } = await readyChat(request, services);
-  expectFits(tokens, request.generation.tokensMax, "messages", services);
+  expectFits(tokens, request.generation, "messages", services);
   expectTellable([tokens], request.generation.promptLogprobs);
   const codec = openaiCodec(request, chatFormat(request, tokens, services.reasoningField));
   return respond(exchange, { ...request.generation, format }, [tokens], codec, request.stream);

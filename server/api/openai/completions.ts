@@ -17,7 +17,7 @@ export async function answerCompletion(
     request.prompts.map(async (prompt, index) => {
       const tokens = await promptTokens(prompt, request.addSpecialTokens, services);
       const param = request.prompts.length === 1 ? "prompt" : `prompt[${index}]`;
-      expectFits(tokens, request.generation.tokensMax, param, services);
+      expectFits(tokens, request.generation, param, services);
       return tokens;
     }),
   );

@@ -4,6 +4,7 @@ import { badRequest } from "../../http/errors.ts";
 import { type Fields, integerIn, type NumberRange, numberIn, refusal } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
+import { refuseOtherSamplers } from "./samplers.ts";
 
 const uint32 = 2 ** 32;
 const greedyBelow = 1e-5;
@@ -14,14 +15,15 @@ export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: num
   const temperature =
     fields.number("temperature", { min: 0, max: requestLimits.temperatureMax }) ?? defaults.temperature ?? 1;
   const topK = fields.integer("top_k", { min: -1, max: uint32 / 2 - 1 }) ?? defaults.topK ?? 0;
-  return {
+  const repetition = fields.has("repetition_penalty") ? "repetition_penalty" : "repeat_penalty";
+  const sampling = {
     // Dividing by less than this leaves nothing but the likeliest token, in f32 by way of infinities.
     temperature: temperature < greedyBelow ? 0 : temperature,
     topK: topK < 0 ? 0 : Math.min(topK, served.vocabSize),
     topP: fields.number("top_p", { min: 0, max: 1 }) ?? defaults.topP ?? 1,
     minP: fields.number("min_p", { min: 0, max: 1 }) ?? defaults.minP ?? 0,
     repetitionPenalty:
-      fields.number("repetition_penalty", {
+      fields.number(repetition, {
         min: requestLimits.repetitionPenaltyMin,
         max: requestLimits.repetitionPenaltyMax,
       }) ??
@@ -35,6 +37,8 @@ export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: num
     seed: seedOf(fields),
     topLogprobs,
   };
+  refuseOtherSamplers(fields, sampling);
+  return sampling;
 }
 
 /** What was made of a body's lists and maps, by them. */
@@ -93,17 +97,26 @@ function badWordsOf(fields: Fields, served: ServedModel): (readonly TokenId[])[]
 
 export function stopStringsOf(fields: Fields, name: "stop" | "stop_sequences" = "stop"): readonly string[] {
   const given = fields.raw(name);
-  if (given === undefined) return [];
+  if (given === undefined || given === "") return [];
   if (typeof given !== "string" && !Array.isArray(given))
     throw refusal(fields.pathOf(name), "a string or an array of strings", given);
   const { stopStringsMax, stopStringBytesMax } = requestLimits;
   if (typeof given === "string") return [textOf(given, stopStringBytesMax, fields.pathOf(name))];
-  return textsOf(fields, name, stopStringsMax, stopStringBytesMax);
+  // Clients send a setting that nobody filled in as an empty text.
+  return textsOf(fields, name, stopStringsMax, stopStringBytesMax, (text) => text === "");
 }
 
-function textsOf(fields: Fields, name: string, countMax: number, bytesMax: number): string[] {
+function textsOf(
+  fields: Fields,
+  name: string,
+  countMax: number,
+  bytesMax: number,
+  isNone: (item: unknown) => boolean = () => false,
+): string[] {
   const given = fields.list(name, countMax) ?? [];
-  return given.map((item, index) => textOf(item, bytesMax, `${fields.pathOf(name)}[${index}]`));
+  return given.flatMap((item, index) =>
+    isNone(item) ? [] : [textOf(item, bytesMax, `${fields.pathOf(name)}[${index}]`)],
+  );
 }
 
 function textOf(item: unknown, bytesMax: number, path: string): string {

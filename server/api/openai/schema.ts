@@ -3,7 +3,6 @@
  * refused by name; what changes nothing in the answer is accepted and listed in `ignored`.
  */
 
-import type { OfferedCalls } from "../../answer/choice-text.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, modelNotFound } from "../../http/errors.ts";
 import type { ChatTemplate } from "../../text/template.ts";
@@ -12,6 +11,7 @@ import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { effortOf, settleThinking, type ThinkingAsked, withGiven } from "../thinking.ts";
+import { generationOf, type Particulars } from "./generation.ts";
 import {
   type ChatMessage,
   messagesOf,
@@ -20,10 +20,10 @@ import {
   promptsOf,
   templateArgumentsOf,
 } from "./inputs.ts";
-import { cacheSaltOf, chatLogprobs, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
+import { chatLogprobs } from "./sampling.ts";
 import { type ServiceTier, serviceOf } from "./service.ts";
 import { constraintOf } from "./structure.ts";
-import { notSupported, settleTheRest } from "./support.ts";
+import { isOneOf, notSupported, settleTheRest } from "./support.ts";
 import { toolsOf, toolUseOf } from "./tools.ts";
 
 /** What chat and text completions have in common. */
@@ -86,8 +86,13 @@ export function parseChatRequest(
   const thinking = settleThinking(thinkingOf(fields), template, tools.length > 0);
   const { templateArguments, tokensMax: thoughtsMax } = thinking;
   const tellsReasoning = fields.boolean("include_reasoning") ?? true;
-  const tokensMaxNew = fields.integer("max_completion_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER });
-  const common = parseCommon(fields, served, { topLogprobs, tokensLeast: 1, tokensMaxNew, calls, targets });
+  const common = parseCommon(fields, served, {
+    topLogprobs,
+    bound: "max_completion_tokens",
+    tokensLeast: 1,
+    calls,
+    targets,
+  });
   const ignoredOfThinking = thinking.hasEffect
     ? []
     : thinkingFields.filter((name) => fields.raw(name) !== undefined);
@@ -124,7 +129,7 @@ export function parseCompletionRequest(
   const fields = new Fields(body);
   const prompts = promptsOf(fields.raw("prompt"), served);
   if (toolsOf(fields).length > 0) throw notSupported("tools", "calling functions outside of a chat");
-  if (fields.raw("suffix") !== undefined) throw notSupported("suffix", "filling in the middle");
+  if (!isOneOf(fields.raw("suffix") ?? "", [""])) throw notSupported("suffix", "filling in the middle");
   const topLogprobs = fields.integer("logprobs", { min: 0, max: requestLimits.topLogprobsMax }) ?? null;
   const echo = fields.boolean("echo") ?? false;
   const addSpecialTokens = fields.boolean("add_special_tokens") ?? true;
@@ -135,8 +140,8 @@ export function parseCompletionRequest(
   }
   const common = parseCommon(fields, served, {
     topLogprobs,
+    bound: "max_tokens",
     tokensLeast: echo ? 0 : 1,
-    tokensMaxNew: undefined,
     calls: null,
     targets,
   });
@@ -153,42 +158,21 @@ export function parseCompletionRequest(
   };
 }
 
-interface Particulars {
-  readonly topLogprobs: number | null;
-  /** Fewest tokens that may be asked for. */
-  readonly tokensLeast: 0 | 1;
-  readonly tokensMaxNew: number | undefined;
-  /** Null: nothing may be called. */
-  readonly calls: OfferedCalls | null;
+interface Own extends Pick<Particulars, "topLogprobs" | "bound" | "tokensLeast" | "calls"> {
   readonly targets: Targets;
 }
 
-function parseCommon(fields: Fields, served: ServedModel, particulars: Particulars): CommonRequest {
+function parseCommon(fields: Fields, served: ServedModel, { targets, ...own }: Own): CommonRequest {
   const model = modelOf(fields, served);
   const stream = fields.boolean("stream") ?? false;
   const streamOptions = fields.object("stream_options");
   if (streamOptions !== undefined && !stream) {
     throw badRequest("stream_options is only allowed together with stream: true", "stream_options");
   }
-  const tokensMaxOld = fields.integer("max_tokens", {
-    min: particulars.tokensLeast,
-    max: Number.MAX_SAFE_INTEGER,
-  });
-  const tokensMax = particulars.tokensMaxNew ?? tokensMaxOld ?? null;
-  const tokensMin = fields.integer("min_tokens", { min: 0, max: tokensMax ?? served.contextMax }) ?? 0;
-  const { service, tier: serviceTier } = serviceOf(fields, particulars.targets);
+  const { service, tier: serviceTier } = serviceOf(fields, targets);
   const generation: GenerationOptions = {
+    ...generationOf(fields, served, { ...own, constraint: constraintOf(fields), service }),
     choices: fields.integer("n", { min: 1, max: requestLimits.choicesMax }) ?? 1,
-    sampling: samplingOf(fields, served, particulars.topLogprobs),
-    tokensMax,
-    tokensMin,
-    stopStrings: stopStringsOf(fields),
-    stopTokens: fields.integers("stop_token_ids", requestLimits.stopTokensMax, tokenRange(served)) ?? [],
-    ignoreEos: fields.boolean("ignore_eos") ?? false,
-    includeStopString: fields.boolean("include_stop_str_in_output") ?? false,
-    skipSpecialTokens: fields.boolean("skip_special_tokens") ?? true,
-    cacheSalt: cacheSaltOf(fields),
-    service,
   };
   const includeUsage = streamOptions?.boolean("include_usage") ?? false;
   const continuousUsage = streamOptions?.boolean("continuous_usage_stats") ?? false;
@@ -198,12 +182,6 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
   const tokensAsIds = fields.boolean("return_tokens_as_token_ids") ?? false;
   const promptLogprobs = fields.integer("prompt_logprobs", { min: 0, max: requestLimits.topLogprobsMax });
   if (promptLogprobs !== undefined && stream) throw notSupported("prompt_logprobs", "a prompt's in a stream");
-  const { calls } = particulars;
-  const constraint = constraintOf(fields);
-  const held = constraint ?? calls;
-  if (held !== null && generation.ignoreEos) {
-    throw badRequest(`ignore_eos together with ${held.param} is not supported`, "ignore_eos");
-  }
   const ignored = settleTheRest(fields);
   return {
     model,
@@ -211,8 +189,6 @@ function parseCommon(fields: Fields, served: ServedModel, particulars: Particula
       ...generation,
       ...(promptLogprobs === undefined ? {} : { promptLogprobs }),
       ...(tellsProgress && stream ? { tellsProgress } : {}),
-      ...(constraint === null ? {} : { constraint }),
-      ...(calls === null ? {} : { calls }),
     },
     stream,
     includeUsage,

@@ -28,7 +28,7 @@ export function constraintOf(fields: Fields): RequestedConstraint | null {
   const layout = layoutOf(fields);
   const found: RequestedConstraint[] = [];
   for (const [param, read] of Object.entries(readers)) {
-    if (fields.raw(param) === undefined) continue;
+    if (isNothing(fields.raw(param))) continue;
     const source = read(fields, param, layout ?? "compact");
     if (source !== null) found.push({ source, param: paramOf(fields, param) });
   }
@@ -42,6 +42,11 @@ export function constraintOf(fields: Fields): RequestedConstraint | null {
     throw badRequest(`${name}: white space is a setting of JSON that a schema describes, but ${given}`, name);
   }
   return first ?? null;
+}
+
+/** Left out, or a setting that nobody filled in. */
+function isNothing(value: unknown): boolean {
+  return value === undefined || value === "";
 }
 
 /** What a wire format's own field holds the answer to, or one of those here. Throws 400 for both. */
@@ -91,7 +96,7 @@ function paramOf(fields: Fields, name: string): string {
   }
   if (name !== "structured_outputs") return name;
   const inner = fields.object(name)!;
-  return `${name}.${Object.keys(structured).find((key) => inner.raw(key) !== undefined)}`;
+  return `${name}.${Object.keys(structured).find((key) => !isNothing(inner.raw(key)))}`;
 }
 
 function responseFormat(fields: Fields, name: string, layout: JsonLayout): ConstraintSource | null {
@@ -133,13 +138,14 @@ const structured: Readonly<Record<string, Reader>> = {
 function structuredOutputs(fields: Fields, name: string, layout: JsonLayout): ConstraintSource | null {
   const outputs = fields.object(name)!;
   const isSet = layoutFields.filter((field) => outputs.raw(field) !== undefined).length > 0;
-  const found = Object.entries(structured).filter(([key]) => outputs.raw(key) !== undefined);
+  const found = Object.entries(structured).filter(([key]) => !isNothing(outputs.raw(key)));
   const [only, another] = found;
   if (another !== undefined) {
     throw badRequest(`${name} may hold one constraint only, but holds ${only![0]} and ${another[0]}`, name);
   }
   const unknown = outputs.unread();
-  if (only === undefined && isSet && unknown.length === 0) return null;
+  const isEmpty = Object.keys(structured).some((key) => outputs.has(key));
+  if (only === undefined && (isSet || isEmpty) && unknown.length === 0) return null;
   if (only === undefined || unknown.length > 0) {
     const allowed = Object.keys(structured).join(", ");
     const given = unknown.length > 0 ? `but holds ${unknown.slice(0, 4).join(", ")}` : "but holds nothing";

@@ -1,7 +1,8 @@
 import type { CallSpec, InputPart, Message, OutputPart, Part } from "../../../scheduler/program/spec.ts";
 import { badRequest } from "../../http/errors.ts";
 import { Fields, fieldsOf, refusal } from "../fields.ts";
-import { samplingOf, stopStringsOf, tokenRange } from "../openai/sampling.ts";
+import { endOf } from "../openai/generation.ts";
+import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { constraintOf } from "../openai/structure.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
@@ -207,21 +208,12 @@ export function drawnAs(
   served: ServedModel,
 ): Omit<OutputPart, "kind" | "variable" | "transforms"> {
   const constraint = constraintOf(fields);
-  const ignoreEos = fields.boolean("ignore_eos") ?? false;
-  if (constraint !== null && ignoreEos) {
-    const path = fields.pathOf("ignore_eos");
-    throw badRequest(`${path} together with ${constraint.param} is not supported`, path);
-  }
-  const tokensMax = fields.integer("max_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? null;
+  const { tokensMax, ...ends } = endOf(fields, served, "max_tokens", 1, constraint);
   return {
     sampling: samplingOf(fields, served, null),
     tokensMax,
     stop: stopStringsOf(fields),
-    ends: {
-      tokensMin: fields.integer("min_tokens", { min: 0, max: tokensMax ?? served.contextMax }) ?? 0,
-      stopTokens: fields.integers("stop_token_ids", requestLimits.stopTokensMax, tokenRange(served)) ?? [],
-      ignoreEos,
-    },
+    ends,
     ...(constraint === null ? {} : { constraint }),
   };
 }

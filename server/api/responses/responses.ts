@@ -25,7 +25,7 @@ export async function createResponse(
   const { tenant, requestId } = exchange;
   const input = ownItems(tenant, request, deps);
   const { tokens, format } = await chatOf(tenant, request, input, deps);
-  expectFits(tokens, request.generation.tokensMax, "input", deps);
+  expectFits(tokens, request.generation, "input", deps);
   const { responses } = deps;
   const { previousId, stream } = request;
   const generation = { ...request.generation, format };

@@ -1,10 +1,10 @@
 /** A request to the Responses API in, a typed one with every default applied out. */
-import { type GenerationOptions, oneAnswer, type RequestedConstraint } from "../../answer/generation.ts";
+import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { Fields, refusal } from "../fields.ts";
 import { metadataOf } from "../metadata.ts";
+import { generationOf } from "../openai/generation.ts";
 import { templateArgumentsOf } from "../openai/inputs.ts";
-import { cacheSaltOf, samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceOf } from "../openai/service.ts";
 import { constraintBeside } from "../openai/structure.ts";
@@ -81,8 +81,6 @@ export function parseResponsesRequest(
   const include = includeOf(fields);
   const reasoning = reasoningOf(fields, served.template, tools.length > 0);
   const topLogprobs = topLogprobsOf(fields, include.has("message.output_text.logprobs"), tools);
-  const sampling = samplingOf(fields, served.model, topLogprobs);
-  const tokensMax = fields.integer("max_output_tokens", { min: 1, max: Number.MAX_SAFE_INTEGER }) ?? null;
   const text = textOf(fields);
   const constraint = constraintBeside(text.constraint, fields);
   const { service, tier } = serviceOf(fields, targets);
@@ -92,16 +90,10 @@ export function parseResponsesRequest(
   if (input.length === 0 && previousId === null)
     throw refusal("input", "a string or at least one item", fields.raw("input"));
   const kept = keepingOf(fields);
-  const generation: GenerationOptions = {
-    ...oneAnswer,
-    sampling,
-    tokensMax,
-    stopStrings: stopStringsOf(fields),
-    cacheSalt: cacheSaltOf(fields),
-    service,
-    ...(constraint === null ? {} : { constraint }),
-    ...(calls === null ? {} : { calls }),
-  };
+  const bound = "max_output_tokens";
+  const own = { bound, topLogprobs, constraint, calls, service };
+  const generation = generationOf(fields, served.model, own);
+  const { sampling, tokensMax } = generation;
   const echo = {
     instructions,
     max_output_tokens: tokensMax,

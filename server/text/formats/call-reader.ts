@@ -50,6 +50,11 @@ export class CallReader {
     this.#triggers = triggersOf(form, [...this.#functions.keys()]);
   }
 
+  /** UTF-16 units that were pushed and are not told yet. */
+  get heldUnits(): number {
+    return this.#held.length;
+  }
+
   push(text: string): ReadPart[] {
     const parts: ReadPart[] = [];
     // Short pieces, since what is left of one is copied again and again.

@@ -1,0 +1,67 @@
+/** Ways of drawing that llama.cpp and others have and this server has not: refused unless they are off. */
+import type { Sampling } from "../../../scheduler/core.ts";
+import type { Fields } from "../fields.ts";
+import { isOneOf, notSupported } from "./support.ts";
+
+/** By field, the values that leave every token as likely as it was. */
+const samplersOff: Readonly<Record<string, readonly unknown[]>> = {
+  mirostat: [0],
+  mirostat_mode: [0],
+  typical_p: [1],
+  typical: [1],
+  tfs_z: [1],
+  tfs: [1],
+  dynatemp_range: [0],
+  dynamic_temperature: [false],
+  smoothing_factor: [0],
+  xtc_probability: [0],
+  dry_multiplier: [0],
+  top_n_sigma: [-1, 0],
+  top_a: [0],
+  epsilon_cutoff: [0],
+  eta_cutoff: [0],
+  adaptive_target: [-1],
+  min_keep: [0],
+  no_repeat_ngram_size: [0],
+  guidance_scale: [1],
+  cfg_scale: [1],
+  do_sample: [true],
+  num_beams: [1],
+};
+
+/** The order in which llama.cpp draws unless it is told otherwise, of what is here too; and its letters for it. */
+const order = ["penalties", "top_k", "top_p", "min_p", "temperature"];
+const letters: Readonly<Record<string, string>> = {
+  e: "penalties",
+  k: "top_k",
+  p: "top_p",
+  m: "min_p",
+  t: "temperature",
+};
+const otherNames: Readonly<Record<string, string>> = { temp: "temperature" };
+
+/** What llama.cpp looks back at for its penalties by default, and all of a text. */
+const lookBacks = [64, -1];
+
+/** Throws 400 for what would change the draw. Of what could not, the name is left unread. */
+export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
+  for (const [name, off] of Object.entries(samplersOff)) {
+    const value = fields.raw(name);
+    if (value !== undefined && !isOneOf(value, off))
+      throw notSupported(fields.pathOf(name), `drawing so (anything but ${JSON.stringify(off[0])})`);
+  }
+  const samplers = fields.raw("samplers");
+  if (samplers !== undefined && !isOneOf(samplersHere(samplers), [order]))
+    throw notSupported(fields.pathOf("samplers"), "another order than the usual one");
+  const { repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
+  const penalises = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
+  if (penalises && fields.has("repeat_last_n") && !isOneOf(fields.raw("repeat_last_n"), lookBacks))
+    throw notSupported(fields.pathOf("repeat_last_n"), "penalties that look back at a part of the text");
+}
+
+/** Of an order those that are here; the others are off. */
+function samplersHere(given: unknown): unknown {
+  const names = typeof given === "string" ? [...given].map((letter) => letters[letter]) : given;
+  if (!Array.isArray(names)) return given;
+  return names.map((name) => otherNames[String(name)] ?? name).filter((name) => order.includes(name));
+}
