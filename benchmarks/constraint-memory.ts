@@ -8,11 +8,11 @@
  * compiler's thread included.
  */
 import { parseArgs } from "node:util";
+import { SeededRandom } from "../base/random.ts";
 import { ConstrainedDevice } from "../scheduler/constraint/constrained-device.ts";
 import { vocabularyOf } from "../scheduler/constraint/vocabulary.ts";
 import { type Constraint, greedySampling, type Sampled, type SequenceId } from "../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../scheduler/device.ts";
-import { SeededRandom } from "../scheduler/random.ts";
 import { ConstraintCompiler } from "../server/constraint/compiler.ts";
 
 const VOCABULARY = 32_768;

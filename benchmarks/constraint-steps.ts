@@ -9,6 +9,7 @@
  */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { SeededRandom } from "../base/random.ts";
 import { openModelFolder } from "../gpu/model/folder.ts";
 import { formatsOf, type quantNames } from "../gpu/model/formats.ts";
 import { openCpuDevice, openNativeModel } from "../gpu/native/open.ts";
@@ -20,7 +21,6 @@ import { OnlineCostModel } from "../scheduler/cost/online.ts";
 import type { Device } from "../scheduler/device.ts";
 import { Engine } from "../scheduler/engine/engine.ts";
 import type { EngineReport } from "../scheduler/messages.ts";
-import { SeededRandom } from "../scheduler/random.ts";
 import { sequenceSpec } from "../scheduler/sim/factories.ts";
 import { calibrate } from "../server/engines/calibrate.ts";
 import { openTokenizer } from "../server/text/model-text.ts";

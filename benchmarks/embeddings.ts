@@ -8,7 +8,7 @@
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { SeededRandom } from "../scheduler/random.ts";
+import { SeededRandom } from "../base/random.ts";
 import { table } from "../server/cli/table.ts";
 import { type RunningProgram, startProgram } from "./cpu/runs.ts";
 

@@ -7,12 +7,12 @@
  */
 
 import { resolve } from "node:path";
+import { SeededRandom } from "../base/random.ts";
 import { openModelFolder } from "../gpu/model/folder.ts";
 import { openCpuDevice, openNativeModel } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { SequenceId } from "../scheduler/core.ts";
 import { Engine } from "../scheduler/engine/engine.ts";
-import { SeededRandom } from "../scheduler/random.ts";
 import { sequenceSpec } from "../scheduler/sim/factories.ts";
 
 const STEPS_WARM = 50;

@@ -14,10 +14,11 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import type { Finish, SequenceId, TokenId } from "../scheduler/core.ts";
+import { SeededRandom } from "../base/random.ts";
+import type { TokenId } from "../base/token.ts";
+import type { Finish, SequenceId } from "../scheduler/core.ts";
 import type { EngineLink } from "../scheduler/fleet/fleet.ts";
 import { type EngineMessage, type EngineReport, idleLoad } from "../scheduler/messages.ts";
-import { SeededRandom } from "../scheduler/random.ts";
 import { deviceSpec } from "../scheduler/sim/factories.ts";
 import { table } from "../server/cli/table.ts";
 import { loadTokenizer } from "../server/text/tokenizer.ts";

@@ -6,10 +6,11 @@
  * hidden states, and 100 tokens of vocabulary.
  */
 import { describe, expect, test } from "bun:test";
+import { InvariantError } from "../base/assert.ts";
+import type { TokenId } from "../base/token.ts";
 import {
   type Chunk,
   greedySampling,
-  InvariantError,
   type PageId,
   type PageMove,
   type Sampled,
@@ -18,7 +19,6 @@ import {
   type SequenceId,
   type Step,
   type StepResult,
-  type TokenId,
   type WantedRow,
 } from "../scheduler/core.ts";
 import type { Device } from "../scheduler/device.ts";

@@ -7,17 +7,17 @@
  * stepWait, and a SharedArrayBuffer's storage never moves. Words are 32 bits, little-endian as every machine
  * here.
  */
-import {
-  assert,
-  type Chunk,
-  type PageMove,
-  type PageTier,
-  type Sampled,
-  type SampleRow,
-  type SequenceId,
-  type Step,
-  type TokenLogprobs,
-  type WantedRow,
+import { assert } from "../base/assert.ts";
+import type {
+  Chunk,
+  PageMove,
+  PageTier,
+  Sampled,
+  SampleRow,
+  SequenceId,
+  Step,
+  TokenLogprobs,
+  WantedRow,
 } from "../scheduler/core.ts";
 import { type SharedSpan, sharingOrder } from "./shared-spans.ts";
 

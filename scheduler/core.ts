@@ -6,6 +6,7 @@
  * [start, start + count), times are milliseconds of the injected clock.
  */
 
+import type { TokenId } from "../base/token.ts";
 import type { Grammar } from "./constraint/grammar.ts";
 
 declare const brand: unique symbol;
@@ -17,8 +18,6 @@ export type SequenceId = Branded<"SequenceId">;
 export type PageId = Branded<"PageId">;
 /** Index of an engine in the fleet, 0 … engines-1. */
 export type EngineId = Branded<"EngineId">;
-/** A vocabulary entry, 0 … vocabSize-1. */
-export type TokenId = number;
 /** A LoRA adapter, as devices number them. 0 is none, and the only one that devices take today. */
 export type AdapterId = number;
 
@@ -353,13 +352,3 @@ export type Finish =
       readonly limit: number;
     }
   | { readonly kind: "failed"; readonly reason: string };
-
-/** A broken invariant is a bug: it ends the engine loudly instead of going on wrong. */
-export class InvariantError extends Error {
-  override readonly name = "InvariantError";
-}
-
-/** Asserts an invariant, in production too. Expected outcomes are values, never asserts. */
-export function assert(condition: boolean, message: string): asserts condition {
-  if (!condition) throw new InvariantError(message);
-}

@@ -1,5 +1,6 @@
+import type { TokenId } from "../base/token.ts";
 import type { CacheNotices } from "./cache/notice.ts";
-import type { Finish, Prospect, SequenceId, SequenceSpec, Service, TokenId, TokenLogprobs } from "./core.ts";
+import type { Finish, Prospect, SequenceId, SequenceSpec, Service, TokenLogprobs } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
 
 /**

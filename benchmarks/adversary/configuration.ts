@@ -1,8 +1,8 @@
 /** Machines and loads drawn at random: each is drawn from a seed and a number. */
 
+import { SeededRandom } from "../../base/random.ts";
 import { decodeStepMs, promptMs } from "../../scheduler/cost/cost-model.ts";
 import { openProfile, type ProfileName, profileNames } from "../../scheduler/cost/profiles.ts";
-import { SeededRandom } from "../../scheduler/random.ts";
 import type { NoiseName } from "../../scheduler/sim/noise.ts";
 import type { DocumentLoad, TokenRange } from "../../scheduler/sim/workloads/documents.ts";
 import { exp, ln } from "../../scheduler/sim/workloads/elementary.ts";

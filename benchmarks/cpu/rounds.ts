@@ -1,7 +1,7 @@
 /** Rates beside each other on a machine whose memory is fast in one minute and slow in the next, where the best of a few tries
  *  is luck. What is compared is measured moments apart, in rounds: their median counts, and the range of their ratios says
  *  how much a single round could have misled. */
-import { assert } from "../../scheduler/core.ts";
+import { assert } from "../../base/assert.ts";
 
 /** What was measured within moments; rates per second. */
 export interface Round {

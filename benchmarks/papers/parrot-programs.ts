@@ -1,8 +1,8 @@
 /** The programs of Parrot's evaluation as graphs: their shapes from the paper's §8, their lengths from the authors' artifact. */
 
+import { SeededRandom } from "../../base/random.ts";
 import { greedySampling } from "../../scheduler/core.ts";
 import type { CallSpec, Criteria, OutputPart, Part, ProgramPart } from "../../scheduler/program/spec.ts";
-import { SeededRandom } from "../../scheduler/random.ts";
 import { type ProgramArrival, uniqueText } from "../../scheduler/sim/workloads/programs.ts";
 
 export const soon: Criteria = { objective: "latency", ttftMs: null, tbtMs: null };

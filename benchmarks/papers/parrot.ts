@@ -4,6 +4,7 @@
  * are 200 to 300 ms away there and back.
  */
 
+import { SeededRandom } from "../../base/random.ts";
 import { capped } from "../../scheduler/baselines/capped.ts";
 import { parrot } from "../../scheduler/baselines/parrot.ts";
 import { sarathi } from "../../scheduler/baselines/sarathi.ts";
@@ -12,7 +13,6 @@ import { PARTS, type PartedCostModel, type StepShape, sumOf } from "../../schedu
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { CallEstimates } from "../../scheduler/program/call-estimates.ts";
-import { SeededRandom } from "../../scheduler/random.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import {
   allUses,

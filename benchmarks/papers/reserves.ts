@@ -4,12 +4,12 @@
  * it would give: what it leaves is the reserve, so that the best one there could be is among the rows.
  */
 
+import { SeededRandom } from "../../base/random.ts";
 import { openProfile } from "../../scheduler/cost/profiles.ts";
 import { JobFeed } from "../../scheduler/job/feed.ts";
 import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";
 import { ours } from "../../scheduler/policies.ts";
-import { SeededRandom } from "../../scheduler/random.ts";
 import { simulate } from "../../scheduler/sim/simulator.ts";
 import { jobWorkload } from "../../scheduler/sim/workloads/job.ts";
 import { type KnownJob, known } from "./batchllm-systems.ts";

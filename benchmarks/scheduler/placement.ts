@@ -8,6 +8,7 @@
  */
 
 import { heapStats } from "bun:jsc";
+import { SeededRandom } from "../../base/random.ts";
 import { Cache } from "../../scheduler/cache/cache.ts";
 import type { CacheNotices } from "../../scheduler/cache/notice.ts";
 import { NoticeBook } from "../../scheduler/cache/notices.ts";
@@ -25,7 +26,6 @@ import { Dispatcher } from "../../scheduler/fleet/dispatcher.ts";
 import { PrefixIndex } from "../../scheduler/fleet/prefix-index.ts";
 import { idleLoad } from "../../scheduler/messages.ts";
 import { ours } from "../../scheduler/policies.ts";
-import { SeededRandom } from "../../scheduler/random.ts";
 import { sequenceSpec } from "../../scheduler/sim/factories.ts";
 import { promptOf } from "../../scheduler/sim/workloads/parts.ts";
 import { tools, toolWorkload } from "../../scheduler/sim/workloads/tools.ts";

@@ -4,6 +4,7 @@
  * others may run on the machine. Pauses of the collector are in it.
  */
 
+import { SeededRandom } from "../../base/random.ts";
 import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import type { Sampled, SequenceId, Service, Step, StepResult } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
@@ -12,7 +13,6 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import { ours } from "../../scheduler/policies.ts";
-import { SeededRandom } from "../../scheduler/random.ts";
 import { deviceSpec, sequenceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
 

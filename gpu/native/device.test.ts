@@ -1,7 +1,8 @@
 /** What the library's statuses become, with a library that answers as told: the real one never says most of
  *  them. */
 import { expect, test } from "bun:test";
-import { InvariantError, type Step, type StepResult } from "../../scheduler/core.ts";
+import { InvariantError } from "../../base/assert.ts";
+import type { Step, StepResult } from "../../scheduler/core.ts";
 import { type EngineHandle, NativeError, type NativeLibrary, type NativeStatus } from "../native.ts";
 import { NativeDevice } from "./device.ts";
 

@@ -1,6 +1,7 @@
 /** An engine of a native library as a device, whatever it computes on. `start` only checks and notes the step; `wait`
  *  computes it, or waits for the GPU that does, on the calling thread: so it belongs on a thread of its own. */
-import { assert, InvariantError, type Step, type StepResult } from "../../scheduler/core.ts";
+import { assert, InvariantError } from "../../base/assert.ts";
+import type { Step, StepResult } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { HostedDevice } from "../hosted-device.ts";
 import { type EngineHandle, type EngineLimits, NativeError, type NativeLibrary } from "../native.ts";

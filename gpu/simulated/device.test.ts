@@ -1,15 +1,15 @@
 /** The simulated device: its tokens depend on the context and on nothing else, and it is not to be fooled. */
 
 import { expect, test } from "bun:test";
-import {
-  type Chunk,
-  InvariantError,
-  type PageMove,
-  type SampleRow,
-  type Sampling,
-  type SequenceId,
-  type Step,
-  type StepResult,
+import { InvariantError } from "../../base/assert.ts";
+import type {
+  Chunk,
+  PageMove,
+  SampleRow,
+  Sampling,
+  SequenceId,
+  Step,
+  StepResult,
 } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import { deviceSpec, sampling } from "../../scheduler/sim/factories.ts";

@@ -1,14 +1,14 @@
-import type { Clock } from "../../scheduler/clock.ts";
-import {
-  assert,
-  type Chunk,
-  type Sampled,
-  type SampleRow,
-  type SequenceId,
-  type Step,
-  type StepResult,
-  type TokenId,
-  type TokenLogprobs,
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { TokenId } from "../../base/token.ts";
+import type {
+  Chunk,
+  Sampled,
+  SampleRow,
+  SequenceId,
+  Step,
+  StepResult,
+  TokenLogprobs,
 } from "../../scheduler/core.ts";
 import { type CostModel, shapeOf } from "../../scheduler/cost/cost-model.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";

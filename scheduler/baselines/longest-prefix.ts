@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 import { ArrivalList } from "../engine/queue/arrival-list.ts";
 import type { QueueOrder } from "../engine/queue/queue-order.ts";
 import type { Sequence } from "../engine/sequence.ts";

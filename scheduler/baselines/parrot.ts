@@ -1,5 +1,6 @@
+import { assert } from "../../base/assert.ts";
 import { hashPrompt } from "../cache/page-hash.ts";
-import { assert, type EngineId, type SequenceId, type SequenceSpec, sharingOf } from "../core.ts";
+import { type EngineId, type SequenceId, type SequenceSpec, sharingOf } from "../core.ts";
 import { FirstCome } from "../engine/queue/first-come.ts";
 import { Programs } from "../engine/queue/programs.ts";
 import type { Placement } from "../fleet/placement.ts";

@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 
 /** A node of the global tree: pages [first, end) of every prompt through it. An engine that caches a node caches its parent. */
 export class PrebleNode {

@@ -1,4 +1,5 @@
-import { assert, type SequenceId } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { SequenceId } from "../core.ts";
 import { FirstCome } from "../engine/queue/first-come.ts";
 import type { StepBudget } from "../engine/step/step-budget.ts";
 import type { StepPass } from "../engine/step/step-rule.ts";

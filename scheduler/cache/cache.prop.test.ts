@@ -2,9 +2,10 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { assert } from "../../base/assert.ts";
 import { runs } from "../../tests/support/property.ts";
 import { sharingBeside } from "../../tests/support/sharing.ts";
-import { assert, type PageId } from "../core.ts";
+import type { PageId } from "../core.ts";
 import { Cache, type Lease } from "./cache.ts";
 import { checkCache } from "./integrity.ts";
 import { PagePool } from "./page-pool.ts";

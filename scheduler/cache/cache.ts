@@ -1,5 +1,6 @@
-import { assert, type PageId, type Sharing } from "../core.ts";
-import { part } from "../part.ts";
+import { assert } from "../../base/assert.ts";
+import { part } from "../../base/part.ts";
+import type { PageId, Sharing } from "../core.ts";
 import { EvictionOrder } from "./eviction-order.ts";
 import { hashPages, keyHash, privateHash } from "./page-hash.ts";
 import type { PagePool } from "./page-pool.ts";

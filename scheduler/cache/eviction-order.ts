@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 import type { Span } from "./radix-tree.ts";
 
 /**

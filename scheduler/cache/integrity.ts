@@ -1,4 +1,5 @@
-import { assert, type PageId } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { PageId } from "../core.ts";
 import type { Cache, Lease } from "./cache.ts";
 import type { PagePool } from "./page-pool.ts";
 import { edgeOf, type Span } from "./radix-tree.ts";

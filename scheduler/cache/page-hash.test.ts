@@ -1,8 +1,8 @@
 /** Hashes of pages, and sums over windows. */
 
 import { expect, test } from "bun:test";
+import { SeededRandom } from "../../base/random.ts";
 import { WindowSum } from "../fleet/window-sum.ts";
-import { SeededRandom } from "../random.ts";
 import { hashPages, keyHash } from "./page-hash.ts";
 
 test("a page's hash is of everything before, and can be gone on from", () => {

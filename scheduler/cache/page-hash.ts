@@ -1,4 +1,5 @@
-import type { Sharing, TokenId } from "../core.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { Sharing } from "../core.ts";
 
 const HIGH = 2 ** 21;
 

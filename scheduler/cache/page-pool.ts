@@ -1,4 +1,5 @@
-import { assert, type PageId } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { PageId } from "../core.ts";
 
 /**
  * The KV pages of one device. A page is free or has exactly one holder, which alone may release it:

@@ -1,5 +1,7 @@
-import { assert, type PageId, type Sharing, type TokenId } from "../core.ts";
-import { part } from "../part.ts";
+import { assert } from "../../base/assert.ts";
+import { part } from "../../base/part.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { PageId, Sharing } from "../core.ts";
 import type { EvictionOrder } from "./eviction-order.ts";
 import type { Reader } from "./reader.ts";
 

@@ -1,4 +1,5 @@
-import { assert, type PageId, type PageMove, type SequenceId, type Sharing, sharingOf } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import { type PageId, type PageMove, type SequenceId, type Sharing, sharingOf } from "../core.ts";
 import type { Sequence } from "../engine/sequence.ts";
 import type { AdmissionPolicy } from "../policy.ts";
 import { Cache, type Lease } from "./cache.ts";

@@ -1,5 +1,6 @@
-import { assert, type PageId } from "../core.ts";
-import { part } from "../part.ts";
+import { assert } from "../../base/assert.ts";
+import { part } from "../../base/part.ts";
+import type { PageId } from "../core.ts";
 import type { Lease } from "./cache.ts";
 import type { Reader } from "./reader.ts";
 

@@ -1,4 +1,5 @@
-import type { ThoughtsLimit, TokenId } from "../core.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { ThoughtsLimit } from "../core.ts";
 import { CONTROL_BYTE } from "./vocabulary.ts";
 
 /** Where a text is as to its thoughts, after some tokens. It follows from the tokens alone. */

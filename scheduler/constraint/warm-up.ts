@@ -1,4 +1,4 @@
-import { SeededRandom } from "../random.ts";
+import { SeededRandom } from "../../base/random.ts";
 import { compileConstraint } from "./compile.ts";
 import type { Masks } from "./masks.ts";
 import { Matcher, parserOf } from "./matcher.ts";

@@ -1,7 +1,7 @@
 /** The bound that most predictions keep, as errors come and go. */
 
 import { expect, test } from "bun:test";
-import { SeededRandom } from "../random.ts";
+import { SeededRandom } from "../../base/random.ts";
 import { ErrorQuantile } from "./error-quantile.ts";
 
 const belief = { error: 0.1, count: 2 };

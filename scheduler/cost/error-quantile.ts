@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 
 const BUCKETS = 24;
 const FIRST = 0.0025;

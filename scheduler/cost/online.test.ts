@@ -1,7 +1,7 @@
 /** A cost model that learns what steps really take: how soon, how exactly, and what it cannot be talked into. */
 
 import { describe, expect, test } from "bun:test";
-import { SeededRandom } from "../random.ts";
+import { SeededRandom } from "../../base/random.ts";
 import { DeviceNoise, type Noise, noises } from "../sim/noise.ts";
 import type { CostModel, PartedCostModel, StepShape } from "./cost-model.ts";
 import { linearCost } from "./linear.ts";

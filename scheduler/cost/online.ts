@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 import { type EngineCosts, PARTS, type PartedCostModel, type StepShape } from "./cost-model.ts";
 import { ErrorQuantile } from "./error-quantile.ts";
 import { LinearCost, type LinearState } from "./linear.ts";

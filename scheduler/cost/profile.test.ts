@@ -1,8 +1,8 @@
 /** The measured device models: they grow with everything, and keep the hardware's tiles. */
 
 import { describe, expect, test } from "bun:test";
-import { InvariantError } from "../core.ts";
-import { SeededRandom } from "../random.ts";
+import { InvariantError } from "../../base/assert.ts";
+import { SeededRandom } from "../../base/random.ts";
 import { type CostModel, decodeStepMs, promptMs, type StepShape } from "./cost-model.ts";
 import { linearCost } from "./linear.ts";
 import { ProfileCostModel } from "./profile.ts";

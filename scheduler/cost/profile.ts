@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 import { PARTS, type PartedCostModel, type StepShape, sumOf } from "./cost-model.ts";
 
 /** A device's measured times, as far as a step's cost goes: the files of profiles/, written by tools/fit-profile.ts.

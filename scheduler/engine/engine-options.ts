@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 import type { DeviceSpec } from "../device.ts";
 import { ours } from "../policies.ts";
 import type { AdmissionPolicy, BatchPolicy, Policy, QueuePolicy } from "../policy.ts";

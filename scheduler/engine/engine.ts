@@ -1,15 +1,8 @@
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { TokenId } from "../../base/token.ts";
 import { Residency } from "../cache/residency.ts";
-import type { Clock } from "../clock.ts";
-import {
-  assert,
-  type Chunk,
-  type Finish,
-  type Sampled,
-  type SequenceSpec,
-  type StepResult,
-  type TokenId,
-  type TokenLogprobs,
-} from "../core.ts";
+import type { Chunk, Finish, Sampled, SequenceSpec, StepResult, TokenLogprobs } from "../core.ts";
 import { type EngineCosts, promptMs, shapeOf } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
 import type { Device } from "../device.ts";

@@ -1,8 +1,9 @@
+import { assert } from "../../base/assert.ts";
 import type { Lease } from "../cache/cache.ts";
 import { checkCache } from "../cache/integrity.ts";
 import { pathPages } from "../cache/radix-tree.ts";
 import type { Residency } from "../cache/residency.ts";
-import { assert, type PageId, type SequenceId } from "../core.ts";
+import type { PageId, SequenceId } from "../core.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import type { Sequence } from "./sequence.ts";
 

@@ -1,5 +1,6 @@
+import type { TokenId } from "../../base/token.ts";
 import type { CacheNotices } from "../cache/notice.ts";
-import type { Finish, SequenceId, Step, TokenId, TokenLogprobs } from "../core.ts";
+import type { Finish, SequenceId, Step, TokenLogprobs } from "../core.ts";
 import type { EngineLoad, EngineReport, PromptLogprobs } from "../messages.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepNote, StepTrace } from "./trace.ts";

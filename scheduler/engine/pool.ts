@@ -1,4 +1,5 @@
-import { assert, type HiddenRow, type Pooling } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { HiddenRow, Pooling } from "../core.ts";
 
 /**
  * What becomes of the hidden states of a sequence's tokens. Each is wanted once, in the order of their positions, and added in

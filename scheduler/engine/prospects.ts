@@ -1,7 +1,7 @@
+import { assert } from "../../base/assert.ts";
 import { Reader } from "../cache/reader.ts";
 import type { Residency } from "../cache/residency.ts";
 import {
-  assert,
   type Chunk,
   chatService,
   greedySampling,

@@ -1,14 +1,8 @@
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { TokenId } from "../../base/token.ts";
 import type { Residency } from "../cache/residency.ts";
-import type { Clock } from "../clock.ts";
-import {
-  assert,
-  type Finish,
-  type PageMove,
-  type SequenceId,
-  type SequenceSpec,
-  type Service,
-  type TokenId,
-} from "../core.ts";
+import type { Finish, PageMove, SequenceId, SequenceSpec, Service } from "../core.ts";
 import { raised } from "../objective.ts";
 import { checkEngine } from "./integrity.ts";
 import type { Journal, LoadNow } from "./journal.ts";

@@ -1,4 +1,5 @@
-import type { SeenTokens, TokenId } from "../core.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { SeenTokens } from "../core.ts";
 
 /** Which tokens a sequence has seen, kept up to date token by token for the penalties. */
 export class SeenCounter implements SeenTokens {

@@ -1,3 +1,5 @@
+import { part } from "../../base/part.ts";
+import type { TokenId } from "../../base/token.ts";
 import { SequenceKv } from "../cache/sequence-kv.ts";
 import {
   cacheKeyOf,
@@ -7,11 +9,9 @@ import {
   type SequenceId,
   type SequenceSpec,
   type Service,
-  type TokenId,
   type WantedRow,
 } from "../core.ts";
 import { type ObjectiveRules, objectives } from "../objective.ts";
-import { part } from "../part.ts";
 import { Pool } from "./pool.ts";
 import type { ArrivalList } from "./queue/arrival-list.ts";
 import type { Account } from "./queue/tenants.ts";

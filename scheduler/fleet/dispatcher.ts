@@ -1,12 +1,6 @@
+import { assert } from "../../base/assert.ts";
 import type { CacheNotices } from "../cache/notice.ts";
-import {
-  assert,
-  type EngineId,
-  type Prospect,
-  type SequenceId,
-  type SequenceSpec,
-  type Service,
-} from "../core.ts";
+import type { EngineId, Prospect, SequenceId, SequenceSpec, Service } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { Policy, QueuePolicy } from "../policy.ts";

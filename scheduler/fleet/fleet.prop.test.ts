@@ -3,10 +3,12 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { assert } from "../../base/assert.ts";
+import type { TokenId } from "../../base/token.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import { tokensAlone } from "../../tests/support/engine-harness.ts";
 import { runs } from "../../tests/support/property.ts";
-import { assert, type EngineId, type Finish, type SequenceId, type Service, type TokenId } from "../core.ts";
+import type { EngineId, Finish, SequenceId, Service } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import { settingsOf } from "../engine/engine-options.ts";

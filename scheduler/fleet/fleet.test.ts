@@ -1,10 +1,11 @@
 /** The fleet: where sequences go, and that everybody hears of the end exactly once. */
 
 import { describe, expect, test } from "bun:test";
+import type { TokenId } from "../../base/token.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import { tokensAlone } from "../../tests/support/engine-harness.ts";
 import { shortestQueue } from "../baselines/shortest-queue.ts";
-import { chatService, type EngineId, type Finish, type SequenceId, type TokenId } from "../core.ts";
+import { chatService, type EngineId, type Finish, type SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { Engine } from "../engine/engine.ts";
 import type { EngineSettings } from "../engine/engine-options.ts";

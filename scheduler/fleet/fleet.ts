@@ -1,14 +1,14 @@
-import type { Clock } from "../clock.ts";
-import {
-  assert,
-  type EngineId,
-  type Finish,
-  type Prospect,
-  type SequenceId,
-  type SequenceSpec,
-  type Service,
-  type TokenId,
-  type TokenLogprobs,
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { TokenId } from "../../base/token.ts";
+import type {
+  EngineId,
+  Finish,
+  Prospect,
+  SequenceId,
+  SequenceSpec,
+  Service,
+  TokenLogprobs,
 } from "../core.ts";
 import { BelievedCosts } from "../cost/believed.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";

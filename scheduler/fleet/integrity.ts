@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 import type { IndexSpan } from "./index-span.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
 

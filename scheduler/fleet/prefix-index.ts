@@ -1,5 +1,5 @@
+import { assert } from "../../base/assert.ts";
 import type { CacheNotice, CacheNotices } from "../cache/notice.ts";
-import { assert } from "../core.ts";
 import { EvictionFront } from "./eviction-front.ts";
 import { IndexOrder } from "./index-order.ts";
 import { IndexSpan, NO_SPAN } from "./index-span.ts";

@@ -1,4 +1,4 @@
-import type { TokenId } from "../core.ts";
+import type { TokenId } from "../../base/token.ts";
 
 /** With how many tokens of a public text, the one that has most in common with it, a prompt begins. */
 export function publicLength(

@@ -6,10 +6,10 @@
  */
 
 import { describe, expect, test } from "bun:test";
+import { SeededRandom } from "../../base/random.ts";
 import { chatService, type EngineId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { ours } from "../policies.ts";
-import { SeededRandom } from "../random.ts";
 import { deviceSpec } from "../sim/factories.ts";
 import type { Fault } from "../sim/faults.ts";
 import { type Noise, noises } from "../sim/noise.ts";

@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 
 /** Of the pages that a job may fill, the part that its sequences ahead of the running ones may need besides: they wait on the engines,
  *  which keep what those will read (decisions/0019), and can begin at once. With less, what the engines admit by its prompt alone leaves

@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 import type { OneLevel } from "./one-level.ts";
 import { type NodeIndex, type PrefixTree, ROOT } from "./prefix-tree.ts";
 

@@ -1,4 +1,5 @@
-import { assert, type TokenId } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { TokenId } from "../../base/token.ts";
 
 /** A node's place in the columns of a tree. */
 export type NodeIndex = number;

@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 import { type Copied, type Failure, lookUp, type Node, type Scope, Variable } from "./graph.ts";
 import { type Limits, MAP_ITEMS_MAX } from "./limits.ts";
 import {

@@ -1,4 +1,5 @@
-import { assert, type Objective } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { Objective } from "../core.ts";
 import { bodiesOf, boundBy, inputsOf, type NodeSpec, outputsOf, type Value } from "./spec.ts";
 
 /** What a variable is: nobody writes it yet; a node will; it has its value; it never will. */

@@ -2,8 +2,8 @@
 
 import { test } from "bun:test";
 import fc from "fast-check";
+import { assert } from "../../base/assert.ts";
 import { runs } from "../../tests/support/property.ts";
-import { assert } from "../core.ts";
 import { criticalPath, storiesOf } from "./explain.ts";
 import { call, input, ManualProgram, output, sometime, soon } from "./factories.ts";
 import { type Node, pathOf } from "./graph.ts";

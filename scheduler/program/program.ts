@@ -1,5 +1,6 @@
-import type { Clock } from "../clock.ts";
-import { assert, type Objective } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { Objective } from "../core.ts";
 import { Blocks } from "./blocks.ts";
 import { charsOf, type Refusal, refusalOf, valueRefusal } from "./check.ts";
 import { type ExpectedMs, measurePaths } from "./critical-path.ts";

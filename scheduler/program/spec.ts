@@ -1,5 +1,6 @@
+import type { TokenId } from "../../base/token.ts";
 import type { ConstraintSource } from "../constraint/compile.ts";
-import type { Objective, Sampling, TokenId } from "../core.ts";
+import type { Objective, Sampling } from "../core.ts";
 
 /**
  * What a client says of a program: data alone, checked by graph.ts.

@@ -1,12 +1,7 @@
-import type { Clock } from "../clock.ts";
-import {
-  assert,
-  type EngineId,
-  type SequenceId,
-  type Service,
-  type StepResult,
-  type TokenId,
-} from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { EngineId, SequenceId, Service, StepResult } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";

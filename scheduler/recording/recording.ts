@@ -1,3 +1,4 @@
+import type { TokenId } from "../../base/token.ts";
 import type {
   EngineId,
   Prospect,
@@ -7,7 +8,6 @@ import type {
   Service,
   Step,
   StepResult,
-  TokenId,
 } from "../core.ts";
 import type { OnlineState } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";

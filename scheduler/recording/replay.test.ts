@@ -1,11 +1,11 @@
 /** A recorded run decides the same again, and one that was tampered with is found out. */
 
 import { describe, expect, test } from "bun:test";
+import { SeededRandom } from "../../base/random.ts";
 import { policyOf } from "../baselines/policies.ts";
 import { chatService, type EngineId, type Service } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { ours } from "../policies.ts";
-import { SeededRandom } from "../random.ts";
 import { deviceSpec } from "../sim/factories.ts";
 import type { SimulationReport } from "../sim/report.ts";
 import { type SimulationSetup, simulate } from "../sim/simulator.ts";

@@ -1,5 +1,5 @@
-import type { Clock } from "../clock.ts";
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import type { Device } from "../device.ts";
 import { Engine } from "../engine/engine.ts";

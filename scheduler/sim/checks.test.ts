@@ -1,9 +1,10 @@
 /** The checks of a simulation find what they look for. */
 
 import { describe, expect, test } from "bun:test";
+import { InvariantError } from "../../base/assert.ts";
 import { policyOf, withChanges } from "../baselines/policies.ts";
 import { staticBudget } from "../baselines/static-budget.ts";
-import { type Chunk, type EngineId, InvariantError, type SequenceId } from "../core.ts";
+import type { Chunk, EngineId, SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { Fleet } from "../fleet/fleet.ts";
 import type { Policy } from "../policy.ts";

@@ -1,5 +1,6 @@
+import { assert } from "../../base/assert.ts";
 import { firstCome } from "../baselines/vllm.ts";
-import { assert, type EngineId, type Step } from "../core.ts";
+import type { EngineId, Step } from "../core.ts";
 import { shapeOf } from "../cost/cost-model.ts";
 import { BUCKET, COST_MIN } from "../engine/queue/response-ratio.ts";
 import type { Fleet } from "../fleet/fleet.ts";

@@ -1,5 +1,6 @@
-import type { Clock } from "../clock.ts";
-import { type EngineId, type Finish, greedySampling, type SequenceSpec, type TokenId } from "../core.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { TokenId } from "../../base/token.ts";
+import { type EngineId, type Finish, greedySampling, type SequenceSpec } from "../core.ts";
 import type { SequenceListener } from "../fleet/fleet.ts";
 import type { PlacementReason } from "../fleet/placement.ts";
 import type { RequestRecord } from "./report.ts";

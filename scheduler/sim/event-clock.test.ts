@@ -1,8 +1,8 @@
 /** Virtual time in order. */
 
 import { expect, test } from "bun:test";
-import { InvariantError } from "../core.ts";
-import { SeededRandom } from "../random.ts";
+import { InvariantError } from "../../base/assert.ts";
+import { SeededRandom } from "../../base/random.ts";
 import { EventClock } from "./event-clock.ts";
 
 function runAll(clock: EventClock): void {

@@ -1,5 +1,5 @@
-import type { Cancel, Clock } from "../clock.ts";
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { Cancel, Clock } from "../../base/clock.ts";
 
 interface Event {
   readonly atMs: number;

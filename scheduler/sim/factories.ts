@@ -1,3 +1,4 @@
+import type { TokenId } from "../../base/token.ts";
 import {
   type AdapterId,
   type Constraint,
@@ -9,7 +10,6 @@ import {
   type SequenceSpec,
   type Service,
   type StopRule,
-  type TokenId,
 } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 

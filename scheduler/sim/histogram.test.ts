@@ -1,7 +1,7 @@
 /** Quantiles of many durations, within half a percent. */
 
 import { expect, test } from "bun:test";
-import { SeededRandom } from "../random.ts";
+import { SeededRandom } from "../../base/random.ts";
 import { Histogram } from "./histogram.ts";
 
 test("quantiles are within 0.5 %, mean and maximum exact, from microseconds to days", () => {

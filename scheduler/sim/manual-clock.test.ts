@@ -1,7 +1,7 @@
 /** Time that is moved by hand. */
 
 import { expect, test } from "bun:test";
-import { InvariantError } from "../core.ts";
+import { InvariantError } from "../../base/assert.ts";
 import { ManualClock } from "./manual-clock.ts";
 
 test("timers run in order of time, ties in the order in which they were set", () => {

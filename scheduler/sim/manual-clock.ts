@@ -1,4 +1,4 @@
-import { assert } from "../core.ts";
+import { assert } from "../../base/assert.ts";
 import { EventClock } from "./event-clock.ts";
 
 /** A clock that only moves when told to, and at once over as many timers as wanted. */

@@ -1,7 +1,7 @@
 /** Noise: as much as was said, and the same for the same seed. */
 
 import { expect, test } from "bun:test";
-import { InvariantError } from "../core.ts";
+import { InvariantError } from "../../base/assert.ts";
 import { DeviceNoise, type Noise } from "./noise.ts";
 
 const none: Noise = {

@@ -1,5 +1,5 @@
-import { assert } from "../core.ts";
-import { SeededRandom } from "../random.ts";
+import { assert } from "../../base/assert.ts";
+import { SeededRandom } from "../../base/random.ts";
 
 /** How the steps of a machine that others use, too, differ from what its cost model says. */
 export interface Noise {

@@ -1,10 +1,10 @@
 /** Memory pressure: calls about three documents, on an engine that has room for one of them and its answers. */
 
 import { describe, expect, test } from "bun:test";
+import { SeededRandom } from "../../base/random.ts";
 import { chatService } from "../core.ts";
 import { openProfile } from "../cost/profiles.ts";
 import { ours } from "../policies.ts";
-import { SeededRandom } from "../random.ts";
 import { simulate } from "./simulator.ts";
 import type { Workload } from "./workload.ts";
 import { exponentialGapMs, nameOf, promptOf, workloadOf } from "./workloads/parts.ts";

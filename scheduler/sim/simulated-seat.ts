@@ -1,4 +1,5 @@
-import type { EngineId, SampleRow, Step, TokenId } from "../core.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { EngineId, SampleRow, Step } from "../core.ts";
 import type { CostModel, EngineCosts } from "../cost/cost-model.ts";
 import type { Device, DeviceSpec } from "../device.ts";
 import type { Engine } from "../engine/engine.ts";

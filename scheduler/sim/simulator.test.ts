@@ -1,6 +1,7 @@
 /** The simulator: virtual time, the same history for the same seed, and every call answered. */
 
 import { describe, expect, test } from "bun:test";
+import { SeededRandom } from "../../base/random.ts";
 import { policies } from "../baselines/policies.ts";
 import { priorityGroups } from "../baselines/preble.ts";
 import { shortestQueue } from "../baselines/shortest-queue.ts";
@@ -8,7 +9,6 @@ import { staticBudget } from "../baselines/static-budget.ts";
 import { chatService, type EngineId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import type { Policy } from "../policy.ts";
-import { SeededRandom } from "../random.ts";
 import { deviceSpec } from "./factories.ts";
 import type { Fault } from "./faults.ts";
 import { noises } from "./noise.ts";

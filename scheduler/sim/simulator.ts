@@ -1,12 +1,7 @@
-import {
-  assert,
-  type EngineId,
-  type SampleRow,
-  type SequenceId,
-  type SequenceSpec,
-  type Step,
-  type TokenId,
-} from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import { SeededRandom } from "../../base/random.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { EngineId, SampleRow, SequenceId, SequenceSpec, Step } from "../core.ts";
 import type { EngineCosts, PartedCostModel } from "../cost/cost-model.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
@@ -15,7 +10,6 @@ import { type EngineLink, Fleet } from "../fleet/fleet.ts";
 import type { Placement, PlacementReason } from "../fleet/placement.ts";
 import type { EngineReport } from "../messages.ts";
 import type { Policy } from "../policy.ts";
-import { SeededRandom } from "../random.ts";
 import { RecordedFleet, type RecordingSink } from "../recording/recorder.ts";
 import { Checks } from "./checks.ts";
 import { type ClientObserver, isSameGang, SimulatedClient, sequenceOf } from "./client.ts";

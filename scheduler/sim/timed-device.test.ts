@@ -1,7 +1,8 @@
 /** A device that takes the time that its model says, and nothing else. */
 
 import { expect, test } from "bun:test";
-import { InvariantError, type SequenceId, type Step, type StepResult } from "../core.ts";
+import { InvariantError } from "../../base/assert.ts";
+import type { SequenceId, Step, StepResult } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { EventClock } from "./event-clock.ts";
 import { deviceSpec, sampling } from "./factories.ts";

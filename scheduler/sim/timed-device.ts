@@ -1,5 +1,7 @@
-import type { Clock } from "../clock.ts";
-import { assert, type Sampled, type SampleRow, type Step, type StepResult, type TokenId } from "../core.ts";
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { Sampled, SampleRow, Step, StepResult } from "../core.ts";
 import { type CostModel, type StepShape, shapeOf } from "../cost/cost-model.ts";
 import type { Device, DeviceSpec } from "../device.ts";
 

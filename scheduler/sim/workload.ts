@@ -1,4 +1,5 @@
-import type { Service, TokenId } from "../core.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { Service } from "../core.ts";
 import type { Expected } from "../fleet/fleet.ts";
 
 /** One call that a simulated client makes. */

@@ -1,5 +1,6 @@
+import type { TokenId } from "../../base/token.ts";
 import type { CallableFunction } from "../../scheduler/constraint/compile.ts";
-import type { Sampling, TokenId, TokenLogprobs } from "../../scheduler/core.ts";
+import type { Sampling, TokenLogprobs } from "../../scheduler/core.ts";
 import { StreamDetokenizer } from "../text/detokenizer.ts";
 import { type AnswerFormat, controlTextsIn, plainFormat } from "../text/formats/answer-format.ts";
 import { type ReadThinking, ThinkingReader } from "../text/formats/thinking.ts";

@@ -1,4 +1,5 @@
-import { greedySampling, type Pooling, type SequenceId, type TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
+import { greedySampling, type Pooling, type SequenceId } from "../../scheduler/core.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { failureOf } from "./choice.ts";
 import type { AbortedBy, AnswerFailure } from "./events.ts";

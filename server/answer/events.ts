@@ -1,4 +1,4 @@
-import type { TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
 
 /**
  * What happens to an answer, in the order in which it happens: the one language between what generates and what writes

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import fc from "fast-check";
-import type { Cancel, Clock } from "../../scheduler/clock.ts";
+import type { Cancel, Clock } from "../../base/clock.ts";
+import type { TokenId } from "../../base/token.ts";
 import { compileConstraint } from "../../scheduler/constraint/compile.ts";
 import {
   chatService,
@@ -10,7 +11,6 @@ import {
   type Service,
   type Step,
   type StepResult,
-  type TokenId,
 } from "../../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";

@@ -1,3 +1,4 @@
+import type { TokenId } from "../../base/token.ts";
 import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
 import type {
   Constraint,
@@ -5,7 +6,6 @@ import type {
   Sampling,
   SequenceId,
   Service,
-  TokenId,
   TokenLogprobs,
 } from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fleet.ts";

@@ -1,6 +1,7 @@
+import { assert } from "../../base/assert.ts";
 import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
 import { ConstraintError } from "../../scheduler/constraint/error.ts";
-import { assert, type Constraint } from "../../scheduler/core.ts";
+import type { Constraint } from "../../scheduler/core.ts";
 import type { Compiled } from "../constraint/compiler.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { AnswerFailure } from "./events.ts";

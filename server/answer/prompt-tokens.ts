@@ -1,4 +1,6 @@
-import { assert, type TokenId, type TokenLogprobs } from "../../scheduler/core.ts";
+import { assert } from "../../base/assert.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { TokenLogprobs } from "../../scheduler/core.ts";
 import { StreamDetokenizer } from "../text/detokenizer.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { PromptEntry } from "./events.ts";

@@ -1,4 +1,5 @@
-import type { TokenId, TokenLogprobs } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { TokenLogprobs } from "../../scheduler/core.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { TokenEntry, TokenText } from "./events.ts";
 

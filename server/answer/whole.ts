@@ -1,4 +1,4 @@
-import type { TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
 import type { AnswerEvent, ChoiceFinish, Part, PromptEntry, TokenEntry, Usage } from "./events.ts";
 
 /** A call of a function, with what the model wrote of its arguments: the JSON of an object, or its beginning when the answer

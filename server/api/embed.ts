@@ -1,11 +1,12 @@
 /** Embeddings for every wire format: texts to tokens, tokens to hidden states, hidden states to vectors of length 1. */
-import type { TokenId } from "../../scheduler/core.ts";
+
+import { yieldIfSpent } from "../../base/time-slice.ts";
+import type { TokenId } from "../../base/token.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Embedding, EmbeddingFailure, type EmbeddingRequest, type Pooled } from "../answer/embedding.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
 import { whenAborted } from "../http/when-aborted.ts";
-import { yieldIfSpent } from "../time-slice.ts";
 import type { Prompt } from "./openai/inputs.ts";
 import { type PromptServices, promptTokens } from "./prompt.ts";
 import { type Exchange, errorOf } from "./respond.ts";

@@ -1,4 +1,4 @@
-import type { TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
 import type { GenerationOptions } from "../answer/generation.ts";
 import { badRequest, clientGone, contextExceeded, promptTooLong, unavailable } from "../http/errors.ts";
 import type { ChatOutcome } from "../text/encode-job.ts";

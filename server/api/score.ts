@@ -1,9 +1,9 @@
 /** Scores of pairs of texts: POST /v1/rerank as Jina, Cohere and vLLM have it, POST /v1/score as vLLM does. */
 
-import type { TokenId } from "../../scheduler/core.ts";
+import { yieldIfSpent } from "../../base/time-slice.ts";
+import type { TokenId } from "../../base/token.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
-import { yieldIfSpent } from "../time-slice.ts";
 import { type EmbedServices, pool, tokensIn } from "./embed.ts";
 import { Fields, fieldsOf, refusal, tellable } from "./fields.ts";
 import { modelOf } from "./openai/schema.ts";

@@ -3,7 +3,7 @@
  * Poisson arrivals (open loop) or by a number of clients that each wait for their answer (closed loop).
  */
 
-import { SeededRandom } from "../../scheduler/random.ts";
+import { SeededRandom } from "../../base/random.ts";
 import { type StreamEvent, streamChat, type Target, type Usage } from "./client.ts";
 
 export interface LoadPlan {

@@ -1,4 +1,4 @@
-import type { Cancel, Clock } from "../../scheduler/clock.ts";
+import type { Cancel, Clock } from "../../base/clock.ts";
 
 interface Timer {
   readonly dueMs: number;

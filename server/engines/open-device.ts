@@ -1,3 +1,4 @@
+import type { Clock } from "../../base/clock.ts";
 import type { HostedDevice } from "../../gpu/hosted-device.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import {
@@ -9,7 +10,6 @@ import {
 } from "../../gpu/native/open.ts";
 import { type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
-import type { Clock } from "../../scheduler/clock.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import { LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
 import type { PriorState } from "../../scheduler/cost/online.ts";

@@ -1,11 +1,6 @@
 import { afterEach, expect, test } from "bun:test";
-import {
-  chatService,
-  type EngineId,
-  type Finish,
-  type Sampling,
-  type TokenId,
-} from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
+import { chatService, type EngineId, type Finish, type Sampling } from "../../scheduler/core.ts";
 import type { Unplaced } from "../../scheduler/fleet/fleet.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { DeviceSetup } from "./protocol.ts";

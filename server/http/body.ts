@@ -1,4 +1,4 @@
-import { yieldIfSpent } from "../time-slice.ts";
+import { yieldIfSpent } from "../../base/time-slice.ts";
 import { bodyPieces, type PaceLimits } from "./body-pieces.ts";
 import { ApiError, badRequest, quote, unavailable } from "./errors.ts";
 import type { JsonLimits } from "./json/parse.ts";

@@ -1,4 +1,4 @@
-import { yieldIfSpent } from "../time-slice.ts";
+import { yieldIfSpent } from "../../base/time-slice.ts";
 import { InputReader } from "./input.ts";
 import type { JobParts } from "./job-parts.ts";
 import type { BatchFault, BatchRecord, LineRecord } from "./records.ts";

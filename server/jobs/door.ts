@@ -1,4 +1,4 @@
-import type { TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
 import type { BatchEndpoint, BatchUsage } from "./records.ts";
 
 /** What a line's request begins with, as far as an order of lines goes by it. */

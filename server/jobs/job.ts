@@ -1,5 +1,5 @@
+import { yieldIfSpent } from "../../base/time-slice.ts";
 import { type FeedRoom, JobFeed } from "../../scheduler/job/feed.ts";
-import { yieldIfSpent } from "../time-slice.ts";
 import { ahead } from "./ahead.ts";
 import { BatchKeeper } from "./batch-keeper.ts";
 import { checkInput } from "./checked-input.ts";

@@ -1,6 +1,6 @@
 /** Lines of a job that are put in order together: read, tokenised, and grouped by their prefixes. */
 
-import type { TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
 import type { FeedItem, FeedItems } from "../../scheduler/job/feed.ts";
 import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";

@@ -1,4 +1,5 @@
-import type { ProgramPlace, TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { ProgramPlace } from "../../scheduler/core.ts";
 import type { CallService, ReadyCall } from "../../scheduler/program/program.ts";
 import type { OutputPart } from "../../scheduler/program/spec.ts";
 import type { AnswerEvent, AnswerFailure, Usage } from "../answer/events.ts";

@@ -1,4 +1,5 @@
-import type { SequenceId, TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
+import type { SequenceId } from "../../scheduler/core.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { ValuePart } from "../../scheduler/program/rendering.ts";
 import type { Prompt, TextPart } from "../../scheduler/program/spec.ts";

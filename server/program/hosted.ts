@@ -1,4 +1,4 @@
-import type { Clock } from "../../scheduler/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { CallEstimates } from "../../scheduler/program/call-estimates.ts";
 import type { Refusal } from "../../scheduler/program/check.ts";
 import { type Failure, pathOf, type Variable } from "../../scheduler/program/graph.ts";

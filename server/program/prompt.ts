@@ -1,4 +1,4 @@
-import type { TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
 import type { RenderedPart, ValuePart } from "../../scheduler/program/rendering.ts";
 import type { Message, OutputPart, Prompt, TextPart } from "../../scheduler/program/spec.ts";
 import { oneAnswer } from "../answer/generation.ts";

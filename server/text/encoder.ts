@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
-import type { TokenId } from "../../scheduler/core.ts";
-import { yieldIfSpent } from "../time-slice.ts";
+import { yieldIfSpent } from "../../base/time-slice.ts";
+import type { TokenId } from "../../base/token.ts";
 import {
   type ChatJob,
   type ChatOutcome,

@@ -1,4 +1,4 @@
-import type { TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
 import type { ModelText } from "./model-text.ts";
 import { type ChatTemplate, TemplateError } from "./template.ts";
 import type { Tokenizer } from "./tokenizer.ts";

@@ -1,4 +1,4 @@
-import type { TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
 
 /** What tokenizer.json says, in the forms the tokenizer needs. Shapes we do not know are refused by name. */
 

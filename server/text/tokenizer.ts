@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
-import type { TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
 import { ControlTexts, type RenderedPrompt, restore } from "./control-text.ts";
 import {
   encodeBound,

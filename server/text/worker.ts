@@ -1,5 +1,5 @@
 /** Entry of a tokenizer's thread: does jobs one after another. */
-import { giveWay } from "../give-way.ts";
+import { giveWay } from "../../base/give-way.ts";
 import { runJob } from "./encode-job.ts";
 import type { EncoderAnswer, EncoderMessage } from "./encoder.ts";
 import { rememberJsonText } from "./json-text.ts";

@@ -3,6 +3,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { copyFileSync, cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { InvariantError } from "../../base/assert.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { plainLayer } from "../../gpu/model/shape.ts";
 import {
@@ -14,7 +15,7 @@ import {
   servedShape,
 } from "../../gpu/native/open.ts";
 import { isaNames, NativeError, type NativeStatus, openLibrary } from "../../gpu/native.ts";
-import { InvariantError, type SequenceId, type Step, type StepResult } from "../../scheduler/core.ts";
+import type { SequenceId, Step, StepResult } from "../../scheduler/core.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";

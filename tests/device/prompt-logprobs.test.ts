@@ -1,9 +1,10 @@
 /** What an engine tells of a prompt's tokens is what it told when it drew them, however the prompt is cut into chunks. */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
+import type { TokenId } from "../../base/token.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
-import type { SequenceId, SequenceSpec, TokenId, TokenLogprobs } from "../../scheduler/core.ts";
+import type { SequenceId, SequenceSpec, TokenLogprobs } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import { sequenceSpec } from "../../scheduler/sim/factories.ts";
 import { ManualClock } from "../../scheduler/sim/manual-clock.ts";

@@ -5,10 +5,11 @@
  */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
+import type { TokenId } from "../../base/token.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
-import type { SequenceId, TokenId } from "../../scheduler/core.ts";
+import type { SequenceId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import { sequenceSpec } from "../../scheduler/sim/factories.ts";

@@ -3,12 +3,13 @@
  * shuffled order, and the raw logits of every row that was drawn.
  */
 
+import type { TokenId } from "../../base/token.ts";
 import type { ModelFolder } from "../../gpu/model/folder.ts";
 import { formatsOf, type Quant } from "../../gpu/model/formats.ts";
 import type { NativeDevice } from "../../gpu/native/device.ts";
 import { closeNativeModel, openCpuDevice, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { GemmChoice, Isa, KvFormat, NativeLibrary } from "../../gpu/native.ts";
-import type { Chunk, PageId, PageMove, SequenceId, StepResult, TokenId } from "../../scheduler/core.ts";
+import type { Chunk, PageId, PageMove, SequenceId, StepResult } from "../../scheduler/core.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import { gpuRefusal } from "./library.ts";
 

@@ -3,10 +3,11 @@
  * sequences preempted and computed again), every sequence gets the tokens that it gets alone.
  */
 import { describe, expect, test } from "bun:test";
+import type { TokenId } from "../../base/token.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
-import type { Sampling, SequenceId, TokenId } from "../../scheduler/core.ts";
+import type { Sampling, SequenceId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import { sequenceSpec } from "../../scheduler/sim/factories.ts";

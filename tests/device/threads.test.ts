@@ -1,6 +1,7 @@
 import { afterEach, expect, test } from "bun:test";
 import { join } from "node:path";
-import { chatService, type EngineId, type Finish, type TokenId } from "../../scheduler/core.ts";
+import type { TokenId } from "../../base/token.ts";
+import { chatService, type EngineId, type Finish } from "../../scheduler/core.ts";
 import { ours } from "../../scheduler/policies.ts";
 import { sampling } from "../../scheduler/sim/factories.ts";
 import type { DeviceSetup, LoadProgress } from "../../server/engines/protocol.ts";

@@ -8,7 +8,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { SeededRandom } from "../../scheduler/random.ts";
+import { SeededRandom } from "../../base/random.ts";
 
 const SEED = Number(process.env.PROPERTY_SEED ?? Math.floor(Math.random() * 2 ** 32));
 

@@ -3,10 +3,10 @@
  * depend on prompt and seed alone, so that two answers can be compared whatever ran beside them.
  */
 import { join } from "node:path";
+import type { Clock } from "../../base/clock.ts";
 import { readModelConfig } from "../../gpu/model/config.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { type Script, SimulatedDevice } from "../../gpu/simulated/device.ts";
-import type { Clock } from "../../scheduler/clock.ts";
 import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
 import type { EngineId, Pooling, Step, StepResult } from "../../scheduler/core.ts";
 import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";

@@ -1,17 +1,17 @@
+import { assert } from "../../base/assert.ts";
+import type { TokenId } from "../../base/token.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
 import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
-import {
-  assert,
-  type Finish,
-  type Prospect,
-  type SequenceId,
-  type SequenceSpec,
-  type Service,
-  type Step,
-  type StepResult,
-  type TokenId,
+import type {
+  Finish,
+  Prospect,
+  SequenceId,
+  SequenceSpec,
+  Service,
+  Step,
+  StepResult,
 } from "../../scheduler/core.ts";
 import type { CostModel } from "../../scheduler/cost/cost-model.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";

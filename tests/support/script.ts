@@ -1,7 +1,8 @@
 /** What a model says, for the simulated device: texts in place of its own tokens. */
 
+import type { TokenId } from "../../base/token.ts";
 import type { Script } from "../../gpu/simulated/device.ts";
-import type { SequenceId, TokenId } from "../../scheduler/core.ts";
+import type { SequenceId } from "../../scheduler/core.ts";
 import type { Tokenizer } from "../../server/text/tokenizer.ts";
 
 /** The texts that the model would write after a prompt, the one wanted most first: what is drawn goes on with the first that

@@ -1,8 +1,8 @@
 /** Random weights as safetensors, written in pieces: memory does not grow with the model. */
 import { closeSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import { SeededRandom } from "../../base/random.ts";
 import type { NamedTensor } from "../../gpu/model/weights.ts";
-import { SeededRandom } from "../../scheduler/random.ts";
 
 /** A tensor of the file: bf16 numbers, or bytes that are parts of another one's MXFP4 blocks. */
 export interface WrittenTensor extends NamedTensor {

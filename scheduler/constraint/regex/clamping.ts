@@ -1,4 +1,4 @@
-import { assert } from "../../core.ts";
+import { assert } from "../../../base/assert.ts";
 import type { CountedIntersections } from "./counted.ts";
 import { isEndless, reachOf } from "./lengths.ts";
 import type { Regex, Regexes, RegexShape } from "./regexes.ts";

@@ -1,4 +1,4 @@
-import { digits, spaces, wordCharacters } from "../../character-classes.ts";
+import { digits, spaces, wordCharacters } from "../../../base/character-classes.ts";
 import { ConstraintError } from "../error.ts";
 import type { Regex, Regexes } from "./regexes.ts";
 import { allCharacters, type CodePoints, codePoints, otherThan, type TextEncoding } from "./text.ts";

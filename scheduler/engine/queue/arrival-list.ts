@@ -1,4 +1,4 @@
-import { assert } from "../../core.ts";
+import { assert } from "../../../base/assert.ts";
 
 /** Something that arrived as the nth. */
 export interface Arrived {

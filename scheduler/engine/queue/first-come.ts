@@ -1,4 +1,4 @@
-import { assert } from "../../core.ts";
+import { assert } from "../../../base/assert.ts";
 import type { Sequence } from "../sequence.ts";
 import { ArrivalList } from "./arrival-list.ts";
 import type { QueueOrder } from "./queue-order.ts";

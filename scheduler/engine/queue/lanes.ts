@@ -1,4 +1,5 @@
-import { assert, type Objective } from "../../core.ts";
+import { assert } from "../../../base/assert.ts";
+import type { Objective } from "../../core.ts";
 import { type LaneRules, objectiveOrder } from "../../objective.ts";
 import type { LanesPolicy } from "../../policy.ts";
 import type { Sequence } from "../sequence.ts";

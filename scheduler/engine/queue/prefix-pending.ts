@@ -1,5 +1,5 @@
+import { assert } from "../../../base/assert.ts";
 import { commonLength } from "../../cache/radix-tree.ts";
-import { assert } from "../../core.ts";
 import type { Sequence } from "../sequence.ts";
 
 interface Waiter {

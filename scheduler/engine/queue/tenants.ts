@@ -1,4 +1,4 @@
-import { assert } from "../../core.ts";
+import { assert } from "../../../base/assert.ts";
 import type { Sequence } from "../sequence.ts";
 import type { ColdGate } from "./cold-gate.ts";
 import { FirstCome } from "./first-come.ts";

@@ -1,5 +1,6 @@
+import { assert } from "../../../base/assert.ts";
 import type { Residency } from "../../cache/residency.ts";
-import { assert, type Objective, type Service } from "../../core.ts";
+import type { Objective, Service } from "../../core.ts";
 import type { QueuePolicy } from "../../policy.ts";
 import type { Sequence } from "../sequence.ts";
 import { ArrivalList } from "./arrival-list.ts";

@@ -11,7 +11,7 @@
  * often nothing is repeated may the two differ). Text and pattern are read by code points.
  */
 
-import { digits, spaces, wordCharacters } from "../../character-classes.ts";
+import { digits, spaces, wordCharacters } from "../../../base/character-classes.ts";
 
 export const regexLimits = {
   patternCharactersMax: 1000,

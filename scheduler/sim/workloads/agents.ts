@@ -1,8 +1,8 @@
 /** Agents at work: every call's prompt is the last call's prompt and what came of it, and it is made when the last one is
  *  answered (LMCache agent trace: sessions of a coding agent). */
 
+import { SeededRandom } from "../../../base/random.ts";
 import { chatService } from "../../core.ts";
-import { SeededRandom } from "../../random.ts";
 import type { Answer, Arrival, Workload } from "../workload.ts";
 import { drawNormal, exponentialGapMs, nameOf, promptOf, tokensOfText, workloadOf } from "./parts.ts";
 

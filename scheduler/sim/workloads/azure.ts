@@ -1,8 +1,8 @@
 /** Calls with the arrival times and lengths of a public cloud (Azure LLM inference trace 2023, coding): rare long pauses,
  *  dense bursts, long prompts, short answers. No prefix is known to be shared. */
 
+import { SeededRandom } from "../../../base/random.ts";
 import { chatService } from "../../core.ts";
-import { SeededRandom } from "../../random.ts";
 import type { Workload } from "../workload.ts";
 import { burstyGapMs, type Distribution, drawFrom, nameOf, promptOf, workloadOf } from "./parts.ts";
 

@@ -3,8 +3,8 @@
  * (arXiv:2403.02310, Table 2, openchat_sharegpt4).
  */
 
+import { SeededRandom } from "../../../base/random.ts";
 import { chatService, type Service } from "../../core.ts";
-import { SeededRandom } from "../../random.ts";
 import type { Workload } from "../workload.ts";
 import {
   type Distribution,

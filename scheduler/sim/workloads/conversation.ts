@@ -3,8 +3,8 @@
  * names blocks of 512 prompt tokens by what they and everything before them hold.
  */
 
+import { SeededRandom } from "../../../base/random.ts";
 import { chatService } from "../../core.ts";
-import { SeededRandom } from "../../random.ts";
 import type { Workload } from "../workload.ts";
 import { type Distribution, drawFrom, exponentialGapMs, nameOf, promptOf, workloadOf } from "./parts.ts";
 

@@ -3,8 +3,8 @@
  * long everything is, how many tenants ask, and how evenly. Every other workload is one corner of this one; a search draws from all.
  */
 
+import { SeededRandom } from "../../../base/random.ts";
 import { chatService } from "../../core.ts";
-import { SeededRandom } from "../../random.ts";
 import type { Arrival, Workload } from "../workload.ts";
 import { exp, ln } from "./elementary.ts";
 import { burstyGapMs, exponentialGapMs, nameOf, type Part, promptOf, workloadOf } from "./parts.ts";

@@ -1,7 +1,7 @@
 /** Logarithm and exponential without the machine's own. */
 
 import { expect, test } from "bun:test";
-import { SeededRandom } from "../../random.ts";
+import { SeededRandom } from "../../../base/random.ts";
 import { exp, ln } from "./elementary.ts";
 
 const random = new SeededRandom(1);

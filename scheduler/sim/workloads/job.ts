@@ -3,9 +3,9 @@
  * (arXiv:2412.03594 §6).
  */
 
+import { SeededRandom } from "../../../base/random.ts";
 import { chatService, type Service } from "../../core.ts";
 import type { JobFeed } from "../../job/feed.ts";
-import { SeededRandom } from "../../random.ts";
 import type { Arrival, Workload } from "../workload.ts";
 import { drawNormal, nameOf, type Part, promptOf, shuffled, workloadOf } from "./parts.ts";
 

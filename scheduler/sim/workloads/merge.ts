@@ -1,4 +1,4 @@
-import { assert } from "../../core.ts";
+import { assert } from "../../../base/assert.ts";
 import type { Arrival, Workload } from "../workload.ts";
 
 /** Several workloads at once, by time; ties go to the earlier part. A part may begin `startMs` late and get a kind of its own, by which

@@ -3,8 +3,8 @@
  * applications that split a text among parallel calls and join the answers, and bulk work without a deadline.
  */
 
+import { SeededRandom } from "../../../base/random.ts";
 import { chatService, type Objective, type Service } from "../../core.ts";
-import { SeededRandom } from "../../random.ts";
 import type { Answer, Arrival, Workload } from "../workload.ts";
 import { CHAT_TOKENS_MAX, type Lengths } from "./chat.ts";
 import { exponentialGapMs, nameOf, promptOf, workloadOf } from "./parts.ts";

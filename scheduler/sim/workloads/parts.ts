@@ -5,8 +5,8 @@
  * name and a length: two prompts begin with the same tokens as far as their parts are the same.
  */
 
-import type { TokenId } from "../../core.ts";
-import type { Random } from "../../random.ts";
+import type { Random } from "../../../base/random.ts";
+import type { TokenId } from "../../../base/token.ts";
 import type { Answer, Arrival, Workload } from "../workload.ts";
 import { ln } from "./elementary.ts";
 

@@ -2,15 +2,16 @@
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { assert } from "../../../base/assert.ts";
+import { SeededRandom } from "../../../base/random.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { parrot } from "../../baselines/parrot.ts";
-import { assert, type EngineId, greedySampling } from "../../core.ts";
+import { type EngineId, greedySampling } from "../../core.ts";
 import { linearCost } from "../../cost/linear.ts";
 import { ours } from "../../policies.ts";
 import type { Policy } from "../../policy.ts";
 import { soon } from "../../program/factories.ts";
 import type { CallSpec, Part, ProgramPart } from "../../program/spec.ts";
-import { SeededRandom } from "../../random.ts";
 import type { RecordingEntry, RecordingHead } from "../../recording/recording.ts";
 import { replay } from "../../recording/replay.ts";
 import { deviceSpec } from "../factories.ts";

@@ -1,11 +1,13 @@
-import { assert, chatService, type Service, type TokenId } from "../../core.ts";
+import { assert } from "../../../base/assert.ts";
+import type { SeededRandom } from "../../../base/random.ts";
+import type { TokenId } from "../../../base/token.ts";
+import { chatService, type Service } from "../../core.ts";
 import type { Expected } from "../../fleet/fleet.ts";
 import type { ExpectedMs } from "../../program/critical-path.ts";
 import type { Variable } from "../../program/graph.ts";
 import { Program, type ProgramListener, type ReadyCall } from "../../program/program.ts";
 import type { RenderedPart, ValuePart } from "../../program/rendering.ts";
 import { type Criteria, type ProgramPart, type Prompt, partsOf, type TextPart } from "../../program/spec.ts";
-import type { SeededRandom } from "../../random.ts";
 import type { Answer, Arrival, ProspectChange, Workload } from "../workload.ts";
 
 /** A program that a client wants to have run. */

@@ -3,8 +3,8 @@
  * system prompt, then one tool's description, then a question: 9 %, 76 % and 15 % of 1,835 tokens on average.
  */
 
+import { SeededRandom } from "../../../base/random.ts";
 import { chatService } from "../../core.ts";
-import { SeededRandom } from "../../random.ts";
 import type { Arrival, Workload } from "../workload.ts";
 import { exp, ln } from "./elementary.ts";
 import { drawNormal, exponentialGapMs, nameOf, promptOf, shuffled, workloadOf } from "./parts.ts";

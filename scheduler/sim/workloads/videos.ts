@@ -3,8 +3,8 @@
  * ending, an answer a few tokens; nothing else is shared.
  */
 
+import { SeededRandom } from "../../../base/random.ts";
 import { chatService } from "../../core.ts";
-import { SeededRandom } from "../../random.ts";
 import type { Workload } from "../workload.ts";
 import { drawNormal, exponentialGapMs, nameOf, promptOf, shuffled, workloadOf } from "./parts.ts";
 

@@ -1,7 +1,7 @@
 /** Readers of traces on samples of their formats, and drawn workloads against the statistics they stand for. */
 
 import { expect, test } from "bun:test";
-import { SeededRandom } from "../../random.ts";
+import { SeededRandom } from "../../../base/random.ts";
 import type { Arrival, Workload } from "../workload.ts";
 import { agentSessions, agentWorkload, parseAgentSession } from "./agents.ts";
 import { azureCalls, azureWorkload, parseAzure } from "./azure.ts";

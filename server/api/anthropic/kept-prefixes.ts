@@ -1,5 +1,6 @@
-import type { Cancel, Clock } from "../../../scheduler/clock.ts";
-import type { SequenceId, TokenId } from "../../../scheduler/core.ts";
+import type { Cancel, Clock } from "../../../base/clock.ts";
+import type { TokenId } from "../../../base/token.ts";
+import type { SequenceId } from "../../../scheduler/core.ts";
 import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
 

@@ -1,4 +1,4 @@
-import type { TokenId } from "../../../scheduler/core.ts";
+import type { TokenId } from "../../../base/token.ts";
 import { ApiError, badRequest } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
 import type { ChatMessage } from "../openai/inputs.ts";

@@ -1,4 +1,4 @@
-import type { TokenId } from "../../../scheduler/core.ts";
+import type { TokenId } from "../../../base/token.ts";
 import type { ChoiceFinish, TokenEntry, Usage } from "../../answer/events.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, errorBody } from "../../http/errors.ts";

@@ -1,5 +1,5 @@
 /** Prompts as llama-server takes them: as OpenAI's, texts as objects that hold them, and texts among tokens. */
-import type { TokenId } from "../../../scheduler/core.ts";
+import type { TokenId } from "../../../base/token.ts";
 import { badRequest } from "../../http/errors.ts";
 import { fieldsOf } from "../fields.ts";
 import { tokensOf } from "../openai/inputs.ts";

@@ -1,4 +1,4 @@
-import type { TokenId } from "../../../scheduler/core.ts";
+import type { TokenId } from "../../../base/token.ts";
 import type { ChoiceFinish, Part } from "../../answer/events.ts";
 import type { WholeChoice } from "../../answer/whole.ts";
 import { expectFits, expectTellable, type PromptServices, readyChat } from "../prompt.ts";

@@ -1,4 +1,4 @@
-import type { TokenId } from "../../../scheduler/core.ts";
+import type { TokenId } from "../../../base/token.ts";
 import type { TokenEntry } from "../../answer/events.ts";
 import type { WholeAnswer } from "../../answer/whole.ts";
 import { expectFits, expectTellable, type PromptServices, promptTokens } from "../prompt.ts";

@@ -1,4 +1,4 @@
-import { yieldIfSpent } from "../../time-slice.ts";
+import { yieldIfSpent } from "../../../base/time-slice.ts";
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
 import { Fields, refusal } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";

@@ -1,5 +1,6 @@
 /** OpenAI's Files, as far as batches need them. */
 
+import { yieldIfSpent } from "../../../base/time-slice.ts";
 import { defaultPaceLimits } from "../../http/body-pieces.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import { readForm } from "../../http/multipart.ts";
@@ -9,7 +10,6 @@ import { type FileRecord, isEnded, newId } from "../../jobs/records.ts";
 import type { JobService } from "../../jobs/service.ts";
 import { DiskFullError, StoreError } from "../../jobs/store-error.ts";
 import type { Upload } from "../../jobs/upload.ts";
-import { yieldIfSpent } from "../../time-slice.ts";
 
 const LISTED_MAX = 10_000;
 const FIELDS_MAX = 16;

@@ -1,5 +1,5 @@
 /** What a model is to continue: messages, or prompts of the caller's own making. */
-import type { TokenId } from "../../../scheduler/core.ts";
+import type { TokenId } from "../../../base/token.ts";
 import { badRequest, promptTooLong, quote } from "../../http/errors.ts";
 import { type Fields, fieldsOf, integerIn, refusal } from "../fields.ts";
 import type { ChatPrompt } from "../prompt.ts";

@@ -1,5 +1,6 @@
 /** How the next token is drawn and when the text ends, from a request's fields and the model's own defaults. */
-import type { Sampling, TokenId } from "../../../scheduler/core.ts";
+import type { TokenId } from "../../../base/token.ts";
+import type { Sampling } from "../../../scheduler/core.ts";
 import { badRequest } from "../../http/errors.ts";
 import { type Fields, integerIn, type NumberRange, numberIn, refusal } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";

@@ -1,4 +1,4 @@
-import type { TokenId } from "../../../scheduler/core.ts";
+import type { TokenId } from "../../../base/token.ts";
 import { badRequest } from "../../http/errors.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import { Fields, refusal } from "../fields.ts";

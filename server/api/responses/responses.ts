@@ -1,5 +1,5 @@
 /** OpenAI's Responses: POST /v1/responses and what belongs to it. */
-import type { TokenId } from "../../../scheduler/core.ts";
+import type { TokenId } from "../../../base/token.ts";
 import { ApiError, asApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";

@@ -1,6 +1,6 @@
 import { Database } from "bun:sqlite";
+import { yieldIfSpent } from "../../../base/time-slice.ts";
 import { ownDatabase } from "../../own-files.ts";
-import { yieldIfSpent } from "../../time-slice.ts";
 import type { ResponseObject } from "./codec.ts";
 import type { Item } from "./items.ts";
 
