@@ -9,11 +9,12 @@
  */
 import { parseArgs } from "node:util";
 import { SeededRandom } from "../base/random.ts";
-import { ConstrainedDevice } from "../scheduler/constraint/constrained-device.ts";
-import { vocabularyOf } from "../scheduler/constraint/vocabulary.ts";
-import { type Constraint, greedySampling, type Sampled, type SequenceId } from "../scheduler/core.ts";
+import { ConstrainedDevice } from "../gpu/constrained-device.ts";
+import type { Constraint } from "../grammar/constraint.ts";
+import { vocabularyOf } from "../grammar/mask/vocabulary.ts";
+import { greedySampling, type Sampled, type SequenceId } from "../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../scheduler/device.ts";
-import { ConstraintCompiler } from "../server/constraint/compiler.ts";
+import { ConstraintCompiler } from "../server/grammar/compiler.ts";
 
 const VOCABULARY = 32_768;
 const LINES = 10;
@@ -102,7 +103,7 @@ function megabytes(): string {
 
 const known = vocabulary();
 const device = new ConstrainedDevice(drawing(known.size), known);
-const compiler = new ConstraintCompiler(new URL("../server/constraint/worker.ts", import.meta.url).href);
+const compiler = new ConstraintCompiler(new URL("../server/grammar/worker.ts", import.meta.url).href);
 const beganMs = performance.now();
 console.log(`0 schemas: ${megabytes()} MiB`);
 for (let number = 1; number <= schemas; number++) {

@@ -10,13 +10,14 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { SeededRandom } from "../base/random.ts";
+import { ConstrainedDevice } from "../gpu/constrained-device.ts";
 import { openModelFolder } from "../gpu/model/folder.ts";
 import { formatsOf, type quantNames } from "../gpu/model/formats.ts";
 import { openCpuDevice, openNativeModel } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
-import { compileConstraint } from "../scheduler/constraint/compile.ts";
-import { ConstrainedDevice } from "../scheduler/constraint/constrained-device.ts";
-import type { Constraint, Sampled, SequenceId, StepResult } from "../scheduler/core.ts";
+import { compileConstraint } from "../grammar/compile.ts";
+import type { Constraint } from "../grammar/constraint.ts";
+import type { Sampled, SequenceId, StepResult } from "../scheduler/core.ts";
 import { OnlineCostModel } from "../scheduler/cost/online.ts";
 import type { Device } from "../scheduler/device.ts";
 import { Engine } from "../scheduler/engine/engine.ts";

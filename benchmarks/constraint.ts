@@ -15,10 +15,10 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { WORK_STEPS } from "../scheduler/constraint/constrained-device.ts";
-import type { Grammar } from "../scheduler/constraint/grammar.ts";
-import { Parser } from "../scheduler/constraint/parser.ts";
-import { Regexes } from "../scheduler/constraint/regex/regexes.ts";
+import { WORK_STEPS } from "../gpu/constrained-device.ts";
+import type { Grammar } from "../grammar/grammar.ts";
+import { Parser } from "../grammar/parser/parser.ts";
+import { Regexes } from "../grammar/regex/regexes.ts";
 import { acceptsInAnyOrder } from "../tests/support/any-order.ts";
 import { type Case, compile, parseExactly, quantiles, realSchemas, vocabulary } from "./constraint/cases.ts";
 import { measureDelays } from "./constraint/delays.ts";

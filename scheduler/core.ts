@@ -7,7 +7,7 @@
  */
 
 import type { TokenId } from "../base/token.ts";
-import type { Grammar } from "./constraint/grammar.ts";
+import type { Constraint } from "../grammar/constraint.ts";
 
 declare const brand: unique symbol;
 type Branded<Name extends string> = number & { readonly [brand]: Name };
@@ -117,26 +117,6 @@ export const chatService: Service = Object.freeze({
   gang: null,
   program: null,
 });
-
-/** What an output's text must be. Plain data. */
-export interface Constraint {
-  /** The same for constraints that are the same. */
-  readonly id: string;
-  readonly grammar: Grammar;
-  /** Of the thoughts before it, which are a part of its grammar; absent: they may have any length. */
-  readonly thoughts?: ThoughtsLimit;
-}
-
-/** Thoughts have so many tokens at most: then those of the mark that closes them are drawn. */
-export interface ThoughtsLimit {
-  readonly tokensMax: number;
-  /** The prompt has begun them; else a text may begin with their opening mark. */
-  readonly isOpen: boolean;
-  /** Marks, as bytes of the vocabulary (constraint/vocabulary.ts). */
-  readonly opening: readonly number[];
-  readonly closing: readonly number[];
-  readonly closingTokens: readonly TokenId[];
-}
 
 /** Which of a text's hidden states its embedding is made of: the mean of all, or the one of its first or last token. */
 export type Pooling = "mean" | "first" | "last";

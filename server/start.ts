@@ -18,7 +18,6 @@ import { routesOf } from "./api/routes.ts";
 import { aboutOf, embeddingServed, type ServedModel } from "./api/served-model.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
-import { ConstraintCompiler } from "./constraint/compiler.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
 import { chooseContext, modelNames, planProblem, planServing, type ServingPlan } from "./engines/plan.ts";
 import type { DeviceSetup, LoadProgress } from "./engines/protocol.ts";
@@ -28,6 +27,7 @@ import {
   type RunningEngines,
   startEngines,
 } from "./engines/start.ts";
+import { ConstraintCompiler } from "./grammar/compiler.ts";
 import { type App, createApp } from "./http/app.ts";
 import { ApiKeys, KeyFileError } from "./http/auth.ts";
 import { BodyReader } from "./http/body.ts";
@@ -105,7 +105,7 @@ export async function startServer(
   const lifecycle = new Lifecycle("loading");
   const server = listen(config, lifecycle, refusalOn);
   const lost = Promise.withResolvers<string>();
-  const compiler = new ConstraintCompiler(new URL("./constraint/worker.ts", import.meta.url).href);
+  const compiler = new ConstraintCompiler(new URL("./grammar/worker.ts", import.meta.url).href);
   const vocabulary = textVocabulary(text.tokenizer, prepared.folder.config.shape.vocab);
   const publicTexts = config.publicPrefix.flatMap((file) => publicTokens(readText(file), text));
   const facts = { vocabulary, publicTexts };

@@ -14,7 +14,16 @@ const TEST_TIMEOUT_MS = 60_000;
 const workers = Math.min(availableParallelism(), 4);
 
 /** Where Bun tests that need no device and no socket live: beside the code, and the rules of the tree. */
-const NULL_PATHS = ["base", "scheduler", "gpu", "server", "tools", "benchmarks", "tests/tidy.test.ts"];
+const NULL_PATHS = [
+  "base",
+  "grammar",
+  "scheduler",
+  "gpu",
+  "server",
+  "tools",
+  "benchmarks",
+  "tests/tidy.test.ts",
+];
 
 /** Format, lint, types: one count each. */
 export function staticChecks() {

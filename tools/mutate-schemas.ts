@@ -11,11 +11,11 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { compileConstraint } from "../scheduler/constraint/compile.ts";
-import { ConstraintError } from "../scheduler/constraint/error.ts";
-import type { Grammar } from "../scheduler/constraint/grammar.ts";
-import { Parser } from "../scheduler/constraint/parser.ts";
-import { Regexes } from "../scheduler/constraint/regex/regexes.ts";
+import { compileConstraint } from "../grammar/compile.ts";
+import { ConstraintError } from "../grammar/error.ts";
+import type { Grammar } from "../grammar/grammar.ts";
+import { Parser } from "../grammar/parser/parser.ts";
+import { Regexes } from "../grammar/regex/regexes.ts";
 import { acceptsInAnyOrder } from "../tests/support/any-order.ts";
 import { drawnAnswer } from "../tests/support/drawn-answer.ts";
 import { allows, forgetDifferences, type Json, judgeable, placesOf } from "../tests/support/schema-oracle.ts";

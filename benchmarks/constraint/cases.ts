@@ -1,10 +1,10 @@
 /** Schemas and vocabularies that constraints are measured on. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { compileConstraint } from "../../scheduler/constraint/compile.ts";
-import { ConstraintError } from "../../scheduler/constraint/error.ts";
-import type { Grammar } from "../../scheduler/constraint/grammar.ts";
-import { type Vocabulary, vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
+import { compileConstraint } from "../../grammar/compile.ts";
+import { ConstraintError } from "../../grammar/error.ts";
+import type { Grammar } from "../../grammar/grammar.ts";
+import { type Vocabulary, vocabularyOf } from "../../grammar/mask/vocabulary.ts";
 import { NumberText } from "../../tests/support/any-order.ts";
 
 const VOCABULARY = 151_936;

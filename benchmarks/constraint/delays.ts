@@ -1,8 +1,8 @@
 /** What a step of the device is held up by masks. */
 
 import { SeededRandom } from "../../base/random.ts";
-import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
-import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
+import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
+import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import { type Chunk, greedySampling, type Sampled, type SequenceId } from "../../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 import { compile, quantiles, worstMasks } from "./cases.ts";

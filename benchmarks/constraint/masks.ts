@@ -1,14 +1,14 @@
 /** What a mask takes, at every place of real values under real schemas. */
 import { fullGC, heapStats } from "bun:jsc";
-import { PARSERS_MAX, WORK_STEPS } from "../../scheduler/constraint/constrained-device.ts";
-import { ConstraintError } from "../../scheduler/constraint/error.ts";
-import { Job } from "../../scheduler/constraint/job.ts";
-import { Masks } from "../../scheduler/constraint/masks.ts";
-import { Matcher, parserOf } from "../../scheduler/constraint/matcher.ts";
-import type { Parser } from "../../scheduler/constraint/parser.ts";
-import { childOf, type Mask, tokenBytes, type Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
-import { warmUp } from "../../scheduler/constraint/warm-up.ts";
-import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
+import { PARSERS_MAX, WORK_STEPS } from "../../gpu/constrained-device.ts";
+import { ConstraintError } from "../../grammar/error.ts";
+import { Job } from "../../grammar/mask/job.ts";
+import { Masks } from "../../grammar/mask/masks.ts";
+import { Matcher, parserOf } from "../../grammar/mask/matcher.ts";
+import { childOf, type Mask, tokenBytes, type Vocabulary } from "../../grammar/mask/vocabulary.ts";
+import { warmUp } from "../../grammar/mask/warm-up.ts";
+import type { Parser } from "../../grammar/parser/parser.ts";
+import { ConstraintCompiler } from "../../server/grammar/compiler.ts";
 import { written } from "../../tests/support/any-order.ts";
 import { type Case, quantiles } from "./cases.ts";
 import { threadMs } from "./thread-clock.ts";
@@ -52,7 +52,7 @@ export async function measureMasks(
   console.log(
     `vocabulary of ${vocabulary.size}: read in ${readMs.toFixed(0)} ms, then warmed up in ${warmMs.toFixed(0)}`,
   );
-  const compiler = new ConstraintCompiler(new URL("../../server/constraint/worker.ts", import.meta.url).href);
+  const compiler = new ConstraintCompiler(new URL("../../server/grammar/worker.ts", import.meta.url).href);
   /** Columns, so that few objects are marked by collections of garbage. */
   const times = { threadUs: [], wallUs: [], pieceThreadUs: [], pieceWallUs: [] } as Record<Clock, number[]>;
   const givenUp: string[] = [];

@@ -2,6 +2,9 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { compileConstraint } from "../../grammar/compile.ts";
+import type { Constraint } from "../../grammar/constraint.ts";
+import { vocabularyOf } from "../../grammar/mask/vocabulary.ts";
 import {
   EngineHarness,
   FIRST_PROSPECT,
@@ -13,9 +16,7 @@ import { populateFast, priorityGroups } from "../baselines/preble.ts";
 import { longestPrefix } from "../baselines/sglang.ts";
 import { staticBudget } from "../baselines/static-budget.ts";
 import { firstCome, promptsFirst } from "../baselines/vllm.ts";
-import { compileConstraint } from "../constraint/compile.ts";
-import { vocabularyOf } from "../constraint/vocabulary.ts";
-import type { Constraint, Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
+import type { Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
 import { publicLength } from "../fleet/public-texts.ts";
 import { type LaneRules, objectives } from "../objective.ts";
 import type { BatchPolicy, QueuePolicy } from "../policy.ts";

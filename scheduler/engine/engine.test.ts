@@ -2,10 +2,10 @@
  *  fails. */
 
 import { expect, test } from "bun:test";
+import { compileConstraint } from "../../grammar/compile.ts";
+import { vocabularyOf } from "../../grammar/mask/vocabulary.ts";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import { staticBudget } from "../baselines/static-budget.ts";
-import { compileConstraint } from "../constraint/compile.ts";
-import { vocabularyOf } from "../constraint/vocabulary.ts";
 import type { SampleRow, SequenceId, Step, StepResult } from "../core.ts";
 import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 

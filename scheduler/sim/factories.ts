@@ -1,7 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
+import type { Constraint } from "../../grammar/constraint.ts";
 import {
   type AdapterId,
-  type Constraint,
   chatService,
   greedySampling,
   type Pooling,

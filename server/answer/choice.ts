@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import { UNSATISFIABLE } from "../../scheduler/constraint/constrained-device.ts";
+import { UNSATISFIABLE } from "../../gpu/constrained-device.ts";
 import type { Finish, SequenceId, TokenLogprobs } from "../../scheduler/core.ts";
 import type { SequenceListener } from "../../scheduler/fleet/fleet.ts";
 import type { ChoiceText } from "./choice-text.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import type { Cancel, Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
-import { compileConstraint } from "../../scheduler/constraint/compile.ts";
+import { compileConstraint } from "../../grammar/compile.ts";
 import {
   chatService,
   type EngineId,

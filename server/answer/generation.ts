@@ -1,13 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
-import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
-import type {
-  Constraint,
-  Finish,
-  Sampling,
-  SequenceId,
-  Service,
-  TokenLogprobs,
-} from "../../scheduler/core.ts";
+import type { ConstraintSource } from "../../grammar/compile.ts";
+import type { Constraint } from "../../grammar/constraint.ts";
+import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fleet.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { Choice, type ChoiceListener } from "./choice.ts";

@@ -1,8 +1,8 @@
 import { assert } from "../../base/assert.ts";
-import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
-import { ConstraintError } from "../../scheduler/constraint/error.ts";
-import type { Constraint } from "../../scheduler/core.ts";
-import type { Compiled } from "../constraint/compiler.ts";
+import type { ConstraintSource } from "../../grammar/compile.ts";
+import type { Constraint } from "../../grammar/constraint.ts";
+import { ConstraintError } from "../../grammar/error.ts";
+import type { Compiled } from "../grammar/compiler.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { AnswerFailure } from "./events.ts";
 import {

@@ -1,7 +1,7 @@
-import type { ConstraintSource } from "../../scheduler/constraint/compile.ts";
-import { ConstraintError } from "../../scheduler/constraint/error.ts";
-import { markBytes } from "../../scheduler/constraint/marked-texts.ts";
-import type { ThoughtsLimit } from "../../scheduler/core.ts";
+import type { ConstraintSource } from "../../grammar/compile.ts";
+import type { ThoughtsLimit } from "../../grammar/constraint.ts";
+import { ConstraintError } from "../../grammar/error.ts";
+import { markBytes } from "../../grammar/tools/marked-texts.ts";
 import { controlTextsIn } from "../text/formats/answer-format.ts";
 import type { ThinkingMarks } from "../text/formats/thinking.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";

@@ -1,5 +1,5 @@
-import type { CallForm } from "../../scheduler/constraint/call-form.ts";
-import type { CallableFunction } from "../../scheduler/constraint/compile.ts";
+import type { CallableFunction } from "../../grammar/compile.ts";
+import type { CallForm } from "../../grammar/tools/call-form.ts";
 import { CallReader, joined, type ReadPart } from "../text/formats/call-reader.ts";
 import type { StopMatcher } from "../text/stop.ts";
 import type { Part } from "./events.ts";

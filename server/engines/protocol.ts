@@ -1,6 +1,6 @@
 import type { LoadStage, NativeModel, NativeModelOptions } from "../../gpu/native/open.ts";
 import type { EngineLimits } from "../../gpu/native.ts";
-import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
+import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { OnlineState, PriorState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";

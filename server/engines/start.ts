@@ -1,7 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type { NativeModel } from "../../gpu/native/open.ts";
 import { openLibrary } from "../../gpu/native.ts";
-import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
+import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import { OnlineCostModel, type PriorState } from "../../scheduler/cost/online.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";

@@ -1,6 +1,6 @@
 /** Entry of an engine's thread: opens its device, seats an engine, and loops until it is told to stop. */
 import { receiveMessageOnPort } from "node:worker_threads";
-import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
+import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
 import type { EngineMessage } from "../../scheduler/messages.ts";

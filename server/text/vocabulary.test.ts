@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { compileConstraint } from "../../scheduler/constraint/compile.ts";
-import { Masks } from "../../scheduler/constraint/masks.ts";
-import { Matcher, parserOf } from "../../scheduler/constraint/matcher.ts";
+import { compileConstraint } from "../../grammar/compile.ts";
+import { Masks } from "../../grammar/mask/masks.ts";
+import { Matcher, parserOf } from "../../grammar/mask/matcher.ts";
 import { hermes } from "./formats/hermes.ts";
 import { loadTokenizer } from "./tokenizer.ts";
 import { textVocabulary } from "./vocabulary.ts";

@@ -1,4 +1,4 @@
-import { controlBytes, type Vocabulary, vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
+import { controlBytes, type Vocabulary, vocabularyOf } from "../../grammar/mask/vocabulary.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 /** What the model's `size` tokens stand for in a text that is held to a constraint: control tokens are no text, and are

@@ -4,10 +4,10 @@
  */
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
+import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
 import { readModelConfig } from "../../gpu/model/config.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { type Script, SimulatedDevice } from "../../gpu/simulated/device.ts";
-import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
 import type { EngineId, Pooling, Step, StepResult } from "../../scheduler/core.ts";
 import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -26,7 +26,7 @@ import { KeptResponses } from "../../server/api/responses/kept.ts";
 import type { StoreLimits } from "../../server/api/responses/store.ts";
 import { routesOf } from "../../server/api/routes.ts";
 import { aboutOf } from "../../server/api/served-model.ts";
-import { ConstraintCompiler } from "../../server/constraint/compiler.ts";
+import { ConstraintCompiler } from "../../server/grammar/compiler.ts";
 import { createApp } from "../../server/http/app.ts";
 import { ApiKeys, type KeySources } from "../../server/http/auth.ts";
 import { BodyReader } from "../../server/http/body.ts";
@@ -157,7 +157,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   const simulated = new SimulatedDevice(spec, realClock, costs, options.fault, scriptFor(options.answers));
   const device = new ConstrainedDevice(simulated, textVocabulary(tokenizer, spec.vocabSize));
   const compiler = new ConstraintCompiler(
-    new URL("../../server/constraint/worker.ts", import.meta.url).href,
+    new URL("../../server/grammar/worker.ts", import.meta.url).href,
     options.compileTimeoutMs,
   );
   const waiters: (() => void)[] = [];

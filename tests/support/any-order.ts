@@ -1,4 +1,4 @@
-import type { Parser, ParseState } from "../../scheduler/constraint/parser.ts";
+import type { Parser, ParseState } from "../../grammar/parser/parser.ts";
 
 /** A number as it was written. */
 export class NumberText {

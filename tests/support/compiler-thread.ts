@@ -1,6 +1,6 @@
 /** The thread that compiles constraints, but for two: a choice of "never" is not answered, and one of "told" is refused with what is asked of the thread. */
-import type { CompilerAnswer, CompilerTask } from "../../server/constraint/compiler.ts";
-import "../../server/constraint/worker.ts";
+import type { CompilerAnswer, CompilerTask } from "../../server/grammar/compiler.ts";
+import "../../server/grammar/worker.ts";
 
 declare const self: Worker;
 

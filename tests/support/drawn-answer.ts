@@ -1,8 +1,8 @@
 /** Answers that a constraint allows, at random. */
-import type { Grammar } from "../../scheduler/constraint/grammar.ts";
-import { Masks } from "../../scheduler/constraint/masks.ts";
-import { Matcher, parserOf } from "../../scheduler/constraint/matcher.ts";
-import { tokenBytes, vocabularyOf } from "../../scheduler/constraint/vocabulary.ts";
+import type { Grammar } from "../../grammar/grammar.ts";
+import { Masks } from "../../grammar/mask/masks.ts";
+import { Matcher, parserOf } from "../../grammar/mask/matcher.ts";
+import { tokenBytes, vocabularyOf } from "../../grammar/mask/vocabulary.ts";
 
 /** Every byte, and pieces of JSON. */
 const tokens = [

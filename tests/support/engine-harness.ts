@@ -1,9 +1,9 @@
 import { assert } from "../../base/assert.ts";
 import type { TokenId } from "../../base/token.ts";
+import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
+import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
-import { ConstrainedDevice } from "../../scheduler/constraint/constrained-device.ts";
-import type { Vocabulary } from "../../scheduler/constraint/vocabulary.ts";
 import type {
   Finish,
   Prospect,

@@ -1,7 +1,7 @@
 import Ajv from "ajv";
 import Ajv2020 from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
-import { patternOfFormat } from "../../scheduler/constraint/schema/formats.ts";
+import { patternOfFormat } from "../../grammar/schema/formats.ts";
 
 const options = { strict: false, allErrors: false, logger: false } as const;
 const recent = withDecimalMultiples(addFormats.default(new Ajv2020(options)));

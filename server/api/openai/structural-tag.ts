@@ -1,6 +1,6 @@
 /** Structural tags as vLLM takes them: its older form of structures and triggers, and xgrammar's formats. */
-import type { ConstraintSource } from "../../../scheduler/constraint/compile.ts";
-import type { Tag, TagFormat } from "../../../scheduler/constraint/tags.ts";
+import type { ConstraintSource } from "../../../grammar/compile.ts";
+import type { Tag, TagFormat } from "../../../grammar/tools/tags.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 
 const ELEMENTS_MAX = 256;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import type { JsonLayout } from "../../../scheduler/constraint/schema/compile-schema.ts";
+import type { JsonLayout } from "../../../grammar/schema/compile-schema.ts";
 import { ApiError } from "../../http/errors.ts";
 import { Fields } from "../fields.ts";
 import { constraintOf } from "./structure.ts";

@@ -1,4 +1,4 @@
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { CallForm } from "../../../grammar/tools/call-form.ts";
 import type { ControlTexts } from "../control-text.ts";
 import { callFormIn } from "./call-forms.ts";
 import { type ThinkingForm, thinkingForm, thinkingMarksIn } from "./thinking.ts";

@@ -1,5 +1,5 @@
-import { isTextArgument } from "../../../scheduler/constraint/call-arguments.ts";
-import type { ArgumentsForm } from "../../../scheduler/constraint/call-form.ts";
+import { isTextArgument } from "../../../grammar/tools/call-arguments.ts";
+import type { ArgumentsForm } from "../../../grammar/tools/call-form.ts";
 
 /** The arguments of one call, from a model's way of writing them to the JSON of an object. */
 export interface ArgumentsReader {

@@ -1,4 +1,4 @@
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { CallForm } from "../../../grammar/tools/call-form.ts";
 import { cohere } from "./cohere.ts";
 import { deepSeek, deepSeekFenced, deepSeekTagged } from "./deepseek.ts";
 import { functionGemma, gemma } from "./gemma.ts";

@@ -1,5 +1,5 @@
-import { type CallForm, lengthOf, triggersOf } from "../../../scheduler/constraint/call-form.ts";
-import type { CallableFunction } from "../../../scheduler/constraint/compile.ts";
+import type { CallableFunction } from "../../../grammar/compile.ts";
+import { type CallForm, lengthOf, triggersOf } from "../../../grammar/tools/call-form.ts";
 import { type ArgumentsReader, argumentsReader } from "./arguments-reader.ts";
 
 /** What was read of an answer. `arguments` belong to the call before: JSON, in pieces. */
@@ -27,7 +27,7 @@ type State =
 
 /**
  * Tells calls of functions from text, in any form, while it is written: a call's name as soon as it is certain, then its
- * arguments piece by piece. Models that may call are held to the form from its first text on (scheduler/constraint/calls.ts),
+ * arguments piece by piece. Models that may call are held to the form from its first text on (grammar/tools/calls.ts),
  * so that what begins as a call is one; of an answer that was cut off, its last call has what was written of it.
  *
  * What is told does not depend on how the text was cut. White space before a call belongs to it. Text is held back only

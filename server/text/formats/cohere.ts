@@ -1,4 +1,4 @@
-import { CALL_NUMBER, type CallForm } from "../../../scheduler/constraint/call-form.ts";
+import { CALL_NUMBER, type CallForm } from "../../../grammar/tools/call-form.ts";
 import type { ThinkingMarks } from "./thinking.ts";
 
 /**

@@ -1,4 +1,4 @@
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { CallForm } from "../../../grammar/tools/call-form.ts";
 
 /** As DeepSeek V3.1 writes calls at the end of an answer, between marks of their own. */
 export const deepSeek: CallForm = {

@@ -1,4 +1,4 @@
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { CallForm } from "../../../grammar/tools/call-form.ts";
 import type { ThinkingMarks } from "./thinking.ts";
 
 /** As Gemma 4 writes calls at the end of an answer: `<|tool_call>call:get_weather{city:<|"|>Rome<|"|>,days:3}<tool_call|>`. */

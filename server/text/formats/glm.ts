@@ -1,4 +1,4 @@
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { CallForm } from "../../../grammar/tools/call-form.ts";
 
 /**
  * As GLM 4.5 and 4.6 write calls, with a text for each argument:

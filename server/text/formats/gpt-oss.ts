@@ -1,4 +1,4 @@
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { CallForm } from "../../../grammar/tools/call-form.ts";
 import type { ThinkingMarks } from "./thinking.ts";
 
 /** As gpt-oss writes a call, a message in a channel of its own:

@@ -1,4 +1,4 @@
-import { CALL_NUMBER, type CallForm } from "../../../scheduler/constraint/call-form.ts";
+import { CALL_NUMBER, type CallForm } from "../../../grammar/tools/call-form.ts";
 
 /** As Kimi K2 writes calls at the end of an answer, numbered through the chat:
  *  `<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Rome"}<|tool_call_end|>`. */

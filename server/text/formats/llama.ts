@@ -1,4 +1,4 @@
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { CallForm } from "../../../grammar/tools/call-form.ts";
 
 /** As Llama 3 writes a call, which is all of its answer: `{"name": "get_weather", "parameters": {"city": "Rome"}}`. */
 export const llamaJson: CallForm = {

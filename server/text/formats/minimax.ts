@@ -1,4 +1,4 @@
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { CallForm } from "../../../grammar/tools/call-form.ts";
 
 /**
  * As MiniMax M2 writes calls at the end of an answer, with a text for each argument:

@@ -1,4 +1,4 @@
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { CallForm } from "../../../grammar/tools/call-form.ts";
 
 /** As Mistral's later models write calls at the end of an answer: `[TOOL_CALLS]get_weather[ARGS]{"city": "Rome"}`, one after
  *  the other. */

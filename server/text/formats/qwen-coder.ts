@@ -1,4 +1,4 @@
-import type { CallForm } from "../../../scheduler/constraint/call-form.ts";
+import type { CallForm } from "../../../grammar/tools/call-form.ts";
 
 /**
  * As Qwen3-Coder writes calls, with a text for each argument:

@@ -1,7 +1,7 @@
 /** What is read of an answer does not depend on how its text was cut, in every form. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { CALL_NUMBER, type CallForm } from "../../../scheduler/constraint/call-form.ts";
+import { CALL_NUMBER, type CallForm } from "../../../grammar/tools/call-form.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
 import { cohere } from "./cohere.ts";

@@ -1,0 +1,255 @@
+import { expect, test } from "bun:test";
+import { compileConstraint } from "../grammar/compile.ts";
+import { vocabularyOf } from "../grammar/mask/vocabulary.ts";
+import {
+  type Chunk,
+  greedySampling,
+  type RowConstraint,
+  type Sampled,
+  type SampleRow,
+  type SequenceId,
+  type StepResult,
+} from "../scheduler/core.ts";
+import type { Device, DeviceSpec } from "../scheduler/device.ts";
+import { ConstrainedDevice } from "./constrained-device.ts";
+
+const texts = ["", "y", "ye", "yes", "e", "s", "n", "no", "o", "q"];
+const end = 0;
+const spec = { vocabSize: texts.length } as DeviceSpec;
+const vocabulary = vocabularyOf(texts.length, (token) => new TextEncoder().encode(texts[token]!));
+
+/** Draws the lowest token that is allowed and not banned. */
+const lowest: Device = {
+  spec,
+  start: ({ chunks }, done) => {
+    const sampled = chunks.flatMap(({ sequence, samples: [row] }): Sampled[] => {
+      if (row === undefined || row.wants === "hidden") return [];
+      const isFree = (token: number): boolean =>
+        (row.allowed === null || ((row.allowed[token >>> 5]! >>> (token & 31)) & 1) === 1) &&
+        !row.banned.includes(token);
+      const token = texts.findIndex((_, one) => isFree(one));
+      return token < 0
+        ? [{ kind: "failed", sequence, reason: "nothing allowed" }]
+        : [{ kind: "token", sequence, token, logprobs: null }];
+    });
+    done({ kind: "done", sampled, deviceMs: 1 });
+  },
+  close: () => {},
+};
+
+const choice = (...given: string[]): RowConstraint["of"] => ({
+  id: given.join(),
+  grammar: compileConstraint({ kind: "choice", texts: given }).grammar,
+});
+
+function row(
+  of: RowConstraint["of"] | null,
+  drawn: readonly number[],
+  banned: readonly number[] = [],
+  tokens: readonly number[] | null = null,
+): SampleRow {
+  const position = drawn.length;
+  const allowed =
+    tokens === null ? null : Uint32Array.of(tokens.reduce((bits, token) => bits | (1 << token), 0));
+  const free = { afterIndex: 0, sampling: greedySampling, position, banned, seen: null, allowed };
+  if (of === null) return free;
+  return { ...free, constraint: { of, drawn: Int32Array.from(drawn), endTokens: [end] } };
+}
+
+function sampled(device: Device, rows: readonly SampleRow[]): readonly Sampled[] {
+  const none = new Int32Array(0);
+  const chunks = rows.map(
+    (one, index): Chunk => ({
+      sequence: index as SequenceId,
+      start: 0,
+      tokens: Int32Array.of(1),
+      pages: none,
+      samples: [one],
+      adapter: 0,
+    }),
+  );
+  let result: StepResult | null = null;
+  device.start({ number: 1, moves: [], chunks }, (given) => {
+    result = given;
+  });
+  return (result! as StepResult & { readonly kind: "done" }).sampled;
+}
+
+/** Tokens, or why there are none. */
+function draw(device: Device, rows: readonly SampleRow[]): (number | string)[] {
+  return sampled(device, rows).map((one) => {
+    if (one.kind === "token") return one.token;
+    return one.kind === "failed" ? one.reason : one.kind;
+  });
+}
+
+test("a row is drawn from what goes on with its text, whether it was followed from its beginning or not", () => {
+  const answer = choice("yes", "no");
+  const followed = new ConstrainedDevice(lowest, vocabulary);
+  const drawn: number[] = [];
+  for (let i = 0; i < 8 && drawn.at(-1) !== end; i++) {
+    const [token] = draw(followed, [row(answer, drawn)]);
+    expect(draw(new ConstrainedDevice(lowest, vocabulary), [row(answer, drawn)])).toEqual([token!]);
+    drawn.push(token as number);
+  }
+  expect(drawn.map((token) => texts[token]).join("")).toBe("yes");
+  expect(drawn.at(-1)).toBe(end);
+  // Preempted, and begun again from fewer tokens by another sequence of the same number.
+  expect(draw(followed, [row(answer, [6])])).toEqual([8]);
+});
+
+test("code that was run ahead of time changes nothing of what is drawn", () => {
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  device.warmUp();
+  const answer = choice("yes", "no");
+  expect(draw(device, [row(answer, [])])).toEqual(
+    draw(new ConstrainedDevice(lowest, vocabulary), [row(answer, [])]),
+  );
+});
+
+test("free rows beside it are as they were, and a row that cannot go on fails alone", () => {
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  const [free, held, lost, wrong] = draw(device, [
+    row(null, [], [0]),
+    row(choice("no"), []),
+    row(choice("xyz"), []),
+    row(choice("no"), [1]),
+  ]);
+  expect([free, held]).toEqual([1, 7]);
+  expect(lost).toBe("constraint_unsatisfiable: no token of the model's vocabulary goes on with the text");
+  expect(wrong).toBe("constraint_unsatisfiable: what was drawn before does not obey it");
+});
+
+test("a text ends when it may, and when it must though more tokens were asked for", () => {
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  expect(draw(device, [row(choice("n", "no"), [6])])).toEqual([end]);
+  expect(draw(device, [row(choice("n", "no"), [6], [end])])).toEqual([8]);
+  expect(draw(device, [row(choice("no"), [7], [end])])).toEqual([end]);
+});
+
+const noneLeft =
+  "constraint_unsatisfiable: allowed tokens, bad words and the fewest tokens that are wanted leave no token";
+
+test("a row is drawn from tokens that are allowed, not banned, and go on with its text; without any it fails alone", () => {
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  const answer = choice("yes", "no");
+  expect(
+    draw(device, [
+      row(null, [], [2], [2, 5]),
+      row(null, [], [2, 5], [2, 5]),
+      row(answer, [], [1, 2]),
+      row(answer, [], [], [3, 8]),
+      row(answer, [], [], [8, 9]),
+      row(answer, [], [1, 2, 3, 6, 7]),
+      row(choice("xyz"), [], [], [8]),
+    ]),
+  ).toEqual([
+    5,
+    noneLeft,
+    3,
+    3,
+    noneLeft,
+    noneLeft,
+    "constraint_unsatisfiable: no token of the model's vocabulary goes on with the text",
+  ]);
+});
+
+test("a text that is complete ends, whatever tokens are allowed", () => {
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  expect(draw(device, [row(choice("no"), [7], [], [7])])).toEqual([end]);
+  expect(draw(device, [row(choice("n", "no"), [6], [end], [6])])).toEqual([end]);
+  expect(draw(device, [row(choice("n", "no"), [6], [end], [8])])).toEqual([8]);
+});
+
+test("what is forced comes although it is a bad word, but not although it is none of the tokens that are allowed", () => {
+  const said = choice("noyes", "noyo", "yesyes");
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  const [free] = sampled(device, [row(said, [])]);
+  expect(free).toEqual({
+    kind: "token",
+    sequence: 0 as SequenceId,
+    token: 1,
+    logprobs: null,
+    forced: [4, 5, 3],
+  });
+  expect(draw(device, [row(said, [1], [4])])).toEqual([4]);
+  expect(sampled(device, [row(said, [], [], [1, 4, 3])])).toEqual([{ ...free!, forced: [4] } as Sampled]);
+  // "es" has no other tokens.
+  expect(draw(device, [row(said, [1], [], [1, 5])])).toEqual([noneLeft]);
+});
+
+test("little is remembered of answers that came one after another, each with a grammar of its own", () => {
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  const one = (sequence: number): readonly Sampled[] => {
+    let result: readonly Sampled[] = [];
+    const samples = [row(choice(`yes${"y".repeat(sequence)}`), [])];
+    const chunk = { start: 0, tokens: Int32Array.of(1), pages: new Int32Array(0), samples, adapter: 0 };
+    device.start(
+      { number: 1, moves: [], chunks: [{ sequence: sequence as SequenceId, ...chunk }] },
+      (given) => {
+        if (given.kind === "done") result = given.sampled;
+      },
+    );
+    return result;
+  };
+  const first = one(0);
+  for (let sequence = 1; sequence < 500; sequence++) one(sequence);
+  const { grammars, texts, maskBytes } = device.kept;
+  expect([grammars, texts]).toEqual([64, 66]);
+  expect(maskBytes).toBeLessThanOrEqual(64 * 2 ** 20);
+  expect(one(0)).toEqual(first);
+});
+
+test("rows in equal states share one mask, wherever their texts have been", () => {
+  const said = choice("yes", "no", "noyes", "nono");
+  const keptOf = (rows: readonly SampleRow[]): number => {
+    const device = new ConstrainedDevice(lowest, vocabulary);
+    draw(device, rows);
+    return device.kept.maskBytes;
+  };
+  const one = keptOf([row(said, [])]);
+  expect(one).toBeGreaterThan(0);
+  expect(keptOf([row(said, []), row(said, []), row(said, [])])).toBe(one);
+  expect(keptOf([row(said, []), row(said, [7])])).toBe(2 * one);
+});
+
+test("a token comes with those that are forced to follow it, as they would be drawn one by one", () => {
+  const said = choice("noyes", "noyo", "yesyes");
+  const device = new ConstrainedDevice(lowest, vocabulary);
+  // "y" and "ye" reach over the end of what is forced.
+  expect(sampled(device, [row(said, [])])).toEqual([
+    { kind: "token", sequence: 0 as SequenceId, token: 1, logprobs: null, forced: [4, 5, 3] },
+  ]);
+});
+
+test("a long text that was begun before a preemption is read in pieces; others are not held up, and a wrong one fails alone", () => {
+  const said = choice("yesno".repeat(100));
+  const drawn = Array.from({ length: 190 }, (_, index) => (index % 2 === 0 ? 3 : 7));
+  const rows = [row(said, drawn), row(null, [], [0]), row(said, [...drawn, 7])];
+  const device = new ConstrainedDevice(lowest, vocabulary, 1000);
+  const steps: (number | string)[][] = [];
+  while (steps.at(-1)?.includes("deferred") ?? true) steps.push(draw(device, rows));
+  expect(steps.at(-1)).toEqual([3, 1, "constraint_unsatisfiable: what was drawn before does not obey it"]);
+  // 381 tokens of 48 steps each, a thousand in front of each step of the device and a thousand while it computes.
+  expect(steps.length).toBeGreaterThanOrEqual(6);
+  expect(steps.slice(0, -1).every(([, free]) => free === 1)).toBe(true);
+});
+
+test("a row whose mask takes long is deferred, and then drawn as it would have been; others are not held up", () => {
+  const texts = Array.from(
+    { length: 40 },
+    (_, index) => "yesno".repeat(1 + (index % 7)) + "no".repeat(index),
+  );
+  const rows = [row(choice(...texts), []), row(null, [], [0])];
+  const [wanted] = draw(new ConstrainedDevice(lowest, vocabulary), rows);
+  const device = new ConstrainedDevice(lowest, vocabulary, 40);
+  const seen: (number | string)[] = [];
+  while (typeof seen.at(-1) !== "number") {
+    const [held, free] = draw(device, rows);
+    expect(free).toBe(1);
+    seen.push(held!);
+  }
+  expect(seen.at(-1)).toBe(wanted!);
+  expect(seen.length).toBeGreaterThan(2);
+  expect(seen.slice(0, -1).every((one) => one === "deferred")).toBe(true);
+});

@@ -1,0 +1,143 @@
+import { compileGbnf } from "./ebnf/gbnf.ts";
+import { compileLark } from "./ebnf/lark.ts";
+import { Budget, ConstraintError } from "./error.ts";
+import { type Grammar, GrammarBuilder } from "./grammar.ts";
+import { compilePattern } from "./regex/pattern.ts";
+import { Regexes } from "./regex/regexes.ts";
+import { plainEncoding } from "./regex/text.ts";
+import { compileSchema, type JsonLayout } from "./schema/compile-schema.ts";
+import type { CallForm } from "./tools/call-form.ts";
+import { type CompiledPart, compileCalls } from "./tools/calls.ts";
+import { compileTags, type TagFormat } from "./tools/tags.ts";
+import { compileThinking } from "./tools/thinking.ts";
+
+/** What an answer's text must be, as a client says it. Plain data. */
+export type ConstraintSource =
+  /** A JSON value that the schema allows. */
+  | { readonly kind: "schema"; readonly schema: unknown; readonly layout: JsonLayout }
+  /** All of the text matches the regular expression (ECMA 262, without what is not regular). */
+  | { readonly kind: "regex"; readonly pattern: string }
+  /** A grammar as llama.cpp writes it (with `::=`), or as Lark does. */
+  | { readonly kind: "grammar"; readonly text: string }
+  /** One of the texts. */
+  | { readonly kind: "choice"; readonly texts: readonly string[] }
+  /** Text in which marks begin parts of other forms. */
+  | { readonly kind: "tags"; readonly format: TagFormat }
+  | CallsSource
+  | ThinkingSource;
+
+/** Thoughts between marks, and then what the answer must be. */
+export interface ThinkingSource {
+  readonly kind: "thinking";
+  readonly opening: string;
+  readonly closing: string;
+  /** The prompt has begun them; else they may come or not. */
+  readonly isOpen: boolean;
+  /** Of the marks those that are tokens of their own. */
+  readonly controlTexts: readonly string[];
+  /** Null: any text. */
+  readonly answer: ConstraintSource | null;
+  /** What the answer begins with, and what may end it; "": nothing. */
+  readonly beforeText: string;
+  readonly afterText: string;
+}
+
+/** Calls of functions, as the model writes them. */
+export interface CallsSource {
+  readonly kind: "calls";
+  readonly form: CallForm;
+  /** Those that are tokens of their own, of the control texts that are in the form's. */
+  readonly controlTexts: readonly string[];
+  readonly functions: readonly CallableFunction[];
+  /** Calls at most; null: any number. */
+  readonly callsMax: number | null;
+  /** Or text, with calls where the form has them, or none. */
+  readonly mayTalk: boolean;
+  /** What the text must be where there are no calls; null: any. */
+  readonly otherwise: ConstraintSource | null;
+  /** What text begins with that is no call, and what may end it; "": nothing. */
+  readonly beforeText: string;
+  readonly afterText: string;
+}
+
+/** A function that may be called, and what its arguments, an object, have to obey; null: anything. */
+export interface CallableFunction {
+  readonly name: string;
+  readonly parameters: unknown;
+  /** Parameters that cannot be held to are refused; else they allow any object. */
+  readonly isStrict: boolean;
+}
+
+/** A compiled constraint, and the names of what was passed over because it demands nothing that is known. */
+export interface CompiledConstraint {
+  readonly grammar: Grammar;
+  readonly ignored: readonly string[];
+}
+
+/** Of a constraint as it is given, in UTF-16 units. */
+export const SOURCE_UNITS_MAX = 65_536;
+/** Texts of a choice. */
+export const CHOICES_MAX = 10_000;
+/** About a second of work. */
+export const COMPILE_STEPS = 3_000_000;
+
+/** Throws ConstraintError for what is not understood, contradicts itself, or is too much work: counted in steps, so that the
+ *  same source always ends the same way. */
+export function compileConstraint(
+  source: ConstraintSource,
+  budget = new Budget(COMPILE_STEPS),
+): CompiledConstraint {
+  const regexes = new Regexes();
+  regexes.budget = budget;
+  const builder = new GrammarBuilder(regexes);
+  const { symbol, ignored } = symbolOf(source, builder, budget);
+  return { grammar: builder.finish(symbol), ignored };
+}
+
+function symbolOf(source: ConstraintSource, builder: GrammarBuilder, budget: Budget): CompiledPart {
+  const { regexes } = builder;
+  switch (source.kind) {
+    case "schema": {
+      const { length } = JSON.stringify(source.schema) ?? "";
+      if (length > SOURCE_UNITS_MAX) {
+        throw new ConstraintError(
+          `a schema may have ${SOURCE_UNITS_MAX} characters of JSON at most, but has ${length}`,
+        );
+      }
+      return compileSchema(source.schema, builder, source.layout, budget);
+    }
+    case "regex": {
+      const regex = compilePattern(regexes, source.pattern, plainEncoding(regexes), "whole");
+      return { symbol: builder.terminal(regex), ignored: [] };
+    }
+    case "tags":
+      return compileTags(source.format, (part) => symbolOf(part, builder, budget), builder);
+    case "calls": {
+      const { otherwise } = source;
+      const other = otherwise === null ? null : symbolOf(otherwise, builder, budget);
+      return compileCalls(source, other, builder, budget);
+    }
+    case "thinking": {
+      const answer = source.answer === null ? null : symbolOf(source.answer, builder, budget);
+      return compileThinking(source, answer, builder);
+    }
+    case "grammar": {
+      const { length } = source.text;
+      if (length > SOURCE_UNITS_MAX) {
+        throw new ConstraintError(
+          `a grammar may have ${SOURCE_UNITS_MAX} characters at most, but has ${length}`,
+        );
+      }
+      const compile = source.text.includes("::=") ? compileGbnf : compileLark;
+      return { symbol: compile(source.text, builder), ignored: [] };
+    }
+    case "choice": {
+      const { length } = source.texts;
+      if (length === 0 || length > CHOICES_MAX) {
+        throw new ConstraintError(`a choice must have 1 to ${CHOICES_MAX} texts, but has ${length}`);
+      }
+      const texts = source.texts.map((text) => new TextEncoder().encode(text));
+      return { symbol: builder.terminal(regexes.literals(texts)), ignored: [] };
+    }
+  }
+}

@@ -1,0 +1,301 @@
+import { Budget } from "../error.ts";
+import { type Lexer, type LexState, NO_STATE } from "../parser/lexer.ts";
+import type { ParseSet } from "../parser/parse-set.ts";
+import { addThread, copyOf, noPlace, type Parser, type ParseState, type Place } from "../parser/parser.ts";
+import type { Regex, Regexes } from "../regex/regexes.ts";
+import { forcedToken } from "./forced.ts";
+import { FreeString } from "./free-string.ts";
+import { again, Job, type Pieces } from "./job.ts";
+import { MaskMemory } from "./mask-memory.ts";
+import { MaskWalk } from "./mask-walk.ts";
+import { remember } from "./recent.ts";
+import { type StringMasks, StringTokens } from "./string-tokens.ts";
+import type { Mask, Trie, Vocabulary } from "./vocabulary.ts";
+
+/** Masks that are remembered, by their memory and by their number. */
+const MASK_BYTES_MAX = 64 * 2 ** 20;
+const MASKS_MAX = 65_536;
+/** Masks under way that are remembered. */
+const JOBS_MAX = 256;
+/** States of which it is remembered what must follow. */
+const FORCED_MAX = 8192;
+/** More states than a parser ever has. */
+const STATES_MAX = 2 ** 28;
+/** Steps of work for one mask. */
+const MASK_STEPS = 4_000_000;
+/** Expressions after which others are begun. There is room for them from the first on: memory that is not written to takes none, and
+ *  copying it would hold a step up. */
+const REGEXES_MAX = 100_000;
+const unlimited = new Budget(Number.POSITIVE_INFINITY);
+
+/**
+ * Which tokens may come next. A token may if its bytes lead the parser anywhere: everything that a grammar has begun can be
+ * completed. So the vocabulary's trie is walked as far as the parser goes along (mask-walk.ts).
+ *
+ * Of text that is forced one token alone may be the one that comes (forced.ts).
+ */
+export class Masks {
+  readonly vocabulary: Vocabulary;
+  /** Of all masks, also of those that are copied for a row. */
+  readonly memory: MaskMemory;
+  /** Of the expressions that new parsers are made with, and of those that others were made with. */
+  #freeString: FreeString;
+  readonly #strings = new WeakMap<Regexes, FreeString>();
+  /** By what `#keyOf` makes of a state. Ordered by last use. */
+  readonly #masks = new Map<number, Mask>();
+  /** The same; of masks under way, and of those that find out for which states masks are made. */
+  readonly #jobs = new Map<number, Job<unknown>>();
+  readonly #alikeJobs = new Map<number, Job<unknown>>();
+  readonly #forced = new Map<number, number | null>();
+  /** Of each `find`. */
+  readonly #alike = noPlace();
+  readonly #masksMax: number;
+  #parsers = 0;
+  readonly #parserIds = new WeakMap<Parser, number>();
+
+  /** Remembers masks of so many bytes, and 16 at least. */
+  constructor(vocabulary: Vocabulary, keptBytesMax: number = MASK_BYTES_MAX) {
+    this.vocabulary = vocabulary;
+    this.memory = new MaskMemory(vocabulary.size);
+    this.#masksMax = Math.min(MASKS_MAX, Math.max(16, Math.floor(keptBytesMax / this.memory.bytes)));
+    this.#freeString = this.#newStrings(new StringTokens(vocabulary));
+  }
+
+  #newStrings(tokens: StringTokens): FreeString {
+    const strings = new FreeString(tokens, this.memory, REGEXES_MAX);
+    this.#strings.set(strings.regexes, strings);
+    return strings;
+  }
+
+  /** What parsers for these masks are made with: equal strings of different grammars are then one. Others after some time, so
+   *  that what parsers without texts were made with is forgotten. */
+  get regexes(): Regexes {
+    const { regexes, tokens } = this.#freeString;
+    if (regexes.size > REGEXES_MAX) this.#freeString = this.#newStrings(tokens);
+    return this.#freeString.regexes;
+  }
+
+  /** Of masks that are remembered. */
+  get keptBytes(): number {
+    return this.memory.bytes * this.#masks.size;
+  }
+
+  /** The mask, if it is known; else work towards it, which may have been begun already: ask again when it is done. A mask is
+   *  lent: it is of use until others are asked for. */
+  find(parser: Parser, given: ParseState): Mask | Job<unknown> {
+    const alike = this.#alike;
+    if (!alikeOf(parser.lexer, given, alike)) {
+      const key = this.#keyOf(parser, given);
+      return jobOf(this.#alikeJobs, key, parser, () => this.#findAlike(parser, copyOf(given)));
+    }
+    const key = this.#keyOf(parser, alike);
+    const known = this.#masks.get(key);
+    if (known === undefined)
+      return jobOf(this.#jobs, key, parser, (budget) => this.#make(parser, copyOf(alike), key, budget));
+    this.#keep(key, known);
+    return known;
+  }
+
+  *#findAlike({ lexer }: Parser, { lexes }: ParseState): Pieces<void> {
+    const { height } = this.vocabulary.trie;
+    for (const lex of lexes) {
+      const parts: number[] = [];
+      for (let index = 0; index < lexer.count(lex); index++) {
+        const rest = lexer.rest(lex, index);
+        parts.push(lexer.terminal(lex, index), yield* again(() => lexer.regexes.clamped(rest, height)));
+      }
+      lexer.noteClamped(lex, lexer.state(parts));
+    }
+  }
+
+  *#make(parser: Parser, state: ParseState, key: number, budget: Budget): Pieces<void> {
+    const strings = this.#strings.get(parser.lexer.regexes) ?? null;
+    this.#keep(key, yield* new MaskWriter(parser, this, strings, budget).write(state));
+  }
+
+  #keep(key: number, mask: Mask): void {
+    const gone = remember(this.#masks, key, mask, this.#masksMax);
+    if (gone !== undefined) this.memory.giveBack(gone);
+  }
+
+  /** Throws ConstraintError when it takes too much work. */
+  maskOf(parser: Parser, state: ParseState): Mask {
+    for (;;) {
+      const found = this.find(parser, state);
+      if (!(found instanceof Job)) return found;
+      found.run(Number.POSITIVE_INFINITY);
+    }
+  }
+
+  /** The token that must come next, see forced.ts; null: there is none such. */
+  forcedOf(parser: Parser, state: ParseState): number | null {
+    if (parser.onlyByte(state) === null) return null;
+    const key = this.#keyOf(parser, state);
+    let forced = this.#forced.get(key);
+    if (forced === undefined) forced = forcedToken(this.vocabulary, parser, state);
+    remember(this.#forced, key, forced, FORCED_MAX);
+    return forced;
+  }
+
+  #keyOf(parser: Parser, state: ParseState): number {
+    let parserId = this.#parserIds.get(parser);
+    if (parserId === undefined) {
+      parserId = this.#parsers++;
+      this.#parserIds.set(parser, parserId);
+    }
+    return parserId * STATES_MAX + parser.numberOf(state);
+  }
+}
+
+function jobOf(
+  jobs: Map<number, Job<unknown>>,
+  key: number,
+  { lexer }: Parser,
+  work: (budget: Budget) => Pieces<unknown>,
+): Job<unknown> {
+  const job =
+    jobs.get(key) ??
+    new Job(
+      MASK_STEPS,
+      (budget) => spentOn(lexer.regexes, budget, work(budget)),
+      () => jobs.delete(key),
+    );
+  remember(jobs, key, job, JOBS_MAX);
+  return job;
+}
+
+/** The work, while which expressions are made within the budget. */
+function* spentOn(regexes: Regexes, budget: Budget, work: Pieces<unknown>): Pieces<unknown> {
+  for (;;) {
+    // Of the same expressions others may be in hand between two pieces.
+    regexes.budget = budget;
+    try {
+      const { done, value } = work.next();
+      if (done === true) return value;
+    } finally {
+      regexes.budget = unlimited;
+    }
+    yield;
+  }
+}
+
+/** Writes to `to` the state in which all tokens go on that go on in this one: what may still come is not counted beyond a token.
+ *  False: it is not known yet. */
+function alikeOf(lexer: Lexer, { sets, lexes, count, mayEnd }: ParseState, to: Place): boolean {
+  to.count = 0;
+  to.mayEnd = mayEnd;
+  for (let i = 0; i < count; i++) {
+    const clamped = lexer.clampedOf(lexes[i]!);
+    if (clamped === NO_STATE) return false;
+    addThread(to, sets[i]!, clamped);
+  }
+  return true;
+}
+
+/** Writes the mask of one place. */
+class MaskWriter {
+  readonly #parser: Parser;
+  readonly #trie: Trie;
+  readonly #memory: MaskMemory;
+  /** Null: the parser's expressions are of others. */
+  readonly #strings: FreeString | null;
+  readonly #budget: Budget;
+  readonly #mask: Mask;
+
+  constructor(parser: Parser, { vocabulary, memory }: Masks, strings: FreeString | null, budget: Budget) {
+    this.#parser = parser;
+    this.#trie = vocabulary.trie;
+    this.#memory = memory;
+    this.#strings = strings;
+    this.#budget = budget;
+    this.#mask = memory.none();
+  }
+
+  *write({ sets, lexes }: ParseState): Pieces<Mask> {
+    for (const [index, lex] of lexes.entries()) yield* this.#add(sets[index]!, lex);
+    return this.#mask;
+  }
+
+  /** Of terminals inside of strings the tokens that stay there, whichever string it is; what reaches a quote of each by
+   *  itself; and all other terminals together. */
+  *#add(set: ParseSet, lex: LexState): Pieces<void> {
+    const { lexer } = this.#parser;
+    const rests = Array.from({ length: lexer.count(lex) }, (_, index) => lexer.rest(lex, index));
+    const kinds = yield* again(() => rests.map((rest) => this.#strings?.kindOf(rest) ?? "other"));
+    const hasOpen = yield* this.#addOpen(rests.filter((_, index) => kinds[index] === "broad"));
+    const others: number[] = [];
+    for (const [index, rest] of rests.entries()) {
+      const terminal = lexer.terminal(lex, index);
+      if (kinds[index] === "other") others.push(terminal, rest);
+      else yield* this.#addString(set, terminal, rest, this.#strings!, hasOpen);
+    }
+    const left = lexer.state(others);
+    if (left !== NO_STATE) yield* this.#walk(this.#trie, this.#mask, set, left);
+  }
+
+  /** Tokens that do not reach a quote, of several strings at once: names that are told apart by patterns go on with one or
+   *  another. False: they are not known. */
+  *#addOpen(rests: readonly Regex[]): Pieces<boolean> {
+    const strings = this.#strings;
+    if (strings === null || rests.length === 0) return false;
+    const { regexes, tokens } = strings;
+    for (const set of tokens.open) {
+      const clamped: Regex[] = [];
+      for (const rest of rests) clamped.push(yield* again(() => regexes.clamped(rest, set.trie.height)));
+      const found = yield* strings.tokensOf(set, regexes.alt(clamped), this.#budget);
+      if (found === null) return false;
+      allow(this.#mask, found.inside);
+    }
+    return true;
+  }
+
+  /** `hasOpen`: the mask has the tokens already that do not reach a quote of a broad one. */
+  *#addString(
+    set: ParseSet,
+    terminal: number,
+    rest: Regex,
+    strings: FreeString,
+    hasOpen: boolean,
+  ): Pieces<void> {
+    const after = yield* this.#afterQuote(set, terminal, strings);
+    const limits = strings.limitsOf(rest);
+    if (limits !== null) this.#allow(strings.tokens.within(limits.min, limits.max), after);
+    else {
+      let isKnown = hasOpen;
+      for (const tokens of strings.tokens.others) {
+        const found = isKnown ? yield* strings.tokensOf(tokens, rest, this.#budget) : null;
+        if (found === null) isKnown = false;
+        else this.#allow(found, after);
+      }
+      const { lexer } = this.#parser;
+      if (!isKnown) yield* this.#walk(this.#trie, this.#mask, set, lexer.state([terminal, rest]));
+    }
+    this.#memory.giveBack(after);
+  }
+
+  /** Of tokens with a quote those that go on after it, wherever in them it is. */
+  *#afterQuote(set: ParseSet, terminal: number, strings: FreeString): Pieces<Mask> {
+    const mask = this.#memory.none();
+    // Strings end with their quote: whatever the string, the same is complete after it.
+    const ended = this.#parser.lexer.state([terminal, strings.regexes.epsilon]);
+    const after = yield* again(() => this.#parser.after(set, ended));
+    if (after.lex !== NO_STATE) yield* this.#walk(strings.tokens.afterQuote, mask, after, after.lex);
+    return mask;
+  }
+
+  /** `after`: what may follow the string. */
+  #allow({ inside, beyond }: StringMasks, after: Mask): void {
+    const mask = this.#mask;
+    for (let word = 0; word < mask.length; word++)
+      mask[word]! |= inside[word]! | (after[word]! & beyond[word]!);
+  }
+
+  *#walk(trie: Trie, mask: Mask, set: ParseSet, lex: LexState): Pieces<void> {
+    const walk = new MaskWalk(this.#parser, trie, mask, this.#budget, set, lex);
+    while (!(yield* again(() => walk.run()))) yield;
+  }
+}
+
+function allow(mask: Mask, tokens: Mask): void {
+  for (let word = 0; word < mask.length; word++) mask[word]! |= tokens[word]!;
+}

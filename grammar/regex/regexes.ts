@@ -1,0 +1,280 @@
+import { Budget } from "../error.ts";
+import { withRoom } from "../parser/lists.ts";
+import { hasByte, type Partition, Partitions } from "./byte-set.ts";
+import { Clamping, type Unlimited } from "./clamping.ts";
+import { CountedIntersections } from "./counted.ts";
+import { Expressions } from "./expressions.ts";
+import type { Regex } from "./shape.ts";
+
+export type { Automaton, Regex, RegexShape } from "./shape.ts";
+
+/** Bytes of a way to an end that is tried again. */
+const WAY_MAX = 16;
+/** States that are searched for an end before it is counted how far it is. */
+const NEAR_STATES = 3;
+/** Whether a boolean expression's language is empty; 0: not known yet. */
+const HAS_END = 1;
+const IS_EMPTY = 2;
+
+/**
+ * Regular expressions over bytes with intersection and complement, matched by derivatives (Brzozowski, "Derivatives of
+ * regular expressions", JACM 1964; with byte classes as in Owens, Reppy and Turon, "Regular-expression derivatives
+ * re-examined", JFP 2009). As each is kept once, expressions are the states of an automaton that is built only as far as it is
+ * walked.
+ */
+export class Regexes extends Expressions {
+  readonly #partitions = new Partitions();
+  readonly #counted = new CountedIntersections(this);
+  readonly #clamping = new Clamping(this, this.#counted);
+  /** By expression, the number of its partition and 1 more; and where its derivatives begin in `#next`. 0: not known yet. */
+  #partitionOf: Int32Array;
+  #nextAt: Int32Array;
+  /** By class of an expression's partition, its derivative and 1 more; 0: not known yet. */
+  #next: Int32Array;
+  #nextEnd = 1;
+  #emptiness: Uint8Array;
+  /** Bytes that led from one expression to an end. */
+  #way: readonly number[] = [];
+  /** Spent by derivatives, which are broken off where it is paused; replaced by the owner per piece of work. */
+  budget = new Budget(Number.POSITIVE_INFINITY);
+
+  constructor(room = 16) {
+    super(room);
+    this.#partitionOf = new Int32Array(room);
+    this.#nextAt = new Int32Array(room);
+    this.#next = new Int32Array(4 * room);
+    this.#emptiness = new Uint8Array(room);
+  }
+
+  /** Bytes that lead to the same derivative are in one class. */
+  partitionOf(regex: Regex): Partition {
+    const known = this.#partitionOf[regex] ?? 0;
+    if (known > 0) return this.#partitions.all[known - 1]!;
+    const partition = this.#partition(regex);
+    this.#partitionOf = withRoom(this.#partitionOf, this.size);
+    this.#partitionOf[regex] = partition.id + 1;
+    return partition;
+  }
+
+  /** The coarsest partition finer than both. */
+  refine(a: Partition, b: Partition): Partition {
+    return this.#partitions.refine(a, b);
+  }
+
+  /** One class. */
+  get wholePartition(): Partition {
+    return this.#partitions.whole;
+  }
+
+  /** What may follow the byte in a match. */
+  derivative(regex: Regex, byte: number): Regex {
+    const { classOf, representatives } = this.partitionOf(regex);
+    const index = classOf[byte]!;
+    const at = (this.#nextAt[regex] || this.#placeNext(regex, representatives.length)) + index;
+    const known = this.#next[at]!;
+    if (known > 0) return (known - 1) as Regex;
+    const next = this.#derive(regex, representatives[index]!);
+    this.#next[at] = next + 1;
+    return next;
+  }
+
+  #placeNext(regex: Regex, classes: number): number {
+    const at = this.#nextEnd;
+    this.#nextEnd += classes;
+    this.#next = withRoom(this.#next, this.#nextEnd);
+    this.#nextAt = withRoom(this.#nextAt, this.size);
+    this.#nextAt[regex] = at;
+    return at;
+  }
+
+  /** Whether it matches nothing at all. Exact; what is found out is remembered. */
+  isEmpty(regex: Regex): boolean {
+    if (!this.isBoolean(regex) || this.isNullable(regex)) return regex === this.empty;
+    let emptiness = this.#emptiness[regex] ?? 0;
+    if (emptiness === 0) {
+      this.#findEmptiness(regex);
+      emptiness = this.#emptiness[regex]!;
+    }
+    return emptiness === IS_EMPTY;
+  }
+
+  #findEmptiness(regex: Regex): void {
+    const kind = this.kindOf(regex);
+    let isEmpty: boolean | null = null;
+    if (kind === "cat") isEmpty = this.isEmpty(this.partOf(regex, 0)) || this.isEmpty(this.partOf(regex, 1));
+    else if (kind === "alt") isEmpty = this.partsOf(regex).every((part) => this.isEmpty(part));
+    else if (kind === "repeat") isEmpty = this.isEmpty(this.partOf(regex, 0));
+    else if (this.#goesSameWay(regex) || this.#isNear(regex)) return;
+    else if (kind === "and")
+      isEmpty = this.#isEmptyUncounted(regex) || this.#counted.isEmpty(this.partsOf(regex));
+    if (isEmpty === null) this.#search(regex, Number.POSITIVE_INFINITY);
+    else this.#noteEmptiness(regex, isEmpty);
+  }
+
+  /** Whether an intersection matches nothing even without its parts that count: many have the others in common, which have few states. */
+  #isEmptyUncounted(regex: Regex): boolean {
+    const uncounted = this.partsOf(regex).filter((part) => !this.isCounted(part));
+    return uncounted.length < this.partCount(regex) && this.isEmpty(this.and(uncounted));
+  }
+
+  #noteEmptiness(regex: Regex, isEmpty: boolean): void {
+    this.#emptiness = withRoom(this.#emptiness, this.size);
+    this.#emptiness[regex] = isEmpty ? IS_EMPTY : HAS_END;
+  }
+
+  /** Finds out whether anything matches if an end may be near, or a state that is known to have one. False: it may not be. */
+  #isNear(regex: Regex): boolean {
+    return this.bytesMin(regex) <= WAY_MAX && this.#search(regex, NEAR_STATES);
+  }
+
+  /** Finds out whether anything can be reached that matches, from so many states: those first that seem nearest to an end, and else
+   *  depth first, as ends are far where lengths are counted. False: not from these. */
+  #search(start: Regex, statesMax: number): boolean {
+    const parents = new Map<Regex, { readonly at: Regex; readonly byte: number } | null>([[start, null]]);
+    const open = [start];
+    for (let states = 0; open.length > 0; states++) {
+      if (states === statesMax) return false;
+      const at = open.pop()!;
+      const found: Regex[] = [];
+      for (const byte of this.partitionOf(at).representatives) {
+        const next = this.derivative(at, byte);
+        if (this.#hasEnd(next)) {
+          const way = [byte];
+          for (let on = at, from = parents.get(on)!; ; on = from.at, from = parents.get(on)!) {
+            this.#noteEmptiness(on, false);
+            if (from === null) break;
+            way.push(from.byte);
+          }
+          if (way.length <= WAY_MAX) this.#way = way.reverse();
+          return true;
+        }
+        if (next === this.empty || this.#emptiness[next] === IS_EMPTY || parents.has(next)) continue;
+        parents.set(next, { at, byte });
+        found.push(next);
+      }
+      open.push(...found.sort((a, b) => this.bytesMin(b) - this.bytesMin(a)));
+    }
+    for (const at of parents.keys()) this.#noteEmptiness(at, true);
+    return true;
+  }
+
+  /** Whether the way that was found last leads to an end from here too, as it often does from one place of a text and the
+   *  next. */
+  #goesSameWay(start: Regex): boolean {
+    const passed = [start];
+    let at = start;
+    for (const byte of this.#way) {
+      at = this.derivative(at, byte);
+      if (this.#hasEnd(at)) {
+        for (const one of passed) this.#noteEmptiness(one, false);
+        return true;
+      }
+      if (at === this.empty) return false;
+      passed.push(at);
+    }
+    return false;
+  }
+
+  /** Whether it is known that something matches. */
+  #hasEnd(regex: Regex): boolean {
+    if (this.isNullable(regex) || this.#emptiness[regex] === HAS_END) return true;
+    return !this.isBoolean(regex) && regex !== this.empty;
+  }
+
+  /** Whether it matches the bytes. */
+  matches(regex: Regex, bytes: ArrayLike<number>): boolean {
+    let at = regex;
+    for (let i = 0; i < bytes.length && at !== this.empty; i++) at = this.derivative(at, bytes[i]!);
+    return this.isNullable(at);
+  }
+
+  /** An expression that goes the same way as this one for the next `bytes` bytes, and has fewer states (`Clamping`). */
+  clamped(regex: Regex, bytes: number): Regex {
+    return this.#clamping.clamped(regex, bytes);
+  }
+
+  /** An intersection with a limit of length, without that limit; or with a length that is not limited. Null: it is neither. */
+  unlimited(regex: Regex): Unlimited | null {
+    return this.#clamping.unlimited(regex);
+  }
+
+  #partition(regex: Regex): Partition {
+    const { whole } = this.#partitions;
+    const kind = this.kindOf(regex);
+    switch (kind) {
+      case "empty":
+      case "epsilon":
+      case "any":
+        return whole;
+      case "set":
+        return this.#partitions.ofSet(this.setOf(regex));
+      case "cat": {
+        const head = this.partOf(regex, 0);
+        const partition = this.partitionOf(head);
+        return this.isNullable(head)
+          ? this.#partitions.refine(partition, this.partitionOf(this.partOf(regex, 1)))
+          : partition;
+      }
+      case "repeat":
+      case "not":
+        return this.partitionOf(this.partOf(regex, 0));
+      case "alt":
+      case "and": {
+        let partition = whole;
+        for (let index = 0; index < this.partCount(regex); index++)
+          partition = this.#partitions.refine(partition, this.partitionOf(this.partOf(regex, index)));
+        return partition;
+      }
+      case "automaton":
+        return this.#partitions.ofClasses(this.automatonOf(regex).classOf);
+    }
+  }
+
+  #derive(regex: Regex, byte: number): Regex {
+    this.budget.breakOff();
+    this.budget.spend(1);
+    const kind = this.kindOf(regex);
+    switch (kind) {
+      case "empty":
+      case "epsilon":
+        return this.empty;
+      case "any":
+        return this.any;
+      case "set":
+        return hasByte(this.setOf(regex), byte) ? this.epsilon : this.empty;
+      case "cat": {
+        const [head, tail] = [this.partOf(regex, 0), this.partOf(regex, 1)];
+        const first = this.join(this.derivative(head, byte), tail);
+        if (!this.isNullable(head)) return first;
+        const second = this.derivative(tail, byte);
+        if (first === this.empty) return second;
+        return second === this.empty ? first : this.alt([first, second]);
+      }
+      case "repeat": {
+        const of = this.partOf(regex, 0);
+        const [min, max] = [this.minOf(regex), this.maxOf(regex)];
+        return this.join(this.derivative(of, byte), this.repeat(of, Math.max(min - 1, 0), max - 1));
+      }
+      case "alt":
+      case "and": {
+        const count = this.partCount(regex);
+        this.budget.spend(count);
+        const parts: Regex[] = [];
+        for (let index = 0; index < count; index++) {
+          const next = this.derivative(this.partOf(regex, index), byte);
+          if (next !== this.empty) parts.push(next);
+          else if (kind === "and") return next;
+        }
+        if (parts.length === 1) return parts[0]!;
+        return kind === "alt" ? this.alt(parts) : this.and(parts);
+      }
+      case "not":
+        return this.not(this.derivative(this.partOf(regex, 0), byte));
+      case "automaton": {
+        const automaton = this.automatonOf(regex);
+        const row = this.stateOf(regex) * automaton.classes;
+        return this.automaton(automaton, automaton.next[row + automaton.classOf[byte]!]!);
+      }
+    }
+  }
+}

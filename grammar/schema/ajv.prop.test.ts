@@ -1,0 +1,176 @@
+/** Random schemas beside Ajv: what it allows and nothing else. Longer: PROPERTY_TIMES=10 and more. */
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { acceptsInAnyOrder } from "../../tests/support/any-order.ts";
+import { drawnAnswer } from "../../tests/support/drawn-answer.ts";
+import { runs } from "../../tests/support/property.ts";
+import { allows, judgeable } from "../../tests/support/schema-oracle.ts";
+import { compileConstraint } from "../compile.ts";
+import { ConstraintError } from "../error.ts";
+import type { Grammar } from "../grammar.ts";
+import { Parser } from "../parser/parser.ts";
+import { Regexes } from "../regex/regexes.ts";
+
+const small = fc.integer({ min: -3, max: 12 });
+const size = fc.integer({ min: 0, max: 3 });
+const optional = <Value>(arbitrary: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
+  fc.option(arbitrary, { nil: undefined, freq: 1 });
+
+/** Without what is undefined. */
+function object(model: Record<string, fc.Arbitrary<unknown>>): fc.Arbitrary<object> {
+  return fc
+    .record(model)
+    .map((given) => Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)));
+}
+
+const key = fc.constantFrom("a", "b", "ab", "c");
+const text = fc.string({ unit: fc.constantFrom("a", "b", "1", "é", '"', " "), maxLength: 4 });
+const number = fc.oneof(small, fc.constantFrom(0.5, 1.5, -2.25, 100, 1000));
+const value = fc.letrec<{ value: unknown }>((tie) => ({
+  value: fc.oneof(
+    { depthSize: "small" },
+    fc.constantFrom(null, true, false),
+    text,
+    number,
+    fc.array(tie("value"), { maxLength: 3 }),
+    fc.dictionary(key, tie("value"), { maxKeys: 3, noNullPrototype: true }),
+  ),
+})).value;
+
+const stringOf = (one: unknown): string => JSON.stringify(one);
+
+const pattern = fc.constantFrom("^a", "b$", "^[ab]*$", "1", "^.{2}$", "a|é");
+const schema = fc.letrec<{ schema: unknown }>((tie) => ({
+  schema: fc.oneof(
+    { depthSize: "small" },
+    fc.constantFrom<unknown>(true, {}, { type: "boolean" }, { type: "null" }, { type: ["string", "null"] }),
+    object({
+      type: fc.constantFrom("integer", "number"),
+      minimum: optional(small),
+      exclusiveMaximum: optional(small),
+      multipleOf: optional(fc.constantFrom(1, 2, 3, 0.5)),
+    }),
+    object({
+      type: fc.constant("string"),
+      minLength: optional(size),
+      maxLength: optional(size),
+      pattern: optional(pattern),
+    }),
+    fc.record({ enum: fc.array(value, { minLength: 1, maxLength: 4 }) }),
+    fc.record({ const: value }),
+    object({
+      type: fc.constant("array"),
+      items: optional(tie("schema")),
+      prefixItems: optional(fc.array(tie("schema"), { minLength: 1, maxLength: 2 })),
+      minItems: optional(size),
+      maxItems: optional(size),
+    }),
+    object({
+      type: fc.constant("array"),
+      contains: tie("schema"),
+      minContains: optional(size),
+      maxContains: optional(size),
+      maxItems: optional(size),
+    }),
+    fc.record({
+      type: fc.constant("array"),
+      items: fc.record({ enum: fc.uniqueArray(value, { minLength: 1, maxLength: 4, selector: stringOf }) }),
+      uniqueItems: fc.constant(true),
+    }),
+    object({
+      type: fc.constantFrom("object", "object", undefined),
+      properties: optional(fc.dictionary(key, tie("schema"), { maxKeys: 3, noNullPrototype: true })),
+      required: optional(fc.uniqueArray(key, { maxLength: 2 })),
+      additionalProperties: optional(fc.oneof(fc.constant(false), tie("schema"))),
+      patternProperties: optional(
+        fc.dictionary(fc.constantFrom("^a", "b"), tie("schema"), { maxKeys: 1, noNullPrototype: true }),
+      ),
+      propertyNames: optional(fc.constantFrom({ maxLength: 1 }, { pattern: "^a" }, { enum: ["b", "c"] })),
+      minProperties: optional(size),
+      maxProperties: optional(size),
+    }),
+    object({
+      type: fc.constant("object"),
+      properties: optional(fc.dictionary(key, tie("schema"), { maxKeys: 2, noNullPrototype: true })),
+      dependentRequired: optional(
+        fc.dictionary(key, fc.uniqueArray(key, { maxLength: 2 }), { maxKeys: 1, noNullPrototype: true }),
+      ),
+      dependentSchemas: optional(fc.dictionary(key, tie("schema"), { maxKeys: 1, noNullPrototype: true })),
+    }),
+    fc.record({ anyOf: fc.array(tie("schema"), { minLength: 1, maxLength: 3 }) }),
+    fc.record({ oneOf: fc.array(tie("schema"), { minLength: 1, maxLength: 2 }) }),
+    fc.record({ allOf: fc.array(tie("schema"), { minLength: 1, maxLength: 2 }) }),
+    fc.record({ not: tie("schema") }),
+    // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+    object({ if: tie("schema"), then: optional(tie("schema")), else: optional(tie("schema")) }),
+  ),
+})).schema;
+
+/** Two schemas that mean each other and themselves. */
+const recursive = fc.tuple(schema, schema).map(([a, b]) => ({
+  $ref: "#/$defs/a",
+  $defs: { a: { anyOf: [a, tie("b")] }, b: { anyOf: [b, tie("a")] } },
+}));
+function tie(name: string): object {
+  const of = { $ref: `#/$defs/${name}` };
+  return { type: ["array", "object"], items: of, additionalProperties: of, maxItems: 2, maxProperties: 2 };
+}
+
+/** Null: refused, or too much work. */
+function compiled(source: unknown): Grammar | null {
+  try {
+    return compileConstraint({ kind: "schema", schema: source, layout: "compact" }).grammar;
+  } catch (error) {
+    if (error instanceof ConstraintError) return null;
+    throw error;
+  }
+}
+
+test("a schema that compiles allows what Ajv says that it allows", () => {
+  fc.assert(
+    fc.property(
+      fc.oneof({ arbitrary: schema, weight: 4 }, recursive),
+      fc.array(value, { minLength: 1, maxLength: 12 }),
+      (source, instances) => {
+        const grammar = compiled(source);
+        if (grammar === null) return;
+        const parser = Parser.of(grammar, new Regexes());
+        for (const instance of instances) {
+          expect([instance, acceptsInAnyOrder(parser, instance)]).toEqual([
+            instance,
+            allows(source, instance),
+          ]);
+        }
+      },
+    ),
+    runs(150),
+  );
+});
+
+/** Draws an answer for each schema, all of which Ajv must allow. Returns how many came to an end. */
+function drawnAnswers(sources: fc.Arbitrary<unknown>, count: number): number {
+  let finished = 0;
+  fc.assert(
+    fc.property(sources, fc.infiniteStream(fc.nat(1_000_000)), (source, numbers) => {
+      const grammar = compiled(source);
+      if (grammar === null) return;
+      const answer = drawnAnswer(grammar, () => numbers.next().value!);
+      const judged = answer === null ? null : judgeable(answer);
+      if (judged === null) return;
+      finished++;
+      expect([answer, allows(source, judged.value)]).toEqual([answer, true]);
+    }),
+    runs(count),
+  );
+  return finished;
+}
+
+test("every answer that is drawn at random and ends is valid by Ajv", () => {
+  expect(drawnAnswers(schema, 100)).toBeGreaterThan(30);
+});
+
+test.each([
+  ...["date", "time", "date-time", "duration", "uuid", "ipv4", "ipv6", "hostname", "email", "uri", "regex"],
+])("every text of the format %s that is drawn at random is valid by Ajv", (format) => {
+  expect(drawnAnswers(fc.constant({ type: "string", format }), 20)).toBeGreaterThan(0);
+});

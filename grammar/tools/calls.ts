@@ -1,0 +1,88 @@
+import type { CallableFunction, CallsSource } from "../compile.ts";
+import { type Budget, ConstraintError } from "../error.ts";
+import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
+import { compileArguments } from "./call-arguments.ts";
+import { type CallForm, triggersOf } from "./call-form.ts";
+import { MarkedTexts } from "./marked-texts.ts";
+
+/** What a part of a constraint may be, and the names of what in it demands nothing that is known. */
+export interface CompiledPart {
+  readonly symbol: GrammarSymbol;
+  readonly ignored: readonly string[];
+}
+
+/**
+ * Calls of functions in a model's own form. Arguments obey their function's schema. Where there may be text as well, or
+ * instead, it is any that begins no call, or what `otherwise` is.
+ */
+export function compileCalls(
+  source: CallsSource,
+  otherwise: CompiledPart | null,
+  builder: GrammarBuilder,
+  budget: Budget,
+): CompiledPart {
+  const { form, functions, mayTalk } = source;
+  const texts = new MarkedTexts(builder.regexes, source.controlTexts);
+  const ignored = [...(otherwise?.ignored ?? [])];
+  const mark = (text: string): GrammarSymbol[] =>
+    text === "" ? [] : [builder.terminal(texts.numbered(text))];
+  const call = builder.choice(
+    functions.map((one) => {
+      const open = mark(form.beforeName + one.name + form.afterName);
+      const given = argumentsOf(one, form, texts, builder, budget);
+      ignored.push(...given.ignored);
+      return builder.sequence(...open, given.symbol, ...mark(form.afterArguments));
+    }),
+  );
+  const max = Math.min(
+    source.callsMax ?? Number.POSITIVE_INFINITY,
+    form.callsMax ?? Number.POSITIVE_INFINITY,
+  );
+  const next = builder.sequence(...mark(form.between), call);
+  const calls = builder.sequence(
+    ...mark(form.begin),
+    call,
+    builder.repeat(next, 0, max - 1),
+    ...mark(form.end),
+  );
+  if (!mayTalk) return { symbol: calls, ignored };
+  const marked = (text: GrammarSymbol): GrammarSymbol =>
+    texts.between(source.beforeText, source.afterText, text, builder);
+  if (otherwise !== null) return { symbol: builder.choice([marked(otherwise.symbol), calls]), ignored };
+  const triggers = triggersOf(
+    form,
+    functions.map(({ name }) => name),
+  );
+  if (form.place === "alone") {
+    const talk = builder.terminal(texts.notBeginningWith(triggers));
+    return { symbol: builder.choice([marked(talk), calls]), ignored };
+  }
+  const talk = builder.terminal(texts.without(triggers));
+  // An answer that may hold one call ends with it; one that may hold any number may go on.
+  const rest =
+    form.place === "end" || max === 1
+      ? builder.repeat(calls, 0, 1)
+      : builder.repeat(builder.sequence(call, talk), 0, max);
+  return { symbol: builder.sequence(talk, rest), ignored };
+}
+
+/** Arguments that their function's schema allows. A schema that cannot be held to leaves any object, unless the function is
+ *  strict. */
+function argumentsOf(
+  { name, parameters, isStrict }: CallableFunction,
+  form: CallForm,
+  texts: MarkedTexts,
+  builder: GrammarBuilder,
+  budget: Budget,
+): CompiledPart {
+  try {
+    return compileArguments(form.arguments, parameters ?? {}, texts, builder, budget);
+  } catch (error) {
+    if (!(error instanceof ConstraintError)) throw error;
+    if (isStrict) throw new ConstraintError(`the parameters of ${name}: ${error.message}`, error.pointer);
+    return {
+      ...compileArguments(form.arguments, {}, texts, builder, budget),
+      ignored: [`${name}.parameters`],
+    };
+  }
+}

@@ -1,0 +1,81 @@
+import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
+import { CONTROL_BYTE, controlBytes } from "../mask/vocabulary.ts";
+import type { Regex, Regexes } from "../regex/regexes.ts";
+import { DIGITS_MAX, partsBetweenNumbers } from "./call-form.ts";
+
+/** Texts of an answer among which a model writes marks: some are control tokens, and others text like any other. */
+export class MarkedTexts {
+  readonly #regexes: Regexes;
+  readonly #controlTexts: readonly string[];
+  /** Any bytes but those of control tokens. Models may write bytes that are no characters; and each byte leads back to where it
+   *  came from, so that most of a vocabulary is allowed without being walked. */
+  readonly anyText: Regex;
+
+  /** `controlTexts`: those of the marks that are control tokens, the longest first where one begins another. */
+  constructor(regexes: Regexes, controlTexts: readonly string[]) {
+    this.#regexes = regexes;
+    this.#controlTexts = controlTexts;
+    this.anyText = regexes.star(regexes.bytes([0, CONTROL_BYTE - 1]));
+  }
+
+  /** A text, in which control texts are control tokens. */
+  literal(text: string): Regex {
+    return this.#regexes.literal(markBytes(text, this.#controlTexts));
+  }
+
+  /** The same of a text of a call's form, in which numbers may be. */
+  numbered(formText: string): Regex {
+    const regexes = this.#regexes;
+    const number = regexes.repeat(regexes.bytes([48, 57]), 1, DIGITS_MAX);
+    const [first, ...others] = partsBetweenNumbers(formText).map((part) => this.literal(part));
+    return regexes.cat(first!, ...others.flatMap((part) => [number, part]));
+  }
+
+  /** A text after one mark, which another may end. "": there is no such mark. */
+  between(before: string, after: string, text: GrammarSymbol, builder: GrammarBuilder): GrammarSymbol {
+    const opening = before === "" ? [] : [builder.terminal(this.literal(before))];
+    const closing = after === "" ? [] : [builder.repeat(builder.terminal(this.literal(after)), 0, 1)];
+    return builder.sequence(...opening, text, ...closing);
+  }
+
+  /** Any text that none of these texts is in. */
+  without(texts: readonly string[]): Regex {
+    const { anyText } = this;
+    const found = texts.map((text) => this.#regexes.cat(anyText, this.#plain(text), anyText));
+    return this.#butNot(found);
+  }
+
+  /** Any text that begins with none of these. */
+  notBeginningWith(texts: readonly string[]): Regex {
+    return this.#butNot(texts.map((text) => this.#regexes.cat(this.#plain(text), this.anyText)));
+  }
+
+  #butNot(found: readonly Regex[]): Regex {
+    return this.#regexes.and([this.anyText, this.#regexes.not(this.#regexes.alt(found))]);
+  }
+
+  /** Spelled out, whether or not there is a token of this text: what reads the text sees no difference. */
+  #plain(text: string): Regex {
+    return this.#regexes.literal(bytesOf(text));
+  }
+}
+
+/** The bytes of a text in which `controlTexts` are control tokens. */
+export function markBytes(text: string, controlTexts: readonly string[]): number[] {
+  const bytes: number[] = [];
+  let plain = "";
+  for (let at = 0; at < text.length; ) {
+    const control = controlTexts.find((one) => text.startsWith(one, at));
+    if (control === undefined) plain += text[at++]!;
+    else {
+      bytes.push(...bytesOf(plain), ...controlBytes(bytesOf(control)));
+      plain = "";
+      at += control.length;
+    }
+  }
+  return [...bytes, ...bytesOf(plain)];
+}
+
+function bytesOf(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
+}

@@ -1,0 +1,119 @@
+import type { ConstraintSource } from "../compile.ts";
+import { ConstraintError } from "../error.ts";
+import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
+import type { CompiledPart } from "./calls.ts";
+import { MarkedTexts } from "./marked-texts.ts";
+
+/** Text with parts of other forms in it: the structural tags of xgrammar and vLLM. */
+export type TagFormat =
+  | { readonly kind: "text" }
+  /** What a constraint by itself would be. */
+  | { readonly kind: "held"; readonly to: ConstraintSource }
+  | { readonly kind: "sequence" | "or"; readonly elements: readonly TagFormat[] }
+  | Tag
+  | TriggeredTags
+  /** Tags with a text between each two. */
+  | (TagCount & { readonly kind: "separated"; readonly tags: readonly Tag[]; readonly separator: string });
+
+/** A part between two marks, the second of which may be one of several. */
+export interface Tag {
+  readonly kind: "tag";
+  readonly begin: string;
+  readonly content: TagFormat;
+  readonly ends: readonly string[];
+}
+
+/** Free text, in which a trigger begins one of the tags that begin with it. */
+export interface TriggeredTags extends TagCount {
+  readonly kind: "triggered";
+  readonly triggers: readonly string[];
+  readonly tags: readonly Tag[];
+}
+
+interface TagCount {
+  readonly atLeastOne: boolean;
+  readonly stopsAfterFirst: boolean;
+}
+
+/** `compile` makes a part of a constraint. Throws ConstraintError for what cannot be held to. */
+export function compileTags(
+  format: TagFormat,
+  compile: (source: ConstraintSource) => CompiledPart,
+  builder: GrammarBuilder,
+): CompiledPart {
+  const compiler = new TagCompiler(compile, builder);
+  return { symbol: compiler.symbolOf(format, []), ignored: compiler.ignored };
+}
+
+class TagCompiler {
+  readonly ignored: string[] = [];
+  readonly #compile: (source: ConstraintSource) => CompiledPart;
+  readonly #builder: GrammarBuilder;
+  readonly #texts: MarkedTexts;
+
+  constructor(compile: (source: ConstraintSource) => CompiledPart, builder: GrammarBuilder) {
+    this.#compile = compile;
+    this.#builder = builder;
+    this.#texts = new MarkedTexts(builder.regexes, []);
+  }
+
+  /** `ends`: marks that end it, and so are in none of its free text. */
+  symbolOf(format: TagFormat, ends: readonly string[]): GrammarSymbol {
+    const builder = this.#builder;
+    switch (format.kind) {
+      case "text":
+        return this.#talk(ends);
+      case "held": {
+        const { symbol, ignored } = this.#compile(format.to);
+        this.ignored.push(...ignored);
+        return symbol;
+      }
+      case "sequence":
+        return builder.sequence(...format.elements.map((element) => this.symbolOf(element, ends)));
+      case "or":
+        return builder.choice(format.elements.map((element) => this.symbolOf(element, ends)));
+      case "tag":
+        return this.#tag(format);
+      case "triggered":
+        return this.#triggered(format, ends);
+      case "separated": {
+        const tag = builder.choice(format.tags.map((one) => this.#tag(one)));
+        const next = builder.sequence(this.#mark(format.separator), tag);
+        const more = format.stopsAfterFirst ? 0 : Number.POSITIVE_INFINITY;
+        const some = builder.sequence(tag, builder.repeat(next, 0, more));
+        return builder.repeat(some, format.atLeastOne ? 1 : 0, 1);
+      }
+    }
+  }
+
+  #tag({ begin, content, ends }: Tag): GrammarSymbol {
+    const end = this.#builder.choice(ends.map((one) => this.#mark(one)));
+    return this.#builder.sequence(this.#mark(begin), this.symbolOf(content, ends), end);
+  }
+
+  #triggered(format: TriggeredTags, ends: readonly string[]): GrammarSymbol {
+    const { triggers, tags, atLeastOne, stopsAfterFirst } = format;
+    for (const { begin } of tags) {
+      if (triggers.some((trigger) => begin.startsWith(trigger))) continue;
+      throw new ConstraintError(
+        `the tag that begins ${JSON.stringify(begin)} begins with none of the triggers`,
+      );
+    }
+    const builder = this.#builder;
+    const tag = builder.choice(tags.map((one) => this.#tag(one)));
+    const talk = this.#talk([...triggers, ...ends]);
+    const least = atLeastOne ? 1 : 0;
+    if (stopsAfterFirst) return builder.sequence(talk, builder.repeat(tag, least, 1));
+    const more = builder.repeat(builder.sequence(tag, talk), least, Number.POSITIVE_INFINITY);
+    return builder.sequence(talk, more);
+  }
+
+  #talk(marks: readonly string[]): GrammarSymbol {
+    const isFree = marks.every((mark) => mark === "");
+    return this.#builder.terminal(isFree ? this.#texts.anyText : this.#texts.without(marks));
+  }
+
+  #mark(text: string): GrammarSymbol {
+    return this.#builder.terminal(this.#texts.literal(text));
+  }
+}

@@ -1,0 +1,32 @@
+import type { ThinkingSource } from "../compile.ts";
+import type { GrammarBuilder } from "../grammar.ts";
+import type { CompiledPart } from "./calls.ts";
+import { MarkedTexts } from "./marked-texts.ts";
+
+/** Line breaks that may stand before the opening mark, and after the closing one. */
+const BREAKS_MAX = 4;
+
+/**
+ * Thoughts, which may be any text, and then what the answer must be; or the answer at once, if the prompt has not begun the
+ * thoughts. `given` null: any text.
+ */
+export function compileThinking(
+  { opening, closing, isOpen, controlTexts, beforeText, afterText }: ThinkingSource,
+  given: CompiledPart | null,
+  builder: GrammarBuilder,
+): CompiledPart {
+  const { regexes } = builder;
+  const texts = new MarkedTexts(regexes, controlTexts);
+  const breaks = regexes.repeat(regexes.bytes([10, 10]), 0, BREAKS_MAX);
+  const ignored = given?.ignored ?? [];
+  const text = given?.symbol ?? builder.terminal(texts.anyText);
+  const answer = texts.between(beforeText, afterText, text, builder);
+  const section = builder.sequence(
+    builder.terminal(texts.without([closing])),
+    builder.terminal(regexes.cat(texts.literal(closing), breaks)),
+    answer,
+  );
+  if (isOpen) return { symbol: section, ignored };
+  const open = builder.terminal(regexes.cat(breaks, texts.literal(opening)));
+  return { symbol: builder.choice([builder.sequence(open, section), answer]), ignored };
+}
