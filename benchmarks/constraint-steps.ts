@@ -22,10 +22,10 @@ import { OnlineCostModel } from "../scheduler/cost/online.ts";
 import type { Device } from "../scheduler/device.ts";
 import { Engine } from "../scheduler/engine/engine.ts";
 import type { EngineReport } from "../scheduler/messages.ts";
-import { sequenceSpec } from "../scheduler/sim/factories.ts";
 import { calibrate } from "../server/engines/calibrate.ts";
 import { openTokenizer } from "../server/text/model-text.ts";
 import { textVocabulary } from "../server/text/vocabulary.ts";
+import { sequenceSpec } from "../simulation/factories.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

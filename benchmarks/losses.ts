@@ -9,10 +9,10 @@
 
 import { parseArgs } from "node:util";
 import type { Policy } from "../scheduler/policy.ts";
-import { simulate } from "../scheduler/sim/simulator.ts";
-import type { Arrival, Workload } from "../scheduler/sim/workload.ts";
 import { tracesFolder } from "../server/cli/simulate/traces.ts";
 import { table } from "../server/cli/table.ts";
+import { simulate } from "../simulation/simulator.ts";
+import type { Arrival, Workload } from "../simulation/workload.ts";
 import { type Case, cases } from "./adversary/cases.ts";
 import {
   type Figures,

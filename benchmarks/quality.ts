@@ -26,9 +26,9 @@ import type { NativeDevice } from "../gpu/native/device.ts";
 import { closeNativeModel, openCpuDevice, openGpuDevice, openNativeModel } from "../gpu/native/open.ts";
 import { type KvFormat, NativeError, type NativeLibrary, openLibrary } from "../gpu/native.ts";
 import type { Chunk, SequenceId } from "../scheduler/core.ts";
-import { sampling } from "../scheduler/sim/factories.ts";
 import { table } from "../server/cli/table.ts";
 import { openTemplate, openTokenizer } from "../server/text/model-text.ts";
+import { sampling } from "../simulation/factories.ts";
 import { plantOutliers } from "../tools/plant-outliers.ts";
 import { writeRandomModel } from "../tools/random-model.ts";
 

@@ -1,5 +1,5 @@
 /**
- * A simulation at scale: a million tool calls (scheduler/sim/workloads/tools.ts: 1,835 tokens each, 80 tools per engine
+ * A simulation at scale: a million tool calls (simulation/workloads/tools.ts: 1,835 tokens each, 80 tools per engine
  * by Zipf, six calls a second and engine) on 64 A6000 in one run on one core, caches full for most of it. Tells real
  * time, the process's own processor time, and the most memory that it had.
  *
@@ -7,10 +7,10 @@
  */
 
 import { parseArgs } from "node:util";
-import { policyOf } from "../scheduler/baselines/policies.ts";
 import { openProfile } from "../scheduler/cost/profiles.ts";
-import { simulate } from "../scheduler/sim/simulator.ts";
-import { tools, toolWorkload } from "../scheduler/sim/workloads/tools.ts";
+import { policyOf } from "../simulation/baselines/policies.ts";
+import { simulate } from "../simulation/simulator.ts";
+import { tools, toolWorkload } from "../simulation/workloads/tools.ts";
 
 const TOOLS_PER_ENGINE = 80;
 const CALLS_PER_SECOND = 6;

@@ -13,7 +13,7 @@ import { openCpuDevice, openNativeModel } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import type { SequenceId } from "../scheduler/core.ts";
 import { Engine } from "../scheduler/engine/engine.ts";
-import { sequenceSpec } from "../scheduler/sim/factories.ts";
+import { sequenceSpec } from "../simulation/factories.ts";
 
 const STEPS_WARM = 50;
 const STEPS_TIMED = 250;

@@ -19,9 +19,9 @@ import type { TokenId } from "../base/token.ts";
 import type { Finish, SequenceId } from "../scheduler/core.ts";
 import type { EngineLink } from "../scheduler/fleet/fleet.ts";
 import { type EngineMessage, type EngineReport, idleLoad } from "../scheduler/messages.ts";
-import { deviceSpec } from "../scheduler/sim/factories.ts";
 import { table } from "../server/cli/table.ts";
 import { loadTokenizer } from "../server/text/tokenizer.ts";
+import { deviceSpec } from "../simulation/factories.ts";
 import { demoFolder, startTestServer } from "../tests/e2e/server.ts";
 
 const ROUNDS = 5;

@@ -5,7 +5,6 @@
  */
 import { expect, test } from "bun:test";
 import { ConstrainedDevice } from "../gpu/constrained-device.ts";
-import { staticBudget } from "../scheduler/baselines/static-budget.ts";
 import {
   greedySampling,
   type Sampled,
@@ -17,7 +16,8 @@ import {
   type StopRule,
 } from "../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../scheduler/device.ts";
-import { sequenceSpec, tokensFrom } from "../scheduler/sim/factories.ts";
+import { staticBudget } from "../simulation/baselines/static-budget.ts";
+import { sequenceSpec, tokensFrom } from "../simulation/factories.ts";
 import { EngineHarness, type Outcome, tokensAlone } from "../tests/support/engine-harness.ts";
 import { compileConstraint } from "./compile.ts";
 import type { Constraint } from "./constraint.ts";

@@ -1,14 +1,14 @@
 /** Policies as values: every row runs, and none of them changes what a sequence says. */
 
 import { expect, test } from "bun:test";
+import { policies, policyNames, policyOf, withChanges } from "../simulation/baselines/policies.ts";
+import { sarathi } from "../simulation/baselines/sarathi.ts";
+import { staticBudget } from "../simulation/baselines/static-budget.ts";
+import { firstCome } from "../simulation/baselines/vllm.ts";
+import { deviceSpec, sequenceSpec, tokensFrom } from "../simulation/factories.ts";
 import { EngineHarness, tokensAlone } from "../tests/support/engine-harness.ts";
-import { policies, policyNames, policyOf, withChanges } from "./baselines/policies.ts";
-import { sarathi } from "./baselines/sarathi.ts";
-import { staticBudget } from "./baselines/static-budget.ts";
-import { firstCome } from "./baselines/vllm.ts";
 import { optionsOf } from "./engine/engine-options.ts";
 import { ours } from "./policies.ts";
-import { deviceSpec, sequenceSpec, tokensFrom } from "./sim/factories.ts";
 
 test("every policy gives every sequence its tokens", () => {
   const specs = [0, 0, 300, 600].map((first, i) =>

@@ -40,10 +40,10 @@ const examples: Readonly<Record<string, Example>> = {
       "server/start.ts": 'import { a } from "./a.ts";',
       "server/a.ts": 'import { b } from "../scheduler/baselines/b.ts";',
       "server/cli/simulate.ts": 'import { b } from "../../scheduler/baselines/b.ts";',
-      "scheduler/sim/a.ts": 'import { b } from "../baselines/b.ts";',
+      "simulation/a.ts": 'import { b } from "../baselines/b.ts";',
       "scheduler/a.test.ts": 'import { b } from "./baselines/b.ts";',
     },
-    problem: "server/a.ts serves and imports scheduler/baselines/b.ts",
+    problem: "server/a.ts serves and imports simulation/baselines/b.ts",
   },
   "the scheduler is pure": {
     rule: purityRule,

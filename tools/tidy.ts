@@ -91,9 +91,9 @@ export const baselineRule: Rule = (tree) => {
     if (!isTest(path)) served.add(path);
   const problems: string[] = [];
   for (const path of served) {
-    if (path.startsWith("scheduler/baselines/")) continue;
+    if (path.startsWith("simulation/baselines/")) continue;
     for (const target of targetsOf(path)) {
-      if (target.startsWith("scheduler/baselines/")) problems.push(`${path} serves and imports ${target}`);
+      if (target.startsWith("simulation/baselines/")) problems.push(`${path} serves and imports ${target}`);
     }
   }
   return problems;

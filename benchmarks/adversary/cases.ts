@@ -1,11 +1,11 @@
 /** Loads under which a simpler policy once did better, each with the figure that showed it. */
 
 import type { Policy } from "../../scheduler/policy.ts";
-import type { Workload } from "../../scheduler/sim/workload.ts";
-import { azureWorkload, parseAzure } from "../../scheduler/sim/workloads/azure.ts";
-import { conversationWorkload, parseMooncake } from "../../scheduler/sim/workloads/conversation.ts";
-import { type DocumentLoad, documentWorkload } from "../../scheduler/sim/workloads/documents.ts";
 import { readTrace } from "../../server/cli/simulate/traces.ts";
+import type { Workload } from "../../simulation/workload.ts";
+import { azureWorkload, parseAzure } from "../../simulation/workloads/azure.ts";
+import { conversationWorkload, parseMooncake } from "../../simulation/workloads/conversation.ts";
+import { type DocumentLoad, documentWorkload } from "../../simulation/workloads/documents.ts";
 import { type DeviceModel, devices } from "../papers/bench.ts";
 import type { Figures } from "./figures.ts";
 import { own, ownWithTarget } from "./systems.ts";

@@ -3,9 +3,9 @@
 import { SeededRandom } from "../../base/random.ts";
 import { decodeStepMs, promptMs } from "../../scheduler/cost/cost-model.ts";
 import { openProfile, type ProfileName, profileNames } from "../../scheduler/cost/profiles.ts";
-import type { NoiseName } from "../../scheduler/sim/noise.ts";
-import type { DocumentLoad, TokenRange } from "../../scheduler/sim/workloads/documents.ts";
-import { exp, ln } from "../../scheduler/sim/workloads/elementary.ts";
+import type { NoiseName } from "../../simulation/noise.ts";
+import type { DocumentLoad, TokenRange } from "../../simulation/workloads/documents.ts";
+import { exp, ln } from "../../simulation/workloads/elementary.ts";
 
 export interface Configuration {
   /** Of the search, and which of its draws: together they make it again. */

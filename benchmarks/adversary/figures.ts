@@ -1,6 +1,6 @@
 /** What a run is judged by. */
 
-import type { SimulationReport } from "../../scheduler/sim/report.ts";
+import type { SimulationReport } from "../../simulation/report.ts";
 
 export interface Figures {
   readonly latencyMeanMs: number;

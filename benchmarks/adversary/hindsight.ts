@@ -1,10 +1,10 @@
 /** Other settings of ours, and how little any choice among them could lose that knew the outcome: what the policy's own parts allow. */
 
-import { withChanges } from "../../scheduler/baselines/policies.ts";
-import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
-import { firstCome, promptsFirst } from "../../scheduler/baselines/vllm.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { BatchPolicy, Policy } from "../../scheduler/policy.ts";
+import { withChanges } from "../../simulation/baselines/policies.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { firstCome, promptsFirst } from "../../simulation/baselines/vllm.ts";
 import type { Figures } from "./figures.ts";
 import { judged, LOSS_RATIO, markdown, percent, shareOf, times } from "./judged.ts";
 import { losesLeast, meanRatio, ratioOf, type Trial } from "./trial.ts";

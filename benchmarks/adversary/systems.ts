@@ -1,10 +1,10 @@
 /** Ours as it serves, and every policy that it has to beat. */
 
-import { policyOf, withChanges } from "../../scheduler/baselines/policies.ts";
-import { sarathi } from "../../scheduler/baselines/sarathi.ts";
-import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
+import { policyOf, withChanges } from "../../simulation/baselines/policies.ts";
+import { sarathi } from "../../simulation/baselines/sarathi.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 
 /** As it serves without `--tbt-ms`. */
 export const own: Policy = ours();

@@ -1,11 +1,11 @@
 /** One configuration under ours and every rival. */
 
 import type { Policy } from "../../scheduler/policy.ts";
-import { noises } from "../../scheduler/sim/noise.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import type { Arrival } from "../../scheduler/sim/workload.ts";
-import { documentArrivals } from "../../scheduler/sim/workloads/documents.ts";
-import { workloadOf } from "../../scheduler/sim/workloads/parts.ts";
+import { noises } from "../../simulation/noise.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import type { Arrival } from "../../simulation/workload.ts";
+import { documentArrivals } from "../../simulation/workloads/documents.ts";
+import { workloadOf } from "../../simulation/workloads/parts.ts";
 import { devices } from "../papers/bench.ts";
 import { CONTEXT_MAX, type Configuration } from "./configuration.ts";
 import { type Figures, figuresOf, timesWorse } from "./figures.ts";

@@ -10,12 +10,12 @@ import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";
 import { PrefixTree, promptTable } from "../../scheduler/job/prefix-tree.ts";
 import { ours } from "../../scheduler/policies.ts";
-import { type JobShape, jobPrompts } from "../../scheduler/sim/workloads/job.ts";
-import { promptOf } from "../../scheduler/sim/workloads/parts.ts";
 import { makeConfig } from "../../server/config.ts";
 import { chooseBackend } from "../../server/engines/backend.ts";
 import { planServing } from "../../server/engines/plan.ts";
 import { type RunningEngines, startEngines } from "../../server/engines/start.ts";
+import { type JobShape, jobPrompts } from "../../simulation/workloads/job.ts";
+import { promptOf } from "../../simulation/workloads/parts.ts";
 
 export const orders = ["grouped", "as in the file", "at once"] as const;
 export type Order = (typeof orders)[number];

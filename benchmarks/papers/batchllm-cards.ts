@@ -4,8 +4,8 @@
  */
 
 import { openProfile, type ProfileName } from "../../scheduler/cost/profiles.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import type { JobShape } from "../../scheduler/sim/workloads/job.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import type { JobShape } from "../../simulation/workloads/job.ts";
 import { case1, case2 } from "./batchllm.ts";
 import {
   asServed,

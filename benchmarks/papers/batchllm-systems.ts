@@ -1,25 +1,25 @@
 /** The systems that run a job: vLLM and SGLang in the order of arrival, BatchLLM as published, and ours as it serves. */
 
-import { algorithm1, batchllm, byRatio } from "../../scheduler/baselines/batchllm.ts";
-import { withChanges } from "../../scheduler/baselines/policies.ts";
-import { sglangChunked } from "../../scheduler/baselines/sglang.ts";
-import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
-import {
-  cached,
-  promptsFirst,
-  uncached,
-  vllmChunked,
-  vllm as vllmWhole,
-} from "../../scheduler/baselines/vllm.ts";
 import { JobFeed } from "../../scheduler/job/feed.ts";
 import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";
 import { PrefixTree, type PromptTable, promptTable } from "../../scheduler/job/prefix-tree.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
-import type { Workload } from "../../scheduler/sim/workload.ts";
-import { type JobPrompt, type JobShape, jobPrompts, jobWorkload } from "../../scheduler/sim/workloads/job.ts";
-import { type Part, promptOf } from "../../scheduler/sim/workloads/parts.ts";
+import { algorithm1, batchllm, byRatio } from "../../simulation/baselines/batchllm.ts";
+import { withChanges } from "../../simulation/baselines/policies.ts";
+import { sglangChunked } from "../../simulation/baselines/sglang.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import {
+  cached,
+  promptsFirst,
+  uncached,
+  vllmChunked,
+  vllm as vllmWhole,
+} from "../../simulation/baselines/vllm.ts";
+import type { Workload } from "../../simulation/workload.ts";
+import { type JobPrompt, type JobShape, jobPrompts, jobWorkload } from "../../simulation/workloads/job.ts";
+import { type Part, promptOf } from "../../simulation/workloads/parts.ts";
 import { devices } from "./bench.ts";
 
 /** What an engine holds, of 16 tokens. */

@@ -8,15 +8,15 @@
  * sharers with a mean of 4 saves 55 %, and seen from a prompt there are 7 on average; so it is drawn here, and likewise 6.2 for 11.36.
  */
 
-import { algorithm1 } from "../../scheduler/baselines/batchllm.ts";
 import { PARTS, type StepShape } from "../../scheduler/cost/cost-model.ts";
 import { openProfile } from "../../scheduler/cost/profiles.ts";
 import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";
 import { PrefixTree } from "../../scheduler/job/prefix-tree.ts";
-import type { SimulationReport } from "../../scheduler/sim/report.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import type { JobShape } from "../../scheduler/sim/workloads/job.ts";
+import { algorithm1 } from "../../simulation/baselines/batchllm.ts";
+import type { SimulationReport } from "../../simulation/report.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import type { JobShape } from "../../simulation/workloads/job.ts";
 import {
   grouped,
   type KnownJob,

@@ -3,8 +3,8 @@
 import type { PartedCostModel } from "../../scheduler/cost/cost-model.ts";
 import { openProfile, type ProfileName } from "../../scheduler/cost/profiles.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { Noise } from "../../scheduler/sim/noise.ts";
-import type { SimulationReport } from "../../scheduler/sim/report.ts";
+import type { Noise } from "../../simulation/noise.ts";
+import type { SimulationReport } from "../../simulation/report.ts";
 import type { Chart } from "./svg.ts";
 import type { Row } from "./table.ts";
 

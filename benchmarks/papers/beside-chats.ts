@@ -1,11 +1,11 @@
 /** Chats beside a job, on simulated A100: what they feel of it, where a first token's time goes, and what the job gets. */
 
 import { ours } from "../../scheduler/policies.ts";
-import type { SimulationReport } from "../../scheduler/sim/report.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import type { Workload } from "../../scheduler/sim/workload.ts";
-import { chatLengths, chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
-import { merged } from "../../scheduler/sim/workloads/merge.ts";
+import type { SimulationReport } from "../../simulation/report.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import type { Workload } from "../../simulation/workload.ts";
+import { chatLengths, chatWorkload } from "../../simulation/workloads/chat.ts";
+import { merged } from "../../simulation/workloads/merge.ts";
 import { case1 } from "./batchllm.ts";
 import { asServed, known, PAGES } from "./batchllm-systems.ts";
 import { allAnswered, type Bench, devices, mean } from "./bench.ts";

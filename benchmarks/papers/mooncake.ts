@@ -4,18 +4,18 @@
  * before the next arrives. Least recently used in both.
  */
 
-import { policyOf } from "../../scheduler/baselines/policies.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
+import { readTrace } from "../../server/cli/simulate/traces.ts";
+import { policyOf } from "../../simulation/baselines/policies.ts";
+import { simulate } from "../../simulation/simulator.ts";
 import {
   BLOCK_TOKENS,
   type BlockCall,
   conversations,
   conversationWorkload,
   parseMooncake,
-} from "../../scheduler/sim/workloads/conversation.ts";
-import { readTrace } from "../../server/cli/simulate/traces.ts";
+} from "../../simulation/workloads/conversation.ts";
 import { allAnswered, type Bench, devices, seconds } from "./bench.ts";
 import { row } from "./table.ts";
 

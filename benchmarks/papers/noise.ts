@@ -3,15 +3,15 @@
  * them must not become worse than those that look at no costs.
  */
 
-import { policyOf } from "../../scheduler/baselines/policies.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
-import { type Noise, noises } from "../../scheduler/sim/noise.ts";
-import type { SimulationReport } from "../../scheduler/sim/report.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import type { Workload } from "../../scheduler/sim/workload.ts";
-import { chatLengths, chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
 import { openWorkload } from "../../server/cli/simulate/traces.ts";
+import { policyOf } from "../../simulation/baselines/policies.ts";
+import { type Noise, noises } from "../../simulation/noise.ts";
+import type { SimulationReport } from "../../simulation/report.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import type { Workload } from "../../simulation/workload.ts";
+import { chatLengths, chatWorkload } from "../../simulation/workloads/chat.ts";
 import { allAnswered, type Bench, type DeviceModel, devices, mean, seconds } from "./bench.ts";
 import { row } from "./table.ts";
 

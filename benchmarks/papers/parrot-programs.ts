@@ -3,7 +3,7 @@
 import { SeededRandom } from "../../base/random.ts";
 import { greedySampling } from "../../scheduler/core.ts";
 import type { CallSpec, Criteria, OutputPart, Part, ProgramPart } from "../../scheduler/program/spec.ts";
-import { type ProgramArrival, uniqueText } from "../../scheduler/sim/workloads/programs.ts";
+import { type ProgramArrival, uniqueText } from "../../simulation/workloads/programs.ts";
 
 export const soon: Criteria = { objective: "latency", ttftMs: null, tbtMs: null };
 

@@ -5,15 +5,15 @@
  */
 
 import { SeededRandom } from "../../base/random.ts";
-import { capped } from "../../scheduler/baselines/capped.ts";
-import { parrot } from "../../scheduler/baselines/parrot.ts";
-import { sarathi } from "../../scheduler/baselines/sarathi.ts";
-import { promptsFirst, vllm } from "../../scheduler/baselines/vllm.ts";
 import { PARTS, type PartedCostModel, type StepShape, sumOf } from "../../scheduler/cost/cost-model.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { CallEstimates } from "../../scheduler/program/call-estimates.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
+import { capped } from "../../simulation/baselines/capped.ts";
+import { parrot } from "../../simulation/baselines/parrot.ts";
+import { sarathi } from "../../simulation/baselines/sarathi.ts";
+import { promptsFirst, vllm } from "../../simulation/baselines/vllm.ts";
+import { simulate } from "../../simulation/simulator.ts";
 import {
   allUses,
   type ProgramArrival,
@@ -21,7 +21,7 @@ import {
   type ProgramUses,
   ProgramWorkload,
   uniqueText,
-} from "../../scheduler/sim/workloads/programs.ts";
+} from "../../simulation/workloads/programs.ts";
 import { allAnswered, type Bench, type DeviceModel, devices, mean, seconds } from "./bench.ts";
 import {
   articleTokens,

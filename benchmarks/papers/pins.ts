@@ -4,9 +4,9 @@
 import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";
 import { ours } from "../../scheduler/policies.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import { chatLengths, chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
-import { merged } from "../../scheduler/sim/workloads/merge.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import { chatLengths, chatWorkload } from "../../simulation/workloads/chat.ts";
+import { merged } from "../../simulation/workloads/merge.ts";
 import { case1 } from "./batchllm.ts";
 import { asServed, known } from "./batchllm-systems.ts";
 import { allAnswered, type Bench, devices } from "./bench.ts";

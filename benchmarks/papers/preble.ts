@@ -3,16 +3,16 @@
  * against round robin; ours against Preble as published; and Preble's ablation, step by step.
  */
 
-import { policyOf, withChanges } from "../../scheduler/baselines/policies.ts";
-import { prebleE2 } from "../../scheduler/baselines/preble-placement.ts";
-import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
-import { firstCome } from "../../scheduler/baselines/vllm.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
-import type { SimulationReport } from "../../scheduler/sim/report.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import type { Workload } from "../../scheduler/sim/workload.ts";
 import { openWorkload } from "../../server/cli/simulate/traces.ts";
+import { policyOf, withChanges } from "../../simulation/baselines/policies.ts";
+import { prebleE2 } from "../../simulation/baselines/preble-placement.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { firstCome } from "../../simulation/baselines/vllm.ts";
+import type { SimulationReport } from "../../simulation/report.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import type { Workload } from "../../simulation/workload.ts";
 import { allAnswered, type Bench, devices, mean, seconds } from "./bench.ts";
 import { rangeOf, row, shown } from "./table.ts";
 

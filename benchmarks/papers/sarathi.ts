@@ -3,17 +3,17 @@
  * and a budget from a target against the best static ones.
  */
 
-import { policyOf, withChanges } from "../../scheduler/baselines/policies.ts";
-import { sarathi } from "../../scheduler/baselines/sarathi.ts";
 import { type EngineCosts, PARTS, type PartedCostModel } from "../../scheduler/cost/cost-model.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import type { Workload } from "../../scheduler/sim/workload.ts";
-import { chatWorkload, type Lengths } from "../../scheduler/sim/workloads/chat.ts";
-import { mixedWorkload } from "../../scheduler/sim/workloads/mixed.ts";
 import { lengthsOf } from "../../server/cli/simulate/traces.ts";
+import { policyOf, withChanges } from "../../simulation/baselines/policies.ts";
+import { sarathi } from "../../simulation/baselines/sarathi.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import type { Workload } from "../../simulation/workload.ts";
+import { chatWorkload, type Lengths } from "../../simulation/workloads/chat.ts";
+import { mixedWorkload } from "../../simulation/workloads/mixed.ts";
 import { allAnswered, type Bench, devices, mean } from "./bench.ts";
 import { capacityOf, type Probe, QUEUEING_P50_MAX_MS, rateAt } from "./capacity.ts";
 import { rangeOf, row, shown } from "./table.ts";

@@ -7,13 +7,13 @@
 import { chatService } from "../../scheduler/core.ts";
 import { decodeStepMs, promptMs } from "../../scheduler/cost/cost-model.ts";
 import { ours } from "../../scheduler/policies.ts";
-import type { Fault } from "../../scheduler/sim/faults.ts";
-import type { RequestRecord, SimulationReport } from "../../scheduler/sim/report.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import type { Workload } from "../../scheduler/sim/workload.ts";
-import { chatLengths, chatWorkload } from "../../scheduler/sim/workloads/chat.ts";
-import { merged } from "../../scheduler/sim/workloads/merge.ts";
-import { tools, toolWorkload } from "../../scheduler/sim/workloads/tools.ts";
+import type { Fault } from "../../simulation/faults.ts";
+import type { RequestRecord, SimulationReport } from "../../simulation/report.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import type { Workload } from "../../simulation/workload.ts";
+import { chatLengths, chatWorkload } from "../../simulation/workloads/chat.ts";
+import { merged } from "../../simulation/workloads/merge.ts";
+import { tools, toolWorkload } from "../../simulation/workloads/tools.ts";
 import { type Bench, devices, seconds } from "./bench.ts";
 import { row } from "./table.ts";
 

@@ -1,8 +1,8 @@
 /** Prefix trees of traces: prompts as numbers that are equal where the texts are. */
 
 import { type PromptTable, promptTable } from "../../scheduler/job/prefix-tree.ts";
-import { conversations, parseMooncake } from "../../scheduler/sim/workloads/conversation.ts";
 import { agentsOf, readTrace } from "../../server/cli/simulate/traces.ts";
+import { conversations, parseMooncake } from "../../simulation/workloads/conversation.ts";
 
 const AGENTS = 20;
 

@@ -3,10 +3,10 @@
  * One number is fitted, what a step takes beside its kernels, on the first 100 calls.
  */
 
-import { policyOf } from "../../scheduler/baselines/policies.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import { type LoggedCall, parseVllmLog, vllmLogWorkload } from "../../scheduler/sim/workloads/vllm-log.ts";
 import { readTrace } from "../../server/cli/simulate/traces.ts";
+import { policyOf } from "../../simulation/baselines/policies.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import { type LoggedCall, parseVllmLog, vllmLogWorkload } from "../../simulation/workloads/vllm-log.ts";
 import { allAnswered, type Bench, devices, mean } from "./bench.ts";
 import { row } from "./table.ts";
 

@@ -3,11 +3,11 @@
  * the median call waits to begin, and how long calls take in all.
  */
 
-import { sarathi } from "../../scheduler/baselines/sarathi.ts";
 import type { Policy } from "../../scheduler/policy.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import { chatWorkload, type Lengths } from "../../scheduler/sim/workloads/chat.ts";
 import { lengthsOf } from "../../server/cli/simulate/traces.ts";
+import { sarathi } from "../../simulation/baselines/sarathi.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import { chatWorkload, type Lengths } from "../../simulation/workloads/chat.ts";
 import { allAnswered, type Bench, devices, mean, seconds } from "./bench.ts";
 import { DEVICE, dynamic } from "./sarathi.ts";
 import { row } from "./table.ts";

@@ -1,6 +1,6 @@
 /**
  * Placements per second with 8, 64 and 256 engines of 12,407 pages each (an A6000), all full, so that what comes in
- * evicts. Two workloads: tool calls (scheduler/sim/workloads/tools.ts: 1,835 tokens each, 320 tools by Zipf), and chats of
+ * evicts. Two workloads: tool calls (simulation/workloads/tools.ts: 1,835 tokens each, 320 tools by Zipf), and chats of
  * many turns under a few system prompts. Engines are real prefix caches without devices: between any two placements one of
  * them admits, computes and ends its oldest sequence and some draw tokens, and what they report keeps the index and the
  * live work true; the placements alone are timed. Memory is what the heap grows by while an index is filled, per page that an
@@ -26,9 +26,9 @@ import { Dispatcher } from "../../scheduler/fleet/dispatcher.ts";
 import { PrefixIndex } from "../../scheduler/fleet/prefix-index.ts";
 import { idleLoad } from "../../scheduler/messages.ts";
 import { ours } from "../../scheduler/policies.ts";
-import { sequenceSpec } from "../../scheduler/sim/factories.ts";
-import { promptOf } from "../../scheduler/sim/workloads/parts.ts";
-import { tools, toolWorkload } from "../../scheduler/sim/workloads/tools.ts";
+import { sequenceSpec } from "../../simulation/factories.ts";
+import { promptOf } from "../../simulation/workloads/parts.ts";
+import { tools, toolWorkload } from "../../simulation/workloads/tools.ts";
 
 const PAGE_TOKENS = 16;
 const PAGES = 12_407;

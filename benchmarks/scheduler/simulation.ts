@@ -1,11 +1,11 @@
 /** Simulated over real time: four A6000 (Llama-3.1-8B shape) under three kinds of work at once, one core; the quietest of
  *  three runs. */
 
-import { policyOf } from "../../scheduler/baselines/policies.ts";
 import { deviceModels } from "../../scheduler/cost/profiles.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import { mixedWorkload } from "../../scheduler/sim/workloads/mixed.ts";
 import { lengthsOf } from "../../server/cli/simulate/traces.ts";
+import { policyOf } from "../../simulation/baselines/policies.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import { mixedWorkload } from "../../simulation/workloads/mixed.ts";
 
 export interface SimulationRow {
   readonly policy: string;

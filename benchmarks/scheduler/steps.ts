@@ -5,7 +5,6 @@
  */
 
 import { SeededRandom } from "../../base/random.ts";
-import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import type { Sampled, SequenceId, Service, Step, StepResult } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
 import type { Device } from "../../scheduler/device.ts";
@@ -13,8 +12,9 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import { ours } from "../../scheduler/policies.ts";
-import { deviceSpec, sequenceSpec } from "../../scheduler/sim/factories.ts";
-import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { deviceSpec, sequenceSpec } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
 
 const VOCABULARY = 32_000;
 

@@ -12,8 +12,8 @@ import type {
   StepResult,
 } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
-import { deviceSpec, sampling } from "../../scheduler/sim/factories.ts";
-import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
+import { deviceSpec, sampling } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
 import { type Script, SimulatedDevice } from "./device.ts";
 
 function row(position: number, overrides: Partial<Sampling> = {}, rest: Partial<SampleRow> = {}): SampleRow {

@@ -1,9 +1,9 @@
 /** The prefix cache by example: what is found, what is shared, and what goes first. */
 
 import { expect, test } from "bun:test";
+import { tokensFrom } from "../../simulation/factories.ts";
 import { ownSharing } from "../../tests/support/sharing.ts";
 import type { PageId } from "../core.ts";
-import { tokensFrom } from "../sim/factories.ts";
 import { Cache } from "./cache.ts";
 import { PagePool } from "./page-pool.ts";
 import { pathPages } from "./radix-tree.ts";

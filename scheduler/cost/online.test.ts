@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { SeededRandom } from "../../base/random.ts";
-import { DeviceNoise, type Noise, noises } from "../sim/noise.ts";
+import { DeviceNoise, type Noise, noises } from "../../simulation/noise.ts";
 import type { CostModel, PartedCostModel, StepShape } from "./cost-model.ts";
 import { linearCost } from "./linear.ts";
 import { OnlineCostModel } from "./online.ts";

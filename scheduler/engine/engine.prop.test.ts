@@ -5,6 +5,11 @@ import fc from "fast-check";
 import { compileConstraint } from "../../grammar/compile.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import { vocabularyOf } from "../../grammar/mask/vocabulary.ts";
+import { populateFast, priorityGroups } from "../../simulation/baselines/preble.ts";
+import { longestPrefix } from "../../simulation/baselines/sglang.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { firstCome, promptsFirst } from "../../simulation/baselines/vllm.ts";
+import { sequenceSpec } from "../../simulation/factories.ts";
 import {
   EngineHarness,
   FIRST_PROSPECT,
@@ -12,15 +17,10 @@ import {
   tokensAlone,
 } from "../../tests/support/engine-harness.ts";
 import { runs } from "../../tests/support/property.ts";
-import { populateFast, priorityGroups } from "../baselines/preble.ts";
-import { longestPrefix } from "../baselines/sglang.ts";
-import { staticBudget } from "../baselines/static-budget.ts";
-import { firstCome, promptsFirst } from "../baselines/vllm.ts";
 import type { Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
 import { publicLength } from "../fleet/public-texts.ts";
 import { type LaneRules, objectives } from "../objective.ts";
 import type { BatchPolicy, QueuePolicy } from "../policy.ts";
-import { sequenceSpec } from "../sim/factories.ts";
 import type { EngineOptions } from "./engine-options.ts";
 
 const VOCABULARY = 2;

@@ -4,10 +4,10 @@
 import { expect, test } from "bun:test";
 import { compileConstraint } from "../../grammar/compile.ts";
 import { vocabularyOf } from "../../grammar/mask/vocabulary.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
-import { staticBudget } from "../baselines/static-budget.ts";
 import type { SampleRow, SequenceId, Step, StepResult } from "../core.ts";
-import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 
 test("a sequence ends with its stop token, which is reported", () => {
   const { tokens } = tokensAlone(sequenceSpec(tokensFrom(0, 20), 10));

@@ -1,10 +1,10 @@
 /** Held sequences: another goes on from one as if it had never ended. */
 
 import { expect, test } from "bun:test";
+import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness } from "../../tests/support/engine-harness.ts";
 import { chatService, type SequenceId, type SequenceSpec } from "../core.ts";
 import { ours } from "../policies.ts";
-import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 
 const policy = { batch: ours().batch, queue: ours().queue };
 const prompt = tokensFrom(0, 37);

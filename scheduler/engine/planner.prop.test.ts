@@ -2,14 +2,14 @@
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { firstCome } from "../../simulation/baselines/vllm.ts";
+import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness } from "../../tests/support/engine-harness.ts";
 import { runs } from "../../tests/support/property.ts";
-import { staticBudget } from "../baselines/static-budget.ts";
-import { firstCome } from "../baselines/vllm.ts";
 import type { SequenceId } from "../core.ts";
 import { objectives } from "../objective.ts";
 import { ours } from "../policies.ts";
-import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 
 type Event =
   | { readonly kind: "submit"; readonly promptTokens: number; readonly tokensMax: number }

@@ -1,10 +1,10 @@
 /** Preemption by recompute: whom it takes, and that it changes nothing but time. */
 
 import { describe, expect, test } from "bun:test";
+import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import type { SequenceId } from "../core.ts";
 import { objectives } from "../objective.ts";
-import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 import { backOffSteps } from "./preemption.ts";
 
 /** Three sequences of one page each that all want seven, on eleven pages: the younger give way, the youngest

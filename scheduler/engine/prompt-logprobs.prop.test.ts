@@ -2,10 +2,10 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import { runs } from "../../tests/support/property.ts";
 import type { SequenceId, TokenLogprobs } from "../core.ts";
-import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 
 const STEP_CHUNKS_MAX = 6;
 

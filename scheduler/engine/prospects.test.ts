@@ -1,12 +1,12 @@
 /** Prospects in an engine: computed ahead when nothing else wants the time, kept while there is room, given up when asked. */
 
 import { expect, test } from "bun:test";
+import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness, FIRST_PROSPECT } from "../../tests/support/engine-harness.ts";
 import { chatService } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import { linearCost } from "../cost/linear.ts";
 import { ours } from "../policies.ts";
-import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 import { spareTokens } from "./step/spare.ts";
 
 /** Sixteen tokens are computed while weights are read. */

@@ -2,10 +2,10 @@
  *  commit. */
 
 import { expect, test } from "bun:test";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness, type HarnessOptions } from "../../tests/support/engine-harness.ts";
-import { staticBudget } from "../baselines/static-budget.ts";
 import type { SequenceSpec } from "../core.ts";
-import { sequenceSpec, tokensFrom } from "../sim/factories.ts";
 import { traceHeader } from "./trace.ts";
 
 function traceOf(options: HarnessOptions, specs: readonly Omit<SequenceSpec, "id">[]): string {

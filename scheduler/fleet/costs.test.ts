@@ -2,13 +2,13 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { deviceSpec, sequenceSpec } from "../../simulation/factories.ts";
 import { runs } from "../../tests/support/property.ts";
 import type { EngineId, Objective, SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { idleLoad } from "../messages.ts";
 import { objectives } from "../objective.ts";
 import { ours } from "../policies.ts";
-import { deviceSpec, sequenceSpec } from "../sim/factories.ts";
 import { Costs, type Incoming } from "./costs.ts";
 import { EngineView } from "./engine-view.ts";
 import { Outstanding, type Work } from "./outstanding.ts";

@@ -1,6 +1,7 @@
 /** Placement by example: E2, its reasons, and what keeps its picture of the engines true. */
 
 import { describe, expect, test } from "bun:test";
+import { deviceSpec, sequenceSpec } from "../../simulation/factories.ts";
 import type { CacheNotices } from "../cache/notice.ts";
 import { hashPages, keyHash } from "../cache/page-hash.ts";
 import {
@@ -15,7 +16,6 @@ import { linearCost } from "../cost/linear.ts";
 import { type EngineLoad, idleLoad } from "../messages.ts";
 import { ours } from "../policies.ts";
 import type { PlacementPolicy } from "../policy.ts";
-import { deviceSpec, sequenceSpec } from "../sim/factories.ts";
 import { WINDOW_MS } from "./costs.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
 import { explain } from "./explain.ts";

@@ -1,9 +1,9 @@
 /** How fast an engine gets on with prompts while it keeps to a target. */
 
 import { expect, test } from "bun:test";
+import { deviceSpec } from "../../simulation/factories.ts";
 import { linearCost } from "../cost/linear.ts";
 import { ours } from "../policies.ts";
-import { deviceSpec } from "../sim/factories.ts";
 import { EngineView } from "./engine-view.ts";
 
 /** 20 ms a step and 0.1 ms a token, times `factor`; the target is 100 ms. */

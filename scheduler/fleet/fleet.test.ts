@@ -3,16 +3,16 @@
 import { describe, expect, test } from "bun:test";
 import type { TokenId } from "../../base/token.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
+import { shortestQueue } from "../../simulation/baselines/shortest-queue.ts";
+import { deviceSpec, sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
 import { tokensAlone } from "../../tests/support/engine-harness.ts";
-import { shortestQueue } from "../baselines/shortest-queue.ts";
 import { chatService, type EngineId, type Finish, type SequenceId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { Engine } from "../engine/engine.ts";
 import type { EngineSettings } from "../engine/engine-options.ts";
 import { type EngineMessage, idleLoad } from "../messages.ts";
 import { ours } from "../policies.ts";
-import { deviceSpec, sequenceSpec, tokensFrom } from "../sim/factories.ts";
-import { ManualClock } from "../sim/manual-clock.ts";
 import { type EngineLink, Fleet, type FleetOptions, type SequenceListener } from "./fleet.ts";
 
 class Listener implements SequenceListener {

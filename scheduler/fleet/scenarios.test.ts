@@ -7,17 +7,17 @@
 
 import { describe, expect, test } from "bun:test";
 import { SeededRandom } from "../../base/random.ts";
+import { deviceSpec } from "../../simulation/factories.ts";
+import type { Fault } from "../../simulation/faults.ts";
+import { type Noise, noises } from "../../simulation/noise.ts";
+import type { SimulationReport } from "../../simulation/report.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import type { Workload } from "../../simulation/workload.ts";
+import { merged } from "../../simulation/workloads/merge.ts";
+import { exponentialGapMs, promptOf, workloadOf } from "../../simulation/workloads/parts.ts";
 import { chatService, type EngineId } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { ours } from "../policies.ts";
-import { deviceSpec } from "../sim/factories.ts";
-import type { Fault } from "../sim/faults.ts";
-import { type Noise, noises } from "../sim/noise.ts";
-import type { SimulationReport } from "../sim/report.ts";
-import { simulate } from "../sim/simulator.ts";
-import type { Workload } from "../sim/workload.ts";
-import { merged } from "../sim/workloads/merge.ts";
-import { exponentialGapMs, promptOf, workloadOf } from "../sim/workloads/parts.ts";
 
 const ENGINES = 4;
 const EVENT_MS = 1500;

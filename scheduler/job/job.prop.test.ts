@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { algorithm1, byRatio } from "../../simulation/baselines/batchllm.ts";
 import { runs } from "../../tests/support/property.ts";
-import { algorithm1, byRatio } from "../baselines/batchllm.ts";
 import { groupsOf, type JobOrder, orderOf, type PrefixGroup } from "./groups.ts";
 import { oneLevel } from "./one-level.ts";
 import { PrefixTree, promptTable, ROOT } from "./prefix-tree.ts";

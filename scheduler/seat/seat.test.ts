@@ -1,12 +1,12 @@
 /** The rules of hosting, on a device that answers when it is told to. */
 
 import { expect, test } from "bun:test";
+import { deviceSpec, sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
 import type { SequenceId, Step, StepResult } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
-import { deviceSpec, sequenceSpec, tokensFrom } from "../sim/factories.ts";
-import { ManualClock } from "../sim/manual-clock.ts";
 import { Seat } from "./seat.ts";
 
 /** A seat with an engine, and all that it says. */

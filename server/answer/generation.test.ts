@@ -15,7 +15,7 @@ import {
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
-import { sampling } from "../../scheduler/sim/factories.ts";
+import { sampling } from "../../simulation/factories.ts";
 import { runs } from "../../tests/support/property.ts";
 import { hermes } from "../text/formats/hermes.ts";
 import { loadTokenizer } from "../text/tokenizer.ts";

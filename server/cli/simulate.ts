@@ -1,14 +1,14 @@
 /** `bunting simulate`: the scheduler that serves, in virtual time, on measured devices and traces. */
 
-import { policyNames } from "../../scheduler/baselines/policies.ts";
 import { profileNames } from "../../scheduler/cost/profiles.ts";
 import { isServed } from "../../scheduler/policy.ts";
 import type { Divergence, RecordingEntry, RecordingHead } from "../../scheduler/recording/recording.ts";
-import { type Breakdown, type Replayed, replay } from "../../scheduler/recording/replay.ts";
-import { recordedCosts, recordedWorkload } from "../../scheduler/recording/what-if.ts";
-import { type Noise, noiseNames } from "../../scheduler/sim/noise.ts";
-import { simulate } from "../../scheduler/sim/simulator.ts";
-import type { Workload } from "../../scheduler/sim/workload.ts";
+import { policyNames } from "../../simulation/baselines/policies.ts";
+import { type Noise, noiseNames } from "../../simulation/noise.ts";
+import { type Breakdown, type Replayed, replay } from "../../simulation/recording/replay.ts";
+import { recordedCosts, recordedWorkload } from "../../simulation/recording/what-if.ts";
+import { simulate } from "../../simulation/simulator.ts";
+import type { Workload } from "../../simulation/workload.ts";
 import { ConfigError, decimal, integer, list, optional, text, type Values } from "../config.ts";
 import { RecordingWriter, readRecording } from "../recording/file.ts";
 import { writeReport } from "./report-file.ts";

@@ -6,7 +6,7 @@ import type { HostedDevice } from "../../gpu/hosted-device.ts";
 import type { Step, StepResult } from "../../scheduler/core.ts";
 import { shapeOf } from "../../scheduler/cost/cost-model.ts";
 import { LinearCost, type LinearState, linearCost } from "../../scheduler/cost/linear.ts";
-import { DeviceNoise, type Noise, noises } from "../../scheduler/sim/noise.ts";
+import { DeviceNoise, type Noise, noises } from "../../simulation/noise.ts";
 import { runs } from "../../tests/support/property.ts";
 import { calibrate, ROUNDS_MAX } from "./calibrate.ts";
 import { APART_MAX, rechecked } from "./recheck.ts";

@@ -8,7 +8,7 @@ import {
   type RecordingEntry,
   type RecordingHead,
 } from "../../scheduler/recording/recording.ts";
-import { deviceSpec, sequenceSpec } from "../../scheduler/sim/factories.ts";
+import { deviceSpec, sequenceSpec } from "../../simulation/factories.ts";
 import { RecordingWriter, readRecording } from "./file.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "bunting-recording-"));

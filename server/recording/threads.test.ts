@@ -5,9 +5,9 @@ import { join } from "node:path";
 import type { EngineId, Finish } from "../../scheduler/core.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
-import { replay } from "../../scheduler/recording/replay.ts";
-import { recordedWorkload } from "../../scheduler/recording/what-if.ts";
-import { deviceSpec, sequenceSpec, tokensFrom } from "../../scheduler/sim/factories.ts";
+import { deviceSpec, sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
+import { replay } from "../../simulation/recording/replay.ts";
+import { recordedWorkload } from "../../simulation/recording/what-if.ts";
 import { startEngines } from "../engines/start.ts";
 import { type Recording, readRecording } from "./file.ts";
 

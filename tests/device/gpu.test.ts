@@ -14,7 +14,7 @@ import type { NativeDevice } from "../../gpu/native/device.ts";
 import { closeNativeModel, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { NativeError, type NativeStatus } from "../../gpu/native.ts";
 import type { SequenceId, Step, StepResult } from "../../scheduler/core.ts";
-import { sampling } from "../../scheduler/sim/factories.ts";
+import { sampling } from "../../simulation/factories.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";
 import { type ReferenceName, referenceModel } from "../reference/models.ts";
 import type { StoredName } from "../support/gguf-blocks.ts";

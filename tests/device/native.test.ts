@@ -16,7 +16,7 @@ import {
 } from "../../gpu/native/open.ts";
 import { isaNames, NativeError, type NativeStatus, openLibrary } from "../../gpu/native.ts";
 import type { SequenceId, Step, StepResult } from "../../scheduler/core.ts";
-import { sampling } from "../../scheduler/sim/factories.ts";
+import { sampling } from "../../simulation/factories.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
 

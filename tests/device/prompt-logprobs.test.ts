@@ -6,8 +6,8 @@ import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { SequenceId, SequenceSpec, TokenLogprobs } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
-import { sequenceSpec } from "../../scheduler/sim/factories.ts";
-import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
+import { sequenceSpec } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
 import { cpuLibrary } from "./library.ts";
 
 const library = cpuLibrary();

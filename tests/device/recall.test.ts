@@ -8,14 +8,14 @@ import { join } from "node:path";
 import type { TokenId } from "../../base/token.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
-import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import type { SequenceId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
-import { sequenceSpec } from "../../scheduler/sim/factories.ts";
-import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
 import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
 import { loadTokenizer } from "../../server/text/tokenizer.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { sequenceSpec } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
 import { longText, recalls } from "../support/recall.ts";
 import { cpuLibrary } from "./library.ts";
 

@@ -10,7 +10,7 @@ import type { NativeDevice } from "../../gpu/native/device.ts";
 import { closeNativeModel, openCpuDevice, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { GemmChoice, Isa, KvFormat, NativeLibrary } from "../../gpu/native.ts";
 import type { Chunk, PageId, PageMove, SequenceId, StepResult } from "../../scheduler/core.ts";
-import { sampling } from "../../scheduler/sim/factories.ts";
+import { sampling } from "../../simulation/factories.ts";
 import { gpuRefusal } from "./library.ts";
 
 export const pageTokens = 16;

@@ -6,12 +6,12 @@ import { describe, expect, test } from "bun:test";
 import type { TokenId } from "../../base/token.ts";
 import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
-import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import type { Sampling, SequenceId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
-import { sequenceSpec } from "../../scheduler/sim/factories.ts";
-import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { sequenceSpec } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
 import { type PromptName, type ReferenceModel, referenceModels } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
 

@@ -2,8 +2,8 @@
 import { deviceConformance } from "../../gpu/conformance.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
-import { deviceSpec } from "../../scheduler/sim/factories.ts";
-import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
+import { deviceSpec } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
 
 deviceConformance("simulated", () => {
   const clock = new ManualClock();

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import type { TokenId } from "../../base/token.ts";
 import { chatService, type EngineId, type Finish } from "../../scheduler/core.ts";
 import { ours } from "../../scheduler/policies.ts";
-import { sampling } from "../../scheduler/sim/factories.ts";
 import type { DeviceSetup, LoadProgress } from "../../server/engines/protocol.ts";
 import { type EnginesConfig, type RunningEngines, startEngines } from "../../server/engines/start.ts";
+import { sampling } from "../../simulation/factories.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibraryPath } from "./library.ts";
 

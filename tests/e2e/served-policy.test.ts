@@ -5,7 +5,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { preblePolicies } from "../../benchmarks/papers/preble.ts";
-import { policyOf } from "../../scheduler/baselines/policies.ts";
 import { engineDefaults, optionsOf, resolveOptions } from "../../scheduler/engine/engine-options.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
@@ -13,6 +12,7 @@ import type { RecordingHead } from "../../scheduler/recording/recording.ts";
 import { type Config, makeConfig } from "../../server/config.ts";
 import { readRecording } from "../../server/recording/file.ts";
 import { startServer } from "../../server/start.ts";
+import { policyOf } from "../../simulation/baselines/policies.ts";
 import { demoFolder } from "./server.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-policy-"));

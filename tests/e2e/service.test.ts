@@ -4,7 +4,7 @@ import type { Service, Step } from "../../scheduler/core.ts";
 import { unknownCost } from "../../scheduler/cost/linear.ts";
 import { optionsOf } from "../../scheduler/engine/engine-options.ts";
 import { ours } from "../../scheduler/policies.ts";
-import { deviceSpec } from "../../scheduler/sim/factories.ts";
+import { deviceSpec } from "../../simulation/factories.ts";
 import { bodyOf, chatBody, chunksOf, post, readEvents, startTestServer, type TestServer } from "./server.ts";
 
 const route = "/v1/chat/completions";

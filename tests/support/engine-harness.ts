@@ -3,7 +3,6 @@ import type { TokenId } from "../../base/token.ts";
 import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
-import { staticBudget } from "../../scheduler/baselines/static-budget.ts";
 import type {
   Finish,
   Prospect,
@@ -20,8 +19,9 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import { formatStep, type StepTrace } from "../../scheduler/engine/trace.ts";
 import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
-import { deviceSpec } from "../../scheduler/sim/factories.ts";
-import { ManualClock } from "../../scheduler/sim/manual-clock.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { deviceSpec } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
 
 /** Prospects have numbers from here on, sequences below. */
 export const FIRST_PROSPECT = 1_000_000;

@@ -1,10 +1,10 @@
 /** Sequences that share a prefix compute it once, and nobody waits in vain. */
 
 import { expect, test } from "bun:test";
+import { staticBudget } from "../../../simulation/baselines/static-budget.ts";
+import { sequenceSpec, tokensFrom } from "../../../simulation/factories.ts";
 import { EngineHarness, tokensAlone } from "../../../tests/support/engine-harness.ts";
-import { staticBudget } from "../../baselines/static-budget.ts";
 import type { SequenceId, Step, StepResult } from "../../core.ts";
-import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 
 const computedTokens = (harness: EngineHarness): number =>
   harness.steps.flatMap((step) => step.chunks).reduce((sum, chunk) => sum + chunk.tokens.length, 0);

@@ -1,8 +1,8 @@
 /** The order of programs' calls, and their place beside others. */
 
 import { expect, test } from "bun:test";
+import { sequenceSpec, tokensFrom } from "../../../simulation/factories.ts";
 import { chatService, type ProgramPlace, type SequenceId } from "../../core.ts";
-import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 import { Sequence } from "../sequence.ts";
 import { FirstCome } from "./first-come.ts";
 import { Programs } from "./programs.ts";

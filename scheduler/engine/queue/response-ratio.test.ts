@@ -2,11 +2,11 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { sequenceSpec } from "../../../simulation/factories.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { ownSharing } from "../../../tests/support/sharing.ts";
 import { Reader } from "../../cache/reader.ts";
 import type { SequenceId } from "../../core.ts";
-import { sequenceSpec } from "../../sim/factories.ts";
 import { Sequence } from "../sequence.ts";
 import { ColdGate } from "./cold-gate.ts";
 import { BUCKET, COST_MIN, ResponseRatio } from "./response-ratio.ts";

@@ -2,12 +2,12 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { staticBudget } from "../../../simulation/baselines/static-budget.ts";
+import { sequenceSpec, tokensFrom } from "../../../simulation/factories.ts";
 import { EngineHarness } from "../../../tests/support/engine-harness.ts";
 import { runs } from "../../../tests/support/property.ts";
-import { staticBudget } from "../../baselines/static-budget.ts";
 import type { SequenceId } from "../../core.ts";
 import { objectives } from "../../objective.ts";
-import { sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 import { Sequence } from "../sequence.ts";
 import { ColdGate } from "./cold-gate.ts";
 import { BUCKET, ResponseRatio } from "./response-ratio.ts";

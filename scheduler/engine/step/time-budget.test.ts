@@ -2,16 +2,16 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { firstCome } from "../../../simulation/baselines/vllm.ts";
+import { deviceSpec, sequenceSpec, tokensFrom } from "../../../simulation/factories.ts";
 import { EngineHarness, tokensAlone } from "../../../tests/support/engine-harness.ts";
 import { runs } from "../../../tests/support/property.ts";
-import { firstCome } from "../../baselines/vllm.ts";
 import type { SequenceId, Service } from "../../core.ts";
 import type { CostModel } from "../../cost/cost-model.ts";
 import { linearCost } from "../../cost/linear.ts";
 import { objectives } from "../../objective.ts";
 import { ours } from "../../policies.ts";
 import type { BatchPolicy } from "../../policy.ts";
-import { deviceSpec, sequenceSpec, tokensFrom } from "../../sim/factories.ts";
 import type { Backlog, SequenceView } from "./step-budget.ts";
 import { openStepRule, type StepPass } from "./step-rule.ts";
 import { TimeBudget } from "./time-budget.ts";

@@ -8,8 +8,8 @@ import { settingsOf } from "../../../scheduler/engine/engine-options.ts";
 import { type Expected, Fleet } from "../../../scheduler/fleet/fleet.ts";
 import type { EngineMessage } from "../../../scheduler/messages.ts";
 import { ours } from "../../../scheduler/policies.ts";
-import { deviceSpec, sequenceSpec, tokensFrom } from "../../../scheduler/sim/factories.ts";
-import { ManualClock } from "../../../scheduler/sim/manual-clock.ts";
+import { deviceSpec, sequenceSpec, tokensFrom } from "../../../simulation/factories.ts";
+import { ManualClock } from "../../../simulation/manual-clock.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { KeptPrefixes } from "./kept-prefixes.ts";
 

@@ -1,6 +1,6 @@
 /** Simulations side by side, for people. */
 
-import type { SimulationReport } from "../../../scheduler/sim/report.ts";
+import type { SimulationReport } from "../../../simulation/report.ts";
 import { type Cell, table } from "../table.ts";
 
 /** A report and what to call it. */

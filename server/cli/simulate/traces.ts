@@ -5,29 +5,24 @@
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Workload } from "../../../scheduler/sim/workload.ts";
+import type { Workload } from "../../../simulation/workload.ts";
 import {
   type AgentCall,
   agentSessions,
   agentWorkload,
   parseAgentSession,
-} from "../../../scheduler/sim/workloads/agents.ts";
-import { azureCalls, azureWorkload, parseAzure } from "../../../scheduler/sim/workloads/azure.ts";
-import {
-  chatLengths,
-  chatWorkload,
-  type Lengths,
-  parseLengths,
-} from "../../../scheduler/sim/workloads/chat.ts";
+} from "../../../simulation/workloads/agents.ts";
+import { azureCalls, azureWorkload, parseAzure } from "../../../simulation/workloads/azure.ts";
+import { chatLengths, chatWorkload, type Lengths, parseLengths } from "../../../simulation/workloads/chat.ts";
 import {
   conversations,
   conversationWorkload,
   parseMooncake,
-} from "../../../scheduler/sim/workloads/conversation.ts";
-import { mixedWorkload } from "../../../scheduler/sim/workloads/mixed.ts";
-import { parseToolBench, tools, toolsLike, toolWorkload } from "../../../scheduler/sim/workloads/tools.ts";
-import { parseNextQa, videos, videoWorkload } from "../../../scheduler/sim/workloads/videos.ts";
-import { parseVllmLog, vllmLogWorkload } from "../../../scheduler/sim/workloads/vllm-log.ts";
+} from "../../../simulation/workloads/conversation.ts";
+import { mixedWorkload } from "../../../simulation/workloads/mixed.ts";
+import { parseToolBench, tools, toolsLike, toolWorkload } from "../../../simulation/workloads/tools.ts";
+import { parseNextQa, videos, videoWorkload } from "../../../simulation/workloads/videos.ts";
+import { parseVllmLog, vllmLogWorkload } from "../../../simulation/workloads/vllm-log.ts";
 
 /** Where each trace lies in the traces' folder. */
 export const traceFiles = {

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
-import { policyOf } from "../../../scheduler/baselines/policies.ts";
-import { staticBudget } from "../../../scheduler/baselines/static-budget.ts";
 import { ours } from "../../../scheduler/policies.ts";
-import { noises } from "../../../scheduler/sim/noise.ts";
+import { policyOf } from "../../../simulation/baselines/policies.ts";
+import { staticBudget } from "../../../simulation/baselines/static-budget.ts";
+import { noises } from "../../../simulation/noise.ts";
 import { ConfigError } from "../../config.ts";
 import { devicesNamed, noiseNamed, parseChanges, withTarget } from "./what-if.ts";
 

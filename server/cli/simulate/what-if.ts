@@ -1,12 +1,12 @@
 /** What is simulated: devices and a policy by name, and changes to them as people write them. */
 
-import { policyNames, policyOf } from "../../../scheduler/baselines/policies.ts";
 import type { PartedCostModel } from "../../../scheduler/cost/cost-model.ts";
 import { openProfile, profileNames } from "../../../scheduler/cost/profiles.ts";
 import type { DeviceSpec } from "../../../scheduler/device.ts";
 import { ours } from "../../../scheduler/policies.ts";
 import type { Policy } from "../../../scheduler/policy.ts";
-import { type Noise, noiseNames, noises } from "../../../scheduler/sim/noise.ts";
+import { policyNames, policyOf } from "../../../simulation/baselines/policies.ts";
+import { type Noise, noiseNames, noises } from "../../../simulation/noise.ts";
 import { ConfigError } from "../../config.ts";
 
 /** A scheduler and what it runs on. */

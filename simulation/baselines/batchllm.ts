@@ -1,0 +1,80 @@
+import type { PrefixGroup } from "../../scheduler/job/groups.ts";
+import { type NodeIndex, type PrefixTree, ROOT } from "../../scheduler/job/prefix-tree.ts";
+import type { Policy } from "../../scheduler/policy.ts";
+import { staticBudget } from "./static-budget.ts";
+import { cached, vllmChunked } from "./vllm.ts";
+
+/** A node of the tree while it is changed. */
+interface Branch {
+  /** Of the branch above, which this one's are behind. */
+  tokens: number;
+  /** Prompts that end here or below. */
+  prompts: number;
+  readonly ends: number[];
+  children: Branch[];
+}
+
+/**
+ * BatchLLM's groups by its Algorithm 1 (arXiv:2412.03594 §4.2): from below, a branch is cut from its parent and takes a copy of the
+ * parent's tokens along where that saves more than the copy costs. A greedy choice: the copy is charged in full also when no prompt is
+ * left at the parent, and what is saved further up is not looked at.
+ */
+export function algorithm1(tree: PrefixTree): PrefixGroup[] {
+  const branches: Branch[] = Array.from({ length: tree.nodes }, (_, node) => ({
+    tokens: tree.edgeTokens(node),
+    prompts: tree.prompts[node]!,
+    ends: [...tree.promptsAt(node)],
+    children: [],
+  }));
+  for (let node = 1; node < tree.nodes; node++) {
+    branches[tree.parent[node]!]!.children.push(branches[node]!);
+  }
+  for (const branch of branches.toReversed()) {
+    for (const child of [...branch.children]) forkFrom(branch, child);
+  }
+  const groups = branches[ROOT as NodeIndex]!.ends.map((prompt) => ({ prefixTokens: 0, members: [prompt] }));
+  for (const { tokens, children, ends } of branches[ROOT]!.children) {
+    const members = [...ends];
+    const below = [...children];
+    for (let branch = below.pop(); branch !== undefined; branch = below.pop()) {
+      members.push(...branch.ends);
+      below.push(...branch.children);
+    }
+    if (members.length === 1) groups.push({ prefixTokens: 0, members });
+    else if (members.length > 1)
+      groups.push({ prefixTokens: tokens, members: members.sort((a, b) => a - b) });
+  }
+  return groups.sort((a, b) => a.members[0]! - b.members[0]!);
+}
+
+function forkFrom(branch: Branch, child: Branch): void {
+  const staying: Branch[] = [];
+  for (const grandchild of child.children) {
+    if ((grandchild.prompts - 1) * grandchild.tokens <= child.tokens) {
+      staying.push(grandchild);
+      continue;
+    }
+    grandchild.tokens += child.tokens;
+    child.prompts -= grandchild.prompts;
+    branch.children.push(grandchild);
+  }
+  child.children = staying;
+}
+
+/** Groups by R = 1 / (prefix + sum of what is behind it), the highest first (§4.3.2, with all answers equally long); `lengthOf`: tokens
+ *  of a prompt. */
+export function byRatio(groups: readonly PrefixGroup[], lengthOf: (prompt: number) => number): PrefixGroup[] {
+  const tokensOf = ({ prefixTokens, members }: PrefixGroup): number =>
+    members.reduce((sum, prompt) => sum + lengthOf(prompt) - prefixTokens, prefixTokens);
+  const sized = groups.map((group) => ({ group, tokens: tokensOf(group) }));
+  return sized.sort((a, b) => a.tokens - b.tokens).map(({ group }) => group);
+}
+
+/** The engine of BatchLLM (§4.3): its authors' vLLM with chunks of 2048 tokens, and no limit of sequences but memory. A prefix that
+ *  members of a group wait for is computed once and kept for them. */
+export const batchllm: Policy = {
+  ...vllmChunked(),
+  name: "batchllm",
+  batch: staticBudget(2048),
+  admission: { ...cached, sequencesMax: null, keepsWanted: true, prefixPending: true },
+};

@@ -1,0 +1,18 @@
+import type { PlacementRule } from "../../scheduler/fleet/placement-rule.ts";
+import type { PlacementBaseline } from "../../scheduler/policy.ts";
+
+/** One engine after the other. */
+export const roundRobin: PlacementBaseline = {
+  kind: "baseline",
+  readsNotices: false,
+  open(): PlacementRule {
+    let next = 0;
+    return {
+      place: (_spec, there) => {
+        const engine = there.find((other) => other >= next) ?? there[0]!;
+        next = engine + 1;
+        return { engine, reason: "turn", costs: [] };
+      },
+    };
+  },
+};

@@ -1,0 +1,26 @@
+import type { EngineId, SequenceId } from "../../scheduler/core.ts";
+import type { PlacementRule } from "../../scheduler/fleet/placement-rule.ts";
+import type { PlacementBaseline } from "../../scheduler/policy.ts";
+
+/** Where the fewest sequences are that have not ended; ties to the lowest engine. */
+export const shortestQueue: PlacementBaseline = {
+  kind: "baseline",
+  readsNotices: false,
+  open(engines): PlacementRule {
+    const counts = engines.map(() => 0);
+    const placed = new Map<SequenceId, EngineId>();
+    return {
+      place: ({ id }, there) => {
+        let engine = there[0]!;
+        for (const other of there) if (counts[other]! < counts[engine]!) engine = other;
+        counts[engine]! += 1;
+        placed.set(id, engine);
+        return { engine, reason: "explore", costs: [] };
+      },
+      ended: (id) => {
+        counts[placed.get(id)!]! -= 1;
+        placed.delete(id);
+      },
+    };
+  },
+};

@@ -1,0 +1,59 @@
+import type { SequenceId } from "../../scheduler/core.ts";
+import type { StepBudget } from "../../scheduler/engine/step/step-budget.ts";
+import type { StepPass } from "../../scheduler/engine/step/step-rule.ts";
+import type { StepBaseline } from "../../scheduler/policy.ts";
+
+/** Every decode, and prompts get what decodes leave of `stepTokens` (Sarathi-Serve, arXiv:2403.02310 §4.3). */
+export function staticBudget(stepTokens: number): StepBaseline {
+  return { kind: "baseline", stepTokens, isStallFree: true, open };
+}
+
+function open(stepTokens: number): ReturnType<StepBaseline["open"]> {
+  const passes = [staticPass(stepTokens)];
+  return { passes: () => passes };
+}
+
+/** A step of every decode and of what they leave to prompts. */
+export function staticPass(stepTokens: number): StepPass {
+  return {
+    hasDecodes: true,
+    hasPrompts: true,
+    open: ({ running }) => {
+      let decodes = 0;
+      for (const { isDecoding, isPaused } of running) if (isDecoding && !isPaused) decodes += 1;
+      return new StaticBudget(stepTokens - decodes);
+    },
+  };
+}
+
+/** What decodes leave of a fixed number of tokens: none, rather than less than none, when there are more decodes than
+ *  tokens. */
+class StaticBudget implements StepBudget {
+  readonly skipped: ReadonlySet<SequenceId> = new Set();
+  readonly deadlineMs = Number.POSITIVE_INFINITY;
+  #tokensLeft: number;
+
+  constructor(tokensLeft: number) {
+    this.#tokensLeft = Math.max(0, tokensLeft);
+  }
+
+  offer(left: number): number {
+    return Math.min(left, this.#tokensLeft);
+  }
+
+  take(tokens: number): void {
+    this.#tokensLeft -= tokens;
+  }
+
+  takeForced(left: number): number {
+    const tokens = Math.min(left, this.#tokensLeft);
+    this.#tokensLeft -= tokens;
+    return tokens;
+  }
+
+  admits(): boolean {
+    return true;
+  }
+
+  join(): void {}
+}

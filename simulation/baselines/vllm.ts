@@ -1,0 +1,105 @@
+import { assert } from "../../base/assert.ts";
+import type { SequenceId } from "../../scheduler/core.ts";
+import { FirstCome } from "../../scheduler/engine/queue/first-come.ts";
+import type { StepBudget } from "../../scheduler/engine/step/step-budget.ts";
+import type { StepPass } from "../../scheduler/engine/step/step-rule.ts";
+import type { AdmissionPolicy, Policy, QueueBaseline, StepBaseline } from "../../scheduler/policy.ts";
+import { roundRobin } from "./round-robin.ts";
+import { staticBudget } from "./static-budget.ts";
+
+/** First come, first served. */
+export const firstCome: QueueBaseline = { kind: "baseline", open: () => new FirstCome() };
+
+/** vLLM 0.2 as Sarathi-Serve's authors ran it: no prefix cache, one percent of the pages kept free. */
+export const uncached: AdmissionPolicy = {
+  sequencesMax: 128,
+  watermark: 0.01,
+  headroom: false,
+  cache: false,
+  keepsWanted: false,
+  prefixPending: false,
+  overtakes: false,
+  backOff: false,
+};
+
+/** vLLM 0.19 and SGLang: a prefix cache, and pages to the last. */
+export const cached: AdmissionPolicy = { ...uncached, sequencesMax: 256, watermark: 0, cache: true };
+
+/** vLLM before it had chunks: whole prompts in steps of their own, first come, first served. */
+export const vllm: Policy = {
+  name: "vllm",
+  placement: roundRobin,
+  queue: firstCome,
+  batch: promptsFirst(8192),
+  admission: uncached,
+};
+
+/** vLLM with chunks and prefix cache, and with its limit of sequences. */
+export function vllmChunked(sequencesMax = 256): Policy {
+  return {
+    ...vllm,
+    name: "vllm-chunked",
+    batch: staticBudget(2048),
+    admission: { ...cached, sequencesMax },
+  };
+}
+
+/** Whole prompts in steps of their own, which decodes wait for: at most `stepTokens` in a step, but one prompt always. */
+export function promptsFirst(stepTokens: number): StepBaseline {
+  return {
+    kind: "baseline",
+    stepTokens,
+    isStallFree: false,
+    open: (stepTokens, { stepTokensMax }) => {
+      const passes = [wholePrompts(stepTokens, stepTokensMax), decodesAlone];
+      return { passes: () => passes };
+    },
+  };
+}
+
+/** A step of whole prompts. `tokensMax`: what a step of the device can hold. */
+export function wholePrompts(stepTokens: number, tokensMax: number): StepPass {
+  return { hasDecodes: false, hasPrompts: true, open: () => new WholePrompts(stepTokens, tokensMax) };
+}
+
+/** A step of every decode. */
+export const decodesAlone: StepPass = {
+  hasDecodes: true,
+  hasPrompts: false,
+  open: () => new WholePrompts(0, 0),
+};
+
+/** Whole prompts only: as many as fit `stepTokens`, but one always, cut at what a step of the device can hold. */
+class WholePrompts implements StepBudget {
+  readonly skipped: ReadonlySet<SequenceId> = new Set();
+  readonly deadlineMs = Number.POSITIVE_INFINITY;
+  readonly #tokensMax: number;
+  #tokensLeft: number;
+  #isEmpty = true;
+
+  constructor(stepTokens: number, tokensMax: number) {
+    this.#tokensLeft = stepTokens;
+    this.#tokensMax = tokensMax;
+  }
+
+  offer(left: number): number {
+    if (this.#isEmpty) return Math.min(left, this.#tokensMax);
+    return left <= this.#tokensLeft ? left : 0;
+  }
+
+  take(tokens: number): void {
+    assert(tokens <= this.#tokensLeft || this.#isEmpty, "one prompt, or the budget");
+    this.#tokensLeft -= tokens;
+    this.#isEmpty = false;
+  }
+
+  takeForced(): number {
+    return 0;
+  }
+
+  admits(): boolean {
+    return true;
+  }
+
+  join(): void {}
+}

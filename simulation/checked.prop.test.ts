@@ -1,0 +1,106 @@
+/** All promises of checks.ts at once: whatever is asked, of whatever machine and policy, and whatever goes wrong. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import type { EngineId } from "../scheduler/core.ts";
+import { linearCost } from "../scheduler/cost/linear.ts";
+import { runs } from "../tests/support/property.ts";
+import { policies, policyNames } from "./baselines/policies.ts";
+import { deviceSpec } from "./factories.ts";
+import type { Fault } from "./faults.ts";
+import { simulate } from "./simulator.ts";
+import type { Workload } from "./workload.ts";
+import { agentSessions, agentWorkload } from "./workloads/agents.ts";
+import { chatLengths, chatWorkload } from "./workloads/chat.ts";
+import { conversations, conversationWorkload } from "./workloads/conversation.ts";
+import { merged } from "./workloads/merge.ts";
+import { mixedWorkload } from "./workloads/mixed.ts";
+import { tools, toolWorkload } from "./workloads/tools.ts";
+import { videos, videoWorkload } from "./workloads/videos.ts";
+
+interface Asked {
+  readonly seed: number;
+  readonly calls: number;
+  readonly callsPerSecond: number;
+}
+
+const workloads: Readonly<Record<string, (asked: Asked) => Workload>> = {
+  videos: (asked) => videoWorkload(videos(8, asked.seed), { ...asked, videosMax: 6 }),
+  tools: (asked) => toolWorkload(tools(12, asked.seed), { ...asked, exponent: 1.1 }),
+  conversations: (asked) =>
+    conversationWorkload(conversations(asked, asked.seed), { calls: asked.calls, timeScale: 1 }),
+  chats: (asked) => chatWorkload(chatLengths(50, asked.seed), asked),
+  mixed: (asked) => mixedWorkload(chatLengths(50, asked.seed), asked),
+  agents: ({ seed, calls, callsPerSecond }) =>
+    agentWorkload(agentSessions(Math.ceil(calls / 20), seed), {
+      seed,
+      sessionsPerSecond: callsPerSecond / 20,
+    }),
+};
+
+const ENGINES_MAX = 4;
+
+const fault: fc.Arbitrary<Fault> = fc
+  .record({
+    atMs: fc.nat(10_000),
+    engine: fc.nat(ENGINES_MAX - 1),
+    what: fc.oneof(
+      fc.record({
+        kind: fc.constant("lost" as const),
+        backAfterMs: fc.option(fc.nat(2000), { freq: 10 }),
+      }),
+      fc.record({ kind: fc.constant("slow" as const), factor: fc.constantFrom(0.5, 3, 20) }),
+      fc.record({ kind: fc.constant("dropNotices" as const), count: fc.integer({ min: 1, max: 5 }) }),
+    ),
+  })
+  .map(({ what, atMs, engine }) => ({ ...what, atMs, engine: engine as EngineId }));
+
+const asked = fc.record({
+  kinds: fc.uniqueArray(fc.constantFrom(...Object.keys(workloads)), { minLength: 1, maxLength: 2 }),
+  seed: fc.nat(1_000_000),
+  calls: fc.integer({ min: 1, max: 60 }),
+  callsPerSecond: fc.constantFrom(1, 5, 20, 200),
+  policy: fc.oneof(fc.constant("ours"), fc.constantFrom(...policyNames)),
+  engines: fc.integer({ min: 1, max: ENGINES_MAX }),
+  pages: fc.constantFrom(640, 1500, 5000),
+  linkDelayMs: fc.constantFrom(0, 0.2, 30),
+  faults: fc.array(fault, { maxLength: 4 }),
+  isPublic: fc.boolean(),
+});
+
+/** Found once, and kept: a chat that cannot keep its target waited beside a bulk prompt that made way for it. */
+const slowAtOnce: Fault = { kind: "slow", factor: 20, atMs: 0, engine: 0 as EngineId };
+const machine = { policy: "ours", engines: 1, pages: 640 as const, linkDelayMs: 0 as const };
+const load = { kinds: ["mixed"], seed: 0, calls: 8, callsPerSecond: 1 as const };
+const found = { ...load, ...machine, faults: [slowAtOnce], isPublic: false };
+
+test("the scheduler keeps its promises", () => {
+  const rule = fc.property(
+    asked,
+    ({ kinds, policy, engines, pages, linkDelayMs, faults, isPublic, ...rest }) => {
+      const device = {
+        profile: linearCost(5, 0.05),
+        spec: deviceSpec({ pages, contextMax: 16 * pages, stepTokensMax: 65_536 }),
+      };
+      const workload = () =>
+        merged(
+          "asked",
+          kinds.map((kind) => ({ workload: workloads[kind]!(rest) })),
+        );
+      // The beginning of the first prompt, with which others begin, too.
+      const text = isPublic ? workload().next()?.promptTokens().subarray(0, 500) : undefined;
+      const report = simulate({
+        workload: workload(),
+        publicTexts: text === undefined ? [] : [Array.from(text)],
+        policy: policies.get(policy)!,
+        devices: Array.from({ length: engines }, () => device),
+        seed: rest.seed,
+        linkDelayMs,
+        faults: faults.filter(({ engine }) => engine < engines),
+        checks: true,
+      });
+      expect(report.isComplete).toBe(true);
+    },
+  );
+  fc.assert(rule, { ...runs(8), examples: [[found]] });
+});

@@ -1,0 +1,163 @@
+import { assert } from "../base/assert.ts";
+import type { EngineId, Step } from "../scheduler/core.ts";
+import { shapeOf } from "../scheduler/cost/cost-model.ts";
+import { BUCKET, COST_MIN } from "../scheduler/engine/queue/response-ratio.ts";
+import type { Fleet } from "../scheduler/fleet/fleet.ts";
+import { checkIndex } from "../scheduler/fleet/integrity.ts";
+import { objectives } from "../scheduler/objective.ts";
+import type { Policy } from "../scheduler/policy.ts";
+import { firstCome } from "./baselines/vllm.ts";
+import type { SimulatedClient } from "./client.ts";
+import type { SimulatedSeat } from "./simulated-seat.ts";
+
+/** How long a call may wait beside so many times the wait of one that is admitted before it (`#compareWaits`). */
+const PATIENCE_MS = 60_000;
+
+/** Records are walked through after so many events: each time would be most of a simulation. */
+const WALK_EVERY = 64;
+
+/**
+ * Watches a simulation and breaks an invariant as soon as one of the scheduler's promises is not kept:
+ *
+ *   after every event      time has not gone back; now and then, the records of engines and dispatcher agree
+ *   at every step          no empty chunk, one per sequence, no page written by two, no more tokens and chunks than
+ *                          device and policy allow
+ *   at every admission     first come, first served, where the policy says so; where it goes by response ratio, no other call
+ *                          of the same tenant has waited out of proportion
+ *   at every end           as many tokens as were to come
+ *   at the end             no call waits or runs, no work is left, nothing is taken for cached that is not
+ */
+export class Checks {
+  readonly #policy: Policy;
+  readonly #seats: readonly SimulatedSeat[];
+  readonly #fleet: Fleet;
+  #events = 0;
+  #nowMs = 0;
+  /** The order in which calls were sent to engines, those sent again in their new place, and by engine the last one
+   *  admitted. */
+  readonly #orders = new Map<number, number>();
+  #sent = 0;
+  readonly #admitted: number[];
+  /** By engine, calls that were sent there and not admitted yet, and when they were sent. */
+  readonly #waiting: readonly Map<SimulatedClient, number>[];
+
+  constructor(policy: Policy, seats: readonly SimulatedSeat[], fleet: Fleet) {
+    this.#policy = policy;
+    this.#fleet = fleet;
+    this.#seats = seats;
+    this.#admitted = seats.map(() => -1);
+    this.#waiting = seats.map(() => new Map());
+  }
+
+  event(nowMs: number): void {
+    assert(nowMs >= this.#nowMs, "time does not go back");
+    this.#nowMs = nowMs;
+    this.#events += 1;
+    if (this.#events % WALK_EVERY === 0) this.#walk();
+  }
+
+  /** An engine starts a step. */
+  step(engine: EngineId, step: Step): void {
+    const { spec } = this.#seats[engine]!;
+    const { chunks } = step;
+    assert(chunks.length >= 1 && chunks.length <= spec.stepChunksMax, "a step has chunks, as many as fit");
+    assert(new Set(chunks.map(({ sequence }) => sequence)).size === chunks.length, "one chunk per sequence");
+    const written = new Set<number>();
+    let tokens = 0;
+    for (const chunk of chunks) {
+      assert(chunk.tokens.length >= 1, "no chunk is empty");
+      const end = chunk.start + chunk.tokens.length;
+      assert(end <= spec.contextMax, "no sequence is longer than the device can");
+      assert(chunk.pages.length === Math.ceil(end / spec.pageTokens), "pages for every token, and none more");
+      for (let page = Math.floor(chunk.start / spec.pageTokens); page < chunk.pages.length; page++) {
+        assert(!written.has(chunk.pages[page]!), "no page is written by two chunks");
+        written.add(chunk.pages[page]!);
+      }
+      tokens += chunk.tokens.length;
+    }
+    assert(tokens <= spec.stepTokensMax, "no step is larger than the device can");
+    const { decodes } = shapeOf(step);
+    const { batch } = this.#policy;
+    if (batch.kind === "baseline" && batch.isStallFree) {
+      assert(tokens <= Math.max(batch.stepTokens, decodes), "the budget, or decodes alone");
+    }
+  }
+
+  /** A sequence goes to an engine. */
+  sent(call: SimulatedClient): void {
+    this.#orders.set(call.index, this.#sent);
+    this.#sent += 1;
+    this.#leaves(call);
+    if (call.engine !== null) this.#waiting[call.engine]!.set(call, this.#nowMs);
+  }
+
+  /** A sequence is admitted, for the first time. */
+  started(call: SimulatedClient): void {
+    const { queue, admission } = this.#policy;
+    const { index, engine } = call;
+    if (engine !== null && queue.kind === "lanes") this.#compareWaits(call, engine);
+    this.#leaves(call);
+    if (engine === null || queue !== firstCome || admission.prefixPending) return;
+    const order = this.#orders.get(index)!;
+    assert(order > this.#admitted[engine]!, "first come, first served");
+    this.#admitted[engine] = order;
+  }
+
+  ended(call: SimulatedClient): void {
+    const { arrival, tokens, finish, promptTokens, engine } = call;
+    this.#leaves(call);
+    if (finish?.kind !== "stop" && finish?.kind !== "length") return;
+    const { contextMax, pages, pageTokens } = this.#seats[engine ?? 0]!.spec;
+    const room = Math.min(contextMax, pages * pageTokens) - promptTokens;
+    assert(
+      tokens.length === Math.min(arrival.outputTokens, room),
+      "an answer has as many tokens as were to come",
+    );
+  }
+
+  /** All calls have been answered, and every report has arrived. */
+  end(): void {
+    const { active, dispatcher } = this.#fleet;
+    this.#walk();
+    assert(active === 0, "the fleet waits for no sequence");
+    for (const { engine, id } of this.#seats) {
+      assert(!(engine?.busy ?? false), "no engine has anything to do");
+      assert(Math.abs(dispatcher.workMs(id)) < 1e-6, "no work is left where no sequence is");
+      if (engine !== null && dispatcher.index !== null) this.#compareCaches(id);
+    }
+  }
+
+  #leaves(call: SimulatedClient): void {
+    for (const waiting of this.#waiting) waiting.delete(call);
+  }
+
+  /** No starvation: by response ratio (engine/queue/response-ratio.ts) a call waits at most in proportion to its cost, and while prompts
+   *  that it shares or that go before it are computed. */
+  #compareWaits(call: SimulatedClient, engine: EngineId): void {
+    const { tenant, objective, priority, ttftMs } = call.arrival.service;
+    if (objectives[objective].isFirstCome || ttftMs !== null) return;
+    const waitedMs = this.#nowMs - (this.#waiting[engine]!.get(call) ?? this.#nowMs);
+    for (const [other, sentMs] of this.#waiting[engine]!) {
+      const { service } = other.arrival;
+      if (service.tenant !== tenant || service.objective !== objective) continue;
+      if (service.priority !== priority) continue;
+      const times = (BUCKET * (COST_MIN + other.promptTokens + other.tokens.length)) / COST_MIN;
+      assert(this.#nowMs - sentMs <= times * (waitedMs + 1) + PATIENCE_MS, "no call starves");
+    }
+  }
+
+  /** The dispatcher knows of whole pages only; the last page of a prefix may be a part of one. */
+  #compareCaches(id: EngineId): void {
+    const known = this.#fleet.dispatcher.index!.pagesCached(id);
+    assert(known <= this.#fleet.loads()[id]!.pagesCached, "nothing is taken for cached that is not");
+  }
+
+  #walk(): void {
+    const { dispatcher } = this.#fleet;
+    for (const { engine, id } of this.#seats) {
+      engine?.checkIntegrity();
+      assert(dispatcher.workMs(id) > -1e-6, "no engine has less than no work");
+    }
+    if (dispatcher.index !== null) checkIndex(dispatcher.index, this.#seats.length);
+  }
+}

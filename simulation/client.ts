@@ -1,0 +1,112 @@
+import type { Clock } from "../base/clock.ts";
+import type { TokenId } from "../base/token.ts";
+import { type EngineId, type Finish, greedySampling, type SequenceSpec } from "../scheduler/core.ts";
+import type { SequenceListener } from "../scheduler/fleet/fleet.ts";
+import type { PlacementReason } from "../scheduler/fleet/placement.ts";
+import type { RequestRecord } from "./report.ts";
+import type { Arrival } from "./workload.ts";
+
+/** Observes all clients of a simulation. */
+export interface ClientObserver {
+  /** Admitted for the first time. */
+  onStarted(call: SimulatedClient): void;
+  /** `gapMs` after the token before; null: the first. */
+  onToken(call: SimulatedClient, token: TokenId, gapMs: number | null): void;
+  onFinish(call: SimulatedClient): void;
+}
+
+/** One simulated client with one request: waits for its tokens and writes down when they come. */
+export class SimulatedClient implements SequenceListener {
+  readonly index: number;
+  readonly arrival: Arrival;
+  readonly promptTokens: number;
+  readonly arrivedMs: number;
+  /** Where it was placed last, and why; null: nowhere yet. */
+  engine: EngineId | null = null;
+  reason: PlacementReason = "only";
+  readonly tokens: TokenId[] = [];
+  startedMs: number | null = null;
+  firstMs: number | null = null;
+  lastMs = 0;
+  cachedTokens = 0;
+  longestGapMs = 0;
+  finish: Finish | null = null;
+  finishedMs = 0;
+  readonly #clock: Clock;
+  readonly #observer: ClientObserver;
+
+  constructor(index: number, arrival: Arrival, promptTokens: number, clock: Clock, observer: ClientObserver) {
+    this.index = index;
+    this.arrival = arrival;
+    this.promptTokens = promptTokens;
+    this.arrivedMs = clock.nowMs();
+    this.#clock = clock;
+    this.#observer = observer;
+  }
+
+  onStarted(cachedTokens: number): void {
+    if (this.startedMs !== null) return;
+    this.startedMs = this.#clock.nowMs();
+    this.cachedTokens = cachedTokens;
+    this.#observer.onStarted(this);
+  }
+
+  onToken(token: TokenId): void {
+    const nowMs = this.#clock.nowMs();
+    let gapMs: number | null = null;
+    if (this.firstMs === null) this.firstMs = nowMs;
+    else {
+      gapMs = nowMs - this.lastMs;
+      if (gapMs > this.longestGapMs) this.longestGapMs = gapMs;
+    }
+    this.lastMs = nowMs;
+    this.tokens.push(token);
+    this.#observer.onToken(this, token, gapMs);
+  }
+
+  onFinish(finish: Finish): void {
+    this.finish = finish;
+    this.finishedMs = this.#clock.nowMs();
+    this.#observer.onFinish(this);
+  }
+
+  record(): RequestRecord {
+    return {
+      kind: this.arrival.kind,
+      tenant: this.arrival.service.tenant,
+      engine: this.engine,
+      reason: this.reason,
+      arrivedMs: this.arrivedMs,
+      startedMs: this.startedMs,
+      firstMs: this.firstMs,
+      finishedMs: this.finish === null ? this.#clock.nowMs() : this.finishedMs,
+      promptTokens: this.promptTokens,
+      cachedTokens: this.cachedTokens,
+      outputTokens: this.tokens.length,
+      longestGapMs: this.longestGapMs,
+      finish: this.finish === null ? "unfinished" : this.finish.kind,
+    };
+  }
+}
+
+/** What a client submits: it ends with `stopToken`, and its seed is its index, so that the device knows whose it is. */
+export function sequenceOf(
+  { index, arrival }: SimulatedClient,
+  promptTokens: Int32Array,
+  stopToken: TokenId,
+): Omit<SequenceSpec, "id"> {
+  return {
+    promptTokens,
+    sampling: { ...greedySampling, temperature: 1, seed: [index, 0] },
+    stop: { tokensMax: arrival.tokensMax, tokensMin: 0, stopTokens: [stopToken] },
+    cacheSalt: arrival.cacheSalt,
+    adapter: 0,
+    drawnTokens: [],
+    service: arrival.service,
+  };
+}
+
+/** Whether two arrivals are placed together. */
+export function isSameGang(a: Arrival, b: Arrival): boolean {
+  return a.service.gang !== null && a.service.gang === b.service.gang && a.atMs === b.atMs;
+}

@@ -1,0 +1,213 @@
+import type { EngineId, SequenceId } from "../../scheduler/core.ts";
+import { OnlineCostModel } from "../../scheduler/cost/online.ts";
+import { settingsOf } from "../../scheduler/engine/engine-options.ts";
+import { Fleet, type SequenceListener } from "../../scheduler/fleet/fleet.ts";
+import type { Placement } from "../../scheduler/fleet/placement.ts";
+import type { EngineMessage } from "../../scheduler/messages.ts";
+import type {
+  Divergence,
+  EntryOf,
+  RecordingEntry,
+  RecordingHead,
+} from "../../scheduler/recording/recording.ts";
+import { ReplayedSeat } from "./replayed-seat.ts";
+
+/** Where the scheduler broke down while it was run again. */
+export interface Breakdown {
+  /** Which entry of the recording it was given then. */
+  readonly entry: number;
+  readonly atMs: number;
+  /** Null: the fleet, and with it everything. */
+  readonly engine: EngineId | null;
+  readonly reason: string;
+  /** That engine was lost in the recording, too, or the recording ends there: it broke down in the same way. */
+  readonly isRecorded: boolean;
+}
+
+/** What became of a recording that was run again. */
+export interface Replayed {
+  /** Null if every placement, message, step and report is the same; else the first that is not. */
+  readonly divergence: Divergence;
+  readonly breakdowns: readonly Breakdown[];
+}
+
+/**
+ * Runs what was recorded again: the same fleet and engines, given what they were given then, at the times of then. An
+ * engine that breaks down takes no more part, until another takes its place in the recording; the others go on.
+ * Memory: the reports not yet received.
+ */
+export function replay(head: RecordingHead, entries: readonly RecordingEntry[]): Replayed {
+  return new Replay(head, entries).run();
+}
+
+const silent: SequenceListener = { onStarted: () => {}, onToken: () => {}, onFinish: () => {} };
+
+class Replay {
+  readonly #head: RecordingHead;
+  readonly #entries: readonly RecordingEntry[];
+  readonly #breakdowns: Breakdown[] = [];
+  readonly #seats: readonly ReplayedSeat[];
+  readonly #fleet: Fleet;
+  readonly #placements = new Map<SequenceId, Placement>();
+  #entry = 0;
+  #atMs = 0;
+  #divergence: Divergence = null;
+
+  constructor(head: RecordingHead, entries: readonly RecordingEntry[]) {
+    this.#head = head;
+    this.#entries = entries;
+    const { policy, specs, queueMax, publicTexts } = head;
+    const settings = { ...settingsOf(policy, specs.length), queueMax };
+    this.#seats = specs.map((spec) => new ReplayedSeat(spec, settings));
+    const engines = specs.map((spec, engine) => ({ link: this.#seats[engine]!, spec }));
+    this.#fleet = new Fleet(engines, {
+      policy,
+      clock: { nowMs: () => this.#atMs },
+      queueMax,
+      publicTexts,
+      onPlacement: (sequence, placement) => this.#placements.set(sequence, placement),
+    });
+  }
+
+  run(): Replayed {
+    for (let index = 0; index < this.#entries.length && this.#divergence === null; ) {
+      const entry = this.#entries[index]!;
+      const calls = entry.kind === "call" ? callsOfOneGang(this.#entries, index) : [];
+      this.#entry = index;
+      this.#atMs = entry.atMs;
+      index += Math.max(1, calls.length);
+      try {
+        if (entry.kind === "call") this.#call(calls);
+        else this.#repeat(entry);
+      } catch (error) {
+        const isFleet = this.#breakDown(entry, error instanceof Error ? error.message : String(error));
+        if (isFleet) break;
+      }
+    }
+    return { divergence: this.#divergence, breakdowns: this.#breakdowns };
+  }
+
+  /** Whether it was the fleet that broke down. */
+  #breakDown(entry: RecordingEntry, reason: string): boolean {
+    const engine = isOfEngine(entry) ? entry.engine : null;
+    const later = this.#entries.slice(this.#entry + 1);
+    const isRecorded = engine === null ? later.length === 0 : isLostNext(later, engine);
+    this.#breakdowns.push({ entry: this.#entry, atMs: this.#atMs, engine, reason, isRecorded });
+    if (engine !== null) this.#seats[engine]!.isDown = true;
+    return engine === null;
+  }
+
+  #repeat(entry: Exclude<RecordingEntry, { readonly kind: "call" }>): void {
+    const fleet = this.#fleet;
+    if (!("engine" in entry)) {
+      if (entry.kind === "expect") this.#expect(entry);
+      else if (entry.kind === "extend") fleet.extend(entry.prospect, entry.tokens);
+      else if (entry.kind === "forget") fleet.forget(entry.prospect, entry.givesUp);
+      else if (entry.kind === "raise") fleet.raise(entry.sequence, entry.service);
+      else fleet[entry.kind](entry.sequence);
+      return;
+    }
+    const { engine, kind } = entry;
+    const seat = this.#seats[engine]!;
+    if (isOfEngine(entry) && seat.isDown) return;
+    if (kind === "message") this.#message(seat, entry);
+    else if (kind === "run") seat.run(entry);
+    else if (kind === "step") this.#step(seat, entry);
+    else if (kind === "reported") this.#reported(seat, entry);
+    else if (kind === "costs") {
+      seat.expect({ costs: OnlineCostModel.from(entry.state) }); // its own, if it has not begun
+      fleet.believe(engine, OnlineCostModel.from(entry.state));
+    } else if (kind === "lost") {
+      seat.lose();
+      fleet.lost(engine, entry.reason, entry.isComing);
+    } else {
+      seat.expect({ epoch: entry.epoch });
+      fleet.replaced(engine, seat, this.#head.specs[engine]!, entry.epoch);
+    }
+  }
+
+  #call(calls: readonly EntryOf<"call">[]): void {
+    this.#placements.clear();
+    const specs = calls.map(({ sequence }) => sequence);
+    const ids =
+      specs.length === 1
+        ? [this.#fleet.submit(specs[0]!, silent)]
+        : this.#fleet.submitGang(
+            specs,
+            specs.map(() => silent),
+          );
+    for (const [index, { sequence, engine, reason }] of calls.entries()) {
+      const placement = this.#placements.get(ids[index]!);
+      const recorded = `sequence ${sequence.id} on engine ${engine ?? "none"} (${reason})`;
+      const replayed = `sequence ${ids[index]} on engine ${placement?.engine ?? "none"} (${placement?.reason ?? "only"})`;
+      this.#compare(recorded, replayed, index);
+    }
+  }
+
+  #expect({ prospect }: EntryOf<"expect">): void {
+    const id = this.#fleet.expect(prospect);
+    this.#compare(`prospect ${prospect.id}`, `prospect ${id}`);
+  }
+
+  /** Reports arrive in their order, each of them. */
+  #reported(seat: ReplayedSeat, { engine, report: number }: EntryOf<"reported">): void {
+    const report = seat.nextReport();
+    const nameOfReport = (told: number): string => `report ${told} of engine ${engine}`;
+    this.#compare(nameOfReport(number), report === null ? "no report" : nameOfReport(report.number));
+    if (report !== null) this.#fleet.report(engine, report);
+  }
+
+  #message(seat: ReplayedSeat, entry: EntryOf<"message">): void {
+    const sent = seat.nextSent();
+    this.#compare(nameOf(entry.message), sent === null ? "no message" : nameOf(sent));
+    seat.message(entry);
+  }
+
+  #step(seat: ReplayedSeat, entry: EntryOf<"step">): void {
+    const { plan } = seat;
+    const nameOfPlan = (hash: number | null): string =>
+      hash === null ? `engine ${entry.engine}: no step` : `engine ${entry.engine}: step with plan ${hash}`;
+    this.#compare(nameOfPlan(entry.plan), nameOfPlan(plan));
+    if (plan === entry.plan) seat.answer(entry);
+  }
+
+  #compare(recorded: string, replayed: string, offset = 0): void {
+    if (recorded === replayed || this.#divergence !== null) return;
+    this.#divergence = { entry: this.#entry + offset, atMs: this.#atMs, recorded, replayed };
+  }
+}
+
+/** Whether it is an engine that is told, not the fleet. */
+function isOfEngine(entry: RecordingEntry): entry is EntryOf<"message" | "run" | "step"> {
+  return entry.kind === "message" || entry.kind === "run" || entry.kind === "step";
+}
+
+/** Whether the engine does nothing more before it is lost, or before the recording ends. */
+function isLostNext(later: readonly RecordingEntry[], engine: EngineId): boolean {
+  for (const entry of later) {
+    if (!("engine" in entry) || entry.engine !== engine) continue;
+    if (entry.kind === "lost") return true;
+    if (entry.kind === "run" || entry.kind === "step") return false;
+  }
+  return true;
+}
+
+/** The calls from `index` on that were placed together, at least one. */
+function callsOfOneGang(entries: readonly RecordingEntry[], index: number): EntryOf<"call">[] {
+  const calls: EntryOf<"call">[] = [];
+  for (let i = index; i < entries.length; i++) {
+    const entry = entries[i]!;
+    if (entry.kind !== "call") break;
+    const [before] = calls;
+    if (before !== undefined && before.first !== entry.first) break;
+    calls.push(entry);
+  }
+  return calls;
+}
+
+function nameOf(message: EngineMessage): string {
+  if (message.kind === "resync") return "resync";
+  if (message.kind === "expect") return `expect ${message.prospect.id}`;
+  if (message.kind === "forget") return `forget ${message.prospect}`;
+  return `${message.kind} ${message.kind === "submit" ? message.sequence.id : message.sequence}`;
+}

@@ -1,0 +1,110 @@
+import type { Step, StepResult } from "../../scheduler/core.ts";
+import type { EngineCosts } from "../../scheduler/cost/cost-model.ts";
+import { unknownCost } from "../../scheduler/cost/linear.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
+import type { EngineLink } from "../../scheduler/fleet/fleet.ts";
+import type { EngineMessage, EngineReport } from "../../scheduler/messages.ts";
+import { type EntryOf, planHash } from "../../scheduler/recording/recording.ts";
+import { Seat, type SeatPorts } from "../../scheduler/seat/seat.ts";
+
+const LOST = "The device said so when this was recorded.";
+
+/** A seat whose time, turns, messages and results are those of a recording. */
+export class ReplayedSeat implements EngineLink {
+  readonly #seat = new Seat();
+  readonly #ports: SeatPorts;
+  readonly #settings: EngineSettings;
+  #atMs = 0;
+  /** Which life of the place begins next, and what that engine will think of its costs. */
+  #next: { readonly epoch: number; readonly costs: EngineCosts } = { epoch: 0, costs: unknownCost };
+  /** Sent by the fleet, not yet received. */
+  #sent: EngineMessage[] = [];
+  /** Received in the recording, not yet by the engine. */
+  #inbox: EngineMessage[] = [];
+  /** Not yet taken by the fleet. */
+  #reports: EngineReport[] = [];
+  /** The step in flight. */
+  #flying: { readonly step: Step; readonly done: (result: StepResult) => void } | null = null;
+  /** Broke down, and the recording has not come to its loss yet. */
+  isDown = false;
+
+  constructor(spec: DeviceSpec, settings: EngineSettings) {
+    this.#settings = settings;
+    this.#ports = {
+      clock: {
+        nowMs: () => this.#atMs,
+        // Turns that came by themselves are in the recording, as all others.
+        after: () => () => {},
+      },
+      device: {
+        spec,
+        start: (step, done) => {
+          this.#flying = { step, done };
+        },
+        close: () => {},
+      },
+      link: {
+        next: () => this.#inbox.shift() ?? null,
+        report: (report) => {
+          this.#reports.push(report);
+        },
+      },
+    };
+  }
+
+  /** Hash of the step in flight; null when there is none. */
+  get plan(): number | null {
+    return this.#flying === null ? null : planHash(this.#flying.step);
+  }
+
+  send(message: EngineMessage): void {
+    this.#sent.push(message);
+  }
+
+  /** The next message that the fleet has sent, and no engine has received. */
+  nextSent(): EngineMessage | null {
+    return this.#sent.shift() ?? null;
+  }
+
+  nextReport(): EngineReport | null {
+    return this.#reports.shift() ?? null;
+  }
+
+  /** The engine that begins here next thinks this of its costs, or is in this life of the place. */
+  expect(next: { readonly costs: EngineCosts } | { readonly epoch: number }): void {
+    this.#next = { ...this.#next, ...next };
+  }
+
+  message({ message, atMs }: EntryOf<"message">): void {
+    this.#openAt(atMs);
+    this.#inbox.push(message);
+    this.#seat.receive();
+  }
+
+  run({ atMs }: EntryOf<"run">): void {
+    this.#openAt(atMs);
+    this.#seat.turn();
+  }
+
+  /** Ends the step in flight. */
+  answer({ atMs, result, sampled, deviceMs }: EntryOf<"step">): void {
+    this.#openAt(atMs);
+    const { done } = this.#flying!;
+    this.#flying = null;
+    done(result === "done" ? { kind: result, sampled, deviceMs } : { kind: result, reason: LOST });
+  }
+
+  lose(): void {
+    this.#seat.close();
+    [this.#sent, this.#inbox, this.#reports] = [[], [], []];
+    this.#flying = null;
+    this.isDown = false;
+  }
+
+  /** An engine's life begins with the first thing that the recording says of it. */
+  #openAt(atMs: number): void {
+    this.#atMs = atMs;
+    if (this.#seat.engine === null) this.#seat.open(this.#ports, { ...this.#next, settings: this.#settings });
+  }
+}

@@ -1,0 +1,338 @@
+import { assert } from "../base/assert.ts";
+import { SeededRandom } from "../base/random.ts";
+import type { TokenId } from "../base/token.ts";
+import type { EngineId, SampleRow, SequenceId, SequenceSpec, Step } from "../scheduler/core.ts";
+import type { EngineCosts, PartedCostModel } from "../scheduler/cost/cost-model.ts";
+import { OnlineCostModel } from "../scheduler/cost/online.ts";
+import type { DeviceSpec } from "../scheduler/device.ts";
+import { settingsOf } from "../scheduler/engine/engine-options.ts";
+import { type EngineLink, Fleet } from "../scheduler/fleet/fleet.ts";
+import type { Placement, PlacementReason } from "../scheduler/fleet/placement.ts";
+import type { EngineReport } from "../scheduler/messages.ts";
+import type { Policy } from "../scheduler/policy.ts";
+import { RecordedFleet, type RecordingSink } from "../scheduler/recording/recorder.ts";
+import { Checks } from "./checks.ts";
+import { type ClientObserver, isSameGang, SimulatedClient, sequenceOf } from "./client.ts";
+import { EventClock } from "./event-clock.ts";
+import type { Fault } from "./faults.ts";
+import { Histogram } from "./histogram.ts";
+import { History } from "./history.ts";
+import { DeviceNoise, type Noise } from "./noise.ts";
+import { type RequestRecord, type SimulationReport, summarize } from "./report.ts";
+import { type SeatObserver, SimulatedSeat } from "./simulated-seat.ts";
+import type { Arrival, Workload } from "./workload.ts";
+
+/** A device of a simulation. */
+export interface TimedDeviceSetup {
+  readonly profile: PartedCostModel;
+  readonly spec: DeviceSpec;
+  /** Whether its decodes read a page that they have in common once; by default each reads its own context, as `profile` has
+   *  it. */
+  readonly sharesReads?: boolean;
+}
+
+/** Everything that a simulation depends on. */
+export interface SimulationSetup {
+  readonly workload: Workload;
+  readonly policy: Policy;
+  /** `profile` says how long steps take. The vocabulary is the workload's, whatever `spec` says. */
+  readonly devices: readonly TimedDeviceSetup[];
+  /** How long the scheduler thinks that steps take, by engine. By default it begins with the profile, learns from what
+   *  steps took, and the fleet hears of it once a second. */
+  readonly believed?: readonly EngineCosts[];
+  /** Of the tokens that are drawn. */
+  readonly seed: number;
+  /** As the fleet takes them; by default none. */
+  readonly publicTexts?: readonly (readonly TokenId[])[];
+  /** One way between fleet and engines; by default 0.2 ms. */
+  readonly linkDelayMs?: number;
+  /** Breaks an invariant as soon as the scheduler breaks a promise (checks.ts); takes several times as long. */
+  readonly checks?: boolean;
+  readonly faults?: readonly Fault[];
+  /** How steps differ from what `profile` says; null, or by default: not at all. Of the same seed as the draws. */
+  readonly noise?: Noise | null;
+  /** Calls whose times are reported: those of this kind; by default all. */
+  readonly watched?: string;
+  /** The simulation ends here, whatever is unfinished; by default never. */
+  readonly limitMs?: number;
+  /** Asked each time that a call ends: true ends the simulation. */
+  readonly until?: (progress: Progress) => boolean;
+  /** Takes a recording of the run, the head first; of policies that are data. Not with `believed`. */
+  readonly record?: RecordingSink;
+}
+
+/** How far a simulation is. The histograms are of the calls that are watched, and go on growing. */
+export interface Progress {
+  readonly nowMs: number;
+  readonly arrived: number;
+  readonly ended: number;
+  readonly tbt: Histogram;
+  readonly queueing: Histogram;
+}
+
+/** Runs the very scheduler that serves (fleet, engines, policies) in virtual time, on devices that only take time. The
+ *  same setup gives the same report on every machine. */
+export function simulate(setup: SimulationSetup): SimulationReport {
+  return new Simulation(setup).run();
+}
+
+const LINK_DELAY_MS = 0.2;
+/** Clients of a simulation are never turned away. */
+const QUEUE_MAX = Number.MAX_SAFE_INTEGER;
+
+/** What a note of the history is about. */
+const ARRIVED = 1;
+const PLACED = 2;
+const REPORTED = 3;
+const DREW = 4;
+const ENDED = 5;
+const BROKE = 6;
+
+class Simulation implements ClientObserver, SeatObserver {
+  readonly #setup: SimulationSetup;
+  readonly #clock = new EventClock();
+  readonly #history = new History();
+  readonly #tbt = new Histogram();
+  readonly #queueing = new Histogram();
+  readonly #specs: readonly DeviceSpec[];
+  readonly #checks: Checks | null;
+  readonly #seats: readonly SimulatedSeat[];
+  readonly #fleet: Fleet;
+  /** By index, which is also the seed of their sequence. */
+  readonly #calls: (SimulatedClient | null)[] = [];
+  /** By what the workload calls them. */
+  readonly #prospects = new Map<string, SequenceId>();
+  /** Of those that have ended, whose calls are null then: a long run has few calls in memory. */
+  readonly #records: RequestRecord[] = [];
+  /** A token that no workload has: the end of an answer. */
+  readonly #stopToken: TokenId;
+  /** Of the placement whose sequence is sent next. */
+  #reason: PlacementReason = "only";
+  #ended = 0;
+  #isStopped = false;
+
+  constructor(setup: SimulationSetup) {
+    const { workload, policy, devices, record } = setup;
+    this.#setup = setup;
+    this.#stopToken = workload.vocabSize;
+    this.#specs = devices.map(({ spec }) => ({ ...spec, vocabSize: this.#stopToken + 1 }));
+    this.#seats = devices.map((_, index) => this.#seat(index as EngineId));
+    const members = this.#seats.map((seat) => ({ link: this.#link(seat), spec: seat.spec }));
+    const options = {
+      policy,
+      costs: this.#seats.map(({ costs }) => costs),
+      clock: this.#clock,
+      queueMax: QUEUE_MAX,
+      publicTexts: setup.publicTexts ?? [],
+      onPlacement: (_: unknown, { reason }: Placement) => {
+        this.#reason = reason;
+      },
+    };
+    this.#fleet =
+      record === undefined ? new Fleet(members, options) : new RecordedFleet(members, options, record);
+    const isChecked = setup.checks === true;
+    this.#checks = isChecked ? new Checks(policy, this.#seats, this.#fleet) : null;
+  }
+
+  run(): SimulationReport {
+    const limitMs = this.#setup.limitMs ?? Number.POSITIVE_INFINITY;
+    for (const fault of this.#setup.faults ?? []) this.#clock.at(fault.atMs, () => this.#break(fault));
+    this.#expect(this.#setup.workload.next());
+    while (!this.#isStopped && this.#clock.nowMs() <= limitMs && this.#clock.runNext()) {
+      this.#checks?.event(this.#clock.nowMs());
+    }
+    const isComplete = !this.#isStopped && this.#ended === this.#calls.length;
+    if (isComplete) this.#checks?.end();
+    return summarize({
+      policy: this.#setup.policy.name,
+      workload: this.#setup.workload.name,
+      seed: this.#setup.seed,
+      isComplete,
+      calls: this.#calls.map((call, index) => call?.record() ?? this.#records[index]!),
+      watched: this.#setup.watched,
+      engines: this.#seats.map((seat) => seat.record()),
+      tbt: this.#tbt,
+      historyHash: this.#history.hash,
+    });
+  }
+
+  /* ---- clients ---- */
+
+  /** Neighbours of one gang arrive in one event. */
+  #expect(first: Arrival | null): void {
+    if (first === null) return;
+    const together = [first];
+    let next = this.#setup.workload.next();
+    while (next !== null && isSameGang(first, next)) {
+      together.push(next);
+      next = this.#setup.workload.next();
+    }
+    this.#clock.at(first.atMs, () => {
+      this.#arrive(together);
+      this.#expect(next);
+    });
+    this.#tellProspects();
+  }
+
+  /** After the arrivals of the same time: a call's prospect is forgotten when it has been sent. */
+  #tellProspects(): void {
+    for (const { atMs, key, prospect } of this.#setup.workload.takeProspectChanges?.() ?? []) {
+      this.#clock.at(atMs, () => {
+        const id = this.#prospects.get(key);
+        if (prospect === null) {
+          if (id !== undefined) this.#fleet.forget(id);
+          this.#prospects.delete(key);
+        } else if (id === undefined) this.#prospects.set(key, this.#fleet.expect(prospect));
+        else this.#fleet.extend(id, prospect.tokens);
+      });
+    }
+  }
+
+  #arrive(arrivals: readonly Arrival[]): void {
+    const calls = arrivals.map((arrival) => {
+      const prompt = arrival.promptTokens();
+      const call = new SimulatedClient(this.#calls.length, arrival, prompt.length, this.#clock, this);
+      this.#calls.push(call);
+      this.#history.note(this.#clock.nowMs(), ARRIVED, call.index, prompt.length);
+      return { call, spec: sequenceOf(call, prompt, this.#stopToken) };
+    });
+    const specs = calls.map(({ spec }) => spec);
+    const listeners = calls.map(({ call }) => call);
+    if (calls.length === 1) this.#fleet.submit(specs[0]!, listeners[0]!);
+    else this.#fleet.submitGang(specs, listeners);
+  }
+
+  onStarted(call: SimulatedClient): void {
+    this.#checks?.started(call);
+    if (this.#isWatched(call)) this.#queueing.add(this.#clock.nowMs() - call.arrivedMs);
+  }
+
+  onToken(call: SimulatedClient, token: TokenId, gapMs: number | null): void {
+    this.#history.note(call.lastMs, DREW, call.index, token);
+    if (gapMs !== null && this.#isWatched(call)) this.#tbt.add(gapMs);
+  }
+
+  onFinish(call: SimulatedClient): void {
+    const { arrival, index, tokens, finishedMs } = call;
+    this.#ended += 1;
+    this.#checks?.ended(call);
+    this.#history.note(finishedMs, ENDED, index, tokens.length);
+    for (const together of byGang(this.#setup.workload.after(arrival, { finishedMs, tokens }))) {
+      const { atMs } = together[0]!;
+      assert(atMs >= finishedMs, "no client goes on before an answer");
+      this.#clock.at(atMs, () => this.#arrive(together));
+    }
+    this.#tellProspects();
+    this.#records[index] = call.record();
+    this.#calls[index] = null;
+    if (this.#setup.until?.(this.#progress()) === true) this.#isStopped = true;
+  }
+
+  #isWatched({ arrival }: SimulatedClient): boolean {
+    const { watched } = this.#setup;
+    return watched === undefined || arrival.kind === watched;
+  }
+
+  #progress(): Progress {
+    return {
+      nowMs: this.#clock.nowMs(),
+      arrived: this.#calls.length,
+      ended: this.#ended,
+      tbt: this.#tbt,
+      queueing: this.#queueing,
+    };
+  }
+
+  /* ---- engines ---- */
+
+  #seat(engine: EngineId): SimulatedSeat {
+    const { devices, believed, policy, linkDelayMs, noise, seed, record } = this.#setup;
+    const { profile, sharesReads = false } = devices[engine]!;
+    const spec = this.#specs[engine]!;
+    const setup = {
+      engine,
+      spec,
+      profile,
+      believe: () => believed?.[engine] ?? new OnlineCostModel(profile),
+      noise: noise == null ? null : new DeviceNoise(noise, noiseSeed(seed, engine)),
+      settings: { ...settingsOf(policy, devices.length), queueMax: QUEUE_MAX },
+      delayMs: linkDelayMs ?? LINK_DELAY_MS,
+      sharesReads,
+      nextToken: (row: SampleRow) => this.#nextToken(row),
+      record: record ?? null,
+    };
+    return new SimulatedSeat(setup, this.#clock, this);
+  }
+
+  #link(seat: SimulatedSeat): EngineLink {
+    return {
+      send: (message) => {
+        if (message.kind === "submit") this.#place(message.sequence, seat.id);
+        seat.send(message);
+      },
+    };
+  }
+
+  #place({ id, sampling }: SequenceSpec, engine: EngineId): void {
+    const call = this.#calls[sampling.seed[0]]!;
+    call.engine = engine;
+    call.reason = this.#reason;
+    this.#checks?.sent(call);
+    this.#history.note(this.#clock.nowMs(), PLACED, id, engine);
+  }
+
+  /** The token at a position of a call's answer: at its end the stop token, before any other. */
+  #nextToken({ sampling, position }: SampleRow): TokenId {
+    const index = sampling.seed[0];
+    if (position + 1 >= this.#calls[index]!.arrival.outputTokens) return this.#stopToken;
+    let x = Math.imul(index ^ this.#setup.seed, 0x21f0aaad) ^ Math.imul(position + 1, 0x735a2d97);
+    x = Math.imul(x ^ (x >>> 15), 0x21f0aaad);
+    return ((x ^ (x >>> 15)) >>> 0) % this.#stopToken;
+  }
+
+  onStep(engine: EngineId, step: Step): void {
+    this.#checks?.step(engine, step);
+  }
+
+  onReport(engine: EngineId, report: EngineReport, learnt: EngineCosts | null): void {
+    this.#history.note(this.#clock.nowMs(), REPORTED, engine, report.load.stepsTotal);
+    this.#fleet.report(engine, report, learnt);
+  }
+
+  #break(fault: Fault): void {
+    const { engine } = fault;
+    const seat = this.#seats[engine]!;
+    this.#history.note(this.#clock.nowMs(), BROKE, engine, fault.atMs);
+    if (fault.kind === "slow") seat.slowDown(fault.factor);
+    else if (fault.kind === "dropNotices") seat.dropNotices(fault.count);
+    else if (seat.engine !== null) {
+      const { backAfterMs } = fault;
+      const reason = "The device was lost.";
+      seat.lose();
+      this.#fleet.lost(engine, reason, backAfterMs !== null);
+      if (backAfterMs !== null) this.#clock.after(backAfterMs, () => this.#replace(seat));
+    }
+  }
+
+  #replace(seat: SimulatedSeat): void {
+    const epoch = seat.open();
+    this.#fleet.believe(seat.id, seat.costs);
+    this.#fleet.replaced(seat.id, this.#link(seat), seat.spec, epoch);
+  }
+}
+
+/** Neighbours of one gang together. */
+function byGang(arrivals: readonly Arrival[]): Arrival[][] {
+  const groups: Arrival[][] = [];
+  for (const arrival of arrivals) {
+    const group = groups.at(-1);
+    if (group !== undefined && isSameGang(group[0]!, arrival)) group.push(arrival);
+    else groups.push([arrival]);
+  }
+  return groups;
+}
+
+/** Each engine has noise of its own. */
+function noiseSeed(seed: number, engine: EngineId): number {
+  return new SeededRandom(seed).child(`noise of engine ${engine}`).uint32();
+}
