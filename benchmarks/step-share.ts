@@ -8,9 +8,9 @@
 
 import { resolve } from "node:path";
 import { SeededRandom } from "../base/random.ts";
-import { openModelFolder } from "../gpu/model/folder.ts";
 import { openCpuDevice, openNativeModel } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
+import { openModelFolder } from "../model/folder.ts";
 import type { SequenceId } from "../scheduler/core.ts";
 import { Engine } from "../scheduler/engine/engine.ts";
 import { sequenceSpec } from "../simulation/factories.ts";

@@ -7,10 +7,10 @@
  * csrc/boundary/engine.cpp asserts.
  */
 import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
-import type { QuantisedSource } from "./model/quantisation.ts";
-import { rotationOf } from "./model/rope.ts";
-import type { LayerShape, ModelShape } from "./model/shape.ts";
-import type { ModelTensor } from "./model/weights.ts";
+import type { QuantisedSource } from "../model/quantisation.ts";
+import { rotationOf } from "../model/rope.ts";
+import type { LayerShape, ModelShape } from "../model/shape.ts";
+import type { ModelTensor } from "../model/weights.ts";
 
 /** bunting_status, other than OK. */
 export type NativeStatus = "invalid" | "noMemory" | "io" | "retry" | "lost" | "gaveWay";

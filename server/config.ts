@@ -3,8 +3,8 @@
  * options, environment variables, `--help` and docs/reference/config.md are all made from these objects.
  */
 
-import { type Quant, quantNames } from "../gpu/model/formats.ts";
 import { type GemmChoice, gemmNames, type KvFormat, kvFormats } from "../gpu/native.ts";
+import { type Quant, quantNames } from "../model/formats.ts";
 import { engineDefaults } from "../scheduler/engine/engine-options.ts";
 import { type ReasoningField, reasoningFields } from "./api/openai/reasoning.ts";
 

@@ -1,10 +1,10 @@
 /** Composition: configuration → plan → engines → text → HTTP. Everything that runs is put together here. */
 
 import { readFileSync } from "node:fs";
-import { type ModelFolder, openModelFolder } from "../gpu/model/folder.ts";
-import { ioReason } from "../gpu/model/model-error.ts";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
+import { type ModelFolder, openModelFolder } from "../model/folder.ts";
+import { ioReason } from "../model/model-error.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generator.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { storedTypes } from "../gpu/model/stored-types.ts";
+import { storedTypes } from "../model/stored-types.ts";
 import { configReference } from "./docs.ts";
 import { modelsReference } from "./models-reference.ts";
 import { storedTypesModule } from "./stored-types.ts";
@@ -17,9 +17,9 @@ test("docs/reference/models.md is what families and tests say (bun tools/docs.ts
   expect(written("models.md")).toBe(modelsReference());
 });
 
-test("gpu/model/stored-types.ts is what csrc says (bun tools/docs.ts writes it)", () => {
+test("model/stored-types.ts is what csrc says (bun tools/docs.ts writes it)", () => {
   const module = storedTypesModule();
-  expect(readFileSync(resolve(root, "gpu/model/stored-types.ts"), "utf8")).toBe(module);
+  expect(readFileSync(resolve(root, "model/stored-types.ts"), "utf8")).toBe(module);
   // A row each: of formats that files have, and of code books.
   const rows = (file: string, row: RegExp): number =>
     readFileSync(resolve(root, "csrc", file), "utf8").match(row)!.length;

@@ -17,6 +17,7 @@ const workers = Math.min(availableParallelism(), 4);
 const NULL_PATHS = [
   "base",
   "grammar",
+  "model",
   "simulation",
   "scheduler",
   "gpu",

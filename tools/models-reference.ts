@@ -1,12 +1,12 @@
 /** docs/reference/models.md: what is served, from the descriptions of families, the models that tests compare and the formats that
  *  engines keep. */
-import { parseModelConfig, readModelConfig } from "../gpu/model/config.ts";
-import type { Family } from "../gpu/model/families/family.ts";
-import { families } from "../gpu/model/families/index.ts";
-import { formatName, formatsOf } from "../gpu/model/formats.ts";
-import { schemes } from "../gpu/model/quantisation-schemes.ts";
-import { storedTypes } from "../gpu/model/stored-types.ts";
-import { TensorKind } from "../gpu/model/tensor-kinds.ts";
+import { parseModelConfig, readModelConfig } from "../model/config.ts";
+import type { Family } from "../model/families/family.ts";
+import { families } from "../model/families/index.ts";
+import { formatName, formatsOf } from "../model/formats.ts";
+import { schemes } from "../model/quantisation-schemes.ts";
+import { storedTypes } from "../model/stored-types.ts";
+import { TensorKind } from "../model/tensor-kinds.ts";
 import { familyConfigs, foldersOnly } from "../tests/reference/families.ts";
 import { gpuReferenceNames, referenceModels } from "../tests/reference/models.ts";
 
@@ -44,7 +44,7 @@ export function modelsReference(): string {
   );
   return `# Models
 
-Made from \`gpu/model/families/\` and the models in \`tests/reference/\` by \`bun tools/docs.ts\`; do not edit. Each family is
+Made from \`model/families/\` and the models in \`tests/reference/\` by \`bun tools/docs.ts\`; do not edit. Each family is
 read from a Hugging Face folder, by the class that its \`config.json\` names, and from a [GGUF file](gguf.md), by its architecture.
 
 The models of the last columns are small ones of random weights that tests compare with Hugging Face transformers. On CPUs the logits in f32
@@ -61,7 +61,7 @@ ${rows.join("\n")}
 ## Formats
 
 What a matrix becomes in bf16 with \`--quant auto\` where its tensors are stored in this type, and what the other values of \`--quant\` make of
-plain ones (\`formats\` is a test in \`gpu/model/\`):
+plain ones (\`formats\` is a test in \`model/\`):
 
 | Stored in, or asked for | On CPUs | On GPUs | Test |
 |---|---|---|---|

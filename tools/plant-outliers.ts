@@ -1,9 +1,9 @@
 /** Gives a model the outliers that trained ones have, without changing what it computes: the norms before attention and MLP
  *  make some channels larger by a power of two, and the matrices that read them have columns as much smaller. */
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
-import { openModelFolder } from "../gpu/model/folder.ts";
-import { TensorKind } from "../gpu/model/tensor-kinds.ts";
-import type { ModelTensor } from "../gpu/model/weights.ts";
+import { openModelFolder } from "../model/folder.ts";
+import { TensorKind } from "../model/tensor-kinds.ts";
+import type { ModelTensor } from "../model/weights.ts";
 
 const { attentionNorm, mlpNorm, q, k, v, gate, up } = TensorKind;
 const norms: readonly number[] = [attentionNorm, mlpNorm];

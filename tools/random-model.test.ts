@@ -10,10 +10,10 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseModelConfig } from "../gpu/model/config.ts";
-import { openModelFolder } from "../gpu/model/folder.ts";
-import type { JsonObject } from "../gpu/model/json.ts";
-import { folderTensors } from "../gpu/model/weights.ts";
+import { parseModelConfig } from "../model/config.ts";
+import { openModelFolder } from "../model/folder.ts";
+import type { JsonObject } from "../model/json.ts";
+import { folderTensors } from "../model/weights.ts";
 import { ChatTemplate, readTemplateSource } from "../server/text/template.ts";
 import { loadTokenizer } from "../server/text/tokenizer.ts";
 import { publishedShapes } from "./random-model/shapes.ts";

@@ -5,10 +5,10 @@
 import { existsSync, mkdirSync, readdirSync, statfsSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { parseModelConfig } from "../gpu/model/config.ts";
-import { isObject, type JsonObject, readJsonObject } from "../gpu/model/json.ts";
-import { ModelError } from "../gpu/model/model-error.ts";
-import { folderTensors, type NamedTensor } from "../gpu/model/weights.ts";
+import { parseModelConfig } from "../model/config.ts";
+import { isObject, type JsonObject, readJsonObject } from "../model/json.ts";
+import { ModelError } from "../model/model-error.ts";
+import { folderTensors, type NamedTensor } from "../model/weights.ts";
 import { publishedShapes } from "./random-model/shapes.ts";
 import { eosTokens, tokenizerConfigJson, tokenizerJson, vocabMin } from "./random-model/tokenizer.ts";
 import { parametersOf, type Spread, withMxfp4Experts, writeWeights } from "./random-model/weights.ts";

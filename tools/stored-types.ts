@@ -1,4 +1,4 @@
-/** gpu/model/stored-types.ts: how files store numbers, as the rows of csrc/ that engines are built from say. */
+/** model/stored-types.ts: how files store numbers, as the rows of csrc/ that engines are built from say. */
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 

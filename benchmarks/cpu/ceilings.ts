@@ -1,6 +1,6 @@
 /** What the machine could do at most, and how long work takes at least by that. */
 import { resolve } from "node:path";
-import type { ModelShape } from "../../gpu/model/shape.ts";
+import type { ModelShape } from "../../model/shape.ts";
 import type { Format, Streams } from "./engine.ts";
 import { runProgram } from "./runs.ts";
 

@@ -2,12 +2,12 @@
  *  `deliver`. Weights are random, so tokens do not matter; pages are written before they are read. */
 
 import { dirname } from "node:path";
-import { openModelFolder } from "../../gpu/model/folder.ts";
-import { formatsOf } from "../../gpu/model/formats.ts";
-import type { ModelShape } from "../../gpu/model/shape.ts";
 import type { NativeDevice } from "../../gpu/native/device.ts";
 import { closeNativeModel, type NativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { Isa, NativeLibrary } from "../../gpu/native.ts";
+import { openModelFolder } from "../../model/folder.ts";
+import { formatsOf } from "../../model/formats.ts";
+import type { ModelShape } from "../../model/shape.ts";
 import {
   type Chunk,
   greedySampling,

@@ -2,8 +2,8 @@
  *  once and kept. */
 import { closeSync, existsSync, openSync, readSync, renameSync, writeSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { openModelFolder } from "../../gpu/model/folder.ts";
-import type { ModelTensor } from "../../gpu/model/weights.ts";
+import { openModelFolder } from "../../model/folder.ts";
+import type { ModelTensor } from "../../model/weights.ts";
 import { decodeStored, storedTypes } from "../../tests/support/gguf-blocks.ts";
 import {
   expertGroups,

@@ -1,9 +1,9 @@
 /** From a checked model folder to a device: load the weights once, then open as many engines on them as wanted, on the
  *  CPU or each with a copy of them on a GPU. */
 import { existsSync } from "node:fs";
+import type { ModelShape } from "../../model/shape.ts";
+import type { ModelTensor } from "../../model/weights.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { ModelShape } from "../model/shape.ts";
-import type { ModelTensor } from "../model/weights.ts";
 import {
   type ComputeOptions,
   type EngineLimits,

@@ -2,8 +2,8 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type ModelShape, plainLayer } from "../model/shape.ts";
-import type { ModelTensor } from "../model/weights.ts";
+import { type ModelShape, plainLayer } from "../../model/shape.ts";
+import type { ModelTensor } from "../../model/weights.ts";
 import type { ComputeOptions } from "../native.ts";
 import { packedKey, packedPlace } from "./packed-cache.ts";
 

@@ -1,8 +1,8 @@
 import type { TokenId } from "../../base/token.ts";
-import type { GenerationDefaults } from "../../gpu/model/config.ts";
-import type { ModelFolder } from "../../gpu/model/folder.ts";
-import { isGguf } from "../../gpu/model/gguf.ts";
-import type { ScoreRule } from "../../gpu/model/score-head.ts";
+import type { GenerationDefaults } from "../../model/config.ts";
+import type { ModelFolder } from "../../model/folder.ts";
+import { isGguf } from "../../model/gguf.ts";
+import type { ScoreRule } from "../../model/score-head.ts";
 import type { Pooling } from "../../scheduler/core.ts";
 
 /** What parsing needs to know of the served model. */

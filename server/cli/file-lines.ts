@@ -1,7 +1,7 @@
 /** Files a piece at a time: memory holds a line, however many there are. */
 
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
-import { ioReason } from "../../gpu/model/model-error.ts";
+import { ioReason } from "../../model/model-error.ts";
 import { ConfigError } from "../config.ts";
 
 const PIECE_BYTES = 256 * 1024;

@@ -1,6 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
 import type { HostedDevice } from "../../gpu/hosted-device.ts";
-import { openModelFolder } from "../../gpu/model/folder.ts";
 import {
   closeNativeModel,
   type NativeModel,
@@ -10,6 +9,7 @@ import {
 } from "../../gpu/native/open.ts";
 import { type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import type { EngineId } from "../../scheduler/core.ts";
 import { LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
 import type { PriorState } from "../../scheduler/cost/online.ts";

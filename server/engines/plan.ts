@@ -2,8 +2,6 @@
 
 import { dirname, join } from "node:path";
 import { formatBytes, type MemoryPlan, planMemory } from "../../gpu/memory.ts";
-import { type ModelFolder, openModelFolder } from "../../gpu/model/folder.ts";
-import { formatsOf, type Quant } from "../../gpu/model/formats.ts";
 import { PAGE_TOKENS } from "../../gpu/native/open.ts";
 import {
   type ComputeOptions,
@@ -16,6 +14,8 @@ import {
   NativeError,
   type NativeLibrary,
 } from "../../gpu/native.ts";
+import { type ModelFolder, openModelFolder } from "../../model/folder.ts";
+import { formatsOf, type Quant } from "../../model/formats.ts";
 import { type Config, ConfigError } from "../config.ts";
 import type { Backend } from "./backend.ts";
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { ModelError } from "../../gpu/model/model-error.ts";
+import { ModelError } from "../../model/model-error.ts";
 import { demoCutAsSmolLm } from "../../tests/support/gguf-demo.ts";
 import { tokenizerEntries } from "../../tests/support/gguf-model.ts";
 import { type Entry, parsedGguf } from "../../tests/support/gguf-writer.ts";

@@ -3,8 +3,8 @@
  * that both kinds of model go through one tokenizer. Three kinds are read: "gpt2", byte-level merges; "llama",
  * SentencePiece's, whose scores become merges; and "gemma4", merges over SentencePiece's spelling. Everything else is refused.
  */
-import type { GgufFile } from "../../gpu/model/gguf-file.ts";
-import { Metadata } from "../../gpu/model/gguf-metadata.ts";
+import type { GgufFile } from "../../model/gguf-file.ts";
+import { Metadata } from "../../model/gguf-metadata.ts";
 import { preTokenizerJson, preTokenizers } from "./pre-tokenizers.ts";
 import type { TemplateSource } from "./template.ts";
 import type { JsonObject } from "./tokenizer-file.ts";

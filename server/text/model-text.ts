@@ -1,6 +1,6 @@
 /** Tokenizer and chat template of a model, wherever it keeps them. */
-import { isGguf } from "../../gpu/model/gguf.ts";
-import { readGgufFile } from "../../gpu/model/gguf-file.ts";
+import { isGguf } from "../../model/gguf.ts";
+import { readGgufFile } from "../../model/gguf-file.ts";
 import { ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
 import { ChatTemplate, readTemplateSource, TemplateError } from "./template.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer } from "./tokenizer.ts";

@@ -3,9 +3,9 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type ModelFolder, openModelFolder } from "../../gpu/model/folder.ts";
 import { openNativeModel } from "../../gpu/native/open.ts";
 import { NativeError } from "../../gpu/native.ts";
+import { type ModelFolder, openModelFolder } from "../../model/folder.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
 

@@ -7,8 +7,8 @@
  * computed again, the logits are the same bits as those of the prompt computed whole.
  */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { openModelFolder } from "../../gpu/model/folder.ts";
 import { isaNames, type NativeLibrary } from "../../gpu/native.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import {
   type Compute,
   gpuReferenceNames,

@@ -1,9 +1,9 @@
 /** The CPU engine is a device like any other, at every instruction set of this machine. */
 import { afterAll, describe } from "bun:test";
 import { deviceConformance } from "../../gpu/conformance.ts";
-import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { isaNames } from "../../gpu/native.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
 

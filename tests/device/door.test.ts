@@ -2,8 +2,8 @@
  *  which is taken for a bug and ends the engine. */
 import { afterAll, expect, test } from "bun:test";
 import fc from "fast-check";
-import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel, PAGE_TOKENS } from "../../gpu/native/open.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import type { SampleRow, SequenceId } from "../../scheduler/core.ts";
 import { parseCompletionRequest } from "../../server/api/openai/schema.ts";
 import { requestLimits } from "../../server/api/request-limits.ts";

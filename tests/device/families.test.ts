@@ -7,7 +7,7 @@ import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openModelFolder } from "../../gpu/model/folder.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import {
   familyConfigs,
   familyLogits,

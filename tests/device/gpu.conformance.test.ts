@@ -1,8 +1,8 @@
 /** The CUDA engine is a device like any other: on the emulated GPU, and on a real one where there is one. */
 import { afterAll, setDefaultTimeout } from "bun:test";
 import { deviceConformance } from "../../gpu/conformance.ts";
-import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import { referenceModel } from "../reference/models.ts";
 import { gpuEngines } from "./library.ts";
 

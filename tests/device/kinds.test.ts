@@ -6,9 +6,9 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openModelFolder } from "../../gpu/model/folder.ts";
-import type { Quant } from "../../gpu/model/formats.ts";
 import type { NativeLibrary } from "../../gpu/native.ts";
+import { openModelFolder } from "../../model/folder.ts";
+import type { Quant } from "../../model/formats.ts";
 import { familyPrompt, writeFamily } from "../reference/families.ts";
 import { sameBits } from "./compare.ts";
 import { cpuLibrary, gpuEngines } from "./library.ts";
@@ -19,7 +19,7 @@ setDefaultTimeout(60_000);
 const scratch = mkdtempSync(join(tmpdir(), "bunting-kinds-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** Together they have every value of every word of gpu/model/shape.ts. */
+/** Together they have every value of every word of model/shape.ts. */
 const kinds = [
   ["gemma2", "norms around, caps, GELU, windows in every other layer"],
   ["gemma3", "two ropes, norms of heads"],

@@ -4,8 +4,6 @@ import { copyFileSync, cpSync, mkdtempSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { InvariantError } from "../../base/assert.ts";
-import { openModelFolder } from "../../gpu/model/folder.ts";
-import { plainLayer } from "../../gpu/model/shape.ts";
 import {
   bestIsa,
   closeNativeModel,
@@ -15,6 +13,8 @@ import {
   servedShape,
 } from "../../gpu/native/open.ts";
 import { isaNames, NativeError, type NativeStatus, openLibrary } from "../../gpu/native.ts";
+import { openModelFolder } from "../../model/folder.ts";
+import { plainLayer } from "../../model/shape.ts";
 import type { SequenceId, Step, StepResult } from "../../scheduler/core.ts";
 import { sampling } from "../../simulation/factories.ts";
 import { referenceModel } from "../reference/models.ts";

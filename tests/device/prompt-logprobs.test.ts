@@ -2,8 +2,8 @@
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import type { TokenId } from "../../base/token.ts";
-import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import type { SequenceId, SequenceSpec, TokenLogprobs } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";

@@ -13,10 +13,10 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openModelFolder } from "../../gpu/model/folder.ts";
-import { formatsOf, type Quant } from "../../gpu/model/formats.ts";
 import { closeNativeModel, openNativeModel } from "../../gpu/native/open.ts";
 import { type Isa, isaNames } from "../../gpu/native.ts";
+import { openModelFolder } from "../../model/folder.ts";
+import { formatsOf, type Quant } from "../../model/formats.ts";
 import { referenceModel, referenceNames } from "../reference/models.ts";
 import { cosineOf, sameBits } from "./compare.ts";
 import { cpuLibrary } from "./library.ts";

@@ -3,7 +3,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openModelFolder } from "../../gpu/model/folder.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import { loadTokenizer } from "../../server/text/tokenizer.ts";
 import { publishedShapes } from "../../tools/random-model/shapes.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";

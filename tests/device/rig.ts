@@ -4,11 +4,11 @@
  */
 
 import type { TokenId } from "../../base/token.ts";
-import type { ModelFolder } from "../../gpu/model/folder.ts";
-import { formatsOf, type Quant } from "../../gpu/model/formats.ts";
 import type { NativeDevice } from "../../gpu/native/device.ts";
 import { closeNativeModel, openCpuDevice, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import type { GemmChoice, Isa, KvFormat, NativeLibrary } from "../../gpu/native.ts";
+import type { ModelFolder } from "../../model/folder.ts";
+import { formatsOf, type Quant } from "../../model/formats.ts";
 import type { Chunk, PageId, PageMove, SequenceId, StepResult } from "../../scheduler/core.ts";
 import { sampling } from "../../simulation/factories.ts";
 import { gpuRefusal } from "./library.ts";

@@ -4,8 +4,8 @@
  */
 import { describe, expect, test } from "bun:test";
 import type { TokenId } from "../../base/token.ts";
-import { openModelFolder } from "../../gpu/model/folder.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import type { Sampling, SequenceId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";

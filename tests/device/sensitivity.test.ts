@@ -3,8 +3,8 @@
  * logits out of the tolerance of correctness.test.ts. Without this, agreement there could mean a blind test.
  */
 import { describe, expect, test } from "bun:test";
-import { openModelFolder } from "../../gpu/model/folder.ts";
-import type { LayerShape, ModelShape, Rope } from "../../gpu/model/shape.ts";
+import { openModelFolder } from "../../model/folder.ts";
+import type { LayerShape, ModelShape, Rope } from "../../model/shape.ts";
 import { type ReferenceName, referenceModel } from "../reference/models.ts";
 import { cosineOf } from "./compare.ts";
 import { cpuLibrary } from "./library.ts";

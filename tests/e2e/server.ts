@@ -5,9 +5,9 @@
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
-import { readModelConfig } from "../../gpu/model/config.ts";
-import { openModelFolder } from "../../gpu/model/folder.ts";
 import { type Script, SimulatedDevice } from "../../gpu/simulated/device.ts";
+import { readModelConfig } from "../../model/config.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import type { EngineId, Pooling, Step, StepResult } from "../../scheduler/core.ts";
 import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";

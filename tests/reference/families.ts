@@ -6,8 +6,8 @@
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { JsonObject } from "../../gpu/model/json.ts";
-import type { NamedTensor } from "../../gpu/model/weights.ts";
+import type { JsonObject } from "../../model/json.ts";
+import type { NamedTensor } from "../../model/weights.ts";
 import type { Spread } from "../../tools/random-model/weights.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";
 

@@ -10,8 +10,8 @@
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { readGgufFile } from "../../gpu/model/gguf-file.ts";
-import { ModelError } from "../../gpu/model/model-error.ts";
+import { readGgufFile } from "../../model/gguf-file.ts";
+import { ModelError } from "../../model/model-error.ts";
 import { ggufTokenizer } from "../../server/text/gguf-tokenizer.ts";
 import { createTokenizer, type Tokenizer } from "../../server/text/tokenizer.ts";
 

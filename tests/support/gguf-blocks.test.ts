@@ -2,7 +2,7 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { readGgufFile } from "../../gpu/model/gguf-file.ts";
+import { readGgufFile } from "../../model/gguf-file.ts";
 import { decodeStored, encodeStored, type StoredName, storedTypes } from "./gguf-blocks.ts";
 
 const folder = join(import.meta.dir, "../reference/gguf");

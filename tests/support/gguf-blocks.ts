@@ -4,7 +4,7 @@
  * quantisers take the nearest level of a scale found by the extremes: good enough to be close, not the best there is.
  */
 
-import type { storedTypes as knownTypes } from "../../gpu/model/stored-types.ts";
+import type { storedTypes as knownTypes } from "../../model/stored-types.ts";
 import { codebookTypes } from "./gguf-codebooks.ts";
 
 /** All there are: a type that engines know and these tests do not is an error of types here. */

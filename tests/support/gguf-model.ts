@@ -2,11 +2,11 @@
  *  tokenizer. Written from the format's side, so that it shares no table with the reader. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ModelConfig } from "../../gpu/model/config.ts";
-import { openModelFolder } from "../../gpu/model/folder.ts";
-import { yarnMagnitude } from "../../gpu/model/rope.ts";
-import type { LayerSizes, ModelShape, Rope } from "../../gpu/model/shape.ts";
-import type { ModelTensor } from "../../gpu/model/weights.ts";
+import type { ModelConfig } from "../../model/config.ts";
+import { openModelFolder } from "../../model/folder.ts";
+import { yarnMagnitude } from "../../model/rope.ts";
+import type { LayerSizes, ModelShape, Rope } from "../../model/shape.ts";
+import type { ModelTensor } from "../../model/weights.ts";
 import { decodeStored, encodeStored, type StoredName, storedTypes } from "./gguf-blocks.ts";
 import type { Entry, GgufInput, TensorInput } from "./gguf-writer.ts";
 

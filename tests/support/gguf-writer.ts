@@ -1,6 +1,6 @@
 /** Writes GGUF files for tests, the bad ones too: nothing here is checked. The format is told in
- *  gpu/model/gguf-file.ts. */
-import { type ByteSource, type GgufFile, parseGguf } from "../../gpu/model/gguf-file.ts";
+ *  model/gguf-file.ts. */
+import { type ByteSource, type GgufFile, parseGguf } from "../../model/gguf-file.ts";
 
 /** Types of metadata values, at their numbers. */
 const valueTypes: readonly string[] = [

@@ -2,7 +2,7 @@
  *  folder in F32 with the numbers that they mean. */
 import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { openModelFolder } from "../../gpu/model/folder.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import { valuesOf } from "./gguf-model.ts";
 
 export interface QuantisedWay {

@@ -1,5 +1,5 @@
 /** Shapes of published models: what their config.json says of the computation. */
-import type { JsonObject } from "../../gpu/model/json.ts";
+import type { JsonObject } from "../../model/json.ts";
 
 export interface PublishedShape {
   /** Weights of the published model, tied embeddings counted once. */

@@ -3,7 +3,7 @@
  * consonant and one vowel per syllable (" bajo", " rilume"), so that whatever a model draws can be read. Any text encodes
  * and decodes; English falls into single letters and syllables.
  */
-import type { JsonObject } from "../../gpu/model/json.ts";
+import type { JsonObject } from "../../model/json.ts";
 import { byteOfCharacter } from "../../server/text/tokenizer-file.ts";
 
 /** Ids 0, 1, 2. */

@@ -2,7 +2,7 @@
 import { closeSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { SeededRandom } from "../../base/random.ts";
-import type { NamedTensor } from "../../gpu/model/weights.ts";
+import type { NamedTensor } from "../../model/weights.ts";
 
 /** A tensor of the file: bf16 numbers, or bytes that are parts of another one's MXFP4 blocks. */
 export interface WrittenTensor extends NamedTensor {

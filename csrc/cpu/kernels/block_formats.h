@@ -5,7 +5,7 @@
 //   the kernels for each instruction set            dot.h, block_header.h, gemm_grouped.cpp
 //   how a file's blocks are read, packed, refused   stored_block.cpp, model/stored_type.cpp
 //   the plain loops that kernels are compared with  reference/stored_type.cpp, reference/dense.cpp
-//   what TypeScript knows of it                     gpu/model/stored-types.ts, by `bun tools/docs.ts`
+//   what TypeScript knows of it                     model/stored-types.ts, by `bun tools/docs.ts`
 //
 // To add one that GGUF files store: a name and a free number in Dtype, and its row.
 #pragma once

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import type { GenerationDefaults } from "../../../gpu/model/config.ts";
+import type { GenerationDefaults } from "../../../model/config.ts";
 import type { ServedModel } from "../served-model.ts";
 import { type ChatRequest, parseChatRequest, parseCompletionRequest } from "./schema.ts";
 

@@ -1,7 +1,7 @@
 /** Programs that are served as models: a folder with a file each, checked when the server starts. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join, parse } from "node:path";
-import { ioReason } from "../../../gpu/model/model-error.ts";
+import { ioReason } from "../../../model/model-error.ts";
 import { refusalOf } from "../../../scheduler/program/check.ts";
 import { programLimits } from "../../../scheduler/program/limits.ts";
 import { inputsOf, outputsOf, type ProgramPart } from "../../../scheduler/program/spec.ts";

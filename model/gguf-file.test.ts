@@ -1,10 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import {
-  type GgufInput,
-  ggufBytes,
-  memorySource,
-  type TensorInput,
-} from "../../tests/support/gguf-writer.ts";
+import { type GgufInput, ggufBytes, memorySource, type TensorInput } from "../tests/support/gguf-writer.ts";
 import { parseGguf } from "./gguf-file.ts";
 import { ModelError } from "./model-error.ts";
 

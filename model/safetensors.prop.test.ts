@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { runs } from "../../tests/support/property.ts";
+import { runs } from "../tests/support/property.ts";
 import { ModelError } from "./model-error.ts";
 import { headerLength, parseHeader } from "./safetensors.ts";
 

@@ -2,8 +2,8 @@ import { afterAll, expect, test } from "bun:test";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { referenceModel } from "../../tests/reference/models.ts";
-import { editTensors } from "../../tests/support/headless-folder.ts";
+import { referenceModel } from "../tests/reference/models.ts";
+import { editTensors } from "../tests/support/headless-folder.ts";
 import { openModelFolder } from "./folder.ts";
 import { ModelError } from "./model-error.ts";
 

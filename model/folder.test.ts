@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { referenceModel, referenceModels } from "../../tests/reference/models.ts";
+import { referenceModel, referenceModels } from "../tests/reference/models.ts";
 import { type ModelFolder, openModelFolder } from "./folder.ts";
 import { ModelError } from "./model-error.ts";
 import { readSafetensors, readStoredTensors, type StoredTensor } from "./safetensors.ts";
@@ -79,7 +79,7 @@ describe("reference models", () => {
   });
 
   test("tensors carry engine.h's numbers", () => {
-    const header = readFileSync(join(import.meta.dir, "../../csrc/include/engine.h"), "utf8");
+    const header = readFileSync(join(import.meta.dir, "../csrc/include/engine.h"), "utf8");
     const numbers = Object.fromEntries(
       [...header.matchAll(/BUNTING_T_(\w+) = (\d+),/g)].map((match) => [match[1]!, Number(match[2])]),
     );

@@ -28,7 +28,7 @@ function download(repository: string): string {
 
 test("a downloaded model is opened by its published name, and has it", () => {
   const snapshot = download("models--Tiny--Qwen3-0.1B");
-  cpSync(join(import.meta.dir, "../../tests/reference/qwen3"), snapshot, { recursive: true });
+  cpSync(join(import.meta.dir, "../tests/reference/qwen3"), snapshot, { recursive: true });
   for (const name of ["Tiny/Qwen3-0.1B", "https://huggingface.co/Tiny/Qwen3-0.1B", snapshot]) {
     const { dir, name: called } = openModelFolder(name);
     expect([dir, called]).toEqual([snapshot, "Tiny/Qwen3-0.1B"]);

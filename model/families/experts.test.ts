@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { publishedShapes } from "../../../tools/random-model/shapes.ts";
+import { publishedShapes } from "../../tools/random-model/shapes.ts";
 import { parseModelConfig } from "../config.ts";
 import type { JsonObject } from "../json.ts";
 
