@@ -5,68 +5,11 @@ import { type Grammar, GrammarBuilder } from "./grammar.ts";
 import { compilePattern } from "./regex/pattern.ts";
 import { Regexes } from "./regex/regexes.ts";
 import { plainEncoding } from "./regex/text.ts";
-import { compileSchema, type JsonLayout } from "./schema/compile-schema.ts";
-import type { CallForm } from "./tools/call-form.ts";
-import { type CompiledPart, compileCalls } from "./tools/calls.ts";
-import { compileTags, type TagFormat } from "./tools/tags.ts";
+import { compileSchema } from "./schema/compile-schema.ts";
+import type { CompiledPart, ConstraintSource } from "./source.ts";
+import { compileCalls } from "./tools/calls.ts";
+import { compileTags } from "./tools/tags.ts";
 import { compileThinking } from "./tools/thinking.ts";
-
-/** What an answer's text must be, as a client says it. Plain data. */
-export type ConstraintSource =
-  /** A JSON value that the schema allows. */
-  | { readonly kind: "schema"; readonly schema: unknown; readonly layout: JsonLayout }
-  /** All of the text matches the regular expression (ECMA 262, without what is not regular). */
-  | { readonly kind: "regex"; readonly pattern: string }
-  /** A grammar as llama.cpp writes it (with `::=`), or as Lark does. */
-  | { readonly kind: "grammar"; readonly text: string }
-  /** One of the texts. */
-  | { readonly kind: "choice"; readonly texts: readonly string[] }
-  /** Text in which marks begin parts of other forms. */
-  | { readonly kind: "tags"; readonly format: TagFormat }
-  | CallsSource
-  | ThinkingSource;
-
-/** Thoughts between marks, and then what the answer must be. */
-export interface ThinkingSource {
-  readonly kind: "thinking";
-  readonly opening: string;
-  readonly closing: string;
-  /** The prompt has begun them; else they may come or not. */
-  readonly isOpen: boolean;
-  /** Of the marks those that are tokens of their own. */
-  readonly controlTexts: readonly string[];
-  /** Null: any text. */
-  readonly answer: ConstraintSource | null;
-  /** What the answer begins with, and what may end it; "": nothing. */
-  readonly beforeText: string;
-  readonly afterText: string;
-}
-
-/** Calls of functions, as the model writes them. */
-export interface CallsSource {
-  readonly kind: "calls";
-  readonly form: CallForm;
-  /** Those that are tokens of their own, of the control texts that are in the form's. */
-  readonly controlTexts: readonly string[];
-  readonly functions: readonly CallableFunction[];
-  /** Calls at most; null: any number. */
-  readonly callsMax: number | null;
-  /** Or text, with calls where the form has them, or none. */
-  readonly mayTalk: boolean;
-  /** What the text must be where there are no calls; null: any. */
-  readonly otherwise: ConstraintSource | null;
-  /** What text begins with that is no call, and what may end it; "": nothing. */
-  readonly beforeText: string;
-  readonly afterText: string;
-}
-
-/** A function that may be called, and what its arguments, an object, have to obey; null: anything. */
-export interface CallableFunction {
-  readonly name: string;
-  readonly parameters: unknown;
-  /** Parameters that cannot be held to are refused; else they allow any object. */
-  readonly isStrict: boolean;
-}
 
 /** A compiled constraint, and the names of what was passed over because it demands nothing that is known. */
 export interface CompiledConstraint {

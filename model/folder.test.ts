@@ -3,8 +3,9 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { referenceModel, referenceModels } from "../tests/reference/models.ts";
-import { type ModelFolder, openModelFolder } from "./folder.ts";
+import { openModelFolder } from "./folder.ts";
 import { ModelError } from "./model-error.ts";
+import type { ModelFolder } from "./model-folder.ts";
 import { readSafetensors, readStoredTensors, type StoredTensor } from "./safetensors.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 

@@ -2,39 +2,19 @@
  *  engine. Nothing is loaded here. */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
-import { type GenerationDefaults, headless, type ModelConfig, readModelConfig } from "./config.ts";
+import { headless, type ModelConfig, readModelConfig } from "./config.ts";
 import { isGguf, openGguf } from "./gguf.ts";
 import { downloadedFolder, type PublishedModel, publishedNameOf, readPublishedName } from "./hub-cache.ts";
 import { readExactly, readJsonObject, withFile } from "./json.ts";
 import { ioReason, ModelError } from "./model-error.ts";
-import { type EmbeddingRule, folderEmbedding } from "./pooling.ts";
+import type { ModelFolder } from "./model-folder.ts";
+import { folderEmbedding } from "./pooling.ts";
 import { quantisationOf } from "./quantisation.ts";
 import { readStoredTensors, type StoredTensor, type StoredTensors } from "./safetensors.ts";
-import { folderScore, type ScoreRule } from "./score-head.ts";
-import { folderLayout, isNamedHeadless, type ModelTensor, matchTensors } from "./weights.ts";
+import { folderScore } from "./score-head.ts";
+import { folderLayout, isNamedHeadless, matchTensors } from "./weights.ts";
 
 const configBytesMax = 4 << 20;
-
-export interface ModelFolder {
-  /** The folder, or the GGUF file. */
-  readonly dir: string;
-  /** What the model is called: the folder's name, or what the file says. */
-  readonly name: string;
-  readonly config: ModelConfig;
-  /** Everything the model needs, each once, in the order of the forward pass. */
-  readonly tensors: readonly ModelTensor[];
-  /** Sizes of the weight files together; the packed weights take other room. */
-  readonly weightFilesBytes: number;
-  /** Tokens that end a text; may be empty. */
-  readonly eosTokens: readonly number[];
-  /** Longest sequence in tokens. */
-  readonly contextMax: number;
-  readonly generationDefaults: GenerationDefaults;
-  readonly embedding: EmbeddingRule;
-  readonly score: ScoreRule;
-  /** Sentences for people about what is unusual in the files. */
-  readonly notes: readonly string[];
-}
 
 /** Opens and checks a folder with config.json and safetensors, or with a GGUF file, or such a file. Every problem is a ModelError. */
 export function openModelFolder(path: string): ModelFolder {

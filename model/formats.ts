@@ -1,5 +1,5 @@
 /** In which format each matrix of a model is kept and multiplied: from how the file stores it, and from what was asked. */
-import { matrixFormats } from "../gpu/native.ts";
+import { matrixFormats } from "./matrix-formats.ts";
 import { type StoredType, storedTypes } from "./stored-types.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 

@@ -1,11 +1,11 @@
 /** A model in a GGUF file, or in the parts of one: opened, checked, and described for an engine like a folder. */
 import { basename, dirname, join, resolve } from "node:path";
-import type { ModelFolder } from "./folder.ts";
 import { factorsName, ggufConfig } from "./gguf-config.ts";
 import { type GgufFile, readGgufFile } from "./gguf-file.ts";
 import { Metadata } from "./gguf-metadata.ts";
 import { readExactly, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
+import type { ModelFolder } from "./model-folder.ts";
 import { ggufEmbedding } from "./pooling.ts";
 import type { StoredTensor } from "./safetensors.ts";
 import { storedTypes } from "./stored-types.ts";

@@ -1,7 +1,7 @@
 /** What a model's embeddings are made of, as its files say: sentence-transformers' folders, and a key of GGUF files. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { Pooling } from "../scheduler/core.ts";
+import type { Pooling } from "../base/token.ts";
 import type { Metadata } from "./gguf-metadata.ts";
 import { isObject, readJson, readJsonObject, show } from "./json.ts";
 import { ModelError } from "./model-error.ts";

@@ -6,7 +6,7 @@
  * [start, start + count), times are milliseconds of the injected clock.
  */
 
-import type { TokenId } from "../base/token.ts";
+import type { Pooling, TokenId } from "../base/token.ts";
 import type { Constraint } from "../grammar/constraint.ts";
 
 declare const brand: unique symbol;
@@ -117,9 +117,6 @@ export const chatService: Service = Object.freeze({
   gang: null,
   program: null,
 });
-
-/** Which of a text's hidden states its embedding is made of: the mean of all, or the one of its first or last token. */
-export type Pooling = "mean" | "first" | "last";
 
 /** What an engine is asked to run: one model invocation's token stream. */
 export interface SequenceSpec {

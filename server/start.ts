@@ -3,8 +3,9 @@
 import { readFileSync } from "node:fs";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
-import { type ModelFolder, openModelFolder } from "../model/folder.ts";
+import { openModelFolder } from "../model/folder.ts";
 import { ioReason } from "../model/model-error.ts";
+import type { ModelFolder } from "../model/model-folder.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
 import { Generator } from "./answer/generator.ts";

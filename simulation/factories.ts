@@ -1,10 +1,9 @@
-import type { TokenId } from "../base/token.ts";
+import type { Pooling, TokenId } from "../base/token.ts";
 import type { Constraint } from "../grammar/constraint.ts";
 import {
   type AdapterId,
   chatService,
   greedySampling,
-  type Pooling,
   type Sampling,
   type SequenceId,
   type SequenceSpec,

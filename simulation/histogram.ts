@@ -1,5 +1,3 @@
-import type { Quantiles } from "./report.ts";
-
 /** Buckets per doubling: a bucket is at most 1/128 wide, its middle at most 0.4 % away from what is in it. */
 const SPLITS = 128;
 const SPLIT_BITS = 7;
@@ -72,4 +70,14 @@ function middleMs(bucket: number): number {
   if (bucket < 2 * SPLITS) return bucket / 1000;
   const excess = Math.floor(bucket / SPLITS) - 1;
   return ((bucket - excess * SPLITS + 0.5) * 2 ** excess) / 1000;
+}
+
+/** Shares of a distribution, within 0.5 %. */
+export interface Quantiles {
+  readonly count: number;
+  readonly mean: number;
+  readonly p50: number;
+  readonly p90: number;
+  readonly p99: number;
+  readonly max: number;
 }

@@ -1,6 +1,6 @@
 import type { EngineId, Finish } from "../scheduler/core.ts";
 import type { PlacementReason } from "../scheduler/fleet/placement.ts";
-import { Histogram } from "./histogram.ts";
+import { Histogram, type Quantiles } from "./histogram.ts";
 
 /** One request of a simulation, from its client's side. Times are virtual milliseconds. */
 export interface RequestRecord {
@@ -22,16 +22,6 @@ export interface RequestRecord {
   readonly longestGapMs: number;
   /** unfinished: the simulation ended before. */
   readonly finish: Finish["kind"] | "unfinished";
-}
-
-/** Shares of a distribution, within 0.5 %. */
-export interface Quantiles {
-  readonly count: number;
-  readonly mean: number;
-  readonly p50: number;
-  readonly p90: number;
-  readonly p99: number;
-  readonly max: number;
 }
 
 /** What one engine did. */

@@ -3,7 +3,6 @@
 import { describe, expect, test } from "bun:test";
 import { resolve } from "node:path";
 import {
-  baselineRule,
   docstringRule,
   importRule,
   intrinsicsRule,
@@ -34,16 +33,23 @@ const examples: Readonly<Record<string, Example>> = {
     bad: { "scheduler/engine.ts": 'import { x } from "../server/http/app.ts";' },
     problem: "scheduler/engine.ts imports server/http/app.ts",
   },
-  "baselines do not serve": {
-    rule: baselineRule,
+  "only one command simulates": {
+    rule: importRule,
     bad: {
-      "server/start.ts": 'import { a } from "./a.ts";',
-      "server/a.ts": 'import { b } from "../scheduler/baselines/b.ts";',
-      "server/cli/simulate.ts": 'import { b } from "../../scheduler/baselines/b.ts";',
-      "simulation/a.ts": 'import { b } from "../baselines/b.ts";',
-      "scheduler/a.test.ts": 'import { b } from "./baselines/b.ts";',
+      "server/start.ts": 'import { b } from "../simulation/baselines/b.ts";',
+      "server/cli/simulate.ts": 'import { b } from "../../simulation/baselines/b.ts";',
+      "simulation/a.ts": 'import { b } from "./baselines/b.ts";',
+      "scheduler/a.test.ts": 'import { b } from "../simulation/baselines/b.ts";',
     },
-    problem: "server/a.ts serves and imports simulation/baselines/b.ts",
+    problem: "server/start.ts imports simulation/baselines/b.ts",
+  },
+  "pure rooms leave the machine's clock alone": {
+    rule: importRule,
+    bad: {
+      "grammar/a.ts": 'import { yieldIfSpent } from "../base/time-slice.ts";',
+      "server/a.ts": 'import { yieldIfSpent } from "../base/time-slice.ts";',
+    },
+    problem: "grammar/a.ts imports base/time-slice.ts",
   },
   "the scheduler is pure": {
     rule: purityRule,

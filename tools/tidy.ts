@@ -35,77 +35,61 @@ export function readTree(root: string): Tree {
   return tree;
 }
 
-/** scheduler and sdk import nothing outside themselves; gpu only the scheduler's types and ports; examples the sdk; server not the tools; and only
- *  gpu/native.ts loads native code. */
-export const importRule: Rule = (tree) => {
-  const problems: string[] = [];
-  for (const [path, text] of sources(tree, /\.ts$/)) {
-    if (isTest(path)) continue;
-    for (const wanted of importsOf(text)) {
-      const target = wanted.startsWith(".") ? normalize(join(dirname(path), wanted)) : wanted;
-      if (!mayImport(path, target)) problems.push(`${path} imports ${target}`);
-    }
-  }
-  return problems;
+/** The rooms of the tree, each with the paths that its files may import: only rooms below it. Rooms that are absent may import anything. */
+const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
+  base: /^(base\/|node:os$)/,
+  grammar: /^(base|grammar)\//,
+  scheduler: /^(base\/|scheduler\/|grammar\/(constraint|source)\.ts$)/,
+  model: /^(base\/|model\/|node:)/,
+  simulation: /^(base\/|scheduler\/|simulation\/|grammar\/constraint\.ts$)/,
+  gpu: /^(base\/|grammar\/|model\/|gpu\/|node:|scheduler\/(core|device|cost\/cost-model)\.ts$)/,
+  server: /^(?!(tools|tests|benchmarks|csrc|sdk|examples|simulation)\/)/,
+  sdk: /^sdk\//,
+  examples: /^(sdk\/|examples\/|node:)/,
 };
 
-const GPU_MAY_USE = ["core", "device", "clock", "random", "cost/cost-model"].map(
-  (name) => `scheduler/${name}.ts`,
-);
+/** The one command that simulates. */
+const SIMULATES = /^server\/cli\/simulate(\.ts$|\/)/;
+
+/** Parts of base/ that know the machine: the pure rooms leave them alone. */
+const IMPURE_BASE = ["base/time-slice.ts", "base/give-way.ts"];
+const PURE_ROOMS = /^(base|grammar|scheduler|simulation)\//;
 
 /** The engines' library; and what Bun does not offer: one option of sockets, and a thread's clock that is exact. */
 const MAY_CALL_C = ["gpu/native.ts", "server/http/unsent.ts", "benchmarks/constraint/thread-clock.ts"];
 
+/** Files import only from their own room and from rooms below it, and only gpu/native.ts loads native code. */
+export const importRule: Rule = (tree) =>
+  arrows(tree)
+    .filter(([path, target]) => !mayImport(path, target))
+    .map(([path, target]) => `${path} imports ${target}`);
+
 function mayImport(path: string, target: string): boolean {
   if (target === "bun:ffi") return MAY_CALL_C.includes(path);
   if (target === "bun:test") return path === "gpu/conformance.ts" || path.startsWith("tests/");
-  switch (path.split("/")[0]) {
-    case "scheduler":
-      return target.startsWith("scheduler/");
-    case "gpu":
-      return target.startsWith("gpu/") || target.startsWith("node:") || GPU_MAY_USE.includes(target);
-    case "server":
-      return !/^(tools|tests|benchmarks|csrc|sdk|examples)\//.test(target);
-    case "sdk":
-      return target.startsWith("sdk/");
-    case "examples":
-      return /^(sdk|examples)\//.test(target) || target.startsWith("node:");
-    default:
-      return true;
-  }
+  if (IMPURE_BASE.includes(target) && PURE_ROOMS.test(path)) return false;
+  if (target.startsWith("simulation/") && SIMULATES.test(path)) return true;
+  return MAY_IMPORT[path.split("/")[0]!]?.test(target) ?? true;
 }
 
-/** What serves starts here. */
-const SERVED = ["server/start.ts", "server/engines/worker.ts"];
+/** Imports between files that are no tests: [path, target], where a target is a path of the tree or the name of a package. */
+function arrows(tree: Tree): (readonly [path: string, target: string])[] {
+  return sources(tree, /\.ts$/)
+    .filter(([path]) => !isTest(path))
+    .flatMap(([path, text]) =>
+      importsOf(text).map(
+        (wanted) => [path, wanted.startsWith(".") ? normalize(join(dirname(path), wanted)) : wanted] as const,
+      ),
+    );
+}
 
-/** Baselines are compared with, and never serve: nothing that `serve` reaches imports them, nor anything of the scheduler
- *  but simulations. */
-export const baselineRule: Rule = (tree) => {
-  const targetsOf = (path: string): string[] =>
-    importsOf(tree.get(path) ?? "")
-      .filter((wanted) => wanted.startsWith("."))
-      .map((wanted) => normalize(join(dirname(path), wanted)));
-  const served = new Set(SERVED);
-  for (const path of served) for (const target of targetsOf(path)) served.add(target);
-  for (const [path] of sources(tree, /^scheduler\/(?!sim\/|baselines\/).*\.ts$/))
-    if (!isTest(path)) served.add(path);
-  const problems: string[] = [];
-  for (const path of served) {
-    if (path.startsWith("simulation/baselines/")) continue;
-    for (const target of targetsOf(path)) {
-      if (target.startsWith("simulation/baselines/")) problems.push(`${path} serves and imports ${target}`);
-    }
-  }
-  return problems;
-};
-
-/** Nothing in scheduler/ knows of time, chance, I/O or promises: they come in through its ports. */
+/** The pure rooms know nothing of time, chance, I/O or promises: these come in through ports. */
 export const purityRule: Rule = (tree) => {
   const impure =
     /\b(Date|performance|Math\.random|crypto|Promise|async|await|setTimeout|setInterval|setImmediate|queueMicrotask|process|Bun|console|fetch|globalThis|Atomics|Worker)\b(?!\s*:)/g;
   const problems: string[] = [];
-  for (const [path, text] of sources(tree, /^scheduler\/.*\.ts$/)) {
-    if (isTest(path)) continue;
+  for (const [path, text] of sources(tree, PURE_ROOMS)) {
+    if (isTest(path) || IMPURE_BASE.includes(path)) continue;
     const code = withoutComments(text);
     for (const [word] of code.matchAll(impure)) problems.push(`${path} uses ${word}`);
   }
@@ -115,7 +99,7 @@ export const purityRule: Rule = (tree) => {
 /** The parts of a sequence (scheduler/engine/sequence.ts) and the files that may write them. */
 const sequenceWriters: readonly (readonly [part: RegExp, writers: RegExp])[] = [
   [/\bkv\.\w+ [+-]?=(?!=)/g, /^scheduler\/cache\//],
-  [/\bqueued\.\w+ [+-]?=(?!=)/g, /^scheduler\/(engine\/queue|baselines)\//],
+  [/\bqueued\.\w+ [+-]?=(?!=)/g, /^(scheduler\/engine\/queue|simulation\/baselines)\//],
   [/\bpacing\.\w+ [+-]?=(?!=)/g, /^scheduler\/engine\/roster\.ts$/],
   [
     /\b(?:sequence|victim)\.(?:state|is\w+|was\w+|admitted\w+|preemptions|stepsUntil) [+-]?=(?!=)/g,
@@ -126,7 +110,7 @@ const sequenceWriters: readonly (readonly [part: RegExp, writers: RegExp])[] = [
 /** Each part of a sequence has one writer. */
 export const sequenceRule: Rule = (tree) => {
   const problems: string[] = [];
-  for (const [path, text] of sources(tree, /^scheduler\/(engine|cache|baselines)\/.*\.ts$/)) {
+  for (const [path, text] of sources(tree, /^(scheduler\/(engine|cache)|simulation\/baselines)\/.*\.ts$/)) {
     if (isTest(path)) continue;
     for (const [part, writers] of sequenceWriters) {
       if (writers.test(path)) continue;
@@ -136,10 +120,10 @@ export const sequenceRule: Rule = (tree) => {
   return problems;
 };
 
-/** Everything that scheduler/ offers is explained where it is declared. */
+/** Every export of the pure rooms is explained where it is declared. */
 export const docstringRule: Rule = (tree) => {
   const problems: string[] = [];
-  for (const [path, text] of sources(tree, /^scheduler\/.*\.ts$/)) {
+  for (const [path, text] of sources(tree, PURE_ROOMS)) {
     if (isTest(path)) continue;
     const lines = text.split("\n");
     lines.forEach((line, index) => {
@@ -172,7 +156,7 @@ export const linkRule: Rule = (tree) => {
 /** Files and folders that docs/architecture.md names are there. */
 export const namedFilesRule: Rule = (tree) => {
   const named =
-    /(?<![\w./-])(?:server|scheduler|gpu|csrc|sdk|examples|tools|tests|docs|models|benchmarks)\/[\w.-]+(?:\/[\w.-]+)*/g;
+    /(?<![\w./-])(?:base|grammar|model|simulation|server|scheduler|gpu|csrc|sdk|examples|tools|tests|docs|models|benchmarks)\/[\w.-]+(?:\/[\w.-]+)*/g;
   const text = tree.get("docs/architecture.md") ?? "";
   const paths = new Set([...text.matchAll(named)].map(([path]) => path.replace(/\.$/, "")));
   return [...paths]

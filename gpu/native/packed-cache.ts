@@ -6,9 +6,10 @@
 import { accessSync, constants, mkdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { readExactly, withFile } from "../../model/json.ts";
+import { matrixFormats } from "../../model/matrix-formats.ts";
 import type { ModelShape } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
-import { type ComputeOptions, matrixFormats } from "../native.ts";
+import type { ComputeOptions } from "../native.ts";
 
 /** A place for a model's packed weights. */
 export interface PackedPlace {

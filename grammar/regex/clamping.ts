@@ -1,7 +1,8 @@
 import { assert } from "../../base/assert.ts";
 import type { CountedIntersections } from "./counted.ts";
 import { isEndless, reachOf } from "./lengths.ts";
-import type { Regex, Regexes, RegexShape } from "./regexes.ts";
+import type { Regex, RegexShape } from "./shape.ts";
+import type { RegexTable } from "./tables.ts";
 
 /** An expression without a limit of length, and the limit: so many times, each of a byte or more. It is `limit` that has it, of
  *  an intersection with `others`, before `tail`. */
@@ -28,12 +29,12 @@ const CLAMP_STEPS = 16;
  * something may still come are one, and a vocabulary is walked once for all of them. What is found out is remembered.
  */
 export class Clamping {
-  readonly #regexes: Regexes;
+  readonly #regexes: RegexTable;
   readonly #counted: CountedIntersections;
   readonly #clamped = new Map<number, Regex>();
   readonly #unlimited = new Map<Regex, Unlimited | null>();
 
-  constructor(regexes: Regexes, counted: CountedIntersections) {
+  constructor(regexes: RegexTable, counted: CountedIntersections) {
     this.#regexes = regexes;
     this.#counted = counted;
   }

@@ -1,5 +1,6 @@
 import { Pairs } from "./pairs.ts";
-import type { Regex, Regexes } from "./regexes.ts";
+import type { Regex } from "./shape.ts";
+import type { RegexTable } from "./tables.ts";
 
 /** A repetition with which an expression ends: what is left of one time, and then so many times more. */
 interface CountedTail {
@@ -33,12 +34,12 @@ const ENDS_MAX = 2 ** 22;
  * That takes a repetition whose times can be told apart as they are read: none begins another (a prefix code), as characters do.
  */
 export class CountedIntersections {
-  readonly #regexes: Regexes;
+  readonly #regexes: RegexTable;
   /** By what is repeated, by state. Null: there are too many, or times cannot be told apart. */
   readonly #places = new Map<Regex, Map<Regex, Places | null>>();
   readonly #reaches = new Map<string, number | null>();
 
-  constructor(regexes: Regexes) {
+  constructor(regexes: RegexTable) {
     this.#regexes = regexes;
   }
 

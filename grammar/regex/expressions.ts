@@ -4,6 +4,7 @@ import { FreeText } from "./free-text.ts";
 import { mergeCounts } from "./merged-counts.ts";
 import { sortedOnce } from "./numbers.ts";
 import { type Automaton, factsOf, kinds, numbersOf, type Regex, type RegexShape } from "./shape.ts";
+import type { ExpressionTable } from "./tables.ts";
 
 type Kind = RegexShape["kind"];
 
@@ -18,7 +19,7 @@ const COUNTED = 4;
  *
  * Nothing is ever forgotten: the owner replaces the whole when `size` has grown too large.
  */
-export class Expressions {
+export class Expressions implements ExpressionTable {
   /** Matches nothing. */
   readonly empty: Regex;
   /** Matches the empty string alone. */

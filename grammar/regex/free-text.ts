@@ -1,6 +1,6 @@
-import type { Expressions } from "./expressions.ts";
 import { pairOf } from "./numbers.ts";
 import type { Regex } from "./shape.ts";
+import type { ExpressionTable } from "./tables.ts";
 
 /** Of a character in JSON, such as \\u001f. */
 const CHARACTER_BYTES_MAX = 6;
@@ -12,14 +12,14 @@ const WAYS_MAX = 64;
  * after it: so nothing need be remembered of it once it has come.
  */
 export class FreeText {
-  readonly #expressions: Expressions;
+  readonly #expressions: ExpressionTable;
   /** Whether an expression is within free text, by the numbers of both. */
   readonly #within = new Map<number, boolean>();
   /** What `#areTimes` and `#isSubset` found out, by the numbers of both. */
   readonly #times = new Map<number, boolean>();
   readonly #subsets = new Map<number, boolean>();
 
-  constructor(expressions: Expressions) {
+  constructor(expressions: ExpressionTable) {
     this.#expressions = expressions;
   }
 

@@ -1,4 +1,5 @@
-import type { Regex, Regexes, RegexShape } from "./regexes.ts";
+import type { Regex, RegexShape } from "./shape.ts";
+import type { RegexTable } from "./tables.ts";
 
 /** How many bytes a match may have. `max` may be Infinity. */
 export interface ByteRange {
@@ -7,7 +8,7 @@ export interface ByteRange {
 }
 
 /** Bounds of how many bytes a match of the expression has. */
-export function byteRangeOf(regexes: Regexes, regex: Regex): ByteRange {
+export function byteRangeOf(regexes: RegexTable, regex: Regex): ByteRange {
   const known = new Map<Regex, number>();
   const maxOf = (one: Regex): number => {
     let max = known.get(one);
@@ -51,7 +52,7 @@ export function byteRangeOf(regexes: Regexes, regex: Regex): ByteRange {
 
 /** Bytes with which a match of the expression can be completed, wherever one has got to: an upper bound, Infinity for what holds
  *  an intersection or a complement. */
-export function reachOf(regexes: Regexes, regex: Regex): number {
+export function reachOf(regexes: RegexTable, regex: Regex): number {
   if (regexes.isBoolean(regex)) return Number.POSITIVE_INFINITY;
   const shape = regexes.shapeOf(regex);
   switch (shape.kind) {
@@ -84,7 +85,7 @@ export function reachOf(regexes: Regexes, regex: Regex): number {
 
 /** Whether from wherever one has got to in a match of the expression it can be made as long as one likes; false also where
  *  that is not found out. */
-export function isEndless(regexes: Regexes, regex: Regex): boolean {
+export function isEndless(regexes: RegexTable, regex: Regex): boolean {
   const shape = regexes.shapeOf(regex);
   switch (shape.kind) {
     case "cat":

@@ -1,5 +1,5 @@
-import type { Expressions } from "./expressions.ts";
 import type { Regex } from "./shape.ts";
+import type { ExpressionTable } from "./tables.ts";
 
 /** Alternatives with counts that are compared with each other. */
 const COMPARED_MAX = 32;
@@ -11,7 +11,7 @@ const CHARACTER_BYTES_MAX = 6;
  * several places, as a label of a host's name can that may have dots in it, there would be an alternative for each else, and
  * a state for each set of them.
  */
-export function mergeCounts(expressions: Expressions, parts: Regex[]): void {
+export function mergeCounts(expressions: ExpressionTable, parts: Regex[]): void {
   let counted = 0;
   for (const part of parts) if (expressions.isCounted(part)) counted += 1;
   if (counted < 2 || counted > COMPARED_MAX) return;
@@ -30,7 +30,7 @@ export function mergeCounts(expressions: Expressions, parts: Regex[]): void {
 }
 
 /** One expression for two that differ in a count alone, after so many bytes at most; null: they differ in more. */
-function mergedOf(expressions: Expressions, one: Regex, other: Regex, bytes: number): Regex | null {
+function mergedOf(expressions: ExpressionTable, one: Regex, other: Regex, bytes: number): Regex | null {
   const kind = expressions.kindOf(one);
   if (kind !== expressions.kindOf(other) || (kind !== "repeat" && kind !== "cat")) return null;
   const [of, otherOf] = [expressions.partOf(one, 0), expressions.partOf(other, 0)];

@@ -5,6 +5,7 @@ import { Clamping, type Unlimited } from "./clamping.ts";
 import { CountedIntersections } from "./counted.ts";
 import { Expressions } from "./expressions.ts";
 import type { Regex } from "./shape.ts";
+import type { RegexTable } from "./tables.ts";
 
 export type { Automaton, Regex, RegexShape } from "./shape.ts";
 
@@ -22,7 +23,7 @@ const IS_EMPTY = 2;
  * re-examined", JFP 2009). As each is kept once, expressions are the states of an automaton that is built only as far as it is
  * walked.
  */
-export class Regexes extends Expressions {
+export class Regexes extends Expressions implements RegexTable {
   readonly #partitions = new Partitions();
   readonly #counted = new CountedIntersections(this);
   readonly #clamping = new Clamping(this, this.#counted);

@@ -1,7 +1,7 @@
 import { type Budget, ConstraintError } from "../error.ts";
 import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
 import { compileSchema } from "../schema/compile-schema.ts";
-import type { CompiledPart } from "./calls.ts";
+import type { CompiledPart } from "../source.ts";
 import type { MarkedTexts } from "./marked-texts.ts";
 import { anyName, isObject, objectOf, plainText, type Schema } from "./plain-arguments.ts";
 

@@ -1,15 +1,9 @@
-import type { CallableFunction, CallsSource } from "../compile.ts";
 import { type Budget, ConstraintError } from "../error.ts";
 import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
+import type { CallableFunction, CallsSource, CompiledPart } from "../source.ts";
 import { compileArguments } from "./call-arguments.ts";
 import { type CallForm, triggersOf } from "./call-form.ts";
 import { MarkedTexts } from "./marked-texts.ts";
-
-/** What a part of a constraint may be, and the names of what in it demands nothing that is known. */
-export interface CompiledPart {
-  readonly symbol: GrammarSymbol;
-  readonly ignored: readonly string[];
-}
 
 /**
  * Calls of functions in a model's own form. Arguments obey their function's schema. Where there may be text as well, or

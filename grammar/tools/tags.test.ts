@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { compileConstraint } from "../compile.ts";
 import { Parser, type ParseState } from "../parser/parser.ts";
 import { Regexes } from "../regex/regexes.ts";
-import type { Tag, TagFormat } from "./tags.ts";
+import type { Tag, TagFormat } from "../source.ts";
 
 function accepts(format: TagFormat, text: string): boolean {
   const parser = Parser.of(compileConstraint({ kind: "tags", format }).grammar, new Regexes());

@@ -1,39 +1,7 @@
-import type { ConstraintSource } from "../compile.ts";
 import { ConstraintError } from "../error.ts";
 import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
-import type { CompiledPart } from "./calls.ts";
+import type { CompiledPart, ConstraintSource, Tag, TagFormat, TriggeredTags } from "../source.ts";
 import { MarkedTexts } from "./marked-texts.ts";
-
-/** Text with parts of other forms in it: the structural tags of xgrammar and vLLM. */
-export type TagFormat =
-  | { readonly kind: "text" }
-  /** What a constraint by itself would be. */
-  | { readonly kind: "held"; readonly to: ConstraintSource }
-  | { readonly kind: "sequence" | "or"; readonly elements: readonly TagFormat[] }
-  | Tag
-  | TriggeredTags
-  /** Tags with a text between each two. */
-  | (TagCount & { readonly kind: "separated"; readonly tags: readonly Tag[]; readonly separator: string });
-
-/** A part between two marks, the second of which may be one of several. */
-export interface Tag {
-  readonly kind: "tag";
-  readonly begin: string;
-  readonly content: TagFormat;
-  readonly ends: readonly string[];
-}
-
-/** Free text, in which a trigger begins one of the tags that begin with it. */
-export interface TriggeredTags extends TagCount {
-  readonly kind: "triggered";
-  readonly triggers: readonly string[];
-  readonly tags: readonly Tag[];
-}
-
-interface TagCount {
-  readonly atLeastOne: boolean;
-  readonly stopsAfterFirst: boolean;
-}
 
 /** `compile` makes a part of a constraint. Throws ConstraintError for what cannot be held to. */
 export function compileTags(

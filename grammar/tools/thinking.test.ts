@@ -1,8 +1,9 @@
 import { expect, test } from "bun:test";
-import { compileConstraint, type ThinkingSource } from "../compile.ts";
+import { compileConstraint } from "../compile.ts";
 import { Masks } from "../mask/masks.ts";
 import { Matcher, parserOf } from "../mask/matcher.ts";
 import { controlBytes, vocabularyOf } from "../mask/vocabulary.ts";
+import type { ThinkingSource } from "../source.ts";
 import { markBytes } from "./marked-texts.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);

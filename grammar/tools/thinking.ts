@@ -1,6 +1,5 @@
-import type { ThinkingSource } from "../compile.ts";
 import type { GrammarBuilder } from "../grammar.ts";
-import type { CompiledPart } from "./calls.ts";
+import type { CompiledPart, ThinkingSource } from "../source.ts";
 import { MarkedTexts } from "./marked-texts.ts";
 
 /** Line breaks that may stand before the opening mark, and after the closing one. */

@@ -9,8 +9,7 @@ import type { PageId } from "../core.ts";
 import { Cache, type Lease } from "./cache.ts";
 import { checkCache } from "./integrity.ts";
 import { PagePool } from "./page-pool.ts";
-import { pathPages } from "./radix-tree.ts";
-import { Reader } from "./reader.ts";
+import { pathPages, Reader } from "./radix-tree.ts";
 
 const PAGE_TOKENS = 3;
 /** A text that is public: its beginning is shared under every salt. */

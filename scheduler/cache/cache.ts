@@ -1,11 +1,24 @@
 import { assert } from "../../base/assert.ts";
 import { part } from "../../base/part.ts";
 import type { PageId, Sharing } from "../core.ts";
-import { EvictionOrder } from "./eviction-order.ts";
 import { hashPages, keyHash, privateHash } from "./page-hash.ts";
 import type { PagePool } from "./page-pool.ts";
-import { attach, createRoot, descend, detach, edgeOf, type Place, type Span, split } from "./radix-tree.ts";
-import { advanceReaders, moveReader, type Reader, recedeReaders, splitReaders } from "./reader.ts";
+import {
+  advanceReaders,
+  attach,
+  createRoot,
+  descend,
+  detach,
+  EvictionOrder,
+  edgeOf,
+  moveReader,
+  type Place,
+  type Reader,
+  recedeReaders,
+  type Span,
+  split,
+  splitReaders,
+} from "./radix-tree.ts";
 
 /** A pin on the path from the root to `span`. Only the cache makes, moves and ends leases. */
 export interface Lease {

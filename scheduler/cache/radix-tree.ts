@@ -2,8 +2,6 @@ import { assert } from "../../base/assert.ts";
 import { part } from "../../base/part.ts";
 import type { TokenId } from "../../base/token.ts";
 import type { PageId, Sharing } from "../core.ts";
-import type { EvictionOrder } from "./eviction-order.ts";
-import type { Reader } from "./reader.ts";
 
 /** By what a span is found below its parent: its first token; behind what is public, that and whose it is. */
 export type Edge = TokenId | string;
@@ -171,4 +169,128 @@ export function pathPages(span: Span): PageId[] {
   const path: Span[] = [];
   for (let at: Span | null = span; at !== null; at = at.parent) path.push(at);
   return path.reverse().flatMap((at) => at.pages);
+}
+
+/**
+ * Least recently used order of the spans that no lease pins: a doubly linked list, its position the logical
+ * clock.
+ *
+ * A lease that ends puts the spans of its path at the newest end, deepest first. A parent is therefore always
+ * newer than its children (each use of a child is a use of the parent, and later in this order), and so the oldest
+ * span is always a leaf: eviction needs no search.
+ */
+export class EvictionOrder {
+  #oldest: Span | null = null;
+  #newest: Span | null = null;
+
+  get oldest(): Span | null {
+    return this.#oldest;
+  }
+
+  append(span: Span): void {
+    assert(span.order === null, "a span is in one order, once");
+    span.order = this;
+    span.older = this.#newest;
+    if (this.#newest === null) this.#oldest = span;
+    else this.#newest.newer = span;
+    this.#newest = span;
+  }
+
+  /** Puts a span at the oldest end. */
+  prepend(span: Span): void {
+    assert(span.order === null, "a span is in one order, once");
+    span.order = this;
+    span.newer = this.#oldest;
+    if (this.#oldest === null) this.#newest = span;
+    else this.#oldest.older = span;
+    this.#oldest = span;
+  }
+
+  remove(span: Span): void {
+    assert(span.order === this, "the span is in the order");
+    span.order = null;
+    if (span.older === null) this.#oldest = span.newer;
+    else span.older.newer = span.newer;
+    if (span.newer === null) this.#newest = span.older;
+    else span.newer.older = span.older;
+    span.older = null;
+    span.newer = null;
+  }
+
+  *[Symbol.iterator](): Generator<Span> {
+    for (let span = this.#oldest; span !== null; span = span.newer) yield span;
+  }
+}
+
+/**
+ * A prompt that waits to be computed, and how much of it is cached. From `follow` to `unfollow` the cache keeps its place
+ * in the tree: no lookup is needed, however often what is cached changes, and a span knows how many are going to read it.
+ */
+export class Reader {
+  readonly sharing: Sharing;
+  /** Tokens [0, limit) are looked for; they do not change. */
+  readonly tokens: Int32Array;
+  readonly limit: number;
+  /** Tokens that are cached, exact to the token. They end in `span`; null: it is not followed. */
+  depth = 0;
+  span: Span | null = null;
+  /** Told when `depth` has changed. */
+  readonly onChange: () => void;
+
+  constructor(sharing: Sharing, tokens: Int32Array, limit: number, onChange: () => void) {
+    this.sharing = sharing;
+    this.tokens = tokens;
+    this.limit = limit;
+    this.onChange = onChange;
+  }
+}
+
+/** The reader's match ends in `span` now, `depth` tokens from the root. Counts are the caller's. */
+export function moveReader(reader: Reader, span: Span | null, depth: number): void {
+  if (reader.span !== span) {
+    const before = reader.span;
+    before?.ending?.delete(reader);
+    if (before?.ending?.size === 0) before.ending = null;
+    if (span !== null) {
+      span.ending ??= new Set();
+      span.ending.add(reader);
+    }
+    reader.span = span;
+  }
+  if (reader.depth === depth) return;
+  reader.depth = depth;
+  reader.onChange();
+}
+
+/** `lower` was cut: those whose match ends above the cut stay there. */
+export function splitReaders(upper: Span, lower: Span): void {
+  upper.readers = lower.readers;
+  for (const reader of lower.ending ?? []) {
+    if (reader.depth > upper.end) continue;
+    moveReader(reader, upper, reader.depth);
+    lower.readers -= 1;
+  }
+}
+
+/** `leaf` is new: readers that continue from its parent as it does find more. */
+export function advanceReaders(leaf: Span): void {
+  const { start, tokens, edge } = leaf;
+  for (const reader of leaf.parent?.ending ?? []) {
+    const { depth, limit, sharing } = reader;
+    if (depth < start || limit === start || edgeOf(reader.tokens, start, sharing) !== edge) continue;
+    leaf.readers += 1;
+    const end = edgeLimit(start, limit, sharing);
+    moveReader(reader, leaf, start + commonLength(reader.tokens, start, end, tokens));
+  }
+}
+
+/** Of `leaf` tokens from `end` on are gone, all of them if it begins there: its readers find less. */
+export function recedeReaders(leaf: Span, end: number): void {
+  for (const reader of leaf.ending ?? []) {
+    if (end > leaf.start) moveReader(reader, leaf, Math.min(reader.depth, end));
+    else {
+      leaf.readers -= 1;
+      moveReader(reader, leaf.parent, leaf.start);
+    }
+  }
 }

@@ -5,8 +5,7 @@ import type { AdmissionPolicy } from "../policy.ts";
 import { Cache, type Lease } from "./cache.ts";
 import { NoticeBook } from "./notices.ts";
 import { PagePool } from "./page-pool.ts";
-import { pathPages } from "./radix-tree.ts";
-import { Reader } from "./reader.ts";
+import { pathPages, Reader } from "./radix-tree.ts";
 
 /** Of all pages, those that are evicted together at least: one by one would cost several times as much, and notices. */
 const EVICTED_SHARE = 1 / 1024;

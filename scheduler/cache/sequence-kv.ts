@@ -2,7 +2,7 @@ import { assert } from "../../base/assert.ts";
 import { part } from "../../base/part.ts";
 import type { PageId } from "../core.ts";
 import type { Lease } from "./cache.ts";
-import type { Reader } from "./reader.ts";
+import type { Reader } from "./radix-tree.ts";
 
 const noPages = new Int32Array(0);
 

@@ -9,10 +9,11 @@ import { securePages, yieldingBulk, youngestPaused } from "./preemption.ts";
 import type { Prospects, WarmStep } from "./prospects.ts";
 import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
+import { openStepRule } from "./step/open-step-rule.ts";
 import { promptOrder } from "./step/prompt-order.ts";
 import type { Backlog } from "./step/step-budget.ts";
 import { type PlannedChunk, StepDraft } from "./step/step-draft.ts";
-import { openStepRule, type StepPass, type StepRule } from "./step/step-rule.ts";
+import type { StepPass, StepRule } from "./step/step-rule.ts";
 
 /** A step that was decided. */
 export interface PlannedStep {

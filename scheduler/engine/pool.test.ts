@@ -2,11 +2,11 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import type { Pooling } from "../../base/token.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import { runs } from "../../tests/support/property.ts";
-import type { Pooling } from "../core.ts";
 
 const hidden = { size: 8, rowsMax: 2048 };
 const pooled = (tokens: readonly number[], pooling: Pooling) => sequenceSpec(tokens, 1, { pooling });

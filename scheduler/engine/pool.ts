@@ -1,5 +1,6 @@
 import { assert } from "../../base/assert.ts";
-import type { HiddenRow, Pooling } from "../core.ts";
+import type { Pooling } from "../../base/token.ts";
+import type { HiddenRow } from "../core.ts";
 
 /**
  * What becomes of the hidden states of a sequence's tokens. Each is wanted once, in the order of their positions, and added in

@@ -54,9 +54,3 @@ export function yieldingBulk({ running, queue }: Roster, nowMs: number): Sequenc
   if (last === undefined || !queue.isAged(last, nowMs)) return last;
   return running.find(({ objective }) => objective.isBulk) === last ? undefined : last;
 }
-
-/** Steps a victim stays out before it may come back: 0 the first time, then 2, 4, 8 … 64. Without it, two sequences
- *  that do not fit together would preempt each other in turn. */
-export function backOffSteps(preemptions: number): number {
-  return preemptions < 2 ? 0 : Math.min(64, 2 ** (preemptions - 1));
-}

@@ -1,5 +1,5 @@
 import { assert } from "../../base/assert.ts";
-import { Reader } from "../cache/reader.ts";
+import { Reader } from "../cache/radix-tree.ts";
 import type { Residency } from "../cache/residency.ts";
 import {
   type Chunk,

@@ -1,5 +1,5 @@
-import type { TokenId } from "../../base/token.ts";
-import type { Finish, Pooling, SequenceSpec } from "../core.ts";
+import type { Pooling, TokenId } from "../../base/token.ts";
+import type { Finish, SequenceSpec } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 
 /** Tokens of the longest sequence, prompt and output together, that could ever run here. */

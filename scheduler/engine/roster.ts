@@ -6,7 +6,6 @@ import type { Finish, PageMove, SequenceId, SequenceSpec, Service } from "../cor
 import { raised } from "../objective.ts";
 import { checkEngine } from "./integrity.ts";
 import type { Journal, LoadNow } from "./journal.ts";
-import { backOffSteps } from "./preemption.ts";
 import { insertByArrival } from "./queue/arrival-list.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import { Sequence } from "./sequence.ts";
@@ -325,4 +324,10 @@ export class Roster {
     this.#running.splice(this.#running.indexOf(sequence), 1);
     this.queue.wake(sequence, Number.POSITIVE_INFINITY);
   }
+}
+
+/** Steps a victim stays out before it may come back: 0 the first time, then 2, 4, 8 … 64. Without it, two sequences
+ *  that do not fit together would preempt each other in turn. */
+export function backOffSteps(preemptions: number): number {
+  return preemptions < 2 ? 0 : Math.min(64, 2 ** (preemptions - 1));
 }

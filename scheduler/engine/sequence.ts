@@ -13,8 +13,8 @@ import {
 } from "../core.ts";
 import { type ObjectiveRules, objectives } from "../objective.ts";
 import { Pool } from "./pool.ts";
+import type { Account } from "./queue/account.ts";
 import type { ArrivalList } from "./queue/arrival-list.ts";
-import type { Account } from "./queue/tenants.ts";
 import { SeenCounter } from "./seen-counter.ts";
 
 /**

@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { ConstraintSource } from "../../grammar/compile.ts";
+import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Objective, Sampling } from "../core.ts";
 
 /**

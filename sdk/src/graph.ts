@@ -1,6 +1,5 @@
 /** The graph behind values, and how it is written for the server. */
 import type { FailedValue } from "./errors.ts";
-import type { Running } from "./run.ts";
 
 /** What became of a value. */
 export type Settled = { readonly value: string | readonly string[] } | { readonly failure: FailedValue };
@@ -255,4 +254,10 @@ class Writer {
     }
     return { ...block, cases };
   }
+}
+
+/** A program on its way. */
+export interface Running {
+  /** Resolves when it is over, however it ended. */
+  readonly over: Promise<void>;
 }

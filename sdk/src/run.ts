@@ -1,7 +1,7 @@
 import { type Bunting, defaultClient } from "./client.ts";
 import { ServerError } from "./errors.ts";
 import type { ProgramEvent } from "./events.ts";
-import { type Cell, cellsBehind, failureBehind, type Settled, writeGraph } from "./graph.ts";
+import { type Cell, cellsBehind, failureBehind, type Running, type Settled, writeGraph } from "./graph.ts";
 
 /** Somebody waits for a value. */
 export interface Wanted {
@@ -15,12 +15,6 @@ export interface Wanted {
 interface Waiting extends Wanted {
   readonly resolve: (settled: Settled) => void;
   readonly reject: (reason: unknown) => void;
-}
-
-/** A program on its way. */
-export interface Running {
-  /** Resolves when it is over, however it ended. */
-  readonly over: Promise<void>;
 }
 
 /** What is wanted since the last program was sent, by server. */

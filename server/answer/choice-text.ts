@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { CallableFunction } from "../../grammar/compile.ts";
+import type { CallableFunction } from "../../grammar/source.ts";
 import type { Sampling, TokenLogprobs } from "../../scheduler/core.ts";
 import { StreamDetokenizer } from "../text/detokenizer.ts";
 import { type AnswerFormat, controlTextsIn, plainFormat } from "../text/formats/answer-format.ts";

@@ -1,5 +1,5 @@
-import type { TokenId } from "../../base/token.ts";
-import { greedySampling, type Pooling, type SequenceId } from "../../scheduler/core.ts";
+import type { Pooling, TokenId } from "../../base/token.ts";
+import { greedySampling, type SequenceId } from "../../scheduler/core.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { failureOf } from "./choice.ts";
 import type { AbortedBy, AnswerFailure } from "./events.ts";

@@ -1,6 +1,6 @@
 import type { TokenId } from "../../base/token.ts";
-import type { ConstraintSource } from "../../grammar/compile.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
+import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fleet.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";

@@ -1,7 +1,7 @@
 import { assert } from "../../base/assert.ts";
-import type { ConstraintSource } from "../../grammar/compile.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import { ConstraintError } from "../../grammar/error.ts";
+import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Compiled } from "../grammar/compiler.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { AnswerFailure } from "./events.ts";

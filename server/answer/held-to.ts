@@ -1,6 +1,6 @@
-import type { ConstraintSource } from "../../grammar/compile.ts";
 import type { ThoughtsLimit } from "../../grammar/constraint.ts";
 import { ConstraintError } from "../../grammar/error.ts";
+import type { ConstraintSource } from "../../grammar/source.ts";
 import { markBytes } from "../../grammar/tools/marked-texts.ts";
 import { controlTextsIn } from "../text/formats/answer-format.ts";
 import type { ThinkingMarks } from "../text/formats/thinking.ts";

@@ -1,9 +1,8 @@
-import type { TokenId } from "../../base/token.ts";
+import type { Pooling, TokenId } from "../../base/token.ts";
 import type { GenerationDefaults } from "../../model/config.ts";
-import type { ModelFolder } from "../../model/folder.ts";
 import { isGguf } from "../../model/gguf.ts";
+import type { ModelFolder } from "../../model/model-folder.ts";
 import type { ScoreRule } from "../../model/score-head.ts";
-import type { Pooling } from "../../scheduler/core.ts";
 
 /** What parsing needs to know of the served model. */
 export interface ServedModel {

@@ -1,8 +1,8 @@
 /** `bunting serve`: says what it will do, starts the server, and ends it in order. */
 
 import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
-import { matrixFormats } from "../../gpu/native.ts";
 import { formatName, widenedNote } from "../../model/formats.ts";
+import { matrixFormats } from "../../model/matrix-formats.ts";
 import { type Config, ConfigError, isLoopback, needsKey } from "../config.ts";
 import type { ServingPlan } from "../engines/plan.ts";
 import { type RunningServer, startServer } from "../start.ts";

@@ -10,12 +10,13 @@ import {
   type Gpu,
   type KvFormat,
   type Machine,
-  matrixFormats,
   NativeError,
   type NativeLibrary,
 } from "../../gpu/native.ts";
-import { type ModelFolder, openModelFolder } from "../../model/folder.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import { formatsOf, type Quant } from "../../model/formats.ts";
+import { matrixFormats } from "../../model/matrix-formats.ts";
+import type { ModelFolder } from "../../model/model-folder.ts";
 import { type Config, ConfigError } from "../config.ts";
 import type { Backend } from "./backend.ts";
 

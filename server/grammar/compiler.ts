@@ -1,8 +1,9 @@
 import { LRUCache } from "lru-cache";
-import type { CompiledConstraint, ConstraintSource } from "../../grammar/compile.ts";
+import type { CompiledConstraint } from "../../grammar/compile.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import { ConstraintError } from "../../grammar/error.ts";
 import type { Grammar } from "../../grammar/grammar.ts";
+import type { ConstraintSource } from "../../grammar/source.ts";
 
 /**
  * Compiles constraints on a thread of its own, one after another and at a pace (pace.ts), so that no answer waits for another request's

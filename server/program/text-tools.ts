@@ -1,4 +1,4 @@
-import type { TextTools } from "../../scheduler/program/transforms/transform.ts";
+import type { TextTools } from "../../scheduler/program/transforms/value.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 
 /** What transforms ask of the model's text. */

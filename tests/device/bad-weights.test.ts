@@ -5,7 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openNativeModel } from "../../gpu/native/open.ts";
 import { NativeError } from "../../gpu/native.ts";
-import { type ModelFolder, openModelFolder } from "../../model/folder.ts";
+import { openModelFolder } from "../../model/folder.ts";
+import type { ModelFolder } from "../../model/model-folder.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
 

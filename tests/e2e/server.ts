@@ -4,11 +4,12 @@
  */
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
+import type { Pooling } from "../../base/token.ts";
 import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
 import { type Script, SimulatedDevice } from "../../gpu/simulated/device.ts";
 import { readModelConfig } from "../../model/config.ts";
 import { openModelFolder } from "../../model/folder.ts";
-import type { EngineId, Pooling, Step, StepResult } from "../../scheduler/core.ts";
+import type { EngineId, Step, StepResult } from "../../scheduler/core.ts";
 import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";

@@ -5,20 +5,10 @@
  */
 
 import type { storedTypes as knownTypes } from "../../model/stored-types.ts";
-import { codebookTypes } from "./gguf-codebooks.ts";
+import { codebookTypes, type Stored } from "./gguf-codebooks.ts";
 
 /** All there are: a type that engines know and these tests do not is an error of types here. */
 export type StoredName = keyof typeof knownTypes;
-
-export interface Stored {
-  /** The format's number. */
-  readonly type: number;
-  readonly block: number;
-  readonly bytes: number;
-  /** One block. */
-  encode(from: Float32Array, to: DataView): void;
-  decode(from: DataView, to: Float32Array): void;
-}
 
 const f32 = Math.fround;
 

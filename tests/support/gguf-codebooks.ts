@@ -4,7 +4,6 @@
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Stored } from "./gguf-blocks.ts";
 
 export type CodebookName = "IQ2_XXS" | "IQ2_XS" | "IQ2_S" | "IQ3_XXS" | "IQ3_S" | "IQ1_S" | "IQ1_M";
 
@@ -140,3 +139,13 @@ export const codebookTypes = Object.fromEntries(
     return [name, stored];
   }),
 ) as Readonly<Record<CodebookName, Stored>>;
+
+export interface Stored {
+  /** The format's number. */
+  readonly type: number;
+  readonly block: number;
+  readonly bytes: number;
+  /** One block. */
+  encode(from: Float32Array, to: DataView): void;
+  decode(from: DataView, to: Float32Array): void;
+}

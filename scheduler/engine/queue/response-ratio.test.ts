@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { sequenceSpec } from "../../../simulation/factories.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { ownSharing } from "../../../tests/support/sharing.ts";
-import { Reader } from "../../cache/reader.ts";
+import { Reader } from "../../cache/radix-tree.ts";
 import type { SequenceId } from "../../core.ts";
 import { Sequence } from "../sequence.ts";
 import { ColdGate } from "./cold-gate.ts";

@@ -1,45 +1,13 @@
 import { assert } from "../../../base/assert.ts";
 import type { Sequence } from "../sequence.ts";
+import { Account, type Demand } from "./account.ts";
 import type { ColdGate } from "./cold-gate.ts";
 import { FirstCome } from "./first-come.ts";
 import type { QueueOrder } from "./queue-order.ts";
 import { goesBefore } from "./response-ratio.ts";
 
-/** Tokens charged for each cached token and millisecond: a hundredth of a token per second. */
-const OCCUPANCY = 0.00001;
-
 /** Tenants that are compared at most, so that planning stays short. */
 const COMPARED_MAX = 32;
-
-/** Whether any sequence waits, as all accounts of a lane know it. */
-interface Demand {
-  isThere: boolean;
-}
-
-/** What a tenant has used, in tokens; only differences between tenants mean anything. */
-export class Account {
-  used = 0;
-  readonly #demand: Demand;
-
-  constructor(demand: Demand) {
-    this.#demand = demand;
-  }
-
-  /** One token was generated. */
-  chargeOutput(): void {
-    this.#charge(1);
-  }
-
-  /** `tokens` that it did not compute were held in the cache for it for `ms`. */
-  chargeOccupancy(tokens: number, ms: number): void {
-    this.#charge(tokens * ms * OCCUPANCY);
-  }
-
-  /** While no sequence waits, use costs nothing. */
-  #charge(tokens: number): void {
-    if (this.#demand.isThere) this.used += tokens;
-  }
-}
 
 interface Tenant {
   readonly account: Account;

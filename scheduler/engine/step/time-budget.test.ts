@@ -12,8 +12,9 @@ import { linearCost } from "../../cost/linear.ts";
 import { objectives } from "../../objective.ts";
 import { ours } from "../../policies.ts";
 import type { BatchPolicy } from "../../policy.ts";
+import { openStepRule } from "./open-step-rule.ts";
 import type { Backlog, SequenceView } from "./step-budget.ts";
-import { openStepRule, type StepPass } from "./step-rule.ts";
+import type { StepPass } from "./step-rule.ts";
 import { TimeBudget } from "./time-budget.ts";
 
 const { latency, gang, throughput } = objectives;

@@ -4,7 +4,7 @@ import { parseDate } from "./date.ts";
 import { jsonAt, parseJsonPath } from "./json-path.ts";
 import { compileRegex, type Regex, regexLimits } from "./regex.ts";
 import { searchRegex } from "./regex-search.ts";
-import type { TextTools } from "./transform.ts";
+import type { TextTools } from "./value.ts";
 import { byteLength, failed, ok, valueLimits } from "./value.ts";
 
 /** One transform. */

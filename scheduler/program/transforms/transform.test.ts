@@ -3,7 +3,8 @@ import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
 import type { Value } from "../spec.ts";
 import { transforms } from "./table.ts";
-import { parseStep, type Step, type TextTools, transformWith } from "./transform.ts";
+import { parseStep, type Step, transformWith } from "./transform.ts";
+import type { TextTools } from "./value.ts";
 import { byteLength, valueLimits } from "./value.ts";
 
 /** A token per character. */

@@ -4,18 +4,12 @@
  */
 import type { Transform, Transformed, TransformStep } from "../spec.ts";
 import { transforms } from "./table.ts";
-import { checked, failed } from "./value.ts";
+import { checked, failed, type TextTools } from "./value.ts";
 
 /** One step: a row of the table and its argument, which was checked. */
 export interface Step extends TransformStep {
   /** null: none. */
   readonly argument: unknown;
-}
-
-/** What transforms ask of the model's text. */
-export interface TextTools {
-  /** The longest beginning of a text that has so many tokens at most. */
-  truncate(text: string, tokensMax: number): string;
 }
 
 /** A step from what a client wrote: `"strip"` or `{ "split": "," }`; a sentence when it is none. */

@@ -39,3 +39,9 @@ export function byteLength(text: string): number {
   }
   return bytes;
 }
+
+/** What transforms ask of the model's text. */
+export interface TextTools {
+  /** The longest beginning of a text that has so many tokens at most. */
+  truncate(text: string, tokensMax: number): string;
+}

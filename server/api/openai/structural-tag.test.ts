@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { ConstraintSource } from "../../../grammar/compile.ts";
+import type { ConstraintSource } from "../../../grammar/source.ts";
 import { Fields } from "../fields.ts";
 import { constraintOf } from "./structure.ts";
 

@@ -1,6 +1,5 @@
 /** Structural tags as vLLM takes them: its older form of structures and triggers, and xgrammar's formats. */
-import type { ConstraintSource } from "../../../grammar/compile.ts";
-import type { Tag, TagFormat } from "../../../grammar/tools/tags.ts";
+import type { ConstraintSource, Tag, TagFormat } from "../../../grammar/source.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 
 const ELEMENTS_MAX = 256;

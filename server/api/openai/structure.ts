@@ -1,7 +1,7 @@
 /** What an answer's text must be: OpenAI's response_format, vLLM's structured_outputs and guided_*, llama-server's fields. */
 
-import type { ConstraintSource } from "../../../grammar/compile.ts";
 import type { JsonLayout } from "../../../grammar/schema/compile-schema.ts";
+import type { ConstraintSource } from "../../../grammar/source.ts";
 import type { RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { type Fields, fieldsOf, jsonIn, refusal } from "../fields.ts";

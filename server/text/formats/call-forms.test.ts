@@ -1,10 +1,11 @@
 /** One text of each form, as models write it: what is read of it, and that it is what they are held to. */
 import { describe, expect, test } from "bun:test";
-import { type CallsSource, compileConstraint } from "../../../grammar/compile.ts";
+import { compileConstraint } from "../../../grammar/compile.ts";
 import { ConstraintError } from "../../../grammar/error.ts";
 import { Masks } from "../../../grammar/mask/masks.ts";
 import { Matcher, parserOf } from "../../../grammar/mask/matcher.ts";
 import { controlBytes, vocabularyOf } from "../../../grammar/mask/vocabulary.ts";
+import type { CallsSource } from "../../../grammar/source.ts";
 import type { CallForm } from "../../../grammar/tools/call-form.ts";
 import { callFormIn } from "./call-forms.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";

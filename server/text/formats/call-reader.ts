@@ -1,4 +1,4 @@
-import type { CallableFunction } from "../../../grammar/compile.ts";
+import type { CallableFunction } from "../../../grammar/source.ts";
 import { type CallForm, lengthOf, triggersOf } from "../../../grammar/tools/call-form.ts";
 import { type ArgumentsReader, argumentsReader } from "./arguments-reader.ts";
 
