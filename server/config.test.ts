@@ -8,7 +8,7 @@ function parse(args: readonly string[], environment: Record<string, string> = {}
   const before = { ...process.env };
   Object.assign(process.env, environment);
   try {
-    addOptions(command, serverSettings);
+    addOptions(command, { settings: serverSettings, headings: {} });
     command.parse(args, { from: "user" });
     return optionValues(command, serverSettings);
   } finally {

@@ -276,6 +276,18 @@ export const serverSettings = Object.freeze({
   }),
 });
 
+/** Headings of `--help`, each at the setting that begins its group. */
+export const serverHeadings: { readonly [Name in keyof typeof serverSettings]?: string } = {
+  host: "Address:",
+  apiKey: "Who may call, and what callers share:",
+  anyModelName: "Names and fields of answers:",
+  device: "What computes, and in which numbers:",
+  maxModelLen: "Memory and pace:",
+  data: "Jobs:",
+  programs: "Programs:",
+  logRequests: "Watching and stopping:",
+};
+
 /** What settings come to when they are parsed. */
 export type Values<Settings> = {
   readonly [Name in keyof Settings]: Settings[Name] extends Setting<infer Value> ? Value : never;
@@ -305,7 +317,7 @@ export function variableName(field: string): string {
 /** The default as people read it; null when there is nothing to say (a switch, an option that is off). */
 export function defaultText(setting: Setting<unknown>): string | null {
   if (setting.defaultText !== null) return setting.defaultText;
-  if (setting.placeholder === null || setting.default === null) return null;
+  if (setting.placeholder === null || setting.default === null || setting.default === "") return null;
   return `${setting.default}${setting.unit === null ? "" : ` ${setting.unit}`}`;
 }
 

@@ -2,22 +2,23 @@
 /** Entry of the command line: reads the arguments and hands them to a command. */
 
 import { Command } from "commander";
-import { batch, batchHelp, batchSettings } from "./cli/batch.ts";
-import { bench, benchSettings } from "./cli/bench.ts";
-import { chatCommand, chatSettings } from "./cli/chat-command.ts";
+import { batch, batchHelp, batchOptions } from "./cli/batch.ts";
+import { bench, benchHelp, benchOptions } from "./cli/bench.ts";
+import { chatCommand, chatHelp, chatOptions } from "./cli/chat-command.ts";
 import { doctor } from "./cli/doctor.ts";
 import { isForPeople } from "./cli/failure.ts";
-import { jobs, jobsSettings } from "./cli/jobs.ts";
-import { addOptions, optionValues } from "./cli/options.ts";
+import { jobs, jobsOptions } from "./cli/jobs.ts";
+import { addOptions, helpLayout, type OptionList, optionValues } from "./cli/options.ts";
 import { withOptionHere } from "./cli/other-servers.ts";
 import { serve } from "./cli/serve.ts";
-import { simulateCommand, simulateSettings } from "./cli/simulate.ts";
-import { type Setting, serverSettings, type Values } from "./config.ts";
+import { simulateCommand, simulateOptions } from "./cli/simulate.ts";
+import { type Setting, serverHeadings, serverSettings, type Values } from "./config.ts";
 import { version } from "./version.ts";
 
 const program = new Command("bunting")
   .description("Serves language models on this machine, for every client that speaks the OpenAI API.")
   .version(version)
+  .configureHelp(helpLayout)
   .showHelpAfterError("(--help lists the options)")
   .addHelpText(
     "after",
@@ -26,74 +27,65 @@ Examples:
   bunting serve                          serve the model that comes with Bunting
   bunting serve ~/models/Qwen3-0.6B      serve a Hugging Face folder
   bunting serve ~/models/qwen3-q8.gguf   serve a GGUF file
-  bunting serve Qwen/Qwen3-0.6B          serve what \`hf download Qwen/Qwen3-0.6B\` has fetched
+  bunting serve Qwen/Qwen3-0.6B          serve what \`hf download\` has fetched
   bunting chat                           talk to it
-  bunting batch in.jsonl -o out.jsonl    run a file of prompts, and go on where it was stopped
+  bunting batch in.jsonl -o out.jsonl    run a file of prompts, and go on where
+                                         it was stopped
   bunting bench --rate 4 --requests 100  measure a server under load
-  bunting simulate --policy ours --policy sglang --devices 4xa6000
+  bunting simulate --policy ours --policy sglang
                                          compare schedulers in virtual time
-  bunting doctor                         what this machine has and what is used`,
+  bunting doctor                         what this machine has and what is used
+
+\`bunting <command> --help\` lists the options of a command.`,
   );
 
 /** Adds a command with an option for each setting. `model`: what its argument says; null: it takes none. */
 function command<Settings extends Record<string, Setting<unknown>>>(
   name: string,
   description: string,
-  settings: Settings,
+  options: OptionList<Settings>,
   model: string | null,
   run: (options: Values<Settings>, model: string | null) => Promise<number>,
-): void {
+): Command {
   const added = program.command(name).description(description);
   if (model !== null) added.argument("[model]", model);
-  addOptions(added, settings);
-  added.action(async (given: unknown) => {
-    await end(run(optionValues(added, settings), typeof given === "string" ? given : null));
+  addOptions(added, options);
+  return added.action(async (given: unknown) => {
+    await end(run(optionValues(added, options.settings), typeof given === "string" ? given : null));
   });
 }
 
 const folder =
   "Hugging Face folder of a model, a GGUF file, or a published name such as Qwen/Qwen3-0.6B that `hf download` has fetched; without it, the model that comes with Bunting";
 
-command("serve", "Serve a model.", serverSettings, folder, serve);
+const serverOptions: OptionList<typeof serverSettings> = {
+  settings: serverSettings,
+  headings: serverHeadings,
+};
+
+program.commandsGroup("Serve and use:");
+command("serve", "Serve a model.", serverOptions, folder, serve);
 command(
   "chat",
   "Talk to a model, on a running server or on one started for this chat.",
-  chatSettings,
+  chatOptions,
   `${folder}. Starts a server of its own`,
   chatCommand,
-);
-command(
-  "bench",
-  "Load an OpenAI-compatible server and print what its clients feel.",
-  benchSettings,
-  null,
-  bench,
-);
-command(
-  "simulate",
-  "Run the scheduler in virtual time, on measured devices and traces.",
-  simulateSettings,
-  null,
-  simulateCommand,
-);
-command(
-  "doctor",
-  "Say what this machine has, what is used, what not and why. Takes the options of serve.",
-  serverSettings,
-  folder,
-  doctor,
-);
+).addHelpText("after", chatHelp);
 
 const batchCommand = program
   .command("batch")
   .description("Run a file of prompts: JSON lines as OpenAI's batches have them, CSV, or a prompt per line.")
-  .argument("<input>", "file ending in .jsonl, .csv or .txt")
+  .argument(
+    "<input>",
+    "file ending in .jsonl, .csv or .txt; - is standard input: requests, or a prompt per line",
+  )
   .argument("[model]", `${folder}. Without --url`)
   .addHelpText("after", batchHelp)
   .action(async (input: string, model?: string) => {
-    await end(batch(optionValues(batchCommand, batchSettings), input, model ?? null));
+    await end(batch(optionValues(batchCommand, batchOptions.settings), input, model ?? null));
   });
-addOptions(batchCommand, batchSettings, { output: "-o" });
+addOptions(batchCommand, batchOptions);
 
 const jobsCommand = program
   .command("jobs")
@@ -101,9 +93,34 @@ const jobsCommand = program
   .argument("<what>", "list, show or cancel")
   .argument("[id]", "of the job, for show and cancel")
   .action(async (what: string, id?: string) => {
-    await end(jobs(optionValues(jobsCommand, jobsSettings), what, id ?? null));
+    await end(jobs(optionValues(jobsCommand, jobsOptions.settings), what, id ?? null));
   });
-addOptions(jobsCommand, jobsSettings);
+addOptions(jobsCommand, jobsOptions);
+
+program.commandsGroup("Look and measure:");
+command(
+  "doctor",
+  "Say what this machine has, what is used, what not and why. Takes the options of serve.",
+  serverOptions,
+  folder,
+  doctor,
+);
+command(
+  "bench",
+  "Load an OpenAI-compatible server and print what its clients feel.",
+  benchOptions,
+  null,
+  bench,
+).addHelpText("after", benchHelp);
+command(
+  "simulate",
+  "Run the scheduler in virtual time, on measured devices and traces.",
+  simulateOptions,
+  null,
+  simulateCommand,
+);
+
+program.helpCommand("help [command]", "Show the options of a command.");
 
 /** Exits with the command's code; a failure that is a sentence for people is printed as one. */
 async function end(command: Promise<number>): Promise<never> {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
-import { progressText } from "./batch.ts";
-import { batchInput, csvRows } from "./batch-input.ts";
+import { batchInput, csvRows, STANDARD_INPUT } from "./batch-input.ts";
+import { progressText } from "./batch-progress.ts";
 import { jobsTable } from "./jobs.ts";
 import type { BatchObject } from "./jobs-client.ts";
 
@@ -27,6 +27,16 @@ describe("a file of prompts", () => {
     const { lines, endpoint } = inputOf("a.jsonl", `${line}\r\n\n${line}`);
     const all = [line, "", line];
     expect([[...lines()], [...lines()], endpoint]).toEqual([all, all, "/v1/completions"]);
+  });
+
+  test("from standard input holds requests if it begins with one, and else a prompt per line", () => {
+    const line = '{"custom_id":"1","method":"POST","url":"/v1/completions","body":{}}';
+    const requests = inputOf(STANDARD_INPUT, `\n${line}\n`);
+    expect([[...requests.lines()], requests.endpoint]).toEqual([["", line, ""], "/v1/completions"]);
+    expect(prompts(STANDARD_INPUT, "one\n{two}", "Say {line}.")).toEqual(["Say one.", "Say {two}."]);
+    expect(() => prompts(STANDARD_INPUT, "{}")).toThrow(
+      "The first line of standard input is not a request of a batch",
+    );
   });
 
   test("that cannot be read is refused with a sentence", () => {

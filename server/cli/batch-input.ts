@@ -17,9 +17,12 @@ export interface BatchInput {
   lines(): Generator<string>;
 }
 
+/** The name of what is piped in: what it holds is told by its first line. */
+export const STANDARD_INPUT = "standard input";
+
 /** The batch that a file makes whose lines `source` gives, without their LF, as often as it is asked. Throws ConfigError. */
 export function batchInput(name: string, source: () => Iterable<string>, rules: PromptRules): BatchInput {
-  if (/\.(jsonl|ndjson|json)$/i.test(name)) {
+  if (/\.(jsonl|ndjson|json)$/i.test(name) || (name === STANDARD_INPUT && beginsWithObject(source()))) {
     if (rules.template !== null)
       throw new ConfigError(`--prompt-template is for CSV and text, and ${name} holds requests.`);
     const lines = function* (): Generator<string> {
@@ -45,6 +48,11 @@ export function batchInput(name: string, source: () => Iterable<string>, rules: 
       }
     },
   };
+}
+
+function beginsWithObject(lines: Iterable<string>): boolean {
+  for (const line of filledLines(lines)) return line.trimStart().startsWith("{");
+  return false;
 }
 
 function* filledLines(lines: Iterable<string>): Generator<string> {

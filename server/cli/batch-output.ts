@@ -12,6 +12,9 @@ export async function writeResults(client: JobsClient, ended: BatchObject, outpu
   await writeWhole(output, answers == null ? [] : client.content(answers));
 }
 
+/** Stands for standard output where a file is named, and for standard input. */
+export const STANDARD = "-";
+
 /** Writes a result for each of `lines` to `output`, in their order; `folder` has room for them meanwhile. */
 export async function writeOrdered(
   client: JobsClient,
@@ -65,11 +68,15 @@ function customIdOf(line: string): unknown {
   return (JSON.parse(line) as { readonly custom_id: unknown }).custom_id;
 }
 
-/** All of it or nothing. */
+/** All of it or nothing, but on standard output. */
 export async function writeWhole(
   path: string,
   content: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
 ): Promise<void> {
+  if (path === STANDARD) {
+    await print(content);
+    return;
+  }
   const part = `${path}.part`;
   const file = openSync(part, "w");
   try {
@@ -80,4 +87,13 @@ export async function writeWhole(
     closeSync(file);
   }
   renameSync(part, path);
+}
+
+/** A reader that has gone, such as `head`, wants no more. */
+async function print(content: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<void> {
+  try {
+    for await (const piece of content) await Bun.write(Bun.stdout, piece);
+  } catch (error) {
+    if ((error as { readonly code?: string }).code !== "EPIPE") throw error;
+  }
 }

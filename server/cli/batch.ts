@@ -1,18 +1,24 @@
 /** `bunting batch`: runs a file of prompts, on a server or on one that is started for it, and goes on where it was stopped. */
 
 import { createHash, randomUUID } from "node:crypto";
-import { existsSync, readFileSync, rmSync } from "node:fs";
+import { createWriteStream, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { yieldIfSpent } from "../../base/time-slice.ts";
 import { ConfigError, flag, integer, makeConfig, optional, text, type Values } from "../config.ts";
 import { ownFolder } from "../own-files.ts";
 import { startServer } from "../start.ts";
-import { type BatchInput, batchInput } from "./batch-input.ts";
-import { writeOrdered, writeResults, writeWhole } from "./batch-output.ts";
+import { type BatchInput, batchInput, STANDARD_INPUT } from "./batch-input.ts";
+import { STANDARD, writeOrdered, writeResults, writeWhole } from "./batch-output.ts";
+import { progressText } from "./batch-progress.ts";
 import { startedSettings } from "./chat-command.ts";
 import { ServerError } from "./client.ts";
 import { linesOf } from "./file-lines.ts";
 import { type BatchObject, hasEnded, JobsClient } from "./jobs-client.ts";
+import type { OptionList } from "./options.ts";
 import { progressLine, showLoading } from "./progress.ts";
+import { type Interruption, interruption } from "./signals.ts";
 import { apiKeySetting, targetOf } from "./target.ts";
 
 const POLL_MS = 250;
@@ -23,14 +29,13 @@ export const batchSettings = Object.freeze({
   output: text({
     default: "",
     placeholder: "file",
-    sentence: "Where results go, one JSON object per line. Must be given.",
+    sentence:
+      "Where results go, one JSON object per line; - is standard output, with one line for each line of the input. Must be given.",
   }),
-  url: optional({
-    placeholder: "url",
-    defaultText: "one is started for this",
-    sentence: "The server to run it on.",
+  ordered: flag({
+    sentence:
+      "One line for each line of the input, in its order, failed ones too; else those go to a file of their own.",
   }),
-  apiKey: apiKeySetting,
   promptTemplate: optional({
     sentence: "How a prompt is made of a row of CSV, {column} by column, or of a line of text, {line}.",
   }),
@@ -41,12 +46,25 @@ export const batchSettings = Object.freeze({
     max: 2 ** 24,
     sentence: "Most tokens of an answer to a prompt of CSV or text.",
   }),
-  ordered: flag({
-    sentence:
-      "One line for each line of the input, in its order, failed ones too; else those go to a file of their own.",
+  url: optional({
+    placeholder: "url",
+    defaultText: "one is started for this",
+    sentence: "The server to run it on.",
   }),
+  apiKey: apiKeySetting,
   ...startedSettings,
 });
+
+export const batchOptions: OptionList<typeof batchSettings> = {
+  settings: batchSettings,
+  headings: {
+    output: "Results:",
+    promptTemplate: "Prompts of CSV and text:",
+    url: "Server:",
+    device: "A server that is started for this job:",
+  },
+  letters: { output: "-o" },
+};
 
 export type BatchOptions = Values<typeof batchSettings>;
 
@@ -60,88 +78,153 @@ interface State {
   readonly batch: string | null;
 }
 
-/** What the command ends with, beside 1 for what cannot be run at all, or for a server that cannot be reached. */
-const exitCodes = { answered: 0, someFailed: 3, stopped: 130 } as const;
+/** What the command ends with, beside 1 for what cannot be run at all, or for a server that cannot be reached, and what a signal ends it with. */
+const exitCodes = { answered: 0, someFailed: 3 } as const;
 
 export const batchHelp = `
 Exit codes:
   0    every line was answered
   1    nothing was run, or the server cannot be reached; the reason is said
   3    the results are there, but some lines failed
-  130  stopped by Ctrl-C; the same command goes on`;
+  130  stopped by Ctrl-C (143 by SIGTERM); the same command goes on, unless
+       its results go to standard output`;
+
+/** A job of this command, and where it is kept. */
+interface Job extends BatchInput {
+  readonly name: string;
+  /** Of its lines. */
+  readonly sha256: string;
+  /** What is done of it, while the output is not there. */
+  readonly folder: string;
+}
 
 /** Runs to the end, or until Ctrl-C; resolves to the exit code. */
 export async function batch(options: BatchOptions, input: string, dir: string | null): Promise<number> {
-  const { output, url, apiKey } = options;
-  if (output === "") throw new ConfigError("Say with -o where results go.");
-  if (existsSync(output))
+  const { output, url } = options;
+  if (output === "") throw new ConfigError("Say with -o where results go; -o - is standard output.");
+  if (output !== STANDARD && existsSync(output))
     throw new ConfigError(`${output} exists already: remove it, or name another file with -o.`);
   if (url !== null && dir !== null)
     throw new ConfigError("A model is for a server that is started; --url names one that runs.");
-  const folder = `${output}.job`;
-  const job = readInput(input, options);
-  if (url !== null) return await run(new JobsClient(targetOf(url, apiKey)), job, folder, options);
+  const interrupted = interruption();
+  const isPiped = input === STANDARD || output === STANDARD;
+  const scratch = isPiped ? mkdtempSync(join(tmpdir(), "bunting-batch-")) : null;
+  try {
+    const path = input === STANDARD ? await keptInput(join(scratch!, "input"), interrupted) : input;
+    const name = input === STANDARD ? STANDARD_INPUT : basename(path);
+    const folder = output === STANDARD ? join(scratch!, "job") : `${output}.job`;
+    const job = await readInput(path, name, folder, options, interrupted);
+    if (job === null) return interrupted.exitCode;
+    return await (url === null
+      ? runHere(job, dir, options, interrupted)
+      : runThere(job, url, options, interrupted));
+  } finally {
+    if (scratch !== null) rmSync(scratch, { recursive: true, force: true });
+  }
+}
 
+/** Standard input as a file, for it is read more than once. */
+async function keptInput(path: string, { signal }: Interruption): Promise<string> {
+  if (process.stdin.isTTY === true) console.error("Reading from the terminal, until Ctrl-D.");
+  const kept = createWriteStream(path, { mode: 0o600 });
+  await pipeline(process.stdin, kept, { signal }).catch((error: unknown) => {
+    if (!signal.aborted) throw error;
+  });
+  return path;
+}
+
+/** Reads the input once, so that nothing begins with one that cannot be read to its end; null when it was interrupted. */
+async function readInput(
+  path: string,
+  name: string,
+  folder: string,
+  { promptTemplate, maxTokens }: BatchOptions,
+  { signal }: Interruption,
+): Promise<Job | null> {
+  if (signal.aborted) return null;
+  const rules = { template: promptTemplate, maxTokens };
+  const input = batchInput(name, () => linesOf(path, name === STANDARD_INPUT ? name : path), rules);
+  const hash = createHash("sha256");
+  for (const line of input.lines()) {
+    hash.update(`${line}\n`);
+    await yieldIfSpent();
+    if (signal.aborted) return null;
+  }
+  return { ...input, name, sha256: hash.digest("hex"), folder };
+}
+
+/** Runs a job on a server that is started for it. */
+async function runHere(
+  job: Job,
+  dir: string | null,
+  options: BatchOptions,
+  interrupted: Interruption,
+): Promise<number> {
+  const { folder } = job;
   const progress = progressLine();
   const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = options;
   const started = { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib };
   const limits = { batchLinesMax: 10_000_000, batchFileMib: 2 ** 20 };
   const config = makeConfig({ port: 0, data: join(folder, "data"), ...limits, ...started });
   try {
-    const server = await startServer(config, dir, { onPlan: () => {}, onProgress: showLoading(progress) });
+    const starting = startServer(config, dir, { onPlan: () => {}, onProgress: showLoading(progress) });
+    const server = await Promise.race([starting, interrupted.aborted]);
     progress.clear();
+    if (server === null) return interrupted.exitCode;
     const client = new JobsClient({ url: server.url, apiKey: null });
-    return await run(client, job, folder, options).finally(() => server.drain(0));
+    return await run(client, job, options, interrupted).finally(() => server.drain(0));
   } finally {
     // A server writes to it until it has ended; without a state there is nothing to go on with.
     if (!existsSync(stateOf(folder))) rmSync(folder, { recursive: true, force: true });
   }
 }
 
-interface Job extends BatchInput {
-  readonly name: string;
-  /** Of its lines. */
-  readonly sha256: string;
+/** Runs a job on the server at `url`. */
+async function runThere(
+  job: Job,
+  url: string,
+  options: BatchOptions,
+  interrupted: Interruption,
+): Promise<number> {
+  const client = new JobsClient(targetOf(url, options.apiKey));
+  return await run(client, job, options, interrupted);
 }
 
-/** Reads the input once, so that nothing begins with one that cannot be read to its end. */
-function readInput(path: string, { promptTemplate, maxTokens }: BatchOptions): Job {
-  const rules = { template: promptTemplate, maxTokens };
-  const input = batchInput(path, () => linesOf(path), rules);
-  const hash = createHash("sha256");
-  for (const line of input.lines()) hash.update(`${line}\n`);
-  return { ...input, name: basename(path), sha256: hash.digest("hex") };
-}
-
-async function run(client: JobsClient, job: Job, folder: string, options: BatchOptions): Promise<number> {
-  const id = await begun(client, job, folder);
+async function run(
+  client: JobsClient,
+  job: Job,
+  options: BatchOptions,
+  interrupted: Interruption,
+): Promise<number> {
+  const id = await begun(client, job);
   try {
-    return await finish(client, id, job, folder, options);
+    const ended = await watch(client, id, interrupted);
+    if (ended !== null) return await finish(client, ended, job, options);
+    await stop(client, id, options);
+    return interrupted.exitCode;
   } catch (error) {
-    if (!(error instanceof ServerError)) throw error;
+    if (!(error instanceof ServerError) || options.output === STANDARD) throw error;
     throw new ServerError(error.status, `${error.message} ${GOES_ON}`);
   }
 }
 
-/** Waits for the end of a batch, and writes its results. */
+/** Says how a job goes on whose command is stopped. Without a file for its results nobody would come for them: then it is cancelled. */
+async function stop(client: JobsClient, id: string, { output }: BatchOptions): Promise<void> {
+  if (output !== STANDARD) {
+    console.error(`Stopped. ${GOES_ON}`);
+    return;
+  }
+  await client.cancel(id);
+  console.error("Stopped, and the job is cancelled: there is no file to go on with.");
+}
+
+/** Writes the results of a batch that has ended. */
 async function finish(
   client: JobsClient,
-  id: string,
-  job: Job,
-  folder: string,
-  options: BatchOptions,
+  ended: BatchObject,
+  { folder, lines }: Job,
+  { output, ordered }: BatchOptions,
 ): Promise<number> {
-  const interrupted = Promise.withResolvers<null>();
-  const onSignal = (): void => interrupted.resolve(null);
-  process.once("SIGINT", onSignal);
-  process.once("SIGTERM", onSignal);
-  const ended = await watch(client, id, interrupted.promise);
-  process.removeListener("SIGINT", onSignal);
-  process.removeListener("SIGTERM", onSignal);
-  if (ended === null) {
-    console.error(`Stopped. ${GOES_ON}`);
-    return exitCodes.stopped;
-  }
   for (const { line, message } of ended.errors?.data ?? []) {
     console.error(line === null ? message : `Line ${line}: ${message}`);
   }
@@ -149,12 +232,16 @@ async function finish(
     rmSync(folder, { recursive: true, force: true });
     return 1;
   }
-  if (options.ordered) await writeOrdered(client, ended, job.lines(), options.output, folder);
-  else await writeResults(client, ended, options.output);
+  const isPiped = output === STANDARD;
+  const isOrdered = ordered || isPiped;
+  if (isOrdered) await writeOrdered(client, ended, lines(), output, folder);
+  else await writeResults(client, ended, output);
   rmSync(folder, { recursive: true, force: true });
   const { completed = 0, failed = 0 } = ended.request_counts ?? {};
-  const failures = failed > 0 && !options.ordered ? ` (${options.output}.errors)` : "";
-  console.log(`${completed} answered, ${failed} failed${failures}: ${options.output}`);
+  const counts = `${completed} answered, ${failed} failed`;
+  const failures = failed > 0 && !isOrdered ? ` (${output}.errors)` : "";
+  if (isPiped) console.error(`${counts}.`);
+  else console.log(`${counts}${failures}: ${output}`);
   if (ended.status !== "completed")
     console.error(`The job is ${ended.status}: lines that had not run by then failed.`);
   return failed > 0 ? exitCodes.someFailed : exitCodes.answered;
@@ -165,8 +252,8 @@ function stateOf(folder: string): string {
 }
 
 /** The batch of these lines: the one that was begun before, or a new one. */
-async function begun(client: JobsClient, job: Job, folder: string): Promise<string> {
-  const { name, endpoint, sha256 } = job;
+async function begun(client: JobsClient, job: Job): Promise<string> {
+  const { name, endpoint, sha256, folder } = job;
   const path = stateOf(folder);
   const before = existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as State) : null;
   if (before !== null && before.sha256 !== sha256)
@@ -207,11 +294,7 @@ function* sent({ lines, name, sha256 }: Job): Generator<string> {
 }
 
 /** Shows how far it is until it has ended; null when it was interrupted. */
-async function watch(
-  client: JobsClient,
-  id: string,
-  interrupted: Promise<null>,
-): Promise<BatchObject | null> {
+async function watch(client: JobsClient, id: string, { aborted }: Interruption): Promise<BatchObject | null> {
   const progress = progressLine();
   const startMs = performance.now();
   let first: BatchObject | null = null;
@@ -227,38 +310,10 @@ async function watch(
       progressText(now, first, (performance.now() - startMs) / 1000),
       (completed + failed) / Math.max(1, total),
     );
-    const more = await Promise.race([interrupted, Bun.sleep(POLL_MS).then(() => true)]);
+    const more = await Promise.race([aborted, Bun.sleep(POLL_MS).then(() => true)]);
     if (more === null) {
       progress.clear();
       return null;
     }
   }
-}
-
-/** "120 of 400, 1,204 tokens/s, 56 % of the prompts' tokens saved, 2 min left". */
-export function progressText(now: BatchObject, first: BatchObject, seconds: number): string {
-  const { total = 0, completed = 0, failed = 0 } = now.request_counts ?? {};
-  const done = completed + failed;
-  if (now.paused_by != null) return `${done} of ${total}, paused: ${now.paused_by}`;
-  if (now.status === "validating") return "reading";
-  const before = (first.request_counts?.completed ?? 0) + (first.request_counts?.failed ?? 0);
-  const tokens = tokensOf(now) - tokensOf(first);
-  const parts = [`${done} of ${total}`];
-  if (tokens > 0) parts.push(`${Math.round(tokens / seconds).toLocaleString("en")} tokens/s`);
-  const { input_tokens: prompts = 0, input_tokens_details: details } = now.usage ?? {};
-  if (prompts > 0)
-    parts.push(
-      `${Math.round((100 * (details?.cached_tokens ?? 0)) / prompts)} % of the prompts' tokens saved`,
-    );
-  if (done > before) parts.push(`${duration(((total - done) * seconds) / (done - before))} left`);
-  return parts.join(", ");
-}
-
-function tokensOf({ usage }: BatchObject): number {
-  return usage === undefined ? 0 : usage.input_tokens + usage.output_tokens;
-}
-
-function duration(seconds: number): string {
-  if (seconds < 90) return `${Math.ceil(seconds)} s`;
-  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }

@@ -3,8 +3,10 @@
 import { ConfigError, decimal, flag, integer, optional, text, type Values } from "../config.ts";
 import { listModels } from "./client.ts";
 import { type LoadPlan, type LoadReport, type Percentiles, runLoad } from "./load.ts";
+import type { OptionList } from "./options.ts";
 import { progressLine } from "./progress.ts";
 import { writeReport } from "./report-file.ts";
+import { interruption } from "./signals.ts";
 import { table } from "./table.ts";
 import { apiKeySetting, targetOf } from "./target.ts";
 
@@ -60,7 +62,18 @@ export const benchSettings = Object.freeze({
 
 export type BenchOptions = Values<typeof benchSettings>;
 
-/** Runs and prints a benchmark; resolves to the exit code: 1 when any request failed. */
+export const benchOptions: OptionList<typeof benchSettings> = {
+  settings: benchSettings,
+  headings: { url: "Server:", requests: "Load:", json: "Report:" },
+};
+
+export const benchHelp = `
+Exit codes:
+  0    every request was answered
+  1    some failed, or the server cannot be reached
+  130  stopped by Ctrl-C (143 by SIGTERM); what was measured by then is printed`;
+
+/** Runs and prints a benchmark; resolves to the exit code. */
 export async function bench(options: BenchOptions): Promise<number> {
   const target = targetOf(options.url, options.apiKey);
   if (options.sharedPrefix > options.promptTokens) {
@@ -84,18 +97,24 @@ export async function bench(options: BenchOptions): Promise<number> {
     seed: options.seed,
   };
 
-  const interrupt = new AbortController();
-  process.once("SIGINT", () => interrupt.abort(new Error("interrupted")));
+  const interrupted = interruption();
   const progress = progressLine();
   const report = await runLoad(
     target,
     plan,
     (ended) => progress.show(`${ended} of ${plan.requests} requests`, ended / plan.requests),
-    interrupt.signal,
+    interrupted.signal,
   );
   progress.clear();
-  console.log(formatReport(report));
-  if (options.json !== null) await writeReport(options.json, report);
+  const ended = report.completed + report.failed;
+  if (ended > 0) {
+    console.log(formatReport(report));
+    if (options.json !== null) await writeReport(options.json, report);
+  }
+  if (interrupted.signal.aborted) {
+    console.error(`Stopped after ${ended} of ${plan.requests} requests.`);
+    return interrupted.exitCode;
+  }
   return report.failed > 0 ? 1 : 0;
 }
 

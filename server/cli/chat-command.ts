@@ -4,6 +4,7 @@ import { makeConfig, optional, serverSettings, type Values } from "../config.ts"
 import { startServer } from "../start.ts";
 import { chat, conversationSettings } from "./chat.ts";
 import { listModels } from "./client.ts";
+import type { OptionList } from "./options.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { apiKeySetting, targetOf } from "./target.ts";
 
@@ -24,6 +25,20 @@ export const chatSettings = Object.freeze({
   ...conversationSettings,
   ...startedSettings,
 });
+
+export const chatOptions: OptionList<typeof chatSettings> = {
+  settings: chatSettings,
+  headings: { url: "Server:", model: "Answers:", device: "A server that is started for this chat:" },
+};
+
+export const chatHelp = `
+In a terminal, lines that are pasted are one message, and a line that ends
+with \\ goes on in the next one. Piped in, each line is a message.
+
+Exit codes:
+  0    the chat was left
+  1    a question was not answered, or no server can be reached
+  130  left by Ctrl-C (143 by SIGTERM)`;
 
 /** Talks until the input ends; resolves to the exit code. */
 export async function chatCommand(options: Values<typeof chatSettings>, dir: string | null): Promise<number> {

@@ -1,6 +1,6 @@
 /**
- * `bunting chat`: a conversation on the terminal, streamed from a server. On a terminal, Ctrl-C stops the answer;
- * with input from a file or a pipe every line is one message, answers go to standard output, thoughts and figures to
+ * `bunting chat`: a conversation on the terminal, streamed from a server. On a terminal, Ctrl-C stops the answer, and several
+ * lines that are pasted are one message; with input from a file or a pipe every line is one message, answers go to standard output, thoughts and figures to
  * standard error, so that it works in scripts.
  */
 
@@ -37,7 +37,14 @@ export const conversationSettings = Object.freeze({
 
 export type ChatOptions = Values<typeof conversationSettings>;
 
-const HELP = `/system <text>  set the system message and start again
+const PROMPT = "> ";
+/** Before the lines of a message that are not its first. */
+const MORE_PROMPT = "  ";
+/** Has a terminal mark what is pasted, and no longer. */
+const bracketedPaste = { on: "\x1b[?2004h", off: "\x1b[?2004l" } as const;
+
+const HELP = `A line that ends with \\ goes on in the next one; lines that are pasted are one message.
+/system <text>  set the system message and start again
 /reset          forget the conversation
 /help           this list
 /exit           leave (also Ctrl-D; Ctrl-C stops an answer, and leaves when there is none)`;
@@ -64,7 +71,12 @@ class Conversation {
   /** Lines that were not read yet; null is the end of the input. */
   readonly #typed: (string | null)[] = [];
   #onLine: ((line: string | null) => void) | null = null;
+  /** Lines of a message that is not whole yet. */
+  readonly #begun: string[] = [];
+  #isPasting = false;
   #isFailed = false;
+  /** Of the signal that ends the chat. */
+  #exitCode: number | null = null;
 
   constructor(target: Target, model: string, options: ChatOptions, isTerminal: boolean) {
     this.#target = target;
@@ -75,35 +87,54 @@ class Conversation {
       input: process.stdin,
       ...(isTerminal ? { output: process.stdout } : {}),
       terminal: isTerminal,
-      prompt: isTerminal ? "> " : "",
+      prompt: isTerminal ? PROMPT : "",
     });
     // Input may come, and end, while an answer is still running: it waits here.
-    this.#lines.on("line", (line) => this.#arrived(line));
+    this.#lines.on("line", (line) => this.#entered(line));
     this.#lines.on("close", () => this.#arrived(null));
+    if (isTerminal) {
+      process.stdin.on("keypress", (_, { name }: { readonly name?: string }) => {
+        if (name === "paste-start") this.#isPasting = true;
+        if (name === "paste-end") this.#isPasting = false;
+      });
+    }
     this.#reset(options.system);
   }
 
   async run(): Promise<number> {
     const interrupt = (): void => {
-      if (this.#answer !== null) this.#answer.abort(new Error("stopped"));
-      else this.#lines.close();
+      if (this.#answer === null) this.#end(130);
+      else this.#answer.abort(new Error("stopped"));
     };
     this.#lines.on("SIGINT", interrupt);
     process.on("SIGINT", interrupt);
-    if (this.#isTerminal)
+    const terminate = (): void => this.#end(143);
+    process.on("SIGTERM", terminate);
+    if (this.#isTerminal) {
+      process.stdout.write(bracketedPaste.on);
       process.stderr.write(`Talking to ${this.#model} at ${this.#target.url}. /help for help.\n`);
-
+    }
     for (let line = await this.#nextLine(); line !== null; line = await this.#nextLine()) {
       const isOver = await this.#take(line.trim());
       if (isOver) break;
     }
     this.#lines.close();
     process.off("SIGINT", interrupt);
-    return this.#isFailed ? 1 : 0;
+    process.off("SIGTERM", terminate);
+    if (this.#isTerminal) process.stdout.write(bracketedPaste.off);
+    return this.#exitCode ?? (this.#isFailed ? 1 : 0);
+  }
+
+  /** Ends the chat, and what runs of an answer. */
+  #end(exitCode: number): void {
+    this.#exitCode = exitCode;
+    this.#answer?.abort(new Error("stopped"));
+    this.#lines.close();
   }
 
   /** Null when the input has ended. */
   #nextLine(): Promise<string | null> {
+    if (this.#exitCode !== null) return Promise.resolve(null);
     const line = this.#typed.shift();
     if (line !== undefined) return Promise.resolve(line);
     this.#lines.prompt();
@@ -112,15 +143,32 @@ class Conversation {
     return promise;
   }
 
+  /** A line that was entered: a message, or a part of one. */
+  #entered(line: string): void {
+    const goesOn = this.#isPasting || (this.#isTerminal && line.endsWith("\\"));
+    if (!goesOn) {
+      this.#lines.setPrompt(this.#isTerminal ? PROMPT : "");
+      this.#arrived([...this.#begun.splice(0), line].join("\n"));
+      return;
+    }
+    this.#begun.push(this.#isPasting ? line : line.slice(0, -1));
+    this.#lines.setPrompt(MORE_PROMPT);
+    this.#lines.prompt();
+  }
+
   #arrived(line: string | null): void {
     if (this.#onLine === null) this.#typed.push(line);
     else this.#onLine(line);
     this.#onLine = null;
   }
 
-  /** One line of input; whether it ends the conversation. */
+  /** One message or command; whether it ends the conversation. */
   async #take(line: string): Promise<boolean> {
     if (line === "") return false;
+    if (line.includes("\n")) {
+      await this.#say(line);
+      return false;
+    }
     if (line === "/exit" || line === "/quit") return true;
     if (line === "/help") process.stderr.write(`${HELP}\n`);
     else if (line === "/reset") this.#reset(this.#options.system);

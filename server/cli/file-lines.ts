@@ -8,8 +8,8 @@ const PIECE_BYTES = 256 * 1024;
 const LF = 0x0a;
 
 /** The lines of a text file, without their LF and without a byte order mark, from its beginning each time. Throws ConfigError when it cannot be
- *  read. */
-export function* linesOf(path: string): Generator<string> {
+ *  read, which calls it by its `name`. */
+export function* linesOf(path: string, name = path): Generator<string> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   let line = 0;
   const textOf = (bytes: Uint8Array): string => {
@@ -18,7 +18,7 @@ export function* linesOf(path: string): Generator<string> {
       const text = decoder.decode(bytes);
       return line === 1 ? text.replace(/^\ufeff/, "") : text;
     } catch {
-      throw new ConfigError(`Line ${line} of ${path} is not valid UTF-8.`);
+      throw new ConfigError(`Line ${line} of ${name} is not valid UTF-8.`);
     }
   };
   let rest: Uint8Array[] = [];
@@ -57,5 +57,5 @@ function opened(path: string): number {
   } catch (error) {
     throw new ConfigError(`${path} ${ioReason(error)}.`);
   }
-  throw new ConfigError(`${path} is not a file: it is read more than once.`);
+  throw new ConfigError(`${path} is not a file: it is read more than once. Name - to read standard input.`);
 }

@@ -2,6 +2,7 @@
 
 import { ConfigError, serverSettings, text, type Values } from "../config.ts";
 import { type BatchObject, JobsClient } from "./jobs-client.ts";
+import type { OptionList } from "./options.ts";
 import { table } from "./table.ts";
 import { apiKeySetting, targetOf } from "./target.ts";
 
@@ -13,6 +14,11 @@ export const jobsSettings = Object.freeze({
   }),
   apiKey: apiKeySetting,
 });
+
+export const jobsOptions: OptionList<typeof jobsSettings> = {
+  settings: jobsSettings,
+  headings: { url: "Server:" },
+};
 
 /** `list`, `show <id>` or `cancel <id>`; resolves to the exit code. */
 export async function jobs(

@@ -70,19 +70,26 @@ interface PromptScale {
   readonly perWord: number;
 }
 
-/** Runs the plan to its end. `onProgress` gets the number of requests that ended. */
+/** Runs the plan to its end, or until `signal` aborts: requests that were not answered by then count for nothing.
+ *  `onProgress` gets the number of requests that ended. */
 export async function runLoad(
   target: Target,
   plan: LoadPlan,
   onProgress: (ended: number) => void,
   signal: AbortSignal,
 ): Promise<LoadReport> {
-  const scale = await measureScale(target, plan, signal);
+  const scale = await measureScale(target, plan, signal).catch((error: unknown) => {
+    if (signal.aborted) return null;
+    throw error;
+  });
+  if (scale === null) return summarise(plan, [], 0);
   const prompts = makePrompts(plan, scale);
   const originMs = performance.now();
   const records: RequestRecord[] = [];
   const send = async (index: number): Promise<void> => {
-    records.push(await sendOne(target, plan, prompts[index]!, index, originMs, signal));
+    const record = await sendOne(target, plan, prompts[index]!, index, originMs, signal);
+    if (record.error !== null && signal.aborted) return;
+    records.push(record);
     onProgress(records.length);
   };
 
@@ -103,10 +110,12 @@ async function openLoop(
 ): Promise<void> {
   const random = new SeededRandom(plan.seed).child("arrivals");
   const sent: Promise<void>[] = [];
+  const aborted = new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
   let dueMs = originMs;
   for (let index = 0; index < plan.requests && !signal.aborted; index++) {
     const waitMs = dueMs - performance.now();
-    if (waitMs > 1) await Bun.sleep(waitMs);
+    if (waitMs > 1) await Promise.race([Bun.sleep(waitMs), aborted]);
+    if (signal.aborted) break;
     sent.push(send(index));
     dueMs += (-Math.log(1 - random.unit()) * 1000) / perSecond;
   }

@@ -1,4 +1,4 @@
-/** What a server is told from outside the process. */
+/** What a command is told from outside the process. */
 
 import { isatty } from "node:tty";
 
@@ -17,21 +17,42 @@ export interface SignalHandlers {
   onReload(): void;
 }
 
+/** A command that may be told to end before its work is done. */
+export interface Interruption {
+  /** Aborts with the first SIGINT or SIGTERM; a second one ends the process at once. */
+  readonly signal: AbortSignal;
+  /** Resolves then. */
+  readonly aborted: Promise<null>;
+  /** What the command ends with then: 130 after SIGINT, 143 after SIGTERM. */
+  readonly exitCode: number;
+}
+
+/** Listens from now on, for as long as the process lives. */
+export function interruption(): Interruption {
+  const controller = new AbortController();
+  const aborted = Promise.withResolvers<null>();
+  let exitCode = 0;
+  onEndSignals((code, isAgain) => {
+    if (isAgain) process.exit(code);
+    exitCode = code;
+    controller.abort(new Error("interrupted"));
+    aborted.resolve(null);
+  });
+  return {
+    signal: controller.signal,
+    aborted: aborted.promise,
+    get exitCode() {
+      return exitCode;
+    },
+  };
+}
+
 /**
  * SIGINT and SIGTERM ask to end, SIGHUP to read files again. A terminal that is closed sends SIGHUP as well, and then ends its
  * server. npx ends without passing signals on to what it runs, so the end of npx is taken as one.
  */
 export function handleSignals({ onEnd, onReload }: SignalHandlers): void {
-  let firstMs: number | null = null;
-  const end = (exitCode: number): void => {
-    const nowMs = performance.now();
-    if (firstMs === null) {
-      firstMs = nowMs;
-      onEnd(exitCode, false);
-    } else if (nowMs - firstMs > SAME_SIGNAL_MS) onEnd(exitCode, true);
-  };
-  process.on("SIGINT", () => end(130));
-  process.on("SIGTERM", () => end(143));
+  const end = onEndSignals(onEnd);
   const hadTerminal = isatty(1);
   process.on("SIGHUP", () => {
     if (hadTerminal && !isatty(1)) end(129);
@@ -44,4 +65,19 @@ export function handleSignals({ onEnd, onReload }: SignalHandlers): void {
     end(143);
   }, PARENT_CHECK_MS);
   timer.unref();
+}
+
+/** Passes on SIGINT and SIGTERM, and what the returned function is called for, with the exit code of each. */
+function onEndSignals(onEnd: SignalHandlers["onEnd"]): (exitCode: number) => void {
+  let firstMs: number | null = null;
+  const end = (exitCode: number): void => {
+    const nowMs = performance.now();
+    if (firstMs === null) {
+      firstMs = nowMs;
+      onEnd(exitCode, false);
+    } else if (nowMs - firstMs > SAME_SIGNAL_MS) onEnd(exitCode, true);
+  };
+  process.on("SIGINT", () => end(130));
+  process.on("SIGTERM", () => end(143));
+  return end;
 }

@@ -11,6 +11,7 @@ import { simulate } from "../../simulation/simulator.ts";
 import type { Workload } from "../../simulation/workload.ts";
 import { ConfigError, decimal, integer, list, optional, text, type Values } from "../config.ts";
 import { RecordingWriter, readRecording } from "../recording/file.ts";
+import type { OptionList } from "./options.ts";
 import { writeReport } from "./report-file.ts";
 import { comparisonTable, type NamedReport } from "./simulate/compare.ts";
 import { type NamedWorkload, openWorkload, tracesFolder, workloadNames } from "./simulate/traces.ts";
@@ -94,6 +95,15 @@ export const simulateSettings = Object.freeze({
   }),
   json: optional({ placeholder: "file", sentence: "Also write the reports here." }),
 });
+
+export const simulateOptions: OptionList<typeof simulateSettings> = {
+  settings: simulateSettings,
+  headings: {
+    workload: "What is simulated:",
+    record: "Recordings:",
+    json: "Report:",
+  },
+};
 
 export type SimulateOptions = Values<typeof simulateSettings>;
 

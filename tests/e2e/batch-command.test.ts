@@ -31,9 +31,22 @@ function stateOf(output: string): string {
 
 /** Resolves when the command has noted which batch is its own. */
 async function hasBegun(output: string): Promise<void> {
-  const path = stateOf(output);
+  await hasBegunIn(`${output}.job`);
+}
+
+async function hasBegunIn(job: string): Promise<void> {
+  const path = join(job, "state.json");
   while (!existsSync(path) || (JSON.parse(readFileSync(path, "utf8")) as { batch: unknown }).batch === null)
     await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** What `look` finds, as soon as it finds something. */
+async function some<Found>(look: () => readonly Found[]): Promise<readonly Found[]> {
+  for (;;) {
+    const found = look();
+    if (found.length > 0) return found;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
 }
 
 test("a job that was stopped by Ctrl-C goes on with the same command", async () => {
@@ -51,6 +64,48 @@ test("a job that was stopped by Ctrl-C goes on with the same command", async () 
   expect(second.output).toBe(`${LINES} answered, 0 failed: ${output}\n`);
   expect(idsOf(output)).toEqual(Array.from({ length: LINES }, (_, index) => index));
   expect(readdirSync(folder).sort()).toEqual(["in.jsonl", "out.jsonl"]);
+}, 60_000);
+
+test("prompts come from standard input and answers go to standard output", async () => {
+  const lines = [lineOf(0), lineOf(1, { temperature: 9 }), lineOf(2)];
+  const requests = Program.bunting(["batch", "-", "-o", "-", "--device", "simulated"]);
+  for (const line of lines) requests.type(line);
+  requests.endInput();
+  expect([await requests.exitCode(), requests.errors]).toEqual([3, "2 answered, 1 failed.\n"]);
+  const results = requests.output.trimEnd().split("\n");
+  expect(results.map((line) => JSON.parse(line))).toEqual([
+    expect.objectContaining({ custom_id: "0", error: null }),
+    expect.objectContaining({ custom_id: "1", response: expect.objectContaining({ status_code: 400 }) }),
+    expect.objectContaining({ custom_id: "2", error: null }),
+  ]);
+
+  const output = join(folder, "out.jsonl");
+  const prompts = Program.bunting(["batch", "-", "-o", output, "--max-tokens", "4", "--device", "simulated"]);
+  for (const line of ["one", "", "two"]) prompts.type(line);
+  prompts.endInput();
+  expect([await prompts.exitCode(), prompts.output]).toEqual([0, `2 answered, 0 failed: ${output}\n`]);
+  expect(idsOf(output)).toEqual([1, 2]);
+  expect(readdirSync(folder)).toEqual(["out.jsonl"]);
+}, 60_000);
+
+test("a job without a file for its results is cancelled when it is stopped, and leaves nothing", async () => {
+  const data = join(folder, "data");
+  const server = Program.bunting(["serve", "--device", "simulated", "--port", "0", "--data", data]);
+  const url = await server.url();
+  const environment = { ...(process.env as Record<string, string>), TMPDIR: folder };
+  const program = Program.bunting(["batch", "-", "-o", "-", "--url", url], { environment });
+  for (let line = 0; line < LINES; line++) program.type(lineOf(line, { max_tokens: 1000, ignore_eos: true }));
+  program.endInput();
+  const [scratch] = await some(() => readdirSync(folder).filter((name) => name.startsWith("bunting-batch-")));
+  await hasBegunIn(join(folder, scratch!, "job"));
+  program.signal("SIGTERM");
+  expect([await program.exitCode(), program.output]).toEqual([143, ""]);
+  expect(program.errors).toContain("the job is cancelled");
+  const list = Program.bunting(["jobs", "list", "--url", url]);
+  expect([await list.exitCode(), list.output]).toEqual([0, expect.stringMatching(/cancell(ing|ed)$/m)]);
+  server.signal("SIGTERM");
+  expect(await server.exitCode()).toBe(0);
+  expect(readdirSync(folder)).toEqual(["data"]);
 }, 60_000);
 
 test("on a server, failed lines keep their places if they are to, and the server tells of its jobs", async () => {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Program } from "./program.ts";
+import { Program, TerminalProgram } from "./program.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-cli-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -117,6 +117,25 @@ test.each(["chat", "bench"])(
   },
 );
 
+test("--help fits 80 columns where no terminal is, in groups", async () => {
+  const helpOf = async (...args: string[]): Promise<string> => {
+    const program = Program.bunting([...args, "--help"]);
+    expect([await program.exitCode(), program.errors]).toEqual([0, ""]);
+    return program.output;
+  };
+  const main = await helpOf();
+  const commands = [...main.matchAll(/^ {2}([a-z]+) (?=.*\[options\])/gm)].map(([, name]) => name!);
+  expect(commands).toEqual(["serve", "chat", "batch", "jobs", "doctor", "bench", "simulate"]);
+  const all = [main, ...(await Promise.all(commands.map((name) => helpOf(name))))];
+  for (const text of all) {
+    expect(text.split("\n").filter((line) => line.length > 80)).toEqual([]);
+    // Options of the command itself are not in the group that commander makes for what has no other.
+    expect(text.match(/^Options:\n(?: {2,}.*\n)*/m)![0]).toMatch(
+      /^Options:\n(?: {2}-V.*\n)? {2}-h, --help.*\n$/,
+    );
+  }
+}, 30_000);
+
 describe("a server that is told to stop", () => {
   test("finishes its streams, takes nothing new, and exits with 0", async () => {
     const program = Program.bunting(simulated);
@@ -211,6 +230,48 @@ describe("with a running server", () => {
     const report = JSON.parse(readFileSync(json, "utf8"));
     expect(report).toMatchObject({ completed: 6, failed: 0, outputTokens: 30 });
     expect(report.cachedShare).toBeGreaterThan(0.2);
+  });
+
+  test("bench that is stopped prints what it has measured, and ends as the signal says", async () => {
+    for (const [signal, code] of [
+      ["SIGINT", 130],
+      ["SIGTERM", 143],
+    ] as const) {
+      const load = "--requests 100000 --concurrency 2 --prompt-tokens 16 --output-tokens 2".split(" ");
+      const program = new TerminalProgram(["bench", "--url", url, ...load]);
+      await program.outputMatch(/[1-9]\d* of 100000 requests/);
+      program.signal(signal);
+      expect(await program.exitCode()).toBe(code);
+      expect(program.output).toMatch(/time to first token +\d/);
+      const [, stopped] = /Stopped after (\d+) of 100000 requests/.exec(program.output)!;
+      expect(program.output).toMatch(new RegExp(`completed +failed[^]*\\n *${stopped} +0 `));
+    }
+  });
+
+  test("a chat that is told to end does, with its server", async () => {
+    const program = new TerminalProgram([
+      "chat",
+      "--device",
+      "simulated",
+      join(import.meta.dir, "../../models/demo"),
+    ]);
+    await program.outputMatch(/> /);
+    program.press("endless\r");
+    await program.outputMatch(/endless\r+\n\S/);
+    program.signal("SIGTERM");
+    expect(await program.exitCode()).toBe(143);
+  });
+
+  test("simulate ends as the signal says", async () => {
+    for (const [signal, code] of [
+      ["SIGINT", 130],
+      ["SIGTERM", 143],
+    ] as const) {
+      const program = Program.bunting(["simulate", "--workload", "chat", "--requests", "1000000"]);
+      await program.outputMatch(/seed 1/);
+      program.signal(signal);
+      expect(await program.exitCode()).toBe(code);
+    }
   });
 
   test("a report that cannot be written is said so in a sentence, below the figures", async () => {

@@ -49,6 +49,11 @@ export class Program {
     this.#process.stdin.flush();
   }
 
+  /** Nothing more is typed. */
+  endInput(): void {
+    this.#process.stdin.end();
+  }
+
   signal(signal: NodeJS.Signals): void {
     this.#process.kill(signal);
   }
@@ -69,6 +74,55 @@ export class Program {
   async exitCode(): Promise<number> {
     const code = await this.#process.exited;
     await Promise.all([this.#out.ended, this.#errors.ended]);
+    return code;
+  }
+}
+
+/** A program that runs in a terminal of its own, as a person sees it. */
+export class TerminalProgram {
+  readonly #process: Bun.Subprocess;
+  readonly #screen: Output;
+
+  /** `bunting …` from the source tree. */
+  constructor(args: readonly string[]) {
+    const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+    const shown = writable.getWriter();
+    this.#screen = new Output(readable);
+    const terminal: Bun.TerminalOptions = {
+      cols: 80,
+      rows: 24,
+      data: (_, bytes) => void shown.write(bytes),
+      exit: () => void shown.close(),
+    };
+    const command = [process.execPath, resolve(root, "server/main.ts"), ...args];
+    this.#process = Bun.spawn(command, { cwd: root, env: { ...process.env }, terminal });
+  }
+
+  /** Everything that was written, with what moves the cursor. */
+  get output(): string {
+    return this.#screen.text;
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#process.kill(signal);
+  }
+
+  /** Sends keys as a terminal does: Enter is a carriage return. */
+  press(keys: string): void {
+    this.#process.terminal!.write(keys);
+  }
+
+  /** The first match in what is written from now on or was before. */
+  async outputMatch(pattern: RegExp): Promise<RegExpExecArray> {
+    const match = await this.#screen.match(pattern);
+    if (match === null) throw new Error(`no ${pattern} in:\n${this.output}`);
+    return match;
+  }
+
+  async exitCode(): Promise<number> {
+    const code = await this.#process.exited;
+    await this.#screen.ended;
+    this.#process.terminal!.close();
     return code;
   }
 }
