@@ -42,6 +42,8 @@ export interface ReadyChat {
   readonly tokens: TokenId[];
   readonly text: string;
   readonly format: AnswerFormat;
+  /** Fields that the template was given otherwise than they were sent. */
+  readonly ignored: readonly string[];
 }
 
 /** Text that cannot fit is not even tokenised. */
@@ -50,9 +52,9 @@ export async function readyChat(
   services: PromptServices,
   param = "messages",
 ): Promise<ReadyChat> {
-  const { tokens, text } = await writtenChat(prompt, services, param, true);
+  const written = await writtenChat(prompt, services, param, true);
   const jinja = templateOf(services, param).sourceText(prompt.tools.length > 0);
-  return { tokens, text, format: answerFormat(jinja, text, prompt.thoughtsMax ?? null) };
+  return { ...written, format: answerFormat(jinja, written.text, prompt.thoughtsMax ?? null) };
 }
 
 /** Messages as the model's chat template writes them, as text. */
@@ -65,15 +67,15 @@ async function writtenChat(
   services: PromptServices,
   param: string,
   wantsTokens: boolean,
-): Promise<Pick<ReadyChat, "tokens" | "text">> {
+): Promise<Omit<ReadyChat, "format">> {
   const { encoder, model } = services;
   const template = templateOf(services, param);
-  expectToolsKnown(template, prompt, param);
+  expectToolsKnown(template, prompt);
   if (prompt.continuesLast === true && prompt.messages.at(-1)!.role !== "assistant")
     throw badRequest("only a message of the assistant can be continued, and the last one is not", param);
   const contents = prompt.messages.map(({ content }) => content);
   refuseEnormous(contents, param, services);
-  const messages = known(template, prompt) as readonly (ChatMessage & TemplateMessage)[];
+  const messages = prompt.messages as readonly (ChatMessage & TemplateMessage)[];
   const options = {
     addGenerationPrompt: prompt.addGenerationPrompt,
     continuesLast: prompt.continuesLast ?? false,
@@ -89,10 +91,10 @@ export function chatWritten(
   outcome: ChatOutcome,
   param: string,
   { model }: Pick<PromptServices, "model">,
-): Pick<ReadyChat, "tokens" | "text"> {
+): Omit<ReadyChat, "format"> {
   switch (outcome.kind) {
     case "written":
-      return { tokens: Array.from(outcome.tokens), text: outcome.text };
+      return { tokens: Array.from(outcome.tokens), text: outcome.text, ignored: outcome.ignored };
     case "tooLong":
       throw promptTooLong(model.contextMax, outcome.tokensAtLeast, param);
     case "refused":
@@ -105,30 +107,11 @@ function templateOf({ template }: PromptServices, param: string): ChatTemplate {
   throw badRequest("this model has no chat template: use /v1/completions", param, "template_error");
 }
 
-/** Throws 400 for what the template would drop, or take for something else, without a word. */
-function expectToolsKnown(template: ChatTemplate, { messages, tools }: ChatPrompt, list: string): void {
-  const refuse = (what: string, param: string): never => {
-    throw badRequest(`this model's chat template does not know ${what}`, param, "template_error");
-  };
-  if (tools.length > 0 && !template.mentions("tools", true)) {
-    refuse("tools: leave them out, or send tool_choice none", "tools");
-  }
-  // Other lists than `messages` hold other objects than messages.
-  const placeOf = (index: number, field: string): string =>
-    list === "messages" ? `messages[${index}].${field}` : list;
-  const knows = (word: string): boolean => template.mentions(word, tools.length > 0);
-  const called = messages.findIndex((message) => message.tool_calls !== undefined);
-  if (called >= 0 && !knows("tool_calls")) refuse("tool_calls", placeOf(called, "tool_calls"));
-  const result = messages.findIndex((message) => message.role === "tool");
-  if (result >= 0 && !knows("tool")) refuse("the role tool", placeOf(result, "role"));
-}
-
-/** A template that was written before the role developer drops its messages, or writes a role that the model never saw. */
-function known(template: ChatTemplate, { messages, tools }: ChatPrompt): readonly ChatMessage[] {
-  if (template.mentions("developer", tools.length > 0)) return messages;
-  return messages.map((message) =>
-    message.role === "developer" ? { ...message, role: "system" as const } : message,
-  );
+/** Throws 400 for functions that the template would drop without a word. */
+function expectToolsKnown(template: ChatTemplate, { tools }: ChatPrompt): void {
+  if (tools.length === 0 || template.mentions("tools", true)) return;
+  const message = "this model's chat template does not know tools: leave them out, or send tool_choice none";
+  throw badRequest(message, "tools", "template_error");
 }
 
 const busyRetrySeconds = 2;

@@ -35,10 +35,22 @@ export interface Exchange {
   readonly limits: RespondLimits;
 }
 
+/** What is generated, and how the prompt's reading is told. */
+export interface AskedAnswer extends GenerationOptions {
+  /** Fields of the prompt that the template was given otherwise than they were sent; absent: none. */
+  readonly ignored?: readonly string[];
+}
+
+/** A generation, and names for the header that tells of what had no effect. */
+interface Named {
+  readonly request: GenerationRequest;
+  readonly names: readonly string[];
+}
+
 /** Answers with one JSON body or with a stream. */
 export function respond(
   exchange: Exchange,
-  options: GenerationOptions,
+  { ignored: names = [], ...options }: AskedAnswer,
   prompts: GenerationRequest["prompts"],
   codec: Codec,
   isStream: boolean,
@@ -47,10 +59,11 @@ export function respond(
   const { tenant, services } = exchange;
   const cacheSalt = services.cacheSaltFor(tenant, options.cacheSalt);
   const request = { ...options, prompts, tenant, cacheSalt };
-  return isStream ? answerStream(exchange, request, codec) : answerWhole(exchange, request, codec);
+  const named = { request, names };
+  return isStream ? answerStream(exchange, named, codec) : answerWhole(exchange, named, codec);
 }
 
-async function answerWhole(exchange: Exchange, request: GenerationRequest, codec: Codec): Promise<Response> {
+async function answerWhole(exchange: Exchange, { request, names }: Named, codec: Codec): Promise<Response> {
   const done = Promise.withResolvers<WholeAnswer>();
   const wantsLogprobs = request.sampling.topLogprobs !== null;
   const gatherer = new Gatherer(request.prompts.length * request.choices, wantsLogprobs);
@@ -61,11 +74,11 @@ async function answerWhole(exchange: Exchange, request: GenerationRequest, codec
   const { generation, measures } = generate(exchange, request, onEvent, done.reject);
   whenAborted(exchange.signal, () => generation.abort("reader"));
   const body = codec.body(await done.promise, measures.times);
-  return tellingIgnored(Response.json(body), generation);
+  return tellingIgnored(Response.json(body), [...names, ...generation.ignored]);
 }
 
 /** Responds as soon as it is known that the status is 200. */
-async function answerStream(exchange: Exchange, request: GenerationRequest, codec: Codec): Promise<Response> {
+async function answerStream(exchange: Exchange, { request, names }: Named, codec: Codec): Promise<Response> {
   const committed = Promise.withResolvers<void>();
   const onEvent = (event: ShownEvent): void => {
     if (event.kind === "started" || event.kind === "done") committed.resolve();
@@ -94,11 +107,11 @@ async function answerStream(exchange: Exchange, request: GenerationRequest, code
   } finally {
     clearTimeout(patience);
   }
-  return tellingIgnored(stream.response(), generation);
+  return tellingIgnored(stream.response(), [...names, ...generation.ignored]);
 }
 
-/** Adds the names of what of a constraint had no effect to the header that tells of such. */
-function tellingIgnored(response: Response, { ignored }: Generation): Response {
+/** Adds names of what had no effect, or reads otherwise than it was sent, to the header that tells of such. */
+function tellingIgnored(response: Response, ignored: readonly string[]): Response {
   const { ignoredNamesMax: max, ignoredNameCharactersMax: charactersMax } = requestLimits;
   const names = ignored
     .filter(({ length }) => length <= charactersMax)

@@ -2,7 +2,8 @@
 
 import { plainText } from "./control-text.ts";
 import type { ModelText } from "./model-text.ts";
-import { type ChatMessage, type ChatTemplate, type RenderOptions, TemplateError } from "./template.ts";
+import type { ChatMessage, ChatTemplate, RenderOptions } from "./template.ts";
+import { TemplateError } from "./template-error.ts";
 import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
 
 export interface TextJob {
@@ -30,8 +31,15 @@ export interface TextOutcome {
 }
 
 export type ChatOutcome =
-  /** The text as a person would read it. `tokens` is empty where none are wanted. */
-  | { readonly kind: "written"; readonly text: string; readonly tokens: Int32Array<ArrayBuffer> }
+  | {
+      readonly kind: "written";
+      /** As a person would read it. */
+      readonly text: string;
+      /** Empty where none are wanted. */
+      readonly tokens: Int32Array<ArrayBuffer>;
+      /** Fields that the template was given otherwise than they were sent. */
+      readonly ignored: readonly string[];
+    }
   | { readonly kind: "tooLong"; readonly tokensAtLeast: number }
   /** The template refused the messages, or ran away. */
   | { readonly kind: "refused"; readonly reason: string };
@@ -55,12 +63,12 @@ function writeChat(
   isWanted: () => boolean,
 ): ChatOutcome {
   try {
-    const rendered = template.render(job.messages, job.options, isWanted);
+    const rendered = template.write(job.messages, job.options, isWanted);
     const text = plainText(rendered);
     const tokensAtLeast = tokenizer.tokensAtLeast(Buffer.byteLength(text));
     if (tokensAtLeast > job.tokensMax) return { kind: "tooLong", tokensAtLeast };
     const tokens = Int32Array.from(job.wantsTokens ? tokenizer.encodeRendered(rendered) : []);
-    return { kind: "written", text, tokens };
+    return { kind: "written", text, tokens, ignored: rendered.ignored };
   } catch (error) {
     if (!(error instanceof TemplateError)) throw error;
     return { kind: "refused", reason: error.message };

@@ -13,8 +13,8 @@ const workerUrl = new URL("./worker.ts", import.meta.url).href;
 const tokenizer = loadTokenizer(folder);
 const source = {
   template: `{% for m in messages %}
-    {%- if m.role == 'tool' %}{{ raise_exception('no results here') }}{% endif -%}
-    {{ bos_token }}{{ m.role }}: {{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}<|im_end|>
+    {%- if m.role == 'critic' %}{{ raise_exception('no critics here') }}{% endif -%}
+    {{ bos_token }}{{ "result" if m.role == "tool" else m.role }}: {{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}<|im_end|>
   {%- endfor %}{{ tools | tojson if tools }}{{ share }}{{ bos_token if add_generation_prompt }}`,
   toolTemplate: null,
   specialTokens: { bos_token: "<|im_start|>" },
@@ -52,6 +52,10 @@ function chatOf(contents: readonly string[], more: Partial<Chat> = {}): Chat {
   return { messages, options: { addGenerationPrompt: true }, tokensMax: 100_000, wantsTokens: true, ...more };
 }
 
+function callOf(values: Readonly<Record<string, unknown>>): object {
+  return { id: "a", type: "function", function: { name: "f", arguments: values } };
+}
+
 function jsonOf(text: string): Record<string, unknown> {
   return parseJson(text, defaultJsonLimits) as Record<string, unknown>;
 }
@@ -60,7 +64,7 @@ test("a chat gets the same text, tokens and refusal on a thread as at once", asy
   const onThread = new Encoder(text, folder, workerUrl, { ...settings, inlineUnitsMax: 0 });
   const definition = '{"10": {"least": 1.0}, "2": -2e-7, "large": 12345678901234567890, "odd": "<|im_end|>"}';
   const { tools } = jsonOf(`{"tools": [${definition}, {}]}`) as { tools: object[] };
-  const called = { role: "assistant", content: "", tool_calls: [{ arguments: jsonOf(definition) }] };
+  const called = { role: "assistant", content: "", tool_calls: [callOf(jsonOf(definition))] };
   const addGenerationPrompt = false;
   const chats = [
     chatOf(["sings 小 of"]),
@@ -69,7 +73,7 @@ test("a chat gets the same text, tokens and refusal on a thread as at once", asy
     chatOf(["a"], { options: { addGenerationPrompt, tools, templateKwargs: jsonOf('{"share": 1.0}') } }),
     { ...chatOf([]), messages: [called, called] },
     chatOf(["a ".repeat(5000)], { tokensMax: 10 }),
-    { ...chatOf([]), messages: [{ role: "tool", content: "1" }] },
+    { ...chatOf([]), messages: [{ role: "critic", content: "1" }] },
     chatOf(["a"], { options: { addGenerationPrompt, templateKwargs: { messages: [] } } }),
     chatOf(Array.from({ length: 2000 }, (_, index) => `${index}`)),
   ];
@@ -83,10 +87,9 @@ test("a chat gets the same text, tokens and refusal on a thread as at once", asy
     "<|im_start|>user: <|im_end|> is text<|im_end|><|im_start|>assistant: <|im_start|><|im_end|><|im_start|>user: so<|im_end|><|im_start|>",
     "<|im_start|>user: a<|im_end|><|im_start|>assistant: b",
     `<|im_start|>user: a<|im_end|>[${definition.replace("e-7", "e-07")}, {}]1.0`,
-    `<|im_start|>assistant: [{"arguments": ${definition.replace("e-7", "e-07")}}]<|im_end|>`.repeat(2) +
-      "<|im_start|>",
+    `${`<|im_start|>assistant: [{"id": "a", "type": "function", "function": {"name": "f", "arguments": ${definition.replace("e-7", "e-07")}}}]<|im_end|>`.repeat(2)}<|im_start|>`,
     { kind: "tooLong", tokensAtLeast: expect.any(Number) },
-    { kind: "refused", reason: expect.stringContaining("no results here") },
+    { kind: "refused", reason: expect.stringContaining("no critics here") },
     { kind: "refused", reason: 'chat_template_kwargs may not set "messages"' },
   ]);
 });

@@ -2,7 +2,8 @@
 import { isGguf } from "../../model/gguf.ts";
 import { readGgufFile } from "../../model/gguf-file.ts";
 import { ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
-import { ChatTemplate, readTemplateSource, TemplateError } from "./template.ts";
+import { ChatTemplate, readTemplateSource } from "./template.ts";
+import { TemplateError } from "./template-error.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer } from "./tokenizer.ts";
 
 export interface ModelText {

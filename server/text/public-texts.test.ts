@@ -19,10 +19,16 @@ test("a text is public as it is, and as the system message of any chat", () => {
   expect(written).toEqual(["Be kind.", "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\n"]);
 });
 
-test("a model that knows no system messages, or no chats, has it as it is", () => {
-  const refuses = templateOf(
-    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('none') }}{% endif %}{% endfor %}",
+test("a model that knows no system messages has it as a user's message", () => {
+  const template = templateOf(
+    "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('none') }}{% endif %}{{ m.role }}: {{ m.content }};{% endfor %}",
   );
+  const [, chat] = publicTokens("Be kind.", { tokenizer, template });
+  expect(tokenizer.decode(chat!, { skipSpecialTokens: false })).toBe("user: Be kind.;user: ");
+});
+
+test("a model that knows no chats has it as it is", () => {
+  const refuses = templateOf("{{ raise_exception('none') }}");
   for (const template of [refuses, null])
     expect(publicTokens("Be kind.", { tokenizer, template })).toHaveLength(1);
 });

@@ -1,6 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type { ModelText } from "./model-text.ts";
-import { type ChatTemplate, TemplateError } from "./template.ts";
+import type { ChatTemplate } from "./template.ts";
+import { TemplateError } from "./template-error.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 /** The tokens with which prompts begin that begin with a text: those that are no more than text, and chats whose system message
@@ -21,7 +22,7 @@ function chatHead(content: string, tokenizer: Tokenizer, template: ChatTemplate)
       { role: "system", content },
       { role: "user", content: user },
     ];
-    return tokenizer.encodeRendered(template.render(messages, { addGenerationPrompt: true }));
+    return tokenizer.encodeRendered(template.write(messages, { addGenerationPrompt: true }));
   };
   try {
     const [one, other] = [written("1"), written("?")];

@@ -7,13 +7,8 @@ import { defaultJsonLimits } from "../http/limits.ts";
 import { ControlTexts, plainText } from "./control-text.ts";
 import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
 import { Dict } from "./jinja/values.ts";
-import {
-  type ChatMessage,
-  ChatTemplate,
-  type RenderOptions,
-  readTemplateSource,
-  TemplateError,
-} from "./template.ts";
+import { type ChatMessage, ChatTemplate, type RenderOptions, readTemplateSource } from "./template.ts";
+import { TemplateError } from "./template-error.ts";
 
 const control = new ControlTexts(["<|end|>", "<|start|>", "<s>", "§"]);
 

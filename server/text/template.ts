@@ -1,12 +1,14 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ControlTexts, RenderedPrompt } from "./control-text.ts";
+import { ConversationWriter, type WrittenChat } from "./conversation/writer.ts";
 import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
 import { JinjaError } from "./jinja/errors.ts";
 import { JinjaTemplate } from "./jinja/jinja-template.ts";
-import { fromJavaScript } from "./jinja/json.ts";
-import { Dict, type Value } from "./jinja/values.ts";
+import { fromJavaScript, jsonOfText } from "./jinja/json.ts";
+import { Dict, isList, type Value } from "./jinja/values.ts";
 import { jsonTextOf } from "./json-text.ts";
+import { TemplateError } from "./template-error.ts";
 
 /** A part of a message's content; only text is known. */
 export interface TextPart {
@@ -30,11 +32,6 @@ export interface RenderOptions {
   readonly tools?: readonly unknown[] | null;
   /** Further template variables from the client. Our own names are refused; those the template ignores are too. */
   readonly templateKwargs?: Readonly<Record<string, unknown>>;
-}
-
-/** The template refused the messages, or ran away. The sentence is fit for the client. */
-export class TemplateError extends Error {
-  override readonly name = "TemplateError";
 }
 
 /** What a chat template is made of. */
@@ -85,6 +82,7 @@ export class ChatTemplate {
   readonly #controlTexts: ControlTexts;
   readonly #wallClock: () => Date;
   readonly #limits: RenderLimits;
+  readonly #writer = new ConversationWriter(this);
 
   /** Throws TemplateError when the template is not valid Jinja. `wallClock` is for templates that name the date. */
   constructor(
@@ -112,8 +110,13 @@ export class ChatTemplate {
     return hasWord(this.sourceText(withTools), name);
   }
 
+  /** Renders a conversation of any client: what the template does not take is arranged as it does. Throws TemplateError. */
+  write(messages: readonly ChatMessage[], options: RenderOptions, isWanted?: () => boolean): WrittenChat {
+    return this.#writer.write(messages, options, isWanted);
+  }
+
   /**
-   * Renders messages to the prompt's text. Control text in messages, tools and kwargs stays text: hand the result to
+   * Renders messages, as they are, to the prompt's text. Control text in messages, tools and kwargs stays text: hand the result to
    * `Tokenizer.encodeRendered`. Content given in parts is joined with newlines. Throws TemplateError, also when it is not wanted
    * any more.
    */
@@ -138,7 +141,8 @@ export class ChatTemplate {
     const { standIns } = disguised;
     const context = { variables, now: this.#wallClock(), limits: this.#limits, standIns, isWanted };
     const jinja = tools === null ? this.#main : this.#withTools;
-    const text = expectNoError(() => jinja.render(context));
+    const written = expectNoError(() => jinja.render(context));
+    const text = withArgumentTexts(written, (disguised.value as Dict).get("messages")!);
     return { text: mark === "" ? text : upTo(mark, text), standIns };
   }
 
@@ -243,8 +247,22 @@ function expectNoError<Result>(run: () => Result, prefix = ""): Result {
     return run();
   } catch (error) {
     if (!(error instanceof JinjaError)) throw error;
-    throw new TemplateError(prefix + error.message);
+    throw new TemplateError(prefix + error.message, error.kind !== "LimitError");
   }
+}
+
+/** Arguments of calls that are a text as they are, also where the template writes JSON of them. */
+function withArgumentTexts(written: string, messages: Value): string {
+  const members = (value: Value | undefined, name: string): Value | undefined =>
+    value instanceof Dict ? value.get(name) : undefined;
+  const listOf = (value: Value | undefined): readonly Value[] =>
+    value !== undefined && isList(value) ? value : [];
+  let text = written;
+  for (const call of listOf(messages).flatMap((message) => listOf(members(message, "tool_calls")))) {
+    const given = members(members(call, "function"), "arguments");
+    if (typeof given === "string" && given !== "") text = text.replaceAll(jsonOfText(given), () => given);
+  }
+  return text;
 }
 
 /** Content in parts as one text, and reasoning under both names that templates know, as transformers passes it. */

@@ -23,7 +23,7 @@ export async function answerMessages(
   request: MessagesRequest,
   { requestId }: Pick<Call, "requestId">,
 ): Promise<Response> {
-  const { tokens, text, format } = await readyChat(request.prompt, services);
+  const { tokens, text, format, ignored } = await readyChat(request.prompt, services);
   expectRoom(tokens, request.generation, services);
   const { model, generation, stream, prompt } = request;
   const marked: { readonly ttlMs: number; readonly tokens: readonly TokenId[] }[] = [];
@@ -33,7 +33,7 @@ export async function answerMessages(
   }
   const markedTokens = marked.at(-1)?.tokens.length ?? 0;
   const codec = messagesCodec({ model, markedTokens }, requestId);
-  const response = await respond(exchange, { ...generation, format }, [tokens], codec, stream);
+  const response = await respond(exchange, { ...generation, format, ignored }, [tokens], codec, stream);
   // Now it is known which engine computes them.
   const { tenant } = exchange;
   const cacheSalt = exchange.services.cacheSaltFor(tenant, generation.cacheSalt);

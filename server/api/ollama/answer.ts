@@ -21,7 +21,8 @@ function answering(shape: typeof chatShape, param: "messages" | "prompt") {
         ? await readyChat(prompt, services, param)
         : { tokens: await promptTokens(prompt.text, true, services) };
     expectFits(ready.tokens, generation, param, services);
-    const options = "format" in ready ? { ...generation, format: ready.format } : generation;
+    const options =
+      "format" in ready ? { ...generation, format: ready.format, ignored: ready.ignored } : generation;
     return respond(exchange, options, [ready.tokens], ollamaCodec(model, shape), stream);
   };
 }

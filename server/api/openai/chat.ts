@@ -15,11 +15,11 @@ export async function answerChat(
   services: PromptServices & { readonly reasoningField: ReasoningField },
   request: ChatRequest,
 ): Promise<Response> {
-  const { tokens, format } = await readyChat(request, services);
+  const { tokens, format, ignored } = await readyChat(request, services);
   expectFits(tokens, request.generation, "messages", services);
   expectTellable([tokens], request.generation.promptLogprobs);
   const codec = openaiCodec(request, chatFormat(request, tokens, services.reasoningField));
-  return respond(exchange, { ...request.generation, format }, [tokens], codec, request.stream);
+  return respond(exchange, { ...request.generation, format, ignored }, [tokens], codec, request.stream);
 }
 
 /** How choices of a chat look. */

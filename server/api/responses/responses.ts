@@ -24,11 +24,11 @@ export async function createResponse(
 ): Promise<Response | object> {
   const { tenant, requestId } = exchange;
   const input = ownItems(tenant, request, deps);
-  const { tokens, format } = await chatOf(tenant, request, input, deps);
+  const { tokens, format, ignored } = await chatOf(tenant, request, input, deps);
   expectFits(tokens, request.generation, "input", deps);
   const { responses } = deps;
   const { previousId, stream } = request;
-  const generation = { ...request.generation, format };
+  const generation = { ...request.generation, format, ignored };
   const keep: Keep = (response) => {
     if (!request.store || responses.keep(tenant, { response, input, previousId })) return response;
     return { ...response, store: false };

@@ -1,10 +1,11 @@
 /** JSON as Python's `json` reads and writes it: 1.0 stays a float, keys keep their order, numbers are written as Python does. */
+import { Budget, defaultLimits } from "./budget.ts";
 import { isTrueOr, toIndex } from "./convert.ts";
 import { fail } from "./errors.ts";
 import { digitsMax, floatText } from "./numbers.ts";
 import { isOrdered } from "./operators.ts";
 import { integerText } from "./print.ts";
-import type { Runtime } from "./runtime.ts";
+import { Runtime } from "./runtime.ts";
 import type { Given } from "./signature.ts";
 import { Dict, itemsOf, Markup, typeName, type Value } from "./values.ts";
 
@@ -36,6 +37,21 @@ export function toJson(rt: Runtime, value: Value, [ascii, indent, separators, so
     keySeparator,
     sortsKeys: isTrueOr(sortKeys, false),
   });
+}
+
+/** An object of JavaScript's as `tojson` writes it. */
+export function jsonText(given: object): string {
+  const rt = new Runtime(new Budget(defaultLimits, () => true), new Date(0), new Map());
+  return toJson(
+    rt,
+    fromJavaScript(given, () => undefined),
+    [],
+  );
+}
+
+/** A text as `tojson` writes it. */
+export function jsonOfText(text: string): string {
+  return quoted(text, { isAscii: false });
 }
 
 /** `lineStart`: a line break and the indentation of where the value stands. */
@@ -121,7 +137,7 @@ const named: Readonly<Record<string, string>> = {
 const escaped = /[\x00-\x1f"\\]/g;
 const escapedInAscii = /[^\x20-\x7e]|["\\]/g;
 
-function quoted(text: string, { isAscii }: Format): string {
+function quoted(text: string, { isAscii }: Pick<Format, "isAscii">): string {
   const body = text.replace(
     isAscii ? escapedInAscii : escaped,
     (unit) => named[unit] ?? `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,

@@ -9,7 +9,8 @@ import { join } from "node:path";
 import { parseJson } from "../../http/json/parse.ts";
 import { defaultJsonLimits } from "../../http/limits.ts";
 import { ControlTexts, plainText } from "../control-text.ts";
-import { type ChatMessage, ChatTemplate, TemplateError } from "../template.ts";
+import { type ChatMessage, ChatTemplate } from "../template.ts";
+import { TemplateError } from "../template-error.ts";
 
 interface Golden {
   readonly now: string;

@@ -1,9 +1,19 @@
 /** The value of a JSON text that was cut off: what is whole in it, closed where it ends. Null when nothing is. */
 export function wholeValueIn(json: string): unknown {
+  return valueIn(json, false);
+}
+
+/** The same, with the string at the end as far as it goes. */
+export function begunValueIn(json: string): unknown {
+  return valueIn(json, true);
+}
+
+function valueIn(json: string, keepsCutString: boolean): unknown {
   const closers: string[] = [];
   let whole = { end: 0, closers: "" };
+  const closed = (): string => closers.toReversed().join("");
   const note = (end: number): void => {
-    whole = { end, closers: closers.toReversed().join("") };
+    whole = { end, closers: closed() };
   };
   /** A string here is a key, which is nothing without its value. */
   const isKey = (at: number): boolean => {
@@ -13,7 +23,10 @@ export function wholeValueIn(json: string): unknown {
   for (let at = 0; at < json.length; ) {
     const unit = json[at]!;
     const length = tokenLength(json, at);
-    if (length === 0) break;
+    if (length === 0) {
+      if (keepsCutString && unit === '"' && !isKey(at)) return JSON.parse(closedString(json, at) + closed());
+      break;
+    }
     const end = at + length;
     if (unit === "{" || unit === "[") {
       closers.push(unit === "{" ? "}" : "]");
@@ -25,6 +38,12 @@ export function wholeValueIn(json: string): unknown {
     at = end;
   }
   return whole.end === 0 ? null : JSON.parse(json.slice(0, whole.end) + whole.closers);
+}
+
+/** The text up to its end, with the string that begins at a place closed where its last whole character ends. */
+function closedString(json: string, at: number): string {
+  const [whole] = /^"(?:[^"\\\p{Cc}]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/u.exec(json.slice(at))!;
+  return `${json.slice(0, at)}${whole}"`;
 }
 
 /** Of the string, number, word, bracket or space at a place; 0 if it is not whole. */

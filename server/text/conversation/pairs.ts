@@ -1,0 +1,78 @@
+/** Calls and their results: each result knows its call, and results stand in the order of their calls. */
+import type { ChatMessage } from "../template.ts";
+import { callsOf, type PastCall } from "./messages.ts";
+
+interface MadeCall {
+  readonly id: string;
+  readonly name: string;
+  /** Its place among all calls. */
+  readonly place: number;
+}
+
+/**
+ * Every call with an id, and every result with the id and the name of its call; results that follow one another are sorted by
+ * their calls. A result belongs to the call of its id; without an id to the first call of its name that has none yet, or to the
+ * first one of any name. A result without a call stays as it is, without `name` and behind the others.
+ */
+export function paired(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  if (!messages.some((message) => message.role === "tool" || callsOf(message).length > 0)) return messages;
+  const calls = new MadeCalls();
+  const result: ChatMessage[] = [];
+  let results: { readonly message: ChatMessage; readonly place: number }[] = [];
+  const endResults = (): void => {
+    const sorted = results.toSorted((one, other) => one.place - other.place);
+    result.push(...sorted.map(({ message }) => message));
+    results = [];
+  };
+  for (const message of messages) {
+    if (message.role === "tool") {
+      const call = calls.answeredBy(message);
+      const known =
+        call === null ? message : { ...message, tool_call_id: call.id, name: message.name ?? call.name };
+      results.push({ message: known, place: call?.place ?? Number.MAX_SAFE_INTEGER });
+      continue;
+    }
+    endResults();
+    const own = callsOf(message).map((call) => ({ ...call, id: calls.add(call) }));
+    result.push(own.length === 0 ? message : { ...message, tool_calls: own satisfies PastCall[] });
+  }
+  endResults();
+  return result;
+}
+
+/** The calls so far. */
+class MadeCalls {
+  readonly #byId = new Map<string, MadeCall[]>();
+  /** Those without a result, the first first. */
+  readonly #open: MadeCall[] = [];
+  #count = 0;
+
+  /** Its id; of a call that has none, one by its place. */
+  add({ id = `call_${this.#count}`, function: { name } }: PastCall): string {
+    const call = { id, name, place: this.#count++ };
+    const same = this.#byId.get(id);
+    if (same === undefined) this.#byId.set(id, [call]);
+    else same.push(call);
+    this.#open.push(call);
+    return id;
+  }
+
+  /** The call that has a message as its result; null: there is none. */
+  answeredBy(message: ChatMessage): MadeCall | null {
+    const { tool_call_id: id } = message;
+    const call = typeof id === "string" ? this.#ofId(id) : this.#ofName(message.name);
+    const at = call === null ? -1 : this.#open.indexOf(call);
+    if (at >= 0) this.#open.splice(at, 1);
+    return call;
+  }
+
+  /** Clients that number the calls of each answer anew give ids twice. */
+  #ofId(id: string): MadeCall | null {
+    const own = this.#byId.get(id) ?? [];
+    return own.findLast((call) => this.#open.includes(call)) ?? own.at(-1) ?? null;
+  }
+
+  #ofName(name: unknown): MadeCall | null {
+    return this.#open.find((call) => call.name === name) ?? this.#open[0] ?? null;
+  }
+}

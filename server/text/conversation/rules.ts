@@ -1,0 +1,334 @@
+/**
+ * What may be done to a conversation that a chat template does not take. Each rule changes a message by what stands beside it, and
+ * by the template, so that turns that come later change nothing in the prompt of those before.
+ */
+
+import { jsonText } from "../jinja/json.ts";
+import { jsonTextOf } from "../json-text.ts";
+import type { ChatMessage } from "../template.ts";
+import { callsOf, isSystem, joined, type PastCall, textOf, thoughtsOf } from "./messages.ts";
+
+export interface Rule {
+  /** What is told of it: the field that reads otherwise than it was sent. Null: it means the same. */
+  readonly told: string | null;
+  /** A conversation that a template which needs no such rule takes, and texts that it then writes. */
+  readonly asked: readonly ChatMessage[];
+  readonly shown: readonly string[];
+  /** They must stand in this order. */
+  readonly isInOrder?: boolean;
+  /** Words that the template must hold. */
+  readonly words?: readonly string[];
+  /** Loses nothing that the template may know how to write. */
+  readonly isHarmless: boolean;
+  /** Applied only where the template then takes `asked`; else what it leaves out is told, and no more. */
+  readonly mustHelp?: boolean;
+  /** The same list where there is nothing to do. `continuesLast`: the last message is to be gone on with. */
+  apply(messages: readonly ChatMessage[], continuesLast: boolean): readonly ChatMessage[];
+}
+
+/** In the order in which they are applied. */
+export const rules: readonly Rule[] = [
+  {
+    told: "messages.tool_calls",
+    words: ["tool_calls", "tool"],
+    isHarmless: false,
+    asked: [user("Azq1"), caller("Bzq2"), result("Czq3"), assistant("Dzq4")],
+    shown: ["Bzq2", "Czq3"],
+    apply: callsAsText,
+  },
+  {
+    told: null,
+    words: ["developer"],
+    isHarmless: true,
+    asked: [system("Azq1"), { role: "developer", content: "Bzq2" }, user("Czq3")],
+    shown: ["Azq1", "Bzq2", "Czq3"],
+    apply: developersAsSystem,
+  },
+  {
+    told: "messages.role.system",
+    isHarmless: true,
+    asked: [system("Azq1"), system("Bzq2"), user("Czq3")],
+    shown: ["Azq1", "Bzq2", "Czq3"],
+    apply: firstSystemsJoined,
+  },
+  {
+    told: "messages.role.system",
+    isHarmless: true,
+    asked: [system("Azq1"), user("Bzq2"), assistant("Czq3"), system("Dzq4"), user("Ezq5")],
+    shown: ["Azq1", "Bzq2", "Czq3", "Dzq4", "Ezq5"],
+    isInOrder: true,
+    apply: (messages) => systemsAsUsers(messages, headOf(messages).length),
+  },
+  {
+    told: "messages.role.system",
+    isHarmless: true,
+    asked: [system("Azq1"), user("Bzq2")],
+    shown: ["Azq1", "Bzq2"],
+    apply: (messages) => systemsAsUsers(messages, 0),
+  },
+  {
+    told: "messages.role.system",
+    isHarmless: true,
+    asked: [system("Azq1"), user("Bzq2"), assistant("Czq3")],
+    shown: ["Azq1", "Bzq2", "Czq3"],
+    apply: (messages) => (messages.at(-1)?.role === "user" ? messages : systemsAsUsers(messages, 0)),
+  },
+  {
+    told: "messages.tool_call_id",
+    isHarmless: true,
+    asked: [user("Azq1"), assistant("Bzq2"), result("Czq3")],
+    shown: ["Czq3"],
+    apply: loneResultsAsUsers,
+  },
+  {
+    told: "messages.tool_call_id",
+    isHarmless: true,
+    asked: [user("Azq1"), caller("Bzq2"), user("Czq3")],
+    shown: ["Bzq2", "Czq3"],
+    apply: missingResults,
+  },
+  {
+    told: "messages.content",
+    isHarmless: true,
+    asked: [user("Azq1"), assistant(""), user("Bzq2")],
+    shown: ["Azq1", "Bzq2"],
+    apply: withoutEmpty,
+  },
+  {
+    told: "messages.reasoning_content",
+    isHarmless: true,
+    asked: [user("Azq1"), { ...caller("Bzq2"), content: "Czq3", reasoning_content: "Dzq4" }, result("Ezq5")],
+    shown: ["Bzq2", "Czq3", "Ezq5"],
+    apply: thoughtsInText,
+  },
+  {
+    told: "messages.content",
+    isHarmless: false,
+    mustHelp: true,
+    asked: [user("Azq1"), { ...caller("Bzq2"), content: "Czq3" }, result("Dzq4"), assistant("Ezq5")],
+    shown: ["Bzq2", "Czq3", "Dzq4", "Ezq5"],
+    apply: textBeforeCalls,
+  },
+  {
+    told: "messages.role",
+    isHarmless: true,
+    asked: [system("Azq1"), assistant("Bzq2")],
+    shown: ["Azq1", "Bzq2"],
+    apply: (messages) => (messages.some(({ role }) => role === "user") ? messages : withUserFirst(messages)),
+  },
+  {
+    told: "messages.role",
+    isHarmless: true,
+    asked: [assistant("Azq1"), user("Bzq2")],
+    shown: ["Azq1", "Bzq2"],
+    apply: withUserFirst,
+  },
+  {
+    told: "messages.role",
+    isHarmless: true,
+    asked: [user("Azq1"), user("Bzq2"), assistant("Czq3"), assistant("Dzq4"), user("Ezq5")],
+    shown: ["Azq1", "Bzq2", "Czq3", "Dzq4"],
+    apply: neighboursJoined,
+  },
+  {
+    told: "messages.role",
+    isHarmless: true,
+    asked: [user("Azq1"), caller("Bzq2"), result("Czq3"), user("Dzq4")],
+    shown: ["Bzq2", "Czq3", "Dzq4"],
+    apply: answeredBeforeUsers,
+  },
+];
+
+const noResult = "[no result: the call was interrupted]";
+const noUser = "[the conversation begins]";
+const noAnswer = "[no answer]";
+
+function user(content: string): ChatMessage {
+  return { role: "user", content };
+}
+
+function assistant(content: string): ChatMessage {
+  return { role: "assistant", content };
+}
+
+function system(content: string): ChatMessage {
+  return { role: "system", content };
+}
+
+/** An assistant's message that calls a function with one argument. */
+export function caller(...values: readonly string[]): ChatMessage {
+  const calls = values.map(
+    (value, index): PastCall => ({
+      id: `call${index}of9`,
+      type: "function",
+      function: { name: `look${index}`, arguments: { place: value } },
+    }),
+  );
+  return { role: "assistant", content: "", tool_calls: calls };
+}
+
+export function result(content: string, index = 0): ChatMessage {
+  return { role: "tool", content, tool_call_id: `call${index}of9`, name: `look${index}` };
+}
+
+/** The system's messages with which a conversation begins. */
+function headOf(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const end = messages.findIndex((message) => !isSystem(message));
+  return end < 0 ? messages : messages.slice(0, end);
+}
+
+/** Each message in place of which `change` gives some. */
+function changed(
+  messages: readonly ChatMessage[],
+  change: (message: ChatMessage, index: number) => readonly ChatMessage[] | null,
+): readonly ChatMessage[] {
+  let isChanged = false;
+  const all = messages.flatMap((message, index) => {
+    const others = change(message, index);
+    if (others === null) return [message];
+    isChanged = true;
+    return others;
+  });
+  return isChanged ? all : messages;
+}
+
+function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  return changed(messages, (message) => {
+    if (message.role === "tool") return [resultAsUser(message)];
+    const calls = callsOf(message);
+    if (calls.length === 0) return null;
+    const { tool_calls: _, ...rest } = message;
+    const texts = calls.map((call) => `[called ${call.function.name}: ${argumentsText(call)}]`);
+    return [{ ...rest, content: [textOf(message), ...texts].filter((text) => text !== "").join("\n") }];
+  });
+}
+
+function argumentsText({ function: { arguments: given } }: PastCall): string {
+  return typeof given === "string" ? given : (jsonTextOf(given) ?? jsonText(given));
+}
+
+function resultAsUser(message: ChatMessage): ChatMessage {
+  const { name } = message;
+  const of = typeof name === "string" ? ` of ${name}` : "";
+  return user(`[result${of}] ${textOf(message)}`);
+}
+
+/** For templates from before the role developer, which drop its messages or write a role that the model never saw. */
+function developersAsSystem(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  return changed(messages, (message) =>
+    message.role === "developer" ? [{ ...message, role: "system" }] : null,
+  );
+}
+
+function firstSystemsJoined(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const [first, ...others] = headOf(messages);
+  if (first === undefined || others.length === 0) return messages;
+  const content = others.reduce((text, message) => joined(text, textOf(message)), textOf(first));
+  return [{ ...first, content }, ...messages.slice(others.length + 1)];
+}
+
+function systemsAsUsers(messages: readonly ChatMessage[], from: number): readonly ChatMessage[] {
+  return changed(messages, (message, index) =>
+    index >= from && isSystem(message) ? [user(textOf(message))] : null,
+  );
+}
+
+function loneResultsAsUsers(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const called = new Set<unknown>();
+  return changed(messages, (message) => {
+    for (const { id } of callsOf(message)) called.add(id);
+    return message.role === "tool" && !called.has(message.tool_call_id) ? [resultAsUser(message)] : null;
+  });
+}
+
+/** A result for each call behind whose message something else stands. */
+function missingResults(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  let open: readonly PastCall[] = [];
+  return changed(messages, (message) => {
+    if (message.role === "tool") {
+      open = open.filter(({ id }) => id !== message.tool_call_id);
+      return null;
+    }
+    const missing = open.map(({ id, function: { name } }) => ({
+      role: "tool",
+      content: noResult,
+      tool_call_id: id,
+      name,
+    }));
+    open = callsOf(message);
+    return missing.length === 0 ? null : [...missing, message];
+  });
+}
+
+function withoutEmpty(messages: readonly ChatMessage[], continuesLast: boolean): readonly ChatMessage[] {
+  return changed(messages, (message, index) => {
+    const isKept = continuesLast && index === messages.length - 1;
+    const isEmpty =
+      message.role === "assistant" && textOf(message).trim() === "" && callsOf(message).length === 0;
+    return isEmpty && !isKept ? [] : null;
+  });
+}
+
+function thoughtsInText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  return changed(messages, (message) => {
+    const thoughts = thoughtsOf(message);
+    const text = textOf(message);
+    if (callsOf(message).length === 0 || thoughts === "" || text === "") return null;
+    const { reasoning_content: _, ...rest } = message;
+    return [{ ...rest, content: joined(thoughts, text) }];
+  });
+}
+
+/** Text and calls of one message as two. */
+function textBeforeCalls(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  return changed(messages, (message) => {
+    if (textOf(message) === "" || callsOf(message).length === 0) return null;
+    const { tool_calls: calls, ...text } = message;
+    return [text, { role: message.role, content: "", tool_calls: calls }];
+  });
+}
+
+/** A user's message before that of an assistant with which a conversation begins; alone, the system's becomes one. */
+function withUserFirst(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const { length } = headOf(messages);
+  if (length === messages.length) return systemsAsUsers(messages, length - 1);
+  if (messages[length]!.role === "user") return messages;
+  return [...messages.slice(0, length), user(noUser), ...messages.slice(length)];
+}
+
+function neighboursJoined(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const all: ChatMessage[] = [];
+  for (const message of messages) {
+    const last = all.at(-1);
+    if (last === undefined || !areOne(last, message)) all.push(message);
+    else all[all.length - 1] = together(last, message);
+  }
+  return all.length === messages.length ? messages : all;
+}
+
+function areOne(first: ChatMessage, second: ChatMessage): boolean {
+  if (first.role !== second.role) return false;
+  return (
+    first.role === "user" ||
+    (first.role === "assistant" && callsOf(first).length + callsOf(second).length === 0)
+  );
+}
+
+function together(first: ChatMessage, second: ChatMessage): ChatMessage {
+  const thoughts = joined(thoughtsOf(first), thoughtsOf(second));
+  return {
+    ...first,
+    ...second,
+    content: joined(textOf(first), textOf(second)),
+    ...(thoughts === "" ? {} : { reasoning_content: thoughts }),
+  };
+}
+
+/** An assistant's words between a user's message and the calls, with their results, of the one before. */
+function answeredBeforeUsers(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  return changed(messages, (message, index) => {
+    const before = messages[index - 1];
+    const isBehindCalls = before?.role === "tool" || (before !== undefined && callsOf(before).length > 0);
+    return message.role === "user" && isBehindCalls ? [assistant(noAnswer), message] : null;
+  });
+}

@@ -1,0 +1,158 @@
+/** Writes conversations of any client by a chat template, whatever it demands of their order, their ids and their roles. */
+
+import type { RenderedPrompt } from "../control-text.ts";
+import { callFormIn } from "../formats/call-forms.ts";
+import type { ChatMessage, ChatTemplate, RenderOptions } from "../template.ts";
+import { TemplateError } from "../template-error.ts";
+import { type CallStyle, callStyles, inStyle, plainStyle } from "./call-style.ts";
+import { callsOf } from "./messages.ts";
+import { paired } from "./pairs.ts";
+import { caller, type Rule, result, rules } from "./rules.ts";
+
+export interface WrittenChat extends RenderedPrompt {
+  /** Fields that the template was given otherwise than they were sent. */
+  readonly ignored: readonly string[];
+}
+
+/** Of a rule: to be applied; or to be told of and no more, as it does not help. */
+type Need = "none" | "applied" | "told";
+
+/**
+ * What a template demands is found by having it write small conversations, each once and when it first matters. What is done
+ * to a conversation is thus a matter of the template alone: turns that come later leave the prompt of those before as it was.
+ */
+export class ConversationWriter {
+  readonly #template: ChatTemplate;
+  readonly #needs = new Map<string, Need>();
+  readonly #styles = new Map<boolean, CallStyle>();
+
+  constructor(template: ChatTemplate) {
+    this.#template = template;
+  }
+
+  /** Applies the rules that the template needs; if it refuses what comes of that, all of them. Throws TemplateError. */
+  write(
+    messages: readonly ChatMessage[],
+    options: RenderOptions,
+    isWanted: () => boolean = () => true,
+  ): WrittenChat {
+    const withTools = (options.tools?.length ?? 0) > 0;
+    const given = paired(messages);
+    const rendered = (needOf: (rule: Rule) => Need): WrittenChat => {
+      const told = new Set<string>();
+      let current = given;
+      for (const rule of rules) {
+        const next = rule.apply(current, options.continuesLast === true);
+        const need = next === current ? "none" : needOf(rule);
+        if (need === "applied") current = next;
+        if (need !== "none" && rule.told !== null) told.add(rule.told);
+      }
+      return { ...this.#render(current, options, withTools, isWanted), ignored: [...told] };
+    };
+    try {
+      return rendered((rule) => this.#needOf(rule, withTools));
+    } catch (error) {
+      if (!(error instanceof TemplateError) || !error.isOfMessages) throw error;
+      try {
+        return rendered((rule) => (rule.isHarmless ? "applied" : this.#needOf(rule, withTools)));
+      } catch {
+        throw error;
+      }
+    }
+  }
+
+  #render(
+    messages: readonly ChatMessage[],
+    options: RenderOptions,
+    withTools: boolean,
+    isWanted: () => boolean,
+  ): RenderedPrompt {
+    const hasCalls = messages.some((message) => message.role === "tool" || callsOf(message).length > 0);
+    const styled = hasCalls ? inStyle(messages, this.#style(withTools)) : messages;
+    return this.#template.render(styled, options, isWanted);
+  }
+
+  #needOf(rule: Rule, withTools: boolean): Need {
+    const key = `${rules.indexOf(rule)} ${withTools}`;
+    const known = this.#needs.get(key);
+    if (known !== undefined) return known;
+    const need = this.#foundNeed(rule, withTools);
+    this.#needs.set(key, need);
+    return need;
+  }
+
+  #foundNeed(rule: Rule, withTools: boolean): Need {
+    const { words = [], asked, shown, isInOrder = false, mustHelp = false, apply } = rule;
+    if (!words.every((word) => this.#template.mentions(word, withTools))) return "applied";
+    const shows = (messages: readonly ChatMessage[]): boolean =>
+      this.#shows(inStyle(messages, this.#style(withTools)), shown, withTools, isInOrder);
+    if (shows(asked)) return "none";
+    return mustHelp && !shows(apply(asked, false)) ? "told" : "applied";
+  }
+
+  /** The first style in which all is shown that calls leave behind. */
+  #style(withTools: boolean): CallStyle {
+    const known = this.#styles.get(withTools);
+    if (known !== undefined) return known;
+    const found = callStyles().find((style) =>
+      this.#shows(
+        inStyle(
+          [{ role: "user", content: "Azq1" }, caller("Bzq2", "Czq3"), result("Dzq4"), result("Ezq5", 1)],
+          style,
+        ),
+        ["look0", "look1", "Bzq2", "Czq3", "Dzq4", "Ezq5"],
+        withTools,
+      ),
+    );
+    const style = found === undefined ? plainStyle : { ...found, cut: this.#cutOf(found, withTools) };
+    this.#styles.set(withTools, style);
+    return style;
+  }
+
+  /** A text, where calls are JSON and the template writes one as it is. */
+  #cutOf(style: CallStyle, withTools: boolean): CallStyle["cut"] {
+    const form = callFormIn(this.#template.sourceText(withTools));
+    if (form !== null && form.arguments.kind !== "json") return "object";
+    const text = '{"place": "Bzq2';
+    const [call] = callsOf(caller("Bzq2"));
+    const cut = { ...call!, function: { ...call!.function, arguments: text } };
+    const messages = [
+      { role: "user", content: "Azq1" },
+      { role: "assistant", content: "", tool_calls: [cut] },
+      result("Czq3"),
+    ];
+    return this.#shows(inStyle(messages, style), [text], withTools) ? "text" : "object";
+  }
+
+  /** Whether the template writes these messages, and in them the texts. */
+  #shows(
+    messages: readonly ChatMessage[],
+    texts: readonly string[],
+    withTools: boolean,
+    isInOrder = false,
+  ): boolean {
+    const tools = withTools ? [offered] : null;
+    try {
+      const { text } = this.#template.render(messages, { addGenerationPrompt: true, tools });
+      let from = 0;
+      return texts.every((one) => {
+        const at = text.indexOf(one, from);
+        if (isInOrder) from = at;
+        return at >= 0;
+      });
+    } catch (error) {
+      if (error instanceof TemplateError) return false;
+      throw error;
+    }
+  }
+}
+
+/** A function with another name than those that are called, so that theirs are seen where calls are written. */
+const offered = {
+  type: "function",
+  function: {
+    name: "other",
+    description: "Another.",
+    parameters: { type: "object", properties: { place: { type: "string" } }, required: [] },
+  },
+};
