@@ -36,12 +36,17 @@ export class Fields {
   /** The field as it came; `undefined` when missing or null. */
   raw(name: string): unknown {
     this.#read.push(name);
+    return this.peek(name);
+  }
+
+  /** The field as it came, without reading it. */
+  peek(name: string): unknown {
     return Object.hasOwn(this.#object, name) ? (this.#object[name] ?? undefined) : undefined;
   }
 
   /** Whether the field is there and not null; this is not reading it. */
   has(name: string): boolean {
-    return Object.hasOwn(this.#object, name) && (this.#object[name] ?? null) !== null;
+    return this.peek(name) !== undefined;
   }
 
   /** Names of fields that are present, not null, and were never read. */

@@ -1,14 +1,15 @@
 import { describe, expect, test } from "bun:test";
 import { ControlTexts } from "../text/control-text.ts";
 import { ChatTemplate } from "../text/template.ts";
-import { settleThinking } from "./thinking.ts";
+import { Fields } from "./fields.ts";
+import { settleThinking, thinkingOf } from "./thinking.ts";
 
 const templateOf = (template: string) =>
   new ChatTemplate({ template, toolTemplate: null, specialTokens: {} }, new ControlTexts([]));
 const asked = { isWanted: null, effort: null, tokensMax: null };
 const settled = (template: string | null, more: Partial<Parameters<typeof settleThinking>[0]>) => {
   const made = settleThinking({ ...asked, ...more }, template === null ? null : templateOf(template), false);
-  return [made.templateArguments, made.tokensMax, made.hasEffect];
+  return [made.templateArguments, made.tokensMax, Object.values(made.has).some(Boolean)];
 };
 
 const thinks = "{{ '<think>' }}";
@@ -43,5 +44,59 @@ describe("what is asked of thinking", () => {
 
   test("may be nothing", () => {
     expect(settled(hasSwitch, {})).toEqual([{}, null, false]);
+  });
+});
+
+describe("fields of thinking", () => {
+  const read = (template: string, body: object) => {
+    const { templateArguments, tokensMax, ignored } = thinkingOf(
+      new Fields(body as Record<string, unknown>),
+      templateOf(template),
+      false,
+    );
+    return [templateArguments, tokensMax, ignored];
+  };
+  const off = [
+    { enable_thinking: false },
+    { thinking: { type: "disabled" } },
+    { thinking: false },
+    { think: false },
+    { reasoning: { enabled: false } },
+    { reasoning: { effort: "none" } },
+    { reasoning_effort: "none" },
+    { output_config: { effort: "none" } },
+    { chat_template_kwargs: { enable_thinking: false } },
+  ];
+
+  test.each(off)("%j switches it off where the template can, and is named where it cannot", (body) => {
+    expect(read(hasSwitch, body)).toEqual([{ enable_thinking: false }, null, []]);
+    const [, tokensMax, ignored] = read(thinks, body);
+    expect([tokensMax, (ignored as string[]).length]).toEqual([null, 1]);
+  });
+
+  test("are named part by part", () => {
+    const thinking = { type: "enabled", budget_tokens: 9, display: "summarized" };
+    expect(read(thinks, { thinking })).toEqual([{}, 9, ["thinking", "thinking.display"]]);
+    expect(read("{{ enable_thinking }}", { thinking })).toEqual([
+      { enable_thinking: true },
+      null,
+      ["thinking.budget_tokens", "thinking.display"],
+    ]);
+    const reasoning = { effort: "low", summary: "auto" };
+    expect(read(thinks, { reasoning })).toEqual([{}, 1024, ["reasoning.summary"]]);
+  });
+
+  test("give way to what the template is told by name, and the first of several counts", () => {
+    const chat_template_kwargs = { enable_thinking: true };
+    const named = read(hasSwitch, { enable_thinking: false, reasoning_effort: "none", chat_template_kwargs });
+    expect(named).toEqual([chat_template_kwargs, null, ["enable_thinking", "reasoning_effort"]]);
+    expect(read(hasSwitch, { enable_thinking: false, think: true, reasoning_effort: "high" })).toEqual([
+      { enable_thinking: false },
+      null,
+      ["think", "reasoning_effort"],
+    ]);
+    expect(
+      read(thinks, { thinking_token_budget: 5, reasoning_budget: 7, thinking_budget_tokens: -1 }),
+    ).toEqual([{}, 5, ["reasoning_budget"]]);
   });
 });

@@ -2,7 +2,8 @@
 
 import { thinkingMarksIn } from "../text/formats/thinking.ts";
 import type { ChatTemplate } from "../text/template.ts";
-import { type Fields, refusal } from "./fields.ts";
+import { type Fields, fieldsOf, refusal, tellable } from "./fields.ts";
+import { templateArgumentsOf } from "./openai/inputs.ts";
 
 const efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
 export type Effort = (typeof efforts)[number];
@@ -24,20 +25,157 @@ export interface ThinkingSettled {
   /** For the template. */
   readonly templateArguments: Readonly<Record<string, unknown>>;
   readonly tokensMax: number | null;
-  /** Whether any of it had an effect. */
-  readonly hasEffect: boolean;
+  /** What of it changes the prompt or the answer. */
+  readonly has: Readonly<Record<keyof ThinkingAsked, boolean>>;
 }
 
-/** Arguments for the template: what the client gave by name goes before what follows from other fields. */
-export function withGiven(
-  own: Readonly<Record<string, unknown>>,
-  given: Readonly<Record<string, unknown>>,
-): Readonly<Record<string, unknown>> {
-  return Object.keys(own).length === 0 ? given : { ...own, ...given };
+/** A request's thinking, and the template's other arguments. */
+export interface Thinking extends Omit<ThinkingSettled, "has"> {
+  /** The model's thoughts are not to be told. */
+  readonly isHidden: boolean;
+  /** Fields that were given and have no effect. */
+  readonly ignored: readonly string[];
+}
+
+/** One field's wish. */
+interface Wish {
+  readonly path: string;
+  readonly kind: keyof ThinkingAsked;
+  readonly value: boolean | Effort | number;
+}
+
+/**
+ * Reads all of a body's fields of thinking. Of several that say the same kind of thing the first of the list counts: the switches
+ * `enable_thinking`, `thinking`, `think`, `reasoning`; efforts; limits. What the template is given by name goes before all.
+ * `mayHide`: the wire format has answers without their thoughts.
+ */
+export function thinkingOf(
+  fields: Fields,
+  template: ChatTemplate | null,
+  hasTools: boolean,
+  mayHide = false,
+): Thinking {
+  const given = templateArgumentsOf(fields);
+  const rest: string[] = [];
+  const { wishes, isHidden } = wishesOf(fields, rest, mayHide);
+  const chosen = (kind: Wish["kind"]): Wish | undefined => wishes.find((wish) => wish.kind === kind);
+  const wished = <Value>(kind: Wish["kind"]): Value | null => (chosen(kind)?.value ?? null) as Value | null;
+  const asked: ThinkingAsked = {
+    isWanted: wished("isWanted"),
+    effort: wished("effort"),
+    tokensMax: wished("tokensMax"),
+  };
+  const { templateArguments, tokensMax, has } = settleThinking(asked, template, hasTools, given);
+  const counts = ({ kind, value }: Wish): boolean => has[kind] && value === chosen(kind)!.value;
+  const unknown = Object.keys(given).filter((name) => template?.mentions(name, hasTools) !== true);
+  return {
+    // The client's own object where nothing is added: its numbers and keys are read from its text.
+    templateArguments:
+      Object.keys(templateArguments).length === 0 ? given : { ...templateArguments, ...given },
+    tokensMax,
+    isHidden,
+    ignored: tellable([
+      ...wishes.filter((wish) => !counts(wish)).map(({ path }) => path),
+      ...rest,
+      ...unknown.map((name) => `chat_template_kwargs.${name}`),
+    ]),
+  };
+}
+
+/** `given`: what the template is told by name, which other fields do not change. */
+export function settleThinking(
+  { isWanted, effort, tokensMax }: ThinkingAsked,
+  template: ChatTemplate | null,
+  hasTools: boolean,
+  given: Readonly<Record<string, unknown>> = {},
+): ThinkingSettled {
+  const thinks = template !== null && thinkingMarksIn(template.sourceText(hasTools)) !== null;
+  const mentions = (name: string): boolean => template?.mentions(name, hasTools) === true;
+  const takes = (name: string): boolean => mentions(name) && !Object.hasOwn(given, name);
+  const templateArguments: Record<string, unknown> = {};
+  const switchName = ["enable_thinking", "thinking"].find(mentions);
+  const hasSwitch = switchName !== undefined && takes(switchName);
+  const wanted = isWanted ?? (effort === null ? null : effort !== "none");
+  if (wanted !== null && hasSwitch) templateArguments[switchName] = wanted;
+  const knowsEffort = mentions("reasoning_effort");
+  if (effort !== null && takes("reasoning_effort")) templateArguments.reasoning_effort = effort;
+  const ofEffort = effort === null || knowsEffort ? null : (effortTokens[effort] ?? null);
+  const limit = thinks ? (tokensMax ?? ofEffort) : null;
+  return {
+    templateArguments,
+    tokensMax: limit,
+    has: {
+      isWanted: isWanted !== null && hasSwitch,
+      effort:
+        effort !== null &&
+        (takes("reasoning_effort") ||
+          (hasSwitch && isWanted === null) ||
+          (thinks && tokensMax === null && ofEffort !== null)),
+      tokensMax: tokensMax !== null && limit !== null,
+    },
+  };
+}
+
+const budgetNames = [
+  "thinking_token_budget",
+  "thinking_budget_tokens",
+  "thinking_budget",
+  "reasoning_budget",
+];
+
+/** Names of what is left in objects of wishes go to `rest`. */
+function wishesOf(
+  fields: Fields,
+  rest: string[],
+  mayHide: boolean,
+): { readonly wishes: readonly Wish[]; readonly isHidden: boolean } {
+  const wishes: Wish[] = [];
+  const wish = (path: string, kind: Wish["kind"], value: Wish["value"] | null | undefined): void => {
+    if (value !== undefined && value !== null) wishes.push({ path, kind, value });
+  };
+  const within = (name: string, read: (inner: Fields) => void): void => {
+    const inner = fieldsOf(fields.raw(name), name);
+    read(inner);
+    rest.push(...inner.unread().map((one) => inner.pathOf(one)));
+  };
+  wish("enable_thinking", "isWanted", fields.boolean("enable_thinking"));
+  const thinking = fields.raw("thinking");
+  if (typeof thinking === "boolean") wish("thinking", "isWanted", thinking);
+  else if (thinking !== undefined)
+    within("thinking", (inner) => {
+      wish("thinking", "isWanted", isWantedBy(inner));
+      wish("thinking.budget_tokens", "tokensMax", inner.integer("budget_tokens", tokenRange));
+    });
+  const think = fields.raw("think");
+  if (typeof think === "boolean") wish("think", "isWanted", think);
+  wish("reasoning_effort", "effort", effortOf(fields, "reasoning_effort"));
+  if (typeof think !== "boolean") wish("think", "effort", effortOf(fields, "think"));
+  let isHidden = mayHide && fields.boolean("include_reasoning") === false;
+  if (fields.has("reasoning"))
+    within("reasoning", (inner) => {
+      wish("reasoning.enabled", "isWanted", inner.boolean("enabled"));
+      wish("reasoning.effort", "effort", effortOf(inner, "effort"));
+      wish("reasoning.max_tokens", "tokensMax", inner.integer("max_tokens", tokenRange));
+      if (mayHide && inner.boolean("exclude") === true) isHidden = true;
+    });
+  const output = fields.object("output_config");
+  if (output !== undefined) wish("output_config.effort", "effort", effortOf(output, "effort"));
+  for (const name of budgetNames) wish(name, "tokensMax", budgetOf(fields, name));
+  return { wishes, isHidden };
+}
+
+const tokenRange = { min: 0, max: Number.MAX_SAFE_INTEGER };
+
+/** `type`, as Anthropic's API and others have it. Throws 400. */
+function isWantedBy(thinking: Fields): boolean {
+  const type = thinking.raw("type");
+  if (type !== "enabled" && type !== "adaptive" && type !== "disabled")
+    throw refusal(thinking.pathOf("type"), "enabled, adaptive or disabled", type);
+  return type !== "disabled";
 }
 
 /** The effort that a field names. Throws 400 for what is none. */
-export function effortOf(fields: Fields, name: string): Effort | null {
+function effortOf(fields: Fields, name: string): Effort | null {
   const given = fields.raw(name);
   if (given === undefined) return null;
   const effort = efforts.find((known) => known === given);
@@ -45,21 +183,8 @@ export function effortOf(fields: Fields, name: string): Effort | null {
   return effort;
 }
 
-export function settleThinking(
-  { isWanted, effort, tokensMax }: ThinkingAsked,
-  template: ChatTemplate | null,
-  hasTools: boolean,
-): ThinkingSettled {
-  const thinks = template !== null && thinkingMarksIn(template.sourceText(hasTools)) !== null;
-  const mentions = (name: string): boolean => template?.mentions(name, hasTools) === true;
-  const wanted = isWanted ?? (effort === null ? null : effort !== "none");
-  const templateArguments: Record<string, unknown> = {};
-  const switchName = ["enable_thinking", "thinking"].find(mentions);
-  if (wanted !== null && switchName !== undefined) templateArguments[switchName] = wanted;
-  const knowsEffort = mentions("reasoning_effort");
-  if (effort !== null && knowsEffort) templateArguments.reasoning_effort = effort;
-  const ofEffort = effort === null || knowsEffort ? null : (effortTokens[effort] ?? null);
-  const limit = thinks ? (tokensMax ?? ofEffort) : null;
-  const hasEffect = limit !== null || Object.keys(templateArguments).length > 0;
-  return { templateArguments, tokensMax: limit, hasEffect };
+/** -1 is no limit in all but vLLM's. Throws 400. */
+function budgetOf(fields: Fields, name: string): number | undefined {
+  const isUnlimited = name !== "thinking_token_budget" && fields.raw(name) === -1;
+  return isUnlimited ? undefined : fields.integer(name, tokenRange);
 }

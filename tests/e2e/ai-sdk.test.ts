@@ -75,7 +75,7 @@ test("an error in a stream reaches its reader", async () => {
   const streamed = streamText({
     model: provider("demo"),
     ...request,
-    maxOutputTokens: 100_000,
+    prompt: "word ".repeat(2100),
     onError: ({ error }) => {
       failed.push(error);
     },

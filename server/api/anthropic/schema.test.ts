@@ -144,6 +144,7 @@ test("what has no effect is told, once, wherever it stands", () => {
   expect(ignored).toEqual([
     "messages.content.citations",
     "thinking",
+    "thinking.budget_tokens",
     "output_config.effort",
     "metadata",
     "context_management",

@@ -3,14 +3,13 @@
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { Fields, refusal } from "../fields.ts";
 import { generationOf } from "../openai/generation.ts";
-import { templateArgumentsOf } from "../openai/inputs.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceWith } from "../openai/service.ts";
 import { constraintBeside } from "../openai/structure.ts";
-import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
+import { isOneOf, notSupported, refuseMoreAnswers, settleTheRest } from "../openai/support.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { noTargets, type Targets } from "../targets.ts";
-import { effortOf, settleThinking, type ThinkingSettled, withGiven } from "../thinking.ts";
+import { thinkingOf } from "../thinking.ts";
 import { type CacheMark, conversationOf } from "./inputs.ts";
 import { Ignored, noteTheRest } from "./support.ts";
 import { toolUseOf } from "./tools.ts";
@@ -43,6 +42,7 @@ export function parseMessagesRequest(
   const fields = new Fields(body);
   const { model, prompt, marks, calls, format, ignored } = parseCommon(fields, served);
   if (!fields.has("max_tokens")) throw refusal("max_tokens", "an integer of at least 1", undefined);
+  refuseMoreAnswers(fields);
   const tier = fields.raw("service_tier");
   if (tier !== undefined && tier !== "auto" && tier !== "standard_only")
     throw refusal("service_tier", "auto or standard_only", tier);
@@ -74,10 +74,10 @@ function parseCommon(fields: Fields, served: Served) {
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, [[]])) throw notSupported(name, "this field");
   }
-  const thinking = thinkingOf(fields, served, tools.length > 0, ignored);
+  const thinking = thinkingOf(fields, served.template, tools.length > 0);
+  for (const name of thinking.ignored) ignored.add(name);
   const format = outputFormatOf(fields, ignored);
-  const templateArguments = withGiven(thinking.templateArguments, templateArgumentsOf(fields));
-  const thoughtsMax = thinking.tokensMax;
+  const { templateArguments, tokensMax: thoughtsMax } = thinking;
   // A conversation that ends with the assistant's own words goes on with them.
   const continuesLast = messages.at(-1)!.role === "assistant";
   const prompt: ChatPrompt = {
@@ -95,6 +95,7 @@ function parseCommon(fields: Fields, served: Served) {
 function outputFormatOf(fields: Fields, ignored: Ignored): RequestedConstraint | null {
   const output = fields.object("output_config");
   const format = output?.object("format");
+  output?.raw("effort"); // which is one of thinking
   if (output !== undefined) noteTheRest(output, "output_config", ignored);
   if (format === undefined) return null;
   const type = format.raw("type");
@@ -102,30 +103,6 @@ function outputFormatOf(fields: Fields, ignored: Ignored): RequestedConstraint |
   const schema = format.raw("schema");
   if (schema === undefined) throw refusal(format.pathOf("schema"), "a JSON Schema", undefined);
   return { source: { kind: "schema", schema, layout: "compact" }, param: format.pathOf("schema") };
-}
-
-/** Whether to think, and how much. */
-function thinkingOf(
-  fields: Fields,
-  { template }: Served,
-  hasTools: boolean,
-  ignored: Ignored,
-): ThinkingSettled {
-  const thinking = fields.object("thinking");
-  const output = fields.object("output_config");
-  const effort = output === undefined ? null : effortOf(output, "effort");
-  const type = thinking?.raw("type");
-  if (thinking !== undefined && type !== "enabled" && type !== "adaptive" && type !== "disabled")
-    throw refusal("thinking.type", "enabled, adaptive or disabled", type);
-  const range = { min: 0, max: Number.MAX_SAFE_INTEGER };
-  const tokensMax = thinking?.integer("budget_tokens", range) ?? null;
-  if (thinking !== undefined) noteTheRest(thinking, "thinking", ignored);
-  const isWanted = thinking === undefined ? null : type !== "disabled";
-  const settled = settleThinking({ isWanted, effort, tokensMax }, template, hasTools);
-  if (settled.hasEffect) return settled;
-  if (thinking !== undefined) ignored.add("thinking");
-  if (effort !== null) ignored.add("output_config.effort");
-  return settled;
 }
 
 function namesOf(ignored: Ignored, others: readonly string[]): readonly string[] {

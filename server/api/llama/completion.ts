@@ -12,7 +12,7 @@ import { chatLogprobs } from "../openai/logprobs.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceOf } from "../openai/service.ts";
 import { constraintOf } from "../openai/structure.ts";
-import { isOneOf, notSupported } from "../openai/support.ts";
+import { isOneOf, notSupported, refuseMoreAnswers } from "../openai/support.ts";
 import { expectFits, type PromptServices, promptTokens } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import { type Exchange, respond } from "../respond.ts";
@@ -37,8 +37,6 @@ export interface LlamaRequest {
 /** Fields that would change the answer and are not supported, with the values that ask for nothing. */
 const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   lora: [[]],
-  n: [1],
-  n_cmpl: [1],
   n_indent: [0],
   t_max_predict_ms: [0, -1],
   post_sampling_probs: [false],
@@ -54,6 +52,7 @@ export function parseLlamaCompletion(
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
   }
+  refuseMoreAnswers(fields);
   const prompts = promptsOf(
     plainPrompts(fields.raw("prompt"), "prompt", served, requestLimits.promptsMax),
     served,

@@ -2,11 +2,12 @@
 import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
 import { Fields } from "../fields.ts";
-import { messagesOf, promptEndOf, templateArgumentsOf } from "../openai/inputs.ts";
+import { messagesOf, promptEndOf } from "../openai/inputs.ts";
 import { parseChatRequest } from "../openai/schema.ts";
 import { toolsOf } from "../openai/tools.ts";
 import { chatPromptText, chatPromptTokens, type PromptServices } from "../prompt.ts";
 import { noTargets } from "../targets.ts";
+import { thinkingOf } from "../thinking.ts";
 
 interface PropsDeps extends PromptServices {
   readonly fleet: Pick<Fleet, "loads">;
@@ -65,7 +66,8 @@ export async function applyTemplate(
 ): Promise<object> {
   const fields = new Fields(body);
   const messages = messagesOf(fields);
-  const templateArguments = templateArgumentsOf(fields);
-  const prompt = { messages, tools: toolsOf(fields), ...promptEndOf(fields), templateArguments };
+  const tools = toolsOf(fields);
+  const { templateArguments } = thinkingOf(fields, services.template, tools.length > 0);
+  const prompt = { messages, tools, ...promptEndOf(fields), templateArguments };
   return { prompt: await chatPromptText(prompt, services) };
 }

@@ -8,13 +8,13 @@ import type { ChatMessage } from "../openai/inputs.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceWith } from "../openai/service.ts";
 import { constraintBeside } from "../openai/structure.ts";
-import { isOneOf, notSupported } from "../openai/support.ts";
+import { isOneOf, notSupported, refuseMoreAnswers } from "../openai/support.ts";
 import { toolUseOf } from "../openai/tools.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
 import type { Targets } from "../targets.ts";
-import { effortOf, settleThinking, type ThinkingSettled } from "../thinking.ts";
+import { type Thinking, thinkingOf } from "../thinking.ts";
 import { messagesOf, refuseImages } from "./messages.ts";
 
 /** What is asked for: a conversation's next message, a text's continuation, or that the model is there. */
@@ -43,8 +43,7 @@ type Served = Pick<PromptServices, "model" | "template">;
 export function parseOllamaChat(body: Body, served: Served, targets: Targets): OllamaRequest {
   const fields = new Fields(body);
   const messages = messagesOf(fields);
-  const { tools, calls } = toolUseOf(fields);
-  return parseCommon(fields, served, targets, { messages, tools, calls, raw: null });
+  return parseCommon(fields, served, targets, { messages, ...toolUseOf(fields), raw: null });
 }
 
 /** POST /api/generate: one message, or with `raw` a text to go on with. */
@@ -66,6 +65,7 @@ export function parseOllamaGenerate(body: Body, served: Served, targets: Targets
     tools: [],
     calls: null,
     raw: isRaw ? prompt : null,
+    ignored: isRaw && system !== undefined ? ["system"] : [],
   });
 }
 
@@ -73,16 +73,20 @@ interface Asked extends Pick<ReturnType<typeof toolUseOf>, "tools" | "calls"> {
   readonly messages: readonly ChatMessage[];
   /** The text itself, in place of messages. */
   readonly raw: string | null;
+  /** Fields without effect. */
+  readonly ignored: readonly string[];
 }
 
 function parseCommon(
   fields: Fields,
   { model, template }: Served,
   targets: Targets,
-  { messages, tools, calls, raw }: Asked,
+  { messages, tools, calls, raw, ignored: known }: Asked,
 ): OllamaRequest {
   const name = nameOf(fields, model);
-  const thinking = thinkingOf(fields, template, tools.length > 0);
+  const thinking = thinkingOf(fields, raw === null ? template : null, tools.length > 0);
+  if (raw === null) expectThinks(fields, thinking);
+  refuseMoreAnswers(fields);
   const options = optionsOf(fields);
   const generation = generationOf(options, model, {
     bound: "num_predict",
@@ -102,6 +106,8 @@ function parseCommon(
       : { kind: "text", text: raw };
   const ignored = [
     ...(keepAlive === undefined ? [] : ["keep_alive"]),
+    ...known,
+    ...thinking.ignored,
     ...options.unread().map((option) => options.pathOf(option)),
     ...fields.unread(),
   ];
@@ -124,15 +130,11 @@ export function nameOf(fields: Fields, served: ServedModel): string {
   return given;
 }
 
-/** `think`: a template that has no word for it cannot be made to think. */
-function thinkingOf(fields: Fields, template: Served["template"], hasTools: boolean): ThinkingSettled {
+/** Throws 400 for `think` with a template that has no word for it: the model cannot be made to think. */
+function expectThinks(fields: Fields, { ignored }: Thinking): void {
   const given = fields.raw("think");
-  const isWanted = typeof given === "boolean" ? given : null;
-  const effort = isWanted === null ? effortOf(fields, "think") : null;
-  const settled = settleThinking({ isWanted, effort, tokensMax: null }, template, hasTools);
-  if (!settled.hasEffect && (isWanted === true || (effort !== null && effort !== "none")))
-    throw badRequest("think: this model's chat template has no thinking to turn on", "think");
-  return settled;
+  if (given === undefined || given === false || given === "none" || !ignored.includes("think")) return;
+  throw badRequest("think: this model's chat template has no thinking to turn on", "think");
 }
 
 /** `format`: "json" or a schema. */

@@ -11,13 +11,16 @@ import { cacheSaltOf, samplingOf, stopStringsOf, tokenRange } from "./sampling.t
 /** Names of the most tokens that an answer may have, in OpenAI's and llama-server's bodies. */
 const boundNames = ["max_completion_tokens", "max_tokens", "max_output_tokens", "n_predict"];
 
+/** Names of texts that end an answer. */
+const stopNames = ["stop", "stop_sequences"] as const;
+
 /** What differs between wire formats. */
 export interface Particulars {
   /** Their own name for the most tokens. */
   readonly bound: string;
   /** Fewest tokens that may be asked for. */
   readonly tokensLeast?: 0 | 1;
-  readonly stop?: "stop" | "stop_sequences";
+  readonly stop?: (typeof stopNames)[number];
   readonly topLogprobs: number | null;
   readonly constraint: RequestedConstraint | null;
   /** Null: nothing may be called. */
@@ -27,7 +30,8 @@ export interface Particulars {
 
 /** One answer as the fields ask for it. Throws 400. */
 export function generationOf(fields: Fields, served: ServedModel, own: Particulars): GenerationOptions {
-  const { constraint, calls, service, topLogprobs, stop = "stop" } = own;
+  const { constraint, calls, service, topLogprobs } = own;
+  const stop = [own.stop ?? "stop", ...stopNames].find((name) => fields.has(name));
   return {
     ...oneAnswer,
     sampling: samplingOf(fields, served, topLogprobs),

@@ -40,8 +40,9 @@ const letters: Readonly<Record<string, string>> = {
 };
 const otherNames: Readonly<Record<string, string>> = { temp: "temperature" };
 
-/** What llama.cpp looks back at for its penalties by default, and all of a text. */
-const lookBacks = [64, -1];
+/** Tokens that llama.cpp looks back at for its penalties by default, as many clients send it; and its word for a whole text. */
+const usualLookBack = 64;
+const WHOLE = -1;
 
 /** Throws 400 for what would change the draw. Of what could not, the name is left unread. */
 export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
@@ -55,7 +56,8 @@ export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
     throw notSupported(fields.pathOf("samplers"), "another order than the usual one");
   const { repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
   const penalises = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
-  if (penalises && fields.has("repeat_last_n") && !isOneOf(fields.raw("repeat_last_n"), lookBacks))
+  const lookBack = fields.peek("repeat_last_n") ?? usualLookBack;
+  if (penalises && lookBack !== usualLookBack && fields.raw("repeat_last_n") !== WHOLE)
     throw notSupported(fields.pathOf("repeat_last_n"), "penalties that look back at a part of the text");
 }
 

@@ -10,16 +10,9 @@ import { Fields } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
 import { noTargets, type Targets } from "../targets.ts";
-import { effortOf, settleThinking, type ThinkingAsked, withGiven } from "../thinking.ts";
+import { thinkingOf } from "../thinking.ts";
 import { generationOf, type Particulars } from "./generation.ts";
-import {
-  type ChatMessage,
-  messagesOf,
-  type Prompt,
-  promptEndOf,
-  promptsOf,
-  templateArgumentsOf,
-} from "./inputs.ts";
+import { type ChatMessage, messagesOf, type Prompt, promptEndOf, promptsOf } from "./inputs.ts";
 import { chatLogprobs } from "./sampling.ts";
 import { type ServiceTier, serviceOf } from "./service.ts";
 import { constraintOf } from "./structure.ts";
@@ -83,9 +76,7 @@ export function parseChatRequest(
   if (fields.boolean("add_special_tokens") === true) {
     throw notSupported("add_special_tokens", "adding to what the chat template writes");
   }
-  const thinking = settleThinking(thinkingOf(fields), template, tools.length > 0);
-  const { templateArguments, tokensMax: thoughtsMax } = thinking;
-  const tellsReasoning = fields.boolean("include_reasoning") ?? true;
+  const thinking = thinkingOf(fields, template, tools.length > 0, true);
   const common = parseCommon(fields, served, {
     topLogprobs,
     bound: "max_completion_tokens",
@@ -93,32 +84,16 @@ export function parseChatRequest(
     calls,
     targets,
   });
-  const ignoredOfThinking = thinking.hasEffect
-    ? []
-    : thinkingFields.filter((name) => fields.raw(name) !== undefined);
   return {
     ...common,
     messages,
     ...end,
-    templateArguments: withGiven(templateArguments, templateArgumentsOf(fields)),
+    templateArguments: thinking.templateArguments,
     tools,
-    thoughtsMax,
-    tellsReasoning,
-    ignored: [...ignoredOfTools, ...ignoredOfThinking, ...common.ignored],
+    thoughtsMax: thinking.tokensMax,
+    tellsReasoning: !thinking.isHidden,
+    ignored: [...ignoredOfTools, ...thinking.ignored, ...common.ignored],
   };
-}
-
-const thinkingFields = ["reasoning_effort", "thinking_token_budget", "thinking_budget_tokens"];
-
-/** OpenAI's effort, and limits as vLLM and llama-server name them. */
-function thinkingOf(fields: Fields): ThinkingAsked {
-  const range = { min: 0, max: Number.MAX_SAFE_INTEGER };
-  const unlimited = fields.raw("thinking_budget_tokens") === -1;
-  const tokensMax =
-    fields.integer("thinking_token_budget", range) ??
-    (unlimited ? null : fields.integer("thinking_budget_tokens", range)) ??
-    null;
-  return { isWanted: null, effort: effortOf(fields, "reasoning_effort"), tokensMax };
 }
 
 export function parseCompletionRequest(
@@ -133,11 +108,6 @@ export function parseCompletionRequest(
   const topLogprobs = fields.integer("logprobs", { min: 0, max: requestLimits.topLogprobsMax }) ?? null;
   const echo = fields.boolean("echo") ?? false;
   const addSpecialTokens = fields.boolean("add_special_tokens") ?? true;
-  const n = fields.integer("n", { min: 1, max: requestLimits.choicesMax }) ?? 1;
-  const bestOf = fields.integer("best_of", { min: 1, max: requestLimits.choicesMax });
-  if (bestOf !== undefined && bestOf !== n) {
-    throw badRequest(`best_of other than n (${n}) is not supported, but ${bestOf} was given`, "best_of");
-  }
   const common = parseCommon(fields, served, {
     topLogprobs,
     bound: "max_tokens",
@@ -169,10 +139,17 @@ function parseCommon(fields: Fields, served: ServedModel, { targets, ...own }: O
   if (streamOptions !== undefined && !stream) {
     throw badRequest("stream_options is only allowed together with stream: true", "stream_options");
   }
+  const choices = fields.integer("n", { min: 1, max: requestLimits.choicesMax }) ?? 1;
+  const bestOf = fields.integer("best_of", { min: 1, max: requestLimits.choicesMax });
+  if (bestOf !== undefined && bestOf !== choices)
+    throw badRequest(
+      `best_of other than n (${choices}) is not supported, but ${bestOf} was given`,
+      "best_of",
+    );
   const { service, tier: serviceTier } = serviceOf(fields, targets);
   const generation: GenerationOptions = {
     ...generationOf(fields, served, { ...own, constraint: constraintOf(fields), service }),
-    choices: fields.integer("n", { min: 1, max: requestLimits.choicesMax }) ?? 1,
+    choices,
   };
   const includeUsage = streamOptions?.boolean("include_usage") ?? false;
   const continuousUsage = streamOptions?.boolean("continuous_usage_stats") ?? false;

@@ -41,6 +41,15 @@ export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   lora_path: [],
 };
 
+/** Throws 400 for several answers, or the prompt beside one, on routes that tell one answer alone. */
+export function refuseMoreAnswers(fields: Fields): void {
+  for (const [name, neutral] of Object.entries({ n: [1], n_cmpl: [1], best_of: [1], echo: [false] })) {
+    const value = fields.raw(name);
+    if (value !== undefined && !isOneOf(value, neutral))
+      throw notSupported(name, `anything but ${neutral[0]} on this route`);
+  }
+}
+
 /** Refuses what is asked for and not supported; returns the names of what is left, which has no effect. */
 export function settleTheRest(fields: Fields, accepted: readonly string[] = harmless): string[] {
   const ignored: string[] = [];

@@ -9,7 +9,8 @@ import {
   refuseBusy,
   refuseEnormous,
 } from "../prompt.ts";
-import { messagesOf, promptEndOf, templateArgumentsOf, tokensOf } from "./inputs.ts";
+import { thinkingOf } from "../thinking.ts";
+import { messagesOf, promptEndOf, tokensOf } from "./inputs.ts";
 import { modelOf } from "./schema.ts";
 import { toolsOf } from "./tools.ts";
 
@@ -49,10 +50,9 @@ function tokensOfPrompt(fields: Fields, services: PromptServices): Promise<reado
 function tokensOfMessages(fields: Fields, services: PromptServices): Promise<readonly TokenId[]> {
   const messages = messagesOf(fields);
   const end = promptEndOf(fields);
-  return chatPromptTokens(
-    { messages, tools: toolsOf(fields), ...end, templateArguments: templateArgumentsOf(fields) },
-    services,
-  );
+  const tools = toolsOf(fields);
+  const { templateArguments } = thinkingOf(fields, services.template, tools.length > 0);
+  return chatPromptTokens({ messages, tools, ...end, templateArguments }, services);
 }
 
 async function tokenizeContent(fields: Fields, services: PromptServices): Promise<object> {

@@ -4,17 +4,15 @@ import { badRequest } from "../../http/errors.ts";
 import { Fields, refusal } from "../fields.ts";
 import { metadataOf } from "../metadata.ts";
 import { generationOf } from "../openai/generation.ts";
-import { templateArgumentsOf } from "../openai/inputs.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceOf } from "../openai/service.ts";
 import { constraintBeside } from "../openai/structure.ts";
-import { isOneOf, notSupported, settleTheRest } from "../openai/support.ts";
+import { isOneOf, notSupported, refuseMoreAnswers, settleTheRest } from "../openai/support.ts";
 import type { PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import { noTargets, type Targets } from "../targets.ts";
-import { withGiven } from "../thinking.ts";
+import { thinkingOf } from "../thinking.ts";
 import { inputItemsOf } from "./items.ts";
-import { reasoningOf } from "./reasoning.ts";
 import { type ToolUse, toolUseOf } from "./tools.ts";
 
 export interface ResponsesRequest {
@@ -62,7 +60,6 @@ const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   prompt: [],
   context_management: [[]],
   truncation: ["disabled"],
-  n: [1],
 };
 
 export function parseResponsesRequest(
@@ -75,11 +72,12 @@ export function parseResponsesRequest(
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
   }
+  refuseMoreAnswers(fields);
   const key = crypto.randomUUID().replaceAll("-", "");
   const model = modelOf(fields, served.model);
   const { shown: tools, calls, told, echo: toolEcho } = toolUseOf(fields);
   const include = includeOf(fields);
-  const reasoning = reasoningOf(fields, served.template, tools.length > 0);
+  const thinking = thinkingOf(fields, served.template, tools.length > 0);
   const topLogprobs = topLogprobsOf(fields, include.has("message.output_text.logprobs"), tools);
   const text = textOf(fields);
   const constraint = constraintBeside(text.constraint, fields);
@@ -101,7 +99,7 @@ export function parseResponsesRequest(
     metadata: metadataOf(fields) ?? {},
     ...toolEcho,
     previous_response_id: previousId,
-    reasoning: reasoning.echo,
+    reasoning: { effort: fields.object("reasoning")?.raw("effort") ?? null, summary: null },
     text: text.echo,
     temperature: sampling.temperature,
     top_p: sampling.topP,
@@ -114,9 +112,8 @@ export function parseResponsesRequest(
     safety_identifier: fields.string("safety_identifier") ?? null,
     user: fields.string("user") ?? null,
   };
-  const templateArguments = withGiven(reasoning.templateArguments, templateArgumentsOf(fields));
   const ignored = [
-    ...reasoning.ignored,
+    ...thinking.ignored,
     ...text.ignored,
     ...include.ignored,
     ...settleTheRest(fields, harmless),
@@ -129,8 +126,8 @@ export function parseResponsesRequest(
     previousId,
     tools,
     told,
-    templateArguments,
-    thoughtsMax: reasoning.tokensMax,
+    templateArguments: thinking.templateArguments,
+    thoughtsMax: thinking.tokensMax,
     generation,
     sealsReasoning: include.has("reasoning.encrypted_content"),
     ...kept,

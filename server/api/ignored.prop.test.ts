@@ -1,0 +1,280 @@
+/** What a request names as ignored is what changed nothing of it, and all of that: for every field, on every route that draws text. */
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { runs } from "../../tests/support/property.ts";
+import { ApiError } from "../http/errors.ts";
+import { ControlTexts } from "../text/control-text.ts";
+import { ChatTemplate } from "../text/template.ts";
+import { parseMessagesRequest } from "./anthropic/schema.ts";
+import { parseLlamaCompletion } from "./llama/completion.ts";
+import { parseOllamaChat, parseOllamaGenerate } from "./ollama/schema.ts";
+import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
+import { parseResponsesRequest } from "./responses/schema.ts";
+import { noTargets } from "./targets.ts";
+
+type Body = Readonly<Record<string, unknown>>;
+
+const model = {
+  names: ["demo"],
+  contextMax: 1000,
+  vocabSize: 1000,
+  tokensOf: (text: string) => [text.length],
+  generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
+};
+const templateOf = (template: string) =>
+  new ChatTemplate({ template, toolTemplate: null, specialTokens: {} }, new ControlTexts([]));
+/** With a switch; with efforts; a model that thinks and takes neither; one that does not think. */
+const templates = [
+  "{{ enable_thinking }}<think>",
+  "{{ reasoning_effort }}<think>",
+  "<think>",
+  "{{ tools }}",
+].map(templateOf);
+
+interface Route {
+  readonly body: Body;
+  readonly parse: (body: Body, template: ChatTemplate) => { readonly ignored: readonly string[] };
+  /** Where fields of drawing stand; absent: in the body. */
+  readonly inner?: "options";
+}
+
+const messages = [{ role: "user", content: "Hi" }];
+const routes: Readonly<Record<string, Route>> = {
+  "/v1/chat/completions": {
+    body: { messages, seed: 1 },
+    parse: (body, template) => parseChatRequest(body, model, noTargets, template),
+  },
+  "/v1/completions": {
+    body: { prompt: "Hi", seed: 1 },
+    parse: (body) => parseCompletionRequest(body, model),
+  },
+  "/v1/responses": {
+    body: { input: "Hi", seed: 1 },
+    parse: (body, template) => parseResponsesRequest(body, { model, template }),
+  },
+  "/v1/messages": {
+    body: { messages, max_tokens: 9, seed: 1 },
+    parse: (body, template) => parseMessagesRequest(body, { model, template }),
+  },
+  "/api/chat": {
+    body: { model: "demo", messages, options: { seed: 1 } },
+    parse: (body, template) => parseOllamaChat(body, { model, template }, noTargets),
+    inner: "options",
+  },
+  "/api/generate": {
+    body: { model: "demo", prompt: "Hi", options: { seed: 1 } },
+    parse: (body, template) => parseOllamaGenerate(body, { model, template }, noTargets),
+    inner: "options",
+  },
+  "/api/generate, raw": {
+    body: { model: "demo", prompt: "Hi", raw: true, options: { seed: 1 } },
+    parse: (body, template) => parseOllamaGenerate(body, { model, template }, noTargets),
+    inner: "options",
+  },
+  "/completion": {
+    body: { prompt: "Hi", seed: 1 },
+    parse: (body) => parseLlamaCompletion(body, { model }, noTargets),
+  },
+};
+
+/** By field, values that ask for something else than leaving it out does. */
+const fields: Readonly<Record<string, readonly unknown[]>> = {
+  ...{ temperature: [0, 0.5, 2], top_p: [0, 0.5], top_k: [1, 40], min_p: [0.5], seed: [7] },
+  ...{ repetition_penalty: [1.1], repeat_penalty: [1.3], presence_penalty: [1], frequency_penalty: [-1] },
+  ...{ logit_bias: [{ "5": 1 }], allowed_token_ids: [[1, 2]], bad_words: [["bad"]] },
+  ...{
+    max_tokens: [5],
+    max_completion_tokens: [6],
+    max_output_tokens: [7],
+    n_predict: [8],
+    num_predict: [4],
+  },
+  ...{
+    min_tokens: [1],
+    stop: ["x", ["y"]],
+    stop_sequences: [["z"]],
+    stop_token_ids: [[5]],
+    ignore_eos: [true],
+  },
+  ...{ include_stop_str_in_output: [true], skip_special_tokens: [false], cache_salt: ["salt"] },
+  ...{
+    n: [2],
+    best_of: [2],
+    echo: [true],
+    suffix: ["after"],
+    logprobs: [true, 1],
+    top_logprobs: [2],
+    n_probs: [2],
+  },
+  ...{ prompt_logprobs: [1], return_tokens: [true], return_token_ids: [true], timings_per_token: [true] },
+  ...{
+    response_format: [{ type: "json_object" }],
+    guided_json: [{}],
+    guided_regex: ["a"],
+    guided_choice: [["a"]],
+  },
+  ...{
+    grammar: ['root ::= "a"'],
+    json_schema: [{}],
+    regex: ["a"],
+    format: ["json"],
+    structured_outputs: [{ regex: "a" }],
+  },
+  ...{
+    enable_thinking: [false, true],
+    thinking: [false, { type: "disabled" }],
+  },
+  ...{
+    think: [false, "low"],
+    reasoning: [{ effort: "low" }, { enabled: false }, { max_tokens: 5 }, { summary: "auto" }],
+  },
+  ...{
+    reasoning_effort: ["none", "low", "high"],
+    include_reasoning: [false],
+    output_config: [{ effort: "low" }],
+  },
+  ...{ thinking_token_budget: [3], thinking_budget_tokens: [4], thinking_budget: [5], reasoning_budget: [0] },
+  ...{ chat_template_kwargs: [{ enable_thinking: false }, { reasoning_effort: "low" }, { unheard_of: 1 }] },
+  ...{ add_generation_prompt: [false], system: ["Be brief."], instructions: ["Be brief."], priority: [3] },
+  ...{
+    mirostat: [1],
+    typical_p: [0.5],
+    tfs_z: [0.5],
+    dynatemp_range: [1],
+    xtc_probability: [0.5],
+    top_a: [0.1],
+  },
+  ...{ dry_multiplier: [0.8], dry_base: [1.75], xtc_threshold: [0.1], mirostat_tau: [5], top_n_sigma: [1] },
+  ...{
+    repeat_last_n: [32],
+    samplers: [["top_k"], ["temperature", "top_p", "top_k"]],
+    min_keep: [2],
+    penalize_nl: [true],
+  },
+  ...{ num_ctx: [512], num_gpu: [1], num_keep: [4], keep_alive: ["5m"], cache_prompt: [true], id_slot: [0] },
+  ...{
+    user: ["me"],
+    metadata: [{ a: "b" }],
+    store: [true],
+    verbosity: ["low"],
+    unheard_of: [1],
+    service_tier: ["flex", "priority"],
+  },
+  ...{
+    use_beam_search: [true],
+    length_penalty: [2],
+    t_max_predict_ms: [5],
+    n_cmpl: [2],
+    lora: [[{ id: 0, scale: 1 }]],
+  },
+};
+
+/** Said of the client's own business: it is told back, kept, or counted, and nothing is drawn by it. */
+const toldBack = ["user", "metadata", "store"];
+
+/** All of the request but what differs from one reading to the next, and what its template does not read. */
+function askedOf(
+  route: Route,
+  body: Body,
+  template: ChatTemplate,
+): { readonly ignored: readonly string[]; readonly rest: unknown } {
+  const { ignored, ...request } = route.parse(body, template) as unknown as Body & {
+    ignored: readonly string[];
+  };
+  const rest: unknown = JSON.parse(
+    JSON.stringify(request, (name, value: unknown) => {
+      if (
+        name === "key" ||
+        (name === "echo" && typeof value === "object") ||
+        (name === "id" && String(value).length > 30)
+      )
+        return undefined;
+      if (name !== "templateArguments")
+        return ArrayBuffer.isView(value) ? [...(value as Uint32Array)] : value;
+      return Object.fromEntries(
+        Object.entries(value as object).filter(([key]) => template.mentions(key, false)),
+      );
+    }),
+  );
+  return { ignored, rest };
+}
+
+/** Fields of thinking say the same thing in several words, of which the first counts even where it has no effect. */
+function subjectOf(name: string): string {
+  return /think|reason|output_config|chat_template/.test(name) ? "thinking" : name;
+}
+
+/** Whether the field, or all that it holds, is listed. */
+function isListed(name: string, value: unknown, ignored: readonly string[]): boolean {
+  const paths = [name, `options.${name}`];
+  if (ignored.some((one) => paths.includes(one))) return true;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  return Object.keys(value).some((key) => paths.some((path) => ignored.includes(`${path}.${key}`)));
+}
+
+const inOptions = new Set(
+  Object.keys(fields).filter((name) =>
+    /^(num_|top_|min_|max_|stop|repe|pres|freq|logit|allow|bad|temp|seed|ignore|skip|include_stop|mirostat|typical|tfs|dyna|xtc|dry|samplers|penal|cache_salt)/.test(
+      name,
+    ),
+  ),
+);
+
+function withField(route: Route, body: Body, name: string, value: unknown): Body {
+  if (route.inner === undefined || !inOptions.has(name)) return { ...body, [name]: value };
+  return { ...body, options: { ...(body.options as object), [name]: value } };
+}
+
+const isRefused = (error: unknown): boolean => {
+  if (error instanceof ApiError) return true;
+  throw error;
+};
+
+describe.each(Object.entries(routes))("%s", (_, route) => {
+  test.each(Object.keys(fields))("%s alone changes what is asked, is named, or is refused", (name) => {
+    for (const template of templates) {
+      const without = askedOf(route, route.body, template);
+      expect(without.ignored).toEqual([]);
+      for (const value of fields[name]!) {
+        let given: ReturnType<typeof askedOf>;
+        try {
+          given = askedOf(route, withField(route, route.body, name, value), template);
+        } catch (error) {
+          expect(isRefused(error)).toBe(true);
+          continue;
+        }
+        const changes = !Bun.deepEquals(given.rest, without.rest);
+        const listed = isListed(name, value, given.ignored);
+        const told = [name, value, template.sourceText(false), changes ? "changes" : "changes nothing"];
+        if (!toldBack.includes(name)) expect([...told, listed]).toEqual([...told, !changes]);
+      }
+    }
+  });
+
+  test("of several, none is named that changes what is asked", () => {
+    const names = Object.keys(fields).filter((name) => !toldBack.includes(name));
+    const some = fc.uniqueArray(
+      fc
+        .constantFrom(...names)
+        .chain((name) => fc.tuple(fc.constant(name), fc.constantFrom(...fields[name]!))),
+      { maxLength: 6, selector: ([name]) => subjectOf(name) },
+    );
+    fc.assert(
+      fc.property(some, fc.constantFrom(...templates), (given, template) => {
+        const bodyOf = (chosen: typeof given): Body =>
+          chosen.reduce((body, [name, value]) => withField(route, body, name, value), route.body);
+        try {
+          const whole = askedOf(route, bodyOf(given), template);
+          for (const [name, value] of given) {
+            if (!isListed(name, value, whole.ignored) || typeof value === "object") continue;
+            const without = askedOf(route, bodyOf(given.filter((one) => one[0] !== name)), template);
+            expect([name, without.rest]).toEqual([name, whole.rest]);
+          }
+        } catch (error) {
+          expect(isRefused(error)).toBe(true);
+        }
+      }),
+      runs(500),
+    );
+  });
+});
