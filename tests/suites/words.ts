@@ -1,9 +1,12 @@
 /**
- * What the scripted model of the suites says: of the rules whose pattern is found in the last message of the user or a
+ * What the scripted model of the suites says: in the sessions of coding agents what agents/acts.ts has, else of the rules whose pattern is found in the last message of the user or a
  * tool, as `role: text`, the first.
  * Where an answer is held to a form, the first of a rule's texts that has it; `$1` stands for what the pattern's first group found,
  * `$seed` for the request's.
  */
+
+import { actedIn } from "./agents/acts.ts";
+import { call } from "./calls.ts";
 
 interface Rule {
   readonly asked: RegExp;
@@ -12,17 +15,10 @@ interface Rule {
   readonly says: readonly string[];
 }
 
-/** A call in the form of the demo model's template. */
-function call(name: string, args: unknown): string {
-  return `<tool_call>\n{"name": ${JSON.stringify(name)}, "arguments": ${JSON.stringify(args)}}\n</tool_call>`;
-}
-
 const joke = {
   setup: "Why did the cat sit on the computer?",
   punchline: "To keep an eye on the mouse.",
 };
-
-const command = "printf hello > greeting.txt";
 
 const rules: readonly Rule[] = [
   { asked: /^tool: ([\s\S]*)$/, says: ["The tool has answered: $1."] },
@@ -48,16 +44,6 @@ const rules: readonly Rule[] = [
     asked: /weather.* in San Francisco/,
     says: [call("get_weather", { location: "San Francisco, CA" })],
   },
-  {
-    asked: /Create the file greeting/,
-    offered: /"exec_command"/,
-    says: [`I create it.\n${call("exec_command", { cmd: command })}`],
-  },
-  {
-    asked: /Create the file greeting/,
-    offered: /"Bash"/,
-    says: [`I create it.\n${call("Bash", { command, description: "Creates the file" })}`],
-  },
   { asked: /best book/, says: ["Suddenly the best book of all began to speak, and suddenly it stopped."] },
   { asked: /^A$/, says: [" and again".repeat(100)] },
   { asked: /meaning of life is/, says: [" going to bed, and going, and going on: that is seed $seed."] },
@@ -72,6 +58,8 @@ const otherwise = ["Hello. I am a scripted model, and this is all that I have to
 /** The texts for a prompt: plain, or in the demo model's template, whose last turn is the one to write. */
 export function wordsFor(prompt: string, seed: number): readonly string[] {
   const turns = prompt.split("<|im_start|>").slice(0, -1);
+  const acted = actedIn(prompt, turns);
+  if (acted !== null) return acted;
   const last = turns.findLast((turn) => /^(user|tool)\n/.test(turn)) ?? prompt;
   const asked = last.replace("\n", ": ").replace(/<\|im_end\|>\s*$/, "");
   for (const rule of rules) {

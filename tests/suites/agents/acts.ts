@@ -1,0 +1,145 @@
+/**
+ * The sessions of coding agents: what the scripted model says in them. A user's message names an act and the folder it is played
+ * in, `Act write in /folder.`; the number of answers since then tells the step. Every agent's tools do the same deeds.
+ */
+
+import { call } from "../calls.ts";
+
+/** Deeds by an agent's tools: the tool and its arguments. Paths are absolute. */
+interface Hands {
+  write(path: string, text: string): Deed;
+  read(path: string): Deed;
+  look(path: string): Deed;
+  run(command: string): Deed;
+}
+
+/** Quotes a text for a shell. */
+const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
+
+/** Hands by a tool that one agent alone offers. */
+const handsBy: Readonly<Record<string, Hands>> = {
+  // Codex
+  exec_command: {
+    write: (path, text) => ["exec_command", { cmd: `printf %s ${quoted(text)} > ${path}` }],
+    read: (path) => ["exec_command", { cmd: `cat ${path}` }],
+    look: (path) => ["view_image", { path }],
+    run: (cmd) => ["exec_command", { cmd }],
+  },
+  // Qwen Code
+  run_shell_command: {
+    write: (file_path, content) => ["write_file", { file_path, content }],
+    read: (file_path) => ["read_file", { file_path }],
+    look: (file_path) => ["read_file", { file_path }],
+    run: (command) => ["run_shell_command", { command, description: "Runs a command", is_background: false }],
+  },
+  // Continue
+  Checklist: {
+    write: (filepath, content) => ["Write", { filepath, content }],
+    read: (filepath) => ["Read", { filepath }],
+    look: (filepath) => ["Read", { filepath }],
+    run: (command) => ["Bash", { command }],
+  },
+  // Claude Code
+  Bash: {
+    write: (file_path, content) => ["Write", { file_path, content }],
+    read: (file_path) => ["Read", { file_path }],
+    look: (file_path) => ["Read", { file_path }],
+    run: (command) => ["Bash", { command, description: "Runs a command" }],
+  },
+  // opencode
+  bash: {
+    write: (filePath, content) => ["write", { filePath, content }],
+    read: (filePath) => ["read", { filePath }],
+    look: (filePath) => ["read", { filePath }],
+    run: (command) => ["bash", { command, description: "Runs a command" }],
+  },
+};
+
+const words = (count: number): string => Array.from({ length: count }, (_, i) => `word ${i}`).join(", ");
+
+type Deed = readonly [tool: string, args: Readonly<Record<string, unknown>>];
+
+/** A text, deeds after it. */
+type Step = (hands: Hands, folder: string) => readonly [string, ...Deed[]];
+
+/** The steps of each act; the last one is text. */
+const acts: Readonly<Record<string, readonly Step[]>> = {
+  write: [
+    (hands, folder) => ["I write it.", hands.write(`${folder}/greeting.txt`, "hello")],
+    (hands, folder) => ["", hands.read(`${folder}/greeting.txt`)],
+    (hands, folder) => ["", hands.run(`wc -c < ${folder}/greeting.txt > ${folder}/count.txt`)],
+    () => ["The act is played: write."],
+  ],
+  parallel: [
+    (hands, folder) => [
+      "",
+      ...["one", "two", "three"].map((name) => hands.run(`printf ${name} > ${folder}/${name}.txt`)),
+    ],
+    (hands, folder) => [
+      "Now I read them.",
+      hands.read(`${folder}/one.txt`),
+      hands.read(`${folder}/missing.txt`),
+    ],
+    () => ["The act is played: parallel."],
+  ],
+  look: [
+    (hands, folder) => ["I look at it.", hands.look(`${folder}/picture.png`)],
+    (hands, folder) => ["", hands.run(`printf seen > ${folder}/seen.txt`)],
+    () => ["The act is played: look."],
+  ],
+  cut: [(hands, folder) => ["I write much.", hands.write(`${folder}/much.txt`, words(400))]],
+  on: [
+    (hands, folder) => ["I write less.", hands.write(`${folder}/less.txt`, words(10))],
+    () => ["The act is played: on."],
+  ],
+  long: [
+    (hands) => ["", hands.run("seq 1 2000")],
+    (hands) => ["", hands.run("printf 'h\\351t\\355\\240\\275 \\033[1m\\360\\237\\246\\212'")],
+    () => [`The act is played: long. ${words(200)}.`],
+  ],
+  end: [
+    (hands, folder) => ["", hands.run(`cat ${folder}/one.txt ${folder}/two.txt > ${folder}/both.txt`)],
+    (hands, folder) => ["", hands.read(`${folder}/both.txt`)],
+    () => ["The act is played: end."],
+  ],
+};
+
+/** A file as Aider reads it from an answer, which calls no tools. */
+const listing = (note: string): string => `I write it.\n\nnote${note}.txt\n\`\`\`\nnote ${note}\n\`\`\`\n`;
+
+/** The parameters' names of each tool that the prompt offers, in their order. */
+function toolsIn(prompt: string): ReadonlyMap<string, readonly string[]> {
+  const listed = /<tools>\n([\s\S]*?)<\/tools>/.exec(prompt)?.[1] ?? "";
+  const tools = listed.split("\n").filter((line) => line !== "");
+  return new Map(
+    tools.map((line) => {
+      const { name, parameters } = JSON.parse(line);
+      return [name, Object.keys(parameters?.properties ?? {})];
+    }),
+  );
+}
+
+/** A call with the arguments that the tool has, in the order of its schema, which an answer is held to. */
+function callOf([name, args]: Deed, tools: ReadonlyMap<string, readonly string[]>): string {
+  const keys = (tools.get(name) ?? []).filter((key) => key in args);
+  return call(name, Object.fromEntries(keys.map((key) => [key, args[key]])));
+}
+
+/** Texts of the model in a session of an agent; null: the prompt is none. `turns` are the prompt's, in the demo model's template. */
+export function actedIn(prompt: string, turns: readonly string[]): readonly string[] | null {
+  const actOf = (turn: string) => /^user\n[\s\S]*\bAct (\w+) in (\S+)\./.exec(turn);
+  const begin = turns.findLastIndex((turn) => actOf(turn) !== null);
+  if (begin < 0) return null;
+  const [, name = "", folder = ""] = actOf(turns[begin]!)!;
+  const note = /^note(\d+)$/.exec(name)?.[1];
+  if (note !== undefined && /file listing/.test(prompt)) return [listing(note)];
+  const lastUser = turns.findLast((turn) => turn.startsWith("user\n"))!;
+  const tools = toolsIn(prompt);
+  const hands = Object.entries(handsBy).find(([tool]) => tools.has(tool))?.[1];
+  // Titles and summaries are asked for without tools, or in a message after the act's.
+  if (hands === undefined || (lastUser !== turns[begin] && /summar/i.test(lastUser)))
+    return ["Acts were played so far.", JSON.stringify({ title: "Acts" })];
+  const answers = turns.slice(begin + 1).filter((turn) => turn.startsWith("assistant\n")).length;
+  const [text, ...deeds] = acts[name]?.[answers]?.(hands, folder) ?? ["The act is played already."];
+  return [[text, ...deeds.map((deed) => callOf(deed, tools))].filter((part) => part !== "").join("\n")];
+}

@@ -1,0 +1,125 @@
+/** Sessions of agents: acts of acts.ts, each group in a process of its own that resumes the session. */
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { crc32, deflateSync } from "node:zlib";
+import { startRecorder } from "./recorder.mjs";
+
+const secondsMax = 120;
+
+/** A PNG of `side` × `side` red pixels. */
+function picture(side) {
+  const chunk = (type, data) => {
+    const named = Buffer.concat([Buffer.from(type), data]);
+    const length = Buffer.alloc(4);
+    length.writeUInt32BE(data.length);
+    const sum = Buffer.alloc(4);
+    sum.writeUInt32BE(crc32(named));
+    return Buffer.concat([length, named, sum]);
+  };
+  const head = Buffer.alloc(13);
+  head.writeUInt32BE(side, 0);
+  head.writeUInt32BE(side, 4);
+  head.set([8, 2], 8);
+  const row = Buffer.concat([Buffer.of(0), Buffer.alloc(side * 3, Buffer.of(255, 0, 0))]);
+  return Buffer.concat([
+    Buffer.from("\x89PNG\r\n\x1a\n", "latin1"),
+    chunk("IHDR", head),
+    chunk("IDAT", deflateSync(Buffer.concat(Array(side).fill(row)))),
+    chunk("IEND", Buffer.alloc(0)),
+  ]);
+}
+
+/** Runs a command to its end: its exit code and all that it wrote. */
+function run([command, ...args], input, options) {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { ...options, timeout: secondsMax * 1000 });
+    let output = "";
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (text) => {
+        output += text;
+      });
+    child.on("error", (error) => resolve({ code: error.message, output }));
+    child.on("close", (code, signal) => resolve({ code: code ?? signal, output }));
+    child.stdin.on("error", () => {});
+    child.stdin.end(input);
+  });
+}
+
+/** The working folder's files after each act. */
+const filesAfter = {
+  write: { "greeting.txt": /^hello$/, "count.txt": /^\s*5\s*$/ },
+  parallel: { "one.txt": /^one$/, "two.txt": /^two$/, "three.txt": /^three$/ },
+  look: { "seen.txt": /^seen$/ },
+  on: { "less.txt": /^word 0, .*word 9\n?$/ },
+  end: { "both.txt": /^onetwo$/ },
+};
+const filesOf = (act) => {
+  const note = /^note(\d+)$/.exec(act)?.[1];
+  return note === undefined
+    ? (filesAfter[act] ?? {})
+    : { [`note${note}.txt`]: new RegExp(`^note ${note}\n$`) };
+};
+
+/** Tokens of answers in the act `cut`: too few for its call. */
+const cutTokens = 300;
+const turnsMin = 20;
+
+/**
+ * Plays the session on the server at `target`: true, or the first failures. `log` is a folder for requests, answers and all that the agent
+ * wrote.
+ */
+export async function playSession(agent, target, bin, log) {
+  const home = mkdtempSync(join(tmpdir(), "bunting-agent-"));
+  const work = join(home, "work");
+  mkdirSync(work);
+  const recorder = await startRecorder(target, log);
+  const { url } = recorder;
+  const failures = [];
+  try {
+    for (const [name, text] of Object.entries(agent.files?.(url) ?? {})) {
+      mkdirSync(dirname(join(home, name)), { recursive: true });
+      writeFileSync(join(home, name), text);
+    }
+    writeFileSync(join(work, "picture.png"), picture(16));
+    const settings = { PATH: `${bin}:${process.env.PATH}`, HOME: home, ...agent.env?.(url) };
+    for (const [i, played] of agent.acts.entries()) {
+      const [act] = [played].flat();
+      const message = [played]
+        .flat()
+        .map((name) => `Act ${name} in ${work}.\n`)
+        .join("");
+      const { command, input = "", env } = agent.start({ act, message, resumes: i > 0, home, url });
+      recorder.limitAnswers(act === "cut" ? cutTokens : null);
+      const before = recorder.exchanges.length;
+      const { code, output } = await run(command, input, { cwd: work, env: { ...settings, ...env } });
+      writeFileSync(join(log, `${act}.txt`), output);
+      if (process.env.VERBOSE)
+        console.log(
+          `   ${act}: exit ${code}, requests ${recorder.exchanges
+            .slice(before)
+            .map((e) => `${e.path} ${e.status}`)
+            .join("; ")
+            .slice(0, 300)}`,
+        );
+      if (code !== (act === "cut" ? (agent.cutExit ?? 0) : 0)) failures.push(`${act}: exit code ${code}`);
+    }
+    for (const [name, text] of agent.acts.flat().flatMap((act) => Object.entries(filesOf(act)))) {
+      const path = join(work, name);
+      if (!existsSync(path)) failures.push(`${name} is not written`);
+      else if (!text.test(readFileSync(path, "utf8"))) failures.push(`${name} holds something else`);
+    }
+    for (const { method, path, status, answer, file } of recorder.exchanges)
+      if (status === null || status >= 400)
+        failures.push(`${method} ${path}: ${status} ${answer.slice(0, 300)} (${file})`);
+    const turns = recorder.exchanges.filter(
+      ({ method, path }) => method === "POST" && !path.includes("count_tokens"),
+    ).length;
+    if (turns < turnsMin) failures.push(`${turns} turns`);
+    return { turns, failures };
+  } finally {
+    recorder.close();
+    rmSync(home, { recursive: true, force: true });
+  }
+}
