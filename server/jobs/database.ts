@@ -2,6 +2,7 @@
 
 import { Database } from "bun:sqlite";
 import { createHash } from "node:crypto";
+import { closeSync, openSync } from "node:fs";
 import { asStoreTrouble, StoreError } from "./store-error.ts";
 
 /** Each brings a database from the version of its index to the next one. Never changed once it was released. */
@@ -37,7 +38,7 @@ export const STORE_VERSION = migrations.length;
 export function openDatabase(path: string, isFirst: boolean): Database {
   let database: Database | null = null;
   try {
-    database = new Database(path, { create: true, readwrite: true });
+    database = openOwned(path);
     database.run("PRAGMA locking_mode = EXCLUSIVE");
     database.run("PRAGMA journal_mode = WAL");
     database.run("PRAGMA synchronous = FULL");
@@ -58,6 +59,12 @@ export function openDatabase(path: string, isFirst: boolean): Database {
     }
     throw asStoreTrouble(error);
   }
+}
+
+/** Opens a database that nobody but its owner may read, nor the log that SQLite puts beside it with the same rights. */
+export function openOwned(path: string): Database {
+  closeSync(openSync(path, "a", 0o600));
+  return new Database(path, { create: true, readwrite: true });
 }
 
 function migrate(database: Database, path: string, isFirst: boolean): void {

@@ -1,4 +1,5 @@
 import { Database } from "bun:sqlite";
+import { openOwned } from "../../jobs/database.ts";
 import { yieldIfSpent } from "../../time-slice.ts";
 import type { ResponseObject } from "./codec.ts";
 import type { Item } from "./items.ts";
@@ -66,7 +67,7 @@ export class ResponseStore {
 
   /** `path` null: in memory. Throws when the file cannot be used. */
   constructor(path: string | null, nowSeconds: () => number, limits: StoreLimits = defaultStoreLimits) {
-    this.#database = new Database(path ?? ":memory:", { create: true, readwrite: true });
+    this.#database = path === null ? new Database(":memory:") : openOwned(path);
     this.limits = limits;
     this.#nowSeconds = nowSeconds;
     this.#database.run("PRAGMA locking_mode = EXCLUSIVE");
