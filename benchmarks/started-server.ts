@@ -19,7 +19,7 @@ export async function startServer(
 ): Promise<Started> {
   const child = Bun.spawn([...command, "--port", String(freePort())], {
     cwd,
-    env: { ...process.env, ...env },
+    env: { ...process.env, BUNTING_DATA: "off", ...env },
     stdout: "pipe",
     stderr: "inherit",
   });

@@ -41,6 +41,9 @@ export type DeviceChoice =
 /** Where packed weights are kept. */
 export type PackedChoice = "auto" | "off" | { readonly folder: string };
 
+/** Where jobs are kept. */
+export type DataChoice = "auto" | "off" | { readonly folder: string };
+
 export type DtypeChoice = "auto" | "bf16" | "f32";
 
 /** Settings of `bunting serve`. A default of 0 with a text of its own means "chosen by Bunting". */
@@ -221,11 +224,17 @@ export const serverSettings = Object.freeze({
     max: 1_000_000,
     sentence: "Most sequences waiting at once on an engine; more are refused with status 503.",
   }),
-  data: optional({
-    placeholder: "folder",
-    defaultText: "off: files and batches are refused, responses kept in memory",
+  data: setting<DataChoice>({
+    placeholder: "auto|off|folder",
+    default: "auto",
+    defaultText:
+      "a folder for each model in $XDG_DATA_HOME/bunting or ~/.local/share/bunting, and none for simulated engines",
     sentence:
-      "Keep uploaded files, batches and their results, and responses, in this folder, and go on with unfinished batches after a start.",
+      "Where uploaded files, batches and their results are kept; unfinished batches go on after a start. In a folder that is named here responses are kept, too, else in memory.",
+    parse: (value) => {
+      const given = notEmpty(value);
+      return given === "auto" || given === "off" ? given : { folder: given };
+    },
   }),
   batchLinesMax: integer({
     unit: "lines",

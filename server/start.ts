@@ -41,7 +41,8 @@ import type { OriginRules } from "./http/origin.ts";
 import { RequestLog } from "./http/request-log.ts";
 import { PlacementLog } from "./http/state.ts";
 import { Telemetry } from "./http/telemetry.ts";
-import { type JobService, type JobSettings, openStore } from "./jobs/service.ts";
+import { openJobs } from "./jobs/data-folder.ts";
+import type { JobService, JobSettings } from "./jobs/service.ts";
 import type { JobStore } from "./jobs/store.ts";
 import { openPrograms } from "./program/programs.ts";
 import { Encoder } from "./text/encoder.ts";
@@ -64,6 +65,8 @@ export interface RunningServer {
   readonly model: string;
   /** What became of packed weights on disk; null when there was nothing to say. */
   readonly packedNote: string | null;
+  /** Where jobs are kept, or why not; null when there was nothing to say. */
+  readonly jobsNote: string | null;
   /** Requests in flight. */
   readonly active: number;
   /** Resolves with the reason when the last engine is lost for good: the server can only be restarted then. */
@@ -100,8 +103,8 @@ export async function startServer(
   const text = openText(prepared.folder.dir);
   const model = servedModelOf(config, prepared, text.tokenizer);
   const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
-  const store = config.data === null ? null : openStore(config.data);
-  const responses = new KeptResponses(config.data);
+  const { store, note: jobsNote } = openJobs(config, prepared.names[0]!);
+  const responses = new KeptResponses(typeof config.data === "object" ? config.data.folder : null);
 
   const lifecycle = new Lifecycle("loading");
   const server = listen(config, lifecycle, refusalOn);
@@ -130,6 +133,7 @@ export async function startServer(
     url: server.origin,
     model: prepared.names[0]!,
     packedNote: watched.engines.packedNote,
+    jobsNote,
     get active() {
       return lifecycle.active;
     },

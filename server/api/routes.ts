@@ -194,7 +194,7 @@ function jobRoutes(jobs: JobService | null): readonly Route[] {
 
 function jobsAreOff(): ApiError {
   const message =
-    "this server keeps no files and runs no batches: its owner can start it with --data <folder>";
+    "this server keeps no files and runs no batches, since it has no folder for them, of which its owner was told at its start: --data <folder> names one";
   return new ApiError(501, "invalid_request_error", message, { apiCode: "jobs_off", shouldRetry: false });
 }
 

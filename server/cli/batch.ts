@@ -165,7 +165,7 @@ async function runHere(
   const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = options;
   const started = { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib };
   const limits = { batchLinesMax: 10_000_000, batchFileMib: 2 ** 20 };
-  const config = makeConfig({ port: 0, data: join(folder, "data"), ...limits, ...started });
+  const config = makeConfig({ port: 0, data: { folder: join(folder, "data") }, ...limits, ...started });
   try {
     const starting = startServer(config, dir, { onPlan: () => {}, onProgress: showLoading(progress) });
     const server = await Promise.race([starting, interrupted.aborted]);
@@ -187,7 +187,12 @@ async function runThere(
   interrupted: Interruption,
 ): Promise<number> {
   const client = new JobsClient(targetOf(url, options.apiKey));
-  return await run(client, job, options, interrupted);
+  try {
+    return await run(client, job, options, interrupted);
+  } catch (error) {
+    if (!(error instanceof ServerError) || error.status !== 501) throw error;
+    throw new ServerError(501, `${error.message}. Without --url a server is started for the job.`);
+  }
 }
 
 async function run(

@@ -51,6 +51,7 @@ export async function chatCommand(options: Values<typeof chatSettings>, dir: str
   const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = options;
   const config = makeConfig({
     port: 0,
+    data: "off",
     device,
     threads,
     dtype,

@@ -15,6 +15,7 @@ import type { Config } from "../config.ts";
 import { type Backend, chooseBackend, findGpus } from "../engines/backend.ts";
 import { planProblem, planServing, type ServingPlan } from "../engines/plan.ts";
 import { listenProblem } from "../http/listen.ts";
+import { modelFolder } from "../jobs/data-folder.ts";
 import { version } from "../version.ts";
 import { describeEngines, describeNumbers, exposureProblem, memoryTable } from "./serve.ts";
 
@@ -51,6 +52,7 @@ export async function doctor(config: Config, dir: string | null): Promise<number
       `computes in     ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${plan.contextMax} tokens\n`,
     );
     console.log(`${memoryTable(plan.memory)}\n`);
+    console.log(`jobs            ${describeJobs(config, plan.names[0]!)}\n`);
     const problem = planProblem(plan.memory);
     if (problem !== null) problems.push(problem);
   } catch (error) {
@@ -67,6 +69,12 @@ export async function doctor(config: Config, dir: string | null): Promise<number
   );
   for (const problem of problems) console.log(`- ${problem}`);
   return problems.length === 0 ? 0 : 1;
+}
+
+function describeJobs(config: Config, model: string): string {
+  const { data } = config;
+  const folder = typeof data === "object" ? data.folder : modelFolder(config, model);
+  return folder === null ? "are not kept" : `are kept in ${folder}`;
 }
 
 function describeMachine(machine: Machine, { kind, reason }: Backend): string {

@@ -26,7 +26,8 @@ export async function serve(config: Config, dir: string | null): Promise<number>
     onReplaced: (engine) => console.error(`Engine ${engine} is back.`),
   });
   progress.clear();
-  if (server.packedNote !== null) console.log(`${sentence(server.packedNote)}\n`);
+  for (const note of [server.packedNote, server.jobsNote])
+    if (note !== null) console.log(`${sentence(note)}\n`);
   console.log(readyText(server, (performance.now() - startedMs) / 1000, needsKey(config)));
   return await untilSignal(server, config.shutdownTimeoutS);
 }

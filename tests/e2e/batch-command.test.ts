@@ -108,6 +108,42 @@ test("a job without a file for its results is cancelled when it is stopped, and 
   expect(readdirSync(folder)).toEqual(["data"]);
 }, 60_000);
 
+test("a server keeps jobs in its model's own folder, which a second one does without", async () => {
+  const input = join(folder, "in.jsonl");
+  writeFileSync(input, lineOf(0));
+  const environment = { ...(process.env as Record<string, string>), XDG_DATA_HOME: join(folder, "home") };
+  const serve = ["serve", "--device", "cpu", "--port", "0", "--kv-cache-gib", "0.1"];
+  const first = Program.bunting(serve, { environment });
+  const url = await first.url();
+  const kept = join(folder, "home", "bunting", "demo");
+  expect(first.output).toContain(`Jobs are kept in ${kept}.\n`);
+  const second = Program.bunting(serve, { environment });
+  const secondUrl = await second.url();
+  expect(second.output).toMatch(
+    /^There are no jobs here: .* is used by another server; --data <folder> .*\.$/m,
+  );
+
+  const [output, none] = [join(folder, "out.jsonl"), join(folder, "none.jsonl")];
+  const run = Program.bunting(["batch", input, "-o", output, "--url", url]);
+  expect([await run.exitCode(), run.output]).toEqual([0, `1 answered, 0 failed: ${output}\n`]);
+  const refused = Program.bunting(["batch", input, "-o", none, "--url", secondUrl]);
+  expect([await refused.exitCode(), refused.errors]).toEqual([
+    1,
+    expect.stringMatching(
+      /no folder for them.*--data <folder>.*\. Without --url a server is started for the job\.\n$/,
+    ),
+  ]);
+  for (const server of [first, second]) {
+    server.signal("SIGTERM");
+    expect(await server.exitCode()).toBe(0);
+  }
+  const again = Program.bunting(serve, { environment });
+  const list = Program.bunting(["jobs", "list", "--url", await again.url()]);
+  expect([await list.exitCode(), list.output]).toEqual([0, expect.stringMatching(/ 1 +1 +0 +completed$/m)]);
+  again.signal("SIGTERM");
+  expect(await again.exitCode()).toBe(0);
+}, 60_000);
+
 test("on a server, failed lines keep their places if they are to, and the server tells of its jobs", async () => {
   const [input, output] = [join(folder, "in.jsonl"), join(folder, "out.jsonl")];
   writeFileSync(input, [lineOf(0), lineOf(1, { temperature: 9 }), lineOf(2)].join("\n"));
