@@ -1,5 +1,5 @@
 import { CALL_NUMBER, type CallForm } from "../../../grammar/tools/call-form.ts";
-import type { ThinkingMarks } from "./thinking.ts";
+import type { ThinkingMarks } from "./thinking-marks.ts";
 
 /**
  * As Cohere's Command R7B, A and later write calls, in place of text, a list in JSON between marks of its own:

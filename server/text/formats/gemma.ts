@@ -1,5 +1,5 @@
 import type { CallForm } from "../../../grammar/tools/call-form.ts";
-import type { ThinkingMarks } from "./thinking.ts";
+import type { ThinkingMarks } from "./thinking-marks.ts";
 
 /** As Gemma 4 writes calls at the end of an answer: `<|tool_call>call:get_weather{city:<|"|>Rome<|"|>,days:3}<tool_call|>`. */
 export const gemma: CallForm = {

@@ -1,5 +1,5 @@
 import type { CallForm } from "../../../grammar/tools/call-form.ts";
-import type { ThinkingMarks } from "./thinking.ts";
+import type { ThinkingMarks } from "./thinking-marks.ts";
 
 /** As gpt-oss writes a call, a message in a channel of its own:
  *  `<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}`. */

@@ -2,16 +2,7 @@ import { openLength, trimmedEnd } from "./call-reader.ts";
 import { cohereThinking } from "./cohere.ts";
 import { gemmaThinking } from "./gemma.ts";
 import { gptOssThinking } from "./gpt-oss.ts";
-
-/** What surrounds thoughts. */
-export interface ThinkingMarks {
-  readonly opening: string;
-  readonly closing: string;
-  /** What an answer's text begins with, after thoughts or without them; absent: nothing. */
-  readonly beforeText?: string;
-  /** What the text may end with, before the answer does; absent: nothing. */
-  readonly afterText?: string;
-}
+import type { ThinkingMarks } from "./thinking-marks.ts";
 
 /** The section of an answer in which a model thinks before it speaks: at its beginning, between two marks. */
 export interface ThinkingForm extends ThinkingMarks {

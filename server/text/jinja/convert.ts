@@ -1,6 +1,6 @@
 /** What functions need their arguments to be. Each throws Python's TypeError. */
 import { fail } from "./errors.ts";
-import { numeric } from "./operators.ts";
+import { numeric } from "./numbers.ts";
 import { isTrue, typeName, Undefined, type Value } from "./values.ts";
 
 /** An int that fits JavaScript's, larger ones cut to that. */

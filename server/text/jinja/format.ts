@@ -1,7 +1,6 @@
 /** `'%s' % x` and the format specifications of `str.format`. */
 import { fail } from "./errors.ts";
-import { exponentialText, fixedText, floatText, generalText } from "./numbers.ts";
-import { numeric, toFloat } from "./operators.ts";
+import { exponentialText, fixedText, floatText, generalText, numeric, toFloat } from "./numbers.ts";
 import { integerText, repr, str } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
 import { lengthOf, sliceText } from "./text.ts";

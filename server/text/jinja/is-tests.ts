@@ -1,6 +1,7 @@
 /** Jinja's tests: `x is defined`. */
 import { filters } from "./filters.ts";
-import { binary, compare, contains, numeric } from "./operators.ts";
+import { numeric } from "./numbers.ts";
+import { binary, compare, contains } from "./operators.ts";
 import { str } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
 import { type Given, matcher } from "./signature.ts";

@@ -1,4 +1,6 @@
 /** Numbers as Python writes, reads and rounds them. */
+import { fail } from "./errors.ts";
+import type { Value } from "./values.ts";
 
 /** repr of a float: the shortest digits that read back as the same number. */
 export function floatText(value: number): string {
@@ -151,4 +153,19 @@ export function roundInteger(value: bigint, places: number, isMore = false): big
   const isAbove = twice > unit || (twice === unit && (isMore || (rounded / unit) % 2n === 1n));
   if (isAbove) rounded += unit;
   return value < 0n ? -rounded : rounded;
+}
+
+export type Numeric = bigint | number;
+
+/** An int (True is 1) or a float; undefined for other values. */
+export function numeric(value: Value): Numeric | undefined {
+  if (typeof value === "bigint" || typeof value === "number") return value;
+  return typeof value === "boolean" ? (value ? 1n : 0n) : undefined;
+}
+
+export function toFloat(value: Numeric): number {
+  const float = Number(value);
+  if (typeof value === "bigint" && !Number.isFinite(float))
+    fail("OverflowError", "int too large to convert to float");
+  return float;
 }

@@ -2,6 +2,7 @@
 import { fail } from "./errors.ts";
 import { percentFormat } from "./format.ts";
 import { addMarkup, asMarkup, bare, escaped } from "./markup.ts";
+import { type Numeric, numeric, toFloat } from "./numbers.ts";
 import type { Runtime } from "./runtime.ts";
 import type { BinaryOperator, CompareOperator } from "./syntax.ts";
 import { compareTexts } from "./text.ts";
@@ -23,14 +24,6 @@ import {
 
 /** Bits of any int made on the way. */
 const bitsMax = 65_536n;
-
-type Numeric = bigint | number;
-
-/** An int (True is 1) or a float; undefined for other values. */
-export function numeric(value: Value): Numeric | undefined {
-  if (typeof value === "bigint" || typeof value === "number") return value;
-  return typeof value === "boolean" ? (value ? 1n : 0n) : undefined;
-}
 
 /** Texts that are joined grow by the shorter one: JavaScript shares the other. */
 export function join2(rt: Runtime, left: string, right: string): string {
@@ -107,13 +100,6 @@ function repeated(rt: Runtime, value: Value, times: bigint): Value | undefined {
 function arithmetic(operator: BinaryOperator, a: Numeric, b: Numeric): Numeric {
   if (typeof a === "bigint" && typeof b === "bigint") return integerArithmetic(operator, a, b);
   return floatArithmetic(operator, toFloat(a), toFloat(b));
-}
-
-export function toFloat(value: Numeric): number {
-  const float = Number(value);
-  if (typeof value === "bigint" && !Number.isFinite(float))
-    fail("OverflowError", "int too large to convert to float");
-  return float;
 }
 
 function integerArithmetic(operator: BinaryOperator, a: bigint, b: bigint): Numeric {
