@@ -229,7 +229,8 @@ export class RunningGeneration implements Generation, ChoiceListener {
     nextGang: () => number,
   ): Submission | null {
     const { sampling, tokensMin, cacheSalt, tenant, promptLogprobs } = this.#request;
-    const tokensMax = this.#request.tokensMax ?? this.#facts.contextMax - promptTokens.length;
+    const left = this.#facts.contextMax - promptTokens.length;
+    const tokensMax = Math.min(this.#request.tokensMax ?? left, left);
     if (tokensMax < 1) {
       this.#fail({ kind: "neverFits", needed: promptTokens.length + 1, limit: this.#facts.contextMax });
       return null;
