@@ -1,4 +1,5 @@
 import { assert } from "../../base/assert.ts";
+import { yieldIfSpent } from "../../base/time-slice.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import { ConstraintError } from "../../grammar/error.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
@@ -16,6 +17,11 @@ import {
   type Submission,
 } from "./generation.ts";
 import { heldTo, thoughtsLimit } from "./held-to.ts";
+
+/** Tokens of prompts that are submitted before others on this thread have their turn, if they want it. */
+const TOGETHER_TOKENS = 65_536;
+/** A choice without them takes as long as one with so many. */
+const CHOICE_TOKENS = 512;
 
 /** Starts requests: compiles what an answer is held to, and submits one sequence per choice to the fleet. */
 export class Generator {
@@ -39,6 +45,11 @@ export class Generator {
     this.#compile = compile;
   }
 
+  /** Tokens of the longest sequence, prompt and output together. */
+  get contextMax(): number {
+    return this.#facts.contextMax;
+  }
+
   /** Requests in flight. */
   get active(): number {
     return this.#active;
@@ -52,9 +63,16 @@ export class Generator {
   /** Starts a request, once the caller holds it. Refusals arrive as events like everything else. */
   generate(request: GenerationRequest, listener: AnswerListener): Generation {
     const generation = this.#open(request, listener);
-    const start = (constraint: Constraint | null): void => {
-      for (const submission of generation.submissions(() => this.nextGang(), constraint))
+    const start = async (constraint: Constraint | null): Promise<void> => {
+      let carried = 0;
+      for (const submission of generation.submissions(() => this.nextGang(), constraint)) {
         this.#submit(submission);
+        const { specs } = submission;
+        carried += specs.length * (specs[0]!.promptTokens.length + CHOICE_TOKENS);
+        if (carried < TOGETHER_TOKENS) continue;
+        carried = 0;
+        await yieldIfSpent();
+      }
     };
     if (this.#facts.isHeadless === true) {
       queueMicrotask(() => generation.refuse({ kind: "writesNoText" }));
@@ -67,14 +85,14 @@ export class Generator {
       queueMicrotask(() => generation.refuse(refusalOf(error as Error, "tool_choice")));
       return generation;
     }
-    if (held === null) queueMicrotask(() => start(null));
+    if (held === null) queueMicrotask(() => void start(null));
     else {
       const { source, param } = held;
       const thoughts = thoughtsLimit(request, this.#tokenizer);
       this.#compile(source).then(
         ({ constraint, ignored }) => {
           generation.ignored = ignored;
-          start(thoughts === null ? constraint : { ...constraint, thoughts });
+          void start(thoughts === null ? constraint : { ...constraint, thoughts });
         },
         (error: Error) => generation.refuse(refusalOf(error, param)),
       );

@@ -25,7 +25,7 @@ export function tokenTextOf<Logprob extends number | null>(
   logprob: Logprob,
 ): Omit<TokenText, "logprob"> & { readonly logprob: Logprob } {
   const bytes = tokenizer.bytesOf(token);
-  return { token, text: aloneDecoder.decode(bytes), bytes, logprob };
+  return { token, text: tokenizer.textOf(token) ?? aloneDecoder.decode(bytes), bytes, logprob };
 }
 
 /** Unicode scalars of a text. */

@@ -17,6 +17,8 @@ export interface CodecAnswer {
 /** Writes one answer in one wire format. Made for each request. */
 export interface Codec {
   readonly framing: Framing;
+  /** Log probabilities that it holds, also of a stream; absent: of a stream it holds none. */
+  readonly logprobsMax?: number;
   /** The answer as one JSON body. `times`: where they were measured. */
   body(answer: WholeAnswer, times?: AnswerTimes): object;
   /** The text of a stream for one event; "" for none. */

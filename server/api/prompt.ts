@@ -148,13 +148,18 @@ export function expectFits(
   if (room < tokensMin) throw contextExceeded(model.contextMax, tokens.length, tokensMin, "min_tokens");
 }
 
-/** Throws 400 when more log probabilities of prompts are asked for than are told. `top`: alternatives of each token. */
-export function expectTellable(prompts: readonly (readonly TokenId[])[], top: number | undefined): void {
+/** Throws 400 when more log probabilities of prompts are asked for than are told. `top`: alternatives of each token; `times`: choices that
+ *  each tell them. */
+export function expectTellable(
+  prompts: readonly (readonly TokenId[])[],
+  top: number | undefined,
+  times = 1,
+): void {
   if (top === undefined) return;
   const { promptLogprobsMax: max } = requestLimits;
-  const asked = prompts.reduce((sum, { length }) => sum + length, 0) * (1 + top);
+  const asked = prompts.reduce((sum, { length }) => sum + length, 0) * (1 + top) * times;
   if (asked <= max) return;
-  const message = `prompts may have ${max} log probabilities at most, tokens times alternatives and themselves, but have ${asked}`;
+  const message = `prompts may have ${max} log probabilities at most, tokens times alternatives and themselves, with each choice, but have ${asked}`;
   throw badRequest(message, "prompt_logprobs");
 }
 

@@ -3,6 +3,16 @@ import { defaultJsonLimits } from "../http/limits.ts";
 export const requestLimits = {
   choicesMax: 128,
   topLogprobsMax: 20,
+  /** Choices of all prompts of a request together. */
+  answersMax: 2048,
+  /** Tokens of prompts, and biases of tokens, that a request's choices carry to the engines, each those of its own. */
+  carriedMax: 4_194_304,
+  /** Tokens that an answer holds which is not streamed, or repeats of its prompts: of all choices together. */
+  answerTokensMax: 1_048_576,
+  /** Log probabilities that an answer holds, those of alternatives included. */
+  answerLogprobsMax: 262_144,
+  /** The same of a response, which is kept, and whose stream tells all of them again at its end. */
+  responseLogprobsMax: 32_768,
   /** Of a request's prompts together: for each token its own and those of its alternatives. */
   promptLogprobsMax: 65_536,
   stopStringsMax: 16,

@@ -3,12 +3,14 @@ import type { Generation, GenerationOptions, GenerationRequest } from "../answer
 import type { Generator } from "../answer/generator.ts";
 import { Gatherer, type WholeAnswer } from "../answer/whole.ts";
 import { ApiError, badRequest, clientGone, engineError, unavailable } from "../http/errors.ts";
+import { jsonResponse } from "../http/json/slices.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { HttpLimits } from "../http/limits.ts";
 import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
 import type { Reply } from "../http/reply.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
 import { whenAborted } from "../http/when-aborted.ts";
+import { boundedOptions } from "./answer-bounds.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
 import { requestLimits } from "./request-limits.ts";
@@ -48,15 +50,17 @@ interface Named {
 }
 
 /** Answers with one JSON body or with a stream. */
-export function respond(
+export async function respond(
   exchange: Exchange,
-  { ignored: names = [], ...options }: AskedAnswer,
+  { ignored: names = [], ...asked }: AskedAnswer,
   prompts: GenerationRequest["prompts"],
   codec: Codec,
   isStream: boolean,
 ): Promise<Response> {
   exchange.services.lifecycle.expectReady(); // tokenising may have taken a while
   const { tenant, services } = exchange;
+  const logprobsMax = codec.logprobsMax ?? (isStream ? null : requestLimits.answerLogprobsMax);
+  const options = boundedOptions(asked, prompts, services.generator.contextMax, logprobsMax);
   const cacheSalt = services.cacheSaltFor(tenant, options.cacheSalt);
   const request = { ...options, prompts, tenant, cacheSalt };
   const named = { request, names };
@@ -74,7 +78,7 @@ async function answerWhole(exchange: Exchange, { request, names }: Named, codec:
   const { generation, measures } = generate(exchange, request, onEvent, done.reject);
   whenAborted(exchange.signal, () => generation.abort("reader"));
   const body = codec.body(await done.promise, measures.times);
-  return tellingIgnored(Response.json(body), [...names, ...generation.ignored]);
+  return tellingIgnored(await jsonResponse(body), [...names, ...generation.ignored]);
 }
 
 /** Responds as soon as it is known that the status is 200. */

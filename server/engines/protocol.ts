@@ -70,7 +70,7 @@ export interface EngineStart {
   readonly model: NativeModel | null;
   /** What steps cost on the first engine; null: it is the first. */
   readonly costs: PriorState | null;
-  /** `EngineMessage`s for the engine. */
+  /** `PackedMessage`s for the engine. */
   readonly inbox: MessagePort;
   /** Three 32-bit words: `RINGS` goes up with every message and is what an idle engine sleeps on; `STOPPED` is 1 when the
    *  thread is to end; `AWAITED` is 1 when a message has come for which bulk gives way. */

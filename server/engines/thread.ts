@@ -1,6 +1,7 @@
 import type { EngineLink } from "../../scheduler/fleet/fleet.ts";
 import type { EngineMessage } from "../../scheduler/messages.ts";
 import { objectives } from "../../scheduler/objective.ts";
+import { packed } from "./packed-message.ts";
 import { AWAITED, type EngineStart, RINGS, STOPPED, type WorkerMessage } from "./protocol.ts";
 
 /** An engine's thread is ready for work. */
@@ -47,7 +48,7 @@ export class EngineThread implements EngineLink {
 
   send(message: EngineMessage): void {
     if (this.#state === "ended") return;
-    this.#port.postMessage(message);
+    this.#port.postMessage(packed(message));
     if (isAwaited(message)) Atomics.store(this.#bell, AWAITED, 1);
     this.#ring();
   }

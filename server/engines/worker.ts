@@ -3,13 +3,13 @@ import { receiveMessageOnPort } from "node:worker_threads";
 import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
-import type { EngineMessage } from "../../scheduler/messages.ts";
 import { engineRecorder } from "../../scheduler/recording/recorder.ts";
 import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
 import { type EngineEnd, Seat } from "../../scheduler/seat/seat.ts";
 import { runEngineLoop } from "./loop.ts";
 import { LoopClock } from "./loop-clock.ts";
 import { openDevice } from "./open-device.ts";
+import { type PackedMessage, unpacked } from "./packed-message.ts";
 import type { EngineStart, WorkerMessage } from "./protocol.ts";
 
 declare const self: Worker;
@@ -34,7 +34,10 @@ function run(start: EngineStart): void {
   const costs = new OnlineCostModel(opened.costs);
   const recorded: RecordingEntry[] = [];
   const link: EngineEnd = {
-    next: () => (receiveMessageOnPort(inbox)?.message as EngineMessage | undefined) ?? null,
+    next: () => {
+      const received = receiveMessageOnPort(inbox);
+      return received === undefined ? null : unpacked(received.message as PackedMessage);
+    },
     report: (report, learnt) => {
       tellRecorded(recorded); // before the report that it led to
       tell({ kind: "report", report, costs: learnt === null ? null : costs.state() });

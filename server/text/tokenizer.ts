@@ -110,10 +110,13 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
     return ids;
   };
 
-  const bytesOf = (token: TokenId): Uint8Array =>
-    token >= 0 && token < table.vocabSize
-      ? table.bytes.subarray(table.offsets[token], table.offsets[token + 1])
-      : new Uint8Array(0);
+  /** Of tokens that were asked for: answers with log probabilities hold the same few many times. */
+  const views = new Array<Uint8Array | undefined>(table.vocabSize).fill(undefined);
+  const bytesOf = (token: TokenId): Uint8Array => {
+    if (!(token >= 0 && token < table.vocabSize)) return noBytes;
+    views[token] ??= table.bytes.subarray(table.offsets[token], table.offsets[token + 1]);
+    return views[token];
+  };
 
   /** Of tokens that were asked for. */
   const texts = new Array<string | null | undefined>(table.vocabSize).fill(undefined);
@@ -151,6 +154,7 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
   };
 }
 
+const noBytes = new Uint8Array(0);
 const wholeDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 function wholeText(bytes: Uint8Array): string | null {

@@ -2,13 +2,14 @@ import type { TokenId } from "../../../base/token.ts";
 import type { ChoiceFinish, TokenEntry, Usage } from "../../answer/events.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, errorBody } from "../../http/errors.ts";
+import { LazyList } from "../../http/json/slices.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import type { Codec, CodecAnswer } from "../codec.ts";
 import { Fields, refusal, tellable } from "../fields.ts";
 import { generationOf } from "../openai/generation.ts";
 import { type Prompt, promptsOf } from "../openai/inputs.ts";
-import { chatLogprobs } from "../openai/logprobs.ts";
+import { chatEntry } from "../openai/logprobs.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceOf } from "../openai/service.ts";
 import { constraintOf } from "../openai/structure.ts";
@@ -216,11 +217,11 @@ function partsOf(body: object, paths: readonly string[]): object {
   return Object.fromEntries(paths.map((path) => [path, at(path)]).filter(([, value]) => value !== undefined));
 }
 
-function probabilitiesOf(logprobs: readonly TokenEntry[]): object[] {
-  return chatLogprobs(logprobs, false).content.map((entry, index) => {
-    const { token, top } = logprobs[index]!;
-    const top_logprobs = entry.top_logprobs.map((other, place) => ({ id: top[place]!.token, ...other }));
-    return { id: token, ...entry, top_logprobs };
+function probabilitiesOf(logprobs: readonly TokenEntry[]): LazyList<TokenEntry> {
+  return new LazyList(logprobs, (told) => {
+    const entry = chatEntry(told, false);
+    const top_logprobs = entry.top_logprobs.map((other, place) => ({ id: told.top[place]!.token, ...other }));
+    return { id: told.token, ...entry, top_logprobs };
   });
 }
 

@@ -1,8 +1,9 @@
 import type { ChoiceFinish, Part, TokenEntry, Usage } from "../../answer/events.ts";
+import { LazyList } from "../../http/json/slices.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import type { Framing } from "../../http/stream.ts";
 import type { Codec } from "../codec.ts";
-import { chatLogprobs } from "../openai/logprobs.ts";
+import { chatEntry } from "../openai/logprobs.ts";
 import { ollamaErrorBody } from "./errors.ts";
 
 /** One JSON value a line. Nothing stands between them: clients read each line as JSON. */
@@ -44,7 +45,9 @@ export function ollamaCodec(model: string, shape: Shape): Codec {
   const line = (told: object): object => ({ model, created_at: new Date().toISOString(), ...told });
   const sayOf = (said: Said): object => ({
     ...shape(said),
-    ...(said.logprobs === null ? {} : { logprobs: chatLogprobs(said.logprobs, false).content }),
+    ...(said.logprobs === null
+      ? {}
+      : { logprobs: new LazyList(said.logprobs, (entry) => chatEntry(entry, false)) }),
   });
   const calls = new OpenCalls();
   let finish: ChoiceFinish = { reason: "stop", stopReason: null };

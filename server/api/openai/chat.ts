@@ -1,6 +1,7 @@
 import type { TokenId } from "../../../base/token.ts";
 import type { ChoiceFinish, Part } from "../../answer/events.ts";
 import type { WholeChoice } from "../../answer/whole.ts";
+import { expectRepeatable } from "../answer-bounds.ts";
 import { expectFits, expectTellable, type PromptServices, readyChat } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import { type Exchange, respond } from "../respond.ts";
@@ -18,6 +19,7 @@ export async function answerChat(
   const { tokens, format, ignored } = await readyChat(request, services);
   expectFits(tokens, request.generation, "messages", services);
   expectTellable([tokens], request.generation.promptLogprobs);
+  if (request.stream) expectRepeatable([tokens], request.generation.choices, request.returnTokenIds ? 1 : 0);
   const codec = openaiCodec(request, chatFormat(request, tokens, services.reasoningField));
   return respond(exchange, { ...request.generation, format, ignored }, [tokens], codec, request.stream);
 }

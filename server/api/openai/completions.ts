@@ -1,6 +1,8 @@
+import { yieldIfSpent } from "../../../base/time-slice.ts";
 import type { TokenId } from "../../../base/token.ts";
 import type { TokenEntry } from "../../answer/events.ts";
 import type { WholeAnswer } from "../../answer/whole.ts";
+import { expectRepeatable } from "../answer-bounds.ts";
 import { expectFits, expectTellable, type PromptServices, promptTokens } from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
@@ -21,12 +23,18 @@ export async function answerCompletion(
       return tokens;
     }),
   );
-  expectTellable(prompts, request.generation.promptLogprobs);
-  const echoes = request.prompts.map((prompt, index) =>
-    typeof prompt === "string"
-      ? prompt
-      : services.tokenizer.decode(prompts[index]!, { skipSpecialTokens: false }),
-  );
+  const { choices, promptLogprobs } = request.generation;
+  expectTellable(prompts, promptLogprobs, choices);
+  expectRepeatable(prompts, choices, (request.echo ? 1 : 0) + (request.returnTokenIds ? 1 : 0));
+  const echoes: string[] = [];
+  for (const [index, prompt] of request.prompts.entries()) {
+    if (typeof prompt === "string") echoes.push(prompt);
+    else if (!request.echo) echoes.push("");
+    else {
+      echoes.push(services.tokenizer.decode(prompts[index]!, { skipSpecialTokens: false }));
+      await yieldIfSpent();
+    }
+  }
   const whole = openaiCodec(request, completionFormat(request, prompts, echoes));
   const codec: typeof whole = request.isEchoOnly
     ? { ...whole, body: (answer, times) => whole.body(promptAlone(answer), times) }

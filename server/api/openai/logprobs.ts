@@ -1,5 +1,6 @@
 import type { PromptEntry, TokenEntry, TokenText } from "../../answer/events.ts";
 import { scalarCount } from "../../answer/token-text.ts";
+import { LazyList } from "../../http/json/slices.ts";
 
 /** JSON has no -∞; this is what OpenAI's API says instead. */
 const logprobMin = -9999;
@@ -10,31 +11,32 @@ interface ChatLogprob {
   readonly bytes: readonly number[];
 }
 
-export interface ChatLogprobs {
-  readonly content: readonly (ChatLogprob & { readonly top_logprobs: readonly ChatLogprob[] })[];
-  readonly refusal: null;
+/** A token of a chat, with those in its place. */
+export interface ChatEntry extends ChatLogprob {
+  readonly top_logprobs: readonly ChatLogprob[];
 }
 
 /** `logprobs` of a chat choice. */
-export function chatLogprobs(entries: readonly TokenEntry[], tokensAsIds: boolean): ChatLogprobs {
-  const one = (entry: TokenText): ChatLogprob => ({
-    token: nameOf(entry, tokensAsIds),
-    logprob: shown(entry.logprob),
-    bytes: [...entry.bytes],
+export function chatLogprobs(entries: readonly TokenEntry[], tokensAsIds: boolean): object {
+  return { content: new LazyList(entries, (entry) => chatEntry(entry, tokensAsIds)), refusal: null };
+}
+
+export function chatEntry(entry: TokenEntry, tokensAsIds: boolean): ChatEntry {
+  const one = (token: TokenText): ChatLogprob => ({
+    token: nameOf(token, tokensAsIds),
+    logprob: shown(token.logprob),
+    bytes: [...token.bytes],
   });
-  return {
-    content: entries.map((entry) => ({ ...one(entry), top_logprobs: entry.top.map(one) })),
-    refusal: null,
-  };
+  return { ...one(entry), top_logprobs: entry.top.map(one) };
 }
 
 export interface CompletionLogprobs {
-  readonly tokens: readonly string[];
+  readonly tokens: LazyList<PromptEntry>;
   /** Of a prompt's first token null. */
-  readonly token_logprobs: readonly (number | null)[];
-  readonly top_logprobs: readonly (Readonly<Record<string, number>> | null)[];
+  readonly token_logprobs: LazyList<PromptEntry>;
+  readonly top_logprobs: LazyList<PromptEntry>;
   /** Unicode scalars before each token, in the text of its choice. */
-  readonly text_offset: readonly number[];
+  readonly text_offset: LazyList<PromptEntry>;
 }
 
 /** `logprobs` of a text completion's choice. Alternatives come likeliest first, but that JavaScript's objects begin with names
@@ -43,10 +45,11 @@ export function completionLogprobs(
   entries: readonly PromptEntry[],
   tokensAsIds: boolean,
 ): CompletionLogprobs {
+  const listed = (make: (entry: PromptEntry) => unknown) => new LazyList(entries, make);
   return {
-    tokens: entries.map((entry) => nameOf(entry, tokensAsIds)),
-    token_logprobs: entries.map(({ logprob }) => (logprob === null ? null : shown(logprob))),
-    top_logprobs: entries.map((entry) => {
+    tokens: listed((entry) => nameOf(entry, tokensAsIds)),
+    token_logprobs: listed(({ logprob }) => (logprob === null ? null : shown(logprob))),
+    top_logprobs: listed((entry) => {
       if (!hasLogprob(entry)) return null;
       const top = new Map<string, number>();
       for (const token of [entry, ...entry.top].sort((a, b) => b.logprob - a.logprob)) {
@@ -55,7 +58,7 @@ export function completionLogprobs(
       }
       return Object.fromEntries(top);
     }),
-    text_offset: entries.map((entry) => entry.textOffset),
+    text_offset: listed((entry) => entry.textOffset),
   };
 }
 
@@ -85,11 +88,8 @@ interface RankedToken {
 }
 
 /** `prompt_logprobs`: by place so many of the likeliest tokens and the one that is there, by their ids; null of the first place. */
-export function promptLogprobsJson(
-  entries: readonly PromptEntry[],
-  top: number,
-): readonly (Readonly<Record<string, RankedToken>> | null)[] {
-  return entries.map((entry) => {
+export function promptLogprobsJson(entries: readonly PromptEntry[], top: number): LazyList<PromptEntry> {
+  return new LazyList(entries, (entry) => {
     if (!hasLogprob(entry)) return null;
     const told: Record<string, RankedToken> = {};
     const tell = ({ token, text, logprob }: TokenText, rank: number | null): void => {

@@ -2,6 +2,7 @@ import type { ChoiceFinish, Usage } from "../../answer/events.ts";
 import type { ApiError } from "../../http/errors.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import type { Codec, ShownEvent } from "../codec.ts";
+import { requestLimits } from "../request-limits.ts";
 import { Output, partsOf } from "./output.ts";
 import type { ResponsesRequest } from "./schema.ts";
 
@@ -38,6 +39,7 @@ export type Keep = (response: ResponseObject) => ResponseObject;
 /** One answer as a response of items. */
 export class ResponseCodec implements Codec {
   readonly framing = sseFraming;
+  readonly logprobsMax = requestLimits.responseLogprobsMax;
   readonly #facts: AnswerFacts;
   readonly #keep: Keep;
   readonly #createdAt = nowSeconds();

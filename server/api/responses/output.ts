@@ -1,6 +1,6 @@
 import type { Part, TokenEntry } from "../../answer/events.ts";
 import type { WholePart } from "../../answer/whole.ts";
-import { chatLogprobs } from "../openai/logprobs.ts";
+import { chatEntry } from "../openai/logprobs.ts";
 import { CUSTOM_INPUT } from "./conversation.ts";
 import { type Item, type ItemStatus, type OutputText, sealedReasoning } from "./items.ts";
 import type { ToldCall } from "./tools.ts";
@@ -57,7 +57,7 @@ export class Output {
 
   /** `logprobs`: of the parts' tokens; null when the request asked for none. */
   write(parts: readonly Part[], logprobs: readonly TokenEntry[] | null): void {
-    if (logprobs !== null) this.#heldLogprobs.push(...chatLogprobs(logprobs, false).content);
+    for (const entry of logprobs ?? []) this.#heldLogprobs.push(chatEntry(entry, false));
     for (const part of parts) this.#write(part);
   }
 

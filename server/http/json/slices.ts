@@ -1,0 +1,91 @@
+/** Large JSON, written in slices between which others on this thread have their turn. */
+import { yieldIfSpent } from "../../../base/time-slice.ts";
+
+/** A list of which each item is made when it is written, and dropped afterwards. JSON.stringify takes it for a list too. */
+export class LazyList<Item> {
+  readonly #items: readonly Item[];
+  readonly #make: (item: Item, index: number) => unknown;
+
+  constructor(items: readonly Item[], make: (item: Item, index: number) => unknown) {
+    this.#items = items;
+    this.#make = make;
+  }
+
+  toJSON(): unknown[] {
+    return this.#items.map((item, index) => this.#make(item, index));
+  }
+
+  *written(): Generator<string> {
+    for (let index = 0; index < this.#items.length; index++)
+      yield JSON.stringify(this.#make(this.#items[index]!, index));
+  }
+}
+
+/** UTF-16 units of a piece of a body, about. */
+const PIECE_UNITS = 64 * 1024;
+/** Numbers that are written at a time. */
+const NUMBERS = 4096;
+
+/** An answer of JSON. `value` holds what JSON knows, and lists that are lazy. */
+export async function jsonResponse(value: object): Promise<Response> {
+  const pieces: Uint8Array[] = [];
+  let text = "";
+  for (const part of partsOf(value)) {
+    text += part;
+    if (text.length < PIECE_UNITS) continue;
+    pieces.push(Buffer.from(text));
+    text = "";
+    await yieldIfSpent();
+  }
+  const headers = { "content-type": "application/json;charset=utf-8" };
+  if (pieces.length === 0) return new Response(text, { headers });
+  pieces.push(Buffer.from(text));
+  const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
+  const body = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      const piece = pieces.shift();
+      if (piece === undefined) controller.close();
+      else controller.enqueue(piece);
+    },
+  });
+  return new Response(body, { headers: { ...headers, "content-length": String(bytes) } });
+}
+
+function* partsOf(value: unknown): Generator<string> {
+  if (value instanceof LazyList) yield* listed(value.written());
+  else if (Array.isArray(value)) {
+    if (typeof value[0] === "number") yield* listed(numbersOf(value));
+    else {
+      let before = "[";
+      for (const item of value) {
+        yield before;
+        yield* partsOf(item ?? null);
+        before = ",";
+      }
+      yield before === "[" ? "[]" : "]";
+    }
+  } else if (typeof value === "object" && value !== null) {
+    let before = "{";
+    for (const [name, member] of Object.entries(value)) {
+      if (member === undefined) continue;
+      yield `${before}${JSON.stringify(name)}:`;
+      yield* partsOf(member);
+      before = ",";
+    }
+    yield before === "{" ? "{}" : "}";
+  } else yield JSON.stringify(value);
+}
+
+function* listed(items: Iterable<string>): Generator<string> {
+  let before = "[";
+  for (const item of items) {
+    yield before + item;
+    before = ",";
+  }
+  yield before === "[" ? "[]" : "]";
+}
+
+function* numbersOf(list: readonly unknown[]): Generator<string> {
+  for (let from = 0; from < list.length; from += NUMBERS)
+    yield JSON.stringify(list.slice(from, from + NUMBERS)).slice(1, -1);
+}
