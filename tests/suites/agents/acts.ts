@@ -105,7 +105,13 @@ const acts: Readonly<Record<string, readonly Step[]>> = {
 };
 
 /** A file as Aider reads it from an answer, which calls no tools. */
-const listing = (note: string): string => `I write it.\n\nnote${note}.txt\n\`\`\`\nnote ${note}\n\`\`\`\n`;
+const listing = (name: string, text: string): string => `I write it.\n\n${name}\n\`\`\`\n${text}\n\`\`\`\n`;
+
+/** An answer to Aider. */
+function listed(act: string): string {
+  const note = /^note(\d+)$/.exec(act)?.[1];
+  return note === undefined ? listing("much.txt", words(400)) : listing(`note${note}.txt`, `note ${note}`);
+}
 
 /** The parameters' names of each tool that the prompt offers, in their order. */
 function toolsIn(prompt: string): ReadonlyMap<string, readonly string[]> {
@@ -131,8 +137,7 @@ export function actedIn(prompt: string, turns: readonly string[]): readonly stri
   const begin = turns.findLastIndex((turn) => actOf(turn) !== null);
   if (begin < 0) return null;
   const [, name = "", folder = ""] = actOf(turns[begin]!)!;
-  const note = /^note(\d+)$/.exec(name)?.[1];
-  if (note !== undefined && /file listing/.test(prompt)) return [listing(note)];
+  if (/file listing/.test(prompt)) return [listed(name)];
   const lastUser = turns.findLast((turn) => turn.startsWith("user\n"))!;
   const tools = toolsIn(prompt);
   const hands = Object.entries(handsBy).find(([tool]) => tools.has(tool))?.[1];
