@@ -46,7 +46,7 @@ import type { JobService, JobSettings } from "./jobs/service.ts";
 import type { JobStore } from "./jobs/store.ts";
 import { openPrograms } from "./program/programs.ts";
 import { Encoder } from "./text/encoder.ts";
-import { type ModelText, openTemplate, openTokenizer } from "./text/model-text.ts";
+import { type ModelText, openFill, openTemplate, openTokenizer } from "./text/model-text.ts";
 import { publicTokens } from "./text/public-texts.ts";
 import type { Tokenizer } from "./text/tokenizer.ts";
 import { textVocabulary } from "./text/vocabulary.ts";
@@ -293,6 +293,7 @@ function servedModelOf(
   const { config, generationDefaults } = folder;
   const vocabSize = config.shape.vocab;
   const embedding = embeddingServed(folder);
+  const fill = openFill(folder.dir, tokenizer);
   const tokensOf = (text: string) => tokenizer.encode(text, { addSpecialTokens: false, continues: true });
   return {
     names,
@@ -300,6 +301,7 @@ function servedModelOf(
     contextMax,
     vocabSize,
     tokensOf,
+    fill,
     generationDefaults,
     embedding,
     score: folder.score,

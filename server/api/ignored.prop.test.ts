@@ -6,7 +6,7 @@ import { ApiError } from "../http/errors.ts";
 import { ControlTexts } from "../text/control-text.ts";
 import { ChatTemplate } from "../text/template.ts";
 import { parseMessagesRequest } from "./anthropic/schema.ts";
-import { parseLlamaCompletion } from "./llama/completion.ts";
+import { parseLlamaCompletion, parseLlamaInfill } from "./llama/completion.ts";
 import { parseOllamaChat, parseOllamaGenerate } from "./ollama/schema.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { parseResponsesRequest } from "./responses/schema.ts";
@@ -19,6 +19,7 @@ const model = {
   contextMax: 1000,
   vocabSize: 1000,
   tokensOf: (text: string) => [text.length],
+  fill: { prefix: 1, suffix: 2, middle: 3, isSuffixFirst: false, repository: null, file: null, ends: [4] },
   generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
 };
 const templateOf = (template: string) =>
@@ -70,6 +71,10 @@ const routes: Readonly<Record<string, Route>> = {
     body: { model: "demo", prompt: "Hi", raw: true, options: { seed: 1 } },
     parse: (body, template) => parseOllamaGenerate(body, { model, template }, noTargets),
     inner: "options",
+  },
+  "/infill": {
+    body: { input_prefix: "Hi", input_suffix: "you", seed: 1 },
+    parse: (body) => parseLlamaInfill(body, { model }, noTargets),
   },
   "/completion": {
     body: { prompt: "Hi", seed: 1 },

@@ -3,6 +3,7 @@ import type { GenerationDefaults } from "../../model/config.ts";
 import { isGguf } from "../../model/gguf.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import type { ScoreRule } from "../../model/score-head.ts";
+import type { FillForm } from "../text/fill.ts";
 
 /** What parsing needs to know of the served model. */
 export interface ServedModel {
@@ -17,6 +18,8 @@ export interface ServedModel {
   /** Tokens of a text that stands within another. */
   readonly tokensOf: (text: string) => readonly TokenId[];
   readonly generationDefaults: GenerationDefaults;
+  /** How it fills in the middle; null or absent: it does not. */
+  readonly fill?: FillForm | null;
   /** Absent: its engine gives no hidden states. */
   readonly embedding?: ServedEmbedding;
   /** Absent: the same. */

@@ -7,7 +7,7 @@ import { demoCutAsSmolLm } from "../../tests/support/gguf-demo.ts";
 import { tokenizerEntries } from "../../tests/support/gguf-model.ts";
 import { type Entry, parsedGguf } from "../../tests/support/gguf-writer.ts";
 import { plainText } from "./control-text.ts";
-import { ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
+import { ggufFillIds, ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
 import { preTokenizers } from "./pre-tokenizers.ts";
 import { type ChatMessage, ChatTemplate } from "./template.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer } from "./tokenizer.ts";
@@ -170,6 +170,22 @@ test("stored merges over SentencePiece's spelling, from metadata", () => {
   const text = " ab a \n\n\nabé<call>";
   expect(tokenizer.encode(text, { addSpecialTokens: true })).toEqual([1, ...ids]);
   expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe(text);
+});
+
+test("tokens for filling in the middle have names, of today or of before", () => {
+  const entries = tokenizerEntries(join(reference, "qwen"), "qwen2");
+  const key = (name: string) => `tokenizer.ggml.${name}_token_id`;
+  const named = (names: Readonly<Record<string, number>>): Entry[] => [
+    ...entries,
+    ...Object.entries(names).map(([name, token]): Entry => [key(name), "u32", token]),
+  ];
+  const idsOf = (names: Readonly<Record<string, number>>) => ggufFillIds(fileOf(named(names)));
+  expect(idsOf({ fim_pre: 5, fim_suf: 6, fim_mid: 7, fim_pad: 8, fim_rep: 9, fim_sep: 10 })).toEqual({
+    ...{ prefix: 5, suffix: 6, middle: 7, pad: 8, repository: 9, file: 10 },
+  });
+  expect(idsOf({ prefix: 5, suffix: 6, middle: 7 })).toEqual({ prefix: 5, suffix: 6, middle: 7 });
+  expect(idsOf({})).toEqual({});
+  expect(() => idsOf({ fim_pre: 10_000_000 })).toThrow(ModelError);
 });
 
 describe("SentencePiece, from metadata", () => {

@@ -5,6 +5,7 @@
  */
 import type { GgufFile } from "../../model/gguf-file.ts";
 import { Metadata } from "../../model/gguf-metadata.ts";
+import type { FillIds } from "./fill.ts";
 import { preTokenizerJson, preTokenizers } from "./pre-tokenizers.ts";
 import type { TemplateSource } from "./template.ts";
 import type { JsonObject } from "./tokenizer-file.ts";
@@ -51,6 +52,23 @@ export function ggufTemplate(file: Pick<GgufFile, "file" | "metadata">): Templat
     toolTemplate: metadata.has(toolKey) ? metadata.text(toolKey) : null,
     specialTokens: specialTokens(metadata, vocabularyOf(metadata)),
   };
+}
+
+/** Tokens for filling in the middle, under their names of today and of before. Throws ModelError. */
+export function ggufFillIds(file: Pick<GgufFile, "file" | "metadata">): FillIds {
+  const metadata = new Metadata(file);
+  const count = metadata.texts(`${prefix}.tokens`).length;
+  const idOf = (...names: string[]): number | undefined =>
+    names.map((name) => specialToken(metadata, name, count)).find((token) => token !== null) ?? undefined;
+  const ids = {
+    prefix: idOf("fim_pre", "prefix"),
+    suffix: idOf("fim_suf", "suffix"),
+    middle: idOf("fim_mid", "middle"),
+    pad: idOf("fim_pad"),
+    repository: idOf("fim_rep"),
+    file: idOf("fim_sep"),
+  };
+  return Object.fromEntries(Object.entries(ids).filter(([, token]) => token !== undefined));
 }
 
 function vocabularyOf(metadata: Metadata): Vocabulary {

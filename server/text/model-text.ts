@@ -1,10 +1,16 @@
 /** Tokenizer and chat template of a model, wherever it keeps them. */
 import { isGguf } from "../../model/gguf.ts";
 import { readGgufFile } from "../../model/gguf-file.ts";
-import { ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
+import { type FillForm, fillFormOf } from "./fill.ts";
+import { ggufFillIds, ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
 import { ChatTemplate, readTemplateSource } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer } from "./tokenizer.ts";
+
+/** How the model fills in the middle; null: it does not. Throws ModelError. */
+export function openFill(path: string, tokenizer: Tokenizer): FillForm | null {
+  return fillFormOf(tokenizer, isGguf(path) ? ggufFillIds(readGgufFile(path)) : {});
+}
 
 export interface ModelText {
   readonly tokenizer: Tokenizer;

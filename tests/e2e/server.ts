@@ -43,9 +43,10 @@ import { type JobService, openStore } from "../../server/jobs/service.ts";
 import type { HostLimits } from "../../server/program/limits.ts";
 import { openPrograms, type Programs } from "../../server/program/programs.ts";
 import { Encoder } from "../../server/text/encoder.ts";
+import { fillFormOf } from "../../server/text/fill.ts";
 import { publicTokens } from "../../server/text/public-texts.ts";
 import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
-import { loadTokenizer } from "../../server/text/tokenizer.ts";
+import { loadTokenizer, type Tokenizer } from "../../server/text/tokenizer.ts";
 import { textVocabulary } from "../../server/text/vocabulary.ts";
 import { type Says, scriptOf } from "../support/script.ts";
 
@@ -93,6 +94,8 @@ export interface TestServerOptions {
   readonly template?: string;
   /** How its embeddings are made; by default, by the last token. */
   readonly pooling?: Pooling;
+  /** A folder whose tokenizer is used in place of the demo model's. */
+  readonly textFolder?: string;
   /** Its scores are products of hidden states with these; absent: it gives none. */
   readonly scoreWeights?: Float32Array;
   /** The model has no vocabulary projection. */
@@ -120,22 +123,23 @@ const realClock: Clock = {
   },
 };
 
-const tokenizer = loadTokenizer(demoFolder);
+const demoTokenizer = loadTokenizer(demoFolder);
 const tokenizerWorker = new URL("../../server/text/worker.ts", import.meta.url).href;
 const config = readModelConfig(demoFolder);
 const source = readTemplateSource(demoFolder);
 
-/** `jinja`: in place of the demo model's. */
-function textWith(jinja: string | undefined) {
+/** `jinja` and the folder of the tokenizer: in place of the demo model's. */
+function textWith(jinja: string | undefined, folder = demoFolder) {
+  const tokenizer = folder === demoFolder ? demoTokenizer : loadTokenizer(folder);
   const used = jinja === undefined ? source : { template: jinja, toolTemplate: null, specialTokens: {} };
   const template = used === null ? null : new ChatTemplate(used, tokenizer.controlTexts);
   const text = { tokenizer, template };
-  return { ...text, encoder: new Encoder(text, demoFolder, tokenizerWorker) };
+  return { ...text, encoder: new Encoder(text, folder, tokenizerWorker) };
 }
 
 const demoText = textWith(undefined);
 
-function scriptFor(answers: TestServerOptions["answers"]): Script | undefined {
+function scriptFor(answers: TestServerOptions["answers"], tokenizer: Tokenizer): Script | undefined {
   if (answers === undefined) return undefined;
   const says: Says = typeof answers === "function" ? answers : (_, seed) => answers.slice(seed, seed + 1);
   return scriptOf(tokenizer, config.eosTokens, says);
@@ -143,6 +147,9 @@ function scriptFor(answers: TestServerOptions["answers"]): Script | undefined {
 
 export function startTestServer(options: TestServerOptions = {}): TestServer {
   const { contextMax, vocab } = config.shape;
+  const { template, textFolder } = options;
+  const text = template === undefined && textFolder === undefined ? demoText : textWith(template, textFolder);
+  const { tokenizer } = text;
   const spec: DeviceSpec = {
     name: "simulated",
     pages: 4096,
@@ -155,7 +162,13 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     ...options.spec,
   };
   const costs = linearCost(options.stepMs ?? 1, 0.01);
-  const simulated = new SimulatedDevice(spec, realClock, costs, options.fault, scriptFor(options.answers));
+  const simulated = new SimulatedDevice(
+    spec,
+    realClock,
+    costs,
+    options.fault,
+    scriptFor(options.answers, tokenizer),
+  );
   const device = new ConstrainedDevice(simulated, textVocabulary(tokenizer, spec.vocabSize));
   const compiler = new ConstraintCompiler(
     new URL("../../server/grammar/worker.ts", import.meta.url).href,
@@ -175,7 +188,6 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     },
   };
   const placements = new PlacementLog();
-  const text = options.template === undefined ? demoText : textWith(options.template);
   const fleet = new Fleet([{ link, spec }], {
     publicTexts: (options.publicTexts ?? []).flatMap((one) => publicTokens(one, text)),
     onPlacement: (sequence, placement) => {
@@ -203,6 +215,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     contextMax: spec.contextMax,
     vocabSize: spec.vocabSize,
     tokensOf: (text: string) => tokenizer.encode(text, { addSpecialTokens: false, continues: true }),
+    fill: fillFormOf(tokenizer),
     generationDefaults: config.generationDefaults,
     embedding: { pooling, size: spec.hidden!.size },
     score:

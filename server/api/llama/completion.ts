@@ -4,9 +4,19 @@ import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, errorBody } from "../../http/errors.ts";
 import { LazyList } from "../../http/json/slices.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
+import type { Call } from "../../http/route.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import type { Codec, CodecAnswer } from "../codec.ts";
-import { Fields, refusal, tellable } from "../fields.ts";
+import { tellIgnored } from "../exchange.ts";
+import { Fields, fieldsOf, refusal, tellable } from "../fields.ts";
+import {
+  completionTokens,
+  endingFill,
+  extraTokens,
+  type Fill,
+  type FillExtra,
+  fillFormFor,
+} from "../fill.ts";
 import { generationOf } from "../openai/generation.ts";
 import { type Prompt, promptsOf } from "../openai/inputs.ts";
 import { chatEntry } from "../openai/logprobs.ts";
@@ -14,7 +24,7 @@ import { modelOf } from "../openai/schema.ts";
 import { serviceOf } from "../openai/service.ts";
 import { constraintOf } from "../openai/structure.ts";
 import { isOneOf, notSupported, refuseMoreAnswers } from "../openai/support.ts";
-import { expectFits, type PromptServices, promptTokens } from "../prompt.ts";
+import { expectFits, type PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import { type Exchange, respond } from "../respond.ts";
 import type { ServedModel } from "../served-model.ts";
@@ -32,7 +42,13 @@ export interface LlamaRequest {
   readonly returnsTokens: boolean;
   /** Paths in an answer, as `generation_settings/n_predict`: nothing else is told. Empty: all is. */
   readonly told: readonly string[];
+  readonly fill: LlamaFill | null;
   readonly ignored: readonly string[];
+}
+
+/** Of /infill: what stands around the text that is wanted. */
+interface LlamaFill extends Fill {
+  readonly extras: readonly FillExtra[];
 }
 
 /** Fields that would change the answer and are not supported, with the values that ask for nothing. */
@@ -41,21 +57,41 @@ const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   n_indent: [0],
   t_max_predict_ms: [0, -1],
   post_sampling_probs: [false],
+  suffix: [""],
 };
 
-export function parseLlamaCompletion(
-  body: Readonly<Record<string, unknown>>,
-  { model: served }: Pick<PromptServices, "model">,
-  targets: Targets,
-): LlamaRequest {
+type Body = Readonly<Record<string, unknown>>;
+type Served = Pick<PromptServices, "model">;
+
+export function parseLlamaCompletion(body: Body, { model: served }: Served, targets: Targets): LlamaRequest {
+  return parse(new Fields({ ...body, ...drawingOf(body, served) }), served, targets, null);
+}
+
+/** POST /infill: `prompt` is what stands on the line before the answer, behind `input_prefix`. */
+export function parseLlamaInfill(body: Body, { model: served }: Served, targets: Targets): LlamaRequest {
+  const form = fillFormFor(served, "input_suffix");
   const fields = new Fields({ ...body, ...drawingOf(body, served) });
+  const prefix = fields.string("input_prefix") ?? "";
+  const suffix = fields.string("input_suffix") ?? "";
+  const extras = (fields.list("input_extra", requestLimits.contentPartsMax) ?? []).map((value, index) => {
+    const extra = fieldsOf(value, `input_extra[${index}]`);
+    return { name: extra.string("filename") ?? "tmp", text: extra.string("text") ?? "" };
+  });
+  const prompt = prefix + (fields.string("prompt") ?? "");
+  const request = parse(fields, served, targets, prompt);
+  const fill = { form, suffix, param: "input_suffix", extras };
+  return { ...request, fill, generation: endingFill(request.generation, fill) };
+}
+
+/** `whole`: the prompt, where it is made of several fields; null: it is one of its own. */
+function parse(fields: Fields, served: ServedModel, targets: Targets, whole: string | null): LlamaRequest {
   for (const [name, neutral] of Object.entries(unsupported)) {
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this");
   }
   refuseMoreAnswers(fields);
   const prompts = promptsOf(
-    plainPrompts(fields.raw("prompt"), "prompt", served, requestLimits.promptsMax),
+    whole ?? plainPrompts(fields.raw("prompt"), "prompt", served, requestLimits.promptsMax),
     served,
   );
   const stream = fields.boolean("stream") ?? false;
@@ -82,6 +118,7 @@ export function parseLlamaCompletion(
     stream,
     returnsTokens: fields.boolean("return_tokens") ?? false,
     told,
+    fill: null,
     ignored: tellable(fields.unread()),
   };
 }
@@ -113,17 +150,46 @@ function biasesOf(given: object, model: ServedModel): object {
   return Object.fromEntries(entries);
 }
 
-/** POST /completion */
+/** POST /completion and /infill */
 export async function answerLlamaCompletion(
   exchange: Exchange,
   services: PromptServices,
   request: LlamaRequest,
+  call: Call,
 ): Promise<Response> {
-  const { prompts, generation, stream } = request;
-  const tokens = await Promise.all(prompts.map((prompt) => promptTokens(prompt, true, services)));
+  const { prompts, generation, stream, fill } = request;
+  const bare = await Promise.all(prompts.map((prompt) => completionTokens(prompt, fill, true, services)));
+  const tokens =
+    fill === null
+      ? bare
+      : [
+          await withExtras(bare[0]!, fill, generation, services, () => {
+            tellIgnored(call, [...request.ignored, "input_extra"]);
+          }),
+        ];
   for (const one of tokens) expectFits(one, generation, "prompt", services);
   const counts = tokens.map(({ length }) => length);
   return respond(exchange, generation, tokens, completionCodec(request, counts), stream);
+}
+
+/** An answer without a bound is left a quarter of the context, before texts of other files have room. */
+const ANSWER_PART = 1 / 4;
+
+/** The prompt behind other files' texts. `onCut`: there was no room for all of them. */
+async function withExtras(
+  prompt: readonly TokenId[],
+  { form, extras }: LlamaFill,
+  { tokensMax, tokensMin }: GenerationOptions,
+  services: PromptServices,
+  onCut: () => void,
+): Promise<readonly TokenId[]> {
+  const { contextMax } = services.model;
+  const answer = Math.max(tokensMin, Math.min(tokensMax ?? contextMax, Math.ceil(contextMax * ANSWER_PART)));
+  const room = contextMax - prompt.length - answer;
+  const { tokens, taken } = await extraTokens(extras, form, room, services);
+  if (taken < extras.length) onCut();
+  const start = services.tokenizer.encode("", { addSpecialTokens: true }).length;
+  return [...prompt.slice(0, start), ...tokens, ...prompt.slice(start)];
 }
 
 /** `promptCounts`: tokens of each prompt. */

@@ -1,7 +1,7 @@
 import { adminsAlone, type Route } from "../../http/route.ts";
 import { asking, during } from "../exchange.ts";
 import type { RouteDeps } from "../routes.ts";
-import { answerLlamaCompletion, parseLlamaCompletion } from "./completion.ts";
+import { answerLlamaCompletion, parseLlamaCompletion, parseLlamaInfill } from "./completion.ts";
 import { answerLlamaEmbedding, parseLlamaEmbedding } from "./embedding.ts";
 import { applyTemplate, countChatTokens, propsBody, slotsBody } from "./props.ts";
 
@@ -31,5 +31,6 @@ export function llamaRoutes(deps: RouteDeps): readonly Route[] {
     ),
     route("POST", "/embedding", asking(deps, parseLlamaEmbedding, answerLlamaEmbedding)),
     route("POST", "/completion", asking(deps, parseLlamaCompletion, answerLlamaCompletion)),
+    route("POST", "/infill", asking(deps, parseLlamaInfill, answerLlamaCompletion)),
   ];
 }

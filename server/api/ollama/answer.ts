@@ -1,4 +1,5 @@
-import { expectFits, type PromptServices, promptTokens, readyChat } from "../prompt.ts";
+import { completionTokens } from "../fill.ts";
+import { expectFits, type PromptServices, readyChat } from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { chatShape, ollamaCodec, readyBody, textShape } from "./codec.ts";
 import type { OllamaRequest } from "./schema.ts";
@@ -19,7 +20,7 @@ function answering(shape: typeof chatShape, param: "messages" | "prompt") {
     const ready =
       prompt.kind === "chat"
         ? await readyChat(prompt, services, param)
-        : { tokens: await promptTokens(prompt.text, true, services) };
+        : { tokens: await completionTokens(prompt.text, prompt.fill, true, services) };
     expectFits(ready.tokens, generation, param, services);
     const options =
       "format" in ready ? { ...generation, format: ready.format, ignored: ready.ignored } : generation;

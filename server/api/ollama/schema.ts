@@ -3,6 +3,7 @@
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { Fields, refusal, tellable } from "../fields.ts";
+import { endingFill, type Fill, fillOf } from "../fill.ts";
 import { generationOf } from "../openai/generation.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
 import { modelOf } from "../openai/schema.ts";
@@ -20,7 +21,7 @@ import { messagesOf, refuseImages } from "./messages.ts";
 /** What is asked for: a conversation's next message, a text's continuation, or that the model is there. */
 export type OllamaPrompt =
   | ({ readonly kind: "chat" } & ChatPrompt)
-  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "text"; readonly text: string; readonly fill: Fill | null }
   | { readonly kind: "nothing" };
 
 export interface OllamaRequest {
@@ -43,7 +44,8 @@ type Served = Pick<PromptServices, "model" | "template">;
 export function parseOllamaChat(body: Body, served: Served, targets: Targets): OllamaRequest {
   const fields = new Fields(body);
   const messages = messagesOf(fields);
-  return parseCommon(fields, served, targets, { messages, ...toolUseOf(fields), raw: null });
+  if (!isOneOf(fields.raw("suffix") ?? "", [""])) throw notSupported("suffix", "filling in a chat");
+  return parseCommon(fields, served, targets, { messages, ...toolUseOf(fields), raw: null, fill: null });
 }
 
 /** POST /api/generate: one message, or with `raw` a text to go on with. */
@@ -52,11 +54,12 @@ export function parseOllamaGenerate(body: Body, served: Served, targets: Targets
   const prompt = fields.string("prompt") ?? "";
   const system = fields.string("system");
   refuseImages(fields);
-  for (const [name, neutral] of Object.entries({ suffix: [""], template: [""], context: [[]] })) {
+  for (const [name, neutral] of Object.entries({ template: [""], context: [[]] })) {
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, neutral)) throw notSupported(name, "this field");
   }
-  const isRaw = fields.boolean("raw") === true || served.template === null;
+  const fill = fillOf(fields.string("suffix"), "suffix", served.model);
+  const isRaw = fields.boolean("raw") === true || served.template === null || fill !== null;
   const said: ChatMessage[] = prompt === "" ? [] : [{ role: "user", content: prompt }];
   const messages: ChatMessage[] =
     system === undefined || prompt === "" ? said : [{ role: "system", content: system }, ...said];
@@ -65,6 +68,7 @@ export function parseOllamaGenerate(body: Body, served: Served, targets: Targets
     tools: [],
     calls: null,
     raw: isRaw ? prompt : null,
+    fill,
     ignored: isRaw && system !== undefined ? ["system"] : [],
   });
 }
@@ -73,6 +77,8 @@ interface Asked extends Pick<ReturnType<typeof toolUseOf>, "tools" | "calls"> {
   readonly messages: readonly ChatMessage[];
   /** The text itself, in place of messages. */
   readonly raw: string | null;
+  /** Of such a text, what stands behind the answer; null: nothing. */
+  readonly fill: Fill | null;
   /** Fields without effect. */
   readonly ignored: readonly string[];
 }
@@ -81,7 +87,7 @@ function parseCommon(
   fields: Fields,
   { model, template }: Served,
   targets: Targets,
-  { messages, tools, calls, raw, ignored: known }: Asked,
+  { messages, tools, calls, raw, fill, ignored: known }: Asked,
 ): OllamaRequest {
   const name = nameOf(fields, model);
   const thinking = thinkingOf(fields, raw === null ? template : null, tools.length > 0);
@@ -98,12 +104,12 @@ function parseCommon(
   const stream = fields.boolean("stream") ?? true;
   const keepAlive = fields.raw("keep_alive");
   const chat = { messages, tools, addGenerationPrompt: true, templateArguments: thinking.templateArguments };
-  const isNothing = raw === null ? messages.length === 0 : raw === "";
+  const isNothing = raw === null ? messages.length === 0 : raw === "" && fill === null;
   const prompt: OllamaPrompt = isNothing
     ? { kind: "nothing" }
     : raw === null
       ? { kind: "chat", ...chat, thoughtsMax: thinking.tokensMax }
-      : { kind: "text", text: raw };
+      : { kind: "text", text: raw, fill };
   const ignored = [
     ...(keepAlive === undefined ? [] : ["keep_alive"]),
     ...known,
@@ -114,7 +120,7 @@ function parseCommon(
   return {
     model: name,
     prompt,
-    generation,
+    generation: endingFill(generation, fill),
     stream,
     unloads: keepAlive === 0 || keepAlive === "0" || keepAlive === "0s",
     ignored: tellable(ignored),

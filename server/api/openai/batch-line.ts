@@ -7,6 +7,7 @@ import type { LineAnswer, LineCall, LineDoor, LinePrompt } from "../../jobs/door
 import type { BatchEndpoint } from "../../jobs/records.ts";
 import type { Encoder } from "../../text/encoder.ts";
 import type { EmbedServices } from "../embed.ts";
+import { completionTokens } from "../fill.ts";
 import { chatPromptTokens, expectFits, promptTokens } from "../prompt.ts";
 import type { Exchange } from "../respond.ts";
 import { createResponse, type ResponsesDeps, responsePromptTokens } from "../responses/responses.ts";
@@ -56,7 +57,7 @@ async function promptOf(
     return linePrompt(deps, await responsePromptTokens(tenant, deps, request), request.generation, "input");
   }
   const request = completionOf(deps, body);
-  const tokens = await promptTokens(request.prompts[0]!, request.addSpecialTokens, deps);
+  const tokens = await completionTokens(request.prompts[0]!, request.fill, request.addSpecialTokens, deps);
   return linePrompt(deps, tokens, request.generation, "prompt");
 }
 

@@ -3,7 +3,8 @@ import type { TokenId } from "../../../base/token.ts";
 import type { TokenEntry } from "../../answer/events.ts";
 import type { WholeAnswer } from "../../answer/whole.ts";
 import { expectRepeatable } from "../answer-bounds.ts";
-import { expectFits, expectTellable, type PromptServices, promptTokens } from "../prompt.ts";
+import { completionTokens } from "../fill.ts";
+import { expectFits, expectTellable, type PromptServices } from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { type CompletionLogprobs, completionLogprobs, echoed, promptLogprobsJson } from "./logprobs.ts";
@@ -17,7 +18,7 @@ export async function answerCompletion(
 ): Promise<Response> {
   const prompts = await Promise.all(
     request.prompts.map(async (prompt, index) => {
-      const tokens = await promptTokens(prompt, request.addSpecialTokens, services);
+      const tokens = await completionTokens(prompt, request.fill, request.addSpecialTokens, services);
       const param = request.prompts.length === 1 ? "prompt" : `prompt[${index}]`;
       expectFits(tokens, request.generation, param, services);
       return tokens;

@@ -7,6 +7,7 @@ import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, modelNotFound } from "../../http/errors.ts";
 import type { ChatTemplate } from "../../text/template.ts";
 import { Fields } from "../fields.ts";
+import { endingFill, type Fill, fillOf } from "../fill.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
 import { noTargets, type Targets } from "../targets.ts";
@@ -53,6 +54,8 @@ export interface ChatRequest extends CommonRequest {
 
 export interface CompletionRequest extends CommonRequest {
   readonly prompts: readonly Prompt[];
+  /** What stands behind the text that is wanted; null: nothing. */
+  readonly fill: Fill | null;
   readonly echo: boolean;
   /** The prompt alone is told of (`max_tokens` is 0): one token is drawn, and left out. */
   readonly isEchoOnly: boolean;
@@ -70,6 +73,7 @@ export function parseChatRequest(
   const fields = new Fields(body);
   const { tools, calls, ignored: ignoredOfTools } = toolUseOf(fields);
   if (fields.boolean("echo") === true) throw notSupported("echo", "true");
+  if (!isOneOf(fields.raw("suffix") ?? "", [""])) throw notSupported("suffix", "filling in a chat");
   const topLogprobs = chatLogprobs(fields);
   const messages = messagesOf(fields);
   const end = promptEndOf(fields);
@@ -104,9 +108,10 @@ export function parseCompletionRequest(
   const fields = new Fields(body);
   const prompts = promptsOf(fields.raw("prompt"), served);
   if (toolsOf(fields).length > 0) throw notSupported("tools", "calling functions outside of a chat");
-  if (!isOneOf(fields.raw("suffix") ?? "", [""])) throw notSupported("suffix", "filling in the middle");
+  const fill = fillOf(fields.string("suffix"), "suffix", served);
   const topLogprobs = fields.integer("logprobs", { min: 0, max: requestLimits.topLogprobsMax }) ?? null;
   const echo = fields.boolean("echo") ?? false;
+  if (fill !== null && echo) throw notSupported("echo", "true together with suffix");
   const addSpecialTokens = fields.boolean("add_special_tokens") ?? true;
   const common = parseCommon(fields, served, {
     topLogprobs,
@@ -118,8 +123,17 @@ export function parseCompletionRequest(
   const promptLogprobs = common.generation.promptLogprobs ?? null;
   const isEchoOnly = common.generation.tokensMax === 0;
   if (isEchoOnly && common.stream) throw notSupported("max_tokens", "0 in a stream");
-  const own = isEchoOnly ? { ...common.generation, tokensMax: 1 } : common.generation;
-  const request = { ...common, generation: own, prompts, echo, isEchoOnly, addSpecialTokens, promptLogprobs };
+  const own = endingFill(isEchoOnly ? { ...common.generation, tokensMax: 1 } : common.generation, fill);
+  const request = {
+    ...common,
+    generation: own,
+    prompts,
+    fill,
+    echo,
+    isEchoOnly,
+    addSpecialTokens,
+    promptLogprobs,
+  };
   if (!echo || topLogprobs === null) return request;
   if (common.stream) throw notSupported("echo", "true together with logprobs in a stream");
   return {

@@ -60,6 +60,7 @@ const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   prompt: [],
   context_management: [[]],
   truncation: ["disabled"],
+  suffix: [""],
 };
 
 export function parseResponsesRequest(

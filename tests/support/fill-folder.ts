@@ -1,0 +1,19 @@
+/** The demo model's tokenizer with tokens for filling in the middle, which models of code have. */
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+const demo = join(import.meta.dir, "../../models/demo");
+/** Of the first token that is added; those of the demo model lie below. */
+export const FIRST_ADDED = 4096;
+
+/** Writes the tokenizer to the folder `dir`, with one more token for each of the texts. */
+export function tokenizerWith(dir: string, texts: readonly string[]): string {
+  const tokenizer = JSON.parse(readFileSync(join(demo, "tokenizer.json"), "utf8")) as {
+    added_tokens: object[];
+  };
+  const flags = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
+  tokenizer.added_tokens.push(...texts.map((content, at) => ({ id: FIRST_ADDED + at, content, ...flags })));
+  writeFileSync(join(dir, "tokenizer.json"), JSON.stringify(tokenizer));
+  copyFileSync(join(demo, "tokenizer_config.json"), join(dir, "tokenizer_config.json"));
+  return dir;
+}
