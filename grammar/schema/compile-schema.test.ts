@@ -98,6 +98,39 @@ const cases: readonly {
     no: [[], ["a", "a"], ["a", "b", "a"]],
   },
   {
+    name: "ten values, each once",
+    schema: { type: "array", items: { type: "integer", minimum: 1, maximum: 10 }, uniqueItems: true },
+    yes: [[], [10, 9, 8, 7, 6, 5, 4, 3, 2, 1], [1, 10]],
+    no: [[1, 1], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1], [11]],
+  },
+  {
+    name: "many values, two of them at most, each once",
+    schema: {
+      ...{ type: "array", uniqueItems: true, maxItems: 2 },
+      items: { enum: Array.from({ length: 44 }, (_, index) => `v${index}`) },
+    },
+    yes: [[], ["v43"], ["v40", "v4"]],
+    no: [
+      ["v4", "v4"],
+      ["v1", "v2", "v3"],
+    ],
+  },
+  {
+    name: "booleans and null, each once",
+    schema: { type: "array", items: { type: ["boolean", "null"] }, uniqueItems: true, minItems: 2 },
+    yes: [
+      [true, false],
+      [null, false, true],
+    ],
+    no: [[true], [true, true], [null, true, null]],
+  },
+  {
+    name: "one text, which differs from all others",
+    schema: { type: "array", items: { type: "string" }, uniqueItems: true, maxItems: 1 },
+    yes: [[], ["any"]],
+    no: [["a", "b"], [1]],
+  },
+  {
     name: "strings by pattern, length and format at once",
     schema: { type: "string", pattern: "^[a-zé]+$", minLength: 2, maxLength: 3 },
     yes: ["ab", "éé", "abc"],
@@ -280,6 +313,14 @@ describe("JSON Schema", () => {
     ]);
     expect(refusal({ properties: { "a/b": { uniqueItems: true } } })[0]).toBe(
       "#/properties/a~1b/uniqueItems",
+    );
+    const unique = (items: object) => refusal({ type: "array", items, uniqueItems: true });
+    expect(unique({ type: "string" })).toEqual([
+      "#/uniqueItems",
+      "uniqueItems is supported for a list of known values only, of an enum or a range, 64 at most, and here are more: maxItems of 1 is allowed too",
+    ]);
+    expect(unique({ type: "integer", minimum: 1, maximum: 11 })[1]).toBe(
+      "uniqueItems is supported for a list of known values only, of which 1024 sets can be chosen at most, and of 11 here 2048: fewer values, or a smaller maxItems, are allowed",
     );
     expect(refusal({ items: { $ref: "https://elsewhere.example/x" } })).toEqual([
       "#/items/$ref",

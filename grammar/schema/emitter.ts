@@ -16,8 +16,9 @@ export interface WhiteSpace {
 const PLACES_MAX = 4096;
 /** Patterns of property names that overlap each other in every way. */
 const PATTERNS_MAX = 6;
-/** Values of which each may come once. */
-const UNIQUE_MAX = 6;
+/** Values of which each may come once, and the sets of them that may have come. */
+const UNIQUE_MAX = 64;
+const UNIQUE_SETS_MAX = 1024;
 const SYMBOLS_MAX = 200_000;
 
 /** Writes shapes as grammars. Properties come in the order of the schema, others after them. */
@@ -186,17 +187,25 @@ export class Emitter {
   #uniqueItems(parts: readonly ArrayPart[], min: number, max: number): GrammarSymbol {
     const pointer = `${parts.find((part) => part.isUnique)!.pointer}/uniqueItems`;
     const refuse = (why: string): never => {
-      throw new ConstraintError(`uniqueItems is supported for few values only, ${why}`, pointer);
+      throw new ConstraintError(`uniqueItems is supported for a list of known values only, ${why}`, pointer);
     };
-    if (parts.some((part) => part.prefix.length > 0 || part.contains !== null)) refuse("alone");
+    if (parts.some((part) => part.prefix.length > 0 || part.contains !== null))
+      refuse("not beside prefixItems and contains");
     const values = this.#valuesOf(this.#normalizer.itemsOf(parts, 0));
-    if (values === null) return refuse("and here any number is possible");
-    if (values.length > UNIQUE_MAX) return refuse(`of up to ${UNIQUE_MAX}, and here are ${values.length}`);
+    if (values === null)
+      return refuse(
+        `of an enum or a range, ${UNIQUE_MAX} at most, and here are more: maxItems of 1 is allowed too`,
+      );
+    const sets = setsOf(values.length, max);
+    if (sets > UNIQUE_SETS_MAX)
+      return refuse(
+        `of which ${UNIQUE_SETS_MAX} sets can be chosen at most, and of ${values.length} here ${sets}: fewer values, or a smaller maxItems, are allowed`,
+      );
     const builder = this.#builder;
     const comma = this.#terminal(",", this.#space.afterComma);
-    const places = new Map<number, GrammarSymbol>();
+    const places = new Map<bigint, GrammarSymbol>();
     /** After the values whose bits are set. */
-    const after = (used: number, count: number): GrammarSymbol => {
+    const after = (used: bigint, count: number): GrammarSymbol => {
       const known = places.get(used);
       if (known !== undefined) return known;
       const symbol = builder.declare();
@@ -206,16 +215,18 @@ export class Emitter {
       builder.define(symbol, productions);
       return symbol;
     };
-    const next = (used: number, count: number, before: GrammarSymbol[]): Production[] => {
+    const next = (used: bigint, count: number, before: GrammarSymbol[]): Production[] => {
       if (count === max) return [];
       return values.flatMap((value, index): Production[] => {
-        if (used & (1 << index)) return [];
-        const symbols = [...before, builder.terminal(value), after(used | (1 << index), count + 1)];
+        const bit = 1n << BigInt(index);
+        if (used & bit) return [];
+        this.#budget.spend(1);
+        const symbols = [...before, builder.terminal(value), after(used | bit, count + 1)];
         return [{ kind: "sequence", symbols }];
       });
     };
     const start = builder.declare();
-    builder.define(start, next(0, 0, []));
+    builder.define(start, next(0n, 0, []));
     return start;
   }
 
@@ -493,6 +504,17 @@ class ObjectEmitter {
   #text(text: string): Regex {
     return this.#regexes.literal(new TextEncoder().encode(text));
   }
+}
+
+/** How many sets of up to `most` of `count` values there are. */
+function setsOf(count: number, most: number): number {
+  let sets = 1;
+  let ofSize = 1;
+  for (let size = 1; size <= Math.min(count, most); size++) {
+    ofSize = (ofSize * (count - size + 1)) / size;
+    sets += ofSize;
+  }
+  return Math.round(sets);
 }
 
 /** All that an expression matches, if it is not more than `countMax`; null: it is. */
