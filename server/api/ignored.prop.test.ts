@@ -1,4 +1,4 @@
-/** What a request names as ignored is what changed nothing of it, and all of that: for every field, on every route that draws text. */
+/** What a request names as ignored is what changed nothing of it, and all of that: for every field, on every route that computes. */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
@@ -6,10 +6,15 @@ import { ApiError } from "../http/errors.ts";
 import { ControlTexts } from "../text/control-text.ts";
 import { ChatTemplate } from "../text/template.ts";
 import { parseMessagesRequest } from "./anthropic/schema.ts";
+import type { EmbedServices } from "./embed.ts";
 import { parseLlamaCompletion, parseLlamaInfill } from "./llama/completion.ts";
+import { parseLlamaEmbedding } from "./llama/embedding.ts";
+import { parseOllamaEmbed } from "./ollama/embed.ts";
 import { parseOllamaChat, parseOllamaGenerate } from "./ollama/schema.ts";
+import { parseEmbeddingsRequest } from "./openai/embeddings.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { parseResponsesRequest } from "./responses/schema.ts";
+import { parseRerank, parseScore } from "./score.ts";
 import { noTargets } from "./targets.ts";
 
 type Body = Readonly<Record<string, unknown>>;
@@ -39,6 +44,12 @@ interface Route {
   readonly inner?: "options";
 }
 
+const embedding = {
+  ...model,
+  embedding: { pooling: "last", size: 8 } as const,
+  score: { weights: new Float32Array(8) },
+};
+const scored = { model: embedding } as unknown as EmbedServices;
 const messages = [{ role: "user", content: "Hi" }];
 const routes: Readonly<Record<string, Route>> = {
   "/v1/chat/completions": {
@@ -80,6 +91,20 @@ const routes: Readonly<Record<string, Route>> = {
     body: { prompt: "Hi", seed: 1 },
     parse: (body) => parseLlamaCompletion(body, { model }, noTargets),
   },
+  "/v1/embeddings": { body: { input: "Hi" }, parse: (body) => parseEmbeddingsRequest(body, scored) },
+  "/v1/rerank": {
+    body: { query: "Hi", documents: ["you", "me"] },
+    parse: (body) => parseRerank(body, scored, noTargets),
+  },
+  "/v1/score": {
+    body: { text_1: "Hi", text_2: "you" },
+    parse: (body) => parseScore(body, scored, noTargets),
+  },
+  "/api/embed": {
+    body: { model: "demo", input: "Hi" },
+    parse: (body) => parseOllamaEmbed(body, scored, noTargets),
+  },
+  "/embedding": { body: { content: "Hi" }, parse: (body) => parseLlamaEmbedding(body, scored, noTargets) },
 };
 
 /** By field, values that ask for something else than leaving it out does. */
@@ -166,6 +191,11 @@ const fields: Readonly<Record<string, readonly unknown[]>> = {
     service_tier: ["flex", "priority"],
   },
   ...{
+    dimensions: [4],
+    encoding_format: ["base64"],
+    top_n: [1],
+    return_documents: [false],
+    truncate: [true],
     use_beam_search: [true],
     length_penalty: [2],
     t_max_predict_ms: [5],
