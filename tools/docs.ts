@@ -72,7 +72,7 @@ function settingsTable(settings: Readonly<Record<string, Setting<unknown>>>): st
 
 if (import.meta.main) {
   const root = resolve(import.meta.dir, "..");
-  const types = join(root, "gpu", "model", "stored-types.ts");
+  const types = join(root, "model", "stored-types.ts");
   if ((await Bun.file(types).text()) !== storedTypesModule()) {
     await Bun.write(types, storedTypesModule());
     // Again, for this program has read the old ones.

@@ -57,5 +57,5 @@ function opened(path: string): number {
   } catch (error) {
     throw new ConfigError(`${path} ${ioReason(error)}.`);
   }
-  throw new ConfigError(`${path} is not a file: it is read more than once. Name - to read standard input.`);
+  throw new ConfigError(`${path} is not a file: it is read more than once; - reads standard input.`);
 }

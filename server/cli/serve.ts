@@ -127,6 +127,8 @@ function readyText(server: RunningServer, seconds: number, isClosed: boolean): s
   const body = JSON.stringify({ model: server.model, messages: [{ role: "user", content: "Who are you?" }] });
   return `Ready in ${seconds.toFixed(1)} s: ${server.model} at ${server.url}/v1
 
+  Chat: ${server.url}/
+
   curl ${server.url}/v1/chat/completions -H 'content-type: application/json'${key} -d '${body}'
 `;
 }

@@ -14,6 +14,12 @@ test("while the model loads the server is alive, and tells everybody else to com
       expect(response.headers.get("retry-after")).toMatch(/^\d+$/);
       expect(await response.json()).toMatchObject({ error: { code: "loading" } });
     }
+    // The page is there, and says so.
+    const page = await fetch(server.origin);
+    expect([page.status, page.headers.get("content-type")]).toEqual([200, "text/html;charset=utf-8"]);
+    const [, script] = /src="([^"]+)"/.exec(await page.text())!;
+    expect((await fetch(new URL(script!, `${server.origin}/`))).status).toBe(200);
+    expect((await fetch(new URL("/page/none.js", server.origin))).status).toBe(503);
     const sentence = "the model is still being loaded";
     for (const path of ["/api/chat", "/api/tags"]) {
       const response = await fetch(new URL(path, server.origin));

@@ -4,6 +4,7 @@ import { type Config, ConfigError } from "../config.ts";
 import { asApiError, errorResponse, type Refuse } from "./errors.ts";
 import { pathOf, requestIdOf } from "./head.ts";
 import { Lifecycle } from "./lifecycle.ts";
+import { pageFile } from "./page.ts";
 import { HttpServer } from "./server.ts";
 import { limitUnsent } from "./unsent.ts";
 
@@ -16,9 +17,13 @@ export function listen(
   lifecycle: Lifecycle,
   refuse: Refuse,
 ): HttpServer {
-  const whileLoading = (request: Request): Response => {
+  const whileLoading = async (request: Request): Promise<Response> => {
     const path = pathOf(request);
     if (path === "/health") return Response.json({ status: "ok" });
+    // The page tells by itself that the model is loaded, and waits for it.
+    const file = /^\/(?:page\/(.+))?$/.exec(path);
+    const page = file === null ? null : await pageFile(file[1] ?? "index.html");
+    if (page !== null) return page;
     try {
       lifecycle.expectReady();
     } catch (error) {

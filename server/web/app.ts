@@ -2,7 +2,10 @@
 import { ApiKeyForm } from "./api-key.ts";
 import { Conversation } from "./conversation.ts";
 import { element } from "./dom.ts";
+import { History } from "./history.ts";
 import { LiveState } from "./live-state.ts";
+import { PastList } from "./past-list.ts";
+import { onSettings } from "./settings.ts";
 
 const question = element("question", HTMLTextAreaElement);
 const send = element("send", HTMLButtonElement);
@@ -10,8 +13,21 @@ const stop = element("stop", HTMLButtonElement);
 const isWide = matchMedia("(min-width: 60rem)");
 
 const apiKey = new ApiKeyForm(() => live.refresh());
-const live = new LiveState(apiKey);
-const conversation = new Conversation(apiKey, {
+const status = element("status", HTMLParagraphElement);
+const live = new LiveState(apiKey, (problem) => {
+  send.disabled = problem !== null;
+  status.hidden = problem === null;
+  status.textContent = problem;
+});
+const history = new History((isForeign) => {
+  if (isForeign) conversation.part();
+  past.show(conversation.id);
+});
+const past = new PastList(history, (chosen) => {
+  conversation.open(chosen);
+  focusQuestion();
+});
+const conversation = new Conversation(apiKey, history, {
   onBusy(isBusy) {
     send.hidden = isBusy;
     stop.hidden = !isBusy;
@@ -24,7 +40,7 @@ const conversation = new Conversation(apiKey, {
 
 function ask(): void {
   const text = question.value.trim();
-  if (text === "" || conversation.isBusy) return;
+  if (text === "" || conversation.isBusy || send.disabled) return;
   question.value = "";
   fitQuestion();
   void conversation.ask(text);
@@ -59,6 +75,11 @@ stop.addEventListener("click", () => {
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") conversation.stop();
 });
+onSettings(() => conversation.keep());
+element("forget", HTMLButtonElement).addEventListener("click", () => {
+  history.forget();
+  conversation.clear();
+});
 element("new", HTMLButtonElement).addEventListener("click", () => {
   conversation.clear();
   focusQuestion();
@@ -70,5 +91,6 @@ function fitLive(): void {
 }
 isWide.addEventListener("change", fitLive);
 fitLive();
+past.show(conversation.id);
 focusQuestion();
 live.refresh();

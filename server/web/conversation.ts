@@ -2,10 +2,11 @@ import { type ChatMessage, ServerError, streamChat, type Usage } from "../cli/cl
 import { AnswerView } from "./answer-view.ts";
 import type { ApiKeyForm } from "./api-key.ts";
 import { element, fromTemplate, within } from "./dom.ts";
+import type { History, KeptConversation } from "./history.ts";
+import { type ChatSettings, sampling, showSettings, typedSettings } from "./settings.ts";
 
 /** Shorter answers than this say nothing about how fast tokens follow each other. */
 const PACE_MS_MIN = 200;
-const STORED = "bunting-conversation";
 
 export interface ConversationEvents {
   onBusy(isBusy: boolean): void;
@@ -25,25 +26,35 @@ interface Progress {
   finish: string | null;
 }
 
-/** One chat: the messages, on screen and as the server is told them, and the answer that is being streamed. The tab keeps the
- *  messages, for when the page is loaded again. */
+/** A conversation's messages, and the name that it is kept by. */
+interface Thread {
+  id: string;
+  settings: ChatSettings;
+  readonly messages: ChatMessage[];
+}
+
+/** One chat: the messages, on screen and as the server is told them, and the answer that is being streamed. It is kept with its settings,
+ *  for when the page is loaded again, or when it is wanted back. */
 export class Conversation {
   readonly #apiKey: ApiKeyForm;
   readonly #events: ConversationEvents;
   readonly #log = element("log", HTMLDivElement);
   readonly #empty = element("empty", HTMLParagraphElement);
-  #messages: ChatMessage[] = [];
+  readonly #history: History;
+  #thread: Thread = newThread();
   #answering: AbortController | null = null;
   /** The reader is at the end, and wants to see what comes. */
   #isFollowing = true;
   #lastTop = 0;
 
-  constructor(apiKey: ApiKeyForm, events: ConversationEvents) {
+  constructor(apiKey: ApiKeyForm, history: History, events: ConversationEvents) {
     this.#apiKey = apiKey;
+    this.#history = history;
     this.#events = events;
     this.#log.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     new ResizeObserver(() => this.#follow()).observe(this.#log);
-    this.#restore();
+    const own = history.own;
+    if (own !== null) this.#restore(own);
   }
 
   get isBusy(): boolean {
@@ -55,32 +66,61 @@ export class Conversation {
     this.#answering?.abort();
   }
 
+  /** Begins a new one, with the same settings. */
   clear(): void {
     this.stop();
-    this.#messages = [];
-    sessionStorage.removeItem(STORED);
+    this.#thread = newThread();
     this.#log.replaceChildren(this.#empty);
+    this.keep();
   }
 
-  #restore(): void {
-    this.#messages = JSON.parse(sessionStorage.getItem(STORED) ?? "[]") as ChatMessage[];
-    for (const { role, content } of this.#messages) {
+  /** Goes on with one that was kept. */
+  open(conversation: KeptConversation): void {
+    this.stop();
+    this.#log.replaceChildren(this.#empty);
+    this.#restore(conversation);
+    this.keep();
+  }
+
+  /** Keeps what is on screen, and its settings. */
+  keep(): void {
+    this.#thread.settings = typedSettings();
+    this.#history.take(this.#thread);
+    this.#keep(this.#thread);
+  }
+
+  get id(): string {
+    return this.#thread.id;
+  }
+
+  /** Another tab may have gone on with the same conversation: then this one is kept by a name of its own. */
+  part(): void {
+    const { id, messages } = this.#thread;
+    const kept = this.#history.all.find((one) => one.id === id);
+    if (kept === undefined || kept.messages.length === messages.length) return;
+    this.#thread.id = newId();
+    this.#history.take(this.#thread);
+  }
+
+  #keep({ id, settings, messages }: Thread): void {
+    this.#history.keep({ id, changedMs: Date.now(), settings, messages });
+  }
+
+  #restore({ id, settings, messages }: KeptConversation): void {
+    this.#thread = { id, settings, messages: [...messages] };
+    showSettings(settings);
+    this.#isFollowing = true;
+    for (const { role, content } of messages) {
       if (role === "user") this.#show("user", "You", content);
       else new AnswerView(this.#show("assistant", "Answer", ""), () => this.#follow()).whole(content);
     }
   }
 
-  #keep(): void {
-    try {
-      sessionStorage.setItem(STORED, JSON.stringify(this.#messages));
-    } catch {
-      // More than the browser keeps: the chat goes on without.
-    }
-  }
-
   /** Resolves when the answer has ended, in whatever way. */
   async ask(question: string): Promise<void> {
-    const messages = this.#messages; // clear() begins another list
+    const thread = this.#thread; // clear() begins another one
+    thread.settings = typedSettings();
+    this.#history.take(thread);
     const answering = new AbortController();
     this.#setAnswering(answering);
     this.#isFollowing = true;
@@ -98,19 +138,19 @@ export class Conversation {
     };
     const asking: ChatMessage = { role: "user", content: question };
     try {
-      await this.#stream([...messages, asking], progress, view, answering.signal);
+      await this.#stream([...thread.messages, asking], progress, view, answering.signal);
     } catch (error) {
       if (!answering.signal.aborted) this.#fail(error);
     }
     view.end();
     this.#showFacts(shown, progress, answering.signal.aborted);
     if (progress.text !== "") {
-      messages.push(asking, { role: "assistant", content: progress.text });
-      if (messages === this.#messages) this.#keep();
+      thread.messages.push(asking, { role: "assistant", content: progress.text });
+      this.#keep(thread);
     } else if (progress.finish === null && progress.thoughts === "") {
       asked.remove();
       shown.remove();
-      if (messages === this.#messages) this.#events.onUnanswered(question);
+      if (thread === this.#thread) this.#events.onUnanswered(question);
     }
     if (this.#answering === answering) this.#setAnswering(null);
   }
@@ -123,7 +163,7 @@ export class Conversation {
   ): Promise<void> {
     // Usage with every chunk, so that a stopped answer has its numbers too.
     const stream_options = { include_usage: true, continuous_usage_stats: true };
-    const body = { messages: [...systemPrompt(), ...messages], ...settings(), stream_options };
+    const body = { messages: [...systemPrompt(), ...messages], ...sampling(), stream_options };
     for await (const event of streamChat(this.#apiKey.target, body, signal)) {
       switch (event.kind) {
         case "thought":
@@ -222,16 +262,15 @@ function factsOf({ askedMs, firstMs, lastMs, usage, finish }: Progress, isStoppe
 }
 
 function systemPrompt(): ChatMessage[] {
-  const content = element("system", HTMLTextAreaElement).value.trim();
+  const content = typedSettings().system.trim();
   return content === "" ? [] : [{ role: "system", content }];
 }
 
-/** What is left empty is left to the server. */
-function settings(): Readonly<Record<string, number>> {
-  const temperature = element("temperature", HTMLInputElement).valueAsNumber;
-  const tokensMax = element("tokens-max", HTMLInputElement).valueAsNumber;
-  return {
-    ...(Number.isNaN(temperature) ? {} : { temperature }),
-    ...(Number.isNaN(tokensMax) ? {} : { max_tokens: tokensMax }),
-  };
+function newThread(): Thread {
+  return { id: newId(), settings: typedSettings(), messages: [] };
+}
+
+/** Of pages that come without TLS, too, where browsers make no UUID. */
+function newId(): string {
+  return crypto.getRandomValues(new BigUint64Array(1))[0]!.toString(36);
 }

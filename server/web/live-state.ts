@@ -5,8 +5,10 @@ import { element } from "./dom.ts";
 import { EngineView } from "./engine-view.ts";
 
 const POLL_MS = 1000;
+/** Between two tries of a server that cannot be reached, at most. */
+const RETRY_MS_MAX = 8000;
 
-/** Asks the server once a second what it does, while the page is visible. */
+/** Asks the server once a second what it does, while the page is visible; less and less often while it cannot be reached. */
 export class LiveState {
   readonly #apiKey: ApiKeyForm;
   readonly #panel = element("live", HTMLDetailsElement);
@@ -16,9 +18,15 @@ export class LiveState {
   #last: Snapshot | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isAsking = false;
+  #waitMs = POLL_MS;
+  /** Why the server took no work when it answered last; null: it took some. */
+  #reason: string | null = null;
+  readonly #onProblem: (problem: string | null) => void;
 
-  constructor(apiKey: ApiKeyForm) {
+  /** `onProblem` is told why nothing can be asked now, in a sentence; null: something can. */
+  constructor(apiKey: ApiKeyForm, onProblem: (problem: string | null) => void) {
     this.#apiKey = apiKey;
+    this.#onProblem = onProblem;
     document.addEventListener("visibilitychange", () => {
       if (document.visibilityState === "visible") this.refresh();
       else clearTimeout(this.#timer);
@@ -41,17 +49,46 @@ export class LiveState {
       this.#panel.classList.toggle("stale", now.status !== "ready");
       if ("engines" in now) this.#show(now);
       else this.#showNothing(now);
+      this.#waitMs = POLL_MS;
+      this.#tell(now.status === "ready" ? null : await this.#refusal());
     } catch (error) {
       const message = error instanceof ServerError ? error.message : "the server cannot be reached";
       mayAskAgain = !(error instanceof ServerError && error.status === 401);
       if (!mayAskAgain) this.#apiKey.ask(message);
       this.#glance.textContent = mayAskAgain ? message : "needs an API key";
       this.#panel.classList.add("stale");
+      this.#failed(error);
     }
     this.#isAsking = false;
     if (mayAskAgain && document.visibilityState === "visible") {
-      this.#timer = setTimeout(() => this.refresh(), POLL_MS);
+      this.#timer = setTimeout(() => this.refresh(), this.#waitMs);
     }
+  }
+
+  /** Why the server takes no work; null: it does. */
+  async #refusal(): Promise<string | null> {
+    const { target } = this.#apiKey;
+    const response = await fetch(new URL("../health/ready", `${target.url}/`), { cache: "no-store" });
+    return response.ok ? null : (await serverError(response, target)).message;
+  }
+
+  #failed(error: unknown): void {
+    if (error instanceof ServerError) {
+      this.#waitMs = POLL_MS;
+      this.#tell(error.status === 503 ? error.message : null);
+      return;
+    }
+    this.#waitMs = Math.min(2 * this.#waitMs, RETRY_MS_MAX);
+    const before = this.#reason === null ? "" : ` It said last: ${this.#reason}.`;
+    this.#onProblem(
+      `The server cannot be reached.${before} If it has ended, the terminal that it ran in says why; this page goes on when it is back.`,
+    );
+  }
+
+  #tell(reason: string | null): void {
+    this.#reason = reason;
+    const goesOn = "This page goes on by itself when the server is ready.";
+    this.#onProblem(reason === null ? null : `${reason[0]!.toUpperCase()}${reason.slice(1)}. ${goesOn}`);
   }
 
   /** The key may not see what others' requests do. */
