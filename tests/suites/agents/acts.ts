@@ -46,6 +46,13 @@ const handsBy: Readonly<Record<string, Hands>> = {
     look: (file_path) => ["Read", { file_path }],
     run: (command) => ["Bash", { command, description: "Runs a command" }],
   },
+  // Open WebUI, which has notes and a tool of the suite
+  add_numbers: {
+    write: (title, content) => ["write_note", { title, content }],
+    read: (query) => ["search_notes", { query }],
+    look: (query) => ["search_notes", { query }],
+    run: () => ["add_numbers", { first: 3, second: 4 }],
+  },
   // opencode
   bash: {
     write: (filePath, content) => ["write", { filePath, content }],
