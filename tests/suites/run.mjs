@@ -4,11 +4,13 @@
  * installed here is skipped with one line. Ends with 1 when a suite fails. What fails, and why, is in docs/reference/compat.md.
  */
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { codingAgents } from "./agents/agents.mjs";
+import { playSession } from "./agents/session.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "../..");
@@ -40,10 +42,14 @@ function all(...steps) {
 const folderOf = (name) => join(root, "build/suites", name);
 const pythonOf = (name) => join(folderOf(name), "venv/bin/python");
 
-function installPython(name) {
+function makeVenv(name) {
   mkdirSync(folderOf(name), { recursive: true });
+  return existsSync(pythonOf(name)) || succeeds("python3", ["-m", "venv", join(folderOf(name), "venv")]);
+}
+
+function installPython(name) {
   return all(
-    () => existsSync(pythonOf(name)) || succeeds("python3", ["-m", "venv", join(folderOf(name), "venv")]),
+    () => makeVenv(name),
     () =>
       succeeds(pythonOf(name), ["-m", "pip", "install", "-q", "-r", join(here, name, "requirements.txt")]),
   );
@@ -67,9 +73,12 @@ function pytest(name, { cwd = join(here, name), args = [], env = {} }) {
 const scriptedServer = [join(root, "node_modules/.bin/bun"), join(here, "scripted-server.ts")];
 
 /** Runs `work` beside a server whose model says what words.ts has. */
-async function withServer(work) {
+async function withServer(work, options = {}) {
   const [command, ...args] = scriptedServer;
-  const server = spawn(command, args, { cwd: root, stdio: ["pipe", "pipe", "inherit"] });
+  const server = spawn(command, [...args, JSON.stringify(options)], {
+    cwd: root,
+    stdio: ["pipe", "pipe", "inherit"],
+  });
   const ended = new Promise((resolve) => server.once("exit", resolve));
   try {
     for await (const url of createInterface({ input: server.stdout })) return await work(url);
@@ -78,6 +87,31 @@ async function withServer(work) {
     server.stdin.end();
     await ended;
   }
+}
+
+/** Agents' folders of programs. */
+const binOf = (name, { npm }) =>
+  join(folderOf(`agents/${name}`), npm === undefined ? "venv/bin" : "node_modules/.bin");
+
+function installAgent(name, { npm, python }) {
+  const folder = `agents/${name}`;
+  if (npm !== undefined) return installNpm(folder, npm);
+  return all(
+    () => makeVenv(folder),
+    () => succeeds(pythonOf(folder), ["-m", "pip", "install", "-q", python]),
+  );
+}
+
+/** Plays an agent's session; true when nothing failed. Requests and answers are kept for a look at failures. */
+async function runAgent(name, agent) {
+  const log = mkdtempSync(join(tmpdir(), `bunting-${name}-`));
+  const play = (url) => playSession(agent, url, binOf(name, agent), log);
+  const { turns, failures } = await withServer(play, { contextMax: agent.contextMax });
+  for (const failure of failures) console.log(`  ${failure}`);
+  console.log(`  ${agent.npm ?? agent.python}: ${turns} turns`);
+  if (failures.length > 0) console.log(`  what was asked and answered: ${log}`);
+  else rmSync(log, { recursive: true });
+  return failures.length === 0;
 }
 
 /** llama.cpp's sources come with a Python package that wraps them. */
@@ -154,34 +188,28 @@ const suites = {
         stdio: "inherit",
       }),
   },
-  /** Coding agents, each given a small task. */
-  agents: {
-    install: () => installNpm("agents", ...codingAgents.map(({ npm }) => npm)),
-    run: () =>
-      withServer(async (url) => {
-        let done = 0;
-        for (const agent of codingAgents) {
-          const outcome = await agent.run(url, join(folderOf("agents"), "node_modules/.bin"));
-          console.log(
-            `${outcome === true ? "ok  " : "FAIL"} ${agent.npm}${outcome === true ? "" : `: ${outcome}`}`,
-          );
-          if (outcome === true) done++;
-        }
-        console.log(`${done} of ${codingAgents.length} agents did their task`);
-        return done === codingAgents.length;
-      }),
-  },
+  /** Coding agents and chat clients, a session of each: `node tests/suites/run.mjs agents`, or `agents:codex` for one. */
+  ...Object.fromEntries(
+    Object.entries(codingAgents).map(([name, agent]) => [
+      `agents:${name}`,
+      { install: () => installAgent(name, agent), run: () => runAgent(name, agent) },
+    ]),
+  ),
 };
 
 const wanted = process.argv.slice(2);
-const unknown = wanted.filter((name) => !Object.hasOwn(suites, name));
+/** A group's name stands for all of it. */
+const isWanted = (name) =>
+  wanted.length === 0 || wanted.includes(name) || wanted.includes(name.replace(/:.*/, ""));
+const names = Object.keys(suites).flatMap((name) => [name, name.replace(/:.*/, "")]);
+const unknown = wanted.filter((name) => !names.includes(name));
 if (unknown.length > 0) {
-  console.error(`there is no suite ${unknown.join(", ")}; there are: ${Object.keys(suites).join(", ")}`);
+  console.error(`there is no suite ${unknown.join(", ")}; there are: ${[...new Set(names)].join(", ")}`);
   process.exit(2);
 }
 let failed = 0;
 for (const [name, { install, run }] of Object.entries(suites)) {
-  if (wanted.length > 0 && !wanted.includes(name)) continue;
+  if (!isWanted(name)) continue;
   const installed = install();
   if (installed !== true) {
     console.log(`skip ${name}: it cannot be installed here (${installed})`);

@@ -46,6 +46,13 @@ const handsBy: Readonly<Record<string, Hands>> = {
     look: (file_path) => ["Read", { file_path }],
     run: (command) => ["Bash", { command, description: "Runs a command" }],
   },
+  // Open WebUI, which has notes and a tool of the suite
+  add_numbers: {
+    write: (title, content) => ["write_note", { title, content }],
+    read: (query) => ["search_notes", { query }],
+    look: (query) => ["search_notes", { query }],
+    run: () => ["add_numbers", { first: 3, second: 4 }],
+  },
   // opencode
   bash: {
     write: (filePath, content) => ["write", { filePath, content }],
@@ -139,10 +146,11 @@ export function actedIn(prompt: string, turns: readonly string[]): readonly stri
   const [, name = "", folder = ""] = actOf(turns[begin]!)!;
   if (/file listing/.test(prompt)) return [listed(name)];
   const lastUser = turns.findLast((turn) => turn.startsWith("user\n"))!;
+  const askedSince = lastUser.slice(lastUser === turns[begin] ? lastUser.lastIndexOf(`Act ${name} in`) : 0);
   const tools = toolsIn(prompt);
   const hands = Object.entries(handsBy).find(([tool]) => tools.has(tool))?.[1];
-  // Titles and summaries are asked for without tools, or in a message after the act's.
-  if (hands === undefined || (lastUser !== turns[begin] && /summar/i.test(lastUser)))
+  // Titles and summaries are asked for without tools, or after the act.
+  if (hands === undefined || /summar/i.test(askedSince))
     return ["Acts were played so far.", JSON.stringify({ title: "Acts" })];
   const answers = turns.slice(begin + 1).filter((turn) => turn.startsWith("assistant\n")).length;
   const [text, ...deeds] = acts[name]?.[answers]?.(hands, folder) ?? ["The act is played already."];

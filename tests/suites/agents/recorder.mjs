@@ -1,4 +1,4 @@
-/** A proxy before the server: keeps each request's body and its answer in a folder, and tells what was answered with an error. */
+/** A proxy before the server: keeps each request's body and its answer in a folder, and tells which were answered with an error. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer, request } from "node:http";
 import { join } from "node:path";
@@ -59,6 +59,16 @@ export async function startRecorder(target, log) {
   return {
     url: `http://127.0.0.1:${server.address().port}`,
     exchanges,
+    /** Counts the answers that a model was asked for. */
+    turns: () => exchanges.filter(({ path }) => limitOf[path.replace(/\?.*/, "")] !== undefined).length,
+    /** Requests that the server has not answered, or with an error. */
+    failures: () =>
+      exchanges
+        .filter(({ status }) => status === null || status >= 400)
+        .map(
+          ({ method, path, status, answer, file }) =>
+            `${method} ${path}: ${status} ${answer.slice(0, 300)} (${file})`,
+        ),
     /** Limits the tokens of answers; null: as the client asks. */
     limitAnswers(max) {
       tokensMax = max;

@@ -4,7 +4,9 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { crc32, deflateSync } from "node:zlib";
+import { startOpenWebui } from "./open-webui.mjs";
 import { startRecorder } from "./recorder.mjs";
+import { settingsOf } from "./settings.mjs";
 
 const secondsMax = 120;
 
@@ -66,57 +68,75 @@ const filesOf = (act) => {
 const cutTokens = 300;
 const turnsMin = 20;
 
+/** Plays the acts of an agent that is a command. */
+async function playCommands({ agent, recorder, home, work, bin, log }) {
+  const failures = [];
+  const settings = settingsOf(agent.title, recorder.url);
+  for (const [name, text] of Object.entries(settings.files)) {
+    mkdirSync(dirname(join(home, name)), { recursive: true });
+    writeFileSync(join(home, name), text);
+  }
+  writeFileSync(join(work, "picture.png"), picture(16));
+  for (const [i, played] of agent.acts.entries()) {
+    const [act] = [played].flat();
+    const message = [played]
+      .flat()
+      .map((name) => `Act ${name} in ${work}.\n`)
+      .join("");
+    const { args, input = "", env } = agent.start({ act, message, resumes: i > 0 });
+    recorder.limitAnswers(act === "cut" ? cutTokens : null);
+    const { code, output } = await run([...settings.command, ...args], input, {
+      cwd: work,
+      env: { PATH: `${bin}:${process.env.PATH}`, HOME: home, ...settings.env, ...env },
+    });
+    writeFileSync(join(log, `${act}.txt`), output);
+    if (code !== (act === "cut" ? (agent.cutExit ?? 0) : 0)) failures.push(`${act}: exit code ${code}`);
+  }
+  for (const [name, text] of agent.acts.flat().flatMap((act) => Object.entries(filesOf(act)))) {
+    const path = join(work, name);
+    if (!existsSync(path)) failures.push(`${name} is not written`);
+    else if (!text.test(readFileSync(path, "utf8"))) failures.push(`${name} holds something else`);
+  }
+  return failures;
+}
+
+/** Plays the acts of Open WebUI, one message each. */
+async function playChat({ agent, recorder, home, bin, log }) {
+  const failures = [];
+  const { command, env } = settingsOf(agent.title, recorder.url);
+  const path = `${bin}:${process.env.PATH}`;
+  const web = await startOpenWebui(command, { ...env, PATH: path, HOME: home }, join(log, "server.txt"));
+  try {
+    for (const act of agent.acts) {
+      recorder.limitAnswers(act === "cut" ? cutTokens : null);
+      const { content } = await web.chat(`Act ${act} in chat.`);
+      if (act !== "cut" && !content.includes(`The act is played: ${act}.`))
+        failures.push(`${act}: the answer is ${JSON.stringify(content)}`);
+    }
+    const notes = await web.notes();
+    for (const title of ["chat/greeting.txt", "chat/less.txt"])
+      if (!notes.includes(title)) failures.push(`the note ${title} is not written`);
+  } finally {
+    await web.close();
+  }
+  return failures;
+}
+
 /**
- * Plays the session on the server at `target`: true, or the first failures. `log` is a folder for requests, answers and all that the agent
- * wrote.
+ * Plays an agent's session on the server at `target`: its turns, and failures. `log` is a folder for requests, answers and all that
+ * the agent wrote.
  */
 export async function playSession(agent, target, bin, log) {
   const home = mkdtempSync(join(tmpdir(), "bunting-agent-"));
   const work = join(home, "work");
   mkdirSync(work);
   const recorder = await startRecorder(target, log);
-  const { url } = recorder;
-  const failures = [];
   try {
-    for (const [name, text] of Object.entries(agent.files?.(url) ?? {})) {
-      mkdirSync(dirname(join(home, name)), { recursive: true });
-      writeFileSync(join(home, name), text);
-    }
-    writeFileSync(join(work, "picture.png"), picture(16));
-    const settings = { PATH: `${bin}:${process.env.PATH}`, HOME: home, ...agent.env?.(url) };
-    for (const [i, played] of agent.acts.entries()) {
-      const [act] = [played].flat();
-      const message = [played]
-        .flat()
-        .map((name) => `Act ${name} in ${work}.\n`)
-        .join("");
-      const { command, input = "", env } = agent.start({ act, message, resumes: i > 0, home, url });
-      recorder.limitAnswers(act === "cut" ? cutTokens : null);
-      const before = recorder.exchanges.length;
-      const { code, output } = await run(command, input, { cwd: work, env: { ...settings, ...env } });
-      writeFileSync(join(log, `${act}.txt`), output);
-      if (process.env.VERBOSE)
-        console.log(
-          `   ${act}: exit ${code}, requests ${recorder.exchanges
-            .slice(before)
-            .map((e) => `${e.path} ${e.status}`)
-            .join("; ")
-            .slice(0, 300)}`,
-        );
-      if (code !== (act === "cut" ? (agent.cutExit ?? 0) : 0)) failures.push(`${act}: exit code ${code}`);
-    }
-    for (const [name, text] of agent.acts.flat().flatMap((act) => Object.entries(filesOf(act)))) {
-      const path = join(work, name);
-      if (!existsSync(path)) failures.push(`${name} is not written`);
-      else if (!text.test(readFileSync(path, "utf8"))) failures.push(`${name} holds something else`);
-    }
-    for (const { method, path, status, answer, file } of recorder.exchanges)
-      if (status === null || status >= 400)
-        failures.push(`${method} ${path}: ${status} ${answer.slice(0, 300)} (${file})`);
-    const turns = recorder.exchanges.filter(
-      ({ method, path }) => method === "POST" && !path.includes("count_tokens"),
-    ).length;
-    if (turns < turnsMin) failures.push(`${turns} turns`);
+    const play = agent.start === undefined ? playChat : playCommands;
+    const failures = await play({ agent, recorder, home, work, bin, log });
+    failures.push(...recorder.failures());
+    const turns = recorder.turns();
+    if (turns < turnsMin) failures.push(`only ${turns} turns`);
     return { turns, failures };
   } finally {
     recorder.close();

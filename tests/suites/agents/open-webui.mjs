@@ -1,0 +1,115 @@
+/** Open WebUI, as its package comes: its server is asked what its page asks, and keeps the chat. */
+import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+
+const secondsMax = 120;
+
+/** A tool of the user, in Python. */
+const tool = `class Tools:
+    def add_numbers(self, first: int, second: int) -> str:
+        """
+        Adds two numbers.
+        :param first: the first number
+        :param second: the second number
+        """
+        return str(first + second)
+`;
+
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address();
+  server.close();
+  return port;
+}
+
+/** Asks until `answers` gives something. */
+async function until(answers) {
+  const endMs = Date.now() + secondsMax * 1000;
+  for (;;) {
+    const found = await answers().catch(() => null);
+    if (found) return found;
+    if (Date.now() > endMs) throw new Error(`nothing within ${secondsMax} s`);
+    await delay(100);
+  }
+}
+
+/** Starts the server, which writes to `log`; `chat` sends a message of one chat and waits for the answer. */
+export async function startOpenWebui([command, ...args], env, log) {
+  const port = await freePort();
+  const output = openSync(log, "w");
+  const child = spawn(command, [...args, "--host", "127.0.0.1", "--port", String(port)], {
+    env: { ...env, WEBUI_AUTH: "False", DATA_DIR: join(env.HOME, "data") },
+    cwd: env.HOME,
+    stdio: ["ignore", output, output],
+  });
+  closeSync(output);
+  const origin = `http://127.0.0.1:${port}`;
+  let token = "";
+  const ask = async (method, path, body) => {
+    const response = await fetch(origin + path, {
+      method,
+      headers: { "content-type": "application/json", ...(token && { authorization: `Bearer ${token}` }) },
+      body: body && JSON.stringify(body),
+    });
+    if (!response.ok) throw new Error(`Open WebUI: ${path}: ${response.status} ${await response.text()}`);
+    return response.json();
+  };
+  const messages = [];
+  let chatId = null;
+  let parentId = null;
+
+  const close = async () => {
+    child.kill();
+    if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+  };
+  try {
+    await until(() => ask("GET", "/health"));
+    ({ token } = await ask("POST", "/api/v1/auths/signin", { email: "", password: "" }));
+    const { data } = await ask("GET", "/api/models");
+    if (!data.some(({ id }) => id === "demo")) throw new Error("Open WebUI has not found the model");
+    const meta = { description: "Adds" };
+    await ask("POST", "/api/v1/tools/create", { id: "adder", name: "Adder", content: tool, meta });
+  } catch (error) {
+    await close();
+    throw error;
+  }
+
+  return {
+    async chat(content) {
+      const [userId, answerId] = [randomUUID(), randomUUID()];
+      const user = { id: userId, parentId, childrenIds: [answerId], role: "user", content, models: ["demo"] };
+      messages.push({ role: "user", content });
+      const begun = await ask("POST", "/api/chat/completions", {
+        stream: true,
+        model: "demo",
+        messages,
+        tool_ids: ["adder"],
+        features: {},
+        session_id: "page",
+        ...(chatId === null ? {} : { chat_id: chatId }),
+        parent_id: parentId,
+        user_message: user,
+        message_ids: [{ model_id: "demo", message_id: answerId }],
+        background_tasks: { title_generation: true, tags_generation: true, follow_up_generation: true },
+      });
+      chatId ??= begun.chat_id;
+      const answer = await until(async () => {
+        const { chat } = await ask("GET", `/api/v1/chats/${chatId}`);
+        const message = chat.history.messages[answerId];
+        return message?.done && message;
+      });
+      parentId = answerId;
+      messages.push({ role: "assistant", content: answer.content });
+      return answer;
+    },
+    /** Titles of its notes. */
+    notes: async () => (await ask("GET", "/api/v1/notes/")).map(({ title }) => title),
+    close,
+  };
+}
