@@ -8,7 +8,7 @@ import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceWith } from "../openai/service.ts";
 import { isOneOf, notSupported } from "../openai/support.ts";
-import { toolUseOf } from "../openai/tools.ts";
+import { type NameRule, toolUseOf } from "../openai/tools.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
@@ -41,9 +41,11 @@ type Served = Pick<PromptServices, "model" | "template">;
 /** POST /api/chat */
 export function parseOllamaChat(body: Body, served: Served, targets: Targets): OllamaRequest {
   const fields = new Fields(body);
-  const messages = messagesOf(fields);
-  const { tools, calls } = toolUseOf(fields);
-  return parseCommon(fields, served, targets, { messages, tools, calls, raw: null });
+  const replaced = new Set<string>();
+  const messages = messagesOf(fields, replaced);
+  const { tools, calls, ignored } = toolUseOf(fields, anyNames);
+  const read = [...ignored, ...replaced];
+  return parseCommon(fields, served, targets, { messages, tools, calls, raw: null, ignored: read });
 }
 
 /** POST /api/generate: one message, or with `raw` a text to go on with. */
@@ -65,6 +67,7 @@ export function parseOllamaGenerate(body: Body, served: Served, targets: Targets
     tools: [],
     calls: null,
     raw: isRaw ? prompt : null,
+    ignored: [],
   });
 }
 
@@ -72,13 +75,18 @@ interface Asked extends Pick<ReturnType<typeof toolUseOf>, "tools" | "calls"> {
   readonly messages: readonly ChatMessage[];
   /** The text itself, in place of messages. */
   readonly raw: string | null;
+  /** What of them is read otherwise than it was sent. */
+  readonly ignored: readonly string[];
 }
+
+/** Ollama itself has no rule. */
+const anyNames: NameRule = { pattern: /^[\s\S]{1,256}$/, says: "1 to 256 characters" };
 
 function parseCommon(
   fields: Fields,
   { model, template }: Served,
   targets: Targets,
-  { messages, tools, calls, raw }: Asked,
+  { messages, tools, calls, raw, ignored: read }: Asked,
 ): OllamaRequest {
   const name = nameOf(fields, model);
   const thinking = thinkingOf(fields, template, tools.length > 0);
@@ -102,6 +110,7 @@ function parseCommon(
       ? { kind: "chat", ...chat, thoughtsMax: thinking.tokensMax }
       : { kind: "text", text: raw };
   const ignored = [
+    ...read,
     ...(keepAlive === undefined ? [] : ["keep_alive"]),
     ...options.ignored,
     ...fields.unread(),
@@ -112,7 +121,7 @@ function parseCommon(
     generation,
     stream,
     unloads: keepAlive === 0 || keepAlive === "0" || keepAlive === "0s",
-    ignored: tellable(ignored),
+    ignored: tellable([...new Set(ignored)]),
   };
 }
 

@@ -78,7 +78,8 @@ export function parseChatRequest(
   const { tools, calls, ignored: ignoredOfTools } = toolUseOf(fields);
   if (fields.boolean("echo") === true) throw notSupported("echo", "true");
   const topLogprobs = chatLogprobs(fields);
-  const messages = messagesOf(fields);
+  const replaced = new Set<string>();
+  const messages = messagesOf(fields, replaced);
   const end = promptEndOf(fields);
   if (fields.boolean("add_special_tokens") === true) {
     throw notSupported("add_special_tokens", "adding to what the chat template writes");
@@ -99,7 +100,7 @@ export function parseChatRequest(
     tools,
     thoughtsMax,
     tellsReasoning,
-    ignored: [...ignoredOfTools, ...ignoredOfThinking, ...common.ignored],
+    ignored: [...new Set([...ignoredOfTools, ...replaced, ...ignoredOfThinking, ...common.ignored])],
   };
 }
 
