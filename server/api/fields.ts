@@ -49,6 +49,12 @@ export class Fields {
     return this.peek(name) !== undefined;
   }
 
+  /** The object as it came, all of which counts as read. */
+  all(): Readonly<Record<string, unknown>> {
+    this.#read.push(...Object.keys(this.#object));
+    return this.#object;
+  }
+
   /** Names of fields that are present, not null, and were never read. */
   unread(): string[] {
     return Object.keys(this.#object).filter(

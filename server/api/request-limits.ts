@@ -24,9 +24,7 @@ export const requestLimits = {
   badWordBytesMax: 256,
   messagesMax: 10_000,
   contentPartsMax: 10_000,
-  toolsMax: 128,
-  toolCallsMax: 128,
-  toolCallIdCharactersMax: 256,
+  toolsMax: 1024,
   toolDescriptionCharactersMax: 65_536,
   toolParametersBytesMax: 65_536,
   /** Of JSON that comes as a text within the body's JSON, such as a call's arguments. */

@@ -234,10 +234,6 @@ describe("a whole response", () => {
       [output, flat].map((items) => ann.responses.create(asking(0, { input: items as Input }))),
     );
     expect(again!.usage!.input_tokens).toBe(same!.usage!.input_tokens);
-    const unknown = await failure(
-      ann.responses.create(asking(0, { tools: [{ ...maps, tools: [{ type: "web" }] }] as never })),
-    );
-    expect(unknown.param).toBe("tools[0].tools[0].type");
   });
 
   test("is held to a schema", async () => {
@@ -424,15 +420,12 @@ test("what is not supported is refused by its name", async () => {
     [{ conversation: "conv_1" }, "conversation"],
     [{ prompt: { id: "p" } }, "prompt"],
     [{ truncation: "auto" }, "truncation"],
-    [{ tools: [{ type: "web_search" }] }, "tools[0].type"],
-    [{ tools: [{ type: "code_interpreter", container: { type: "auto" } }] }, "tools[0].type"],
+    [{ tools: [{ type: "web_search" }], tool_choice: "required" }, "tool_choice"],
     [{ tool_choice: { type: "file_search" }, tools }, "tool_choice.type"],
-    [{ input: [{ type: "computer_call" }] }, "input[0].type"],
     [
       { input: [{ role: "user", content: [{ type: "input_image", image_url: "x" }] }] },
       "input[0].content[0].type",
     ],
-    [{ input: [{ type: "function_call_output", call_id: "c", output: "x" }] }, "input"],
     [{ input: [] }, "input"],
     [{ background: true, store: false }, "store"],
     [{ background: true, stream: true }, "stream"],
@@ -444,6 +437,115 @@ test("what is not supported is refused by its name", async () => {
   for (const [more, param] of refused) {
     const error = await failure(ann.responses.create(asking(0, more as Partial<Body>)));
     expect([error.status, error.param, param]).toEqual([400, param, param]);
+  }
+});
+
+describe("what is past or only on offer", () => {
+  const create = async (more: object) => {
+    const { data, response } = await ann.responses.create(asking(0, more as Partial<Body>)).withResponse();
+    return { data, ignored: response.headers.get("x-bunting-ignored") };
+  };
+  const shown = async (input: readonly object[]) => {
+    const { data } = await create({ input });
+    const { data: items } = await ann.responses.inputItems.list(data.id, { order: "asc" });
+    return items.map((item) => ("content" in item ? item.content : "output" in item ? item.output : null));
+  };
+
+  test("of hosted tools is left out, and named", async () => {
+    const hosted = [
+      { type: "web_search" },
+      { type: "code_interpreter", container: { type: "auto" } },
+      { type: "namespace", name: "maps", tools: [{ type: "computer_use_preview" }] },
+    ];
+    const { data, ignored } = await create({ tools: [...tools, ...hosted], tool_choice: "auto" });
+    expect(ignored).toBe("tools.web_search, tools.code_interpreter, tools.computer_use_preview");
+    expect(data.tools.map(({ type }) => type)).toEqual([
+      ...tools.map(() => "function" as const),
+      "namespace",
+    ] as never);
+    expect((await create({ tools: hosted })).data.status).toBe("completed");
+  });
+
+  test("of a custom tool's grammar that cannot be held to is named, and refused where the tool is chosen", async () => {
+    const patch = {
+      type: "custom",
+      name: "apply_patch",
+      format: { type: "grammar", syntax: "lark", definition: "start: /.+/" },
+    };
+    expect((await create({ tools: [...tools, patch] })).ignored).toBe("tools.format");
+    const tool_choice = { type: "custom", name: "apply_patch" };
+    const refused = await failure(
+      ann.responses.create(asking(0, { tools: [...tools, patch], tool_choice } as never)),
+    );
+    expect([refused.status, refused.param]).toEqual([400, `tools[${tools.length}].format.syntax`]);
+  });
+
+  test("is read as text where it is none", async () => {
+    const image = { type: "input_image", image_url: "x" };
+    const input = [
+      { role: "user", content: [{ type: "input_text", text: "Look." }, image] },
+      { type: "web_search_call", id: "ws_1", status: "searching", action: { query: "Rome" } },
+      { type: "compaction", encrypted_content: "x" },
+      { type: "function_call", call_id: "c", name: "shot.take", arguments: { of: "Rome" } },
+      { type: "function_call_output", call_id: "c", output: [image] },
+    ];
+    expect((await create({ input })).ignored).toBe(
+      "input.content.input_image, input.web_search_call, input.compaction, input.output.input_image",
+    );
+    const text = (type: string, text: string) =>
+      type === "output_text" ? { type, text, annotations: [], logprobs: [] } : { type, text };
+    const instead = "[image: this model reads text only]";
+    expect<unknown>(await shown(input)).toEqual([
+      [text("input_text", "Look."), text("input_text", instead)],
+      [text("output_text", '[web_search_call: {"action":{"query":"Rome"}}]')],
+      [text("input_text", "[compaction]")],
+      null,
+      [text("input_text", instead)],
+    ]);
+  });
+
+  test("of outputs without their calls, and of calls without ids, is read", async () => {
+    const lone = { type: "function_call_output", call_id: "gone", output: "sunny" };
+    expect((await create({ input: [lone] })).data.status).toBe("completed");
+    const pair = [
+      { type: "function_call", name: "f", arguments: "" },
+      { type: "function_call_output", output: null },
+    ];
+    expect((await create({ input: [{ role: "user", content: "Hi" }, ...pair] })).data.status).toBe(
+      "completed",
+    );
+  });
+});
+
+test("a call that was cut off can be gone on from, by its id and by hand", async () => {
+  const server = startTestServer({
+    answers: ['<tool_call>\n{"name": "weather", "arguments": {"city": "Reykja'],
+  });
+  try {
+    const client = new OpenAI({ baseURL: `${server.origin}/v1`, apiKey: "none", maxRetries: 0 });
+    const weather = {
+      type: "function",
+      name: "weather",
+      parameters: { type: "object" },
+      strict: false,
+    } as const;
+    const asked = { model: "demo", tools: [weather], seed: 0, temperature: 0 };
+    const question = { role: "user" as const, content: "Weather?" };
+    let tokens = 1;
+    let cut: OpenAI.Responses.Response;
+    do cut = await client.responses.create({ ...asked, input: [question], max_output_tokens: ++tokens * 4 });
+    while (!JSON.stringify(cut.output).includes("Rey"));
+    expect(cut.status).toBe("incomplete");
+    const [call] = cut.output as [OpenAI.Responses.ResponseFunctionToolCall];
+    expect(() => JSON.parse(call.arguments)).toThrow();
+    const goOn = { role: "user" as const, content: "Go on." };
+    const more = { ...asked, max_output_tokens: 1 };
+    const after = await client.responses.create({ ...more, previous_response_id: cut.id, input: [goOn] });
+    const byHand = await client.responses.create({ ...more, input: [question, call, goOn] });
+    expect(after.usage!.input_tokens).toBe(byHand.usage!.input_tokens);
+  } finally {
+    await server.settled();
+    await server.close();
   }
 });
 

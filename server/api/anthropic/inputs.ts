@@ -2,11 +2,13 @@
  * A conversation in Anthropic's blocks, as the messages that chat templates read. Nothing changes its place: a system
  * message among the others stays there, since moving it to the front would change the prefix that is cached.
  */
-import { badRequest } from "../../http/errors.ts";
+import type { PastCall } from "../../text/conversation/messages.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
-import { type PastToolCall, toolCallIdOf, toolNameOf } from "../openai/tools.ts";
+import { pastCall, readArguments } from "../openai/past-calls.ts";
+import { askedFrom } from "../past.ts";
 import { requestLimits } from "../request-limits.ts";
+import { type Reading, textOf } from "./blocks.ts";
 import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
 
 /** A place that was marked for the cache: all before it is to be kept for so long. */
@@ -34,8 +36,10 @@ export function conversationOf(
   }
   messages.push(...systemOf(fields, ignored));
   noteMark();
-  for (const [index, message] of given.entries()) {
-    messages.push(...messagesOf(fieldsOf(message, `messages[${index}]`), ignored));
+  const turns = given.map((turn, index) => fieldsOf(turn, `messages[${index}]`));
+  const from = askedFrom(turns.map((turn) => (holdsResults(turn) ? "tool" : turn.raw("role"))));
+  for (const [index, turn] of turns.entries()) {
+    messages.push(...messagesOf(turn, { isAsked: index >= from, ignored }));
     noteMark();
   }
   noteCacheControl(fields, ignored);
@@ -43,21 +47,30 @@ export function conversationOf(
   return { messages, marks };
 }
 
-function messagesOf(turn: Fields, ignored: Ignored): ChatMessage[] {
-  const messages = messagesOfRole(turn, ignored);
-  noteTheRest(turn, "messages", ignored);
+function holdsResults(turn: Fields): boolean {
+  const content = turn.raw("content");
+  return (
+    Array.isArray(content) &&
+    content.some((block: { readonly type?: unknown } | null) => block?.type === "tool_result")
+  );
+}
+
+function messagesOf(turn: Fields, reading: Reading): ChatMessage[] {
+  const messages = messagesOfRole(turn, reading);
+  noteTheRest(turn, "messages", reading.ignored);
   return messages;
 }
 
-function messagesOfRole(turn: Fields, ignored: Ignored): ChatMessage[] {
+function messagesOfRole(turn: Fields, reading: Reading): ChatMessage[] {
   const role = turn.raw("role");
+  const past = { ...reading, isAsked: false };
   switch (role) {
     case "system":
-      return [{ role, content: textsOf(turn, "content", "messages.content", ignored).join("\n") }];
+      return [{ role, content: textsOf(turn, "content", "messages.content", past).join("\n") }];
     case "user":
-      return userMessages(turn, ignored);
+      return userMessages(turn, reading);
     case "assistant":
-      return [assistantMessage(turn, ignored)];
+      return [assistantMessage(turn, past)];
     default:
       throw refusal(turn.pathOf("role"), "user, assistant or system", role);
   }
@@ -71,7 +84,7 @@ const attribution = /^x-anthropic-billing-header:[^\n]*(\n|$)/;
 
 function systemOf(fields: Fields, ignored: Ignored): ChatMessage[] {
   if (fields.raw("system") === undefined) return [];
-  const [first = "", ...others] = textsOf(fields, "system", "system", ignored);
+  const [first = "", ...others] = textsOf(fields, "system", "system", { isAsked: true, ignored });
   const kept = first.replace(attribution, "");
   if (kept !== first) ignored.add("x-anthropic-billing-header");
   const content = (kept === "" ? others : [kept, ...others]).join("\n");
@@ -79,7 +92,7 @@ function systemOf(fields: Fields, ignored: Ignored): ChatMessage[] {
 }
 
 /** Results of calls are messages of their own, between the texts around them. */
-function userMessages(turn: Fields, ignored: Ignored): ChatMessage[] {
+function userMessages(turn: Fields, reading: Reading): ChatMessage[] {
   const content = turn.raw("content");
   if (typeof content === "string") return [{ role: "user", content }];
   const messages: ChatMessage[] = [];
@@ -91,42 +104,47 @@ function userMessages(turn: Fields, ignored: Ignored): ChatMessage[] {
   for (const block of blocksOf(turn, "content")) {
     if (block.raw("type") === "tool_result") {
       endText();
-      messages.push(resultOf(block, ignored));
-    } else texts.push(textOf(block, "text or tool_result"));
-    noteTheRest(block, "messages.content", ignored);
+      messages.push(resultOf(block, reading.ignored));
+    } else texts.push(textOf(block, "messages.content", reading));
+    noteTheRest(block, "messages.content", reading.ignored);
   }
   endText();
-  if (messages.length === 0) throw refusal(turn.pathOf("content"), "a string or at least one block", content);
+  if (messages.length === 0) {
+    if (reading.isAsked) throw refusal(turn.pathOf("content"), "a string or at least one block", content);
+    messages.push({ role: "user", content: "" });
+  }
   return messages;
 }
 
 /** Templates have no field for a call that failed, so its text says so. */
 function resultOf(block: Fields, ignored: Ignored): ChatMessage {
-  const text =
-    block.raw("content") === undefined
-      ? ""
-      : textsOf(block, "content", "messages.content.content", ignored).join("\n");
+  const text = textsOf(block, "content", "messages.content.content", { isAsked: false, ignored }).join("\n");
   const isError = block.boolean("is_error") ?? false;
+  const id = block.string("tool_use_id");
   return {
     role: "tool",
-    tool_call_id: toolCallIdOf(block, "tool_use_id"),
+    ...(id === undefined ? {} : { tool_call_id: id }),
     content: isError ? `Error: ${text}` : text,
   };
 }
 
-function assistantMessage(turn: Fields, ignored: Ignored): ChatMessage {
+function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
   const content = turn.raw("content");
   if (typeof content === "string") return { role: "assistant", content };
   const texts: string[] = [];
   const thoughts: string[] = [];
-  const calls: PastToolCall[] = [];
+  const calls: PastCall[] = [];
+  const { ignored } = reading;
   for (const block of blocksOf(turn, "content")) {
     switch (block.raw("type")) {
       case "tool_use":
-        calls.push(callOf(block));
+        block.raw("caller"); // says that the model itself made the call
+        calls.push(
+          pastCall(block.string("id"), block.requiredString("name"), readArguments(block.raw("input"))),
+        );
         break;
       case "thinking":
-        thoughts.push(block.requiredString("thinking"));
+        thoughts.push(block.string("thinking") ?? "");
         block.string("signature"); // the writer's own; nothing here reads it
         break;
       case "redacted_thinking":
@@ -134,14 +152,9 @@ function assistantMessage(turn: Fields, ignored: Ignored): ChatMessage {
         ignored.add("messages.content.redacted_thinking");
         break;
       default:
-        texts.push(textOf(block, "text, tool_use, thinking or redacted_thinking"));
+        texts.push(textOf(block, "messages.content", reading));
     }
     noteTheRest(block, "messages.content", ignored);
-  }
-  const { toolCallsMax } = requestLimits;
-  if (calls.length > toolCallsMax) {
-    const path = turn.pathOf("content");
-    throw badRequest(`${path} may hold ${toolCallsMax} calls at most, but holds ${calls.length}`, path);
   }
   return {
     role: "assistant",
@@ -151,25 +164,14 @@ function assistantMessage(turn: Fields, ignored: Ignored): ChatMessage {
   };
 }
 
-function callOf(block: Fields): PastToolCall {
-  const path = block.pathOf("input");
-  const input = block.raw("input") ?? {};
-  fieldsOf(input, path);
-  block.raw("caller"); // says that the model itself made the call
-  return {
-    id: toolCallIdOf(block, "id"),
-    type: "function",
-    function: { name: toolNameOf(block), arguments: input as Readonly<Record<string, unknown>> },
-  };
-}
-
-/** A string, or blocks of text. */
-function textsOf(fields: Fields, name: string, place: string, ignored: Ignored): string[] {
+/** A string, or blocks of text; nothing is none where it is past. */
+function textsOf(fields: Fields, name: string, place: string, reading: Reading): string[] {
   const content = fields.raw(name);
   if (typeof content === "string") return [content];
+  if (content === undefined && !reading.isAsked) return [];
   return blocksOf(fields, name).map((block) => {
-    const text = textOf(block, "text");
-    noteTheRest(block, place, ignored);
+    const text = textOf(block, place, reading);
+    noteTheRest(block, place, reading.ignored);
     return text;
   });
 }
@@ -180,10 +182,4 @@ function blocksOf(fields: Fields, name: string): Fields[] {
   if (!Array.isArray(content)) throw refusal(path, "a string or an array of blocks", content);
   const blocks = fields.list(name, requestLimits.contentPartsMax)!;
   return blocks.map((block, index) => fieldsOf(block, `${path}[${index}]`));
-}
-
-function textOf(block: Fields, allowed: string): string {
-  const type = block.raw("type");
-  if (type === "text") return block.requiredString("text");
-  throw refusal(block.pathOf("type"), `${allowed}, as only text can be read here`, type);
 }

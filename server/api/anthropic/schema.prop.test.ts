@@ -123,7 +123,11 @@ test("every text of a conversation is read once, in its place", () => {
       messages.push({ role: isSystemLast ? "system" : "user", content: [{ type: "text", text: word() }] });
       const { prompt, ignored } = parseMessagesRequest({ max_tokens: 1, system, messages }, served);
       const read = prompt.messages.flatMap(({ reasoning_content = "", content, tool_calls = [] }) =>
-        [reasoning_content, content, ...tool_calls.map((call) => call.function.arguments.said)]
+        [
+          reasoning_content,
+          content,
+          ...tool_calls.map((call) => (call.function.arguments as { said: string }).said),
+        ]
           .join("\n")
           .split("\n")
           .filter((text) => text !== ""),

@@ -80,6 +80,58 @@ describe("a conversation", () => {
     ]);
   });
 
+  test("reads what is past as well as can be, and tells of it", () => {
+    const image = { type: "image", source: { type: "base64" } };
+    const document = { type: "document", title: "Notes", source: { type: "text", data: "Rome is old." } };
+    const { prompt, ignored } = parse({
+      messages: [
+        { role: "user", content: [text("Look:"), image, document] },
+        {
+          role: "assistant",
+          content: [
+            { type: "server_tool_use", id: "srvtoolu_1", name: "web_search", input: { query: "Rome" } },
+            {
+              type: "web_search_tool_result",
+              tool_use_id: "srvtoolu_1",
+              content: [{ encrypted_content: "x" }],
+            },
+            { type: "tool_use", id: "a", name: "shot.take", input: '{"of": "Ro' },
+          ],
+        },
+        { role: "user", content: [{ type: "tool_result", tool_use_id: "a", content: [image] }, image] },
+      ],
+    });
+    const instead = "[image: this model reads text only]";
+    expect<unknown>(prompt.messages).toEqual([
+      { role: "user", content: `Look:\n${instead}\nNotes\nRome is old.` },
+      {
+        role: "assistant",
+        content:
+          '[server_tool_use: {"name":"web_search","input":{"query":"Rome"}}]\n[web_search_tool_result: {"tool_use_id":"srvtoolu_1","content":[{}]}]',
+        tool_calls: [{ id: "a", type: "function", function: { name: "shot.take", arguments: '{"of": "Ro' } }],
+      },
+      { role: "tool", tool_call_id: "a", content: instead },
+      { role: "user", content: instead },
+    ]);
+    expect(ignored).toEqual([
+      "messages.content.image",
+      "messages.content.server_tool_use",
+      "messages.content.web_search_tool_result",
+      "messages.content.content.image",
+    ]);
+  });
+
+  test("reads documents that are text where they are asked about", () => {
+    const source = { type: "content", content: [text("Rome"), text("is old.")] };
+    const blocks = [
+      { type: "document", title: "Notes", context: "Of 2020.", citations: { enabled: true }, source },
+      { type: "search_result", title: "Rome", source: "https://rome.example", content: [text("A city.")] },
+    ];
+    expect(messagesOf({ messages: [{ role: "user", content: blocks }] })).toEqual([
+      { role: "user", content: "Notes\nOf 2020.\nRome\nis old.\nRome\nhttps://rome.example\nA city." },
+    ]);
+  });
+
   test("goes on with the assistant's words where it ends with them", () => {
     const endOf = ({ prompt }: ReturnType<typeof parse>) => [
       prompt.addGenerationPrompt,
@@ -245,17 +297,13 @@ const cases: [more: object, message: string, param: string][] = [
   ],
   [
     block("image"),
-    'messages[0].content[0].type must be text or tool_result, as only text can be read here, but "image" was given',
+    'messages[0].content[0].type: this model reads text only, but content of the type "image" was given',
     "messages[0].content[0].type",
   ],
   [
-    {
-      messages: [
-        { role: "user", content: [{ type: "tool_result", tool_use_id: "a", content: [{ type: "image" }] }] },
-      ],
-    },
-    'messages[0].content[0].content[0].type must be text, as only text can be read here, but "image" was given',
-    "messages[0].content[0].content[0].type",
+    block("document"),
+    'messages[0].content[0].type: this model reads text only, but content of the type "document" was given',
+    "messages[0].content[0].type",
   ],
   [
     { messages: [{ role: "user", content: [] }] },
@@ -263,24 +311,27 @@ const cases: [more: object, message: string, param: string][] = [
     "messages[0].content",
   ],
   [
-    {
-      messages: [
-        { role: "assistant", content: [{ type: "tool_use", id: "a", name: "f", input: "{}" }] },
-        user,
-      ],
-    },
-    'messages[0].content[0].input must be an object, but "{}" was given',
-    "messages[0].content[0].input",
-  ],
-  [
     { cache_control: { type: "ephemeral", ttl: "2h" } },
     'cache_control.ttl must be 5m or 1h, but "2h" was given',
     "cache_control.ttl",
   ],
   [
-    { tools: [{ type: "web_search_20250305", name: "web_search" }] },
-    'tools[0].type must be custom, as this server has no tools of its own, but "web_search_20250305" was given',
-    "tools[0].type",
+    {
+      tools: [weather, { type: "web_search_20250305", name: "web_search" }],
+      tool_choice: { type: "tool", name: "web_search" },
+    },
+    'tools[1].type: this server has no tools of its own, but tool_choice names one of the type "web_search_20250305"',
+    "tools[1].type",
+  ],
+  [
+    { tools: [{ type: "bash_20250124", name: "bash" }], tool_choice: { type: "any" } },
+    "tool_choice wants a call, but there are no tools",
+    "tool_choice",
+  ],
+  [
+    { tools: [{ ...weather, name: "a".repeat(129) }] },
+    `tools[0].name must be 1 to 128 letters, digits, underscores or hyphens, but ${JSON.stringify(`${"a".repeat(56)}…`)} was given`,
+    "tools[0].name",
   ],
   [
     { tools: [{ name: "f" }] },
@@ -303,7 +354,6 @@ const cases: [more: object, message: string, param: string][] = [
     'output_config.format.type must be "json_schema", but "json_object" was given',
     "output_config.format.type",
   ],
-  [{ mcp_servers: [{}] }, "mcp_servers: this field is not supported by this server", "mcp_servers"],
   [
     { service_tier: "flex" },
     'service_tier must be auto or standard_only, but "flex" was given',

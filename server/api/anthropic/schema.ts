@@ -70,10 +70,11 @@ function parseCommon(fields: Fields, served: Served) {
   const model = modelOf(fields, served.model);
   const { tools, calls } = toolUseOf(fields, ignored);
   const { messages, marks } = conversationOf(fields, ignored);
-  for (const name of ["container", "mcp_servers", "output_format", "suffix"]) {
+  for (const name of ["container", "output_format", "suffix"]) {
     const value = fields.raw(name);
     if (value !== undefined && !isOneOf(value, [[], ""])) throw notSupported(name, "this field");
   }
+  if (!isOneOf(fields.raw("mcp_servers"), [undefined, []])) ignored.add("mcp_servers");
   const thinking = thinkingOf(fields, served.template, tools.length > 0);
   for (const name of thinking.ignored) ignored.add(name);
   const format = outputFormatOf(fields, ignored);

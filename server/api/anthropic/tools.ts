@@ -6,9 +6,11 @@ import {
   type CheckedTool,
   callsOf,
   checkToolDefinition,
+  type NameRule,
   type ToolChoice,
   toolNameOf,
 } from "../openai/tools.ts";
+import { note } from "../past.ts";
 import { requestLimits } from "../request-limits.ts";
 import { type Ignored, noteTheRest } from "./support.ts";
 
@@ -22,7 +24,10 @@ export interface ToolUse {
 export function toolUseOf(fields: Fields, ignored: Ignored): ToolUse {
   const { choice, isOne } = toolChoiceOf(fields, ignored);
   const given = fields.list("tools", requestLimits.toolsMax) ?? [];
-  const tools = given.map((tool, index) => checkedTool(fieldsOf(tool, `tools[${index}]`), ignored));
+  const entries = given.map((tool, index) => fieldsOf(tool, `tools[${index}]`));
+  const tools = entries
+    .filter((tool) => isReadable(tool, choice, ignored))
+    .map((tool) => checkedTool(tool, ignored));
   if (choice.kind === "none" && tools.length > 0) {
     ignored.add("tools");
     return { tools: [], calls: null };
@@ -55,26 +60,40 @@ function choiceOf(given: Fields): ToolChoice {
     case "any":
       return { kind: "required" };
     case "tool":
-      return { kind: "named", name: toolNameOf(given) };
+      return { kind: "named", name: given.requiredString("name") };
     default:
       throw refusal(given.pathOf("type"), "auto, any, tool or none", type);
   }
 }
 
-function checkedTool(tool: Fields, ignored: Ignored): CheckedTool {
+/** Tools of Anthropic's own are left out and named, unless the choice names them. */
+function isReadable(tool: Fields, choice: ToolChoice, ignored: Ignored): boolean {
   const type = tool.raw("type");
-  if (type !== undefined && type !== "custom") {
+  if (type === undefined || type === "custom") return true;
+  const path = tool.pathOf("type");
+  if (typeof type !== "string") throw refusal(path, "custom", type);
+  if (choice.kind === "named" && choice.name === tool.raw("name"))
     throw badRequest(
-      `${tool.pathOf("type")} must be custom, as this server has no tools of its own, but ${quote(type)} was given`,
-      tool.pathOf("type"),
+      `${path}: this server has no tools of its own, but tool_choice names one of the type ${quote(type)}`,
+      path,
     );
-  }
-  checkToolDefinition(tool, "input_schema");
+  note(ignored, `tools.${type}`);
+  return false;
+}
+
+/** As Anthropic has it. */
+const names: NameRule = {
+  pattern: /^[A-Za-z0-9_-]{1,128}$/,
+  says: "1 to 128 letters, digits, underscores or hyphens",
+};
+
+function checkedTool(tool: Fields, ignored: Ignored): CheckedTool {
+  checkToolDefinition(tool, "input_schema", names);
   const description = tool.string("description");
   const parameters = tool.raw("input_schema");
   if (parameters === undefined) throw refusal(tool.pathOf("input_schema"), "an object", undefined);
   const strict = tool.boolean("strict") ?? false;
   noteTheRest(tool, "tools", ignored);
-  const named = { name: toolNameOf(tool), ...(description === undefined ? {} : { description }) };
+  const named = { name: toolNameOf(tool, names), ...(description === undefined ? {} : { description }) };
   return { function: { ...named, parameters, strict } };
 }

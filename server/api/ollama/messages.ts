@@ -1,30 +1,37 @@
 /** A conversation as Ollama's clients send it, as the messages that chat templates read. */
 import { badRequest } from "../../http/errors.ts";
+import type { PastCall } from "../../text/conversation/messages.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
-import { type PastToolCall, toolNameOf } from "../openai/tools.ts";
+import { pastCall, readArguments } from "../openai/past-calls.ts";
+import { askedFrom, insteadOf } from "../past.ts";
 import { requestLimits } from "../request-limits.ts";
 
-/** Calls have no ids here: results are of the calls before them, in their order. */
-export function messagesOf(fields: Fields): ChatMessage[] {
-  const given = fields.list("messages", requestLimits.messagesMax) ?? [];
-  let calls = 0;
-  let results = 0;
-  return given.map((value, index): ChatMessage => {
-    const message = fieldsOf(value, `messages[${index}]`);
+/** `ignored` gets the names of what is read otherwise than it was sent. */
+export function messagesOf(fields: Fields, ignored: Set<string>): ChatMessage[] {
+  const list = fields.list("messages", requestLimits.messagesMax) ?? [];
+  const given = list.map((value, index) => fieldsOf(value, `messages[${index}]`));
+  const from = askedFrom(given.map((message) => message.raw("role")));
+  return given.map((message, index): ChatMessage => {
     const role = message.raw("role");
-    refuseImages(message);
-    const content = message.string("content") ?? "";
+    const content = contentOf(message, role === "user" && index >= from, ignored);
     switch (role) {
       case "system":
       case "user":
         return { role, content };
-      case "tool":
-        message.string("tool_name");
-        return { role, content, tool_call_id: `call_${results++}` };
+      case "tool": {
+        const name = message.string("tool_name") ?? message.string("name");
+        const id = message.string("tool_call_id");
+        return {
+          role,
+          content,
+          ...(name === undefined ? {} : { name }),
+          ...(id === undefined ? {} : { tool_call_id: id }),
+        };
+      }
       case "assistant": {
         const thinking = message.string("thinking");
-        const made = callsOf(message, () => `call_${calls++}`);
+        const made = callsOf(message);
         return {
           role,
           content,
@@ -38,6 +45,15 @@ export function messagesOf(fields: Fields): ChatMessage[] {
   });
 }
 
+/** The text, and what stands in place of images. */
+function contentOf(message: Fields, isAsked: boolean, ignored: Set<string>): string {
+  const content = message.string("content") ?? "";
+  if (isAsked) refuseImages(message);
+  const images = message.list("images", requestLimits.contentPartsMax) ?? [];
+  if (images.length > 0) ignored.add("messages.images");
+  return [content, ...images.map(() => insteadOf("image"))].filter((text) => text !== "").join("\n");
+}
+
 /** Throws 400: only text can be read here. */
 export function refuseImages(fields: Fields): void {
   const images = fields.list("images", requestLimits.contentPartsMax) ?? [];
@@ -46,14 +62,12 @@ export function refuseImages(fields: Fields): void {
   throw badRequest(`${path}: this model reads text only, but ${images.length} images were given`, path);
 }
 
-function callsOf(message: Fields, nextId: () => string): PastToolCall[] {
-  const given = message.list("tool_calls", requestLimits.toolCallsMax) ?? [];
+/** Calls without ids are paired with their results by name and place. */
+function callsOf(message: Fields): PastCall[] {
+  const given = message.list("tool_calls", requestLimits.contentPartsMax) ?? [];
   return given.map((value, index) => {
     const call = fieldsOf(value, `${message.pathOf("tool_calls")}[${index}]`);
     const made = fieldsOf(call.raw("function"), call.pathOf("function"));
-    const name = toolNameOf(made);
-    made.object("arguments");
-    const values = (made.raw("arguments") ?? {}) as Readonly<Record<string, unknown>>;
-    return { id: nextId(), type: "function", function: { name, arguments: values } };
+    return pastCall(call.string("id"), made.requiredString("name"), readArguments(made.raw("arguments")));
   });
 }

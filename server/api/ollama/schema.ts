@@ -10,7 +10,7 @@ import { modelOf } from "../openai/schema.ts";
 import { serviceWith } from "../openai/service.ts";
 import { constraintBeside } from "../openai/structure.ts";
 import { isOneOf, notSupported, refuseMoreAnswers } from "../openai/support.ts";
-import { toolUseOf } from "../openai/tools.ts";
+import { type NameRule, toolUseOf } from "../openai/tools.ts";
 import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
@@ -43,9 +43,19 @@ type Served = Pick<PromptServices, "model" | "template">;
 /** POST /api/chat */
 export function parseOllamaChat(body: Body, served: Served, targets: Targets): OllamaRequest {
   const fields = new Fields(body);
-  const messages = messagesOf(fields);
+  const replaced = new Set<string>();
+  const messages = messagesOf(fields, replaced);
+  const { tools, calls, ignored } = toolUseOf(fields, anyNames);
   if (!isOneOf(fields.raw("suffix") ?? "", [""])) throw notSupported("suffix", "filling in a chat");
-  return parseCommon(fields, served, targets, { messages, ...toolUseOf(fields), raw: null, fill: null });
+  const read = [...ignored, ...replaced];
+  return parseCommon(fields, served, targets, {
+    messages,
+    tools,
+    calls,
+    raw: null,
+    fill: null,
+    ignored: read,
+  });
 }
 
 /** POST /api/generate: one message, or with `raw` a text to go on with. */
@@ -79,9 +89,12 @@ interface Asked extends Pick<ReturnType<typeof toolUseOf>, "tools" | "calls"> {
   readonly raw: string | null;
   /** Of such a text, what stands behind the answer; null: nothing. */
   readonly fill: Fill | null;
-  /** Fields without effect. */
+  /** Fields without effect, or read otherwise than they were sent. */
   readonly ignored: readonly string[];
 }
+
+/** Ollama itself has no rule. */
+const anyNames: NameRule = { pattern: /^[\s\S]{1,256}$/, says: "1 to 256 characters" };
 
 function parseCommon(
   fields: Fields,
@@ -123,7 +136,7 @@ function parseCommon(
     generation: endingFill(generation, fill),
     stream,
     unloads: keepAlive === 0 || keepAlive === "0" || keepAlive === "0s",
-    ignored: tellable(ignored),
+    ignored: tellable([...new Set(ignored)]),
   };
 }
 

@@ -1,12 +1,14 @@
 /** What a model is to continue: messages, or prompts of the caller's own making. */
 import type { TokenId } from "../../../base/token.ts";
-import { badRequest, promptTooLong, quote } from "../../http/errors.ts";
+import { badRequest, promptTooLong } from "../../http/errors.ts";
+import type { PastCall } from "../../text/conversation/messages.ts";
 import { type Fields, fieldsOf, integerIn, refusal } from "../fields.ts";
+import { askedFrom, note, type Reading, readInstead } from "../past.ts";
 import type { ChatPrompt } from "../prompt.ts";
 import { requestLimits } from "../request-limits.ts";
 import type { ServedModel } from "../served-model.ts";
-import { isOneOf, notSupported } from "./support.ts";
-import { type PastToolCall, pastToolCallsOf, toolCallIdOf } from "./tools.ts";
+import { pastCallsOf } from "./past-calls.ts";
+import { isOneOf } from "./support.ts";
 
 export interface ChatMessage {
   readonly role: Role;
@@ -14,8 +16,8 @@ export interface ChatMessage {
   readonly name?: string;
   readonly reasoning_content?: string;
   /** Only of assistants. */
-  readonly tool_calls?: readonly PastToolCall[];
-  /** Of the role tool: the call whose result the content is. */
+  readonly tool_calls?: readonly PastCall[];
+  /** Of the role tool: the call whose result the content is; absent: the client names none. */
   readonly tool_call_id?: string;
 }
 
@@ -25,60 +27,63 @@ type Role = (typeof roles)[number];
 /** A prompt is text or tokens. */
 export type Prompt = string | readonly TokenId[];
 
-export function messagesOf(fields: Fields): ChatMessage[] {
+/** `ignored` gets the names of what is read otherwise than it was sent. */
+export function messagesOf(fields: Fields, ignored: Set<string> = new Set()): ChatMessage[] {
   const messages = fields.list("messages", requestLimits.messagesMax);
   if (messages === undefined || messages.length === 0) {
     throw refusal("messages", "an array of at least one message", fields.raw("messages"));
   }
-  return messages.map((message, index) => parseMessage(fieldsOf(message, `messages[${index}]`)));
+  const given = messages.map((message, index) => fieldsOf(message, `messages[${index}]`));
+  const from = askedFrom(given.map((message) => message.raw("role")));
+  return given.map((message, index) => parseMessage(message, { isAsked: index >= from, ignored }));
 }
 
-function parseMessage(fields: Fields): ChatMessage {
+function parseMessage(fields: Fields, reading: Reading): ChatMessage {
   const given = fields.string("role");
-  if (given === "function") throw notSupported(fields.pathOf("role"), "messages of the role function");
-  const role = roles.find((known) => known === given);
+  // As OpenAI's first models that called functions had it.
+  const role = given === "function" ? "tool" : roles.find((known) => known === given);
   if (role === undefined) {
     throw refusal(fields.pathOf("role"), "system, developer, user, assistant or tool", fields.raw("role"));
   }
-  const foreign = role === "assistant" ? [] : ["tool_calls"];
-  for (const name of [...foreign, "function_call", "audio"]) {
-    const value = fields.raw(name);
-    if (value !== undefined && !isOneOf(value, [[]])) throw notSupported(fields.pathOf(name), "this");
-  }
-  const toolCalls = role === "assistant" ? pastToolCallsOf(fields) : undefined;
+  const isAsked = reading.isAsked && role === "user";
+  const toolCalls = role === "assistant" ? pastCallsOf(fields) : [];
+  if (role !== "assistant" && !isOneOf(fields.raw("tool_calls"), [undefined, []]))
+    note(reading.ignored, "messages.tool_calls");
   const name = fields.string("name");
   const reasoning = fields.string("reasoning_content") ?? fields.string("reasoning");
+  const id = role === "tool" ? fields.string("tool_call_id") : undefined;
   return {
     role,
-    content: contentOf(fields, role === "assistant"),
+    content: contentOf(fields, { ...reading, isAsked }),
     ...(name === undefined ? {} : { name }),
     ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
-    ...(toolCalls === undefined ? {} : { tool_calls: toolCalls }),
-    ...(role === "tool" ? { tool_call_id: toolCallIdOf(fields, "tool_call_id") } : {}),
+    ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
+    ...(id === undefined ? {} : { tool_call_id: id }),
   };
 }
 
-/** Text, or parts that are all text: joined by line breaks, as other servers do for templates that take one string. */
-function contentOf(fields: Fields, mayBeMissing: boolean): string {
+/** Text, or parts: joined by line breaks, as other servers do for templates that take one string. */
+function contentOf(fields: Fields, reading: Reading): string {
   const content = fields.raw("content");
-  if (typeof content === "string") return content;
-  if (content === undefined && mayBeMissing) return fields.string("refusal") ?? "";
+  const spoken = fields.raw("audio") === undefined ? [] : [readInstead(fields, "audio", "messages", reading)];
+  if (typeof content === "string") return [content, ...spoken].join("\n");
+  if (content === undefined && !reading.isAsked)
+    return [fields.string("refusal") ?? [], spoken].flat().join("\n");
   const path = fields.pathOf("content");
-  if (!Array.isArray(content)) throw refusal(path, "a string or an array of text parts", content);
-  const parts = fields.list("content", requestLimits.contentPartsMax)!.map((value, index) => {
-    const part = fieldsOf(value, `${path}[${index}]`);
-    const type = part.string("type");
-    if (type !== "text" && type !== "refusal") {
-      throw badRequest(
-        `only text is supported in messages, but ${part.pathOf("type")} is ${quote(type)}`,
-        part.pathOf("type"),
-      );
-    }
-    const text = part.string(type);
-    if (text === undefined) throw refusal(part.pathOf(type), "a string", undefined);
-    return text;
-  });
-  return parts.join("\n");
+  if (!Array.isArray(content)) throw refusal(path, "a string or an array of parts", content);
+  const parts = fields
+    .list("content", requestLimits.contentPartsMax)!
+    .map((part, index) => partText(fieldsOf(part, `${path}[${index}]`), reading));
+  return [...parts, ...spoken].join("\n");
+}
+
+const textTypes = ["text", "input_text", "output_text", "refusal"];
+
+function partText(part: Fields, reading: Reading): string {
+  const type = part.raw("type");
+  if (typeof type !== "string") throw refusal(part.pathOf("type"), "a string", type);
+  if (!textTypes.includes(type)) return readInstead(part, type, "messages.content", reading);
+  return part.requiredString(type === "refusal" ? "refusal" : "text");
 }
 
 /** How a chat's prompt ends: with the beginning of an assistant's message, after the last message, or within it. */

@@ -75,7 +75,8 @@ export function parseChatRequest(
   if (fields.boolean("echo") === true) throw notSupported("echo", "true");
   if (!isOneOf(fields.raw("suffix") ?? "", [""])) throw notSupported("suffix", "filling in a chat");
   const topLogprobs = chatLogprobs(fields);
-  const messages = messagesOf(fields);
+  const replaced = new Set<string>();
+  const messages = messagesOf(fields, replaced);
   const end = promptEndOf(fields);
   if (fields.boolean("add_special_tokens") === true) {
     throw notSupported("add_special_tokens", "adding to what the chat template writes");
@@ -96,7 +97,7 @@ export function parseChatRequest(
     tools,
     thoughtsMax: thinking.tokensMax,
     tellsReasoning: !thinking.isHidden,
-    ignored: [...ignoredOfTools, ...thinking.ignored, ...common.ignored],
+    ignored: [...new Set([...ignoredOfTools, ...replaced, ...thinking.ignored, ...common.ignored])],
   };
 }
 

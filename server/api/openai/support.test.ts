@@ -15,7 +15,7 @@ test("the reference names every field that is refused or has no effect", () => {
 
 test("the reference states the limits", () => {
   const { choicesMax, stopStringsMax, stopStringBytesMax, stopTokensMax, logitBiasMax } = requestLimits;
-  const { toolsMax, toolCallsMax, toolDescriptionCharactersMax, toolParametersBytesMax } = requestLimits;
+  const { toolsMax, toolDescriptionCharactersMax, toolParametersBytesMax } = requestLimits;
   for (const stated of [
     `| \`n\` | 1 to ${choicesMax};`,
     `at most ${stopStringsMax}, of at most ${stopStringBytesMax} bytes each`,
@@ -28,10 +28,9 @@ test("the reference states the limits", () => {
     `at most ${requestLimits.promptsMax} of either`,
     `1 to ${requestLimits.cacheSaltCharactersMax} characters`,
     `0 to ${requestLimits.temperatureMax}; below`,
-    `| at most ${toolsMax} functions;`,
+    `| at most ${toolsMax.toLocaleString("en-US")} tools;`,
     `at most ${toolDescriptionCharactersMax.toLocaleString("en-US")} characters`,
     `${toolParametersBytesMax.toLocaleString("en-US")} bytes of JSON`,
-    `No more than ${toolCallsMax} calls`,
   ]) {
     expect(reference).toContain(stated);
   }

@@ -2,7 +2,8 @@ import { describe, expect, test } from "bun:test";
 import { ApiError } from "../../http/errors.ts";
 import { Fields } from "../fields.ts";
 import { messagesOf } from "./inputs.ts";
-import { pastToolCallsOf, toolUseOf } from "./tools.ts";
+import { pastCallsOf } from "./past-calls.ts";
+import { toolUseOf } from "./tools.ts";
 
 const tool = (definition: object) => ({ type: "function", function: { name: "f", ...definition } });
 
@@ -42,13 +43,32 @@ describe("what may be called", () => {
     });
   });
 
-  const many = Array.from({ length: 129 }, () => tool({}));
+  const hosted = ["web_search", "code_interpreter", "mcp", "custom"].map((type) => ({ type }));
+
+  test("is functions: what a vendor runs itself is left out and told", () => {
+    const { tools, calls, ignored } = use({ tools: [hosted[0], tool({}), ...hosted.slice(1)] });
+    expect(tools).toEqual([tool({})]);
+    expect(calls?.functions.map(({ name }) => name)).toEqual(["f"]);
+    expect(ignored).toEqual(["tools.web_search", "tools.code_interpreter", "tools.mcp", "tools.custom"]);
+    expect(use({ tools: hosted }).calls).toBeNull();
+    expect(refusalOf(() => use({ tools: hosted, tool_choice: "required" }))[0]).toBe(
+      "tool_choice wants a call, but there are no tools",
+    );
+    expect(refusalOf(() => use({ tools: [tool({}), ...hosted], tool_choice: hosted[0] }))[0]).toBe(
+      'tool_choice.type must be "function", but "web_search" was given',
+    );
+  });
+
+  test("may lack its type", () => {
+    expect(use({ tools: [{ function: { name: "f" } }] }).calls?.functions).toHaveLength(1);
+  });
+
+  const many = Array.from({ length: 1025 }, () => tool({}));
   const cases: [given: unknown, message: string, param: string][] = [
     [{}, "tools must be an array, but an object was given", "tools"],
-    [many, "tools may hold 128 items at most, but holds 129", "tools"],
+    [many, "tools may hold 1024 items at most, but holds 1025", "tools"],
     [[5], "tools[0] must be an object, but 5 was given", "tools[0]"],
-    [[{ function: {} }], 'tools[0].type must be "function", but is missing', "tools[0].type"],
-    [[{ type: "web" }], 'tools[0].type must be "function", but "web" was given', "tools[0].type"],
+    [[{}], "tools[0].function must be an object, but is missing", "tools[0].function"],
     [[{ type: "function" }], "tools[0].function must be an object, but is missing", "tools[0].function"],
     [
       [tool({}), tool({ name: "a b" })],
@@ -142,55 +162,132 @@ describe("calls that were made", () => {
     function: { name: "f", arguments: values },
     ...more,
   });
-  const past = (calls: unknown) => pastToolCallsOf(new Fields({ tool_calls: calls }, "messages[0]"));
+  const past = (calls: unknown) => pastCallsOf(new Fields({ tool_calls: calls }, "messages[0]"));
+  const values = (given: unknown) => past([call(given)])[0]!.function.arguments;
 
   test("have arguments that are values", () => {
     expect(past([call('{"a": {"b": [1, null]}}'), call("")])).toEqual([
       { id: "call_1", type: "function", function: { name: "f", arguments: { a: { b: [1, null] } } } },
       { id: "call_1", type: "function", function: { name: "f", arguments: {} } },
     ]);
-    expect([past(undefined), past(null), past([])]).toEqual([undefined, undefined, undefined]);
+    expect([past(undefined), past(null), past([])]).toEqual([[], [], []]);
   });
 
-  const at = "messages[0].tool_calls[0]";
-  const cases: [calls: unknown, message: string, param: string][] = [
-    [[call("{")], `${at}.function.arguments is not valid JSON`, `${at}.function.arguments`],
-    [[call("[1]")], `${at}.function.arguments must be the JSON of an object`, `${at}.function.arguments`],
-    [[call('{"a":1,"a":2}')], 'the key "a" appears twice', `${at}.function.arguments`],
-    [[call('{"__proto__":1}')], "the key __proto__ is not allowed", `${at}.function.arguments`],
-    [[call(`{"a":${"[".repeat(200)}`)], "may be nested 128 levels deep at most", `${at}.function.arguments`],
-    [
-      [call({})],
-      `${at}.function.arguments must be a string, but an object was given`,
-      `${at}.function.arguments`,
-    ],
-    [
-      [call(undefined)],
-      `${at}.function.arguments must be a string, but is missing`,
-      `${at}.function.arguments`,
-    ],
-    [[call("{}", { id: undefined })], `${at}.id must be a string, but is missing`, `${at}.id`],
-    [
-      [call("{}", { id: "x".repeat(257) })],
-      `${at}.id may have 256 characters at most, but has 257`,
-      `${at}.id`,
-    ],
-    [[call("{}", { type: "custom" })], `${at}.type must be "function", but "custom" was given`, `${at}.type`],
-  ];
-  test.each(cases)("%j are refused", (calls, message, param) => {
-    const [said, named] = refusalOf(() => past(calls));
-    expect(said).toContain(message);
-    expect(named).toBe(param);
+  test("have arguments that are text where they are no JSON of an object", () => {
+    for (const drawn of [
+      '{"a": "New Yo',
+      "[1]",
+      '{"a":1,"a":2}',
+      '{"__proto__":1}',
+      `{"a":${"[".repeat(200)}`,
+    ])
+      expect(values(drawn)).toBe(drawn);
+    expect(values({ a: 1 })).toEqual({ a: 1 });
+    expect(values([1])).toBe("[1]");
+    expect(values(undefined)).toEqual({});
+  });
+
+  test("may lack their type or their id, be of custom tools, and come as clients once sent them", () => {
+    const bare = call("{}", { id: undefined, type: undefined, extra: 1 });
+    const { id: _, ...made } = call({});
+    expect<unknown>(past([bare])).toEqual([made]);
+    expect(
+      past([{ id: "a", type: "custom", custom: { name: "apply", input: "+ New" } }])[0]!.function,
+    ).toEqual({
+      name: "apply",
+      arguments: { input: "+ New" },
+    });
+    const first = { function_call: { name: "f", arguments: '{"a": 1}' } };
+    expect<unknown>(pastCallsOf(new Fields(first, "messages[0]"))).toEqual([
+      { type: "function", function: { name: "f", arguments: { a: 1 } } },
+    ]);
+    expect(past([call("{}", { id: "x".repeat(5000) })])[0]!.id).toHaveLength(5000);
+  });
+
+  test("have a name", () => {
+    expect(refusalOf(() => past([{ id: "a", function: {} }]))[1]).toBe(
+      "messages[0].tool_calls[0].function.name",
+    );
+    const long = { id: "a", function: { name: "mcp.server/tool ".repeat(20), arguments: "{}" } };
+    expect(past([long])[0]!.function.name).toBe(long.function.name);
   });
 
   test("and their results are messages for the template", () => {
     const messages = [
       { role: "assistant", content: null, tool_calls: [call('{"a": 1}')] },
       { role: "tool", tool_call_id: "call_1", content: [{ type: "text", text: "one" }], name: "f" },
+      { role: "function", name: "f", content: null },
     ];
     expect<unknown>(messagesOf(new Fields({ messages }))).toEqual([
       { role: "assistant", content: "", tool_calls: past([call('{"a": 1}')]) },
       { role: "tool", content: "one", tool_call_id: "call_1", name: "f" },
+      { role: "tool", content: "", name: "f" },
     ]);
+  });
+});
+
+describe("what is no text", () => {
+  const image = { type: "image_url", image_url: { url: "data:" } };
+  const text = { type: "text", text: "Look" };
+  const read = (...messages: readonly object[]) => {
+    const ignored = new Set<string>();
+    const contents = messagesOf(new Fields({ messages }), ignored).map(({ content }) => content);
+    return [contents, [...ignored]];
+  };
+  const instead = "[image: this model reads text only]";
+
+  test("is replaced by a text where it is past, and told", () => {
+    const answer = { role: "assistant", content: "A cat." };
+    const asked = { role: "user", content: "More." };
+    expect(read({ role: "user", content: [text, image] }, answer, asked)).toEqual([
+      [`Look\n${instead}`, "A cat.", "More."],
+      ["messages.content.image_url"],
+    ]);
+    const parts = ["input_audio", "file", "video_url", "thinking"].map((type) => ({ type }));
+    const spoken = { role: "assistant", content: null, audio: { id: "audio_1" } };
+    expect(read({ role: "user", content: parts }, spoken, asked)).toEqual([
+      [
+        "[audio: this model reads text only]\n[file: this model reads text only]\n[video: this model reads text only]\n[thinking: not read by this server]",
+        "[audio: this model reads text only]",
+        "More.",
+      ],
+      [
+        "messages.content.input_audio",
+        "messages.content.file",
+        "messages.content.video_url",
+        "messages.content.thinking",
+        "messages.audio",
+      ],
+    ]);
+  });
+
+  test("is replaced in and behind the results of calls, where nobody asks about it anew", () => {
+    const calls = { role: "assistant", content: null, tool_calls: [{ id: "a", function: { name: "look" } }] };
+    const result = { role: "tool", tool_call_id: "a", content: [image] };
+    const shown = { role: "user", content: [text, image] };
+    expect(read({ role: "user", content: "Look." }, calls, result, shown)).toEqual([
+      ["Look.", "", instead, `Look\n${instead}`],
+      ["messages.content.image_url"],
+    ]);
+  });
+
+  test("is refused where it is asked about", () => {
+    const asked = { role: "user", content: [text, image] };
+    const refused = [
+      'messages[INDEX].content[1].type: this model reads text only, but content of the type "image_url" was given',
+      "messages[INDEX].content[1].type",
+    ];
+    const at = (index: number) => refused.map((one) => one.replace("INDEX", `${index}`));
+    expect<unknown>(refusalOf(() => read(asked))).toEqual(at(0));
+    const before = [
+      { role: "user", content: "Hi" },
+      { role: "assistant", content: "Hi" },
+    ];
+    expect<unknown>(refusalOf(() => read(...before, asked, { role: "user", content: "So?" }))).toEqual(at(2));
+    expect<unknown>(refusalOf(() => read(asked, { role: "assistant", content: "{" }))).toEqual(at(0));
+    expect(refusalOf(() => read({ role: "user", content: [{ type: "hologram" }] }))[0]).toContain(
+      'content of the type "hologram" is not known here',
+    );
+    expect(refusalOf(() => read({ role: "user" }))[0]).toContain("must be a string or an array of parts");
   });
 });

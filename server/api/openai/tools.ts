@@ -1,9 +1,8 @@
-/** Functions that a model may call: how a request defines them, and how a conversation tells of calls made before. */
+/** Functions that a model may call, as a request defines them. */
 
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest, quote } from "../../http/errors.ts";
-import { toolNamePattern } from "../../text/formats/call-reader.ts";
-import { type Fields, fieldsOf, jsonIn, refusal } from "../fields.ts";
+import { type Fields, fieldsOf, refusal, tellable } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
 
 /** What the model may call, and how often. */
@@ -16,23 +15,14 @@ export interface ToolUse {
   readonly ignored: string[];
 }
 
-/** A call in an assistant's message, in the shape that chat templates read: arguments are values, not text. */
-export interface PastToolCall {
-  readonly id: string;
-  readonly type: "function";
-  readonly function: { readonly name: string; readonly arguments: Readonly<Record<string, unknown>> };
-}
-
-export function toolUseOf(fields: Fields): ToolUse {
+export function toolUseOf(fields: Fields, names: NameRule = openaiNames): ToolUse {
   const choice = toolChoiceOf(fields);
   const given = fields.raw("tools");
   const parallel = fields.boolean("parallel_tool_calls");
-  const tools = choice.kind === "none" ? [] : (toolsOf(fields) as readonly CheckedTool[]);
   const ignored: string[] = [];
-  if (tools.length === 0) {
-    if (choice.kind === "none" && given !== undefined) ignored.push("tools");
-    if (parallel !== undefined) ignored.push("parallel_tool_calls");
-  }
+  const tools = choice.kind === "none" ? [] : (toolsOf(fields, ignored, names) as readonly CheckedTool[]);
+  if (choice.kind === "none" && given !== undefined) ignored.push("tools");
+  if (tools.length === 0 && parallel !== undefined) ignored.push("parallel_tool_calls");
   const isOne = parallel === false || choice.kind === "named";
   return { tools, calls: callsOf(choice, tools, isOne), ignored };
 }
@@ -59,13 +49,14 @@ function toolChoiceOf(fields: Fields): ToolChoice {
   if (typeof choice !== "object" || choice === null || Array.isArray(choice))
     throw refusal("tool_choice", "none, auto, required or a function", choice);
   const chosen = fields.object("tool_choice")!;
-  if (chosen.raw("type") !== "allowed_tools") return { kind: "named", name: toolNameOf(functionOf(chosen)) };
+  if (chosen.raw("type") !== "allowed_tools")
+    return { kind: "named", name: functionOf(chosen).requiredString("name") };
   const allowed = chosen.object("allowed_tools");
   if (allowed === undefined) throw refusal("tool_choice.allowed_tools", "an object", undefined);
   const mode = allowed.raw("mode");
   if (mode !== "auto" && mode !== "required") throw refusal(allowed.pathOf("mode"), "auto or required", mode);
   const names = (allowed.list("tools", requestLimits.toolsMax) ?? []).map((tool, index) =>
-    toolNameOf(functionOf(fieldsOf(tool, `${allowed.pathOf("tools")}[${index}]`))),
+    functionOf(fieldsOf(tool, `${allowed.pathOf("tools")}[${index}]`)).requiredString("name"),
   );
   return { kind: "allowed", names, mustCall: mode === "required" };
 }
@@ -96,22 +87,43 @@ export function callsOf(
   return { functions, callsMax: isOne ? 1 : null, mayTalk, param: "tools" };
 }
 
-/** The definitions, checked and otherwise as they came. */
-export function toolsOf(fields: Fields): readonly object[] {
+/**
+ * The functions, checked and otherwise as they came. What else is on offer, such as a vendor's own web search, is left out and named
+ * in `ignored`.
+ */
+export function toolsOf(
+  fields: Fields,
+  ignored: string[] = [],
+  names: NameRule = openaiNames,
+): readonly object[] {
   const tools = fields.list("tools", requestLimits.toolsMax) ?? [];
-  tools.forEach((tool, index) => {
-    checkTool(fieldsOf(tool, `tools[${index}]`));
+  const isKept = tools.map((value, index) => {
+    const tool = fieldsOf(value, `tools[${index}]`);
+    const type = tool.raw("type");
+    if (isForeign(type)) {
+      ignored.push(...tellable([`tools.${type}`]));
+      return false;
+    }
+    const definition = fieldsOf(tool.raw("function"), tool.pathOf("function"));
+    checkToolDefinition(definition, "parameters", names);
+    return true;
   });
-  return tools as readonly object[];
+  // The list itself where it is whole: its text is known.
+  return (isKept.includes(false) ? tools.filter((_, index) => isKept[index]) : tools) as readonly object[];
 }
 
-function checkTool(tool: Fields): void {
-  checkToolDefinition(functionOf(tool), "parameters");
+/** Whether tools of a type are run by the vendor, or of a shape that this server does not know. */
+function isForeign(type: unknown): type is string {
+  return typeof type === "string" && type !== "function";
 }
 
 /** Throws 400 unless name, description and schema are what a definition may have, however the format calls its schema. */
-export function checkToolDefinition(definition: Fields, schemaField: "parameters" | "input_schema"): void {
-  toolNameOf(definition);
+export function checkToolDefinition(
+  definition: Fields,
+  schemaField: "parameters" | "input_schema",
+  names: NameRule,
+): void {
+  toolNameOf(definition, names);
   const { toolDescriptionCharactersMax, toolParametersBytesMax } = requestLimits;
   const description = definition.string("description") ?? "";
   if (description.length > toolDescriptionCharactersMax) {
@@ -125,61 +137,27 @@ export function checkToolDefinition(definition: Fields, schemaField: "parameters
   definition.boolean("strict");
 }
 
-/** `tool_calls` of an assistant's message; undefined when it made none. */
-export function pastToolCallsOf(message: Fields): PastToolCall[] | undefined {
-  const calls = message.list("tool_calls", requestLimits.toolCallsMax);
-  if (calls === undefined || calls.length === 0) return undefined;
-  return calls.map((value, index) => {
-    const call = fieldsOf(value, `${message.pathOf("tool_calls")}[${index}]`);
-    const made = functionOf(call);
-    return {
-      id: toolCallIdOf(call, "id"),
-      type: "function",
-      function: { name: toolNameOf(made), arguments: argumentsOf(made) },
-    };
-  });
-}
-
-export function toolCallIdOf(
-  fields: Fields,
-  name: "id" | "call_id" | "tool_call_id" | "tool_use_id",
-): string {
-  const id = fields.string(name);
-  if (id === undefined) throw refusal(fields.pathOf(name), "a string", undefined);
-  const { toolCallIdCharactersMax } = requestLimits;
-  if (id.length > toolCallIdCharactersMax)
-    throw tooLong(fields, name, toolCallIdCharactersMax, id.length, "characters");
-  return id;
-}
-
 function functionOf(fields: Fields): Fields {
   const type = fields.raw("type");
   if (type !== "function") throw refusal(fields.pathOf("type"), '"function"', type);
   return fieldsOf(fields.raw("function"), fields.pathOf("function"));
 }
 
-export function toolNameOf(definition: Fields): string {
+/** What a vendor's functions may be called. */
+export interface NameRule {
+  readonly pattern: RegExp;
+  readonly says: string;
+}
+
+export const openaiNames: NameRule = {
+  pattern: /^[A-Za-z0-9_-]{1,64}$/,
+  says: "1 to 64 letters, digits, underscores or hyphens",
+};
+
+export function toolNameOf(definition: Fields, { pattern, says }: NameRule): string {
   const name = definition.string("name");
-  if (name === undefined || !toolNamePattern.test(name))
-    throw refusal(definition.pathOf("name"), "1 to 64 letters, digits, underscores or hyphens", name);
+  if (name === undefined || !pattern.test(name)) throw refusal(definition.pathOf("name"), says, name);
   return name;
-}
-
-/** The JSON object that the client sends back as text. */
-function argumentsOf(made: Fields): Record<string, unknown> {
-  const path = made.pathOf("arguments");
-  const text = made.string("arguments");
-  if (text === undefined) throw refusal(path, "a string", undefined);
-  return argumentsIn(text, path);
-}
-
-/** The object in a call's arguments; no text is no arguments. Throws 400. */
-export function argumentsIn(text: string, path: string): Record<string, unknown> {
-  if (text === "") return {};
-  const value = jsonIn(text, path);
-  if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw refusal(path, "the JSON of an object", value);
-  return value as Record<string, unknown>;
 }
 
 function tooLong(fields: Fields, name: string, max: number, given: number, unit: string): Error {

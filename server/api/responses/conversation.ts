@@ -1,7 +1,7 @@
 /** Items as the messages that chat templates read. */
-import { badRequest, quote } from "../../http/errors.ts";
+import type { PastCall } from "../../text/conversation/messages.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
-import { argumentsIn, type PastToolCall } from "../openai/tools.ts";
+import { pastCall, readArguments } from "../openai/past-calls.ts";
 import type { CallOutputItem, CustomCallItem, FunctionCallItem, Item } from "./items.ts";
 
 /** The one field of a call of a custom tool, as models see it. */
@@ -17,14 +17,12 @@ interface Turn {
   readonly role: "assistant";
   content: string;
   reasoning_content?: string;
-  tool_calls?: PastToolCall[];
+  tool_calls?: PastCall[];
 }
 
-/** Throws 400 for an output whose call is not there. */
 export function messagesOf(instructions: string | null, items: readonly Item[]): ChatMessage[] {
   const messages: ChatMessage[] = [];
   if (instructions !== null) messages.push({ role: "system", content: instructions });
-  const called = new Set<string>();
   let turn: Turn | null = null;
   const openTurn = (mayGrow: (turn: Turn) => boolean): Turn => {
     if (turn === null || !mayGrow(turn)) {
@@ -55,34 +53,30 @@ export function messagesOf(instructions: string | null, items: readonly Item[]):
       }
       case "function_call":
       case "custom_tool_call": {
-        called.add(item.call_id);
         const own = openTurn(() => true);
         own.tool_calls = [...(own.tool_calls ?? []), pastCallOf(item)];
         break;
       }
       case "function_call_output":
       case "custom_tool_call_output":
-        if (!called.has(item.call_id)) throw unpaired(item);
         turn = null;
-        messages.push({ role: "tool", tool_call_id: item.call_id, content: outputTextOf(item) });
+        messages.push({ role: "tool", ...idOf(item), content: outputTextOf(item) });
     }
   }
   return messages;
 }
 
-function pastCallOf(item: FunctionCallItem | CustomCallItem): PastToolCall {
+function pastCallOf(item: FunctionCallItem | CustomCallItem): PastCall {
   const values =
-    item.type === "custom_tool_call"
-      ? { [CUSTOM_INPUT]: item.input }
-      : argumentsIn(item.arguments, `input: the arguments of the call ${item.call_id}`);
-  return { id: item.call_id, type: "function", function: { name: modelNameOf(item), arguments: values } };
+    item.type === "custom_tool_call" ? { [CUSTOM_INPUT]: item.input } : readArguments(item.arguments);
+  return pastCall(item.call_id === "" ? undefined : item.call_id, modelNameOf(item), values);
+}
+
+/** A client may leave it out: the output is then paired by its place. */
+function idOf({ call_id }: CallOutputItem): { readonly tool_call_id?: string } {
+  return call_id === "" ? {} : { tool_call_id: call_id };
 }
 
 function outputTextOf({ output }: CallOutputItem): string {
   return typeof output === "string" ? output : output.map((part) => part.text).join("\n");
-}
-
-function unpaired({ type, call_id }: CallOutputItem): Error {
-  const what = type === "function_call_output" ? "a function call" : "a call of a custom tool";
-  return badRequest(`input holds the output of ${what} ${quote(call_id)}, but not the call`, "input");
 }

@@ -2,9 +2,8 @@
  * Items: what a response is made from, and what it is made of. One shape for what a client sends, what is kept, and what a
  * model answers, so that an output may be sent back as input. What clients leave out (an id, a status) is filled in.
  */
-import { badRequest, quote } from "../../http/errors.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
-import { toolCallIdOf, toolNameOf } from "../openai/tools.ts";
+import { askedFrom, describe, note, type Reading, readInstead } from "../past.ts";
 import { requestLimits } from "../request-limits.ts";
 
 export type ItemStatus = "in_progress" | "completed" | "incomplete";
@@ -50,7 +49,7 @@ export type FunctionCallItem = Common & {
   readonly call_id: string;
   readonly name: string;
   readonly namespace?: string;
-  /** JSON of an object. */
+  /** JSON of an object, or what was drawn of it. */
   readonly arguments: string;
 };
 
@@ -77,8 +76,13 @@ interface Reference {
   readonly id: string;
 }
 
-/** `input`, with ids made by `idOf` for the items that have none. Throws 400. */
-export function inputItemsOf(fields: Fields, idOf: (prefix: string) => string): (Item | Reference)[] {
+/** `input`, with ids made by `idOf` for the items that have none. `ignored` gets the names of what is read otherwise than it was
+ *  sent. Throws 400. */
+export function inputItemsOf(
+  fields: Fields,
+  idOf: (prefix: string) => string,
+  ignored: Set<string> = new Set(),
+): (Item | Reference)[] {
   const given = fields.raw("input");
   if (given === undefined) return [];
   if (typeof given === "string") {
@@ -87,56 +91,82 @@ export function inputItemsOf(fields: Fields, idOf: (prefix: string) => string): 
   }
   if (!Array.isArray(given)) throw refusal("input", "a string or an array of items", given);
   const list = fields.list("input", requestLimits.messagesMax)!;
-  return list.map((item, index) => itemOf(fieldsOf(item, `input[${index}]`), idOf));
+  const items = list.map((item, index) => fieldsOf(item, `input[${index}]`));
+  const from = askedFrom(items.map(roleOf));
+  return items.map((item, index) => itemOf(item, idOf, { isAsked: index >= from, ignored }));
 }
 
-function itemOf(item: Fields, idOf: (prefix: string) => string): Item | Reference {
-  const type: unknown = item.raw("type") ?? (item.raw("role") === undefined ? "item_reference" : "message");
-  const common = (prefix: string): Common => ({ id: givenId(item) ?? idOf(prefix), status: statusOf(item) });
+function typeOf(item: Fields): unknown {
+  return item.raw("type") ?? (item.raw("role") === undefined ? "item_reference" : "message");
+}
+
+/** The role of the message that an item is, or is a part of. */
+function roleOf(item: Fields): unknown {
+  const type = typeOf(item);
+  if (type === "message") return item.raw("role");
+  return typeof type === "string" && type.endsWith("_output") ? "tool" : "assistant";
+}
+
+function itemOf(item: Fields, idOf: (prefix: string) => string, reading: Reading): Item | Reference {
+  const type = typeOf(item);
+  const common = (prefix: string): Common => ({
+    id: item.string("id") ?? idOf(prefix),
+    status: statusOf(item),
+  });
+  const past = { ...reading, isAsked: false };
   switch (type) {
-    case "item_reference": {
-      const id = givenId(item);
-      if (id === undefined) throw refusal(item.pathOf("id"), "the id of an item", undefined);
-      return { type: "item_reference", id };
-    }
+    case "item_reference":
+      return { type: "item_reference", id: item.requiredString("id") };
     case "message":
-      return { type: "message", ...common("msg"), ...messageOf(item) };
+      return { type: "message", ...common("msg"), ...messageOf(item, reading) };
     case "reasoning":
-      return { type: "reasoning", ...common("rs"), ...reasoningOf(item) };
+      return { type: "reasoning", ...common("rs"), ...reasoningOf(item, past) };
     case "function_call":
       return {
         type: "function_call",
         ...common("fc"),
         ...calledOf(item),
-        arguments: item.requiredString("arguments"),
+        arguments: textIn(item.raw("arguments")),
       };
     case "custom_tool_call":
       return {
         type: "custom_tool_call",
         ...common("ctc"),
         ...calledOf(item),
-        input: item.requiredString("input"),
+        input: textIn(item.raw("input")),
       };
     case "function_call_output":
-      return { type: "function_call_output", ...common("fco"), ...callOutputOf(item) };
+      return { type: "function_call_output", ...common("fco"), ...callOutputOf(item, past) };
     case "custom_tool_call_output":
-      return { type: "custom_tool_call_output", ...common("ctco"), ...callOutputOf(item) };
+      return { type: "custom_tool_call_output", ...common("ctco"), ...callOutputOf(item, past) };
     default:
-      throw badRequest(
-        `${item.pathOf("type")}: items of the type ${quote(type)} are not supported by this server; supported are ` +
-          "message, reasoning, function_call, custom_tool_call, their outputs and item_reference",
-        item.pathOf("type"),
-      );
+      if (typeof type !== "string") throw refusal(item.pathOf("type"), "a string", type);
+      return { type: "message", ...common("msg"), ...foreignOf(type, item, reading.ignored) };
   }
+}
+
+/** An item of a tool that OpenAI runs itself, or that this server does not know: what it says, as a message. */
+function foreignOf(type: string, item: Fields, ignored: Set<string>): Pick<MessageItem, "role" | "content"> {
+  note(ignored, `input.${type}`);
+  const text = describe(type, item.all());
+  return type.endsWith("_call")
+    ? { role: "assistant", content: [{ type: "output_text", text, annotations: [], logprobs: [] }] }
+    : { role: "user", content: [{ type: "input_text", text }] };
+}
+
+/** A text, or a value as its JSON; nothing is "". */
+function textIn(value: unknown): string {
+  if (value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 function calledOf(item: Fields): Pick<FunctionCallItem, "call_id" | "name" | "namespace"> {
   const namespace = item.string("namespace");
-  const called = { call_id: toolCallIdOf(item, "call_id"), name: toolNameOf(item) };
+  const called = { call_id: item.string("call_id") ?? "", name: item.requiredString("name") };
   return namespace === undefined ? called : { ...called, namespace };
 }
 
-function messageOf(item: Fields): Pick<MessageItem, "role" | "content"> {
+function messageOf(item: Fields, reading: Reading): Pick<MessageItem, "role" | "content"> {
   const role = item.raw("role");
   if (role !== "user" && role !== "assistant" && role !== "system" && role !== "developer")
     throw refusal(item.pathOf("role"), "user, assistant, system or developer", role);
@@ -144,12 +174,13 @@ function messageOf(item: Fields): Pick<MessageItem, "role" | "content"> {
     role === "assistant"
       ? { type: "output_text", text, annotations: [], logprobs: [] }
       : { type: "input_text", text };
-  return { role, content: textsOf(item, "content").map(partOf) };
+  const isAsked = reading.isAsked && role === "user";
+  return { role, content: textsOf(item, "content", { ...reading, isAsked }).map(partOf) };
 }
 
-function reasoningOf(item: Fields): Omit<ReasoningItem, keyof Common | "type"> {
+function reasoningOf(item: Fields, past: Reading): Omit<ReasoningItem, keyof Common | "type"> {
   const summary = item.list("summary", requestLimits.contentPartsMax) ?? [];
-  const texts = item.raw("content") === undefined ? [] : textsOf(item, "content");
+  const texts = textsOf(item, "content", past);
   const encrypted = item.string("encrypted_content");
   const told = texts.length === 0 && encrypted !== undefined ? [openedReasoning(encrypted)] : texts;
   return {
@@ -159,42 +190,35 @@ function reasoningOf(item: Fields): Omit<ReasoningItem, keyof Common | "type"> {
   };
 }
 
-function callOutputOf(item: Fields): Pick<CallOutputItem, "call_id" | "output"> {
-  const call_id = toolCallIdOf(item, "call_id");
+function callOutputOf(item: Fields, past: Reading): Pick<CallOutputItem, "call_id" | "output"> {
+  const call_id = item.string("call_id") ?? "";
   const given = item.raw("output");
-  if (typeof given === "string") return { call_id, output: given };
-  return { call_id, output: textsOf(item, "output").map((text) => ({ type: "input_text", text })) };
+  if (!Array.isArray(given)) return { call_id, output: textIn(given) };
+  return { call_id, output: textsOf(item, "output", past).map((text) => ({ type: "input_text", text })) };
 }
 
 const textTypes = ["input_text", "output_text", "reasoning_text", "summary_text", "text", "refusal"];
 
-/** A string, or parts that are all text. */
-function textsOf(item: Fields, name: string): string[] {
+/** A string, or parts; nothing is none where it is past. */
+function textsOf(item: Fields, name: string, reading: Reading): string[] {
   const given = item.raw(name);
   if (typeof given === "string") return [given];
+  if (given === undefined && !reading.isAsked) return [];
   const path = item.pathOf(name);
-  if (!Array.isArray(given)) throw refusal(path, "a string or an array of text parts", given);
+  if (!Array.isArray(given)) throw refusal(path, "a string or an array of parts", given);
   return item.list(name, requestLimits.contentPartsMax)!.map((value, index) => {
     const part = fieldsOf(value, `${path}[${index}]`);
     const type = part.raw("type");
-    if (typeof type !== "string" || !textTypes.includes(type)) {
-      throw badRequest(
-        `only text is supported here, but ${part.pathOf("type")} is ${quote(type)}`,
-        part.pathOf("type"),
-      );
-    }
+    if (typeof type !== "string") throw refusal(part.pathOf("type"), "a string", type);
+    if (!textTypes.includes(type)) return readInstead(part, type, `input.${name}`, reading);
     return part.requiredString(type === "refusal" ? "refusal" : "text");
   });
 }
 
-function givenId(item: Fields): string | undefined {
-  return item.raw("id") === undefined ? undefined : toolCallIdOf(item, "id");
-}
-
+/** Other vendors have more of them; what is past has ended. */
 function statusOf(item: Fields): ItemStatus {
-  const status = item.raw("status") ?? "completed";
-  if (status === "in_progress" || status === "completed" || status === "incomplete") return status;
-  throw refusal(item.pathOf("status"), "in_progress, completed or incomplete", status);
+  const status = item.raw("status");
+  return status === "in_progress" || status === "incomplete" ? status : "completed";
 }
 
 const SEAL = "bunting-1:";

@@ -76,7 +76,7 @@ export function parseResponsesRequest(
   refuseMoreAnswers(fields);
   const key = crypto.randomUUID().replaceAll("-", "");
   const model = modelOf(fields, served.model);
-  const { shown: tools, calls, told, echo: toolEcho } = toolUseOf(fields);
+  const { shown: tools, calls, told, echo: toolEcho, ignored: leftOut } = toolUseOf(fields);
   const include = includeOf(fields);
   const thinking = thinkingOf(fields, served.template, tools.length > 0);
   const topLogprobs = topLogprobsOf(fields, include.has("message.output_text.logprobs"), tools);
@@ -84,7 +84,8 @@ export function parseResponsesRequest(
   const constraint = constraintBeside(text.constraint, fields);
   const { service, tier } = serviceOf(fields, targets);
   const instructions = fields.string("instructions") ?? null;
-  const input = inputItemsOf(fields, idsOf(key));
+  const replaced = new Set<string>();
+  const input = inputItemsOf(fields, idsOf(key), replaced);
   const previousId = fields.string("previous_response_id") ?? null;
   if (input.length === 0 && previousId === null)
     throw refusal("input", "a string or at least one item", fields.raw("input"));
@@ -114,6 +115,8 @@ export function parseResponsesRequest(
     user: fields.string("user") ?? null,
   };
   const ignored = [
+    ...leftOut,
+    ...replaced,
     ...thinking.ignored,
     ...text.ignored,
     ...include.ignored,

@@ -3,15 +3,17 @@
  * custom tool is a function of one string, to which its calls are held, and a tool of a namespace has the names of both.
  */
 import type { OfferedCalls } from "../../answer/choice-text.ts";
-import { badRequest, quote } from "../../http/errors.ts";
+import { badRequest } from "../../http/errors.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import {
   type CheckedTool,
   callsOf,
   checkToolDefinition,
+  openaiNames,
   type ToolChoice,
   toolNameOf,
 } from "../openai/tools.ts";
+import { note } from "../past.ts";
 import { requestLimits } from "../request-limits.ts";
 import { CUSTOM_INPUT, modelNameOf } from "./conversation.ts";
 
@@ -24,6 +26,8 @@ export interface ToolUse {
   readonly told: ReadonlyMap<string, ToldCall>;
   /** What a response says of it: `tools`, `tool_choice` and `parallel_tool_calls`. */
   readonly echo: object;
+  /** Names of what was left out. */
+  readonly ignored: ReadonlySet<string>;
 }
 
 /** What an item says of the tool that is called. */
@@ -45,7 +49,8 @@ export function toolUseOf(fields: Fields): ToolUse {
   const choice = toolChoiceOf(fields);
   const parallel = fields.boolean("parallel_tool_calls") ?? true;
   const given = fields.list("tools", requestLimits.toolsMax) ?? [];
-  const entries = given.map((tool, index) => entryOf(fieldsOf(tool, `tools[${index}]`)));
+  const offer: Offer = { choice, ignored: new Set() };
+  const entries = given.flatMap((tool, index) => entryOf(fieldsOf(tool, `tools[${index}]`), offer) ?? []);
   const known = entries.flatMap(({ tools }) => tools);
   if (known.length > requestLimits.toolsMax)
     throw badRequest(
@@ -67,33 +72,42 @@ export function toolUseOf(fields: Fields): ToolUse {
       tool_choice: fields.raw("tool_choice") ?? "auto",
       parallel_tool_calls: parallel,
     },
+    ignored: offer.ignored,
   };
 }
 
-/** One entry of `tools`: a tool, or a namespace of some. */
-function entryOf(entry: Fields): { readonly tools: readonly Known[]; readonly echo: object } {
+/** What reading tools goes by. */
+interface Offer {
+  readonly choice: ToolChoice;
+  readonly ignored: Set<string>;
+}
+
+interface Entry {
+  readonly tools: readonly Known[];
+  readonly echo: object;
+}
+
+/** One entry of `tools`: a tool, or a namespace of some; null: one that OpenAI runs itself, which is left out and named. */
+function entryOf(entry: Fields, offer: Offer): Entry | null {
   if (entry.raw("type") !== "namespace") {
-    const known = toolOf(entry, null, "function, custom and namespace");
-    return { tools: [known], echo: known.echo };
+    const known = toolOf(entry, null, offer);
+    return known === null ? null : { tools: [known], echo: known.echo };
   }
-  const name = toolNameOf(entry);
+  const name = toolNameOf(entry, openaiNames);
   const description = entry.string("description") ?? "";
-  const tools = (entry.list("tools", requestLimits.toolsMax) ?? []).map((tool, index) =>
-    toolOf(fieldsOf(tool, `${entry.pathOf("tools")}[${index}]`), name, "function and custom"),
+  const tools = (entry.list("tools", requestLimits.toolsMax) ?? []).flatMap(
+    (tool, index) => toolOf(fieldsOf(tool, `${entry.pathOf("tools")}[${index}]`), name, offer) ?? [],
   );
   return { tools, echo: { type: "namespace", name, description, tools: tools.map(({ echo }) => echo) } };
 }
 
-function toolOf(tool: Fields, namespace: string | null, types: string): Known {
+function toolOf(tool: Fields, namespace: string | null, offer: Offer): Known | null {
   const type = tool.raw("type");
   if (type === "function") return functionOf(tool, namespace);
-  if (type === "custom") return customOf(tool, namespace);
-  const path = tool.pathOf("type");
-  if (typeof type !== "string") throw refusal(path, types, type);
-  throw badRequest(
-    `${path}: this server has no tools of its own, so ${quote(type)} is not supported; it knows ${types}`,
-    path,
-  );
+  if (type === "custom") return customOf(tool, namespace, offer);
+  if (typeof type !== "string") throw refusal(tool.pathOf("type"), "function, custom or namespace", type);
+  note(offer.ignored, `tools.${type}`);
+  return null;
 }
 
 function toldAs(type: ToldCall["type"], name: string, namespace: string | null): ToldCall {
@@ -101,8 +115,8 @@ function toldAs(type: ToldCall["type"], name: string, namespace: string | null):
 }
 
 function functionOf(tool: Fields, namespace: string | null): Known {
-  checkToolDefinition(tool, "parameters");
-  const told = toldAs("function_call", toolNameOf(tool), namespace);
+  checkToolDefinition(tool, "parameters", openaiNames);
+  const told = toldAs("function_call", toolNameOf(tool, openaiNames), namespace);
   const { name } = told;
   const description = tool.string("description");
   const parameters = tool.raw("parameters");
@@ -127,11 +141,12 @@ function functionOf(tool: Fields, namespace: string | null): Known {
   };
 }
 
-function customOf(tool: Fields, namespace: string | null): Known {
-  checkToolDefinition(tool, "parameters");
-  const told = toldAs("custom_tool_call", toolNameOf(tool), namespace);
+function customOf(tool: Fields, namespace: string | null, offer: Offer): Known {
+  checkToolDefinition(tool, "parameters", openaiNames);
+  const told = toldAs("custom_tool_call", toolNameOf(tool, openaiNames), namespace);
   const description = tool.string("description");
-  const pattern = patternOf(tool);
+  const isNamed = offer.choice.kind === "named" && offer.choice.name === modelNameOf(told);
+  const pattern = patternOf(tool, isNamed ? null : offer.ignored);
   const text = { type: "string", ...(pattern === null ? {} : { pattern }) };
   const parameters = {
     type: "object",
@@ -147,14 +162,19 @@ function customOf(tool: Fields, namespace: string | null): Known {
   };
 }
 
-/** What the text of a custom tool must match; null: any text. */
-function patternOf(tool: Fields): string | null {
+/** What the text of a custom tool must match; null: any text. `ignored` gets the name of a form that cannot be held to; null: it is
+ *  refused. */
+function patternOf(tool: Fields, ignored: Set<string> | null): string | null {
   const format = tool.object("format");
   if (format === undefined) return null;
   const type = format.raw("type");
   if (type === "text") return null;
   if (type !== "grammar") throw refusal(format.pathOf("type"), "text or grammar", type);
   const syntax = format.raw("syntax");
+  if (syntax === "lark" && ignored !== null) {
+    ignored.add("tools.format");
+    return null;
+  }
   if (syntax === "lark") {
     const path = format.pathOf("syntax");
     throw badRequest(
@@ -186,7 +206,7 @@ function chosenName(chosen: Fields): string {
   const type = chosen.raw("type");
   if (type !== "function" && type !== "custom")
     throw refusal(chosen.pathOf("type"), "function, custom or allowed_tools", type);
-  const name = toolNameOf(chosen);
+  const name = chosen.requiredString("name");
   const namespace = chosen.string("namespace");
   return modelNameOf(namespace === undefined ? { name } : { name, namespace });
 }

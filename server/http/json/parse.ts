@@ -25,7 +25,7 @@ export interface ParsedJson {
 
 /**
  * `JSON.parse`, and besides refuses what it lets pass: too much of anything, a key given twice in one object (whose value would
- * win differs between parsers), the key `__proto__`, and text that is not well-formed Unicode. Throws 400; `what` is the text's
+ * win differs between parsers), and the key `__proto__`. Half a surrogate pair is read as U+FFFD. Throws 400; `what` is the text's
  * name there. The text is remembered for the whole value and for its members (server/text/json-text.ts).
  */
 export function parseJson(text: string, limits: JsonLimits, what?: string): unknown {
@@ -43,7 +43,8 @@ export function remembered({ value, text, members }: ParsedJson): unknown {
 }
 
 /** `parseJson` without remembering. */
-export function readJson(text: string, limits: JsonLimits, what = "the request body"): ParsedJson {
+export function readJson(given: string, limits: JsonLimits, what = "the request body"): ParsedJson {
+  const text = /\\u[dD][89a-fA-F]/.test(given) ? wellFormed(given) : given;
   const members = checkStructure(text, limits, what);
   let value: unknown;
   try {
@@ -51,7 +52,6 @@ export function readJson(text: string, limits: JsonLimits, what = "the request b
   } catch (error) {
     throw badRequest(`${what} is not valid JSON: ${error instanceof Error ? error.message : String(error)}`);
   }
-  if (/\\u[dD][89a-fA-F]/.test(text)) checkWellFormed(value, "");
   return { value, text, members };
 }
 
@@ -158,18 +158,12 @@ function addKey(keys: Set<string> | null | undefined, literal: string): void {
   keys.add(key);
 }
 
-function checkWellFormed(value: unknown, path: string): void {
-  if (typeof value === "string") {
-    if (!value.isWellFormed())
-      throw badRequest(`${path || "the body"} holds half of a surrogate pair, which is not text`, path);
-  } else if (Array.isArray(value)) {
-    value.forEach((item, index) => {
-      checkWellFormed(item, `${path}[${index}]`);
-    });
-  } else if (typeof value === "object" && value !== null) {
-    for (const [key, item] of Object.entries(value)) {
-      if (!key.isWellFormed()) throw badRequest("a key holds half of a surrogate pair, which is not text");
-      checkWellFormed(item, path === "" ? key : `${path}.${key}`);
-    }
-  }
+/**
+ * The JSON with U+FFFD for each half of a surrogate pair, which no text holds: programs that cut texts by UTF-16 units write such
+ * halves. As long as before.
+ */
+function wellFormed(json: string): string {
+  const escapes =
+    /\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|[\s\S])/g;
+  return json.replace(escapes, (one) => (one.length === 6 ? "\\ufffd" : one));
 }

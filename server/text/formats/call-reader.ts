@@ -8,9 +8,6 @@ export type ReadPart =
   | { readonly kind: "call"; readonly name: string }
   | { readonly kind: "arguments"; readonly text: string };
 
-/** What a function may be called, in a request and by the model. */
-export const toolNamePattern = /^[A-Za-z0-9_-]{1,64}$/;
-
 const PIECE_UNITS = 512;
 
 type State =
@@ -132,7 +129,7 @@ export class CallReader {
       return all.slice(end.length);
     }
     const isEnding = !isFirst && end.startsWith(all);
-    const opening = openingOf(all, state.prefix, this.#form.afterName);
+    const opening = openingOf(all, state.prefix, this.#form.afterName, this.#functions);
     if (isEnding || opening === "open") {
       this.#held = all;
       return "";
@@ -202,10 +199,27 @@ function openingOf(
   text: string,
   prefix: string,
   afterName: string,
+  functions: ReadonlyMap<string, unknown>,
 ): { readonly name: string; readonly rest: string } | "open" | "broken" {
   const before = lengthOf(prefix, text);
   if (typeof before === "string") return before;
   const named = text.slice(before);
+  let mayOpen = false;
+  for (const name of functions.keys()) {
+    const isWhole = named.startsWith(name);
+    const end = isWhole ? lengthOf(afterName, named.slice(name.length)) : "broken";
+    if (typeof end === "number") return { name, rest: named.slice(name.length + end) };
+    mayOpen ||= end === "open" || (!isWhole && name.startsWith(named));
+  }
+  if (mayOpen) return "open";
+  return unknownOf(named, afterName);
+}
+
+/** The same where the name is of no function: a model that is held to none may write any. */
+function unknownOf(
+  named: string,
+  afterName: string,
+): { readonly name: string; readonly rest: string } | "open" | "broken" {
   const name = /^[A-Za-z0-9_-]*/.exec(named)![0];
   const after = named.slice(name.length);
   if (name.length > 64) return "broken";

@@ -1,0 +1,64 @@
+/** The text of a block of content: its own, that of a document, or what stands in place of what cannot be read. */
+import { type Fields, fieldsOf, refusal } from "../fields.ts";
+import { describe, note, readInstead } from "../past.ts";
+import { requestLimits } from "../request-limits.ts";
+import type { Ignored } from "./support.ts";
+
+export interface Reading {
+  /** What the block is part of is asked about now. */
+  readonly isAsked: boolean;
+  readonly ignored: Ignored;
+}
+
+/** `place`: by which it is named where it is not read. Throws 400 for what is asked about and is no text. */
+export function textOf(block: Fields, place: string, reading: Reading): string {
+  const type = block.raw("type");
+  switch (type) {
+    case "text":
+      return block.requiredString("text");
+    case "document":
+      return documentText(block, place, reading);
+    case "search_result": {
+      const { title, source } = { title: block.string("title"), source: block.raw("source") };
+      const head = [title, source].filter((text) => typeof text === "string");
+      return [...head, ...textsIn(block, "content", place, reading)].join("\n");
+    }
+    case "compaction": {
+      const summary = block.string("content");
+      if (summary !== undefined) return summary;
+      note(reading.ignored, `${place}.${type}`);
+      return describe(type, block.all());
+    }
+    case "image":
+    case "container_upload":
+      block.raw("source");
+      block.raw("file_id");
+      return readInstead(block, type, place, reading);
+    default:
+      if (typeof type !== "string") throw refusal(block.pathOf("type"), "a string", type);
+      if (reading.isAsked) return readInstead(block, type, place, reading);
+      note(reading.ignored, `${place}.${type}`);
+      return describe(type, block.all());
+  }
+}
+
+/** A document that is text, with its title and context before it. */
+function documentText(block: Fields, place: string, reading: Reading): string {
+  const source = block.object("source");
+  const head = [block.string("title"), block.string("context")].filter((text) => text !== undefined);
+  block.raw("citations"); // asks for what is not written here
+  const type = source?.raw("type");
+  if (source !== undefined && type === "text") return [...head, source.requiredString("data")].join("\n");
+  if (source !== undefined && type === "content")
+    return [...head, ...textsIn(source, "content", place, reading)].join("\n");
+  return [...head, readInstead(block, "document", place, reading)].join("\n");
+}
+
+function textsIn(fields: Fields, name: string, place: string, reading: Reading): string[] {
+  const content = fields.raw(name);
+  if (typeof content === "string") return [content];
+  const path = fields.pathOf(name);
+  return (fields.list(name, requestLimits.contentPartsMax) ?? []).map((block, index) =>
+    textOf(fieldsOf(block, `${path}[${index}]`), place, reading),
+  );
+}

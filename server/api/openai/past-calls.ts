@@ -1,0 +1,53 @@
+/** Calls that were made before, as OpenAI's formats tell of them: read as well as can be, whoever made them. */
+import { ApiError } from "../../http/errors.ts";
+import type { PastCall } from "../../text/conversation/messages.ts";
+import { type Fields, fieldsOf, jsonIn } from "../fields.ts";
+import { requestLimits } from "../request-limits.ts";
+
+/** `tool_calls` of an assistant's message, and the `function_call` that came before there were such. */
+export function pastCallsOf(message: Fields): PastCall[] {
+  const calls = message.list("tool_calls", requestLimits.contentPartsMax) ?? [];
+  const first = message.object("function_call");
+  const made = calls.map((value, index) =>
+    pastCallOf(fieldsOf(value, `${message.pathOf("tool_calls")}[${index}]`)),
+  );
+  return first === undefined ? made : [calledOf(first, undefined), ...made];
+}
+
+/** A call of a function, or of a custom tool, whose text is its one argument. */
+function pastCallOf(call: Fields): PastCall {
+  const id = call.string("id");
+  const custom = call.object("custom");
+  if (custom === undefined) return calledOf(call.object("function") ?? call, id);
+  return pastCall(id, custom.requiredString("name"), { input: custom.string("input") ?? "" });
+}
+
+function calledOf(made: Fields, id: string | undefined): PastCall {
+  return pastCall(id, made.requiredString("name"), readArguments(made.raw("arguments")));
+}
+
+export function pastCall(
+  id: string | undefined,
+  name: string,
+  values: PastCall["function"]["arguments"],
+): PastCall {
+  return { ...(id === undefined ? {} : { id }), type: "function", function: { name, arguments: values } };
+}
+
+/** The object that arguments are, or are the JSON of; what is neither, such as those of a call that was cut off, is their text. */
+export function readArguments(given: unknown): PastCall["function"]["arguments"] {
+  if (given === undefined || given === "") return {};
+  if (isObject(given)) return given;
+  const text = typeof given === "string" ? given : JSON.stringify(given);
+  try {
+    const value = jsonIn(text, "arguments");
+    return isObject(value) ? value : text;
+  } catch (error) {
+    if (error instanceof ApiError) return text;
+    throw error;
+  }
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
