@@ -317,10 +317,10 @@ describe("JSON Schema", () => {
     const unique = (items: object) => refusal({ type: "array", items, uniqueItems: true });
     expect(unique({ type: "string" })).toEqual([
       "#/uniqueItems",
-      "uniqueItems is supported for a list of known values only, of an enum or a range, 64 at most, and here are more: maxItems of 1 is allowed too",
+      "uniqueItems is supported where the items are known values, as of an enum or a range of integers, 64 at most, or where maxItems is 1, and here are more",
     ]);
     expect(unique({ type: "integer", minimum: 1, maximum: 11 })[1]).toBe(
-      "uniqueItems is supported for a list of known values only, of which 1024 sets can be chosen at most, and of 11 here 2048: fewer values, or a smaller maxItems, are allowed",
+      "uniqueItems is supported where 1024 sets of the values can be chosen at most, but of 11 here 2048 can: allow fewer values, or a smaller maxItems",
     );
     expect(refusal({ items: { $ref: "https://elsewhere.example/x" } })).toEqual([
       "#/items/$ref",

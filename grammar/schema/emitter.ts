@@ -187,19 +187,19 @@ export class Emitter {
   #uniqueItems(parts: readonly ArrayPart[], min: number, max: number): GrammarSymbol {
     const pointer = `${parts.find((part) => part.isUnique)!.pointer}/uniqueItems`;
     const refuse = (why: string): never => {
-      throw new ConstraintError(`uniqueItems is supported for a list of known values only, ${why}`, pointer);
+      throw new ConstraintError(`uniqueItems is supported ${why}`, pointer);
     };
     if (parts.some((part) => part.prefix.length > 0 || part.contains !== null))
-      refuse("not beside prefixItems and contains");
+      refuse("neither beside prefixItems nor beside contains");
     const values = this.#valuesOf(this.#normalizer.itemsOf(parts, 0));
     if (values === null)
       return refuse(
-        `of an enum or a range, ${UNIQUE_MAX} at most, and here are more: maxItems of 1 is allowed too`,
+        `where the items are known values, as of an enum or a range of integers, ${UNIQUE_MAX} at most, or where maxItems is 1, and here are more`,
       );
     const sets = setsOf(values.length, max);
     if (sets > UNIQUE_SETS_MAX)
       return refuse(
-        `of which ${UNIQUE_SETS_MAX} sets can be chosen at most, and of ${values.length} here ${sets}: fewer values, or a smaller maxItems, are allowed`,
+        `where ${UNIQUE_SETS_MAX} sets of the values can be chosen at most, but of ${values.length} here ${sets} can: allow fewer values, or a smaller maxItems`,
       );
     const builder = this.#builder;
     const comma = this.#terminal(",", this.#space.afterComma);

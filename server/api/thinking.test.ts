@@ -74,6 +74,10 @@ describe("fields of thinking", () => {
     expect([tokensMax, (ignored as string[]).length]).toEqual([null, 1]);
   });
 
+  test("are none where they are empty", () => {
+    expect(read(hasSwitch, { reasoning_effort: "", reasoning: {} })).toEqual([{}, null, []]);
+  });
+
   test("are named part by part", () => {
     const thinking = { type: "enabled", budget_tokens: 9, display: "summarized" };
     expect(read(thinks, { thinking })).toEqual([{}, 9, ["thinking", "thinking.display"]]);

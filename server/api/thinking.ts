@@ -177,7 +177,7 @@ function isWantedBy(thinking: Fields): boolean {
 /** The effort that a field names. Throws 400 for what is none. */
 function effortOf(fields: Fields, name: string): Effort | null {
   const given = fields.raw(name);
-  if (given === undefined) return null;
+  if (given === undefined || given === "") return null;
   const effort = efforts.find((known) => known === given);
   if (effort === undefined) throw refusal(fields.pathOf(name), efforts.join(", "), given);
   return effort;

@@ -77,6 +77,29 @@ async function run(server: TestServer, lines: readonly string[] | string): Promi
   return await client.batches.retrieve(batch.id);
 }
 
+test("a line's bound is none where it is beyond the context, and a prompt that leaves no room fails its line", async () => {
+  const contextMax = 200;
+  const server = start({ spec: { contextMax } });
+  const endless = { ignore_eos: true };
+  const { output_file_id, error_file_id } = await run(server, [
+    chatLine("bounded", "Hello", { max_tokens: 32_000, ...endless }),
+    chatLine("unbounded", "Hello", { max_tokens: -1, ...endless }),
+    chatLine("long", "word ".repeat(contextMax)),
+    chatLine("fewest", "Hello", { max_tokens: 32_000, min_tokens: contextMax }),
+  ]);
+  const told = await linesOf(clientOf(server), output_file_id);
+  expect(told.map(({ custom_id }) => custom_id).sort()).toEqual(["bounded", "unbounded"]);
+  for (const { response } of told) {
+    const { choices, usage } = response.body;
+    expect([choices[0]!.finish_reason, usage!.total_tokens]).toEqual(["length", contextMax]);
+  }
+  const failed = await linesOf(clientOf(server), error_file_id);
+  expect(failed.map(({ custom_id, response }) => [custom_id, response.status_code]).sort()).toEqual([
+    ["fewest", 400],
+    ["long", 400],
+  ]);
+});
+
 test("a batch's lines may be responses, which are not kept", async () => {
   const server = start();
   const client = clientOf(server);

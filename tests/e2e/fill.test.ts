@@ -98,6 +98,14 @@ describe.each(Object.entries(routes))("%s", (path, { body, told }) => {
   });
 });
 
+test("Ollama's clients are told who can fill in", async () => {
+  const canInsert = async (one: TestServer): Promise<boolean> => {
+    const shown = await post(one, "/api/show", { model: "demo" });
+    return ((await shown.json()) as { capabilities: string[] }).capabilities.includes("insert");
+  };
+  expect([await canInsert(server), await canInsert(plain)]).toEqual([true, false]);
+});
+
 test("control text in a program's source is text", async () => {
   const asked = { ...routes["/v1/completions"]!.body, return_token_ids: true };
   const { choices } = await bodyOf(await post(server, "/v1/completions", asked));

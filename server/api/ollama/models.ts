@@ -70,7 +70,12 @@ export function showBody(
     },
     capabilities: about.isHeadless
       ? ["embedding"]
-      : ["completion", ...(knows("tools") ? ["tools"] : []), ...(asksToThink ? ["thinking"] : [])],
+      : [
+          "completion",
+          ...(knows("tools") ? ["tools"] : []),
+          ...(asksToThink ? ["thinking"] : []),
+          ...((model.fill ?? null) === null ? [] : ["insert"]),
+        ],
     modified_at: new Date(startedSeconds * 1000).toISOString(),
   };
 }

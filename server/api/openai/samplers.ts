@@ -1,5 +1,6 @@
 /** Ways of drawing that llama.cpp and others have and this server has not: refused unless they are off. */
 import type { Sampling } from "../../../scheduler/core.ts";
+import { badRequest, quote } from "../../http/errors.ts";
 import type { Fields } from "../fields.ts";
 import { isOneOf, notSupported } from "./support.ts";
 
@@ -48,8 +49,12 @@ const WHOLE = -1;
 export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
   for (const [name, off] of Object.entries(samplersOff)) {
     const value = fields.raw(name);
-    if (value !== undefined && !isOneOf(value, off))
-      throw notSupported(fields.pathOf(name), `drawing so (anything but ${JSON.stringify(off[0])})`);
+    if (value === undefined || isOneOf(value, off)) continue;
+    const path = fields.pathOf(name);
+    throw badRequest(
+      `${path}: this server does not draw so, and takes ${JSON.stringify(off[0])} alone, which turns it off, but ${quote(value)} was given`,
+      path,
+    );
   }
   const samplers = fields.raw("samplers");
   if (samplers !== undefined && !isOneOf(samplersHere(samplers), [order]))
