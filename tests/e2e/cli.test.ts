@@ -140,6 +140,7 @@ describe("a server that is told to stop", () => {
   test("finishes its streams, takes nothing new, and exits with 0", async () => {
     const program = Program.bunting(simulated);
     const url = await program.url();
+    await program.outputMatch(new RegExp(`^ +Chat: ${url}/$`, "m"));
     const stream = await streamTokens(url, 100);
     const reader = stream.body!.getReader();
     await reader.read();
