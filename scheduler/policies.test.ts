@@ -17,10 +17,10 @@ test("every policy gives every sequence its tokens", () => {
     }),
   );
   const alone = specs.map((spec) => tokensAlone(spec).tokens);
-  for (const { queue, batch, admission } of policies.values()) {
+  for (const { queue, batch, admission, cache } of policies.values()) {
     const harness = new EngineHarness({
       spec: { pages: 48, stepTokensMax: 512 },
-      engine: { queue, batch, admission },
+      engine: { queue, batch, admission, cache: cache ?? null },
       isStallFree: batch.kind === "time" || batch.isStallFree,
     });
     for (const spec of specs) harness.submit(spec);

@@ -22,12 +22,6 @@ export function ours(tbtMs: number | null = null): ServedPolicy {
     admission: {
       sequencesMax: null,
       watermark: 0.01,
-      headroom: true,
-      cache: true,
-      keepsWanted: true,
-      prefixPending: true,
-      overtakes: true,
-      backOff: true,
     },
   };
 }

@@ -1,5 +1,7 @@
+import type { Residency } from "./cache/residency.ts";
 import type { Objective } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
+import type { AdmissionRule } from "./engine/admission-rule.ts";
 import type { QueueOrder } from "./engine/queue/queue-order.ts";
 import type { Sequence } from "./engine/sequence.ts";
 import type { StepRule } from "./engine/step/step-rule.ts";
@@ -75,18 +77,15 @@ export interface AdmissionPolicy {
   readonly sequencesMax: number | null;
   /** Share of the pages that admission leaves available. */
   readonly watermark: number;
-  /** A page for every running sequence stays available as well. */
-  readonly headroom: boolean;
-  /** Whether prefixes are cached at all. */
-  readonly cache: boolean;
-  /** Whether cached pages that a waiting sequence will read are evicted last; else recency alone decides. */
-  readonly keepsWanted: boolean;
-  /** Whether a sequence waits for another that computes the same prefix now. */
-  readonly prefixPending: boolean;
-  /** Whether a new prompt may go before an unfinished one that has more left, or is of a later objective. */
-  readonly overtakes: boolean;
-  /** Whether a sequence that was preempted repeatedly stays out for some steps. */
-  readonly backOff: boolean;
+  /** The rule of a baseline; by default ours (engine/admission-rule.ts). */
+  readonly rule?: AdmissionRule;
+}
+
+/** A cache of baselines/. */
+export interface CacheBaseline {
+  readonly kind: "baseline";
+  /** Opens the memory of one engine. `epoch`: see `Residency`. */
+  open(pagesTotal: number, pageTokens: number, epoch: number | null): Residency;
 }
 
 /** A whole scheduler as one value. Ours is in policies.ts; those that it is compared with are in baselines/, hold
@@ -97,6 +96,8 @@ export interface Policy {
   readonly queue: QueuePolicy;
   readonly batch: BatchPolicy;
   readonly admission: AdmissionPolicy;
+  /** By default ours (cache/residency.ts). */
+  readonly cache?: CacheBaseline;
 }
 
 /** A policy that is data alone: it can cross threads and be recorded. */
@@ -104,10 +105,13 @@ export interface ServedPolicy extends Policy {
   readonly placement: Exclude<PlacementPolicy, PlacementBaseline>;
   readonly queue: LanesPolicy;
   readonly batch: TimePolicy;
+  readonly admission: AdmissionPolicy & { readonly rule?: never };
+  readonly cache?: never;
 }
 
 /** Whether a policy is data alone. */
 export function isServed(policy: Policy): policy is ServedPolicy {
-  const { placement, queue, batch } = policy;
-  return placement.kind !== "baseline" && queue.kind !== "baseline" && batch.kind !== "baseline";
+  const { placement, queue, batch, admission, cache } = policy;
+  const isOurs = [placement, queue, batch].every(({ kind }) => kind !== "baseline");
+  return isOurs && admission.rule === undefined && cache === undefined;
 }

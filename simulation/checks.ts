@@ -1,6 +1,7 @@
 import { assert } from "../base/assert.ts";
 import type { EngineId, Step } from "../scheduler/core.ts";
 import { shapeOf } from "../scheduler/cost/cost-model.ts";
+import { servedAdmission } from "../scheduler/engine/admission-rule.ts";
 import { BUCKET, COST_MIN } from "../scheduler/engine/queue/response-ratio.ts";
 import type { Fleet } from "../scheduler/fleet/fleet.ts";
 import { checkIndex } from "../scheduler/fleet/integrity.ts";
@@ -97,7 +98,8 @@ export class Checks {
     const { index, engine } = call;
     if (engine !== null && queue.kind === "lanes") this.#compareWaits(call, engine);
     this.#leaves(call);
-    if (engine === null || queue !== firstCome || admission.prefixPending) return;
+    const { findOwner } = admission.rule ?? servedAdmission;
+    if (engine === null || queue !== firstCome || findOwner === servedAdmission.findOwner) return;
     const order = this.#orders.get(index)!;
     assert(order > this.#admitted[engine]!, "first come, first served");
     this.#admitted[engine] = order;

@@ -103,7 +103,7 @@ export class SimulatedSeat implements EngineLink {
     this.#clock.after(this.#setup.delayMs, () => {
       if (this.#sent === messages) this.#sentMs = -1;
       if (this.#living() !== life) return;
-      life.inbox.push(...messages);
+      life.inbox.push(...messages.filter((message) => this.#isReceived(message)));
       this.#seat.turn();
     });
   }
@@ -159,6 +159,11 @@ export class SimulatedSeat implements EngineLink {
       waitingMax: this.#waitingMax,
       evictedPages: sum(({ load }) => load?.evictedPagesTotal ?? 0),
     };
+  }
+
+  /** The caches of baselines keep no pages for calls to come. */
+  #isReceived({ kind }: EngineMessage): boolean {
+    return kind !== "expect" || (this.#setup.settings.cache ?? null) === null;
   }
 
   /** The engine that is in the seat. */

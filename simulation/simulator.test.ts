@@ -21,16 +21,7 @@ const policy: Policy = {
   placement: shortestQueue,
   queue: priorityGroups(10),
   batch: staticBudget(64),
-  admission: {
-    sequencesMax: 32,
-    watermark: 0.01,
-    headroom: true,
-    cache: true,
-    keepsWanted: true,
-    prefixPending: true,
-    overtakes: true,
-    backOff: true,
-  },
+  admission: { sequencesMax: 32, watermark: 0.01 },
 };
 
 /** Calls of random lengths over four prefixes, one each 10 ms on average; half of them have a second turn. */

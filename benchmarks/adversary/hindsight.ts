@@ -1,7 +1,9 @@
 /** Other settings of ours, and how little any choice among them could lose that knew the outcome: what the policy's own parts allow. */
 
+import { servedAdmission } from "../../scheduler/engine/admission-rule.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { BatchPolicy, Policy } from "../../scheduler/policy.ts";
+import { plainAdmission } from "../../simulation/baselines/engine-rules.ts";
 import { withChanges } from "../../simulation/baselines/policies.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { firstCome, promptsFirst } from "../../simulation/baselines/vllm.ts";
@@ -19,7 +21,8 @@ const steps: readonly (readonly [name: string, batch: BatchPolicy])[] = [
   ...[256, 512, 2048].map((tokens) => [`${tokens} tokens`, staticBudget(tokens)] as const),
   ["whole prompts first", promptsFirst(8192)],
 ];
-const inOrder = { ...own.admission, overtakes: false };
+const { promptOrder, overtakable } = plainAdmission;
+const inOrder = { ...own.admission, rule: { ...servedAdmission, promptOrder, overtakable } };
 
 /** Steps that are tried in order of arrival as well. */
 const inOrderToo = new Set(["100 ms", "512 tokens", "2048 tokens"]);

@@ -76,7 +76,10 @@ export function asServed({ prompts, table, tree }: KnownJob, engines: number, pa
 
 export const none: System = {
   name: "vllm, no cache",
-  policy: withChanges(vllmChunked(), "vllm, no cache", { admission: { ...uncached, sequencesMax: 256 } }),
+  policy: withChanges(vllmChunked(), "vllm, no cache", {
+    ...uncached,
+    admission: { ...uncached.admission, sequencesMax: 256 },
+  }),
   workload: asTheyCome,
   sharesReads: false,
 };
@@ -112,7 +115,7 @@ export const vllms: readonly System[] = [
   {
     ...vllm,
     name: "vllm, whole prompts",
-    policy: withChanges(vllmWhole, "whole prompts", { batch: promptsFirst(8192), admission: cached }),
+    policy: withChanges(vllmWhole, "whole prompts", { batch: promptsFirst(8192), ...cached }),
   },
 ];
 export const sglang: System = {

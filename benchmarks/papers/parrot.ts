@@ -12,7 +12,7 @@ import { CallEstimates } from "../../scheduler/program/call-estimates.ts";
 import { capped } from "../../simulation/baselines/capped.ts";
 import { parrot } from "../../simulation/baselines/parrot.ts";
 import { sarathi } from "../../simulation/baselines/sarathi.ts";
-import { promptsFirst, vllm } from "../../simulation/baselines/vllm.ts";
+import { promptsFirst, uncached, vllm } from "../../simulation/baselines/vllm.ts";
 import { simulate } from "../../simulation/simulator.ts";
 import {
   allUses,
@@ -206,7 +206,8 @@ export function gptsUsers(bench: Bench): void {
     policy: {
       ...whole.policy,
       placement: vllm.placement,
-      admission: { ...vllm.admission, sequencesMax: 256 },
+      ...uncached,
+      admission: { ...uncached.admission, sequencesMax: 256 },
     },
   };
   const systems = [vllmLike(null), noAffinity, whole, oursByGraph];

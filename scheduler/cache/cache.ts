@@ -1,6 +1,7 @@
 import { assert } from "../../base/assert.ts";
 import { part } from "../../base/part.ts";
 import type { PageId, Sharing } from "../core.ts";
+import { type Eviction, WantedLast } from "./eviction.ts";
 import { hashPages, keyHash, privateHash } from "./page-hash.ts";
 import type { PagePool } from "./page-pool.ts";
 import {
@@ -9,7 +10,6 @@ import {
   createRoot,
   descend,
   detach,
-  EvictionOrder,
   edgeOf,
   moveReader,
   type Place,
@@ -64,21 +64,16 @@ export class Cache {
   readonly #pool: PagePool;
   readonly #observer: CacheObserver | null;
   readonly #roots = new Map<string, Span>();
-  /** Whether pages that a waiting sequence will read are evicted last; else only recency decides. */
-  readonly keepsWanted: boolean;
-  /** Spans without leases: those without readers, and those with. */
-  readonly #idle = new EvictionOrder();
-  readonly #wanted = new EvictionOrder();
-  /** Pages listed by spans, by spans with leases, and by spans in `#wanted`. */
+  readonly #eviction: Eviction;
+  /** Pages listed by spans, and by spans with leases. */
   #pagesHeld = 0;
   #pagesLeased = 0;
-  #pagesWanted = 0;
   #pagesEvictedTotal = 0;
 
-  constructor(pool: PagePool, observer: CacheObserver | null = null, keepsWanted = true) {
+  constructor(pool: PagePool, observer: CacheObserver | null = null, eviction: Eviction = new WantedLast()) {
     this.#pool = pool;
     this.#observer = observer;
-    this.keepsWanted = keepsWanted;
+    this.#eviction = eviction;
   }
 
   /** Whether an observer is told what comes and goes, and pages are hashed for it. */
@@ -97,7 +92,7 @@ export class Cache {
 
   /** Of those, pages that readers wait for. */
   get pagesWanted(): number {
-    return this.#pagesWanted;
+    return this.#eviction.pagesWanted;
   }
 
   /** Pages that `evict` has freed so far. */
@@ -125,9 +120,7 @@ export class Cache {
     moveReader(reader, span, depth);
     for (let at: Span | null = span; at !== null; at = at.parent) {
       at.readers += 1;
-      if (!this.keepsWanted) continue;
-      this.#unlist(at);
-      this.#list(at);
+      this.#eviction.followed(at);
     }
   }
 
@@ -139,10 +132,7 @@ export class Cache {
     let root = deepest;
     for (let span: Span | null = root; span !== null; span = span.parent) {
       span.readers -= 1;
-      if (span.readers === 0 && span.order === this.#wanted) {
-        this.#unlist(span);
-        this.#list(span);
-      }
+      this.#eviction.unfollowed(span);
       root = span;
     }
     moveReader(reader, null, reader.depth);
@@ -158,10 +148,7 @@ export class Cache {
       if (!isLast || span.readers > 0 || span.leases > 0) break;
       path.push(span);
     }
-    for (const span of path.reverse()) {
-      this.#unlist(span);
-      this.#idle.prepend(span);
-    }
+    for (const span of path.reverse()) this.#eviction.giveUp(span);
   }
 
   /** As `match` tells: pages that can be evicted now, and no longer once the reader's match is leased. */
@@ -251,7 +238,7 @@ export class Cache {
   evict(pages: number): number {
     const freeBefore = this.#pool.pagesFree;
     while (this.#pool.pagesFree - freeBefore < pages) {
-      const leaf = this.#idle.oldest ?? this.#wanted.oldest;
+      const leaf = this.#eviction.first;
       if (leaf === null) break;
       this.#shorten(leaf, pages - (this.#pool.pagesFree - freeBefore));
     }
@@ -272,9 +259,8 @@ export class Cache {
   }
 
   /** Spans in the order in which they would be evicted, stems after their branches. */
-  *evictionOrder(): Generator<Span> {
-    yield* this.#idle;
-    yield* this.#wanted;
+  get evictionOrder(): Pick<Eviction, "isWanted" | typeof Symbol.iterator> {
+    return this.#eviction;
   }
 
   #rootOf(sharing: Sharing): Span {
@@ -291,17 +277,9 @@ export class Cache {
     if (root.leases === 0 && root.readers === 0 && root.isLeaf) this.#roots.delete(`${root.edge}`);
   }
 
-  /** Puts a span without leases at the newest end of the order that it belongs to. */
+  /** Lets a span be evicted as the most recently used one, if it has no leases. */
   #list(span: Span): void {
-    if (span.leases > 0 || span.parent === null) return;
-    const isWanted = this.keepsWanted && span.readers > 0;
-    if (isWanted) this.#pagesWanted += span.pages.length;
-    (isWanted ? this.#wanted : this.#idle).append(span);
-  }
-
-  #unlist(span: Span): void {
-    if (span.order === this.#wanted) this.#pagesWanted -= span.pages.length;
-    span.order?.remove(span);
+    if (span.leases === 0 && span.parent !== null) this.#eviction.add(span);
   }
 
   /** Pages without leases of the path that ends with the page at `place`. */
@@ -329,13 +307,8 @@ export class Cache {
     if (depth === span.end) return span;
     const upper = split(span, depth, this.#pool.pageTokens);
     splitReaders(upper, span);
-    if (span.order === this.#wanted) {
-      this.#pagesWanted -= upper.pages.length;
-      if (span.readers === 0) {
-        this.#unlist(span);
-        this.#list(span);
-      }
-    }
+    this.#eviction.shrank(span, upper.pages.length);
+    this.#eviction.unfollowed(span);
     this.#list(upper);
     return upper;
   }
@@ -345,7 +318,7 @@ export class Cache {
     for (let span: Span | null = deepest; span !== above && span !== null; span = span.parent) {
       if (span.leases === 0 && span.parent !== null) {
         this.#pagesLeased += span.pages.length;
-        this.#unlist(span);
+        this.#eviction.remove(span);
       }
       span.leases += 1;
     }
@@ -435,7 +408,7 @@ export class Cache {
       return;
     }
     const parent = leaf.parent!;
-    this.#unlist(leaf);
+    this.#eviction.remove(leaf);
     detach(leaf);
     if (!parent.isLeaf) return;
     if (parent.parent === null) this.#forget(parent);
@@ -447,7 +420,7 @@ export class Cache {
     for (const page of span.pages.splice(span.pages.length - count, count)) this.#pool.release(page);
     this.#pagesHeld -= count;
     if (span.leases > 0) this.#pagesLeased -= count;
-    if (span.order === this.#wanted) this.#pagesWanted -= count;
+    this.#eviction.shrank(span, count);
   }
 }
 

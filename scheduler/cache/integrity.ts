@@ -24,6 +24,7 @@ export function checkCache(
   let pagesHeld = 0;
   let pagesLeased = 0;
   let pagesWanted = 0;
+  const { evictionOrder } = cache;
   const leaseCounts = countLeases(leases);
   const evictable = new Set<Span>();
   for (const { span } of cache.spans()) {
@@ -32,7 +33,7 @@ export function checkCache(
     span.pages.forEach(count);
     pagesHeld += span.pages.length;
     if (span.leases > 0) pagesLeased += span.pages.length;
-    else if (span.readers > 0 && cache.keepsWanted) pagesWanted += span.pages.length;
+    else if (evictionOrder.isWanted(span)) pagesWanted += span.pages.length;
     assert(span.leases === (leaseCounts.get(span) ?? 0), "a span counts the leases that pass through it");
     leaseCounts.delete(span);
     if (span.parent === null)
@@ -42,8 +43,8 @@ export function checkCache(
   assert(leaseCounts.size === 0, "leases pin spans of the tree");
   assert(cache.pagesHeld === pagesHeld, "the cache counts its pages");
   assert(cache.pagesEvictable === pagesHeld - pagesLeased, "the cache counts its leased pages");
-  assert(cache.pagesWanted === pagesWanted, "the cache counts the pages that have readers");
-  checkOrder(cache, evictable);
+  assert(cache.pagesWanted === pagesWanted, "the cache counts the pages that readers wait for");
+  checkOrder(evictionOrder, evictable);
 
   for (const page of owned) count(page);
   const used = holders.reduce((sum, held) => sum + held, 0);
@@ -92,14 +93,11 @@ function checkReaders(span: Span): void {
   }
 }
 
-function checkOrder(cache: Cache, evictable: Set<Span>): void {
+function checkOrder(order: Cache["evictionOrder"], evictable: Set<Span>): void {
   let isWanted = false;
-  for (const span of cache.evictionOrder()) {
-    assert(
-      !isWanted || !cache.keepsWanted || span.readers > 0,
-      "spans without readers are evicted before those with",
-    );
-    isWanted ||= span.readers > 0;
+  for (const span of order) {
+    assert(!isWanted || order.isWanted(span), "spans that readers wait for are evicted last");
+    isWanted ||= order.isWanted(span);
     assert(evictable.delete(span), "only spans without leases are in the eviction order, once");
     for (const child of span.children.values())
       assert(!evictable.has(child), "children are evicted before parents");

@@ -1,8 +1,8 @@
 import { assert } from "../../base/assert.ts";
 import { type PageId, type PageMove, type SequenceId, type Sharing, sharingOf } from "../core.ts";
 import type { Sequence } from "../engine/sequence.ts";
-import type { AdmissionPolicy } from "../policy.ts";
 import { Cache, type Lease } from "./cache.ts";
+import type { Eviction } from "./eviction.ts";
 import { NoticeBook } from "./notices.ts";
 import { PagePool } from "./page-pool.ts";
 import { pathPages, Reader } from "./radix-tree.ts";
@@ -30,26 +30,14 @@ export class Residency {
   #sources: Lease[] = [];
   /** Pins on the whole pages that held sequences computed, in the order of their ends. */
   readonly #held = new Map<SequenceId, Lease>();
-  readonly #isCaching: boolean;
   readonly #evictedLeast: number;
 
-  /** `epoch`: which life of the engine notices are of; null: there are none. */
-  constructor(
-    pagesTotal: number,
-    pageTokens: number,
-    { cache, keepsWanted }: Pick<AdmissionPolicy, "cache" | "keepsWanted">,
-    epoch: number | null,
-  ) {
-    this.#isCaching = cache;
+  /** `epoch`: which life of the engine notices are of; null: there are none. `eviction`: by default as it serves. */
+  constructor(pagesTotal: number, pageTokens: number, epoch: number | null, eviction?: Eviction) {
     this.#evictedLeast = Math.min(EVICTED_MAX, Math.ceil(pagesTotal * EVICTED_SHARE));
     this.pool = new PagePool(pagesTotal, pageTokens);
     this.notices = epoch === null ? null : new NoticeBook(pageTokens, epoch);
-    this.cache = new Cache(this.pool, this.notices, keepsWanted);
-  }
-
-  /** Whether there is a cache in which pages that a waiting sequence will read are evicted last. */
-  get keepsWanted(): boolean {
-    return this.#isCaching && this.cache.keepsWanted;
+    this.cache = new Cache(this.pool, this.notices, eviction);
   }
 
   /** Pages that are free or can be made so without a preemption. */
@@ -61,7 +49,7 @@ export class Residency {
    *  changes. No token counts of which something is wanted, as the last one of a text that is to go on. */
   follow(sequence: Sequence, onChange: () => void): void {
     const { kv, tokens, cachedMax } = sequence;
-    if (!this.#isCaching || kv.reader !== null) return;
+    if (kv.reader !== null) return;
     kv.reader = new Reader(this.#sharingOf(sequence), tokens, cachedMax, onChange);
     this.cache.follow(kv.reader);
   }
@@ -108,7 +96,7 @@ export class Residency {
     assert(kv.pageCount === 0 && kv.lease === null, "a sequence settles once");
     const { pageTokens } = this.pool;
     const matched = kv.cachedTokens;
-    const lease = this.cache.lease(tokens, this.#isCaching ? sequence.cachedMax : 0, sharing);
+    const lease = this.cache.lease(tokens, sequence.cachedMax, sharing);
     const copied = exact ? matched % pageTokens : 0;
     const source = copied > 0 ? this.cache.leaseSource(tokens, matched, sharing) : null;
     if (source !== null) this.#sources.push(source.lease);
@@ -162,7 +150,6 @@ export class Residency {
 
   /** Hands complete pages over to the cache. May rewrite the page table where the cache has them already. */
   publish({ kv, tokens }: Sequence): void {
-    if (!this.#isCaching) return;
     const { pageTokens } = this.pool;
     const end = kv.computed - (kv.computed % pageTokens);
     assert(kv.lease !== null, "only residents have pages to publish");
@@ -177,13 +164,11 @@ export class Residency {
   leave({ kv, tokens, id }: Sequence, keep: boolean, isHeld = false): void {
     const { lease, pages, pageCount, computed } = kv;
     assert(lease !== null, "only residents can leave");
-    const isKept = keep && this.#isCaching;
-    const kept = isKept ? Math.ceil(computed / this.pool.pageTokens) : kv.leasedPages;
+    const kept = keep ? Math.ceil(computed / this.pool.pageTokens) : kv.leasedPages;
     for (let index = kept; index < pageCount; index++) this.pool.release(pages[index]! as PageId);
-    if (isKept) this.cache.insertLast(lease, tokens, computed, pages);
+    if (keep) this.cache.insertLast(lease, tokens, computed, pages);
     else this.cache.discard(lease);
-    if (isKept && isHeld && computed > 0)
-      this.#held.set(id, this.cache.lease(tokens, computed, lease.sharing));
+    if (keep && isHeld && computed > 0) this.#held.set(id, this.cache.lease(tokens, computed, lease.sharing));
     kv.lease = null;
     kv.leasedPages = 0;
     kv.pageCount = 0;

@@ -2,7 +2,6 @@ import type { Objective } from "../core.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import type { Journal } from "./journal.ts";
 import { youngestPaused } from "./preemption.ts";
-import { findOwner } from "./queue/prefix-pending.ts";
 import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
 import { isStarving } from "./step/prompt-order.ts";
@@ -96,9 +95,8 @@ export class Admission {
         continue;
       }
 
-      const shared = admission.prefixPending
-        ? findOwner(sequence, prompts, residency.pool.pageTokens, sharedTokensMin)
-        : null;
+      const { pageTokens } = residency.pool;
+      const shared = admission.rule.findOwner(sequence, prompts, pageTokens, sharedTokensMin);
       if (shared !== null) {
         queue.park(sequence, shared.owner, shared.tokens);
         this.#journal.waits(sequence.id, shared.owner.id);
@@ -183,8 +181,7 @@ export class Admission {
   /** Pages that stay available. */
   #headroom(): number {
     const { running, residency } = this.#roster;
-    const { watermark, headroom } = this.#options.admission;
-    const kept = Math.ceil(watermark * residency.pool.pagesTotal);
-    return headroom ? running.length + kept : kept;
+    const { watermark, rule } = this.#options.admission;
+    return rule.headroom(running.length) + Math.ceil(watermark * residency.pool.pagesTotal);
   }
 }

@@ -1,14 +1,17 @@
 import { assert } from "../../base/assert.ts";
 import type { DeviceSpec } from "../device.ts";
 import { ours } from "../policies.ts";
-import type { AdmissionPolicy, BatchPolicy, Policy, QueuePolicy } from "../policy.ts";
+import type { AdmissionPolicy, BatchPolicy, CacheBaseline, Policy, QueuePolicy } from "../policy.ts";
+import { type AdmissionRule, servedAdmission } from "./admission-rule.ts";
 import type { StepTrace } from "./trace.ts";
 
 /** Everything about an engine that can be chosen. */
 export interface EngineOptions {
   readonly queue: QueuePolicy;
   readonly batch: BatchPolicy;
-  readonly admission: AdmissionPolicy & { readonly sequencesMax: number };
+  readonly admission: AdmissionPolicy & { readonly sequencesMax: number; readonly rule: AdmissionRule };
+  /** A baseline's cache; null: ours. */
+  readonly cache: CacheBaseline | null;
   /** Most sequences that wait; one more is rejected with `queueFull`. */
   readonly queueMax: number;
   /** Tokens that waiting for another sequence's prefix must save at least. Waiting costs about a step, and a
@@ -46,9 +49,12 @@ export const engineDefaults: Defaults = {
 };
 
 /** What a policy says of one of `engines` engines. */
-export function settingsOf({ queue, batch, admission, placement }: Policy, engines: number) {
+export function settingsOf(
+  { queue, batch, admission, placement, cache }: Policy,
+  engines: number,
+): Pick<EngineOptions, "queue" | "batch" | "cache" | "notices"> & Pick<Policy, "admission"> {
   const notices = engines > 1 && (placement.kind === "e2" || placement.readsNotices);
-  return { queue, batch, admission, notices };
+  return { queue, batch, admission, cache: cache ?? null, notices };
 }
 
 /** The options of one of `engines` engines under a policy. */
@@ -59,7 +65,7 @@ export function optionsOf(policy: Policy, spec: DeviceSpec, engines: number): En
 /** The defaults, overridden, and cut down to what the device can do. */
 export function resolveOptions(settings: EngineSettings, spec: DeviceSpec): EngineOptions {
   const wanted = { ...engineDefaults, ...settings };
-  const admission = { ...engineDefaults.admission, ...settings.admission };
+  const admission = { rule: servedAdmission, ...engineDefaults.admission, ...settings.admission };
   const most = Math.min(spec.stepChunksMax, spec.stepTokensMax);
   const sequencesMax = Math.min(admission.sequencesMax ?? most, most);
   assert(sequencesMax >= 1, "a step has room for a sequence");

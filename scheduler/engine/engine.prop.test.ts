@@ -5,6 +5,7 @@ import fc from "fast-check";
 import { compileConstraint } from "../../grammar/compile.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import { vocabularyOf } from "../../grammar/mask/vocabulary.ts";
+import { noCache, plainAdmission, recencyCache } from "../../simulation/baselines/engine-rules.ts";
 import { populateFast, priorityGroups } from "../../simulation/baselines/preble.ts";
 import { longestPrefix } from "../../simulation/baselines/sglang.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
@@ -21,6 +22,7 @@ import type { Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
 import { publicLength } from "../fleet/public-texts.ts";
 import { type LaneRules, objectives } from "../objective.ts";
 import type { BatchPolicy, QueuePolicy } from "../policy.ts";
+import { type AdmissionRule, servedAdmission } from "./admission-rule.ts";
 import type { EngineOptions } from "./engine-options.ts";
 
 const VOCABULARY = 2;
@@ -52,6 +54,7 @@ interface Setting {
   readonly queue: QueuePolicy;
   readonly batch: BatchPolicy;
   readonly admission: EngineOptions["admission"];
+  readonly cache: EngineOptions["cache"];
 }
 
 const stepTokens = fc.integer({ min: 1, max: 24 });
@@ -93,6 +96,11 @@ const batches: fc.Arbitrary<BatchPolicy> = fc.oneof(
   }),
 );
 
+/** What serves, or what baselines have in its place. */
+function eitherOf<Name extends keyof AdmissionRule>(name: Name): fc.Arbitrary<AdmissionRule[Name]> {
+  return fc.constantFrom(servedAdmission[name], plainAdmission[name]);
+}
+
 /** So few pages that most of them are wanted by several sequences. */
 const settings: fc.Arbitrary<Setting> = fc.record({
   pages: fc.integer({ min: 8, max: 16 }),
@@ -105,13 +113,15 @@ const settings: fc.Arbitrary<Setting> = fc.record({
   admission: fc.record({
     sequencesMax: fc.constantFrom(1, 2, 4, 8, 8),
     watermark: fc.constantFrom(0, 0.1),
-    headroom: fc.boolean(),
-    cache: fc.boolean(),
-    keepsWanted: fc.boolean(),
-    prefixPending: fc.boolean(),
-    overtakes: fc.boolean(),
-    backOff: fc.boolean(),
+    rule: fc.record({
+      headroom: eitherOf("headroom"),
+      findOwner: eitherOf("findOwner"),
+      promptOrder: eitherOf("promptOrder"),
+      overtakable: eitherOf("overtakable"),
+      backOffSteps: eitherOf("backOffSteps"),
+    }),
   }),
+  cache: fc.constantFrom(null, null, recencyCache, noCache),
 });
 
 const services: fc.Arbitrary<Service> = fc.record({
@@ -265,7 +275,7 @@ function play(
       if (command.spec.promptTokens.length % 2 === 0) harness.engine.run();
     } else if (command.kind === "expect") {
       const { index, prompt, program } = command;
-      if (setting.batch.kind === "time") harness.expect(index, prompt, { program });
+      if (setting.batch.kind === "time" && setting.cache === null) harness.expect(index, prompt, { program });
     } else if (command.kind === "forget") {
       harness.forget(command.index, command.givesUp);
     } else if (submitted.length > 0) {

@@ -58,16 +58,19 @@ export class Engine {
   ) {
     const { spec } = device;
     const options = resolveOptions(settings, spec);
-    const { queue: order, admission } = options;
+    const { queue: order, admission, cache } = options;
     const epoch = options.notices ? options.epoch : null;
-    const residency = new Residency(spec.pages, spec.pageTokens, admission, epoch);
+    const residency =
+      cache === null
+        ? new Residency(spec.pages, spec.pageTokens, epoch)
+        : cache.open(spec.pages, spec.pageTokens, epoch);
     const gate = new ColdGate({
       computeMs: (tokens, context) => promptMs(costs, tokens, context),
       displaces: (sequence) => residency.displaces(sequence),
     });
     const queue = new WaitQueue(orderOf(order, gate), residency);
     const journal = new Journal(options.trace);
-    const roster = new Roster({ clock, residency, queue, journal, backOff: admission.backOff });
+    const roster = new Roster({ clock, residency, queue, journal, rule: admission.rule });
     this.#device = device;
     this.#clock = clock;
     this.#options = options;

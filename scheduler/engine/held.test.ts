@@ -5,6 +5,7 @@ import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness } from "../../tests/support/engine-harness.ts";
 import { chatService, type SequenceId, type SequenceSpec } from "../core.ts";
 import { ours } from "../policies.ts";
+import { servedAdmission } from "./admission-rule.ts";
 
 const policy = { batch: ours().batch, queue: ours().queue };
 const prompt = tokensFrom(0, 37);
@@ -58,7 +59,7 @@ test("what is held is not taken for those that wait, but for those that run", ()
   const run = (isHeld: boolean): number => {
     const harness = new EngineHarness({
       spec: { pages: 10 },
-      engine: { ...policy, admission: { watermark: 0, headroom: false } },
+      engine: { ...policy, admission: { watermark: 0, rule: { ...servedAdmission, headroom: () => 0 } } },
       isStallFree: false,
     });
     const first = harness.submit(sequenceSpec(prompt, 12, { isHeld }));

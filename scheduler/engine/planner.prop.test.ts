@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { noCache, plainAdmission } from "../../simulation/baselines/engine-rules.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { firstCome } from "../../simulation/baselines/vllm.ts";
 import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
@@ -10,6 +11,7 @@ import { runs } from "../../tests/support/property.ts";
 import type { SequenceId } from "../core.ts";
 import { objectives } from "../objective.ts";
 import { ours } from "../policies.ts";
+import { servedAdmission } from "./admission-rule.ts";
 
 type Event =
   | { readonly kind: "submit"; readonly promptTokens: number; readonly tokensMax: number }
@@ -76,7 +78,8 @@ test("every decode, then unfinished prompts, then new ones, each as much as fits
       engine: {
         queue: firstCome,
         batch: staticBudget(stepTokens),
-        admission: { cache: false, prefixPending: false, overtakes: false, watermark: 0 },
+        admission: { watermark: 0, rule: { ...plainAdmission, headroom: servedAdmission.headroom } },
+        cache: noCache,
       },
       isStallFree: false,
     });
@@ -148,7 +151,11 @@ describe("a short prompt is not held up by a long one, in steps of 16 tokens", (
   function play(left: number, others: readonly number[], changes: Partial<Options> = {}) {
     const { queue = lanes, stepMs = 6, objective = "latency" } = changes;
     const harness = new EngineHarness({
-      engine: { queue, batch: staticBudget(16), admission: { prefixPending: false } },
+      engine: {
+        queue,
+        batch: staticBudget(16),
+        admission: { rule: { ...servedAdmission, findOwner: () => null } },
+      },
       cost: { name: "even", tileTokens: 1, stepMs: () => stepMs },
     });
     harness.submit(sequenceSpec(tokensFrom(0, 32 + left), 1, { service: { objective } }));

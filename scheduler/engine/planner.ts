@@ -10,7 +10,7 @@ import type { Prospects, WarmStep } from "./prospects.ts";
 import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
 import { openStepRule } from "./step/open-step-rule.ts";
-import { promptOrder } from "./step/prompt-order.ts";
+import { byObjective } from "./step/prompt-order.ts";
 import type { Backlog } from "./step/step-budget.ts";
 import { type PlannedChunk, StepDraft } from "./step/step-draft.ts";
 import type { StepPass, StepRule } from "./step/step-rule.ts";
@@ -173,11 +173,12 @@ export class Planner {
     const { options, roster } = this.#parts;
     const { budget, nowMs } = draft;
     const { queue } = roster;
-    const { overtakes } = options.admission;
+    const { rule } = options.admission;
     const isAged = (sequence: Sequence): boolean => queue.isAged(sequence, nowMs);
-    const unfinished = promptOrder(draft.prompts, { hasLanes: queue.hasLanes, overtakes, isAged, nowMs });
-    const [first] = unfinished;
-    if (mayAdmit && overtakes && first !== undefined) this.#admit(draft, first);
+    const ordered = rule.promptOrder(draft.prompts, { isAged, nowMs });
+    const unfinished = queue.hasLanes ? byObjective(ordered) : ordered;
+    const first = rule.overtakable(unfinished);
+    if (mayAdmit && first !== null) this.#admit(draft, first);
     for (const sequence of unfinished) {
       const { behind, computed, pacing, objective } = sequence;
       const count = budget.offer(behind, computed, nowMs - pacing.lastChunkMs, objective);

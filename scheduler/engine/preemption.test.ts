@@ -5,7 +5,7 @@ import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import type { SequenceId } from "../core.ts";
 import { objectives } from "../objective.ts";
-import { backOffSteps } from "./roster.ts";
+import { backOffSteps } from "./admission-rule.ts";
 
 /** Three sequences of one page each that all want seven, on eleven pages: the younger give way, the youngest
  *  twice. */

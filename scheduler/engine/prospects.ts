@@ -82,8 +82,7 @@ export class Prospects {
     this.forget(prospect.id, false);
     const { tokens } = prospect;
     const isPossible = tokens.length > 0 && tokens.length < lengthLimit(this.#spec);
-    // Without a cache that keeps what is wanted, prospects would evict each other in turn.
-    if (!isPossible || !this.#residency.keepsWanted) return;
+    if (!isPossible) return;
     if (unknownToken(tokens, this.#spec.vocabSize) !== null) return;
     const reader = new Reader(
       sharingOf(prospect, this.#residency.pool.pageTokens),

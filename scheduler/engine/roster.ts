@@ -4,6 +4,7 @@ import type { TokenId } from "../../base/token.ts";
 import type { Residency } from "../cache/residency.ts";
 import type { Finish, PageMove, SequenceId, SequenceSpec, Service } from "../core.ts";
 import { raised } from "../objective.ts";
+import type { AdmissionRule } from "./admission-rule.ts";
 import { checkEngine } from "./integrity.ts";
 import type { Journal, LoadNow } from "./journal.ts";
 import { insertByArrival } from "./queue/arrival-list.ts";
@@ -17,8 +18,7 @@ export interface RosterParts {
   readonly residency: Residency;
   readonly queue: WaitQueue;
   readonly journal: Journal;
-  /** Whether a sequence that was preempted repeatedly stays out for some steps. */
-  readonly backOff: boolean;
+  readonly rule: Pick<AdmissionRule, "backOffSteps">;
 }
 
 /** Weight of the last one in what is learnt of prompts and answers. */
@@ -47,7 +47,7 @@ export class Roster {
   readonly queue: WaitQueue;
   readonly #clock: Clock;
   readonly #journal: Journal;
-  readonly #backOff: boolean;
+  readonly #rule: RosterParts["rule"];
   readonly #sequences = new Map<SequenceId, Sequence>();
   readonly #running: Sequence[] = [];
   /** Of all that wait, and of the bulk among them. */
@@ -61,12 +61,12 @@ export class Roster {
   /** What streams' prompts had to compute, on average; 0: there was none. */
   #awaitedTokens = 0;
 
-  constructor({ clock, residency, queue, journal, backOff }: RosterParts) {
+  constructor({ clock, residency, queue, journal, rule }: RosterParts) {
     this.#clock = clock;
     this.residency = residency;
     this.queue = queue;
     this.#journal = journal;
-    this.#backOff = backOff;
+    this.#rule = rule;
   }
 
   /** Those that hold pages, paused ones included, in order of arrival. */
@@ -200,8 +200,7 @@ export class Roster {
     this.#journal.loadChanged();
     this.#journal.preempted(victim.id);
     victim.preemptions += 1;
-    const staysOut = this.#backOff ? backOffSteps(victim.preemptions) : 0;
-    victim.stepsUntil = this.#journal.nextStep + staysOut;
+    victim.stepsUntil = this.#journal.nextStep + this.#rule.backOffSteps(victim.preemptions);
     this.#leave(victim, true, false);
     victim.state = "waiting";
     this.#waits(victim, victim.length);
@@ -324,10 +323,4 @@ export class Roster {
     this.#running.splice(this.#running.indexOf(sequence), 1);
     this.queue.wake(sequence, Number.POSITIVE_INFINITY);
   }
-}
-
-/** Steps a victim stays out before it may come back: 0 the first time, then 2, 4, 8 … 64. Without it, two sequences
- *  that do not fit together would preempt each other in turn. */
-export function backOffSteps(preemptions: number): number {
-  return preemptions < 2 ? 0 : Math.min(64, 2 ** (preemptions - 1));
 }

@@ -1,8 +1,10 @@
+import { servedAdmission } from "../../scheduler/engine/admission-rule.ts";
 import type { PrefixGroup } from "../../scheduler/job/groups.ts";
 import { type NodeIndex, type PrefixTree, ROOT } from "../../scheduler/job/prefix-tree.ts";
 import type { Policy } from "../../scheduler/policy.ts";
+import { plainAdmission } from "./engine-rules.ts";
 import { staticBudget } from "./static-budget.ts";
-import { cached, vllmChunked } from "./vllm.ts";
+import { cached, vllm } from "./vllm.ts";
 
 /** A node of the tree while it is changed. */
 interface Branch {
@@ -73,8 +75,13 @@ export function byRatio(groups: readonly PrefixGroup[], lengthOf: (prompt: numbe
 /** The engine of BatchLLM (§4.3): its authors' vLLM with chunks of 2048 tokens, and no limit of sequences but memory. A prefix that
  *  members of a group wait for is computed once and kept for them. */
 export const batchllm: Policy = {
-  ...vllmChunked(),
   name: "batchllm",
+  placement: vllm.placement,
+  queue: vllm.queue,
   batch: staticBudget(2048),
-  admission: { ...cached, sequencesMax: null, keepsWanted: true, prefixPending: true },
+  admission: {
+    ...cached.admission,
+    sequencesMax: null,
+    rule: { ...plainAdmission, findOwner: servedAdmission.findOwner },
+  },
 };

@@ -2,13 +2,19 @@
 
 import { expect, test } from "bun:test";
 import type { SequenceId } from "../../scheduler/core.ts";
+import { type AdmissionRule, servedAdmission } from "../../scheduler/engine/admission-rule.ts";
 import type { BatchPolicy } from "../../scheduler/policy.ts";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import { sequenceSpec, tokensFrom } from "../factories.ts";
+import { noCache, plainAdmission } from "./engine-rules.ts";
 import { populateFast } from "./preble.ts";
 import { longestPrefix } from "./sglang.ts";
 import { staticBudget } from "./static-budget.ts";
 import { firstCome, promptsFirst } from "./vllm.ts";
+
+const { findOwner, promptOrder, overtakable } = plainAdmission;
+const ownPrefixes = { ...servedAdmission, findOwner };
+const inOrder = { ...servedAdmission, promptOrder, overtakable };
 
 /** "A120 B30" for a step with 120 tokens of A and 30 of B. */
 function shapes(harness: EngineHarness): string[] {
@@ -20,7 +26,7 @@ function shapes(harness: EngineHarness): string[] {
 function play(batch: BatchPolicy, prompts: readonly number[], late: readonly number[] = []): EngineHarness {
   const harness = new EngineHarness({
     spec: { pages: 256, stepTokensMax: 512 },
-    engine: { queue: firstCome, batch, admission: { sequencesMax: 4, overtakes: false } },
+    engine: { queue: firstCome, batch, admission: { sequencesMax: 4, rule: inOrder } },
     isStallFree: false,
   });
   prompts.forEach((count, i) => {
@@ -58,7 +64,7 @@ test("chunks give way to whole prompts while more than a share of the pages is a
 });
 
 test("without a cache nothing is found again, and all pages come back", () => {
-  const harness = new EngineHarness({ engine: { admission: { cache: false, prefixPending: false } } });
+  const harness = new EngineHarness({ engine: { admission: { rule: ownPrefixes }, cache: noCache } });
   for (let i = 0; i < 3; i++) harness.submit(sequenceSpec(tokensFrom(0, 100), 4));
   harness.finish();
   expect(harness.outcomes.map(({ cachedTokens }) => cachedTokens)).toEqual([0, 0, 0]);
@@ -68,7 +74,7 @@ test("without a cache nothing is found again, and all pages come back", () => {
 
 test("without waiting for prefixes, equal prompts are computed side by side", () => {
   const harness = new EngineHarness({
-    engine: { batch: staticBudget(512), admission: { prefixPending: false } },
+    engine: { batch: staticBudget(512), admission: { rule: ownPrefixes } },
   });
   for (let i = 0; i < 2; i++) harness.submit(sequenceSpec(tokensFrom(0, 200), 1));
   harness.finish();
@@ -76,16 +82,19 @@ test("without waiting for prefixes, equal prompts are computed side by side", ()
 });
 
 test("without headroom every page may be given away", () => {
-  const admitted = (headroom: boolean): number => {
+  const admitted = ({ headroom }: AdmissionRule): number => {
     const harness = new EngineHarness({
       spec: { pages: 8 },
-      engine: { batch: staticBudget(512), admission: { headroom, watermark: 0 } },
+      engine: {
+        batch: staticBudget(512),
+        admission: { rule: { ...servedAdmission, headroom }, watermark: 0 },
+      },
     });
     for (let i = 0; i < 2; i++) harness.submit(sequenceSpec(tokensFrom(100 * i, 60), 2));
     harness.step();
     return harness.steps[0]!.chunks.length;
   };
-  expect([admitted(true), admitted(false)]).toEqual([1, 2]);
+  expect([admitted(servedAdmission), admitted(plainAdmission)]).toEqual([1, 2]);
 });
 
 test("the longest cached prefix goes first, compared once per step, ties by arrival", () => {
@@ -94,7 +103,7 @@ test("the longest cached prefix goes first, compared once per step, ties by arri
     engine: {
       queue: longestPrefix,
       batch: staticBudget(2048),
-      admission: { sequencesMax: 1, prefixPending: false },
+      admission: { sequencesMax: 1, rule: ownPrefixes },
     },
   });
   harness.submit(sequenceSpec(tokensFrom(0, 400), 1));

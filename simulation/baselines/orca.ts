@@ -1,11 +1,11 @@
 import type { Policy } from "../../scheduler/policy.ts";
 import { staticBudget } from "./static-budget.ts";
-import { uncached, vllm } from "./vllm.ts";
+import { vllm } from "./vllm.ts";
 
 /** Iteration-level scheduling alone (Orca, OSDI 2022): whole prompts among decodes, few sequences at once. */
 export const orca: Policy = {
   ...vllm,
   name: "orca",
   batch: staticBudget(2 ** 20),
-  admission: { ...uncached, sequencesMax: 16, watermark: 0 },
+  admission: { ...vllm.admission, sequencesMax: 16, watermark: 0 },
 };

@@ -26,7 +26,7 @@ export function parrot(caps: TokenCaps): Policy {
     placement: parrotPlacement(caps),
     queue: appOrder,
     batch: capped(promptsFirst(STEP_TOKENS), caps),
-    admission: cached,
+    ...cached,
   };
 }
 

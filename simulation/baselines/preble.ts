@@ -1,4 +1,6 @@
+import { servedAdmission } from "../../scheduler/engine/admission-rule.ts";
 import type { Policy, QueueBaseline, StepBaseline } from "../../scheduler/policy.ts";
+import { plainAdmission } from "./engine-rules.ts";
 import { prebleE2 } from "./preble-placement.ts";
 import { PriorityGroups } from "./priority-groups.ts";
 import { staticBudget, staticPass } from "./static-budget.ts";
@@ -15,7 +17,16 @@ export const preble: Policy = {
   placement: prebleE2({ adjusts: true, balances: true, knowsEvictions: true }),
   queue: priorityGroups(10),
   batch: staticBudget(512),
-  admission: { ...cached, watermark: 0.01, headroom: true, backOff: true },
+  ...cached,
+  admission: {
+    ...cached.admission,
+    watermark: 0.01,
+    rule: {
+      ...plainAdmission,
+      headroom: servedAdmission.headroom,
+      backOffSteps: servedAdmission.backOffSteps,
+    },
+  },
 };
 
 /** What Preble's code does where it differs from the paper: no costs of eviction, no notices, no rebalancing, and whole

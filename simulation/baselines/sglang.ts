@@ -13,7 +13,7 @@ export const sglang: Policy = {
   placement: roundRobin,
   queue: longestPrefix,
   batch: promptsFirst(33_086),
-  admission: cached,
+  ...cached,
 };
 
 /** What Preble gains by chunking alone. */

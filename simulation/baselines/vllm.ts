@@ -3,27 +3,28 @@ import type { SequenceId } from "../../scheduler/core.ts";
 import { FirstCome } from "../../scheduler/engine/queue/first-come.ts";
 import type { StepBudget } from "../../scheduler/engine/step/step-budget.ts";
 import type { StepPass } from "../../scheduler/engine/step/step-rule.ts";
-import type { AdmissionPolicy, Policy, QueueBaseline, StepBaseline } from "../../scheduler/policy.ts";
+import type { CacheBaseline, Policy, QueueBaseline, StepBaseline } from "../../scheduler/policy.ts";
+import { noCache, plainAdmission, recencyCache } from "./engine-rules.ts";
 import { roundRobin } from "./round-robin.ts";
 import { staticBudget } from "./static-budget.ts";
 
 /** First come, first served. */
 export const firstCome: QueueBaseline = { kind: "baseline", open: () => new FirstCome() };
 
+/** What of a policy is about memory. */
+export type MemoryRules = Pick<Policy, "admission"> & { readonly cache: CacheBaseline };
+
 /** vLLM 0.2 as Sarathi-Serve's authors ran it: no prefix cache, one percent of the pages kept free. */
-export const uncached: AdmissionPolicy = {
-  sequencesMax: 128,
-  watermark: 0.01,
-  headroom: false,
-  cache: false,
-  keepsWanted: false,
-  prefixPending: false,
-  overtakes: false,
-  backOff: false,
+export const uncached: MemoryRules = {
+  admission: { sequencesMax: 128, watermark: 0.01, rule: plainAdmission },
+  cache: noCache,
 };
 
 /** vLLM 0.19 and SGLang: a prefix cache, and pages to the last. */
-export const cached: AdmissionPolicy = { ...uncached, sequencesMax: 256, watermark: 0, cache: true };
+export const cached: MemoryRules = {
+  admission: { sequencesMax: 256, watermark: 0, rule: plainAdmission },
+  cache: recencyCache,
+};
 
 /** vLLM before it had chunks: whole prompts in steps of their own, first come, first served. */
 export const vllm: Policy = {
@@ -31,7 +32,7 @@ export const vllm: Policy = {
   placement: roundRobin,
   queue: firstCome,
   batch: promptsFirst(8192),
-  admission: uncached,
+  ...uncached,
 };
 
 /** vLLM with chunks and prefix cache, and with its limit of sequences. */
@@ -40,7 +41,8 @@ export function vllmChunked(sequencesMax = 256): Policy {
     ...vllm,
     name: "vllm-chunked",
     batch: staticBudget(2048),
-    admission: { ...cached, sequencesMax },
+    admission: { ...cached.admission, sequencesMax },
+    cache: cached.cache,
   };
 }
 

@@ -8,10 +8,14 @@ import { EngineHarness } from "../../../tests/support/engine-harness.ts";
 import { runs } from "../../../tests/support/property.ts";
 import type { SequenceId } from "../../core.ts";
 import { objectives } from "../../objective.ts";
+import { servedAdmission } from "../admission-rule.ts";
 import { Sequence } from "../sequence.ts";
 import { ColdGate } from "./cold-gate.ts";
 import { BUCKET, ResponseRatio } from "./response-ratio.ts";
 import { Tenants } from "./tenants.ts";
+
+/** No sequence waits for the prefix of another. */
+const ownPrefixes = { ...servedAdmission, findOwner: () => null };
 
 const SLACK = 4000;
 
@@ -189,7 +193,7 @@ test("cached_tokens_not_charged_as_compute: they cost the room they take, a hund
     engine: {
       queue: { kind: "lanes", lanes: objectives, tenantSlack: 400, tenantReach: 0 },
       batch: staticBudget(2048),
-      admission: { sequencesMax: 1, prefixPending: false },
+      admission: { sequencesMax: 1, rule: ownPrefixes },
     },
   });
   const submit = (tenant: string, first: number): SequenceId =>
@@ -217,7 +221,7 @@ test("a crowd's short prompts pass another tenant's long one only until they are
     engine: {
       queue: { kind: "lanes", lanes: objectives, tenantSlack: 400, tenantReach: 0 },
       batch: staticBudget(20),
-      admission: { sequencesMax: 64, prefixPending: false, overtakes: true },
+      admission: { sequencesMax: 64, rule: ownPrefixes },
     },
   });
   let prompts = 0;

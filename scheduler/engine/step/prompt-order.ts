@@ -1,10 +1,7 @@
 import type { Sequence } from "../sequence.ts";
 
-/** What the order of unfinished prompts goes by. */
+/** The state of the queue by which unfinished prompts are ordered. */
 export interface PromptRules {
-  readonly hasLanes: boolean;
-  /** Whether shorter prompts go before longer ones. */
-  readonly overtakes: boolean;
   isAged(sequence: Sequence): boolean;
   readonly nowMs: number;
 }
@@ -18,16 +15,17 @@ export function isStarving({ pacing }: Sequence, nowMs: number): boolean {
 }
 
 /**
- * Unfinished prompts in the order in which they get tokens: `prompts` by arrival; with lanes by objective first. With
- * `overtakes` the one that has least left is first, so that a long prompt, which takes many steps, does not delay all
- * others by that much; prompts that are starving or aged go before the rest, by arrival.
+ * Orders unfinished prompts, given by arrival: the one that has least left is first, so that a long prompt, which takes many steps,
+ * does not delay all others by that much. Prompts that are starving or aged go before the rest, by arrival.
  */
-export function promptOrder(prompts: readonly Sequence[], rules: PromptRules): Sequence[] {
-  const ordered = prompts.slice();
+export function shortestFirst(prompts: readonly Sequence[], { isAged, nowMs }: PromptRules): Sequence[] {
   const leftOf = (sequence: Sequence): number =>
-    isStarving(sequence, rules.nowMs) || rules.isAged(sequence) ? 0 : sequence.behind;
+    isStarving(sequence, nowMs) || isAged(sequence) ? 0 : sequence.behind;
   // Stable sorts: what they leave open stays in order of arrival.
-  if (rules.overtakes) ordered.sort((a, b) => leftOf(a) - leftOf(b));
-  if (rules.hasLanes) ordered.sort((a, b) => a.objective.precedence - b.objective.precedence);
-  return ordered;
+  return prompts.toSorted((a, b) => leftOf(a) - leftOf(b));
+}
+
+/** Orders prompts by objective, and keeps the given order within one. */
+export function byObjective(prompts: readonly Sequence[]): Sequence[] {
+  return prompts.toSorted((a, b) => a.objective.precedence - b.objective.precedence);
 }
