@@ -44,7 +44,16 @@ interface Existing {
 /** Why `part` cannot be added, by the first thing that is wrong with it; null: it can. O(its nodes and what they read,
  *  write and lead to). */
 export function refusalOf(part: ProgramPart, existing: Existing): Refusal | null {
-  return caught(() => {
+  const checking = refusalInSteps(part, existing);
+  for (;;) {
+    const { done, value } = checking.next();
+    if (done === true) return value;
+  }
+}
+
+/** The same, some nodes at a time. */
+export function* refusalInSteps(part: ProgramPart, existing: Existing): Generator<void, Refusal | null> {
+  try {
     checkSizes(part, existing);
     const known = new Set<string>();
     for (const { name, value } of part.variables) {
@@ -55,7 +64,9 @@ export function refusalOf(part: ProgramPart, existing: Existing): Refusal | null
       if (value !== null) checkValue(name, value, existing.limits);
     }
     const valued = new Set(part.variables.flatMap(({ name, value }) => (value === null ? [] : [name])));
+    yield;
     const written = writersOf(part.nodes, existing.nodes);
+    yield;
     for (const [name, writer] of written) {
       known.add(name);
       const variable = existing.scope.names.get(name);
@@ -73,9 +84,16 @@ export function refusalOf(part: ProgramPart, existing: Existing): Refusal | null
         );
     }
     const isKnown = (name: string): boolean => known.has(name) || lookUp(existing.scope, name) !== null;
-    for (const node of part.nodes) checkNode(node, isKnown, 0);
-    checkCycle(part.nodes, existing.scope);
-  });
+    for (const node of part.nodes) {
+      checkNode(node, isKnown, 0);
+      yield;
+    }
+    yield* checkCycle(part.nodes, existing.scope);
+    return null;
+  } catch (error) {
+    if (error instanceof RefusalError) return error.refusal;
+    throw error;
+  }
 }
 
 /** Why the client cannot give the variable this value. */
@@ -186,7 +204,7 @@ function checkBody(
   const isKnownHere = (name: string): boolean => local.has(name) || isKnown(name);
   for (const inner of nodes) checkNode(inner, isKnownHere, depth + 1);
   if (!isKnownHere(result)) refuseUnknown(node.name, result);
-  checkCycle(nodes, null);
+  for (const _ of checkCycle(nodes, null)); // a body is small, or one of few
 }
 
 function checkPrompt(node: Extract<NodeSpec, { kind: "call" }>): void {
@@ -223,9 +241,10 @@ function refuseUnknown(node: string, name: string): never {
 }
 
 /** Whether new nodes close a cycle, among themselves or (with a scope) by way of nodes that are there. */
-function checkCycle(nodes: readonly NodeSpec[], scope: Scope | null): void {
+function* checkCycle(nodes: readonly NodeSpec[], scope: Scope | null): Generator<void, void> {
   const readers = new Map<string, NodeSpec[]>();
   for (const node of nodes) {
+    yield;
     for (const name of new Set([...inputsOf(node), ...freeNamesOf(node)])) {
       const there = readers.get(name);
       if (there === undefined) readers.set(name, [node]);
@@ -239,7 +258,7 @@ function checkCycle(nodes: readonly NodeSpec[], scope: Scope | null): void {
       ...(scope?.names.get(name)?.readers ?? []),
     ]);
   };
-  const cycle = findCycle<NodeSpec | Node>(nodes, next);
+  const cycle = yield* findCycle<NodeSpec | Node>(nodes, next);
   if (cycle === null) return;
   const names = [...cycle, cycle[0]!].map(({ name }) => name);
   refuse("cycle", `Calls wait for each other: ${names.join(" → ")}.`);

@@ -1,11 +1,11 @@
 /**
  * A cycle that can be reached from `starts`: its vertices in order, each once; null if there is none. Depth first without
- * recursion, each vertex and edge once.
+ * recursion, each vertex and edge once. It yields with each start and each vertex that is left.
  */
-export function findCycle<Vertex>(
+export function* findCycle<Vertex>(
   starts: Iterable<Vertex>,
   next: (vertex: Vertex) => Iterable<Vertex>,
-): readonly Vertex[] | null {
+): Generator<void, readonly Vertex[] | null> {
   const done = new Set<Vertex>();
   for (const start of starts) {
     if (done.has(start)) continue;
@@ -19,6 +19,7 @@ export function findCycle<Vertex>(
         ways.pop();
         onPath.delete(left);
         done.add(left);
+        yield;
       } else if (onPath.has(step.value)) return path.slice(path.indexOf(step.value));
       else if (!done.has(step.value)) {
         path.push(step.value);

@@ -547,3 +547,58 @@ describe("what nobody reads any more is given up", () => {
     expect(names(host)).toEqual([["c99"], ["v99"]]);
   });
 });
+
+describe("a part that is added in steps", () => {
+  const many = Array.from({ length: 300 }, (_, i) =>
+    call(`c${i}`, i % 3 === 0 ? [] : [`o${i - 1}`], [`o${i}`]),
+  );
+
+  test("comes to the same as one that is added at once", () => {
+    const atOnce = opened(many);
+    const inSteps = new ManualProgram();
+    let steps = 0;
+    const adding = inSteps.program.adding({ nodes: many, variables: [] });
+    for (let step = adding.next(); ; step = adding.next(), steps++) {
+      if (step.done === true) {
+        expect(step.value).toBeNull();
+        break;
+      }
+    }
+    expect(steps).toBeGreaterThan(many.length);
+    const seen = ({ program }: ManualProgram) => [...program.nodes].map(([name, { state }]) => [name, state]);
+    expect(seen(inSteps)).toEqual(seen(atOnce));
+    expect(objectivesOf(inSteps)).toEqual(objectivesOf(atOnce));
+  });
+
+  test("is refused as it would be at once, and nothing changes", () => {
+    const host = new ManualProgram();
+    const adding = host.program.adding({ nodes: [...many, call("c0", [], ["p"])], variables: [] });
+    let step = adding.next();
+    while (step.done !== true) step = adding.next();
+    expect(step.value?.code).toBe("duplicateName");
+    expect([...host.program.nodes.keys(), ...host.program.variables.keys()]).toEqual([]);
+  });
+
+  test("hears at its end what became of calls meanwhile", () => {
+    const host = opened([call("first", [], ["x"])]);
+    const adding = host.program.adding({ nodes: [...many, call("last", ["x"], ["y"])], variables: [] });
+    for (let i = 0; i < 20; i++) adding.next();
+    host.program.wrote("first", 0, "soon");
+    host.program.ended("first");
+    expect(host.program.variables.get("x")!.state).toBe("pending");
+    while (adding.next().done !== true);
+    expect(host.program.variables.get("x")!.state).toBe("ready");
+    expect(host.promptOf("last")).toBe("last:<soon>[y]");
+  });
+
+  test("ends early when the program is cancelled", () => {
+    const host = new ManualProgram();
+    const adding = host.program.adding({ nodes: many, variables: [] });
+    let step = adding.next();
+    while (step.done !== true && host.program.nodes.size < 10) step = adding.next();
+    host.program.cancel();
+    step = adding.next();
+    expect(step.done === true && step.value?.code).toBe("ended");
+    expect(host.program.isDone).toBe(true);
+  });
+});

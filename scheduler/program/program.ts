@@ -2,7 +2,7 @@ import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { Objective } from "../core.ts";
 import { Blocks } from "./blocks.ts";
-import { charsOf, type Refusal, refusalOf, valueRefusal } from "./check.ts";
+import { charsOf, type Refusal, refusalInSteps, valueRefusal } from "./check.ts";
 import { type ExpectedMs, measurePaths } from "./critical-path.ts";
 import { type Copied, type Failure, lookUp, Node, type NodeTokens, type Scope, Variable } from "./graph.ts";
 import { type Limits, programLimits } from "./limits.ts";
@@ -69,6 +69,9 @@ export interface ProgramOptions {
 export type CallTokens = Partial<NodeTokens>;
 
 const CANCELLED = "cancelled";
+const cancelled: Refusal = { code: "ended", message: "The program was cancelled." };
+/** Calls that are told in one event where a part is added in steps. */
+const TOLD_AT_ONCE = 128;
 
 /** What the listener is to be told. */
 interface News {
@@ -116,6 +119,10 @@ export class Program {
   /** Nodes that clients have added so far. */
   #added = 0;
   #isRunning = false;
+  /** A part is being added in steps. */
+  #isAdding = false;
+  /** What became of calls meanwhile. */
+  readonly #later: (() => void)[] = [];
   #isCancelled = false;
   readonly arrivedMs: number;
 
@@ -169,10 +176,38 @@ export class Program {
   /** Adds variables and nodes, of which the client wants some; returns why not, if so, and then nothing has changed. What is
    *  ready runs at once. */
   add(part: ProgramPart, wants: Readonly<Record<string, Criteria>> = {}): Refusal | null {
-    if (this.#isCancelled) return { code: "ended", message: "The program was cancelled." };
+    const adding = this.#add(part, wants, Number.POSITIVE_INFINITY);
+    for (;;) {
+      const { done, value } = adding.next();
+      if (done === true) return value;
+    }
+  }
+
+  /** The same in steps, for a part of many nodes. Between them the client may do nothing but cancel; what the host tells of calls is
+   *  heard at the end. Calls are told some at a time. */
+  *adding(
+    part: ProgramPart,
+    wants: Readonly<Record<string, Criteria>> = {},
+  ): Generator<void, Refusal | null> {
+    assert(!this.#isAdding, "one part is added after the other");
+    this.#isAdding = true;
+    try {
+      return yield* this.#add(part, wants, TOLD_AT_ONCE);
+    } finally {
+      this.#isAdding = false;
+      for (const hear of this.#later.splice(0)) hear();
+    }
+  }
+
+  /** `atOnce`: calls that are told in one event. */
+  *#add(
+    part: ProgramPart,
+    wants: Readonly<Record<string, Criteria>>,
+    atOnce: number,
+  ): Generator<void, Refusal | null> {
     const existing = { scope: this.#scope, nodes: this.#nodes, limits: this.#options.limits };
-    const refusal = refusalOf(part, existing);
-    if (refusal !== null) return refusal;
+    const refusal = this.#isCancelled ? cancelled : yield* refusalInSteps(part, existing);
+    if (refusal !== null || this.#isCancelled) return refusal ?? cancelled;
     const written = new Set(part.nodes.flatMap(outputsOf));
     for (const { name } of part.variables) written.add(name);
     const unknown = Object.keys(wants).find((name) => !written.has(name) && !this.#scope.names.has(name));
@@ -190,10 +225,18 @@ export class Program {
     for (const node of part.nodes) {
       const { outputs } = this.#open(node, this.#scope, "", null);
       leadsOn ||= outputs.some((variable) => variable.readers.size > 0 || this.#awaited.has(variable));
+      yield;
+      if (this.#isCancelled) return cancelled;
     }
     if (leadsOn && this.#awaited.size > 0) this.#deduce();
     for (const [name, criteria] of Object.entries(wants)) this.want(name, criteria);
-    this.#run();
+    const [ready, grown] = [this.#ready.splice(0), this.#news.grown.splice(0)];
+    do {
+      this.#ready.push(...ready.splice(0, atOnce));
+      this.#news.grown.push(...grown.splice(0, atOnce));
+      this.#run();
+      yield;
+    } while (ready.length + grown.length > 0 && !this.#isCancelled);
     return null;
   }
 
@@ -239,7 +282,7 @@ export class Program {
   /** Nothing more is wanted: what has not ended fails, and what was not set never will be. */
   cancel(): void {
     this.#isCancelled = true;
-    const failure = { code: CANCELLED, message: "The program was cancelled." };
+    const failure = { code: CANCELLED, message: cancelled.message };
     for (const node of [...this.#unfinished]) this.#fail(node, { ...failure, origin: node.name }, null);
     for (const variable of this.#scope.names.values()) {
       if (variable.state === "empty") this.#settle(variable, null, { ...failure, origin: variable.name });
@@ -271,6 +314,7 @@ export class Program {
 
   /** Output `index` of the call, in the order of its prompt, is complete. */
   wrote(call: string, index: number, text: string): void {
+    if (this.#defers(() => this.wrote(call, index, text))) return;
     const node = this.#runningCall(call);
     if (node === null) return;
     this.#write(node, index, text);
@@ -279,6 +323,7 @@ export class Program {
 
   /** The call has ended well; all its outputs are written. */
   ended(call: string, tokens: CallTokens = {}): void {
+    if (this.#defers(() => this.ended(call, tokens))) return;
     const node = this.#runningCall(call);
     if (node === null) return;
     assert(
@@ -292,11 +337,18 @@ export class Program {
 
   /** The call failed: what it has not written fails with it. */
   failed(call: string, code: string, message: string): void {
+    if (this.#defers(() => this.failed(call, code, message))) return;
     const node = this.#runningCall(call);
     if (node === null) return;
     this.#known.delete(node); // who tells it need not be told
     this.#fail(node, { code, message, origin: call }, null);
     this.#run();
+  }
+
+  /** Whether a part is being added: then it is heard afterwards. */
+  #defers(hear: () => void): boolean {
+    if (this.#isAdding) this.#later.push(hear);
+    return this.#isAdding;
   }
 
   /** What a waiting call's prompt begins with, as far as it is known. */

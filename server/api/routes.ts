@@ -11,6 +11,7 @@ import { factsOf, type PlacementLog, snapshotOf } from "../http/state.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { Programs } from "../program/programs.ts";
+import { inSlices } from "../time-slice.ts";
 import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
@@ -212,7 +213,8 @@ async function chat(call: Call, deps: RouteDeps): Promise<Response> {
 }
 
 async function program(call: Call, deps: RouteDeps): Promise<Response> {
-  const request = new ProgramReader(deps.model).request(new Fields(await call.readWork()));
+  const fields = new Fields(await call.readWork());
+  const request = await inSlices(new ProgramReader(deps.model).request(fields));
   return answerProgram(exchangeOf(call, deps), deps.programs, request);
 }
 

@@ -8,6 +8,7 @@ import { transformWith } from "../../scheduler/program/transforms/transform.ts";
 import type { TextTools } from "../../scheduler/program/transforms/value.ts";
 import { byteLength } from "../../scheduler/program/transforms/value.ts";
 import type { Usage } from "../answer/events.ts";
+import { inSlices, yieldIfSpent } from "../time-slice.ts";
 import { type CallListener, type CallServices, RunningCall } from "./call.ts";
 import type { ProgramEvent } from "./events.ts";
 import { GangStart } from "./gang-start.ts";
@@ -50,6 +51,10 @@ export class HostedProgram {
   #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
   #isEnded = false;
   #isBeginning = false;
+  /** Resolves when the last change is made. */
+  #changed: Promise<unknown> = Promise.resolve();
+  /** Nothing begins before it is known how it is awaited. */
+  #isHeldBack = false;
   /** Why it was ended before its end; null: it was not. */
   #endReason: string | null = null;
   /** Called with every sign of life. */
@@ -117,6 +122,38 @@ export class HostedProgram {
     const refusal = this.program.add(part);
     if (refusal === null) this.#raiseRunning();
     return refusal;
+  }
+
+  /** Changes of clients, of which some take several turns, one after the other. */
+  change<Result>(make: () => Promise<Result>): Promise<Result> {
+    const made = this.#changed.then(make);
+    this.#changed = made.catch(() => {});
+    return made;
+  }
+
+  /** `add` for a part of any size, and `want` for what comes of it, in slices: part of one `change`, or of a program that no client
+   *  knows yet. */
+  async addInSlices(
+    part: ProgramPart,
+    awaited: () => ReadonlyMap<string, Criteria> = () => new Map(),
+  ): Promise<Refusal | null> {
+    this.#isHeldBack = true;
+    try {
+      const refusal = await inSlices(this.program.adding(part));
+      if (refusal !== null) return refusal;
+      if (this.#isEnded) return null;
+      for (const [name, criteria] of awaited()) {
+        if (this.#isEnded) return null;
+        const problem = this.program.want(name, criteria);
+        if (problem !== null) return problem;
+        await yieldIfSpent();
+      }
+      this.#raiseRunning();
+      return null;
+    } finally {
+      this.#isHeldBack = false;
+      this.#begin();
+    }
   }
 
   /** A client waits for the variable. */
@@ -199,13 +236,13 @@ export class HostedProgram {
     this.#isBeginning = true;
     queueMicrotask(() => {
       this.#isBeginning = false;
-      this.#beginWaiting();
+      if (!this.#isHeldBack) this.#beginWaiting();
     });
   }
 
   #beginWaiting(): void {
     const free = this.#services.limits.runningMax - this.#running.size;
-    const begun = [...this.#waiting.values()].slice(0, Math.max(0, free));
+    const begun = [...this.#waiting.values().take(Math.max(0, free))];
     const gangs = this.#gangStarts(begun);
     const running = begun.map((call) => {
       const name = call.call;

@@ -85,7 +85,29 @@ test("an answer without a limit of its own ends where it holds no more", async (
   expect(choices.map(({ finish_reason }) => finish_reason)).toEqual(Array(64).fill("length"));
   expect(choices.map(({ logprobs }) => logprobs.tokens.length)).toEqual(Array(64).fill(room));
   expect(usage.completion_tokens).toBe(64 * room);
-});
+}, 60_000);
+
+test("while a large program is added, other clients are answered", async () => {
+  const calls = Array.from({ length: 3000 }, (_, i) => ({
+    name: `c${i}`,
+    prompt: i % 2 === 0 ? `say {{o${i}}}` : `go on {{o${i - 1}}} {{o${i}}}`,
+    output: `o${i}`,
+    max_tokens: 1,
+  }));
+  let isOver = false;
+  const over = post(server, "/v1/programs", { calls }).then(async (response) => {
+    const told = (await response.json()) as { readonly variables: object };
+    isOver = true;
+    return told;
+  });
+  let answered = 0;
+  while (!isOver) {
+    await (await fetch(`${server.origin}/health`)).text();
+    answered++;
+  }
+  expect(Object.keys((await over).variables).length).toBe(1500);
+  expect(answered).toBeGreaterThan(20);
+}, 60_000);
 
 test("while a long answer is written, other clients are answered", async () => {
   const body = chatBody("x", { n: 16, max_tokens: 700, logprobs: true, top_logprobs: 20, ignore_eos: true });

@@ -1,5 +1,6 @@
 /** POST /v1/programs: a whole graph in, what is awaited out, as one body or as a stream of events. */
 import type { ApiError } from "../../http/errors.ts";
+import { jsonResponse } from "../../http/json/slices.ts";
 import { ResponseStream, sseFraming } from "../../http/stream.ts";
 import { whenAborted } from "../../http/when-aborted.ts";
 import type { Programs } from "../../program/programs.ts";
@@ -14,14 +15,14 @@ export async function answerProgram(
   request: ProgramRequest,
 ): Promise<Response> {
   const run = new Run(exchange, programs, request);
-  if (request.stream) return streamed(exchange, run, request);
-  run.begin(() => {});
+  if (request.stream) return await streamed(exchange, run, request);
   whenAborted(exchange.signal, () => run.leave());
+  await run.begin(() => {});
   await run.done;
-  return Response.json(run.json());
+  return await jsonResponse(run.json());
 }
 
-function streamed(exchange: Exchange, run: Run, request: ProgramRequest): Response {
+async function streamed(exchange: Exchange, run: Run, request: ProgramRequest): Promise<Response> {
   let isGone = false;
   // A program goes on at its own pace: what a slow reader leaves is bounded by the stream.
   const stream = new ResponseStream(exchange.reply!, sseFraming, exchange.limits, {
@@ -34,7 +35,7 @@ function streamed(exchange: Exchange, run: Run, request: ProgramRequest): Respon
     },
   });
   stream.write(eventText({ kind: "program.started" }, { id: run.hosted.id }));
-  run.begin((event) => {
+  await run.begin((event) => {
     if (!isGone && run.isNews(event)) stream.write(eventText(event));
   });
   run.done.then(

@@ -70,9 +70,9 @@ export async function answerProgramChat(
 ): Promise<Response> {
   const run = new Run(exchange, programs, program);
   const codec = openaiCodec(request, chatFormat(request, []));
-  if (request.stream) return streamed(exchange, run, codec, output);
-  run.begin(() => {});
+  if (request.stream) return await streamed(exchange, run, codec, output);
   whenAborted(exchange.signal, () => run.leave());
+  await run.begin(() => {});
   await run.done;
   const text = textOf(run, output);
   const choice = {
@@ -87,7 +87,7 @@ export async function answerProgramChat(
   return Response.json(codec.body({ choices: [choice], usage: run.hosted.usage }));
 }
 
-function streamed(exchange: Exchange, run: Run, codec: Codec, output: string): Response {
+async function streamed(exchange: Exchange, run: Run, codec: Codec, output: string): Promise<Response> {
   const stream = new ResponseStream(exchange.reply!, codec.framing, exchange.limits, {
     pause: () => {},
     resume: () => {},
@@ -103,7 +103,7 @@ function streamed(exchange: Exchange, run: Run, codec: Codec, output: string): R
     const parts = [{ kind: "text", text }] as const;
     stream.write(codec.chunk({ kind: "delta", choice: 0, parts, tokens: [], logprobs: null }, answer));
   };
-  run.begin((event: ProgramEvent) => {
+  await run.begin((event: ProgramEvent) => {
     if (event.kind === "variable.delta" && event.variable === output) tell(event.text);
   });
   run.done.then(

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { startTestServer } from "../../../tests/e2e/server.ts";
 import { defaultHttpLimits } from "../../http/limits.ts";
+import { atOnce } from "../../time-slice.ts";
 import { Fields } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
 import { answerProgram } from "./answer.ts";
@@ -29,7 +30,7 @@ test("a client that is gone before its program begins has nothing computed, and 
     generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
   });
   const calls = [{ prompt: "Once", output: "story", max_tokens: 500, ignore_eos: true }];
-  await answerProgram(exchange, programs, reader.request(new Fields({ calls })));
+  await answerProgram(exchange, programs, atOnce(reader.request(new Fields({ calls }))));
   await server.settled();
   expect([server.fleet.loads()[0]!.generatedTokensTotal, programs.active]).toEqual([0, 0]);
 

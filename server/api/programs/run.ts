@@ -31,21 +31,22 @@ export class Run {
     void this.done.finally(untrack).catch(() => {});
   }
 
-  /** Throws ApiError when the graph is not taken; then nothing of it is left. */
-  begin(onEvent: (event: ProgramEvent) => void): void {
+  /** Resolves when the graph is added. Rejects with ApiError when it is not taken; then nothing of it is left. */
+  async begin(onEvent: (event: ProgramEvent) => void): Promise<void> {
     this.#unwatch = this.hosted.watch((event) => {
       onEvent(event);
       if (event.kind === "variable.ready" || event.kind === "variable.failed") this.#settled(event.variable);
       if (event.kind === "program.done") this.#finish();
     });
     try {
-      const refusal = this.hosted.add(this.#request.part);
+      const refusal = await this.hosted.addInSlices(this.#request.part, () => {
+        const awaited = this.#request.awaited ?? this.#sinks();
+        this.#awaited = [...awaited.keys()];
+        return awaited;
+      });
+      if (this.hosted.isEnded) return; // its client is gone, or the server ends: `done` tells
       if (refusal !== null) throw refusalError(refusal);
-      const awaited = this.#request.awaited ?? this.#sinks();
-      this.#awaited = [...awaited.keys()];
-      for (const [name, criteria] of awaited) {
-        const problem = this.hosted.want(name, criteria);
-        if (problem !== null) throw refusalError(problem);
+      for (const name of this.#awaited) {
         const { state } = this.hosted.program.variables.get(name)!;
         if (state !== "ready" && state !== "failed") this.#left.add(name);
       }

@@ -12,6 +12,7 @@ import type {
 import { outputsOf } from "../../../scheduler/program/spec.ts";
 import { checked } from "../../../scheduler/program/transforms/value.ts";
 import { badRequest, quote } from "../../http/errors.ts";
+import { atOnce } from "../../time-slice.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import { cacheSaltOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
@@ -40,7 +41,7 @@ export function unsetOf({ variables, nodes }: ProgramPart): string | null {
   return variables.find(({ name, value }) => value === null && !written.has(name))?.name ?? null;
 }
 
-/** Reads parts of a graph for one model; unnamed calls are numbered on from `callsBefore`. */
+/** Reads parts of a graph for one model, call by call; unnamed ones are numbered on from `callsBefore`. */
 export class ProgramReader {
   readonly #reading: Reading;
   #calls: number;
@@ -50,9 +51,9 @@ export class ProgramReader {
     this.#calls = callsBefore;
   }
 
-  request(fields: Fields): ProgramRequest {
+  *request(fields: Fields): Generator<void, ProgramRequest> {
     const settings = this.session(fields);
-    const part = this.part(fields);
+    const part = yield* this.partInSteps(fields);
     const stream = fields.boolean("stream") ?? false;
     const unset = unsetOf(part);
     if (unset !== null && !stream) {
@@ -81,23 +82,32 @@ export class ProgramReader {
 
   /** `variables` and `calls`. */
   part(fields: Fields): ProgramPart {
-    return { variables: variablesOf(fields), nodes: this.nodes(fields, "calls") };
+    return atOnce(this.partInSteps(fields));
+  }
+
+  *partInSteps(fields: Fields): Generator<void, ProgramPart> {
+    return { variables: variablesOf(fields), nodes: yield* this.#nodes(fields, "calls") };
   }
 
   /** One call, or one of the nodes that run calls. */
-  node(fields: Fields): NodeSpec {
+  *node(fields: Fields): Generator<void, NodeSpec> {
     const name = fields.string("name") ?? `call-${this.#calls++}`;
-    const node = this.#nodeOf(fields, name);
+    const node = yield* this.#nodeOf(fields, name);
     fields.expectAllRead();
     return node;
   }
 
-  nodes(fields: Fields, field: string): NodeSpec[] {
+  *#nodes(fields: Fields, field: string): Generator<void, NodeSpec[]> {
     const list = fields.list(field, programRequestLimits.callsMax) ?? [];
-    return list.map((item, index) => this.node(fieldsOf(item, `${fields.pathOf(field)}[${index}]`)));
+    const nodes: NodeSpec[] = [];
+    for (const [index, item] of list.entries()) {
+      nodes.push(yield* this.node(fieldsOf(item, `${fields.pathOf(field)}[${index}]`)));
+      yield;
+    }
+    return nodes;
   }
 
-  #nodeOf(fields: Fields, name: string): NodeSpec {
+  *#nodeOf(fields: Fields, name: string): Generator<void, NodeSpec> {
     const kinds = ["map", "reduce", "choose", "repeat"].filter((kind) => fields.raw(kind) !== undefined);
     if (kinds.length > 1)
       throw badRequest(`${fields.pathOf(kinds[1]!)}: a call is one of ${kinds.join(" and ")}`);
@@ -108,7 +118,7 @@ export class ProgramReader {
           name,
           over: fields.requiredString("map"),
           item: fields.string("item") ?? "item",
-          body: this.#body(fields),
+          body: yield* this.#body(fields),
           output: fields.requiredString("output"),
           concurrencyMax: fields.integer("concurrency", { min: 1, max: 1024 }) ?? 1024,
         };
@@ -120,7 +130,7 @@ export class ProgramReader {
           item: fields.string("item") ?? "item",
           initial: fields.requiredString("initial"),
           accumulator: fields.requiredString("accumulator"),
-          body: this.#body(fields),
+          body: yield* this.#body(fields),
           output: fields.requiredString("output"),
         };
       case "choose": {
@@ -129,8 +139,8 @@ export class ProgramReader {
           kind: "choose",
           name,
           on: fields.requiredString("choose"),
-          cases: this.#cases(fields),
-          otherwise: otherwise === undefined ? null : this.#wholeBody(otherwise),
+          cases: yield* this.#cases(fields),
+          otherwise: otherwise === undefined ? null : yield* this.#wholeBody(otherwise),
           output: fields.requiredString("output"),
         };
       }
@@ -140,7 +150,7 @@ export class ProgramReader {
           name,
           initial: fields.requiredString("repeat"),
           state: fields.requiredString("state"),
-          body: this.#body(fields),
+          body: yield* this.#body(fields),
           until: this.#until(fields),
           countMax: fields.integer("count", { min: 1, max: 1024 }) ?? 8,
           output: fields.requiredString("output"),
@@ -151,25 +161,27 @@ export class ProgramReader {
   }
 
   /** `calls` and `result`. */
-  #body(fields: Fields): Body {
-    return { nodes: this.nodes(fields, "calls"), result: fields.requiredString("result") };
+  *#body(fields: Fields): Generator<void, Body> {
+    return { nodes: yield* this.#nodes(fields, "calls"), result: fields.requiredString("result") };
   }
 
-  #wholeBody(fields: Fields): Body {
-    const body = this.#body(fields);
+  *#wholeBody(fields: Fields): Generator<void, Body> {
+    const body = yield* this.#body(fields);
     fields.expectAllRead();
     return body;
   }
 
-  #cases(fields: Fields): { readonly test: Test; readonly body: Body }[] {
+  *#cases(fields: Fields): Generator<void, { readonly test: Test; readonly body: Body }[]> {
     const cases = fields.list("cases", programRequestLimits.casesMax);
     if (cases === undefined || cases.length === 0)
       throw refusal(fields.pathOf("cases"), "a list of cases", cases);
-    return cases.map((given, index) => {
+    const read: { readonly test: Test; readonly body: Body }[] = [];
+    for (const [index, given] of cases.entries()) {
       const one = fieldsOf(given, `${fields.pathOf("cases")}[${index}]`);
       const test = testOf(one);
-      return { test, body: this.#wholeBody(one) };
-    });
+      read.push({ test, body: yield* this.#wholeBody(one) });
+    }
+    return read;
   }
 
   #until(fields: Fields): Test {

@@ -5,6 +5,7 @@ import type { Call } from "../../http/route.ts";
 import { dotOf, mermaidOf } from "../../program/drawing.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 import type { Programs } from "../../program/programs.ts";
+import { inSlices } from "../../time-slice.ts";
 import type { CacheSaltFor } from "../cache-salt.ts";
 import { Fields } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
@@ -24,18 +25,18 @@ export interface SessionDeps {
 type Body = Readonly<Record<string, unknown>>;
 
 /** POST /v1/sessions: an empty program, or one that begins with what the body holds. */
-export function openSession(
+export async function openSession(
   body: Body,
   { tenant }: Call,
   { programs, model, cacheSaltFor }: SessionDeps,
-): Response {
+): Promise<Response> {
   const fields = new Fields(body);
   const reader = new ProgramReader(model);
   const { cacheSalt } = reader.session(fields);
-  const part = reader.part(fields);
+  const part = await inSlices(reader.partInSteps(fields));
   fields.expectAllRead();
   const hosted = programs.open({ tenant, cacheSalt: cacheSaltFor(tenant, cacheSalt) });
-  const refusal = hosted.add(part);
+  const refusal = await hosted.addInSlices(part);
   if (refusal !== null) {
     programs.close(hosted, refusal.message);
     throw refusalError(refusal);
@@ -61,18 +62,29 @@ export async function answerSession(
       programs.close(hosted, "the session was deleted");
       return { id, object: "session", deleted: true };
     case "POST calls":
-      return name === undefined ? addCalls(hosted, await call.readWork(), model) : null;
+      return name === undefined ? await changed(hosted, call, (body) => addCalls(hosted, body, model)) : null;
     case "GET graph":
       return name === undefined ? graphOf(hosted, queryOf(call)) : null;
     case "PUT variables":
-      return name === undefined ? null : setVariable(hosted, nameIn(name), await call.readWork());
+      return name === undefined
+        ? null
+        : await changed(hosted, call, (body) => setVariable(hosted, nameIn(name), body));
     case "DELETE variables":
-      return name === undefined ? null : releaseVariable(hosted, nameIn(name));
+      return name === undefined
+        ? null
+        : await hosted.change(async () => releaseVariable(hosted, nameIn(name)));
     case "GET variables":
-      return name === undefined ? null : getVariable(hosted, nameIn(name), call, exchange, programs);
+      if (name === undefined) return null;
+      await hosted.change(async () => {}); // what was asked for before is there
+      return getVariable(hosted, nameIn(name), call, exchange, programs);
     default:
       return null;
   }
+}
+
+async function changed(hosted: HostedProgram, call: Call, change: (body: Body) => object): Promise<object> {
+  const body = await call.readWork();
+  return await hosted.change(async () => await change(body));
 }
 
 /** A variable's name as it stands in a path. Throws 404: no variable has a name that is no text. */
@@ -89,13 +101,15 @@ function queryOf({ request }: Call): URLSearchParams {
 }
 
 /** One call, or `{ calls, variables }`. */
-function addCalls(hosted: HostedProgram, body: Body, model: ServedModel): object {
+async function addCalls(hosted: HostedProgram, body: Body, model: ServedModel): Promise<object> {
   const fields = new Fields(body);
   const reader = new ProgramReader(model, hosted.program.added);
   const isList = fields.raw("calls") !== undefined && fields.raw("output") === undefined;
-  const part = isList ? reader.part(fields) : { variables: [], nodes: [reader.node(fields)] };
+  const part = isList
+    ? await inSlices(reader.partInSteps(fields))
+    : { variables: [], nodes: [await inSlices(reader.node(fields))] };
   fields.expectAllRead();
-  const refusal = hosted.add(part);
+  const refusal = await hosted.addInSlices(part);
   if (refusal !== null) throw refusalError(refusal);
   return { id: hosted.id, object: "session", calls: part.nodes.map(callJson) };
 }
