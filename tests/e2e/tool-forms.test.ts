@@ -100,6 +100,29 @@ test.each(Object.keys(shown))(
   },
 );
 
+test.each(Object.keys(shown))("%s: calls have names as long and as odd as a vendor allows", async (name) => {
+  const called = async (route: string, body: object): Promise<string> => {
+    const response = await fetch(servers.get(name)!.origin + route, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: "demo", messages, stream: false, ...body }),
+    });
+    expect(response.status).toBe(200);
+    return await response.text();
+  };
+  const long = "mcp_tool_".padEnd(128, "x");
+  const none = { type: "object", properties: {}, additionalProperties: false };
+  const anthropic = { tools: [{ name: long, input_schema: none }], tool_choice: { type: "any" } };
+  const thinking = { type: "enabled", budget_tokens: 4 };
+  expect(await called("/v1/messages", { ...anthropic, thinking, max_tokens: 400 })).toContain(
+    `"name":"${long}"`,
+  );
+  if (name === "gpt-oss") return; // its thoughts have no limit on Ollama's route
+  const odd = { type: "function", function: { name: "files.read/all", parameters: none } };
+  const ollama = { tools: [odd], tool_choice: "required", options: { num_predict: 400 } };
+  expect(await called("/api/chat", ollama)).toContain('"name":"files.read/all"');
+});
+
 test("calls cannot be forced where no form is known, and are not read", async () => {
   const server = startTestServer({ template: "{% if tools %}{{ tools | tojson }}{% endif %}{{ messages }}" });
   const client = new OpenAI({ baseURL: `${server.origin}/v1`, apiKey: "none", maxRetries: 0 });

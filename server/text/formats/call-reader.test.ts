@@ -57,6 +57,22 @@ describe("calls", () => {
   });
 });
 
+test("names are those of the functions, whatever they hold, and else of letters, digits, _ and -", () => {
+  const names = ["files.read", "files.read:all", "a b/c", "x".repeat(200), 'say "hi"'];
+  const offered = names.map((name) => ({ name, parameters: null, isStrict: false }));
+  for (const name of [...names, "unknown_1"]) {
+    const answer = `<tool_call>\n{"name": "${name}", "arguments": {}}\n</tool_call>`;
+    for (const pieces of [[answer], [...answer]]) {
+      const reader = new CallReader(hermes, offered);
+      const told = joined([...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()]);
+      expect(told).toEqual(call(name, "{}"));
+    }
+  }
+  const odd = '<tool_call>\n{"name": "odd.name", "arguments": {}}\n</tool_call>';
+  const reader = new CallReader(hermes, offered);
+  expect(joined([...reader.push(odd), ...reader.end()])).toEqual([text(odd)]);
+});
+
 describe("what is no call is text, to the letter", () => {
   test.each([
     "",
