@@ -13,6 +13,7 @@ import { objectives } from "../../objective.ts";
 import { ours } from "../../policies.ts";
 import type { BatchPolicy } from "../../policy.ts";
 import { openStepRule } from "./open-step-rule.ts";
+import { QUIET_AFTER_MS, type StepHistory } from "./size-rule.ts";
 import type { Backlog, SequenceView } from "./step-budget.ts";
 import type { StepPass } from "./step-rule.ts";
 import { TimeBudget } from "./time-budget.ts";
@@ -79,6 +80,22 @@ const backlog: Backlog = {
   awaitedTokens: 0,
 };
 
+function budgetFor(
+  policy: TimePolicy,
+  running: readonly SequenceView[],
+  costs: CostModel & { readonly margin?: number },
+  nowMs: number,
+  backlog: Backlog,
+  tokensMax: number,
+  history: StepHistory = {
+    quietMs: QUIET_AFTER_MS,
+    abortPoints: 1,
+    offlineTileMs: Number.NEGATIVE_INFINITY,
+  },
+): TimeBudget {
+  return new TimeBudget(policy, costs, { running, backlog, nowMs, tokensMax }, history);
+}
+
 function budgetOf(
   running: readonly SequenceView[],
   changes: Partial<TimePolicy> = {},
@@ -87,12 +104,12 @@ function budgetOf(
   tokensMax = 2048,
 ): TimeBudget {
   const crowd = { ...backlog, promptTokens: 2 * many, likelyTokens: 2 * many, waiting: 100 };
-  return new TimeBudget({ ...policy, ...changes }, running, costs, nowMs, crowd, tokensMax);
+  return budgetFor({ ...policy, ...changes }, running, costs, nowMs, crowd, tokensMax);
 }
 
 test("tile_step_256_264: a sliver of a tile is cut off, unless it ends the prompt", () => {
   const chunkOf = (left: number): number =>
-    new TimeBudget(policy, [], even, 0, backlog, 264).offer(left, 0, 0, latency);
+    budgetFor(policy, [], even, 0, backlog, 264).offer(left, 0, 0, latency);
   expect([chunkOf(1000), chunkOf(300), chunkOf(264), chunkOf(260), chunkOf(256)]).toEqual([
     256, 256, 264, 260, 256,
   ]);
@@ -104,7 +121,7 @@ test("what little is left of all prompts is computed at once, unless more wait f
   /** Tokens of each of so many prompts, which are 300 together: a tile and a little more. */
   const chunksOf = (prompts: number, streams: readonly SequenceView[] = []): number[] => {
     const waiting = { ...backlog, promptTokens: 300, likelyTokens: 300, waiting: prompts };
-    const budget = new TimeBudget({ ...policy, tbtMs: null }, streams, even, 0, waiting, 2048);
+    const budget = budgetFor({ ...policy, tbtMs: null }, streams, even, 0, waiting, 2048);
     return Array.from({ length: prompts }, () => {
       const count = budget.offer(300 / prompts, 0, 0, latency);
       budget.take(count, 0, latency);
@@ -154,7 +171,7 @@ test("a step is as large as delays everybody least: larger, the more prompts wai
     const streams = Array.from({ length: decodes }, () => decode());
     const crowd = { ...backlog, promptTokens: 2 * many, likelyTokens: 4000 * waiting, waiting };
     const free = { ...policy, tbtMs: null, stepMs: 1000 };
-    const budget = new TimeBudget(free, streams, costs, 0, crowd, 2048);
+    const budget = budgetFor(free, streams, costs, 0, crowd, 2048);
     return budget.offer(4000, 0, 0, latency) + decodes;
   };
   expect([sizeOf(0, 1), sizeOf(40, 1)]).toEqual([2048, 256]);
@@ -164,7 +181,7 @@ test("a step is as large as delays everybody least: larger, the more prompts wai
 });
 
 test("what all prompts still have to compute is a size as well", () => {
-  const budget = new TimeBudget(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 }, 2048);
+  const budget = budgetFor(policy, [decode()], even, 0, { ...backlog, promptTokens: 130 }, 2048);
   expect(budget.offer(130, 0, 0, latency)).toBe(130);
 });
 
@@ -362,16 +379,16 @@ test("beside streams without a target throughput prompts get what they do not no
   const small = linearCost(10, 0.2);
   expect(budgetOf([decode()], calm, small).offer(prompt, 0, 0, throughput)).toBe(3);
   const coarse = linearCost(10, 1);
-  const company = { quietMs: 0, waysOut: 1, bulkTileMs: 1000 };
+  const history = { quietMs: 0, abortPoints: 1, offlineTileMs: 1000 };
   const waited = (waitedMs: number, nowMs: number): number => {
-    const budget = new TimeBudget({ ...policy, ...calm }, [decode()], coarse, nowMs, backlog, 2048, company);
+    const budget = budgetFor({ ...policy, ...calm }, [decode()], coarse, nowMs, backlog, 2048, history);
     const tokens = budget.offer(prompt, 0, waitedMs, throughput);
     if (tokens > 0) budget.take(tokens, 0, throughput);
     return tokens;
   };
   expect([waited(1999, 9000), waited(5000, 2999), waited(2000, 3000)]).toEqual([0, 0, CHUNK - 1]);
   // A sequence that has waited: the streams have noticed enough.
-  expect([company.bulkTileMs, waited(9000, 4999), waited(9000, 5000)]).toEqual([3000, 0, CHUNK - 1]);
+  expect([history.offlineTileMs, waited(9000, 4999), waited(9000, 5000)]).toEqual([3000, 0, CHUNK - 1]);
   expect(budgetOf([decode({ tbtMs: 55 })], calm, coarse).offer(prompt, 0, 0, throughput)).toBeGreaterThan(
     CHUNK,
   );
@@ -397,7 +414,7 @@ test("a prompt that is alone is computed in one step if two would take longer, a
       promptTokens: tokens,
       likelyTokens: tokens,
     };
-    const budget = new TimeBudget({ ...policy, tbtMs: null }, [], even, 0, load, 65_536);
+    const budget = budgetFor({ ...policy, tbtMs: null }, [], even, 0, load, 65_536);
     return budget.offer(tokens, 0, 0, latency);
   };
   expect(offered(700)).toBe(700); // 70 ms; in two steps 50 + 30 ms
@@ -414,8 +431,8 @@ test("where no stream is read along, steps of a gang are as large as what comes 
     objective = gang,
     countsBulk = false,
   ): number => {
-    const company = { quietMs, waysOut: 1, bulkTileMs: 0 };
-    const budget = new TimeBudget(calm, running, even, 0, { ...crowd, countsBulk }, 65_536, company);
+    const history = { quietMs, abortPoints: 1, offlineTileMs: 0 };
+    const budget = budgetFor(calm, running, even, 0, { ...crowd, countsBulk }, 65_536, history);
     return budget.offer(40_000, 0, 0, objective);
   };
   const sizeOf = (running: readonly SequenceView[], objective = gang, countsBulk = false): number =>
@@ -445,7 +462,7 @@ test("of the steps that what comes next can wait for, bulk alone takes the one i
   const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8 };
   const bulk = Array.from({ length: 100 }, () => decode({ objective: throughput, length: 1000 }));
   const tokensOf = (costs: CostModel): number => {
-    const budget = new TimeBudget({ ...policy, tbtMs: null }, bulk, costs, 0, crowd, 65_536);
+    const budget = budgetFor({ ...policy, tbtMs: null }, bulk, costs, 0, crowd, 65_536);
     return bulk.length + budget.offer(40_000, 0, 0, throughput);
   };
   // Contexts take 100 ms of the 400 that others can wait for: 10 + 14 * 20 ms are the largest step, and the best where each tile takes as long.
@@ -458,7 +475,7 @@ test("where prompts find room only as answers end, bulk alone takes in a step wh
   const sizeOf = (refillTokens: number, tileMs: (tile: number) => number, decodes = 100): number => {
     const bulk = Array.from({ length: decodes }, () => decode({ objective: throughput, length: 100 }));
     const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8, refillTokens };
-    const budget = new TimeBudget({ ...policy, tbtMs: null }, bulk, tiles(tileMs), 0, crowd, 65_536);
+    const budget = budgetFor({ ...policy, tbtMs: null }, bulk, tiles(tileMs), 0, crowd, 65_536);
     return decodes + budget.offer(40_000, 0, 0, throughput);
   };
   // Any step takes 40 ms to read the weights, in which there is time for 256 tokens. Later tiles take as long.
@@ -489,7 +506,7 @@ test("bulk beside an awaited prompt leaves that whole, as it is without", () => 
   const chat = { ...backlog, countsBulk: false, promptTokens: 300, likelyTokens: 300, waiting: 1 };
   const costs = linearCost(10, 0.6);
   const offered = (running: readonly SequenceView[]): number =>
-    new TimeBudget(calm, running, costs, 0, chat, 2048).offer(300, 0, 0, latency);
+    budgetFor(calm, running, costs, 0, chat, 2048).offer(300, 0, 0, latency);
   const due = decode({ objective: throughput, skips: policy.skipsMax });
   expect([offered([]), offered([due]), offered([due, decode({ objective: throughput })])]).toEqual([
     300, 300, 300,
@@ -517,10 +534,10 @@ test("where few bulk decodes are left out they come one at a time, each once in 
 test("bulk alone takes so long that the next stream hardly notices its end, or the next place where it gives way", () => {
   const costs = linearCost(5, 0.1);
   const calm = { ...policy, tbtMs: null };
-  const tookMs = (quietMs: number, waysOut: number, awaitedTokens: number): number => {
+  const tookMs = (quietMs: number, abortPoints: number, awaitedTokens: number): number => {
     const crowd = { ...backlog, promptTokens: many, likelyTokens: many, waiting: 100, awaitedTokens };
-    const company = { quietMs, waysOut, bulkTileMs: 0 };
-    const tokens = new TimeBudget(calm, [], costs, 0, crowd, 8192, company).offer(many, 0, 0, throughput);
+    const history = { quietMs, abortPoints, offlineTileMs: 0 };
+    const tokens = budgetFor(calm, [], costs, 0, crowd, 8192, history).offer(many, 0, 0, throughput);
     return 5 + 0.1 * tokens;
   };
   // A prompt of 2,000 tokens takes 205 ms.

@@ -1,0 +1,69 @@
+import type { EngineCosts } from "../../cost/cost-model.ts";
+import type { TimePolicy } from "../../policy.ts";
+import type { SequenceView } from "./step-budget.ts";
+import type { StepLoad } from "./step-load.ts";
+
+/** Where decodes alone take more than half of `stepMs`, steps with prompts take so many times as long as without: prompts have
+ *  half of the time, and streams half of their speed. */
+const SLOWED = 2;
+/** Where one stream alone takes more than its part of `stepMs`, decodes alone may take so many times as long as it does. By
+ *  then a step's fixed cost is spread over so many streams that more of them would add less than an eighth to the device's
+ *  throughput. */
+const CROWDED = 8;
+/** Offline sequences lengthen a step of others by this part of it at most. */
+const OFFLINE_SHARE = 0.0625;
+
+/** How long steps may take, so that streams keep their pace. */
+export class PaceLimits {
+  readonly #policy: TimePolicy;
+  readonly #costs: EngineCosts;
+
+  constructor(policy: TimePolicy, costs: EngineCosts) {
+    this.#policy = policy;
+    this.#costs = costs;
+  }
+
+  /** The limit of a step after which `slackMs` are left to a target. */
+  targetMs(slackMs: number): number {
+    return slackMs / (1 + this.#policy.margin + (this.#costs.margin ?? 0));
+  }
+
+  /** The limit of a step with prompts beside untargeted streams, where without prompts it takes `aloneMs`. It is no promise: a device
+   *  whose steps are hard to predict keeps to it on average. */
+  untargetedMs(aloneMs: number): number {
+    return Math.max(this.#policy.stepMs, SLOWED * aloneMs);
+  }
+
+  /** The limit of a step with offline sequences beside these decodes. */
+  offlineMs({ count, context }: StepLoad["online"]): number {
+    return (1 + OFFLINE_SHARE) * this.#decodesMs(count, context);
+  }
+
+  /** Whether the streams that run keep their pace if one more sequence runs with them for good. */
+  admits(load: StepLoad, sequence: SequenceView, isAged: boolean): boolean {
+    const { offline, online } = load;
+    const { isBulk, isInteractive } = sequence.objective;
+    // Offline work is no reason to keep another sequence out, even if that cannot keep its target.
+    if (online.count === 0 && (!isBulk || offline.count === 0)) return true;
+    const targetMs = load.targetOf(sequence);
+    const tightestMs = Math.min(load.tightestMs, targetMs ?? Number.POSITIVE_INFINITY);
+    const isUntargeted = load.untargetedStreams > 0 || (targetMs === null && isInteractive);
+    const crowdedMs = isUntargeted
+      ? Math.max(this.#policy.stepMs, CROWDED * this.#decodesMs(1, sequence.length))
+      : tightestMs;
+    const limitMs = Math.min(this.targetMs(tightestMs), crowdedMs);
+    if (limitMs === Number.POSITIVE_INFINITY) return true;
+    // Offline decodes can be left out of all steps but one in `skipsMax` + 1, except for more offline work.
+    const share = isBulk && !isAged ? 1 : 1 / (this.#policy.skipsMax + 1);
+    const steadyMs = this.#decodesMs(
+      online.count + Math.ceil(offline.count * share) + 1,
+      online.context + offline.context * share + sequence.length,
+    );
+    if (!isBulk || load.untargetedStreams === 0 || offline.count === 0) return steadyMs <= limitMs;
+    return steadyMs <= Math.min(limitMs, this.offlineMs(online));
+  }
+
+  #decodesMs(decodes: number, decodeContext: number): number {
+    return this.#costs.stepMs({ prompts: [], decodes, decodeContext });
+  }
+}

@@ -1,0 +1,73 @@
+import type { SequenceView } from "./step-budget.ts";
+import type { StepView } from "./step-rule.ts";
+
+/** Sequences as far as their number and contexts go. */
+interface Load {
+  count: number;
+  context: number;
+}
+
+/** The sequences of a step, summed up. Streams are interactive sequences; untargeted ones have no target. */
+export class StepLoad {
+  /** Of all that run, those that were admitted in this step included. */
+  readonly offline: Load = { count: 0, context: 0 };
+  readonly online: Load = { count: 0, context: 0 };
+  streams = 0;
+  untargetedStreams = 0;
+  /** The tightest target; Infinity: there is none. */
+  tightestMs = Number.POSITIVE_INFINITY;
+  /** Of the decodes, as the step was begun. */
+  readonly decodes: Load = { count: 0, context: 0 };
+  readonly onlineDecodes: Load = { count: 0, context: 0 };
+  untargetedDecodes = 0;
+  /** When the first of them will have waited longer than its target; Infinity: none has one. */
+  deadlineMs = Number.POSITIVE_INFINITY;
+  /** Prompts that are unfinished or wait. */
+  prompts: number;
+  readonly #defaultTbtMs: number | null;
+
+  /** `defaultTbtMs`: of streams that ask for no target themselves. */
+  constructor({ running, backlog }: StepView, defaultTbtMs: number | null) {
+    this.#defaultTbtMs = defaultTbtMs;
+    this.prompts = backlog.waiting;
+    for (const sequence of running) {
+      if (sequence.isPaused) continue;
+      this.join(sequence);
+      if (sequence.isDecoding) this.#addDecode(sequence);
+      else if (backlog.countsBulk || !sequence.objective.isBulk) this.prompts += 1;
+    }
+  }
+
+  /** One more sequence runs. */
+  join(sequence: SequenceView): void {
+    const { objective, length } = sequence;
+    add(objective.isBulk ? this.offline : this.online, length);
+    if (objective.isInteractive) this.streams += 1;
+    const targetMs = this.targetOf(sequence);
+    if (targetMs !== null) this.tightestMs = Math.min(this.tightestMs, targetMs);
+    else if (objective.isInteractive) this.untargetedStreams += 1;
+  }
+
+  /** The longest time that a sequence waits for a token: what it asks for; else streams have the default. Null: any. */
+  targetOf({ objective, tbtMs }: SequenceView): number | null {
+    if (objective.isBulk) return null;
+    return tbtMs ?? (objective.isInteractive ? this.#defaultTbtMs : null);
+  }
+
+  #addDecode(sequence: SequenceView): void {
+    const { objective, length, pacing } = sequence;
+    add(this.decodes, length);
+    if (!objective.isBulk) add(this.onlineDecodes, length);
+    const targetMs = this.targetOf(sequence);
+    if (targetMs === null) {
+      if (objective.isInteractive) this.untargetedDecodes += 1;
+    } else if (pacing.lastTokenMs !== Number.NEGATIVE_INFINITY) {
+      this.deadlineMs = Math.min(this.deadlineMs, pacing.lastTokenMs + targetMs);
+    }
+  }
+}
+
+function add(load: Load, length: number): void {
+  load.count += 1;
+  load.context += length;
+}

@@ -1,0 +1,41 @@
+import {
+  type PromptDemand,
+  QUIET,
+  QUIET_AFTER_MS,
+  type SizeChoice,
+  type SizeRule,
+  type StepLimits,
+  type StepWork,
+  sizesWithin,
+} from "./size-rule.ts";
+import type { StepPrediction } from "./step-prediction.ts";
+
+/** Task groups beside which no stream runs: of a group the last one counts, so that its steps are as large as a stream that comes next can
+ *  wait for. */
+export class TaskGroupSize implements SizeRule {
+  readonly #step: StepPrediction;
+  readonly #work: StepWork;
+
+  constructor(step: StepPrediction, work: StepWork) {
+    this.#step = step;
+    this.#work = work;
+  }
+
+  choose(demand: PromptDemand, limits: StepLimits): SizeChoice {
+    const options = sizesWithin(this.#step, demand, limits);
+    const largest = options.findLast(({ tookMs }) => this.#isTolerable(tookMs)) ?? options[0];
+    return { size: largest?.size ?? this.#step.tokens, limitMs: limits.targetMs };
+  }
+
+  /**
+   * Whether a step may take so long. Each step that it takes more costs the group what a step takes besides its tokens; a stream that
+   * comes meanwhile waits for half a step on average. If one comes in `quietMs`, both together are least with steps of
+   * √(2 · fixed · quietMs). Where none has ever come nothing is known of the next one.
+   */
+  #isTolerable(ms: number): boolean {
+    const { history, stepMs } = this.#work;
+    if (ms <= QUIET * stepMs) return true;
+    if (history.quietMs === Number.POSITIVE_INFINITY) return false;
+    return ms * ms <= 2 * this.#step.promptMs(1) * Math.min(history.quietMs, QUIET_AFTER_MS);
+  }
+}
