@@ -1,5 +1,6 @@
 /** Every route of the server, in one table. */
 
+import { inSlices } from "../../base/time-slice.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { Generator } from "../answer/generator.ts";
@@ -11,7 +12,6 @@ import { factsOf, type PlacementLog, snapshotOf } from "../http/state.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { Programs } from "../program/programs.ts";
-import { inSlices } from "../time-slice.ts";
 import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";

@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { inSlices, yieldIfSpent } from "../../base/time-slice.ts";
 import type { CallEstimates } from "../../scheduler/program/call-estimates.ts";
 import type { Refusal } from "../../scheduler/program/check.ts";
 import { type Failure, pathOf, type Variable } from "../../scheduler/program/graph.ts";
@@ -8,7 +9,6 @@ import { transformWith } from "../../scheduler/program/transforms/transform.ts";
 import type { TextTools } from "../../scheduler/program/transforms/value.ts";
 import { byteLength } from "../../scheduler/program/transforms/value.ts";
 import type { Usage } from "../answer/events.ts";
-import { inSlices, yieldIfSpent } from "../time-slice.ts";
 import { type CallListener, type CallServices, RunningCall } from "./call.ts";
 import type { ProgramEvent } from "./events.ts";
 import { GangStart } from "./gang-start.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
+import { atOnce } from "../../../base/time-slice.ts";
 import { startTestServer } from "../../../tests/e2e/server.ts";
 import { defaultHttpLimits } from "../../http/limits.ts";
-import { atOnce } from "../../time-slice.ts";
 import { Fields } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
 import { answerProgram } from "./answer.ts";

@@ -1,5 +1,6 @@
 /** The door for programs: JSON of unknown content in, a part of a graph out. Whether names fit together is the graph's to say. */
 
+import { atOnce } from "../../../base/time-slice.ts";
 import type {
   Body,
   Criteria,
@@ -12,7 +13,6 @@ import type {
 import { outputsOf } from "../../../scheduler/program/spec.ts";
 import { checked } from "../../../scheduler/program/transforms/value.ts";
 import { badRequest, quote } from "../../http/errors.ts";
-import { atOnce } from "../../time-slice.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import { cacheSaltOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";

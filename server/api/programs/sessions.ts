@@ -1,11 +1,12 @@
 /** /v1/sessions: a program that grows call by call, whose values are set and fetched one by one. */
+
+import { inSlices } from "../../../base/time-slice.ts";
 import { outputsOf } from "../../../scheduler/program/spec.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
 import { dotOf, mermaidOf } from "../../program/drawing.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 import type { Programs } from "../../program/programs.ts";
-import { inSlices } from "../../time-slice.ts";
 import type { CacheSaltFor } from "../cache-salt.ts";
 import { Fields } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
