@@ -225,6 +225,7 @@ test("what was read otherwise than it was sent is named on every wire format", a
   };
   expect(await told("Codex", "mistral")).toEqual([
     "tools.web_search",
+    "input.reasoning",
     "input.output.input_image",
     "input.web_search_call",
     "messages.role.system",

@@ -504,6 +504,20 @@ describe("what is past or only on offer", () => {
     ]);
   });
 
+  test("of reasoning that another server sealed is its summary, or is named", async () => {
+    const sealed = { type: "reasoning", encrypted_content: "opaque" };
+    const summary = [{ type: "summary_text", text: "First look." }];
+    const input = (more: object) => [
+      { role: "user", content: "Hi" },
+      { ...sealed, ...more },
+    ];
+    expect((await create({ input: input({ summary: [] }) })).ignored).toBe("input.reasoning");
+    expect((await create({ input: input({ summary }) })).ignored).toBeNull();
+    expect(await shown(input({ summary }))).toContainEqual([
+      { type: "reasoning_text", text: "First look." },
+    ] as never);
+  });
+
   test("of outputs without their calls, and of calls without ids, is read", async () => {
     const lone = { type: "function_call_output", call_id: "gone", output: "sunny" };
     expect((await create({ input: [lone] })).data.status).toBe("completed");

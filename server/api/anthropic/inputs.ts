@@ -144,7 +144,7 @@ function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
         );
         break;
       case "thinking":
-        thoughts.push(block.string("thinking") ?? "");
+        thoughts.push(...[block.string("thinking") ?? ""].filter((text) => text !== ""));
         block.string("signature"); // the writer's own; nothing here reads it
         break;
       case "redacted_thinking":

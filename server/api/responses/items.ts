@@ -178,14 +178,19 @@ function messageOf(item: Fields, reading: Reading): Pick<MessageItem, "role" | "
   return { role, content: textsOf(item, "content", { ...reading, isAsked }).map(partOf) };
 }
 
+/** The thoughts themselves, those that were sealed here, or what another server told of its own. */
 function reasoningOf(item: Fields, past: Reading): Omit<ReasoningItem, keyof Common | "type"> {
   const summary = item.list("summary", requestLimits.contentPartsMax) ?? [];
-  const texts = textsOf(item, "content", past);
   const encrypted = item.string("encrypted_content");
-  const told = texts.length === 0 && encrypted !== undefined ? [openedReasoning(encrypted)] : texts;
+  const told = [
+    textsOf(item, "content", past),
+    encrypted === undefined ? [] : openedReasoning(encrypted),
+    textsOf(item, "summary", past),
+  ].find((texts) => texts.length > 0);
+  if (told === undefined && encrypted !== undefined) note(past.ignored, "input.reasoning");
   return {
     summary: summary as readonly object[],
-    content: told.map((text) => ({ type: "reasoning_text", text })),
+    content: (told ?? []).map((text) => ({ type: "reasoning_text", text })),
     ...(encrypted === undefined ? {} : { encrypted_content: encrypted }),
   };
 }
@@ -231,7 +236,7 @@ export function sealedReasoning(text: string): string {
   return SEAL + Buffer.from(text).toString("base64");
 }
 
-/** "" for what another server has sealed. */
-function openedReasoning(sealed: string): string {
-  return sealed.startsWith(SEAL) ? Buffer.from(sealed.slice(SEAL.length), "base64").toString() : "";
+/** Nothing of what another server has sealed. */
+function openedReasoning(sealed: string): string[] {
+  return sealed.startsWith(SEAL) ? [Buffer.from(sealed.slice(SEAL.length), "base64").toString()] : [];
 }
