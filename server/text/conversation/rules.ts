@@ -182,14 +182,13 @@ function changed(
   messages: readonly ChatMessage[],
   change: (message: ChatMessage, index: number) => readonly ChatMessage[] | null,
 ): readonly ChatMessage[] {
-  let isChanged = false;
-  const all = messages.flatMap((message, index) => {
+  let all: ChatMessage[] | null = null;
+  for (const [index, message] of messages.entries()) {
     const others = change(message, index);
-    if (others === null) return [message];
-    isChanged = true;
-    return others;
-  });
-  return isChanged ? all : messages;
+    if (others !== null) all ??= messages.slice(0, index);
+    all?.push(...(others ?? [message]));
+  }
+  return all ?? messages;
 }
 
 function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
