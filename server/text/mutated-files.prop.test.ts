@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { openModelFolder } from "../../gpu/model/folder.ts";
+import { openModelFolder } from "../../model/folder.ts";
 import { runs } from "../../tests/support/property.ts";
 import { openTemplate, openTokenizer } from "./model-text.ts";
 
