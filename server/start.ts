@@ -170,7 +170,9 @@ interface TextServices extends ModelText {
 function openText(modelDir: string): TextServices {
   const tokenizer = openTokenizer(modelDir);
   const text = { tokenizer, template: openTemplate(modelDir, tokenizer) };
-  return { ...text, encoder: new Encoder(text, modelDir, new URL("./text/worker.ts", import.meta.url).href) };
+  const encoder = new Encoder(text, modelDir, new URL("./text/worker.ts", import.meta.url).href);
+  encoder.probe();
+  return { ...text, encoder };
 }
 
 /** Engines, and what watches them. */

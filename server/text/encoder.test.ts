@@ -177,3 +177,39 @@ test("close rejects what waits, and a thread that cannot start rejects too", asy
   const broken = new Encoder(text, "/nowhere", workerUrl);
   expect(broken.encode("a".repeat(9000), options)).rejects.toThrow("/nowhere/tokenizer.json");
 });
+
+test("a template that takes long writes on a thread, and the next chat goes there at once", async () => {
+  const slow = {
+    ...source,
+    template: `{% for i in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}${source.template}`,
+  };
+  const slowText = { tokenizer, template: new ChatTemplate(slow, tokenizer.controlTexts) };
+  const own = new Encoder(slowText, folder, workerUrl);
+  let turns = 0;
+  const ticking = setInterval(() => turns++, 0);
+  const outcome = await own.writeChat(chatOf(["Hello"]));
+  clearInterval(ticking);
+  expect(turns).toBeGreaterThan(1);
+  expect(outcome).toEqual({
+    kind: "refused",
+    reason: `the chat template took more than ${defaultLimits.stepsMax} operations`,
+  });
+  own.close();
+}, 30_000);
+
+test("texts are made into tokens elsewhere from the size on at which an expression takes long", async () => {
+  const encode = (text: string) => {
+    const untilMs = performance.now() + (text.length >= 512 ? 30 : 0);
+    while (performance.now() < untilMs);
+    return [...text].map(() => 1);
+  };
+  const slowText = { tokenizer: { ...tokenizer, encode }, template: text.template };
+  const own = new Encoder(slowText, folder, workerUrl);
+  own.probe();
+  expect(own.inlineUnitsMax).toBe(256);
+  const short = "sing ".repeat(50);
+  expect(await own.encode(short, options)).toEqual(encode(short));
+  const long = "sing ".repeat(60);
+  expect(await own.encode(long, options)).toEqual(tokenizer.encode(long, options)); // the thread's own
+  own.close();
+});

@@ -53,6 +53,14 @@ const forJobs: EncoderSettings = {
   idleMs: 10_000,
 };
 
+/** How long a template may write here; what takes longer begins anew on a thread. */
+const HERE_MS = 6;
+/** Processor time of a job here from which on others of its size go to a thread at once. */
+const SLOW_MS = 12;
+
+/** What tokenizers' expressions take longest with: one kind of character, over and over. */
+const probes = ["a", "1", " ", "\n", "!", "é", "aA1 ", "'s"];
+
 /** Too many long texts and chats wait. */
 export class EncoderBusyError extends Error {
   override readonly name = "EncoderBusyError";
@@ -112,6 +120,8 @@ export class Encoder {
   #idle: ReturnType<typeof setTimeout> | null = null;
   /** Left of `firstUnits`. */
   #firstUnits: number;
+  /** Units of what is done here; fewer where some of that many were seen to take long. */
+  #inlineUnitsMax: number;
   /** What is done here, one after the other. */
   #here: Promise<unknown> = Promise.resolve();
 
@@ -122,6 +132,23 @@ export class Encoder {
     this.#workerUrl = workerUrl;
     this.#settings = settings;
     this.#firstUnits = settings.firstUnits;
+    this.#inlineUnitsMax = settings.inlineUnitsMax;
+  }
+
+  /** Units of a text that is still made into tokens here. */
+  get inlineUnitsMax(): number {
+    return this.#inlineUnitsMax;
+  }
+
+  /** Tries texts that a tokenizer's expression may take long with, shorter ones first: none of a size that does is made into tokens
+   *  here. */
+  probe(): void {
+    for (const probe of probes) {
+      for (let units = 16; units <= this.#inlineUnitsMax; units *= 2) {
+        const text = probe.repeat(units / probe.length);
+        this.#timed(units, () => this.#text.tokenizer.encode(text, { addSpecialTokens: false }));
+      }
+    }
   }
 
   /** Another one for many jobs of which none is awaited: it takes every core that nobody else wants. */
@@ -163,8 +190,13 @@ export class Encoder {
 
   async #run<Job extends EncodeJob>(job: Job, signal: AbortSignal | null): Promise<OutcomeOf<Job>> {
     if (signal?.aborted) throw new EncoderStoppedError();
-    if (!takesLonger(job, this.#settings.inlineUnitsMax)) return runJob(job, this.#text) as OutcomeOf<Job>;
-    if (this.#mayRunHere(job)) return (await this.#runHere(job)) as OutcomeOf<Job>;
+    if (!takesLonger(job, this.#inlineUnitsMax)) {
+      const outcome = this.#runInTime(job);
+      if (outcome !== null) return outcome as OutcomeOf<Job>;
+    } else if (this.#mayRunHere(job)) {
+      const outcome = await this.#runHere(job);
+      if (outcome !== null) return outcome as OutcomeOf<Job>;
+    }
     const stopped = new Int32Array(new SharedArrayBuffer(4));
     const outcome = this.#post(job, stopped);
     if (signal === null) return (await outcome) as OutcomeOf<Job>;
@@ -181,6 +213,28 @@ export class Encoder {
     }
   }
 
+  /** Does a job here. Null: its template takes longer than others on this thread can wait. */
+  #runInTime(job: EncodeJob): TextOutcome | ChatOutcome | null {
+    const untilMs = performance.now() + HERE_MS;
+    let isLate = false;
+    const isInTime = (): boolean => {
+      isLate ||= performance.now() > untilMs;
+      return !isLate;
+    };
+    const units = unitsOf(job, forRequests.inlineUnitsMax);
+    const outcome = this.#timed(units, () => runJob(job, this.#text, isInTime));
+    return isLate ? null : outcome;
+  }
+
+  /** Does work of so many units here, and remembers when it takes long. */
+  #timed<Result>(units: number, work: () => Result): Result {
+    const before = process.threadCpuUsage();
+    const result = work();
+    const { user, system } = process.threadCpuUsage(before);
+    if ((user + system) / 1000 > SLOW_MS) this.#inlineUnitsMax = Math.min(this.#inlineUnitsMax, units >> 1);
+    return result;
+  }
+
   /** Whether a job comes before a thread has begun that would do it. */
   #mayRunHere(job: EncodeJob): boolean {
     const units = unitsOf(job, forRequests.inlineUnitsMax);
@@ -191,10 +245,10 @@ export class Encoder {
     return true;
   }
 
-  #runHere(job: EncodeJob): Promise<TextOutcome | ChatOutcome> {
+  #runHere(job: EncodeJob): Promise<TextOutcome | ChatOutcome | null> {
     const done = this.#here.then(async () => {
       await yieldIfSpent();
-      return runJob(job, this.#text);
+      return this.#runInTime(job);
     });
     this.#here = done.then(
       () => this.#closeWhenIdle(),

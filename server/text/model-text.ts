@@ -5,7 +5,7 @@ import { type FillForm, fillFormOf } from "./fill.ts";
 import { ggufFillIds, ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
 import { ChatTemplate, readTemplateSource } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
-import { createTokenizer, loadTokenizer, type Tokenizer } from "./tokenizer.ts";
+import { createTokenizer, loadTokenizer, type Tokenizer, triedTokenizer } from "./tokenizer.ts";
 
 /** How the model fills in the middle; null: it does not. Throws ModelError. */
 export function openFill(path: string, tokenizer: Tokenizer): FillForm | null {
@@ -21,8 +21,11 @@ export interface ModelText {
 /** Of a folder or a GGUF file. Throws TokenizerError and ModelError. */
 export function openTokenizer(path: string): Tokenizer {
   if (!isGguf(path)) return loadTokenizer(path);
-  const { tokenizer, config } = ggufTokenizer(readGgufFile(path));
-  return createTokenizer(tokenizer, config);
+  const file = readGgufFile(path);
+  return triedTokenizer(path, () => {
+    const { tokenizer, config } = ggufTokenizer(file);
+    return createTokenizer(tokenizer, config);
+  });
 }
 
 /** Of a folder or a GGUF file; null when the model has no template. Throws ModelError, and TemplateError, which names the path. */

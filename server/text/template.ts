@@ -172,17 +172,19 @@ export class ChatTemplate {
  */
 export function readTemplateSource(folder: string): TemplateSource | null {
   const configPath = join(folder, "tokenizer_config.json");
-  const config = existsSync(configPath)
-    ? (JSON.parse(readFileSync(configPath, "utf8")) as Record<string, unknown>)
-    : {};
+  const config = existsSync(configPath) ? configIn(configPath) : {};
   const filePath = join(folder, "chat_template.jinja");
   const named = existsSync(filePath) ? readFileSync(filePath, "utf8") : config.chat_template;
   const specialTokens = specialTokensOf(config);
   if (typeof named === "string") return { template: named, toolTemplate: null, specialTokens };
   if (!Array.isArray(named)) return null;
-  const byName = new Map(
-    (named as { name: string; template: string }[]).map((entry) => [entry.name, entry.template]),
-  );
+  const byName = new Map<string, string>();
+  for (const entry of named as unknown[]) {
+    const { name, template } = (entry ?? {}) as { readonly name?: unknown; readonly template?: unknown };
+    if (typeof name !== "string" || typeof template !== "string")
+      throw new TemplateError(`${configPath}: an entry of chat_template has no name, or no template`);
+    byName.set(name, template);
+  }
   const template = byName.get("default");
   if (template === undefined) {
     throw new TemplateError(
@@ -190,6 +192,18 @@ export function readTemplateSource(folder: string): TemplateSource | null {
     );
   }
   return { template, toolTemplate: byName.get("tool_use") ?? null, specialTokens };
+}
+
+function configIn(path: string): Readonly<Record<string, unknown>> {
+  let reason = "it is not a JSON object";
+  try {
+    const value: unknown = JSON.parse(readFileSync(path, "utf8"));
+    if (typeof value === "object" && value !== null && !Array.isArray(value))
+      return value as Record<string, unknown>;
+  } catch (error) {
+    reason = (error as Error).message;
+  }
+  throw new TemplateError(`${path}: ${reason}`);
 }
 
 /** The messages with a mark behind the content of the last. */

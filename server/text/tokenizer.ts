@@ -63,9 +63,34 @@ interface AddedToken {
 
 /** Reads tokenizer.json and, when present, tokenizer_config.json of a model folder. Throws TokenizerError. */
 export function loadTokenizer(folder: string): Tokenizer {
-  const tokenizer = readJson(join(folder, "tokenizer.json"));
-  if (tokenizer === null) throw new TokenizerError(`${join(folder, "tokenizer.json")}: no such file`);
-  return createTokenizer(tokenizer, readJson(join(folder, "tokenizer_config.json")) ?? {});
+  const file = join(folder, "tokenizer.json");
+  const tokenizer = readJson(file);
+  if (tokenizer === null) throw new TokenizerError(`${file}: no such file`);
+  const config = readJson(join(folder, "tokenizer_config.json")) ?? {};
+  return triedTokenizer(file, () => createTokenizer(tokenizer, config));
+}
+
+/** Texts of many kinds, which are made into tokens once: what the library finds wrong with a file it tells only then. */
+const trialTexts = ["", "Words, 12 numbers\n\tand  spaces.", "é ñ 漢字 🙂", "it's <|odd|> ▁"];
+
+/** A tokenizer that was tried. Whatever goes wrong is a TokenizerError that names the file. */
+export function triedTokenizer(file: string, make: () => Tokenizer): Tokenizer {
+  try {
+    const tokenizer = make();
+    for (const text of trialTexts) {
+      const tokens = tokenizer.encode(text, { addSpecialTokens: true, parseControlText: true });
+      const isWhole = tokens.every((id) => Number.isInteger(id) && id >= 0 && id < tokenizer.vocabSize);
+      if (!isWhole) throw new Error(`it makes tokens of ${JSON.stringify(text)} that are none of its own`);
+      tokenizer.decode(tokens, { skipSpecialTokens: false });
+    }
+    return tokenizer;
+  } catch (error) {
+    const { message } = error as Error;
+    if (error instanceof TokenizerError && message.includes(file)) throw error;
+    if (error instanceof TypeError)
+      throw new TokenizerError(`${file}: a part of it is missing, or is not what a tokenizer has there`);
+    throw new TokenizerError(`${file}: ${message.replace(/^tokenizer\.json: /, "")}`);
+  }
 }
 
 /** A lone low surrogate, twice: no well-formed text holds it. It cuts a text so that the library takes what follows
