@@ -146,11 +146,11 @@ export function actedIn(prompt: string, turns: readonly string[]): readonly stri
   const [, name = "", folder = ""] = actOf(turns[begin]!)!;
   if (/file listing/.test(prompt)) return [listed(name)];
   const lastUser = turns.findLast((turn) => turn.startsWith("user\n"))!;
-  const askedSince = lastUser.slice(lastUser === turns[begin] ? lastUser.lastIndexOf(`Act ${name} in`) : 0);
+  const sumsUp = lastUser === turns[begin] ? /<summary>/ : /summar/i;
   const tools = toolsIn(prompt);
   const hands = Object.entries(handsBy).find(([tool]) => tools.has(tool))?.[1];
-  // Titles and summaries are asked for without tools, or after the act.
-  if (hands === undefined || /summar/i.test(askedSince))
+  // Titles and summaries are asked for without tools, after the act's message or at its end.
+  if (hands === undefined || sumsUp.test(lastUser))
     return ["Acts were played so far.", JSON.stringify({ title: "Acts" })];
   const answers = turns.slice(begin + 1).filter((turn) => turn.startsWith("assistant\n")).length;
   const [text, ...deeds] = acts[name]?.[answers]?.(hands, folder) ?? ["The act is played already."];
