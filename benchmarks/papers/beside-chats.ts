@@ -49,9 +49,8 @@ interface Run {
 
 function run(bench: Bench, company: Company, seed: number): Run {
   const { tbtMs, engines, callsPerSecond } = company;
-  const [calls, prompts] = [company.calls, company.prompts].map((count) =>
-    bench.isQuick ? Math.ceil(count / 8) : count,
-  ) as [number, number];
+  const calls = company.calls / (bench.isQuick ? 8 : 1);
+  const prompts = company.prompts / (bench.isQuick ? 4 : 1);
   const job = known({ ...case1, prompts }, seed);
   const chats = (): Workload => chatWorkload(chatLengths(4096, 1), { seed, callsPerSecond, calls });
   const models = devices("a100", engines, { spec: { pages: PAGES } });
