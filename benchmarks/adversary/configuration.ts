@@ -21,7 +21,7 @@ export interface Configuration {
   readonly noise: NoiseName | null;
 }
 
-/** "7-123": what `--repeat` takes. */
+/** "7-123", as `--repeat` takes it. */
 export function idOf({ seed, index }: Pick<Configuration, "seed" | "index">): string {
   return `${seed}-${index}`;
 }
@@ -147,7 +147,7 @@ function middleOf({ least, most }: TokenRange): number {
   return (least + most) / 2;
 }
 
-/** What is unusual about it, in words: the classes of a search's losses. */
+/** Its traits, by which losses are grouped. */
 export function traitsOf({
   device,
   engines,
@@ -158,23 +158,25 @@ export function traitsOf({
 }: Configuration): readonly string[] {
   const prefixes = prefixesOf(load);
   const held = engines * pages * PAGE_TOKENS;
-  const isLong = middleOf(load.outputTokens) >= 100;
+  const shared =
+    prefixes === 0
+      ? "nothing shared"
+      : `prefixes ${prefixes > held ? "exceed all memory" : prefixes > held / engines ? "exceed one engine" : "fit one engine"}`;
   return [
     device,
     engines === 1 ? "1 engine" : engines <= 4 ? "2 to 4 engines" : "8 or 16 engines",
-    prefixes === 0
-      ? "nothing shared"
-      : prefixes > held
-        ? "prefixes exceed all memory"
-        : prefixes > held / engines
-          ? "prefixes exceed one engine"
-          : "prefixes fit one engine",
-    load.documents <= engines ? "no more documents than engines" : "more documents than engines",
+    shared,
     loadShare < 0.8 ? "load below 0.8" : loadShare < 1.2 ? "load 0.8 to 1.2" : "load above 1.2",
-    isLong ? "answers of 100 and more" : "answers below 100",
-    load.tokensMax === null ? "lengths known" : "lengths unknown",
+    middleOf(load.outputTokens) >= 100 ? "answers of 100 and more" : "answers below 100",
     load.variation > 1 ? "bursts" : "even arrivals",
     load.tenants > 1 ? "several tenants" : "one tenant",
-    noise === null ? "no noise" : `${noise} noise`,
+    `${noise ?? "no"} noise`,
   ];
+}
+
+export function describe(configuration: Configuration): string {
+  const { documents, documentTokens, suffixTokens, outputTokens } = configuration.load;
+  const [document, question, answer] = [documentTokens, suffixTokens, outputTokens].map(middleOf);
+  const lengths = `${documents} documents of ${document} tokens, questions of ${question}, answers of ${answer}`;
+  return [`${configuration.pages} pages`, lengths, ...traitsOf(configuration)].join("; ");
 }

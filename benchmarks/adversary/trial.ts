@@ -1,104 +1,123 @@
-/** One configuration under ours and every rival. */
+/** One configuration under ours and every rival, and what each did. */
 
+import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
+import { policyOf, withChanges } from "../../simulation/baselines/policies.ts";
+import { sarathi } from "../../simulation/baselines/sarathi.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { firstCome } from "../../simulation/baselines/vllm.ts";
 import { noises } from "../../simulation/noise.ts";
+import type { SimulationReport } from "../../simulation/report.ts";
 import { simulate } from "../../simulation/simulator.ts";
-import type { Arrival } from "../../simulation/workload.ts";
 import { documentArrivals } from "../../simulation/workloads/documents.ts";
 import { workloadOf } from "../../simulation/workloads/parts.ts";
-import { devices } from "../papers/bench.ts";
+import { allAnswered, devices } from "../papers/bench.ts";
 import { CONTEXT_MAX, type Configuration } from "./configuration.ts";
-import { type Figures, figuresOf, timesWorse } from "./figures.ts";
-import { judged, LOSS_RATIO } from "./judged.ts";
-import { own, rivals } from "./systems.ts";
+
+export interface Figures {
+  readonly latencyMeanMs: number;
+  readonly latencyP99Ms: number;
+  readonly ttftMeanMs: number;
+  /** Of answers, from the first arrival to the last end. */
+  readonly tokensPerSecond: number;
+}
+
+export const figures = {
+  latencyMeanMs: "mean latency",
+  latencyP99Ms: "P99 latency",
+  ttftMeanMs: "mean time to first token",
+  tokensPerSecond: "throughput",
+} as const satisfies Record<keyof Figures, string>;
+export const figureNames = Object.keys(figures) as readonly (keyof Figures)[];
+
+/** As it serves without `--tbt-ms`. */
+export const own = ours();
+const inOrder = { ...own.admission, overtakes: false };
+
+/** Each rival with the limits that its authors ran. */
+const rivals: readonly Policy[] = [
+  ...["vllm", "vllm-chunked", "orca", "sglang", "sglang-chunked"].map(policyOf),
+  // Chunks of SGLang's first size.
+  withChanges(policyOf("sglang-chunked"), "longest-prefix", { batch: staticBudget(2048) }),
+  policyOf("sarathi"),
+  withChanges(sarathi(256), "sarathi-256", {}),
+  withChanges(sarathi(2048), "sarathi-2048", {}),
+  ...["preble", "preble-code"].map(policyOf),
+];
+
+/** Ours with one setting changed. */
+export const settings: readonly Policy[] = [
+  withChanges(own, "ours, steps of 50 ms", { batch: { ...own.batch, stepMs: 50 } }),
+  withChanges(own, "ours, steps of 250 ms", { batch: { ...own.batch, stepMs: 250 } }),
+  withChanges(own, "ours, steps of 512 tokens", { batch: staticBudget(512) }),
+  withChanges(own, "ours, begun prompts first", { admission: inOrder }),
+  withChanges(own, "ours, in order of arrival", { queue: firstCome, admission: inOrder }),
+];
 
 export interface Trial {
   readonly configuration: Configuration;
   readonly ours: Figures;
   /** By name. */
   readonly rivals: Readonly<Record<string, Figures>>;
-  /** Of other settings of ours, by name (hindsight.ts); absent: they were not run. */
-  readonly settings?: Readonly<Record<string, Figures>>;
+  /** Other settings of ours by name; empty if they were not run. */
+  readonly settings: Readonly<Record<string, Figures>>;
 }
 
-export function runPolicy(
-  { device, engines, pages, noise, seed }: Configuration,
-  arrivals: readonly Arrival[],
-  policy: Policy,
-): Figures {
-  return figuresOf(
-    simulate({
-      workload: workloadOf("documents", arrivals),
-      policy,
-      devices: devices(device, engines, { spec: { pages, contextMax: CONTEXT_MAX } }),
-      seed,
-      noise: noise === null ? null : noises[noise],
-    }),
-  );
-}
-
-export function runTrial(configuration: Configuration): Trial {
-  const { [own.name]: ours, ...others } = runPolicies(configuration, [own, ...rivals]);
-  return { configuration, ours: ours!, rivals: others };
-}
-
-/** The figures of each policy by its name. */
-export function runPolicies(
-  configuration: Configuration,
-  policies: readonly Policy[],
-): Record<string, Figures> {
-  const arrivals = arrivalsOf(configuration);
-  return Object.fromEntries(
-    policies.map((policy) => [policy.name, runPolicy(configuration, arrivals, policy)]),
-  );
-}
-
-/** The calls of a configuration; each prompt is made once. */
-export function arrivalsOf({ load, seed }: Configuration): readonly Arrival[] {
-  return documentArrivals(load, seed).map((arrival) => {
+export function runTrial(configuration: Configuration, hasSettings: boolean): Trial {
+  const { device, engines, pages, load, seed, noise } = configuration;
+  // Every prompt is made once for all policies.
+  const arrivals = documentArrivals(load, seed).map((arrival) => {
     let prompt: Int32Array | null = null;
-    const promptTokens = (): Int32Array => {
-      prompt ??= arrival.promptTokens();
-      return prompt;
-    };
-    return { ...arrival, promptTokens };
+    return { ...arrival, promptTokens: () => (prompt ??= arrival.promptTokens()) };
   });
+  const run = (policy: Policy): Figures =>
+    figuresOf(
+      simulate({
+        workload: workloadOf("documents", arrivals),
+        policy,
+        devices: devices(device, engines, { spec: { pages, contextMax: CONTEXT_MAX } }),
+        seed,
+        noise: noise === null ? null : noises[noise],
+      }),
+    );
+  const runAll = (policies: readonly Policy[]): Record<string, Figures> =>
+    Object.fromEntries(policies.map((policy) => [policy.name, run(policy)]));
+  return {
+    configuration,
+    ours: run(own),
+    rivals: runAll(rivals),
+    settings: runAll(hasSettings ? settings : []),
+  };
 }
 
-/** Of the rivals that count the one that does best in one figure, and how many times worse ours is; null: none counts. */
+function figuresOf(report: SimulationReport): Figures {
+  const { latency, ttft, engines, durationMs } = allAnswered(report);
+  const tokens = engines.reduce((sum, { tokensGenerated }) => sum + tokensGenerated, 0);
+  return {
+    latencyMeanMs: latency.mean,
+    latencyP99Ms: latency.p99,
+    ttftMeanMs: ttft.mean,
+    tokensPerSecond: (1000 * tokens) / durationMs,
+  };
+}
+
+/** How many times worse `theirs` is than `others`; below 1: better. */
+export function timesWorse(figure: keyof Figures, theirs: Figures, others: Figures): number {
+  const ratio = theirs[figure] / others[figure];
+  return figure === "tokensPerSecond" ? 1 / ratio : ratio;
+}
+
+/** The rival that is best in one figure. */
 export function bestRival(
-  { ours, rivals }: Trial,
+  { rivals }: Trial,
   figure: keyof Figures,
-  counts: (rival: Figures) => boolean = () => true,
-): { readonly name: string; readonly figures: Figures; readonly ratio: number } | null {
-  let best: ReturnType<typeof bestRival> = null;
-  for (const [name, figures] of Object.entries(rivals)) {
-    if (!counts(figures)) continue;
-    const ratio = timesWorse(figure, ours, figures);
-    if (best === null || ratio > best.ratio) best = { name, figures, ratio };
-  }
-  return best;
+): { readonly name: string; readonly figures: Figures } {
+  return Object.entries(rivals)
+    .map(([name, figures]) => ({ name, figures }))
+    .reduce((a, b) => (timesWorse(figure, b.figures, a.figures) < 1 ? b : a));
 }
 
-/** Of some figures of one trial those that lose to the best rival in the fewest of all that a share is wanted of; of several those whose
- *  ratios are least in sum. */
-export function losesLeast(trial: Trial, all: readonly Figures[]): Figures {
-  const scored = all.map((figures) => {
-    const ratios = judged
-      .filter(({ most }) => most !== null)
-      .map(({ figure }) => ratioOf({ ...trial, ours: figures }, figure));
-    const lost = ratios.filter((ratio) => ratio > LOSS_RATIO).length;
-    return { figures, lost, sum: ratios.reduce((sum, ratio) => sum + ratio, 0) };
-  });
-  return scored.reduce((a, b) => (b.lost < a.lost || (b.lost === a.lost && b.sum < a.sum) ? b : a)).figures;
-}
-
-/** Geometric, over trials. */
-export function meanRatio(trials: readonly Trial[], of: (trial: Trial) => number): number {
-  return Math.exp(trials.reduce((sum, trial) => sum + Math.log(of(trial)), 0) / trials.length);
-}
-
-/** How many times worse ours is than the best rival. */
-export function ratioOf(trial: Trial, figure: keyof Figures): number {
-  return bestRival(trial, figure)!.ratio;
+export function shownFigure(figure: keyof Figures, value: number): string {
+  if (figure === "tokensPerSecond") return `${value.toFixed(0)} tokens/s`;
+  return value < 1000 ? `${value.toFixed(0)} ms` : `${(value / 1000).toFixed(value < 10_000 ? 2 : 1)} s`;
 }

@@ -10,16 +10,10 @@ import { algorithm1, batchllm, byRatio } from "../../simulation/baselines/batchl
 import { withChanges } from "../../simulation/baselines/policies.ts";
 import { sglangChunked } from "../../simulation/baselines/sglang.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
-import {
-  cached,
-  promptsFirst,
-  uncached,
-  vllmChunked,
-  vllm as vllmWhole,
-} from "../../simulation/baselines/vllm.ts";
+import { cached, promptsFirst, vllmChunked, vllm as vllmWhole } from "../../simulation/baselines/vllm.ts";
 import type { Workload } from "../../simulation/workload.ts";
 import { type JobPrompt, type JobShape, jobPrompts, jobWorkload } from "../../simulation/workloads/job.ts";
-import { type Part, promptOf } from "../../simulation/workloads/parts.ts";
+import { promptOf } from "../../simulation/workloads/parts.ts";
 import { devices } from "./bench.ts";
 
 /** What an engine holds, of 16 tokens. */
@@ -74,50 +68,19 @@ export function asServed({ prompts, table, tree }: KnownJob, engines: number, pa
   return jobWorkload(prompts, order.prompts, new JobFeed(items, room));
 }
 
-export const none: System = {
-  name: "vllm, no cache",
-  policy: withChanges(vllmChunked(), "vllm, no cache", {
-    ...uncached,
-    admission: { ...uncached.admission, sequencesMax: 256 },
-  }),
-  workload: asTheyCome,
-  sharesReads: false,
-};
 export const vllm: System = { name: "vllm", policy: vllmChunked(), workload: asTheyCome, sharesReads: false };
-/** The tokens of a block, the part of a prefix that vLLM finds again. */
-const BLOCK_TOKENS = 16;
-
-/** The job with what two prompts share ending at a block: the rest of a prefix is each prompt's own. */
-function byBlocks({ prompts }: KnownJob): Workload {
-  const cut = prompts.map(({ parts, outputTokens }): JobPrompt => {
-    const [instruction, prefix, own] = parts as [Part, Part, Part];
-    const rest = (instruction.tokens + prefix.tokens) % BLOCK_TOKENS;
-    const shared = { ...prefix, tokens: prefix.tokens - rest };
-    return { parts: [instruction, shared, { ...own, tokens: own.tokens + rest }], outputTokens };
-  });
-  return jobWorkload(cut, [...cut.keys()], null);
-}
-
-/** The paper ran vLLM in steps of 2,048 tokens. Others: prefixes by whole blocks, as its cache knows them; and what people
- *  run: its default of 512 then, 8,192 for throughput, and whole prompts. */
-export const vllms: readonly System[] = [
-  { ...vllm, name: "vllm, blocks of 16", workload: byBlocks },
-  {
-    ...vllm,
-    name: "vllm, steps of 512",
-    policy: withChanges(vllmChunked(), "512", { batch: staticBudget(512) }),
-  },
-  {
-    ...vllm,
-    name: "vllm, steps of 8,192",
-    policy: withChanges(vllmChunked(), "8192", { batch: staticBudget(8192) }),
-  },
-  {
-    ...vllm,
-    name: "vllm, whole prompts",
-    policy: withChanges(vllmWhole, "whole prompts", { batch: promptsFirst(8192), ...cached }),
-  },
-];
+/** Its default then. */
+export const vllmInSmallSteps: System = {
+  ...vllm,
+  name: "vllm, steps of 512",
+  policy: withChanges(vllmChunked(), "512", { batch: staticBudget(512) }),
+};
+/** As it was released with a cache. */
+export const vllmWholePrompts: System = {
+  ...vllm,
+  name: "vllm, whole prompts",
+  policy: withChanges(vllmWhole, "whole prompts", { batch: promptsFirst(8192), ...cached }),
+};
 export const sglang: System = {
   name: "sglang",
   policy: withChanges(sglangChunked, "sglang", { batch: staticBudget(2048) }),
@@ -130,29 +93,4 @@ export const published: System = {
   workload: asPublished,
   sharesReads: true,
 };
-export const grouped: System = {
-  name: "batchllm, 256 sequences",
-  policy: withChanges(batchllm, "batchllm, 256 sequences", {
-    admission: { ...batchllm.admission, sequencesMax: 256 },
-  }),
-  workload: asPublished,
-  sharesReads: true,
-};
 export const served: System = { name: "ours", policy: ours(), workload: asServed, sharesReads: true };
-/** As requests that came at once, in the order of the file: an engine's queue groups what waits. */
-export const servedAtOnce: System = { ...served, name: "ours, all at once", workload: asTheyCome };
-/** In the batches of vLLM, which two numbers bound instead of memory and time. */
-export const servedByCount: System = {
-  ...served,
-  name: "ours, 256 sequences and 2,048 tokens",
-  policy: withChanges(ours(), "by count", {
-    batch: staticBudget(2048),
-    admission: { ...ours().admission, sequencesMax: 256 },
-  }),
-};
-/** What the order alone brings. */
-export const servedApart: System = {
-  ...served,
-  name: "ours, each decode reads for itself",
-  sharesReads: false,
-};

@@ -1,8 +1,7 @@
 /**
  * BatchLLM's results (arXiv:2412.03594 §6) on an A100 with pages for 400,000 tokens: a job whose prompts share prefixes, all there from the
- * start. What others do is beside it: vLLM and SGLang in the order of arrival, and BatchLLM as published, with the groups of its
- * Algorithm 1 in its own order. Attention reads a shared prefix once for all decodes of a group in BatchLLM and ours, as their kernels do,
- * and once for each in the others.
+ * start. vLLM and SGLang take it in the order of arrival, BatchLLM as published in its own order. Attention reads a shared prefix once
+ * for all decodes of a group in BatchLLM and ours, as their kernels do, and once for each in the others.
  *
  * The paper's averages (7 sharers, 1,100 + 400 tokens) would save 63 % of the tokens, and it says that 56 % can be saved. A geometric number of
  * sharers with a mean of 4 saves 55 %, and seen from a prompt there are 7 on average; so it is drawn here, and likewise 6.2 for 11.36.
@@ -12,30 +11,24 @@ import { PARTS, type StepShape } from "../../scheduler/cost/cost-model.ts";
 import { openProfile } from "../../scheduler/cost/profiles.ts";
 import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";
-import { PrefixTree } from "../../scheduler/job/prefix-tree.ts";
+import { PrefixTree, type PromptTable, promptTable } from "../../scheduler/job/prefix-tree.ts";
+import { agentsOf, readTrace } from "../../server/cli/simulate/traces.ts";
 import { algorithm1 } from "../../simulation/baselines/batchllm.ts";
-import type { SimulationReport } from "../../simulation/report.ts";
 import { simulate } from "../../simulation/simulator.ts";
+import { conversations, parseMooncake } from "../../simulation/workloads/conversation.ts";
 import type { JobShape } from "../../simulation/workloads/job.ts";
 import {
-  grouped,
   type KnownJob,
   known,
-  none,
   PAGES,
   published,
   type System,
   served,
-  servedApart,
-  servedAtOnce,
-  servedByCount,
   sglang,
   vllm,
-  vllms,
 } from "./batchllm-systems.ts";
-import { allAnswered, type Bench, devices, mean } from "./bench.ts";
+import { allAnswered, type Bench, devices, mean, ratios } from "./bench.ts";
 import { rangeOf, row, shown } from "./table.ts";
-import { traceTables } from "./trees.ts";
 
 export const case1: JobShape = {
   prompts: 3000,
@@ -54,45 +47,40 @@ export const case2: JobShape = {
   ownTokens: 978,
 };
 
-/** The paper does not say how many prompts its micro-benchmarks have. The more there are, the less of their prefixes is still cached. */
-const MICRO_PROMPTS = [960, 3000];
-
-/** What a chat that comes waits for at most: so long are ours' steps without chats. */
-const STEP_MS = 400;
+/** A micro-benchmark of the paper: all prompts alike. */
+export function micro(prefixTokens: number, ownTokens: number, degree: number, prompts: number): JobShape {
+  return {
+    ...case1,
+    prompts,
+    sharers: { exactly: degree },
+    instructionTokens: 0,
+    prefixTokens,
+    ownTokens,
+    varies: false,
+  };
+}
 
 interface Run {
   /** Of prompt tokens, those that were not computed. */
   readonly saved: number;
   readonly perSecond: number;
-  readonly steps: number;
-  readonly preemptions: number;
-  readonly tokensPerStep: number;
 }
 
-/** By seed: shares of the tokens that can be saved, with one level of prefixes and with all; prompts per second, in steps of any size and
- *  of `STEP_MS`. */
-type Limits = Record<"exact" | "atMost" | "perSecond" | "inSteps", number[]>;
-
-function run(bench: Bench, system: System, job: KnownJob, seed: number): Run {
+function run(system: System, job: KnownJob, seed: number): Run {
   const models = devices("a100", 1, { spec: { pages: PAGES } });
-  const { sharesReads } = system;
+  const { policy, sharesReads } = system;
   const report = allAnswered(
     simulate({
       workload: system.workload(job, 1),
-      policy: system.policy,
+      policy,
       devices: models.map((model) => ({ ...model, sharesReads })),
-      noise: bench.noise,
       seed,
     }),
   );
-  const [engine] = report.engines as [SimulationReport["engines"][number]];
   const prompts = report.calls.reduce((sum, { promptTokens }) => sum + promptTokens, 0);
   return {
-    saved: 1 - engine.promptTokensComputed / prompts,
+    saved: 1 - report.engines[0]!.promptTokensComputed / prompts,
     perSecond: report.calls.length / (report.durationMs / 1000),
-    steps: engine.steps,
-    preemptions: engine.preemptions,
-    tokensPerStep: (engine.promptTokensComputed + engine.tokensGenerated) / engine.steps,
   };
 }
 
@@ -100,9 +88,9 @@ function run(bench: Bench, system: System, job: KnownJob, seed: number): Run {
  * Prompts per second that no schedule exceeds on this device's cost model: it knows all prompts and answers, has any memory, and may put any
  * tokens side by side. Every token of the prefix tree is computed once, in steps of the size with the best rate of all; a prompt's new
  * tokens are one chunk; every answer token but the first is a decode, which reads what is new in its own prompt and what it has drawn, and
- * shares all other reads with the decodes of its group. `stepMs`: no step's tokens take longer.
+ * shares all other reads with the decodes of its group.
  */
-function boundPerSecond({ prompts, table, tree }: KnownJob, stepMs: number): number {
+function boundPerSecond({ prompts, table, tree }: KnownJob): number {
   const { profile, spec } = openProfile("a100");
   const parts = new Float64Array(PARTS);
   const partsOf = (shape: StepShape): Float64Array => {
@@ -112,8 +100,7 @@ function boundPerSecond({ prompts, table, tree }: KnownJob, stepMs: number): num
   let tokenMs = Number.POSITIVE_INFINITY;
   for (let tokens = 1; tokens <= spec.stepTokensMax; tokens++) {
     const [fixedMs, linearMs] = partsOf({ prompts: [], decodes: tokens, decodeContext: 0 });
-    const tookMs = fixedMs! + linearMs!;
-    if (tookMs <= stepMs) tokenMs = Math.min(tokenMs, tookMs / tokens);
+    tokenMs = Math.min(tokenMs, (fixedMs! + linearMs!) / tokens);
   }
   const noContext = { prompts: [], decodes: 1, decodeContext: 0 };
   const decodeMs = partsOf(noContext)[2]!;
@@ -124,11 +111,8 @@ function boundPerSecond({ prompts, table, tree }: KnownJob, stepMs: number): num
     const context = order.sharedTokens[place]!;
     const tokens = Math.max(1, table.from[prompt + 1]! - table.from[prompt]! - context);
     const decodes = prompts[prompt]!.outputTokens - 1;
-    const [, , sequenceMs, attentionMs] = partsOf({
-      prompts: [{ tokens, context }],
-      decodes: 0,
-      decodeContext: 0,
-    });
+    const chunk = { prompts: [{ tokens, context }], decodes: 0, decodeContext: 0 };
+    const [, , sequenceMs, attentionMs] = partsOf(chunk);
     ms += (tokens + decodes) * tokenMs + sequenceMs! + attentionMs!;
     ms += decodes * (decodeMs + (tokens + decodes / 2) * readMs);
   });
@@ -137,155 +121,58 @@ function boundPerSecond({ prompts, table, tree }: KnownJob, stepMs: number): num
 
 /** Claim: prefixes that are known beforehand save more than a cache finds, and whole jobs are done sooner. */
 export function offlineJobs(bench: Bench): void {
-  const { seeds, isQuick } = bench;
-  const micro = [
-    [2000, 200],
-    [1000, 1000],
-    [200, 2000],
-  ] as const;
+  // The paper does not say how many prompts its micro-benchmarks have. The more there are, the less of their prefixes a cache holds.
   const shapes: readonly (readonly [string, JobShape])[] = [
-    ["case 1", isQuick ? { ...case1, prompts: 800 } : case1],
+    ["case 1", bench.isQuick ? { ...case1, prompts: 800 } : case1],
     ["case 2", case2],
-    ...(isQuick ? [320] : MICRO_PROMPTS).flatMap((prompts) =>
-      micro.flatMap(([prefixTokens, ownTokens]) =>
+    ...(bench.isQuick ? [320] : [960, 3000]).flatMap((prompts) =>
+      [
+        [2000, 200],
+        [1000, 1000],
+        [200, 2000],
+      ].flatMap(([prefix, own]) =>
         [4, 16].map((degree): readonly [string, JobShape] => [
-          `${prefixTokens}/${ownTokens}, degree ${degree}, ${prompts} prompts`,
-          {
-            ...case1,
-            prompts,
-            sharers: { exactly: degree },
-            instructionTokens: 0,
-            prefixTokens,
-            ownTokens,
-            varies: false,
-          },
+          `${prefix}/${own}, degree ${degree}, ${prompts} prompts`,
+          micro(prefix!, own!, degree, prompts),
         ]),
       ),
     ),
   ];
+  const systems = [vllm, sglang, published, served];
   for (const [name, shape] of shapes) {
-    const isCase = name.startsWith("case");
-    const systems = [
-      ...(isCase ? [none] : []),
-      vllm,
-      ...(isCase ? vllms : []),
-      sglang,
-      ...(isCase ? [grouped] : []),
-      published,
-      ...(isCase ? [servedByCount] : []),
-      servedApart,
-      servedAtOnce,
-      served,
-    ];
     const runs = new Map<System, Run[]>(systems.map((system) => [system, []]));
-    const limits: Limits = { exact: [], atMost: [], perSecond: [], inSteps: [] };
-    for (const seed of seeds) {
+    const bounds: number[] = [];
+    for (const seed of bench.seeds) {
       const job = known(shape, seed);
-      const tokens = job.table.from[job.prompts.length]!;
-      limits.exact.push(oneLevel(job.tree).savedTokens / tokens);
-      limits.atMost.push(job.tree.savedAtMost / tokens);
-      limits.perSecond.push(boundPerSecond(job, Number.POSITIVE_INFINITY));
-      limits.inSteps.push(boundPerSecond(job, STEP_MS));
+      bounds.push(boundPerSecond(job));
       for (const system of systems) {
-        const one = run(bench, system, job, seed);
+        const one = run(system, job, seed);
         runs.get(system)!.push(one);
-        bench.note(
-          `${name}, seed ${seed}: ${system.name}: ${one.perSecond.toFixed(2)}/s, saves ${percent(one.saved)}`,
-        );
+        bench.note(`${name}, seed ${seed}: ${system.name}: ${one.perSecond.toFixed(2)}/s`);
       }
     }
-    tell(bench, name, runs, limits);
+    const rate = (system: System): number[] => runs.get(system)!.map(({ perSecond }) => perSecond);
+    const claim = `BatchLLM, ${name}`;
+    const least = name.startsWith("case") ? 1.3 : 1.1;
+    const [overVllm, bound] = [ratios(rate(served), rate(vllm)), ratios(bounds, rate(vllm))];
+    bench.row(row(claim, "throughput, over vllm with its cache", overVllm, "×", { least }));
+    bench.row(row(claim, "the device's bound, over vllm with its cache", bound, "×"));
+    const overPublished = ratios(rate(served), rate(published));
+    bench.row(row(claim, "throughput, over batchllm as published", overPublished, "×", { least: 1 }));
+    bench.table(
+      name,
+      ["System", "tokens saved", "prompts per second"],
+      systems.map((system) => [
+        system.name,
+        percent(100 * mean(runs.get(system)!.map(({ saved }) => saved))),
+        shown(rangeOf(rate(system)), ""),
+      ]),
+    );
   }
 }
 
-function tell(bench: Bench, name: string, runs: ReadonlyMap<System, readonly Run[]>, limits: Limits): void {
-  const claim = `BatchLLM, ${name}`;
-  const of = (system: System): readonly Run[] => runs.get(system)!;
-  const over = (a: System, b: System, read: (run: Run) => number): number[] =>
-    of(a).map((one, index) => read(one) / read(of(b)[index]!));
-  const saved = (one: Run): number => one.saved;
-  const perSecond = (one: Run): number => one.perSecond;
-  if (name === "case 1") {
-    bench.row(row(claim, "tokens saved, over vllm's cache", over(served, vllm, saved), "×", { least: 1.2 }));
-    const ofExact = of(served).map((one, index) => (100 * one.saved) / limits.exact[index]!);
-    bench.row(row(claim, "tokens saved, of the one-level optimum", ofExact, " %", { least: 98 }));
-    bench.row(
-      row(claim, "by memory, over 256 sequences: throughput", over(published, grouped, perSecond), "×", {
-        least: 1.05,
-      }),
-    );
-    bench.row(
-      row(
-        claim,
-        "by memory, over 256 sequences: steps",
-        over(published, grouped, (one) => one.steps),
-        "×",
-        { most: 1 },
-      ),
-    );
-    bench.row(
-      row(
-        claim,
-        "ours by memory and time, over 256 sequences and 2,048 tokens: throughput",
-        over(served, servedByCount, perSecond),
-        "×",
-        { least: 1.05 },
-      ),
-    );
-    bench.row(
-      row(
-        claim,
-        "ours by memory and time, over 256 sequences and 2,048 tokens: steps",
-        over(served, servedByCount, (one) => one.steps),
-        "×",
-        { most: 1 },
-      ),
-    );
-  }
-  const least = name.startsWith("case") ? 1.3 : 1.1;
-  bench.row(
-    row(claim, "throughput, over vllm with its cache", over(served, vllm, perSecond), "×", { least }),
-  );
-  bench.row(
-    row(
-      claim,
-      "by order alone, over vllm with its cache: throughput",
-      over(servedApart, vllm, perSecond),
-      "×",
-    ),
-  );
-  const bound = limits.perSecond.map((one, index) => one / perSecond(of(vllm)[index]!));
-  bench.row(row(claim, "the device's bound, over vllm with its cache", bound, "×"));
-  const inSteps = limits.inSteps.map((one, index) => one / perSecond(of(vllm)[index]!));
-  bench.row(
-    row(claim, `the same, in steps of ${STEP_MS} ms at most, over vllm with its cache`, inSteps, "×"),
-  );
-  const had = limits.perSecond.map((one, index) => (100 * perSecond(of(served)[index]!)) / one);
-  bench.row(row(claim, "throughput, of the device's bound", had, " %"));
-  bench.row(row(claim, "throughput, over sglang", over(served, sglang, perSecond), "×"));
-  bench.row(row(claim, "throughput, over all at once", over(served, servedAtOnce, perSecond), "×"));
-  bench.row(
-    row(claim, "throughput, over batchllm as published", over(served, published, perSecond), "×", {
-      least: 1,
-    }),
-  );
-  const lines = [...runs].map(([{ name }, list]) => [
-    name,
-    percent(mean(list.map(saved))),
-    shown(rangeOf(list.map(perSecond)), ""),
-    String(Math.round(mean(list.map((one) => one.steps)))),
-    String(Math.round(mean(list.map((one) => one.tokensPerStep)))),
-    String(Math.round(mean(list.map((one) => one.preemptions)))),
-  ]);
-  bench.table(
-    `${name}: at most ${percent(mean(limits.exact))} saved with one level of prefixes, ${percent(mean(limits.atMost))} with all`,
-    ["System", "tokens saved", "prompts per second", "steps", "tokens per step", "preemptions"],
-    lines,
-  );
-}
-
-function percent(share: number): string {
-  return `${(100 * share).toFixed(1)} %`;
+function percent(value: number): string {
+  return `${value.toFixed(1)} %`;
 }
 
 /** Claim: on the prefix trees of real traces the exact choice saves what Algorithm 1 saves, or more. */
@@ -293,24 +180,33 @@ export function realTrees(bench: Bench): void {
   const lines: string[][] = [];
   for (const [name, table] of traceTables(bench.traces)) {
     const tree = new PrefixTree(table);
-    const tokens = table.from[table.from.length - 1]!;
-    const share = (saved: number): number => (100 * saved) / tokens;
-    const greedy = share(savedBy(algorithm1(tree)));
+    const share = (saved: number): number => (100 * saved) / table.from[table.from.length - 1]!;
+    const groups = algorithm1(tree);
+    const greedy = share(
+      groups.reduce((sum, { prefixTokens, members }) => sum + prefixTokens * (members.length - 1), 0),
+    );
     const exact = share(oneLevel(tree).savedTokens);
     const order = orderOf(tree, oneLevel(tree), () => 1);
     const ordered = share(order.sharedTokens.reduce((sum, shared) => sum + shared, 0));
-    bench.row(
-      row("real prefix trees", `${name}: exact, over Algorithm 1`, [exact / greedy], "×", { least: 1 }),
-    );
-    lines.push([
-      name,
-      ...[greedy, exact, ordered, share(tree.savedAtMost)].map((value) => `${value.toFixed(1)} %`),
-    ]);
+    bench.row(row("real trees", `${name}: exact, over Algorithm 1`, [exact / greedy], "×", { least: 1 }));
+    lines.push([name, ...[greedy, exact, ordered, share(tree.savedAtMost)].map(percent)]);
   }
   const head = ["Trace", "Algorithm 1", "one level, exact", "in order, all levels", "at most"];
   bench.table("Tokens saved on real prefix trees", head, lines);
 }
 
-function savedBy(groups: ReturnType<typeof algorithm1>): number {
-  return groups.reduce((sum, { prefixTokens, members }) => sum + prefixTokens * (members.length - 1), 0);
+/** A block of Mooncake's traces, 512 tokens, is one number; agents' texts are a number for every four characters. */
+function traceTables(folder: string | null): readonly (readonly [string, PromptTable])[] {
+  const blocks = (name: "mooncake" | "mooncakeSynthetic"): PromptTable => {
+    const text = readTrace(folder, name);
+    const calls =
+      text === null ? conversations({ callsPerSecond: 3.4, calls: 12_031 }, 1) : parseMooncake(text);
+    return promptTable(calls.map((call) => call.blocks));
+  };
+  const agents = agentsOf(folder, 20).rows.flat();
+  return [
+    ["conversation", blocks("mooncake")],
+    ["synthetic", blocks("mooncakeSynthetic")],
+    ["agents", promptTable(agents.map((call) => call.promptTokens()))],
+  ];
 }

@@ -1,26 +1,20 @@
-/** What all claims need: seeds, traces, and a place for what they find. */
+/** The settings of a run and the places for its results; devices and numbers that claims share. */
 
 import type { PartedCostModel } from "../../scheduler/cost/cost-model.ts";
 import { openProfile, type ProfileName } from "../../scheduler/cost/profiles.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { Noise } from "../../simulation/noise.ts";
 import type { SimulationReport } from "../../simulation/report.ts";
-import type { Chart } from "./svg.ts";
 import type { Row } from "./table.ts";
 
 export interface Bench {
   /** The folder of traces; null: workloads are drawn. */
   readonly traces: string | null;
   readonly seeds: readonly number[];
-  /** Of all devices; null: steps take what was measured. */
-  readonly noise: Noise | null;
   /** Fewer calls and rates, for a first look. */
   readonly isQuick: boolean;
   row(row: Row): void;
-  /** A table of its own, for the pages of docs/papers. */
+  /** A table of its own. */
   table(title: string, head: readonly string[], lines: readonly (readonly string[])[]): void;
-  /** A chart that becomes docs/papers/<name>.svg. */
-  chart(name: string, chart: Chart): void;
   /** Progress, for the reader of the terminal. */
   note(line: string): void;
 }
@@ -54,4 +48,9 @@ export function seconds(ms: number): string {
 
 export function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+/** By index, how many times `above` is `below`. */
+export function ratios(above: readonly number[], below: readonly number[]): number[] {
+  return above.map((value, index) => value / below[index]!);
 }

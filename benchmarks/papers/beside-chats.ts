@@ -8,7 +8,7 @@ import { chatLengths, chatWorkload } from "../../simulation/workloads/chat.ts";
 import { merged } from "../../simulation/workloads/merge.ts";
 import { case1 } from "./batchllm.ts";
 import { asServed, known, PAGES } from "./batchllm-systems.ts";
-import { allAnswered, type Bench, devices, mean } from "./bench.ts";
+import { allAnswered, type Bench, devices } from "./bench.ts";
 import { row } from "./table.ts";
 
 const CHAT_TARGET_MS = 100;
@@ -49,13 +49,12 @@ interface Run {
 
 function run(bench: Bench, company: Company, seed: number): Run {
   const { tbtMs, engines, callsPerSecond } = company;
-  const [calls, prompts] = [company.calls, company.prompts].map((count) =>
-    bench.isQuick ? Math.ceil(count / 8) : count,
-  ) as [number, number];
+  const calls = company.calls / (bench.isQuick ? 8 : 1);
+  const prompts = company.prompts / (bench.isQuick ? 4 : 1);
   const job = known({ ...case1, prompts }, seed);
   const chats = (): Workload => chatWorkload(chatLengths(4096, 1), { seed, callsPerSecond, calls });
   const models = devices("a100", engines, { spec: { pages: PAGES } });
-  const setup = { policy: ours(tbtMs), devices: models, noise: bench.noise, seed, watched: "chat" };
+  const setup = { policy: ours(tbtMs), devices: models, seed, watched: "chat" };
   const calm = allAnswered(simulate({ ...setup, workload: chats() }));
   const alone = allAnswered(simulate({ ...setup, workload: asServed(job, engines) }));
   let left = calls;
@@ -77,7 +76,6 @@ function run(bench: Bench, company: Company, seed: number): Run {
 
 /** Claim: chats beside a job keep their pace, and the job gets what they leave. */
 export function besideChats(bench: Bench): void {
-  const parts: string[][] = [];
   for (const company of companies) {
     const { name, tbtMs } = company;
     const runs = bench.seeds.map((seed) => {
@@ -101,18 +99,5 @@ export function besideChats(bench: Bench): void {
     bench.row(
       row(claim, "the job's pace, of what it has alone", shares, " %", tbtMs === null ? null : { least: 70 }),
     );
-    const meanMs = (read: (run: Run) => number): string => `${mean(runs.map(read)).toFixed(1)} ms`;
-    parts.push([
-      name,
-      meanMs(({ calm }) => calm.queueing.mean),
-      meanMs(({ beside }) => beside.queueing.mean),
-      meanMs(({ calm }) => calm.ttft.mean - calm.queueing.mean),
-      meanMs(({ beside }) => beside.ttft.mean - beside.queueing.mean),
-    ]);
   }
-  bench.table(
-    "Where a chat's first token's time goes beside a job, on average",
-    ["Chats", "until its first step, without", "beside", "in its prompt's steps, without", "beside"],
-    parts,
-  );
 }

@@ -20,18 +20,14 @@ export interface Summary {
   readonly outputTokens: number;
 }
 
-/** A chunk after another, each with the summary so far; `valueFirst`: the summary stands before the chunk. */
-export function chain(
-  { random, articleTokens: tokens, chunkTokens, outputTokens }: Summary,
-  valueFirst = true,
-): ProgramPart {
+/** A chunk after another, each behind the summary so far. */
+export function chain({ random, articleTokens: tokens, chunkTokens, outputTokens }: Summary): ProgramPart {
   const count = Math.max(2, Math.floor(tokens / chunkTokens));
   const head = uniqueText(new SeededRandom(1), 40);
   const nodes = Array.from({ length: count }, (_, index): CallSpec => {
     const chunk = text(uniqueText(random, chunkTokens));
     const before: Part[] = index === 0 ? [] : [input(`summary${index - 1}`)];
-    const middle = valueFirst ? [...before, chunk] : [chunk, ...before];
-    return call(`call${index}`, [text(head), ...middle, output(`summary${index}`, outputTokens)]);
+    return call(`call${index}`, [text(head), ...before, chunk, output(`summary${index}`, outputTokens)]);
   });
   return { nodes, variables: [] };
 }

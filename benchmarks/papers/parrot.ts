@@ -22,7 +22,7 @@ import {
   ProgramWorkload,
   uniqueText,
 } from "../../simulation/workloads/programs.ts";
-import { allAnswered, type Bench, type DeviceModel, devices, mean, seconds } from "./bench.ts";
+import { allAnswered, type Bench, type DeviceModel, devices, mean, ratios, seconds } from "./bench.ts";
 import {
   articleTokens,
   chain,
@@ -86,11 +86,8 @@ const oursByGraph: System = { name: "ours", policy: ours(), sends: "graph", shar
 
 /** Ours without a part of what it knows of a graph. */
 const ablations: readonly System[] = [
-  { ...oursByGraph, name: "without objectives", uses: { objectives: false, gangs: false } },
   { ...oursByGraph, name: "without gangs", uses: { gangs: false } },
   { ...oursByGraph, name: "without programs' order", uses: { order: false } },
-  { ...oursByGraph, name: "without known futures", uses: { prospects: false } },
-  { ...oursByGraph, name: "without warming", uses: { warming: false } },
   { ...oursByGraph, name: "ours, calls by the client", sends: "calls" },
 ];
 
@@ -117,35 +114,26 @@ export function chains(bench: Bench): void {
       scene: (seed) => [arrival(of(seed, seed, outputTokens))],
       ...latencyCentric,
       least: 1.2,
-      gainsRoundTrips: true,
     });
   }
-  for (const perSecond of bench.isQuick ? [3.5] : [1, 2, 3, 3.5]) {
-    compare(bench, `chain beside ${perSecond} requests/s`, {
-      devices: a100(),
-      scene: (seed) => {
-        const random = new SeededRandom(seed).child("background");
-        const load = stream(random, { perSecond, untilMs: 480_000, kind: "background" }, () =>
-          single("", uniqueText(random, 512), 50),
-        );
-        return [arrival(of(seed, seed), 5000), ...load];
-      },
-      ...latencyCentric,
-      least: perSecond === 3.5 ? 1.7 : null,
-      uncapped: perSecond === 3.5,
-    });
-  }
-  for (const count of bench.isQuick ? [25] : [10, 25]) {
-    compare(bench, `${count} chains at once`, {
-      devices: a100(),
-      scene: (seed) => Array.from({ length: count }, (_, index) => arrival(of(seed, index, 50, 2048))),
-      ...latencyCentric,
-      least: count === 25 ? 1.6 : null,
-      uncapped: count === 25,
-      ablates: count === 25,
-    });
-  }
-  warming(bench);
+  const busy = { devices: a100(), ...latencyCentric, uncapped: true };
+  compare(bench, "chain beside 3.5 requests/s", {
+    ...busy,
+    scene: (seed) => {
+      const random = new SeededRandom(seed).child("background");
+      const load = stream(random, { perSecond: 3.5, untilMs: 480_000, kind: "background" }, () =>
+        single("", uniqueText(random, 512), 50),
+      );
+      return [arrival(of(seed, seed), 5000), ...load];
+    },
+    least: 1.7,
+  });
+  compare(bench, "25 chains at once", {
+    ...busy,
+    scene: (seed) => Array.from({ length: 25 }, (_, index) => arrival(of(seed, index, 50, 2048))),
+    least: 1.6,
+    ablates: true,
+  });
 }
 
 /** Claim: maps of a summary are served for its reduce. */
@@ -168,26 +156,23 @@ export function mapReduces(bench: Bench): void {
 
 /** Claim: agents who read the same files. */
 export function agents(bench: Bench): void {
-  for (const files of bench.isQuick ? [8] : [4, 8, 12, 16]) {
-    const scene: Scene = (seed) => {
-      const { part, wants } = multiAgent(new SeededRandom(seed).child("agents"), files);
-      return [
-        { atMs: 0, kind: "agents", part, wants: Object.fromEntries(wants.map((name) => [name, soon])) },
-      ];
-    };
-    const common = { devices: a100(), scene, ablates: files === 8, parrotCap: AGENTS_LATENCY_TOKENS };
-    compare(bench, `${files} agents, over latency-centric`, {
-      ...common,
-      clientCap: CLIENT_TOKENS,
-      least: files === 16 ? 8 : null,
-    });
-    compare(bench, `${files} agents, over throughput-centric`, {
-      ...common,
-      ablates: false,
-      clientCap: null,
-      least: files === 16 ? 2 : null,
-    });
-  }
+  const files = bench.isQuick ? 8 : 16;
+  const scene: Scene = (seed) => {
+    const { part, wants } = multiAgent(new SeededRandom(seed).child("agents"), files);
+    return [{ atMs: 0, kind: "agents", part, wants: Object.fromEntries(wants.map((name) => [name, soon])) }];
+  };
+  const common = { devices: a100(), scene, parrotCap: AGENTS_LATENCY_TOKENS };
+  const isJudged = files === 16;
+  compare(bench, `${files} agents, over latency-centric`, {
+    ...common,
+    clientCap: CLIENT_TOKENS,
+    least: isJudged ? 8 : null,
+  });
+  compare(bench, `${files} agents, over throughput-centric`, {
+    ...common,
+    clientCap: null,
+    least: isJudged ? 2 : null,
+  });
 }
 
 /** Claim: users of four long prompts on four engines. */
@@ -215,7 +200,7 @@ export function gptsUsers(bench: Bench): void {
     systems.map((system) => {
       let [good, bad] = [0, Number.POSITIVE_INFINITY];
       for (let rate = 0.5, tries = 0; tries < 10; tries++) {
-        const records = run(bench, system, a6000(4), scene(rate), seed);
+        const records = run(system, a6000(4), scene(rate), seed);
         const perToken = mean(records.map((one) => (one.doneMs - one.arrivedMs) / one.outputTokens));
         if (perToken <= limitMs) good = rate;
         else bad = rate;
@@ -270,7 +255,7 @@ export function mixed(bench: Bench): void {
   ];
   const measured = systems.map((system) =>
     bench.seeds.map((seed) => {
-      const records = run(bench, system, a6000(4), scene, seed);
+      const records = run(system, a6000(4), scene, seed);
       const chats = records.filter(({ kind }) => kind === "chat");
       const jobs = records.filter(({ kind }) => kind === "job");
       return {
@@ -279,9 +264,13 @@ export function mixed(bench: Bench): void {
       };
     }),
   );
-  const mine = measured.at(-1)!;
   const over = (index: number, of: "perToken" | "jobMs"): number[] =>
-    mine.map((own, seed) => measured[index]![seed]![of] / own[of]);
+    ratios(
+      ...([measured[index]!, measured.at(-1)!].map((runs) => runs.map((one) => one[of])) as [
+        number[],
+        number[],
+      ]),
+    );
   const rows = [
     ["chats' time per token, latency-centric", 0, "perToken", 4],
     ["job time, latency-centric", 0, "jobMs", 3],
@@ -304,28 +293,6 @@ export function mixed(bench: Bench): void {
   );
 }
 
-/** What warming is worth where the text stands before the value. */
-function warming(bench: Bench): void {
-  for (const [chunkTokens, outputTokens] of [
-    [1024, 50],
-    [2048, 25],
-  ] as const) {
-    const scene: Scene = (seed) => {
-      const random = new SeededRandom(seed).child("warm");
-      const tokens = articleTokens[seed % articleTokens.length]!;
-      const part = chain({ random, articleTokens: tokens, chunkTokens, outputTokens }, false);
-      return [{ atMs: 0, kind: "chain", part, wants: { [lastOf(part)]: soon } }];
-    };
-    const times = (system: System): number[] =>
-      bench.seeds.map((seed) => mean(latencies(run(bench, system, a100(), scene, seed))));
-    const cold = times({ ...oursByGraph, uses: { warming: false } });
-    const warm = times(oursByGraph);
-    const gains = cold.map((ms, seed) => ms / warm[seed]!);
-    const what = `chunk of ${chunkTokens} before the summary of ${outputTokens}: without warming over with`;
-    bench.row(row("parrot", what, gains, "×", { least: 1 }));
-  }
-}
-
 interface Comparison {
   readonly devices: readonly DeviceModel[];
   readonly scene: Scene;
@@ -337,15 +304,13 @@ interface Comparison {
   readonly ablates?: boolean;
   /** Also over the vLLM-like server without a cap. */
   readonly uncapped?: boolean;
-  /** The server computes nothing less for a graph: what there is to gain are the round trips, and how much that is, is told. */
-  readonly gainsRoundTrips?: boolean;
 }
 
-/** Programs' times on every system, of all but the background. */
+/** Programs' times on every system; those of the background do not count. */
 function compare(
   bench: Bench,
   what: string,
-  { devices: machine, scene, clientCap, parrotCap, least, ablates, uncapped, gainsRoundTrips }: Comparison,
+  { devices: machine, scene, clientCap, parrotCap, least, ablates, uncapped }: Comparison,
 ): void {
   const systems = [
     vllmLike(clientCap),
@@ -357,47 +322,24 @@ function compare(
   ];
   const times = systems.map((system) =>
     bench.seeds.map((seed) => {
-      const records = run(bench, system, machine, scene, seed);
-      const isLoad = ({ kind }: ProgramRecord): boolean => kind === "background";
-      const all = latencies(records.filter((one) => !isLoad(one)));
-      const load = latencies(records.filter(isLoad));
-      return { mean: mean(all), p99: quantile(all, 0.99), load: load.length === 0 ? null : mean(load) };
+      bench.note(`${what}, seed ${seed}: ${system.name}`);
+      const records = run(system, machine, scene, seed).filter(({ kind }) => kind !== "background");
+      return mean(records.map(({ arrivedMs, doneMs }) => doneMs - arrivedMs));
     }),
   );
-  const mine = times[3]!;
-  const over = (index: number, of: "mean" | "p99"): number[] =>
-    mine.map((own, seed) => times[index]![seed]![of] / own[of]);
-  bench.row(
-    row(
-      "parrot",
-      `${what}: client-driven over ours`,
-      over(0, "mean"),
-      "×",
-      least === null ? null : { least },
-    ),
-  );
-  if (gainsRoundTrips) {
-    const ofGraph = mean(ROUND_TRIP_MS);
-    const allowed = bench.seeds.map((seed, index) => {
-      const atServer = mean(latencies(run(bench, systems[0]!, machine, scene, seed, [0, 0])));
-      return times[0]![index]!.mean / (atServer + ofGraph);
-    });
-    bench.row(row("parrot", `${what}: what the round trips allow`, allowed, "×", null));
-  }
-  if (uncapped)
-    bench.row(row("parrot", `${what}: the same without a cap over ours`, over(4, "mean"), "×", null));
-  bench.row(row("parrot", `${what}: Parrot over ours, mean`, over(2, "mean"), "×", { least: 1 }));
-  bench.row(row("parrot", `${what}: Parrot over ours, P99`, over(2, "p99"), "×", { least: 1 }));
+  const over = (index: number): number[] => ratios(times[index]!, times[3]!);
+  const bound = least === null ? null : { least };
+  bench.row(row("parrot", `${what}: client-driven over ours`, over(0), "×", bound));
+  if (uncapped) bench.row(row("parrot", `${what}: the same without a cap over ours`, over(4), "×"));
+  bench.row(row("parrot", `${what}: Parrot over ours`, over(2), "×", { least: 1 }));
   bench.table(
     what,
-    ["System", "mean", "P99", "over ours", ...(mine[0]!.load === null ? [] : ["the other load"])],
-    systems.map(({ name }, index) => {
-      const own = times[index]!;
-      const values = [mean(own.map((one) => one.mean)), mean(own.map((one) => one.p99))];
-      const load = own.flatMap((one) => (one.load === null ? [] : [one.load]));
-      const ratio = `${mean(over(index, "mean")).toFixed(2)}×`;
-      return [name, ...values.map(seconds), ratio, ...(load.length === 0 ? [] : [seconds(mean(load))])];
-    }),
+    ["System", "mean", "over ours"],
+    systems.map(({ name }, index) => [
+      name,
+      seconds(mean(times[index]!)),
+      `${mean(over(index)).toFixed(2)}×`,
+    ]),
   );
 }
 
@@ -405,12 +347,10 @@ function compare(
 const WARM_UP_MS = 65_000;
 
 function run(
-  { noise }: Bench,
   { policy, sends, uses, name, sharesReads }: System,
   machine: readonly DeviceModel[],
   scene: Scene,
   seed: number,
-  roundTripMs: readonly [number, number] = ROUND_TRIP_MS,
 ): readonly ProgramRecord[] {
   const random = new SeededRandom(seed).child("round trips");
   const warmUp = machine.map((): ProgramArrival => {
@@ -421,23 +361,14 @@ function run(
   const workload = new ProgramWorkload([...warmUp, ...programs], {
     name,
     sends,
-    roundTripMs,
+    roundTripMs: ROUND_TRIP_MS,
     random,
     expectedMs: new CallEstimates(() => machine[0]!.profile, 1).expectedMs,
     uses: { ...allUses, ...uses },
   });
   const devices = machine.map((device) => ({ ...device, sharesReads }));
-  allAnswered(simulate({ workload, policy, devices, noise, seed }));
+  allAnswered(simulate({ workload, policy, devices, seed }));
   return workload.records.filter(({ kind }) => kind !== "warm-up");
-}
-
-function latencies(records: readonly ProgramRecord[]): number[] {
-  return records.map(({ arrivedMs, doneMs }) => doneMs - arrivedMs);
-}
-
-function quantile(values: readonly number[], part: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.ceil(part * sorted.length) - 1)]!;
 }
 
 /** The measured model is of 7B with grouped queries. Vicuna-13B has 1.8 times its weights and multiplications, 1.6 times the

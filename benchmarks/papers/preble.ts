@@ -13,7 +13,7 @@ import { firstCome } from "../../simulation/baselines/vllm.ts";
 import type { SimulationReport } from "../../simulation/report.ts";
 import { simulate } from "../../simulation/simulator.ts";
 import type { Workload } from "../../simulation/workload.ts";
-import { allAnswered, type Bench, devices, mean, seconds } from "./bench.ts";
+import { allAnswered, type Bench, devices, mean, ratios, seconds } from "./bench.ts";
 import { rangeOf, row, shown } from "./table.ts";
 
 const DEVICE = "a6000";
@@ -68,16 +68,11 @@ const models = devices(DEVICE, DEVICES);
 
 function run(bench: Bench, load: Load, policy: Policy): Result {
   const reports = bench.seeds.map((seed) =>
-    allAnswered(simulate({ workload: load.make(seed), policy, devices: models, noise: bench.noise, seed })),
+    allAnswered(simulate({ workload: load.make(seed), policy, devices: models, seed })),
   );
   const latency = mean(reports.map((report) => report.latency.mean));
   bench.note(`${load.name}: ${policy.name}: ${seconds(latency)}`);
   return { policy, reports };
-}
-
-/** How many times shorter, by seed. */
-function gain(from: Result, to: Result, of: (report: SimulationReport) => number): number[] {
-  return from.reports.map((report, index) => of(report) / of(to.reports[index]!));
 }
 
 const average = (report: SimulationReport): number => report.latency.mean;
@@ -97,23 +92,18 @@ export function againstRoundRobin(bench: Bench): void {
     const results = preblePolicies().map((policy) => run(bench, load, policy));
     const byName = (name: string): Result => results.find((result) => result.policy.name.endsWith(name))!;
     const [baseline, chunked, preble] = [byName("sglang"), byName("sglang-chunked"), byName("= preble")];
-    const [own, equal, strict] = [byName("ours"), byName("ours, its budget"), byName("ours, 100 ms")];
-    const claim = `Preble, ${load.name}`;
-    bench.row(row(claim, "average over round robin", gain(baseline, preble, average), "×", { least: 1.5 }));
-    bench.row(row(claim, "p99 over round robin", gain(baseline, preble, tail), "×", { least: 2 }));
-    bench.row(row(claim, "average, of which chunking alone", gain(baseline, chunked, average), "×"));
-    bench.row(row(claim, "p99, of which chunking alone", gain(baseline, chunked, tail), "×"));
-    bench.row(row(claim, "ours over Preble, average", gain(preble, own, average), "×", { least: 1 }));
-    bench.row(row(claim, "ours over Preble, p99", gain(preble, own, tail), "×", { least: 1 }));
-    bench.row(
-      row(claim, "ours with Preble's budget over Preble, average", gain(preble, equal, average), "×"),
-    );
-    bench.row(row(claim, "ours with Preble's budget over Preble, p99", gain(preble, equal, tail), "×"));
-    bench.row(
-      row(claim, "ours with a target of 100 ms over Preble, average", gain(preble, strict, average), "×"),
-    );
-    bench.row(row(claim, "ours with a target of 100 ms over Preble, p99", gain(preble, strict, tail), "×"));
-    bench.row(row(claim, "ours over Preble, first token", gain(preble, own, toFirst), "×"));
+    const own = byName("ours");
+    for (const [what, from, to, of, least] of [
+      ["average over round robin", baseline, preble, average, 1.5],
+      ["p99 over round robin", baseline, preble, tail, 2],
+      ["average, of which chunking alone", baseline, chunked, average, null],
+      ["ours over Preble, average", preble, own, average, 1],
+      ["ours over Preble, p99", preble, own, tail, 1],
+      ["ours over Preble, first token", preble, own, toFirst, null],
+    ] as const) {
+      const gains = ratios(from.reports.map(of), to.reports.map(of));
+      bench.row(row(`Preble, ${load.name}`, what, gains, "×", least === null ? null : { least }));
+    }
     bench.table(
       `Ablation: ${load.name}`,
       ["Policy", "average", "p99", "to first token", "P99 TBT", "cached"],
@@ -125,35 +115,5 @@ export function againstRoundRobin(bench: Bench): void {
         shown(rangeOf(reports.map((report) => 100 * report.hitRate)), " %"),
       ]),
     );
-  }
-}
-
-/** Curves of latency by rate; the rates reach past what round robin can serve. */
-export function latencyByRate(bench: Bench): void {
-  const curves: readonly { name: string; rates: readonly number[]; callsFor: (rate: number) => number }[] = [
-    { name: "videos", rates: [1, 2, 3, 4, 5, 7, 9], callsFor: (rate) => rate * 150 },
-    { name: "tools", rates: [9, 18, 27, 36, 45, 54], callsFor: (rate) => rate * 60 },
-  ];
-  const policies = [policyOf("sglang"), policyOf("sglang-chunked"), policyOf("preble"), oursForLatency];
-  for (const { name, rates, callsFor } of curves) {
-    const chosen = bench.isQuick ? rates.filter((_, index) => index % 3 === 0) : rates;
-    const series = policies.map((policy) => ({
-      name: policy.name,
-      points: chosen.map((rate) => {
-        const { reports } = run(
-          { ...bench, seeds: bench.seeds.slice(0, 2) },
-          loadOf(bench, name, rate, callsFor(rate)),
-          policy,
-        );
-        return [rate, mean(reports.map(average)) / 1000] as const;
-      }),
-    }));
-    bench.chart(`latency-${name}`, {
-      title: `${name === "videos" ? "Questions about videos" : "Calls of tools"} on four A6000: average latency`,
-      xLabel: "calls per second",
-      yLabel: "s",
-      yLogarithmic: true,
-      series,
-    });
   }
 }

@@ -58,21 +58,6 @@ export function realRun(bench: Bench): void {
     ["ms", "real", "simulated", "error", "error on the calls that were not fitted"],
     lines,
   );
-  const sorted = (times: readonly Times[]): [number, number][] =>
-    times
-      .map((time) => time.ttftMs / 1000)
-      .sort((a, b) => a - b)
-      .map((time, index): [number, number] => [time, (100 * (index + 1)) / times.length])
-      .filter((_, index) => index % 15 === 14);
-  bench.chart("vllm-log", {
-    title: "A real run of vLLM and its simulation: time to first token",
-    xLabel: "s",
-    yLabel: "% of calls",
-    series: [
-      { name: "real", points: sorted(real) },
-      { name: "simulated", points: sorted(best.simulated) },
-    ],
-  });
 }
 
 const ttft = (times: Times): number => times.ttftMs;

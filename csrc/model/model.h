@@ -21,6 +21,8 @@
 
 namespace bunting {
 
+struct TensorTarget;  // tensor_kinds.h
+
 // Vectors that a layer does not have are null.
 struct LayerWeights {
   float* attention_norm = nullptr;       // [H]
@@ -153,13 +155,7 @@ class Model {
   uint64_t page_bytes() const;  // one KV page over all layers that have any
 
  private:
-  // Where a tensor goes: whole panels of a matrix, or a vector.
-  struct Target {
-    int64_t rows = 0, cols = 0;  // as in the file; rows = 0: this model has no such tensor
-    PackedMatrix part;           // panels of the matrix the tensor fills; data null: a vector
-    float* vector = nullptr;
-  };
-  Target target(int32_t tensor, int32_t layer) const;
+  TensorTarget target(int32_t tensor, int32_t layer) const;
   // Takes a tensor from so many bytes of a stored type that `source` finds.
   void load_from(int32_t tensor, int32_t layer, char const* path, int32_t dtype, int64_t rows, int64_t cols,
                  std::function<char const*(Dtype, uint64_t)> const& source);

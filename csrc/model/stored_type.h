@@ -22,7 +22,7 @@ struct StoredType {
   int64_t bytes_of(int64_t count) const { return count / block * bytes; }
 };
 
-// By its number in engine.h (without BUNTING_PAIRED_ROWS), which is Dtype's or of a code book; null if there
+// By its number in engine.h (without flags), which is Dtype's or of a code book; null if there
 // is none.
 StoredType const* stored_type(int32_t type);
 

@@ -1,7 +1,7 @@
 import { assert } from "../../base/assert.ts";
 
 /** Of the pages that a job may fill, the part that its sequences ahead of the running ones may need besides: they wait on the engines,
- *  which keep what those will read (decisions/0019), and can begin at once. With less, what the engines admit by its prompt alone leaves
+ *  which keep what those will read (docs/scheduler-tuning.md), and can begin at once. With less, what the engines admit by its prompt alone leaves
  *  none waiting where memory holds a few groups. */
 const AHEAD = 0.5;
 /** Assumed of the first answers. */

@@ -5,8 +5,7 @@
 
 import { openProfile, type ProfileName } from "../../scheduler/cost/profiles.ts";
 import { simulate } from "../../simulation/simulator.ts";
-import type { JobShape } from "../../simulation/workloads/job.ts";
-import { case1, case2 } from "./batchllm.ts";
+import { case1, case2, micro } from "./batchllm.ts";
 import {
   asServed,
   type KnownJob,
@@ -15,29 +14,19 @@ import {
   type System,
   served,
   vllm,
-  vllms,
+  vllmInSmallSteps,
+  vllmWholePrompts,
 } from "./batchllm-systems.ts";
-import { allAnswered, type Bench } from "./bench.ts";
+import { allAnswered, type Bench, ratios } from "./bench.ts";
 import { rangeOf, row, shown } from "./table.ts";
 
 const cards: readonly (readonly [string, ProfileName])[] = [
   ["RTX 4090", "rtx4090"],
   ["A6000", "a6000"],
 ];
-const whole = vllms.find(({ name }) => name === "vllm, whole prompts")!;
-const small = vllms.find(({ name }) => name === "vllm, steps of 512")!;
 
-/** 200 shared tokens and 2,000 of each prompt's own: an RTX 4090 holds 17 of them, and a step that only continues answers takes nearly what it
- *  takes to read the weights. */
-const littleShared: JobShape = {
-  ...case1,
-  prompts: 960,
-  sharers: { exactly: 4 },
-  instructionTokens: 0,
-  prefixTokens: 200,
-  ownTokens: 2000,
-  varies: false,
-};
+/** An RTX 4090 holds 17 of these prompts, and a step that only continues answers takes nearly what reading the weights takes. */
+const littleShared = micro(200, 2000, 4, 960);
 
 /** Claim: a job is done 1.3 times as fast as by vLLM with its cache, with chunks, and as released when the paper was written: without them. One
  *  that shares little is done no slower than in the small steps that were vLLM's default. */
@@ -48,23 +37,22 @@ export function onCards(bench: Bench): void {
       ["case 2", case2],
       ["200/2000, degree 4", littleShared],
     ] as const) {
-      const systems = [vllm, small, whole, published, served];
+      const systems = [vllm, vllmInSmallSteps, vllmWholePrompts, published, served];
       const rates = new Map<System, number[]>(systems.map((system) => [system, []]));
       for (const seed of bench.seeds) {
         const job = known(bench.isQuick ? { ...shape, prompts: 300 } : shape, seed);
         for (const system of systems) {
-          const perSecond = rateOf(bench, system, job, profile, seed);
+          const perSecond = rateOf(system, job, profile, seed);
           rates.get(system)!.push(perSecond);
           bench.note(`${name}, ${card}, seed ${seed}: ${system.name}: ${perSecond.toFixed(2)}/s`);
         }
       }
       const claim = `BatchLLM, ${name}, ${card}`;
-      const over = (other: System): number[] =>
-        rates.get(served)!.map((rate, index) => rate / rates.get(other)![index]!);
+      const over = (other: System): number[] => ratios(rates.get(served)!, rates.get(other)!);
       const least = shape === littleShared ? 1 : 1.3;
       bench.row(row(claim, "throughput, over vllm with its cache", over(vllm), "×", { least }));
-      bench.row(row(claim, "the same, in steps of 512", over(small), "×", { least }));
-      bench.row(row(claim, "the same, without chunks", over(whole), "×", { least }));
+      bench.row(row(claim, "the same, in steps of 512", over(vllmInSmallSteps), "×", { least }));
+      bench.row(row(claim, "the same, without chunks", over(vllmWholePrompts), "×", { least }));
       bench.row(row(claim, "throughput, over batchllm as published", over(published), "×", { least: 1 }));
       bench.table(
         `${name}, ${card}`,
@@ -75,11 +63,11 @@ export function onCards(bench: Bench): void {
   }
 }
 
-function rateOf(bench: Bench, system: System, job: KnownJob, name: ProfileName, seed: number): number {
+function rateOf(system: System, job: KnownJob, name: ProfileName, seed: number): number {
   const { profile, spec } = openProfile(name);
   const { policy, sharesReads } = system;
   const workload = system === served ? asServed(job, 1, spec.pages) : system.workload(job, 1);
   const devices = [{ profile, spec, sharesReads }];
-  const report = allAnswered(simulate({ workload, policy, devices, noise: bench.noise, seed }));
+  const report = allAnswered(simulate({ workload, policy, devices, seed }));
   return report.calls.length / (report.durationMs / 1000);
 }

@@ -1,0 +1,236 @@
+#include "model/tensor_kinds.h"
+
+namespace bunting {
+
+namespace {
+
+using Place = TensorPlace const&;
+
+// Sizes.
+int64_t one(Place) {
+  return 1;
+}
+int64_t hidden(Place p) {
+  return p.shape().hidden;
+}
+int64_t vocab(Place p) {
+  return p.shape().vocab;
+}
+int64_t experts(Place p) {
+  return p.shape().experts;
+}
+int64_t query_heads(Place p) {
+  return p.shape().query_heads;
+}
+int64_t q_width(Place p) {
+  return p.model.query_width(p.layer);
+}
+int64_t kv_width(Place p) {
+  return p.model.kv_width(p.layer);
+}
+int64_t feed_forward(Place p) {
+  return p.model.feed_forward(p.layer);
+}
+int64_t beside(Place p) {
+  return p.has().feed_forward;
+}
+int64_t layer_input(Place p) {
+  return p.shape().layer_inputs;
+}
+int64_t layer_inputs(Place p) {
+  return int64_t(p.shape().layers) * p.shape().layer_inputs;
+}
+bool has_wide_norms(Place p) {
+  return p.has().qk_norm == BUNTING_QK_NORM_WIDE;
+}
+int64_t q_norm_width(Place p) {
+  return has_wide_norms(p) ? q_width(p) : p.has().head_size;
+}
+int64_t k_norm_width(Place p) {
+  return has_wide_norms(p) ? kv_width(p) : p.has().head_size;
+}
+
+// First rows of a tensor that shares its matrix with others.
+int64_t start(Place) {
+  return 0;
+}
+int64_t after_q(Place p) {
+  return q_width(p);
+}
+int64_t after_k(Place p) {
+  return q_width(p) + kv_width(p);
+}
+int64_t gate_of_expert(Place p) {
+  return p.expert * 2 * p.model.padded_feed_forward(p.layer);
+}
+int64_t up_of_expert(Place p) {
+  return gate_of_expert(p) + p.model.padded_feed_forward(p.layer);
+}
+int64_t down_of_expert(Place p) {
+  return p.expert * p.model.padded_hidden();
+}
+int64_t after_beside_gate(Place p) {
+  return round_up(beside(p), kPanel);
+}
+
+// Conditions.
+bool always(Place) {
+  return true;
+}
+bool is_untied(Place p) {
+  return !p.shape().tied_embeddings;
+}
+bool has_keys(Place p) {
+  return p.model.has_keys(p.layer);
+}
+bool has_values(Place p) {
+  return p.model.has_v(p.layer);
+}
+bool has_experts(Place p) {
+  return p.model.has_experts(p.layer);
+}
+bool has_both(Place p) {
+  return p.model.has_both(p.layer);
+}
+bool has_inputs(Place p) {
+  return p.shape().layer_inputs > 0;
+}
+bool has_sinks(Place p) {
+  return p.has().sinks;
+}
+bool is_scaled(Place p) {
+  return p.has().scaled;
+}
+bool has_q_norm(Place p) {
+  return p.has().qk_norm;
+}
+bool has_k_norm(Place p) {
+  return p.has().qk_norm && has_keys(p);
+}
+template <int32_t kNorm>
+bool has_norm(Place p) {
+  return p.has().norms & kNorm;
+}
+template <int32_t kBias>
+bool has_bias(Place p) {
+  return p.has().biases & kBias;
+}
+
+// Places.
+template <PackedMatrix LayerWeights::* kMatrix, int64_t (*first_row)(Place) = start>
+TensorStart matrix(Place p) {
+  return {&(p.weights.*kMatrix), first_row(p)};
+}
+template <float* LayerWeights::* kVector, int64_t (*first)(Place) = start>
+TensorStart vector(Place p) {
+  return {nullptr, 0, p.weights.*kVector + first(p)};
+}
+template <PackedMatrix LayerInputWeights::* kMatrix>
+TensorStart input_matrix(Place p) {
+  return {&(p.model.layer_inputs().*kMatrix)};
+}
+TensorStart input_norm(Place p) {
+  return {nullptr, 0, p.model.layer_inputs().norm};
+}
+TensorStart embedding(Place p) {
+  return {&p.embedding};
+}
+TensorStart lm_head(Place p) {
+  return {&p.lm_head};
+}
+TensorStart final_norm(Place p) {
+  return {nullptr, 0, p.final_norm};
+}
+// V is a matrix of its own where a file keeps it in another format than Q and K.
+TensorStart values(Place p) {
+  if (p.weights.v.n > 0) return {&p.weights.v};
+  return {&p.weights.qkv, after_k(p)};
+}
+
+using W = LayerWeights;
+using I = LayerInputWeights;
+
+constexpr uint32_t kQueryOrKey = kRotated | kGroupedHeads;
+
+constexpr TensorKind kKinds[] = {
+    {BUNTING_T_EMBED, "embedding", embedding, vocab, always},
+    {BUNTING_T_FINAL_NORM, "final norm", final_norm, hidden, always, kNormWeights},
+    {BUNTING_T_LM_HEAD, "vocabulary projection", lm_head, vocab, is_untied},
+    {BUNTING_T_LAYER_EMBED, "embedding of layers' inputs", input_matrix<&I::embedding>, vocab, has_inputs},
+    {BUNTING_T_LAYER_PROJECTION, "projection to layers' inputs", input_matrix<&I::projection>, layer_inputs,
+     has_inputs},
+    {BUNTING_T_LAYER_INPUT_NORM, "norm of layers' inputs", input_norm, layer_input, has_inputs},
+
+    {BUNTING_T_ATTN_NORM, "attention norm", vector<&W::attention_norm>, hidden, has_norm<BUNTING_NORM_ATTN>,
+     kNormWeights},
+    {BUNTING_T_Q, "q", matrix<&W::qkv>, q_width, always, kQueryOrKey},
+    {BUNTING_T_K, "k", matrix<&W::qkv, after_q>, kv_width, has_keys, kQueryOrKey},
+    {BUNTING_T_V, "v", values, kv_width, has_values, kGroupedHeads},
+    {BUNTING_T_O, "o", matrix<&W::o>, hidden, always},
+    {BUNTING_T_Q_BIAS, "q bias", vector<&W::qkv_bias>, q_width, has_bias<BUNTING_BIAS_QKV>, kQueryOrKey},
+    {BUNTING_T_K_BIAS, "k bias", vector<&W::qkv_bias, after_q>, kv_width, has_bias<BUNTING_BIAS_QKV>,
+     kQueryOrKey},
+    {BUNTING_T_V_BIAS, "v bias", vector<&W::qkv_bias, after_k>, kv_width, has_bias<BUNTING_BIAS_QKV>,
+     kGroupedHeads},
+    {BUNTING_T_Q_NORM, "q norm", vector<&W::q_norm>, q_norm_width, has_q_norm, kNormWeights},
+    {BUNTING_T_K_NORM, "k norm", vector<&W::k_norm>, k_norm_width, has_k_norm, kNormWeights},
+    {BUNTING_T_MLP_NORM, "MLP norm", vector<&W::mlp_norm>, hidden, has_norm<BUNTING_NORM_MLP>, kNormWeights},
+    {BUNTING_T_GATE, "gate", matrix<&W::gate_up, gate_of_expert>, feed_forward, always, kPerExpert},
+    {BUNTING_T_UP, "up", matrix<&W::gate_up, up_of_expert>, feed_forward, always, kPerExpert},
+    {BUNTING_T_DOWN, "down", matrix<&W::down, down_of_expert>, hidden, always, kPerExpert},
+    {BUNTING_T_O_BIAS, "o bias", vector<&W::o_bias>, hidden, has_bias<BUNTING_BIAS_O>},
+    {BUNTING_T_GATE_BIAS, "gate bias", vector<&W::gate_up_bias, gate_of_expert>, feed_forward,
+     has_bias<BUNTING_BIAS_GATE_UP>, kPerExpert},
+    {BUNTING_T_UP_BIAS, "up bias", vector<&W::gate_up_bias, up_of_expert>, feed_forward,
+     has_bias<BUNTING_BIAS_GATE_UP>, kPerExpert},
+    {BUNTING_T_DOWN_BIAS, "down bias", vector<&W::down_bias, down_of_expert>, hidden,
+     has_bias<BUNTING_BIAS_DOWN>, kPerExpert},
+    {BUNTING_T_ATTN_POST_NORM, "norm after the attention", vector<&W::attention_post_norm>, hidden,
+     has_norm<BUNTING_NORM_ATTN_POST>, kNormWeights},
+    {BUNTING_T_MLP_POST_NORM, "norm after the MLP", vector<&W::mlp_post_norm>, hidden,
+     has_norm<BUNTING_NORM_MLP_POST>, kNormWeights},
+    {BUNTING_T_SINKS, "attention sinks", vector<&W::sinks>, query_heads, has_sinks},
+    {BUNTING_T_ROUTER, "router", matrix<&W::router>, experts, has_experts},
+    {BUNTING_T_ROUTER_BIAS, "router bias", vector<&W::router_bias>, experts, has_bias<BUNTING_BIAS_ROUTER>},
+    {BUNTING_T_ROUTER_NORM, "router norm", vector<&W::router_norm>, hidden, has_both},
+    {BUNTING_T_EXPERT_SCALES, "scales of experts", vector<&W::expert_scales>, experts, has_both},
+    {BUNTING_T_EXPERTS_NORM, "norm before the experts", vector<&W::experts_norm>, hidden, has_both},
+    {BUNTING_T_EXPERTS_POST_NORM, "norm after the experts", vector<&W::experts_post_norm>, hidden, has_both},
+    {BUNTING_T_BESIDE_POST_NORM, "norm after the MLP beside experts", vector<&W::beside_post_norm>, hidden,
+     has_both},
+    {BUNTING_T_BESIDE_GATE, "gate beside experts", matrix<&W::beside_gate_up>, beside, has_both},
+    {BUNTING_T_BESIDE_UP, "up beside experts", matrix<&W::beside_gate_up, after_beside_gate>, beside,
+     has_both},
+    {BUNTING_T_BESIDE_DOWN, "down beside experts", matrix<&W::beside_down>, hidden, has_both},
+    {BUNTING_T_LAYER_SCALE, "scale", vector<&W::scale>, one, is_scaled},
+    {BUNTING_T_INPUT_GATE, "gate of the layer's input", matrix<&W::input_gate>, layer_input, has_inputs},
+    {BUNTING_T_INPUT_OUT, "projection of the layer's input", matrix<&W::input_out>, hidden, has_inputs},
+    {BUNTING_T_INPUT_POST_NORM, "norm of the layer's input", vector<&W::input_post_norm>, hidden, has_inputs},
+};
+
+}  // namespace
+
+TensorKind const* tensor_kind(int32_t tensor) {
+  if (tensor < 0) return nullptr;
+  for (TensorKind const& row : kKinds)
+    if (row.kind == tensor % BUNTING_EXPERT) return &row;
+  return nullptr;
+}
+
+TensorTarget target_of(TensorKind const& kind, TensorPlace const& place) {
+  int32_t const experts = kind.traits & kPerExpert && has_experts(place) ? place.shape().experts : 1;
+  if (place.expert >= experts || !kind.exists(place)) return {};
+  TensorStart const start = kind.where(place);
+  int64_t const size = kind.size(place);
+  if (!start.matrix) return {1, size, {}, start.vector};
+  return {size, start.matrix->k, panels_of(*start.matrix, start.first_row / kPanel, size), nullptr};
+}
+
+PackedMatrix panels_of(PackedMatrix const& whole, int64_t begin, int64_t rows) {
+  PackedMatrix part = whole;
+  part.n = rows;
+  if (whole.data) part.data = static_cast<char*>(whole.data) + begin * whole.panel_bytes();
+  return part;
+}
+
+}  // namespace bunting
