@@ -23,9 +23,9 @@ import type { Device } from "../scheduler/device.ts";
 import { Engine } from "../scheduler/engine/engine.ts";
 import type { EngineReport } from "../scheduler/messages.ts";
 import { calibrate } from "../server/engines/calibrate.ts";
-import { openTokenizer } from "../server/text/model-text.ts";
-import { textVocabulary } from "../server/text/vocabulary.ts";
 import { sequenceSpec } from "../simulation/factories.ts";
+import { openTokenizer } from "../text/model-text.ts";
+import { textVocabulary } from "../text/vocabulary.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

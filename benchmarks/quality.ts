@@ -28,8 +28,8 @@ import { formatsOf, type Quant } from "../model/formats.ts";
 import type { ModelFolder } from "../model/model-folder.ts";
 import type { Chunk, SequenceId } from "../scheduler/core.ts";
 import { table } from "../server/cli/table.ts";
-import { openTemplate, openTokenizer } from "../server/text/model-text.ts";
 import { sampling } from "../simulation/factories.ts";
+import { openTemplate, openTokenizer } from "../text/model-text.ts";
 import { plantOutliers } from "../tools/plant-outliers.ts";
 import { writeRandomModel } from "../tools/random-model.ts";
 

@@ -20,9 +20,9 @@ import type { Finish, SequenceId } from "../scheduler/core.ts";
 import type { EngineLink } from "../scheduler/fleet/fleet.ts";
 import { type EngineMessage, type EngineReport, idleLoad } from "../scheduler/messages.ts";
 import { table } from "../server/cli/table.ts";
-import { loadTokenizer } from "../server/text/tokenizer.ts";
 import { deviceSpec } from "../simulation/factories.ts";
 import { demoFolder, startTestServer } from "../tests/e2e/server.ts";
+import { loadTokenizer } from "../text/tokenizer.ts";
 
 const ROUNDS = 5;
 /** Tokens that are drawn before they come again. */

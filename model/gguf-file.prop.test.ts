@@ -1,10 +1,10 @@
 /** No damage to a file's head does anything but give a ModelError or another file that can be read. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { ggufTokenizer } from "../server/text/gguf-tokenizer.ts";
 import { tensorInput } from "../tests/support/gguf-model.ts";
 import { ggufBytes, memorySource } from "../tests/support/gguf-writer.ts";
 import { runs } from "../tests/support/property.ts";
+import { ggufTokenizer } from "../text/gguf-tokenizer.ts";
 import { ggufConfig } from "./gguf-config.ts";
 import { parseGguf } from "./gguf-file.ts";
 import { Metadata } from "./gguf-metadata.ts";

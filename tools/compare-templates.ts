@@ -6,10 +6,10 @@
  * The file is of tools/random-templates.py, or has its form; at most `shown` differences (10) are printed.
  */
 import { readFileSync } from "node:fs";
-import { JinjaError } from "../server/text/jinja/errors.ts";
-import { JinjaTemplate } from "../server/text/jinja/jinja-template.ts";
-import { readJson } from "../server/text/jinja/json.ts";
-import type { Dict, Value } from "../server/text/jinja/values.ts";
+import { JinjaError } from "../text/jinja/errors.ts";
+import { JinjaTemplate } from "../text/jinja/jinja-template.ts";
+import { readJson } from "../text/jinja/json.ts";
+import type { Dict, Value } from "../text/jinja/values.ts";
 
 interface Probe {
   readonly template: string;

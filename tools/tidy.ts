@@ -43,6 +43,7 @@ const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
   model: /^(base\/|model\/|node:)/,
   simulation: /^(base\/|scheduler\/|simulation\/|grammar\/constraint\.ts$)/,
   gpu: /^(base\/|grammar\/|model\/|gpu\/|node:|scheduler\/(core|device|cost\/cost-model)\.ts$)/,
+  text: /^(base\/|grammar\/|model\/|text\/|node:|@huggingface\/|lru-cache$)/,
   server: /^(?!(tools|tests|benchmarks|csrc|sdk|examples|simulation)\/)/,
   sdk: /^sdk\//,
   examples: /^(sdk\/|examples\/|node:)/,
@@ -156,7 +157,7 @@ export const linkRule: Rule = (tree) => {
 /** Files and folders that docs/architecture.md names are there. */
 export const namedFilesRule: Rule = (tree) => {
   const named =
-    /(?<![\w./-])(?:base|grammar|model|simulation|server|scheduler|gpu|csrc|sdk|examples|tools|tests|docs|models|benchmarks)\/[\w.-]+(?:\/[\w.-]+)*/g;
+    /(?<![\w./-])(?:base|grammar|model|text|simulation|server|scheduler|gpu|csrc|sdk|examples|tools|tests|docs|models|benchmarks)\/[\w.-]+(?:\/[\w.-]+)*/g;
   const text = tree.get("docs/architecture.md") ?? "";
   const paths = new Set([...text.matchAll(named)].map(([path]) => path.replace(/\.$/, "")));
   return [...paths]

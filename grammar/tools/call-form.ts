@@ -3,7 +3,7 @@
  *
  *     begin · beforeName NAME afterName ARGUMENTS afterArguments · between · beforeName … afterArguments · end
  *
- * What reads calls (server/text/formats/) and what holds a model to them (calls.ts) both follow it. In all of these texts
+ * What reads calls (text/formats/) and what holds a model to them (calls.ts) both follow it. In all of these texts
  * `CALL_NUMBER` stands for digits. Plain data.
  */
 export interface CallForm {

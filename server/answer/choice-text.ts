@@ -1,11 +1,11 @@
 import type { TokenId } from "../../base/token.ts";
 import type { CallableFunction } from "../../grammar/source.ts";
 import type { Sampling, TokenLogprobs } from "../../scheduler/core.ts";
-import { StreamDetokenizer } from "../text/detokenizer.ts";
-import { type AnswerFormat, controlTextsIn, plainFormat } from "../text/formats/answer-format.ts";
-import { type ReadThinking, ThinkingReader } from "../text/formats/thinking.ts";
-import { StopMatcher } from "../text/stop.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
+import { StreamDetokenizer } from "../../text/detokenizer.ts";
+import { type AnswerFormat, controlTextsIn, plainFormat } from "../../text/formats/answer-format.ts";
+import { type ReadThinking, ThinkingReader } from "../../text/formats/thinking.ts";
+import { StopMatcher } from "../../text/stop.ts";
+import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { Delta, Part, TokenEntry } from "./events.ts";
 import { PartReader } from "./parts.ts";
 import { entryOf, scalarCount } from "./token-text.ts";

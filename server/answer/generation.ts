@@ -3,7 +3,7 @@ import type { Constraint } from "../../grammar/constraint.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
 import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fleet.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
+import type { Tokenizer } from "../../text/tokenizer.ts";
 import { Choice, type ChoiceListener } from "./choice.ts";
 import { ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";

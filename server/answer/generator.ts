@@ -3,8 +3,8 @@ import { yieldIfSpent } from "../../base/time-slice.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import { ConstraintError } from "../../grammar/error.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
+import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { Compiled } from "../grammar/compiler.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
 import type { AnswerFailure } from "./events.ts";
 import {
   type AnswerListener,

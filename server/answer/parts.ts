@@ -1,7 +1,7 @@
 import type { CallableFunction } from "../../grammar/source.ts";
 import type { CallForm } from "../../grammar/tools/call-form.ts";
-import { CallReader, joined, type ReadPart } from "../text/formats/call-reader.ts";
-import type { StopMatcher } from "../text/stop.ts";
+import { CallReader, joined, type ReadPart } from "../../text/formats/call-reader.ts";
+import type { StopMatcher } from "../../text/stop.ts";
 import type { Part } from "./events.ts";
 
 /**

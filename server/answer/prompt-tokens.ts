@@ -1,8 +1,8 @@
 import { assert } from "../../base/assert.ts";
 import type { TokenId } from "../../base/token.ts";
 import type { TokenLogprobs } from "../../scheduler/core.ts";
-import { StreamDetokenizer } from "../text/detokenizer.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
+import { StreamDetokenizer } from "../../text/detokenizer.ts";
+import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { PromptEntry } from "./events.ts";
 import { entryOf, scalarCount, tokenTextOf } from "./token-text.ts";
 

@@ -1,6 +1,6 @@
 import type { TokenId } from "../../base/token.ts";
 import type { TokenLogprobs } from "../../scheduler/core.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
+import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { TokenEntry, TokenText } from "./events.ts";
 
 /** A token with the likeliest in its place. `textOffset`: scalars before it. */

@@ -1,8 +1,8 @@
 /** Prompts that are to be filled in the middle, by the model's own tokens for it. */
 import type { TokenId } from "../../base/token.ts";
+import type { FillForm } from "../../text/fill.ts";
 import type { GenerationOptions } from "../answer/generation.ts";
 import { badRequest } from "../http/errors.ts";
-import type { FillForm } from "../text/fill.ts";
 import type { Prompt } from "./openai/inputs.ts";
 import { type PromptServices, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
 import type { ServedModel } from "./served-model.ts";

@@ -2,9 +2,9 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
+import { ControlTexts } from "../../text/control-text.ts";
+import { ChatTemplate } from "../../text/template.ts";
 import { ApiError } from "../http/errors.ts";
-import { ControlTexts } from "../text/control-text.ts";
-import { ChatTemplate } from "../text/template.ts";
 import { parseMessagesRequest } from "./anthropic/schema.ts";
 import type { EmbedServices } from "./embed.ts";
 import { parseLlamaCompletion, parseLlamaInfill } from "./llama/completion.ts";

@@ -3,7 +3,7 @@ import type { GenerationDefaults } from "../../model/config.ts";
 import { isGguf } from "../../model/gguf.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import type { ScoreRule } from "../../model/score-head.ts";
-import type { FillForm } from "../text/fill.ts";
+import type { FillForm } from "../../text/fill.ts";
 
 /** What parsing needs to know of the served model. */
 export interface ServedModel {

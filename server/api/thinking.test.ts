@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { ControlTexts } from "../text/control-text.ts";
-import { ChatTemplate } from "../text/template.ts";
+import { ControlTexts } from "../../text/control-text.ts";
+import { ChatTemplate } from "../../text/template.ts";
 import { Fields } from "./fields.ts";
 import { settleThinking, thinkingOf } from "./thinking.ts";
 

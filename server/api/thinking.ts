@@ -1,7 +1,7 @@
 /** How much a model is to think, as clients of several servers say it, for templates that take it in several ways. */
 
-import { thinkingMarksIn } from "../text/formats/thinking.ts";
-import type { ChatTemplate } from "../text/template.ts";
+import { thinkingMarksIn } from "../../text/formats/thinking.ts";
+import type { ChatTemplate } from "../../text/template.ts";
 import { type Fields, fieldsOf, refusal, tellable } from "./fields.ts";
 import { templateArgumentsOf } from "./openai/inputs.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
-import { jsonTextOf } from "../text/json-text.ts";
+import { jsonTextOf } from "../../text/json-text.ts";
 import { type BodyLimits, BodyReader } from "./body.ts";
 import { ApiError } from "./errors.ts";
 import { parseJson } from "./json/parse.ts";

@@ -1,5 +1,5 @@
 import type { TextTools } from "../../scheduler/program/transforms/value.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
+import type { Tokenizer } from "../../text/tokenizer.ts";
 
 /** What transforms ask of the model's text. */
 export function textToolsOf(tokenizer: Tokenizer): TextTools {

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openModelFolder } from "../../model/folder.ts";
-import { loadTokenizer } from "../../server/text/tokenizer.ts";
+import { loadTokenizer } from "../../text/tokenizer.ts";
 import { publishedShapes } from "../../tools/random-model/shapes.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";
 import { cpuLibrary } from "./library.ts";

@@ -11,11 +11,11 @@ import { openModelFolder } from "../../model/folder.ts";
 import type { SequenceId } from "../../scheduler/core.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
-import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
-import { loadTokenizer } from "../../server/text/tokenizer.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
+import { ChatTemplate, readTemplateSource } from "../../text/template.ts";
+import { loadTokenizer } from "../../text/tokenizer.ts";
 import { longText, recalls } from "../support/recall.ts";
 import { cpuLibrary } from "./library.ts";
 

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import OpenAI, { toFile } from "openai";
-import { loadTokenizer } from "../../server/text/tokenizer.ts";
+import { loadTokenizer } from "../../text/tokenizer.ts";
 import { demoFolder, post, startTestServer, type TestServer } from "./server.ts";
 
 const size = 24;

@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { loadTokenizer } from "../../server/text/tokenizer.ts";
+import { loadTokenizer } from "../../text/tokenizer.ts";
 import { demoFolder, startTestServer } from "./server.ts";
 
 /** Texts long enough for the tokenizer's own thread. */

@@ -1,7 +1,7 @@
 /** Scores of pairs of texts over HTTP. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
-import { loadTokenizer } from "../../server/text/tokenizer.ts";
+import { loadTokenizer } from "../../text/tokenizer.ts";
 import { demoFolder, post, startTestServer, type TestServer } from "./server.ts";
 
 const scoreWeights = Float32Array.from({ length: 24 }, (_, i) => Math.sin(i));

@@ -42,12 +42,12 @@ import { limitUnsent } from "../../server/http/unsent.ts";
 import { type JobService, openStore } from "../../server/jobs/service.ts";
 import type { HostLimits } from "../../server/program/limits.ts";
 import { openPrograms, type Programs } from "../../server/program/programs.ts";
-import { Encoder } from "../../server/text/encoder.ts";
-import { fillFormOf } from "../../server/text/fill.ts";
-import { publicTokens } from "../../server/text/public-texts.ts";
-import { ChatTemplate, readTemplateSource } from "../../server/text/template.ts";
-import { loadTokenizer, type Tokenizer } from "../../server/text/tokenizer.ts";
-import { textVocabulary } from "../../server/text/vocabulary.ts";
+import { Encoder } from "../../text/encoder.ts";
+import { fillFormOf } from "../../text/fill.ts";
+import { publicTokens } from "../../text/public-texts.ts";
+import { ChatTemplate, readTemplateSource } from "../../text/template.ts";
+import { loadTokenizer, type Tokenizer } from "../../text/tokenizer.ts";
+import { textVocabulary } from "../../text/vocabulary.ts";
 import { type Says, scriptOf } from "../support/script.ts";
 
 export const demoFolder = join(import.meta.dir, "../../models/demo");
@@ -124,7 +124,7 @@ const realClock: Clock = {
 };
 
 const demoTokenizer = loadTokenizer(demoFolder);
-const tokenizerWorker = new URL("../../server/text/worker.ts", import.meta.url).href;
+const tokenizerWorker = new URL("../../text/worker.ts", import.meta.url).href;
 const config = readModelConfig(demoFolder);
 const source = readTemplateSource(demoFolder);
 

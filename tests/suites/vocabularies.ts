@@ -12,8 +12,8 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { readGgufFile } from "../../model/gguf-file.ts";
 import { ModelError } from "../../model/model-error.ts";
-import { ggufTokenizer } from "../../server/text/gguf-tokenizer.ts";
-import { createTokenizer, type Tokenizer } from "../../server/text/tokenizer.ts";
+import { ggufTokenizer } from "../../text/gguf-tokenizer.ts";
+import { createTokenizer, type Tokenizer } from "../../text/tokenizer.ts";
 
 const separator = "\n__ggml_vocab_test__\n";
 

@@ -3,7 +3,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type { Script } from "../../gpu/simulated/device.ts";
 import type { SequenceId } from "../../scheduler/core.ts";
-import type { Tokenizer } from "../../server/text/tokenizer.ts";
+import type { Tokenizer } from "../../text/tokenizer.ts";
 
 /** The texts that the model would write after a prompt, the one wanted most first: what is drawn goes on with the first that
  *  it is the beginning of, so that an answer which is held to calls or to JSON takes the text that is one. */

@@ -4,7 +4,7 @@
  * and decodes; English falls into single letters and syllables.
  */
 import type { JsonObject } from "../../model/json.ts";
-import { byteOfCharacter } from "../../server/text/tokenizer-file.ts";
+import { byteOfCharacter } from "../../text/tokenizer-file.ts";
 
 /** Ids 0, 1, 2. */
 export const controlTokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] as const;

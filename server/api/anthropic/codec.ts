@@ -1,7 +1,7 @@
+import { wholeValueIn } from "../../../text/cut-json.ts";
 import type { ChoiceFinish, Part, Usage } from "../../answer/events.ts";
 import type { ToolCall, WholePart } from "../../answer/whole.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
-import { wholeValueIn } from "../../text/cut-json.ts";
 import type { Codec, ShownEvent } from "../codec.ts";
 import { anthropicErrorBody } from "./errors.ts";
 import type { MessagesRequest } from "./schema.ts";

@@ -2,7 +2,7 @@
  * A conversation in Anthropic's blocks, as the messages that chat templates read. Nothing changes its place: a system
  * message among the others stays there, since moving it to the front would change the prefix that is cached.
  */
-import type { PastCall } from "../../text/conversation/messages.ts";
+import type { PastCall } from "../../../text/conversation/messages.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
+import { ControlTexts } from "../../../text/control-text.ts";
+import { ChatTemplate } from "../../../text/template.ts";
 import { ApiError } from "../../http/errors.ts";
-import { ControlTexts } from "../../text/control-text.ts";
-import { ChatTemplate } from "../../text/template.ts";
 import { parseCountRequest, parseMessagesRequest } from "./schema.ts";
 
 const silent = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };

@@ -1,6 +1,7 @@
 /** A conversation as Ollama's clients send it, as the messages that chat templates read. */
+
+import type { PastCall } from "../../../text/conversation/messages.ts";
 import { badRequest } from "../../http/errors.ts";
-import type { PastCall } from "../../text/conversation/messages.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";

@@ -1,11 +1,11 @@
 /** A batch's line as a request: it passes the same checks, and its answer is not streamed. */
 
 import { cacheKeyOf } from "../../../scheduler/core.ts";
+import type { Encoder } from "../../../text/encoder.ts";
 import type { GenerationOptions, RequestedService } from "../../answer/generation.ts";
 import { whenAborted } from "../../http/when-aborted.ts";
 import type { LineAnswer, LineCall, LineDoor, LinePrompt } from "../../jobs/door.ts";
 import type { BatchEndpoint } from "../../jobs/records.ts";
-import type { Encoder } from "../../text/encoder.ts";
 import type { EmbedServices } from "../embed.ts";
 import { completionTokens } from "../fill.ts";
 import { chatPromptTokens, expectFits, promptTokens } from "../prompt.ts";

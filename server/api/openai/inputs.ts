@@ -1,7 +1,7 @@
 /** What a model is to continue: messages, or prompts of the caller's own making. */
 import type { TokenId } from "../../../base/token.ts";
+import type { PastCall } from "../../../text/conversation/messages.ts";
 import { badRequest, promptTooLong } from "../../http/errors.ts";
-import type { PastCall } from "../../text/conversation/messages.ts";
 import { type Fields, fieldsOf, integerIn, refusal } from "../fields.ts";
 import { askedFrom, note, type Reading, readInstead } from "../past.ts";
 import type { ChatPrompt } from "../prompt.ts";
@@ -104,7 +104,7 @@ export function promptEndOf(
 /** Options for the chat template. Which names it may take is the template's to say. */
 export function templateArgumentsOf(fields: Fields): Readonly<Record<string, unknown>> {
   const entries = fields.entries("chat_template_kwargs", requestLimits.templateArgumentsMax);
-  // The object as it came: its numbers and keys are read from its own text (server/text/json-text.ts).
+  // The object as it came: its numbers and keys are read from its own text (text/json-text.ts).
   return entries === undefined ? {} : (fields.raw("chat_template_kwargs") as Record<string, unknown>);
 }
 

@@ -1,6 +1,7 @@
 /** Calls that were made before, as OpenAI's formats tell of them: read as well as can be, whoever made them. */
+
+import type { PastCall } from "../../../text/conversation/messages.ts";
 import { ApiError } from "../../http/errors.ts";
-import type { PastCall } from "../../text/conversation/messages.ts";
 import { type Fields, fieldsOf, jsonIn } from "../fields.ts";
 import { requestLimits } from "../request-limits.ts";
 

@@ -3,9 +3,9 @@
  * refused by name; what changes nothing in the answer is accepted and listed in `ignored`.
  */
 
+import type { ChatTemplate } from "../../../text/template.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, modelNotFound } from "../../http/errors.ts";
-import type { ChatTemplate } from "../../text/template.ts";
 import { Fields } from "../fields.ts";
 import { endingFill, type Fill, fillOf } from "../fill.ts";
 import { requestLimits } from "../request-limits.ts";

@@ -1,6 +1,6 @@
 import type { TokenId } from "../../../base/token.ts";
+import type { Tokenizer } from "../../../text/tokenizer.ts";
 import { badRequest } from "../../http/errors.ts";
-import type { Tokenizer } from "../../text/tokenizer.ts";
 import { Fields, refusal } from "../fields.ts";
 import {
   chatPromptTokens,

@@ -1,5 +1,5 @@
 /** Items as the messages that chat templates read. */
-import type { PastCall } from "../../text/conversation/messages.ts";
+import type { PastCall } from "../../../text/conversation/messages.ts";
 import type { ChatMessage } from "../openai/inputs.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import type { CallOutputItem, CustomCallItem, FunctionCallItem, Item } from "./items.ts";

@@ -1,6 +1,6 @@
 /** JSON that comes from outside: parsed as `JSON.parse` does, within limits, and without what it lets pass. */
 
-import { rememberJsonText } from "../../text/json-text.ts";
+import { rememberJsonText } from "../../../text/json-text.ts";
 import { badRequest, quote } from "../errors.ts";
 
 /** What JSON may hold at most. Each bounds a cost that grows with it and not with the bytes. */
@@ -26,7 +26,7 @@ export interface ParsedJson {
 /**
  * `JSON.parse`, and besides refuses what it lets pass: too much of anything, a key given twice in one object (whose value would
  * win differs between parsers), and the key `__proto__`. Half a surrogate pair is read as U+FFFD. Throws 400; `what` is the text's
- * name there. The text is remembered for the whole value and for its members (server/text/json-text.ts).
+ * name there. The text is remembered for the whole value and for its members (text/json-text.ts).
  */
 export function parseJson(text: string, limits: JsonLimits, what?: string): unknown {
   return remembered(readJson(text, limits, what));

@@ -1,0 +1,73 @@
+/** Filling in the middle: the tokens by which models of code are told what stands before and behind the text that they write. */
+import type { TokenId } from "../base/token.ts";
+import type { Tokenizer } from "./tokenizer.ts";
+
+export interface FillForm {
+  readonly prefix: TokenId;
+  readonly suffix: TokenId;
+  /** After both, before the answer; null: the text before it comes last, and the answer goes on with that. */
+  readonly middle: TokenId | null;
+  readonly isSuffixFirst: boolean;
+  /** Before the name of a repository, and of a file; null: there is none. */
+  readonly repository: TokenId | null;
+  readonly file: TokenId | null;
+  /** Tokens that end what is filled in, besides the model's own end tokens. */
+  readonly ends: readonly TokenId[];
+}
+
+/** Ids that a GGUF file names. */
+export type FillIds = Partial<
+  Record<"prefix" | "suffix" | "middle" | "pad" | "repository" | "file", TokenId>
+>;
+
+interface Spelling {
+  readonly prefix: string;
+  readonly suffix: string;
+  readonly middle: string | null;
+  readonly isSuffixFirst?: true;
+}
+
+/** Of Qwen, Granite and CodeGemma; StarCoder and older Granite; SantaCoder; Code Llama; DeepSeek; Codestral; GLM; Seed-Coder. */
+const spellings: readonly Spelling[] = [
+  { prefix: "<|fim_prefix|>", suffix: "<|fim_suffix|>", middle: "<|fim_middle|>" },
+  { prefix: "<fim_prefix>", suffix: "<fim_suffix>", middle: "<fim_middle>" },
+  { prefix: "<fim-prefix>", suffix: "<fim-suffix>", middle: "<fim-middle>" },
+  { prefix: "▁<PRE>", suffix: "▁<SUF>", middle: "▁<MID>" },
+  { prefix: "<PRE>", suffix: "<SUF>", middle: "<MID>" },
+  { prefix: "<｜fim▁begin｜>", suffix: "<｜fim▁hole｜>", middle: "<｜fim▁end｜>" },
+  { prefix: "[PREFIX]", suffix: "[SUFFIX]", middle: null, isSuffixFirst: true },
+  { prefix: "<|code_prefix|>", suffix: "<|code_suffix|>", middle: "<|code_middle|>" },
+  { prefix: "<[fim-prefix]>", suffix: "<[fim-suffix]>", middle: "<[fim-middle]>", isSuffixFirst: true },
+];
+
+const repositoryTexts = ["<|repo_name|>", "<repo_name>", "<reponame>"];
+const fileTexts = ["<|file_sep|>", "<file_sep>", "<|file_separator|>", "<filename>"];
+const endTexts = [
+  ...["<|fim_pad|>", "<fim_pad>", "<fim-pad>", "▁<EOT>", "<EOT>", "<|EOT|>"],
+  ...["<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>"],
+];
+
+/** `ids`: what a file says of them, which goes before spellings. Null: the vocabulary has no such tokens. */
+export function fillFormOf({ tokenOf }: Pick<Tokenizer, "tokenOf">, ids: FillIds = {}): FillForm | null {
+  const first = (texts: readonly string[]): TokenId | null =>
+    texts.map((text) => tokenOf(text)).find((token) => token !== null) ?? null;
+  const spelled = spellings.find((one) => tokenOf(one.prefix) !== null && tokenOf(one.suffix) !== null);
+  const ofText = (text: string | null | undefined): TokenId | null => (text == null ? null : tokenOf(text));
+  const prefix = ids.prefix ?? ofText(spelled?.prefix);
+  const suffix = ids.suffix ?? ofText(spelled?.suffix);
+  const middle = ids.middle ?? ofText(spelled?.middle);
+  const endsWithPrefix = spelled !== undefined && spelled.middle === null;
+  if (prefix === null || suffix === null || (middle === null && !endsWithPrefix)) return null;
+  const repository = ids.repository ?? first(repositoryTexts);
+  const file = ids.file ?? first(fileTexts);
+  const ends = [prefix, suffix, middle, repository, file, ids.pad ?? null, ...endTexts.map(ofText)];
+  return {
+    prefix,
+    suffix,
+    middle,
+    isSuffixFirst: spelled?.isSuffixFirst ?? middle === null,
+    repository,
+    file,
+    ends: [...new Set(ends.filter((token) => token !== null))],
+  };
+}

@@ -1,0 +1,290 @@
+import { isTextArgument } from "../../grammar/tools/call-arguments.ts";
+import type { ArgumentsForm } from "../../grammar/tools/call-form.ts";
+
+/** The arguments of one call, from a model's way of writing them to the JSON of an object. */
+export interface ArgumentsReader {
+  /** `told` is JSON that goes on from what was told before. `rest` is what follows the arguments; null while they go on. */
+  push(text: string): ArgumentsRead;
+  /** The text ended before them: what was held back. */
+  end(): string;
+}
+
+interface ArgumentsRead {
+  readonly told: string;
+  readonly rest: string | null;
+}
+
+/** A reader of one call of a function with these parameters, a JSON Schema. */
+export function argumentsReader(form: ArgumentsForm, parameters: unknown): ArgumentsReader {
+  switch (form.kind) {
+    case "json":
+      return new JsonReader();
+    case "python":
+      return new PythonReader();
+    case "bare":
+      return new BareReader(form.quote);
+    case "tagged":
+      return new TaggedReader(form, parameters);
+  }
+}
+
+/** One object, as it was written. */
+class JsonReader implements ArgumentsReader {
+  readonly #nesting = new Nesting();
+
+  push(text: string): ArgumentsRead {
+    for (let at = 0; at < text.length; at++) {
+      this.#nesting.read(text[at]!);
+      if (this.#nesting.isOutside) return { told: text.slice(0, at + 1), rest: text.slice(at + 1) };
+    }
+    return { told: text, rest: null };
+  }
+
+  end(): string {
+    return "";
+  }
+}
+
+/** Where a text of JSON is: in strings and brackets. */
+class Nesting {
+  #depth = 0;
+  #isEscaped = false;
+  isInString = false;
+
+  /** In no bracket and no string. */
+  get isOutside(): boolean {
+    return this.#depth === 0 && !this.isInString;
+  }
+
+  read(unit: string): void {
+    if (this.isInString) {
+      if (this.#isEscaped) this.#isEscaped = false;
+      else if (unit === "\\") this.#isEscaped = true;
+      else if (unit === '"') this.isInString = false;
+    } else if (unit === '"') this.isInString = true;
+    else if (unit === "{" || unit === "[") this.#depth++;
+    else if (unit === "}" || unit === "]") this.#depth--;
+  }
+}
+
+/** `name=value, name=value`, up to a closing parenthesis. Values are JSON, but for Python's words. */
+class PythonReader implements ArgumentsReader {
+  readonly #nesting = new Nesting();
+  #place: "begin" | "name" | "value" = "begin";
+  /** A name, or a word of a value. */
+  #word = "";
+
+  push(text: string): ArgumentsRead {
+    let told = "";
+    for (let at = 0; at < text.length; at++) {
+      const unit = text[at]!;
+      if (this.#place === "begin") {
+        told += "{";
+        this.#place = "name";
+      }
+      if (this.#nesting.isOutside && unit === ")")
+        return { told: `${told}${this.#value()}}`, rest: text.slice(at) };
+      if (this.#place === "value") told += this.#readValue(unit);
+      else if (unit === "=") {
+        told += `${JSON.stringify(this.#word)}: `;
+        this.#word = "";
+        this.#place = "value";
+      } else if (unit !== " ") this.#word += unit;
+    }
+    return { told, rest: null };
+  }
+
+  end(): string {
+    return this.#place === "value" ? this.#value() : "";
+  }
+
+  #readValue(unit: string): string {
+    if (!this.#nesting.isInString && /[A-Za-z]/.test(unit)) {
+      this.#word += unit;
+      return "";
+    }
+    const word = this.#value();
+    if (this.#nesting.isOutside && unit === ",") {
+      this.#place = "name";
+      return `${word}, `;
+    }
+    this.#nesting.read(unit);
+    return word + unit;
+  }
+
+  /** The word that ends here. */
+  #value(): string {
+    const word = pythonWords[this.#word] ?? this.#word;
+    this.#word = "";
+    return word;
+  }
+}
+
+const pythonWords: Readonly<Record<string, string>> = { True: "true", False: "false", None: "null" };
+
+/** `name:value,name:value`, up to a closing bracket: strings between two quotes, objects without any. */
+class BareReader implements ArgumentsReader {
+  readonly #quote: string;
+  #place: "begin" | "name" | "value" | "text" = "begin";
+  /** Brackets that are open. */
+  readonly #open: ("{" | "[")[] = [];
+  #name = "";
+  /** Not told yet. */
+  #held = "";
+
+  constructor(quote: string) {
+    this.#quote = quote;
+  }
+
+  push(text: string): ArgumentsRead {
+    let all = this.#held + text;
+    let told = "";
+    this.#held = "";
+    if (this.#place === "begin" && all !== "") {
+      told = "{";
+      this.#place = "name";
+    }
+    while (all !== "") {
+      if (this.#place === "text") {
+        const at = all.indexOf(this.#quote);
+        const end = at < 0 ? certainEnd(all, this.#quote) : at;
+        told += JSON.stringify(all.slice(0, end)).slice(1, -1);
+        if (at < 0) {
+          this.#held = all.slice(end);
+          break;
+        }
+        told += '"';
+        this.#place = "value";
+        all = all.slice(at + this.#quote.length);
+      } else if (this.#place === "value" && this.#quote.startsWith(all.slice(0, this.#quote.length))) {
+        if (all.length < this.#quote.length) {
+          this.#held = all;
+          break;
+        }
+        told += '"';
+        this.#place = "text";
+        all = all.slice(this.#quote.length);
+      } else {
+        const unit = all[0]!;
+        if (unit === "}" && this.#open.length === 0) return { told: `${told}}`, rest: all };
+        told += this.#place === "name" ? this.#readName(unit) : this.#readValue(unit);
+        all = all.slice(1);
+      }
+    }
+    return { told, rest: null };
+  }
+
+  /** What is held back began a mark. */
+  end(): string {
+    return "";
+  }
+
+  #readName(unit: string): string {
+    if (unit === "}" && this.#name === "") return this.#readValue(unit);
+    if (unit !== ":") {
+      this.#name += unit;
+      return "";
+    }
+    const name = JSON.stringify(this.#name);
+    this.#name = "";
+    this.#place = "value";
+    return `${name}: `;
+  }
+
+  #readValue(unit: string): string {
+    if (unit === ",") {
+      this.#place = this.#open.at(-1) === "[" ? "value" : "name";
+      return ", ";
+    }
+    if (unit === "{" || unit === "[") {
+      this.#open.push(unit);
+      this.#place = unit === "{" ? "name" : "value";
+    } else if (unit === "}" || unit === "]") {
+      this.#open.pop();
+      this.#place = "value";
+    }
+    return unit;
+  }
+}
+
+/** A text for each argument: strings as they are, others as JSON. */
+class TaggedReader implements ArgumentsReader {
+  readonly #form: Extract<ArgumentsForm, { kind: "tagged" }>;
+  readonly #parameters: unknown;
+  #place: "begin" | "between" | "name" | "text" | "json" = "begin";
+  #count = 0;
+  /** Not told yet. */
+  #held = "";
+
+  constructor(form: Extract<ArgumentsForm, { kind: "tagged" }>, parameters: unknown) {
+    this.#form = form;
+    this.#parameters = parameters;
+  }
+
+  push(text: string): ArgumentsRead {
+    let all = this.#held + text;
+    let told = "";
+    this.#held = "";
+    if (this.#place === "begin" && text !== "") {
+      told = "{";
+      this.#place = "between";
+    }
+    while (all !== "") {
+      const { beforeName, afterName, afterTextName, afterValue } = this.#form;
+      if (this.#place === "between") {
+        if (all.startsWith(beforeName)) {
+          this.#place = "name";
+          all = all.slice(beforeName.length);
+        } else if (beforeName.startsWith(all)) break;
+        else return { told: `${told}}`, rest: all };
+      } else if (this.#place === "name") {
+        const isText = afterTextName !== undefined && endOf(all, afterTextName) < endOf(all, afterName);
+        const mark = isText ? afterTextName : afterName;
+        const at = all.indexOf(mark);
+        if (at < 0) break;
+        const name = all.slice(0, at);
+        const isPlain = afterTextName === undefined ? isTextArgument(this.#parameters, name) : isText;
+        this.#place = isPlain ? "text" : "json";
+        told += `${this.#count++ === 0 ? "" : ", "}${JSON.stringify(name)}: ${this.#quote}`;
+        all = all.slice(at + mark.length);
+      } else {
+        const at = all.indexOf(afterValue);
+        const end = at < 0 ? certainEnd(all, afterValue) : at;
+        told += this.#valueOf(all.slice(0, end));
+        all = all.slice(end);
+        if (at < 0) break;
+        told += this.#quote;
+        this.#place = "between";
+        all = all.slice(afterValue.length);
+      }
+    }
+    this.#held = all;
+    return { told, rest: null };
+  }
+
+  /** What is held back began a mark. */
+  end(): string {
+    return "";
+  }
+
+  get #quote(): string {
+    return this.#place === "text" ? '"' : "";
+  }
+
+  #valueOf(text: string): string {
+    return this.#place === "text" ? JSON.stringify(text).slice(1, -1) : text;
+  }
+}
+
+/** Where `mark` first ends; Infinity: it is not there. */
+function endOf(text: string, mark: string): number {
+  const at = text.indexOf(mark);
+  return at < 0 ? Number.POSITIVE_INFINITY : at + mark.length;
+}
+
+/** Where what may be the beginning of `mark`, or half a character, begins at the end of a text. */
+function certainEnd(text: string, mark: string): number {
+  for (let length = Math.min(mark.length - 1, text.length); length > 0; length--)
+    if (mark.startsWith(text.slice(-length))) return text.length - length;
+  return /[\uD800-\uDBFF]$/.test(text) ? text.length - 1 : text.length;
+}

@@ -1,0 +1,270 @@
+import type { CallableFunction } from "../../grammar/source.ts";
+import { type CallForm, lengthOf, triggersOf } from "../../grammar/tools/call-form.ts";
+import { type ArgumentsReader, argumentsReader } from "./arguments-reader.ts";
+
+/** What was read of an answer. `arguments` belong to the call before: JSON, in pieces. */
+export type ReadPart =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "call"; readonly name: string }
+  | { readonly kind: "arguments"; readonly text: string };
+
+const PIECE_UNITS = 512;
+
+type State =
+  /** No call so far, or text after one. */
+  | { readonly kind: "text" }
+  /** What was held back begins a call, or may, with `prefix`. `before`: white space, which is text if it does not; null: a
+   *  call went before, and what is none ends them. */
+  | { readonly kind: "opening"; readonly prefix: string; readonly before: string | null }
+  | { readonly kind: "arguments"; readonly reader: ArgumentsReader }
+  /** The arguments are whole. */
+  | { readonly kind: "closing" }
+  /** No call can come any more. */
+  | { readonly kind: "rest" };
+
+/**
+ * Tells calls of functions from text, in any form, while it is written: a call's name as soon as it is certain, then its
+ * arguments piece by piece. Models that may call are held to the form from its first text on (grammar/tools/calls.ts),
+ * so that what begins as a call is one; of an answer that was cut off, its last call has what was written of it.
+ *
+ * What is told does not depend on how the text was cut. White space before a call belongs to it. Text is held back only
+ * while it may become a call.
+ */
+export class CallReader {
+  readonly #form: CallForm;
+  readonly #functions: ReadonlyMap<string, CallableFunction>;
+  readonly #triggers: readonly string[];
+  #state: State = { kind: "text" };
+  /** Not told yet. */
+  #held = "";
+  /** Nothing was read so far. */
+  #isStart = true;
+  #followsCall = false;
+
+  constructor(form: CallForm, functions: readonly CallableFunction[]) {
+    this.#form = form;
+    this.#functions = new Map(functions.map((one) => [one.name, one]));
+    this.#triggers = triggersOf(form, [...this.#functions.keys()]);
+  }
+
+  /** UTF-16 units that were pushed and are not told yet. */
+  get heldUnits(): number {
+    return this.#held.length;
+  }
+
+  push(text: string): ReadPart[] {
+    const parts: ReadPart[] = [];
+    // Short pieces, since what is left of one is copied again and again.
+    for (let from = 0; from < text.length; from += PIECE_UNITS) {
+      for (let rest = text.slice(from, from + PIECE_UNITS); rest !== ""; ) {
+        const all = this.#held + rest;
+        this.#held = "";
+        rest = this.#read(all, parts);
+      }
+    }
+    return joined(parts);
+  }
+
+  /** The text ended. */
+  end(): ReadPart[] {
+    const held = this.#held;
+    this.#held = "";
+    switch (this.#state.kind) {
+      case "arguments":
+        return joined([{ kind: "arguments", text: this.#state.reader.end() }]);
+      case "closing":
+        return [];
+      case "opening": {
+        const { before, prefix } = this.#state;
+        // A mark that was cut off after a call says nothing.
+        const begun = lengthOf(prefix, held);
+        const isPrefix = begun === "open" || begun === held.length;
+        const isMark = before === null && (this.#form.end.startsWith(held) || isPrefix);
+        return isMark ? [] : joined([{ kind: "text", text: (before ?? "") + held }]);
+      }
+      default:
+        return this.#followsCall && isWhiteSpace(held) ? [] : joined([{ kind: "text", text: held }]);
+    }
+  }
+
+  /** Each reads what was held back with what came, and returns what is left to read. */
+  #read(all: string, parts: ReadPart[]): string {
+    switch (this.#state.kind) {
+      case "text":
+        return this.#readText(all, parts);
+      case "opening":
+        return this.#readOpening(this.#state, all, parts);
+      case "arguments":
+        return this.#readArguments(this.#state.reader, all, parts);
+      case "closing":
+        return this.#readClosing(all);
+      case "rest":
+        parts.push({ kind: "text", text: all });
+        return "";
+    }
+  }
+
+  #readText(all: string, parts: ReadPart[]): string {
+    const isAlone = this.#form.place === "alone";
+    if (isAlone && !this.#isStart) return this.#beRest(all);
+    const at = firstOf(this.#triggers, all);
+    if (at === null || (isAlone && at > 0)) {
+      const open = openLength(this.#triggers, all);
+      if (isAlone && open < all.length) return this.#beRest(all);
+      this.#tellText(all, all.length - open, parts);
+      return "";
+    }
+    this.#tellText(all, at, parts);
+    const before = all.slice(trimmedEnd(all, at), at);
+    this.#held = "";
+    this.#state = { kind: "opening", prefix: this.#form.begin + this.#form.beforeName, before };
+    return all.slice(at);
+  }
+
+  #readOpening(state: Extract<State, { kind: "opening" }>, all: string, parts: ReadPart[]): string {
+    const { end } = this.#form;
+    const isFirst = state.before !== null;
+    if (!isFirst && end !== "" && all.startsWith(end)) {
+      this.#state = { kind: "rest" };
+      return all.slice(end.length);
+    }
+    const isEnding = !isFirst && end.startsWith(all);
+    const opening = openingOf(all, state.prefix, this.#form.afterName, this.#functions);
+    if (isEnding || opening === "open") {
+      this.#held = all;
+      return "";
+    }
+    if (opening === "broken") {
+      if (state.before === null) return this.#beRest(all);
+      this.#state = { kind: "text" };
+      parts.push({ kind: "text", text: state.before + all.slice(0, 1) });
+      this.#isStart = false;
+      this.#followsCall = false;
+      return all.slice(1);
+    }
+    parts.push({ kind: "call", name: opening.name });
+    this.#isStart = false;
+    const { parameters = null } = this.#functions.get(opening.name) ?? {};
+    this.#state = { kind: "arguments", reader: argumentsReader(this.#form.arguments, parameters) };
+    return opening.rest;
+  }
+
+  #readArguments(reader: ArgumentsReader, all: string, parts: ReadPart[]): string {
+    const { told, rest } = reader.push(all);
+    parts.push({ kind: "arguments", text: told });
+    if (rest === null) return "";
+    this.#state = { kind: "closing" };
+    if (this.#form.afterArguments === "") return this.#closed(rest);
+    return rest;
+  }
+
+  #readClosing(all: string): string {
+    const { afterArguments } = this.#form;
+    if (all.startsWith(afterArguments)) return this.#closed(all.slice(afterArguments.length));
+    if (!afterArguments.startsWith(all)) return this.#closed(all);
+    this.#held = all;
+    return "";
+  }
+
+  /** A call is whole. */
+  #closed(rest: string): string {
+    this.#followsCall = true;
+    const { place, between, beforeName } = this.#form;
+    this.#state =
+      place === "anywhere"
+        ? { kind: "text" }
+        : { kind: "opening", prefix: between + beforeName, before: null };
+    return rest;
+  }
+
+  #beRest(all: string): string {
+    this.#state = { kind: "rest" };
+    return all;
+  }
+
+  /** Tells the text up to `end`, less the white space there, and holds back what follows. */
+  #tellText(text: string, end: number, parts: ReadPart[]): void {
+    const certain = trimmedEnd(text, end);
+    if (certain > 0) {
+      parts.push({ kind: "text", text: text.slice(0, certain) });
+      this.#isStart = false;
+      this.#followsCall = false;
+    }
+    this.#held = text.slice(certain);
+  }
+}
+
+/** The name in a text that opens a call, and what follows; or that it may still become one, or cannot. */
+function openingOf(
+  text: string,
+  prefix: string,
+  afterName: string,
+  functions: ReadonlyMap<string, unknown>,
+): { readonly name: string; readonly rest: string } | "open" | "broken" {
+  const before = lengthOf(prefix, text);
+  if (typeof before === "string") return before;
+  const named = text.slice(before);
+  let mayOpen = false;
+  for (const name of functions.keys()) {
+    const isWhole = named.startsWith(name);
+    const end = isWhole ? lengthOf(afterName, named.slice(name.length)) : "broken";
+    if (typeof end === "number") return { name, rest: named.slice(name.length + end) };
+    mayOpen ||= end === "open" || (!isWhole && name.startsWith(named));
+  }
+  if (mayOpen) return "open";
+  return unknownOf(named, afterName);
+}
+
+/** The same where the name is of no function: a model that is held to none may write any. */
+function unknownOf(
+  named: string,
+  afterName: string,
+): { readonly name: string; readonly rest: string } | "open" | "broken" {
+  const name = /^[A-Za-z0-9_-]*/.exec(named)![0];
+  const after = named.slice(name.length);
+  if (name.length > 64) return "broken";
+  const end = after === "" ? "open" : lengthOf(afterName, after);
+  if (end === "open") return "open";
+  if (name === "" || end === "broken") return "broken";
+  return { name, rest: after.slice(end) };
+}
+
+/** Where the first of the texts begins. */
+function firstOf(texts: readonly string[], all: string): number | null {
+  const found = texts.map((text) => all.indexOf(text)).filter((at) => at >= 0);
+  return found.length === 0 ? null : Math.min(...found);
+}
+
+/** Units at the end of a text with which one of `texts` may begin. */
+export function openLength(texts: readonly string[], all: string): number {
+  const longest = Math.max(0, ...texts.map((text) => text.length - 1));
+  for (let length = Math.min(longest, all.length); length > 0; length--) {
+    const end = all.slice(all.length - length);
+    if (texts.some((text) => text.length > length && text.startsWith(end))) return length;
+  }
+  return 0;
+}
+
+/** `end` moved to before the white space that precedes it. */
+export function trimmedEnd(text: string, end: number): number {
+  let trimmed = end;
+  while (trimmed > 0 && isWhiteSpace(text[trimmed - 1]!)) trimmed--;
+  return trimmed;
+}
+
+/** JSON's white space, all of it. */
+function isWhiteSpace(text: string): boolean {
+  return /^[ \t\n\r]*$/.test(text);
+}
+
+/** Neighbours of one kind become one, empty ones none. */
+export function joined(parts: readonly ReadPart[]): ReadPart[] {
+  const result: ReadPart[] = [];
+  for (const part of parts) {
+    const last = result.at(-1);
+    if (part.kind === "call") result.push(part);
+    else if (last?.kind === part.kind) result[result.length - 1] = { ...part, text: last.text + part.text };
+    else if (part.text !== "") result.push(part);
+  }
+  return result;
+}

@@ -1,0 +1,250 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseJson } from "../server/http/json/parse.ts";
+import { defaultJsonLimits } from "../server/http/limits.ts";
+import { ControlTexts, plainText } from "./control-text.ts";
+import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
+import { Dict } from "./jinja/values.ts";
+import { type ChatMessage, ChatTemplate, type RenderOptions, readTemplateSource } from "./template.ts";
+import { TemplateError } from "./template-error.ts";
+
+const control = new ControlTexts(["<|end|>", "<|start|>", "<s>", "§"]);
+
+function template(source: string, limits?: RenderLimits): ChatTemplate {
+  const wallClock = () => new Date(Date.UTC(2026, 6, 4, 15, 5, 9));
+  return new ChatTemplate(
+    { template: source, toolTemplate: null, specialTokens: { bos_token: "<s>" } },
+    control,
+    wallClock,
+    limits,
+  );
+}
+
+function render(source: string, messages: ChatMessage[], options: Partial<RenderOptions> = {}): string {
+  return plainText(template(source).render(messages, { addGenerationPrompt: true, ...options }));
+}
+
+const user = (content: ChatMessage["content"]): ChatMessage => ({ role: "user", content });
+
+describe("what the template sees", () => {
+  test("content in parts is one text, parts on lines of their own", () => {
+    const parts = [{ type: "text", text: "one" } as const, { type: "text", text: "two" } as const];
+    expect(render("{{ messages[0].content }}", [user(parts)])).toBe("one\ntwo");
+  });
+
+  test("no tools is none, special tokens are variables, further message fields are there", () => {
+    const source = "{{ bos_token }}{{ tools is none }}{{ messages[0].name }}{{ eos_token is defined }}";
+    expect(render(source, [{ ...user("x"), name: "Ann" }], { tools: [] })).toBe("<s>TrueAnnFalse");
+  });
+
+  test("the date comes from the given clock", () => {
+    const source = "{{ strftime_now('%d %b %Y, %A %B %-d %Q %H:%M:%S %I %p %%') }}";
+    expect(render(source, [])).toBe("04 Jul 2026, Saturday July 4 %Q 15:05:09 03 PM %");
+  });
+});
+
+describe("tools and arguments that were JSON", () => {
+  const definition = '{"10": {"minimum": 1.0}, "2": -2e-7, "large": 12345678901234567890, "odd": "<|end|>"}';
+  const written = '{"10": {"minimum": 1.0}, "2": -2e-07, "large": 12345678901234567890, "odd": "<|end|>"}';
+  const limits = defaultJsonLimits;
+
+  test("keep floats, large integers and the order of their keys", () => {
+    const { tools } = parseJson(`{"tools": [${definition}]}`, limits) as { tools: object[] };
+    expect(render("{{ tools | tojson }}", [], { tools })).toBe(`[${written}]`);
+    const call = { function: { name: "f", arguments: parseJson(definition, limits) } };
+    const source = "{{ messages[0].tool_calls[0].function.arguments | tojson }}";
+    expect(render(source, [{ ...user("x"), tool_calls: [call] }])).toBe(written);
+    const templateKwargs = parseJson(`{"share": 1.0, "x": ${definition}}`, limits) as Record<string, unknown>;
+    expect(render("{{ share }} {{ x | tojson }}", [], { templateKwargs })).toBe(`1.0 ${written}`);
+  });
+});
+
+test("reasoning is there under both names that templates know", () => {
+  const source = "{% for m in messages %}{{ m.thinking }}{{ m.reasoning_content }}{% endfor %}";
+  const messages = ["reasoning_content", "thinking", "reasoning"].map((name) => ({
+    ...user("x"),
+    [name]: name[0],
+  }));
+  expect(render(source, messages)).toBe("rrttrr");
+});
+
+test("a template that looks for control text in a message finds it, and it stays text", () => {
+  const source =
+    "{% if '<|end|>' in messages[0].content %}{{ messages[0].content.split('<|end|>')[1] }}{% endif %}<|end|>";
+  const rendered = template(source).render([user("a<|end|>b<s>")], { addGenerationPrompt: false });
+  expect(plainText(rendered)).toBe("b<s><|end|>");
+  expect(control.split(rendered.text).filter((piece) => piece.kind === "control").length).toBe(1);
+});
+
+describe("kwargs", () => {
+  test("a variable of the template is set, one it does not know changes nothing", () => {
+    const source = "{{ enable_thinking }}|{{ messages[0].content }}";
+    expect(render(source, [user("x")], { templateKwargs: { enable_thinking: false, other: 1 } })).toBe(
+      "False|x",
+    );
+  });
+
+  test.each([
+    "messages",
+    "tools",
+    "tokenize",
+    "add_generation_prompt",
+    "bos_token",
+    "range",
+    "a.b",
+    "__proto__ x",
+    "",
+  ])("%p is refused", (name) => {
+    expect(() => render("{{ x }}", [], { templateKwargs: { [name]: 1 } })).toThrow(TemplateError);
+  });
+
+  test("control text in a value stays text", () => {
+    const rendered = template("<|start|>{{ tone }}").render([], {
+      addGenerationPrompt: true,
+      templateKwargs: { tone: "<|end|>" },
+    });
+    expect(control.split(rendered.text).map((piece) => piece.kind)).toEqual(["control", "text"]);
+    expect(plainText(rendered)).toBe("<|start|><|end|>");
+  });
+});
+
+describe("a template that fails is an error for the client", () => {
+  const cases: [string, string, string][] = [
+    ["raises", "{{ raise_exception('roles must alternate') }}", "roles must alternate"],
+    ["loops", "{% for i in range(10 ** 9) %}x{% endfor %}", "Range too big"],
+    [
+      "loops in loops",
+      "{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}",
+      "operations",
+    ],
+    [
+      "doubles a text without end",
+      "{% set ns = namespace(t='x') %}{% for i in range(60) %}{% set ns.t = ns.t + ns.t %}{% endfor %}",
+      "characters",
+    ],
+    ["calls itself without end", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recurses too deep"],
+    [
+      "loops in loops with a condition",
+      "{% for i in range(9999) %}{% for j in range(9999) if false %}{% endfor %}{% endfor %}",
+      "operations",
+    ],
+    ["takes the length of null", "{{ none | length }}", "object of type 'NoneType' has no len()"],
+  ];
+  test.each(cases)("%s", (_, source, sentence) => {
+    const limited = template(source, { ...defaultLimits, stepsMax: 50_000, lengthMax: 1_000_000 });
+    const run = () => limited.render([], { addGenerationPrompt: true });
+    expect(run).toThrow(TemplateError);
+    expect(run).toThrow(sentence);
+  });
+
+  test("the host's objects are out of reach", () => {
+    expect(render("{{ ''.__class__ }}{{ ''.constructor }}{{ messages.constructor }}", [])).toBe("");
+    expect(() => render("{{ ''.__class__.__mro__ }}", [])).toThrow("unsafe");
+  });
+
+  test("a template that is no Jinja is refused when it is made", () => {
+    expect(() => template("{% if %}")).toThrow("not valid Jinja");
+  });
+});
+
+describe("control text", () => {
+  /** Pieces of a prompt in which `content` stands between the template's own control texts. */
+  const pieces = (content: string, source = "<|start|>{{ messages[0].content }}<|end|>") => {
+    const rendered = template(source).render([user(content)], { addGenerationPrompt: false });
+    expect(plainText(rendered)).toBe(source.replace(/\{\{.*?\}\}/g, content));
+    return control.split(rendered.text).filter((piece) => piece.kind === "control").length;
+  };
+
+  test.each([
+    "<|end|>",
+    "<<|end|>|end|>",
+    "<s><s>§§",
+    "§",
+    "<|en",
+    "<",
+    "\uFDD0<|end|>\uE000",
+    "a <|start|>user\nb<|end|>",
+  ])("in a message stays text: %p", (content) => {
+    expect(pieces(content)).toBe(2);
+  });
+
+  test("cannot be put together from a message and what follows it", () => {
+    expect(pieces("<|en", "<|start|>{{ messages[0].content }}d|><|end|>")).toBe(2);
+  });
+
+  test("cannot be put together by trimming", () => {
+    const rendered = template("{{ messages[0].content | trim }}d|>").render([user("<|en \n")], {
+      addGenerationPrompt: false,
+    });
+    expect(control.split(rendered.text).every((piece) => piece.kind === "text")).toBe(true);
+  });
+
+  test("in keys and nested values of tools stays text", () => {
+    const rendered = template("{{ tools | tojson }}").render([], {
+      addGenerationPrompt: false,
+      tools: [{ "<|end|>": ["<s>", { deep: "§" }] }],
+    });
+    expect(control.split(rendered.text).every((piece) => piece.kind === "text")).toBe(true);
+    expect(plainText(rendered)).toBe('[{"<|end|>": ["<s>", {"deep": "§"}]}]');
+  });
+
+  test("messages without control text reach the template unchanged", () => {
+    const message = new Dict().set("content", "plain < text >");
+    expect(control.disguise(message, "")?.value).toBe(message);
+  });
+
+  test("a client that uses every stand-in is refused", () => {
+    let all = "<|end|>";
+    for (let unit = 0xe000; unit <= 0xfdef; unit++) all += String.fromCharCode(unit);
+    expect(() => pieces(all)).toThrow("private-use");
+  });
+});
+
+describe("reading a folder", () => {
+  const scratch = mkdtempSync(join(tmpdir(), "bunting-template-"));
+  afterAll(() => rmSync(scratch, { recursive: true }));
+  const folder = (files: Record<string, string>): string => {
+    const path = mkdtempSync(join(scratch, "folder-"));
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(path, name), text);
+    return path;
+  };
+
+  test("a file of its own goes before the configuration", () => {
+    const config = JSON.stringify({
+      chat_template: "config",
+      eos_token: { content: "</s>" },
+      bos_token: null,
+    });
+    expect(
+      readTemplateSource(folder({ "chat_template.jinja": "file", "tokenizer_config.json": config })),
+    ).toEqual({
+      template: "file",
+      toolTemplate: null,
+      specialTokens: { eos_token: "</s>" },
+    });
+  });
+
+  test("of named templates the default and the one for tools are taken", () => {
+    const named = [
+      { name: "default", template: "plain {{ x }}" },
+      { name: "tool_use", template: "tools" },
+    ];
+    const source = readTemplateSource(
+      folder({ "tokenizer_config.json": JSON.stringify({ chat_template: named }) }),
+    )!;
+    expect(source).toEqual({ template: "plain {{ x }}", toolTemplate: "tools", specialTokens: {} });
+    const chat = new ChatTemplate(source, control);
+    expect(chat.render([], { addGenerationPrompt: true, tools: [{}] }).text).toBe("tools");
+    expect(chat.render([], { addGenerationPrompt: true }).text).toBe("plain ");
+  });
+
+  test("no template is null, a list without a default an error", () => {
+    expect(readTemplateSource(folder({}))).toBeNull();
+    const named = JSON.stringify({ chat_template: [{ name: "rag", template: "" }] });
+    expect(() => readTemplateSource(folder({ "tokenizer_config.json": named }))).toThrow(
+      'no "default" among rag',
+    );
+  });
+});

@@ -1,0 +1,277 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
+import type { TokenId } from "../base/token.ts";
+import { ControlTexts, type RenderedPrompt, restore } from "./control-text.ts";
+import {
+  encodeBound,
+  type JsonObject,
+  postProcessorTokens,
+  TokenizerError,
+  tokenBytesOf,
+} from "./tokenizer-file.ts";
+
+export interface EncodeOptions {
+  /** Add what the tokenizer puts around every text, for most models a beginning-of-text token. */
+  readonly addSpecialTokens: boolean;
+  /** Control text such as <|im_end|> becomes its token. Off unless the whole text is the caller's own prompt. */
+  readonly parseControlText?: boolean;
+  /** Of a text in which some control text must stay text: see `RenderedPrompt`. */
+  readonly standIns?: RenderedPrompt["standIns"];
+  /** The text goes on from tokens before it: it begins in the middle of a word or a line. */
+  readonly continues?: boolean;
+}
+
+/**
+ * A Hugging Face tokenizer of which we own the edges: control text is cut out here and never by the library, so the
+ * caller decides when it counts; and ids turn back into bytes, not strings, so that a stream can be decoded exactly.
+ */
+export interface Tokenizer {
+  /** One more than the highest id. The model's vocabulary may be padded beyond it. */
+  readonly vocabSize: number;
+  /** Texts of the control tokens: added tokens that are "special", or spelled like it. Never read from plain text. */
+  readonly controlTexts: ControlTexts;
+  /** Cost: about 1 µs per token, more in one enormous word; long texts belong on the tokenizer's thread. */
+  encode(text: string, options: EncodeOptions): TokenId[];
+  /** Tokens of a rendered chat template, which writes its own beginning-of-text token. */
+  encodeRendered(rendered: RenderedPrompt): TokenId[];
+  /** The text of tokens as transformers' `decode` gives it (without clean-up of spaces). */
+  decode(tokens: readonly TokenId[], options: { readonly skipSpecialTokens: boolean }): string;
+  /** What a token stands for in UTF-8, possibly a part of a scalar. Empty for ids of no meaning. Read only. */
+  bytesOf(token: TokenId): Uint8Array;
+  /** The same as text; null: they are not whole characters. */
+  textOf(token: TokenId): string | null;
+  /** A "special" added token: not shown where `skipSpecialTokens` is asked for. */
+  isControl(token: TokenId): boolean;
+  /** Cut out of a text before the rest of it is made of pieces, control token or not. */
+  isAdded(token: TokenId): boolean;
+  /** The vocabulary's own spelling ("Ġthe", "▁the", "<0x0A>"); null for ids of no meaning. */
+  spellingOf(token: TokenId): string | null;
+  /** The token with this spelling. */
+  tokenOf(spelling: string): TokenId | null;
+  /** A number of tokens that no encoding of a text of so many bytes can be below; cheap, for early refusal. */
+  tokensAtLeast(textBytes: number): number;
+}
+
+interface AddedToken {
+  readonly id: number;
+  readonly content: string;
+  readonly special: boolean;
+  readonly lstrip: boolean;
+  readonly rstrip: boolean;
+}
+
+/** Reads tokenizer.json and, when present, tokenizer_config.json of a model folder. Throws TokenizerError. */
+export function loadTokenizer(folder: string): Tokenizer {
+  const file = join(folder, "tokenizer.json");
+  const tokenizer = readJson(file);
+  if (tokenizer === null) throw new TokenizerError(`${file}: no such file`);
+  const config = readJson(join(folder, "tokenizer_config.json")) ?? {};
+  return triedTokenizer(file, () => createTokenizer(tokenizer, config));
+}
+
+/** Texts of many kinds, which are made into tokens once: what the library finds wrong with a file it tells only then. */
+const trialTexts = ["", "Words, 12 numbers\n\tand  spaces.", "é ñ 漢字 🙂", "it's <|odd|> ▁"];
+
+/** A tokenizer that was tried. Whatever goes wrong is a TokenizerError that names the file. */
+export function triedTokenizer(file: string, make: () => Tokenizer): Tokenizer {
+  try {
+    const tokenizer = make();
+    for (const text of trialTexts) {
+      const tokens = tokenizer.encode(text, { addSpecialTokens: true, parseControlText: true });
+      const isWhole = tokens.every((id) => Number.isInteger(id) && id >= 0 && id < tokenizer.vocabSize);
+      if (!isWhole) throw new Error(`it makes tokens of ${JSON.stringify(text)} that are none of its own`);
+      tokenizer.decode(tokens, { skipSpecialTokens: false });
+    }
+    return tokenizer;
+  } catch (error) {
+    const { message } = error as Error;
+    if (error instanceof TokenizerError && message.includes(file)) throw error;
+    if (error instanceof TypeError)
+      throw new TokenizerError(`${file}: a part of it is missing, or is not what a tokenizer has there`);
+    throw new TokenizerError(`${file}: ${message.replace(/^tokenizer\.json: /, "")}`);
+  }
+}
+
+/** A lone low surrogate, twice: no well-formed text holds it. It cuts a text so that the library takes what follows
+ *  for the middle of a text, where some tokenizers add no leading space. */
+const middleMark = "\uDC00\uDC00";
+
+export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Tokenizer {
+  const added = addedTokensOf(tokenizer, config);
+  const control = new Map(added.filter(isControlText).map((token) => [token.content, token]));
+  const controlIds = new Set(added.filter((token) => token.special).map((token) => token.id));
+  const addedIds = new Set(added.map((token) => token.id));
+  const controlTexts = new ControlTexts([...control.keys()]);
+  const around = postProcessorTokens(tokenizer.post_processor);
+  const table = tokenBytesOf(tokenizer, added);
+  const bound = encodeBound(tokenizer, table, added);
+  const library = new HuggingFaceTokenizer(withoutControlTokens(tokenizer, control, added, table.vocabSize), {
+    ...config,
+    additional_special_tokens: [],
+  });
+
+  const encodePlain = (text: string, isStart: boolean): TokenId[] => {
+    if (text.length === 0) return [];
+    if (isStart) return library.encode(text, { add_special_tokens: false }).ids;
+    return library.encode(middleMark + text, { add_special_tokens: false }).ids.slice(1);
+  };
+
+  const encodeCut = (text: string, standIns: ReadonlyMap<string, string>, continues = false): TokenId[] => {
+    const pieces = controlTexts.split(text);
+    const ids: TokenId[] = [];
+    pieces.forEach((piece, index) => {
+      if (piece.kind === "control") {
+        ids.push(control.get(piece.text)!.id);
+        return;
+      }
+      const before = pieces[index - 1];
+      const after = pieces[index + 1];
+      let plain = restore(piece.text, standIns);
+      if (before !== undefined && control.get(before.text)!.rstrip) plain = plain.trimStart();
+      if (after !== undefined && control.get(after.text)!.lstrip) plain = plain.trimEnd();
+      for (const id of encodePlain(plain.toWellFormed(), index === 0 && !continues)) ids.push(id);
+    });
+    return ids;
+  };
+
+  /** Of tokens that were asked for: answers with log probabilities hold the same few many times. */
+  const views = new Array<Uint8Array | undefined>(table.vocabSize).fill(undefined);
+  const bytesOf = (token: TokenId): Uint8Array => {
+    if (!(token >= 0 && token < table.vocabSize)) return noBytes;
+    views[token] ??= table.bytes.subarray(table.offsets[token], table.offsets[token + 1]);
+    return views[token];
+  };
+
+  /** Of tokens that were asked for. */
+  const texts = new Array<string | null | undefined>(table.vocabSize).fill(undefined);
+  const textOf = (token: TokenId): string | null => {
+    const known = texts[token];
+    if (known !== undefined) return known;
+    const text = wholeText(bytesOf(token));
+    if (token >= 0 && token < texts.length) texts[token] = text;
+    return text;
+  };
+
+  return {
+    vocabSize: table.vocabSize,
+    controlTexts,
+    encode(text, { addSpecialTokens, parseControlText = false, standIns, continues = false }) {
+      const ids = parseControlText
+        ? encodeCut(text, standIns ?? new Map(), continues)
+        : encodePlain(text.toWellFormed(), !continues);
+      return addSpecialTokens ? [...around.before, ...ids, ...around.after] : ids;
+    },
+    encodeRendered: (rendered) => encodeCut(rendered.text, rendered.standIns),
+    decode(tokens, { skipSpecialTokens }) {
+      const shown = skipSpecialTokens ? tokens.filter((token) => !controlIds.has(token)) : tokens;
+      const parts = shown.map(bytesOf);
+      const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(concatenate(parts));
+      return table.dropsFirstSpace && text.startsWith(" ") ? text.slice(1) : text;
+    },
+    bytesOf,
+    textOf,
+    isControl: (token) => controlIds.has(token),
+    isAdded: (token) => addedIds.has(token),
+    spellingOf: (token) => table.spellings[token] ?? null,
+    tokenOf: (spelling) => control.get(spelling)?.id ?? library.token_to_id(spelling) ?? null,
+    tokensAtLeast: (textBytes) => Math.ceil(textBytes / bound.bytesPerTokenMax),
+  };
+}
+
+const noBytes = new Uint8Array(0);
+const wholeDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+function wholeText(bytes: Uint8Array): string | null {
+  try {
+    return wholeDecoder.decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
+function readJson(path: string): JsonObject | null {
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
+    throw new TokenizerError(`${path}: ${(error as Error).message}`);
+  }
+  try {
+    const value: unknown = JSON.parse(text);
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) return value as JsonObject;
+  } catch (error) {
+    throw new TokenizerError(`${path}: ${(error as Error).message}`);
+  }
+  throw new TokenizerError(`${path}: expected a JSON object`);
+}
+
+/** Added tokens of tokenizer.json, and those that only tokenizer_config.json declares. */
+function addedTokensOf(tokenizer: JsonObject, config: JsonObject): AddedToken[] {
+  const byId = new Map<number, AddedToken>();
+  const add = (id: number, token: JsonObject): void => {
+    if (byId.has(id) || typeof token.content !== "string" || token.content === "") return;
+    byId.set(id, {
+      id,
+      content: token.content,
+      special: token.special === true,
+      lstrip: token.lstrip === true,
+      rstrip: token.rstrip === true,
+    });
+  };
+  for (const token of (tokenizer.added_tokens ?? []) as JsonObject[]) add(Number(token.id), token);
+  for (const [id, token] of Object.entries(
+    (config.added_tokens_decoder ?? {}) as Record<string, JsonObject>,
+  )) {
+    add(Number(id), token);
+  }
+  return [...byId.values()];
+}
+
+/** Some models mark their turns with tokens that are not "special" but are spelled unlike any text:
+ *  <|user|>, <｜User｜>. Others, such as <think>, are ordinary text of one token. */
+function isControlText({ special, content }: AddedToken): boolean {
+  return special || /^<[|｜][^<>]+[|｜]>$/.test(content);
+}
+
+/** The same tokenizer for text in which nothing is control text. Added tokens that are ordinary text stay.
+ *  What goes around a text is added by us. */
+function withoutControlTokens(
+  tokenizer: JsonObject,
+  control: ReadonlyMap<string, AddedToken>,
+  added: readonly AddedToken[],
+  vocabSize: number,
+): JsonObject {
+  const model = tokenizer.model as JsonObject;
+  const vocab: unknown[] | Record<string, unknown> = Array.isArray(model.vocab)
+    ? model.vocab
+    : { ...(model.vocab as JsonObject) };
+  if (!Array.isArray(vocab)) for (const spelling of control.keys()) delete vocab[spelling];
+  const known = new Map(
+    ((tokenizer.added_tokens ?? []) as JsonObject[]).map((token) => [Number(token.id), token]),
+  );
+  const plain = added
+    .filter((token) => !control.has(token.content))
+    .map((token) => ({ ...token, ...known.get(token.id) }));
+  const mark = { id: vocabSize, content: middleMark, special: true, normalized: false };
+  return {
+    normalizer: null,
+    pre_tokenizer: null,
+    decoder: null,
+    ...tokenizer,
+    model: { ...model, vocab },
+    post_processor: null,
+    added_tokens: [...plain, mark],
+  };
+}
+
+function concatenate(parts: readonly Uint8Array[]): Uint8Array {
+  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let offset = 0;
+  for (const part of parts) {
+    all.set(part, offset);
+    offset += part.length;
+  }
+  return all;
+}

@@ -1,0 +1,34 @@
+/** Entry of a tokenizer's thread: does jobs one after another. */
+import { giveWay } from "../base/give-way.ts";
+import { runJob } from "./encode-job.ts";
+import type { EncoderAnswer, EncoderMessage } from "./encoder.ts";
+import { rememberJsonText } from "./json-text.ts";
+import { type ModelText, openTokenizer } from "./model-text.ts";
+import { ChatTemplate } from "./template.ts";
+
+declare const self: Worker;
+
+let model: ModelText | null = null;
+
+self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
+  if (data.kind === "load") {
+    giveWay(data.isBackground ? "background" : "serving");
+    const tokenizer = openTokenizer(data.folder);
+    const template = data.template && new ChatTemplate(data.template, tokenizer.controlTexts);
+    model = { tokenizer, template };
+    self.postMessage({ kind: "begun" } satisfies EncoderAnswer);
+    return;
+  }
+  const { job, jsonTexts, stopped } = data;
+  const isWanted = (): boolean => Atomics.load(stopped, 0) === 0;
+  try {
+    if (!isWanted()) throw new Error("nobody waits for it");
+    for (const [value, text] of jsonTexts) rememberJsonText(value, text);
+    const outcome = runJob(job, model!, isWanted);
+    const moved = "tokens" in outcome ? [outcome.tokens.buffer] : [];
+    self.postMessage({ kind: "done", outcome } satisfies EncoderAnswer, moved);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    self.postMessage({ kind: "failed", reason } satisfies EncoderAnswer);
+  }
+};
