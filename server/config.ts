@@ -6,7 +6,6 @@
 import { type GemmChoice, gemmNames, type KvFormat, kvFormats } from "../gpu/native.ts";
 import { type Quant, quantNames } from "../model/formats.ts";
 import { engineDefaults } from "../scheduler/engine/engine-options.ts";
-import { type ReasoningField, reasoningFields } from "./api/openai/reasoning.ts";
 
 /** One setting. The name of its field gives the option and the variable: stepTokens, --step-tokens, BUNTING_STEP_TOKENS. */
 export interface Setting<Value> {
@@ -37,6 +36,10 @@ export type DeviceChoice =
   /** One engine on each. */
   | { readonly kind: "cuda"; readonly gpus: readonly number[] }
   | { readonly kind: "emu" };
+
+/** Names of the fields that hold a model's thoughts: servers write different ones, and clients read different ones. */
+export const reasoningFields = ["both", "reasoning_content", "reasoning"] as const;
+export type ReasoningField = (typeof reasoningFields)[number];
 
 /** Where packed weights are kept. */
 export type PackedChoice = "auto" | "off" | { readonly folder: string };

@@ -21,7 +21,6 @@ import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
 import { refusalOn } from "./api/refusals.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
 import { routesOf } from "./api/routes.ts";
-import { aboutOf, embeddingServed, type ServedModel } from "./api/served-model.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
@@ -50,6 +49,7 @@ import { openJobs } from "./jobs/data-folder.ts";
 import type { JobService, JobSettings } from "./jobs/service.ts";
 import type { JobStore } from "./jobs/store.ts";
 import { openPrograms } from "./program/programs.ts";
+import { aboutOf, embeddingServed, type ServedModel } from "./request/served-model.ts";
 import { version } from "./version.ts";
 
 export interface StartEvents extends Pick<EnginesEvents, "onLost" | "onReplaced"> {

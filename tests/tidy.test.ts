@@ -3,6 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { resolve } from "node:path";
 import {
+  circleRule,
   docstringRule,
   importRule,
   intrinsicsRule,
@@ -42,6 +43,24 @@ const examples: Readonly<Record<string, Example>> = {
       "scheduler/a.test.ts": 'import { b } from "../simulation/baselines/b.ts";',
     },
     problem: "server/start.ts imports simulation/baselines/b.ts",
+  },
+  "what runs requests knows no wire format": {
+    rule: importRule,
+    bad: {
+      "server/program/a.ts": 'import { b } from "../api/openai/b.ts";',
+      "server/api/a.ts": 'import { b } from "../program/b.ts";',
+    },
+    problem: "server/program/a.ts imports server/api/openai/b.ts",
+  },
+  "imports go in no circles": {
+    rule: circleRule,
+    bad: {
+      "server/a.ts": 'import { b } from "./b.ts";',
+      "server/b.ts": 'import type { C } from "./c.ts";\nimport { d } from "./d.ts";',
+      "server/c.ts": 'export type { A } from "./a.ts";',
+      "server/d.ts": "",
+    },
+    problem: "server/a.ts imports server/b.ts imports server/c.ts imports server/a.ts, a circle",
   },
   "pure rooms leave the machine's clock alone": {
     rule: importRule,

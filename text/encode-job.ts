@@ -1,8 +1,9 @@
 /** What makes tokens of texts and chats, on whichever thread. */
 
 import { plainText } from "./control-text.ts";
+import type { ChatMessage, RenderOptions } from "./conversation/messages.ts";
 import type { ModelText } from "./model-text.ts";
-import type { ChatMessage, ChatTemplate, RenderOptions } from "./template.ts";
+import type { ChatTemplate } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
 import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
 

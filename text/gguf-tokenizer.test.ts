@@ -7,9 +7,10 @@ import { demoCutAsSmolLm } from "../tests/support/gguf-demo.ts";
 import { tokenizerEntries } from "../tests/support/gguf-model.ts";
 import { type Entry, parsedGguf } from "../tests/support/gguf-writer.ts";
 import { plainText } from "./control-text.ts";
+import type { ChatMessage } from "./conversation/messages.ts";
 import { ggufFillIds, ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
 import { preTokenizers } from "./pre-tokenizers.ts";
-import { type ChatMessage, ChatTemplate } from "./template.ts";
+import { ChatTemplate } from "./template.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer } from "./tokenizer.ts";
 
 const root = join(import.meta.dir, "..");

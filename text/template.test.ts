@@ -5,9 +5,10 @@ import { join } from "node:path";
 import { parseJson } from "../server/http/json/parse.ts";
 import { defaultJsonLimits } from "../server/http/limits.ts";
 import { ControlTexts, plainText } from "./control-text.ts";
+import type { ChatMessage, RenderOptions } from "./conversation/messages.ts";
 import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
 import { Dict } from "./jinja/values.ts";
-import { type ChatMessage, ChatTemplate, type RenderOptions, readTemplateSource } from "./template.ts";
+import { ChatTemplate, readTemplateSource } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
 
 const control = new ControlTexts(["<|end|>", "<|start|>", "<s>", "§"]);

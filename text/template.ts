@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ControlTexts, RenderedPrompt } from "./control-text.ts";
+import type { ChatMessage, RenderOptions, TextPart } from "./conversation/messages.ts";
 import { ConversationWriter, type WrittenChat } from "./conversation/writer.ts";
 import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
 import { JinjaError } from "./jinja/errors.ts";
@@ -9,30 +10,6 @@ import { fromJavaScript, jsonOfText } from "./jinja/json.ts";
 import { Dict, isList, type Value } from "./jinja/values.ts";
 import { jsonTextOf } from "./json-text.ts";
 import { TemplateError } from "./template-error.ts";
-
-/** A part of a message's content; only text is known. */
-export interface TextPart {
-  readonly type: "text";
-  readonly text: string;
-}
-
-/** A message as the chat API has it. Further fields (name, tool_calls, …) reach the template as they are. */
-export interface ChatMessage {
-  readonly role: string;
-  readonly content?: string | readonly TextPart[] | null | undefined;
-  readonly [field: string]: unknown;
-}
-
-export interface RenderOptions {
-  /** Open the assistant's turn at the end. */
-  readonly addGenerationPrompt: boolean;
-  /** End right behind the content of the last message; default: false. */
-  readonly continuesLast?: boolean;
-  /** Function definitions as the API has them; null or empty: none. */
-  readonly tools?: readonly unknown[] | null;
-  /** Further template variables from the client. Our own names are refused; those the template ignores are too. */
-  readonly templateKwargs?: Readonly<Record<string, unknown>>;
-}
 
 /** What a chat template is made of. */
 export interface TemplateSource {

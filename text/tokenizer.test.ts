@@ -2,7 +2,8 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { plainText } from "./control-text.ts";
-import { type ChatMessage, ChatTemplate, readTemplateSource } from "./template.ts";
+import type { ChatMessage } from "./conversation/messages.ts";
+import { ChatTemplate, readTemplateSource } from "./template.ts";
 import { createTokenizer, loadTokenizer } from "./tokenizer.ts";
 import { type JsonObject, TokenizerError } from "./tokenizer-file.ts";
 

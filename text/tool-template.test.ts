@@ -3,7 +3,8 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { plainText } from "./control-text.ts";
-import { type ChatMessage, ChatTemplate, type TemplateSource } from "./template.ts";
+import type { ChatMessage } from "./conversation/messages.ts";
+import { ChatTemplate, type TemplateSource } from "./template.ts";
 import { createTokenizer, loadTokenizer } from "./tokenizer.ts";
 
 const reference = join(import.meta.dir, "../tests/reference");

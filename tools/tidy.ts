@@ -52,6 +52,9 @@ const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
 /** The one command that simulates. */
 const SIMULATES = /^server\/cli\/simulate(\.ts$|\/)/;
 
+/** Rooms of the server that know no wire format and no command. */
+const BELOW_APIS = /^server\/(answer|engines|grammar|http|jobs|program|recording|request)\//;
+
 /** Parts of base/ that know the machine: the pure rooms leave them alone. */
 const IMPURE_BASE = ["base/time-slice.ts", "base/give-way.ts"];
 const PURE_ROOMS = /^(base|grammar|scheduler|simulation)\//;
@@ -69,9 +72,29 @@ function mayImport(path: string, target: string): boolean {
   if (target === "bun:ffi") return MAY_CALL_C.includes(path);
   if (target === "bun:test") return path === "gpu/conformance.ts" || path.startsWith("tests/");
   if (IMPURE_BASE.includes(target) && PURE_ROOMS.test(path)) return false;
+  if (BELOW_APIS.test(path) && /^server\/(api|cli|start|main)\b/.test(target)) return false;
   if (target.startsWith("simulation/") && SIMULATES.test(path)) return true;
   return MAY_IMPORT[path.split("/")[0]!]?.test(target) ?? true;
 }
+
+/** No file imports itself by way of others, types included. Reports each circle once, from its first file by name. */
+export const circleRule: Rule = (tree) => {
+  const targets = new Map<string, string[]>();
+  for (const [path, target] of arrows(tree)) {
+    if (tree.has(target)) targets.set(path, [...(targets.get(path) ?? []), target]);
+  }
+  const problems: string[] = [];
+  const done = new Set<string>();
+  const visit = (path: string, trail: readonly string[]): void => {
+    const start = trail.indexOf(path);
+    if (start >= 0) problems.push(`${[...trail.slice(start), path].join(" imports ")}, a circle`);
+    if (start >= 0 || done.has(path)) return;
+    for (const target of targets.get(path) ?? []) visit(target, [...trail, path]);
+    done.add(path);
+  };
+  for (const path of [...targets.keys()].sort()) visit(path, []);
+  return problems;
+};
 
 /** Imports between files that are no tests: [path, target], where a target is a path of the tree or the name of a package. */
 function arrows(tree: Tree): (readonly [path: string, target: string])[] {

@@ -1,7 +1,7 @@
 /** How much one answer may hold: memory, and time of the thread that writes it, go by it. */
 import type { GenerationOptions, GenerationRequest } from "../answer/generation.ts";
 import { badRequest } from "../http/errors.ts";
-import { requestLimits } from "./request-limits.ts";
+import { requestLimits } from "../request/limits.ts";
 
 /**
  * The options, with a bound on the tokens of each choice where the request has none. Throws 400 when what it asks for is more than an answer

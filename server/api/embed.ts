@@ -7,8 +7,8 @@ import { Embedding, EmbeddingFailure, type EmbeddingRequest, type Pooled } from 
 import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
 import { whenAborted } from "../http/when-aborted.ts";
-import type { Prompt } from "./openai/inputs.ts";
-import { type PromptServices, promptTokens } from "./prompt.ts";
+import type { Prompt } from "../request/chat-message.ts";
+import { type PromptServices, promptTokens } from "../request/prompt.ts";
 import { type Exchange, errorOf } from "./respond.ts";
 
 export interface EmbedServices extends PromptServices {

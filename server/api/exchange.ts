@@ -1,7 +1,7 @@
 /** What routes of every wire format have in common. */
 import type { Call, Route } from "../http/route.ts";
-import type { PromptServices } from "./prompt.ts";
-import { requestLimits } from "./request-limits.ts";
+import { requestLimits } from "../request/limits.ts";
+import type { PromptServices } from "../request/prompt.ts";
 import type { Exchange } from "./respond.ts";
 import { type Targets, targetsOf } from "./targets.ts";
 

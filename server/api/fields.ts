@@ -1,6 +1,6 @@
 import { ApiError, badRequest, quote } from "../http/errors.ts";
 import { parseJson } from "../http/json/parse.ts";
-import { requestLimits } from "./request-limits.ts";
+import { requestLimits } from "../request/limits.ts";
 
 export interface NumberRange {
   readonly min: number;

@@ -3,9 +3,9 @@ import type { TokenId } from "../../base/token.ts";
 import type { FillForm } from "../../text/fill.ts";
 import type { GenerationOptions } from "../answer/generation.ts";
 import { badRequest } from "../http/errors.ts";
-import type { Prompt } from "./openai/inputs.ts";
-import { type PromptServices, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
-import type { ServedModel } from "./served-model.ts";
+import type { Prompt } from "../request/chat-message.ts";
+import { type PromptServices, promptTokens, refuseBusy, refuseEnormous } from "../request/prompt.ts";
+import type { ServedModel } from "../request/served-model.ts";
 
 /** What stands around the text that is wanted, besides the prompt, which stands before it. */
 export interface Fill {

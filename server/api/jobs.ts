@@ -2,6 +2,7 @@
 
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Encoder } from "../../text/encoder.ts";
+import type { ReasoningField } from "../config.ts";
 import { defaultJsonLimits } from "../http/limits.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import { JobRunner } from "../jobs/runner.ts";
@@ -10,7 +11,6 @@ import type { JobStore } from "../jobs/store.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { EmbedServices } from "./embed.ts";
 import { lineDoor } from "./openai/batch-line.ts";
-import type { ReasoningField } from "./openai/reasoning.ts";
 import type { Exchange, RespondLimits } from "./respond.ts";
 import type { ResponsesDeps } from "./responses/responses.ts";
 

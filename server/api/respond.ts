@@ -10,10 +10,10 @@ import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
 import type { Reply } from "../http/reply.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
 import { whenAborted } from "../http/when-aborted.ts";
+import { requestLimits } from "../request/limits.ts";
 import { boundedOptions } from "./answer-bounds.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
-import { requestLimits } from "./request-limits.ts";
 
 export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 

@@ -1,21 +1,15 @@
 /** Every route of the server, in one table. */
 
 import { inSlices } from "../../base/time-slice.ts";
-import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { Fleet } from "../../scheduler/fleet/fleet.ts";
-import type { Generator } from "../answer/generator.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import { pageFile } from "../http/page.ts";
 import { adminsAlone, type Call, type Route } from "../http/route.ts";
-import { factsOf, type PlacementLog, snapshotOf } from "../http/state.ts";
+import { factsOf, snapshotOf } from "../http/state.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
-import type { Programs } from "../program/programs.ts";
-import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
-import type { CacheSaltFor } from "./cache-salt.ts";
 import { asking, during, exchangeOf, tellIgnored } from "./exchange.ts";
 import { Fields } from "./fields.ts";
 import { llamaRoutes } from "./llama/routes.ts";
@@ -26,46 +20,17 @@ import { answerCompletion } from "./openai/completions.ts";
 import { answerEmbeddings, parseEmbeddingsRequest } from "./openai/embeddings.ts";
 import { createFile, deleteFile, listFiles, readFile, storageError } from "./openai/files.ts";
 import { modelById, modelList } from "./openai/models.ts";
-import type { ReasoningField } from "./openai/reasoning.ts";
 import { parseChatRequest, parseCompletionRequest } from "./openai/schema.ts";
 import { answerDetokenize, answerTokenize } from "./openai/tokenize.ts";
 import { answerProgram } from "./programs/answer.ts";
 import { answerProgramChat, parseProgramChat } from "./programs/chat.ts";
-import type { ProgramModel } from "./programs/files.ts";
 import { parrotRoutes } from "./programs/parrot.ts";
 import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
-import type { PromptServices } from "./prompt.ts";
-import type { RespondLimits } from "./respond.ts";
-import type { KeptResponses } from "./responses/kept.ts";
 import { responsesRoutes } from "./responses/routes.ts";
+import type { RouteDeps } from "./route-deps.ts";
 import { answerRerank, answerScore, parseRerank, parseScore } from "./score.ts";
-import type { ModelAbout } from "./served-model.ts";
 import { targetsOf } from "./targets.ts";
-
-export interface RouteDeps extends PromptServices {
-  readonly cacheSaltFor: CacheSaltFor;
-  readonly about: ModelAbout;
-  readonly fleet: Pick<Fleet, "loads" | "submit" | "abort">;
-  readonly keptPrefixes: KeptPrefixes;
-  /** Of the fleet's devices, by engine. */
-  readonly specs: readonly DeviceSpec[];
-  readonly placements: PlacementLog;
-  readonly generator: Generator;
-  readonly programs: Programs;
-  /** Programs that answer chats, by the model's name that clients give. */
-  readonly programModels: ReadonlyMap<string, ProgramModel>;
-  /** Whether Parrot's own wire formats are understood too. */
-  readonly speaksParrot: boolean;
-  readonly reasoningField: ReasoningField;
-  readonly telemetry: Telemetry;
-  readonly lifecycle: Lifecycle;
-  readonly version: string;
-  readonly limits: RespondLimits;
-  readonly responses: KeptResponses;
-  /** null: no files and batches are kept here. */
-  readonly jobs: JobService | null;
-}
 
 export function routesOf(given: RouteDeps): readonly Route[] {
   const programs = [...given.programModels.keys()];

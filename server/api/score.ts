@@ -4,12 +4,12 @@ import { yieldIfSpent } from "../../base/time-slice.ts";
 import type { TokenId } from "../../base/token.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
+import { requestLimits } from "../request/limits.ts";
+import { chatWritten, promptTokens, refuseBusy, refuseEnormous } from "../request/prompt.ts";
 import { type EmbedServices, pool, tokensIn } from "./embed.ts";
 import { Fields, fieldsOf, refusal, tellable } from "./fields.ts";
 import { modelOf } from "./openai/schema.ts";
 import { serviceWith } from "./openai/service.ts";
-import { chatWritten, promptTokens, refuseBusy, refuseEnormous } from "./prompt.ts";
-import { requestLimits } from "./request-limits.ts";
 import type { Exchange } from "./respond.ts";
 import type { Targets } from "./targets.ts";
 

@@ -10,8 +10,8 @@ import {
   oneAnswer,
 } from "../answer/generation.ts";
 import type { Generator } from "../answer/generator.ts";
-import type { PromptServices } from "../api/prompt.ts";
 import { ApiError } from "../http/errors.ts";
+import type { PromptServices } from "../request/prompt.ts";
 import type { GangStart } from "./gang-start.ts";
 import { CallPrompt, type Drawn } from "./prompt.ts";
 import type { Turns } from "./turns.ts";

@@ -3,7 +3,7 @@ import type { SequenceId } from "../../scheduler/core.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { ValuePart } from "../../scheduler/program/rendering.ts";
 import type { Prompt, TextPart } from "../../scheduler/program/spec.ts";
-import type { PromptServices } from "../api/prompt.ts";
+import type { PromptServices } from "../request/prompt.ts";
 import { headTokens } from "./prompt.ts";
 import { Turns } from "./turns.ts";
 

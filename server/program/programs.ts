@@ -1,10 +1,10 @@
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { CallEstimates } from "../../scheduler/program/call-estimates.ts";
 import type { Generator } from "../answer/generator.ts";
-import type { PromptServices } from "../api/prompt.ts";
 import { ApiError } from "../http/errors.ts";
 import { AnswerMeasures } from "../http/measure.ts";
 import type { Telemetry } from "../http/telemetry.ts";
+import type { PromptServices } from "../request/prompt.ts";
 import type { ProspectFleet } from "./heads.ts";
 import { HostedProgram, type HostServices, type ProgramOwner } from "./hosted.ts";
 import { type HostLimits, hostLimits } from "./limits.ts";

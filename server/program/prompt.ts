@@ -2,15 +2,15 @@ import type { TokenId } from "../../base/token.ts";
 import type { RenderedPart, ValuePart } from "../../scheduler/program/rendering.ts";
 import type { Message, OutputPart, Prompt, TextPart } from "../../scheduler/program/spec.ts";
 import { oneAnswer } from "../answer/generation.ts";
-import type { ChatMessage } from "../api/openai/inputs.ts";
+import { badRequest } from "../http/errors.ts";
+import type { ChatMessage } from "../request/chat-message.ts";
 import {
   chatPromptTokens,
   expectFits,
   type PromptServices,
   refuseBusy,
   refuseEnormous,
-} from "../api/prompt.ts";
-import { badRequest } from "../http/errors.ts";
+} from "../request/prompt.ts";
 
 /** An output as it was drawn. */
 export interface Drawn {

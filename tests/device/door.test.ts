@@ -6,9 +6,9 @@ import { closeNativeModel, openCpuDevice, openNativeModel, PAGE_TOKENS } from ".
 import { openModelFolder } from "../../model/folder.ts";
 import type { SampleRow, SequenceId } from "../../scheduler/core.ts";
 import { parseCompletionRequest } from "../../server/api/openai/schema.ts";
-import { requestLimits } from "../../server/api/request-limits.ts";
-import type { ServedModel } from "../../server/api/served-model.ts";
 import { ApiError } from "../../server/http/errors.ts";
+import { requestLimits } from "../../server/request/limits.ts";
+import type { ServedModel } from "../../server/request/served-model.ts";
 import { referenceModel } from "../reference/models.ts";
 import { runs } from "../support/property.ts";
 import { cpuLibrary } from "./library.ts";

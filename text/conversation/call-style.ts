@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { begunValueIn } from "../cut-json.ts";
 import { jsonText } from "../jinja/json.ts";
 import { jsonTextOf } from "../json-text.ts";
-import type { ChatMessage } from "../template.ts";
+import type { ChatMessage } from "./messages.ts";
 import { callsOf, type PastCall, textOf } from "./messages.ts";
 
 export interface CallStyle {

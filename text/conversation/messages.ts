@@ -1,5 +1,4 @@
 /** Messages as they are arranged for a chat template: what the fields of calls and their results hold. */
-import type { ChatMessage } from "../template.ts";
 
 /** A call that was made before, as the API hands it on. */
 export interface PastCall {
@@ -34,4 +33,28 @@ export function isSystem({ role }: ChatMessage): boolean {
 /** Those of two texts that are not empty, a blank line between them. */
 export function joined(first: string, second: string): string {
   return [first, second].filter((text) => text !== "").join("\n\n");
+}
+
+/** A part of a message's content; only text is known. */
+export interface TextPart {
+  readonly type: "text";
+  readonly text: string;
+}
+
+/** A message as the chat API has it. Further fields (name, tool_calls, …) reach the template as they are. */
+export interface ChatMessage {
+  readonly role: string;
+  readonly content?: string | readonly TextPart[] | null | undefined;
+  readonly [field: string]: unknown;
+}
+
+export interface RenderOptions {
+  /** Open the assistant's turn at the end. */
+  readonly addGenerationPrompt: boolean;
+  /** End right behind the content of the last message; default: false. */
+  readonly continuesLast?: boolean;
+  /** Function definitions as the API has them; null or empty: none. */
+  readonly tools?: readonly unknown[] | null;
+  /** Further template variables from the client. Our own names are refused; those the template ignores are too. */
+  readonly templateKwargs?: Readonly<Record<string, unknown>>;
 }

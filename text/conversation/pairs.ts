@@ -1,5 +1,5 @@
 /** Calls and their results: each result knows its call, and results stand in the order of their calls. */
-import type { ChatMessage } from "../template.ts";
+import type { ChatMessage } from "./messages.ts";
 import { callsOf, type PastCall } from "./messages.ts";
 
 interface MadeCall {

@@ -5,7 +5,7 @@
 
 import { jsonText } from "../jinja/json.ts";
 import { jsonTextOf } from "../json-text.ts";
-import type { ChatMessage } from "../template.ts";
+import type { ChatMessage } from "./messages.ts";
 import { callsOf, isSystem, joined, type PastCall, textOf, thoughtsOf } from "./messages.ts";
 
 export interface Rule {

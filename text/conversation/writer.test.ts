@@ -6,9 +6,9 @@ import { parseJson } from "../../server/http/json/parse.ts";
 import { defaultJsonLimits } from "../../server/http/limits.ts";
 import { familyTemplates } from "../../tests/support/family-templates.ts";
 import { ControlTexts, plainText } from "../control-text.ts";
-import { type ChatMessage, ChatTemplate } from "../template.ts";
+import { ChatTemplate } from "../template.ts";
 import { nineOf } from "./call-style.ts";
-import type { PastCall } from "./messages.ts";
+import type { ChatMessage, PastCall } from "./messages.ts";
 
 const user = (content: string): ChatMessage => ({ role: "user", content });
 const system = (content: string): ChatMessage => ({ role: "system", content });

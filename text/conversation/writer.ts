@@ -1,10 +1,17 @@
+/** A chat template, as far as a conversation is written with it; implemented by `ChatTemplate`. */
+export interface ConversationTemplate {
+  render(messages: readonly ChatMessage[], options: RenderOptions, isWanted?: () => boolean): RenderedPrompt;
+  mentions(word: string, withTools: boolean): boolean;
+  sourceText(withTools: boolean): string;
+}
+
 /** Writes conversations of any client by a chat template, whatever it demands of their order, their ids and their roles. */
 
 import type { RenderedPrompt } from "../control-text.ts";
 import { callFormIn } from "../formats/call-forms.ts";
-import type { ChatMessage, ChatTemplate, RenderOptions } from "../template.ts";
 import { TemplateError } from "../template-error.ts";
 import { type CallStyle, callStyles, inStyle, plainStyle } from "./call-style.ts";
+import type { ChatMessage, RenderOptions } from "./messages.ts";
 import { callsOf } from "./messages.ts";
 import { paired } from "./pairs.ts";
 import { caller, type Rule, result, rules } from "./rules.ts";
@@ -22,11 +29,11 @@ type Need = "none" | "applied" | "told";
  * to a conversation is thus a matter of the template alone: turns that come later leave the prompt of those before as it was.
  */
 export class ConversationWriter {
-  readonly #template: ChatTemplate;
+  readonly #template: ConversationTemplate;
   readonly #needs = new Map<string, Need>();
   readonly #styles = new Map<boolean, CallStyle>();
 
-  constructor(template: ChatTemplate) {
+  constructor(template: ConversationTemplate) {
     this.#template = template;
   }
 

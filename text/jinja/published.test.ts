@@ -9,7 +9,8 @@ import { join } from "node:path";
 import { parseJson } from "../../server/http/json/parse.ts";
 import { defaultJsonLimits } from "../../server/http/limits.ts";
 import { ControlTexts, plainText } from "../control-text.ts";
-import { type ChatMessage, ChatTemplate } from "../template.ts";
+import type { ChatMessage } from "../conversation/messages.ts";
+import { ChatTemplate } from "../template.ts";
 import { TemplateError } from "../template-error.ts";
 
 interface Golden {

@@ -1,7 +1,8 @@
 /** The text of a block of content: its own, that of a document, or what stands in place of what cannot be read. */
+
+import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import { describe, note, readInstead } from "../past.ts";
-import { requestLimits } from "../request-limits.ts";
 import type { Ignored } from "./support.ts";
 
 export interface Reading {

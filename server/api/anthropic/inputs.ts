@@ -3,11 +3,11 @@
  * message among the others stays there, since moving it to the front would change the prefix that is cached.
  */
 import type { PastCall } from "../../../text/conversation/messages.ts";
+import type { ChatMessage } from "../../request/chat-message.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
-import type { ChatMessage } from "../openai/inputs.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import { askedFrom } from "../past.ts";
-import { requestLimits } from "../request-limits.ts";
 import { type Reading, textOf } from "./blocks.ts";
 import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
 

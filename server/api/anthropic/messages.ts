@@ -1,7 +1,7 @@
 import type { TokenId } from "../../../base/token.ts";
 import { ApiError, badRequest } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
-import type { ChatMessage } from "../openai/inputs.ts";
+import type { ChatMessage } from "../../request/chat-message.ts";
 import {
   type ChatPrompt,
   chatPromptText,
@@ -10,7 +10,7 @@ import {
   type PromptServices,
   type ReadyChat,
   readyChat,
-} from "../prompt.ts";
+} from "../../request/prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { messagesCodec } from "./codec.ts";
 import type { KeptPrefixes } from "./kept-prefixes.ts";

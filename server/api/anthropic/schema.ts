@@ -1,13 +1,13 @@
 /** Anthropic's request in, a typed one with every default applied out. */
 
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
+import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
 import { Fields, refusal } from "../fields.ts";
 import { generationOf } from "../openai/generation.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceWith } from "../openai/service.ts";
 import { constraintBeside } from "../openai/structure.ts";
 import { isOneOf, notSupported, refuseMoreAnswers, settleTheRest } from "../openai/support.ts";
-import type { ChatPrompt, PromptServices } from "../prompt.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { thinkingOf } from "../thinking.ts";
 import { type CacheMark, conversationOf } from "./inputs.ts";

@@ -1,6 +1,7 @@
 /** Functions that a model may call, as Anthropic's API defines them. */
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest, quote } from "../../http/errors.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import {
   type CheckedTool,
@@ -11,7 +12,6 @@ import {
   toolNameOf,
 } from "../openai/tools.ts";
 import { note } from "../past.ts";
-import { requestLimits } from "../request-limits.ts";
 import { type Ignored, noteTheRest } from "./support.ts";
 
 export interface ToolUse {

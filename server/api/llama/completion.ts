@@ -6,6 +6,10 @@ import { LazyList } from "../../http/json/slices.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import type { Call } from "../../http/route.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
+import type { Prompt } from "../../request/chat-message.ts";
+import { requestLimits } from "../../request/limits.ts";
+import { expectFits, type PromptServices } from "../../request/prompt.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import type { Codec, CodecAnswer } from "../codec.ts";
 import { tellIgnored } from "../exchange.ts";
 import { Fields, fieldsOf, refusal, tellable } from "../fields.ts";
@@ -18,16 +22,13 @@ import {
   fillFormFor,
 } from "../fill.ts";
 import { generationOf } from "../openai/generation.ts";
-import { type Prompt, promptsOf } from "../openai/inputs.ts";
+import { promptsOf } from "../openai/inputs.ts";
 import { chatEntry } from "../openai/logprobs.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceOf } from "../openai/service.ts";
 import { constraintOf } from "../openai/structure.ts";
 import { isOneOf, notSupported, refuseMoreAnswers } from "../openai/support.ts";
-import { expectFits, type PromptServices } from "../prompt.ts";
-import { requestLimits } from "../request-limits.ts";
 import { type Exchange, respond } from "../respond.ts";
-import type { ServedModel } from "../served-model.ts";
 import type { Targets } from "../targets.ts";
 import { progressOf, timingsOf } from "../timings.ts";
 import { plainPrompts, shortTextTokens } from "./prompts.ts";

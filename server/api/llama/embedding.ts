@@ -1,9 +1,9 @@
+import { requestLimits } from "../../request/limits.ts";
 import { type EmbedRequest, type EmbedServices, embed } from "../embed.ts";
 import { Fields, refusal } from "../fields.ts";
 import { promptsOf } from "../openai/inputs.ts";
 import { serviceWith } from "../openai/service.ts";
 import { settleTheRest } from "../openai/support.ts";
-import { requestLimits } from "../request-limits.ts";
 import type { Exchange } from "../respond.ts";
 import type { Targets } from "../targets.ts";
 import { plainPrompts } from "./prompts.ts";

@@ -1,11 +1,11 @@
 /** Prompts as llama-server takes them: as OpenAI's, texts as objects that hold them, and texts among tokens. */
 import type { TokenId } from "../../../base/token.ts";
 import { badRequest } from "../../http/errors.ts";
+import { requestLimits } from "../../request/limits.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { fieldsOf } from "../fields.ts";
 import { tokensOf } from "../openai/inputs.ts";
 import { notSupported } from "../openai/support.ts";
-import { requestLimits } from "../request-limits.ts";
-import type { ServedModel } from "../served-model.ts";
 
 /** The same in OpenAI's forms. What is neither, or more than `countMax`, is left as it is, for those to refuse. */
 export function plainPrompts(given: unknown, path: string, model: ServedModel, countMax: number): unknown {

@@ -1,11 +1,11 @@
 /** What llama-server tells of itself. */
 import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
+import { chatPromptText, chatPromptTokens, type PromptServices } from "../../request/prompt.ts";
 import { Fields } from "../fields.ts";
 import { messagesOf, promptEndOf } from "../openai/inputs.ts";
 import { parseChatRequest } from "../openai/schema.ts";
 import { toolsOf } from "../openai/tools.ts";
-import { chatPromptText, chatPromptTokens, type PromptServices } from "../prompt.ts";
 import { noTargets } from "../targets.ts";
 import { thinkingOf } from "../thinking.ts";
 

@@ -1,6 +1,6 @@
 import { adminsAlone, type Route } from "../../http/route.ts";
 import { asking, during } from "../exchange.ts";
-import type { RouteDeps } from "../routes.ts";
+import type { RouteDeps } from "../route-deps.ts";
 import { answerLlamaCompletion, parseLlamaCompletion, parseLlamaInfill } from "./completion.ts";
 import { answerLlamaEmbedding, parseLlamaEmbedding } from "./embedding.ts";
 import { applyTemplate, countChatTokens, propsBody, slotsBody } from "./props.ts";

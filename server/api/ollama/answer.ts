@@ -1,5 +1,5 @@
+import { expectFits, type PromptServices, readyChat } from "../../request/prompt.ts";
 import { completionTokens } from "../fill.ts";
-import { expectFits, type PromptServices, readyChat } from "../prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { chatShape, ollamaCodec, readyBody, textShape } from "./codec.ts";
 import type { OllamaRequest } from "./schema.ts";

@@ -1,10 +1,10 @@
 /** Ollama's embeddings: POST /api/embed, and /api/embeddings as it was before. */
 
+import { requestLimits } from "../../request/limits.ts";
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
 import { Fields, refusal, tellable } from "../fields.ts";
 import { promptsOf } from "../openai/inputs.ts";
 import { serviceWith } from "../openai/service.ts";
-import { requestLimits } from "../request-limits.ts";
 import type { Exchange } from "../respond.ts";
 import type { Targets } from "../targets.ts";
 import { nameOf } from "./schema.ts";

@@ -2,11 +2,11 @@
 
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import { badRequest } from "../../http/errors.ts";
+import type { ChatMessage } from "../../request/chat-message.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
-import type { ChatMessage } from "../openai/inputs.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import { askedFrom, insteadOf } from "../past.ts";
-import { requestLimits } from "../request-limits.ts";
 
 /** `ignored` gets the names of what is read otherwise than it was sent. */
 export function messagesOf(fields: Fields, ignored: Set<string>): ChatMessage[] {

@@ -1,9 +1,9 @@
 /** What Ollama tells of models: here there is one, and it is always loaded. */
 import { createHash } from "node:crypto";
 import { ApiError } from "../../http/errors.ts";
+import type { PromptServices } from "../../request/prompt.ts";
+import type { ModelAbout } from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
-import type { PromptServices } from "../prompt.ts";
-import type { ModelAbout } from "../served-model.ts";
 import { nameOf } from "./schema.ts";
 
 /** The version of Ollama whose API is spoken here. Clients compare it with the oldest that will do for them. */

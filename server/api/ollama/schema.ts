@@ -2,18 +2,18 @@
 
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
+import type { ChatMessage } from "../../request/chat-message.ts";
+import { requestLimits } from "../../request/limits.ts";
+import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { Fields, refusal, tellable } from "../fields.ts";
 import { endingFill, type Fill, fillOf } from "../fill.ts";
 import { generationOf } from "../openai/generation.ts";
-import type { ChatMessage } from "../openai/inputs.ts";
 import { modelOf } from "../openai/schema.ts";
 import { serviceWith } from "../openai/service.ts";
 import { constraintBeside } from "../openai/structure.ts";
 import { isOneOf, notSupported, refuseMoreAnswers } from "../openai/support.ts";
 import { type NameRule, toolUseOf } from "../openai/tools.ts";
-import type { ChatPrompt, PromptServices } from "../prompt.ts";
-import { requestLimits } from "../request-limits.ts";
-import type { ServedModel } from "../served-model.ts";
 import type { Targets } from "../targets.ts";
 import { type Thinking, thinkingOf } from "../thinking.ts";
 import { messagesOf, refuseImages } from "./messages.ts";

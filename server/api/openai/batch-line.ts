@@ -3,12 +3,13 @@
 import { cacheKeyOf } from "../../../scheduler/core.ts";
 import type { Encoder } from "../../../text/encoder.ts";
 import type { GenerationOptions, RequestedService } from "../../answer/generation.ts";
+import type { ReasoningField } from "../../config.ts";
 import { whenAborted } from "../../http/when-aborted.ts";
 import type { LineAnswer, LineCall, LineDoor, LinePrompt } from "../../jobs/door.ts";
 import type { BatchEndpoint } from "../../jobs/records.ts";
+import { chatPromptTokens, expectFits, promptTokens } from "../../request/prompt.ts";
 import type { EmbedServices } from "../embed.ts";
 import { completionTokens } from "../fill.ts";
-import { chatPromptTokens, expectFits, promptTokens } from "../prompt.ts";
 import type { Exchange } from "../respond.ts";
 import { createResponse, type ResponsesDeps, responsePromptTokens } from "../responses/responses.ts";
 import { parseResponsesRequest, type ResponsesRequest } from "../responses/schema.ts";
@@ -16,7 +17,6 @@ import { noTargets } from "../targets.ts";
 import { answerChat } from "./chat.ts";
 import { answerCompletion } from "./completions.ts";
 import { answerEmbeddings, parseEmbeddingsRequest } from "./embeddings.ts";
-import type { ReasoningField } from "./reasoning.ts";
 import { type CommonRequest, parseChatRequest, parseCompletionRequest } from "./schema.ts";
 import { notSupported } from "./support.ts";
 

@@ -4,9 +4,9 @@ import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
 import { type BatchRecord, batchEndpoints, newId } from "../../jobs/records.ts";
 import type { JobService } from "../../jobs/service.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { Fields, refusal } from "../fields.ts";
 import { metadataOf } from "../metadata.ts";
-import { requestLimits } from "../request-limits.ts";
 import { expirySeconds, pageObject, pageQuery } from "./files.ts";
 
 const LISTED = 20;

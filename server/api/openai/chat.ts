@@ -1,13 +1,13 @@
 import type { TokenId } from "../../../base/token.ts";
 import type { ChoiceFinish, Part } from "../../answer/events.ts";
 import type { WholeChoice } from "../../answer/whole.ts";
+import type { ReasoningField } from "../../config.ts";
+import { requestLimits } from "../../request/limits.ts";
+import { expectFits, expectTellable, type PromptServices, readyChat } from "../../request/prompt.ts";
 import { expectRepeatable } from "../answer-bounds.ts";
-import { expectFits, expectTellable, type PromptServices, readyChat } from "../prompt.ts";
-import { requestLimits } from "../request-limits.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { chatLogprobs, promptLogprobsJson } from "./logprobs.ts";
-import { type ReasoningField, reasoningJson } from "./reasoning.ts";
 import type { ChatRequest } from "./schema.ts";
 
 /** POST /v1/chat/completions */
@@ -83,6 +83,11 @@ export function chatFormat(
     closing: (index, finish) =>
       `{"index":${index},"delta":{},"finish_reason":"${reasonOf(finish)}","stop_reason":${JSON.stringify(finish.stopReason)}}`,
   };
+}
+
+/** A text of thoughts in the fields that hold them. */
+function reasoningJson(text: string, field: ReasoningField): object {
+  return field === "both" ? { reasoning_content: text, reasoning: text } : { [field]: text };
 }
 
 function reasonOf({ reason }: ChoiceFinish): string {

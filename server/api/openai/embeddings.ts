@@ -1,7 +1,7 @@
 import { yieldIfSpent } from "../../../base/time-slice.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
 import { Fields, refusal } from "../fields.ts";
-import { requestLimits } from "../request-limits.ts";
 import type { Exchange } from "../respond.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { promptsOf } from "./inputs.ts";

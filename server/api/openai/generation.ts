@@ -3,9 +3,9 @@
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { type GenerationOptions, oneAnswer, type RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
+import { requestLimits } from "../../request/limits.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { type Fields, refusal } from "../fields.ts";
-import { requestLimits } from "../request-limits.ts";
-import type { ServedModel } from "../served-model.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
 
 /** Names of the most tokens that an answer may have, in OpenAI's and llama-server's bodies. */

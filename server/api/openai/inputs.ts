@@ -1,31 +1,14 @@
 /** What a model is to continue: messages, or prompts of the caller's own making. */
 import type { TokenId } from "../../../base/token.ts";
-import type { PastCall } from "../../../text/conversation/messages.ts";
 import { badRequest, promptTooLong } from "../../http/errors.ts";
+import { type ChatMessage, type Prompt, roles } from "../../request/chat-message.ts";
+import { requestLimits } from "../../request/limits.ts";
+import type { ChatPrompt } from "../../request/prompt.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { type Fields, fieldsOf, integerIn, refusal } from "../fields.ts";
 import { askedFrom, note, type Reading, readInstead } from "../past.ts";
-import type { ChatPrompt } from "../prompt.ts";
-import { requestLimits } from "../request-limits.ts";
-import type { ServedModel } from "../served-model.ts";
 import { pastCallsOf } from "./past-calls.ts";
 import { isOneOf } from "./support.ts";
-
-export interface ChatMessage {
-  readonly role: Role;
-  readonly content: string;
-  readonly name?: string;
-  readonly reasoning_content?: string;
-  /** Only of assistants. */
-  readonly tool_calls?: readonly PastCall[];
-  /** Of the role tool: the call whose result the content is; absent: the client names none. */
-  readonly tool_call_id?: string;
-}
-
-const roles = ["system", "developer", "user", "assistant", "tool"] as const;
-type Role = (typeof roles)[number];
-
-/** A prompt is text or tokens. */
-export type Prompt = string | readonly TokenId[];
 
 /** `ignored` gets the names of what is read otherwise than it was sent. */
 export function messagesOf(fields: Fields, ignored: Set<string> = new Set()): ChatMessage[] {

@@ -1,5 +1,5 @@
 import { modelNotFound } from "../../http/errors.ts";
-import type { ServedModel } from "../served-model.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 
 /** GET /v1/models. Every name the model answers to is an entry; `root` is its id. `createdSeconds`: start of serving. */
 export function modelList(served: ServedModel, createdSeconds: number): object {

@@ -2,8 +2,8 @@
 
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import { ApiError } from "../../http/errors.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, jsonIn } from "../fields.ts";
-import { requestLimits } from "../request-limits.ts";
 
 /** `tool_calls` of an assistant's message, and the `function_call` that came before there were such. */
 export function pastCallsOf(message: Fields): PastCall[] {

@@ -2,9 +2,9 @@
 import type { TokenId } from "../../../base/token.ts";
 import type { Sampling } from "../../../scheduler/core.ts";
 import { badRequest } from "../../http/errors.ts";
+import { requestLimits } from "../../request/limits.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { type Fields, integerIn, type NumberRange, numberIn, refusal } from "../fields.ts";
-import { requestLimits } from "../request-limits.ts";
-import type { ServedModel } from "../served-model.ts";
 import { refuseOtherSamplers } from "./samplers.ts";
 
 const uint32 = 2 ** 32;

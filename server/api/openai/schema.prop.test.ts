@@ -2,8 +2,8 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
 import { ApiError } from "../../http/errors.ts";
-import { requestLimits } from "../request-limits.ts";
-import type { ServedModel } from "../served-model.ts";
+import { requestLimits } from "../../request/limits.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { parseChatRequest, parseCompletionRequest } from "./schema.ts";
 
 const served: ServedModel = {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import type { GenerationDefaults } from "../../../model/config.ts";
-import type { ServedModel } from "../served-model.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { type ChatRequest, parseChatRequest, parseCompletionRequest } from "./schema.ts";
 
 const silent: GenerationDefaults = {

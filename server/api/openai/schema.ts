@@ -6,14 +6,15 @@
 import type { ChatTemplate } from "../../../text/template.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
 import { badRequest, modelNotFound } from "../../http/errors.ts";
+import type { ChatMessage, Prompt } from "../../request/chat-message.ts";
+import { requestLimits } from "../../request/limits.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
 import { endingFill, type Fill, fillOf } from "../fill.ts";
-import { requestLimits } from "../request-limits.ts";
-import type { ServedModel } from "../served-model.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { thinkingOf } from "../thinking.ts";
 import { generationOf, type Particulars } from "./generation.ts";
-import { type ChatMessage, messagesOf, type Prompt, promptEndOf, promptsOf } from "./inputs.ts";
+import { messagesOf, promptEndOf, promptsOf } from "./inputs.ts";
 import { chatLogprobs } from "./sampling.ts";
 import { type ServiceTier, serviceOf } from "./service.ts";
 import { constraintOf } from "./structure.ts";

@@ -3,8 +3,8 @@
 import { chatService } from "../../../scheduler/core.ts";
 import type { RequestedService } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { type Fields, refusal } from "../fields.ts";
-import { requestLimits } from "../request-limits.ts";
 import { type Targets, tbtHeaders, ttftHeaders } from "../targets.ts";
 
 /** What a response says was used. */

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { requestLimits } from "../request-limits.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { harmless, unsupported } from "./support.ts";
 
 const reference = readFileSync(join(import.meta.dir, "../../../docs/reference/http.md"), "utf8");

@@ -1,14 +1,14 @@
 import type { TokenId } from "../../../base/token.ts";
 import type { Tokenizer } from "../../../text/tokenizer.ts";
 import { badRequest } from "../../http/errors.ts";
-import { Fields, refusal } from "../fields.ts";
 import {
   chatPromptTokens,
   type PromptServices,
   promptTokens,
   refuseBusy,
   refuseEnormous,
-} from "../prompt.ts";
+} from "../../request/prompt.ts";
+import { Fields, refusal } from "../fields.ts";
 import { thinkingOf } from "../thinking.ts";
 import { messagesOf, promptEndOf, tokensOf } from "./inputs.ts";
 import { modelOf } from "./schema.ts";

@@ -2,8 +2,8 @@
 
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest, quote } from "../../http/errors.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, refusal, tellable } from "../fields.ts";
-import { requestLimits } from "../request-limits.ts";
 
 /** What the model may call, and how often. */
 export interface ToolUse {

@@ -1,11 +1,11 @@
 import type { CallSpec, InputPart, Message, OutputPart, Part } from "../../../scheduler/program/spec.ts";
 import { badRequest } from "../../http/errors.ts";
+import { requestLimits } from "../../request/limits.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { Fields, fieldsOf, refusal } from "../fields.ts";
 import { endOf } from "../openai/generation.ts";
 import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { constraintOf } from "../openai/structure.ts";
-import { requestLimits } from "../request-limits.ts";
-import type { ServedModel } from "../served-model.ts";
 import { piecesOf } from "./placeholders.ts";
 import type { Reading } from "./reading.ts";
 import { programRequestLimits } from "./request-limits.ts";

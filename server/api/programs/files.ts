@@ -7,8 +7,8 @@ import { programLimits } from "../../../scheduler/program/limits.ts";
 import { inputsOf, outputsOf, type ProgramPart } from "../../../scheduler/program/spec.ts";
 import { ConfigError } from "../../config.ts";
 import { ApiError, badRequest } from "../../http/errors.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { Fields, fieldsOf } from "../fields.ts";
-import type { ServedModel } from "../served-model.ts";
 import { ProgramReader, unsetOf } from "./schema.ts";
 
 /** A program that answers chats. */

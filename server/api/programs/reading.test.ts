@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
+import type { ServedModel } from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
-import type { ServedModel } from "../served-model.ts";
 import { ProgramReader } from "./schema.ts";
 
 const generationDefaults = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };

@@ -1,5 +1,5 @@
 import { badRequest } from "../../http/errors.ts";
-import type { ServedModel } from "../served-model.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { programRequestLimits } from "./request-limits.ts";
 
 /** The reading of one body: it happens at once, on the thread that serves, and so has limits over all of the body's calls. */

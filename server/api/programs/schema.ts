@@ -13,10 +13,10 @@ import type {
 import { outputsOf } from "../../../scheduler/program/spec.ts";
 import { checked } from "../../../scheduler/program/transforms/value.ts";
 import { badRequest, quote } from "../../http/errors.ts";
+import type { ServedModel } from "../../request/served-model.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import { cacheSaltOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
-import type { ServedModel } from "../served-model.ts";
 import { callOf } from "./call.ts";
 import { criteriaOf } from "./criteria.ts";
 import { Reading } from "./reading.ts";

@@ -1,8 +1,8 @@
 import type { ChoiceFinish, Usage } from "../../answer/events.ts";
 import type { ApiError } from "../../http/errors.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
+import { requestLimits } from "../../request/limits.ts";
 import type { Codec, ShownEvent } from "../codec.ts";
-import { requestLimits } from "../request-limits.ts";
 import { Output, partsOf } from "./output.ts";
 import type { ResponsesRequest } from "./schema.ts";
 

@@ -1,6 +1,6 @@
 /** Items as the messages that chat templates read. */
 import type { PastCall } from "../../../text/conversation/messages.ts";
-import type { ChatMessage } from "../openai/inputs.ts";
+import type { ChatMessage } from "../../request/chat-message.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import type { CallOutputItem, CustomCallItem, FunctionCallItem, Item } from "./items.ts";
 

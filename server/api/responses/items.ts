@@ -2,9 +2,10 @@
  * Items: what a response is made from, and what it is made of. One shape for what a client sends, what is kept, and what a
  * model answers, so that an output may be sent back as input. What clients leave out (an id, a status) is filled in.
  */
+
+import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import { askedFrom, describe, note, type Reading, readInstead } from "../past.ts";
-import { requestLimits } from "../request-limits.ts";
 
 export type ItemStatus = "in_progress" | "completed" | "incomplete";
 

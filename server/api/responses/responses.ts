@@ -2,9 +2,9 @@
 import type { TokenId } from "../../../base/token.ts";
 import { ApiError, asApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
-import type { ChatPrompt, PromptServices } from "../prompt.ts";
-import { expectFits, readyChat } from "../prompt.ts";
-import { requestLimits } from "../request-limits.ts";
+import { requestLimits } from "../../request/limits.ts";
+import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
+import { expectFits, readyChat } from "../../request/prompt.ts";
 import { type Exchange, respond } from "../respond.ts";
 import { type Keep, ResponseCodec } from "./codec.ts";
 import { messagesOf } from "./conversation.ts";

@@ -1,6 +1,6 @@
 import type { Route } from "../../http/route.ts";
 import { asking } from "../exchange.ts";
-import type { RouteDeps } from "../routes.ts";
+import type { RouteDeps } from "../route-deps.ts";
 import {
   cancelResponse,
   countInputTokens,

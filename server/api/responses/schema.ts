@@ -1,6 +1,8 @@
 /** A request to the Responses API in, a typed one with every default applied out. */
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
+import { requestLimits } from "../../request/limits.ts";
+import type { PromptServices } from "../../request/prompt.ts";
 import { Fields, refusal } from "../fields.ts";
 import { metadataOf } from "../metadata.ts";
 import { generationOf } from "../openai/generation.ts";
@@ -8,8 +10,6 @@ import { modelOf } from "../openai/schema.ts";
 import { serviceOf } from "../openai/service.ts";
 import { constraintBeside } from "../openai/structure.ts";
 import { isOneOf, notSupported, refuseMoreAnswers, settleTheRest } from "../openai/support.ts";
-import type { PromptServices } from "../prompt.ts";
-import { requestLimits } from "../request-limits.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { thinkingOf } from "../thinking.ts";
 import { inputItemsOf } from "./items.ts";

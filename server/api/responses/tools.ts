@@ -4,6 +4,7 @@
  */
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest } from "../../http/errors.ts";
+import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import {
   type CheckedTool,
@@ -14,7 +15,6 @@ import {
   toolNameOf,
 } from "../openai/tools.ts";
 import { note } from "../past.ts";
-import { requestLimits } from "../request-limits.ts";
 import { CUSTOM_INPUT, modelNameOf } from "./conversation.ts";
 
 export interface ToolUse {

@@ -1,0 +1,40 @@
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { Fleet } from "../../scheduler/fleet/fleet.ts";
+import type { Generator } from "../answer/generator.ts";
+import type { ReasoningField } from "../config.ts";
+import type { Lifecycle } from "../http/lifecycle.ts";
+import type { PlacementLog } from "../http/state.ts";
+import type { Telemetry } from "../http/telemetry.ts";
+import type { JobService } from "../jobs/service.ts";
+import type { Programs } from "../program/programs.ts";
+import type { PromptServices } from "../request/prompt.ts";
+import type { ModelAbout } from "../request/served-model.ts";
+import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
+import type { CacheSaltFor } from "./cache-salt.ts";
+import type { ProgramModel } from "./programs/files.ts";
+import type { RespondLimits } from "./respond.ts";
+import type { KeptResponses } from "./responses/kept.ts";
+
+export interface RouteDeps extends PromptServices {
+  readonly cacheSaltFor: CacheSaltFor;
+  readonly about: ModelAbout;
+  readonly fleet: Pick<Fleet, "loads" | "submit" | "abort">;
+  readonly keptPrefixes: KeptPrefixes;
+  /** Of the fleet's devices, by engine. */
+  readonly specs: readonly DeviceSpec[];
+  readonly placements: PlacementLog;
+  readonly generator: Generator;
+  readonly programs: Programs;
+  /** Programs that answer chats, by the model's name that clients give. */
+  readonly programModels: ReadonlyMap<string, ProgramModel>;
+  /** Whether Parrot's own wire formats are understood too. */
+  readonly speaksParrot: boolean;
+  readonly reasoningField: ReasoningField;
+  readonly telemetry: Telemetry;
+  readonly lifecycle: Lifecycle;
+  readonly version: string;
+  readonly limits: RespondLimits;
+  readonly responses: KeptResponses;
+  /** null: no files and batches are kept here. */
+  readonly jobs: JobService | null;
+}
