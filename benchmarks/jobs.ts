@@ -24,9 +24,9 @@ import { hasEnded, JobsClient } from "../server/cli/jobs-client.ts";
 import { table } from "../server/cli/table.ts";
 import { ANSWERED, type BatchRecord, type LineResult } from "../server/jobs/records.ts";
 import { JobStore } from "../server/jobs/store.ts";
+import { Encoder } from "../server/text/encoder.ts";
 import { type JobShape, jobPrompts } from "../simulation/workloads/job.ts";
 import { promptOf, shuffled } from "../simulation/workloads/parts.ts";
-import { Encoder } from "../text/encoder.ts";
 import { loadTokenizer } from "../text/tokenizer.ts";
 import { llamaServers } from "./cpu/llama.ts";
 import { ggufFile, modelFolder } from "./cpu/models.ts";
@@ -112,7 +112,7 @@ async function tokenising(): Promise<void> {
     for (const text of texts) tokenizer.encode(text, options);
   });
   tell("tokenised on one thread", rate(oneMs));
-  const workerUrl = new URL("../text/worker.ts", import.meta.url).href;
+  const workerUrl = new URL("../server/text/worker.ts", import.meta.url).href;
   const encoder = new Encoder({ tokenizer, template: null }, modelAt, workerUrl).forJobs();
   let allMs = Number.POSITIVE_INFINITY;
   for (let round = 0; round < ROUNDS; round++) {

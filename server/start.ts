@@ -8,7 +8,6 @@ import { ioReason } from "../model/model-error.ts";
 import type { ModelFolder } from "../model/model-folder.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
-import { Encoder } from "../text/encoder.ts";
 import { type ModelText, openFill, openTemplate, openTokenizer } from "../text/model-text.ts";
 import { publicTokens } from "../text/public-texts.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
@@ -50,6 +49,7 @@ import type { JobService, JobSettings } from "./jobs/service.ts";
 import type { JobStore } from "./jobs/store.ts";
 import { openPrograms } from "./program/programs.ts";
 import { aboutOf, embeddingServed, type ServedModel } from "./request/served-model.ts";
+import { Encoder } from "./text/encoder.ts";
 import { version } from "./version.ts";
 
 export interface StartEvents extends Pick<EnginesEvents, "onLost" | "onReplaced"> {
@@ -170,7 +170,7 @@ interface TextServices extends ModelText {
 function openText(modelDir: string): TextServices {
   const tokenizer = openTokenizer(modelDir);
   const text = { tokenizer, template: openTemplate(modelDir, tokenizer) };
-  const encoder = new Encoder(text, modelDir, new URL("../text/worker.ts", import.meta.url).href);
+  const encoder = new Encoder(text, modelDir, new URL("./text/worker.ts", import.meta.url).href);
   encoder.probe();
   return { ...text, encoder };
 }

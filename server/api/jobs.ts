@@ -1,13 +1,13 @@
 /** Jobs on what serves: lines come in by the same door as requests, and fill what is left of the engines. */
 
 import type { DeviceSpec } from "../../scheduler/device.ts";
-import type { Encoder } from "../../text/encoder.ts";
 import type { ReasoningField } from "../config.ts";
 import { defaultJsonLimits } from "../http/limits.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
+import type { Encoder } from "../text/encoder.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { EmbedServices } from "./embed.ts";
 import { lineDoor } from "./openai/batch-line.ts";

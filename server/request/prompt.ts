@@ -1,12 +1,12 @@
 import type { TokenId } from "../../base/token.ts";
 import type { ChatMessage as TemplateMessage } from "../../text/conversation/messages.ts";
 import type { ChatOutcome } from "../../text/encode-job.ts";
-import { EncoderBusyError, EncoderStoppedError, type RequestEncoder } from "../../text/encoder.ts";
 import { type AnswerFormat, answerFormat } from "../../text/formats/answer-format.ts";
 import type { ModelText } from "../../text/model-text.ts";
 import type { ChatTemplate } from "../../text/template.ts";
 import type { GenerationOptions } from "../answer/generation.ts";
 import { badRequest, clientGone, contextExceeded, promptTooLong, unavailable } from "../http/errors.ts";
+import { EncoderBusyError, EncoderStoppedError, type RequestEncoder } from "../text/encoder.ts";
 import type { ChatMessage, Prompt } from "./chat-message.ts";
 import { requestLimits } from "./limits.ts";
 import type { ServedModel } from "./served-model.ts";

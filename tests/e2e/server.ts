@@ -42,7 +42,7 @@ import { type JobService, openStore } from "../../server/jobs/service.ts";
 import type { HostLimits } from "../../server/program/limits.ts";
 import { openPrograms, type Programs } from "../../server/program/programs.ts";
 import { aboutOf } from "../../server/request/served-model.ts";
-import { Encoder } from "../../text/encoder.ts";
+import { Encoder } from "../../server/text/encoder.ts";
 import { fillFormOf } from "../../text/fill.ts";
 import { publicTokens } from "../../text/public-texts.ts";
 import { ChatTemplate, readTemplateSource } from "../../text/template.ts";
@@ -124,7 +124,7 @@ const realClock: Clock = {
 };
 
 const demoTokenizer = loadTokenizer(demoFolder);
-const tokenizerWorker = new URL("../../text/worker.ts", import.meta.url).href;
+const tokenizerWorker = new URL("../../server/text/worker.ts", import.meta.url).href;
 const config = readModelConfig(demoFolder);
 const source = readTemplateSource(demoFolder);
 

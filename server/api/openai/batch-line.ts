@@ -1,13 +1,13 @@
 /** A batch's line as a request: it passes the same checks, and its answer is not streamed. */
 
 import { cacheKeyOf } from "../../../scheduler/core.ts";
-import type { Encoder } from "../../../text/encoder.ts";
 import type { GenerationOptions, RequestedService } from "../../answer/generation.ts";
 import type { ReasoningField } from "../../config.ts";
 import { whenAborted } from "../../http/when-aborted.ts";
 import type { LineAnswer, LineCall, LineDoor, LinePrompt } from "../../jobs/door.ts";
 import type { BatchEndpoint } from "../../jobs/records.ts";
 import { chatPromptTokens, expectFits, promptTokens } from "../../request/prompt.ts";
+import type { Encoder } from "../../text/encoder.ts";
 import type { EmbedServices } from "../embed.ts";
 import { completionTokens } from "../fill.ts";
 import type { Exchange } from "../respond.ts";

@@ -1,14 +1,14 @@
 import { afterEach, expect, test } from "bun:test";
 import { join } from "node:path";
-import { parseJson } from "../server/http/json/parse.ts";
-import { defaultJsonLimits } from "../server/http/limits.ts";
-import type { ChatJob } from "./encode-job.ts";
+import type { ChatJob } from "../../text/encode-job.ts";
+import { defaultLimits } from "../../text/jinja/budget.ts";
+import { ChatTemplate } from "../../text/template.ts";
+import { loadTokenizer } from "../../text/tokenizer.ts";
+import { parseJson } from "../http/json/parse.ts";
+import { defaultJsonLimits } from "../http/limits.ts";
 import { Encoder, EncoderBusyError, EncoderStoppedError } from "./encoder.ts";
-import { defaultLimits } from "./jinja/budget.ts";
-import { ChatTemplate } from "./template.ts";
-import { loadTokenizer } from "./tokenizer.ts";
 
-const folder = join(import.meta.dir, "../tests/reference/tokenizers/qwen");
+const folder = join(import.meta.dir, "../../tests/reference/tokenizers/qwen");
 const workerUrl = new URL("./worker.ts", import.meta.url).href;
 const tokenizer = loadTokenizer(folder);
 const source = {

@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
-import { yieldIfSpent } from "../base/time-slice.ts";
-import type { TokenId } from "../base/token.ts";
+import { yieldIfSpent } from "../../base/time-slice.ts";
+import type { TokenId } from "../../base/token.ts";
 import {
   type ChatJob,
   type ChatOutcome,
@@ -10,11 +10,11 @@ import {
   type TextOutcome,
   takesLonger,
   unitsOf,
-} from "./encode-job.ts";
-import { jsonTextsIn } from "./json-text.ts";
-import type { ModelText } from "./model-text.ts";
-import type { TemplateSource } from "./template.ts";
-import type { EncodeOptions } from "./tokenizer.ts";
+} from "../../text/encode-job.ts";
+import { jsonTextsIn } from "../../text/json-text.ts";
+import type { ModelText } from "../../text/model-text.ts";
+import type { TemplateSource } from "../../text/template.ts";
+import type { EncodeOptions } from "../../text/tokenizer.ts";
 
 /**
  * Makes tokens of texts and of chats without holding up the thread that serves HTTP: of short ones at once, of long ones on threads

@@ -1,10 +1,10 @@
 /** Entry of a tokenizer's thread: does jobs one after another. */
-import { giveWay } from "../base/give-way.ts";
-import { runJob } from "./encode-job.ts";
+import { giveWay } from "../../base/give-way.ts";
+import { runJob } from "../../text/encode-job.ts";
+import { rememberJsonText } from "../../text/json-text.ts";
+import { type ModelText, openTokenizer } from "../../text/model-text.ts";
+import { ChatTemplate } from "../../text/template.ts";
 import type { EncoderAnswer, EncoderMessage } from "./encoder.ts";
-import { rememberJsonText } from "./json-text.ts";
-import { type ModelText, openTokenizer } from "./model-text.ts";
-import { ChatTemplate } from "./template.ts";
 
 declare const self: Worker;
 
