@@ -106,7 +106,8 @@ function installAgent(name, { npm, python }) {
 async function runAgent(name, agent) {
   const log = mkdtempSync(join(tmpdir(), `bunting-${name}-`));
   const play = (url) => playSession(agent, url, binOf(name, agent), log);
-  const { turns, failures } = await withServer(play, { contextMax: agent.contextMax });
+  const template = join(here, "agents/strict.jinja");
+  const { turns, failures } = await withServer(play, { contextMax: agent.contextMax, template });
   for (const failure of failures) console.log(`  ${failure}`);
   console.log(`  ${agent.npm ?? agent.python}: ${turns} turns`);
   if (failures.length > 0) console.log(`  what was asked and answered: ${log}`);

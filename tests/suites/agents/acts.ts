@@ -152,7 +152,8 @@ export function actedIn(prompt: string, turns: readonly string[]): readonly stri
   // Titles and summaries are asked for without tools, after the act's message or at its end.
   if (hands === undefined || sumsUp.test(lastUser))
     return ["Acts were played so far.", JSON.stringify({ title: "Acts" })];
-  const answers = turns.slice(begin + 1).filter((turn) => turn.startsWith("assistant\n")).length;
+  // Answers that the server puts between messages, for a strict template, are none of the model's.
+  const answers = turns.slice(begin + 1).filter((turn) => /^assistant\n(?!\[no answer\])/.test(turn)).length;
   const [text, ...deeds] = acts[name]?.[answers]?.(hands, folder) ?? ["The act is played already."];
   return [[text, ...deeds.map((deed) => callOf(deed, tools))].filter((part) => part !== "").join("\n")];
 }

@@ -61,6 +61,11 @@ export async function startRecorder(target, log) {
     exchanges,
     /** Counts the answers that a model was asked for. */
     turns: () => exchanges.filter(({ path }) => limitOf[path.replace(/\?.*/, "")] !== undefined).length,
+    /** Tells whether an answer ended at its limit of tokens. */
+    hasCut: () =>
+      exchanges.some(({ answer }) =>
+        /"finish_reason":"length"|"stop_reason":"max_tokens"|"reason":"max_output_tokens"/.test(answer),
+      ),
     /** Requests that the server has not answered, or with an error. */
     failures: () =>
       exchanges

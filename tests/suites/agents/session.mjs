@@ -49,11 +49,12 @@ function run([command, ...args], input, options) {
   });
 }
 
-/** The working folder's files after each act. */
+/** The working folder's files after each act; null: there must be none. */
 const filesAfter = {
   write: { "greeting.txt": /^hello$/, "count.txt": /^\s*5\s*$/ },
   parallel: { "one.txt": /^one$/, "two.txt": /^two$/, "three.txt": /^three$/ },
   look: { "seen.txt": /^seen$/ },
+  cut: { "much.txt": null },
   on: { "less.txt": /^word 0, .*word 9\n?$/ },
   end: { "both.txt": /^onetwo$/ },
 };
@@ -63,6 +64,8 @@ const filesOf = (act) => {
     ? (filesAfter[act] ?? {})
     : { [`note${note}.txt`]: new RegExp(`^note ${note}\n$`) };
 };
+
+const fileIn = (path) => (existsSync(path) ? readFileSync(path, "utf8") : null);
 
 /** Tokens of answers in the act `cut`: too few for its call. */
 const cutTokens = 300;
@@ -93,9 +96,9 @@ async function playCommands({ agent, recorder, home, work, bin, log }) {
     if (code !== (act === "cut" ? (agent.cutExit ?? 0) : 0)) failures.push(`${act}: exit code ${code}`);
   }
   for (const [name, text] of agent.acts.flat().flatMap((act) => Object.entries(filesOf(act)))) {
-    const path = join(work, name);
-    if (!existsSync(path)) failures.push(`${name} is not written`);
-    else if (!text.test(readFileSync(path, "utf8"))) failures.push(`${name} holds something else`);
+    const found = fileIn(join(work, name));
+    if (text === null ? found !== null : found === null || !text.test(found))
+      failures.push(`${name} holds ${JSON.stringify(found)}`);
   }
   return failures;
 }
@@ -133,8 +136,9 @@ export async function playSession(agent, target, bin, log) {
   const recorder = await startRecorder(target, log);
   try {
     const play = agent.start === undefined ? playChat : playCommands;
-    const failures = await play({ agent, recorder, home, work, bin, log });
+    const failures = await play({ agent, recorder, home, work, bin, log }).catch((error) => [String(error)]);
     failures.push(...recorder.failures());
+    if (!recorder.hasCut()) failures.push("no answer was cut");
     const turns = recorder.turns();
     if (turns < turnsMin) failures.push(`only ${turns} turns`);
     return { turns, failures };
