@@ -28,7 +28,7 @@ const { values, positionals } = parseArgs({
 const [folder] = positionals;
 if (folder === undefined) throw new Error("wanted: the folder of a model");
 const [clients, tokens, rounds] = [Number(values.clients), Number(values.tokens), Number(values.rounds)];
-/** Of the stream: tokens in which the clients' first requests arrive. */
+/** Tokens of the stream during which the clients' first requests arrive. */
 const COLD_TOKENS = 10;
 const ANSWER_TOKENS = 64;
 const QUANTILES = [0.5, 0.99, 1];
@@ -47,7 +47,7 @@ function ask(body: object, signal: AbortSignal): Promise<Response> {
 }
 
 let asked = 0;
-/** What a client asks for, never the same twice. */
+/** A kind of client and its requests, never the same twice. */
 interface Company {
   readonly name: string;
   readonly body: (() => object) | null;

@@ -40,7 +40,7 @@ const short = { type: "string", maxLength: 12 };
 function record(properties: Readonly<Record<string, object>>): object {
   return { type: "object", properties, required: Object.keys(properties), additionalProperties: false };
 }
-/** What applications ask for: each with a keyword or two beside the plain ones. */
+/** Schemas that applications use, each with a keyword or two beside the plain ones. */
 const schemas: Readonly<Record<string, object>> = {
   "long keys, bounds, enums": record({
     accountIdentifier: { type: "integer", minimum: 1, maximum: 99_999 },

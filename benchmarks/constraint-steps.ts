@@ -64,7 +64,7 @@ class Rig {
   readonly engine: Engine;
   readonly #native: ReturnType<typeof openCpuDevice>;
   #next = 0;
-  /** By sequence, its tokens. */
+  /** Tokens by sequence. */
   readonly drawn: number[] = [];
   ended = 0;
 

@@ -17,7 +17,7 @@ const LOADS = [
   { name: "4 texts of 512 tokens in one request", requests: 1, texts: 4, tokens: 512 },
   { name: "16 requests of a text of 32 tokens, one after another", requests: 16, texts: 1, tokens: 32 },
 ] as const;
-/** Of the model's vocabulary, tokens that every tokenizer has as plain text. */
+/** Tokens of the model's vocabulary that every tokenizer has as plain text. */
 const TOKENS = { first: 1000, count: 50_000 };
 
 const { values, positionals } = parseArgs({

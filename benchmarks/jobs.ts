@@ -229,7 +229,7 @@ async function asBatch(): Promise<Timed> {
   return { seconds, tokens, cached: details.cached_tokens };
 }
 
-/** As many lines and bytes as a file may have, half, and an eighth of them. */
+/** Measures files of the most lines and bytes, of half, and of an eighth. */
 async function large(): Promise<void> {
   const options = ["--device", "simulated", "--data"];
   for (const lines of [6250, 25_000, 50_000]) {
@@ -330,7 +330,7 @@ async function time(name: string, what: string, run: () => Promise<Timed>): Prom
   tell(`${values.prompts} prompts ${what}`, `${one.seconds.toFixed(1)} s, ${cached}`);
 }
 
-/** By turns, so that what else the machine does meets each order alike. */
+/** Runs the orders by turns, so that other programs disturb each alike. */
 async function comparingOrders(): Promise<void> {
   const { prompts, prefix, own, output } = values;
   const bench = await OrdersBench.open(modelAt, Number(values["kv-gib"]), 2 * contextTokens, {

@@ -8,10 +8,9 @@
 
 import { parseArgs } from "node:util";
 import { tracesFolder } from "../server/cli/simulate/traces.ts";
-import { offlineJobs, realTrees } from "./papers/batchllm.ts";
+import { offlineJobs, onCards, realTrees } from "./papers/batchllm.ts";
 import type { Bench } from "./papers/bench.ts";
 import { besideChats } from "./papers/beside-chats.ts";
-import { onCards } from "./papers/cards.ts";
 import { underEvents } from "./papers/events.ts";
 import { agents, chains, gptsUsers, mapReduces, mixed } from "./papers/parrot.ts";
 import { againstRoundRobin } from "./papers/preble.ts";

@@ -145,7 +145,7 @@ async function post<Body>(url: string, path: string, body: object, roundTripMs: 
 
 type Answers = Readonly<Record<string, string>>;
 
-/** What no other call reads: what the client is after. */
+/** Variables that no other call reads: the result for the client. */
 function resultsOf(calls: readonly BenchCall[]): readonly string[] {
   const read = new Set(
     calls.flatMap(({ prompt }) => [...prompt.matchAll(/\{\{(\w+)\}\}/g)].map(([, name]) => name!)),
@@ -202,7 +202,7 @@ function programBody({ calls, isChat }: Workload, salt: string): object {
   };
 }
 
-/** Of a completion, or of a chat. */
+/** The text of a completion or of a chat. */
 interface Choice {
   readonly text?: string;
   readonly message?: { readonly content: string };
@@ -247,7 +247,7 @@ function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
 }
 
-/** How many times as long, by the medians; and by each repeat, from the least to the most. */
+/** Ratio of the medians, and the least and most ratio of a repeat. */
 function faster(longMs: readonly number[], shortMs: readonly number[]): string {
   const ratios = longMs.map((ms, repeat) => ms / shortMs[repeat]!).sort((a, b) => a - b);
   const [least, most] = [ratios[0]!.toFixed(2), ratios.at(-1)!.toFixed(2)];
@@ -255,7 +255,7 @@ function faster(longMs: readonly number[], shortMs: readonly number[]): string {
   return ratios.length === 1 ? middle : `${middle} (${least}–${most})`;
 }
 
-/** By how much longer, by the median of all repeats; and of the middle half, from the least to the most. */
+/** Median difference of all repeats, and the range of the middle half. */
 function longer(longMs: readonly number[], shortMs: readonly number[]): string {
   const more = longMs.map((ms, repeat) => ms - shortMs[repeat]!).sort((a, b) => a - b);
   const at = (part: number): string => more[Math.floor(part * (more.length - 1))]!.toFixed(1);
@@ -293,7 +293,7 @@ interface Measured {
   readonly clientMs: readonly number[];
   readonly programMs: readonly number[];
   readonly betweenMs: readonly number[];
-  /** Of the first two, what the engine computed. */
+  /** Time in which the engine computed, of the first two. */
   readonly clientComputedMs: readonly number[];
   readonly programComputedMs: readonly number[];
 }

@@ -42,9 +42,9 @@ interface Measured {
   readonly busyMs: readonly number[];
   /** From sending each prompt to its first token. */
   readonly firstSeconds: readonly number[];
-  /** As the engine counted. */
+  /** Counts of the engine. */
   readonly stepsOverTarget: number;
-  /** What 99 of 100 steps kept to, by what they took over what was predicted. */
+  /** The P99 of measured over predicted step times. */
   readonly predictionError: number;
 }
 

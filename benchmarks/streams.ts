@@ -39,7 +39,7 @@ const { values } = parseArgs({
     "step-ms": { type: "string", default: "3,20" },
     idle: { type: "string", default: "10000" },
     requests: { type: "string", default: "100000" },
-    /** Of a server's process. */
+    /** Set in a server's own process. */
     serve: { type: "string" },
     chunk: { type: "string", default: "" },
   },
@@ -139,7 +139,7 @@ function tellPort(origin: string): void {
 interface BareStream {
   left: number;
   readonly end: () => void;
-  /** Of its chunks, around a token's text. */
+  /** The parts of its chunks around a token's text. */
   readonly before: string;
   readonly after: string;
 }
@@ -184,7 +184,7 @@ function serveBare(role: "bare" | "joining"): string {
 
 /** Processor time in microseconds. */
 interface ProcessorTime {
-  /** Of the thread that serves. */
+  /** Processor time of the serving thread. */
   readonly thread: number;
   readonly process: number;
 }
@@ -225,7 +225,7 @@ async function start(role: Role, { chunk = "", stepMs = "20" } = {}): Promise<Me
 class Reader {
   bytes = 0;
   readonly closed = Promise.withResolvers<void>();
-  /** As many bytes have come as were waited for. */
+  /** Resolves once the awaited bytes have come. */
   readonly opened = Promise.withResolvers<void>();
   #socket: Bun.Socket | null = null;
   #bytesMax = Number.POSITIVE_INFINITY;
@@ -269,7 +269,7 @@ function bodyOf(i: number, tokens: number) {
   return { messages: [{ role: "user", content: `Stream ${i}` }], max_tokens: tokens, seed: i };
 }
 
-/** Of the server per byte that clients read, while all streams run. */
+/** Processor time of the server per byte that clients read, while all streams run. */
 async function perByte(
   { port, ...server }: Measured,
   bodies: readonly object[],

@@ -8,14 +8,14 @@ import type { DocumentLoad, TokenRange } from "../../simulation/workloads/docume
 import { exp, ln } from "../../simulation/workloads/elementary.ts";
 
 export interface Configuration {
-  /** Of the search, and which of its draws: together they make it again. */
+  /** The search and the number of the draw: together they make it again. */
   readonly seed: number;
   readonly index: number;
   readonly device: ProfileName;
   readonly engines: number;
-  /** Of each engine. */
+  /** Pages of each engine. */
   readonly pages: number;
-  /** Of what the engines can do, by a rough estimate. */
+  /** Share of what the engines can do, by a rough estimate. */
   readonly loadShare: number;
   readonly load: DocumentLoad;
   readonly noise: NoiseName | null;
@@ -51,7 +51,7 @@ export function drawConfiguration(seed: number, index: number): Configuration {
   const random = new SeededRandom(seed).child(`configuration ${index}`);
   const is = (percent: number): boolean => random.below(100) < percent;
   const among = <Item>(items: readonly Item[]): Item => items[random.below(items.length)]!;
-  /** As likely between 1 and 2 as between 2 and 4. */
+  /** Draws as likely between 1 and 2 as between 2 and 4. */
   const scale = (least: number, most: number): number => least * exp(random.unit() * ln(most / least));
   const range = (least: number, most: number): TokenRange => {
     const middle = scale(least, most);
@@ -112,13 +112,13 @@ export function drawConfiguration(seed: number, index: number): Configuration {
 type Machine = Pick<Configuration, "device" | "engines" | "pages">;
 type Lengths = Omit<DocumentLoad, "calls" | "callsPerSecond">;
 
-/** How many sequences an engine has room for, if it holds each one's own tokens and a part of its prefix. */
+/** Estimates the sequences that fit into an engine with their own tokens and a part of their prefix. */
 function togetherOf({ pages }: Machine, load: Lengths): number {
   const own = middleOf(load.suffixTokens) + middleOf(load.outputTokens) + prefixOf(load) / 4;
   return Math.max(1, Math.min(TOGETHER_MAX, Math.floor((0.7 * pages * PAGE_TOKENS) / own)));
 }
 
-/** What one call takes of an engine, roughly: its prompt less what a cache has, and its share of full steps. */
+/** Estimates the time of one call on an engine: its uncached prompt, and its share of full steps. */
 function callMs({ device, engines, pages }: Machine, load: Lengths, calls: number, together: number): number {
   const { profile } = openProfile(device);
   const prefix = prefixOf(load);

@@ -1,4 +1,4 @@
-/** What a search found, in Markdown. */
+/** The result of a search, in Markdown. */
 
 import { describe, idOf, traitsOf } from "./configuration.ts";
 import {

@@ -18,7 +18,7 @@ export interface Figures {
   readonly latencyMeanMs: number;
   readonly latencyP99Ms: number;
   readonly ttftMeanMs: number;
-  /** Of answers, from the first arrival to the last end. */
+  /** Answer tokens from the first arrival to the last end. */
   readonly tokensPerSecond: number;
 }
 
@@ -30,7 +30,7 @@ export const figures = {
 } as const satisfies Record<keyof Figures, string>;
 export const figureNames = Object.keys(figures) as readonly (keyof Figures)[];
 
-/** As it serves without `--tbt-ms`. */
+/** The policy that serves without `--tbt-ms`. */
 export const own = ours();
 const inOrder = { ...own.admission, overtakes: false };
 
@@ -57,9 +57,9 @@ export const settings: readonly Policy[] = [
 export interface Trial {
   readonly configuration: Configuration;
   readonly ours: Figures;
-  /** By name. */
+  /** Figures of rivals by name. */
   readonly rivals: Readonly<Record<string, Figures>>;
-  /** Other settings of ours by name; empty if they were not run. */
+  /** Figures of other settings of ours by name; empty if they were not run. */
   readonly settings: Readonly<Record<string, Figures>>;
 }
 
@@ -101,7 +101,7 @@ function figuresOf(report: SimulationReport): Figures {
   };
 }
 
-/** How many times worse `theirs` is than `others`; below 1: better. */
+/** Divides figures so that more than 1 means that `theirs` is worse than `others`. */
 export function timesWorse(figure: keyof Figures, theirs: Figures, others: Figures): number {
   const ratio = theirs[figure] / others[figure];
   return figure === "tokensPerSecond" ? 1 / ratio : ratio;

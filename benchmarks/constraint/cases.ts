@@ -19,7 +19,7 @@ export const worstMasks = [9, 19, 29, 39].map((words) => ({
 
 /** A schema and values of which it is known whether it allows them. */
 export interface Case {
-  /** Of its file. */
+  /** Name of its file. */
   readonly name: string;
   readonly schema: unknown;
   readonly tests: readonly { readonly data: unknown; readonly valid: boolean }[];
@@ -53,7 +53,7 @@ export function compile(schema: unknown): Grammar | null {
   }
 }
 
-/** Of the file's tokens, by rank, or of our own. */
+/** Builds a vocabulary of the file's tokens, by rank, or of our own. */
 export function vocabulary(ranks: { readonly bpe_ranks: string } | null): Vocabulary {
   const texts = tokens(ranks);
   return vocabularyOf(texts.length, (token) => texts[token]!);

@@ -1,4 +1,4 @@
-/** What a step of the device is held up by masks. */
+/** Delays of device steps by masks. */
 
 import { SeededRandom } from "../../base/random.ts";
 import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
@@ -12,7 +12,7 @@ const DELAY_STEPS = 120;
 /** Steps of a device in which code is run for the first time. */
 const COLD_STEPS = 5;
 
-/** What a step of the device is held up by masks for four answers under the worst schemas, beside a free one. */
+/** Measures how masks for four answers under the worst schemas delay a step, beside a free answer. */
 export function measureDelays(vocabulary: Vocabulary, workSteps: number): void {
   const { size } = vocabulary;
   const random = new SeededRandom(1);

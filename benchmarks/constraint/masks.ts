@@ -1,4 +1,4 @@
-/** What a mask takes, at every place of real values under real schemas. */
+/** Mask times at every place of real values under real schemas. */
 import { fullGC, heapStats } from "bun:jsc";
 import { PARSERS_MAX, WORK_STEPS } from "../../gpu/constrained-device.ts";
 import { ConstraintError } from "../../grammar/error.ts";
@@ -13,7 +13,7 @@ import { written } from "../../tests/support/any-order.ts";
 import { type Case, quantiles } from "./cases.ts";
 import { threadMs } from "./thread-clock.ts";
 
-/** Of a value, as it is written; the rest is left out. */
+/** Bytes of a written value that are walked; the rest is left out. */
 const BYTES_MAX = 4000;
 /** One mask, in microseconds: by the clock of the thread that makes it, and by the clock on the wall. */
 interface TimedMask {
@@ -32,7 +32,7 @@ type Clock = (typeof clocks)[number];
 /** A mask whose time is worth knowing where it was. */
 interface SlowMask extends TimedMask {
   readonly name: string;
-  /** What comes before it. */
+  /** The text before it. */
   readonly text: string;
 }
 
@@ -58,7 +58,7 @@ export async function measureMasks(
   const givenUp: string[] = [];
   let slow: SlowMask[] = [];
   let schemas = 0;
-  /** As many as an engine keeps. */
+  /** The latest parsers, as many as an engine keeps. */
   const parsers: Parser[] = [];
   for (const { name, schema, tests } of cases) {
     const compiled = await compiler

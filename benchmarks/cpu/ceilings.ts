@@ -1,10 +1,10 @@
-/** What the machine could do at most, and how long work takes at least by that. */
+/** Ceilings of the machine, and the least time of work by them. */
 import { resolve } from "node:path";
 import type { ModelShape } from "../../model/shape.ts";
 import type { Format, Streams } from "./engine.ts";
 import { runProgram } from "./runs.ts";
 
-/** Of all threads together, per second. */
+/** Rates of all threads together, per second. */
 export interface Ceilings {
   readonly readBytes: number;
   readonly f32: number;
@@ -22,7 +22,7 @@ export async function measureCeilings(library: string, threads: number): Promise
   return { readBytes: best("readBytes"), f32: best("f32"), bf16: best("bf16"), int8: best("int8") };
 }
 
-/** How fast memory is right now. Multiplying is steady; this is not. */
+/** Measures the memory bandwidth of the moment. Multiplying is steady; this is not. */
 export async function measureReadBytes(library: string, threads: number): Promise<number> {
   const out = await runProgram([...measuring(library, threads), "--read"]);
   return (JSON.parse(out) as Pick<Ceilings, "readBytes">).readBytes;
@@ -32,7 +32,7 @@ function measuring(library: string, threads: number): string[] {
   return [resolve(library, "../bunting_bench_ceilings"), String(threads)];
 }
 
-/** Of a prompt: its matrices, scores and outputs of attention. The vocabulary counts once, for the last row. */
+/** Work of a prompt: matrices, attention scores and outputs. The vocabulary counts once, for the last row. */
 export function prefillFloorSeconds(
   shape: ModelShape,
   tokens: number,
@@ -44,7 +44,7 @@ export function prefillFloorSeconds(
   return matrices / rateOf(format, ceilings) + attention / ceilings.bf16;
 }
 
-/** Of one step of decodes: reading weights and pages once, or computing, whichever takes longer. */
+/** Least time of a step of decodes: reading weights and pages once, or computing. */
 export function decodeFloorSeconds(
   shape: ModelShape,
   weightBytes: number,
@@ -70,12 +70,12 @@ function attentionWeights(shape: ModelShape): number {
   return shape.hidden * (2 * queryWidth(shape) + 2 * shape.kvHeads * shape.headSize);
 }
 
-/** Of a layer's MLP, or of one of its experts. */
+/** Weights of a layer's MLP, or of one of its experts. */
 function mlpWeights(shape: ModelShape): number {
   return 3 * shape.hidden * (experts(shape)?.feedForward ?? shape.feedForward);
 }
 
-/** Those of all layers, or null: the models that are measured have them in all layers or in none. */
+/** Experts of the layers, or null: the measured models have them in all layers or in none. */
 function experts({ layers, experts }: ModelShape): ModelShape["experts"] {
   return layers.every(({ mlp }) => mlp === "experts") ? experts : null;
 }

@@ -22,7 +22,7 @@ const STREAMS_MAX = 32;
 /** Steps of a measurement of decodes; llama.cpp is asked for as many. */
 export const DECODE_STEPS = 32;
 
-/** What the weights are in: ours rounds a folder to the first three, and reads the others from llama.cpp's own file. */
+/** Weight formats: ours rounds a folder to the first three, and reads the others from llama.cpp's own file. */
 export type Format =
   | "bf16"
   | "int8"
@@ -37,9 +37,9 @@ export const isFileFormat = (format: Format): boolean => format.includes("_");
 
 export interface Streams {
   readonly streams: number;
-  /** Of each stream, before it decodes. */
+  /** Context of each stream before it decodes. */
   readonly contextTokens: number;
-  /** Of those, the same pages for all. */
+  /** Tokens of those in pages that all share. */
   readonly sharedTokens: number;
 }
 

@@ -5,7 +5,7 @@ import type { Configuration } from "./rounds.ts";
 import { type RunningProgram, runProgram, startProgram } from "./runs.ts";
 
 export interface Llama {
-  /** Of llama-bench or llama-server; other programs are beside it. */
+  /** Path of llama-bench or llama-server; other programs are beside it. */
   readonly program: string;
   readonly gguf: string;
   readonly threads: number;

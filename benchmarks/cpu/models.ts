@@ -122,7 +122,7 @@ function writePlain(folder: string, path: string): void {
   for (const tensor of dense) {
     write(stored(tensor, isVector(tensor) || ggufName(tensor.name, family).includes("ffn_gate_inp")));
   }
-  // Of whole rows of blocks, so that nothing is between them.
+  // Rows are whole blocks, so that nothing is between them.
   for (const [, experts] of groups) for (const tensor of experts) write(stored(tensor, isVector(tensor)));
   for (const { data } of rope) write(data);
   closeSync(file);

@@ -1,4 +1,4 @@
-/** What was measured, kept in a file: a machine is quiet for minutes at a time, so that rows come a few at a time, and each
+/** Results kept in a file: a machine is quiet for minutes at a time, so that rows come a few at a time, and each
  *  says when and with which code it was measured. */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import type { Cell } from "../../server/cli/table.ts";
@@ -8,16 +8,16 @@ import type { Figure } from "./rows.ts";
 export interface Measured extends Figure {
   /** UTC, to the minute. */
   readonly date: string;
-  /** Of this project. */
+  /** Commit of this project. */
   readonly commit: string;
 }
 
 export interface Recording {
   readonly machine: string;
   readonly threads: number;
-  /** Of llama.cpp; null: it has not been beside. */
+  /** Version of llama.cpp; null: it was not measured. */
   readonly llamaVersion: string | null;
-  /** As measured last. */
+  /** Ceilings as measured last. */
   readonly ceilings: Ceilings;
   readonly figures: readonly Measured[];
 }
@@ -65,7 +65,7 @@ export function cells(figure: Figure): Cell[] {
   const percentOf = (of: number): string => `${(of * 100).toFixed(0)} %`;
   const percent = share === null ? null : percentOf(share);
   const ratio = times === null ? null : `${times.toFixed(2)}×`;
-  // Where its own share says as much: with as many weights to read, both have the same ceiling.
+  // llama.cpp has the same ceiling where it reads as many weights.
   const theirShare = share === null || times === null ? "" : ` (${percentOf(share / times)})`;
   const theirs = llama === null ? null : `${rounded(llama)}${theirShare}`;
   const range = spread === null ? null : spread.map((value) => value.toFixed(2)).join("-");

@@ -3,16 +3,16 @@
  *  how much a single round could have misled. */
 import { assert } from "../../base/assert.ts";
 
-/** What was measured within moments; rates per second. */
+/** Measurements of one moment; rates per second. */
 export interface Round {
-  /** Of memory, by all threads together. */
+  /** Memory bandwidth of all threads together. */
   readonly readBytes: number;
   readonly ours: number;
   /** One of each configuration, in their order; empty where llama.cpp is not beside. */
   readonly llama: readonly number[];
 }
 
-/** Of llama.cpp: one way to run it. */
+/** One way to run llama.cpp. */
 export interface Configuration {
   readonly name: string;
   /** Runs it once; the rate per second. */
@@ -22,7 +22,7 @@ export interface Configuration {
 export interface Compared {
   /** Medians of the rounds. */
   readonly ours: number;
-  /** Of the configuration with the best median. */
+  /** Rate of the configuration with the best median. */
   readonly llama: number | null;
   readonly llamaWith: string;
   readonly spread: Spread | null;
@@ -63,7 +63,7 @@ export function compared(rounds: readonly Round[], configurations: readonly stri
   return { ours, llama, llamaWith: configurations[index]!, spread };
 }
 
-/** What a median hides. */
+/** Every rate, of which a median hides the spread. */
 export function roundsText(rounds: readonly Round[], configurations: readonly string[]): string {
   const text = (name: string, rateOf: (round: Round) => number): string =>
     `${name}: ${rounds.map((round) => rateOf(round).toFixed(1)).join(" ")}`;
@@ -74,7 +74,7 @@ export function roundsText(rounds: readonly Round[], configurations: readonly st
   ].join("; ");
 }
 
-/** Of an odd number of values, so that it is one of them. */
+/** Median of an odd number of values, so that it is one of them. */
 export function median(values: readonly number[]): number {
   assert(values.length % 2 === 1, "a median of an even number of values");
   return [...values].sort((a, b) => a - b)[(values.length - 1) / 2]!;

@@ -17,17 +17,17 @@ export interface Figure {
   readonly what: string;
   readonly ours: number;
   readonly unit: "tok/s" | "ms";
-  /** Of the speed that the machine's ceilings allow, 0 … 1; null where that is not known. */
+  /** Share of the speed that the machine's ceilings allow, 0 … 1; null where that is not known. */
   readonly share: number | null;
   readonly llama: number | null;
   /** The configuration in which llama.cpp was fastest. */
   readonly llamaWith: string;
-  /** Of the ratio to llama.cpp, over rounds; null where both are not measured in rounds. */
+  /** Spread of the ratio to llama.cpp over rounds; null where both are not measured in rounds. */
   readonly spread: Spread | null;
   readonly aim: Aim;
 }
 
-/** What counts as reached; a part that is left out was not asked for. */
+/** The aim of a row; an absent part is no aim. */
 export interface Aim {
   /** Times llama.cpp: tokens per second at least, milliseconds at most. */
   readonly ratio?: number;
@@ -54,7 +54,7 @@ export interface Settings {
   readonly ceilings: Ceilings;
 }
 
-/** What rows share: the settings, and the model that is open. */
+/** State that rows share: the settings and the open model. */
 export class Bench {
   readonly settings: Settings;
   #open: { readonly name: ModelName; readonly format: Format; readonly engine: EngineBench } | null = null;
@@ -83,19 +83,19 @@ export class Bench {
   }
 }
 
-/** Of one stream, which is nothing but reading memory: that of a shared machine is up to twice as fast in one minute as in
+/** Rounds of one stream, which only reads memory: the memory of a shared machine is up to twice as fast in one minute as in
  *  the next, so that only many rounds have a steady median. */
 const ROUNDS_ONE_STREAM = 21;
-/** Of all others, which arithmetic bounds for the most part. */
+/** Rounds of all others, which arithmetic mostly bounds. */
 const ROUNDS = 3;
 
-/** What both sides do in each round. */
+/** The work of both sides in each round. */
 interface Work {
   readonly rounds: number;
   /** Once, in the engine that is open; tokens per second. */
   ours(): number;
   llama(llama: Llama): readonly Configuration[];
-  /** Of one token, by the ceilings. */
+  /** Least time of one token by the ceilings. */
   floorSeconds(ceilings: Ceilings): number;
 }
 

@@ -1,4 +1,4 @@
-/** What clients of a server feel, ours and llama.cpp's, on this machine with them. */
+/** Latency of a server, ours or llama.cpp's, with its clients on the same machine. */
 import { resolve } from "node:path";
 import { listModels } from "../../server/cli/client.ts";
 import { type LoadPlan, type LoadReport, runLoad } from "../../server/cli/load.ts";
@@ -81,7 +81,7 @@ export async function serveBoth(
   return { ours, llama };
 }
 
-/** Of a server with a place for one of them: prompt, answer and some words around. */
+/** Context of a server for one client: prompt, answer and some words around. */
 export function contextTokensOf({ sharedTokens, ownTokens, outputTokens }: Crowd): number {
   return sharedTokens + ownTokens + outputTokens + 128;
 }

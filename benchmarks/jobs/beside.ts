@@ -1,4 +1,4 @@
-/** What chats feel of a job: the same chats come with a job beside them, and twice without, by turns in one run of the server. */
+/** Latency of chats beside a job: the same chats with a job and twice without, by turns in one run of the server. */
 
 import type { Target } from "../../server/cli/client.ts";
 import { hasEnded, JobsClient } from "../../server/cli/jobs-client.ts";
@@ -12,7 +12,7 @@ export interface Felt {
 export interface Beside {
   readonly without: Felt;
   readonly beside: Felt;
-  /** As many chats once more without a job: what two turns differ by that have no job in them. */
+  /** The same chats once more without a job: the difference between two turns that have no job. */
   readonly again: Felt;
   /** Tokens per second that the job computes beside chats, of those that it computes alone. */
   readonly jobShare: number;
@@ -115,7 +115,7 @@ async function stream({ url }: Target, { prompt, outputTokens }: Chats, felt: Fe
     if (events === 0) continue;
     const nowMs = performance.now();
     (isFirst ? felt.firstTokens : felt.gaps).push(nowMs - lastMs);
-    // What comes in one piece came at once.
+    // Events of one piece arrived together.
     for (let event = 1; event < events; event++) felt.gaps.push(0);
     isFirst = false;
     lastMs = nowMs;

@@ -12,7 +12,7 @@ export interface Peaks {
   readonly ready: number;
   readonly uploaded: number;
   readonly ended: number;
-  /** Of the command. */
+  /** Memory of the command. */
   readonly command: number;
   readonly seconds: number;
 }
@@ -47,7 +47,7 @@ export async function largeBatch(
   return { ready, uploaded, ended: peakMib(server.pid), command: peak, seconds };
 }
 
-/** Whether the command has noted which batch is its own. */
+/** True once the command has noted which batch is its own. */
 function hasBegun(state: string): boolean {
   return existsSync(state) && (JSON.parse(readFileSync(state, "utf8")) as { batch: unknown }).batch !== null;
 }

@@ -20,10 +20,10 @@ import { promptOf } from "../../simulation/workloads/parts.ts";
 export const orders = ["grouped", "as in the file", "at once"] as const;
 export type Order = (typeof orders)[number];
 
-/** Of one turn. */
+/** Results of one turn. */
 export interface Turn {
   readonly seconds: number;
-  /** Of prompt tokens, those that were not computed. */
+  /** Share of prompt tokens that were not computed. */
   readonly cachedShare: number;
 }
 
@@ -100,7 +100,7 @@ export class OrdersBench {
             stepTokens: Number.POSITIVE_INFINITY,
           }
         : this.#room;
-    // Of a gang what came first is next, and else it is served as a job is that is alone.
+    // A task group is served in order of arrival, and otherwise like a job that is alone.
     const objective = order === "as in the file" ? "gang" : "throughput";
     const feed = new JobFeed(items, room);
     const cacheSalt = String(this.#turns++);

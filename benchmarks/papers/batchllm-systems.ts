@@ -16,7 +16,7 @@ import { type JobPrompt, type JobShape, jobPrompts, jobWorkload } from "../../si
 import { promptOf } from "../../simulation/workloads/parts.ts";
 import { devices } from "./bench.ts";
 
-/** What an engine holds, of 16 tokens. */
+/** Pages of an engine, of 16 tokens each. */
 export const PAGES = 25_000;
 
 /** A job with what is known of it before it runs. */
@@ -69,13 +69,13 @@ export function asServed({ prompts, table, tree }: KnownJob, engines: number, pa
 }
 
 export const vllm: System = { name: "vllm", policy: vllmChunked(), workload: asTheyCome, sharesReads: false };
-/** Its default then. */
+/** vLLM's default then. */
 export const vllmInSmallSteps: System = {
   ...vllm,
   name: "vllm, steps of 512",
   policy: withChanges(vllmChunked(), "512", { batch: staticBudget(512) }),
 };
-/** As it was released with a cache. */
+/** vLLM as released with a cache. */
 export const vllmWholePrompts: System = {
   ...vllm,
   name: "vllm, whole prompts",

@@ -8,7 +8,7 @@
  */
 
 import { PARTS, type StepShape } from "../../scheduler/cost/cost-model.ts";
-import { openProfile } from "../../scheduler/cost/profiles.ts";
+import { openProfile, type ProfileName } from "../../scheduler/cost/profiles.ts";
 import { orderOf } from "../../scheduler/job/groups.ts";
 import { oneLevel } from "../../scheduler/job/one-level.ts";
 import { PrefixTree, type PromptTable, promptTable } from "../../scheduler/job/prefix-tree.ts";
@@ -18,6 +18,7 @@ import { simulate } from "../../simulation/simulator.ts";
 import { conversations, parseMooncake } from "../../simulation/workloads/conversation.ts";
 import type { JobShape } from "../../simulation/workloads/job.ts";
 import {
+  asServed,
   type KnownJob,
   known,
   PAGES,
@@ -26,8 +27,10 @@ import {
   served,
   sglang,
   vllm,
+  vllmInSmallSteps,
+  vllmWholePrompts,
 } from "./batchllm-systems.ts";
-import { allAnswered, type Bench, devices, mean, ratios } from "./bench.ts";
+import { allAnswered, type Bench, mean, ratios } from "./bench.ts";
 import { rangeOf, row, shown } from "./table.ts";
 
 export const case1: JobShape = {
@@ -39,7 +42,7 @@ export const case1: JobShape = {
   outputTokens: 96,
   varies: true,
 };
-export const case2: JobShape = {
+const case2: JobShape = {
   ...case1,
   prompts: 1000,
   sharers: { geometric: 6.2 },
@@ -47,36 +50,40 @@ export const case2: JobShape = {
   ownTokens: 978,
 };
 
+type Shape = readonly [name: string, shape: JobShape];
+
 /** A micro-benchmark of the paper: all prompts alike. */
-export function micro(prefixTokens: number, ownTokens: number, degree: number, prompts: number): JobShape {
-  return {
-    ...case1,
-    prompts,
-    sharers: { exactly: degree },
-    instructionTokens: 0,
-    prefixTokens,
-    ownTokens,
-    varies: false,
-  };
+function micro(prefixTokens: number, ownTokens: number, degree: number, prompts: number): Shape {
+  const name = `${prefixTokens}/${ownTokens}, degree ${degree}, ${prompts} prompts`;
+  const sizes = { prompts, instructionTokens: 0, prefixTokens, ownTokens, varies: false };
+  return [name, { ...case1, ...sizes, sharers: { exactly: degree } }];
 }
 
+/** A device; without `pages` with the memory that a model of 8B leaves it. */
+interface Card {
+  readonly name: string;
+  readonly profile: ProfileName;
+  readonly pages?: number;
+}
+
+const a100: Card = { name: "A100", profile: "a100", pages: PAGES };
+/** They hold 41,000 and 199,000 tokens. */
+const cards: readonly Card[] = [
+  { name: "RTX 4090", profile: "rtx4090" },
+  { name: "A6000", profile: "a6000" },
+];
+
 interface Run {
-  /** Of prompt tokens, those that were not computed. */
+  /** Share of prompt tokens that were not computed. */
   readonly saved: number;
   readonly perSecond: number;
 }
 
-function run(system: System, job: KnownJob, seed: number): Run {
-  const models = devices("a100", 1, { spec: { pages: PAGES } });
+function run(system: System, job: KnownJob, { profile: name, pages }: Card, seed: number): Run {
+  const { profile, spec } = openProfile(name, pages === undefined ? {} : { spec: { pages } });
   const { policy, sharesReads } = system;
-  const report = allAnswered(
-    simulate({
-      workload: system.workload(job, 1),
-      policy,
-      devices: models.map((model) => ({ ...model, sharesReads })),
-      seed,
-    }),
-  );
+  const workload = system === served ? asServed(job, 1, spec.pages) : system.workload(job, 1);
+  const report = allAnswered(simulate({ workload, policy, devices: [{ profile, spec, sharesReads }], seed }));
   const prompts = report.calls.reduce((sum, { promptTokens }) => sum + promptTokens, 0);
   return {
     saved: 1 - report.engines[0]!.promptTokensComputed / prompts,
@@ -122,53 +129,70 @@ function boundPerSecond({ prompts, table, tree }: KnownJob): number {
 /** Claim: prefixes that are known beforehand save more than a cache finds, and whole jobs are done sooner. */
 export function offlineJobs(bench: Bench): void {
   // The paper does not say how many prompts its micro-benchmarks have. The more there are, the less of their prefixes a cache holds.
-  const shapes: readonly (readonly [string, JobShape])[] = [
-    ["case 1", bench.isQuick ? { ...case1, prompts: 800 } : case1],
-    ["case 2", case2],
-    ...(bench.isQuick ? [320] : [960, 3000]).flatMap((prompts) =>
-      [
-        [2000, 200],
-        [1000, 1000],
-        [200, 2000],
-      ].flatMap(([prefix, own]) =>
-        [4, 16].map((degree): readonly [string, JobShape] => [
-          `${prefix}/${own}, degree ${degree}, ${prompts} prompts`,
-          micro(prefix!, own!, degree, prompts),
-        ]),
-      ),
-    ),
-  ];
-  const systems = [vllm, sglang, published, served];
-  for (const [name, shape] of shapes) {
-    const runs = new Map<System, Run[]>(systems.map((system) => [system, []]));
-    const bounds: number[] = [];
-    for (const seed of bench.seeds) {
-      const job = known(shape, seed);
-      bounds.push(boundPerSecond(job));
-      for (const system of systems) {
-        const one = run(system, job, seed);
-        runs.get(system)!.push(one);
-        bench.note(`${name}, seed ${seed}: ${system.name}: ${one.perSecond.toFixed(2)}/s`);
-      }
-    }
-    const rate = (system: System): number[] => runs.get(system)!.map(({ perSecond }) => perSecond);
-    const claim = `BatchLLM, ${name}`;
-    const least = name.startsWith("case") ? 1.3 : 1.1;
-    const [overVllm, bound] = [ratios(rate(served), rate(vllm)), ratios(bounds, rate(vllm))];
-    bench.row(row(claim, "throughput, over vllm with its cache", overVllm, "×", { least }));
-    bench.row(row(claim, "the device's bound, over vllm with its cache", bound, "×"));
-    const overPublished = ratios(rate(served), rate(published));
-    bench.row(row(claim, "throughput, over batchllm as published", overPublished, "×", { least: 1 }));
-    bench.table(
-      name,
-      ["System", "tokens saved", "prompts per second"],
-      systems.map((system) => [
-        system.name,
-        percent(100 * mean(runs.get(system)!.map(({ saved }) => saved))),
-        shown(rangeOf(rate(system)), ""),
-      ]),
-    );
+  const micros = (bench.isQuick ? [320] : [960, 3000]).flatMap((prompts) =>
+    [4, 16].flatMap((degree) => [
+      micro(2000, 200, degree, prompts),
+      micro(1000, 1000, degree, prompts),
+      micro(200, 2000, degree, prompts),
+    ]),
+  );
+  for (const shape of cases(bench)) compare(bench, shape, a100, [vllm, sglang, published, served], 1.3);
+  for (const shape of micros) compare(bench, shape, a100, [vllm, sglang, published, served], 1.1);
+}
+
+/** Claim: the same on cards that hold less, beside vLLM in its default steps and as released; a job that shares little is no slower. */
+export function onCards(bench: Bench): void {
+  const systems = [vllm, vllmInSmallSteps, vllmWholePrompts, published, served];
+  for (const card of cards) {
+    for (const shape of cases(bench)) compare(bench, shape, card, systems, 1.3);
+    compare(bench, micro(200, 2000, 4, bench.isQuick ? 320 : 960), card, systems, 1);
   }
+}
+
+function cases({ isQuick }: Bench): readonly Shape[] {
+  return [
+    ["case 1", isQuick ? { ...case1, prompts: 800 } : case1],
+    ["case 2", case2],
+  ];
+}
+
+/** Runs a job on each system; ours over each vLLM is to be `least`. */
+function compare(
+  bench: Bench,
+  [name, shape]: Shape,
+  card: Card,
+  systems: readonly System[],
+  least: number,
+): void {
+  const runs = new Map<System, Run[]>(systems.map((system) => [system, []]));
+  const bounds: number[] = [];
+  const claim = `BatchLLM, ${name}, ${card.name}`;
+  for (const seed of bench.seeds) {
+    const job = known(shape, seed);
+    if (card === a100) bounds.push(boundPerSecond(job));
+    for (const system of systems) {
+      const one = run(system, job, card, seed);
+      runs.get(system)!.push(one);
+      bench.note(`${claim}, seed ${seed}: ${system.name}: ${one.perSecond.toFixed(2)}/s`);
+    }
+  }
+  const rate = (system: System): number[] => runs.get(system)!.map(({ perSecond }) => perSecond);
+  for (const system of systems) {
+    if (system === served) continue;
+    const wanted = system === sglang ? null : { least: system === published ? 1 : least };
+    const what = `throughput, over ${system.name}`;
+    bench.row(row(claim, what, ratios(rate(served), rate(system)), "×", wanted));
+  }
+  if (card === a100) bench.row(row(claim, "the device's bound, over vllm", ratios(bounds, rate(vllm)), "×"));
+  bench.table(
+    `${name}, ${card.name}`,
+    ["System", "tokens saved", "prompts per second"],
+    systems.map((system) => [
+      system.name,
+      percent(100 * mean(runs.get(system)!.map(({ saved }) => saved))),
+      shown(rangeOf(rate(system)), ""),
+    ]),
+  );
 }
 
 function percent(value: number): string {

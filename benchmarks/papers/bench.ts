@@ -50,7 +50,7 @@ export function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-/** By index, how many times `above` is `below`. */
+/** Divides by index. */
 export function ratios(above: readonly number[], below: readonly number[]): number[] {
   return above.map((value, index) => value / below[index]!);
 }

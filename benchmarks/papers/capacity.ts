@@ -4,7 +4,7 @@
  * apart.
  */
 
-/** What a run at one rate showed, whatever the target. */
+/** The result of a run at one rate, whatever the target. */
 export interface Probe {
   readonly tbtP99Ms: number;
   readonly queueingP50Ms: number;

@@ -45,10 +45,10 @@ const A6000_OVERHEAD_MS = 10;
 const LATENCY_TOKENS = 6144;
 const AGENTS_LATENCY_TOKENS = 7096;
 const GPTS_LATENCY_TOKENS = 30_000;
-/** What Parrot took at 8 requests per second, by the authors' raw results; at twice that rate it took three times as long. */
+/** Parrot's time at 8 requests per second by the authors' raw results; at twice that rate it took three times as long. */
 const GPTS_MS_PER_TOKEN = 126;
 const CLIENT_TOKENS = 4096;
-/** Of the chains of figures 11 and 12 both have as many. */
+/** Both caps of the chains of figures 11 and 12. */
 const latencyCentric = { clientCap: CLIENT_TOKENS, parrotCap: CLIENT_TOKENS };
 
 const ROUND_TRIP_MS = [200, 300] as const;
@@ -58,7 +58,7 @@ interface System {
   readonly name: string;
   readonly policy: Policy;
   readonly sends: "graph" | "calls";
-  /** Whether its kernels read what decodes have in common once. */
+  /** True if its kernels read common contexts of decodes once. */
   readonly sharesReads: boolean;
   readonly uses?: Partial<ProgramUses>;
 }
@@ -296,10 +296,10 @@ export function mixed(bench: Bench): void {
 interface Comparison {
   readonly devices: readonly DeviceModel[];
   readonly scene: Scene;
-  /** Of the client-driven vLLM-like; null: as many tokens as fit. */
+  /** Tokens that the client-driven vLLM-like server may hold; null: as many as fit. */
   readonly clientCap: number | null;
   readonly parrotCap?: number;
-  /** What ours over that has to be. */
+  /** The least factor wanted of ours over that. */
   readonly least: number | null;
   readonly ablates?: boolean;
   /** Also over the vLLM-like server without a cap. */

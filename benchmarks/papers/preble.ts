@@ -19,7 +19,7 @@ import { rangeOf, row, shown } from "./table.ts";
 const DEVICE = "a6000";
 const DEVICES = 4;
 
-/** What one policy did over all seeds. */
+/** The reports of one policy over all seeds. */
 interface Result {
   readonly policy: Policy;
   readonly reports: readonly SimulationReport[];

@@ -17,7 +17,7 @@ export interface Row {
   readonly what: string;
   readonly expected: string | null;
   readonly measured: string;
-  /** Of the mean over seeds; null without an expectation. */
+  /** Verdict on the mean over seeds; null without an expectation. */
   readonly isMet: boolean | null;
 }
 

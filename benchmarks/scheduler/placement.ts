@@ -42,17 +42,17 @@ const STEPS = 4;
 const TIMED = 15_000;
 const WARM = 5000;
 
-/** What was measured of one workload on one number of engines. */
+/** The figures of one workload on one number of engines. */
 export interface PlacementRow {
   readonly workload: string;
   readonly engines: number;
   readonly pages: number;
   readonly spans: number;
-  /** By the mean of the fastest 99 of 100: others run on the machine, and the rest is what they hold up. */
+  /** Mean of the fastest 99 of 100, since other programs delay the rest. */
   readonly placementsPerSecond: number;
   readonly p50Us: number;
   readonly p99Us: number;
-  /** Of what is reported between two placements. */
+  /** Time of the reports between two placements. */
   readonly reportUs: number;
   readonly bytesPerCachedPage: number;
   /** Engines that have some of a span, on average. */
@@ -116,7 +116,7 @@ class Machine {
   readonly #spec = openProfile("a6000", { spec: { pages: PAGES } }).spec;
   readonly #calls: () => Int32Array;
   readonly #live: Live[] = [];
-  /** By engine, those that draw. */
+  /** Sequences that decode, by engine. */
   readonly #drawing: SequenceId[][];
   #first = 0;
   #nextId = 0;

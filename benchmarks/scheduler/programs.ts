@@ -1,4 +1,4 @@
-/** What programs cost the scheduler: graphs of 10,000 calls, from adding them to the end of the last, nothing computed. */
+/** Cost of programs in the scheduler: graphs of 10,000 calls from their arrival to the last end, with nothing computed. */
 
 import { call, soon } from "../../scheduler/program/factories.ts";
 import { Program } from "../../scheduler/program/program.ts";
@@ -39,7 +39,7 @@ export function measurePrograms(): ProgramRow[] {
   });
 }
 
-/** As a Markdown table. */
+/** Writes a Markdown table. */
 export function programTable(rows: readonly ProgramRow[]): string {
   const lines = rows.map(({ graph, calls: count, addUs, deduceUs, runUs }) => {
     const all = [addUs, deduceUs, runUs, addUs + deduceUs + runUs].map((us) => us.toFixed(1));

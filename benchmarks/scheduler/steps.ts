@@ -118,7 +118,7 @@ export interface StepRow {
   readonly meanUs: number;
   readonly p50Us: number;
   readonly p99Us: number;
-  /** Of these, the planning. */
+  /** The planning among these. */
   readonly planMeanUs: number;
   readonly planP50Us: number;
   readonly planP99Us: number;

@@ -105,7 +105,7 @@ void StoredLayout::pack(Kernels const& kernels, PackedMatrix const& to, char con
   });
 }
 
-// Whether a kernel packs stored rows as they are: plain numbers, or blocks of the matrix's own type.
+// True if a kernel packs stored rows as they are: plain numbers, or blocks of the matrix's own type.
 bool StoredLayout::is_packable(PackedMatrix const& to) const {
   return type->block == 1 || int32_t(to.dtype) == dtype;
 }
@@ -139,7 +139,7 @@ void StoredLayout::pack_rows(Kernels const& kernels, PackedMatrix const& to, cha
   }
 }
 
-// The same from a file that has columns where `to` has rows, order.step numbers apart.
+// Packs the same panels from a file that has columns where `to` has rows, order.step numbers apart.
 void StoredLayout::pack_columns(Kernels const& kernels, PackedMatrix const& to, char const* from, float* rows,
                                 int64_t begin, int64_t end) const {
   int64_t const step = order.step;

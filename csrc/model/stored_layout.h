@@ -1,4 +1,4 @@
-// stored_layout.h - how a file lays out one tensor: its element type, and which of its rows becomes which.
+// stored_layout.h - the layout of one tensor in a file: its element type and the order of its rows.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace bunting {
 
-// Which row of the file becomes a row of the tensor.
+// The order of a tensor's rows in the file.
 struct StoredRows {
   int64_t head_size = 1, rotated = 0;  // the first `rotated` rows of each head come in pairs
   int64_t step = 1;                    // 2: every second row is another tensor's
@@ -34,7 +34,7 @@ struct StoredLayout {
   int64_t kv_heads = 1;
   StoredRows order;
 
-  // Of a tensor of `model` with a type and flags of engine.h.
+  // Reads a type with the flags of engine.h, for a tensor of `model`.
   StoredLayout(int32_t dtype_and_flags, TensorTarget const& to, Model const& model, int32_t layer,
                bool is_layer_tensor);
 

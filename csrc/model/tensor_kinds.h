@@ -1,4 +1,4 @@
-// tensor_kinds.h - every kind of tensor that a model may have: its name, and where it goes.
+// tensor_kinds.h - every kind of tensor that a model may have: its name and its place.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace bunting {
 constexpr int32_t kFirstLayerTensor = BUNTING_T_ATTN_NORM;
 constexpr int32_t kLayerTensors = BUNTING_T_INPUT_POST_NORM - BUNTING_T_ATTN_NORM + 1;
 
-// Where a tensor goes: whole panels of a matrix, or a vector.
+// The place of a tensor: whole panels of a matrix, or a vector.
 struct TensorTarget {
   int64_t rows = 0, cols = 0;  // as in the file; rows = 0: the model has no such tensor
   PackedMatrix part;           // the panels that the tensor fills; data null: a vector
@@ -36,7 +36,7 @@ struct TensorStart {
   float* vector = nullptr;
 };
 
-// What a file may do with a kind of tensor.
+// Freedoms that a file has with a kind of tensor.
 enum TensorTrait : uint32_t {
   kPerExpert = 1,     // each expert of a layer has its own; may be interleaved or transposed
   kRotated = 2,       // rows of a head may come in pairs
@@ -56,7 +56,7 @@ struct TensorKind {
 // The row of a tensor, whichever expert it is of; null: there is no such kind.
 TensorKind const* tensor_kind(int32_t tensor);
 
-// Where a kind of tensor goes in a model.
+// Finds the place of a kind of tensor in a model.
 TensorTarget target_of(TensorKind const& kind, TensorPlace const& place);
 
 // `rows` rows of a matrix from panel `begin` on, as a matrix of its own.

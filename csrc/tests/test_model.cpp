@@ -7,6 +7,7 @@
 #include <string>
 
 #include "model/stored_type.h"
+#include "model/tensor_kinds.h"
 #include "tests/test.h"
 #include "tests/tiny_model.h"
 
@@ -212,6 +213,42 @@ TEST(model_undoes_paired_rows) {
     REQUIRE(!expected.empty(), "no logits");
     CHECK(logits_of(opened) == expected, "format %d: paired rows change the logits", format);
   }
+}
+
+TEST(model_has_a_row_for_every_kind_of_tensor) {
+  for (int32_t kind = 0; kind < BUNTING_EXPERT; kind++) {
+    bool const is_kind = kind <= BUNTING_T_LAYER_INPUT_NORM ||
+                         (kind >= BUNTING_T_ATTN_NORM && kind <= BUNTING_T_INPUT_POST_NORM);
+    TensorKind const* const row = tensor_kind(kind);
+    CHECK((row != nullptr) == is_kind, "kind %d", kind);
+    if (row) CHECK(row->kind == kind && tensor_kind(kind + 3 * BUNTING_EXPERT) == row, "kind %d", kind);
+  }
+  CHECK(!tensor_kind(-1), "kind -1");
+}
+
+TEST(model_refuses_layouts_that_a_tensor_cannot_have) {
+  bunting_model_shape const shape = tiny_shape();
+  TinyFile const file(shape);
+  bunting_model* opened = nullptr;
+  REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
+  ModelPointer const model(opened);
+  auto const refused = [&](int32_t tensor, int32_t flags, char const* why) {
+    for (TinyFile::Tensor const& t : file.tensors()) {
+      if (t.tensor != tensor || t.layer != 0) continue;
+      bunting_status const status = bunting_model_load(opened, tensor, 0, file.path().c_str(), t.offset,
+                                                       BUNTING_F32 + flags, t.rows, t.cols);
+      CHECK(status == BUNTING_INVALID && std::strstr(bunting_last_error(), why), "tensor %d: %s", tensor,
+            bunting_last_error());
+      return;
+    }
+    CHECK(false, "the file has no tensor %d", tensor);
+  };
+  refused(BUNTING_T_O, BUNTING_PAIRED_ROWS, "o of layer 0 cannot have its rows in pairs");
+  refused(BUNTING_T_Q, BUNTING_ONE_LESS, "q of layer 0 cannot be stored less 1");
+  refused(BUNTING_T_UP, BUNTING_GROUPED_HEADS, "up of layer 0 cannot have its rows grouped by head");
+  refused(BUNTING_T_K, BUNTING_GROUPED_HEADS + int32_t{BUNTING_PAIRED_ROWS}, "and in another order");
+  refused(BUNTING_T_V, BUNTING_EVERY_SECOND, "v of layer 0 cannot be interleaved or transposed");
+  refused(BUNTING_T_EMBED, BUNTING_TRANSPOSED, "embedding cannot be interleaved or transposed");
 }
 
 TEST(model_takes_whole_blocks_only) {

@@ -28,7 +28,6 @@ import { parseVllmLog, vllmLogWorkload } from "../../../simulation/workloads/vll
 export const traceFiles = {
   lengths: "sarathi-lengths/sharegpt_8k_filtered_stats_llama2_tokenizer.csv",
   azure: "azure-llm-2023/AzureLLMInferenceTrace_code.csv",
-  azureChat: "azure-llm-2023/AzureLLMInferenceTrace_conv.csv",
   mooncake: "mooncake-fast25/conversation_trace.jsonl",
   mooncakeSynthetic: "mooncake-fast25/synthetic_trace.jsonl",
   agents: "lmcache-agent-trace/miniswe",
