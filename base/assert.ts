@@ -1,4 +1,7 @@
-/** A broken invariant is a bug: it ends the engine loudly instead of going on wrong. */
+/**
+ * Error for a broken invariant, which is a bug: it ends the engine instead of letting it compute wrong
+ * results.
+ */
 export class InvariantError extends Error {
   override readonly name = "InvariantError";
 }

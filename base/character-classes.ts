@@ -1,7 +1,7 @@
 /** Ranges of code points, first and last. */
 type Ranges = readonly (readonly [number, number])[];
 
-/** What \d, \w and \s stand for in ECMA 262's regular expressions. */
+/** Meaning of \d, \w and \s in ECMA 262's regular expressions. */
 export const digits: Ranges = [[0x30, 0x39]];
 export const wordCharacters: Ranges = [
   [0x30, 0x39],

@@ -1,9 +1,12 @@
-/** Undoes a timer; harmless after it ran. */
+/** Cancels a timer; harmless after it ran. */
 export type Cancel = () => void;
 
-/** Port: time. Monotonic milliseconds from an arbitrary origin. Production, tests and simulation differ here. */
+/**
+ * Port: monotonic time in milliseconds from an arbitrary origin. Production, tests and simulation differ
+ * here.
+ */
 export interface Clock {
   nowMs(): number;
-  /** Runs `run` once, on this thread, no sooner than `delayMs` from now (never from within `after`). */
+  /** Runs `run` once, on this thread, at least `delayMs` from now (never synchronously). */
   after(delayMs: number, run: () => void): Cancel;
 }

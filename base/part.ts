@@ -1,10 +1,10 @@
-/** Longer parts than this are not copied. */
+/** Maximum elements that are copied; longer parts are views. */
 const COPIED_MAX = 240;
 
 /**
- * Elements [start, end) of an array that stays as it is: a copy of few, a view of many. Before the first view of a short
- * array is made, the runtime gives it a buffer outside of its heap, which takes as long as fifty copies; a long one has such
- * a buffer from its beginning.
+ * Elements [start, end) of an array that the caller does not modify: a copy if short, else a view. The first
+ * view of a short array is expensive, because the runtime moves the array's buffer out of its heap. A long
+ * array always has such a buffer.
  */
 export function part<Numbers extends Int32Array | Float64Array>(
   array: Numbers,

@@ -1,4 +1,4 @@
-/** Seeded randomness: repeatable, spread evenly, and split by name. */
+/** Seeded random numbers: repeatable, uniform, and split by name. */
 
 import { expect, test } from "bun:test";
 import { SeededRandom } from "./random.ts";

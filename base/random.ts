@@ -1,12 +1,12 @@
-/** Port: randomness. Seeded; the same seed gives the same numbers on every machine. */
+/** Port: seeded randomness. The same seed gives the same numbers on every machine. */
 export interface Random {
   /** Uniform in 0 … 2^32-1. */
   uint32(): number;
 }
 
 /**
- * xoshiro128** (Blackman and Vigna, 2018), its 128 bits of state filled from the seed by a hash. Streams for
- * different purposes are children with names: how many numbers one draws does not change what another draws.
+ * Generator xoshiro128** (Blackman and Vigna, 2018), with 128 bits of state hashed from the seed. Each
+ * purpose has a named child stream, whose numbers do not depend on the draws of other streams.
  */
 export class SeededRandom implements Random {
   readonly #seed: number;
@@ -24,7 +24,7 @@ export class SeededRandom implements Random {
     this.#d = mix(this.#c ^ 0xdeadbeef) | 1; // the state must not be all zeros
   }
 
-  /** The stream of that name under this seed, whatever has been drawn so far. */
+  /** Stream of that name under this seed, independent of earlier draws. */
   child(name: string): SeededRandom {
     let hash = mix(this.#seed ^ 0x85ebca6b);
     for (let i = 0; i < name.length; i++) hash = mix(hash ^ name.charCodeAt(i));
@@ -62,7 +62,7 @@ function rotateLeft(value: number, bits: number): number {
   return (value << bits) | (value >>> (32 - bits));
 }
 
-/** A bijection of 32 bits in which every input bit moves about half of the output bits. */
+/** Bijection of 32 bits in which every input bit flips about half of the output bits. */
 function mix(value: number): number {
   let x = (value + 0x6d2b79f5) | 0;
   x = Math.imul(x ^ (x >>> 16), 0x21f0aaad);

@@ -1,10 +1,10 @@
-/** How long such work goes on, all of it together, before the thread's other work has its turn. */
+/** Time that all sliced work together may take before the event loop runs other work. */
 const SLICE_MS = 4;
 
 let sinceMs = performance.now();
 let nextTurn: Promise<void> | null = null;
 
-/** Does work that has many steps in slices, between which others on this thread have their turn. */
+/** Runs a long generator in slices; the event loop runs other work in between. */
 export async function inSlices<Result>(work: Generator<void, Result>): Promise<Result> {
   for (;;) {
     const { done, value } = work.next();
@@ -13,7 +13,7 @@ export async function inSlices<Result>(work: Generator<void, Result>): Promise<R
   }
 }
 
-/** Does all its steps now. */
+/** Runs all steps at once. */
 export function atOnce<Result>(work: Generator<void, Result>): Result {
   for (;;) {
     const { done, value } = work.next();
@@ -22,8 +22,8 @@ export function atOnce<Result>(work: Generator<void, Result>): Result {
 }
 
 /**
- * Cuts long work on this thread into slices, so that chats go on while jobs and bodies are read. Lets other work have its turn if
- * the slice is used up: eight bodies that are read at a time share one.
+ * Splits long work on this thread into slices, so that streaming continues during jobs and large bodies.
+ * Waits for the event loop if the slice is used up; all concurrent sliced work shares one slice.
  */
 export function yieldIfSpent(): Promise<void> | undefined {
   if (nextTurn === null && performance.now() - sinceMs >= SLICE_MS) {

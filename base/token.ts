@@ -1,5 +1,5 @@
-/** A vocabulary entry, 0 … vocabSize-1. */
+/** Vocabulary entry, 0 … vocabSize-1. */
 export type TokenId = number;
 
-/** Which of a text's hidden states its embedding is made of: the mean of all, or the one of its first or last token. */
+/** Hidden states from which an embedding is made: the mean of all, the first or the last token's. */
 export type Pooling = "mean" | "first" | "last";

@@ -1,6 +1,6 @@
 /**
- * A chain: what was said so far is merged with the summary of the next report. It is one request; each link begins the moment
- * the one before it is written, and all reports are summed up meanwhile.
+ * Chain: each step merges the summary so far with the summary of the next report. The whole chain is one
+ * request. Each link begins when the previous one is done, and the server summarises all reports in parallel.
  */
 import { chat, input, join, output, user } from "../sdk/src/index.ts";
 import { reports } from "./reports.ts";

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A chain of two calls with curl: the events of the program as they come.
+# A chain of two calls with curl; prints the program's events as they arrive.
 curl -sSN "${BUNTING_URL:-http://127.0.0.1:8000}/v1/programs" -H 'content-type: application/json' -d '{
   "stream": true,
   "calls": [

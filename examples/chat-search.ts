@@ -1,6 +1,6 @@
 /**
- * Search in a long text that all users share: the text stands first in every call, so that it is computed once and read from the
- * cache by everybody. Here eight users ask at the same time.
+ * Search in a long text that all users share. Every call begins with the text, so the server computes it once
+ * and reads it from the prefix cache afterwards. Here eight users ask at the same time.
  */
 import { chat, input, output, user } from "../sdk/src/index.ts";
 

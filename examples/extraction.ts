@@ -1,6 +1,6 @@
 /**
- * Extraction of a list whose length only the model knows: a call writes a list, the server runs another call for each of its
- * lines, and the results come back in order. Then fields as JSON, typed.
+ * Extraction of a list whose length only the model knows. One call writes a list, and the server runs another
+ * call for each of its lines; the results come back in order. A last call extracts typed fields as JSON.
  */
 import { chat, input, json, lines, map, output, regex, user } from "../sdk/src/index.ts";
 

@@ -1,6 +1,6 @@
 /**
- * Map and reduce: every report is summed up at once, and one call merges the summaries. Only the last of the first ones counts, so
- * the server runs them as a gang.
+ * Map and reduce: the server summarises all reports in parallel, and one call merges the summaries. Only the
+ * completion of the last summary matters, so the server schedules them as a task group.
  */
 import { chat, input, join, output, user } from "../sdk/src/index.ts";
 import { reports } from "./reports.ts";

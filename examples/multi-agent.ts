@@ -1,7 +1,7 @@
 /**
- * Agents in three rounds: two writers collect things about their subjects, an editor brings each list into a line, a critic picks
- * one thing of it. All six calls are one program: each round of an agent begins when what it reads is there, and the two lines of
- * work never wait for each other.
+ * Agents in three rounds: two writers make lists about their subjects, an editor joins each list to one line,
+ * and a critic picks one item. All six calls form one program. Each call begins when its input exists, and
+ * the two chains never wait for each other.
  */
 import { chat, input, output, user, type Value } from "../sdk/src/index.ts";
 

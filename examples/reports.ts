@@ -1,4 +1,4 @@
-/** Reports of the form that the demo model sums up. */
+/** Reports of the kind that the demo model summarises. */
 export const reports: readonly string[] = [
   `Monthly report
 

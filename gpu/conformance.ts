@@ -1,9 +1,9 @@
 /**
- * What every device must do, whatever it computes with: one suite, run for each of them (tests/device). A
- * device passes if the scheduler cannot tell it from any other but by its tokens and its speed.
+ * Conformance suite of devices, run for each of them (tests/device). Devices that pass differ, for the
+ * scheduler, only in their tokens and their speed.
  *
- * The device under test has at least 32 pages, a context of 6 pages, steps of 96 tokens in 4 chunks with 12 draws and 96
- * hidden states, and 100 tokens of vocabulary.
+ * The device under test has at least 32 pages and a context of 6 pages. Its steps have up to 96 tokens in 4
+ * chunks, with 12 draws and 96 hidden states. Its vocabulary has 100 tokens.
  */
 import { describe, expect, test } from "bun:test";
 import { InvariantError } from "../base/assert.ts";
@@ -25,9 +25,9 @@ import type { Device } from "../scheduler/device.ts";
 
 export interface DeviceUnderTest {
   readonly device: Device;
-  /** Lets the step in flight, if there is one, be computed and delivered. */
+  /** Computes and delivers the step in flight, if there is one. */
   settle(): void;
-  /** Raw logits of the last step's rows, one after the other; left out: the device has none. */
+  /** Raw logits of the last step's rows, concatenated; absent if the device has none. */
   logits?(): Float32Array;
 }
 
@@ -36,7 +36,7 @@ const random: Sampling = { ...greedy, temperature: 1, topP: 0.95, seed: [7, 9] }
 const generatedTokens = 6;
 
 export function deviceConformance(name: string, open: () => DeviceUnderTest): void {
-  /** Runs `body` on a fresh device. */
+  /** Test body that runs `body` on a fresh device. */
   const on =
     (body: (driver: Driver) => void): (() => void) =>
     () => {
@@ -199,7 +199,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
   });
 
   describe(`${name}: hidden states do not depend on`, () => {
-    /** Of the 40 tokens of a prompt from `from` on, brought in chunks, each beside draws of others. */
+    /** Hidden states of a 40-token prompt, computed in the given way. */
     const hiddenOf = (driver: Driver, way: HiddenWay): Float32Array[] => driver.hidden(way);
     const alone = (): Float32Array[] => {
       let hidden: Float32Array[] = [];
@@ -398,7 +398,10 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
   });
 }
 
-/** Draws after several tokens of a chunk, beside a chunk of another sequence: each as a step of its token alone draws. */
+/**
+ * Expects that each draw in a multi-token chunk, beside another sequence's chunk, equals the draw of a step
+ * with its token alone.
+ */
 function expectRowsOfSingleSteps(driver: Driver): void {
   const { pageTokens, vocabSize } = driver.device.spec;
   const [tokens, start] = [prompt(40), 20];
@@ -429,28 +432,27 @@ function expectRowsOfSingleSteps(driver: Driver): void {
   expect(driver.run([company])).toEqual(together.slice(rows.length));
 }
 
-/** How a sequence of 40 prompt tokens is brought to its generated tokens. */
+/** Way to compute a sequence of 40 prompt tokens and its generated tokens. */
 interface Way extends StepsWay {
   readonly sampling: Sampling;
   /** Pages of the sequence; the first ones by default. */
   readonly pages?: readonly number[];
-  /** Of the others hidden states are wanted, too. */
+  /** True if the other sequences request hidden states too. */
   readonly hiddenCompany?: boolean;
 }
 
-/** How the hidden states of 40 prompt tokens are computed; of every so-manieth. */
+/** Way to compute the hidden states of 40 prompt tokens, or of every `every`th one. */
 interface HiddenWay extends StepsWay {
   readonly every?: number;
 }
 
 interface StepsWay {
-  /** Most tokens of a chunk; all at once by default. */
+  /** Maximum tokens of a chunk; all at once by default. */
   readonly chunkTokens?: number;
-  /** Other sequences that compute in the same steps, and how many of them come first in the step. */
+  /** Number of other sequences in the same steps, and how many of them come first in the step. */
   readonly company?: number;
   readonly place?: number;
-  /** A prefix of so many tokens is computed by another sequence and taken over: whole pages shared, the rest
-   *  copied. */
+  /** Length of a prefix that another sequence computes first. Whole pages are shared, the rest is copied. */
   readonly cachedTokens?: number;
 }
 
@@ -509,7 +511,7 @@ class Driver {
     return generated;
   }
 
-  /** Hidden states of 40 prompt tokens, of those that are not cached. */
+  /** Hidden states of the uncached tokens of a 40-token prompt. */
   hidden(way: HiddenWay): Float32Array[] {
     const { pageTokens } = this.device.spec;
     const { every = 1, cachedTokens = 0 } = way;
@@ -535,7 +537,7 @@ class Driver {
     return hidden;
   }
 
-  /** Computes a prefix as another sequence, which then goes on differently, and takes it over. */
+  /** Computes a prefix as part of another sequence, which then diverges, and reuses it. */
   #cached(tokens: readonly TokenId[], own: readonly number[], cached: number) {
     if (cached === 0) return { start: 0, pages: own, moves: [] as PageMove[] };
     const { pageTokens } = this.device.spec;
@@ -550,7 +552,7 @@ class Driver {
     return { start: cached, pages, moves: count === 0 ? [] : [move] };
   }
 
-  /** Chunks of other sequences, on pages of their own, in their `n`-th step. */
+  /** Chunks of `count` other sequences, on pages of their own, in their `n`th step. */
   #company(count: number, n: number, hidden: boolean): Chunk[] {
     return Array.from({ length: count }, (_, i) => {
       const pages = pagesFrom(10 + 6 * i, 3 * n + 3, this.device.spec.pageTokens);
@@ -565,7 +567,7 @@ function row(sampling: Sampling = greedy): SampleRow {
   return { afterIndex: 0, sampling, position: 0, banned: [], seen: null, allowed: null };
 }
 
-/** A chunk that is drawn from as `sample` says after its last token, or not at all. */
+/** A chunk that samples after its last token as `sample` says; null samples nothing. */
 function chunk(
   sequence: number,
   tokens: readonly TokenId[],
@@ -583,7 +585,7 @@ function prompt(count: number, salt = 0): TokenId[] {
   return Array.from({ length: count }, (_, i) => ((i + salt) * (i + salt + 3) * 7 + salt) % 100);
 }
 
-/** Pages first, first + 1 … for so many tokens. */
+/** Consecutive pages from `first` that hold `tokens` tokens. */
 function pagesFrom(first: number, tokens: number, pageTokens: number): number[] {
   return Array.from({ length: Math.ceil(tokens / pageTokens) }, (_, i) => first + i);
 }

@@ -18,7 +18,7 @@ const end = 0;
 const spec = { vocabSize: texts.length } as DeviceSpec;
 const vocabulary = vocabularyOf(texts.length, (token) => new TextEncoder().encode(texts[token]!));
 
-/** Draws the lowest token that is allowed and not banned. */
+/** Device that samples the lowest token that is allowed and not banned. */
 const lowest: Device = {
   spec,
   start: ({ chunks }, done) => {
@@ -75,7 +75,7 @@ function sampled(device: Device, rows: readonly SampleRow[]): readonly Sampled[]
   return (result! as StepResult & { readonly kind: "done" }).sampled;
 }
 
-/** Tokens, or why there are none. */
+/** Sampled tokens, or the reasons why there are none. */
 function draw(device: Device, rows: readonly SampleRow[]): (number | string)[] {
   return sampled(device, rows).map((one) => {
     if (one.kind === "token") return one.token;
@@ -94,7 +94,7 @@ test("a row is drawn from what goes on with its text, whether it was followed fr
   }
   expect(drawn.map((token) => texts[token]).join("")).toBe("yes");
   expect(drawn.at(-1)).toBe(end);
-  // Preempted, and begun again from fewer tokens by another sequence of the same number.
+  // The sequence was preempted; another one with the same number starts from fewer tokens.
   expect(draw(followed, [row(answer, [6])])).toEqual([8]);
 });
 
@@ -174,7 +174,7 @@ test("what is forced comes although it is a bad word, but not although it is non
   });
   expect(draw(device, [row(said, [1], [4])])).toEqual([4]);
   expect(sampled(device, [row(said, [], [], [1, 4, 3])])).toEqual([{ ...free!, forced: [4] } as Sampled]);
-  // "es" has no other tokens.
+  // "es" has no other tokenisation.
   expect(draw(device, [row(said, [1], [], [1, 5])])).toEqual([noneLeft]);
 });
 
@@ -216,7 +216,7 @@ test("rows in equal states share one mask, wherever their texts have been", () =
 test("a token comes with those that are forced to follow it, as they would be drawn one by one", () => {
   const said = choice("noyes", "noyo", "yesyes");
   const device = new ConstrainedDevice(lowest, vocabulary);
-  // "y" and "ye" reach over the end of what is forced.
+  // "y" and "ye" extend past the end of the forced text.
   expect(sampled(device, [row(said, [])])).toEqual([
     { kind: "token", sequence: 0 as SequenceId, token: 1, logprobs: null, forced: [4, 5, 3] },
   ]);
@@ -230,7 +230,8 @@ test("a long text that was begun before a preemption is read in pieces; others a
   const steps: (number | string)[][] = [];
   while (steps.at(-1)?.includes("deferred") ?? true) steps.push(draw(device, rows));
   expect(steps.at(-1)).toEqual([3, 1, "constraint_unsatisfiable: what was drawn before does not obey it"]);
-  // 381 tokens of 48 steps each, a thousand in front of each step of the device and a thousand while it computes.
+  // 381 tokens of 48 work steps each; the device works 1,000 before each of its steps and 1,000 while it
+  // computes.
   expect(steps.length).toBeGreaterThanOrEqual(6);
   expect(steps.slice(0, -1).every(([, free]) => free === 1)).toBe(true);
 });

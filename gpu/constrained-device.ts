@@ -19,38 +19,44 @@ import type {
 } from "../scheduler/core.ts";
 import type { Device } from "../scheduler/device.ts";
 
-/** Begins the reason of a row that failed because of its constraint. */
+/** Prefix of the failure reason of a row that its constraint makes impossible. */
 export const UNSATISFIABLE = "constraint_unsatisfiable";
 
-/** Grammars that are kept, and texts under way besides twice those of a step; others are begun again from what they were.
- *  A text holds on to its grammar, and nobody says when it ends. */
+/**
+ * Cache limits: grammars, and texts beyond twice the rows of a step. Evicted texts are read again from their
+ * drawn tokens. A text keeps its grammar alive, and the device is not notified when a sequence ends.
+ */
 export const PARSERS_MAX = 64;
 const TEXTS_SPARE = 64;
-/** Steps of work in front of a step of the device, for all its rows, and while it is computed: a millisecond or less. */
+/**
+ * Work limit before each device step, for all its rows, and again while it computes: a millisecond or less.
+ */
 export const WORK_STEPS = 12_000;
-/** Of making a parser: more than any grammar takes that a compiler lets pass. */
+/** Work limit for building a parser: more than any grammar needs that the compiler accepts. */
 const PARSER_STEPS = 2 ** 26;
-/** Tokens that are forced to follow one that was drawn, at most: more come after the next. */
+/** Maximum forced tokens after a drawn one; further ones follow the next draw. */
 const FORCED_MAX = 32;
-/** Of reading a token of a text that was begun elsewhere or before a preemption: some microseconds. */
+/**
+ * Work for reading one token of a text that was begun elsewhere or before a preemption: some microseconds.
+ */
 const READ_STEPS = 48;
 
-/** How a row is to be drawn from; or that it cannot be, yet or at all. */
+/** Row ready for the device, a failed row, or a row that waits for work. */
 type Prepared =
   | { readonly kind: "row"; readonly row: WantedRow }
   | { readonly kind: "failed"; readonly reason: string }
   | { readonly kind: "waits"; readonly job: Pick<Job<unknown>, "run" | "spent"> };
 
-/** A text under way. */
+/** Parse state of a sequence's text. */
 interface Text {
-  /** Of its constraint. */
+  /** Id of its constraint. */
   readonly id: string;
   readonly matcher: Matcher;
-  /** Reads what was drawn before, where that is more than a step draws. */
+  /** Job that reads earlier tokens, if there are more of them than one step draws. */
   reading: Job<null> | null;
 }
 
-/** A row of a step. */
+/** Row of a step, with its preparation. */
 interface GivenRow {
   readonly sequence: SequenceId;
   readonly given: WantedRow;
@@ -58,31 +64,31 @@ interface GivenRow {
 }
 
 /**
- * A device that draws constrained rows from what their grammars allow: it writes the masks and leaves the rest to the device
- * that it stands for. Rows say what was drawn before, so nothing is to be kept: what is, saves reading it again.
+ * Device that applies grammar constraints: it writes the masks of constrained rows and delegates the step to
+ * another device. Rows carry their drawn tokens, so the device is stateless; matchers are caches.
  *
- * No step waits long for masks. So much work is done in front of each, first for the rows that have had least of it, and as
- * much again while the device computes; a row whose mask is not ready by then is deferred to the next step. A row that can go on
- * in no way, or whose mask is too much work, fails alone.
+ * Masks delay no step for long. The work before each step is limited and goes first to the rows that had
+ * least of it. As much work again runs while the device computes. A row whose mask is not ready is deferred
+ * to the next step. A row that has no possible next token, or whose mask is too much work, fails alone.
  *
- * After a token that was drawn come those that are forced to follow it (forced.ts), which the engine computes together. Rows
- * that want log probabilities are drawn token by token: there are none without a row of logits.
+ * Forced tokens follow a drawn token (forced.ts), and the engine computes them in one chunk. Rows with log
+ * probabilities are drawn token by token, because each log probability needs a row of logits.
  */
 export class ConstrainedDevice implements Device {
   readonly spec: Device["spec"];
   readonly #device: Device;
   readonly #masks: Masks;
-  /** Of the rows of the step under way. */
+  /** Masks that the rows of the step in flight use. */
   readonly #lent: Mask[] = [];
   readonly #workSteps: number;
-  /** By the constraint's id, ordered by last use. */
+  /** Parsers by constraint id, ordered by last use. */
   readonly #parsers = new Map<string, Parser>();
-  /** By the constraint's id: parsers in the making. */
+  /** Parsers under construction, by constraint id. */
   readonly #parserJobs = new Map<string, Job<Parser>>();
-  /** Ordered by last use. */
+  /** Texts by sequence, ordered by last use. */
   readonly #texts = new Map<SequenceId, Text>();
 
-  /** `workSteps`: steps of work per step of the device. */
+  /** `workSteps`: work limit per device step. */
   constructor(device: Device, vocabulary: Vocabulary, workSteps = WORK_STEPS) {
     this.spec = device.spec;
     this.#device = device;
@@ -95,7 +101,7 @@ export class ConstrainedDevice implements Device {
       this.#device.start(step, done);
       return;
     }
-    // The step before has ended: there is one at a time.
+    // The previous step has ended: only one is in flight at a time.
     this.#masks.memory.giveBack(...this.#lent.splice(0));
     const rows = step.chunks.flatMap(({ sequence, samples }) =>
       samples.map((given): GivenRow => ({ sequence, given, prepared: this.#prepare(sequence, given) })),
@@ -118,7 +124,7 @@ export class ConstrainedDevice implements Device {
     this.#device.start({ ...step, chunks }, (result) =>
       done(result.kind === "done" ? { ...result, sampled: this.#sampled(rows, result.sampled) } : result),
     );
-    // Of use to the next step.
+    // Prepares masks for the next step.
     this.#work(rows.map((row) => ({ ...row })));
   }
 
@@ -126,17 +132,19 @@ export class ConstrainedDevice implements Device {
     this.#device.close();
   }
 
-  /** Runs what is slow the first time: to be called before anybody waits for a step. */
+  /**
+   * Runs code paths that are slow the first time (JIT compilation); callers run it before the first request.
+   */
   warmUp(): void {
     warmUp(this.#masks);
   }
 
-  /** What is remembered. */
+  /** Sizes of the caches. */
   get kept(): { readonly grammars: number; readonly texts: number; readonly maskBytes: number } {
     return { grammars: this.#parsers.size, texts: this.#texts.size, maskBytes: this.#masks.keptBytes };
   }
 
-  /** Works for rows that wait. */
+  /** Works for waiting rows until the work limit is reached. */
   #work(rows: readonly GivenRow[]): void {
     const spentFor = ({ prepared }: GivenRow): number =>
       prepared.kind === "waits" ? prepared.job.spent : Number.POSITIVE_INFINITY;
@@ -144,7 +152,7 @@ export class ConstrainedDevice implements Device {
     waiting.sort((a, b) => spentFor(a) - spentFor(b));
     let left = this.#workSteps;
     for (const row of waiting) {
-      // Others may have done it.
+      // An earlier row's work may have produced this mask.
       row.prepared = this.#prepare(row.sequence, row.given);
       while (left > 0 && row.prepared.kind === "waits") {
         const { job } = row.prepared;
@@ -158,7 +166,7 @@ export class ConstrainedDevice implements Device {
     }
   }
 
-  /** What came of a step's rows. */
+  /** Results of all rows of a step, in order; `drawn` has those of the prepared rows only. */
   #sampled(rows: readonly GivenRow[], drawn: readonly Sampled[]): Sampled[] {
     let next = 0;
     return rows.map(({ sequence, given, prepared }): Sampled => {
@@ -221,7 +229,7 @@ export class ConstrainedDevice implements Device {
     if (forced !== undefined && !endTokens.includes(forced) && isAllowed(row, forced)) {
       const allowed = this.#lend(this.#masks.memory.none());
       allowed[forced >>> 5] = 1 << (forced & 31);
-      // What must be written is, bad words or not.
+      // The forced token wins over banned tokens.
       return { kind: "row", row: { ...row, allowed, banned: [] } };
     }
     const mask = matcher.findMask();
@@ -230,7 +238,7 @@ export class ConstrainedDevice implements Device {
     if (row.allowed !== null) narrow(allowed, row.allowed);
     without(allowed, row.banned);
     for (const token of endTokens) allowed[token >>> 5]! &= ~(1 << (token & 31));
-    // A text that is complete may end, and no other may. The fewest tokens that were asked for give way where nothing follows.
+    // Only a complete text may end. `min_tokens` yields if the text cannot continue.
     const mustEnd = isNone(allowed);
     if (matcher.mayEnd) {
       for (const token of endTokens)
@@ -281,15 +289,15 @@ export class ConstrainedDevice implements Device {
   }
 }
 
-/** Why a row fails of which the client's own limits leave nothing. */
+/** Failure reason of a row whose sampling limits leave no token. */
 const NONE_LEFT = "allowed tokens, bad words and the fewest tokens that are wanted leave no token";
 
-/** Whether the row's draw has to be prepared. */
+/** True if the row needs preparation before its draw. */
 function isHeld(row: WantedRow): row is SampleRow {
   return row.wants === undefined && (row.constraint !== undefined || row.allowed !== null);
 }
 
-/** Of a row without a constraint. */
+/** Prepares a row that has no constraint. */
 function free(row: SampleRow): Prepared {
   const isLost = row.allowed !== null && isNone(without(row.allowed.slice(), row.banned));
   return isLost ? failed(NONE_LEFT) : { kind: "row", row };
@@ -299,12 +307,12 @@ function isAllowed({ allowed }: SampleRow, token: number): boolean {
   return allowed === null || ((allowed[token >>> 5]! >>> (token & 31)) & 1) === 1;
 }
 
-/** Takes all tokens out of the mask that are not in the other. */
+/** Removes all tokens from `mask` that are not in `other`. */
 function narrow(mask: Mask, other: Mask): void {
   for (let word = 0; word < mask.length; word++) mask[word]! &= other[word]!;
 }
 
-/** Takes the tokens out of the mask. */
+/** Removes tokens from a mask. */
 function without(mask: Mask, tokens: readonly number[]): Mask {
   for (const token of tokens) mask[token >>> 5]! &= ~(1 << (token & 31));
   return mask;
@@ -314,7 +322,10 @@ function failed(why: string): Prepared {
   return { kind: "failed", reason: `${UNSATISFIABLE}: ${why}` };
 }
 
-/** Reads what the matcher has not read yet, a piece at a time. Throws ConstraintError when it is not what the grammar allows. */
+/**
+ * Reads drawn tokens that the matcher has not read yet, in pieces. Throws ConstraintError if the grammar
+ * rejects one.
+ */
 function* read(matcher: Matcher, drawn: Int32Array, budget: Budget): Pieces<null> {
   while (matcher.length < drawn.length) {
     readNext(matcher, drawn, matcher.length + 1);
@@ -324,7 +335,7 @@ function* read(matcher: Matcher, drawn: Int32Array, budget: Budget): Pieces<null
   return null;
 }
 
-/** The same in one piece, up to a place. */
+/** Reads drawn tokens up to `end` in one piece. */
 function readNext(matcher: Matcher, drawn: Int32Array, end: number): void {
   while (matcher.length < end) {
     if (!matcher.accept(drawn[matcher.length]!))

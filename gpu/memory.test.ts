@@ -6,7 +6,7 @@ import { formatBytes, type MemoryInput, type MemoryPlan, planMemory } from "./me
 const mib = 2 ** 20;
 const gib = 2 ** 30;
 
-/** 1 GiB of weights, 16 tokens per page of 1 MiB, a context of 1 GiB, 32 GiB to use. */
+/** Plan input: 1 GiB of weights, 16 tokens per page of 1 MiB, a context of 1 GiB, 32 GiB available. */
 const input = (changes: Partial<MemoryInput> = {}): MemoryInput => ({
   compute: "bf16",
   isRounded: true,

@@ -1,36 +1,36 @@
 /**
- * The memory plan: how many bytes each part gets, worked out before anything is allocated. Pure arithmetic.
+ * Memory plan: bytes of each part, computed before anything is allocated. Pure arithmetic.
  *
- * What is left after weights, workspaces and a reserve is free for keys and values. Unless asked for a number
- * of bytes, the KV cache takes half of that, at least one full context and at most 64 of them: a cache that
- * large keeps long prefixes alive, and the other half stays with the machine.
+ * Memory left after weights, workspaces and a reserve is free for keys and values. By default the KV cache
+ * takes half of it, at least one full context and at most 64. A cache of that size keeps long prefixes, and
+ * the machine keeps the other half.
  */
 export interface MemoryInput {
-  /** What weights and keys and values are kept in; the byte counts below are for this. */
+  /** Type of weights, keys and values; the byte counts below are for this type. */
   readonly compute: "bf16" | "f32";
-  /** Whether some of the weights are in int8, int6 or int4. */
+  /** True if some weights are in int8, int6 or int4. */
   readonly isRounded: boolean;
-  /** Packed weights, once for all engines. */
+  /** Bytes of the packed weights, which all engines share. */
   readonly weightBytes: number;
-  /** One KV page over all layers. */
+  /** Bytes of one KV page over all layers. */
   readonly pageBytes: number;
   readonly pageTokens: number;
-  /** Per engine, what a full step works in. */
+  /** Workspace of a full step, per engine. */
   readonly workspaceBytes: number;
-  /** Engines that share the weights, each with pages and workspaces of its own; ≥ 1. */
+  /** Number of engines that share the weights, each with its own pages and workspace; ≥ 1. */
   readonly engines: number;
   /** Longest sequence to serve, in tokens. */
   readonly contextMax: number;
-  /** What may be used in all: free memory, or a limit that was set. */
+  /** Memory limit: free memory, or a configured limit. */
   readonly availableBytes: number;
-  /** KV cache of all engines together as asked for; null chooses. */
+  /** Configured KV cache of all engines together; null for the default. */
   readonly kvBytes: number | null;
 }
 
 export interface MemoryRow {
   readonly name: string;
   readonly bytes: number;
-  /** What the bytes buy, for people; may be empty. */
+  /** Capacity that the bytes provide, for people; may be empty. */
   readonly note: string;
 }
 
@@ -45,9 +45,9 @@ export type MemoryPlan =
       readonly kind: "refused";
       readonly neededBytes: number;
       readonly availableBytes: number;
-      /** One sentence with the numbers. */
+      /** Sentence with the numbers. */
       readonly reason: string;
-      /** What would help, most useful first. */
+      /** Remedies, most useful first. */
       readonly advice: readonly string[];
       readonly rows: readonly MemoryRow[];
     };
@@ -57,7 +57,7 @@ const mib = 2 ** 20;
 const contextsMax = 64;
 const kvShare = 0.5;
 
-/** The table and the pages, or why it cannot be. */
+/** Table of parts and page count, or a refusal. */
 export function planMemory(input: MemoryInput): MemoryPlan {
   const { weightBytes, pageBytes, pageTokens, engines, contextMax, availableBytes } = input;
   const reserveBytes = Math.ceil(Math.min(Math.max(availableBytes * 0.05, 64 * mib), 2 * gib));
@@ -103,11 +103,11 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   if (pages <= pagesThatFit) return { kind: "fits", pages, rows };
 
   const neededBytes = weightBytes + workspaces + reserveBytes + kvBytes;
-  // Where a whole context fits, a shorter one would not help.
+  // If a whole context fits, a shorter one would not help.
   const advice = pagesThatFit < pagesPerContext ? contextAdvice(pagesThatFit * pageTokens) : [];
   if (pages > pagesPerContext) advice.unshift(kvAdvice(freeBytes, Math.floor, "less"));
   if (input.compute === "f32") advice.push("--dtype bf16 halves weights and KV cache");
-  // Rounding frees less than the weights take.
+  // Quantisation helps only if less is missing than the weights take.
   if (!input.isRounded && neededBytes - availableBytes < weightBytes)
     advice.push("--quant int8 halves the weights, --quant int4 quarters them");
   if (engines > 1) advice.push("run fewer engines");
@@ -125,17 +125,17 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   };
 }
 
-/** The longest context that would fit, if there is one worth having. */
+/** Advice with the longest context that fits, if that is at least 128 tokens. */
 function contextAdvice(tokensThatFit: number): string[] {
   return tokensThatFit >= 128 ? [`--max-model-len ${tokensThatFit} or less fits`] : [];
 }
 
-/** A size of the KV cache for the flag, in tenths of a GiB. */
+/** Advice with a KV cache size for the flag, in tenths of a GiB. */
 function kvAdvice(bytes: number, round: (value: number) => number, or: "more" | "less"): string {
   return `--kv-cache-gib ${round((bytes / gib) * 10) / 10} or ${or}`;
 }
 
-/** Bytes for people: "3.2 GiB", "512 MiB", "96 KiB". */
+/** Formats bytes for people: "3.2 GiB", "512 MiB", "96 KiB". */
 export function formatBytes(bytes: number): string {
   const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
   let value = bytes;

@@ -1,9 +1,9 @@
 /**
- * The only file that loads native code: csrc/include/engine.h as TypeScript, nothing more. Each function is
- * one call of the library with its status turned into a NativeError.
+ * TypeScript binding of csrc/include/engine.h; the only file that loads native code. Each function is one
+ * call of the library; a failed status becomes a NativeError.
  *
- * Whatever native code sees is passed as a view over an ArrayBuffer or SharedArrayBuffer: the storage of
- * those never moves, while a small typed array's own may. Structs are written at the byte offsets that
+ * Data for native code is passed as views over an ArrayBuffer or SharedArrayBuffer, whose storage never
+ * moves; the storage of a small typed array may. Structs are written at the byte offsets that
  * csrc/boundary/engine.cpp asserts.
  */
 import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
@@ -12,10 +12,10 @@ import { rotationOf } from "../model/rope.ts";
 import type { LayerShape, ModelShape } from "../model/shape.ts";
 import type { ModelTensor } from "../model/weights.ts";
 
-/** bunting_status, other than OK. */
+/** Values of bunting_status other than OK. */
 export type NativeStatus = "invalid" | "noMemory" | "io" | "retry" | "lost" | "gaveWay";
 
-/** A call that the library refused, with its sentence. */
+/** Failed call of the library, with its error message. */
 export class NativeError extends Error {
   override readonly name = "NativeError";
   readonly status: NativeStatus;
@@ -27,94 +27,103 @@ export class NativeError extends Error {
 }
 
 declare const brand: unique symbol;
-/** A sealed or opening model; plain numbers that any thread may use, one thread at a time until it is sealed. */
+/**
+ * Handle of a model, open or sealed: a plain number that any thread may use, one thread at a time until the
+ * model is sealed.
+ */
 export type ModelHandle = Pointer & { readonly [brand]: "model" };
 export type EngineHandle = Pointer & { readonly [brand]: "engine" };
 
-/** Instruction sets by the values of BUNTING_ISA_*, each implying those before it. */
+/** Instruction sets in the order of BUNTING_ISA_*; each implies those before it. */
 export const isaNames = ["portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"] as const;
 export type Isa = (typeof isaNames)[number];
 
-/** What the machine offers to this process. */
+/** Machine as this process sees it. */
 export interface Machine {
-  /** The best level that processor and kernel allow. */
+  /** Highest level that processor and kernel support. */
   readonly isaBest: Isa;
-  /** The best level in the library. */
+  /** Highest level that the library was built with. */
   readonly isaBuilt: Isa;
-  /** Cores this process may run on. */
+  /** Number of cores this process may run on. */
   readonly cores: number;
-  /** Physical, or the container's limit if lower. */
+  /** Physical memory, or the container's limit if lower. */
   readonly memoryBytes: number;
-  /** Available now, without swapping. */
+  /** Memory available now, without swapping. */
   readonly memoryFreeBytes: number;
   readonly processor: string;
 }
 
-/** How a model is computed; with a ModelShape it makes a bunting_model_shape. */
+/** Computation settings of a model; with a ModelShape they make a bunting_model_shape. */
 export interface ComputeOptions {
   /** bf16: weights, operands and KV in bf16 with f32 sums; f32: everything in f32. */
   readonly compute: "bf16" | "f32";
   readonly isa: Isa | "auto";
-  /** Threads that pack weights while loading, ≥ 1. */
+  /** Number of threads that pack weights during loading, ≥ 1. */
   readonly threads: number;
-  /** How each matrix is kept, by the values of `matrixFormats`: embedding, vocabulary projection, then per layer QKV, O,
-   *  gate with up, down. Left out: all plain. */
+  /**
+   * Formats of matrices, values of `matrixFormats` in the order of engine.h: embedding, vocabulary
+   * projection, then seven per layer, then the table of layer inputs. Absent: all plain.
+   */
   readonly formats?: readonly number[];
-  /** How keys and values are kept: as `compute` says, or beside bf16 in int8 (CPU engines) or fp8 (GPUs). Left out: plain. */
+  /**
+   * KV cache type: plain (as `compute`), or with bf16 also int8 (CPU engines) or fp8 (GPUs). Absent: plain.
+   */
   readonly kv?: KvFormat;
 }
 
-/** BUNTING_KV_*, in their order. */
+/** BUNTING_KV_* names in order. */
 export const kvFormats = ["plain", "int8", "fp8"] as const;
 export type KvFormat = (typeof kvFormats)[number];
 
-/** BUNTING_GEMM_*, in their order. */
+/** BUNTING_GEMM_* names in order. */
 export const gemmNames = ["own", "cublaslt"] as const;
 export type GemmChoice = (typeof gemmNames)[number];
 
-/** bunting_engine_limits, where each field is explained. */
+/** Fields of bunting_engine_limits; engine.h explains them. */
 export interface EngineLimits {
   readonly threads: number;
   readonly pages: number;
   readonly pageTokens: number;
   readonly stepTokensMax: number;
   readonly stepChunksMax: number;
-  /** Left out: one for each chunk. */
+  /** Absent: one for each chunk. */
   readonly stepDrawsMax?: number;
-  /** Left out: one for each chunk. */
+  /** Absent: one for each chunk. */
   readonly stepHiddenMax?: number;
   readonly topLogprobsMax: number;
-  /** The GPUs that compute one step together: exactly one today. Left out: none, for CPU engines. */
+  /** GPUs that compute one step together: exactly one today. Absent for CPU engines. */
   readonly devices?: readonly number[];
-  /** What multiplies plain matrices on a GPU; left out: own. */
+  /** Library that multiplies plain matrices on a GPU; absent: own. */
   readonly gemm?: GemmChoice;
 }
 
-/** A GPU. */
+/** Probed GPU. */
 export interface Gpu {
-  /** How many there are. */
+  /** Number of GPUs of the machine. */
   readonly devices: number;
-  /** 90: sm_90 */
+  /** Compute capability; 90 is sm_90. */
   readonly capability: number;
   readonly multiprocessors: number;
   readonly memoryBytes: number;
   readonly memoryFreeBytes: number;
   readonly name: string;
-  /** The driver, for people. */
+  /** Driver, for people. */
   readonly note: string;
 }
 
-/** How far a call is. */
+/** Progress callback of a long call. */
 export type NativeProgress = (doneBytes: number, totalBytes: number) => void;
 
-/** engine.h, function by function. Everything throws NativeError. */
+/** Functions of engine.h, one by one. All throw NativeError. */
 export interface NativeLibrary {
   readonly path: string;
   machineProbe(): Machine;
-  /** Throws "invalid" with the reason as a sentence if there is no such GPU, as every CPU engine does. */
+  /** Throws "invalid" with a reason if there is no such GPU; CPU libraries always do. */
   deviceProbe(index: number): Gpu;
-  /** Loads and checks cuBLASLt for a GPU and returns its name and version. Throws "invalid" with the reason if it cannot
-   *  be used. */
+  /**
+   * Loads and checks cuBLASLt for a GPU and returns its name and version. Throws "invalid" with a reason if
+   * it is unusable.
+   */
   cublasltProbe(index: number): string;
   modelPlan(
     shape: ModelShape,
@@ -124,14 +133,20 @@ export interface NativeLibrary {
   modelOpen(shape: ModelShape, options: ComputeOptions): ModelHandle;
   modelLoad(model: ModelHandle, tensor: ModelTensor): void;
   modelSeal(model: ModelHandle): void;
-  /** `key` is 32 bytes that tell what was packed. `onProgress` is called before this returns. */
+  /** Writes packed weights. `key` is 32 bytes that identify them. Calls `onProgress` before it returns. */
   modelSave(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
-  /** In the place of every modelLoad. On a refusal load them as if it had not been called. */
+  /**
+   * Reads packed weights in place of all modelLoad calls. After a failure the caller loads as if it had not
+   * called this.
+   */
   modelRestore(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
-  /** Gives the memory of the weights back, once every engine on a GPU that will be opened on them is open. */
+  /** Frees host memory of the weights, once all GPU engines that will use them are open. */
   modelRelease(model: ModelHandle): void;
   modelClose(model: ModelHandle): void;
-  /** Bytes an engine takes besides its pages, at most: to work in, and on a GPU for its copy of the weights. */
+  /**
+   * Maximum bytes that an engine takes besides its pages: its workspace, and on a GPU its copy of the
+   * weights.
+   */
   enginePlan(
     shape: ModelShape,
     options: ComputeOptions,
@@ -139,23 +154,28 @@ export interface NativeLibrary {
   ): { readonly workspaceBytes: number; readonly copyBytes: number };
   engineOpen(model: ModelHandle, limits: EngineLimits): EngineHandle;
   engineClose(engine: EngineHandle): void;
-  /** The caller keeps both buffers referenced, and `block` unchanged, until stepWait returns. */
+  /**
+   * Starts a step. The caller keeps both buffers referenced, and `block` unchanged, until stepWait returns.
+   */
   stepStart(engine: EngineHandle, block: Uint8Array, result: Uint8Array): void;
-  /** Throws "gaveWay" when the step was given up, since `way`, a word of shared memory, is no longer 0; null: it is not given up. */
+  /**
+   * Waits for the step. Throws "gaveWay" if the engine aborted it because `way`, a word of shared memory,
+   * became non-zero; with null it never aborts.
+   */
   stepWait(engine: EngineHandle, way: Int32Array<SharedArrayBuffer> | null): void;
-  /** A copy of the raw logits of the rows that the last step drew from, [rows × vocab]. */
+  /** Copy of the raw logits of the rows that the last step drew from, [rows × vocab]. */
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
 const abiVersion = 12;
-/** BUNTING_PAIRED_ROWS, BUNTING_ONE_LESS */
+/** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
-/** BUNTING_EVERY_SECOND, BUNTING_TRANSPOSED */
+/** Flags BUNTING_EVERY_SECOND, BUNTING_GROUPED_HEADS and BUNTING_TRANSPOSED. */
 const everySecond = 1024;
 const groupedHeads = 4096;
 const transposed = 2048;
-/** BUNTING_EXPERT */
+/** Step of BUNTING_EXPERT. */
 const expertStep = 64;
 const statuses: readonly (NativeStatus | "ok")[] = [
   "ok",
@@ -298,7 +318,7 @@ export function openLibrary(path: string): NativeLibrary {
   };
 }
 
-/** An old or foreign library must not be called at all. */
+/** Refuses a library of another interface version before any other call. */
 function checkVersion(path: string): void {
   const version = open(path, abiSymbols).symbols.bunting_abi_version();
   if (version === abiVersion) return;
@@ -318,7 +338,7 @@ function open<Functions extends Parameters<typeof dlopen>[1]>(path: string, func
   }
 }
 
-/** Runs a call that tells how far it is. What `onProgress` throws is thrown once the call is over. */
+/** Runs a call that reports progress. Rethrows an error of `onProgress` after the call has returned. */
 function withProgress(onProgress: NativeProgress, call: (progress: Pointer | null) => void): void {
   let thrown: { readonly error: unknown } | null = null;
   const progress = new JSCallback(
@@ -347,7 +367,7 @@ function encodeKey(key: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** NUL-terminated UTF-8, as the operating system wants it. */
+/** Encodes NUL-terminated UTF-8, as the operating system expects. */
 function encodePath(path: string): Uint8Array {
   if (path.includes("\0"))
     throw new NativeError("io", `a path must not contain NUL: ${JSON.stringify(path)}`);
@@ -357,8 +377,10 @@ function encodePath(path: string): Uint8Array {
   return bytes;
 }
 
-/** sizeof(bunting_machine): isa_best, isa_built, cores, reserved, memory_bytes, memory_free_bytes,
- *  processor[96]. */
+/**
+ * sizeof(bunting_machine): isa_best, isa_built, cores, reserved, memory_bytes, memory_free_bytes,
+ * processor[96].
+ */
 const machineBytes = 128;
 
 function decodeMachine(bytes: Uint8Array): Machine {
@@ -391,19 +413,19 @@ function decodeGpu(bytes: Uint8Array): Gpu {
   };
 }
 
-/** NUL-terminated, or as long as there are bytes. */
+/** Decodes text up to a NUL or the end of the bytes. */
 function decodeText(bytes: Uint8Array): string {
   const end = bytes.indexOf(0);
   return new TextDecoder().decode(bytes.subarray(0, end < 0 ? bytes.length : end));
 }
 
 const shapeBytes = 136;
-/** BUNTING_ACTIVATION_*, in their order. */
+/** BUNTING_ACTIVATION_* names in order. */
 const activations: readonly ModelShape["activation"][] = ["silu", "geluTanh", "clampedSwiglu"];
 const layerBytes = 64;
 const ropeBytes = 24;
 
-/** A bunting_quantised. */
+/** Encodes a bunting_quantised. */
 function encodeQuantised(source: QuantisedSource): Uint8Array {
   const bytes = new Uint8Array(new ArrayBuffer(40));
   const view = new DataView(bytes.buffer);
@@ -416,8 +438,10 @@ function encodeQuantised(source: QuantisedSource): Uint8Array {
   return bytes;
 }
 
-/** bunting_model_shape: 16 int32, 7 float, 5 int32, then the addresses of layers, ropes and formats, which follow it in the same
- *  storage with the ropes' frequencies. */
+/**
+ * Encodes a bunting_model_shape: 16 int32, 7 float, 5 int32, then the addresses of layers, ropes and formats.
+ * These follow it in the same storage, with the ropes' frequencies.
+ */
 function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   const { compute, isa, threads, formats = [], kv = "plain" } = options;
   const rotations = shape.ropes.map((rope) => rotationOf(rope, shape.contextMax));
@@ -483,7 +507,7 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   return struct;
 }
 
-/** bunting_layer_shape. */
+/** Words of a bunting_layer_shape. */
 function layerWords(layer: LayerShape): number[] {
   const { biases } = layer;
   const norms = { before: layer.parallel ? 1 : 1 | 4, after: 2 | 8, around: 15 }[layer.norms];
@@ -505,10 +529,10 @@ function layerWords(layer: LayerShape): number[] {
   ];
 }
 
-/** BUNTING_DEVICES_MAX */
+/** BUNTING_DEVICES_MAX. */
 const devicesMax = 8;
 
-/** bunting_engine_limits: 10 int32, and room for the devices. */
+/** Encodes bunting_engine_limits: 10 int32, then the devices. */
 function encodeLimits(limits: EngineLimits): Uint8Array {
   const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax } = limits;
   const { stepDrawsMax = stepChunksMax, stepHiddenMax = stepChunksMax } = limits;

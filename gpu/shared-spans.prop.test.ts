@@ -1,4 +1,7 @@
-/** Trees of sequences, shuffled: the order puts together what shares, and spans cover every shared page once. */
+/**
+ * Properties on shuffled trees of sequences: the order groups chunks that share pages, and spans cover each
+ * shared page once.
+ */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Chunk, SequenceId } from "../scheduler/core.ts";
@@ -7,7 +10,7 @@ import { sharingOrder } from "./shared-spans.ts";
 
 const pageTokens = 16;
 
-/** A sequence below a node, with pages and tokens of its own; or a node, with pages that all below it share. */
+/** A sequence with pages and tokens of its own; or a node with pages that all sequences below it share. */
 type Node =
   | { readonly pages: number; readonly tokens: number }
   | { readonly pages: number; readonly below: readonly Node[] };
@@ -24,7 +27,7 @@ const { tree } = fc.letrec<{ tree: Node; sequence: Node }>((tie) => ({
   ),
 }));
 
-/** The chunks of a forest. A sequence's `pages` are full, its tokens begin behind them. */
+/** Chunks of a forest. A sequence's `pages` are full, and its tokens start after them. */
 function chunksOf(forest: readonly Node[]): Chunk[] {
   const chunks: Chunk[] = [];
   let nextPage = 0;
@@ -62,7 +65,7 @@ describe("chunks that share pages", () => {
         const { order, spans } = sharingOrder(chunks, pageTokens);
         expect([...order].sort((a, b) => a - b)).toEqual(chunks.map((_, i) => i));
         expect(spans.length).toBeLessThan(Math.max(1, chunks.length));
-        /** Positions of each chunk, in order, that spans have covered so far. */
+        /** End of the positions that earlier spans cover, by chunk. */
         const covered = new Map<number, number>();
         for (const { chunkBegin, chunkEnd, begin, end } of spans) {
           expect(chunkEnd - chunkBegin).toBeGreaterThanOrEqual(2);

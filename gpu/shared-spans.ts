@@ -1,9 +1,10 @@
 /**
- * Which chunks of a step read the same pages, so that an engine can read those pages once (engine.h, `shared`).
+ * Finds chunks of a step that read the same pages, so that an engine can read those pages once (engine.h,
+ * `shared`).
  *
- * No hint is needed: a page table begins with the pages that were taken from the cache, and equal pages at equal
- * places are the same keys and values. Chunks are put into an order in which those that share lie together, as the leaves
- * of a tree:
+ * The page tables suffice: each begins with the pages from the prefix cache, and equal pages at equal indices
+ * hold the same keys and values. The result is an order in which chunks that share pages are adjacent, like
+ * the leaves of a tree:
  *
  *   pages        0 1 2 3 4 5          chunks in order   A B C | D E | F
  *   A            a b c d e f          spans, parents first
@@ -15,7 +16,7 @@
  */
 import type { Chunk } from "../scheduler/core.ts";
 
-/** Chunks [chunkBegin, chunkEnd) of the order have the pages of positions [begin, end) in common. */
+/** Chunks [chunkBegin, chunkEnd) of the order share the pages of positions [begin, end). */
 export interface SharedSpan {
   readonly chunkBegin: number;
   readonly chunkEnd: number;
@@ -24,19 +25,21 @@ export interface SharedSpan {
 }
 
 export interface SharingOrder {
-  /** Indices of the step's chunks; as they came, where nothing is shared. */
+  /** Indices of the step's chunks, in their original order if nothing is shared. */
   readonly order: readonly number[];
-  /** Parents first; a span begins where its parent ends. */
+  /** Spans, parents first; each begins where its parent ends. */
   readonly spans: readonly SharedSpan[];
 }
 
-/** Only pages that a chunk found full when it began are shared: [0, start) cut to whole pages. Costs O(chunks + shared
- *  pages of all chunks). */
+/**
+ * Computes order and spans. Only pages that were full when a chunk began are shared: [0, start) cut to whole
+ * pages. Costs O(chunks + shared pages of all chunks).
+ */
 export function sharingOrder(chunks: readonly Chunk[], pageTokens: number): SharingOrder {
   const order: number[] = [];
   const spans: SharedSpan[] = [];
 
-  /** Appends chunks that have their first `depth` pages in common. */
+  /** Appends chunks that share their first `depth` pages. */
   const append = (members: readonly number[], depth: number): void => {
     for (const group of byPage(members, depth)) {
       if (group.length === 1) {
@@ -51,7 +54,10 @@ export function sharingOrder(chunks: readonly Chunk[], pageTokens: number): Shar
     }
   };
 
-  /** The members by their page at `depth`, in order of appearance; alone, if that is not full. */
+  /**
+   * Groups members by their page at `depth`, in order of appearance. A member whose page there is not full
+   * gets its own group.
+   */
   const byPage = (members: readonly number[], depth: number): Iterable<readonly number[]> => {
     const groups = new Map<number, number[]>();
     for (const member of members) {
@@ -64,7 +70,7 @@ export function sharingOrder(chunks: readonly Chunk[], pageTokens: number): Shar
     return groups.values();
   };
 
-  /** How many full pages the members have in common, `least` or more. */
+  /** Number of full pages that all members share, `least` or more. */
   const commonDepth = (members: readonly number[], least: number): number => {
     const first = chunks[members[0]!]!.pages;
     let depth = Number.POSITIVE_INFINITY;

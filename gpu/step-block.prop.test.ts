@@ -1,5 +1,7 @@
-/** A block says exactly what its step says: decoded word by word, as csrc/include/engine.h lays it out and
- *  without the encoder's help, it gives the step back. */
+/**
+ * Round trip: decoding a block by the layout in csrc/include/engine.h, without the encoder's help, gives the
+ * step back.
+ */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import {
@@ -81,7 +83,7 @@ const step: fc.Arbitrary<Step> = fc.record({
   chunks: fc.array(chunk, { maxLength: 12 }),
 });
 
-/** What a block says, in the words of a step; sequences are not in it. */
+/** Decodes a block to the words of a step; blocks hold no sequence ids. */
 function decode(bytes: Uint8Array) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const int = (word: number): number => view.getInt32(word * 4, true);
@@ -150,7 +152,7 @@ function decode(bytes: Uint8Array) {
   };
 }
 
-/** The same of a step, with reals as a float holds them. */
+/** Words of a step, with reals rounded to f32. */
 function wordsOf({ moves, chunks }: Step) {
   const rowOf = (row: WantedRow) => (row.wants === "hidden" ? { hidden: row.afterIndex } : drawOf(row));
   const drawOf = ({ afterIndex, sampling, position, banned, seen, allowed }: SampleRow) => ({
@@ -247,7 +249,7 @@ describe("a step result", () => {
     seen: null,
     allowed: null,
   });
-  /** A chunk of its own for each list of rows. */
+  /** A step with one chunk per list of rows. */
   const stepOf = (chunks: readonly (readonly WantedRow[])[]): Step => ({
     number: 1,
     moves: [],
@@ -260,7 +262,7 @@ describe("a step result", () => {
       adapter: 0,
     })),
   });
-  /** What an engine with room for two alternatives per row writes. */
+  /** Result that an engine with room for two alternatives per row writes. */
   const written = (rows: readonly (readonly number[])[], hidden: readonly number[] = []): StepResultBlock => {
     const result = new StepResultBlock({ drawsMax: 4, topLogprobsMax: 2, hiddenMax: 3, hiddenSize: 2 });
     const view = new DataView(result.bytes.buffer);
@@ -321,7 +323,7 @@ describe("a step result", () => {
         i === 2 ? { ...each, start: 16, pages: Int32Array.of(9, 10) } : { ...each, ...shared },
       ),
     });
-    // In the block: the three that share a page, then the one that does not.
+    // Order in the block: the three chunks that share a page, then the other one.
     expect(block.draws).toEqual(Int32Array.of(0, 3, 1, 2));
     const result = written([
       [0, 1, -1, 0],

@@ -1,11 +1,11 @@
 /**
- * A Step as the flat block of engine.h, and the flat result as a StepResult. In the block chunks that share pages lie
- * together (shared-spans.ts); results come back in the order of the step.
+ * Encodes a Step as the flat block of engine.h, and decodes the flat result to a StepResult. The block groups
+ * chunks that share pages (shared-spans.ts); results come back in the order of the step.
  *
- * One buffer per direction, reused for every step and doubled when a step does not fit; nothing else is
- * allocated on the way in. Both are shared memory: native code keeps their addresses between stepStart and
- * stepWait, and a SharedArrayBuffer's storage never moves. Words are 32 bits, little-endian as every machine
- * here.
+ * Each direction has one buffer, reused for every step and doubled when a step does not fit; encoding
+ * allocates nothing else. Native code keeps their addresses between stepStart and stepWait, so both are
+ * SharedArrayBuffers, whose storage never moves. Words are 32 bits, little-endian like every supported
+ * machine.
  */
 import { assert } from "../base/assert.ts";
 import type {
@@ -22,7 +22,7 @@ import type {
 import { type SharedSpan, sharingOrder } from "./shared-spans.ts";
 
 const magic = 0x31505453;
-/** The arrays of a block in the order of its header, and the words of an entry. */
+/** Arrays of a block in the order of its header, with the words per entry. */
 const entryWords = {
   moves: 4,
   tokens: 1,
@@ -35,19 +35,19 @@ const entryWords = {
 } as const;
 type ArrayName = keyof typeof entryWords;
 const arrayNames = Object.keys(entryWords) as readonly ArrayName[];
-/** A number for each array: how many entries it has, at which word it begins, or which entry is written next. */
+/** A number for each array: its entry count, its first word, or its next entry to write. */
 type Arrays = Record<ArrayName, number>;
-/** By their values in engine.h. */
+/** Tier numbers of engine.h. */
 const tiers: Readonly<Record<PageTier, number>> = { device: 0 };
 const headerWords = 2 + 2 * arrayNames.length;
 const resultHeaderWords = 4;
 const resultRowWords = 4;
-/** Words of a row, and BUNTING_WANTS_HIDDEN. */
+/** Offsets of words in a row, and BUNTING_WANTS_HIDDEN. */
 const afterIndexWord = 16;
 const wantsWord = 17;
 const wantsHidden = 1;
 
-/** Both views over one buffer; `bytes` is what native code gets. */
+/** Integer, float and byte views of one buffer; native code receives `bytes`. */
 class Words {
   readonly ints: Int32Array;
   readonly floats: Float32Array;
@@ -72,18 +72,19 @@ export class StepBlock {
     this.#pageTokens = pageTokens;
   }
 
-  /** The block last encoded, in its whole buffer: the header says how much of it counts. Changes when it
-   *  grows. */
+  /** Buffer of the last encoded block; the header says how much of it is used. Replaced when it grows. */
   get bytes(): Uint8Array {
     return this.#words.bytes;
   }
 
-  /** Where the rows that the step last encoded draws from are among all such rows of the block, in the order of the step. */
+  /**
+   * Index of each drawing row of the last step among all drawing rows of the block, in the order of the step.
+   */
   get draws(): Int32Array {
     return this.#places.draws.inOrder;
   }
 
-  /** The same of the rows whose hidden states it wants. */
+  /** Index of each hidden-state row, likewise. */
   get hidden(): Int32Array {
     return this.#places.hidden.inOrder;
   }
@@ -112,7 +113,7 @@ export class StepBlock {
     return { ...counts, ...ofRows, spans };
   }
 
-  /** Makes room, writes the header and returns at which words the arrays begin. */
+  /** Makes room, writes the header and returns the first word of each array. */
   #begin(counts: Arrays): Arrays {
     const at = { ...counts };
     let total = headerWords;
@@ -150,7 +151,7 @@ export class StepBlock {
     }
   }
 
-  /** The chunks with all that belongs to them, in the given order. */
+  /** Writes the chunks with their tokens, pages and rows, in the given order. */
   #encodeChunks(at: Arrays, chunks: readonly Chunk[], order: readonly number[]): void {
     const { ints } = this.#words;
     const { draws, hidden } = this.#places;
@@ -189,7 +190,7 @@ export class StepBlock {
     }
   }
 
-  /** Writes a row with its pairs and its mask, all at the next entries of their arrays. */
+  /** Writes a row with its pairs and its mask at the next entries of their arrays. */
   #encodeRow(at: Arrays, next: Pick<Arrays, "rows" | "pairs" | "maskWords">, row: WantedRow): void {
     const { ints, floats } = this.#words;
     const to = at.rows + next.rows * entryWords.rows;
@@ -241,7 +242,10 @@ export class StepBlock {
     }
   }
 
-  /** Chunks of a span by the first tokens of the chunks where it begins and ends. */
+  /**
+   * Writes spans; each names its chunks by the first tokens of its first chunk and of the chunk after its
+   * last.
+   */
   #encodeSpans(at: Arrays, spans: readonly SharedSpan[], chunks: number): void {
     const { ints } = this.#words;
     const tokens = at.chunks - at.tokens;
@@ -257,27 +261,27 @@ export class StepBlock {
   }
 }
 
-/** Of the rows of one kind. */
+/** Places of the rows, by kind. */
 interface RowPlaces {
   readonly draws: Places;
   readonly hidden: Places;
 }
 
-/** Where a step's rows of one kind are among those of the block, whose chunks have another order. */
+/** Maps a step's rows of one kind to those of the block, whose chunks have another order. */
 class Places {
-  /** By chunk of the step: its next row that is not told yet. */
+  /** Block index of the next row to add, by chunk of the step. */
   first = new Int32Array(64);
   #inOrder = new Int32Array(64);
   #count = 0;
 
-  /** Forgets the step before. */
+  /** Makes room and clears the places of the previous step. */
   reserve(chunks: number, rows: number): void {
     this.first = withRoom(this.first, chunks);
     this.#inOrder = withRoom(this.#inOrder, rows);
     this.#count = 0;
   }
 
-  /** The next row of a chunk. */
+  /** Adds the next row of a chunk. */
   add(chunk: number): void {
     this.#inOrder[this.#count++] = this.first[chunk]!++;
   }
@@ -296,16 +300,16 @@ function pairCount({ sampling, banned, seen }: SampleRow): number {
   return sampling.logitBias.length + banned.length + (seen === null ? 0 : seen.length);
 }
 
-/** The most that a step's result may hold. */
+/** Maximum size of a step's result. */
 export interface ResultLimits {
   readonly drawsMax: number;
   readonly topLogprobsMax: number;
   readonly hiddenMax: number;
-  /** Numbers of a hidden state. */
+  /** Numbers per hidden state. */
   readonly hiddenSize: number;
 }
 
-/** Where the engine writes what came of a step's rows: memory for as many as there may be. */
+/** Buffer where the engine writes the results of a step's rows, sized for the maximum. */
 export class StepResultBlock {
   readonly #words: Words;
   readonly #stride: number;
@@ -326,7 +330,7 @@ export class StepResultBlock {
     return this.#words.floats[1]!;
   }
 
-  /** What came of the rows of `step`, in their order; `places` says where each of them is in the block. */
+  /** Results of the rows of `step` in its order; `places` maps them to rows of the block. */
   decode(step: Step, places: Pick<StepBlock, "draws" | "hidden">): Sampled[] {
     const { ints, floats } = this.#words;
     const { draws, hidden } = places;

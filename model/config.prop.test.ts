@@ -15,7 +15,7 @@ const configs = referenceModels().map(
 const fields = [...new Set(configs.flatMap((config) => Object.keys(config)))];
 const extraFields = ["rope_scaling", "rope_parameters", "layer_types", "auto_map", "quantization_config"];
 
-/** Values that a hand or a broken tool may leave. */
+/** Field values that a careless edit or a broken tool may leave. */
 const value = fc.oneof(
   fc.constantFrom(null, true, false, "", "silu", "16", [], {}, [2], { factor: 2 }, { rope_type: "llama3" }),
   fc.constantFrom(0, -1, 1, 16, 1e9, 2 ** 31, 2 ** 53, 2 ** 62, 1e308, -0, 0.5),

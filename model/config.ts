@@ -1,9 +1,11 @@
 /**
- * config.json and generation_config.json of a Hugging Face folder, read as transformers reads them. What families have in
- * common is read here, what each has of its own in its file of families/.
+ * Reads config.json and generation_config.json of a Hugging Face folder with the meaning that transformers
+ * gives them. This file reads the fields that families share; each file of families/ reads the fields of its
+ * own family.
  *
- * Whatever would change the mathematics and is not supported is refused by name, so that a model either computes what its
- * authors meant or does not start. Fields that only matter for training are not looked at.
+ * An unsupported field that would change the mathematics is refused by name. A model therefore either
+ * computes the function its authors meant or does not start. Fields that only matter for training are
+ * ignored.
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
@@ -21,8 +23,10 @@ import {
   type Traits,
 } from "./shape.ts";
 
-/** Sampling that the model's authors recommend; null where they say nothing. Whether `do_sample` is set is
- *  not asked. */
+/**
+ * Sampling defaults that the model's authors recommend; null for a field they do not set. `do_sample` is
+ * ignored.
+ */
 export interface GenerationDefaults {
   readonly temperature: number | null;
   readonly topP: number | null;
@@ -35,16 +39,18 @@ export interface ModelConfig {
   /** Name of a family (families/). */
   readonly family: string;
   readonly shape: ModelShape;
-  /** It has no vocabulary projection, and so writes no texts: it was published for embeddings. Absent: it has one. */
+  /**
+   * True for an embedding model, which has no vocabulary projection and generates no text; absent otherwise.
+   */
   readonly isHeadless?: true;
-  /** Tokens that end a text: generation_config.json's, else config.json's. May be empty. */
+  /** End-of-text tokens from generation_config.json, else from config.json. May be empty. */
   readonly eosTokens: readonly number[];
   readonly generationDefaults: GenerationDefaults;
 }
 
 const configBytesMax = 4 << 20;
 
-/** Reads config.json and, if it is there, generation_config.json of a folder. Throws ModelError. */
+/** Reads config.json of a folder and, if present, generation_config.json. Throws ModelError. */
 export function readModelConfig(dir: string): ModelConfig {
   const configFile = join(dir, "config.json");
   const generationFile = join(dir, "generation_config.json");
@@ -60,7 +66,7 @@ interface JsonFile {
   readonly json: JsonObject;
 }
 
-/** The same from parsed files. Pure. */
+/** Parses the configuration from JSON that is already read. Pure. */
 export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelConfig {
   const { family, file, isHeadless } = familyOf(config);
   const fields = new Fields(file.file, { ...family.defaults, ...file.json }, file.path);
@@ -69,7 +75,7 @@ export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelC
   }
   for (const field of ["use_bidirectional_attention", "is_causal"]) {
     const causal = field === "is_causal";
-    // Among the tokens of an image, and there are none.
+    // "vision" makes only image tokens bidirectional, and the server accepts no images.
     if (fields.get(field) === "vision") continue;
     if (fields.boolean(field, causal) !== causal) {
       fields.refuse(field, "tokens that see those behind them are not supported");
@@ -91,12 +97,17 @@ export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelC
   };
 }
 
-/** Without a vocabulary projection: as an engine must have one, it is the embedding, and nothing is drawn from it. */
+/**
+ * Shape of a model without a vocabulary projection. An engine must have one, so the shape ties it to the
+ * embedding; the server never samples from it.
+ */
 export function headless(shape: ModelShape): Pick<ModelConfig, "shape" | "isHeadless"> {
   return { shape: { ...shape, tiedEmbeddings: true }, isHeadless: true };
 }
 
-/** The sizes and what the family makes of them; what it leaves out is as in most models. */
+/**
+ * Builds a shape from the sizes and the family's description; traits the family omits get the usual values.
+ */
 export function shapeOf(family: Family, source: Source): ModelShape {
   const { sizes } = source;
   const usual: Omit<Traits, "layers" | "ropes"> = {
@@ -116,7 +127,10 @@ export function shapeOf(family: Family, source: Source): ModelShape {
 
 const headlessClass = /(Model|ForSequenceClassification)$/;
 
-/** The family, and the fields of the text model: a model of text and images has them in an object of their own. */
+/**
+ * Finds the family and the fields of the text model. A model of text and images nests those fields in an
+ * object of their own.
+ */
 function familyOf(config: JsonFile): {
   readonly family: Family;
   readonly file: JsonFile & { readonly path: string };
@@ -144,7 +158,8 @@ function familyOf(config: JsonFile): {
     const json = { ...tied, ...(config.json.text_config as JsonObject) };
     return { family: known, file: { file: config.file, json, path: "text_config." }, isHeadless: false };
   }
-  // Qwen3Model is Qwen3ForCausalLM without a vocabulary projection; Qwen3ForSequenceClassification has labels in its place.
+  // Qwen3Model is Qwen3ForCausalLM without a vocabulary projection. Qwen3ForSequenceClassification has labels
+  // in its place.
   const isHeadless = typeof name === "string" && headlessClass.test(name);
   const generating = isHeadless ? name.replace(headlessClass, "ForCausalLM") : name;
   const family =
@@ -167,7 +182,7 @@ const activations: Readonly<Record<string, ModelShape["activation"]>> = {
   gelu_new: "geluTanh",
 };
 
-/** config.json as the source of a description. */
+/** Source of a family's description backed by config.json. */
 class ConfigSource implements Source {
   readonly kind = "config";
   readonly layers: number;
@@ -184,7 +199,7 @@ class ConfigSource implements Source {
     const fields = this.#fields;
     const hidden = fields.integer("hidden_size", 1, shapeLimits.hidden);
     const queryHeads = fields.integer("num_attention_heads", 1, shapeLimits.heads);
-    // Where it may not be left out, transformers would fill in another model's number.
+    // If the family requires this field, the default of transformers would belong to another model.
     const kvHeads = fields.integer(
       "num_key_value_heads",
       1,
@@ -218,7 +233,10 @@ class ConfigSource implements Source {
     return known ?? this.#fields.refuse(field, `supported: ${Object.keys(activations).join(", ")}`);
   }
 
-  /** Sliding layers are in `layer_types`; an object of positions may be in one of their own. */
+  /**
+   * Rope fields of a layer type, or of all layers. With `layer_types`, sliding layers may have an object of
+   * their own.
+   */
   #ropeFields(type: LayerType | undefined): { readonly rope: Fields; readonly isOwn: boolean } {
     const field = this.#fields.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
     const rope = this.#fields.has(field) ? this.#fields.object(field) : new Fields(this.#fields.file, {});
@@ -244,7 +262,7 @@ class ConfigSource implements Source {
     return name === null ? fallback : this.#fields.boolean(name, fallback);
   }
 
-  /** Where a field is: of the positions, or of all. */
+  /** Object that holds a field: the rope's, or the whole configuration. */
   #place(name: string): Fields {
     if (this.#fields.has(name)) return this.#fields;
     for (const field of ["rope_scaling", "rope_parameters"]) {
@@ -312,7 +330,7 @@ class ConfigSource implements Source {
     const fields = this.#fields;
     const { rope, isOwn } = this.#ropeFields(type);
     const ownTheta = theta?.[0] ?? null;
-    // A theta of its own is that of a plain rope, in the spelling that has one rescaling, for the other layers.
+    // A layer type with a theta of its own has a plain rope; the one rescaling applies to the other layers.
     if (!isOwn && ownTheta !== null) {
       return {
         kind: "plain",
@@ -366,7 +384,10 @@ function headSizeOf(fields: Fields, hidden: number, queryHeads: number): number 
   return headSize;
 }
 
-/** Both spellings: `rope_theta` beside `rope_scaling`, and the newer `rope_parameters` with everything inside. */
+/**
+ * Reads either spelling: `rope_theta` beside `rope_scaling`, or the newer `rope_parameters` that holds all
+ * fields.
+ */
 function scalingOf(rope: Fields, fields: Fields, sizes: Sizes, pairs: number): RopeScaling {
   const typeField = rope.has("rope_type") ? "rope_type" : "type";
   const type = rope.get(typeField) ?? "default";
@@ -376,7 +397,8 @@ function scalingOf(rope: Fields, fields: Fields, sizes: Sizes, pairs: number): R
   };
   switch (type) {
     case "default":
-    // Rescaled by the length of a sequence, and only beyond max_position_embeddings, which are not served.
+    // "dynamic" rescales by sequence length, and only beyond max_position_embeddings, which the server does
+    // not serve.
     case "dynamic":
       return { kind: "plain" };
     case "linear":
@@ -446,7 +468,7 @@ function generationDefaultsOf(fields: Fields): GenerationDefaults {
   };
 }
 
-/** The fields of one JSON object, read with type and range; `null` counts as absent, as in transformers. */
+/** Fields of one JSON object, checked for type and range; `null` counts as absent, as in transformers. */
 class Fields {
   readonly file: string;
   readonly #json: JsonObject;
@@ -495,7 +517,7 @@ class Fields {
     return typeof value === "boolean" ? value : this.refuse(name, "wanted: true or false");
   }
 
-  /** Numbers greater than 0. */
+  /** Reads an array of `count` numbers greater than 0. */
   numbers(name: string, count: number): readonly number[] {
     const value = this.get(name);
     const isGood =

@@ -63,7 +63,7 @@ describe("reference models", () => {
     expect(shape.vocab).toBe(model.vocab);
     expect(folder.eosTokens).toEqual([2, 3]);
     expect(folder.contextMax).toBe(shape.contextMax);
-    // Every stored tensor is used, each once; every range lies in its file.
+    // Every stored tensor is used exactly once, and every range lies in its file.
     const stored = readStoredTensors(model.dir);
     expect(folder.weightFilesBytes).toBe(stored.filesBytes);
     expect(folder.tensors.map((tensor) => tensor.name).sort()).toEqual([...stored.tensors.keys()].sort());

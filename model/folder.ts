@@ -1,5 +1,7 @@
-/** A model on disk: a folder as Hugging Face writes it, a GGUF file, or the published name of one that was downloaded. Opened, checked, and described for an
- *  engine. Nothing is loaded here. */
+/**
+ * A model on disk: a Hugging Face folder, a GGUF file, or the published name of a downloaded model. Opens it,
+ * checks it, and describes it for an engine. Loads no weights.
+ */
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { headless, type ModelConfig, readModelConfig } from "./config.ts";
@@ -16,7 +18,10 @@ import { folderLayout, isNamedHeadless, matchTensors } from "./weights.ts";
 
 const configBytesMax = 4 << 20;
 
-/** Opens and checks a folder with config.json and safetensors, or with a GGUF file, or such a file. Every problem is a ModelError. */
+/**
+ * Opens and checks a folder with config.json and safetensors, a folder with a GGUF file, or a GGUF file.
+ * Throws ModelError.
+ */
 export function openModelFolder(path: string): ModelFolder {
   const published = existsSync(path) ? null : readPublishedName(path);
   const downloaded = published === null ? null : downloadedFolder(published.name);
@@ -54,8 +59,11 @@ export function openModelFolder(path: string): ModelFolder {
   };
 }
 
-/** A configuration that ties the vocabulary projection to the embedding, beside a projection in the file that is another one:
- *  what is stored counts, as for transformers. The same where names of tensors tell that there is none. */
+/**
+ * Corrects a configuration that ties the vocabulary projection to the embedding although the file stores a
+ * different projection. The stored tensor counts, as in transformers. Also detects from tensor names that
+ * there is no projection.
+ */
 function withOwnProjection(
   config: ModelConfig,
   { tensors }: StoredTensors,
@@ -109,8 +117,10 @@ function folderNames(dir: string, published: PublishedModel | null): readonly st
   }
 }
 
-/** The GGUF file of a folder that has one, of as many parts as it likes, or of which only one is named as the variant says; null
- *  when there is none. */
+/**
+ * The one GGUF file of a folder (maybe in parts), or the one whose name contains `variant`; null if the
+ * folder has none.
+ */
 function onlyGguf(dir: string, names: readonly string[], variant: string | null): string | null {
   const isModel = (name: string): boolean =>
     name.endsWith(".gguf") && !/^mmproj/i.test(name) && !/-(?!00001)\d{5}-of-\d{5}\.gguf$/.test(name);
@@ -126,7 +136,7 @@ function onlyGguf(dir: string, names: readonly string[], variant: string | null)
   );
 }
 
-/** The error for a folder that lacks something, naming the other format that it has instead, if any. */
+/** Error for a folder that lacks `missing`; names the unsupported format that it has instead, if any. */
 function insteadOf(dir: string, names: readonly string[], missing: string): ModelError {
   const formats: readonly (readonly [RegExp, string])[] = [
     [/^adapter_config\.json$|^adapter_model\./, "a LoRA adapter: merge it into its base model first"],

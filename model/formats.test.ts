@@ -7,7 +7,10 @@ const q4 = 16;
 const q8 = 20;
 const q6 = 26;
 
-/** A model of two layers; `changes` are stored types by kind, of layer 1 alone where `layer` says so. */
+/**
+ * Tensors of a model of two layers. `changes` are stored types by kind; for kinds of layers they apply to
+ * layer 1 only.
+ */
 function tensorsOf(dtype: number, changes: Readonly<Record<number, number>> = {}): FormatTensor[] {
   const { embed, finalNorm, lmHead, attentionNorm, routerBias } = TensorKind;
   const inLayers = Object.values(TensorKind).filter((kind) => kind >= attentionNorm && kind <= routerBias);
@@ -19,7 +22,10 @@ function tensorsOf(dtype: number, changes: Readonly<Record<number, number>> = {}
   }));
 }
 
-/** Of matrices beside experts, which these models do not have; nor inputs of layers, whose table is last. */
+/**
+ * Formats of the MLP beside experts, which these models lack. They have no layer inputs either, whose table
+ * is last.
+ */
 const none = [0, 0];
 
 describe("of a file in bf16", () => {

@@ -1,19 +1,26 @@
-/** In which format each matrix of a model is kept and multiplied: from how the file stores it, and from what was asked. */
+/**
+ * Chooses the format in which each matrix is kept and multiplied, from its stored type and the `--quant`
+ * setting.
+ */
 import { matrixFormats } from "./matrix-formats.ts";
 import { type StoredType, storedTypes } from "./stored-types.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
-/** auto: blocks of a GGUF file that are computed with stay what they are, rows of code books become int6 or int4, other blocks
- *  int8, all else is plain. none:
- *  all is plain. int8, q8_0, int6, int4, fp8: plain matrices are rounded, and stay in blocks of no more bits; the embedding and
- *  the vocabulary projection, which matter most, int4 keeps in int6 and fp8 as they are. */
+/**
+ * Quantisation settings.
+ * - auto: keeps GGUF blocks in a format that kernels support; code books become int6 or int4, other blocks
+ *   int8, the rest is plain.
+ * - none: everything is plain.
+ * - int8, q8_0, int6, int4, fp8: rounds plain matrices, and keeps blocks of no more bits. The embedding and
+ *   the vocabulary projection matter most: int4 keeps them in int6, and fp8 keeps them plain.
+ */
 export const quantNames = ["auto", "none", "int8", "q8_0", "int6", "int4", "fp8"] as const;
 export type Quant = (typeof quantNames)[number];
 
-/** What the embedding and the vocabulary projection are in, where matrices of layers are rounded. */
+/** Formats of the embedding and the vocabulary projection, per format of layer matrices. */
 const vocabularyFormats = { int8: "int8", q8_0: "q8_0", int6: "int6", int4: "int6", fp8: "plain" } as const;
 
-/** What is looked at of a tensor. */
+/** Tensor fields that the choice depends on. */
 export interface FormatTensor {
   /** BUNTING_T_* */
   readonly tensor: number;
@@ -22,13 +29,15 @@ export interface FormatTensor {
   readonly dtype: number;
 }
 
-/** A format that has another number than the stored type. */
+/** Formats whose number differs from that of their stored type. */
 const namedFormats: Readonly<Record<string, number>> = {
   Q4_0: matrixFormats.int4,
   Q8_0: matrixFormats.q8_0,
 };
-/** What rows of code books become: of formats in at most twice their bits the one that loses least, for IQ1 and IQ2_XXS the
- *  smallest. */
+/**
+ * Replacement format of code-book rows: the most exact one of at most twice their bits; for IQ1 and IQ2_XXS
+ * the smallest.
+ */
 const codebookFormat = (dtype: number | undefined): number | undefined => {
   const type = storedType(dtype);
   if (type?.kind !== "codebook") return undefined;
@@ -39,13 +48,15 @@ const isBlocks = (dtype: number | undefined): boolean => {
   return kind === "blocks" || kind === "codebook";
 };
 
-/** Those that GPUs compute with. */
+/** Block types that GPU kernels support. */
 const keptOnGpus: readonly string[] = ["Q4_0", "Q8_0", "MXFP4"];
 
 const quantBits = { int8: 8, q8_0: 8, int6: 6, int4: 4, fp8: 0, plain: 0 } as const;
 
-/** The tensors that are one matrix in memory, of each layer. V is with Q and K where all have the same format, and always
- *  on a GPU. */
+/**
+ * Tensors that share one matrix in memory, per layer. V joins Q and K if all have the same format, and always
+ * on a GPU.
+ */
 const layerMatrices: readonly (readonly number[])[] = [
   [TensorKind.q, TensorKind.k],
   [TensorKind.v],
@@ -55,7 +66,7 @@ const layerMatrices: readonly (readonly number[])[] = [
   [TensorKind.besideGate, TensorKind.besideUp],
   [TensorKind.besideDown],
 ];
-/** What is looked up, or projects to the vocabulary. */
+/** Tensors that are embedding tables, or project to the vocabulary. */
 const vocabularyKinds: readonly number[] = [TensorKind.embed, TensorKind.lmHead, TensorKind.layerEmbed];
 const queriesKeysValues: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.v];
 
@@ -67,11 +78,11 @@ export function formatsOf(
   compute: "bf16" | "f32",
   device: "cpu" | "gpu" = "cpu",
 ): readonly number[] {
-  // Experts of a layer are one matrix.
+  // The experts of a layer share one matrix.
   const byPlace = Map.groupBy(tensors, ({ tensor, layer }) => placeOf(tensor, layer));
   const formatOf = (kinds: readonly number[], layer: number): number => {
     if (quant === "none" || (quant === "auto" && compute === "f32")) return matrixFormats.plain;
-    // Of those that a layer has.
+    // Considers only the kinds that the layer has.
     const dtypes = kinds.flatMap(
       (kind): number[] => byPlace.get(placeOf(kind, layer))?.map(({ dtype }) => dtype) ?? [],
     );
@@ -95,7 +106,7 @@ export function formatsOf(
   return formats;
 }
 
-/** Of a matrix whose tensors are in blocks and cannot stay so. */
+/** Format of a matrix whose tensors are in blocks that it cannot keep. */
 function nearestFormat(dtypes: readonly (number | undefined)[]): number {
   const formats = dtypes.map((dtype) => codebookFormat(dtype) ?? matrixFormats.int8);
   return formats.includes(matrixFormats.int8)
@@ -105,7 +116,10 @@ function nearestFormat(dtypes: readonly (number | undefined)[]): number {
       : matrixFormats.int4;
 }
 
-/** How a matrix keeps the blocks of all of its tensors; undefined: it cannot. In q8_0 those of Q4_0 are the same numbers. */
+/**
+ * Format that keeps the blocks of all tensors of a matrix; undefined if there is none. Q8_0 represents Q4_0
+ * exactly.
+ */
 function keptType(
   dtypes: readonly number[],
   device: "cpu" | "gpu",
@@ -118,8 +132,10 @@ function keptType(
   return { format: namedFormats[type.name] ?? type.number, bits: type.bits };
 }
 
-/** Which tensors in blocks do not stay as they are, as a part of a sentence: "24 matrices in Q6_K and Q4_K become int8, …"; null:
- *  all do. Rounding to fewer bits was asked for, and is not told. */
+/**
+ * Lists block tensors whose format changes, as a part of a sentence: "24 matrices in Q6_K and Q4_K become
+ * int8, …". Null if all are kept. Leaves out rounding to fewer bits, which the operator asked for.
+ */
 export function widenedNote(
   tensors: readonly FormatTensor[],
   formats: readonly number[],
@@ -151,7 +167,7 @@ export function widenedNote(
   return notes.length === 0 ? null : `${notes.join(", ")}: they are not computed with as they are here`;
 }
 
-/** What a matrix's format is called: "int8", "Q4_K". */
+/** Display name of a matrix format: "int8", "Q4_K". */
 export function formatName(format: number): string {
   const named = Object.entries(matrixFormats).find(([, value]) => value === format)?.[0];
   return named ?? storedType(format)?.name ?? `format ${format}`;
@@ -160,7 +176,7 @@ export function formatName(format: number): string {
 const byNumber = new Map<number, StoredType & { readonly name: string }>(
   Object.entries(storedTypes).map(([name, type]) => [type.number, { name, ...type }]),
 );
-/** Undefined: there is none of this number. */
+/** Stored type of this number; undefined if there is none. */
 function storedType(dtype: number | undefined): (StoredType & { readonly name: string }) | undefined {
   return dtype === undefined ? undefined : byNumber.get(dtype);
 }

@@ -34,7 +34,7 @@ function errorOf(file: string): string {
   throw new Error("opened");
 }
 
-/** Real numbers as the file keeps them. */
+/** Rounds real numbers to f32, as the file stores them. */
 function inF32({ shape, generationDefaults, ...config }: ModelConfig): ModelConfig {
   const f32 = (value: number | null) => (value === null ? null : Math.fround(value));
   const { temperature, topP } = generationDefaults;
@@ -59,7 +59,7 @@ describe("the configuration of a file is that of the folder it was made from", (
 const { dir } = referenceModel("qwen3");
 const good = convertModel(dir, { type: "BF16" });
 
-/** The good file with entries set, or without those that are null. */
+/** Copy of the valid file with some entries set, and without the entries that are null. */
 function withEntries(
   changes: Readonly<Record<string, readonly [type: string, value: unknown] | null>>,
 ): GgufInput {
@@ -125,7 +125,7 @@ describe("tokens that end a text", () => {
 });
 
 describe("windows of some layers", () => {
-  /** A file of one architecture, whose layers have a window of 100 by this pattern. */
+  /** GGUF file of one architecture with a window of 100 in the layers that the pattern selects. */
   const fileOf = (architecture: string, pattern: readonly [type: string, value: unknown] | null): string => {
     const own = Object.entries({
       "attention.sliding_window": ["u32", 100],
@@ -142,7 +142,7 @@ describe("windows of some layers", () => {
       "windows.gguf",
     );
   };
-  /** Which layers have it. The tensors are not all there. */
+  /** Layers that have a window, as letters. Most tensors are absent. */
   const slidingOf = (
     architecture: string,
     pattern: readonly [type: string, value: unknown] | null,

@@ -1,7 +1,7 @@
 /**
- * What a GGUF file's metadata says of the model, as the configuration that a Hugging Face folder would give. As there,
- * whatever would change the mathematics and is not supported is refused by name; keys that no reader of these
- * architectures looks at are not looked at.
+ * Converts GGUF metadata to the configuration that a Hugging Face folder would give. An unsupported key that
+ * would change the mathematics is refused by name. Keys that no reader of these architectures uses are
+ * ignored.
  */
 import { type GenerationDefaults, type ModelConfig, shapeOf } from "./config.ts";
 import { type Family, type LayerType, layersOf, type Names, type Source } from "./families/family.ts";
@@ -19,29 +19,31 @@ import {
   type Traits,
 } from "./shape.ts";
 
-/** What the tensors say of the configuration. */
+/** Facts of the configuration that only the tensors show. */
 export interface TensorFacts {
-  /** Rows of the embedding. */
+  /** Number of rows of the embedding. */
   readonly vocab: number;
-  /** There is no vocabulary projection of its own. */
+  /** True if the file has no vocabulary projection of its own. */
   readonly tiedEmbeddings: boolean;
   has(name: string): boolean;
-  /** The numbers of a small tensor; null without it. */
+  /** Values of a small tensor; null if it is absent. */
   floats(name: string): Float32Array | null;
 }
 
-/** Control tokens that end a turn or a text in the families here, whatever the metadata names as the end. */
+/** Control tokens that end a turn or a text in these families, besides the end token in the metadata. */
 const endTexts = [
   ...["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "</s>"],
   ...["<end_of_turn>", "<turn|>"],
 ];
-/** What Gemma 4 writes behind its calls, where their results go; files have it as a token that is shown. */
+/**
+ * Token that Gemma 4 generates after its calls, where tool results follow; files mark it as a visible token.
+ */
 const toolResponse = "<|tool_response>";
 
-/** Type of a control token in `tokenizer.ggml.token_type`. */
+/** Number of control tokens in `tokenizer.ggml.token_type`. */
 const controlType = 3;
 
-/** Of the file's model. Throws ModelError. */
+/** Configuration of the model in a file. Throws ModelError. */
 export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig {
   const key = "general.architecture";
   const architecture = metadata.text(key);
@@ -51,13 +53,13 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
   }
   const windowKey = `${architecture}.attention.sliding_window`;
   const isWindowed = metadata.integer(windowKey, 0, limits.contextMax, 0) > 0;
-  // Files say llama for Mistral's models too.
+  // Files of Mistral's models also name the architecture llama.
   const hasExperts = metadata.integer(`${architecture}.expert_count`, 0, limits.experts, 0) > 0;
   const ofLlama = hasExperts ? "mixtral" : isWindowed ? "mistral" : "llama";
   const family = named!.name === "llama" ? familyNamed(ofLlama) : named!;
   const source = new MetadataSource(metadata, architecture, family, facts);
   const shape = shapeOf(family, source);
-  // A window that a family does not know would be left out without a word.
+  // A family that does not support windows would silently ignore this one.
   if (
     windowOf(source) > 0 &&
     source.slidingLayers(() => true).includes(true) &&
@@ -75,10 +77,10 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
 
 const hasWindow = ({ slidingWindow }: LayerShape): boolean => slidingWindow > 0;
 
-/** Scales that a family may have; for the others they would be ignored. */
+/** Scales that some families support; other families would ignore them. */
 const scales: readonly string[] = ["residual_scale", "embedding_scale", "logit_scale", "attention.scale"];
 
-/** Metadata whose keys begin with the architecture's name, as the source of a description. */
+/** Source of a description backed by metadata whose keys begin with the architecture's name. */
 class MetadataSource implements Source {
   readonly kind = "metadata";
   readonly layers: number;
@@ -116,7 +118,7 @@ class MetadataSource implements Source {
     return this.#metadata.refuse(this.#key(name), reason);
   }
 
-  /** What readers of these architectures take account of and the engines do not compute. */
+  /** Refuses keys that readers of these architectures honour and the engines do not compute. */
   #refuseForeign(family: Family): void {
     if (!family.hasExperts) this.#integer("expert_count", 0, 0, 0);
     if (this.#integer("expert_gating_func", 0, 3, 0) === 2) {
@@ -156,7 +158,7 @@ class MetadataSource implements Source {
     const [, epsilon] = family.epsilon ?? ["", "attention.layer_norm_rms_epsilon"];
     return {
       hidden,
-      // A model whose layers all have experts may lack it, and no layer uses it.
+      // A model with experts in every layer may lack it, and no layer uses it.
       feedForward: this.#largest(
         family,
         "feed_forward_length",
@@ -173,7 +175,9 @@ class MetadataSource implements Source {
     };
   }
 
-  /** A number for all layers, or the largest of those of each where a family's may differ. */
+  /**
+   * Reads a number for all layers, or the largest of an array per layer if the family's layers may differ.
+   */
   #largest(family: Family, name: string, max: number, fallback?: number): number {
     const key = this.#key(name);
     if (!family.layersDiffer || !this.#metadata.isArray(key)) return this.#integer(name, 1, max, fallback);
@@ -218,7 +222,7 @@ class MetadataSource implements Source {
   }
 
   activation(usual: Traits["activation"]): Traits["activation"] {
-    return usual; // no key says it
+    return usual; // no key for it
   }
 
   bias(_: string, tensor: string): boolean {
@@ -234,7 +238,7 @@ class MetadataSource implements Source {
   }
 
   indices(): readonly number[] {
-    return []; // no key has a list of layers
+    return []; // no key lists layers
   }
 
   perLayer([, name]: Names): readonly number[] | null {
@@ -242,7 +246,10 @@ class MetadataSource implements Source {
     return Array.from(this.#metadata.integers(this.#key(name), this.layers)!);
   }
 
-  /** The pattern is one truth value for each layer, or n, and every nth layer sees all. */
+  /**
+   * Sliding-window flags. The pattern is one boolean per layer, or a number n: every nth layer has full
+   * attention.
+   */
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[] {
     const key = this.#key("attention.sliding_window_pattern");
     if (!this.#metadata.has(key)) return layersOf(this.layers, usual);
@@ -337,26 +344,29 @@ class MetadataSource implements Source {
   }
 }
 
-/** The tensor of rope factors. */
+/** Name of the tensor of rope factors. */
 export const factorsName = "rope_freqs.weight";
 
-/** Factors of 1, and behind them such that nothing is turned: how many there are of 1; null: they are others. */
+/**
+ * Number of leading factors of 1 if all others are so large that their pairs do not rotate; null for other
+ * factors.
+ */
 function turnedPairs(factors: Float32Array, dimensions: number): number | null {
   const turned = factors.findIndex((factor) => factor !== 1);
   const isEndless = turned >= 0 && factors.subarray(turned).every((factor) => factor >= 1e29);
   return isEndless && factors.length === dimensions / 2 ? turned : null;
 }
 
-/** How exactly factors must follow from the parameters that were found. */
+/** Relative tolerance when factors are compared with those computed from the parameters. */
 const factorTolerance = 1e-4;
-/** Of every released Llama 3 model; only their ratio shows in the factors. */
+/** Value in every released Llama 3 model; the factors depend only on the ratio of the two. */
 const lowFreqFactor = 1;
 const highFreqFactor = 4;
 
 /**
- * The parameters of Llama 3's rescaling behind its factors [headSize / 2], one per frequency: 1 for short waves, the
- * whole factor for long ones, and between them a blend that depends on wavelength / original context. Null when no
- * parameters give these factors.
+ * Recovers the parameters of Llama 3's rope scaling from its factors [headSize / 2], one per frequency. A
+ * factor is 1 for short wavelengths and the whole factor for long ones. In between it is a blend that depends
+ * on wavelength / original context. Null if no parameters give these factors.
  */
 export function ropeOfFactors(factors: Float32Array, theta: number, headSize: number): RopeScaling | null {
   if (factors.length !== headSize / 2) return null;
@@ -365,7 +375,7 @@ export function ropeOfFactors(factors: Float32Array, theta: number, headSize: nu
   if (factors.every((value) => value === 1)) return { kind: "plain" };
   if (!Number.isFinite(factor)) return null;
 
-  // Waves per original context, from a frequency that is neither left alone nor divided by the whole factor.
+  // Waves per original context, from a frequency in the blended range.
   const blended = factors.findIndex((value) => value > 1.001 && value < factor * 0.999);
   const smooth = (1 / factors[blended]! - 1 / factor) / (1 - 1 / factor);
   const waves = lowFreqFactor + smooth * (highFreqFactor - lowFreqFactor);
@@ -386,7 +396,7 @@ function nearestWhole(value: number): number {
   return Math.abs(value / whole - 1) < factorTolerance ? whole : value;
 }
 
-/** The ends that the metadata names, and other control tokens that end a turn or a text. */
+/** End tokens named in the metadata, and other control tokens that end a turn or a text. */
 function eosTokensOf(metadata: Metadata, vocab: number): number[] {
   const ends = new Set<number>();
   for (const name of ["eos", "eot", "eom"]) {

@@ -1,4 +1,4 @@
-/** No damage to a file's head does anything but give a ModelError or another file that can be read. */
+/** Properties: a damaged head gives either a ModelError or another readable file. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { tensorInput } from "../tests/support/gguf-model.ts";
@@ -39,7 +39,7 @@ const file = ggufBytes({
 });
 const headBytes = Buffer.from(file).lastIndexOf("output_norm.weight") + 18 + 4 + 8 + 4 + 8;
 
-/** Whether all of the head could be used. Anything but a ModelError is thrown on. */
+/** True if the whole head is usable, false on a ModelError; rethrows other errors. */
 function isReadable(bytes: Uint8Array): boolean {
   try {
     const { metadata, tensors } = parseGguf("m.gguf", memorySource(bytes));
@@ -69,14 +69,14 @@ test("every file that ends early is refused", () => {
   const readable = Array.from({ length: file.length }, (_, length) => length).filter((length) =>
     isReadable(file.slice(0, length)),
   );
-  // All tensors are there; what is missing is padding.
+  // All tensors are present; only padding is missing.
   expect(readable.every((length) => length > file.length - 16)).toBeTrue();
 });
 
 test("bytes changed anywhere in the head", () => {
   const change = fc.record({
     at: fc.nat(headBytes - 1),
-    // Small and extreme values are where counts and types break.
+    // Small and extreme values break counts and types most often.
     value: fc.oneof(fc.constantFrom(0, 1, 0x7f, 0x80, 0xff), fc.nat(255)),
   });
   let readable = 0;
@@ -90,7 +90,7 @@ test("bytes changed anywhere in the head", () => {
     }),
     runs(4000),
   );
-  // Letters of names may change without harm; most else may not.
+  // Letters of names may change without harm; most other bytes may not.
   expect(readable).toBeLessThan(all / 2);
 });
 

@@ -15,7 +15,7 @@ const input: GgufInput = {
 
 const parse = (bytes: Uint8Array) => parseGguf("m.gguf", memorySource(bytes));
 
-/** What the reader says of a file. */
+/** Message of the ModelError that parsing throws. */
 function errorOf(bytes: Uint8Array): string {
   try {
     parse(bytes);
@@ -26,7 +26,7 @@ function errorOf(bytes: Uint8Array): string {
   throw new Error("parsed");
 }
 
-/** A good file with bytes changed at the first place of a text, `skip` bytes after it. */
+/** A valid file with `bytes` written `skip` bytes after the first occurrence of `after`. */
 function patched(after: string, skip: number, ...bytes: number[]): Uint8Array {
   const file = Buffer.from(ggufBytes(input));
   const at = file.indexOf(after) + Buffer.byteLength(after) + skip;

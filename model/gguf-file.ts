@@ -1,20 +1,21 @@
 /**
- * Reads the head of a GGUF file (versions 2 and 3, little-endian): metadata and the table of tensors, and none of the
- * data. As with safetensors, the byte ranges that come out are known to lie in the file, to be as long as type and shape
- * say, and not to overlap. Nothing is allocated because a number in the file says so: a length is believed only after
- * that many bytes were found to be there.
+ * Reads the head of a GGUF file (versions 2 and 3, little-endian): metadata and tensor table, no tensor data.
+ * As with safetensors, every returned byte range lies in the file, has the length that type and shape demand,
+ * and overlaps no other. The reader never allocates memory for a length in the file before it has found that
+ * many bytes.
  *
- * A file is: "GGUF", version (u32), number of tensors and of entries (u64); the entries: key, type (u32), value; the
- * tensors: name, number of dimensions (u32), dimensions (u64, fastest first), type (u32), offset (u64) from the start of
- * the data. The data begins at the next multiple of `general.alignment`, and so does each tensor in it. A text is its
- * length (u64) and UTF-8; an array is the type of its items (u32), their number (u64) and the items.
+ * Layout: "GGUF", version (u32), tensor count and entry count (u64); then entries: key, type (u32), value.
+ * Then tensors: name, number of dimensions (u32), dimensions (u64, fastest first), type (u32), offset (u64)
+ * in the data. The data begins at the next multiple of `general.alignment`, and so does each tensor in it. A
+ * text is its length (u64) and UTF-8; an array is the type of its items (u32), their number (u64) and the
+ * items.
  */
 import { readExactly, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { StoredTensor } from "./safetensors.ts";
 import { storedTypes } from "./stored-types.ts";
 
-/** A value of the metadata by its type's name. 64-bit integers beyond 2^53 are bigints. */
+/** Metadata value, tagged with its type. 64-bit integers beyond 2^53 are bigints. */
 export type GgufValue =
   | { readonly type: IntegerType; readonly value: number | bigint }
   | { readonly type: RealType; readonly value: number }
@@ -27,14 +28,14 @@ export interface GgufFile {
   readonly file: string;
   readonly fileBytes: number;
   readonly metadata: ReadonlyMap<string, GgufValue>;
-  /** Shapes are row-major: the fastest dimension is last. */
+  /** Tensors with row-major shapes: the fastest dimension is last. */
   readonly tensors: readonly StoredTensor[];
 }
 
-/** Where the bytes come from. */
+/** Random-access bytes of a file. */
 export interface ByteSource {
   readonly bytes: number;
-  /** Exactly [offset, offset + count), which lies in the source. */
+  /** Reads exactly [offset, offset + count), a range that must lie in the source. */
   read(offset: number, count: number): Uint8Array;
 }
 
@@ -42,7 +43,7 @@ type IntegerType = "u8" | "i8" | "u16" | "i16" | "u32" | "i32" | "u64" | "i64";
 type RealType = "f32" | "f64";
 type NumberType = IntegerType | RealType;
 
-/** Far above any released model. */
+/** Limits far above any released model. */
 const limits = {
   headBytes: 128 << 20,
   tensors: 1 << 17,
@@ -80,26 +81,26 @@ const arrays = {
   f64: Float64Array,
 } as const;
 
-/** Tensor types that are read, by number. */
+/** Supported tensor types by number. */
 const tensorTypes = new Map(
   Object.entries(storedTypes).map(([name, type]) => [type.gguf as number, { name, ...type }]),
 );
 const supportedTypes = Object.keys(storedTypes);
 
-/** Names of other types, to refuse them by. */
+/** Names of unsupported types, for error messages. */
 const otherTypes: Readonly<Record<number, string>> = {
   ...{ 9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64" },
   ...{ 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4" },
 };
 
-/** Reads and checks the head of a file. Every problem is a ModelError with the key or tensor at fault. */
+/** Reads and checks the head of a file. Throws ModelError with the key or tensor at fault. */
 export function readGgufFile(file: string): GgufFile {
   return withFile(file, (descriptor, bytes) =>
     parseGguf(file, { bytes, read: (offset, count) => readExactly(file, descriptor, offset, count) }),
   );
 }
 
-/** The same from any source; `file` is its name in messages. */
+/** Parses the head from any source; `file` is its name in messages. */
 export function parseGguf(file: string, source: ByteSource): GgufFile {
   const reader = new Reader(file, source);
   reader.expectMagic();
@@ -172,7 +173,7 @@ function alignmentOf(file: string, metadata: ReadonlyMap<string, GgufValue>): nu
   );
 }
 
-/** Offsets are still relative to the data. */
+/** Tensor table with offsets that are still relative to the data. */
 function readTensors(reader: Reader, count: number, alignment: number): StoredTensor[] {
   const tensors: StoredTensor[] = [];
   const names = new Set<string>();
@@ -223,7 +224,9 @@ function refuseType(reader: Reader, type: number): never {
   return reader.refuse(`has the type ${type}${named}; supported: ${supportedTypes.join(", ")}`);
 }
 
-/** The tensors with offsets from the start of the file, in their order there; without gaps but for alignment. */
+/**
+ * Tensors in file order with offsets from the start of the file; checks that only alignment separates them.
+ */
 function placed(reader: Reader, tensors: readonly StoredTensor[], alignment: number): StoredTensor[] {
   const { file, fileBytes } = reader;
   const aligned = (offset: number): number => Math.ceil(offset / alignment) * alignment;
@@ -253,17 +256,17 @@ function placed(reader: Reader, tensors: readonly StoredTensor[], alignment: num
   return inFile;
 }
 
-/** Walks through a file's head, of which it keeps a window in memory. */
+/** Cursor over a file's head; keeps a window of it in memory. */
 class Reader {
   readonly file: string;
   readonly fileBytes: number;
-  /** What is being read, for messages. */
+  /** Key or tensor being read, for messages. */
   subject: string | null = null;
   readonly #source: ByteSource;
   readonly #utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   #window = new Uint8Array(0);
   #view = new DataView(this.#window.buffer);
-  /** Of the window's first byte. */
+  /** File offset of the window's first byte. */
   #start = 0;
   #at = 0;
 
@@ -273,7 +276,7 @@ class Reader {
     this.#source = source;
   }
 
-  /** Of the next byte. */
+  /** File offset of the next byte. */
   get offset(): number {
     return this.#at;
   }
@@ -300,7 +303,7 @@ class Reader {
     return this.#view.getUint32(at, true);
   }
 
-  /** A u64 that is at most `max`. */
+  /** Reads a u64 and refuses more than `max`. */
   count(what: string, max: number): number {
     const at = this.#need(8, "a number");
     this.#at += 8;
@@ -314,7 +317,7 @@ class Reader {
     return text ?? this.refuse(`${what} is not valid UTF-8`);
   }
 
-  /** `count` values in an array of their own. */
+  /** Reads `count` values into a new array. */
   items(type: Exclude<ValueType, "string" | "array">, count: number) {
     const array = arrays[type];
     const bytes = Uint8Array.from(this.#take(count * array.BYTES_PER_ELEMENT, `${count} values of ${type}`));
@@ -333,14 +336,14 @@ class Reader {
     }
   }
 
-  /** The next `count` bytes, valid until the next call. */
+  /** Returns the next `count` bytes, valid until the next call. */
   #take(count: number, what = "the head"): Uint8Array {
     const at = this.#need(count, what);
     this.#at += count;
     return this.#window.subarray(at, at + count);
   }
 
-  /** Brings the next `count` bytes into the window; the position of the first of them in it. */
+  /** Brings the next `count` bytes into the window and returns the position of the first one in it. */
   #need(count: number, what: string): number {
     const end = this.#at + count;
     if (end > this.fileBytes) {

@@ -1,9 +1,9 @@
-/** The entries of a GGUF file's metadata, read with type and range: every complaint names file, key and value. */
+/** Metadata entries of a GGUF file, checked for type and range. Every error names file, key and value. */
 import type { GgufFile, GgufValue } from "./gguf-file.ts";
 import { show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 
-/** Without a fallback, an absent entry is refused. */
+/** Typed access to metadata. Refuses an absent entry if there is no fallback. */
 export class Metadata {
   readonly file: string;
   readonly #entries: ReadonlyMap<string, GgufValue>;
@@ -64,12 +64,12 @@ export class Metadata {
       : this.refuse(key, "wanted: an array of texts");
   }
 
-  /** An array of `count` whole numbers; null when absent. */
+  /** An array of `count` whole numbers; null if absent. */
   integers(key: string, count: number): ArrayLike<number> | null {
     return this.#numbers(key, count, /^[ui]\d/, "whole");
   }
 
-  /** An array of `count` truth values, or of zeros and ones. */
+  /** An array of `count` booleans, or of zeros and ones. */
   flags(key: string, count: number): boolean[] {
     return Array.from(
       this.#numbers(key, count, /^bool$|^[ui]\d/, "truth values or whole")!,
@@ -77,7 +77,7 @@ export class Metadata {
     );
   }
 
-  /** An array of `count` real numbers; null when absent. */
+  /** An array of `count` real numbers; null if absent. */
   numbers(key: string, count: number): ArrayLike<number> | null {
     return this.#numbers(key, count, /^f\d/, "real");
   }

@@ -1,4 +1,7 @@
-/** A model in a GGUF file, or in the parts of one: opened, checked, and described for an engine like a folder. */
+/**
+ * A model in one GGUF file or in several parts: opens it, checks it, and describes it for an engine like a
+ * folder.
+ */
 import { basename, dirname, join, resolve } from "node:path";
 import { factorsName, ggufConfig } from "./gguf-config.ts";
 import { type GgufFile, readGgufFile } from "./gguf-file.ts";
@@ -12,18 +15,18 @@ import { storedTypes } from "./stored-types.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 import { isUnreadKey, matchTensors, type TensorLayout } from "./weights.ts";
 
-/** Whether a path names a GGUF file: by its name, or by how it begins. */
+/** True if a path names a GGUF file: by its suffix or by its first bytes. */
 export function isGguf(path: string): boolean {
   if (path.endsWith(".gguf")) return true;
   try {
     const start = withFile(path, (descriptor) => readExactly(path, descriptor, 0, 4));
     return new TextDecoder().decode(start) === "GGUF";
   } catch {
-    return false; // no file, no regular one, or too short
+    return false; // no such file, not a regular one, or too short
   }
 }
 
-/** Opens a file, or the first part of several. Every problem is a ModelError. */
+/** Opens a file, or the first part of several. Throws ModelError. */
 export function openGguf(path: string): ModelFolder {
   const first = readGgufFile(path);
   const metadata = new Metadata(first);
@@ -103,7 +106,7 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.inputPostNorm]: "post_norm.weight",
 };
 
-/** Each has that of all experts. */
+/** Tensor names of experts; each tensor holds those of all experts. */
 const expertNames: Readonly<Record<number, string>> = {
   [TensorKind.gate]: "ffn_gate_exps.weight",
   [TensorKind.up]: "ffn_up_exps.weight",
@@ -126,7 +129,7 @@ export const ggufLayout: TensorLayout = {
   },
   isHarmless: (name, { shape }) =>
     name === factorsName ||
-    name.startsWith("rope_factors_") || // are in the configuration
+    name.startsWith("rope_factors_") || // used by the configuration
     isUnreadKey(/^blk\.(\d+)\.attn_(k|v|k_norm)\.weight$/, name, shape),
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
   storesGroupedHeads: () => false,
@@ -136,7 +139,7 @@ export const ggufLayout: TensorLayout = {
 
 const partsMax = 10_000;
 
-/** The other parts of a model in several files, in order; none when it is in one. */
+/** The other parts of a model in several files, in order; empty for a single file. */
 function otherParts(path: string, metadata: Metadata): GgufFile[] {
   const count = metadata.integer("split.count", 0, partsMax, 0);
   if (count <= 1) return [];
@@ -165,7 +168,7 @@ function digits(number: number): string {
   return String(number).padStart(5, "0");
 }
 
-/** All tensors by name; in several parts none may be missing or there twice. */
+/** All tensors by name. Throws if a part's tensor is missing or appears twice. */
 function tensorsOf(parts: readonly GgufFile[], metadata: Metadata): Map<string, StoredTensor> {
   const tensors = new Map<string, StoredTensor>();
   for (const tensor of parts.flatMap((part) => part.tensors)) {
@@ -177,7 +180,7 @@ function tensorsOf(parts: readonly GgufFile[], metadata: Metadata): Map<string, 
   return tensors;
 }
 
-/** The numbers of a small tensor; null when there is none. */
+/** Values of a small tensor; null if there is none. */
 function floatsOf(tensor: StoredTensor | undefined): Float32Array | null {
   if (tensor === undefined) return null;
   const { file, name, dtype, shape, offset, bytes } = tensor;
@@ -189,7 +192,7 @@ function floatsOf(tensor: StoredTensor | undefined): Float32Array | null {
   return new Float32Array(read.buffer);
 }
 
-/** What the file calls the model, in one word; else the file's own name. */
+/** Model name in the metadata as one word, else the file's name. */
 function nameOf(path: string, metadata: Metadata): string {
   const name = metadata.text("general.name", "").trim().replaceAll(/\s+/g, "-");
   if (/^[\w.:@/+-]{1,200}$/.test(name)) return name;

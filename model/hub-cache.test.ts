@@ -16,7 +16,7 @@ afterAll(() => {
   rmSync(cache, { recursive: true });
 });
 
-/** The snapshot of a downloaded model, as huggingface_hub lays it out. */
+/** Creates the snapshot folder of a downloaded model in the layout of huggingface_hub. */
 function download(repository: string): string {
   const folder = join(cache, repository);
   const snapshot = join(folder, "snapshots", "abc123");

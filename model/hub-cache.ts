@@ -1,24 +1,26 @@
-/** Models under their published names, where Hugging Face's tools keep what they have downloaded (`hf download Qwen/Qwen3-0.6B`). */
+/**
+ * Finds downloaded models in Hugging Face's cache by their published names (`hf download Qwen/Qwen3-0.6B`).
+ */
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve, sep } from "node:path";
 
-/** What a person may write in the place of a path. */
+/** Published name that a user may write in place of a path. */
 export interface PublishedModel {
-  /** As in Qwen/Qwen3-0.6B. */
+  /** Repository, as in Qwen/Qwen3-0.6B. */
   readonly name: string;
   /** Part of the name of one of its GGUF files, as in unsloth/Qwen3-0.6B-GGUF:Q4_K_M. */
   readonly variant: string | null;
 }
 
-/** A published name, or the address of the model's page; null for anything else. */
+/** Parses a published name or the address of the model's page; null for anything else. */
 export function readPublishedName(text: string): PublishedModel | null {
   const found =
     /^(?:(?:https?:\/\/)?(?:huggingface\.co|hf\.co)\/)?(\w[\w.-]*\/\w[\w.-]*)(?::([\w.-]+))?$/.exec(text);
   return found === null || text.endsWith(".gguf") ? null : { name: found[1]!, variant: found[2] ?? null };
 }
 
-/** The folder of a downloaded model, at the commit that its branch `main` had then; null when it is not there. */
+/** Folder of a downloaded model at the commit of its branch `main` at download; null if absent. */
 export function downloadedFolder(name: string): string | null {
   const folder = join(cacheFolder(process.env), `models--${name.replace("/", "--")}`);
   try {
@@ -30,7 +32,7 @@ export function downloadedFolder(name: string): string | null {
   }
 }
 
-/** The published name of a model that was opened in the cache; null elsewhere. */
+/** Published name of a model whose path lies in the cache; null elsewhere. */
 export function publishedNameOf(path: string): string | null {
   const parts = resolve(path).split(sep);
   const repository = parts[parts.lastIndexOf("snapshots") - 1];
@@ -38,7 +40,7 @@ export function publishedNameOf(path: string): string | null {
   return found === null ? null : `${found[1]}/${found[2]}`;
 }
 
-/** As huggingface_hub finds it. */
+/** Cache folder, by the rules of huggingface_hub. */
 function cacheFolder({ HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME }: NodeJS.ProcessEnv): string {
   if (HF_HUB_CACHE) return HF_HUB_CACHE;
   return join(HF_HOME || join(XDG_CACHE_HOME || join(homedir(), ".cache"), "huggingface"), "hub");

@@ -1,6 +1,6 @@
 /**
- * JSON from a model folder is the work of strangers: size is capped, numbers are checked for type and range,
- * and every complaint names the file and the field.
+ * Reads JSON of model folders, which is untrusted: caps its size, checks types and ranges, and names file and
+ * field in errors.
  */
 import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
 import { ioReason, ModelError } from "./model-error.ts";
@@ -9,7 +9,7 @@ const depthMax = 64;
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** Reads exactly [offset, offset + count) of an open file; a file that ends early is a ModelError. */
+/** Reads exactly [offset, offset + count) of an open file; throws ModelError if the file ends earlier. */
 export function readExactly(file: string, descriptor: number, offset: number, count: number): Uint8Array {
   const bytes = new Uint8Array(count);
   let done = 0;
@@ -22,11 +22,11 @@ export function readExactly(file: string, descriptor: number, offset: number, co
   return bytes;
 }
 
-/** Opens a regular file, hands descriptor and size in bytes to `use`, closes it again. */
+/** Opens a regular file, passes descriptor and size in bytes to `use`, then closes it. */
 export function withFile<T>(file: string, use: (descriptor: number, bytes: number) => T): T {
   let descriptor: number;
   try {
-    // Without O_NONBLOCK a named pipe would be waited for.
+    // Without O_NONBLOCK, opening a named pipe would block.
     descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (error) {
     throw new ModelError(file, null, ioReason(error));
@@ -42,12 +42,12 @@ export function withFile<T>(file: string, use: (descriptor: number, bytes: numbe
   }
 }
 
-/** A JSON object from a file of at most `bytesMax` bytes. */
+/** Reads a JSON object from a file of at most `bytesMax` bytes. */
 export function readJsonObject(file: string, bytesMax: number): JsonObject {
   return objectIn(file, readJson(file, bytesMax));
 }
 
-/** Any JSON of bounded depth without repeated keys from a file of at most `bytesMax` bytes. */
+/** Reads any JSON of bounded depth without repeated keys from a file of at most `bytesMax` bytes. */
 export function readJson(file: string, bytesMax: number): unknown {
   const bytes = withFile(file, (descriptor, size) => {
     if (size > bytesMax) throw new ModelError(file, null, `has ${size} bytes; at most ${bytesMax} are read`);
@@ -56,8 +56,10 @@ export function readJson(file: string, bytesMax: number): unknown {
   return parseJson(file, bytes);
 }
 
-/** UTF-8 bytes to a JSON object of bounded depth without repeated keys (parsers disagree about which of two
- *  wins). */
+/**
+ * Parses UTF-8 bytes to a JSON object of bounded depth without repeated keys (parsers disagree about which of
+ * two wins).
+ */
 export function parseJsonObject(file: string, bytes: Uint8Array): JsonObject {
   return objectIn(file, parseJson(file, bytes));
 }
@@ -84,14 +86,16 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A value for an error message: short, on one line. */
+/** Formats a value for an error message: short, on one line. */
 export function show(value: unknown): string {
   if (value === undefined) return "missing";
   const text = JSON.stringify(value) ?? String(value);
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }
 
-/** Refuses (valid) JSON text that nests too deeply for recursive code, or has an object with a key twice. */
+/**
+ * Refuses (valid) JSON text that nests too deeply for recursive code, or has an object with a repeated key.
+ */
 function checkNesting(file: string, text: string): void {
   const open: (Set<string> | null)[] = []; // one entry per open bracket: an object's keys, or null for an array
   for (const [piece, string, colon] of text.matchAll(/("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}[\]]/g)) {

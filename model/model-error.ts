@@ -1,9 +1,11 @@
-/** A model folder cannot be used. The message names the file, the field or tensor in it, and the reason. */
+/**
+ * Reports a model that cannot be used. The message names the file, the field or tensor in it, and the reason.
+ */
 export class ModelError extends Error {
   override readonly name = "ModelError";
-  /** Path of the file (or folder) that is wrong, as it was opened. */
+  /** Path of the faulty file or folder, as it was opened. */
   readonly file: string;
-  /** The tensor, field or entry in the file, null when it is the file itself. */
+  /** Tensor, field or entry at fault; null for the file itself. */
   readonly subject: string | null;
   readonly reason: string;
 
@@ -15,7 +17,7 @@ export class ModelError extends Error {
   }
 }
 
-/** What the operating system said about a failed open or read, without its code and path. */
+/** Reason of a failed open or read in words, without the error code and path of the system's message. */
 export function ioReason(error: unknown): string {
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
   if (code === "ENOENT") return "does not exist";

@@ -3,24 +3,24 @@ import type { EmbeddingRule } from "./pooling.ts";
 import type { ScoreRule } from "./score-head.ts";
 import type { ModelTensor } from "./weights.ts";
 
-/** An opened model: its description, and where its tensors lie. */
+/** Description of an opened model, with the places of its tensors. */
 export interface ModelFolder {
-  /** The folder, or the GGUF file. */
+  /** Path of the folder or the GGUF file. */
   readonly dir: string;
-  /** What the model is called: the folder's name, or what the file says. */
+  /** Model name: the folder's name, or the name in the file. */
   readonly name: string;
   readonly config: ModelConfig;
-  /** Everything the model needs, each once, in the order of the forward pass. */
+  /** All tensors of the model, each once, in the order of the forward pass. */
   readonly tensors: readonly ModelTensor[];
-  /** Sizes of the weight files together; the packed weights take other room. */
+  /** Total size of the weight files; packed weights have a different size. */
   readonly weightFilesBytes: number;
-  /** Tokens that end a text; may be empty. */
+  /** End-of-text tokens; may be empty. */
   readonly eosTokens: readonly number[];
   /** Longest sequence in tokens. */
   readonly contextMax: number;
   readonly generationDefaults: GenerationDefaults;
   readonly embedding: EmbeddingRule;
   readonly score: ScoreRule;
-  /** Sentences for people about what is unusual in the files. */
+  /** Sentences for people about unusual facts in the files. */
   readonly notes: readonly string[];
 }

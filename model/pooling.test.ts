@@ -1,4 +1,4 @@
-/** What models for embeddings are: their poolings, and folders without a vocabulary projection. */
+/** Embedding models: their pooling, and folders without a vocabulary projection. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ import { folderEmbedding, ggufEmbedding } from "./pooling.ts";
 const scratch = mkdtempSync(join(tmpdir(), "bunting-pooling-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** A folder with these files of sentence-transformers. */
+/** Creates a folder with these files of sentence-transformers. */
 function folderOf(pooling: object | null, modules: unknown = null): string {
   const dir = mkdtempSync(join(scratch, "f-"));
   if (pooling !== null) {

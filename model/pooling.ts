@@ -1,4 +1,4 @@
-/** What a model's embeddings are made of, as its files say: sentence-transformers' folders, and a key of GGUF files. */
+/** Reads a model's pooling from its files: sentence-transformers' folders, or a GGUF key. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Pooling } from "../base/token.ts";
@@ -6,21 +6,23 @@ import type { Metadata } from "./gguf-metadata.ts";
 import { isObject, readJson, readJsonObject, show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 
-/** How hidden states become an embedding, which is then normalised; or why none can be computed as the files want it. */
+/**
+ * Pooling of hidden states to an embedding, which is then normalised; or the reason why it is not supported.
+ */
 export type EmbeddingRule = { readonly pooling: Pooling } | { readonly refusal: string };
 
 const bytesMax = 1 << 20;
-/** Where nothing is said: the last token has seen all of the text. */
+/** Default pooling: the last token has seen all of the text. */
 const usual: EmbeddingRule = { pooling: "last" };
 
-/** By the flags of `1_Pooling/config.json`. */
+/** Pooling by flag of `1_Pooling/config.json`. */
 const modes: Readonly<Record<string, Pooling>> = {
   pooling_mode_lasttoken: "last",
   pooling_mode_mean_tokens: "mean",
   pooling_mode_cls_token: "first",
 };
 
-/** Of a Hugging Face folder. Throws ModelError for files that cannot be read. */
+/** Pooling of a Hugging Face folder. Throws ModelError for unreadable files. */
 export function folderEmbedding(dir: string): EmbeddingRule {
   const file = join(dir, "1_Pooling", "config.json");
   const unknown = unknownModule(join(dir, "modules.json"));
@@ -36,7 +38,7 @@ export function folderEmbedding(dir: string): EmbeddingRule {
   return { refusal: `1_Pooling/config.json wants ${wanted.join(" and ") || "no pooling"}; ${supported}` };
 }
 
-/** A step after the model that is neither pooling nor normalisation; null: there is none. */
+/** Module of the model that is neither transformer, pooling nor normalisation; null if there is none. */
 function unknownModule(file: string): string | null {
   if (!existsSync(file)) return null;
   const modules = readJson(file, bytesMax);
@@ -45,7 +47,9 @@ function unknownModule(file: string): string | null {
   return types.find((type) => !/\.(Transformer|Pooling|Normalize)$/.test(type)) ?? null;
 }
 
-/** Of a GGUF file, which says it by llama.cpp's numbers: none, mean, first, last, and rank, which is no embedding. */
+/**
+ * Pooling of a GGUF file, by llama.cpp's numbers: none, mean, first, last, and rank, which is no embedding.
+ */
 export function ggufEmbedding(metadata: Metadata): EmbeddingRule {
   const key = `${metadata.text("general.architecture")}.pooling_type`;
   if (!metadata.has(key)) return usual;

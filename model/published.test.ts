@@ -1,4 +1,4 @@
-/** Configurations as their publishers wrote them, with the fields that matter here and some that do not. */
+/** Configurations as published, with the fields that matter here and some that do not. */
 import { expect, test } from "bun:test";
 import { parseModelConfig } from "./config.ts";
 import type { JsonObject } from "./json.ts";

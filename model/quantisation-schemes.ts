@@ -1,31 +1,33 @@
-/** How programs that quantise describe what they wrote: `quantization_config` of each as one scheme for all matrices. What is
- *  not read is refused by field and value. */
+/**
+ * Parsers of `quantization_config` for each quantisation program; the result is one scheme for all matrices.
+ * Unsupported fields are refused by name and value.
+ */
 import { isObject, type JsonObject, show } from "./json.ts";
 
-/** What all matrices of a folder have in common. */
+/** Storage scheme of all quantised matrices of a folder. */
 export interface Scheme {
   readonly layout: "rows" | "gptq" | "awq";
   readonly number: "unsigned" | "signed" | "e4m3" | "e2m1";
   readonly bits: 4 | 8;
-  /** k that share a scale; null: a whole row does, or all rows. */
+  /** Consecutive k that share a scale; null if a row, or the whole matrix, has one scale. */
   readonly group: number | null;
-  /** Rows that share one, beside `group`. */
+  /** Rows that share a scale, beside `group`. */
   readonly groupRows: number;
   readonly zeroAdded: number;
-  /** Names after the matrix's own, without ".weight". The first integers that are there count. */
+  /** Suffixes after the matrix's name, without ".weight". The first one that exists holds the integers. */
   readonly integers: readonly string[];
   readonly scales: readonly string[];
   readonly zeros: string | null;
   readonly order: string | null;
 }
 
-/** The fields of `quantization_config`, or of a part of it. */
+/** Reader of `quantization_config` or of a part of it. */
 export interface Reader {
   readonly fields: JsonObject;
   refuse(field: string, reason: string): never;
 }
 
-/** By `quant_method`. */
+/** Parsers by `quant_method`. */
 export const schemes: Readonly<Record<string, (read: Reader) => Scheme>> = {
   gptq: gptqScheme,
   awq: awqScheme,
@@ -39,7 +41,7 @@ function oneOf<T>({ fields, refuse }: Reader, name: string, allowed: readonly T[
   return refuse(`.${name}`, `is ${show(value)}; read are ${allowed.map(show).join(", ")}`);
 }
 
-/** k that share a scale: -1 is a whole row. */
+/** Consecutive k that share a scale; -1 means a whole row, which is null. */
 function groupOf({ fields, refuse }: Reader, fallback?: number): number | null {
   const value = fields.group_size ?? fallback;
   if (value === -1) return null;

@@ -1,14 +1,15 @@
 /**
- * Folders whose matrices were quantised by others' programs: what `quantization_config` says of them, which tensors each matrix
- * is stored as, and in which blocks of ours it is loaded. A matrix without such tensors is plain, as the embedding mostly is.
+ * Folders that other programs quantised. Reads `quantization_config` and finds the tensors that store each
+ * matrix. Names the block type in which the engine loads it. A matrix without such tensors is plain, as the
+ * embedding mostly is.
  *
  *   gptq                 qweight, scales, qzeros, g_idx
  *   awq                  qweight, scales, qzeros
  *   fp8                  weight in e4m3, weight_scale or weight_scale_inv
  *   compressed-tensors   weight_packed or weight, weight_scale, weight_zero_point, weight_g_idx
- *   mxfp4                of all experts of a layer: …_blocks, …_scales
+ *   mxfp4                all experts of a layer together: …_blocks, …_scales
  *
- * The meaning of a number is always (q - zero) * scale; csrc/model/quantised_matrix.cpp has the orders of bits.
+ * A number always means (q - zero) * scale; csrc/model/quantised_matrix.cpp defines the bit orders.
  */
 import { isObject, type JsonObject, show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
@@ -16,7 +17,9 @@ import { type Scheme, schemes } from "./quantisation-schemes.ts";
 import type { StoredTensor } from "./safetensors.ts";
 import { storedTypes } from "./stored-types.ts";
 
-/** The arguments of bunting_model_load_quantised: the values of bunting_quantised, and where the parts are. */
+/**
+ * Arguments of bunting_model_load_quantised: the values of bunting_quantised, and the places of the parts.
+ */
 export interface QuantisedSource {
   readonly layout: number;
   readonly number: number;
@@ -26,38 +29,44 @@ export interface QuantisedSource {
   readonly groupCols: number;
   readonly scaleType: number;
   readonly scales: StoredTensor;
-  /** Null: 2^(bits - 1). */
+  /** Null means a zero of 2^(bits - 1). */
   readonly zeros: StoredTensor | null;
-  /** Which group each column is of; null: in order. */
+  /** Group index of each column; null for consecutive groups. */
   readonly order: StoredTensor | null;
 }
 
 export interface QuantisedMatrix {
   readonly integers: StoredTensor;
   readonly source: QuantisedSource;
-  /** BUNTING_Q4_0, …: blocks that have these numbers. */
+  /** Block type that holds these numbers: BUNTING_Q4_0, …. */
   readonly dtype: number;
 }
 
-/** What a folder's configuration says of its matrices. */
+/** Quantisation that a folder's configuration describes. */
 export interface Quantisation {
-  /** For people: "GPTQ, 4 bits in groups of 128". */
+  /** Title for people: "GPTQ, 4 bits in groups of 128". */
   readonly title: string;
-  /** The matrix "….weight" of this shape; null: it is stored plain. Throws ModelError. */
+  /**
+   * Finds the quantised parts of a matrix "….weight" of this shape; null if it is stored plain. Throws
+   * ModelError.
+   */
   matrix(
     name: string,
     rows: number,
     cols: number,
     tensors: ReadonlyMap<string, StoredTensor>,
   ): QuantisedMatrix | null;
-  /** The matrices [rows, cols] of all experts of a layer, which are one tensor of this name; null: it is stored plain. Integers
-   *  and scales are those of the first, and the others follow. Throws ModelError. */
+  /**
+   * Finds the quantised parts of the matrices [rows, cols] of all experts of a layer, stored as one tensor of
+   * this name. Integers and scales are those of the first expert; the others follow. Null if stored plain.
+   * Throws ModelError.
+   */
   experts(
     name: string,
     shape: readonly [experts: number, rows: number, cols: number],
     tensors: ReadonlyMap<string, StoredTensor>,
   ): QuantisedMatrix | null;
-  /** Whether a tensor that no matrix is stored as changes nothing here. */
+  /** True if a tensor that belongs to no matrix can be ignored. */
   isHarmless(name: string): boolean;
 }
 
@@ -65,7 +74,7 @@ const layouts: Readonly<Record<Scheme["layout"], number>> = { rows: 0, gptq: 1, 
 const numbers: Readonly<Record<Scheme["number"], number>> = { unsigned: 0, signed: 1, e4m3: 2, e2m1: 3 };
 const scaleTypes: Readonly<Record<string, number>> = { F32: 0, F16: 1, BF16: 2, F8_E8M0: 3, U8: 3 };
 
-/** From the JSON of config.json; null: it has no quantised matrices. Throws ModelError. */
+/** Quantisation of a parsed config.json; null if it has no quantised matrices. Throws ModelError. */
 export function quantisationOf(file: string, config: JsonObject): Quantisation | null {
   const fields = config.quantization_config;
   if (fields === undefined || fields === null) return null;
@@ -86,7 +95,7 @@ export function quantisationOf(file: string, config: JsonObject): Quantisation |
 function quantisation(file: string, method: string, scheme: Scheme): Quantisation {
   const { layout, number, bits, group, groupRows, zeroAdded } = scheme;
   const perWord = 32 / bits;
-  /** Of the integers in the file. */
+  /** Shape of the integers in the file, per layout. */
   const stored: Readonly<Record<Scheme["layout"], (rows: number, cols: number) => readonly number[]>> = {
     rows: (rows, cols) => [
       rows,
@@ -112,7 +121,7 @@ function quantisation(file: string, method: string, scheme: Scheme): Quantisatio
 
     const scaleCount = scales.shape.reduce((product, size) => product * size, 1);
     const groupCols = group ?? cols;
-    // A scale for the whole matrix is of no other shape than one of a single row.
+    // A single scale for the whole matrix has the same shape as the scale of a single row.
     const sharedRows = scaleCount === 1 ? rows : groupRows;
     const groups = Math.ceil(cols / groupCols);
     const scaleRows = Math.ceil(rows / sharedRows);
@@ -153,7 +162,10 @@ function quantisation(file: string, method: string, scheme: Scheme): Quantisatio
   return { title: `${method}, ${kind} in ${unit}${order}`, matrix, experts: () => null, isHarmless };
 }
 
-/** As gpt-oss is published: experts are blocks of e2m1, the first number of a pair in the low bits, all else is plain. */
+/**
+ * Scheme of gpt-oss: experts are e2m1 blocks with the first number of a pair in the low bits; the rest is
+ * plain.
+ */
 const mxfp4Experts: Quantisation = {
   title: "mxfp4, experts in groups of 32",
   matrix: () => null,
@@ -181,8 +193,11 @@ const mxfp4Experts: Quantisation = {
   isHarmless: () => false,
 };
 
-/** Scales of activations and of keys and values, which are not rounded to 8-bit floats here; the shape of what is packed; what
- *  symmetric and ordered matrices have without need. */
+/**
+ * True for tensors without effect here. These are scales of activations, keys and values (the engines do not
+ * round those to fp8), shapes of packed matrices, and zeros and group indices that symmetric or ordered
+ * matrices do not need.
+ */
 function isHarmless(name: string): boolean {
   return /\.(input_scale|k_scale|v_scale|output_scale|weight_shape|qzeros|g_idx|weight_g_idx|weight_zero_point)$/.test(
     name,

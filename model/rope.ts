@@ -1,25 +1,28 @@
 /**
- * The frequencies of rotary positions (RoPE, arXiv:2104.09864) and the ways to lengthen a context by changing them. Engines
- * are given the frequencies alone.
+ * Frequencies of rotary positions (RoPE, arXiv:2104.09864), and the scalings that lengthen the context.
+ * Engines receive only the frequencies.
  */
 import type { Rope } from "./shape.ts";
 
 export interface Rotation {
   /** Radians per position of each pair, [dimensions / 2]. */
   readonly frequencies: Float64Array;
-  /** Of cosines and sines. */
+  /** Factor of cosines and sines. */
   readonly magnitude: number;
 }
 
 /**
- * What a model turns its heads by, when at most `contextMax` positions are served. As keys are kept and shared, one set of
- * frequencies serves all positions: longrope's for long contexts if there can be one.
+ * Rotation of a model's heads when the server allows at most `contextMax` positions. Sequences share cached
+ * keys, so one set of frequencies serves all positions. It is longrope's long set if a context may exceed the
+ * original one.
  *
  *   linear    plain / factor (arXiv:2306.15595)
  *   llama3    plain for wavelengths below original / highFreqFactor, plain / factor for those above
  *             original / lowFreqFactor, between them a blend linear in original / wavelength
- *   yarn      plain for pairs that turn more than betaFast times in the original context, plain / factor for those that
- *             turn less than betaSlow times, between them a blend linear in the pair's number (arXiv:2309.00071)
+ *   yarn      plain for pairs that turn more than betaFast times in the original context, plain / factor for
+ *   those that
+ *             turn less than betaSlow times, between them a blend linear in the pair's number
+ *             (arXiv:2309.00071)
  *   longrope  plain / a factor for each pair (arXiv:2402.13753)
  *   proportional  plain / factor for the first pairs, and 0 for the others
  */
@@ -67,7 +70,7 @@ function llama3Frequency(rope: Rope & { readonly kind: "llama3" }, frequency: nu
   return ((1 - kept) * frequency) / rope.factor + kept * frequency;
 }
 
-/** The pairs between which yarn blends. */
+/** Range of pairs in which yarn blends. */
 function yarnRange(rope: Rope & { readonly kind: "yarn" }): {
   readonly first: number;
   readonly last: number;
@@ -82,12 +85,12 @@ function yarnRange(rope: Rope & { readonly kind: "yarn" }): {
   return { first: from, last: from === to ? to + 0.001 : to };
 }
 
-/** What yarn multiplies cosines and sines by for a factor (arXiv:2309.00071, section 3.4). */
+/** Yarn's factor of cosines and sines (arXiv:2309.00071, section 3.4). */
 export function yarnMagnitude(factor: number, scale: number): number {
   return factor <= 1 ? 1 : 0.1 * scale * Math.log(factor) + 1;
 }
 
-/** The same of longrope (arXiv:2402.13753, section 4). */
+/** Longrope's factor of cosines and sines (arXiv:2402.13753, section 4). */
 export function longropeMagnitude(factor: number, originalContext: number): number {
   return factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(originalContext));
 }

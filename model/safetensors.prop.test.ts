@@ -7,7 +7,7 @@ import { headerLength, parseHeader } from "./safetensors.ts";
 const dtypes = { U8: 1, BF16: 2, F32: 4, F64: 8 } as const;
 type Dtype = keyof typeof dtypes;
 
-/** A valid file: tensors laid out one after the other. */
+/** Valid file with tensors laid out one after the other. */
 const validFile = fc
   .array(
     fc.record({
@@ -31,12 +31,15 @@ const validFile = fc
     return { bytes, count: tensors.length };
   });
 
-/** Of any of the format's dtypes, into which damage may turn another: their names say how many bits they have. */
+/**
+ * Bytes per element of any dtype of the format; damage may turn one dtype into another. The name contains the
+ * bits.
+ */
 function elementBytes(dtype: string): number {
   return dtype === "BOOL" ? 1 : Number.parseInt(dtype.replace(/^\D+/, ""), 10) / 8;
 }
 
-/** The three steps of reading a file, over bytes. */
+/** Runs the three steps of reading a file on bytes. */
 function readBytes(bytes: Uint8Array): ReturnType<typeof parseHeader> {
   const length = headerLength("w", bytes.subarray(0, 8), bytes.length);
   return parseHeader("w", bytes.subarray(8, 8 + length), bytes.length);
@@ -52,7 +55,8 @@ test("every valid file is read", () => {
 });
 
 test("a damaged file gives tensors inside the file or a ModelError, never anything else", () => {
-  // A byte may become any other, with digits and brackets likelier: those reach deeper than random bytes.
+  // A byte may become any other; digits and brackets are likelier because they reach deeper code than random
+  // bytes.
   const byte = fc.oneof(fc.nat(255), fc.constantFrom(...new TextEncoder().encode('0123456789-.e[]{},:"')));
   const damage = fc.array(fc.tuple(fc.nat(), byte), { minLength: 1, maxLength: 3 });
   let survivors = 0;
@@ -82,5 +86,5 @@ test("a damaged file gives tensors inside the file or a ModelError, never anythi
     }),
     runs(2000),
   );
-  expect(survivors).toBeGreaterThan(20); // damage that leaves the file valid is met too
+  expect(survivors).toBeGreaterThan(20); // damage that leaves the file valid occurs too
 });

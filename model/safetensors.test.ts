@@ -11,7 +11,7 @@ afterAll(() => rmSync(scratch, { recursive: true }));
 const encode = (text: string) => new TextEncoder().encode(text);
 const entry = (dtype: unknown, shape: unknown, offsets: unknown) => ({ dtype, shape, data_offsets: offsets });
 
-/** A file's bytes: length, header, zeros as data. */
+/** Bytes of a file: length, header, zeros as data. */
 function fileOf(header: unknown, dataBytes: number, statedLength?: bigint): Uint8Array {
   const json = encode(typeof header === "string" ? header : JSON.stringify(header));
   const bytes = new Uint8Array(8 + json.length + dataBytes);

@@ -1,22 +1,22 @@
 /**
- * Reads safetensors headers, and nothing but headers: what comes out is a list of byte ranges that are known
- * to lie in the file, to be as long as dtype and shape say, and not to overlap. Only then may native code map
- * the file.
+ * Reads safetensors headers and no data. The resulting byte ranges lie in the file, have the length that
+ * dtype and shape demand, and do not overlap. Native code maps the file only after these checks.
  *
- * A file is: header length (u64, little-endian), a JSON header {name: {dtype, shape, data_offsets: [begin, end]}, …}
- * with offsets relative to the end of the header, then the data. The data must be covered without holes.
+ * Layout: header length (u64, little-endian), JSON header {name: {dtype, shape, data_offsets: [begin, end]},
+ * …} with offsets relative to the end of the header, then the data. The tensors must cover the data without
+ * holes.
  */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { isObject, parseJsonObject, readExactly, readJsonObject, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 
-/** One tensor of one file. */
+/** Name, type and place of a stored tensor. */
 export interface StoredTensor {
   readonly name: string;
-  /** Path of the file that has it. */
+  /** Path of the file that holds it. */
   readonly file: string;
-  /** As in the file: "BF16", "F32", … */
+  /** Type name in the file: "BF16", "F32", … */
   readonly dtype: string;
   readonly shape: readonly number[];
   /** First byte, counted from the start of the file; `offset + bytes` is at most the file's size. */
@@ -26,13 +26,13 @@ export interface StoredTensor {
 
 export interface StoredTensors {
   readonly tensors: ReadonlyMap<string, StoredTensor>;
-  /** The weight files, in the order of their names. */
+  /** Weight files, in the order of their names. */
   readonly files: readonly string[];
-  /** Sizes of the weight files together. */
+  /** Total size of the weight files. */
   readonly filesBytes: number;
 }
 
-/** The format's own limit. */
+/** Limit of the safetensors format. */
 const headerBytesMax = 100_000_000;
 const lengthBytes = 8;
 const indexBytesMax = 64 << 20;
@@ -57,14 +57,14 @@ const dtypeBytes: Readonly<Record<string, number>> = {
   F64: 8,
 };
 
-/** All tensors of a folder: model.safetensors, or else the shards that model.safetensors.index.json lists. */
+/** All tensors of a folder: from model.safetensors, else from the shards in model.safetensors.index.json. */
 export function readStoredTensors(dir: string): StoredTensors {
   const index = join(dir, "model.safetensors.index.json");
   const single = join(dir, "model.safetensors");
   return existsSync(index) && !existsSync(single) ? readShards(dir, index) : readFiles([single]);
 }
 
-/** The tensors of one file, whose header is read and checked. */
+/** Reads and checks the header of one file. */
 export function readSafetensors(file: string): {
   readonly tensors: readonly StoredTensor[];
   readonly bytes: number;
@@ -77,7 +77,10 @@ export function readSafetensors(file: string): {
   });
 }
 
-/** The u64 at the start of a file of `fileBytes` bytes, if a header of that length can be in it. */
+/**
+ * Header length (u64) at the start of a file of `fileBytes` bytes. Throws ModelError if such a header cannot
+ * fit.
+ */
 export function headerLength(file: string, start: Uint8Array, fileBytes: number): number {
   if (start.length < lengthBytes) {
     throw new ModelError(file, null, `has ${fileBytes} bytes, too short for a safetensors file`);
@@ -184,13 +187,13 @@ function readFiles(files: readonly string[]): StoredTensors {
   return { tensors, files, filesBytes };
 }
 
-/** The index maps each tensor's name to the shard that has it. */
+/** Reads the shards of an index, which maps each tensor's name to its shard. */
 function readShards(dir: string, index: string): StoredTensors {
   const map = readJsonObject(index, indexBytesMax).weight_map;
   if (!isObject(map)) throw new ModelError(index, "weight_map", `is ${show(map)}, not an object`);
   const shards = new Set<string>();
   for (const [name, shard] of Object.entries(map)) {
-    // A plain name in this folder: no separator, nothing hidden, so no way out of the folder.
+    // Accepts a plain name in this folder only: no separator, no leading dot, so no path out of the folder.
     if (typeof shard !== "string" || !/^\w[\w.-]*\.safetensors$/.test(shard)) {
       throw new ModelError(index, name, `${show(shard)} is not the plain name of a .safetensors file`);
     }

@@ -12,7 +12,7 @@ afterAll(() => rmSync(scratch, { recursive: true }));
 
 const hidden = 48;
 
-/** A copy of the reference model, with these changes to its configuration and tokens for yes and no. */
+/** Copy of the reference model with these configuration changes, and with tokens for yes and no. */
 function folderOf(changes: object, tokens: object | null): string {
   const dir = mkdtempSync(join(scratch, "m-"));
   cpSync(referenceModel("qwen3").dir, dir, { recursive: true });
@@ -25,7 +25,7 @@ function folderOf(changes: object, tokens: object | null): string {
   return dir;
 }
 
-/** In the place of the vocabulary projection, `labels` rows in f32. */
+/** Model with `labels` rows in f32 in place of the vocabulary projection. */
 function classifierOf(labels: number): string {
   const dir = folderOf({ architectures: ["Qwen3ForSequenceClassification"] }, null);
   const rows = Float32Array.from({ length: labels * hidden }, (_, i) => i / 8);

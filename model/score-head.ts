@@ -1,4 +1,7 @@
-/** How a model scores a pair of texts, as its files say: a row of numbers that meets the hidden state of the last token. */
+/**
+ * Reads a model's score head: a row of weights whose product with the last token's hidden state scores a pair
+ * of texts.
+ */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { ModelConfig } from "./config.ts";
@@ -6,20 +9,24 @@ import { readExactly, readJsonObject, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
 
-/** A score is the product of a hidden state with `weights`, [hidden size]; in the place of a probability it is passed through
- *  the logistic function. */
+/**
+ * Weights [hidden size] of a score, which is their product with a hidden state. The logistic function turns
+ * it into a probability.
+ */
 export interface ScoreHead {
   readonly weights: Float32Array;
 }
 
-/** A head, or why there is none. */
+/** Score head, or the reason why there is none. */
 export type ScoreRule = ScoreHead | { readonly refusal: string };
 
 const bytesMax = 1 << 20;
 const scoreName = "score.weight";
 
-/** Of a Hugging Face folder: a classifier of one label, or sentence-transformers' tokens for yes and no. Throws ModelError for
- *  files that cannot be read. */
+/**
+ * Score head of a Hugging Face folder: a classifier of one label, or sentence-transformers' tokens for yes
+ * and no. Throws ModelError for unreadable files.
+ */
 export function folderScore(
   dir: string,
   config: ModelConfig,

@@ -1,14 +1,16 @@
 /**
- * What a model is, in the words that engines compute by: the model part of engine.h, where each field is explained. A family
- * of models (families/) describes itself in these words, and engines know nothing else of it.
+ * Architecture of a model in the terms that engines compute: the model part of engine.h, which explains each
+ * field. Each family (families/) describes itself in these terms; engines know nothing else of it.
  */
 
-/** How positions turn into rotation angles of the first `dimensions` numbers of each head. All but `plain` lengthen the
- *  context of a trained model; rope.ts has their formulas. */
+/**
+ * Rope parameters: rotation angles of the first `dimensions` numbers of each head by position. All kinds
+ * except `plain` lengthen the context of a trained model; rope.ts has their formulas.
+ */
 export type Rope = RopeScaling & {
   readonly dimensions: number;
   readonly theta: number;
-  /** At position p queries are also multiplied by 1 + growth ln(1 + floor(p / span)). */
+  /** Multiplies queries at position p by 1 + growth ln(1 + floor(p / span)). */
   readonly queries?: { readonly growth: number; readonly span: number };
 };
 
@@ -28,13 +30,16 @@ export type RopeScaling =
       readonly originalContext: number;
       readonly betaFast: number;
       readonly betaSlow: number;
-      /** Whether the range of blended frequencies begins and ends at whole ones. */
+      /** True if the range of blended frequencies begins and ends at whole pairs. */
       readonly truncate: boolean;
-      /** Of cosines and sines. */
+      /** Factor of cosines and sines. */
       readonly magnitude: number;
     }
   | {
-      /** The first `turned` pairs of a head by plain frequencies over the factor, the others not. */
+      /**
+       * The first `turned` pairs of a head rotate by plain frequencies over the factor; the others do not
+       * rotate.
+       */
       readonly kind: "proportional";
       readonly factor: number;
       readonly turned: number;
@@ -50,10 +55,12 @@ export type RopeScaling =
 
 export interface LayerShape {
   readonly mixer: "attention";
-  /** `experts`: a router chooses for each token which of the model's experts compute it, each a gated MLP; `both`: a gated MLP
-   *  and experts beside each other, each with norms of its own. */
+  /**
+   * `experts`: for each token a router chooses some of the model's experts, each a gated MLP. `both`: a gated
+   * MLP and experts in parallel, each with norms of its own.
+   */
   readonly mlp: "gated" | "experts" | "both";
-  /** Of what the attention and the MLP read, of what they add, or of both. */
+  /** Norms before attention and MLP (on their inputs), after (on their outputs), or both. */
   readonly norms: "before" | "after" | "around";
   readonly biases: {
     readonly qkv: boolean;
@@ -62,31 +69,33 @@ export interface LayerShape {
     readonly down: boolean;
     readonly router: boolean;
   };
-  /** Norms of each head of q and k, or of all heads together. */
+  /** Norms of each head of q and k, or over all heads together. */
   readonly qkNorm: "none" | "head" | "wide";
-  /** Which of the model's ropes; null: q and k are not rotated. */
+  /** Index into the model's ropes; null if q and k are not rotated. */
   readonly rope: number | null;
   /** 0: none. W: a token sees itself and the W-1 before it. */
   readonly slidingWindow: number;
-  /** Each query head has a score that takes a share of its softmax. */
+  /** True if each query head has a sink: a score that absorbs a share of its softmax. */
   readonly sinks: boolean;
-  /** The MLP reads what the attention reads, by the one norm that there is. */
+  /** True if the MLP reads the same normed input as the attention (one norm for both). */
   readonly parallel: boolean;
-  /** Where they are smaller than the model's, which are the largest of all layers. */
+  /** Sizes that are smaller than the model's, which are the largest of all layers. */
   readonly ownSizes: Partial<LayerSizes>;
-  /** Values are what the projection makes keys of, before their norm. */
+  /** True if the values are the output of the key projection before its norm. */
   readonly valuesAreKeys: boolean;
-  /** Each head of values is divided by the root of its mean square. */
+  /** True if each value head is divided by its root mean square. */
   readonly valueNorm: boolean;
-  /** Above 0: the layer has no keys and values, and reads those of the layer so many before it. */
+  /**
+   * Above 0: the layer has no keys and values of its own and reads those of the layer this many before it.
+   */
   readonly kvLayersBack: number;
-  /** In the end all is multiplied by a number of the layer. */
+  /** True if a scalar of the layer multiplies its output. */
   readonly scaled: boolean;
 }
 
 export type LayerSizes = Pick<Sizes, "headSize" | "kvHeads" | "feedForward">;
 
-/** What most layers are; a family names the differences. */
+/** The most common layer; a family overrides the differences. */
 export const plainLayer: LayerShape = {
   mixer: "attention",
   mlp: "gated",
@@ -104,7 +113,7 @@ export const plainLayer: LayerShape = {
   scaled: false,
 };
 
-/** What every configuration says. */
+/** Sizes that every configuration has. */
 export interface Sizes {
   readonly hidden: number;
   readonly feedForward: number;
@@ -117,34 +126,34 @@ export interface Sizes {
   readonly normEpsilon: number;
 }
 
-/** The experts of a layer: of `count`, `used` compute a token. */
+/** Experts of a layer: `used` of `count` compute each token. */
 export interface Experts {
   readonly count: number;
   readonly used: number;
-  /** Of each of them. */
+  /** MLP width of each expert. */
   readonly feedForward: number;
-  /** What weights are the softmax of: the logits of the chosen ones, or of all. */
+  /** Logits whose softmax gives the weights: those of the chosen experts, or of all. */
   readonly softmaxOf: "chosen" | "all";
 }
 
-/** What families differ in, beside their sizes. */
+/** Traits of a family beside the sizes. */
 export interface Traits {
   readonly layers: readonly LayerShape[];
   readonly ropes: readonly Rope[];
-  /** `layer` subtracts the mean. Of q and k they are always rms. */
+  /** Kind of norm; `layer` subtracts the mean. Norms of q and k are always rms. */
   readonly norm: "rms" | "layer";
-  /** Of the gate; `clampedSwiglu` of gate and up together (engine.h). */
+  /** Activation of the gate; `clampedSwiglu` combines gate and up (engine.h). */
   readonly activation: "silu" | "geluTanh" | "clampedSwiglu";
-  /** Null: no layer has any. */
+  /** Null if no layer has experts. */
   readonly experts: Experts | null;
-  /** Of scores. */
+  /** Factor of attention scores. */
   readonly attentionScale: number;
   /** 0: none. C: a score s becomes C tanh(s / C). */
   readonly attentionCap: number;
   readonly embeddingScale: number;
-  /** Numbers of a token that each layer is given beside the residual stream (engine.h); 0: none. */
+  /** Extra inputs per token that each layer receives beside the residual stream (engine.h); 0: none. */
   readonly layerInputs: number;
-  /** Of what each layer adds. */
+  /** Factor of each layer's contribution to the residual stream. */
   readonly residualScale: number;
   readonly logitScale: number;
   readonly logitCap: number;
@@ -152,13 +161,13 @@ export interface Traits {
 
 export interface ModelShape extends Sizes, Traits {}
 
-/** Of a layer. */
+/** Sizes of one layer. */
 export function layerSizes(layer: LayerShape, model: LayerSizes): LayerSizes {
   const { headSize, kvHeads, feedForward } = model;
   return { headSize, kvHeads, feedForward, ...layer.ownSizes };
 }
 
-/** Limits of what is believable. Far above any released model, far below where products leave 2^53. */
+/** Plausibility limits: far above any released model, far below the range where products exceed 2^53. */
 export const shapeLimits = {
   layers: 4096,
   hidden: 1 << 18,

@@ -1,4 +1,4 @@
-/** The numbers under which engines take tensors: the values of BUNTING_T_*, whose shapes are in engine.h. */
+/** Tensor numbers of the engine interface: the values of BUNTING_T_*; engine.h has their shapes. */
 export const TensorKind = {
   embed: 0,
   finalNorm: 1,

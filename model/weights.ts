@@ -1,7 +1,6 @@
 /**
- * Which tensors a model is made of: their names, the shapes that the configuration demands, and the numbers
- * (BUNTING_T_* of engine.h) under which the engine takes them. Names are those of a Hugging Face folder unless
- * a layout says otherwise.
+ * Tensors of a model: their names, the shapes that the configuration demands, and their engine numbers
+ * (BUNTING_T_* of engine.h). Names are those of a Hugging Face folder unless a layout defines others.
  */
 import type { ModelConfig } from "./config.ts";
 import type { Family } from "./families/family.ts";
@@ -17,51 +16,53 @@ import { TensorKind } from "./tensor-kinds.ts";
 export interface ModelTensor {
   /** BUNTING_T_* */
   readonly tensor: number;
-  /** 0 for the tensors that belong to no layer. */
+  /** Layer index; 0 for tensors that belong to no layer. */
   readonly layer: number;
   readonly path: string;
   /** Bytes from the start of the file. */
   readonly offset: number;
-  /** In the file. */
+  /** Length in the file. */
   readonly bytes: number;
-  /** How the file stores it: BUNTING_F32, BUNTING_Q4_0, … */
+  /** Stored type: BUNTING_F32, BUNTING_Q4_0, … */
   readonly dtype: number;
-  /** The rotated rows of each head come in pairs: BUNTING_PAIRED_ROWS. */
+  /** True if the rotated rows of each head are interleaved in pairs: BUNTING_PAIRED_ROWS. */
   readonly pairedRows: boolean;
-  /** The file has the weights less 1: BUNTING_ONE_LESS. */
+  /** True if the file has the weights less 1: BUNTING_ONE_LESS. */
   readonly oneLess: boolean;
-  /** 0 for the tensors that are of no expert. */
+  /** Expert index; 0 for tensors that belong to no expert. */
   readonly expert: number;
-  /** Rows, or numbers of a bias, take turns with another tensor's: BUNTING_EVERY_SECOND. */
+  /** True if rows (or numbers of a bias) are interleaved with another tensor's: BUNTING_EVERY_SECOND. */
   readonly everySecond: boolean;
-  /** Of each key head the file has the rows of q, k and v together: BUNTING_GROUPED_HEADS. */
+  /** True if the file stores the rows of q, k and v together for each key head: BUNTING_GROUPED_HEADS. */
   readonly groupedHeads: boolean;
-  /** The file has columns where the engine has rows: BUNTING_TRANSPOSED. */
+  /** True if the file has columns where the engine has rows: BUNTING_TRANSPOSED. */
   readonly transposed: boolean;
   /** Row-major [rows, cols]; vectors have one row. */
   readonly rows: number;
   readonly cols: number;
-  /** In the file. */
+  /** Name in the file. */
   readonly name: string;
-  /** How integers, scales and zeros are stored apart, of which path and offset have the integers; left out: as `dtype` says.
-   *  They become blocks of `dtype`. */
+  /**
+   * Separately stored integers, scales and zeros; `path` and `offset` locate the integers. The engine
+   * converts them to blocks of `dtype`. Absent if the tensor is stored as `dtype`.
+   */
   readonly quantised?: QuantisedSource;
 }
 
-/** How a kind of file names and stores the tensors of a model. */
+/** Names and storage conventions of a model file format. */
 export interface TensorLayout {
-  /** What the configuration was read from, for messages. */
+  /** Source of the configuration, for messages. */
   readonly describedBy: string;
-  /** Values of BUNTING_F32, … by the file's word for them. */
+  /** Values of BUNTING_F32, … by type name in the file. */
   readonly dtypes: Readonly<Record<string, number>>;
   nameOf(want: WantedTensor, family: Family): string;
-  /** Whether a tensor that the model does not want has no influence on the result. */
+  /** True if a tensor that the model does not need has no influence on the result. */
   isHarmless(name: string, config: ModelConfig): boolean;
   storesPairedRows(family: Family): boolean;
   storesGroupedHeads(family: Family): boolean;
   storesOneLess(family: Family): boolean;
   transposesExperts(family: Family): boolean;
-  /** Of matrices that are stored quantised in tensors of their own; null: none is. */
+  /** Matrices that are stored quantised in tensors of their own; null if there are none. */
   readonly quantisation: Quantisation | null;
 }
 
@@ -69,7 +70,7 @@ const huggingFaceLayout: TensorLayout = {
   describedBy: "config.json",
   dtypes: { F32: 0, F16: 1, BF16: 2 },
   nameOf: folderName,
-  // Left over from other programs.
+  // Tensors left over from other programs.
   isHarmless: (name, { shape, isHeadless }) =>
     name.endsWith(".rotary_emb.inv_freq") ||
     (shape.tiedEmbeddings && name === "lm_head.weight") ||
@@ -82,7 +83,7 @@ const huggingFaceLayout: TensorLayout = {
   quantisation: null,
 };
 
-/** Of a Hugging Face folder, whose configuration may say that matrices are quantised. */
+/** Layout of a Hugging Face folder, whose configuration may describe quantised matrices. */
 export function folderLayout(quantisation: Quantisation | null): TensorLayout {
   if (quantisation === null) return huggingFaceLayout;
   return {
@@ -92,30 +93,35 @@ export function folderLayout(quantisation: Quantisation | null): TensorLayout {
   };
 }
 
-/** Whether a tensor is of keys or values of a layer that reads another one's; `pattern` finds its number. */
+/**
+ * True for a key or value tensor of a layer that reads another layer's keys and values; `pattern` captures
+ * the layer number.
+ */
 export function isUnreadKey(pattern: RegExp, name: string, { layers }: ModelConfig["shape"]): boolean {
   const layer = pattern.exec(name)?.[1];
   return layer !== undefined && (layers[Number(layer)]?.kvLayersBack ?? 0) > 0;
 }
 
-/** A tensor that a model must have. */
+/** Tensor that a model must have. */
 export interface WantedTensor {
   /** BUNTING_T_* */
   readonly tensor: number;
   readonly layer: number;
-  /** Null: it is of no expert. */
+  /** Null if it belongs to no expert. */
   readonly expert: number | null;
   /** [rows, cols], or the length of a vector. */
   readonly shape: readonly number[];
 }
 
-/** Whether a folder's tensors are named as those of models without a vocabulary projection. */
+/** True if a folder's tensor names are those of a model without a vocabulary projection. */
 export function isNamedHeadless(stored: Pick<StoredTensors, "tensors">): boolean {
   return prefixOf(stored, huggingFaceLayout) === null;
 }
 
-/** Finds and checks all tensors of the model, in the order in which the forward pass needs them. Every
- *  problem is a ModelError with file and tensor. `source` is named when a tensor is in no file. */
+/**
+ * Finds and checks all tensors of the model, in the order in which the forward pass needs them. Throws
+ * ModelError with file and tensor. Errors about a tensor in no file name `source`.
+ */
 export function matchTensors(
   config: ModelConfig,
   stored: Pick<StoredTensors, "tensors">,
@@ -145,8 +151,10 @@ export function matchTensors(
   return matched;
 }
 
-/** Folders of models of text and images have the text model's tensors behind a prefix, those without a vocabulary projection
- *  lack the usual "model." (null). */
+/**
+ * Prefixes of text-model tensors in folders of models of text and images. Null: folders without a vocabulary
+ * projection, which lack the usual "model.".
+ */
 const prefixes = ["", "language_model.", "model.language_model.", null];
 const towers =
   /^(model\.)?(vision_tower|vision_model|audio_tower|embed_vision|embed_audio|multi_modal_projector|vision_language_adapter|patch_merger)\./;
@@ -154,12 +162,12 @@ const embedName = "model.embed_tokens.weight";
 
 function prefixOf({ tensors }: Pick<StoredTensors, "tensors">, layout: TensorLayout): string | null {
   if (layout.nameOf !== folderName) return "";
-  // Behind the last of them there is no "model.".
+  // The last prefix (null) drops "model.".
   const found = prefixes.find((prefix) => tensors.has(behind(prefix, embedName)));
   return found === undefined ? "" : found;
 }
 
-/** A name of a text model's tensor behind a prefix. */
+/** Name of a text model's tensor behind a prefix. */
 function behind(prefix: string | null, name: string): string {
   if (prefix === null) return name.replace(/^model\./, "");
   return prefix.startsWith("model.") ? prefix + name.replace(/^model\./, "") : prefix + name;
@@ -193,7 +201,7 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   return wanted;
 }
 
-/** What each expert of a layer has, expert after expert. */
+/** Tensors of each expert of a layer, expert after expert. */
 function expertTensors(
   { mlp, biases }: LayerShape,
   { hidden, experts }: ModelConfig["shape"],
@@ -214,7 +222,7 @@ function expertTensors(
   );
 }
 
-/** What a layer has beside its experts, with shapes as in engine.h. */
+/** Tensors of a layer beside its experts, with shapes as in engine.h. */
 function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: number, size: number[]][] {
   const { hidden, layerInputs } = shape;
   const { headSize, kvHeads, feedForward } = layerSizes(has, shape);
@@ -293,7 +301,7 @@ const folderNames: Readonly<Record<number, string>> = {
   [TensorKind.router]: "mlp.gate.weight",
 };
 
-/** Of an expert, whose number is at {}. */
+/** Names of an expert's tensors; {} stands for its number. */
 const expertNames: Readonly<Record<number, string>> = {
   [TensorKind.gate]: "mlp.experts.{}.gate_proj.weight",
   [TensorKind.up]: "mlp.experts.{}.up_proj.weight",
@@ -307,7 +315,10 @@ function folderName({ tensor, layer, expert }: WantedTensor, family: Family): st
   return tensor >= TensorKind.attentionNorm ? `model.layers.${layer}.${name}` : name;
 }
 
-/** Where a tensor is: rows [first, first + its own) of the stored tensor of this name and shape. In vectors a row is a number. */
+/**
+ * Place of a tensor: rows [first, first + its own) of the stored tensor of this name and shape. In vectors a
+ * row is a number.
+ */
 interface Place {
   readonly name: string;
   readonly first: number;
@@ -317,7 +328,10 @@ interface Place {
   readonly groupedHeads: boolean;
 }
 
-/** Tensors of the same name lie in it one after the other; those of experts, if it has several, along a dimension of their own. */
+/**
+ * Places of wanted tensors. Tensors of one name follow each other in it; several experts have a dimension of
+ * their own.
+ */
 function placesOf(
   wanted: readonly WantedTensor[],
   transposesExperts: boolean,
@@ -349,7 +363,10 @@ function placesOf(
   });
 }
 
-/** The place of q, k or v where each key head has its rows of all three together: it begins in the first one's. */
+/**
+ * Place of q, k or v when each key head stores its rows of all three together: it begins in the first head's
+ * group.
+ */
 function inFirstGroup(
   want: WantedTensor,
   place: Place,
@@ -368,7 +385,7 @@ function inFirstGroup(
   return heads === undefined ? place : { ...place, first: heads * headSize, groupedHeads: true };
 }
 
-/** The tensors that a folder of this model stores, with their names. */
+/** Tensors that a folder of this model stores, with their names. */
 export function folderTensors({
   family,
   shape,
@@ -390,7 +407,7 @@ export function folderTensors({
 export interface NamedTensor {
   readonly name: string;
   readonly shape: readonly number[];
-  /** What all of it is before any training, in norms and scales; null: random. */
+  /** Untrained value of norms and scales; null for a random tensor. */
   readonly untrained: 0 | 1 | null;
 }
 
@@ -467,7 +484,7 @@ function match(
   }
   const cols = want.shape[1] ?? 1;
   const rowBytes = tensor.bytes / (shape.reduce((product, size) => product * size, 1) / cols);
-  // Where rows take turns, up begins one behind gate, which is as far as its first row would be one after the other.
+  // With interleaved rows, up begins one row after gate; `first` counts as if all rows of gate came first.
   const startBytes = isUp
     ? (first - want.shape[0]!) * rowBytes + (transposed ? rowBytes / cols : rowBytes)
     : first * rowBytes;
@@ -481,7 +498,7 @@ function match(
   };
 }
 
-/** The matrix of `count` rows from row `first` on, of one whose groups are parts of a row. */
+/** Rows [first, first + count) of a quantised matrix whose groups are parts of a row. */
 function partOf(
   { integers, source, dtype }: QuantisedMatrix,
   rows: number,

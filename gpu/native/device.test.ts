@@ -1,5 +1,4 @@
-/** What the library's statuses become, with a library that answers as told: the real one never says most of
- *  them. */
+/** Handling of library statuses, with a scripted library: the real one never returns most of them. */
 import { expect, test } from "bun:test";
 import { InvariantError } from "../../base/assert.ts";
 import type { Step, StepResult } from "../../scheduler/core.ts";

@@ -1,5 +1,8 @@
-/** An engine of a native library as a device, whatever it computes on. `start` only checks and notes the step; `wait`
- *  computes it, or waits for the GPU that does, on the calling thread: so it belongs on a thread of its own. */
+/**
+ * Device backed by an engine of a native library (CPU or GPU). `start` only checks and stores the step.
+ * `wait` computes it, or waits for the GPU, on the calling thread, so each device belongs on a thread of its
+ * own.
+ */
 import { assert, InvariantError } from "../../base/assert.ts";
 import type { Step, StepResult } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -10,7 +13,7 @@ import { StepBlock, StepResultBlock } from "../step-block.ts";
 interface StartedStep {
   readonly step: Step;
   readonly done: (result: StepResult) => void;
-  /** Set once the step is computed, or could not be. */
+  /** Set once the step is computed or has failed. */
   result: StepResult | null;
 }
 
@@ -23,7 +26,7 @@ export class NativeDevice implements HostedDevice {
   #started: StartedStep | null = null;
   #isOpen = true;
 
-  /** Takes over `engine` and closes it. */
+  /** Takes ownership of `engine` and closes it. */
   constructor(library: NativeLibrary, engine: EngineHandle, spec: DeviceSpec, limits: EngineLimits) {
     this.spec = spec;
     this.#library = library;
@@ -72,8 +75,10 @@ export class NativeDevice implements HostedDevice {
     started.done(started.result);
   }
 
-  /** Raw logits of the rows that the last step drew from, [rows × vocabSize], in the order of its chunks: for tests and
-   *  evaluations. */
+  /**
+   * Raw logits of the rows that the last step drew from, [rows × vocabSize], in the order of its chunks. For
+   * tests and evaluations.
+   */
   logits(): Float32Array {
     const { vocabSize } = this.spec;
     const ofBlock = this.#library.logits(this.#engine, vocabSize);
@@ -84,7 +89,7 @@ export class NativeDevice implements HostedDevice {
     return logits;
   }
 
-  /** A step in flight is dropped: its `done` is never called. */
+  /** Closes the engine and drops a step in flight, whose `done` is never called. */
   close(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
@@ -92,7 +97,10 @@ export class NativeDevice implements HostedDevice {
     this.#library.engineClose(this.#engine);
   }
 
-  /** null when the call went well; an outcome of the step when it is one. A refused step is a bug and throws. */
+  /**
+   * Runs a native call. Returns null on success, or the step's result for an expected failure. A refused step
+   * is a bug and throws.
+   */
   #attempt(call: () => void): StepResult | null {
     try {
       call();

@@ -1,5 +1,7 @@
-/** From a checked model folder to a device: load the weights once, then open as many engines on them as wanted, on the
- *  CPU or each with a copy of them on a GPU. */
+/**
+ * Opens devices for a checked model folder. Weights are loaded once; any number of engines then use them, on
+ * the CPU or each with a copy of them on a GPU.
+ */
 import { existsSync } from "node:fs";
 import type { ModelShape } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
@@ -17,20 +19,20 @@ import {
 import { NativeDevice } from "./device.ts";
 import { type PackedPlace, packedPlace } from "./packed-cache.ts";
 
-/** What is loaded of a model folder. */
+/** Fields of a model folder that loading needs. */
 export interface ModelSource {
   readonly config: { readonly shape: ModelShape };
   readonly tensors: readonly ModelTensor[];
 }
 
 export interface NativeModelOptions extends ComputeOptions {
-  /** Longest sequence to serve, in tokens; at most the model's own, which null takes. */
+  /** Longest sequence to serve, in tokens, at most the model's own; null for the model's own. */
   readonly contextMax: number | null;
-  /** Folders for packed weights, best first; left out or empty: they are packed at every start. */
+  /** Folders for packed weights, best first. Absent or empty: the weights are packed at every start. */
   readonly packedFolders?: readonly string[];
 }
 
-/** A loaded model, read-only. Plain data: it may be posted to the threads whose engines share it. */
+/** A loaded, read-only model. Plain data: it may be posted to the threads whose engines share it. */
 export interface NativeModel {
   readonly handle: ModelHandle;
   readonly vocabSize: number;
@@ -38,34 +40,37 @@ export interface NativeModel {
   readonly contextMax: number;
   readonly layers: number;
   readonly compute: "bf16" | "f32";
-  /** The instruction set in use, never "auto". */
+  /** Instruction set in use, never "auto". */
   readonly isa: Isa;
-  /** Packed weights and tables in memory. */
+  /** Bytes of packed weights and tables in memory. */
   readonly weightBytes: number;
-  /** One KV page over all layers. */
+  /** Bytes of one KV page over all layers. */
   readonly pageBytes: number;
-  /** Where its packed weights may be kept, whether they are or not; null: nowhere. */
+  /** File where packed weights may be kept, whether it exists or not; null if no folder is writable. */
   readonly place: PackedPlace | null;
-  /** What became of packed weights on disk, in a sentence; null when there was nothing to do with any. */
+  /** Outcome of reading or saving packed weights, in a sentence; null if neither was tried. */
   readonly packedNote: string | null;
 }
 
-/** The only page size of the kernels, in tokens. */
+/** Page size of the kernels in tokens; they support no other. */
 export const PAGE_TOKENS = 16;
 
-/** The shape an engine is asked for: the model's, with the context that is to be served. */
+/** The model's shape, limited to the context to serve. */
 export function servedShape(shape: ModelShape, contextMax: number | null): ModelShape {
   return contextMax === null || contextMax >= shape.contextMax ? shape : { ...shape, contextMax };
 }
 
-/** What is done with the bytes: packed weights are read, or tensors are loaded and packed, and then kept packed. */
+/** Stage of loading: reading packed weights, loading and packing tensors, or writing packed weights. */
 export type LoadStage = "reading" | "loading" | "keeping";
 
-/** Bytes of a stage that are done, and in all. */
+/** Progress of a stage in bytes. */
 export type LoadListener = (doneBytes: number, totalBytes: number, stage: LoadStage) => void;
 
-/** Reads packed weights, or loads and packs all tensors and keeps them packed. `onProgress` is told after every tensor,
- *  and every few MiB of packed weights. Throws NativeError naming file and tensor; nothing stays allocated then. */
+/**
+ * Reads packed weights, or loads and packs all tensors and writes the packed weights. Calls `onProgress`
+ * after every tensor and every few MiB of packed weights. Throws NativeError with file and tensor; nothing
+ * stays allocated then.
+ */
 export function openNativeModel(
   library: NativeLibrary,
   folder: ModelSource,
@@ -101,7 +106,7 @@ function placeOf(shape: ModelShape, folder: ModelSource, options: NativeModelOpt
   return packedFolders.length === 0 ? null : packedPlace(packedFolders, shape, folder.tensors, options);
 }
 
-/** Fills and seals an open model; returns what became of packed weights, if they were to be kept. */
+/** Fills and seals an open model. Returns the outcome for packed weights if there is a place for them. */
 function fillModel(
   library: NativeLibrary,
   model: ModelHandle,
@@ -135,7 +140,7 @@ function fillModel(
   return refusal === null ? kept : `packed anew, for ${refusal}; ${kept}`;
 }
 
-/** The sentence of a call that the library refused; null when it went well. */
+/** Error message of a failed native call; null on success. */
 function refusalOf(call: () => void): string | null {
   try {
     call();
@@ -161,7 +166,7 @@ export function openCpuDevice(
   return openNamedDevice(library, model, limits, { name, waysOut: model.layers });
 }
 
-/** Takes all the memory of the GPU that the engine will ever use. Throws NativeError. */
+/** Opens an engine on a GPU and allocates all the GPU memory it will ever use. Throws NativeError. */
 export function openGpuDevice(
   library: NativeLibrary,
   model: NativeModel,
@@ -191,7 +196,7 @@ function openNamedDevice(
   return new NativeDevice(library, library.engineOpen(model.handle, limits), spec, limits);
 }
 
-/** The instruction set that "auto" takes. */
+/** Instruction set that "auto" selects. */
 export function bestIsa(library: NativeLibrary): Isa {
   const { isaBest, isaBuilt } = library.machineProbe();
   return isaNames[Math.min(isaNames.indexOf(isaBest), isaNames.indexOf(isaBuilt))]!;

@@ -33,7 +33,7 @@ const shape: ModelShape = {
 };
 const options: ComputeOptions = { compute: "bf16", isa: "auto", threads: 1, formats: [1, 1, 2, 2, 2, 2] };
 
-/** One tensor in a file of 9 MiB. */
+/** Tensor in a file of 9 MiB. */
 function tensorIn(name: string): ModelTensor {
   const path = join(scratch, name);
   writeFileSync(path, new Uint8Array(9 << 20));
@@ -75,7 +75,7 @@ test("the key changes with all that packed weights depend on, and with nothing e
   ];
   const { mtime } = statSync(tensor.path);
   const bytes = new Uint8Array(9 << 20);
-  bytes[bytes.length - 1] = 1; // the same size and time
+  bytes[bytes.length - 1] = 1; // same size and time as before
   writeFileSync(tensor.path, bytes);
   utimesSync(tensor.path, mtime, mtime);
   others.push(keyOf(tensor));

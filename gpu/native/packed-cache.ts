@@ -1,7 +1,7 @@
 /**
- * Packed weights on disk: where a model's are kept, and the key that tells whether they are still those of its files.
- * Beside the model where that can be written, else in the user's cache folder. What is in a file is checked when it is
- * read (csrc/model/packed_file.h).
+ * Cache of packed weights on disk: file locations, and the key that detects changed model files. Uses the
+ * model's own folder if it is writable, else the user's cache folder. The reader of such a file checks its
+ * content (csrc/model/packed_file.h).
  */
 import { accessSync, constants, mkdirSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -11,18 +11,20 @@ import type { ModelShape } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
 import type { ComputeOptions } from "../native.ts";
 
-/** A place for a model's packed weights. */
+/** File for a model's packed weights. */
 export interface PackedPlace {
   readonly path: string;
   /** 32 bytes. */
   readonly key: Uint8Array;
 }
 
-/** Pieces of each file that are read to tell it from another of the same size and time. */
+/** Number and size of the samples of each file, which distinguish files of the same size and time. */
 const samples = 64;
 const sampleBytes = 4096;
 
-/** Where these weights are kept: the first of `folders` that can be written (or made). Null when none can. */
+/**
+ * File for these weights in the first of `folders` that is writable (or can be made); null if there is none.
+ */
 export function packedPlace(
   folders: readonly string[],
   shape: ModelShape,
@@ -33,7 +35,7 @@ export function packedPlace(
   const first = tensors[0];
   if (folder === undefined || first === undefined) return null;
   const key = packedKey(shape, tensors, options);
-  // Elsewhere than beside the model, folders of the same name must not take turns.
+  // Outside the model's folder, equally named folders must not overwrite each other's files.
   const origin = dirname(first.path);
   const stem = folder === origin ? "" : `${basename(origin)}-${hex(hashOf(origin)).slice(0, 8)}-`;
   const formats = hex(hashOf(JSON.stringify(packedFormats(options)))).slice(0, 6);
@@ -41,13 +43,15 @@ export function packedPlace(
   return { path: join(folder, name), key };
 }
 
-/** Changes with whatever decides what packed weights are: shape, formats, and the files, by size, time and samples. */
+/**
+ * Hash of everything that packed weights depend on: shape, formats, and the files, by size, time and samples.
+ */
 export function packedKey(
   shape: ModelShape,
   tensors: readonly ModelTensor[],
   options: ComputeOptions,
 ): Uint8Array {
-  const { contextMax: _, ...packedShape } = shape; // the rotations are not kept
+  const { contextMax: _, ...packedShape } = shape; // rotations are not packed
   const paths = [...new Set(tensors.map(({ path }) => path))];
   const hasher = new Bun.CryptoHasher("sha256");
   const entries = tensors.map(({ path, name: _name, ...tensor }) => ({
@@ -68,7 +72,7 @@ export function packedKey(
   return hasher.digest();
 }
 
-/** As matrices are packed: those that GPUs keep in fp8 are plain until they are there. */
+/** Formats of packed matrices: fp8 matrices are packed plain and rounded on the GPU. */
 function packedFormats({ formats = [] }: ComputeOptions): readonly number[] {
   return formats.map((format) => (format === matrixFormats.fp8 ? matrixFormats.plain : format));
 }
@@ -79,7 +83,7 @@ function isWritable(folder: string): boolean {
     accessSync(folder, constants.W_OK);
     return true;
   } catch {
-    return false; // the next one is tried
+    return false; // the caller tries the next folder
   }
 }
 

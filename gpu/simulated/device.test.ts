@@ -1,4 +1,4 @@
-/** The simulated device: its tokens depend on the context and on nothing else, and it is not to be fooled. */
+/** Simulated device: its tokens depend only on the context, and it detects every wrong step. */
 
 import { expect, test } from "bun:test";
 import { InvariantError } from "../../base/assert.ts";
@@ -155,7 +155,7 @@ test("reading what was not written, or belongs to another context, breaks an inv
   const mixed = device();
   mixed.run([chunk(0, [1, 2, 3, 4, 5, 6, 7, 8], [0, 1])]);
   mixed.run([chunk(0, [9, 2, 3, 4], [2], null, 1)]);
-  // Page 1 holds 5..8 after 1..4, not after 9, 2, 3, 4.
+  // Page 1 holds 5..8 computed after 1..4, not after 9, 2, 3, 4.
   expect(() => mixed.run([chunk(8, [1], [2, 1, 3], null, 1)])).toThrow(InvariantError);
 });
 

@@ -13,8 +13,10 @@ import type {
 import { type CostModel, shapeOf } from "../../scheduler/cost/cost-model.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
 
-/** Tokens that a row would draw, the one wanted most first; the first that is allowed is drawn. `context` is all tokens of
- *  the sequence up to the row: its prompt, and the `row.position` tokens that were drawn. */
+/**
+ * Candidate tokens of a row, best first; the device draws the first allowed one. `context` is all tokens of
+ * the sequence up to the row: its prompt and the `row.position` drawn tokens.
+ */
 export type Script = (
   sequence: SequenceId,
   row: SampleRow,
@@ -22,13 +24,13 @@ export type Script = (
 ) => readonly TokenId[];
 
 /**
- * A device that computes nothing and still cannot be fooled.
+ * Device without a model that still detects paging errors.
  *
- * Each page slot remembers the token written there and a hash of the whole context up to it: what keys and
- * values are a function of. A chunk reads its context through its page table, as attention would: a slot that
- * was never written, or was computed after another prefix, breaks an invariant, and the token drawn is a hash
- * of the context read, the seed and the output position. So tokens are equal exactly if paging, caching,
- * copying and chunking are right, and they depend on nothing else: not on the batch, not on time.
+ * Each page slot stores its token and a hash of the whole context up to it, which stands for keys and values.
+ * A chunk reads its context through its page table, as attention would. A slot that was never written, or
+ * that was computed after another prefix, breaks an invariant. The drawn token is a hash of the context, the
+ * seed and the output position. Tokens are therefore equal exactly if paging, caching, copying and chunking
+ * are right. They do not depend on the batch or on time.
  */
 export class SimulatedDevice implements Device {
   readonly spec: DeviceSpec;
@@ -36,15 +38,19 @@ export class SimulatedDevice implements Device {
   readonly #costs: CostModel;
   readonly #fault: (step: Step) => StepResult | null;
   readonly #script: Script;
-  /** Per slot, page × pageTokens + offset: the token and the hash of its context; a hash of 0 is a slot never
-   *  written. */
+  /**
+   * Token and context hash per slot, at page × pageTokens + offset; a hash of 0 marks a slot that was never
+   * written.
+   */
   readonly #tokens: Int32Array;
   readonly #contexts: Int32Array;
   #isInFlight = false;
   #isClosed = false;
 
-  /** `fault` may answer a step in place of the device: `retry`, `lost` and `gaveWay`, or `done` with failed rows. Where a `script` wants
-   *  nothing that is allowed, the device draws as it does without one. */
+  /**
+   * `fault` may replace a step's result: `retry`, `lost` and `gaveWay`, or `done` with failed rows. If no
+   * candidate of `script` is allowed, the device draws as it does without a script.
+   */
   constructor(
     spec: DeviceSpec,
     clock: Clock,
@@ -70,13 +76,13 @@ export class SimulatedDevice implements Device {
       this.#isInFlight = false;
       if (this.#isClosed) return;
       const fault = this.#fault(step);
-      // What is given up has written what it has computed by then: here all of it.
+      // A step that gives way has written its partial results: here all of them.
       const computed = fault === null || fault.kind === "gaveWay" ? this.#compute(step, deviceMs) : null;
       done(fault ?? computed!);
     });
   }
 
-  /** A step in flight is forgotten. */
+  /** Closes the device and drops a step in flight. */
   close(): void {
     this.#isClosed = true;
   }
@@ -106,8 +112,10 @@ export class SimulatedDevice implements Device {
     return { kind: "done", sampled, deviceMs };
   }
 
-  /** Reads the context of a chunk and writes its tokens: for each of them the hash of everything up to it, and all tokens up
-   *  to its last one. */
+  /**
+   * Reads the context of a chunk and writes its tokens. Returns the hash of everything up to each of them,
+   * and all tokens up to the last one.
+   */
   #attend({ start, tokens, pages }: Chunk): { hashes: Int32Array; context: Int32Array } {
     const { pageTokens } = this.spec;
     const context = new Int32Array(start + tokens.length);
@@ -133,7 +141,7 @@ export class SimulatedDevice implements Device {
   }
 }
 
-/** Asserts everything that csrc/include/engine.h asks of a step. */
+/** Asserts everything that csrc/include/engine.h requires of a step. */
 function checkStep(step: Step, spec: DeviceSpec): void {
   const { pageTokens } = spec;
   assert(step.chunks.length > 0 && step.chunks.length <= spec.stepChunksMax, "chunks in a step");
@@ -200,8 +208,7 @@ function draw(
   return { kind: "token", sequence, token, logprobs };
 }
 
-/** The allowed token that follows `hash` in the vocabulary, round and round. A bias ≥ 100 picks, one ≤ -100
- *  forbids. */
+/** First allowed token from `hash` on, cyclically. A bias ≥ 100 forces a token, one ≤ -100 forbids it. */
 function firstAllowed(hash: number, row: SampleRow, vocabSize: number): TokenId | null {
   const forced = row.sampling.logitBias.find(([token, bias]) => bias >= 100 && isAllowed(token, row));
   if (forced !== undefined) return forced[0];
@@ -218,14 +225,14 @@ function isAllowed(token: TokenId, { banned, allowed, sampling }: SampleRow): bo
   return !sampling.logitBias.some(([other, bias]) => other === token && bias <= -100);
 }
 
-/** Independent of the order in which tokens were seen. */
+/** Order-independent hash of the seen tokens. */
 function seenHash({ seen }: SampleRow): number {
   let sum = 0;
   for (let i = 0; i < seen!.length; i++) sum = (sum + extend(seen!.tokens[i]!, seen!.counts[i]!)) | 0;
   return sum;
 }
 
-/** What the context alone makes likeliest, then the others by id, round and round. */
+/** Top log probabilities: `likeliest`, which depends on the context alone, then the next ids, cyclically. */
 function inventLogprobs(token: TokenId, likeliest: TokenId, count: number, vocabSize: number): TokenLogprobs {
   const top = Array.from({ length: Math.min(count, vocabSize) }, (_, rank) => ({
     token: (likeliest + rank) % vocabSize,
@@ -234,12 +241,12 @@ function inventLogprobs(token: TokenId, likeliest: TokenId, count: number, vocab
   return { logprob: -0.5 - ((token - likeliest + vocabSize) % vocabSize), top };
 }
 
-/** Numbers in [-1, 1] that the context alone decides. */
+/** Numbers in [-1, 1] that depend only on the context. */
 function hiddenOf(context: number, size: number): Float32Array {
   return Float32Array.from({ length: size }, (_, i) => extend(context, i) / 2 ** 31);
 }
 
-/** The hash of a context with one more token; never 0. */
+/** Hash of a context with one more token; never 0. */
 function extend(context: number, token: number): number {
   let x = Math.imul(context ^ (token + 0x7ed55d16), 0x21f0aaad);
   x = Math.imul(x ^ (x >>> 15), 0x735a2d97);

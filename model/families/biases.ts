@@ -1,4 +1,4 @@
-/** Biases of projections, as configurations in the manner of Llama's tell of them. */
+/** Biases of projections in configurations of the Llama style. */
 import type { LayerShape } from "../shape.ts";
 import type { Source } from "./family.ts";
 

@@ -1,5 +1,8 @@
-/** Command R7B and Command A (Cohere 2): attention and MLP side by side behind one norm, which subtracts the mean; layers with a
- *  window rotate neighbouring pairs, every fourth layer sees all and does not rotate; logits have a scale. */
+/**
+ * Command R7B and Command A (Cohere 2). Attention and MLP run in parallel behind one norm, which subtracts
+ * the mean. Sliding-window layers rotate neighbouring pairs; every fourth layer has full attention and no
+ * rope. Logits are scaled.
+ */
 import { plainLayer, shapeLimits } from "../shape.ts";
 import { biasesOf } from "./biases.ts";
 import type { Family } from "./family.ts";

@@ -1,9 +1,11 @@
-/** How configurations tell of mixtures of experts. */
+/** Mixture-of-experts fields of configurations. */
 import { type Experts, shapeLimits } from "../shape.ts";
 import type { Names, Source } from "./family.ts";
 
-/** `count` and `feedForward`: the names of these in a configuration; files of metadata have the same for all families, but for
- *  old ones that have the width of an expert where others have that of a dense layer. */
+/**
+ * `count` and `feedForward` are the names of these fields in config.json. GGUF metadata has the same names
+ * for all families; old files have the width of an expert where others have that of a dense layer.
+ */
 export function expertsOf(
   source: Source,
   count: string,

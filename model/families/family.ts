@@ -1,14 +1,20 @@
-/** What a family of models is described by: one file of this folder each. */
+/** Interface by which a model family describes itself; each family is one file of this folder. */
 import type { LayerSizes, Rope, Sizes, Traits } from "../shape.ts";
 
-/** A field's name in config.json, and its key in a GGUF file behind the architecture's name; null: there is none. */
+/**
+ * Name of a field in config.json, and its GGUF metadata key after the architecture's name; null if there is
+ * none.
+ */
 export type Names = readonly [config: string | null, metadata: string | null];
 
-/** Kinds of layers in `layer_types`, which may have ropes of their own. */
+/** Layer kinds in `layer_types`; each may have a rope of its own. */
 export type LayerType = "full_attention" | "sliding_attention";
 
-/** Where a description takes its numbers from: config.json, or the metadata and tensors of a GGUF file. Whatever is out of
- *  range is refused by a ModelError that names file, field and value; without a fallback, what is missing too. */
+/**
+ * Source of the numbers in a description: config.json, or the metadata and tensors of a GGUF file. A value
+ * out of range is refused by a ModelError that names file, field and value; without a fallback, so is a
+ * missing field.
+ */
 export interface Source {
   readonly kind: "config" | "metadata";
   readonly layers: number;
@@ -18,72 +24,91 @@ export interface Source {
   flag(names: Names, fallback: boolean): boolean;
   refuse(names: Names, reason: string): never;
   activation(usual: Traits["activation"]): Traits["activation"];
-  /** Whether projections have biases: a field that is true, or the tensor of the first layer. */
+  /** True if projections have biases: the field is true, or the tensor exists in the first layer. */
   bias(field: string, tensor: string): boolean;
-  /** Whether a layer lacks a tensor: a field is true, or the tensor is not there. */
+  /** True if a layer lacks a tensor: the field is true, or the tensor is absent. */
   lacks(field: string, layer: number, tensor: string): boolean;
-  /** Whether there is such a field at all. */
+  /** True if the field is present. */
   has(names: Names): boolean;
-  /** Numbers of layers that are listed; none, if there is no list. */
+  /** Numbers of the listed layers; empty without a list. */
   indices(names: Names): readonly number[];
-  /** An array of numbers with one for each layer; null: there is none. */
+  /** Array with one number per layer; null if absent. */
   perLayer(names: Names): readonly number[] | null;
-  /** Which layers have a sliding window: what is said of each layer, else what the family's models do. */
+  /** Sliding-window flag of each layer: from the file, else from `usual`, the rule of the family's models. */
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[];
-  /** Positions, of all layers or those of a type. `theta`: names beside the usual ones; a rope that has its own is plain.
-   *  `headSize`: of these layers, if it is not the model's. */
+  /**
+   * Rope of all layers, or of those of one type. `theta`: further names of the field; a rope with a theta of
+   * its own is plain. `headSize`: head size of these layers, if not the model's.
+   */
   rope(type?: LayerType, theta?: Names, headSize?: number): Rope;
 }
 
 export interface Family {
-  /** In messages. */
+  /** Name in messages. */
   readonly name: string;
-  /** Published models of it, for people. */
+  /** Published models of the family, for people. */
   readonly models: string;
-  /** `model_type` of config.json, where it is not the name. */
+  /** `model_type` values of config.json, if they differ from `name`. */
   readonly modelTypes?: readonly string[];
-  /** `architectures` of config.json. */
+  /** `architectures` values of config.json. */
   readonly classes: readonly string[];
-  /** Classes that have such a model in `text_config`, beside towers for images that are left out. */
+  /** Classes that hold such a model in `text_config`, beside image towers that are not loaded. */
   readonly wrappers?: readonly string[];
-  /** Published configurations name code of their own for what is computed here. */
+  /**
+   * True if published configurations name custom code (`auto_map`) for a computation that this family
+   * implements.
+   */
   readonly ignoresAutoMap?: boolean;
-  /** `general.architecture` of GGUF files. */
+  /** `general.architecture` values of GGUF files. */
   readonly metadata: readonly string[];
-  /** The architecture by which files of a family without one of its own go. */
+  /** GGUF `general.architecture` used by families that have none of their own. */
   readonly ggufAs?: string;
-  /** What absent fields of config.json mean, where that differs from family to family. */
+  /** Defaults for absent fields of config.json, where they differ between families. */
   readonly defaults?: Readonly<Record<string, unknown>>;
-  /** Without `num_key_value_heads` there are as many as query heads; else it must be there. */
+  /** True if an absent `num_key_value_heads` means as many as query heads; else the field is required. */
   readonly kvHeadsOptional?: boolean;
-  /** Names of tensors that differ from the usual ones (tensor-names.ts), in folders and in GGUF files. Tensors of the same
-   *  name lie in it one after the other, by rising TensorKind. */
+  /**
+   * Tensor names that differ from the usual ones (weights.ts, gguf.ts), in folders and in GGUF files. Tensors
+   * that share a name lie in one stored tensor one after the other, by rising TensorKind.
+   */
   readonly folderNames?: Readonly<Record<number, string>>;
   readonly ggufNames?: Readonly<Record<number, string>>;
-  /** Likewise of tensors of experts; {} stands for the expert's number, and without it the tensor has all of them. */
+  /**
+   * Tensor names of experts; {} stands for the expert's number. Without {}, one stored tensor holds all
+   * experts.
+   */
   readonly expertNames?: Readonly<Record<number, string>>;
   readonly ggufExpertNames?: Readonly<Record<number, string>>;
-  /** Folders have matrices of all experts as [experts, inputs, outputs], and gate and up of each as outputs in turn. */
+  /**
+   * True if folders store expert matrices as [experts, inputs, outputs], with gate and up outputs
+   * interleaved.
+   */
   readonly transposesExperts?: boolean;
-  /** Folders have q, k and v in one tensor, in which each key head has its query heads, then its key, then its value. */
+  /**
+   * True if folders store q, k and v in one tensor: for each key head its query heads, then its key, then its
+   * value.
+   */
   readonly groupedHeads?: boolean;
-  /** The rotated rows of q and k are in pairs. */
+  /** Formats whose rotated rows of q and k are interleaved in pairs. */
   readonly pairedRows?: { readonly folder?: boolean; readonly gguf?: boolean };
-  /** Where the norms' epsilon is, if not in `rms_norm_eps`. */
+  /** Names of the norm epsilon, if not `rms_norm_eps`. */
   readonly epsilon?: readonly [config: string, metadata: string];
-  /** Layers may have sizes of their own. */
+  /** True if layers may differ in size. */
   readonly layersDiffer?: boolean;
-  /** Some of its layers have experts. */
+  /** True if some layers have experts. */
   readonly hasExperts?: boolean;
-  /** Keys of scales that files of metadata may have. */
+  /** Keys of scales that GGUF metadata may have. */
   readonly ggufScales?: readonly string[];
-  /** Folders store the weights of norms less 1. */
+  /** True if folders store norm weights less 1. */
   readonly normsOneLess?: boolean;
-  /** What there is beside the sizes; what is left out is as in most models. Sizes that differ between layers: the largest. */
+  /**
+   * Traits beside the sizes; omitted ones have the usual values. Sizes that differ between layers: the
+   * largest.
+   */
   describe(source: Source): Pick<Traits, "layers" | "ropes"> & Partial<Traits & LayerSizes>;
 }
 
-/** `count` layers, each as `layer` says. */
+/** Builds `count` layers with `layer`. */
 export function layersOf<Layer>(count: number, layer: (index: number) => Layer): Layer[] {
   return Array.from({ length: count }, (_, index) => layer(index));
 }

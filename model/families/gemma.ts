@@ -1,7 +1,8 @@
 /**
- * Gemma 1 is Llama with GELU, norms whose weights folders store less 1, and an embedding times the root of its width. Gemma 2
- * and 3 (text): norms around attention and MLP besides. Gemma 2 caps scores and logits, with a window in every other layer; Gemma 3 has norms of the heads of q and k
- * instead, and in five of six layers a window and a rope of its own.
+ * Gemma 1, 2 and 3 (text). Gemma 1 is Llama with GELU and an embedding scaled by the root of its width;
+ * folders store norm weights less 1. Gemma 2 and 3 also have norms around attention and MLP. Gemma 2 caps
+ * scores and logits, and has a sliding window in every other layer. Gemma 3 has norms of the heads of q and k
+ * instead. Five of six layers have a sliding window and a rope of their own.
  */
 import { plainLayer, shapeLimits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
@@ -28,8 +29,10 @@ const sizes = {
   tie_word_embeddings: true,
 };
 
-/** Scores are divided by the root of this. Files of metadata do not say it: in the largest model of each generation it is
- *  hidden / heads, in the others the head size. */
+/**
+ * Square of the divisor of attention scores. GGUF metadata does not have it: it is hidden / heads in the
+ * largest model of each generation, and the head size in the others.
+ */
 function queryScalar(source: Source, layersOfLargest: number): number {
   const { hidden, queryHeads, headSize } = source.sizes;
   if (source.kind === "metadata") return source.layers === layersOfLargest ? hidden / queryHeads : headSize;

@@ -1,7 +1,8 @@
 /**
- * Gemma 4 (text): Gemma 3 with norms as they are, values without scale over their root mean square, and scores as they are. Layers
- * with windows and those without differ in head size, key heads and rope; the last ones may read keys and values of layers before
- * them, values may be keys, small models give each layer inputs of its own, and the mixture has experts beside each MLP.
+ * Gemma 4 (text): Gemma 3 with plain norm weights, values normalised by their root mean square, and unscaled
+ * scores. Sliding-window layers differ from full layers in head size, key heads and rope. The last layers may
+ * read keys and values of earlier layers, and values may equal keys. Small models give each layer inputs of
+ * its own; the mixture has experts beside each MLP.
  */
 import { type LayerShape, type LayerSizes, plainLayer, shapeLimits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
@@ -13,7 +14,7 @@ import { allBut, windowOf } from "./windows.ts";
 const experts = "experts.gate_up_proj";
 const expertsInFile = "ffn_gate_up_exps.weight";
 
-/** The sizes of a layer, by whether it has a window. */
+/** Sizes of a layer, which depend on whether it has a sliding window. */
 function sizesOf(source: Source): (slides: boolean, layer: number, readsOthers: boolean) => LayerSizes {
   const headSize = (names: Names, fallback: number): number => {
     const size = source.integer(names, 16, shapeLimits.headSize, fallback);
@@ -94,7 +95,7 @@ export const gemma4: Family = {
     source.integer(["vocab_size_per_layer_input", null], sizes.vocab, sizes.vocab, sizes.vocab);
     const sharing = source.integer(["num_kv_shared_layers", "attention.shared_kv_layers"], 0, count - 1, 0);
     const hasExperts = source.flag(["enable_moe_block", null], source.has([null, "expert_count"]));
-    // Whatever is said of it, the last layer sees all.
+    // The last layer always has full attention, whatever the configuration says.
     const sliding = source.slidingLayers(allBut(6)).map((slides, layer) => slides && layer < count - 1);
     const window = windowOf(source);
     const ofLayer = sizesOf(source);
@@ -152,7 +153,9 @@ export const gemma4: Family = {
   },
 };
 
-/** The same text model, never with inputs of layers, whose images and sounds go straight to it. */
+/**
+ * Gemma 4 unified: the same text model without layer inputs; images and sounds enter its embedding directly.
+ */
 export const gemma4Unified: Family = {
   ...gemma4,
   name: "gemma4_unified",

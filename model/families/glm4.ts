@@ -1,11 +1,14 @@
-/** GLM-4 (dense, 0414): norms around attention and MLP; half of each head rotates, in neighbouring pairs; biases on q, k, v. */
+/**
+ * GLM-4 (dense, 0414): norms around attention and MLP; half of each head rotates, in neighbouring pairs;
+ * biases on q, k, v.
+ */
 import { plainLayer } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import { type Family, layersOf } from "./family.ts";
 
 const gateUp = "mlp.gate_up_proj.weight";
 
-/** GLM-4-9B and GLM-Edge: the same with norms before attention and MLP alone. */
+/** GLM-4-9B and GLM-Edge: GLM-4 with norms only before attention and MLP. */
 export const glm: Family = {
   name: "glm",
   models: "GLM-4-9B (HF), GLM-Edge",

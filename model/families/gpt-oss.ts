@@ -39,13 +39,13 @@ export const gptOss: Family = {
     if (source.kind === "config" && !spellings.some((name) => source.has([name, null]))) {
       source.refuse(["rope_scaling", null], "wanted: how positions are rotated");
     }
-    // The engines' clamped SwiGLU has these numbers.
+    // The engines' clamped SwiGLU supports only these constants.
     source.number(["swiglu_limit", null], 7, 7, 7);
     source.number(["swiglu_alpha", null], 1.702, 1.702, 1.702);
     const isBiased = source.bias("attention_bias", "attn_q.bias");
     const biases = { qkv: isBiased, o: isBiased, gateUp: true, down: true, router: true };
     const rope = source.rope();
-    // Files of metadata do not tell that the range is not truncated.
+    // GGUF metadata cannot express that the blended range is not truncated.
     const isYarn = source.kind === "metadata" && rope.kind === "yarn";
     return {
       activation: "clampedSwiglu",

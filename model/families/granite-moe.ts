@@ -1,4 +1,4 @@
-/** Granite 3's mixtures of experts (1B-A400M, 3B-A800M): Granite whose MLPs are experts. */
+/** Granite 3's mixtures of experts (1B-A400M, 3B-A800M): Granite with experts in place of MLPs. */
 import { TensorKind } from "../tensor-kinds.ts";
 import { expertsOf } from "./experts.ts";
 import type { Family } from "./family.ts";

@@ -1,4 +1,4 @@
-/** Granite 3 (dense): Llama with scales of its own for embedding, scores, residuals and logits. */
+/** Granite 3 (dense): Llama with scales for embedding, scores, residuals and logits. */
 import { plainLayer } from "../shape.ts";
 import { biasesOf } from "./biases.ts";
 import { type Family, layersOf } from "./family.ts";

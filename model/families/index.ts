@@ -1,4 +1,4 @@
-/** All families. A new one is a file beside this one and a line here. */
+/** Table of all families. A new family is a file in this folder and a row here. */
 import { cohere2 } from "./cohere2.ts";
 import type { Family } from "./family.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
@@ -50,7 +50,7 @@ export const families: readonly Family[] = [
   internlm3,
 ];
 
-/** The family of a configuration, which is one of them. */
+/** Family of a parsed configuration; the name is always in the table. */
 export function familyNamed(name: string): Family {
   return families.find((family) => family.name === name)!;
 }

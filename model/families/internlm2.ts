@@ -1,4 +1,4 @@
-/** InternLM 2 and 2.5: Llama with names of its own, and q, k and v in one tensor, key head after key head. */
+/** InternLM 2 and 2.5: Llama with its own tensor names, and q, k and v in one tensor, grouped by key head. */
 import { plainLayer } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import { type Family, layersOf } from "./family.ts";

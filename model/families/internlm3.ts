@@ -1,4 +1,4 @@
-/** InternLM 3: Llama with names of its own for biases. */
+/** InternLM 3: Llama with its own names of bias fields. */
 import { plainLayer } from "../shape.ts";
 import { type Family, layersOf } from "./family.ts";
 

@@ -1,4 +1,7 @@
-/** Llama 2 and 3.x, with the many models that are built alike: DeepSeek-R1's distils, Yi, SmolLM 2, Falcon 3. */
+/**
+ * Llama 2 and 3.x, and the many models of the same architecture: DeepSeek-R1's distils, Yi, SmolLM 2, Falcon
+ * 3.
+ */
 import { plainLayer } from "../shape.ts";
 import { biasesOf } from "./biases.ts";
 import { type Family, layersOf } from "./family.ts";

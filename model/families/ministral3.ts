@@ -1,4 +1,7 @@
-/** Ministral 3 and later Mistral models: Llama with yarn, whose queries grow with the logarithm of their position. */
+/**
+ * Ministral 3 and later Mistral models: Llama with yarn and queries scaled by the logarithm of their
+ * position.
+ */
 import { plainLayer, shapeLimits } from "../shape.ts";
 import type { Family } from "./family.ts";
 import { toldWindows } from "./windows.ts";

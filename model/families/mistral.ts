@@ -1,4 +1,6 @@
-/** Mistral 7B, Nemo and Small, Ministral 8B: Llama with a sliding window, of all layers or of those that are listed. */
+/**
+ * Mistral 7B, Nemo and Small, Ministral 8B: Llama with a sliding window in all layers or in the listed ones.
+ */
 import { plainLayer } from "../shape.ts";
 import type { Family } from "./family.ts";
 import { toldWindows } from "./windows.ts";

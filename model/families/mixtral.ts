@@ -1,4 +1,4 @@
-/** Mixtral 8x7B and 8x22B: Mistral whose MLPs are experts. */
+/** Mixtral 8x7B and 8x22B: Mistral with experts in place of MLPs. */
 import { plainLayer } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import { expertsOf } from "./experts.ts";

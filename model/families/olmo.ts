@@ -1,5 +1,8 @@
-/** OLMo 2 and 3: norms of what attention and MLP add, not of what they read, and norms over all heads of q and of k. OLMo 3 has
- *  a window in three of four layers, whose rope is plain whatever lengthens the context of the others. */
+/**
+ * OLMo 2 and 3: norms after attention and MLP instead of before, and norms over all heads of q and of k. In
+ * OLMo 3 three of four layers have a sliding window and a plain rope; only the other layers have the rope
+ * that lengthens the context.
+ */
 import { type LayerShape, plainLayer } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import { biasesOf } from "./biases.ts";

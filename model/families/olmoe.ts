@@ -1,4 +1,4 @@
-/** OLMoE: Llama with norms over all heads of q and of k, whose MLPs are experts. */
+/** OLMoE: Llama with norms over all heads of q and of k, and experts in place of MLPs. */
 import { plainLayer } from "../shape.ts";
 import { biasesOf } from "./biases.ts";
 import { expertsOf } from "./experts.ts";

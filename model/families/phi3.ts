@@ -1,5 +1,7 @@
-/** Phi-3, 3.5 and 4, Phi-4-mini: Llama whose q, k and v are one tensor, and gate and up another; a part of each head may be
- *  rotated, and longrope lengthens the context. */
+/**
+ * Phi-3, 3.5 and 4, Phi-4-mini: Llama with q, k and v in one tensor, and gate and up in another. The rope may
+ * cover only a part of each head, and longrope may lengthen the context.
+ */
 import { plainLayer } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import type { Family } from "./family.ts";

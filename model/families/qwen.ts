@@ -1,5 +1,7 @@
-/** Qwen2 and 2.5: Llama with biases on q, k and v; Qwen3: with norms of their heads instead. Either may have windows in its
- *  upper layers. */
+/**
+ * Qwen2 and 2.5: Llama with biases on q, k and v. Qwen3 has norms of their heads instead. Either may have
+ * sliding windows in its upper layers.
+ */
 import { type LayerShape, plainLayer, shapeLimits } from "../shape.ts";
 import { biasesOf } from "./biases.ts";
 import type { Family, Source } from "./family.ts";

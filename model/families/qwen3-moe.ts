@@ -1,4 +1,7 @@
-/** Qwen3's mixtures of experts (30B-A3B, 235B-A22B, Coder): Qwen3 whose MLPs are experts, but for layers that are listed. */
+/**
+ * Qwen3's mixtures of experts (30B-A3B, 235B-A22B, Coder): Qwen3 with experts in place of MLPs, except in
+ * listed layers.
+ */
 import { type LayerShape, plainLayer, shapeLimits } from "../shape.ts";
 import { biasesOf } from "./biases.ts";
 import { expertsOf } from "./experts.ts";

@@ -1,4 +1,4 @@
-/** Seed-OSS: Llama with a bias on q, k and v, and one on o that is told apart. */
+/** Seed-OSS: Llama with biases on q, k and v, and a separate setting for the bias on o. */
 import { plainLayer } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import { biasesOf } from "./biases.ts";
@@ -10,7 +10,7 @@ export const seedOss: Family = {
   classes: ["SeedOssForCausalLM"],
   metadata: ["seed_oss"],
   defaults: { attention_bias: true, head_dim: 128 },
-  // Files of metadata name the norm before the MLP by what it follows.
+  // GGUF files name the norm before the MLP after the attention that precedes it.
   ggufNames: { [TensorKind.mlpNorm]: "post_attention_norm.weight" },
   describe(source) {
     const biases = { ...biasesOf(source), o: source.bias("attention_out_bias", "attn_output.bias") };

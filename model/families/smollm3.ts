@@ -1,4 +1,4 @@
-/** SmolLM3: Llama whose every fourth layer does not rotate. */
+/** SmolLM3: Llama without rope in every fourth layer. */
 import { plainLayer } from "../shape.ts";
 import { biasesOf } from "./biases.ts";
 import type { Family } from "./family.ts";

@@ -1,32 +1,34 @@
-/** Sliding windows of layers, as configurations tell of them. */
+/** Sliding-window fields of configurations. */
 import { shapeLimits } from "../shape.ts";
 import { layersOf, type Names, type Source } from "./family.ts";
 
 const names: Names = ["sliding_window", "attention.sliding_window"];
-/** Which layers have it. */
+/** Names of the field that says which layers have a window. */
 export const patternNames: Names = ["layer_types", "attention.sliding_window_pattern"];
 
-/** The window's width; 0: there is none. */
+/** Width of the window; 0 for none. */
 export function windowOf(source: Source): number {
   const window = source.integer(names, source.kind === "config" ? 1 : 0, shapeLimits.contextMax, 0);
-  // Files of metadata give one as wide as the context where there is none.
+  // GGUF metadata sets the window to the whole context when there is none.
   return source.kind === "metadata" && window >= source.sizes.contextMax ? 0 : window;
 }
 
-/** The width of each layer's window, of those that have one, by what the file says of each layer, else as `usual`. */
+/** Window width of each layer; 0 for none. The file's list decides which layers have one, else `usual`. */
 export function windowsOf(source: Source, usual: (layer: number) => boolean): number[] {
   const sliding = source.slidingLayers(usual);
   const window = sliding.includes(true) ? windowOf(source) : 0;
   return sliding.map((slides) => (slides ? window : 0));
 }
 
-/** All but each `period`th layer slide. */
+/** Predicate that is true for all but every `period`th layer. */
 export function allBut(period: number): (layer: number) => boolean {
   return (layer) => (layer + 1) % period !== 0;
 }
 
-/** The same of architectures that files of metadata use for models with windows of all layers and of some: what is not said of
- *  each layer is refused. `usual` is of configurations. */
+/**
+ * Window width of each layer, for GGUF architectures shared by models with windows in all layers and in some.
+ * Refuses a GGUF file that does not list the layers; `usual` applies to config.json only.
+ */
 export function toldWindows(source: Source, usual: (layer: number) => boolean): number[] {
   if (source.kind === "metadata" && windowOf(source) > 0 && !source.has(patternNames)) {
     source.refuse(
@@ -37,7 +39,7 @@ export function toldWindows(source: Source, usual: (layer: number) => boolean): 
   return windowsOf(source, usual);
 }
 
-/** The same window in all layers, or in none. */
+/** Window widths when all layers have the same window, or none has one. */
 export function sameWindow(source: Source): number[] {
   const window = windowOf(source);
   return layersOf(source.layers, () => window);

@@ -2,16 +2,16 @@ import { ServerError } from "./errors.ts";
 import { eventsOf, type ProgramEvent } from "./events.ts";
 
 export interface BuntingOptions {
-  /** Of the server, without a path. Default: the variable BUNTING_URL, else http://127.0.0.1:8000. */
+  /** Server URL without a path. Default: the variable BUNTING_URL, else http://127.0.0.1:8000. */
   readonly url?: string;
-  /** Default: the variable BUNTING_API_KEY, else none. */
+  /** API key. Default: the variable BUNTING_API_KEY, else none. */
   readonly apiKey?: string;
-  /** The name of the model; default: the server's first. */
+  /** Model name. Default: the server's first. */
   readonly model?: string;
   readonly fetch?: typeof fetch;
 }
 
-/** A server. */
+/** Connection to a server. */
 export class Bunting {
   readonly model: string | undefined;
   readonly #url: string;
@@ -25,8 +25,10 @@ export class Bunting {
     this.#fetch = options.fetch ?? fetch;
   }
 
-  /** Sends a request. Rejects with ServerError where no server answers, and unless the answer's status is one of `taken` or says that
-   *  all is well; with the signal's reason when it is given up. */
+  /**
+   * Sends a request. Rejects with ServerError if no server responds, or if the status is neither 2xx nor one
+   * of `taken`. Rejects with the signal's reason on abort.
+   */
   async request(
     method: "GET" | "POST" | "PUT" | "DELETE",
     path: string,
@@ -54,7 +56,7 @@ export class Bunting {
     return response;
   }
 
-  /** Runs a program and tells what happens in it, until all that is awaited is there. */
+  /** Runs a program and yields its events until all awaited values exist. */
   async *run(body: object, signal?: AbortSignal): AsyncGenerator<ProgramEvent, void, void> {
     const model = this.model === undefined ? {} : { model: this.model };
     const options = signal === undefined ? {} : { signal };
@@ -78,7 +80,7 @@ async function refusalOf(response: Response): Promise<ServerError> {
   return new ServerError(response.status, code, message, param);
 }
 
-/** Of Node, Bun and Deno; browsers have none. */
+/** Environment variable in Node, Bun and Deno; undefined in browsers. */
 function environment(name: string): string | undefined {
   const { process } = globalThis as {
     readonly process?: { readonly env?: Record<string, string | undefined> };
@@ -88,12 +90,12 @@ function environment(name: string): string | undefined {
 
 let shared: Bunting | null = null;
 
-/** Sets the server of everything that names none. */
+/** Sets the default server. */
 export function configure(options: BuntingOptions): void {
   shared = new Bunting(options);
 }
 
-/** The server of everything that names none. */
+/** Default server, for values that name none. */
 export function defaultClient(): Bunting {
   shared ??= new Bunting();
   return shared;

@@ -1,15 +1,15 @@
-/** Why a value will never come, as the server tells it. */
+/** Reason why a value failed, as the server reports it. */
 export interface FailedValue {
-  /** cancelled, transform, engine_error, context_length_exceeded, … */
+  /** Error code: cancelled, transform, engine_error, context_length_exceeded, … */
   readonly code: string;
   readonly message: string;
-  /** The call where it began. */
+  /** Call in which the failure began. */
   readonly origin: string;
-  /** Calls and values from there to the one that was asked for. */
+  /** Calls and values from the origin to the requested value. */
   readonly path: readonly string[];
 }
 
-/** A value failed. */
+/** Failure of a value. */
 export class ValueError extends Error implements FailedValue {
   override readonly name = "ValueError";
   readonly code: string;
@@ -24,19 +24,19 @@ export class ValueError extends Error implements FailedValue {
   }
 }
 
-/** The server refused a request, could not be understood, or is not there. */
+/** The server refused a request, sent an unreadable response, or is unreachable. */
 export class ServerError extends Error {
   override readonly name = "ServerError";
 
   constructor(
-    /** HTTP status; 0 when there was no answer, or it ended before its time. */
+    /** HTTP status; 0 if there was no response, or if it ended early. */
     readonly status: number,
-    /** For programs, such as cycle, model_not_found or unreachable; null when there is none. */
+    /** Error code for programs, such as cycle, model_not_found or unreachable; null if there is none. */
     readonly code: string | null,
     message: string,
-    /** The field at fault, such as calls[0].temperature. */
+    /** Field at fault, such as calls[0].temperature. */
     readonly param: string | null = null,
-    /** What the runtime said where no server answered. */
+    /** Error of the runtime if no server responded. */
     cause?: unknown,
   ) {
     super(message, { cause });

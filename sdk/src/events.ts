@@ -1,6 +1,6 @@
 import { type FailedValue, ServerError } from "./errors.ts";
 
-/** What a program's stream tells: docs/reference/programs.md. */
+/** Event of a program's stream: docs/reference/programs.md. */
 export type ProgramEvent =
   | { readonly type: "program.started"; readonly id: string }
   | { readonly type: "call.ready" | "call.started" | "call.ended"; readonly call: string }
@@ -10,7 +10,10 @@ export type ProgramEvent =
   | { readonly type: "variable.failed"; readonly variable: string; readonly error: FailedValue }
   | { readonly type: "program.done"; readonly id: string };
 
-/** Server-sent events of a response, to their end. Rejects with ServerError when the server says that it cannot go on. */
+/**
+ * Yields server-sent events of a response to its end. Rejects with ServerError if the server reports that it
+ * cannot continue.
+ */
 export async function* eventsOf(response: Response): AsyncGenerator<ProgramEvent, void, void> {
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();
@@ -32,7 +35,7 @@ export async function* eventsOf(response: Response): AsyncGenerator<ProgramEvent
   }
 }
 
-/** null: a comment. */
+/** Event of an SSE frame; null for a comment. */
 function parsed(frame: string): ProgramEvent | null {
   const line = frame.split("\n").find((one) => one.startsWith("data: "));
   if (line === undefined) return null;

@@ -1,4 +1,4 @@
-/** What runs calls as values become known: over lists, by a choice, again and again. All of it happens on the server. */
+/** Control flow over values: map, reduce, repeat and choose. The server runs all of it. */
 import { type Block, bodiesOpen, type Cell, inside, type Piece } from "./graph.ts";
 import { Value } from "./value.ts";
 
@@ -8,7 +8,7 @@ export interface Joined {
   readonly pieces: readonly Piece[];
 }
 
-/** Values one after another with a separator between: of a list that is known here, or of one that calls make. */
+/** Joins values with a separator: a list known here, or a list value computed by calls. */
 export function join(
   values: readonly (string | Value<unknown>)[] | Value<readonly unknown[]>,
   separator: string,
@@ -21,7 +21,7 @@ export function join(
   return { pieces };
 }
 
-/** `each` for every item of a list, however many there turn out to be (1,024 at most). */
+/** Runs `each` for every item of a list, whose length may be unknown until run time (at most 1,024). */
 export function map<T>(
   list: Value<readonly unknown[]>,
   each: (item: Value<string>) => Value<T>,
@@ -33,7 +33,7 @@ export function map<T>(
   return new Value(block.output, (wire) => (wire as readonly string[]).map((one) => result.read(one)));
 }
 
-/** `step` for one item of a list after another; each result is the next one's first argument. */
+/** Runs `step` for one item after another; each result is the first argument of the next step. */
 export function reduce(
   list: Value<readonly unknown[]>,
   initial: Value<string>,
@@ -50,10 +50,12 @@ export function reduce(
   return new Value(block.output, (wire) => wire as string);
 }
 
-/** A question about a text. `matches` is a pattern as `regex` takes it. */
+/** Test of a text. `matches` is a pattern in the syntax of `regex`. */
 export type Test = { readonly equals: string } | { readonly contains: string } | { readonly matches: string };
 
-/** `step` again and again, each on the result of the one before, until a result passes the test or `count` times. */
+/**
+ * Runs `step` repeatedly, each time on the previous result, until a result passes the test or `count` times.
+ */
 export function repeat(
   initial: Value<string>,
   step: (state: Value<string>) => Value<string>,
@@ -65,8 +67,10 @@ export function repeat(
   return new Value(block.output, (wire) => wire as string);
 }
 
-/** The value of the first case whose test `on` passes; else that of `otherwise`; without one, a failure. Only what is chosen
- *  runs. */
+/**
+ * Runs the first case whose test `on` passes, else `otherwise`, and returns its value; fails without
+ * `otherwise`. The other cases do not run.
+ */
 export function choose(
   on: Value<string>,
   cases: readonly (Test & { readonly run: () => Value<string> })[],
@@ -82,7 +86,9 @@ export function choose(
   return new Value(block.output, (wire) => wire as string);
 }
 
-/** The body of what has one: calls that read nothing of what it binds stay outside, and run once. */
+/**
+ * Body of a block that has only one. Calls that do not depend on its bound values stay outside and run once.
+ */
 function only({ cell }: Value<unknown>): Block["bodies"][number] {
   return { body: Symbol("body"), fields: {}, result: cell };
 }

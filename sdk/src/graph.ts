@@ -1,31 +1,33 @@
-/** The graph behind values, and how it is written for the server. */
+/** Graph behind values, and its encoding for the server. */
 import type { FailedValue } from "./errors.ts";
 
-/** What became of a value. */
+/** Final state of a value. */
 export type Settled = { readonly value: string | readonly string[] } | { readonly failure: FailedValue };
 
-/** One value of a graph. */
+/** Value of a graph. */
 export interface Cell {
-  /** What its name on the server begins with. */
+  /** Prefix of its name on the server. */
   readonly label: string;
-  /** null: it is known, or bound by a block to what it hands to its bodies. */
+  /**
+   * Call or block that computes the value. null if the value is known, or if a block binds it for its bodies.
+   */
   producer: CallNode | Block | null;
   settled: Settled | null;
-  /** The program that computes it now. */
+  /** Program that computes the value now. */
   running: Running | null;
 }
 
-/** A part of a prompt: text of the template; text that was given; a value; a place to write. */
+/** Part of a prompt: template text, constant text, an input value, or an output. */
 export type Piece =
   | string
   | { readonly constant: string }
   | { readonly input: Cell; readonly transforms: readonly unknown[] }
   | { readonly output: Cell };
 
-/** Bodies of choices whose functions are being called now, outermost first. */
+/** Bodies of choices whose functions are running now, outermost first. */
 const open: symbol[] = [];
 
-/** Calls that `make` makes belong to the body: they run only if it is chosen. */
+/** Runs `make`; the calls that it makes belong to the body and run only if that body is chosen. */
 export function inside<T>(body: symbol, make: () => T): T {
   open.push(body);
   try {
@@ -35,15 +37,15 @@ export function inside<T>(body: symbol, make: () => T): T {
   }
 }
 
-/** Of a node that is made now. */
+/** Open bodies, for a node being made. */
 export function bodiesOpen(): readonly symbol[] {
   return [...open];
 }
 
-/** One call of a model. A single message without a role is a text to complete. */
+/** Call of a model. A single message without a role is a text to complete. */
 export interface CallNode {
   readonly kind: "call";
-  /** Bodies of choices that it was made in. */
+  /** Bodies of choices in which it was made. */
   readonly inside: readonly symbol[];
   readonly messages: { readonly role: string | null; readonly pieces: readonly Piece[] }[];
   readonly outputs: {
@@ -53,14 +55,14 @@ export interface CallNode {
   }[];
 }
 
-/** Calls that run once for each item, for a choice, or until something holds. */
+/** Block of calls that run once per item, for one choice, or until a test passes. */
 export interface Block {
   readonly kind: "map" | "reduce" | "choose" | "repeat";
   readonly inside: readonly symbol[];
-  /** By field of the API. */
+  /** Values that the block reads, by field of the API. */
   readonly reads: Readonly<Record<string, Cell>>;
   readonly binds: Readonly<Record<string, Cell>>;
-  /** `fields` of a choice's cases; null: the case of all others. */
+  /** `fields` of a case of a choice; null for the default case. */
   readonly bodies: readonly {
     readonly body: symbol;
     readonly fields: object | null;
@@ -72,21 +74,21 @@ export interface Block {
 
 type Json = Record<string, unknown>;
 
-/** A graph as a body of POST /v1/programs, but for what is awaited. */
+/** Graph as a body of POST /v1/programs, without its awaited values. */
 export interface Written {
   readonly body: { readonly variables: Json; readonly calls: readonly Json[] };
-  /** Every value of it that is not known yet. */
+  /** Names of all its unknown values. */
   readonly names: ReadonlyMap<Cell, string>;
 }
 
-/** Everything that the values are made of and that is not known yet. */
+/** Writes all unknown values and calls on which the values depend. */
 export function writeGraph(wanted: readonly Cell[]): Written {
   const writer = new Writer();
   for (const cell of wanted) writer.cell(cell);
   return writer.written();
 }
 
-/** Everything behind values that is not known yet, themselves included. */
+/** All unknown values on which the values depend, including themselves. */
 export function cellsBehind(wanted: readonly Cell[]): ReadonlySet<Cell> {
   const found = new Set<Cell>();
   const open = [...wanted];
@@ -98,7 +100,7 @@ export function cellsBehind(wanted: readonly Cell[]): ReadonlySet<Cell> {
   return found;
 }
 
-/** Why a value will never be there: one that it is made of has failed. Null: none has. */
+/** Failure that makes a value impossible: that of a value it depends on. Null if there is none. */
 export function failureBehind(wanted: Cell): FailedValue | null {
   const seen = new Set<Cell>();
   const open = [wanted];
@@ -122,7 +124,10 @@ function writtenBy(node: CallNode | Block): readonly Cell[] {
   return node.kind === "call" ? node.outputs.map(({ cell }) => cell) : [node.output];
 }
 
-/** Where calls are written: the program, or a block's body, which is for what depends on what it binds, or was made in it. */
+/**
+ * Scope of calls: the program, or a block's body. A body holds calls that depend on its bound values, or were
+ * made in it.
+ */
 interface Scope {
   readonly body: symbol | null;
   readonly bound: ReadonlySet<Cell>;
@@ -134,7 +139,7 @@ class Writer {
   readonly #names = new Map<Cell, string>();
   readonly #done = new Set<CallNode | Block>();
   readonly #program: Scope = { body: null, bound: new Set(), calls: [] };
-  /** Innermost last. */
+  /** Open scopes, innermost last. */
   readonly #scopes: Scope[] = [this.#program];
   readonly #dependents = new Map<Cell, Map<Cell, boolean>>();
   #count = 0;
@@ -144,7 +149,7 @@ class Writer {
     return { body: { variables: this.#variables, calls: this.#program.calls }, names };
   }
 
-  /** The name of a value, written with all that it is made of. */
+  /** Name of a value; first writes everything that it depends on. */
   cell(cell: Cell): string {
     const { settled, producer } = cell;
     const known = this.#names.get(cell);
@@ -175,7 +180,7 @@ class Writer {
     return name;
   }
 
-  /** The innermost body that the node was made in, or that binds something which it depends on. */
+  /** Innermost body in which the node was made, or whose bound values it depends on. */
   #scopeOf(node: CallNode | Block): Scope {
     const reads = readBy(node);
     return this.#scopes.findLast(
@@ -207,7 +212,7 @@ class Writer {
     const textOf = (pieces: readonly Piece[]): string =>
       pieces
         .map((piece) => {
-          // What looks like a placeholder and is none goes by a variable.
+          // A variable carries text that only looks like a placeholder.
           if (typeof piece === "string") return piece.includes("{{") ? place(this.#constant(piece)) : piece;
           if ("constant" in piece) return place(this.#constant(piece.constant));
           if ("output" in piece) return place(this.#named(piece.output));
@@ -256,8 +261,8 @@ class Writer {
   }
 }
 
-/** A program on its way. */
+/** A program in progress. */
 export interface Running {
-  /** Resolves when it is over, however it ended. */
+  /** Resolves when the program has ended, with or without an error. */
   readonly over: Promise<void>;
 }

@@ -1,4 +1,7 @@
-/** Programs for Bunting: write calls as functions of each other's values, and ask for the value that you want. */
+/**
+ * Programs for Bunting: calls are functions whose outputs are inputs of other calls. The server runs what a
+ * requested value needs.
+ */
 export { Bunting, type BuntingOptions, configure } from "./client.ts";
 export { type FailedValue, ServerError, ValueError } from "./errors.ts";
 export { choose, join, map, reduce, repeat, type Test } from "./flow.ts";

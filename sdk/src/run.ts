@@ -3,12 +3,12 @@ import { ServerError } from "./errors.ts";
 import type { ProgramEvent } from "./events.ts";
 import { type Cell, cellsBehind, failureBehind, type Running, type Settled, writeGraph } from "./graph.ts";
 
-/** Somebody waits for a value. */
+/** Request for a value. */
 export interface Wanted {
   readonly cell: Cell;
   readonly criteria: string;
   readonly signal: AbortSignal | undefined;
-  /** Told the text as it is drawn; null: it is not wanted. */
+  /** Receives the text as it is generated; null if not needed. */
   readonly onText: ((piece: string) => void) | null;
 }
 
@@ -17,10 +17,10 @@ interface Waiting extends Wanted {
   readonly reject: (reason: unknown) => void;
 }
 
-/** What is wanted since the last program was sent, by server. */
+/** Requested values since the last program was sent, by server. */
 const pending = new Map<Bunting, Waiting[]>();
 
-/** Resolves when the value has settled. What is wanted in one go is sent as one program. */
+/** Resolves when the value has settled. Values requested before the next event-loop turn form one program. */
 export function want(wanted: Wanted, client: Bunting = defaultClient()): Promise<Settled> {
   return new Promise((resolve, reject) => {
     const { signal } = wanted;
@@ -57,7 +57,7 @@ async function compute(all: readonly Waiting[], client: Bunting): Promise<void> 
     }
     left = left.filter(({ cell }) => cell.settled === null && failureBehind(cell) === null);
     if (left.length === 0) return;
-    // A value is computed once: what another program computes now is waited for.
+    // A value is computed only once: waits for values that another program computes now.
     const others = new Set(
       [...cellsBehind(left.map(({ cell }) => cell))].flatMap(({ running }) =>
         running === null ? [] : [running],
@@ -100,7 +100,7 @@ async function run(wanted: readonly Waiting[], client: Bunting): Promise<void> {
     const end = new ServerError(0, null, "the answer ended before the value was there");
     for (const { cell, reject } of wanted) if (cell.settled === null) reject(end);
   } catch (error) {
-    for (const { reject } of wanted) reject(error); // changes nothing for those that are told already
+    for (const { reject } of wanted) reject(error); // no effect on promises that are already settled
   } finally {
     for (const { signal } of wanted) signal?.removeEventListener("abort", leave);
     for (const cell of names.keys()) if (cell.running === running) cell.running = null;
@@ -121,7 +121,7 @@ function note(
     for (const { onText } of waiting) onText?.(event.text);
     return;
   }
-  // What nobody wants any more is no failure: it is computed when somebody asks for it.
+  // A cancelled value without a waiter has not failed: a later request computes it.
   if (event.type === "variable.failed" && event.error.code === "cancelled" && waiting.length === 0) return;
   cell.settled = event.type === "variable.ready" ? { value: event.value } : { failure: event.error };
   for (const one of waiting) {

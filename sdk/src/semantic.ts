@@ -3,7 +3,7 @@ import { bodiesOpen, type CallNode, type Cell, type Piece } from "./graph.ts";
 import type { Parser } from "./parsers.ts";
 import { Value } from "./value.ts";
 
-/** How an answer is drawn, as in OpenAI's bodies. */
+/** Sampling options, as in OpenAI's requests. */
 export interface Sampling {
   readonly maxTokens?: number;
   readonly temperature?: number;
@@ -18,9 +18,9 @@ export interface Sampling {
 }
 
 export interface OutputOptions<T> extends Sampling {
-  /** What the text is read as; text as it is unless said. */
+  /** Parser of the text; default: the unchanged text. */
   readonly as?: Parser<T>;
-  /** A JSON Schema: the model writes nothing else. Read it with `as: json<…>()`. */
+  /** JSON Schema that constrains the answer. Read it with `as: json<…>()`. */
   readonly schema?: object;
 }
 
@@ -37,7 +37,7 @@ interface Output<Name extends string, T> {
 
 type Placeholder = Input<string> | Output<string, unknown>;
 
-/** What an input may be given: text, a value of another call, or several joined. */
+/** Argument of an input: text, a value of another call, or several joined. */
 export type Given = string | Value<unknown> | Joined;
 
 type InputsOf<Parts> = { readonly [Part in Extract<Parts, Input<string>> as Part["name"]]: Given };
@@ -50,15 +50,15 @@ type OutputsOf<Parts> = {
     : never;
 };
 
-/** A function written in words: given its inputs it is a call, whose outputs are values to come. */
+/** Prompt as a function: its inputs make a call, whose outputs are future values. */
 export type SemanticFunction<Parts> = (inputs: InputsOf<Parts>) => OutputsOf<Parts>;
 
-/** A place for an input. */
+/** Placeholder for an input. */
 export function input<const Name extends string>(name: Name): Input<Name> {
   return { kind: "input", name };
 }
 
-/** A place where the model writes. */
+/** Placeholder where the model writes. */
 export function output<const Name extends string, T = string>(
   name: Name,
   options: OutputOptions<T> = {},
@@ -66,7 +66,7 @@ export function output<const Name extends string, T = string>(
   return { kind: "output", name, options };
 }
 
-/** A function from a text with places in it, which a model completes. */
+/** Makes a function of a text with placeholders, which a model completes. */
 export function semantic<Parts extends readonly Placeholder[]>(
   texts: TemplateStringsArray,
   ...parts: Parts
@@ -75,7 +75,7 @@ export function semantic<Parts extends readonly Placeholder[]>(
   return functionOf([{ role: null, pieces }]) as never;
 }
 
-/** A message of a chat. */
+/** Message of a chat. */
 interface Message<Part> {
   readonly role: "system" | "user" | "assistant" | null;
   readonly pieces: readonly (string | Part)[];
@@ -92,10 +92,10 @@ const tagOf =
 
 export const system: MessageTag = tagOf("system");
 export const user: MessageTag = tagOf("user");
-/** What the assistant said before, or an output and nothing else. */
+/** Assistant message: earlier text, or a single output. */
 export const assistant: MessageTag = tagOf("assistant");
 
-/** A function from a conversation; `answer` is what the assistant says at its end. */
+/** Makes a function of a conversation; `answer` is the assistant's last message. */
 export function chat<
   Messages extends readonly Message<Placeholder>[],
   Answer extends Output<string, unknown>,
@@ -152,7 +152,7 @@ function formatOf(schema: object | undefined): object {
   return { response_format: { type: "json_schema", json_schema: { name: "output", schema } } };
 }
 
-/** maxTokens → max_tokens */
+/** Converts names: maxTokens → max_tokens. */
 function wireOf(sampling: Sampling): Record<string, unknown> {
   const entries = Object.entries(sampling).filter(([, one]) => one !== undefined);
   return Object.fromEntries(

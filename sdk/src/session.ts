@@ -1,7 +1,7 @@
 import { type Bunting, defaultClient } from "./client.ts";
 import { type FailedValue, ValueError } from "./errors.ts";
 
-/** What is asked of a session's variable. */
+/** Options of `get`. */
 interface FetchOptions {
   readonly criteria?: string;
   readonly timeoutSeconds?: number;
@@ -9,8 +9,8 @@ interface FetchOptions {
 }
 
 /**
- * A program that grows call by call, in the words of the API: for values that come from outside while it runs, such as a tool's
- * result or a person's word. Ended by `close`, or by `await using`.
+ * Program that grows call by call, in the format of the API. For values that arrive from outside while it
+ * runs, such as a tool's result or a user's message. Ended by `close`, or by `await using`.
  */
 export class Session {
   readonly id: string;
@@ -21,7 +21,7 @@ export class Session {
     this.#client = client;
   }
 
-  /** `program`: variables and calls to begin with. */
+  /** Opens a session. `program`: initial variables and calls. */
   static async open(program: object = {}, client: Bunting = defaultClient()): Promise<Session> {
     const response = await client.request("POST", "/v1/sessions", { body: program });
     const { id } = (await response.json()) as { readonly id: string };
@@ -37,7 +37,9 @@ export class Session {
     await this.#client.request("PUT", this.#pathOf(variable), { body: { value } });
   }
 
-  /** The value; null when it is not there in time. Rejects with ValueError when it failed. */
+  /**
+   * Returns the value; null if it does not exist before the timeout. Rejects with ValueError if it failed.
+   */
   async get(variable: string, options: FetchOptions = {}): Promise<string | readonly string[] | null> {
     const { criteria = "latency", timeoutSeconds = 60, signal } = options;
     const query = new URLSearchParams({ criteria, timeout: String(timeoutSeconds) });
@@ -53,17 +55,20 @@ export class Session {
     return response.status === 200 ? body.value : null;
   }
 
-  /** The variable is not asked for any more, nor read by what is added later: the server gives its value up as soon as nothing reads it. */
+  /**
+   * Declares that the client will neither request the variable nor add calls that read it. The server frees
+   * its value once no call reads it.
+   */
   async release(variable: string): Promise<void> {
     await this.#client.request("DELETE", this.#pathOf(variable));
   }
 
-  /** Calls and variables, with times: as JSON, or to be drawn. */
+  /** Calls and variables with times, as JSON or as a diagram's source. */
   async graph(format: "json" | "mermaid" | "dot" = "json"): Promise<string> {
     return await (await this.#client.request("GET", `${this.#path}/graph?format=${format}`)).text();
   }
 
-  /** Ends what still runs, and forgets everything. May be called again. */
+  /** Aborts running calls and deletes the session. Idempotent. */
   async close(): Promise<void> {
     await this.#client.request("DELETE", this.#path, { taken: [404] });
   }

@@ -3,7 +3,10 @@ import { type FailedValue, ValueError } from "./errors.ts";
 import type { Cell, Settled } from "./graph.ts";
 import { type Wanted, want } from "./run.ts";
 
-/** How a value is awaited: `latency`, `throughput`, or targets such as `ttft:200` and `tbt:50`, in milliseconds. */
+/**
+ * Latency criteria of a value: `latency`, `throughput`, or targets such as `ttft:200` and `tbt:50`, in
+ * milliseconds.
+ */
 export type Criteria =
   | "latency"
   | "throughput"
@@ -12,20 +15,20 @@ export type Criteria =
   | `ttft:${number},tbt:${number}`;
 
 export interface GetOptions {
-  /** Default: the one of `configure`. */
+  /** Default: the client set by `configure`. */
   readonly client?: Bunting;
-  /** Gives up waiting; a program that nobody waits for any more is ended. */
+  /** Stops waiting on abort; a program without waiters is ended. */
   readonly signal?: AbortSignal;
 }
 
-/** A value, or why there is none. */
+/** A value, or the reason of its failure. */
 export type Result<T> =
   | { readonly ok: true; readonly value: T }
   | { readonly ok: false; readonly error: FailedValue };
 
 /**
- * A value that the server computes when it, or something made of it, is asked for: once, however many ask. Nothing is sent before
- * that. What is asked for in one go (`Promise.all([a.get(), b.get()])`) is one program.
+ * Value that the server computes once, when it or a value derived from it is first requested. Nothing is sent
+ * before that. Values requested together (`Promise.all([a.get(), b.get()])`) form one program.
  */
 export class Value<T> {
   /** @internal */
@@ -39,21 +42,21 @@ export class Value<T> {
     this.read = read;
   }
 
-  /** The value. Rejects with ValueError when it failed, with ServerError when the server refused. */
+  /** Returns the value. Rejects with ValueError if it failed, with ServerError if the server refused. */
   async get(criteria: Criteria = "latency", options: GetOptions = {}): Promise<T> {
     const settled = await this.#want(criteria, options, null);
     if ("failure" in settled) throw new ValueError(settled.failure);
     return this.read(settled.value);
   }
 
-  /** The value or its failure, as a value; rejects only with ServerError. */
+  /** Returns the value or its failure; rejects only with ServerError. */
   async result(criteria: Criteria = "latency", options: GetOptions = {}): Promise<Result<T>> {
     const settled = await this.#want(criteria, options, null);
     if ("failure" in settled) return { ok: false, error: settled.failure };
     return { ok: true, value: this.read(settled.value) };
   }
 
-  /** The text as it is drawn; of a value with transforms, all of it when it is there. */
+  /** Yields the text as it is generated; a value with transforms comes as a whole. */
   async *stream(
     criteria: Criteria = "latency",
     options: GetOptions = {},
@@ -91,7 +94,7 @@ export class Value<T> {
       if ("failure" in end) throw new ValueError(end.failure);
     } finally {
       options.signal?.removeEventListener("abort", leave);
-      leaving.abort(); // a caller that breaks out of the loop does not wait any more
+      leaving.abort(); // a caller that breaks out of the loop stops waiting
     }
   }
 
@@ -100,7 +103,7 @@ export class Value<T> {
   }
 }
 
-/** A value that is known already. */
+/** Value that is already known. */
 export function value(text: string): Value<string>;
 export function value(texts: readonly string[]): Value<string[]>;
 export function value(known: string | readonly string[]): Value<string> | Value<string[]> {

@@ -1,26 +1,37 @@
-/** What `bunting batch` is given, as lines of a batch: JSON lines as they are, rows of CSV and lines of text as prompts. */
+/**
+ * Converts input files of `bunting batch` to lines of a batch: JSON lines unchanged, CSV rows and text lines
+ * as prompts.
+ */
 
 import { ConfigError } from "../config.ts";
 
-/** How prompts are made of rows and lines. */
+/** Rules that turn rows and lines into prompts. */
 export interface PromptRules {
-  /** {name} stands for a column, {line} for a line of text; null: a line is the prompt. */
+  /**
+   * Prompt template: {name} stands for a column, {line} for a line of text; null if the line is the prompt.
+   */
   readonly template: string | null;
   readonly maxTokens: number;
 }
 
-/** What a batch is made of. */
+/** Lines of a batch with their endpoint. */
 export interface BatchInput {
-  /** The route that its lines ask. */
+  /** Route that the lines call. */
   readonly endpoint: string;
-  /** Its lines, each without its end, from the first one each time; blank ones too, for faults tell the numbers of lines. Throws ConfigError. */
+  /**
+   * Yields the lines without their ends, from the first one on each call. Includes blank lines, because
+   * faults name line numbers. Throws ConfigError.
+   */
   lines(): Generator<string>;
 }
 
-/** The name of what is piped in: what it holds is told by its first line. */
+/** Name of piped input, whose format depends on its first line. */
 export const STANDARD_INPUT = "standard input";
 
-/** The batch that a file makes whose lines `source` gives, without their LF, as often as it is asked. Throws ConfigError. */
+/**
+ * Batch made from a file. `source` yields the file's lines without LF, from the start on each call. Throws
+ * ConfigError.
+ */
 export function batchInput(name: string, source: () => Iterable<string>, rules: PromptRules): BatchInput {
   if (/\.(jsonl|ndjson|json)$/i.test(name) || (name === STANDARD_INPUT && beginsWithObject(source()))) {
     if (rules.template !== null)
@@ -115,10 +126,13 @@ function filled(template: string, values: ReadonlyMap<string, string>): string {
   });
 }
 
-/** Rows of cells (RFC 4180): cells in quotes may hold commas, line ends, and quotes written twice. Empty lines are left out. */
+/**
+ * Rows of cells (RFC 4180): quoted cells may contain commas, line ends, and doubled quotes. Skips empty
+ * lines.
+ */
 export function* csvRows(lines: Iterable<string>): Generator<string[]> {
   let rows = 0;
-  /** A row goes on where a quote is open at the end of a line: there is an odd number of them. */
+  /** Text of a row that continues on the next line because a quote is open (an odd number of quotes). */
   let open: string | null = null;
   const broken = (): ConfigError =>
     new ConfigError(
@@ -138,7 +152,7 @@ export function* csvRows(lines: Iterable<string>): Generator<string[]> {
   if (open !== null) throw broken();
 }
 
-/** null: it is broken. */
+/** Cells of a row; null if the quoting is broken. */
 function cellsOf(line: string): string[] | null {
   const cell = /(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r?$)/gy;
   const row: string[] = [];

@@ -1,21 +1,24 @@
-/** Results of a batch, from its server to files: memory holds a result at a time, and where each is. */
+/**
+ * Writes results of a batch from the server to files. Memory holds one result at a time, and the position of
+ * each.
+ */
 
 import { closeSync, openSync, readSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { splitLines } from "../jobs/input.ts";
 import type { BatchObject, JobsClient } from "./jobs-client.ts";
 
-/** Writes answers to `output`, and what failed to `output.errors`. */
+/** Writes answers to `output`, and failures to `output.errors`. */
 export async function writeResults(client: JobsClient, ended: BatchObject, output: string): Promise<void> {
   const { output_file_id: answers, error_file_id: failures } = ended;
   if (failures != null) await writeWhole(`${output}.errors`, client.content(failures));
   await writeWhole(output, answers == null ? [] : client.content(answers));
 }
 
-/** Stands for standard output where a file is named, and for standard input. */
+/** Name that means standard output or standard input in place of a file. */
 export const STANDARD = "-";
 
-/** Writes a result for each of `lines` to `output`, in their order; `folder` has room for them meanwhile. */
+/** Writes one result per line of `lines` to `output`, in their order; uses `folder` for temporary files. */
 export async function writeOrdered(
   client: JobsClient,
   { output_file_id: answers, error_file_id: failures }: BatchObject,
@@ -68,7 +71,7 @@ function customIdOf(line: string): unknown {
   return (JSON.parse(line) as { readonly custom_id: unknown }).custom_id;
 }
 
-/** All of it or nothing, but on standard output. */
+/** Writes a file completely or not at all; standard output is written piece by piece. */
 export async function writeWhole(
   path: string,
   content: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,
@@ -89,7 +92,7 @@ export async function writeWhole(
   renameSync(part, path);
 }
 
-/** A reader that has gone, such as `head`, wants no more. */
+/** Writes to standard output; stops silently if the reader has closed the pipe, as `head` does. */
 async function print(content: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<void> {
   try {
     for await (const piece of content) await Bun.write(Bun.stdout, piece);

@@ -1,8 +1,8 @@
-/** How far a batch is, for people. */
+/** Progress of a batch, for people. */
 
 import type { BatchObject } from "./jobs-client.ts";
 
-/** "120 of 400, 1,204 tokens/s, 56 % of the prompts' tokens saved, 2 min left". */
+/** Progress text: "120 of 400, 1,204 tokens/s, 56 % of the prompts' tokens saved, 2 min left". */
 export function progressText(now: BatchObject, first: BatchObject, seconds: number): string {
   const { total = 0, completed = 0, failed = 0 } = now.request_counts ?? {};
   const done = completed + failed;

@@ -1,4 +1,7 @@
-/** `bunting batch`: runs a file of prompts, on a server or on one that is started for it, and goes on where it was stopped. */
+/**
+ * `bunting batch`: runs a file of prompts on an existing server, or on one that it starts, and resumes an
+ * interrupted run.
+ */
 
 import { createHash, randomUUID } from "node:crypto";
 import { createWriteStream, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -68,17 +71,20 @@ export const batchOptions: OptionList<typeof batchSettings> = {
 
 export type BatchOptions = Values<typeof batchSettings>;
 
-/** What is kept beside the output while it is not there. */
+/** State kept beside the output until the output is complete. */
 interface State {
-  /** Of the lines that were sent. */
+  /** Digest of the sent lines. */
   readonly sha256: string;
-  /** In the batch's metadata: the server knows by it which batch is this one. */
+  /** Key in the batch's metadata by which this command finds the batch again. */
   readonly key: string;
-  /** Its id; null: it may not have been created yet. */
+  /** Batch id; null if the batch may not exist yet. */
   readonly batch: string | null;
 }
 
-/** What the command ends with, beside 1 for what cannot be run at all, or for a server that cannot be reached, and what a signal ends it with. */
+/**
+ * Exit codes of completed runs. 1 means that nothing could run or that the server was unreachable; a signal
+ * has its own code.
+ */
 const exitCodes = { answered: 0, someFailed: 3 } as const;
 
 export const batchHelp = `
@@ -89,16 +95,16 @@ Exit codes:
   130  stopped by Ctrl-C (143 by SIGTERM); the same command goes on, unless
        its results go to standard output`;
 
-/** A job of this command, and where it is kept. */
+/** Work of this command, with its state folder. */
 interface Job extends BatchInput {
   readonly name: string;
-  /** Of its lines. */
+  /** Digest of its lines. */
   readonly sha256: string;
-  /** What is done of it, while the output is not there. */
+  /** Folder of its state until the output is complete. */
   readonly folder: string;
 }
 
-/** Runs to the end, or until Ctrl-C; resolves to the exit code. */
+/** Runs the batch to its end, or until Ctrl-C; resolves to the exit code. */
 export async function batch(options: BatchOptions, input: string, dir: string | null): Promise<number> {
   const { output, url } = options;
   if (output === "") throw new ConfigError("Say with -o where results go; -o - is standard output.");
@@ -123,7 +129,7 @@ export async function batch(options: BatchOptions, input: string, dir: string | 
   }
 }
 
-/** Standard input as a file, for it is read more than once. */
+/** Copies standard input to a file, because it is read more than once. */
 async function keptInput(path: string, { signal }: Interruption): Promise<string> {
   if (process.stdin.isTTY === true) console.error("Reading from the terminal, until Ctrl-D.");
   const kept = createWriteStream(path, { mode: 0o600 });
@@ -133,7 +139,7 @@ async function keptInput(path: string, { signal }: Interruption): Promise<string
   return path;
 }
 
-/** Reads the input once, so that nothing begins with one that cannot be read to its end; null when it was interrupted. */
+/** Reads the whole input once, so that a faulty input fails before anything is sent; null if interrupted. */
 async function readInput(
   path: string,
   name: string,
@@ -153,7 +159,7 @@ async function readInput(
   return { ...input, name, sha256: hash.digest("hex"), folder };
 }
 
-/** Runs a job on a server that is started for it. */
+/** Runs a job on a server started for it. */
 async function runHere(
   job: Job,
   dir: string | null,
@@ -174,7 +180,7 @@ async function runHere(
     const client = new JobsClient({ url: server.url, apiKey: null });
     return await run(client, job, options, interrupted).finally(() => server.drain(0));
   } finally {
-    // A server writes to it until it has ended; without a state there is nothing to go on with.
+    // The server writes to the folder until it has ended; without a state file there is nothing to resume.
     if (!existsSync(stateOf(folder))) rmSync(folder, { recursive: true, force: true });
   }
 }
@@ -213,7 +219,10 @@ async function run(
   }
 }
 
-/** Says how a job goes on whose command is stopped. Without a file for its results nobody would come for them: then it is cancelled. */
+/**
+ * Prints how to resume a stopped job. Cancels the job if its results go to standard output, because nobody
+ * could fetch them.
+ */
 async function stop(client: JobsClient, id: string, { output }: BatchOptions): Promise<void> {
   if (output !== STANDARD) {
     console.error(`Stopped. ${GOES_ON}`);
@@ -256,7 +265,7 @@ function stateOf(folder: string): string {
   return join(folder, "state.json");
 }
 
-/** The batch of these lines: the one that was begun before, or a new one. */
+/** Id of the batch for these lines: resumes the one in the state file, or creates one. */
 async function begun(client: JobsClient, job: Job): Promise<string> {
   const { name, endpoint, sha256, folder } = job;
   const path = stateOf(folder);
@@ -269,7 +278,8 @@ async function begun(client: JobsClient, job: Job): Promise<string> {
   const key = before?.key ?? randomUUID();
   const keep = (batch: string | null): Promise<void> =>
     writeWhole(path, [Buffer.from(JSON.stringify({ sha256, key, batch } satisfies State))]);
-  // Kept before there is a batch, so that a command that dies while it creates one begins no second one when it is run again.
+  // Saved before the batch is created, so that a command killed in between finds that batch instead of
+  // creating a second one.
   ownFolder(folder);
   if (before === null) await keep(null);
   const found = before === null ? null : await client.findBatch(key);
@@ -287,7 +297,7 @@ async function begun(client: JobsClient, job: Job): Promise<string> {
   return id;
 }
 
-/** A job's lines as they are sent. Throws ConfigError when they are not those that were read before. */
+/** Lines of a job as sent. Throws ConfigError if they differ from those read before. */
 function* sent({ lines, name, sha256 }: Job): Generator<string> {
   const hash = createHash("sha256");
   for (const line of lines()) {
@@ -298,7 +308,7 @@ function* sent({ lines, name, sha256 }: Job): Generator<string> {
   if (hash.digest("hex") !== sha256) throw new ConfigError(`${name} changed while it was read.`);
 }
 
-/** Shows how far it is until it has ended; null when it was interrupted. */
+/** Shows progress until the batch has ended; null if interrupted. */
 async function watch(client: JobsClient, id: string, { aborted }: Interruption): Promise<BatchObject | null> {
   const progress = progressLine();
   const startMs = performance.now();

@@ -1,4 +1,4 @@
-/** `bunting bench`: loads an OpenAI-compatible server and prints what its clients felt. */
+/** `bunting bench`: loads an OpenAI-compatible server and prints client-side latencies and throughput. */
 
 import { ConfigError, decimal, flag, integer, optional, text, type Values } from "../config.ts";
 import { listModels } from "./client.ts";
@@ -118,7 +118,7 @@ export async function bench(options: BenchOptions): Promise<number> {
   return report.failed > 0 ? 1 : 0;
 }
 
-/** The report as people read it. */
+/** Formats a report for people. */
 export function formatReport(report: LoadReport): string {
   const { plan } = report;
   const arrivals =

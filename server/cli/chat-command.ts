@@ -1,4 +1,4 @@
-/** `bunting chat`: finds the server to talk to, or starts one for this chat. */
+/** `bunting chat`: finds a server to talk to, or starts one for this chat. */
 
 import { makeConfig, optional, serverSettings, type Values } from "../config.ts";
 import { startServer } from "../start.ts";
@@ -11,7 +11,7 @@ import { apiKeySetting, targetOf } from "./target.ts";
 const DEFAULT_URL = `http://${serverSettings.host.default}:${serverSettings.port.default}`;
 const PROBE_MS = 1000;
 
-/** Of a server that is started for a chat, or for a job. */
+/** Settings of a server started for a chat or a batch. */
 const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = serverSettings;
 export const startedSettings = { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib };
 
@@ -40,7 +40,7 @@ Exit codes:
   1    a question was not answered, or no server can be reached
   130  left by Ctrl-C (143 by SIGTERM)`;
 
-/** Talks until the input ends; resolves to the exit code. */
+/** Runs the chat until the input ends; resolves to the exit code. */
 export async function chatCommand(options: Values<typeof chatSettings>, dir: string | null): Promise<number> {
   const { url, apiKey } = options;
   if (url !== null) return await chat(targetOf(url, apiKey), options);

@@ -1,7 +1,7 @@
 /**
- * `bunting chat`: a conversation on the terminal, streamed from a server. On a terminal, Ctrl-C stops the answer, and several
- * lines that are pasted are one message; with input from a file or a pipe every line is one message, answers go to standard output, thoughts and figures to
- * standard error, so that it works in scripts.
+ * `bunting chat`: a streamed conversation in the terminal. Ctrl-C stops an answer, and pasted lines form one
+ * message. When input comes from a file or a pipe, each line is a message, so that scripts can use it.
+ * Answers then go to standard output, thoughts and statistics to standard error.
  */
 
 import { createInterface, type Interface } from "node:readline";
@@ -38,9 +38,9 @@ export const conversationSettings = Object.freeze({
 export type ChatOptions = Values<typeof conversationSettings>;
 
 const PROMPT = "> ";
-/** Before the lines of a message that are not its first. */
+/** Prompt of the second and further lines of a message. */
 const MORE_PROMPT = "  ";
-/** Has a terminal mark what is pasted, and no longer. */
+/** Terminal codes that turn the marking of pasted text on and off. */
 const bracketedPaste = { on: "\x1b[?2004h", off: "\x1b[?2004l" } as const;
 
 const HELP = `A line that ends with \\ goes on in the next one; lines that are pasted are one message.
@@ -49,7 +49,7 @@ const HELP = `A line that ends with \\ goes on in the next one; lines that are p
 /help           this list
 /exit           leave (also Ctrl-D; Ctrl-C stops an answer, and leaves when there is none)`;
 
-/** Talks until the input ends; resolves to the exit code. */
+/** Runs the conversation until the input ends; resolves to the exit code. */
 export async function chat(target: Target, options: ChatOptions): Promise<number> {
   const model = options.model ?? (await listModels(target))[0];
   if (model === undefined) {
@@ -68,14 +68,14 @@ class Conversation {
   readonly #lines: Interface;
   #messages: ChatMessage[] = [];
   #answer: AbortController | null = null;
-  /** Lines that were not read yet; null is the end of the input. */
+  /** Lines not yet consumed; null marks the end of the input. */
   readonly #typed: (string | null)[] = [];
   #onLine: ((line: string | null) => void) | null = null;
-  /** Lines of a message that is not whole yet. */
+  /** Lines of an incomplete message. */
   readonly #begun: string[] = [];
   #isPasting = false;
   #isFailed = false;
-  /** Of the signal that ends the chat. */
+  /** Exit code of the signal that ends the chat; null if none arrived. */
   #exitCode: number | null = null;
 
   constructor(target: Target, model: string, options: ChatOptions, isTerminal: boolean) {
@@ -89,7 +89,7 @@ class Conversation {
       terminal: isTerminal,
       prompt: isTerminal ? PROMPT : "",
     });
-    // Input may come, and end, while an answer is still running: it waits here.
+    // Queues input that arrives, or ends, while an answer is still streaming.
     this.#lines.on("line", (line) => this.#entered(line));
     this.#lines.on("close", () => this.#arrived(null));
     if (isTerminal) {
@@ -125,14 +125,14 @@ class Conversation {
     return this.#exitCode ?? (this.#isFailed ? 1 : 0);
   }
 
-  /** Ends the chat, and what runs of an answer. */
+  /** Ends the chat and aborts a running answer. */
   #end(exitCode: number): void {
     this.#exitCode = exitCode;
     this.#answer?.abort(new Error("stopped"));
     this.#lines.close();
   }
 
-  /** Null when the input has ended. */
+  /** Next line of input; null at its end. */
   #nextLine(): Promise<string | null> {
     if (this.#exitCode !== null) return Promise.resolve(null);
     const line = this.#typed.shift();
@@ -143,7 +143,7 @@ class Conversation {
     return promise;
   }
 
-  /** A line that was entered: a message, or a part of one. */
+  /** Handles an entered line: a whole message, or a part of one. */
   #entered(line: string): void {
     const goesOn = this.#isPasting || (this.#isTerminal && line.endsWith("\\"));
     if (!goesOn) {
@@ -162,7 +162,7 @@ class Conversation {
     this.#onLine = null;
   }
 
-  /** One message or command; whether it ends the conversation. */
+  /** Handles one message or command; true if it ends the conversation. */
   async #take(line: string): Promise<boolean> {
     if (line === "") return false;
     if (line.includes("\n")) {
@@ -209,7 +209,7 @@ class Conversation {
       this.#messages.push({ role: "assistant", content: answer });
     } catch (error) {
       if (!signal.aborted) failure = error;
-      // A stopped answer stays part of the conversation as far as it went; a failed question does not.
+      // A stopped answer stays in the conversation; a failed question does not.
       if (answer === "") this.#messages.pop();
       else this.#messages.push({ role: "assistant", content: answer });
     } finally {

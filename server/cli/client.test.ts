@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { listModels, ServerError, streamChat } from "./client.ts";
 
-/** What a client is told of a server that answers so, and ends the connection. */
+/** Texts and error of a client whose server sends this response and closes the connection. */
 async function told(head: string, body: string): Promise<readonly [texts: string, error: unknown]> {
   const answer = (socket: Bun.Socket): void => {
     socket.write(`HTTP/1.1 200 OK\r\n${head}\r\n\r\n${body}`);
@@ -24,7 +24,7 @@ const chunk = `data: ${JSON.stringify({ choices: [{ delta: { content: "Once" } }
 test("an answer that breaks off is said to, after its text", async () => {
   const brokenOff = new ServerError(0, "The server broke off its answer.");
   expect(await told("connection: close", chunk)).toEqual(["Once", brokenOff]);
-  // The text may not be told here: the runtime knows of the end as soon.
+  // The text may be absent, because the runtime may report the closed connection first.
   expect(await told("content-length: 9999", chunk)).toEqual([expect.any(String), brokenOff]);
   expect(await told("connection: close", `${chunk}data: [DONE]\n\n`)).toEqual(["Once", null]);
 });

@@ -1,10 +1,10 @@
-/** A small streaming client of any OpenAI-compatible server: what `chat`, `bench` and the page in a browser stand on. */
+/** Minimal streaming client of OpenAI-compatible servers, used by `chat`, `bench` and the web page. */
 
 export interface Target {
-  /** With or without a path; `/v1` is appended when there is none. */
+  /** Server URL with or without a path; `/v1` is appended when there is none. */
   readonly url: string;
   readonly apiKey: string | null;
-  /** What is said where the server knows no such key; default: its own words, which name a header. */
+  /** Message for an unknown key; default: the server's own message, which names a header. */
   readonly unknownKey?: string;
 }
 
@@ -20,12 +20,12 @@ export interface Usage {
 }
 
 export type StreamEvent =
-  /** A piece of the answer, or of what the model thinks before it. */
+  /** A piece of the answer, or of the thoughts before it. */
   | { readonly kind: "text" | "thought"; readonly text: string }
   | { readonly kind: "finish"; readonly reason: string }
   | { readonly kind: "usage"; readonly usage: Usage };
 
-/** What the server answered instead of a stream, or in the middle of one. `status` is 0 for the latter. */
+/** Error response of the server, or an error within a stream, which has `status` 0. */
 export class ServerError extends Error {
   override readonly name = "ServerError";
   constructor(
@@ -36,7 +36,7 @@ export class ServerError extends Error {
   }
 }
 
-/** The base of the API's routes: "http://host:8000" → "http://host:8000/v1". Throws ServerError. */
+/** Base of the API's routes: "http://host:8000" → "http://host:8000/v1". Throws ServerError. */
 export function apiBase(url: string): string {
   const parsed = URL.parse(/^https?:\/\//.test(url) ? url : `http://${url}`);
   if (parsed === null) throw new ServerError(0, `"${url}" is not the address of a server.`);
@@ -44,7 +44,7 @@ export function apiBase(url: string): string {
   return `${parsed.origin}${path === "" ? "/v1" : path}`;
 }
 
-/** Names of the models a server has. */
+/** Names of the server's models. */
 export async function listModels(target: Target, signal?: AbortSignal): Promise<string[]> {
   const response = await ask(target, "/models", signal === undefined ? {} : { signal });
   if (!response.ok) throw await serverError(response, target);
@@ -54,8 +54,10 @@ export async function listModels(target: Target, signal?: AbortSignal): Promise<
   return body.data.map(({ id }) => String(id));
 }
 
-/** Streams one chat completion. `body` is OpenAI's, without `stream`; unless it has `stream_options`, usage comes at the
- *  end. Aborting throws the signal's reason. */
+/**
+ * Streams one chat completion. `body` is OpenAI's, without `stream`. Usage arrives at the end unless `body`
+ * has `stream_options`. Throws the signal's reason on abort.
+ */
 export async function* streamChat(
   target: Target,
   body: Readonly<Record<string, unknown>>,
@@ -80,13 +82,16 @@ export async function* streamChat(
   if (!done) throw brokenOff();
 }
 
-/** The `data` of each server-sent event; comments and other fields are skipped. Aborting throws the signal's reason. */
+/**
+ * Yields the `data` of each server-sent event; skips comments and other fields. Throws the signal's reason on
+ * abort.
+ */
 export async function* eventData(
   body: ReadableStream<Uint8Array>,
   signal?: AbortSignal,
 ): AsyncGenerator<string> {
   const decoder = new TextDecoder();
-  const reader = body.getReader(); // not every browser can iterate over a stream
+  const reader = body.getReader(); // some browsers cannot iterate over a stream
   const read = () =>
     reader.read().catch((error: unknown) => {
       throw signal?.aborted ? error : brokenOff();
@@ -104,7 +109,7 @@ export async function* eventData(
       rest = rest.slice(start);
     }
   } finally {
-    // Not awaited: the reader may have failed already, which was told by the throw that led here.
+    // Not awaited: the reader may have failed already, and that error is already being thrown.
     reader.cancel().catch(() => {});
   }
 }
@@ -133,7 +138,7 @@ function* chunkEvents(data: string): Generator<StreamEvent> {
     throw new ServerError(0, message ?? "the server reported an error without a message");
   }
   const choice = chunk.choices?.[0];
-  const thought = choice?.delta?.reasoning_content ?? choice?.delta?.reasoning; // servers differ in the name; ours sends both
+  const thought = choice?.delta?.reasoning_content ?? choice?.delta?.reasoning; // servers use either name; ours sends both
   if (thought) yield { kind: "thought", text: thought };
   if (choice?.delta?.content) yield { kind: "text", text: choice.delta.content };
   if (choice?.finish_reason) yield { kind: "finish", reason: choice.finish_reason };
@@ -153,12 +158,12 @@ export function brokenOff(): ServerError {
   return new ServerError(0, "The server broke off its answer.");
 }
 
-/** Like fetch, on a route of the API. No answer is a ServerError. */
+/** Calls a route of the API with fetch. Throws ServerError if no server responds. */
 async function ask(target: Target, route: string, init: RequestInit): Promise<Response> {
   const base = apiBase(target.url);
   const headers = { ...authorization(target), ...(init.headers as Record<string, string>) };
   try {
-    // A connection of its own: a server may close an idle one just when it is used again.
+    // Uses a new connection, because a server may close an idle one just as it is reused.
     return await fetch(`${base}${route}`, { ...init, headers, keepalive: false });
   } catch (error) {
     if (init.signal?.aborted) throw error;
@@ -166,12 +171,12 @@ async function ask(target: Target, route: string, init: RequestInit): Promise<Re
   }
 }
 
-/** Headers with the key. */
+/** Authorization header with the key, if there is one. */
 export function authorization(target: Target): Record<string, string> {
   return target.apiKey === null ? {} : { authorization: `Bearer ${target.apiKey}` };
 }
 
-/** A response that is not 2xx, as the sentence it carries. */
+/** Converts a response that is not 2xx to a ServerError with its message. */
 export async function serverError(response: Response, { unknownKey }: Target): Promise<ServerError> {
   const text = await response.text();
   if (response.status === 401 && unknownKey !== undefined) return new ServerError(401, unknownKey);
@@ -180,7 +185,7 @@ export async function serverError(response: Response, { unknownKey }: Target): P
     const message = body.error?.message ?? body.message;
     if (message) return new ServerError(response.status, message);
   } catch {
-    // Not JSON: the text itself is all there is to tell.
+    // Not JSON: the message is the text itself.
   }
   return new ServerError(
     response.status,

@@ -1,4 +1,7 @@
-/** `bunting doctor`: what this machine has, what of it would be used, what not, and why. */
+/**
+ * `bunting doctor`: reports the machine's hardware, the part that the server would use, and why it would not
+ * use the rest.
+ */
 
 import { formatBytes } from "../../gpu/memory.ts";
 import {
@@ -27,13 +30,13 @@ const ISA_NAMES: Readonly<Record<Isa, string>> = {
   amx_bf16: "AMX BF16",
 };
 
-/** Prints the report; resolves to the exit code: 0 when `serve` with the same settings would start. */
+/** Prints the report; resolves to exit code 0 if `serve` would start with the same settings. */
 export async function doctor(config: Config, dir: string | null): Promise<number> {
   const problems: string[] = [];
   console.log(`bunting ${version}, Bun ${Bun.version}, ${process.platform} ${process.arch}\n`);
 
   try {
-    // Nothing is loaded for simulated engines; the CPU's report is of use all the same.
+    // Simulated engines load nothing, but the CPU report is still useful.
     const { device } = config;
     const backend = await chooseBackend(device.kind === "simulated" ? { kind: "cpu", engines: 1 } : device);
     const library = openLibrary(backend.library);
@@ -98,7 +101,7 @@ function describeMachine(machine: Machine, { kind, reason }: Backend): string {
   ].join("\n");
 }
 
-/** Whether GPUs are used, and why. */
+/** Reports whether GPUs are used, and why. */
 async function describeCuda({ kind, reason }: Backend): Promise<string> {
   if (kind === "cuda") return `cuda            used: ${reason}`;
   const found = await findGpus();
@@ -107,7 +110,7 @@ async function describeCuda({ kind, reason }: Backend): Promise<string> {
   return `cuda            not used: ${found.reason}`;
 }
 
-/** What multiplies matrices on the GPUs, and why. */
+/** Reports the library that multiplies matrices on the GPUs, and why. */
 function describeGemm({ cublaslt, backend }: ServingPlan, library: NativeLibrary): string {
   const label = "gemm            ";
   if (cublaslt !== null)

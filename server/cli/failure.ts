@@ -1,4 +1,4 @@
-/** Errors whose message is a sentence for people; the stack would only be in the way. */
+/** Errors whose message is a sentence for people; printed without the stack. */
 const NAMES = new Set([
   "ConfigError",
   "ModelError",
@@ -8,7 +8,7 @@ const NAMES = new Set([
   "ServerError",
 ]);
 
-/** Whether an error is something that a person did or can mend, rather than a bug. */
+/** True if the user can fix the error's cause; false for a bug. */
 export function isForPeople(error: unknown): error is Error {
   return error instanceof Error && NAMES.has(error.name);
 }

@@ -9,7 +9,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 test("a file's lines are whole wherever its pieces end, each time it is asked", () => {
   const path = join(folder, "lines");
-  // Three bytes each: pieces end within characters and within lines.
+  // Three bytes per character: reads end within characters and within lines.
   const lines = Array.from({ length: 40 }, (_, index) => "世".repeat(20_001 * (index % 3)) + index);
   writeFileSync(path, `\ufeff${lines.join("\n")}\r\n`);
   const read = [...lines.slice(0, -1), `${lines.at(-1)}\r`];

@@ -1,4 +1,4 @@
-/** Files a piece at a time: memory holds a line, however many there are. */
+/** Reads files in pieces; memory holds one line. */
 
 import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { ioReason } from "../../model/model-error.ts";
@@ -7,8 +7,10 @@ import { ConfigError } from "../config.ts";
 const PIECE_BYTES = 256 * 1024;
 const LF = 0x0a;
 
-/** The lines of a text file, without their LF and without a byte order mark, from its beginning each time. Throws ConfigError when it cannot be
- *  read, which calls it by its `name`. */
+/**
+ * Lines of a text file, without LF and byte order mark, from its beginning on each call. Throws ConfigError,
+ * with `name` for the file, if it is unreadable.
+ */
 export function* linesOf(path: string, name = path): Generator<string> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   let line = 0;

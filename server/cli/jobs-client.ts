@@ -1,9 +1,9 @@
-/** The few calls of OpenAI's Files and Batches that the command line makes, of any server that has them. */
+/** Client of the OpenAI Files and Batches calls that the command line uses. */
 
 import { ConfigError } from "../config.ts";
 import { apiBase, authorization, brokenOff, ServerError, serverError, type Target } from "./client.ts";
 
-/** A batch, as far as it is shown. */
+/** Batch fields that the command line shows. */
 export interface BatchObject {
   readonly id: string;
   readonly status: string;
@@ -36,10 +36,10 @@ interface Page {
   readonly has_more: boolean;
 }
 
-/** Of metadata: what the one who created a batch finds it by. */
+/** Metadata key by which the creator of a batch finds it again. */
 const KEY = "bunting_key";
 
-/** Whether nothing will change of it any more. */
+/** True if the batch has reached a final state. */
 export function hasEnded({ status }: BatchObject): boolean {
   return ["completed", "failed", "expired", "cancelled"].includes(status);
 }
@@ -51,14 +51,14 @@ export class JobsClient {
     this.#target = target;
   }
 
-  /** Uploads a text, given as a whole or part by part as it is sent, and returns the file's id. */
+  /** Uploads a text, whole or in parts while it is sent, and returns the file's id. */
   async upload(text: string | Generator<string>, name: string): Promise<string> {
     const { type, body } = fileForm(typeof text === "string" ? [text] : text, name);
     const { id } = (await this.#ask("POST", "/files", body, type)) as { readonly id: string };
     return id;
   }
 
-  /** With a `key`, `findBatch` finds it. */
+  /** Creates a batch. `findBatch` finds it by `key`. */
   async create(inputFile: string, endpoint: string, window: string, key?: string): Promise<BatchObject> {
     const metadata = key === undefined ? null : { [KEY]: key };
     const body = { input_file_id: inputFile, endpoint, completion_window: window, metadata };
@@ -69,7 +69,7 @@ export class JobsClient {
     return (await this.#ask("GET", `/batches/${encodeURIComponent(id)}`)) as BatchObject;
   }
 
-  /** Newest first. */
+  /** All batches, newest first. */
   async *batches(): AsyncGenerator<BatchObject> {
     for (let after = ""; ; ) {
       const { data, has_more: hasMore } = (await this.#ask("GET", `/batches?limit=100${after}`)) as Page;
@@ -79,7 +79,7 @@ export class JobsClient {
     }
   }
 
-  /** The batch that was created with this key; null: there is none. */
+  /** Batch that was created with this key; null if there is none. */
   async findBatch(key: string): Promise<BatchObject | null> {
     for await (const batch of this.batches()) if (batch.metadata?.[KEY] === key) return batch;
     return null;
@@ -89,7 +89,7 @@ export class JobsClient {
     return (await this.#ask("POST", `/batches/${encodeURIComponent(id)}/cancel`)) as BatchObject;
   }
 
-  /** A file's bytes, piece by piece. */
+  /** Bytes of a file in pieces. */
   async *content(file: string): AsyncGenerator<Uint8Array> {
     const response = await this.#fetch("GET", `/files/${encodeURIComponent(file)}/content`);
     try {
@@ -126,10 +126,10 @@ export class JobsClient {
   }
 }
 
-/** Characters that are sent at a time, or more if one part has more. */
+/** Minimum characters per sent piece. */
 const PIECE_CHARACTERS = 256 * 1024;
 
-/** A form with a file for batches (RFC 7578), made while it is sent. */
+/** Multipart form (RFC 7578) with a file for batches, produced while it is sent. */
 function fileForm(
   parts: Iterable<string>,
   name: string,

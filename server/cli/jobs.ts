@@ -1,4 +1,4 @@
-/** `bunting jobs`: what jobs a server has. */
+/** `bunting jobs`: lists, shows and cancels a server's jobs. */
 
 import { ConfigError, serverSettings, text, type Values } from "../config.ts";
 import { type BatchObject, JobsClient } from "./jobs-client.ts";
@@ -20,7 +20,7 @@ export const jobsOptions: OptionList<typeof jobsSettings> = {
   headings: { url: "Server:" },
 };
 
-/** `list`, `show <id>` or `cancel <id>`; resolves to the exit code. */
+/** Runs `list`, `show <id>` or `cancel <id>`; resolves to the exit code. */
 export async function jobs(
   { url, apiKey }: Values<typeof jobsSettings>,
   what: string,

@@ -72,7 +72,7 @@ test("tables set numbers to the right and say where there are none", () => {
 });
 
 describe("a run", () => {
-  // A server that counts one token per word and two around them, and fails every request whose answer is 13 tokens.
+  // Server that counts one token per word plus two, and fails every request with max_tokens 13.
   let server: ReturnType<typeof Bun.serve>;
   let openNow = 0;
   let openMost = 0;

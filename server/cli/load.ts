@@ -1,6 +1,7 @@
 /**
- * A load generator for any OpenAI-compatible server: seeded prompts of a wanted length with a shared prefix, sent by
- * Poisson arrivals (open loop) or by a number of clients that each wait for their answer (closed loop).
+ * Load generator for OpenAI-compatible servers: seeded prompts of a given length with a shared prefix. Sends
+ * them as Poisson arrivals (open loop), or from a number of clients that each wait for their answer (closed
+ * loop).
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -12,23 +13,23 @@ export interface LoadPlan {
   readonly arrivals:
     | { readonly kind: "poisson"; readonly perSecond: number }
     | { readonly kind: "closed"; readonly clients: number };
-  /** Of the prompt, template included, as the server counts them. Met to within a few tokens. */
+  /** Prompt length, template included, as the server counts it. Approximate to a few tokens. */
   readonly promptTokens: number;
-  /** Of promptTokens, the same for every request. */
+  /** Leading part of promptTokens that all requests share. */
   readonly sharedPrefixTokens: number;
   readonly outputTokens: number;
-  /** Ask the server to go on after an end-of-text token, so that every answer has outputTokens. */
+  /** Ask the server to continue after an end-of-text token, so that every answer has outputTokens. */
   readonly ignoreEos: boolean;
   readonly seed: number;
 }
 
-/** What became of one request. Times are milliseconds since the run began. */
+/** Record of one request. Times are milliseconds since the run began. */
 export interface RequestRecord {
   readonly index: number;
-  /** When it was due, which is when it was sent: arrivals do not wait for one another. */
+  /** Time at which it was due and sent: arrivals do not wait for one another. */
   readonly sentMs: number;
   readonly endMs: number;
-  /** Sent to first text, be it of thoughts; null when there was none. */
+  /** Time from sending to the first text, thoughts included; null if there was none. */
   readonly ttftMs: number | null;
   /** Gaps between consecutive pieces of text. */
   readonly gapsMs: readonly number[];
@@ -48,7 +49,7 @@ export interface LoadReport {
   readonly seconds: number;
   readonly completed: number;
   readonly failed: number;
-  /** Message → how often. */
+  /** Number of occurrences by error message. */
   readonly errors: Readonly<Record<string, number>>;
   readonly promptTokens: number;
   readonly outputTokens: number;
@@ -58,20 +59,24 @@ export interface LoadReport {
   readonly ttftMs: Percentiles | null;
   /** Time between tokens, as text arrives. */
   readonly tbtMs: Percentiles | null;
-  /** Per request, from its first text to its end, by the tokens after the first. Unlike the gaps it does not depend on
-   *  how many tokens arrive in one read. */
+  /**
+   * Time per output token of each request: from first text to end, divided by the tokens after the first.
+   * Unlike gaps, it does not depend on how many tokens arrive in one read.
+   */
   readonly perTokenMs: Percentiles | null;
   readonly endToEndMs: Percentiles | null;
 }
 
-/** How the server counts a prompt of `words` words: tokens = overhead + perWord × words. */
+/** Server's token count of a prompt of `words` words: tokens = overhead + perWord × words. */
 interface PromptScale {
   readonly overhead: number;
   readonly perWord: number;
 }
 
-/** Runs the plan to its end, or until `signal` aborts: requests that were not answered by then count for nothing.
- *  `onProgress` gets the number of requests that ended. */
+/**
+ * Runs the plan to its end, or until `signal` aborts; requests unanswered by then are not counted.
+ * `onProgress` receives the number of requests that ended.
+ */
 export async function runLoad(
   target: Target,
   plan: LoadPlan,
@@ -189,7 +194,7 @@ const WORDS =
     " ",
   );
 
-/** Asks for two prompts of known word counts and reads from their usage how words become tokens. */
+/** Measures tokens per word from the usage of two prompts with known word counts. */
 async function measureScale(target: Target, plan: LoadPlan, signal: AbortSignal): Promise<PromptScale> {
   const random = new SeededRandom(plan.seed).child("measuring");
   const few = 16;
@@ -210,7 +215,7 @@ async function measureScale(target: Target, plan: LoadPlan, signal: AbortSignal)
   return { perWord, overhead: Math.max(0, fewTokens - perWord * few) };
 }
 
-/** One prompt per request: the shared words, then words of its own. */
+/** Prompts, one per request: the shared words, then words of its own. */
 export function makePrompts(plan: LoadPlan, scale: PromptScale): string[] {
   const words = Math.max(1, Math.round((plan.promptTokens - scale.overhead) / scale.perWord));
   const sharedWords = Math.min(words - 1, Math.round(plan.sharedPrefixTokens / scale.perWord));
@@ -226,7 +231,7 @@ function makeWords(count: number, random: SeededRandom): string[] {
   return Array.from({ length: count }, () => WORDS[random.below(WORDS.length)]!);
 }
 
-/** Adds up the records of a run that took `seconds`. */
+/** Summarises the records of a run that took `seconds`. */
 export function summarise(plan: LoadPlan, records: readonly RequestRecord[], seconds: number): LoadReport {
   const good = records.filter((record) => record.error === null);
   const errors: Record<string, number> = {};

@@ -1,21 +1,23 @@
-/** From settings to commander options and back. */
+/** Converts settings to commander options, and parsed options to values. */
 
 import { type Command, Help, InvalidArgumentError, Option } from "commander";
 import { ConfigError, defaultText, optionName, type Setting, type Values, variableName } from "../config.ts";
 
 type Settings = Readonly<Record<string, Setting<unknown>>>;
 
-/** A command's settings, as its options are listed. */
+/** Settings of a command, in the order of its options. */
 export interface OptionList<Given extends Settings = Settings> {
   readonly settings: Given;
-  /** Headings of `--help`, each at the setting that begins its group. */
+  /** Headings of `--help`, each at the first setting of its group. */
   readonly headings: { readonly [Name in keyof Given]?: string };
-  /** Short names, such as -o, of some. */
+  /** Short names of some options, such as -o. */
   readonly letters?: { readonly [Name in keyof Given]?: string };
 }
 
-/** Adds an option to the command for each setting. Values may come from the environment, too; switches may not, since
- *  commander turns them on for any value. */
+/**
+ * Adds an option to the command for each setting. Values may also come from the environment, except for
+ * switches, which commander turns on for any value.
+ */
 export function addOptions(command: Command, { settings, headings, letters = {} }: OptionList): void {
   for (const [name, setting] of Object.entries(settings)) {
     const heading = headings[name];
@@ -32,7 +34,7 @@ export function addOptions(command: Command, { settings, headings, letters = {} 
   }
 }
 
-/** What was parsed, with the defaults for what was not given. */
+/** Parsed values, with defaults for absent options. */
 export function optionValues<Given extends Settings>(command: Command, settings: Given): Values<Given> {
   const options = command.opts();
   const values = Object.entries(settings).map(([name, setting]) => [name, options[name] ?? setting.default]);
@@ -49,10 +51,10 @@ function parse(setting: Setting<unknown>, value: string, previous: unknown): unk
   }
 }
 
-/** Widest name of an option that its description stands beside; below a wider one. */
+/** Maximum width of an option name with its description beside it; a wider one has it below. */
 const TERM_COLUMNS_MAX = 26;
 
-/** How `--help` is laid out: a long name leaves its description room enough to be wrapped. */
+/** Layout of `--help`: long names leave enough room for their wrapped descriptions. */
 export const helpLayout: Partial<Help> = {
   padWidth(command, helper) {
     return Math.min(TERM_COLUMNS_MAX, Help.prototype.padWidth.call(this, command, helper));

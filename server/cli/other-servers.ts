@@ -1,4 +1,4 @@
-/** Options that people know from vLLM, SGLang and llama.cpp's server, and what does the same here. */
+/** Options of vLLM, SGLang and llama.cpp's server, with their equivalents here. */
 
 const model = "the model is an argument, without an option";
 const always = "that is always on";
@@ -52,7 +52,7 @@ const sameHere: Readonly<Record<string, string>> = {
   "--trust-remote-code": "code that comes with a model is never run",
 };
 
-/** Commander's message about an option, with what to say instead where another server's was meant. */
+/** Commander's error message; for another server's option, the message with the equivalent here. */
 export function withOptionHere(message: string): string {
   const option = /^error: unknown option '([^'=]+)/.exec(message)?.[1] ?? "";
   const here = Object.hasOwn(sameHere, option) ? sameHere[option]! : null;

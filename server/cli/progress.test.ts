@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { progressLine, showLoading } from "./progress.ts";
 
-/** A stream that keeps what is written; the line is drawn at most every 50 ms on a terminal, every 5 s elsewhere. */
+/** Stream that records writes; the line is drawn at most every 50 ms on a terminal, every 5 s elsewhere. */
 function written(isTTY: boolean, beginMs = 0) {
   const texts: string[] = [];
   const stream = { isTTY, write: (text: string) => texts.push(text) > 0 };

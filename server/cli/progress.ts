@@ -1,11 +1,11 @@
-/** Progress for people: on a terminal one line that is drawn over, elsewhere a line now and then. */
+/** Progress for people: on a terminal one line that is redrawn, elsewhere a line from time to time. */
 
 import { formatBytes } from "../../gpu/memory.ts";
 import type { LoadStage } from "../../gpu/native/open.ts";
 import type { LoadProgress } from "../engines/protocol.ts";
 
 export interface ProgressLine {
-  /** `share` is 0 … 1. */
+  /** Draws the line; `share` is 0 … 1. */
   show(text: string, share: number): void;
   clear(): void;
 }
@@ -51,7 +51,7 @@ const stageTexts: Readonly<Record<LoadStage, string>> = {
   keeping: "keeping packed weights:",
 };
 
-/** Shows how far the loading of a model is. */
+/** Shows the progress of loading a model. */
 export function showLoading(line: ProgressLine): (progress: LoadProgress) => void {
   return ({ stage, bytesDone, bytesTotal }) =>
     line.show(

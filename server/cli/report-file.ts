@@ -1,6 +1,6 @@
 import { ConfigError } from "../config.ts";
 
-/** Writes what was measured as JSON, for `--json`. Throws ConfigError when it cannot be written. */
+/** Writes a report as JSON, for `--json`. Throws ConfigError if the file cannot be written. */
 export async function writeReport(file: string, report: object): Promise<void> {
   try {
     await Bun.write(file, `${JSON.stringify(report, null, 2)}\n`);

@@ -1,4 +1,4 @@
-/** `bunting serve`: says what it will do, starts the server, and ends it in order. */
+/** `bunting serve`: prints the plan, starts the server, and shuts it down in order. */
 
 import { formatBytes, type MemoryPlan } from "../../gpu/memory.ts";
 import { formatName, widenedNote } from "../../model/formats.ts";
@@ -36,7 +36,7 @@ function sentence(text: string): string {
   return `${text[0]!.toUpperCase()}${text.slice(1)}.`;
 }
 
-/** The first signal drains; the second ends at once. */
+/** Waits for signals: the first one drains, the second one ends the server at once. */
 async function untilSignal(server: RunningServer, timeoutS: number): Promise<number> {
   const ended = Promise.withResolvers<number>();
   const onEnd = (exitCode: number, isAgain: boolean): void => {
@@ -80,7 +80,7 @@ function describePlan(plan: ServingPlan): string {
   ].join("\n");
 }
 
-/** Lines about numbers that take more room in memory than in the file; none if there are none. */
+/** Lines about weights that take more memory than in the file; empty if there are none. */
 function describeWidened({ folder, compute: { formats = [], compute }, backend }: ServingPlan): string[] {
   const note = widenedNote(folder.tensors, formats, compute);
   if (note === null) return [];
@@ -89,7 +89,7 @@ function describeWidened({ folder, compute: { formats = [], compute }, backend }
   return ["", `${note}${advice}.`];
 }
 
-/** "bf16", "bf16 with weights in int8 and int4, keys and values in fp8". */
+/** Number formats: "bf16", "bf16 with weights in int8 and int4, keys and values in fp8". */
 export function describeNumbers({ compute: { compute, formats = [], kv = "plain" } }: ServingPlan): string {
   const names = [...new Set(formats)]
     .filter((format) => format !== matrixFormats.plain)
@@ -102,7 +102,7 @@ export function describeNumbers({ compute: { compute, formats = [], kv = "plain"
   return fewer.length === 0 ? compute : `${compute} with ${fewer.join(", ")}`;
 }
 
-/** "2 engines of 4 threads", "1 engine on gpu 0 (NVIDIA H200)". */
+/** Engines: "2 engines of 4 threads", "1 engine on gpu 0 (NVIDIA H200)". */
 export function describeEngines({ backend, gpus, limits }: ServingPlan): string {
   const engines = `${backend.engines} engine${backend.engines > 1 ? "s" : ""}`;
   if (backend.gpus === null) return `${engines} of ${limits.threads} thread${limits.threads > 1 ? "s" : ""}`;
@@ -116,7 +116,7 @@ export function memoryTable(memory: MemoryPlan): string {
   );
 }
 
-/** Why the server must not listen where it was told to, or null. */
+/** Reason why the server must not listen on the configured host; null if it may. */
 export function exposureProblem(config: Config): string | null {
   if (isLoopback(config.host) || config.insecure || needsKey(config)) return null;
   return `Others can reach ${config.host}: give an --api-key or --api-key-file, or --insecure to let everybody in.`;

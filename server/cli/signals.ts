@@ -1,33 +1,35 @@
-/** What a command is told from outside the process. */
+/** Handling of signals and of a vanished parent process. */
 
 import { isatty } from "node:tty";
 
-/** Two signals closer together than this are one: a terminal sends Ctrl-C to every process of a group, and npm passes
- *  on what it gets. */
+/**
+ * Two signals within this time count as one: a terminal sends Ctrl-C to every process of a group, and npm
+ * forwards it as well.
+ */
 const SAME_SIGNAL_MS = 100;
-/** How often a server that npx has started looks whether npx is still there. */
+/** Interval at which a server started by npx checks that npx is still running. */
 const PARENT_CHECK_MS = 1000;
-/** Read at once: npx may be gone by the time that the model is loaded. */
+/** Read at once, because npx may have ended by the time the model is loaded. */
 const parent = process.ppid;
 
 export interface SignalHandlers {
-  /** Asked to end: `isAgain` when it was asked before. */
+  /** Called on a request to end; `isAgain` is true for a repeated one. */
   onEnd(exitCode: number, isAgain: boolean): void;
-  /** Asked to read its files of settings again. */
+  /** Called on a request to reload the settings files. */
   onReload(): void;
 }
 
-/** A command that may be told to end before its work is done. */
+/** Interruption of a command that can end before its work is done. */
 export interface Interruption {
-  /** Aborts with the first SIGINT or SIGTERM; a second one ends the process at once. */
+  /** Aborts on the first SIGINT or SIGTERM; a second one ends the process at once. */
   readonly signal: AbortSignal;
-  /** Resolves then. */
+  /** Resolves on the first signal. */
   readonly aborted: Promise<null>;
-  /** What the command ends with then: 130 after SIGINT, 143 after SIGTERM. */
+  /** Exit code after an interruption: 130 after SIGINT, 143 after SIGTERM. */
   readonly exitCode: number;
 }
 
-/** Listens from now on, for as long as the process lives. */
+/** Starts listening for signals, for the life of the process. */
 export function interruption(): Interruption {
   const controller = new AbortController();
   const aborted = Promise.withResolvers<null>();
@@ -48,8 +50,8 @@ export function interruption(): Interruption {
 }
 
 /**
- * SIGINT and SIGTERM ask to end, SIGHUP to read files again. A terminal that is closed sends SIGHUP as well, and then ends its
- * server. npx ends without passing signals on to what it runs, so the end of npx is taken as one.
+ * SIGINT and SIGTERM end the process; SIGHUP reloads files. A closed terminal also sends SIGHUP, which then
+ * ends the server. npx ends without forwarding signals, so the end of npx counts as one.
  */
 export function handleSignals({ onEnd, onReload }: SignalHandlers): void {
   const end = onEndSignals(onEnd);
@@ -67,7 +69,7 @@ export function handleSignals({ onEnd, onReload }: SignalHandlers): void {
   timer.unref();
 }
 
-/** Passes on SIGINT and SIGTERM, and what the returned function is called for, with the exit code of each. */
+/** Calls `onEnd` on SIGINT, SIGTERM, and calls of the returned function, with their exit codes. */
 function onEndSignals(onEnd: SignalHandlers["onEnd"]): (exitCode: number) => void {
   let firstMs: number | null = null;
   const end = (exitCode: number): void => {

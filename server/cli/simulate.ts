@@ -1,4 +1,4 @@
-/** `bunting simulate`: the scheduler that serves, in virtual time, on measured devices and traces. */
+/** `bunting simulate`: runs the production scheduler in virtual time on measured devices and traces. */
 
 import { profileNames } from "../../scheduler/cost/profiles.ts";
 import { isServed } from "../../scheduler/policy.ts";
@@ -108,11 +108,11 @@ export const simulateOptions: OptionList<typeof simulateSettings> = {
 export type SimulateOptions = Values<typeof simulateSettings>;
 
 interface Run extends NamedReport {
-  /** Real time that the simulation took. */
+  /** Real seconds that the simulation took. */
   readonly seconds: number;
 }
 
-/** Simulates and prints; resolves to the exit code: 1 when a recording does not repeat. */
+/** Simulates and prints; resolves to the exit code, 1 if a recording does not replay identically. */
 export async function simulateCommand(options: SimulateOptions): Promise<number> {
   const { replay: recording, whatIf, policy, record } = options;
   if (recording === null && whatIf.length > 0)
@@ -148,7 +148,10 @@ async function simulateWorkload(options: SimulateOptions): Promise<number> {
   return 0;
 }
 
-/** Repeats a recording; then, if asked, simulates its calls as they came, unchanged and with changes. */
+/**
+ * Replays a recording. With `--what-if`, then simulates its calls at their recorded times, unchanged and with
+ * changes.
+ */
 async function simulateRecording(path: string, options: SimulateOptions): Promise<number> {
   const { whatIf, json, seed } = options;
   const noise = noiseNamed(options.noise);
@@ -160,7 +163,7 @@ async function simulateRecording(path: string, options: SimulateOptions): Promis
   if (changes.length > 0) {
     const unchanged = { text: "unchanged", change: (arrangement: Arrangement) => arrangement };
     const runs = [unchanged, ...changes].map(({ text, change }) => {
-      // Costs learn while they are used: each simulation begins with those of the recording.
+      // Cost models learn while in use, so each simulation starts from those of the recording.
       const costs = recordedCosts(head, entries);
       const devices = head.specs.map((spec, engine) => ({ profile: costs[engine]!, spec }));
       const arrangement = change({ policy: head.policy, devices });
@@ -192,7 +195,7 @@ async function show(runs: readonly Run[], json: string | null): Promise<void> {
   await writeReport(json, reports);
 }
 
-/** What is in a recording, in a line. */
+/** Summary of a recording in one line. */
 function recordingText(
   path: string,
   head: RecordingHead,
@@ -206,12 +209,12 @@ function recordingText(
   return `${path}: ${count("call")} calls and ${count("step")} steps of ${engines} (${head.specs[0]!.name})${end}.`;
 }
 
-/** It decided and broke down as it did when it was recorded. */
+/** True if decisions and breakdowns match the recording. */
 function isSame({ divergence, breakdowns }: Replayed): boolean {
   return divergence === null && breakdowns.every(({ isRecorded }) => isRecorded);
 }
 
-/** What became of a recording that was run again, a sentence for each thing. */
+/** Outcome of a replay, one sentence per finding. */
 function replayText(replayed: Replayed): string {
   const lines = replayed.breakdowns.map(breakdownText);
   if (replayed.divergence !== null) lines.push(divergenceText(replayed.divergence));
@@ -231,7 +234,10 @@ function divergenceText({ entry, atMs, recorded, replayed }: NonNullable<Diverge
   return `Run again, the scheduler decides otherwise at entry ${entry + 1}, ${atMs.toFixed(3)} ms: recorded is ${recorded}; now it is ${replayed}.`;
 }
 
-/** Same workload, devices, policy and seed: same history, on every machine. */
+/**
+ * Simulation speeds with history hashes, which are equal on every machine for the same workload, devices,
+ * policy and seed.
+ */
 function speedTable(runs: readonly Run[]): string {
   return table(
     ["", "simulated in", "times real time", "history"],
@@ -244,7 +250,7 @@ function speedTable(runs: readonly Run[]): string {
   );
 }
 
-/** A policy by its name, with changes after it. A target is for policies that heed one; the others stay what they are. */
+/** Policy by name, with changes after it. The target applies only to policies that support one. */
 function arrangementOf(text: string, devices: Arrangement["devices"], tbtMs: number): Arrangement {
   const [name = "", ...changes] = text.split(",");
   const policy = policyNamed(name);

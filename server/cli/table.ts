@@ -1,8 +1,11 @@
-/** Tables for people: columns as wide as their widest cell, numbers to the right. */
+/** Tables for people: each column is as wide as its widest cell, numbers right-aligned. */
 
 export type Cell = string | number | null;
 
-/** Lines of a table. A cell that starts with a digit, or is a number, is set to the right; null is a dash. */
+/**
+ * Lines of a table. A column of numbers, or of texts that start with a digit, is right-aligned; null shows as
+ * a dash.
+ */
 export function table(head: readonly string[], rows: readonly (readonly Cell[])[]): string {
   const cells = [head, ...rows.map((row) => row.map((cell) => (cell === null ? "–" : String(cell))))];
   const widths = head.map((_, column) => Math.max(...cells.map((row) => row[column]?.length ?? 0)));

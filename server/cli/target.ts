@@ -3,7 +3,7 @@ import type { Target } from "./client.ts";
 
 export const apiKeySetting = optional({ placeholder: "key", sentence: "Key to send." });
 
-/** A server as the options of a command name it. */
+/** Target server from a command's options. */
 export function targetOf(url: string, apiKey: string | null): Target {
   const given = apiKey === null ? "The server wants an API key" : "The server does not know this API key";
   const unknownKey = `${given}: give one that it knows with --api-key, or as ${variableName("apiKey")}.`;

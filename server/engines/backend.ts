@@ -1,4 +1,4 @@
-/** What computes: which library, on which GPUs, and why. Worked out before anything is loaded. */
+/** Chooses the native library and the GPUs, with a reason. Runs before anything is loaded. */
 
 import { existsSync } from "node:fs";
 import { NativeError, openLibrary } from "../../gpu/native.ts";
@@ -10,16 +10,19 @@ export interface Backend {
   /** Path of the library. */
   readonly library: string;
   readonly engines: number;
-  /** By engine, the GPU that it computes on; null: engines share the CPU. */
+  /** GPU index of each engine; null if engines share the CPU. */
   readonly gpus: readonly number[] | null;
-  /** Why the choice fell on it, as a part of a sentence. */
+  /** Reason of the choice, as a part of a sentence. */
   readonly reason: string;
 }
 
-/** A device that computes a model. */
+/** Device setting that computes a real model. */
 export type NativeChoice = Exclude<DeviceChoice, { readonly kind: "simulated" }>;
 
-/** Throws ConfigError when what was asked for is not there; `auto` always finds something. */
+/**
+ * Resolves the device setting. Throws ConfigError if the requested device is unavailable; `auto` always finds
+ * one.
+ */
 export async function chooseBackend(device: NativeChoice): Promise<Backend> {
   const asked = "it was asked for";
   switch (device.kind) {
@@ -50,11 +53,11 @@ export async function chooseBackend(device: NativeChoice): Promise<Backend> {
 
 export interface FoundGpus {
   readonly count: number;
-  /** What there is, or why there is none that can be used; a part of a sentence. */
+  /** Description of the GPUs, or the reason why none is usable; a part of a sentence. */
   readonly reason: string;
 }
 
-/** The GPUs of this machine that this build can compute on. Never throws. */
+/** Finds the GPUs of this machine that this build supports. Never throws. */
 export async function findGpus(): Promise<FoundGpus> {
   try {
     const path = await libraryPath("cuda");
@@ -79,7 +82,7 @@ async function onGpus(kind: "cuda" | "emu", gpus: readonly number[], reason: str
   return { kind, library, engines: gpus.length, gpus, reason };
 }
 
-/** Throws ConfigError with the reason when the GPU is not there. */
+/** Throws ConfigError with the reason if the GPU is unavailable. */
 function probe(kind: "cuda" | "emu", library: string, gpu: number): void {
   try {
     openLibrary(library).deviceProbe(gpu);

@@ -1,4 +1,7 @@
-/** What is measured of a device whose steps take known times, on machines that others use, too; no clock but the device's. */
+/**
+ * Calibration of devices with known step times, on machines with other load. Only the device's own clock is
+ * read.
+ */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -21,7 +24,7 @@ interface BenchOptions {
 
 const quiet: Noise = { ...noises.mild, deviation: 0, outlierShare: 0 };
 
-/** Steps take as long as `costs` say, with noise. */
+/** Bench whose steps take as long as `costs` say, with noise. */
 function benchOf(costs: LinearCost, options: BenchOptions = {}): Bench & { steps: number } {
   const { noise = quiet, seed = 1, contextMax = 32_768, stepTokensMax = 2048 } = options;
   const machine = new DeviceNoise(noise, seed);
@@ -59,7 +62,7 @@ function benchOf(costs: LinearCost, options: BenchOptions = {}): Bench & { steps
   return bench;
 }
 
-/** 0.5B on two cores. */
+/** Costs like those of a 0.5B model on two cores. */
 const small = linearCost(17, 0.55, 16, { sequenceMs: 0.1, pairMs: 1.9e-4, contextMs: 7e-4 }, [
   { tokens: 32, tokenMs: 0.31 },
 ]);
@@ -67,11 +70,11 @@ const small = linearCost(17, 0.55, 16, { sequenceMs: 0.1, pairMs: 1.9e-4, contex
 const devices = fc
   .record({
     stepMs: fc.double({ min: 3, max: 300, noNaN: true }),
-    /** Of a token beside what each step has, and of the first ones beside it. */
+    /** Time of a token relative to the step's base time, and of the first tokens relative to that. */
     token: fc.double({ min: 0.01, max: 0.2, noNaN: true }),
     first: fc.double({ min: 0.05, max: 0.6, noNaN: true }),
     firstTokens: fc.constantFrom(0, 8, 32),
-    /** How much longer a token takes after 2,048 others. */
+    /** Relative growth of a token's time after 2,048 others. */
     later: fc.double({ min: 0.1, max: 4, noNaN: true }),
     context: fc.double({ min: 0.02, max: 2, noNaN: true }),
   })
@@ -93,7 +96,7 @@ const steps = [
   { sequences: 8, tokens: 1, context: 4000 },
 ].map(shapeOfTrial);
 
-/** By how much what was measured is off beside what is true, steps beside each other; ≥ 1. */
+/** Largest ratio by which measured costs distort the relation between two steps; ≥ 1. */
 function offOf(measured: LinearCost, truth: LinearCost): number {
   const ratios = steps.map((shape) => measured.stepMs(shape) / truth.stepMs(shape));
   return Math.max(...ratios) / Math.min(...ratios);

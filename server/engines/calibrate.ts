@@ -12,32 +12,38 @@ import {
   timeStep,
 } from "./trial.ts";
 
-/** Rows that the kernels compute together. */
+/** Number of rows that the kernels compute together. */
 const TILE_TOKENS = 16;
 const SEQUENCES = 16;
-/** So many tokens are tried, then twice as many again and again: the first ones take less than others, as they are computed while weights are
- *  read, and the next ones what kernels for few rows take. */
+/**
+ * Smallest of the token counts to measure, which double up to half a prompt. The first tokens are cheaper
+ * because they are computed while weights are read; the next ones run in kernels for few rows.
+ */
 const FIRST_TOKENS = 8;
 const CONTEXT_TOKENS_MOST = 8192;
-/** A longer context is tried until the step takes so many times as long: of a small difference most would be noise. */
+/**
+ * Slowdown of a step at which the context counts as long enough: a small difference would be mostly noise.
+ */
 const CONTEXT_SEEN = 1.5;
-/** What cannot be seen is not free. Beside a token a sequence takes at least a 16th of its time; a token looks at fewer
- *  than so many in the time that it takes itself; and a step reads a shorter context than this in the time that it takes
- *  without. */
+/**
+ * Lower bounds of costs too small to measure. A sequence costs at least a 16th of a token. A token attends to
+ * at most 65,536 tokens in its own compute time. A step reads at most 1,048,576 tokens of context in the time
+ * that it takes without context.
+ */
 const SEQUENCES_MOST = 16;
 const PAIRS_MOST = 65_536;
 const CONTEXT_MOST = 1_048_576;
-/** A time is believed when it was met twice: the fastest two are no further apart. */
+/** Ratio of the fastest two times within which a time counts as confirmed. */
 const MET_WITHIN = 1.1;
-/** Where what is measured is kept for later starts, a disturbed one may take longer. */
+/** Maximum measuring rounds: more if the result is kept for later starts. */
 export const ROUNDS_MAX = { kept: 8, once: 3 } as const;
 
 /**
- * What steps cost on a device that has nothing to do yet, measured: the time of one token, of a few, of a prompt, of several
- * sequences, and of prompt and token after others. They take turns, as often as it takes until each has met its fastest time twice: what a part
- * costs is a difference of two, and a machine that others use may have half of its speed from one second to the next. The steps that follow
- * correct it, within bounds (scheduler/cost/online.ts). Takes seconds for a large model
- * (docs/decisions/0084-what-steps-cost-is-kept.md). Throws when the device cannot compute.
+ * Measures step costs of an idle device. It times one token, a few tokens, a prompt, several sequences, and
+ * token and prompt after a context. The trials alternate until each has reached its fastest time twice. Costs
+ * are differences of two times, and the speed of a shared machine varies by the second. Later steps correct
+ * the result within bounds (scheduler/cost/online.ts). Takes seconds for a large model
+ * (docs/decisions/0084-what-steps-cost-is-kept.md). Throws if the device cannot compute.
  */
 export function calibrate(bench: Bench, roundsMax: number = ROUNDS_MAX.once): LinearCost {
   const { stepTokensMax, stepChunksMax, contextMax, pages } = bench.device.spec;
@@ -59,7 +65,7 @@ export function calibrate(bench: Bench, roundsMax: number = ROUNDS_MAX.once): Li
   const perContextMs = (later: Trial, alone: Trial): number =>
     Math.max(0, wholeMs(later) - wholeMs(alone)) / Math.max(1, later.context);
   const seenPairMs = perContextMs(promptLater, prompt) / prompt.tokens;
-  /** Without what its tokens take that look at each other. */
+  /** Time of a trial without the attention between its own tokens. */
   const msOf = (trial: Trial): number =>
     Math.max(LEAST_MS, wholeMs(trial) - (seenPairMs * trial.tokens * trial.tokens) / 2);
 
@@ -78,8 +84,10 @@ export function calibrate(bench: Bench, roundsMax: number = ROUNDS_MAX.once): Li
   return linearCost(stepMs, tokenMs, TILE_TOKENS, { sequenceMs, pairMs, contextMs }, first);
 }
 
-/** The first of the trials that takes `times` as long as `beside`; else the last, or `beside` where there is none. Each is timed twice, since
- *  one step may wait for a core that others use, or be the first of its kind. */
+/**
+ * The first trial that takes `times` as long as `beside`, else the last one, or `beside` if there are none.
+ * Times each trial twice, since one step may wait for a busy core or be the first of its kind.
+ */
 function firstSeen(bench: Bench, beside: Trial, times: number, trials: readonly Trial[]): Trial {
   let besideMs = Number.POSITIVE_INFINITY;
   const isSeen = (trial: Trial): boolean => {
@@ -89,7 +97,7 @@ function firstSeen(bench: Bench, beside: Trial, times: number, trials: readonly 
   return trials.slice(0, -1).find(isSeen) ?? trials.at(-1) ?? beside;
 }
 
-/** Milliseconds of each trial: the fastest of as many rounds as it takes to meet all of them twice, 2 … `roundsMax`. */
+/** Fastest time of each trial in milliseconds, over 2 to `roundsMax` rounds; stops when all are confirmed. */
 function timesOf(bench: Bench, trials: readonly Trial[], roundsMax: number): (trial: Trial) => number {
   const least = trials.map(() => ({ ms: Number.POSITIVE_INFINITY, nextMs: Number.POSITIVE_INFINITY }));
   const isMet = (): boolean => least.every(({ ms, nextMs }) => nextMs <= MET_WITHIN * ms);

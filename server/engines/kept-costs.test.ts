@@ -58,7 +58,7 @@ test("nothing is read of what other weights, kernels, machines or choices took",
   utimesSync(library, 1, 1);
   others.push(new KeptCosts(place, withIt));
   for (const other of others) {
-    writeFileSync(other.path, mine); // as if somebody had copied it
+    writeFileSync(other.path, mine); // as if a user had copied it
     expect(other.read()).toBeNull();
   }
   expect(new Set(others.map(({ path }) => path)).size).toBe(3);
@@ -83,7 +83,7 @@ test("nothing is read of a file of which any byte is another, any part is missin
     fc.property(damage, (damaged) => {
       writeFileSync(kept.path, damaged);
       const read = kept.read();
-      // A number may be written in another way.
+      // Damage may write the same number in another way.
       if (read !== null) expect(read.state).toEqual(costs.state);
     }),
     runs(300),

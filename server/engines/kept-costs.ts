@@ -1,30 +1,30 @@
 /**
- * What steps cost on a device, in a small file beside its model's packed weights: the next start need not measure it at length. There is one for
- * each processor or GPU, and for each choice of how it computes. A file that is damaged, or of other weights or kernels, is as good as
- * none; it may be deleted at any time.
+ * Calibration file: step costs of a device, kept beside its model's packed weights so that the next start
+ * need not measure them. There is one per processor or GPU and per set of compute options. A damaged file, or
+ * one of other weights or kernels, is ignored. Users may delete it at any time.
  */
 import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import type { PackedPlace } from "../../gpu/native/packed-cache.ts";
 import { LinearCost, type LinearState } from "../../scheduler/cost/linear.ts";
 
-/** Of what is measured, and how: goes up when numbers of before mean something else. */
+/** Schema version of the calibration file; rises when its numbers change meaning. */
 const COSTS_VERSION = 2;
-/** A file of ours is not longer. */
+/** Upper bound of the size of a valid file. */
 const FILE_BYTES_MAX = 4096;
 
-/** What costs were measured with, besides the weights. */
+/** Conditions of a measurement, besides the weights. */
 export interface MeasuredWith {
   /** Path of the native library. */
   readonly library: string;
-  /** Of the processor, or of the GPU. */
+  /** Name of the processor or the GPU. */
   readonly machine: string;
-  /** Everything that was chosen of how the device computes, as plain data. */
+  /** All compute options of the device, as plain data. */
   readonly choices: unknown;
 }
 
 export class KeptCosts {
   readonly path: string;
-  /** What the numbers are true of. */
+  /** Facts that must match for the numbers to apply. */
   readonly #facts: readonly unknown[];
 
   constructor(place: PackedPlace, { library, machine, choices }: MeasuredWith) {
@@ -34,22 +34,22 @@ export class KeptCosts {
     this.#facts = [COSTS_VERSION, kind, Buffer.from(place.key).toString("hex"), size, mtimeMs];
   }
 
-  /** What was kept of the same; null if nothing was. */
+  /** Costs kept under the same conditions; null if there are none. */
   read(): LinearCost | null {
     try {
       if (statSync(this.path).size > FILE_BYTES_MAX) return null;
       const { costs, seal } = JSON.parse(readFileSync(this.path, "utf8"));
       return seal === this.#sealOf(costs) ? LinearCost.from(costs) : null;
     } catch {
-      return null; // there is none, or none that can be read
+      return null; // the file is absent or unreadable
     }
   }
 
-  /** Where it cannot be written, the next start measures again. */
+  /** Writes the costs; if that fails, the next start measures again. */
   write({ state }: LinearCost): void {
-    const unfinished = `${this.path}.new`; // so that a start that is killed leaves no half of one
+    const unfinished = `${this.path}.new`; // a killed start leaves no partial file
     try {
-      rmSync(unfinished, { force: true }); // of a start that was killed; what is a link is not written through
+      rmSync(unfinished, { force: true }); // left by a killed start; never writes through a link
       writeFileSync(unfinished, `${JSON.stringify({ costs: state, seal: this.#sealOf(state) })}\n`, {
         flag: "wx",
       });

@@ -5,11 +5,12 @@ import type { LoopClock } from "./loop-clock.ts";
 import { AWAITED, RINGS, STOPPED } from "./protocol.ts";
 
 /**
- * An engine's thread: in each turn the device's result, if one is there, messages, and a step that is started; then it
- * blocks until the step is computed, or sleeps until `bell` rings. It never returns to the thread's event loop, and sleeps
- * without a timeout when there is nothing to do. A step that gives way is given up when a message comes that is awaited. A device that is not hosted (the simulated one) is driven by the clock.
+ * Loop of an engine's thread. A turn delivers the device's result, if there is one, receives messages and
+ * starts a step. The loop then blocks until the step is computed, or sleeps until `bell` rings, without a
+ * timeout if there is no work. It never returns to the thread's event loop. A step that gives way is aborted
+ * when an awaited message arrives. The clock drives a device that is not hosted (the simulated one).
  *
- * Returns when it is stopped. The step in flight is computed to its end; its outcome is dropped.
+ * Returns when stopped. A step in flight is computed to its end; its result is dropped.
  */
 export function runEngineLoop(
   seat: Seat,
@@ -21,7 +22,7 @@ export function runEngineLoop(
   const hosted = isHosted(device) ? device : null;
   const way = bell.subarray(AWAITED, AWAITED + 1);
   for (;;) {
-    // Before messages are received: one that comes later changes them.
+    // Read before messages are received, so that a later message changes the value.
     const rings = Atomics.load(bell, RINGS);
     Atomics.store(bell, AWAITED, 0);
     if (Atomics.load(bell, STOPPED) === 1) return;

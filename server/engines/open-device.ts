@@ -22,15 +22,15 @@ import { oneToken, timeStep } from "./trial.ts";
 
 export interface OpenedDevice {
   readonly device: Device;
-  /** What its steps cost, as far as is known before the first one that counts. */
+  /** Initial cost model, before the first real step. */
   readonly costs: LinearCost;
-  /** For the engines that share it; null when the device needs none. */
+  /** Loaded model, for the engines that share it; null if the device needs none. */
   readonly model: NativeModel | null;
-  /** Frees the model if this thread loaded it: after every device that uses it is closed. */
+  /** Frees the model if this thread loaded it. Every device that uses it must be closed before. */
   closeModel(): void;
 }
 
-/** What the first engine knows, for those that open after it; null where they are to find out. */
+/** Model and costs of the first engine, for engines that open later; null for the first one. */
 export interface Shared {
   readonly model: NativeModel | null;
   readonly costs: PriorState | null;
@@ -38,7 +38,7 @@ export interface Shared {
 
 type NativeSetup = Exclude<DeviceSetup, { kind: "simulated" }>;
 
-/** Opens an engine's device on the calling thread. Without a `shared` model it is loaded. */
+/** Opens an engine's device on the calling thread, and loads the model if `shared` has none. */
 export function openDevice(
   setup: DeviceSetup,
   engine: EngineId,
@@ -77,8 +77,10 @@ export function openDevice(
   }
 }
 
-/** What steps cost: what the first engine found, if this one computes on a device of the same kind; what an earlier start kept, if steps
- *  still compare so; else it is measured, and kept if there is a place. */
+/**
+ * Step costs: those of the first engine if this device is of the same kind, else those of an earlier start if
+ * they still hold. Else measures them, and keeps them if there is a place.
+ */
 function costsOf(
   setup: NativeSetup,
   engine: EngineId,
@@ -89,7 +91,7 @@ function costsOf(
 ): LinearCost {
   if (setup.kind === "gpu" && setup.isEmulated) return unknownCost;
   const bench = { device, nowMs: () => performance.now() };
-  timeStep(bench, oneToken); // warms up, and fails here rather than in a request
+  timeStep(bench, oneToken); // warms up, and fails here instead of in a request
   const machineOf = (index: EngineId): string =>
     setup.kind === "gpu" ? setup.gpuNames[index]! : library.machineProbe().processor;
   const machine = machineOf(engine);
@@ -97,7 +99,7 @@ function costsOf(
     return LinearCost.from(shared.costs);
   if (place === null) return calibrate(bench);
   const { packedFolders: _, ...compute } = setup.model;
-  const { threads, gemm, stepTokensMax } = setup.limits; // and no others: what memory is free for changes from start to start
+  const { threads, gemm, stepTokensMax } = setup.limits; // only these: memory limits change between starts
   const choices = [isa, compute, threads, gemm ?? null, stepTokensMax];
   const kept = new KeptCosts(place, { library: setup.library, machine, choices });
   const known = kept.read();

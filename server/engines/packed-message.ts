@@ -1,4 +1,7 @@
-/** Messages as they cross to an engine's thread: long lists as typed arrays, which cost a fifteenth of plain ones to copy. */
+/**
+ * Encoding of messages to an engine's thread: long lists become typed arrays, which are much cheaper to copy
+ * between threads.
+ */
 import type { TokenId } from "../../base/token.ts";
 import type { SequenceSpec } from "../../scheduler/core.ts";
 import type { EngineMessage } from "../../scheduler/messages.ts";
@@ -12,16 +15,16 @@ export type PackedMessage =
       readonly kind: "packed";
       readonly sequence: SequenceSpec;
       readonly promptTokens: Int32Array;
-      /** Tokens and their biases in turn. */
+      /** Tokens and their biases, alternating. */
       readonly logitBias: Float64Array;
-      /** Of each word the number of its tokens, and those. */
+      /** For each word the number of its tokens, then the tokens. */
       readonly badWords: Int32Array;
     };
 
-/** Lists of fewer items are copied as they are. */
+/** Lists shorter than this are copied unchanged. */
 const SHORT = 64;
 
-/** Of the same lists, which choices of a request share. */
+/** Encodings by list; choices of a request share their lists. */
 const packedTokens = new WeakMap<readonly TokenId[], Int32Array>();
 const packedBiases = new WeakMap<Bias, Float64Array>();
 const packedWords = new WeakMap<Words, Int32Array>();

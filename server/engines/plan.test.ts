@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { chooseSequences } from "./plan.ts";
 
 const mib = 2 ** 20;
-/** What 2,048 tokens take, and each sequence. */
+/** Workspace bytes of 2,048 step tokens and of each sequence. */
 const workspaceBytes = (sequences: number): number => 50 * mib + sequences * mib;
 
 test("as many sequences run as a step has tokens, as long as their rows are a small part of the memory", () => {

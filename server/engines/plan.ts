@@ -1,4 +1,4 @@
-/** What a server will run and how much memory it takes, worked out before anything is allocated. */
+/** Serving plan of a server: model, limits and memory, computed before anything is allocated. */
 
 import { dirname, join } from "node:path";
 import { formatBytes, type MemoryPlan, planMemory } from "../../gpu/memory.ts";
@@ -20,30 +20,33 @@ import type { ModelFolder } from "../../model/model-folder.ts";
 import { type Config, ConfigError } from "../config.ts";
 import type { Backend } from "./backend.ts";
 
-/** Most alternatives per token that a request may ask for. */
+/** Maximum alternatives per token (`top_logprobs`) of a request. */
 export const TOP_LOGPROBS_MAX = 20;
 
 export interface ServingPlan {
-  /** Names of the model for clients; the first is shown in answers. */
+  /** Model names for clients; responses show the first. */
   readonly names: readonly string[];
   readonly folder: ModelFolder;
   readonly machine: Machine;
   readonly backend: Backend;
-  /** By engine; none on the CPU. */
+  /** GPU of each engine; empty on the CPU. */
   readonly gpus: readonly Gpu[];
   readonly compute: ComputeOptions;
-  /** Where packed weights may be kept, best first; empty: nowhere. */
+  /** Folders for packed weights, best first; empty if they are not kept. */
   readonly packedFolders: readonly string[];
-  /** Name and version of the library that multiplies; null: the engine's own kernels do. */
+  /** Name and version of cuBLASLt; null if the engine's own kernels multiply. */
   readonly cublaslt: string | null;
-  /** Of each engine. */
+  /** Limits of each engine. */
   readonly limits: EngineLimits;
   /** Longest sequence in tokens. */
   readonly contextMax: number;
   readonly memory: MemoryPlan;
 }
 
-/** Throws ConfigError and ModelError. A plan that does not fit is a value: `memory.kind` is "refused". */
+/**
+ * Plans a server. Throws ConfigError and ModelError. A plan that does not fit is a value: `memory.kind` is
+ * "refused".
+ */
 export function planServing(
   config: Config,
   backend: Backend,
@@ -65,7 +68,7 @@ export function planServing(
       `On their way to the GPU the weights take ${formatBytes(sizes.weightBytes)} of the machine's memory, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
     );
   }
-  // Asked for again: cuBLASLt has taken memory of a GPU by now.
+  // Probes again, because cuBLASLt has allocated GPU memory since.
   const leftBytes = backend.gpus?.map((gpu) => library.deviceProbe(gpu).memoryFreeBytes);
   const memory = planMemory({
     compute: compute.compute,
@@ -94,7 +97,7 @@ export function planServing(
   };
 }
 
-/** Which numbers the model is computed in, and by how many threads. */
+/** Compute options: number types and threads of the model. */
 function planCompute(
   config: Config,
   backend: Backend,
@@ -119,15 +122,18 @@ function planCompute(
   return { compute: numbers, isa: "auto", threads, formats, kv: chooseKv(config, isGpu, numbers) };
 }
 
-/** What the library says of a model and of an engine with limits that it chose. */
+/** Sizes of a model and of an engine with chosen limits, from the library. */
 interface Sizes extends ReturnType<NativeLibrary["modelPlan"]>, ReturnType<NativeLibrary["enginePlan"]> {
-  /** But for its pages. */
+  /** Engine limits without pages. */
   readonly perEngine: Omit<EngineLimits, "pages">;
-  /** Name and version of the library that multiplies; null: the engine's own kernels do. */
+  /** Name and version of cuBLASLt; null if the engine's own kernels multiply. */
   readonly cublaslt: string | null;
 }
 
-/** `meansAll`: the hidden state of each token is wanted. `freeBytes`: memory that is free for each engine. */
+/**
+ * Chooses an engine's limits and gets its sizes. `meansAll`: mean pooling needs the hidden state of each
+ * token. `freeBytes`: free memory per engine.
+ */
 function planSizes(
   config: Config,
   { kind, gpus, engines }: Backend,
@@ -158,7 +164,7 @@ function planSizes(
   return { cublaslt, ...(gpus === null ? plan() : onGpu(`--device ${kind}: `, "; use --device cpu", plan)) };
 }
 
-/** Limits of an engine that shares the machine's threads, but for its pages and sequences. */
+/** Limits of an engine that shares the machine's threads, without pages and sequences. */
 function limitsOf(
   config: Config,
   meansAll: boolean,
@@ -175,7 +181,7 @@ function limitsOf(
   };
 }
 
-/** Smaller models are packed about as fast as they are read. */
+/** Smallest weights worth packing on disk; smaller models are packed about as fast as they are read. */
 const PACKED_BYTES_MIN = 256 * 2 ** 20;
 
 function packedFolders(config: Config, folder: ModelFolder, weightBytes: number): readonly string[] {
@@ -191,11 +197,14 @@ function packedFolders(config: Config, folder: ModelFolder, weightBytes: number)
   ];
 }
 
-/** Part of an engine's free memory that rows of sequences take in its workspaces at most. */
+/** Maximum share of an engine's free memory for rows of sequences in its workspaces. */
 const ROWS_SHARE = 1 / 32;
 
-/** Sequences that an engine has room for besides their pages: unless asked for, as many as a step has tokens, and as their
- *  rows, above all of the vocabulary, are a small part of the memory. `workspaceBytes` is by number of sequences. */
+/**
+ * Maximum running sequences of an engine, apart from their pages. The default is the number of step tokens,
+ * halved until their rows, mostly logits, take a small share of the memory. `workspaceBytes` is a function of
+ * the number of sequences.
+ */
 export function chooseSequences(
   { sequencesMax, stepTokens }: Pick<Config, "sequencesMax" | "stepTokens">,
   workspaceBytes: (sequences: number) => number,
@@ -208,12 +217,12 @@ export function chooseSequences(
   return sequences;
 }
 
-/** Names of the model for clients. */
+/** Model names for clients. */
 export function modelNames(config: Config, folder: ModelFolder): readonly string[] {
   return config.servedModelName.length > 0 ? config.servedModelName : [folder.name];
 }
 
-/** The longest sequence: asked for, or the model's own. */
+/** Context length: the configured one, else the model's own. */
 export function chooseContext(config: Config, folder: ModelFolder): number {
   if (config.maxModelLen > folder.contextMax) {
     throw new ConfigError(
@@ -223,7 +232,7 @@ export function chooseContext(config: Config, folder: ModelFolder): number {
   return config.maxModelLen > 0 ? config.maxModelLen : folder.contextMax;
 }
 
-/** All cores; from four on one is left to the thread that serves HTTP. */
+/** Compute threads: all cores; from four cores on, one is left for the HTTP thread. */
 function chooseThreads(config: Config, { cores }: Machine): number {
   if (config.threads > 0) return config.threads;
   return cores >= 4 ? cores - 1 : cores;
@@ -264,7 +273,7 @@ function chooseGpuCompute(config: Config): "bf16" {
   throw new ConfigError("--dtype f32: GPUs compute in bf16; use --device cpu for f32.");
 }
 
-/** What a GPU's engine refuses becomes a sentence about the setting that asked for it. */
+/** Runs a GPU query; turns a NativeError into a ConfigError that names the setting. */
 function onGpu<Result>(before: string, after: string, ask: () => Result): Result {
   try {
     return ask();
@@ -274,7 +283,7 @@ function onGpu<Result>(before: string, after: string, ask: () => Result): Result
   }
 }
 
-/** Why the model does not fit, with what would help; null when it does. */
+/** Error text with advice if the model does not fit; null if it fits. */
 export function planProblem(memory: MemoryPlan): string | null {
   if (memory.kind === "fits") return null;
   return [

@@ -13,14 +13,15 @@ import {
   timeStep,
 } from "./trial.ts";
 
-/** Steps compare as they did as long as none takes more than so many times as long beside another as kept costs say. */
+/** Largest deviation, in either direction between two trials, at which kept costs still hold. */
 export const APART_MAX = 1.5;
-/** One step may wait for a core that others use. */
+/** Maximum rounds, since one step may wait for a busy core. */
 const ROUNDS_MAX = 3;
 
 /**
- * What was once measured of a device, if it is still true: that token and prompt, both alone and after others, compare as they did. How fast
- * the machine is at the moment is measured with it. Null if they do not. Takes a third of a second for a model of which one token takes 20 ms.
+ * Checks kept costs against the device: token and prompt, both alone and after a context, must have the same
+ * relative costs. Returns them scaled to the machine's current speed, or null if they no longer hold. Takes a
+ * few steps per round.
  */
 export function rechecked(bench: Bench, kept: LinearCost): LinearCost | null {
   const trials = trialsOf(bench, kept);

@@ -6,7 +6,7 @@ import { ours } from "../../scheduler/policies.ts";
 import type { DeviceSetup } from "./protocol.ts";
 import { type EnginesConfig, type RunningEngines, startEngines } from "./start.ts";
 
-/** Engines on real threads, computing on simulated devices. */
+/** Engines on real threads with simulated devices. */
 
 const workerUrl = new URL("./worker.ts", import.meta.url).href;
 
@@ -40,7 +40,7 @@ const sampling: Sampling = {
 };
 
 let running: RunningEngines | null = null;
-/** What became of engines, in order. */
+/** Engine events in order. */
 const news: string[] = [];
 let firstLoss = Promise.withResolvers<void>();
 
@@ -208,7 +208,8 @@ test("an engine that cannot open its device rejects the start with the reason", 
 test("an idle engine burns no processor time", async () => {
   const engines = await start(2);
   await run(engines, prompt(10), 5);
-  // What ran before may still be collected and compiled for some time; a thread that spins leaves no window quiet.
+  // Garbage collection and JIT work of earlier tests may continue for a while; a spinning thread would leave
+  // no quiet window.
   let leastMs = Number.POSITIVE_INFINITY;
   for (let window = 0; window < 20 && leastMs > 10; window++) {
     const before = process.cpuUsage();

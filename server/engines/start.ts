@@ -23,53 +23,55 @@ import type {
 import { EngineSupervisor, type Started } from "./supervisor.ts";
 import { EngineThread, type ThreadNews } from "./thread.ts";
 
-/** The fleet in production: one thread per engine, linked by messages; a lost engine is replaced. */
+/** The production fleet: one thread per engine, linked by messages; a supervisor replaces a lost engine. */
 
 export interface EnginesConfig {
-  /** URL of worker.ts, made where the build's root is, so that it also works inside the executable. */
+  /** URL of worker.ts, resolved at the root of the build so that it also works inside the executable. */
   readonly workerUrl: string;
   readonly engines: number;
   readonly device: DeviceSetup;
   readonly policy: ServedPolicy;
-  /** Of each engine, besides what the policy says. */
+  /** Engine options that override the policy's. */
   readonly options: PlainEngineOptions;
-  /** In tokens, as the fleet takes them; absent: none. */
+  /** Public prefixes in tokens, for the fleet; absent: none. */
   readonly publicTexts?: readonly (readonly TokenId[])[];
-  /** File of the recording; null: none. */
+  /** Path of the recording; null: none. */
   readonly record: string | null;
   readonly rehearsedLoss?: RehearsedLoss;
-  /** What tokens stand for; absent: no sequence is constrained. */
+  /** Token texts; absent: no sequence is constrained. */
   readonly vocabulary?: Vocabulary;
 }
 
-/** What a server is told of its engines once all are ready. */
+/** Engine events, delivered once all engines are ready. */
 export interface EnginesEvents {
-  /** After the fleet took it. */
+  /** Called after the fleet has processed the report. */
   onReport?(engine: EngineId, report: EngineReport): void;
   onPlacement?(sequence: SequenceId, placement: Placement): void;
-  /** The engine failed while it ran, or could not be started again; what ran there is placed elsewhere right after.
-   *  `isComing`: it will be started again. */
+  /**
+   * The engine failed while it ran, or could not be restarted. The fleet moves its sequences elsewhere right
+   * after. `isComing`: a restart follows.
+   */
   onLost?(engine: EngineId, reason: string, isComing: boolean): void;
-  /** The engine is there again; right after, the fleet uses it. */
+  /** The engine is running again; the fleet uses it right after. */
   onReplaced?(engine: EngineId): void;
-  /** None is left and none is coming: the server can only be restarted. */
+  /** All engines are lost and none will restart: the server must be restarted. */
   onAllLost?(reason: string): void;
 }
 
 export interface RunningEngines {
   readonly fleet: Fleet;
-  /** By engine. */
+  /** Device spec of each engine. */
   readonly specs: readonly DeviceSpec[];
-  /** What became of packed weights on disk; null when there was nothing to say. */
+  /** Outcome of reading or saving packed weights; null if neither was tried. */
   readonly packedNote: string | null;
-  /** Stops every engine after the step it is in; sequences that still run are dropped. Idempotent. */
+  /** Stops every engine after its current step and drops running sequences. Idempotent. */
   close(): Promise<void>;
 }
 
 /**
- * Starts the engines and resolves when all are ready. The first loads the model and shares it with the others. Rejects
- * with the reason when one cannot start; nothing keeps running then. `observe` is called once, before anything that it
- * returns.
+ * Starts the engines and resolves when all are ready. The first engine loads the model and shares it. If one
+ * cannot start, all stop and the promise rejects with the reason. Calls `observe` once, before it delivers
+ * any event.
  */
 export async function startEngines(
   config: EnginesConfig,
@@ -92,7 +94,7 @@ interface Running {
 
 const realClock = { nowMs: () => performance.now() };
 
-/** The engines of a server, with what they share: a model, a fleet, a recording. */
+/** Engines of a server and their shared parts: model, fleet, recording. */
 class Engines {
   readonly #config: EnginesConfig;
   readonly #onProgress: (progress: LoadProgress) => void;
@@ -100,15 +102,19 @@ class Engines {
   readonly #recording: RecordingWriter | null;
   readonly #supervisors: readonly EngineSupervisor[];
   readonly #gone = new Set<EngineId>();
-  /** Loaded once; an engine that is lost leaves it to the others. GPUs have copies: once they do, it is given back, and
-   *  an engine that takes a lost one's place loads one of its own. */
+  /**
+   * Model that the first engine loads and all share, even after that engine is lost. GPUs have copies: once
+   * they are made, the host memory is freed, and a replacement engine loads the model again.
+   */
   #model: NativeModel | null = null;
-  /** What the first engine's steps cost. The others are of the same kind, and compared with it by what they have to do, not by the noise of
-   *  what each would measure, beside others that measure or compute. */
+  /**
+   * Step costs of the first engine. Engines of the same kind share them. Their costs then differ by load
+   * only, not by the noise of measurements made beside other engines' work.
+   */
   #costs: PriorState | null = null;
   /** null until all engines have started. */
   #running: Running | null = null;
-  /** What happened before. */
+  /** Events from before the fleet existed. */
   readonly #early: (() => void)[] = [];
 
   constructor(config: EnginesConfig, onProgress: (progress: LoadProgress) => void) {
@@ -146,7 +152,7 @@ class Engines {
   }
 
   async close(): Promise<void> {
-    const [owner, ...others] = this.#supervisors; // the first owns the model and goes last
+    const [owner, ...others] = this.#supervisors; // the first owns the model and stops last
     await Promise.all(others.map((supervisor) => supervisor.stop()));
     await owner?.stop();
     this.#recording?.close();
@@ -176,7 +182,7 @@ class Engines {
     events.onReport?.(engine, report);
   }
 
-  /** Acts when the fleet is there, in order. */
+  /** Runs `act` when the fleet exists, in order. */
   #once(act: (running: Running) => void): void {
     if (this.#running === null) this.#early.push(() => act(this.#running!));
     else act(this.#running);
@@ -186,7 +192,7 @@ class Engines {
     const { fleet, events } = this.#running!;
     if (!isComing) this.#gone.add(engine);
     events.onLost?.(engine, reason, isComing);
-    // First, so that requests that fail now can be told why.
+    // Called first, so that requests which fail now get the reason.
     if (this.#gone.size === this.#config.engines) events.onAllLost?.(reason);
     fleet.lost(engine, reason, isComing);
   }

@@ -3,12 +3,14 @@ import type { EngineThread, Ready } from "./thread.ts";
 const DELAYS_MS = [1000, 2000, 4000] as const;
 const WINDOW_MS = 10 * 60 * 1000;
 
-/** When an engine that was lost is started again: after 1, 2 and 4 s; never after a fourth loss within ten minutes,
- *  since by then starting it again does not help. */
+/**
+ * Restart policy of a lost engine: after 1, 2 and 4 s; never after a fourth loss within ten minutes, when
+ * restarts no longer help.
+ */
 export class RestartRule {
   #lossesMs: number[] = [];
 
-  /** Takes note of a loss. Milliseconds until the next start; null: there is none. */
+  /** Records a loss. Returns milliseconds until the restart, or null if there is none. */
   lost(nowMs: number): number | null {
     this.#lossesMs = this.#lossesMs.filter((lossMs) => nowMs - lossMs < WINDOW_MS);
     const delayMs = DELAYS_MS[this.#lossesMs.length] ?? null;
@@ -17,20 +19,20 @@ export class RestartRule {
   }
 }
 
-/** What becomes of a supervised engine after its first start. */
+/** Events of a supervised engine after its first start. */
 export interface SupervisorEvents {
-  /** Nothing runs there now. `isComing`: it will be started again. May be told again when a new start fails. */
+  /** The engine runs nothing now. `isComing`: a restart follows. Called again if a restart fails. */
   onLost(reason: string, isComing: boolean): void;
   onReplaced(started: Started, epoch: number): void;
 }
 
-/** An engine that is ready for work, and its thread. */
+/** A ready engine and its thread. */
 export interface Started {
   readonly thread: EngineThread;
   readonly ready: Ready;
 }
 
-/** Keeps one engine alive: starts it, and starts it again when it is lost. */
+/** Keeps one engine alive: starts it, and restarts it when it is lost. */
 export class EngineSupervisor {
   readonly #open: (epoch: number) => EngineThread;
   readonly #events: SupervisorEvents;
@@ -39,18 +41,21 @@ export class EngineSupervisor {
   #restart: ReturnType<typeof setTimeout> | undefined;
   #isStopped = false;
 
-  /** `open` begins to open the engine's next life, on a thread of its own. */
+  /** `open` begins the engine's next life on a thread of its own. */
   constructor(open: (epoch: number) => EngineThread, events: SupervisorEvents) {
     this.#open = open;
     this.#events = events;
   }
 
-  /** The first start. Rejects with the reason when it fails: a server that cannot start is not started again. */
+  /**
+   * Starts the engine for the first time. Rejects with the reason if that fails; a server that cannot start
+   * does not retry.
+   */
   start(): Promise<Started> {
     return this.#live(0);
   }
 
-  /** Resolves when nothing runs any more and nothing will. */
+  /** Stops the engine and prevents restarts; resolves when nothing runs. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#restart);

@@ -4,17 +4,17 @@ import { objectives } from "../../scheduler/objective.ts";
 import { packed } from "./packed-message.ts";
 import { AWAITED, type EngineStart, RINGS, STOPPED, type WorkerMessage } from "./protocol.ts";
 
-/** An engine's thread is ready for work. */
+/** Message that an engine's thread is ready for work. */
 export type Ready = Extract<WorkerMessage, { kind: "ready" }>;
 
-/** What a thread tells while it starts and runs. */
+/** Messages of a thread while it starts and runs. */
 export type ThreadNews = Extract<WorkerMessage, { kind: "progress" | "report" | "recorded" }>;
 
-/** Main's end of an engine's thread. */
+/** Main thread's handle of an engine's thread. */
 export class EngineThread implements EngineLink {
-  /** Rejects with the reason when the engine cannot start. */
+  /** Rejects with the reason if the engine cannot start. */
   readonly ready: Promise<Ready>;
-  /** Resolves with the reason when the engine is lost after it was ready; never when it is stopped. */
+  /** Resolves with the reason when a ready engine is lost; never after a stop. */
   readonly lost: Promise<string>;
   readonly #worker: Worker;
   readonly #port: MessagePort;
@@ -25,7 +25,7 @@ export class EngineThread implements EngineLink {
   readonly #ended = Promise.withResolvers<void>();
   #state: "starting" | "running" | "ended" = "starting";
 
-  /** `onNews` is not called any more once the engine is lost or the thread has ended. */
+  /** `onNews` is not called after the engine is lost or the thread has ended. */
   constructor(
     workerUrl: string,
     start: Omit<EngineStart, "inbox" | "doorbell">,
@@ -53,7 +53,7 @@ export class EngineThread implements EngineLink {
     this.#ring();
   }
 
-  /** Resolves when the thread has ended, after the step it is in. */
+  /** Stops the thread after its current step; resolves when it has ended. */
   stop(): Promise<void> {
     Atomics.store(this.#bell, STOPPED, 1);
     this.#ring();
@@ -75,7 +75,7 @@ export class EngineThread implements EngineLink {
     else this.#onNews(message);
   }
 
-  /** `reason` is null for an orderly stop. Only the first call counts. */
+  /** Ends the thread's life. `reason` is null for an orderly stop. Only the first call counts. */
   #end(reason: string | null): void {
     if (this.#state === "ended") return;
     const wasRunning = this.#state === "running";
@@ -87,7 +87,7 @@ export class EngineThread implements EngineLink {
   }
 }
 
-/** Whether the message is about a sequence for which a step of bulk is given up. */
+/** True if the message concerns a sequence for which the engine aborts a batch-only step. */
 function isAwaited(message: EngineMessage): boolean {
   if (message.kind === "submit") return !objectives[message.sequence.service.objective].isBulk;
   return message.kind === "raise" && !objectives[message.service.objective].isBulk;

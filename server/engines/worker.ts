@@ -1,4 +1,4 @@
-/** Entry of an engine's thread: opens its device, seats an engine, and loops until it is told to stop. */
+/** Entry point of an engine's thread: opens its device, creates an engine and loops until stopped. */
 import { receiveMessageOnPort } from "node:worker_threads";
 import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
@@ -58,11 +58,11 @@ function run(start: EngineStart): void {
     tellRecorded(recorded);
     device.close(); // a replacement needs its memory
   }
-  // Not after a failure: other engines may be computing on this thread's model, and a replacement will.
+  // Skipped after a failure: other engines may use this thread's model, and a replacement will.
   opened.closeModel();
 }
 
-/** The device, lost at the step where its loss is rehearsed. */
+/** Wraps the device so that it fails at the step of a rehearsed loss. */
 function mortal(device: Device, { setup, engine, epoch }: EngineStart): Device {
   const { rehearsedLoss } = setup;
   if (epoch > 0 || rehearsedLoss?.engine !== engine) return device;

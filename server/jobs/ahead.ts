@@ -1,6 +1,6 @@
 /**
- * What `start` makes of each item, in order of the items. It is started for later items while earlier ones are not done, up to where
- * `isEnough` says so of those under way; one always is.
+ * Yields the result of `start` for each item, in order. Starts later items before earlier ones are done,
+ * until `isEnough` is true of the unfinished items; at least one always runs.
  */
 export async function* ahead<Item, Result>(
   items: Iterable<Item>,

@@ -1,8 +1,10 @@
 import { ANSWERED, type BatchRecord, type FileRecord, type LineResult } from "./records.ts";
 import type { JobStore } from "./store.ts";
 
-/** What is known of a batch, as the store has it, and results that are written with the next `write`. What writes throws DiskFullError or StoreError,
- *  and has then changed nothing. */
+/**
+ * Record of a batch as in the store, and results that the next `write` stores. Writing methods throw
+ * DiskFullError or StoreError and then change nothing.
+ */
 export class BatchKeeper {
   readonly #store: JobStore;
   #record: BatchRecord;
@@ -17,17 +19,17 @@ export class BatchKeeper {
     return this.#record;
   }
 
-  /** Results that are not written yet. */
+  /** Number of results that are not stored yet. */
   get pending(): number {
     return this.#pending.length;
   }
 
-  /** Takes a result, of which nobody is told before it is written. */
+  /** Adds a result, which clients cannot see before it is stored. */
   add(result: LineResult): void {
     this.#pending.push(result);
   }
 
-  /** Writes what is pending, and counts it. */
+  /** Stores the pending results and updates the counters. */
   write(): void {
     if (this.#pending.length === 0) return;
     let { completed, failed } = this.#record;
@@ -45,7 +47,7 @@ export class BatchKeeper {
     this.#pending = [];
   }
 
-  /** Changes what is known of the batch; with it, the files that come of it. */
+  /** Updates the batch record and stores its result files in the same commit. */
   update(changes: Partial<BatchRecord>, files: readonly FileRecord[] = []): void {
     const record = { ...this.#record, ...changes };
     this.#store.putBatch(record, files);

@@ -4,19 +4,22 @@ import type { JobParts } from "./job-parts.ts";
 import type { BatchFault, BatchRecord, LineRecord } from "./records.ts";
 import { StoreError } from "./store-error.ts";
 
-/** Lines that are kept of a file at a time. */
+/** Lines stored per commit. */
 const LINES_KEPT = 500;
 
-/** What a batch's file comes to. */
+/** Outcome of checking a batch's input file. */
 export interface CheckedInput {
-  /** Those that are in the store now; none where there are faults. */
+  /** Number of lines that are now in the store; 0 if there are faults. */
   readonly lines: number;
-  /** The model that they name; null: none. */
+  /** Model that the lines name; null if they name none. */
   readonly model: string | null;
   readonly faults: readonly BatchFault[];
 }
 
-/** Reads a batch's file, line by line, into the store, beginning anew; null as soon as it is not wanted any more. Throws DiskFullError or StoreError. */
+/**
+ * Reads a batch's file line by line into the store, replacing earlier lines. Returns null as soon as
+ * `isWanted` is false. Throws DiskFullError or StoreError.
+ */
 export async function checkInput(
   { store, limits, models }: JobParts,
   { id, owner, inputFile, endpoint }: BatchRecord,

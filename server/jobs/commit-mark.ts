@@ -1,6 +1,6 @@
 /**
- * How many changes a store has committed, kept in a file beside its database. A write-ahead log that lost its end looks like one that was
- * never longer: only what is noted elsewhere tells that a client was told more.
+ * Count of a store's commits, in a file beside its database. A write-ahead log that lost its end looks like a
+ * shorter valid log, so only this count shows that clients saw later commits.
  */
 
 import { closeSync, fsyncSync, openSync, readFileSync, writeSync } from "node:fs";
@@ -9,15 +9,18 @@ import { openOwnFile, readOwnFile } from "../own-files.ts";
 import { sumOf } from "./database.ts";
 import { asStoreTrouble, StoreError } from "./store-error.ts";
 
-/** Digits of a count: the file never changes its length, so that writing it anew needs no room and leaves nothing half done. */
+/**
+ * Digits of the count. The file's length is constant, so rewriting it needs no space and leaves no partial
+ * content.
+ */
 const DIGITS = 16;
 
 export class CommitMark {
   readonly #file: number;
 
   /**
-   * Goes on from `committed` changes, of which the database knows. Throws StoreError when more were noted, or when what is noted is not
-   * what was written. Without the file whatever the database knows is taken for all there was.
+   * Continues from the database's `committed` changes. Throws StoreError if the file counts more, or if its
+   * content is damaged. Without the file, the database's count is trusted.
    */
   constructor(path: string, committed: number) {
     const isNew = noted(path, committed) === null;
@@ -31,14 +34,14 @@ export class CommitMark {
   }
 
   /**
-   * Notes a change that is on the disk. It does not wait for the disk, and a disk that fails here is nobody's trouble: a count that is too
-   * low only means that the loss of as many changes would not be noticed.
+   * Records a commit that is on the disk. It neither syncs nor throws: a count that is too low only means
+   * that the loss of that many commits would go unnoticed.
    */
   write(committed: number): void {
     try {
       this.#put(committed);
     } catch {
-      // The change itself is kept.
+      // The commit itself is on the disk.
     }
   }
 
@@ -46,7 +49,7 @@ export class CommitMark {
     closeSync(this.#file);
   }
 
-  /** A file that is there has its full length, also after a power failure. */
+  /** Syncs file and folder, so that the file has its full length even after a power failure. */
   #keep(folder: string): void {
     fsyncSync(this.#file);
     const open = openSync(folder, "r");
@@ -63,7 +66,7 @@ function textOf(committed: number): string {
   return `${String(committed).padStart(DIGITS, "0")} ${sumOf(committed)}\n`;
 }
 
-/** Changes that were noted, at most `committed`; null: there is no file. Throws StoreError. */
+/** Recorded count, at most `committed`; null if there is no file. Throws StoreError. */
 function noted(path: string, committed: number): number | null {
   let text: string;
   try {

@@ -1,4 +1,4 @@
-/** Where files and batches are kept, and what becomes of a server that cannot have the folder. */
+/** Chooses the folder of files and batches, and handles a folder that cannot be opened. */
 
 import { homedir } from "node:os";
 import { isAbsolute, join } from "node:path";
@@ -6,17 +6,18 @@ import { type Config, ConfigError } from "../config.ts";
 import { openStore } from "./service.ts";
 import type { JobStore } from "./store.ts";
 
-/** What a server keeps of jobs. */
+/** Job storage of a server. */
 export interface KeptJobs {
-  /** null: nothing. */
+  /** null if jobs are not kept. */
   readonly store: JobStore | null;
-  /** Where, or why not, for the owner; null: there is nothing to say. */
+  /** Location, or the reason for having none, for the operator; null if there is nothing to report. */
   readonly note: string | null;
 }
 
 /**
- * Opens the folder that a server was told, or its own. A server that was told one does not start without it (ConfigError); one that takes its own
- * serves without jobs when it cannot, because another server with the same model has it, say.
+ * Opens the configured folder, or the default one. A server does not start without a configured folder
+ * (ConfigError). Without the default folder it serves without jobs, for example because another server with
+ * the same model has it open.
  */
 export function openJobs(config: Pick<Config, "data" | "device">, model: string): KeptJobs {
   const { data } = config;
@@ -36,8 +37,8 @@ export function openJobs(config: Pick<Config, "data" | "device">, model: string)
 }
 
 /**
- * The folder that a server takes by itself: one for each model, so that no server goes on with the jobs of another model. null: it takes none,
- * as simulated engines do, whose answers nobody waits for.
+ * Default folder: one for each model, so that no server continues the jobs of another model. null if there is
+ * none, as for simulated engines, whose answers are of no use.
  */
 export function modelFolder({ data, device }: Pick<Config, "data" | "device">, model: string): string | null {
   if (data !== "auto" || device.kind === "simulated") return null;
@@ -46,7 +47,7 @@ export function modelFolder({ data, device }: Pick<Config, "data" | "device">, m
   return join(home, "bunting", fileName(model));
 }
 
-/** A model's name as that of a file: what a URL would escape, and dots at its beginning, are escaped. */
+/** Escapes a model's name for use as a file name: as in a URL, and leading dots too. */
 function fileName(model: string): string {
   return encodeURIComponent(model).replace(/^\.+/, (dots) => "%2E".repeat(dots.length));
 }

@@ -1,11 +1,14 @@
-/** The database of the store: its tables, their versions, and sums that tell whether a row is what was written. */
+/** Database of the store: its tables, their schema versions, and checksums of rows. */
 
 import { Database } from "bun:sqlite";
 import { createHash } from "node:crypto";
 import { ownDatabase } from "../own-files.ts";
 import { asStoreTrouble, StoreError } from "./store-error.ts";
 
-/** Each brings a database from the version of its index to the next one. Never changed once it was released. */
+/**
+ * Migrations; each takes a database from the version of its index to the next one. Never changed after a
+ * release.
+ */
 const migrations: readonly string[] = [
   `CREATE TABLE files (
      id TEXT PRIMARY KEY, owner TEXT NOT NULL, created INTEGER NOT NULL, record TEXT NOT NULL, sum TEXT NOT NULL
@@ -22,18 +25,18 @@ const migrations: readonly string[] = [
      PRIMARY KEY (batch, line)
    ) WITHOUT ROWID;
    CREATE INDEX lines_by_state ON lines (batch, state, line);`,
-  // How many changes were committed (commit-mark.ts).
+  // Number of commits (commit-mark.ts).
   `CREATE TABLE commits (count INTEGER NOT NULL);
    INSERT INTO commits VALUES (0);`,
 ];
 
-/** The version that this program writes. */
+/** Schema version that this program writes. */
 export const STORE_VERSION = migrations.length;
 
 /**
- * Opens the database, which this process alone may use, and brings it up to date. Every commit is on the disk when it returns: a power
- * failure loses nothing that was told. `isFirst`: there may be none yet. Throws StoreError for one that is damaged, newer, or in use, or
- * that is empty without `isFirst`.
+ * Opens and migrates the database for this process alone. Every commit is on the disk when it returns, so a
+ * power failure loses nothing that clients saw. `isFirst`: the database may be new. Throws StoreError if it
+ * is damaged, newer, in use, or empty without `isFirst`.
  */
 export function openDatabase(path: string, isFirst: boolean): Database {
   let database: Database | null = null;
@@ -82,7 +85,7 @@ function migrate(database: Database, path: string, isFirst: boolean): void {
   }
 }
 
-/** The sum of a row's values: 64 bits, so that a row which was changed by accident is noticed. */
+/** Checksum of a row's values: 64 bits, to detect accidental changes. */
 export function sumOf(...values: readonly (string | number | null)[]): string {
   return createHash("sha256").update(JSON.stringify(values)).digest("hex").slice(0, 16);
 }

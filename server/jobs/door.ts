@@ -1,34 +1,34 @@
 import type { TokenId } from "../../base/token.ts";
 import type { BatchEndpoint, BatchUsage } from "./records.ts";
 
-/** What a line's request begins with, as far as an order of lines goes by it. */
+/** Prompt of a line's request, as far as the order of lines depends on it. */
 export interface LinePrompt {
-  /** Of its first prompt. */
+  /** Tokens of its first prompt. */
   readonly tokens: ArrayLike<TokenId>;
-  /** Prefixes are shared between lines with equal keys. */
+  /** Cache salt: lines with equal keys share prefixes. */
   readonly cacheKey: string;
-  /** Tokens that its answer may have at most. */
+  /** Maximum tokens of its answer. */
   readonly answerTokensMax: number;
 }
 
-/** The client, and how it asks. */
+/** Context of a line's request. */
 export interface LineCall {
   readonly tenant: string;
-  /** Among jobs: a lower number goes first. */
+  /** Priority among jobs: a lower number goes first. */
   readonly priority: number;
-  /** Aborted: the answer is not wanted any more. */
+  /** Aborted if the answer is no longer needed. */
   readonly signal: AbortSignal;
 }
 
 export interface LineAnswer {
-  /** The JSON body that a request would have got. */
+  /** JSON body of the equivalent HTTP response. */
   readonly body: string;
   readonly usage: BatchUsage;
 }
 
-/** Port: the door that requests come in by. Both methods reject with the ApiError that a request would have got. */
+/** Port to the request handlers. Both methods reject with the ApiError that an HTTP request would get. */
 export interface LineDoor {
-  /** `tenant`: the client. */
+  /** Tokenises a line's prompt. `tenant`: the client. */
   prompt(
     endpoint: BatchEndpoint,
     body: Readonly<Record<string, unknown>>,

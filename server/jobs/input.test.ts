@@ -1,4 +1,6 @@
-/** A batch's input: every faulty line is told with its number, and the ones around it are read as they are. */
+/**
+ * Input of a batch: every faulty line is reported with its number, and the lines around it are still read.
+ */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -8,7 +10,7 @@ import { InputReader, splitLines } from "./input.ts";
 
 const limits = { linesMax: 50, lineBytesMax: 200, ...defaultJsonLimits };
 
-/** `pieces`: bytes that a read gives at most. */
+/** Reader of a text. `pieces`: maximum bytes per read. */
 function readerOf(text: string | Buffer, pieces = Number.POSITIVE_INFINITY): InputReader {
   const bytes = Buffer.from(text as string);
   const source = {

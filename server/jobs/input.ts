@@ -1,4 +1,7 @@
-/** Reading a batch's input: one JSON object per line, each checked as far as all lines of a file must be right for any to run. */
+/**
+ * Reads a batch's input: one JSON object per line. All lines of a file must pass these checks before any
+ * runs.
+ */
 
 import { createHash } from "node:crypto";
 import { ApiError, quote } from "../http/errors.ts";
@@ -10,34 +13,34 @@ export interface InputLimits extends JsonLimits {
   readonly lineBytesMax: number;
 }
 
-/** Faults of one file that are told; how many more there are is told, too. */
+/** Maximum faults to report in detail; the rest is reported as a count. */
 const FAULTS_MAX = 100;
-/** Bytes that are read at a time. */
+/** Bytes per read. */
 const READ_BYTES = 256 * 1024;
 const CUSTOM_ID_CHARACTERS_MAX = 512;
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
-/** A line as its client wrote it. */
+/** Line as the client wrote it. */
 export interface InputLine {
   readonly customId: string;
   readonly body: Readonly<Record<string, unknown>>;
 }
 
-/** What a whole file's lines are checked for. */
+/** Rules that all lines of a file must obey. */
 export interface InputRules {
   readonly endpoint: BatchEndpoint;
-  /** Names that the server answers to; null: to any. */
+  /** Model names of this server; null to accept any. */
   readonly models: readonly string[] | null;
   readonly limits: InputLimits;
 }
 
-/** A file's bytes. */
+/** Random-access bytes of a file. */
 export interface InputSource {
   readonly bytes: number;
   read(start: number, bytes: number): Uint8Array;
 }
 
-/** A fault of a line, as OpenAI tells it. */
+/** Fault of a line, in OpenAI's format. */
 export class LineFault extends Error {
   override readonly name = "LineFault";
 
@@ -51,12 +54,12 @@ export class LineFault extends Error {
 }
 
 /**
- * Reads and checks a file line by line, some at a time: what it yields is right. `faults` is filled as faults are found; a file with any
- * is not run. Memory holds one line and the ids of the lines before.
+ * Reads and checks a file line by line; it yields only valid lines. Fills `faults`; a file with faults does
+ * not run. Memory holds one line and the ids of all earlier lines.
  */
 export class InputReader {
   readonly faults: BatchFault[] = [];
-  /** The model that lines name, of the first that does. */
+  /** Model named by the first line that names one. */
   model: string | null = null;
   #faultCount = 0;
   readonly #source: InputSource;
@@ -138,7 +141,7 @@ export class InputReader {
   }
 }
 
-/** A line's request. Throws LineFault. */
+/** Parses a line's request. Throws LineFault. */
 export function parseLine(bytes: Uint8Array, endpoint: BatchEndpoint, limits: JsonLimits): InputLine {
   const value = parseObject(bytes, limits);
   const customId = value.custom_id;
@@ -183,7 +186,7 @@ function capital(text: string): string {
   return `${text[0]?.toUpperCase()}${text.slice(1)}`;
 }
 
-/** Tells whether the bytes of a line are still those that were checked. */
+/** Digest that shows whether a line's bytes are still those that were checked. */
 export function digestOf(bytes: Uint8Array): string {
   return createHash("sha256").update(bytes).digest("hex").slice(0, 16);
 }
@@ -192,13 +195,16 @@ function isBlank(bytes: Uint8Array): boolean {
   return bytes.every((byte) => byte === 0x20 || byte === 0x09);
 }
 
-/** Lines without their ends (LF or CR LF) and without the mark that some programs begin a file with; null for one that is longer than `bytesMax`. */
+/**
+ * Splits lines at LF or CR LF and drops a byte order mark at the start of the file; null for a line longer
+ * than `bytesMax`.
+ */
 export function* splitLines(
   source: InputSource,
   bytesMax: number,
 ): Generator<{ readonly start: number; readonly bytes: Uint8Array | null }> {
   let rest = new Uint8Array(0);
-  /** Of the line that `rest` begins. */
+  /** Offset of the line that `rest` begins. */
   let start = 0;
   let isLong = false;
   const whole = (line: Uint8Array) => {

@@ -1,4 +1,4 @@
-/** Numbers of 32 bits, as many as come: four bytes each, and as many again while it grows. */
+/** Growable list of 32-bit numbers, four bytes each; doubles its buffer when full. */
 export class Int32List {
   #values = new Int32Array(1024);
   #length = 0;
@@ -7,7 +7,7 @@ export class Int32List {
     return this.#length;
   }
 
-  /** Those there are; not to be kept while more come. */
+  /** View of the current values; invalid after the next `push`. */
   get values(): Int32Array {
     return this.#values.subarray(0, this.#length);
   }

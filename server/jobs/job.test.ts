@@ -1,4 +1,4 @@
-/** A job from its file to its results, whatever happens meanwhile. */
+/** A job from its file to its results, with interruptions of every kind. */
 
 import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { mkdirSync, rmSync } from "node:fs";
@@ -55,7 +55,7 @@ describe("a job", () => {
       try {
         await runWhole(folder, onWrite);
       } catch {
-        // The client was told that the file or the batch could not be kept, and comes again.
+        // The client got an error for the upload or the batch, and retries.
         rmSync(folder, { recursive: true });
         mkdirSync(folder);
         await runWhole(folder);
@@ -178,7 +178,7 @@ describe("a job", () => {
     const folder = newFolder();
     await runWhole(folder);
     const store = new JobStore(folder);
-    // A runner looks when it starts, and once an hour.
+    // A runner deletes expired files when it starts, and once an hour.
     await runnerOf(store, { now: 2099 }).stop();
     expect(store.files("", { after: null, limit: 9, order: "asc" }).records).toHaveLength(3);
     await runnerOf(store, { now: 2100 }).stop();

@@ -19,23 +19,27 @@ import {
 import { unanswered } from "./results.ts";
 import { DiskFullError, StoreError } from "./store-error.ts";
 
-/** Results written together, at most. */
+/** Maximum results per commit. */
 const COMMIT_MAX = 256;
-/** Lines that are tokenised at a time, at most. */
+/** Maximum lines that are tokenised at a time. */
 const READING_MAX = 64;
-/** Bytes of lines that are tokenised at a time, but for the last line's: memory does not grow with the file. */
+/**
+ * Maximum bytes of lines that are tokenised at a time, plus the last line's; memory does not grow with the
+ * file.
+ */
 const READING_BYTES = 8 * 2 ** 20;
 
 /**
- * One batch on its way: its file is checked, its lines are put in order, run, and their results kept, until each line has one. All that
- * must survive the process is in the store: a job that begins again reads what is left, and lines that were running run again.
+ * A running batch: checks its file, orders and runs its lines, and stores results until each line has one.
+ * All durable state is in the store: a restarted job reads the remaining lines, and lines that were running
+ * run again.
  */
 export class Job {
   readonly #parts: JobParts;
   readonly #keeper: BatchKeeper;
   readonly #asker: LineAsker;
   readonly #ending = new AbortController();
-  /** The server stops: what is not done is left for the next start. */
+  /** True while the server stops; remaining lines are left for the next start. */
   #isStopping = false;
   #room: FeedRoom;
   #feed: JobFeed | null = null;
@@ -58,12 +62,12 @@ export class Job {
     return this.#keeper.record;
   }
 
-  /** Why nothing goes on at the moment, for people; null: it does. */
+  /** Reason why the job is paused, for people; null if it is running. */
   get pausedBy(): string | null {
     return this.#pausedBy;
   }
 
-  /** Lines that are on the engines. */
+  /** Number of lines on the engines. */
   get running(): number {
     return this.#feed?.given ?? 0;
   }
@@ -74,7 +78,7 @@ export class Job {
     void this.#give();
   }
 
-  /** Runs to the end, or until `stop`. Never rejects: what goes wrong is told by the record. */
+  /** Runs to the end, or until `stop`. Never rejects: the record reports failures. */
   async run(): Promise<void> {
     this.#expireInTime();
     for (;;) {
@@ -92,7 +96,9 @@ export class Job {
     if (this.#expiry !== null) clearTimeout(this.#expiry);
   }
 
-  /** Ends it early; what is done is kept. Throws DiskFullError when that cannot be noted. */
+  /**
+   * Cancels the job and keeps finished results. Throws DiskFullError if the cancellation cannot be stored.
+   */
   cancel(): BatchRecord {
     if (isEnded(this.record) || this.record.status === "cancelling") return this.record;
     this.#keeper.update({ status: "cancelling", cancellingAt: this.#parts.nowSeconds() });
@@ -100,7 +106,7 @@ export class Job {
     return this.record;
   }
 
-  /** The process ends: running lines are given up, and run again at the next start. */
+  /** Stops the job because the process ends: running lines are aborted, and run again at the next start. */
   stop(): void {
     try {
       this.#keeper.write();
@@ -124,7 +130,7 @@ export class Job {
 
   #expireInTime(): void {
     const leftMs = 1000 * (this.record.expiresAt - this.#parts.nowSeconds());
-    // A timer holds 24 days at most.
+    // setTimeout supports at most 24 days.
     this.#expiry = setTimeout(
       () => {
         if (this.#isExpired) this.#end();
@@ -165,7 +171,7 @@ export class Job {
     }
   }
 
-  /** Of the lines without a result as many as are put in order together; null: there are none. */
+  /** Reads the next portion of lines without a result, which are ordered together; null if none is left. */
   async #readPortion(): Promise<Portion | null> {
     const lines = this.#parts.store.openLines(this.record.id);
     const builder = new PortionBuilder();
@@ -189,7 +195,7 @@ export class Job {
     await this.#portionDone.promise;
   }
 
-  /** Gives the engines what they have room for. */
+  /** Submits lines while the engines have room. */
   async #give(): Promise<void> {
     const feed = this.#feed;
     if (feed === null || this.#isFeeding) return;
@@ -217,7 +223,7 @@ export class Job {
     void this.#give();
   }
 
-  /** A line of the portion; null: the job is ending. */
+  /** Line at a place of the portion; null if the job is ending. */
   async #lineAt(place: number): Promise<LineRecord | null> {
     const { line } = this.#portion.at(place)!;
     for (;;) {
@@ -236,7 +242,7 @@ export class Job {
 
   /* ---- results ---- */
 
-  /** Writes what is pending; a full disk pauses the job until it can be written. */
+  /** Stores pending results; a full disk pauses the job until a write succeeds. */
   #commitNow(): void {
     if (this.#commitTimer !== null) clearTimeout(this.#commitTimer);
     this.#commitTimer = null;
@@ -255,7 +261,7 @@ export class Job {
     void this.#give();
   }
 
-  /** Keeps a result of a line that did not run. */
+  /** Adds the result of a line that did not run. */
   async #keep(result: LineResult): Promise<void> {
     this.#keeper.add(result);
     if (this.#keeper.pending >= COMMIT_MAX) await this.#commitAll();
@@ -281,7 +287,7 @@ export class Job {
 
   /* ---- the end ---- */
 
-  /** Each line that has no result gets one that says why, and the files of results are there. */
+  /** Gives each line without a result one that states why, and creates the result files. */
   async #finish(): Promise<void> {
     const { store, nowSeconds } = this.#parts;
     const { id, status, total, inProgressAt } = this.record;
@@ -330,7 +336,10 @@ export class Job {
     };
   }
 
-  /** What is kept is damaged, or there is a bug: this job ends, the others go on. False when not even that can be kept. */
+  /**
+   * Fails this job after damaged data or a bug; other jobs continue. Returns false if even that cannot be
+   * stored.
+   */
   #fail(error: unknown): boolean {
     const message =
       error instanceof StoreError ? error.message : "the server made a mistake; its log tells more";

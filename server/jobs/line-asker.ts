@@ -6,8 +6,8 @@ import type { BatchRecord, LineRecord, LineResult } from "./records.ts";
 import { answered, refused, unanswered } from "./results.ts";
 
 /**
- * Asks for a batch's lines at the door. What a line is refused for is its result; what is refused only for now is asked again. Both methods
- * resolve to null once `signal` is aborted: the line is not wanted any more.
+ * Sends a batch's lines through the door. A permanent refusal becomes the line's result; a temporary one is
+ * retried. Both methods resolve to null once `signal` is aborted.
  */
 export class LineAsker {
   readonly #parts: JobParts;
@@ -20,7 +20,7 @@ export class LineAsker {
     this.#signal = signal;
   }
 
-  /** What a line's request begins with, or what came of the line. */
+  /** The prompt of a line's request, or the line's result if it was refused. */
   async prompt(line: LineRecord): Promise<LinePrompt | LineResult | null> {
     const { endpoint, owner } = this.#batch;
     return await this.#retrying(line, () => this.#parts.door.prompt(endpoint, this.#bodyOf(line), owner));
@@ -55,7 +55,7 @@ export class LineAsker {
     }
   }
 
-  /** Throws LineFault for a line that is not what was uploaded. */
+  /** Parsed body of a line. Throws LineFault if the stored bytes differ from the upload. */
   #bodyOf({ line, start, bytes, digest }: LineRecord): Readonly<Record<string, unknown>> {
     const { store, limits } = this.#parts;
     const { inputFile, endpoint } = this.#batch;

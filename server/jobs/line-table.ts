@@ -3,7 +3,7 @@ import { sumOf } from "./database.ts";
 import { type LineRecord, type LineResult, type LineState, OPEN } from "./records.ts";
 import { onDisk, StoreError } from "./store-error.ts";
 
-/** Rows that are read at a time. */
+/** Rows per read. */
 const ROWS = 256;
 
 interface Row {
@@ -17,7 +17,9 @@ interface Row {
   readonly sum: string;
 }
 
-/** The lines of all batches of a store, and their results. What is read throws StoreError when it is not what was written. */
+/**
+ * Lines of all batches of a store, with their results. Reads throw StoreError if a row fails its checksum.
+ */
 export class LineTable {
   readonly #database: Database;
 
@@ -52,7 +54,7 @@ export class LineTable {
     this.#database.run("DELETE FROM lines WHERE batch = ? AND state = ?", [batch, state]);
   }
 
-  /** Gives lines their results. Throws StoreError for one that has a result. */
+  /** Sets the results of lines. Throws StoreError for a line that already has one. */
   settle(batch: string, results: readonly LineResult[]): void {
     const update = this.#database.query(
       "UPDATE lines SET state = ?, result = ?, sum = ? WHERE batch = ? AND line = ?",
@@ -64,7 +66,7 @@ export class LineTable {
     }
   }
 
-  /** A line that has no result yet. */
+  /** Line without a result. Throws StoreError if it has one. */
   open(batch: string, line: number): LineRecord {
     const row = onDisk(() => this.#find(batch, line));
     if (row?.state !== OPEN) throw new StoreError(`Line ${line} of ${batch} in the store is not open.`);
@@ -72,17 +74,17 @@ export class LineTable {
     return recordOf(row);
   }
 
-  /** The lines that have no result yet, in order. */
+  /** All lines without a result, in order. */
   *allOpen(batch: string): Generator<LineRecord> {
     for (const row of this.#rows(batch, OPEN)) yield recordOf(row);
   }
 
-  /** The results of a state, in order of the lines. */
+  /** Results of one state, in order of the lines. */
   *results(batch: string, state: LineState): Generator<string> {
     for (const { result } of this.#rows(batch, state)) yield result!;
   }
 
-  /** Bytes of the results of a state, with a line end each; 0: there are none. */
+  /** Total bytes of the results of one state, with a line end each; 0 if there are none. */
   resultBytes(batch: string, state: LineState): number {
     const query = this.#database.query<{ readonly bytes: number | null }, [string, number]>(
       "SELECT SUM(OCTET_LENGTH(result) + 1) AS bytes FROM lines WHERE batch = ? AND state = ?",

@@ -1,4 +1,4 @@
-/** Lines in their order: by what their prompts share, and with what is new of each. */
+/** Order of lines by shared prefixes, with the number of new tokens of each. */
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
@@ -9,7 +9,7 @@ function placed(portion: Portion): PlacedLine[] {
   return Array.from({ length: portion.length }, (_, place) => portion.at(place)!);
 }
 
-/** Lines 1, 2, … */
+/** Orders prompts as lines 1, 2, …. */
 function ordered(prompts: readonly (readonly number[])[], keys: readonly string[] = []): PlacedLine[] {
   const builder = new PortionBuilder();
   prompts.forEach((tokens, index) => {
@@ -18,7 +18,7 @@ function ordered(prompts: readonly (readonly number[])[], keys: readonly string[
   return placed(builder.ordered(128));
 }
 
-/** `count` tokens that begin with `first`. */
+/** `count` consecutive numbers from `first`. */
 function tokens(first: number, count: number): number[] {
   return Array.from({ length: count }, (_, index) => first + index);
 }

@@ -1,4 +1,4 @@
-/** Lines of a job that are put in order together: read, tokenised, and grouped by their prefixes. */
+/** Portions of a job: lines that are read, tokenised, and grouped by their prefixes together. */
 
 import type { TokenId } from "../../base/token.ts";
 import type { FeedItem, FeedItems } from "../../scheduler/job/feed.ts";
@@ -8,19 +8,27 @@ import { PrefixTree, type PromptTable, TREE_PROMPTS_MAX } from "../../scheduler/
 import type { LinePrompt } from "./door.ts";
 import { Int32List } from "./int32-list.ts";
 
-/** Of a prompt a number is kept for each so many tokens, the last block has what is left. Prefixes are as long as a page's tokens or longer
- *  before they are worth a place in the order (decisions/0069). */
+/**
+ * Tokens per block: a prompt is stored as one 32-bit hash per block, the last of which may be partial.
+ * Prefixes shorter than a page are not worth a place in the order (decisions/0069).
+ */
 export const BLOCK_TOKENS = 16;
-/** Blocks of one portion, at most, but for its last line's: 64 MiB, more than 200 MiB of text have, where each byte is a token at most. */
+/**
+ * Maximum blocks of one portion, plus the last line's: 64 MiB of hashes, enough for 200 MiB of text at one
+ * byte per token.
+ */
 const PORTION_BLOCKS = 2 ** 24;
 
-/** A line in its place. */
+/** Line with its place in the order. */
 export interface PlacedLine extends FeedItem {
-  /** Its number in the file. */
+  /** Number of the line in the file. */
   readonly line: number;
 }
 
-/** Lines in the order in which they run: twelve bytes each, so that memory does not grow with the file; the rest is in the store. */
+/**
+ * Lines in the order in which they run. Twelve bytes each, so memory stays small for large files; the store
+ * has the rest.
+ */
 export class Portion implements FeedItems {
   readonly #lines = new Int32List();
   readonly #newTokens = new Int32List();
@@ -46,10 +54,10 @@ export class Portion implements FeedItems {
   }
 }
 
-/** Prompts whose prefixes may be shared. */
+/** Prompts with one cache key, whose prefixes may be shared. */
 class KeyedPrompts {
   readonly #blocks = new Int32List();
-  /** Where each prompt's blocks begin, and where the last one's end. */
+  /** Index of each prompt's first block, and the end of the last one's. */
   readonly #from = new Int32List();
   readonly #lines = new Int32List();
   readonly #tokens = new Int32List();
@@ -59,7 +67,7 @@ class KeyedPrompts {
     this.#from.push(0);
   }
 
-  /** Returns how many blocks it has. */
+  /** Adds a prompt and returns its number of blocks. */
   add(line: number, { tokens, answerTokensMax }: LinePrompt): number {
     const before = this.#blocks.length;
     for (let at = 0; at < tokens.length; at += BLOCK_TOKENS) this.#blocks.push(blockOf(tokens, at));
@@ -70,7 +78,7 @@ class KeyedPrompts {
     return this.#blocks.length - before;
   }
 
-  /** Adds them to a portion. */
+  /** Appends the prompts to a portion in order. */
   place(portion: Portion, answerTokens: number): void {
     const table: PromptTable = { tokens: this.#blocks.values, from: this.#from.values };
     const tree = new PrefixTree(table);
@@ -87,7 +95,7 @@ class KeyedPrompts {
   }
 }
 
-/** Gathers prompts, and puts their lines in order. */
+/** Collects prompts and orders their lines. */
 export class PortionBuilder {
   readonly #byKey = new Map<string, KeyedPrompts>();
   #lines = 0;
@@ -111,7 +119,7 @@ export class PortionBuilder {
     this.#blocks += prompts.add(line, prompt);
   }
 
-  /** Lines in the order in which they run. `answerTokens`: what an answer is expected to have. */
+  /** Lines in the order in which they run. `answerTokens`: expected tokens of an answer. */
   ordered(answerTokens: number): Portion {
     const portion = new Portion();
     for (const prompts of this.#byKey.values()) prompts.place(portion, answerTokens);
@@ -119,8 +127,10 @@ export class PortionBuilder {
   }
 }
 
-/** A number for the block of a prompt that begins at a token. Different blocks with the same number, one pair in four thousand million, cost a
- *  place in the order, and nothing else. */
+/**
+ * Hash of the block of a prompt that begins at a token. A collision (one in 2^32 per pair) only costs a place
+ * in the order.
+ */
 function blockOf(tokens: ArrayLike<TokenId>, from: number): number {
   const end = Math.min(from + BLOCK_TOKENS, tokens.length);
   let mixed = end - from;

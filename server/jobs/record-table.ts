@@ -3,21 +3,21 @@ import { sumOf } from "./database.ts";
 import { timeOfId } from "./records.ts";
 import { onDisk, StoreError } from "./store-error.ts";
 
-/** Part of a listing. */
+/** Page of a listing. */
 export interface Page<Record> {
   readonly records: readonly Record[];
   readonly hasMore: boolean;
 }
 
 export interface PageQuery {
-  /** Records behind this one. */
+  /** Id after which the page starts; null for the first page. */
   readonly after: string | null;
   readonly limit: number;
   /** "desc": newest first. */
   readonly order: "asc" | "desc";
 }
 
-/** What a record is found by. */
+/** Fields by which records are found. */
 interface Kept {
   readonly id: string;
   readonly owner: string;
@@ -32,13 +32,16 @@ interface Row {
   readonly sum: string;
 }
 
-/** Where a record was that is gone, such as the last one of a page that a client deletes as it reads. */
+/**
+ * Position of a deleted record, such as the last one of a page that a client deletes while it lists. null if
+ * the id has no time.
+ */
 function placeOf(id: string): Pick<Kept, "id" | "createdAt"> | null {
   const time = timeOfId(id);
   return time === null ? null : { id, createdAt: time };
 }
 
-/** The files, or the batches, of a store. What is read throws StoreError when it is not what was written. */
+/** Files or batches of a store. Reads throw StoreError if a record fails its checksum. */
 export class RecordTable<Record extends Kept> {
   readonly #database: Database;
   readonly #name: "files" | "batches";
@@ -48,7 +51,7 @@ export class RecordTable<Record extends Kept> {
     this.#name = name;
   }
 
-  /** Adds a record, or takes the place of the one with its id. */
+  /** Adds a record, or replaces the one with its id. */
   put(record: Record): void {
     const { id, owner, createdAt } = record;
     const text = JSON.stringify(record);
@@ -66,12 +69,12 @@ export class RecordTable<Record extends Kept> {
     return this.#read("WHERE id = ? AND owner = ?", id, owner)[0] ?? null;
   }
 
-  /** Of all owners, oldest first. */
+  /** Records of all owners, oldest first. */
   all(): Record[] {
     return this.#read("ORDER BY created, id");
   }
 
-  /** Of one owner. */
+  /** Page of one owner's records. */
   list(owner: string, { after, limit, order }: PageQuery): Page<Record> {
     const from = after === null ? null : (this.get(after, owner) ?? placeOf(after));
     const behind = `AND (created, id) ${order === "desc" ? "<" : ">"} (?, ?)`;

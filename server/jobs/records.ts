@@ -1,17 +1,20 @@
-/** What the store keeps of files and batches. Times are seconds since 1970. */
+/** Records of files and batches in the store. Times are seconds since 1970. */
 
-/** An id of a file, a batch, or a result. One that a process makes later sorts behind, also within a millisecond: lists go by it. */
+/**
+ * New id of a file, a batch, or a result. Ids of one process sort in order of creation, even within a
+ * millisecond; listings rely on it.
+ */
 export function newId(prefix: string): string {
   return `${prefix}${Bun.randomUUIDv7().replaceAll("-", "")}`;
 }
 
-/** The second in which an id was made; null: it is none of these. */
+/** Second in which an id was made; null if it has another format. */
 export function timeOfId(id: string): number | null {
   const found = /^[a-z_-]+([0-9a-f]{12})7[0-9a-f]{19}$/.exec(id);
   return found === null ? null : Math.floor(Number.parseInt(found[1]!, 16) / 1000);
 }
 
-/** What batches may ask of each line. */
+/** Endpoints that the lines of a batch may call. */
 export const batchEndpoints = [
   "/v1/chat/completions",
   "/v1/completions",
@@ -21,24 +24,24 @@ export const batchEndpoints = [
 
 export type BatchEndpoint = (typeof batchEndpoints)[number];
 
-/** A file: what was uploaded, or what came of a batch. */
+/** An uploaded file, or the results of a batch. */
 export interface FileRecord {
   readonly id: string;
-  /** The key that it belongs to; "" where no keys are needed. */
+  /** API key that owns it; "" if the server needs no keys. */
   readonly owner: string;
   readonly purpose: "batch" | "batch_output";
   readonly filename: string;
   readonly bytes: number;
   readonly createdAt: number;
-  /** null: never. */
+  /** null: never expires. */
   readonly expiresAt: number | null;
   readonly content:
     | { readonly kind: "upload"; readonly sha256: string }
-    /** The answers of a batch's lines, or what they failed by, in order of the lines. */
+    /** Answers or errors of a batch's lines, in order of the lines. */
     | { readonly kind: "results"; readonly batch: string; readonly state: LineState };
 }
 
-/** Of a line: not done, answered, failed. */
+/** State of a line: without result, answered, failed. */
 export const OPEN = 0;
 export const ANSWERED = 1;
 export const FAILED = 2;
@@ -54,7 +57,7 @@ export type BatchStatus =
   | "cancelling"
   | "cancelled";
 
-/** A fault of an input file; `line` counts from 1. */
+/** Fault of an input file; `line` counts from 1. */
 export interface BatchFault {
   readonly code: string;
   readonly line: number | null;
@@ -74,18 +77,18 @@ export interface BatchRecord {
   readonly endpoint: BatchEndpoint;
   readonly completionWindow: string;
   readonly inputFile: string;
-  /** The model that its lines name; null until they were read. */
+  /** Model that its lines name; null until they are read. */
   readonly model: string | null;
-  /** Among jobs: a lower number goes first. */
+  /** Priority among jobs: a lower number goes first. */
   readonly priority: number;
   readonly metadata: Readonly<Record<string, string>> | null;
-  /** Seconds after which results may be deleted; null: the server's own. */
+  /** Seconds after which results may be deleted; null for the server's default. */
   readonly outputExpiresAfter: number | null;
   readonly status: BatchStatus;
   readonly faults: readonly BatchFault[];
   readonly outputFile: string | null;
   readonly errorFile: string | null;
-  /** Lines. */
+  /** Number of lines. */
   readonly total: number;
   readonly completed: number;
   readonly failed: number;
@@ -101,23 +104,23 @@ export interface BatchRecord {
   readonly cancelledAt: number | null;
 }
 
-/** Whether nothing will change of it any more. */
+/** True if the batch has reached a final state. */
 export function isEnded({ status }: BatchRecord): boolean {
   return status === "failed" || status === "completed" || status === "expired" || status === "cancelled";
 }
 
-/** A line of a batch's input, where it is in the file, and what it was when it was checked. */
+/** Line of a batch's input: its place in the file and its digest when it was checked. */
 export interface LineRecord {
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line: number;
   readonly customId: string;
   readonly start: number;
   readonly bytes: number;
-  /** Of its bytes. */
+  /** Digest of its bytes. */
   readonly digest: string;
 }
 
-/** What came of a line: one JSON object, as the client gets it. */
+/** Result of a line: one JSON object, as the client gets it. */
 export interface LineResult {
   readonly line: number;
   readonly state: typeof ANSWERED | typeof FAILED;

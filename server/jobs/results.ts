@@ -1,4 +1,4 @@
-/** What came of a line, as OpenAI writes it: one JSON object. */
+/** Results of lines in OpenAI's format: one JSON object each. */
 
 import { type ApiError, errorBody } from "../http/errors.ts";
 import type { LineAnswer } from "./door.ts";
@@ -13,7 +13,7 @@ export function answered({ line, customId }: LineRecord, { body, usage }: LineAn
   return { line, state: ANSWERED, result: `${head},"response":${response},"error":null}`, usage };
 }
 
-/** A line that was refused as a request would have been. */
+/** Result of a line whose request was refused. */
 export function refused({ line, customId }: LineRecord, error: ApiError): LineResult {
   const result = JSON.stringify({
     id: newId("batch_req_"),
@@ -24,7 +24,7 @@ export function refused({ line, customId }: LineRecord, error: ApiError): LineRe
   return { line, state: FAILED, result, usage: noUsage };
 }
 
-/** A line that did not run. */
+/** Result of a line that did not run. */
 export function unanswered({ line, customId }: LineRecord, code: string, message: string): LineResult {
   const id = newId("batch_req_");
   const result = JSON.stringify({ id, custom_id: customId, response: null, error: { code, message } });

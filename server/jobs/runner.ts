@@ -4,13 +4,13 @@ import type { JobParts } from "./job-parts.ts";
 import { type BatchRecord, isEnded } from "./records.ts";
 import { DiskFullError, StoreError } from "./store-error.ts";
 
-/** How often results are looked at whose time is over. */
+/** Interval at which expired results are deleted. */
 const EXPIRY_EVERY_MS = 3_600_000;
 
-/** What runs jobs: every unfinished batch of the store, side by side, from the start of the server to its end. */
+/** Runs every unfinished batch of the store concurrently, from the start of the server to its end. */
 export class JobRunner {
   readonly #parts: JobParts;
-  /** What all engines hold. */
+  /** Total capacity of all engines. */
   readonly #engines: () => FeedRoom;
   readonly #jobs = new Map<string, { readonly job: Job; readonly done: Promise<void> }>();
   readonly #expiry: ReturnType<typeof setInterval>;
@@ -25,7 +25,7 @@ export class JobRunner {
     for (const batch of parts.store.allBatches()) if (!isEnded(batch)) this.begin(batch);
   }
 
-  /** Jobs that go on. */
+  /** Number of running jobs. */
   get active(): number {
     return this.#jobs.size;
   }
@@ -44,24 +44,24 @@ export class JobRunner {
     this.#shareOut();
   }
 
-  /** A batch as it is now, in memory or in the store. */
+  /** Current record of a batch, from its running job or the store. */
   current(batch: BatchRecord): BatchRecord {
     return this.#jobs.get(batch.id)?.job.record ?? batch;
   }
 
-  /** Why a batch does not go on, for people; null: it does, or has ended. */
+  /** Reason why a batch is paused, for people; null if it runs or has ended. */
   pausedBy(batch: BatchRecord): string | null {
     return this.#jobs.get(batch.id)?.job.pausedBy ?? (isEnded(batch) ? null : this.waitingFor(batch));
   }
 
-  /** The model that a batch waits for. */
+  /** Reason if the batch waits for a model that is not served; else null. */
   waitingFor({ model }: BatchRecord): string | null {
     const { models } = this.#parts;
     if (model === null || models === null || models.includes(model)) return null;
     return `its model ${model} is not served now`;
   }
 
-  /** Lines that are on the engines. */
+  /** Number of lines on the engines. */
   get linesRunning(): number {
     let lines = 0;
     for (const { job } of this.#jobs.values()) lines += job.running;
@@ -83,7 +83,7 @@ export class JobRunner {
     await this.#jobs.get(batch)?.done;
   }
 
-  /** Nothing runs any more when it resolves; what is left is taken up at the next start. */
+  /** Stops all jobs; resolves when nothing runs. The next start continues them. */
   async stop(): Promise<void> {
     this.#isStopping = true;
     clearInterval(this.#expiry);
@@ -91,7 +91,10 @@ export class JobRunner {
     await Promise.all([...this.#jobs.values()].map(({ done }) => done));
   }
 
-  /** What cannot be deleted now is deleted later: a disk that is full, or damaged in one place, keeps no server from its work. */
+  /**
+   * Deletes expired files. A failure is retried later: a full or partly damaged disk does not stop the
+   * server.
+   */
   #deleteExpired(): void {
     try {
       this.#parts.store.deleteExpired(this.#parts.nowSeconds());
@@ -106,8 +109,9 @@ export class JobRunner {
   }
 
   /**
-   * Jobs have equal parts of the engines' memory, and what each computes, the engines' queues decide, by tokens: so as many lines of each may wait as
-   * there are places for. Those of the same key that come after a job take no part of its own: else they had what its lines do not fill.
+   * Room of one job. Jobs share the engines' memory equally. The engines' queues share compute by tokens, so
+   * every job may queue as many lines as there are places. A lower-priority job of the same key does not
+   * reduce this job's share; it would otherwise take room that this job can use.
    */
   #roomFor({ id, owner, priority }: BatchRecord): FeedRoom {
     let parts = 1;

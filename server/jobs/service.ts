@@ -5,15 +5,15 @@ import type { JobRunner } from "./runner.ts";
 import { JobStore } from "./store.ts";
 import { StoreError } from "./store-error.ts";
 
-/** What a person may set of jobs. */
+/** Operator settings of jobs. */
 export interface JobSettings {
   readonly fileBytesMax: number;
   readonly linesMax: number;
-  /** How long uploads and results are kept. */
+  /** Seconds for which uploads and results are kept. */
   readonly retentionSeconds: number;
 }
 
-/** Files and batches as routes use them. */
+/** Files and batches, for the routes. */
 export interface JobService {
   readonly store: JobStore;
   readonly runner: JobRunner;
@@ -21,7 +21,7 @@ export interface JobService {
   readonly nowSeconds: () => number;
 }
 
-/** Opens the store in a folder. Throws ConfigError for one that cannot be used. */
+/** Opens the store in a folder. Throws ConfigError if the folder is unusable. */
 export function openStore(folder: string, onWrite?: (what: string) => void): JobStore {
   try {
     ownFolder(join(folder, "jobs"));

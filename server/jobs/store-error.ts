@@ -1,14 +1,17 @@
-/** What is kept is not what was written, or cannot be read: a sentence for people that names the place. */
+/** Stored data is damaged or unreadable; the message is a sentence for people that names the place. */
 export class StoreError extends Error {
   override readonly name = "StoreError";
 }
 
-/** The disk takes no more: what was to be written is not, and may be later. */
+/** The disk is full or fails; the write did not happen and may be retried. */
 export class DiskFullError extends Error {
   override readonly name = "DiskFullError";
 }
 
-/** A `DiskFullError` for what says that the disk is full or fails to write; else the error itself. */
+/**
+ * Maps an error of a full or failing disk to DiskFullError, and one of a damaged database to StoreError;
+ * returns others unchanged.
+ */
 export function asStoreTrouble(error: unknown): unknown {
   const code = (error as { readonly code?: unknown } | null)?.code;
   const isDisk =
@@ -20,7 +23,7 @@ export function asStoreTrouble(error: unknown): unknown {
   return error;
 }
 
-/** Runs what reads or writes; a failure of the disk, or of what is on it, becomes what it is. */
+/** Runs I/O and maps its errors to StoreError or DiskFullError. */
 export function onDisk<Value>(work: () => Value): Value {
   try {
     return work();

@@ -1,4 +1,4 @@
-/** The store's files: what was changed behind its back is told, and nothing is lost by an end at any moment. */
+/** The store's files: the store detects external changes, and a crash at any moment loses nothing. */
 
 import { Database } from "bun:sqlite";
 import { afterAll, describe, expect, test } from "bun:test";
@@ -27,7 +27,7 @@ async function storeToBreak(): Promise<{ readonly folder: string; readonly good:
   return { folder, good: readFileSync(join(folder, "jobs.sqlite")) };
 }
 
-/** A store of version 1, as it was made: a job of two lines, one of which has its answer. Of user_version 1. */
+/** Dump of a version 1 store with user_version 1: a job of two lines, one of which has its answer. */
 const firstVersion = `
 CREATE TABLE files (
   id TEXT PRIMARY KEY, owner TEXT NOT NULL, created INTEGER NOT NULL, record TEXT NOT NULL, sum TEXT NOT NULL
@@ -50,7 +50,7 @@ INSERT INTO batches VALUES ('batch_1', '', 1000, '{"id":"batch_1","owner":"","en
 INSERT INTO lines VALUES ('batch_1', 1, 'id 0', 0, 101, 'e6e8b5db365d6b7a', 1, '{"id":"batch_req_31ec78017a8d45bd9be52eb70274631d","custom_id":"id 0","response":{"status_code":200,"request_id":"req_e76168d5133c466bafb7ec4b4c0e2bf0","body":{"text":"prompt 0"}},"error":null}', '118b203115b79898');
 INSERT INTO lines VALUES ('batch_1', 2, 'id 1', 102, 101, 'e8bae00df746ecf1', 0, NULL, 'a1afc9eba464324e');`;
 
-/** Whether a store with such a database is refused; else it gives out nothing that was not written. */
+/** True if the store refuses such a database; else it returns only data that it wrote. */
 function isNoticed(folder: string, database: Buffer): boolean {
   for (const name of readdirSync(folder)) if (name !== "files") rmSync(join(folder, name));
   writeFileSync(join(folder, "jobs.sqlite"), database);
@@ -67,13 +67,16 @@ function isNoticed(folder: string, database: Buffer): boolean {
   }
 }
 
-/** What is there when a process is killed whose client has had its results: a database, a log of later changes, and their count. */
+/**
+ * Files of a process that was killed after its client got the results: database, write-ahead log, and commit
+ * count.
+ */
 interface Killed {
   readonly database: Buffer;
   readonly log: Buffer;
   readonly count: Buffer;
   readonly input: Buffer;
-  /** As they were given out, byte for byte. */
+  /** Results as delivered, byte for byte. */
   readonly results: string;
 }
 
@@ -107,7 +110,7 @@ async function killed(): Promise<Killed> {
   return left;
 }
 
-/** The store that a process finds in `folder` that starts with these files, and no others. */
+/** Store that a process opens in a folder with exactly these files. */
 function foundStore(
   folder: string,
   { database, log, count, input }: Omit<Killed, "results">,
@@ -122,7 +125,7 @@ function foundStore(
   return new JobStore(folder);
 }
 
-/** Where a log ends before and within each of its frames. */
+/** Offsets at which a log can end: before and within each of its frames. */
 function cutsOf(log: Buffer): number[] {
   const HEADER = 32;
   const frame = 24 + log.readUInt32BE(8);
@@ -131,7 +134,7 @@ function cutsOf(log: Buffer): number[] {
   return cuts;
 }
 
-/** Whether it is refused by name; else it gives out what was given out before. */
+/** True if the store refuses these files by name; else it returns the delivered results. */
 function isRefused(folder: string, left: Killed): boolean {
   let store: JobStore;
   try {

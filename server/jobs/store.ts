@@ -17,10 +17,11 @@ import type { Upload } from "./upload.ts";
 import { UploadFolder } from "./upload-folder.ts";
 
 /**
- * Everything that jobs keep, in one folder: uploads as files, the rest in one database. A change is on the disk when its call returns, or
- * has not happened: the process may end at any moment. Each row carries a sum of its values and each upload a digest: what was changed
- * behind the store's back is never given out, but told with its place (StoreError), and so are changes that are gone (commit-mark.ts). A full disk throws
- * DiskFullError, and changes nothing.
+ * Persistent state of jobs in one folder: uploads as files, the rest in one database. A change is on the disk
+ * when its call returns, or has not happened, so the process may end at any moment. Rows carry checksums and
+ * uploads a digest. The store reports external changes with their place (StoreError) and never returns
+ * changed data; it also detects lost commits (commit-mark.ts). A full disk throws DiskFullError and changes
+ * nothing.
  */
 export class JobStore {
   readonly #uploads: UploadFolder;
@@ -29,11 +30,11 @@ export class JobStore {
   readonly #batches: RecordTable<BatchRecord>;
   readonly #lines: LineTable;
   readonly #mark: CommitMark;
-  /** Changes that were committed, since there is a store. */
+  /** Number of commits since the store was created. */
   #commits: number;
   readonly #onWrite: (what: string) => void;
 
-  /** `onWrite` is told before anything is written, and may throw instead: tests fail writes with it. */
+  /** `onWrite` is called before each write and may throw instead, so that tests can fail writes. */
   constructor(folder: string, onWrite: (what: string) => void = () => {}) {
     this.#onWrite = onWrite;
     this.#uploads = new UploadFolder(join(folder, "files"), (write) => this.#writing("upload", write));
@@ -44,9 +45,10 @@ export class JobStore {
     try {
       this.#commits = this.#committed();
       this.#mark = new CommitMark(join(folder, "commits"), this.#commits);
-      // Every record is read once, so that a damaged one is told at the start; lines are checked as they are read.
+      // Reads every record once, so that a damaged one is reported at the start; lines are checked when they
+      // are read.
       this.#batches.all();
-      // Uploads that were not finished, or were deleted but for their bytes, are removed.
+      // Removes unfinished uploads, and bytes of deleted ones.
       this.#uploads.removeAllBut(new Set(this.#files.all().map(({ id }) => id)));
     } catch (error) {
       this.#database.close();
@@ -59,14 +61,14 @@ export class JobStore {
     this.#mark.close();
   }
 
-  /** The database takes no more than so many pages from now on, or than it has. */
+  /** Limits the database to `pages` pages, or to its current size if larger. */
   limitPages(pages: number): void {
     this.#database.run(`PRAGMA max_page_count = ${pages}`);
   }
 
   /* ---- files ---- */
 
-  /** Begins a file; nothing of it is there until it is finished. */
+  /** Begins an upload; the file exists only once it is finished. */
   upload(record: Omit<FileRecord, "bytes" | "content" | "expiresAt">): Upload {
     return this.#uploads.begin(record.id, (bytes, sha256, expiresAt) => {
       const whole: FileRecord = { ...record, bytes, expiresAt, content: { kind: "upload", sha256 } };
@@ -83,7 +85,7 @@ export class JobStore {
     return this.#files.list(owner, query);
   }
 
-  /** Deletes a file, and with it the results that it is made of. */
+  /** Deletes a file, and for a result file the results that it consists of. */
   deleteFile({ id, content }: FileRecord): void {
     this.#commit(() => {
       this.#files.delete(id);
@@ -92,7 +94,7 @@ export class JobStore {
     if (content.kind === "upload") this.#uploads.remove(id);
   }
 
-  /** Deletes files whose time is over, but for those that a batch which goes on reads. */
+  /** Deletes expired files, except inputs of unfinished batches. */
   deleteExpired(nowSeconds: number): void {
     const running = this.allBatches().filter((batch) => !isEnded(batch));
     const inputs = new Set(running.map(({ inputFile }) => inputFile));
@@ -102,7 +104,10 @@ export class JobStore {
     }
   }
 
-  /** The bytes of a file, piece by piece. Throws StoreError when they are not what was written, with the last piece at the latest. */
+  /**
+   * Bytes of a file in pieces. Throws StoreError, at the latest after the last piece, if they differ from the
+   * written bytes.
+   */
   *content(file: FileRecord): Generator<Uint8Array> {
     if (file.content.kind === "upload") yield* this.#uploads.content(file, file.content.sha256);
     else {
@@ -115,7 +120,7 @@ export class JobStore {
     }
   }
 
-  /** The bytes [start, start + bytes) of an upload, as far as there are so many; null: it is gone. */
+  /** Bytes [start, start + bytes) of an upload, fewer at its end; null if it is gone. */
   readUpload(file: string, start: number, bytes: number): Uint8Array | null {
     return this.#uploads.read(file, start, bytes);
   }
@@ -130,12 +135,12 @@ export class JobStore {
     return this.#batches.list(owner, query);
   }
 
-  /** Of all keys, oldest first. */
+  /** Batches of all keys, oldest first. */
   allBatches(): BatchRecord[] {
     return this.#batches.all();
   }
 
-  /** Adds a batch, or changes what is known of it; with it, the files that come of it. */
+  /** Adds or updates a batch, and stores its result files in the same commit. */
   putBatch(batch: BatchRecord, files: readonly FileRecord[] = []): void {
     this.#commit(() => {
       this.#batches.put(batch);
@@ -149,22 +154,22 @@ export class JobStore {
     this.#commit(() => this.#lines.add(batch, lines));
   }
 
-  /** Forgets the lines that were read before: they are read again. */
+  /** Deletes the lines of a batch, which are read again. */
   clearLines(batch: string): void {
     this.#commit(() => this.#lines.clear(batch));
   }
 
-  /** The lines of a batch that have no result yet, in order. */
+  /** Lines of a batch without a result, in order. */
   openLines(batch: string): Generator<LineRecord> {
     return this.#lines.allOpen(batch);
   }
 
-  /** A line of a batch that has no result yet. */
+  /** Line of a batch without a result. */
   openLine(batch: string, line: number): LineRecord {
     return this.#lines.open(batch, line);
   }
 
-  /** Writes results and what they change of their batch: all of it or nothing. A line has one result for ever. */
+  /** Stores results and the updated batch in one commit. A line's result never changes. */
   settle(batch: BatchRecord, results: readonly LineResult[]): void {
     this.#commit(() => {
       this.#lines.settle(batch.id, results);
@@ -172,7 +177,7 @@ export class JobStore {
     });
   }
 
-  /** Bytes of the file that a batch's results of a state make; 0: there are none. */
+  /** Bytes of the result file of one state; 0 if there is none. */
   resultBytes(batch: string, state: LineState): number {
     return this.#lines.resultBytes(batch, state);
   }

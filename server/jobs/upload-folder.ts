@@ -6,15 +6,15 @@ import type { FileRecord } from "./records.ts";
 import { asStoreTrouble, StoreError } from "./store-error.ts";
 import { openUpload, type Upload } from "./upload.ts";
 
-/** Bytes that are read at a time. */
+/** Bytes per read. */
 const PART_BYTES = 1024 * 1024;
 
-/** What was uploaded, a file each, by id. */
+/** Folder of uploads, one file each, named by id. */
 export class UploadFolder {
   readonly #path: string;
   readonly #write: <Value>(write: () => Value) => Value;
 
-  /** `write` runs what writes, and turns a full disk into what it is. */
+  /** `write` runs an I/O function and maps its errors. */
   constructor(path: string, write: <Value>(write: () => Value) => Value) {
     this.#path = path;
     this.#write = write;
@@ -25,7 +25,7 @@ export class UploadFolder {
     return readdirSync(this.#path).length === 0;
   }
 
-  /** Begins a file; nothing of it is there until it is finished, when `keep` makes its record. */
+  /** Begins an upload; the file exists only once it is finished, when `keep` creates its record. */
   begin(id: string, keep: (bytes: number, sha256: string, expiresAt: number | null) => FileRecord): Upload {
     const part = `${this.#pathOf(id)}.part`;
     const file = this.#write(() => openSync(part, "wx", 0o600));
@@ -43,18 +43,21 @@ export class UploadFolder {
     });
   }
 
-  /** Does nothing for one that is not there. */
+  /** Removes a file; does nothing if there is none. */
   remove(id: string): void {
     rmSync(this.#pathOf(id), { force: true });
   }
 
-  /** Removes all files but these: what was not finished, or was deleted but for its bytes. A link is removed, not what it points to. */
+  /**
+   * Removes all other files: unfinished uploads, and bytes of deleted ones. Removes a link itself, not its
+   * target.
+   */
   removeAllBut(ids: ReadonlySet<string>): void {
     for (const entry of readdirSync(this.#path, { withFileTypes: true }))
       if (!entry.isDirectory() && !ids.has(entry.name)) this.remove(entry.name);
   }
 
-  /** The bytes [start, start + bytes) of a file, as far as there are so many; null: it is gone. */
+  /** Bytes [start, start + bytes) of a file, fewer at its end; null if it is gone. */
   read(id: string, start: number, bytes: number): Uint8Array | null {
     let open: number;
     try {
@@ -72,7 +75,9 @@ export class UploadFolder {
     }
   }
 
-  /** A whole file, piece by piece. Throws StoreError when it is not what was written, at its end if its bytes tell no sooner. */
+  /**
+   * Whole file in pieces. Throws StoreError if it differs from the written bytes, at the latest at its end.
+   */
   *content({ id, bytes }: FileRecord, sha256: string): Generator<Uint8Array> {
     const hash = createHash("sha256");
     const size = statSync(this.#pathOf(id), { throwIfNoEntry: false })?.size;

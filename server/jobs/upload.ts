@@ -2,24 +2,24 @@ import { createHash, type Hash } from "node:crypto";
 import { closeSync, fsyncSync, rmSync, writeSync } from "node:fs";
 import type { FileRecord } from "./records.ts";
 
-/** A file that is being written. */
+/** Upload in progress. */
 export interface Upload {
   readonly bytes: number;
   write(part: Uint8Array): void;
-  /** It is on the disk, and from now on in the store, until `expiresAt` (null: for good). */
+  /** Completes the file: it is on the disk and in the store, until `expiresAt` (null: for ever). */
   finish(expiresAt: number | null): FileRecord;
-  /** It is not wanted; does nothing once it is finished. */
+  /** Discards the upload; does nothing once it is finished. */
   discard(): void;
 }
 
-/** What the store does for an upload. */
+/** Callbacks of the store for an upload. */
 export interface UploadEnds {
-  /** Runs what writes, and turns a full disk into what it is. */
+  /** Runs an I/O function and maps its errors. */
   write(write: () => void): void;
   finish(bytes: number, sha256: string, expiresAt: number | null): FileRecord;
 }
 
-/** Writes to an open file, whose path is `path`. */
+/** Starts an upload into an open file with this path. */
 export function openUpload(file: number, path: string, ends: UploadEnds): Upload {
   return new RunningUpload(file, path, ends);
 }

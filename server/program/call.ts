@@ -16,37 +16,40 @@ import type { GangStart } from "./gang-start.ts";
 import { CallPrompt, type Drawn } from "./prompt.ts";
 import type { Turns } from "./turns.ts";
 
-/** What calls run with. */
+/** Services that calls use. */
 export interface CallServices extends PromptServices {
   readonly generator: Generator;
-  /** For making tokens of prompts: no program's crowd of calls fills the encoder's queue, which all requests share. */
+  /**
+   * Limits concurrent tokenisation of prompts, so that one program's calls cannot fill the encoder's queue,
+   * which all requests share.
+   */
   readonly turns: Turns;
-  /** Told of every generation that a call is made of; hears its events. */
+  /** Called for every generation of a call; the returned function receives its events. */
   measure(request: GenerationRequest): (event: AnswerEvent, generation: Pick<Generation, "usage">) => void;
 }
 
-/** Told in order; `ended` or `failed` is the last, unless the call was dropped. */
+/** Events of a call, in order; `ended` or `failed` is the last, unless the call was dropped. */
 export interface CallListener {
-  /** How the call is awaited now. */
+  /** Current latency class and program of the call. */
   placeOf(call: string): { readonly service: CallService; readonly program: ProgramPlace };
-  /** Computing begins. */
+  /** Called when computing begins. */
   started(call: string, usage: Usage): void;
-  /** Text of output `index` that is certain now. */
+  /** Called with new final text of output `index`. */
   drew(call: string, index: number, output: OutputPart, text: string): void;
   wrote(call: string, index: number, text: string): void;
   ended(call: string, usage: Usage): void;
   failed(call: string, code: string, message: string, usage: Usage): void;
 }
 
-/** Whose call it is. */
+/** Client on whose behalf a call runs. */
 export interface CallOwner {
   readonly tenant: string;
   readonly cacheSalt: string;
 }
 
 /**
- * One call at work: a generation for each of its outputs, each going on from the one before, whose pages are held until it
- * does.
+ * Running call: one generation per output. Each generation continues the previous one, whose pages are held
+ * until it begins.
  */
 export class RunningCall {
   readonly #name: string;
@@ -54,16 +57,16 @@ export class RunningCall {
   readonly #owner: CallOwner;
   readonly #services: CallServices;
   readonly #listener: CallListener;
-  /** Until it has begun, or never will. */
+  /** Gang with which the call starts; null once it has begun, or if it never will. */
   #gang: GangStart | null;
   readonly #drawn: Drawn[] = [];
   #generation: Generation | null = null;
   #isEnded = false;
-  /** Of outputs that are written. */
+  /** Completion tokens of finished outputs. */
   #completionTokens = 0;
   #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
 
-  /** `gang`: what its first output begins with; null: it begins alone. */
+  /** `gang`: group in which its first output begins; null to begin alone. */
   constructor(
     call: ReadyCall,
     owner: CallOwner,
@@ -79,24 +82,27 @@ export class RunningCall {
     this.#listener = listener;
   }
 
-  /** Resolves when its first output is at an engine, waits for its gang, or never will be. Never rejects. */
+  /**
+   * Begins the call. Resolves when its first output is submitted, waits for its gang, or has failed. Never
+   * rejects.
+   */
   begin(): Promise<void> {
     return this.#next();
   }
 
-  /** Of what has ended of it. */
+  /** Usage of finished outputs. */
   get usage(): Usage {
     return this.#usage;
   }
 
-  /** It may be awaited more than it was. */
+  /** Updates the running generation's class after it may have become more urgent. */
   raise(): void {
     if (this.#generation === null) return; // it will ask when it begins
     const { service, place } = this.#serviceNow();
     this.#generation.raise(service, place.gang);
   }
 
-  /** It is no longer wanted; nothing is told of it from here on. */
+  /** Aborts the call, which is no longer needed; reports nothing from here on. */
   drop(): void {
     this.#isEnded = true;
     this.#leaveGang();
@@ -104,7 +110,7 @@ export class RunningCall {
     this.#generation?.release();
   }
 
-  /** Never rejects. */
+  /** Starts the next output. Never rejects. */
   async #next(): Promise<void> {
     if (this.#isEnded) return;
     try {
@@ -153,7 +159,7 @@ export class RunningCall {
           this.#fail(...codeOf(event.failure));
       }
     };
-    // What has a constraint to compile begins alone.
+    // A call with a constraint to compile begins alone.
     if (request.constraint !== undefined) this.#leaveGang();
     const gang = this.#gang;
     this.#gang = null;
@@ -164,7 +170,7 @@ export class RunningCall {
   #begun(generation: Generation): void {
     this.#generation = generation;
     if (this.#isEnded)
-      this.drop(); // it waited for the others meanwhile
+      this.drop(); // dropped while it waited for the others
     else this.raise();
   }
 
@@ -199,7 +205,7 @@ export class RunningCall {
   #written(index: number, drawn: Drawn): void {
     this.#drawn.push(drawn);
     this.#listener.wrote(this.#name, index, drawn.text);
-    if (this.#isEnded) return; // its value was not what it must be
+    if (this.#isEnded) return; // the listener dropped it because of an invalid value
     if (this.#drawn.length < this.#prompt.outputs.length) {
       void this.#next();
       return;
@@ -208,7 +214,7 @@ export class RunningCall {
     this.#listener.ended(this.#name, this.#usage);
   }
 
-  /** The call's usage with that of the output at work, whose prompt holds what was drawn before. */
+  /** Usage of the call including the running output, whose prompt contains the earlier outputs. */
   #with({ promptTokens, completionTokens, reasoningTokens, cachedTokens }: Usage): Usage {
     const before = this.#drawn.reduce((sum, { tokens }) => sum + tokens.length, 0);
     return {
@@ -233,7 +239,7 @@ export class RunningCall {
   }
 }
 
-/** A failure's code and sentence. */
+/** Error code and message of a failure. */
 function codeOf(failure: AnswerFailure): [code: string, message: string] {
   switch (failure.kind) {
     case "neverFits":

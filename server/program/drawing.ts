@@ -1,7 +1,7 @@
 import type { Node, Variable } from "../../scheduler/program/graph.ts";
 import type { Program } from "../../scheduler/program/program.ts";
 
-/** A program's graph in Mermaid's language: calls as boxes, values as rounded ones, with times. */
+/** Graph of a program in Mermaid's syntax: calls as boxes, values as rounded boxes, with times. */
 export function mermaidOf(program: Program): string {
   const { ids, edges } = drawing(program);
   const lines = [...ids].map(([thing, id]) =>
@@ -10,7 +10,7 @@ export function mermaidOf(program: Program): string {
   return ["flowchart TD", ...lines, ...edges.map(([from, to]) => `  ${from} --> ${to}`), ""].join("\n");
 }
 
-/** A program's graph in Graphviz's language. */
+/** Graph of a program in Graphviz's syntax. */
 export function dotOf(program: Program): string {
   const { ids, edges } = drawing(program);
   const lines = [...ids].map(([thing, id]) =>
@@ -56,7 +56,7 @@ function label(node: Node, lineBreak: string): string {
   return `${escaped(node.name)}${lineBreak}${node.state}${took}`;
 }
 
-/** Names hold letters, digits and a few signs, of which none ends a label. */
+/** Escapes a name; names hold letters, digits and a few signs, none of which ends a label. */
 function escaped(name: string): string {
   return name.replace(/["\\<>]/g, "_");
 }

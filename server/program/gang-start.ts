@@ -7,7 +7,10 @@ interface Member {
   readonly onStarted: (generation: Generation) => void;
 }
 
-/** Calls of one gang that became ready together: those whose prompts are made wait for the others, so that all are placed together. */
+/**
+ * Joint start of a gang's calls that became ready together. Tokenised members wait for the others, so that
+ * the fleet places all at once.
+ */
 export class GangStart {
   readonly #generator: Generator;
   readonly #members: Member[] = [];
@@ -19,13 +22,13 @@ export class GangStart {
     this.#left = members;
   }
 
-  /** The member's prompt is made. Its generation is told as soon as all begin. */
+  /** Adds a member with a tokenised prompt. It receives its generation when all begin. */
   join(member: Member): void {
     this.#members.push(member);
     this.leave();
   }
 
-  /** The member will not begin, or has joined. */
+  /** Counts a member that has joined or will not begin. */
   leave(): void {
     this.#left--;
     if (this.#left > 0 || this.#members.length === 0) return;

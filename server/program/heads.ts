@@ -7,34 +7,37 @@ import type { PromptServices } from "../request/prompt.ts";
 import { headTokens } from "./prompt.ts";
 import { Turns } from "./turns.ts";
 
-/** What is told to the fleet of calls that wait. */
+/** Part of the fleet that accepts prospects: prompt prefixes of calls that wait. */
 export type ProspectFleet = Pick<Fleet, "expect" | "extend" | "forget">;
 
 interface Head {
-  /** null: its tokens are being made, or there are too few. */
+  /** Prospect id at the fleet; null while tokens are being made, or if there are too few. */
   id: SequenceId | null;
   tokens: readonly TokenId[];
-  /** Computed ahead. */
+  /** Tokens computed ahead. */
   warmed: number;
-  /** What is known of it is all there is to tell: the call is ready, or will never be. */
+  /** True if no more tokens will be sent: the call is ready, or never will be. */
   isComplete: boolean;
 }
 
-/** Fewer tokens are not worth a message. */
+/** Minimum tokens of a prospect; fewer are not worth a message. */
 const tokensMin = 16;
 
-/** Different heads that are remembered: as many as the stages of a graph have that read the same value. */
+/** Maximum cached heads, about the number of graph stages that read the same value. */
 const recentMax = 8;
 
-/** The beginnings of prompts of one program's calls that wait for values: told to the fleet, so that they are kept or computed ahead. */
+/**
+ * Heads of one program: known prompt prefixes of calls that wait for values. The fleet keeps them cached or
+ * computes them ahead.
+ */
 export class Heads {
   readonly #fleet: ProspectFleet;
   readonly #services: PromptServices;
   readonly #facts: { readonly program: number; readonly cacheSalt: string };
   readonly #headsMax: number;
-  /** One at a time, so that calls that are ready go before. */
+  /** Admits one tokenisation at a time, so that ready calls go first. */
   readonly #turns = new Turns(1);
-  /** Tokens of the heads that were made last. */
+  /** Tokens of the most recent heads. */
   readonly #recent = new Map<string, readonly TokenId[]>();
   readonly #heads = new Map<string, Head>();
 
@@ -50,7 +53,10 @@ export class Heads {
     this.#headsMax = headsMax;
   }
 
-  /** More is known of a call's prompt. Never rejects: a head that cannot be made is not told. */
+  /**
+   * Handles a longer known prefix of a call's prompt. Never rejects: a head that cannot be tokenised is
+   * skipped.
+   */
   async grew(call: string, prompt: Prompt<TextPart | ValuePart>): Promise<void> {
     let head = this.#heads.get(call);
     if (head === undefined) {
@@ -60,17 +66,17 @@ export class Heads {
     }
     const grown = head;
     const make = async (): Promise<readonly TokenId[]> => {
-      // What is ready, and tokens on their way to clients, go before.
+      // Ready calls, and tokens on their way to clients, go first.
       await new Promise((resolve) => setImmediate(resolve));
       return grown.isComplete ? [] : this.#tokensOf(prompt);
     };
     const tokens = await this.#turns.run(make).catch(() => []);
-    // A shorter one may have taken longer.
+    // A shorter head may have finished later.
     if (head.isComplete || tokens.length < Math.max(tokensMin, head.tokens.length)) return;
     this.#tell(head, tokens);
   }
 
-  /** Many calls begin alike. */
+  /** Tokens of a head, cached because many calls begin alike. */
   async #tokensOf(prompt: Prompt<TextPart | ValuePart>): Promise<readonly TokenId[]> {
     const key = JSON.stringify(prompt);
     const known = this.#recent.get(key);
@@ -98,13 +104,13 @@ export class Heads {
     return this.#heads.get(call)?.warmed ?? 0;
   }
 
-  /** The call is ready: nothing more is told of its prompt, whose tokens are made now. */
+  /** Stops updates of a ready call, whose full prompt is tokenised now. */
   complete(call: string): void {
     const head = this.#heads.get(call);
     if (head !== undefined) head.isComplete = true;
   }
 
-  /** The call was submitted, or (`givesUp`) never will be. */
+  /** Forgets a call that was submitted, or (`givesUp`) never will be. */
   forget(call: string, givesUp: boolean): void {
     const head = this.#heads.get(call);
     if (head === undefined) return;
@@ -113,7 +119,7 @@ export class Heads {
     if (head.id !== null) this.#fleet.forget(head.id, givesUp);
   }
 
-  /** No call comes any more. */
+  /** Forgets all calls. */
   close(): void {
     for (const call of [...this.#heads.keys()]) this.forget(call, true);
   }

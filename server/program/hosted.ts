@@ -15,49 +15,49 @@ import { GangStart } from "./gang-start.ts";
 import { Heads, type ProspectFleet } from "./heads.ts";
 import type { HostLimits } from "./limits.ts";
 
-/** What a program runs on. */
+/** Services that a program uses. */
 export interface HostServices extends CallServices {
   readonly clock: Pick<Clock, "nowMs">;
   readonly fleet: ProspectFleet;
   readonly textTools: TextTools;
   readonly estimates: CallEstimates;
-  /** How many there are to choose from. */
+  /** Number of engines. */
   readonly engines: number;
   readonly limits: HostLimits;
 }
 
-/** Whose a program is, and what its calls have in common. */
+/** Client that owns a program, and the cache salt of its calls. */
 export interface ProgramOwner {
   readonly tenant: string;
   readonly cacheSalt: string;
 }
 
-/** An open program: binds the executor, which decides, to text and the fleet, and tells its listeners. */
+/** Open program: connects the executor to tokeniser and fleet, and sends events to its listeners. */
 export class HostedProgram {
   readonly id: string;
   readonly owner: ProgramOwner;
   readonly program: Program;
-  /** Unique for the life of the process; programs that are opened later have higher numbers. */
+  /** Number that is unique for the life of the process; later programs have higher ones. */
   readonly #number: number;
   readonly #services: HostServices;
   readonly #running = new Map<string, RunningCall>();
-  /** Ready, and waiting until fewer run. */
+  /** Ready calls that wait for a free place. */
   readonly #waiting = new Map<string, ReadyCall>();
   readonly #heads: Heads;
   readonly #watchers = new Set<(event: ProgramEvent) => void>();
-  /** What has been told of values that are being written, by variable. */
+  /** Text sent so far of outputs in progress, by variable. */
   readonly #told = new Map<string, string>();
   #valuesBytes = 0;
   #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
   #isEnded = false;
   #isBeginning = false;
-  /** Resolves when the last change is made. */
+  /** Resolves when the last change is complete. */
   #changed: Promise<unknown> = Promise.resolve();
-  /** Nothing begins before it is known how it is awaited. */
+  /** True while calls must not begin, because their criteria are not known yet. */
   #isHeldBack = false;
-  /** Why it was ended before its end; null: it was not. */
+  /** Reason why the program was ended early; null otherwise. */
   #endReason: string | null = null;
-  /** Called with every sign of life. */
+  /** Called on every activity. */
   onActivity: () => void = () => {};
 
   constructor(id: string, number: number, owner: ProgramOwner, services: HostServices) {
@@ -85,17 +85,17 @@ export class HostedProgram {
     return this.#isEnded;
   }
 
-  /** It has a listener, or something to do. */
+  /** True if it has a listener or running calls. */
   get isBusy(): boolean {
     return this.#watchers.size > 0 || this.#running.size > 0;
   }
 
-  /** Text of a value that is being written, as far as it was told. */
+  /** Text sent so far of an output in progress. */
   textSoFar(variable: string): string {
     return this.#told.get(variable) ?? "";
   }
 
-  /** What was or will be told of a variable that has settled; null: it has not. */
+  /** Event of a settled variable; null if it has not settled. */
   settledEvent(variable: Variable): ProgramEvent | null {
     const { name, value, failure } = variable;
     if (value !== null) return { kind: "variable.ready", variable: name, value };
@@ -108,7 +108,7 @@ export class HostedProgram {
     };
   }
 
-  /** Tells of everything from now on, until the returned function is called. */
+  /** Sends all further events to `watcher`, until the returned function is called. */
   watch(watcher: (event: ProgramEvent) => void): () => void {
     this.#watchers.add(watcher);
     return () => {
@@ -117,22 +117,24 @@ export class HostedProgram {
     };
   }
 
-  /** Adds variables and calls; why not, if so, and then nothing has changed. */
+  /** Adds variables and calls; a refusal changes nothing. */
   add(part: ProgramPart): Refusal | null {
     const refusal = this.program.add(part);
     if (refusal === null) this.#raiseRunning();
     return refusal;
   }
 
-  /** Changes of clients, of which some take several turns, one after the other. */
+  /** Runs changes of clients one after the other, even if they take several turns. */
   change<Result>(make: () => Promise<Result>): Promise<Result> {
     const made = this.#changed.then(make);
     this.#changed = made.catch(() => {});
     return made;
   }
 
-  /** `add` for a part of any size, and `want` for what comes of it, in slices: part of one `change`, or of a program that no client
-   *  knows yet. */
+  /**
+   * Adds a part of any size in slices, then awaits its variables. Used within one `change`, or for a program
+   * that no client knows yet.
+   */
   async addInSlices(
     part: ProgramPart,
     awaited: () => ReadonlyMap<string, Criteria> = () => new Map(),
@@ -156,19 +158,19 @@ export class HostedProgram {
     }
   }
 
-  /** A client waits for the variable. */
+  /** Registers that a client waits for the variable. */
   want(variable: string, criteria: Criteria): Refusal | null {
     const refusal = this.program.want(variable, criteria);
     if (refusal === null) this.#raiseRunning();
     return refusal;
   }
 
-  /** What runs may be awaited more than when it began. */
+  /** Updates running calls, which may have become more urgent. */
   #raiseRunning(): void {
     for (const call of this.#running.values()) call.raise();
   }
 
-  /** No client asks for the variable any more. */
+  /** Declares that no client asks for the variable any more. */
   release(variable: string): Refusal | null {
     return this.program.release(variable);
   }
@@ -177,7 +179,7 @@ export class HostedProgram {
     return this.program.set(variable, value);
   }
 
-  /** Ends it: its calls stop, and what is not ready fails. May be called again. */
+  /** Ends the program: its calls stop, and unsettled variables fail. Idempotent. */
   end(reason: string): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
@@ -190,7 +192,7 @@ export class HostedProgram {
     this.#tell({ kind: "program.done", usage: this.#usage });
   }
 
-  /** A failure with the reason why the program was ended, if that is what it was. */
+  /** Replaces the message of a "cancelled" failure by the reason why the program was ended. */
   failureOf(failure: Failure): Failure {
     const { code } = failure;
     return code === "cancelled" && this.#endReason !== null
@@ -198,7 +200,7 @@ export class HostedProgram {
       : failure;
   }
 
-  /* ---- the executor's ---- */
+  /* ---- events of the executor ---- */
 
   readonly #listener: ProgramListener = {
     onReady: (calls) => {
@@ -230,7 +232,7 @@ export class HostedProgram {
     },
   };
 
-  /** Once what happens now is over: how calls are awaited may be said right after they are added. */
+  /** Starts waiting calls in a microtask, because clients may set criteria right after they add calls. */
   #begin(): void {
     if (this.#isBeginning) return;
     this.#isBeginning = true;
@@ -256,7 +258,10 @@ export class HostedProgram {
     void beginInTurn(running);
   }
 
-  /** By gang, of those with several members: where there is a choice of engines, they are placed together. */
+  /**
+   * Joint starts by gang, for gangs with several ready members. With several engines, the fleet places them
+   * together.
+   */
   #gangStarts(calls: readonly ReadyCall[]): ReadonlyMap<number | null, GangStart> {
     const { engines, generator } = this.#services;
     const members = new Map<number, number>();
@@ -280,7 +285,7 @@ export class HostedProgram {
     }
   }
 
-  /* ---- the calls' ---- */
+  /* ---- events of calls ---- */
 
   readonly #callListener: CallListener = {
     placeOf: (call) => {
@@ -300,7 +305,7 @@ export class HostedProgram {
     },
     drew: (call, index, { variable, transforms }, text) => {
       this.program.drewFirst(call);
-      // Shown is the client's variable that is written as it is drawn, without transforms.
+      // Only a client's variable without transforms is streamed while it is generated.
       const { outputs } = this.program.nodes.get(call)!;
       if (transforms.length > 0 || this.program.variables.get(variable) !== outputs[index]) return;
       this.#told.set(variable, this.textSoFar(variable) + text);
@@ -341,15 +346,15 @@ export class HostedProgram {
   }
 }
 
-/** How long prompts of calls are made into tokens before other work of this thread has its turn. */
+/** Time limit of tokenising prompts before the event loop runs other work. */
 const BEGINNING_MS = 4;
 
-/** An engine begins with the first of them while the prompts of the others are made into tokens. */
+/** Begins calls in turns, so that an engine starts the first ones while others are tokenised. */
 async function beginInTurn(calls: readonly RunningCall[]): Promise<void> {
   let sinceMs = performance.now();
   for (const call of calls) {
     const turn = new Promise((resolve) => setImmediate(resolve));
-    await Promise.race([call.begin(), turn]); // a long prompt is made elsewhere
+    await Promise.race([call.begin(), turn]); // a long prompt is tokenised on another thread
     if (performance.now() - sinceMs < BEGINNING_MS) continue;
     await turn;
     sinceMs = performance.now();

@@ -1,22 +1,28 @@
 import { programLimits, type Limits as SchedulerLimits } from "../../scheduler/program/limits.ts";
 
-/** What programs may ask of the server. Every limit is per program, but for those per key. */
+/** Limits of programs. Every limit is per program, except for those per key. */
 export interface HostLimits {
-  /** Calls and variables, and what they are made of. */
+  /** Limits of the graph: calls, variables, and their parts. */
   readonly scheduler: SchedulerLimits;
-  /** Programs that one API key may have open at once, sessions and others. */
+  /** Maximum open programs of one API key, sessions included. */
   readonly programsPerKeyMax: number;
-  /** Bytes of all values that a program holds. */
+  /** Maximum bytes of all values of a program. */
   readonly valuesBytesMax: number;
-  /** Calls of a program that are at work at once; others wait here for their turn. */
+  /** Maximum running calls of a program; others wait for a free place. */
   readonly runningMax: number;
-  /** Calls that wait for values and whose prompt's beginning is told to the fleet; of others it is not. */
+  /** Maximum waiting calls whose known prompt prefix the fleet receives. */
   readonly headsMax: number;
-  /** What reading such a beginning must be expected to take: making tokens of it takes time too, on the thread that serves. */
+  /**
+   * Minimum expected prefill time of such a prefix in milliseconds; tokenising a cheaper one is not worth the
+   * serving thread's time.
+   */
   readonly headMsMin: number;
-  /** A program that no client asks for, and that has nothing to do, is ended after so long. */
+  /** Time after which a program without client requests and running calls is ended. */
   readonly idleMs: number;
-  /** How long a request may wait for a value. A connection that says nothing for longer is closed by the server. */
+  /**
+   * Maximum time that a request may wait for a value. The server closes connections that are silent for
+   * longer.
+   */
   readonly waitMsMax: number;
   readonly waitMsDefault: number;
 }

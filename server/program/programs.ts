@@ -11,7 +11,7 @@ import { type HostLimits, hostLimits } from "./limits.ts";
 import { textToolsOf } from "./text-tools.ts";
 import { Turns } from "./turns.ts";
 
-/** What programs need of a server. */
+/** Dependencies of programs. */
 export interface ProgramDeps extends PromptServices {
   readonly generator: Generator;
   readonly fleet: ProspectFleet & Pick<Fleet, "believed">;
@@ -19,10 +19,10 @@ export interface ProgramDeps extends PromptServices {
   readonly telemetry: Telemetry;
 }
 
-/** Prompts of calls that are made into tokens at once. */
+/** Maximum prompts of calls that are tokenised at once. */
 const encodingMax = 16;
 
-/** Programs on a server's text and fleet. */
+/** Opens programs on a server's tokeniser and fleet. */
 export function openPrograms(deps: ProgramDeps, limits: Partial<HostLimits> = {}): Programs {
   return new Programs({
     ...deps,
@@ -38,7 +38,7 @@ export function openPrograms(deps: ProgramDeps, limits: Partial<HostLimits> = {}
   });
 }
 
-/** All open programs, by their keys. */
+/** All open programs, by id. */
 export class Programs {
   readonly #services: HostServices;
   readonly #open = new Map<
@@ -59,7 +59,7 @@ export class Programs {
     return new Promise((resolve) => this.#onIdle.push(resolve));
   }
 
-  /** Programs that are open. */
+  /** Number of open programs. */
   get active(): number {
     return this.#open.size;
   }
@@ -68,7 +68,7 @@ export class Programs {
     return this.#services.limits;
   }
 
-  /** Opens a program. Throws 429 when the key has too many. */
+  /** Opens a program. Throws 429 if the key has too many. */
   open(owner: ProgramOwner): HostedProgram {
     const { programsPerKeyMax } = this.#services.limits;
     const count = this.#countOf.get(owner.tenant) ?? 0;
@@ -81,7 +81,7 @@ export class Programs {
     return program;
   }
 
-  /** The program of that id, if it is the tenant's own. Throws 404. */
+  /** Program of that id, if it belongs to the tenant. Throws 404 otherwise. */
   find(tenant: string, id: string): HostedProgram {
     const program = this.#open.get(id)?.program;
     if (program === undefined || program.owner.tenant !== tenant) throw notFound(id);
@@ -89,7 +89,7 @@ export class Programs {
     return program;
   }
 
-  /** Ends a program and forgets it. */
+  /** Ends and removes a program. */
   close(program: HostedProgram, reason: string): void {
     const entry = this.#open.get(program.id);
     if (entry === undefined) return;
@@ -103,7 +103,7 @@ export class Programs {
     program.end(reason);
   }
 
-  /** A client has asked for the program: it is not idle. */
+  /** Restarts the idle timer after a client's request. */
   touch(program: HostedProgram): void {
     const entry = this.#open.get(program.id);
     if (entry === undefined) return;

@@ -12,23 +12,23 @@ import {
   refuseEnormous,
 } from "../request/prompt.ts";
 
-/** An output as it was drawn. */
+/** Generated output. */
 export interface Drawn {
   readonly text: string;
-  /** Without end tokens. */
+  /** Tokens without end tokens. */
   readonly tokens: readonly TokenId[];
 }
 
 /**
- * The tokens that each output of a call continues: those which `/v1/completions` or `/v1/chat/completions` make of the
- * text with values in place. What follows an output in a text goes on from the tokens drawn there; a chat is rendered
- * anew with the answers in it, as a client would send it.
+ * Tokens that each output of a call continues: the same tokens that `/v1/completions` or
+ * `/v1/chat/completions` make of the text with values in place. In a text, the part after an output continues
+ * from its generated tokens. A chat is rendered again with the answers in it, as a client would send it.
  */
 export class CallPrompt {
   readonly outputs: readonly OutputPart[];
   readonly #prompt: Prompt<RenderedPart>;
   readonly #services: PromptServices;
-  /** Of a text: what the outputs so far continued, and what was drawn there. */
+  /** Tokens of a text so far: prompt parts and generated outputs. */
   #tokens: readonly TokenId[] = [];
 
   constructor(prompt: Prompt<RenderedPart>, services: PromptServices) {
@@ -38,7 +38,10 @@ export class CallPrompt {
     this.outputs = parts.filter((part) => part.kind === "output");
   }
 
-  /** What output `drawn.length` continues. Called once for each, in order. Throws ApiError for what does not fit. */
+  /**
+   * Prompt tokens of output `drawn.length`. Called once per output, in order. Throws ApiError if they do not
+   * fit.
+   */
   async tokensAfter(drawn: readonly Drawn[]): Promise<readonly TokenId[]> {
     const prompt = this.#prompt;
     const tokens =
@@ -58,7 +61,7 @@ export class CallPrompt {
     return this.#tokens;
   }
 
-  /** As drawn; of text that ends within a token, tokens of the text. */
+  /** Generated tokens, or new tokens of the text if it ends within a token. */
   #tokensOf({ text, tokens }: Drawn): readonly TokenId[] | Promise<readonly TokenId[]> {
     if (this.#services.tokenizer.decode(tokens, { skipSpecialTokens: true }) === text) return tokens;
     return encodeParts([{ kind: "value", text }], true, this.#services);
@@ -78,7 +81,7 @@ export class CallPrompt {
   }
 }
 
-/** Parts after output `index` - 1 and before output `index`. */
+/** Parts between output `index` - 1 and output `index`. */
 function partsBefore(parts: readonly RenderedPart[], index: number): readonly RenderedPart[] {
   const places = parts.flatMap((part, at) => (part.kind === "output" ? [at] : []));
   return parts.slice(index === 0 ? 0 : places[index - 1]! + 1, places[index]);
@@ -88,7 +91,10 @@ function textOf(parts: readonly RenderedPart[]): string {
   return parts.map((part) => (part.kind === "output" ? "" : part.text)).join("");
 }
 
-/** Tokens of a text. Control text counts in what the caller wrote, and never in values. `continues`: it goes on from other tokens. */
+/**
+ * Tokenises a text. Control text counts only in the caller's own text, never in values. `continues`: other
+ * tokens precede it.
+ */
 async function encodeParts(
   parts: readonly RenderedPart[],
   continues: boolean,
@@ -107,10 +113,10 @@ async function encodeParts(
   return await encoder.encode(text, options).catch(refuseBusy);
 }
 
-/** What follows may be one token with the last of these. */
+/** Number of final tokens that later text may merge with. */
 const uncertainTokens = 2;
 
-/** The tokens that a prompt will begin with, whatever comes after its head. */
+/** Tokens that a prompt is certain to begin with, whatever follows its head. */
 export async function headTokens(
   head: Prompt<TextPart | ValuePart>,
   services: PromptServices,

@@ -1,4 +1,4 @@
-/** Bounds how many pieces of work are under way at once; others wait for their turn, in order. */
+/** Limits concurrent work to a maximum; further work waits in order. */
 export class Turns {
   #free: number;
   readonly #waiting: (() => void)[] = [];

@@ -41,7 +41,7 @@ function recorded(name: string, first = head): string {
   writer.write(first);
   for (const entry of entries) writer.write(entry);
   writer.close();
-  writer.write(entries[0]!); // after its end: ignored
+  writer.write(entries[0]!); // ignored after its end
   return path;
 }
 

@@ -1,4 +1,4 @@
-/** Recordings on disk: records of MessagePack, each after its length in four bytes, little-endian. */
+/** Recordings on disk: MessagePack records, each preceded by its length in four bytes, little-endian. */
 
 import { closeSync, openSync, readFileSync, writeSync } from "node:fs";
 import { Packr, Unpackr } from "msgpackr";
@@ -14,35 +14,34 @@ const LENGTH_BYTES = 4;
 const FLUSH_BYTES = 256 * 1024;
 const FLUSH_MS = 1000;
 
-/** A recording as it is read. */
+/** Content of a recording. */
 export interface Recording {
   readonly head: RecordingHead;
   readonly entries: readonly RecordingEntry[];
-  /** The recording ends within a record: its process was killed. */
+  /** True if it ends within a record because its process was killed. */
   readonly isCut: boolean;
 }
 
-/** Writes a recording. What is younger than a second may be lost with the process. A disk that takes no more ends the
- *  recording, not the server. */
+/** Writes a recording. A crash may lose the last second. A full disk ends the recording, not the server. */
 export class RecordingWriter {
   readonly #packer = new Packr(options);
-  /** null: it has ended. */
+  /** File descriptor; null after the recording has ended. */
   #file: number | null;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #timer: ReturnType<typeof setTimeout> | null = null;
 
-  /** Replaces what is at `path`. Throws a sentence for people when it cannot be written. */
+  /** Replaces the file at `path`. Throws ConfigError if it cannot be written. */
   constructor(path: string) {
     try {
-      this.#file = openSync(path, "w", 0o600); // what people wrote is in it
+      this.#file = openSync(path, "w", 0o600); // recordings contain users' text
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       throw new ConfigError(`The recording cannot be written: ${reason}`);
     }
   }
 
-  /** The head comes first. */
+  /** Appends a record; the head must be first. */
   write(record: RecordingHead | RecordingEntry): void {
     if (this.#file === null) return;
     const bytes = this.#packer.pack(record);
@@ -77,7 +76,7 @@ export class RecordingWriter {
   }
 }
 
-/** Reads a recording. Throws a sentence for people when there is none. */
+/** Reads a recording. Throws ConfigError if it is missing or invalid. */
 export function readRecording(path: string): Recording {
   const bytes = readBytes(path);
   const unpacker = new Unpackr(options);

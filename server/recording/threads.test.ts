@@ -11,7 +11,7 @@ import { recordedWorkload } from "../../simulation/recording/what-if.ts";
 import { startEngines } from "../engines/start.ts";
 import { type Recording, readRecording } from "./file.ts";
 
-/** Engines on real threads, recorded, and run again from the recording. */
+/** Engines on real threads are recorded, and the recording is replayed. */
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-recorder-"));
 afterAll(() => rmSync(scratch, { recursive: true }));

@@ -1,15 +1,15 @@
-/** Simulations side by side, for people. */
+/** Comparison table of simulations, for people. */
 
 import type { SimulationReport } from "../../../simulation/report.ts";
 import { type Cell, table } from "../table.ts";
 
-/** A report and what to call it. */
+/** Report and its display name. */
 export interface NamedReport {
   readonly name: string;
   readonly report: SimulationReport;
 }
 
-/** One row per simulation. Times are milliseconds, as their clients felt them. */
+/** Table with a row per simulation. Times are milliseconds, as seen by clients. */
 export function comparisonTable(rows: readonly NamedReport[]): string {
   return table(head, rows.map(row));
 }
@@ -53,7 +53,7 @@ function row({ name, report }: NamedReport): readonly Cell[] {
   ];
 }
 
-/** How many were answered, and what became of the others: "200", "81, 119 rejected". */
+/** Number of answered calls and the outcomes of the others: "200", "81, 119 rejected". */
 function callsText({ calls }: SimulationReport): string {
   const counts = new Map<string, number>();
   let answered = 0;

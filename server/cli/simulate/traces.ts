@@ -1,6 +1,6 @@
 /**
- * Workloads by name: from a trace where its file is in the traces' folder, else drawn from published statistics. Traces
- * belong to others and are not part of the project; docs/papers/README.md says where each comes from.
+ * Workloads by name: from a trace file if it is present, else sampled from published statistics. Traces
+ * belong to others and are not part of the project; docs/papers/README.md names the source of each.
  */
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -24,7 +24,7 @@ import { parseToolBench, tools, toolsLike, toolWorkload } from "../../../simulat
 import { parseNextQa, videos, videoWorkload } from "../../../simulation/workloads/videos.ts";
 import { parseVllmLog, vllmLogWorkload } from "../../../simulation/workloads/vllm-log.ts";
 
-/** Where each trace lies in the traces' folder. */
+/** Path of each trace in the traces' folder. */
 export const traceFiles = {
   lengths: "sarathi-lengths/sharegpt_8k_filtered_stats_llama2_tokenizer.csv",
   azure: "azure-llm-2023/AzureLLMInferenceTrace_code.csv",
@@ -37,34 +37,34 @@ export const traceFiles = {
   vllmAsked: "llmservingsim/workloads/sharegpt-llama-3.1-8b-300-sps10.jsonl",
 } as const;
 
-/** Where traces are looked for without `--traces`, from the working directory. */
+/** Default folder of traces without `--traces`, relative to the working directory. */
 const TRACES_DEFAULT = "../shared/traces";
 
-/** The folder of traces: the one asked for, which must exist, else the default one if it exists, else null. */
+/** Folder of traces: the requested one, which must exist, else the default one if it exists, else null. */
 export function tracesFolder(asked: string | null): string | null {
   if (asked !== null && !existsSync(asked)) throw new Error(`There is no folder of traces at ${asked}.`);
   return asked ?? (existsSync(TRACES_DEFAULT) ? TRACES_DEFAULT : null);
 }
 
-/** A trace's text; null where it is absent. */
+/** Text of a trace; null if absent. */
 export function readTrace(folder: string | null, trace: keyof typeof traceFiles): string | null {
   if (folder === null) return null;
   const path = join(folder, traceFiles[trace]);
   return existsSync(path) ? readFileSync(path, "utf8") : null;
 }
 
-/** What may be said of any workload; null is the workload's own default. */
+/** Options of any workload; null for the workload's own default. */
 export interface WorkloadOptions {
   readonly seed: number;
-  /** Calls per second; of traces with their own times it scales those. */
+  /** Calls per second; scales the times of traces that have their own. */
   readonly callsPerSecond: number | null;
   readonly calls: number | null;
 }
 
-/** A workload by name, ready to be made as often as it is run. */
+/** Workload by name; `make` creates it anew for each run. */
 export interface NamedWorkload {
   readonly make: () => Workload;
-  /** For people: the file it was read from, or that it was drawn from statistics. */
+  /** Source for people: the trace file, or that it was sampled from statistics. */
   readonly source: string;
 }
 
@@ -79,7 +79,7 @@ interface Source {
 
 const DRAWN = "drawn from published statistics";
 
-/** From the trace if it is there, else drawn. */
+/** Rows of the trace if it is present, else sampled ones. */
 function either<Rows>(
   folder: string | null,
   trace: keyof typeof traceFiles,
@@ -90,7 +90,7 @@ function either<Rows>(
   return text === null ? { rows: draw(), source: DRAWN } : { rows: parse(text), source: traceFiles[trace] };
 }
 
-/** Chat lengths: the trace's, or drawn. */
+/** Chat lengths: the trace's, or sampled. */
 export function lengthsOf(folder: string | null): {
   readonly rows: readonly Lengths[];
   readonly source: string;
@@ -98,7 +98,7 @@ export function lengthsOf(folder: string | null): {
   return either(folder, "lengths", parseLengths, () => chatLengths(4096, 1));
 }
 
-/** Sessions of agents, a file each; without the trace so many are drawn. */
+/** Agent sessions, one per file; without the trace, `count` sampled ones. */
 export function agentsOf(
   folder: string | null,
   count: number,
@@ -110,7 +110,7 @@ export function agentsOf(
   return { rows, source: traceFiles.agents };
 }
 
-/** How much later than in the trace each call comes, so that there are `callsPerSecond`. */
+/** Factor by which call times stretch so that there are `callsPerSecond`. */
 function timeScaleOf(rows: readonly { readonly atMs: number }[], callsPerSecond: number): number {
   const ownMs = rows.at(-1)!.atMs - rows[0]!.atMs;
   return ownMs === 0 ? 1 : ((rows.length - 1) * 1000) / callsPerSecond / ownMs;
@@ -196,11 +196,13 @@ const sources: Readonly<Record<string, Source>> = {
   },
 };
 
-/** Names that `openWorkload` knows. Of `agents`, calls and rate mean sessions. */
+/** Names that `openWorkload` knows. For `agents`, calls and rate mean sessions. */
 export const workloadNames: readonly string[] = Object.keys(sources);
 
-/** The workload of that name. Throws a sentence for people when there is none, or when it cannot be drawn and its trace
- *  is absent. */
+/**
+ * Opens the workload of that name. Throws an error for people if the name is unknown, or if the workload
+ * needs an absent trace.
+ */
 export function openWorkload(name: string, folder: string | null, options: WorkloadOptions): NamedWorkload {
   const source = Object.hasOwn(sources, name) ? sources[name] : undefined;
   if (source === undefined) {

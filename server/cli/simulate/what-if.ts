@@ -1,4 +1,4 @@
-/** What is simulated: devices and a policy by name, and changes to them as people write them. */
+/** Parses simulation setups: devices and a policy by name, and changes in the user's syntax. */
 
 import type { PartedCostModel } from "../../../scheduler/cost/cost-model.ts";
 import { openProfile, profileNames } from "../../../scheduler/cost/profiles.ts";
@@ -9,10 +9,10 @@ import { policyNames, policyOf } from "../../../simulation/baselines/policies.ts
 import { type Noise, noiseNames, noises } from "../../../simulation/noise.ts";
 import { ConfigError } from "../../config.ts";
 
-/** A scheduler and what it runs on. */
+/** Policy and the devices that it schedules. */
 export interface Arrangement {
   readonly policy: Policy;
-  /** By engine. */
+  /** Devices by engine. */
   readonly devices: readonly { readonly profile: PartedCostModel; readonly spec: DeviceSpec }[];
 }
 
@@ -50,10 +50,10 @@ const changes: Readonly<Record<string, (value: string, name: string) => Change>>
   },
 };
 
-/** What may be changed, as in "engines=1". */
+/** Names of possible changes, as in "engines=1". */
 export const changeNames: readonly string[] = Object.keys(changes);
 
-/** Changes as people write them, to be made one after the other: "policy=sarathi,engines=1". Throws ConfigError. */
+/** Parses changes, which apply in order: "policy=sarathi,engines=1". Throws ConfigError. */
 export function parseChanges(text: string): (arrangement: Arrangement) => Arrangement {
   const parsed = text.split(",").map((part) => {
     const [name = "", value = ""] = part.split("=");
@@ -64,13 +64,13 @@ export function parseChanges(text: string): (arrangement: Arrangement) => Arrang
   return (arrangement) => parsed.reduce((result, change) => change(result), arrangement);
 }
 
-/** A policy by its name. Throws ConfigError. */
+/** Policy by name. Throws ConfigError. */
 export function policyNamed(name: string): Policy {
   if (policyNames.includes(name)) return policyOf(name);
   throw new ConfigError(`There is no policy "${name}"; there are ${policyNames.join(", ")}.`);
 }
 
-/** A noise by its name; null: none. Throws ConfigError. */
+/** Noise by name; null for none. Throws ConfigError. */
 export function noiseNamed(name: string | null): Noise | null {
   if (name === null) return null;
   const known = noiseNames.find((noise) => noise === name);
@@ -78,12 +78,12 @@ export function noiseNamed(name: string | null): Noise | null {
   throw new ConfigError(`There is no noise "${name}"; there are ${noiseNames.join(", ")}.`);
 }
 
-/** The policy with steps that keep this target, or, for null, steps of the size that delays all sequences least. */
+/** Policy whose steps keep this target; with null, steps of the size that delays all sequences least. */
 export function withTarget(policy: Policy, tbtMs: number | null): Policy {
   return { ...policy, batch: ours(tbtMs).batch };
 }
 
-/** Steps whose size is not fixed are as large as the device takes them. */
+/** Sets the size of fixed-size steps; steps sized by time follow the device's limit. */
 function withStepTokens(policy: Policy, stepTokens: number): Policy {
   const { batch } = policy;
   return batch.kind === "time" ? policy : { ...policy, batch: { ...batch, stepTokens } };
@@ -93,8 +93,10 @@ function withSpec(devices: Arrangement["devices"], changes: Partial<DeviceSpec>)
   return devices.map(({ profile, spec }) => ({ profile, spec: { ...spec, ...changes } }));
 }
 
-/** Measured devices, as in "4xa6000". Their sequences may be as long as there is room for, since those of some traces are
- *  longer than the model that was measured takes. Throws ConfigError. */
+/**
+ * Measured devices, as in "4xa6000". Sequences may use all pages, because some traces have sequences longer
+ * than the measured model's context. Throws ConfigError.
+ */
 export function devicesNamed(text: string): Arrangement["devices"] {
   const match = /^(?:([1-9]\d{0,2})x)?(\w+)$/.exec(text);
   const name = profileNames.find((known) => known === match?.[2]);
