@@ -9,17 +9,17 @@ namespace bunting {
 namespace {
 
 constexpr int32_t kOwnTokens =
-    32;  // of a chunk in one item: enough to share its pages in cache, few enough to spread
-constexpr int32_t kSharedLeast = 128;  // positions that are worth a phase of their own
-constexpr int32_t kCutTiles = 8;       // there is room for the parts of so many of the longest context
+    32;  // tokens of a chunk per item: enough to share its pages in cache, few enough to spread
+constexpr int32_t kSharedLeast = 128;  // least number of shared positions that justifies a phase of its own
+constexpr int32_t kCutTiles = 8;       // room for the parts of this many row tiles of the longest context
 constexpr int32_t kPiecesPerThread = 4;
-constexpr float kShares = 2;  // an item of so many pieces is cut
+constexpr float kShares = 2;  // an item is cut if it is longer than this many pieces
 
-// What an item takes on one thread, in ns, within a factor of two on today's machines.
+// Estimated time of an item on one thread, in ns. The estimate is accurate to a factor of two.
 constexpr double kItemNs = 300;
-constexpr double kReadNs = 0.15;     // one dimension of a key and its value, for each tile of rows
-constexpr double kRowNs = 0.02;      // the same for each row
-constexpr double kPieceNs = 20'000;  // shorter work is done before another core has begun with its share
+constexpr double kReadNs = 0.15;     // one dimension of a key and its value, per tile of rows
+constexpr double kRowNs = 0.02;      // the same per row
+constexpr double kPieceNs = 20'000;  // shorter work ends before another core has started on it
 
 int32_t ceil_div(int32_t x, int32_t by) {
   return (x + by - 1) / by;
@@ -37,7 +37,7 @@ AttentionPlan::AttentionPlan(AttentionShape const& shape, int32_t chunks_max, in
   depth_.resize(chunks);
   members_.resize(kLevels * chunks);
   planned_.resize((own + shared) * size_t(shape.kv_heads));
-  // Of a phase, fewer than `cut` items take more than kShares of kPiecesPerThread * threads pieces.
+  // Per phase, fewer than `cut` items are longer than kShares of the kPiecesPerThread * threads pieces.
   size_t const cut = size_t(kPiecesPerThread * threads),
                segments = size_t(attention_segments(shape.context_max));
   sums_.resize(cut);
@@ -64,8 +64,9 @@ int32_t AttentionPlan::first_visible(int32_t position) const {
   return shape_.sliding_window > 0 ? std::max(0, position - shape_.sliding_window + 1) : 0;
 }
 
-// The decodes among a span's chunks read it together, from where the spans around it end. Their number and
-// `covered` are the same for all of them, as each lies in the same spans.
+// Adds items in which the decodes among a span's chunks read the span together, starting at the end of the
+// enclosing spans. All these decodes have the same `depth_` and `covered_`, because each lies in the same
+// spans.
 void AttentionPlan::share(StepPlan const& plan, SharedSpan const& span) {
   int32_t const first_member = member_count_;
   int32_t visible = span.end;
@@ -116,8 +117,8 @@ float AttentionPlan::cost_ns(AttentionItem const& item, int32_t positions) const
   return float(kItemNs + positions * double(shape_.head_size) * key_ns);
 }
 
-// Several pieces per thread and phase, so that the last one to finish is not waited for long, and the longest
-// first; but none too short to be worth sharing.
+// Deals several pieces per thread and phase, longest first, so that the wait for the last piece is short. No
+// piece is too short to be worth sharing.
 void AttentionPlan::deal() {
   auto const by_phase = [](Planned const& a, Planned const& b) { return a.phase < b.phase; };
   std::sort(planned_.begin(), planned_.begin() + planned_count_, by_phase);
@@ -141,7 +142,7 @@ void AttentionPlan::deal() {
   piece_begin_[size_t(pieces_)] = item_count_;
 }
 
-// Deals an item, in several of about a piece each if it is much longer than that.
+// Deals an item. An item much longer than a piece becomes several items of about one piece each.
 void AttentionPlan::cut(Planned const& whole, float piece_ns) {
   int32_t const rows = whole.item.row_end - whole.item.row_begin;
   bool const is_long = threads_ > 1 && whole.cost_ns > kShares * piece_ns;
@@ -159,7 +160,8 @@ void AttentionPlan::cut(Planned const& whole, float piece_ns) {
   }
 }
 
-// Deals a tile by segments, if it sees several and there is room for what they come to.
+// Deals a tile of rows segment by segment, if it sees several segments and there is room for their partial
+// sums.
 void AttentionPlan::cut_positions(Planned const& tile) {
   int32_t const rows = tile.item.row_end - tile.item.row_begin;
   int32_t parts = 0;
@@ -184,7 +186,7 @@ void AttentionPlan::cut_positions(Planned const& tile) {
   }
 }
 
-// Makes a phase of what was dealt from `begin` on.
+// Makes a phase of the items dealt from `begin` on.
 void AttentionPlan::end_phase(int32_t begin, double piece_ns) {
   std::sort(dealt_.begin() + begin, dealt_.begin() + item_count_,
             [](Planned const& a, Planned const& b) { return a.cost_ns > b.cost_ns; });

@@ -1,18 +1,21 @@
-// attention_plan.h - a step's attention as items of work, dealt out by what they cost.
+// attention_plan.h - a step's attention as work items, balanced over threads by their estimated cost.
 //
-// Decodes that share pages (StepPlan::shared) are rows of the same items as far as they share, so that those
-// pages are read once; what a sequence has of its own follows in a later phase, from the state in which the
-// shared part left its rows. Prompt chunks fill tiles by themselves and share nothing.
+// Decodes that share a prefix (StepPlan::shared) are rows of the same items for the shared pages, so those
+// pages are read once (cascade attention). A later phase computes each sequence's own positions and continues
+// from the state that the shared part left for its rows. Prompt chunks fill tiles by themselves and share no
+// items.
 //
-//   phase 0   the outermost shared spans; everything of sequences that share nothing
-//   phase p   the spans inside of those of phase p - 1; what sequences with p spans above them have of their
-//   own
+//   phase 0   the outermost shared spans; all positions of sequences that share nothing
+//   phase p   the spans directly inside those of phase p - 1; the own positions of sequences with p enclosing
+//   spans
 //
-// Inside a phase items come by falling cost and in pieces of about equal cost. An item that takes much more
-// than a thread's fair share is cut: between tiles of rows, and one tile between segments of positions, whose
-// sums a small phase of its own adds up. So a long context occupies more threads than it has KV heads. Blocks
-// of keys come in rising order within a segment and segments are added up in rising order whatever the plan,
-// so a plan does not show in any bit of a result (cpu/kernels/attention.cpp).
+// Within a phase items are sorted by falling cost and grouped into pieces of about equal cost. An item much
+// longer than a thread's fair share is cut between tiles of rows. A single tile is cut between segments of
+// positions, and a small extra phase adds up their sums (split-K). So a long context can occupy more threads
+// than it has KV heads.
+//
+// The plan never changes a bit of the result: key blocks come in rising order within a segment, and segments
+// are added up in rising order (cpu/kernels/attention.cpp).
 #pragma once
 
 #include <array>
@@ -27,7 +30,7 @@ namespace bunting {
 struct AttentionShape {
   int32_t query_heads = 0, kv_heads = 0, head_size = 0;
   int32_t sliding_window = 0;  // 0: none
-  int32_t context_max = 0;     // of a sequence; segments of a longer one are not computed side by side
+  int32_t context_max = 0;  // longest sequence, in positions; segments beyond it are not computed in parallel
   bool operator==(AttentionShape const&) const = default;
 };
 
@@ -36,13 +39,13 @@ class AttentionPlan {
   // Allocates for the largest step; make() allocates nothing.
   AttentionPlan(AttentionShape const& shape, int32_t chunks_max, int32_t tokens_max, int32_t threads);
 
-  // Rows of Attention::parts that a plan takes at most.
+  // Upper bound of the rows of Attention::parts that a plan uses.
   static int64_t part_rows(AttentionShape const& shape);
 
-  // Plans a step, the same for every layer. Items point into this plan.
+  // Plans a step; all layers of the same attention shape use the plan. Items point into this plan.
   void make(StepPlan const& plan);
 
-  // Piece p of a phase is items [piece_begin(phase, p), piece_begin(phase, p + 1)).
+  // Pieces of a phase: piece p is items [piece_begin(phase, p), piece_begin(phase, p + 1)).
   int32_t phases() const { return phases_; }
   int32_t pieces(int32_t phase) const {
     return phase_begin_[size_t(phase) + 1] - phase_begin_[size_t(phase)];
@@ -54,9 +57,9 @@ class AttentionPlan {
   int32_t item_count() const { return item_count_; }
 
  private:
-  static constexpr int32_t kLevels = 4;  // spans that are used one inside of the other, at most
+  static constexpr int32_t kLevels = 4;  // deepest nesting of shared spans that a plan uses
 
-  // `begin` .. `end`: positions that some row sees.
+  // Work item before it is dealt; [begin, end) are the positions that at least one of its rows sees.
   struct Planned {
     AttentionItem item;
     int32_t phase, begin, end;
@@ -74,19 +77,20 @@ class AttentionPlan {
 
   AttentionShape shape_;
   int32_t threads_;
-  // By chunk: positions [0, covered) are in items of shared spans, of which there are `depth`.
+  // By chunk: items of `depth` shared spans cover positions [0, covered).
   std::vector<int32_t> covered_, depth_;
-  std::vector<int32_t> members_;  // of all used spans, one after the other
+  std::vector<int32_t> members_;  // chunk numbers of all used spans, one span after the other
   int32_t member_count_ = 0;
   std::vector<Planned> planned_;
   int32_t planned_count_ = 0;
-  // What comes of them, by phase, piece and cost; and what adds up the parts of the phase being dealt.
+  // Items after cutting, sorted by phase, piece and cost; and the items that add up the parts of the phase
+  // being dealt.
   std::vector<Planned> dealt_, sums_;
   int32_t sum_count_ = 0, part_rows_ = 0;
   std::vector<AttentionItem> items_;
   int32_t item_count_ = 0;
   std::vector<int32_t> piece_begin_;
-  std::array<int32_t, 2 * size_t(kLevels + 1) + 1> phase_begin_{};  // in piece_begin_
+  std::array<int32_t, 2 * size_t(kLevels + 1) + 1> phase_begin_{};  // index into piece_begin_
   int32_t phases_ = 0, pieces_ = 0;
 };
 

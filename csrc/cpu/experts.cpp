@@ -7,20 +7,20 @@
 namespace bunting {
 namespace {
 
-// Panels of gate, and as many of up, that are computed at once: whole groups of what down is multiplied with.
+// Panels of gate, and as many of up, per task: whole input groups of the down projection.
 constexpr int64_t kGatePanels = kGroupMax / kPanel;
-// Panels of down that a thread takes at once: fewer are read too slowly, more leave no room for rows.
+// Panels of down per task: fewer are read too slowly, more leave no room for rows.
 constexpr int64_t kDownPanelsLeast = 4, kDownPanelsMost = 16;
-// Pieces of down for each thread. With few rows threads wait for memory, which smaller pieces even out.
+// Pieces of down per thread. With few rows threads wait for memory, and smaller pieces even out the wait.
 constexpr int64_t kDownPieces = 4, kDownPiecesOfFew = 16;
-// Bytes copied by one piece of gathering: less is done before another core has begun.
+// Bytes that one piece of gathering copies: a smaller copy finishes before another core has started.
 constexpr int64_t kGatherBytes = 128 * 1024;
 
 int64_t ceil_div(int64_t x, int64_t by) {
   return (x + by - 1) / by;
 }
 
-// Panels [begin, begin + count) as a matrix.
+// View of panels [begin, begin + count) as a matrix.
 PackedMatrix panels_of(PackedMatrix const& w, int64_t begin, int64_t count) {
   PackedMatrix part = w;
   part.n = count * kPanel;
@@ -28,7 +28,7 @@ PackedMatrix panels_of(PackedMatrix const& w, int64_t begin, int64_t count) {
   return part;
 }
 
-// x of a group's rows, which follow each other.
+// Rows of x of a group, which are contiguous.
 Operand rows_of(ExpertsMlp const& mlp, ExpertPlan::Group const& group) {
   if (mlp.plan->tokens() == 1) return mlp.x;
   Operand rows = mlp.gathered;
@@ -36,7 +36,7 @@ Operand rows_of(ExpertsMlp const& mlp, ExpertPlan::Group const& group) {
   return rows;
 }
 
-// Copies each pair's row of x to where its group has it.
+// Copies each pair's row of x to its place in its group.
 void gather(ThreadPool& pool, ExpertsMlp const& mlp) {
   if (mlp.plan->tokens() == 1) return;
   size_t const row_bytes = size_t(mlp.x.ld * mlp.x.element_bytes());
@@ -47,11 +47,11 @@ void gather(ThreadPool& pool, ExpertsMlp const& mlp) {
   });
 }
 
-// Of one group, panels [panel, panel + kGatePanels) of gate and of up, and what follows them. `next` is what
-// this thread is likely to multiply next.
+// Computes panels [panel, panel + kGatePanels) of gate and of up for one group, then the activation. `next`
+// is the memory that this thread will probably multiply next.
 void activate(Kernels const& kernels, ExpertsMlp const& mlp, ExpertPlan::Group const& group, int64_t panel,
               char const* next, float* gates) {
-  int64_t const panels = mlp.gate_up->panels() / mlp.plan->rule().experts / 2;  // of gate
+  int64_t const panels = mlp.gate_up->panels() / mlp.plan->rule().experts / 2;  // panels of gate
   int64_t const begin = group.expert * 2 * panels + panel, count = std::min(kGatePanels, panels - panel);
   int64_t const columns = count * kPanel, rows_most = kExpertScratch / (2 * columns);
   PackedMatrix const gate = panels_of(*mlp.gate_up, begin, count);
@@ -81,7 +81,7 @@ void activate(Kernels const& kernels, ExpertsMlp const& mlp, ExpertPlan::Group c
   }
 }
 
-// y += scale * weight * z of each of the group's rows [row, row + count), for some columns.
+// Adds y += scale * weight * z for rows [row, row + count) of a group, for some columns.
 void add_weighted(ExpertsMlp const& mlp, int64_t pair, int64_t count, int64_t column, int64_t columns,
                   float const* z, int64_t ldz) {
   for (int64_t i = 0; i < count; ++i) {
@@ -92,7 +92,7 @@ void add_weighted(ExpertsMlp const& mlp, int64_t pair, int64_t count, int64_t co
   }
 }
 
-// Panels [panel, panel + count) of down, of all experts by rising number.
+// Computes panels [panel, panel + count) of down for all experts by rising number.
 void add_experts(Kernels const& kernels, ExpertsMlp const& mlp, int64_t panel, int64_t count, float* sums) {
   std::vector<ExpertPlan::Group> const& groups = mlp.plan->groups();
   int64_t const panels = mlp.down->panels() / mlp.plan->rule().experts;
@@ -125,7 +125,7 @@ void add_experts(Kernels const& kernels, ExpertsMlp const& mlp, int64_t panel, i
 }  // namespace
 
 void choose_experts(RoutingRule const& rule, float const* logits, int32_t* experts, float* weights) {
-  // weights holds the logits of the chosen ones, falling, until the end.
+  // Until the end, weights holds the logits of the chosen experts, falling.
   int32_t count = 0;
   for (int32_t expert = 0; expert < rule.experts; ++expert) {
     float const logit = logits[expert];

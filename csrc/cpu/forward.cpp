@@ -14,12 +14,12 @@ namespace bunting {
 
 namespace {
 
-// What work takes on one thread, in ns, as far as it matters for sharing it: within a factor of two on
-// today's machines.
-constexpr double kPieceNs = 20'000;     // shorter work is done before another core has fetched its share
-constexpr double kByteNs = 0.05;        // reading a byte of weights
-constexpr double kWeightRowNs = 0.007;  // multiplying it with one row
-constexpr double kLogitNs = 5;          // of a draw
+// Estimated time of work on one thread, in ns, accurate to a factor of two. It only decides how work is
+// shared.
+constexpr double kPieceNs = 20'000;     // shorter work ends before another core has started on it
+constexpr double kByteNs = 0.05;        // reading one byte of weights
+constexpr double kWeightRowNs = 0.007;  // multiplying that byte with one row
+constexpr double kLogitNs = 5;          // one logit of a draw
 constexpr int64_t kFewRows = 12, kFewRowsPieces = 4;
 
 RoutingRule routing_rule(Model const& model) {
@@ -74,7 +74,7 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
 }
 
 bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
-  // What has been computed by then lies in pages beyond what counts.
+  // An aborted step has only written KV beyond the committed length of its sequences.
   auto const is_wanted = [way] { return way == nullptr || __atomic_load_n(way, __ATOMIC_RELAXED) == 0; };
   draws_ = 0;
   auto const started = std::chrono::steady_clock::now();
@@ -98,7 +98,7 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
   for (int32_t layer = 0; layer <= last && plan.tokens > 0; layer++) {
     if (!is_wanted()) return false;
     project_and_append(plan, layer);
-    // What follows the last layer that appends is of no use to later steps.
+    // Later steps need no result that follows the last layer that appends keys.
     if (plan.rows == 0 && layer >= model_.last_layer_with_keys()) break;
     attend(plan, layer);
     if (!is_wanted()) return false;
@@ -118,12 +118,12 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
   return true;
 }
 
-// Moves the wanted rows of x and of the attention's output to the front; token rows rise, so nothing is
-// overwritten before it is read.
+// Moves the requested rows of x and of the attention's output to the front. Token rows rise, so no row is
+// overwritten before it is moved.
 void Forward::keep_wanted_rows(StepPlan const& plan) {
   size_t const attended_bytes = size_t(attended_stride_) * dtype_bytes(model_.dtype());
   size_t const hidden_bytes = size_t(hidden_stride_) * sizeof(float);
-  // Of the inputs of layers the last one's are read yet.
+  // Only the last layer's part of the per-layer inputs is still to be read.
   size_t const inputs = size_t(model_.shape().layer_inputs), all = size_t(model_.shape().layers) * inputs;
   for (int32_t r = 0; r < plan.rows; r++) {
     size_t const to = size_t(r), from = size_t(plan.row[to].token_row);
@@ -136,7 +136,7 @@ void Forward::keep_wanted_rows(StepPlan const& plan) {
   }
 }
 
-// norm(x) of the wanted rows, which lead x by now, into `hidden` [hidden, H].
+// Writes norm(x) of the requested rows, which are now at the front of x, into `hidden` [hidden, H].
 void Forward::write_hidden(StepPlan const& plan, float* hidden) {
   int64_t const width = model_.shape().hidden;
   share_rows(plan.rows, width, [&](int64_t begin, int64_t end) {
@@ -150,7 +150,7 @@ void Forward::write_hidden(StepPlan const& plan, float* hidden) {
   });
 }
 
-// Of the wanted rows of x, those to draw from move to the front.
+// Moves the rows to draw from to the front of the requested rows of x.
 void Forward::keep_drawn_rows(StepPlan const& plan) {
   for (int32_t r = 0; r < plan.rows; r++) {
     WantedRow const& row = plan.row[size_t(r)];
@@ -160,7 +160,8 @@ void Forward::keep_drawn_rows(StepPlan const& plan) {
   }
 }
 
-// Logits of the rows to draw from, which lead x by now, then one draw each into `results`.
+// Computes the logits of the rows to draw from, which are now at the front of x, then writes one draw each
+// into `results`.
 void Forward::sample(StepPlan const& plan, uint32_t* results) {
   int32_t const vocab = model_.shape().vocab;
   PackedMatrix const& projection = model_.vocabulary_projection();
@@ -200,22 +201,22 @@ double Forward::gemm_ns(PackedMatrix const& w, int64_t rows) const {
   return kByteNs * double(w.bytes()) + kWeightRowNs * weights * double(rows);
 }
 
-// With few rows threads wait for memory, which serves now the one and now the other: smaller pieces even that
-// out. With more of them tiles gather their inputs, for every piece.
+// Number of pieces of a GEMM. With few rows threads wait for memory unevenly, and smaller pieces even out the
+// wait. With more rows AMX tiles gather their inputs once per piece, so more pieces cost more.
 int64_t Forward::gemm_pieces(PackedMatrix const& w, int64_t rows) const {
   int64_t const n = pieces(gemm_ns(w, rows));
   return n > 1 && rows <= kFewRows ? kFewRowsPieces * n : n;
 }
 
-// Into how many pieces to cut some work: several per thread, so that the last one to finish is not waited for
-// long, and the same number for each, but none too short to be worth sharing.
+// Number of pieces for some work: several per thread, so that the wait for the last one is short, and the
+// same number for each thread. No piece is too short to be worth sharing.
 int64_t Forward::pieces(double total_ns) const {
   int64_t const threads = limits_.threads;
   int64_t const pieces = int64_t(std::clamp(total_ns / kPieceNs, 1.0, 4.0 * double(threads)));
   return pieces > threads ? pieces / threads * threads : pieces;
 }
 
-// How many of `count` equal parts of some work make one piece.
+// Number of `count` equal parts of some work that make one piece.
 int64_t Forward::grain(int64_t count, double total_ns) const {
   int64_t const n = pieces(total_ns);
   return std::max<int64_t>(1, (count + n - 1) / n);

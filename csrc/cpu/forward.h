@@ -4,14 +4,14 @@
 //   per layer: qkv = norm(x) * Wqkv; rotate q and k, append k and v to their pages;
 //              x += attention(q, pages) * Wo; x += (activation(gate) . up) * Wdown with gate|up = norm(x) *
 //              Wgu
-//   of the wanted rows: norm(x) as it is, or logits = norm(x) * Wvocab and one draw
+//   per requested row: norm(x) itself, or logits = norm(x) * Wvocab and one draw
 //
-// Which norms, biases, scales and caps there are is told by the layer's shape (engine.h). What is added to x
-// as it is, is added by the product itself; what has a norm or a scale of its own goes by way of `delta`.
+// The layer's shape (engine.h) says which norms, biases, scales and caps exist. A GEMM adds its result to x
+// directly, unless the result has a post-norm or a scale; then it goes through the buffer `delta`.
 //
-// After its append the last layer needs the wanted rows only, so what follows its attention runs on those
-// alone; a step of which nothing is wanted ends at the append. Every kernel keeps a row's result independent
-// of the rows beside it (kernels.h), so how work is cut for the threads never shows in a result.
+// After its append the last layer needs the requested rows only, so everything after its attention runs on
+// those. A step without requested rows ends at the append. Every kernel keeps a row's result independent of
+// the rows beside it (kernels.h), so the partition of work over threads never changes a result.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@
 
 namespace bunting {
 
-// Throws BUNTING_INVALID, naming the limit that is out of range.
+// Throws BUNTING_INVALID with the name of the limit that is out of range.
 void check_limits(bunting_engine_limits const& limits);
 
 class Forward {
@@ -37,16 +37,16 @@ class Forward {
   // Allocates pages, workspaces and threads for checked limits. Throws BUNTING_NO_MEMORY.
   Forward(Model const& model, bunting_engine_limits const& limits);
 
-  // Bytes besides the pages.
+  // Bytes of an engine's memory besides its pages.
   static uint64_t workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
     return Workspace().place(model, limits, nullptr);
   }
 
-  // Computes a step and writes `result` (engine.h; large enough, see StepReader). Allocates nothing. False:
-  // it was given up, as `way` was no longer 0; null: it is not.
+  // Computes a step and writes `result` (engine.h; large enough, see StepReader). Allocates nothing. Returns
+  // false if it aborted the step because *way was no longer 0. A null `way` never aborts.
   bool run(StepPlan const& plan, void* result, int32_t const* way);
 
-  // Of the last step: how many rows it drew from, and their logits [draws, V].
+  // Number of rows that the last step drew from, and their logits [draws, V].
   int32_t draws() const { return draws_; }
   float const* logits() const { return work_.logits; }
 
@@ -74,10 +74,10 @@ class Forward {
   void multiply(Gemm gemm, Operand const& x);
   double gemm_ns(PackedMatrix const& w, int64_t rows) const;
   int64_t gemm_pieces(PackedMatrix const& w, int64_t rows) const;
-  // Spreads rows of `width` elements over the threads if there are enough of them.
+  // Spreads rows of `width` elements over the threads if there are enough rows.
   template <typename Body>
   void share_rows(int64_t rows, int64_t width, Body const& body) {
-    constexpr double kElementNs = 0.7;  // of a norm that writes groups
+    constexpr double kElementNs = 0.7;  // time per element of a norm that writes groups
     pool_.run(rows, grain(rows, kElementNs * double(rows) * double(width)), body);
   }
   int64_t pieces(double total_ns) const;
@@ -90,12 +90,12 @@ class Forward {
   KvMemory pages_;
   MemoryRegion work_region_;
   Workspace work_;
-  // A plan for each kind of attention that layers have, and which one is a layer's.
+  // One plan per distinct attention shape of the layers, and the index of each layer's plan.
   std::vector<AttentionPlan> attention_plans_;
   std::vector<size_t> plan_of_layer_;
   int32_t draws_ = 0;
   ExpertPlan expert_plan_;
-  // Whether rows that are multiplied, and those that become of them in the MLP, have outliers.
+  // True if the rows that a GEMM multiplies, or the activated rows in the MLP, have outliers.
   std::atomic<bool> has_outliers_{false}, activated_has_outliers_{false};
   ThreadPool pool_;
 };

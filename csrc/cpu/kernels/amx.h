@@ -1,8 +1,8 @@
-// amx.h - the few tile instructions the GEMM needs, real or in software.
+// amx.h - the AMX tile instructions that the GEMM needs, in hardware or emulated.
 //
-// A tile is 16 rows of 64 bytes, or half of that. The numbers of tiles are template arguments because the
-// instructions encode them. With BUNTING_AMX_EMULATED the same functions compute, slowly, what Intel's manual
-// says the instructions compute, so that the kernels above them are tested on processors without tiles.
+// A tile is 16 rows of 64 bytes, or half of that. Tile numbers are template arguments because the
+// instructions encode them. With BUNTING_AMX_EMULATED the same functions compute, slowly, the results that
+// Intel's manual specifies. So the kernels above them are tested on processors without AMX.
 #pragma once
 
 #include "cpu/kernels/simd.h"
@@ -15,7 +15,8 @@ struct Tile {
   uint32_t row[16][16];
 };
 
-// Sets of tiles, a bit each: those with rows of 32 bytes, and those with 8 rows.
+// Template arguments are sets of tiles, one bit each: `Narrow` tiles have rows of 32 bytes, `Short` tiles
+// have 8 rows.
 template <int Narrow, int Short>
 struct TileState {
   Tile tile[8];
@@ -38,8 +39,8 @@ struct TileState {
     for (int m = 0; m < 16; ++m) std::memcpy(static_cast<char*>(to) + m * stride, tile[S].row[m], 64);
   }
 
-  // d[m, n] += (sum_k a[m, 2k] * b[k, 2n]) + (sum_k a[m, 2k+1] * b[k, 2n+1]): bf16 times bf16 is exact in
-  // f32, each of the two chains is rounded after every term, denormals count as zero.
+  // Computes d[m, n] += (sum_k a[m, 2k] * b[k, 2n]) + (sum_k a[m, 2k+1] * b[k, 2n+1]). A product of two bf16
+  // is exact in f32. Each of the two chains is rounded after every term, and denormals count as zero.
   template <int D, int A, int B>
   void multiply_bf16() {
     for (int m = 0; m < 16; ++m) {
@@ -58,7 +59,8 @@ struct TileState {
     }
   }
 
-  // d[m, n] += sum_k sum_i signed a[m, 4k+i] * unsigned b[k, 4n+i], i = 0..3, in 32 bits; with signed b.
+  // Computes d[m, n] += sum_k sum_i signed a[m, 4k+i] * unsigned b[k, 4n+i], i = 0..3, in 32 bits; the second
+  // function with signed b.
   template <int D, int A, int B>
   void multiply_int8() {
     multiply_bytes<D, A, B>([](uint32_t b) { return int32_t(b & 255); });
@@ -87,9 +89,9 @@ struct TileState {
 
 #elif defined(__AMX_BF16__)
 
-// Owns the tile state of the calling thread while it lives. Releasing the tiles keeps them out of the
-// thread's context switches.
-// Sets of tiles, a bit each: those with rows of 32 bytes, and those with 8 rows.
+// Owner of the calling thread's tile state. Releasing the tiles keeps them out of the thread's context
+// switches. Template arguments are sets of tiles, one bit each: `Narrow` tiles have rows of 32 bytes, `Short`
+// tiles have 8 rows.
 template <int Narrow, int Short>
 struct TileState {
   TileState() {
@@ -140,11 +142,13 @@ struct TileState {
 #endif
 
 #if defined(BUNTING_AMX_EMULATED) || defined(__AMX_BF16__)
-// Eight tiles of 16 rows of 64 bytes.
+// Configuration of eight tiles of 16 rows of 64 bytes.
 using Tiles = TileState<0, 0>;
-// The same, but tile 6 is 16 rows of 32 bytes and tile 7 is 8 rows of 64 bytes: a product of half the depth.
+// Configuration where tile 6 is 16 rows of 32 bytes and tile 7 is 8 rows of 64 bytes: a product of half the
+// depth.
 using HalfTiles = TileState<1 << 6, 1 << 7>;
-// All products: tiles 4 and 5 are as 6 there, tiles 6 and 7 as 7.
+// Configuration for half-depth products only: tiles 4 and 5 are 16 rows of 32 bytes, tiles 6 and 7 are 8
+// rows.
 using HalfDepthTiles = TileState<1 << 4 | 1 << 5, 1 << 6 | 1 << 7>;
 #endif
 

@@ -3,43 +3,45 @@
 //   q    [T, ldq] f32, normed and rotated          kv   pages of one layer (kv_layout.h), bf16, f32 or int8
 //   out  [T, ldo] f32 if the pages are, else bf16
 //   A token at position p sees positions max(0, p - W + 1) .. p, with W = sliding_window (all up to p if 0).
-//   With a cap C > 0 a score s becomes C * tanh(s / C). With sinks the sum of a row's probabilities has one
-//   more term, of its head's sink as a score, which no value belongs to.
+//   With a cap C > 0 a score s becomes C * tanh(s / C). With sinks the softmax denominator of a row has one
+//   more term, exp of its head's sink, which has no value.
 //
-// Online softmax (arXiv:2205.14135, arXiv:1805.02867): a tile of up to 32 query rows, which are (token, query
-// head) pairs of one KV head, walks the keys in blocks of 64 aligned to absolute positions and keeps for
-// every row the largest score m, the sum l of exp(score - m) in 16 lanes (token % 16), and the unnormalised
-// output o. The two products are vector code (attention_vector.h) or tiles (attention_amx.h); those that
-// multiply pairs of bf16 take queries and probabilities rounded to bf16, while l sums the probabilities as
-// they were.
+// Algorithm: online softmax (arXiv:2205.14135, arXiv:1805.02867). A tile of up to 32 query rows, which are
+// (token, query head) pairs of one KV head, walks the keys in blocks of 64 aligned to absolute positions. Per
+// row it keeps the largest score m, the sum l of exp(score - m) in 16 lanes (token % 16), and the
+// unnormalised output o. The two products are vector code (attention_vector.h) or AMX tiles
+// (attention_amx.h). Products of bf16 pairs use queries and probabilities rounded to bf16, while l sums the
+// unrounded probabilities.
 //
-// Sequences that share pages are rows of one tile as far as the pages are shared (cf. arXiv:2402.05099); then
-// each goes on alone from its state (o, l, m). A walk that is interrupted after a block is the same walk.
-// So is one whose segments (kernels.h) are walked side by side: o, l and m begin anew with every segment,
-// on whichever thread, and what the segments came to is added up in rising order,
-// o = o * exp(m - m') + o2 * exp(m2 - m') with m' = max(m, m2), and l likewise (arXiv:2311.01282).
+// Sequences that share pages are rows of one tile for the shared part (cf. arXiv:2402.05099). Then each
+// sequence continues alone from its state (o, l, m). Interrupting a walk after a block does not change its
+// result. Neither does a parallel walk of its segments (kernels.h): o, l and m begin anew with every segment,
+// on any thread, and the segments are added up in rising order (arXiv:2311.01282): o = o * exp(m - m') + o2 *
+// exp(m2 - m') with m' = max(m, m2), and l likewise.
 //
-// Why a row's bits do not depend on its neighbours: every score is one chain over d, every output element one
-// chain over the tokens of its blocks in rising order, and both are the same chain in every register tile.
-// Tokens a row does not see have probability +0, which changes neither l nor o but for the sign of a zero,
-// which the last addition of +0 removes; a block without visible tokens leaves m alone and multiplies by
-// exp(0) = 1. So it does not matter which blocks, pages and tokens its tile walks beyond its own. (This holds
-// for finite values; a NaN in a sequence may reach the rows beside.)
+// A row's bits do not depend on its neighbours. Every score is one chain over d. Every output element is one
+// chain over the tokens of its blocks in rising order. Both chains are the same in every register tile.
+// Tokens that a row does not see have probability +0, which changes neither l nor o except for the sign of a
+// zero. The last addition of +0 removes that sign. A block without visible tokens leaves m unchanged and
+// multiplies by exp(0) = 1. So a row's bits do not depend on the other blocks, pages and tokens that its tile
+// walks. (This holds for finite values: a NaN in a sequence may reach the rows beside it.)
 //
-// Keys and values in int8: a token's scale multiplies its scores, and its probabilities after they are
-// counted. With VPDPWSSD they are multiplied as integers, by queries and probabilities rounded to 16 bits.
-// Elsewhere they become floats, which rounds nothing: in registers, or, for tiles with more rows than are
-// multiplied at a time, as bf16 pages of the tile's own.
+// Keys and values in int8: a token's scale multiplies its scores, and multiplies its probabilities after l
+// has counted them. With VPDPWSSD the products are integer products, with queries and probabilities rounded
+// to 16 bits. Elsewhere the bytes are widened to floats, which rounds nothing: in registers, or into bf16
+// pages of the tile's own when a tile has more rows than one pass multiplies.
 //
-// Slots that are not written yet may hold any bits: their scores are replaced, and a last, partly filled page
-// of values is read from a copy with zeros.
+// Slots that are not written yet may hold any bits. Their scores are replaced, and the values of a partial
+// last page are read from a copy padded with zeros.
 //
 // Work:     items [begin, end) of attention_plan.h; a tile reads every page once.
 // Roofline: decodes are bound by memory, 4*D*context bytes (bf16) per KV head; prompts by arithmetic, 4*D
-//           flops per query head and visible token plus an exp.
+// flops per
+//           query head and visible token plus an exp.
 // Checked:  against reference::attention in double, |diff| <= 1e-5 * largest |v| in f32 (scores are sums of D
-//           terms in f32, exp is within 2 ulp), 2^-8 more where probabilities are rounded, one bf16 rounding
-//           more for bf16 outputs; bitwise over chunkings, splits and sharing.
+// terms in
+//           f32, exp is within 2 ulp), 2^-8 more where probabilities are rounded, one bf16 rounding more for
+//           bf16 outputs; bitwise over chunkings, splits and sharing.
 #include <cfloat>
 
 #include "cpu/kernels/attention_amx.h"
@@ -49,7 +51,7 @@
 namespace bunting::BUNTING_ISA {
 namespace {
 
-// A copy of a page's values with zeros in the slots from `count` on.
+// Returns a copy of a page's values with zeros in the slots from `count` on.
 char const* values_until(AttentionTile const& t, Dtype dtype, char const* values, int32_t count) {
   size_t const bytes = kv_part_bytes(dtype, int32_t(t.head_size)), row = bytes / kPageTokens;
   if (dtype == Dtype::f32) {
@@ -66,7 +68,7 @@ char const* values_until(AttentionTile const& t, Dtype dtype, char const* values
   return t.tail;
 }
 
-// -inf for the lanes of 16 tokens from position `first` on that lie outside [low, high].
+// Sets scores of 16 tokens from position `first` to -inf if they lie outside [low, high].
 BUNTING_INLINE f32x16 mask(f32x16 scores, int32_t first, int32_t low, int32_t high) {
   static constexpr int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   for (int i = 0; i < kRegisters; ++i) {
@@ -78,8 +80,8 @@ BUNTING_INLINE f32x16 mask(f32x16 scores, int32_t first, int32_t low, int32_t hi
   return scores;
 }
 
-// Where the scales of a block of int8 are, and those of its values for the tokens that are there: `tokens` of
-// the last page.
+// Finds the scales of an int8 block's keys, and copies those of its values. The last page has `tokens`
+// tokens; the scales of the others become 0.
 void find_scales(AttentionTile const& t, AttentionBlock& block, int32_t tokens) {
   for (int n = block.first; n < block.end; ++n) {
     block.k_scale[n] = reinterpret_cast<float const*>(block.k[n] - kKvScaleBytes);
@@ -91,7 +93,7 @@ void find_scales(AttentionTile const& t, AttentionBlock& block, int32_t tokens) 
   }
 }
 
-// A page part of int8 as bf16 in the same order, while the next one is fetched.
+// Widens a page part from int8 to bf16 in the same order, while the next one is prefetched.
 void widen(bf16* to, char const* from, char const* next, int64_t count) {
   int8_t const* const bytes = reinterpret_cast<int8_t const*>(from);
   for (int64_t i = 0; i < count; i += 16) {
@@ -100,7 +102,7 @@ void widen(bf16* to, char const* from, char const* next, int64_t count) {
   }
 }
 
-// The block's pages of int8 as bf16 ones.
+// Widens the block's int8 pages to bf16 pages.
 void widen_block(AttentionTile const& t, AttentionBlock& block) {
   int64_t const part = kPageTokens * t.head_size;
   for (int n = block.first; n < block.end; ++n) {
@@ -113,8 +115,8 @@ void widen_block(AttentionTile const& t, AttentionBlock& block) {
   }
 }
 
-// Scores of pages [first, end) times `scale` become probabilities relative to the row's new maximum; l
-// follows, and o will by `rescale`. `Masked`: the row does not see all of the tokens.
+// Turns the scores of pages [first, end), times `scale`, into probabilities relative to the row's new
+// maximum. Updates l, and sets `rescale` for o. `Masked`: the row does not see all of the tokens.
 template <class Products, bool Scaled, bool Masked>
 BUNTING_INLINE void soften_pages(AttentionTile const& t, int row, AttentionBlock const& block, int first,
                                  int end, float scale, float cap, int32_t first_token, int32_t low,
@@ -149,7 +151,7 @@ BUNTING_INLINE void soften(AttentionTile const& t, int row, AttentionBlock const
                            float cap, int32_t first_token, int32_t low, int32_t high) {
   bool const is_whole = block.first == 0 && block.end == kBlockPages && first_token >= low &&
                         first_token + kBlockTokens - 1 <= high;
-  if (is_whole)  // the usual case, in registers throughout
+  if (is_whole)  // the common case, in registers throughout
     soften_pages<Products, Scaled, false>(t, row, block, 0, kBlockPages, scale, cap, first_token, low, high);
   else
     soften_pages<Products, Scaled, true>(t, row, block, block.first, block.end, scale, cap, first_token, low,
@@ -157,7 +159,7 @@ BUNTING_INLINE void soften(AttentionTile const& t, int row, AttentionBlock const
 }
 
 struct RowPlace {
-  int64_t chunk, token;  // of the step
+  int64_t chunk, token;  // indices within the step
   int64_t head;          // query head
   int32_t position;      // absolute
 };
@@ -182,7 +184,7 @@ float* part_of(Attention const& a, AttentionItem const& item, int part, int32_t 
   return a.parts + (item.part + part * rows + row - item.row_begin) * attention_sums_floats(a.kv.head_size);
 }
 
-// The sums of a row of a tile: of the segment that is walked, or of all before.
+// Sums of a row of a tile: those of the current segment, or those of all segments before.
 struct Sums {
   float *o, *l, *m;
 };
@@ -213,13 +215,13 @@ void write(AttentionTile const& t, Sums const& from, float* to) {
   store(to + t.head_size + 16, set1(*from.m));
 }
 
-// Sums of nothing have the least m; whatever their o and l are, they are not read.
+// True if no token was added: m then has its least value, and o and l must not be read.
 bool is_empty(Sums const& sums) {
   return *sums.m == -FLT_MAX;
 }
 
-// Adds a row's segment to those before, and begins the next one. A segment without visible tokens changes
-// nothing, as the first one is not changed by what is before it.
+// Adds a row's segment to the segments before it, and begins the next segment. A segment without visible
+// tokens changes nothing; the first segment is copied.
 void close_row(AttentionTile const& t, int row) {
   Sums const segment = sums_of(t, row), before = sums_before(t, row);
   if (is_empty(segment)) return;
@@ -246,7 +248,7 @@ void close_segment(AttentionTile const& t, int rows) {
 void finish_row(Attention const& a, AttentionTile const& t, Sums const& sums, RowPlace const& place) {
   int64_t const at = place.token * a.ldo + place.head * t.head_size;
   float total = sum(load(sums.l));
-  // A sink far above all scores makes the term infinite, and the output 0.
+  // A sink far above all scores makes the term infinite and the output 0.
   if (a.sinks) {
     float term;
     store_first(&term, exp(set1(a.sinks[place.head] - *sums.m)), 1);
@@ -262,7 +264,8 @@ void finish_row(Attention const& a, AttentionTile const& t, Sums const& sums, Ro
   }
 }
 
-// Where [position, ...) is closed off from what is before it: at `position`, or at the next segment's begin.
+// First position at which the sums of [position, ...) are closed off from those before: `position` itself, or
+// the beginning of the next segment.
 int32_t first_close(int32_t position) {
   return position == 0 ? attention_segment_end(0) : attention_segment_end(position - 1);
 }
@@ -271,7 +274,7 @@ bool begins_segment(int32_t position) {
   return position == 0 || first_close(position) == position;
 }
 
-// The item's rows from row_begin on as their states left them, or with nothing summed up.
+// Starts the item's rows from row_begin on, from their saved states or from empty sums.
 void begin_rows(Attention const& a, AttentionItem const& item, AttentionTile const& t, int32_t row_begin,
                 int rows) {
   bool const goes_on =
@@ -288,7 +291,7 @@ void begin_rows(Attention const& a, AttentionItem const& item, AttentionTile con
   }
 }
 
-// Leaves the rows' sums where the item says.
+// Stores the rows' sums or outputs as the item requires.
 void end_rows(Attention const& a, AttentionItem const& item, AttentionTile const& t, int32_t row_begin,
               int rows) {
   bool const is_part = item.part >= 0 && item.parts == 0, is_last = item.kv_end == kAttentionEnd;
@@ -310,24 +313,24 @@ void end_rows(Attention const& a, AttentionItem const& item, AttentionTile const
   }
 }
 
-// An item with parts, of rows from row_begin on.
+// Adds up the parts of a cut item, for rows from row_begin on.
 void add_up(Attention const& a, AttentionItem const& item, int32_t row_begin, int rows) {
   AttentionTile const t(a.scratch, a.kv.head_size);
   begin_rows(a, item, t, row_begin, rows);
   for (int part = 0; part < item.parts; ++part) {
-    // The first part may have gone on from the segment that is in the state.
+    // The first part may have continued the segment that is in the state.
     if (part > 0 || begins_segment(item.kv_begin)) close_segment(t, rows);
     for (int r = 0; r < rows; ++r) read(t, sums_of(t, r), part_of(a, item, part, row_begin + r));
   }
   end_rows(a, item, t, row_begin, rows);
 }
 
-// The positions that an item's rows walk.
+// Range of positions that an item's rows walk.
 struct Span {
   int32_t begin, end;
 };
 
-// The first position that a token at `position` sees.
+// First position that a token at `position` sees.
 int32_t first_visible(Attention const& a, int32_t position) {
   return a.sliding_window > 0 && position >= a.sliding_window ? position - a.sliding_window + 1 : 0;
 }
@@ -336,7 +339,7 @@ Span span_of(Attention const& a, AttentionItem const& item, int32_t row_begin, i
   int32_t const group = a.query_heads / a.kv.kv_heads, first = row_begin / group,
                 last = (row_end - 1) / group;
   int32_t const start = a.chunks[item.chunk].start;
-  Span span{start + first, start + last};  // of the tokens
+  Span span{start + first, start + last};  // positions of the tokens
   if (item.members) {
     span = {INT32_MAX, 0};
     for (int32_t i = first; i <= last; ++i) {
@@ -352,7 +355,7 @@ Span span_of(Attention const& a, AttentionItem const& item, int32_t row_begin, i
   return span;
 }
 
-// `after`: what is walked once this walk ends, or null.
+// Describes the block at `base`. `after` is the block to prefetch when this walk ends, or null.
 AttentionBlock block_at(Attention const& a, AttentionItem const& item, int32_t base, Span const& span,
                         AttentionBlock const* after) {
   size_t const scales = a.kv.dtype == Dtype::q8 ? kKvScaleBytes : 0;
@@ -374,7 +377,7 @@ AttentionBlock block_at(Attention const& a, AttentionItem const& item, int32_t b
   return block;
 }
 
-// Pages of a walk's first block, if the last block of the walk before it has no pages to fetch them by.
+// Prefetches pages of a walk's first block if the last block before it has no pages in the same places.
 void fetch_rest(Attention const& a, AttentionBlock const& block, AttentionBlock const& after) {
   size_t const bytes = kv_part_bytes(a.kv.dtype, a.kv.head_size);
   for (int n = after.first; n < after.end; ++n) {
@@ -386,7 +389,7 @@ void fetch_rest(Attention const& a, AttentionBlock const& block, AttentionBlock 
   }
 }
 
-// The item's rows [row_begin, row_end), at most kTileRows. `next`: the item after it, or null.
+// Walks the item's rows [row_begin, row_end), at most kTileRows. `next` is the item after it, or null.
 template <class Products, bool Scaled>
 void walk(Attention const& a, AttentionItem const& item, Products& products, int32_t row_begin,
           int32_t row_end, AttentionItem const* next) {
@@ -432,7 +435,7 @@ void walk(Attention const& a, AttentionItem const& item, Products& products, int
   end_rows(a, item, t, row_begin, rows);
 }
 
-// `Few` are the products of tiles with few rows.
+// Walks items [begin, end). `Few` are the products for tiles with few rows.
 template <class Products, class Few, bool Scaled>
 void walk_items(Attention const& a, int64_t begin, int64_t end) {
   Products products;
@@ -462,7 +465,8 @@ using Bf16Products = VectorProducts<PairBf16>;
 using Bf16Products = VectorProducts<WidenedBf16>;
 #endif
 
-// Of int8: of tiles with many rows, and with so few that keys and values are widened in registers.
+// Products for int8 pages: for tiles with many rows, and for tiles with few rows, which widen keys and values
+// in registers.
 #if defined(__AMX_BF16__) || defined(BUNTING_AMX_EMULATED)
 using Int8Products = TileProducts;
 using FewInt8Products = TileProducts;

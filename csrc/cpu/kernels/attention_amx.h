@@ -1,14 +1,15 @@
-// attention_amx.h - the two products of attention on AMX tiles: queries and probabilities rounded to bf16, 16
-// rows at a time.
+// attention_amx.h - the two products of attention on AMX tiles, with queries and probabilities rounded to
+// bf16, 16 rows at a time.
 //
-// A page's keys are tiles as they lie in memory: 32 dimensions of 16 tokens are one, and 16 dimensions, where
-// D is an odd multiple of that, half a one. Its values are half tiles: 16 tokens deep, of 16 dimensions each.
+// A page's keys are AMX tiles as they lie in memory: a tile has 32 dimensions of 16 tokens. If D is an odd
+// multiple of 16, the last 16 dimensions are half a tile. A page's values are half tiles: 16 tokens deep, 16
+// dimensions each.
 //
 //   tiles 0-3   sums of four pages, or of four times 16 dimensions
 //   tiles 4, 5  queries and keys, whole;   tiles 6, 7   halves of queries and keys, or probabilities and
 //   values
 //
-// Rows beyond the last one hold whatever was there: a tile's rows do not meet.
+// Rows beyond the last one may hold any bits, because rows of a tile do not mix.
 #pragma once
 
 #if defined(__AMX_BF16__) || defined(BUNTING_AMX_EMULATED)
@@ -23,7 +24,7 @@ struct TileProducts {
 
   HalfTiles tiles;
 
-  // Queries [rows][D] bf16.
+  // Stores queries as [rows][D] bf16.
   static void put_query(AttentionTile const& t, int row, float const* q) {
     bf16* const to = reinterpret_cast<bf16*>(t.q) + row * t.head_size;
     for (int64_t i = 0; i < t.head_size; i += 16) store_bf16(to + i, load(q + i));
@@ -104,7 +105,7 @@ struct TileProducts {
     }
     float* const to = t.scores + row * kBlockTokens + block.first * kPageTokens;
     store_sums<N>(to, kPageTokens, kBlockTokens * 4);
-    // The next block's pages come in while this one's scores are softened.
+    // Prefetches the next block's pages while this block's scores pass the softmax.
     for (int n = block.first; n < block.end; ++n)
       for (int64_t at = 0; at < t.head_size * 32; at += 64) __builtin_prefetch(block.next_k[n] + at);
   }
@@ -140,7 +141,7 @@ struct TileProducts {
     if constexpr (N > 3) tiles.zero<3>();
   }
 
-  // Tile n at `to` + n * `apart` floats, rows `stride` bytes apart.
+  // Stores tile n at `to` + n * `apart` floats, with rows `stride` bytes apart.
   template <int N>
   void store_sums(float* to, int64_t apart, int64_t stride) {
     tiles.store<0>(to, stride);

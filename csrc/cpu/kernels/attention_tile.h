@@ -1,5 +1,4 @@
-// attention_tile.h - the sizes of an attention tile, the same for every instruction set, and its working
-// memory.
+// attention_tile.h - sizes of an attention tile, the same for every instruction set, and its working memory.
 #pragma once
 
 #include "cpu/kernels/kernels.h"
@@ -7,27 +6,27 @@
 namespace bunting {
 
 inline constexpr int kTileRows = 32;                            // (token, query head) pairs of one KV head
-inline constexpr int kBlockPages = 4;                           // pages of keys walked at a time,
-inline constexpr int kBlockTokens = kBlockPages * kPageTokens;  // from a multiple of this position on
+inline constexpr int kBlockPages = 4;                           // pages of keys per block
+inline constexpr int kBlockTokens = kBlockPages * kPageTokens;  // alignment of a block's first position
 static_assert(kBlockTokens == kAttentionBlock);
 
-// What a tile keeps while it walks the keys, cut from a thread's scratch (64-byte aligned). Every part is a
-// multiple of 64 bytes because D % 16 == 0.
+// Working memory of a tile while it walks the keys, cut from a thread's scratch (64-byte aligned). Every part
+// is a multiple of 64 bytes because D % 16 == 0.
 struct AttentionTile {
   int64_t head_size;
-  char* q;                   // queries in the order in which the products read them, at most [D, rows] f32
+  char* q;                   // queries in the order of the products, at most [D, rows] f32
   float* o;                  // [rows, D] unnormalised outputs of the segment
   float* scores;             // [rows, 64] of the current block, then its probabilities
-  bf16* p;                   // [rows, 64] the probabilities, where products take them in 16 bits
+  bf16* p;                   // [rows, 64] probabilities for products with 16-bit inputs
   float* l;                  // [rows, 16] sums of exp(score - m) by token % 16
   float* m;                  // [rows] largest score so far
   float* rescale;            // [rows] exp(old m - new m) of the current block
-  float *q_scale, *p_scale;  // [rows] of queries and of a block's probabilities as integers
-  float *o_before, *l_before, *m_before;  // as o, l and m, of all segments before
+  float *q_scale, *p_scale;  // [rows] scales of queries, and of a block's probabilities, as integers
+  float *o_before, *l_before, *m_before;  // o, l and m of all segments before
   int32_t* high;                          // [rows] position of the row's token
   char* tail;                             // one page of values of one head
-  bf16* widened;  // the block's keys, then its values, of one head, as bf16 pages, if they are stored as int8
-  float* v_scale;  // [64] scales of the block's values, 0 behind the last token
+  bf16* widened;   // bf16 copies of the block's int8 pages of one head: keys, then values
+  float* v_scale;  // [64] scales of the block's values, 0 beyond the last token
 
   AttentionTile(char* scratch, int64_t head_size) : head_size(head_size), q(scratch) {
     o = reinterpret_cast<float*>(q) + kTileRows * head_size;
@@ -52,15 +51,15 @@ struct AttentionTile {
   }
 };
 
-// One block of a tile: pages [first, end) of the block's four are walked.
+// One block of a tile: the tile walks pages [first, end) of the block's four.
 struct AttentionBlock {
   char const* k[kBlockPages];
   char const* v[kBlockPages];
-  // Pages of the block after it, to be fetched meanwhile: pages lie anywhere.
+  // Pages of the following block, to prefetch: pages may lie anywhere in memory.
   char const* next_k[kBlockPages];
   char const* next_v[kBlockPages];
   int first, end;
-  float const* k_scale[kBlockPages];  // [16] of each page; for int8 only
+  float const* k_scale[kBlockPages];  // [16] per page; for int8 only
 };
 
 }  // namespace bunting

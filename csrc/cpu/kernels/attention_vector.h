@@ -1,16 +1,16 @@
 // attention_vector.h - the two products of attention on vector registers: R query rows times N pages (scores)
-// or N times 16 dimensions (outputs), all R*N sums in registers, in one of the kinds of arithmetic of
-// multiply_add.h. PairBf16 takes queries and probabilities rounded to bf16. PairInt8 takes both as integers
-// of 16 bits: a row's query as multiples of a 32,767th of its largest number, its probabilities of a block,
-// times the scales of the values, likewise. Sums are exact within a block then.
+// or N times 16 dimensions (outputs). All R*N sums are in registers. The arithmetic is one of the kinds of
+// multiply_add.h. PairBf16 uses queries and probabilities rounded to bf16. PairInt8 uses both as 16-bit
+// integers: a row's query in steps of 1/32,767 of its largest magnitude. The probabilities of a block, times
+// the scales of the values, are rounded the same way. Sums are then exact within a block.
 //
 //   score<R, N>(t, block, row, page)   scores[r][16 n ..] = q_r . k of the 16 tokens of page n
 //   weigh<R, N>(t, block, row, d)      o[r][d ..] = o[r][d ..] * rescale[r] + sum over tokens of p[r][t] *
-//                                      v[t][d ..]
+//   v[t][d ..]
 //
-// kStepBytes of a page's keys are a step over dimensions for its 16 tokens, as many of its values a step over
-// tokens for 16 dimensions (kv_layout.h). Each score is one chain over d, each output element one chain over
-// the tokens in rising order, whatever R and N are.
+// Each kStepBytes of a page's keys are one step over dimensions for its 16 tokens. Each kStepBytes of its
+// values are one step over tokens for 16 dimensions (kv_layout.h). Each score is one chain over d, and each
+// output element is one chain over the tokens in rising order, for every R and N.
 #pragma once
 
 #include <type_traits>
@@ -20,7 +20,7 @@
 
 namespace bunting::BUNTING_ISA {
 
-// How many rows, and how many f32x16 per row, the register file holds as sums beside the operands.
+// Numbers of rows, and of f32x16 per row, that the register file holds as sums beside the operands.
 inline constexpr int kRowsMax = kLanes == 16 ? 8 : kLanes == 8 ? 4 : 2;
 inline constexpr int kSumsMax = kLanes == 16 ? 16 : kLanes == 8 ? 4 : 2;
 constexpr int sums_per_row(int rows) {
@@ -28,15 +28,17 @@ constexpr int sums_per_row(int rows) {
 }
 
 #if defined(__AVX512VNNI__)
-// x * by as integers of 16 bits, to nearest even; those that are too large become the largest.
+// Stores x * by as 16-bit integers, rounded to nearest even; too large values saturate.
 BUNTING_INLINE void store_int16(int16_t* p, f32x16 x, f32x16 by) {
-  // All sixteen: the forms without a mask read, for g++ 12, uninitialised lanes.
+  // The mask selects all sixteen lanes: g++ 12 implements the unmasked forms with reads of uninitialised
+  // lanes.
   __m512i const integers = _mm512_maskz_cvtps_epi32(0xffff, (x * by).r[0]);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_maskz_cvtsepi32_epi16(0xffff, integers));
 }
 #endif
 
-// Queries lie as [D / kStep][rows][kStep] of what the arithmetic takes, probabilities as [rows][64].
+// Common part of all kinds: queries are [D / kStep][rows][kStep] of the kind's input type, probabilities
+// [rows][64].
 template <class A>
 struct ProductsOf {
   using Input = typename A::Input;
@@ -60,7 +62,7 @@ struct ProductsOf {
     }
   }
 
-  // The row's probabilities of pages [first, end) of a block.
+  // Stores the row's probabilities of pages [first, end) of a block.
   static BUNTING_INLINE void put_probabilities(AttentionTile const& t, int row, int first, int end,
                                                f32x16 const (&p)[kBlockPages]) {
     f32x16 to_integers = zero();
@@ -146,7 +148,7 @@ struct ProductsOf {
       return t.scores;
   }
 
-  // Sixteen numbers as the arithmetic takes them.
+  // Stores sixteen numbers in the kind's input type.
   static BUNTING_INLINE void put(Input* to, f32x16 x, [[maybe_unused]] f32x16 to_integers) {
 #if defined(__AVX512VNNI__)
     if constexpr (kIntegers) return store_int16(to, x, to_integers);
@@ -157,8 +159,8 @@ struct ProductsOf {
       store(to, x);
   }
 
-  // What makes integers of 16 bits of numbers up to `largest`, and in `scale` what makes numbers of them. 127
-  // times 32,767 in each of 512 dimensions is still below 2^31.
+  // Returns the factor that maps numbers up to `largest` to 16-bit integers, and sets `scale` to its inverse.
+  // 127 times 32,767 in each of 512 dimensions is still below 2^31.
   static BUNTING_INLINE f32x16 integers_of(float largest, float* scale) {
     *scale = largest * (1.0f / 32767);
     return set1(largest > 1e-30f ? 32767 / largest : 0.0f);
@@ -173,7 +175,7 @@ struct ProductsOf {
   }
 };
 
-// Rows in groups of R, the rest in one smaller group.
+// Processes rows in groups of R, the rest in one smaller group.
 template <class A>
 struct VectorProducts : ProductsOf<A> {
   using Products = ProductsOf<A>;

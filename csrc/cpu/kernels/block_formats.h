@@ -1,20 +1,20 @@
-// block_formats.h - every way in which integers in groups stand for weights, a row each: all there is to say
-// of a format. From its row come
+// block_formats.h - table of weight formats with integers in groups, one row per format. A row is the
+// complete description of its format; the following derive from it:
 //
-//   where its integers and scales lie in memory     weight_format.h, integer_layout.h
-//   the kernels for each instruction set            dot.h, block_header.h, gemm_grouped.cpp
-//   how a file's blocks are read, packed, refused   stored_block.cpp, model/stored_type.cpp
-//   the plain loops that kernels are compared with  reference/stored_type.cpp, reference/dense.cpp
-//   what TypeScript knows of it                     model/stored-types.ts, by `bun tools/docs.ts`
+//   layout of integers and scales in memory         weight_format.h, integer_layout.h
+//   kernels for each instruction set                dot.h, block_header.h, gemm_grouped.cpp
+//   reading, packing and checking a file's blocks   stored_block.cpp, model/stored_type.cpp
+//   plain loops that tests compare kernels with     reference/stored_type.cpp, reference/dense.cpp
+//   the table for TypeScript                        model/stored-types.ts, by `bun tools/docs.ts`
 //
-// To add one that GGUF files store: a name and a free number in Dtype, and its row.
+// To add a format of GGUF files, add a name with a free number to Dtype, and a row.
 #pragma once
 
 #include <cstdint>
 
 namespace bunting {
 
-// Types of numbers: what engine.h calls types and formats, and two more. The others than f32, f16 and bf16
+// Number types: the types and formats of engine.h, and two more (q6, q8_128). All types but f32, f16 and bf16
 // are integers in groups: weights, and q8 keys and values.
 enum class Dtype : int32_t {
   f32 = 0,
@@ -33,12 +33,12 @@ enum class Dtype : int32_t {
   iq4_nl = 27,
   iq4_xs = 28,
   mxfp4 = 29,
-  // 30 to 36 are types of code books (model/codebook_types.cpp).
+  // Numbers 30 to 36 are codebook types (model/codebook_types.cpp).
   q6 = 64,
   q8_128 = 65,
 };
 
-// How a group's scale s is kept, and its minimum m, where it has one: a number is s q - m.
+// Storage of a group's scale s and of its minimum m, if it has one: a number is s q - m.
 enum class Scales : int32_t {
   none,           // plain numbers
   half,           // s: an f16
@@ -46,12 +46,13 @@ enum class Scales : int32_t {
   exponent,       // s = 2^(e - 128): a byte e
   super,          // s = d times an i8: an f16 d for a superblock
   super_minimum,  // s = d times a u8, m = e times another: f16 d and e for a superblock
-  super_nibbles,  // the same with both in one byte, the scale in its low four bits
+  super_nibbles,  // super_minimum with both in one byte, the scale in the low four bits
 };
 
-// Where a file's block keeps the same `bits` of all its numbers: from byte `at` on in runs of `run` bytes,
-// the lowest bits of a run's bytes before the next higher ones. Of 6 bits: two times eight numbers in twelve
-// bytes, as the K types have their scales. No bits: there is no such plane.
+// Place where a file's block keeps the same `bits` of all its numbers, a bit plane. It begins at byte `at` in
+// runs of `run` bytes; the lowest bits of a run's bytes come before the next higher ones. With 6 bits: two
+// times eight numbers in twelve bytes, the packing of scales in the K types. With 0 bits the block has no
+// such plane.
 struct Plane {
   int at = 0, bits = 0, run = 0;
 };
@@ -60,8 +61,8 @@ inline __attribute__((always_inline)) constexpr int in_plane(Plane const& plane,
   auto const [at, bits, run] = plane;
   if (bits == 0) return 0;
   if (bits == 6) {
-    // Numbers 0-3 and 8-11 are the lower six bits of bytes 0-3 and 4-7. The others, four after them, have a
-    // nibble of bytes 8-11 each, and above it the two bits left over there.
+    // Numbers 0-3 and 8-11 are the lower six bits of bytes 0-3 and 4-7. The number four after each of them is
+    // split: its low nibble is in bytes 8-11, its upper two bits are the top bits of that byte.
     uint8_t const* const packed = block + at;
     bool const is_second = i >= 8;
     int const first = i % 4 + 4 * is_second;
@@ -72,39 +73,39 @@ inline __attribute__((always_inline)) constexpr int in_plane(Plane const& plane,
   return block[at + i / (run * in_byte) * run + i % run] >> (i / run % in_byte * bits) & ((1 << bits) - 1);
 }
 
-// A block in a GGUF file, little-endian: f16 scales, first d and then e or -m where there are two; bytes of
-// scales; integers. Planes of higher bits follow those of lower ones.
+// Layout of a block in a GGUF file, little-endian. It has f16 scales (first d, then e or -m if there are
+// two), scale bytes and integers. Planes of higher bits follow those of lower ones.
 struct FileBlock {
-  int type = -1;  // the format's number in such files; -1: they have no such blocks
+  int type = -1;  // the format's type number in GGUF files; -1: GGUF files have no such blocks
   int bytes = 0;
-  int halves_at = 0;  // where the f16 scales begin
-  Plane low = {},
-        high =
-            {};  // integers: what they stand for, or indices of levels, plus integer_zero(); 8 bits: signed
-  Plane scale = {}, scale_high = {};  // bytes of scales: of all groups, then of all minimums; plus scale_zero
+  int halves_at = 0;  // offset of the f16 scales
+  // Planes of the integers or level indices, plus integer_zero(). 8 bits are signed.
+  Plane low = {}, high = {};
+  // Planes of the scale bytes, of all groups and then of all minimums, plus scale_zero.
+  Plane scale = {}, scale_high = {};
   int scale_zero = 0;
 };
 
-// What integers stand for that are not evenly spaced.
+// Table of the values that integers stand for if they are not evenly spaced.
 struct Levels {
-  int bits = 0;  // that hold the levels, with a sign; 0: integers stand for themselves
+  int bits = 0;  // signed bits that hold a level; 0: integers stand for themselves
   int8_t of[16] = {};
 };
 constexpr Levels kDenseAboutZero = {
     8, {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}};
-// Twice the numbers of e2m1, the four-bit float of the OCP Microscaling Formats specification 1.0.
+// Doubled values of e2m1, the four-bit float of the OCP Microscaling Formats specification 1.0.
 constexpr Levels kTwiceE2m1 = {5, {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}};
 
 struct WeightFormat {
   Dtype type;
-  char const* name;   // as files name it
-  int bits = 0;       // of an integer in memory
+  char const* name;   // name in files
+  int bits = 0;       // bits of an integer in memory
   int64_t group = 0;  // consecutive k of a column that share a scale
   Scales scales = Scales::none;
   int scale_most = 0;  // largest magnitude of the integer scales in superblocks
   Levels levels = {};
   FileBlock file = {};
-  bool is_common = false;  // few rows have kernels of their own (gemm_grouped.cpp)
+  bool is_common = false;  // true: few rows have their own kernels (gemm_grouped.cpp)
 };
 
 // clang-format off
@@ -112,10 +113,10 @@ constexpr WeightFormat kFormats[] = {
     {.type = Dtype::f32, .name = "F32", .file = {.type = 0, .bytes = 4}},
     {.type = Dtype::f16, .name = "F16", .file = {.type = 1, .bytes = 2}},
     {.type = Dtype::bf16, .name = "BF16", .file = {.type = 30, .bytes = 2}},
-    // Ours alone: what plain numbers are rounded to.
+    // Formats of this project only, to which plain numbers are rounded.
     {.type = Dtype::q8_128, .name = "int8", .bits = 8, .group = 128, .scales = Scales::half, .is_common = true},
     {.type = Dtype::q6, .name = "int6", .bits = 6, .group = 128, .scales = Scales::half, .is_common = true},
-    // Groups by themselves.
+    // Formats of single groups.
     {.type = Dtype::q8, .name = "Q8_0", .bits = 8, .group = 32, .scales = Scales::half,
      .file = {.type = 8, .bytes = 34, .low = {2, 8, 32}}, .is_common = true},
     {.type = Dtype::q4, .name = "Q4_0", .bits = 4, .group = 32, .scales = Scales::half,
@@ -130,7 +131,7 @@ constexpr WeightFormat kFormats[] = {
      .file = {.type = 20, .bytes = 18, .low = {2, 4, 16}}},
     {.type = Dtype::mxfp4, .name = "MXFP4", .bits = 4, .group = 32, .scales = Scales::exponent, .levels = kTwiceE2m1,
      .file = {.type = 39, .bytes = 17, .low = {1, 4, 16}, .scale = {0, 8, 1}}},
-    // Superblocks of 256 numbers.
+    // Formats with superblocks of 256 numbers.
     {.type = Dtype::q6_k, .name = "Q6_K", .bits = 6, .group = 16, .scales = Scales::super, .scale_most = 128,
      .file = {.type = 14, .bytes = 210, .halves_at = 208, .low = {0, 4, 64}, .high = {128, 2, 32}, .scale = {192, 8, 16}},
      .is_common = true},

@@ -7,7 +7,7 @@
 
 namespace bunting::BUNTING_ISA {
 
-// Sixteen bytes.
+// Loads sixteen bytes as 32-bit integers.
 template <bool kSigned>
 BUNTING_INLINE void load_bytes(char const* p, vi (&integers)[kRegisters]) {
   for (int i = 0; i < kRegisters; ++i) {
@@ -33,7 +33,8 @@ struct BlockHeader {
   static constexpr int64_t kBlock = block_length(W), kBytes = block_header_bytes(W);
   static constexpr Scales kScales = weight_format(W).scales;
 
-  // Of the block's group `group`: its scale, which in a superblock is the product of the next two.
+  // Returns the scales of group `group` of the block; in a superblock a product of scale_factors and
+  // integer_scales.
   static BUNTING_INLINE f32x16 scales(char const* at, int64_t group) {
     if constexpr (kScales == Scales::exponent) {
       vi e[kRegisters];
@@ -58,7 +59,7 @@ struct BlockHeader {
     load_bytes<kScales == Scales::super>(at + kPanel * (scale_halves(W) * 2 + group), scales);
     for (int i = 0; i < kRegisters && kScales == Scales::super_nibbles; ++i) scales[i] &= 15;
   }
-  // Its minimum, which in a superblock is the product of the next two.
+  // Returns its minimums; in a superblock a product of minimum_factors and integer_minimums.
   static BUNTING_INLINE f32x16 minimums(char const* at, int64_t group) {
     if constexpr (kScales == Scales::half_minimum)
       return zero() - half(at + (block_scales(W) + group) * kPanel * 2);

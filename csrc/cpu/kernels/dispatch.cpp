@@ -1,8 +1,8 @@
-// dispatch.cpp - which tables this library contains.
+// dispatch.cpp - selects the kernel table for an instruction set among those in this library.
 //
-// The levels AVX2 and AVX-512 multiply grouped weights with another kernel where the processor has VPDPBUSD:
-// Alder Lake has AVX2 and VPDPBUSD, Cascade Lake to Rocket Lake have AVX-512 and VPDPBUSD, but not BF16. The
-// products of integers are as exact.
+// The levels AVX2 and AVX-512 have a second table, whose grouped GEMM uses VPDPBUSD, for processors that have
+// the instruction. Alder Lake has AVX2 and VPDPBUSD. Cascade Lake to Rocket Lake have AVX-512 and VPDPBUSD,
+// but not BF16. Integer products are exact in both tables.
 #include "cpu/kernels/kernels.h"
 #include "host/cpu_features.h"
 #include "include/engine.h"

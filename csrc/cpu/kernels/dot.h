@@ -1,14 +1,15 @@
 // dot.h - sixteen columns of grouped weights times four k of one row, exactly, for every instruction set.
 //
-// Weights are unsigned here, q + product_zero(); minus_sum times the zero takes the excess away. With a
-// minimum they are q itself. Those with levels are found in a table of bytes. What multiplies them by signed
-// inputs:
+// Weights are unsigned here, q + product_zero(); minus_sum times that zero removes the excess. Formats with a
+// minimum use q itself. Formats with levels look q up in a table of bytes. Instructions that multiply them by
+// signed inputs:
 //
 //   VPDPBUSD     four products at once.
-//   VPMADDUBSW   pairs of products in 16 bits. Of up to 5 bits four pairs are added there before they are
-//                widened (4 * 2 * 31 * 127 < 2^15), of 6 bits two. Weights of 8 bits are made signed first,
+//   VPMADDUBSW   pairs of products in 16 bits. Up to 5 bits, four pairs are added in 16 bits before they are
+//   widened
+//                (4 * 2 * 31 * 127 < 2^15); with 6 bits, two pairs. Weights of 8 bits are made signed first,
 //                and their signs are moved to the inputs (2 * 128 * 127 < 2^15).
-//   16 bits      the even and the odd bytes of weights by themselves, each product in 16 bits.
+//   16 bits      the even and the odd bytes of weights separately, each product in 16 bits.
 #pragma once
 
 #include <cstring>
@@ -22,7 +23,7 @@ BUNTING_INLINE vi broadcast(int32_t x) {
   return x - vi{};
 }
 
-// Sums of two products of 16 bits in 32.
+// Adds pairs of 16-bit products in 32 bits.
 #if defined(__AVX512BW__)
 BUNTING_INLINE vi madd16(vi a, vi b) {
   return (vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
@@ -35,7 +36,7 @@ BUNTING_INLINE vi madd16(vi a, vi b) {
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 #define BUNTING_HAS_VNNI
-// Compilers copy the sums of a loop from one register to another around the intrinsic.
+// The assembly avoids register copies of the sums, which compilers insert around the intrinsic in a loop.
 BUNTING_INLINE vi dot(vi sum, vu unsigned_w, vi x) {
 #if defined(__AVX512VNNI__)
   asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(unsigned_w), "v"(x));
@@ -46,7 +47,7 @@ BUNTING_INLINE vi dot(vi sum, vu unsigned_w, vi x) {
 }
 #elif defined(__AVX512BW__)
 #define BUNTING_HAS_MADDUBS
-// Sums of two products of bytes in 16 bits.
+// Adds pairs of byte products in 16 bits.
 BUNTING_INLINE vi pairs_of(vi unsigned_w, vi x) {
   return (vi)_mm512_maddubs_epi16((__m512i)unsigned_w, (__m512i)x);
 }
@@ -56,7 +57,7 @@ BUNTING_INLINE vi add16(vi a, vi b) {
 BUNTING_INLINE vi magnitude(vi q) {
   return (vi)_mm512_abs_epi8((__m512i)q);
 }
-// x, negative where q is.
+// Returns x with its sign flipped where q is negative.
 BUNTING_INLINE vi with_sign(vi x, vi q) {
   return (vi)_mm512_mask_sub_epi8((__m512i)x, _mm512_movepi8_mask((__m512i)q), __m512i{}, (__m512i)x);
 }
@@ -76,7 +77,7 @@ BUNTING_INLINE vi with_sign(vi x, vi q) {
 }
 #else
 typedef int16_t vs __attribute__((vector_size(kLanes * 4)));
-// Sums of two products of 16 bits in 32. |a * b| < 2^15
+// Adds pairs of 16-bit products in 32 bits; |a * b| < 2^15.
 BUNTING_INLINE vi pairs_of(vs a, vs b) {
 #if defined(__SSE2__)
   return (vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
@@ -85,13 +86,13 @@ BUNTING_INLINE vi pairs_of(vs a, vs b) {
   return (products << 16 >> 16) + (products >> 16);
 #endif
 }
-// Two of the four bytes, as 16 bits each.
+// Returns two of the four bytes, widened to 16 bits each.
 BUNTING_INLINE vs two_of(int32_t x4) {
   return (vs)broadcast((int32_t(int8_t(x4)) & 0xffff) | int32_t(uint32_t(int32_t(int8_t(x4 >> 16))) << 16));
 }
 #endif
 
-// sum + those two products.
+// Returns the sum plus two such products.
 BUNTING_INLINE vi add_pairs(vi sum, vi a, vi b) {
 #if defined(__AVX512VNNI__)
   asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
@@ -107,17 +108,17 @@ BUNTING_INLINE vi add_pairs(vi sum, vi a, vi b) {
 }
 
 #if defined(BUNTING_HAS_MADDUBS)
-// Compilers would turn ((a + b) + c) + d into (a + b) + (c + d), as integers allow, and keep all products
-// until then: more than there are registers.
+// Prevents reassociation. Compilers may turn ((a + b) + c) + d into (a + b) + (c + d) and keep all products
+// until then, which needs more registers than there are.
 BUNTING_INLINE void keep_order(vi& sum) {
   asm("" : "+v"(sum));
 }
 #endif
 
-// The unsigned numbers that indices of 4 bits, one in each byte, stand for.
+// Looks up the unsigned numbers of 4-bit indices, one index per byte.
 template <Dtype W>
 BUNTING_INLINE vu look_up(vu indices) {
-  // Once for every 16 bytes of a vector, which look up their own.
+  // Repeats the table for each 16 bytes of a vector, because the shuffle works within 16 bytes.
   alignas(64) static constexpr struct Table {
     uint8_t of[64];
     constexpr Table() : of() {
@@ -138,21 +139,21 @@ BUNTING_INLINE vu look_up(vu indices) {
 #endif
 }
 
-// Groups of fewer than kGroup k: parts of it.
+// Groups per kGroup k, if a group is smaller than kGroup.
 template <Dtype W>
 inline constexpr int kParts = weight_group(W) < kGroup ? int(kGroup / weight_group(W)) : 1;
 
-// Sums of sixteen columns, of weights of a format and one row.
+// Sums of sixteen columns, for weights of one format and one row.
 template <Dtype W>
 class Dot {
  public:
   static constexpr int kParts = bunting::BUNTING_ISA::kParts<W>;
-  static constexpr int kBytes = kGroup * kPanel * integer_bits(W) / 8;  // of kGroup k in a panel
+  static constexpr int kBytes = kGroup * kPanel * integer_bits(W) / 8;  // bytes of kGroup k in a panel
   struct Weight {
     vu r[kRegisters];
   };
 
-  // Step s of kGroup k: k = 4s .. 4s+3 of the columns.
+  // Loads step s of kGroup k: k = 4s .. 4s+3 of the columns.
   static BUNTING_INLINE Weight load(char const* values, int step) {
     Weight w;
     for (int i = 0; i < kRegisters; ++i) {
@@ -167,8 +168,8 @@ class Dot {
     return w;
   }
 
-  // A step of integers that lie in bytes. Register by register: a struct of several the compiler copies by
-  // way of the stack, in smaller pieces, on whose stores the loads then wait.
+  // Loads a step of integers that are stored as bytes, register by register. The compiler would copy a struct
+  // of several registers through the stack in smaller pieces, and the loads would wait for those stores.
   static BUNTING_INLINE Weight load_widened(uint8_t const* line) {
     Weight w;
     for (vu& r : w.r) {
@@ -184,28 +185,28 @@ class Dot {
     }
   }
 
-  // What the sums of a group of weights begin with; minus_sum is InputGroup's.
+  // Initial value of the sums of a group of weights; minus_sum is InputGroup's.
   static BUNTING_INLINE vi excess(int32_t minus_sum) {
     vi x = broadcast(minus_sum);
 #if defined(__AVX512VNNI__)
-    asm("" : "+v"(x));  // shifted before it is broadcast, it would go through a general register
+    asm("" : "+v"(x));  // prevents a shift before the broadcast, which would go through a general register
 #endif
     return kIsSigned ? vi{} : x << (product_bits(W) - 1);
   }
-  // The same of one part of two.
+  // Initial value for one of two parts.
   static BUNTING_INLINE vi excess_of_part(int16_t const (&minus_sums)[2], int part) {
 #if defined(__AVX2__)
     if (kIsSigned) return vi{};
     int32_t both;
     std::memcpy(&both, minus_sums, sizeof both);
 #if defined(__AVX512VNNI__)
-    // Shifts do not wait for the units that multiply.
+    // Shifts do not wait for the multiply units.
     vi x = broadcast(both);
     asm("" : "+v"(x));  // as in excess()
     constexpr int kShift = 16 - (product_bits(W) - 1);
     return part == 0 ? x << 16 >> kShift : (x & -0x10000) >> kShift;
 #else
-    // A multiplication chooses and shifts it at once, and leaves the broadcast to the load.
+    // One multiplication selects and shifts, and leaves the broadcast to the load.
     return madd16(broadcast(both), broadcast(1 << (product_bits(W) - 1 + 16 * part)));
 #endif
 #else
@@ -213,7 +214,7 @@ class Dot {
 #endif
   }
 
-  // Begins them with that, or with zero beside weights without an excess.
+  // Starts the sums with that value, or with zero for weights without an excess.
   BUNTING_INLINE void start(vi sum) {
     for (vi& s : sums_) s = sum;
 #if defined(BUNTING_HAS_MADDUBS)
@@ -221,7 +222,7 @@ class Dot {
 #endif
   }
 
-  // += w * x, x4 the four int8 of the row at step `step`. Steps come in order, all of a group.
+  // Adds w * x; x4 is the row's four int8 at step `step`. Steps come in order, all of a group.
   BUNTING_INLINE void add(Weight const& w, int32_t x4, [[maybe_unused]] int step) {
     for (int i = 0; i < kRegisters; ++i) {
 #if defined(BUNTING_HAS_VNNI)
@@ -246,19 +247,19 @@ class Dot {
     }
   }
 
-  // The sums, as f32: they are below 2^24, so exact.
+  // Returns the sums as f32; they are below 2^24, so exact.
   BUNTING_INLINE f32x16 finish() const {
     f32x16 y;
     for (int i = 0; i < kRegisters; ++i) y.r[i] = __builtin_convertvector(sums_[i], vf);
     return y;
   }
-  // The same as they are, of a register.
+  // Returns the integer sums of a register.
   BUNTING_INLINE vi integers(int i) const { return sums_[i]; }
 
  private:
 #if defined(BUNTING_HAS_MADDUBS)
   static constexpr bool kIsSigned = product_bits(W) == 8;
-  // Steps of a group whose pairs fit 16 bits together; of four at most, for which registers suffice in any
+  // Steps of a group whose pairs fit 16 bits together. It is at most four, for which registers suffice in any
   // order.
   static constexpr int kPairStepsMost = 4;
   static constexpr int kPairSteps = [] {
@@ -274,10 +275,10 @@ class Dot {
 };
 
 #if defined(BUNTING_HAS_MADDUBS)
-// Sums of pairs in 16 bits, of weights in superblocks: VPMADDWD multiplies them with the scale of their group
-// when it widens them (gemm_super.h), so that a scale costs nothing of its own. As many steps as fit 16 bits
-// are a part. Without a minimum the sums of signed weights fit where those of unsigned ones do not: they
-// begin with the excess of each of the two 16 bits, and what overflows on the way comes back.
+// 16-bit sums of pairs, for weights in superblocks. VPMADDWD multiplies them by the scale of their group
+// while it widens them (gemm_super.h), so applying a scale needs no instruction of its own. A part is as many
+// steps as fit 16 bits. Formats without a minimum start the sums with the excess of each 16-bit half. Then
+// sums of signed weights fit where those of unsigned ones do not, and intermediate overflow wraps back.
 template <Dtype W>
 class PairDot : public Dot<W> {
  public:
@@ -312,7 +313,7 @@ BUNTING_INLINE int32_t four_of(InputGroup const& x, int step) {
   return four;
 }
 
-// What the sums of part `part` of a kGroup begin with.
+// Initial value of the sums of part `part` of kGroup k.
 template <Dtype W>
 BUNTING_INLINE vi excess_of(InputGroup const& x, int part) {
   if constexpr (has_minimum(W)) return vi{};

@@ -4,9 +4,10 @@
 //   table [V, H] packed; grouped values become scale * q - minimum
 //   ids   [T], 0 <= id < V
 //
-// Work:     token rows [begin, end). A row of the table is one column of a panel: H/2 pairs (or H values)
-//           64 bytes apart, so each line fetched serves one of them. In return the packed table serves
-//           the vocabulary projection too and is not stored twice.
+// Work:     token rows [begin, end). A row of the table is one column of a panel: H/2 pairs (or H values) 64
+// bytes
+//           apart, so each fetched cache line serves one of them. In return the packed table also serves the
+//           vocabulary projection and is not stored twice.
 // Roofline: memory latency, T*H*32 bytes of lines for bf16.
 // Checked:  bit for bit against reference::embed.
 #include <algorithm>
@@ -17,7 +18,7 @@
 namespace bunting::BUNTING_ISA {
 namespace {
 
-// Row `id` of a grouped table.
+// Writes row `id` of a grouped table.
 void embed_grouped(float* row, PackedMatrix const& table, int32_t id) {
   Dtype const type = table.dtype;
   int64_t const group = std::min<int64_t>(table.group(), kGroup);

@@ -6,14 +6,13 @@
 //   clamped_swiglu is a function of both: g / (1 + e^-1.702g) (u + 1), g = min(gate, 7), u = clamp(up, -7, 7)
 //
 //   gu [T, ldgu] f32: F gates, then F ups
-//   y  [T, ld]   f32 or bf16, columns F .. ld-1 left as they are; or q8: InputGroup, round_up(F, 64) / 32 of
-//                them written
+//   y  [T, ld]   f32 or bf16, columns F .. ld-1 unchanged; or q8: InputGroup, round_up(F, 64) / 32 written
 //
 // Work:     token rows [begin, end).
-// Roofline: T*F*(8 + 4 or 2) bytes, in L2 when the rows follow their GEMM; 25 operations per 16 values.
-// Checked:  against reference::gate; e^x is good to 2 units in the last place, so 1e-6 relative in f32 for
-//           silu, and 1e-6 of the gate for gelu_tanh, whose exponent is larger. Groups bit for bit against
-//           those of the f32 output.
+// Roofline: T*F*(8 + 4 or 2) bytes, in L2 if the rows follow their GEMM; 25 operations per 16 values.
+// Checked:  against reference::gate; e^x is accurate to 2 ulp, so 1e-6 relative in f32 for silu, and 1e-6 of
+// the
+//           gate for gelu_tanh, whose exponent is larger. Groups bit for bit against those of the f32 output.
 #include "cpu/kernels/group.h"
 
 namespace bunting::BUNTING_ISA {
@@ -34,7 +33,7 @@ BUNTING_INLINE f32x16 clamped_swiglu(f32x16 gate, f32x16 up) {
   return g / (set1(1.0f) + exp(g * set1(-1.702f))) * (u + set1(1.0f));
 }
 
-// activation: of a gate and what it lets through.
+// Applies activation(gate, up) to each element of the rows.
 template <class Activation>
 BUNTING_INLINE void gate_rows(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t begin,
                               int64_t end, Activation const& activation) {

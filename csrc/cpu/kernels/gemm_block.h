@@ -1,20 +1,20 @@
-// gemm_block.h - the loops around every GEMM micro-kernel.
+// gemm_block.h - the blocking loops around every GEMM micro-kernel.
 //
-// A micro-kernel multiplies a block of rows by a group of panels over a range of k, starting from the sums in
-// y and leaving the sums in y. Around it, outermost first:
+// A micro-kernel multiplies a block of rows by a group of panels over a range of k. It reads the sums from y
+// and leaves them in y. The loops around it, outermost first:
 //
 //   chunks of panels   a chunk's weights, k_block deep, stay in the L2 cache while all rows pass over them
-//   blocks of k        sums wait in y in between, which changes no bit of them
-//   blocks of rows     a block's inputs stay in the L1 cache while the panels of the chunk pass by
+//   blocks of k        sums wait in y in between, which changes none of their bits
+//   blocks of rows     a block's inputs stay in the L1 cache while the panels of the chunk pass
 //   groups of panels   several streams of weights at once
 //
-// With few rows everything is read once and the order does not matter: one block of k is as long as possible,
-// and a slice fetches its own weights some way ahead, at its end those of the slice after it. With many, each
-// block of rows fetches its part of the weights that follow the ones in the cache: so memory works all the
-// time, and not only while the first rows pass. The last ones fetch what Gemm::next names.
+// With few rows the kernel reads everything once and the order does not matter: a block of k is as long as
+// possible. A slice prefetches its own weights some distance ahead, and at its end those of the next slice.
+// With many rows each block of rows prefetches its part of the weights that follow those in the cache. So
+// memory is busy all the time, not only while the first rows pass. The last blocks prefetch Gemm::next.
 //
 // A micro-kernel type has
-//   kRows, next_rows(left)     most rows of a block; rows of the next one
+//   kRows, next_rows(left)     largest block of rows; rows of the next block
 //   panels(rows)               most panels of a group with that many rows
 //   k_block(tokens)            longest block of k, whole blocks of a panel
 //   prepare(state, g, t, rows, k0, k)        makes rows [t, t + rows) ready
@@ -28,8 +28,9 @@
 
 namespace bunting::BUNTING_ISA {
 
-// A quarter of a usual L2 cache of this level's processors, 512 KB for AVX2 and 1 MB for AVX-512, because the
-// next chunk comes in meanwhile; half of the 2 MB for tiles, which gather their inputs anew for every chunk.
+// Cache budget for a chunk's weights: a quarter of a usual L2 cache of this level's processors (512 KB for
+// AVX2, 1 MB for AVX-512), because the next chunk arrives meanwhile. Tiles use half of 2 MB, because they
+// gather their inputs anew for every chunk.
 #if defined(__AMX_TILE__)
 inline constexpr int64_t kCachedWeights = 1024 * 1024;
 #elif defined(__AVX512F__)
@@ -38,38 +39,38 @@ inline constexpr int64_t kCachedWeights = 256 * 1024;
 inline constexpr int64_t kCachedWeights = 128 * 1024;
 #endif
 inline constexpr int64_t kLine = 64;       // bytes of a cache line
-inline constexpr int64_t kStepBytes = 64;  // of a plain panel: two k of 16 bf16, or one k of 16 f32
+inline constexpr int64_t kStepBytes = 64;  // per step of a plain panel: two k of 16 bf16, or one k of 16 f32
 
-// Bytes on their way from memory, over all streams of weights. One core's bandwidth needs some 6 KB of them.
-// With one row the processor sees far enough ahead to load part of that itself; with more, multiply-adds fill
-// what it sees.
+// Prefetch distance in bytes, over all streams of weights. One core needs several KB in flight to use its
+// memory bandwidth. With one row the out-of-order window itself covers part of that; with more rows
+// multiply-adds fill the window.
 constexpr int64_t ahead_bytes(int64_t rows) {
   return rows == 1 ? 4096 : 8192;
 }
 
-// Lines to fetch while a slice is multiplied, of as many panels and as far apart: for each line of the
-// slice's own one, `step` bytes behind the one before; from `from` on, and from `after` on once `turn` bytes
-// of the slice are multiplied.
+// Lines to prefetch while a slice is multiplied, one per line of the slice, for as many panels at the same
+// stride. They are `step` bytes apart and start at `from`, or at `after` once `turn` bytes of the slice are
+// multiplied.
 struct Fetch {
   char const* from;
   int64_t step;
-  int64_t turn;  // whole lines
+  int64_t turn;  // a multiple of the line size
   char const* after;
 };
 
-// What one call of a micro-kernel works on: rows x panels of y, and the weights of those panels from k0 on.
+// Operands of one call of a micro-kernel: rows x panels of y, and the weights of those panels from k0 on.
 struct Slice {
   float* y;              // the first row and column
   int64_t ldy;           // floats
   char const* w;         // the first panel at k0
   int64_t panel_stride;  // bytes from one panel to the next
-  int64_t k;             // values of k to sum over
+  int64_t k;             // number of k to sum over
   int64_t last_columns;  // columns of the last panel that exist, 1 .. 16
-  bool start_at_zero;    // the sums begin here; else they continue what is in y
+  bool start_at_zero;    // true: the sums begin here; false: they continue the sums in y
   Fetch fetch;
 };
 
-// What is in y, or zeros.
+// Loads the sums from y, or zeros.
 template <int R, int N>
 BUNTING_INLINE void begin_sums(f32x16 (&sums)[R][N], Slice const& s) {
   for (int r = 0; r < R; ++r) {
@@ -93,7 +94,8 @@ BUNTING_INLINE void end_sums(f32x16 const (&sums)[R][N], Slice const& s) {
   }
 }
 
-// at[R - 1][N - 1] is Micro::kBlock<R, N>, for R up to Rows and N up to Micro::panels_of(R), at most Panels.
+// Table with at[R - 1][N - 1] = Micro::kBlock<R, N>, for R up to Rows and N up to Micro::panels_of(R), at
+// most Panels.
 template <class Micro, int Rows, int Panels>
 struct BlockTable {
   typename Micro::Block at[Rows][Panels] = {};
@@ -111,13 +113,13 @@ struct BlockTable {
   }
 };
 
-// The size of the next of the equal groups into which `left` is divided, none larger than `most`.
+// Size of the next of the equal groups that divide `left`, none larger than `most`.
 BUNTING_INLINE int64_t next_group(int64_t left, int64_t most) {
   int64_t const groups = (left + most - 1) / most;
   return (left + groups - 1) / groups;
 }
 
-// The sizes of all of them, one after the other, without a division for each.
+// Sizes of all these groups in order, without a division for each.
 class Groups {
  public:
   Groups(int64_t count, int64_t most) {
@@ -128,10 +130,10 @@ class Groups {
   int64_t next() { return size_ + (larger_-- > 0); }
 
  private:
-  int64_t size_, larger_;  // the first ones are larger by one
+  int64_t size_, larger_;  // the first `larger_` groups have one more
 };
 
-// y = bias or y += bias, for the columns of panels [begin, end); the products are added to it afterwards.
+// Sets y = bias or y += bias for the columns of panels [begin, end); the products are added afterwards.
 inline void begin_with_bias(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   int64_t const begin = panel_begin * kPanel, end = std::min(panel_end * kPanel, g.w->n);
   for (int64_t t = 0; t < g.tokens; ++t) {
@@ -140,20 +142,21 @@ inline void begin_with_bias(Gemm const& g, int64_t panel_begin, int64_t panel_en
   }
 }
 
-// What slices fetch: weights from memory, once, however many blocks of rows pass over them. Weights
-// that were not fetched before come while the first rows pass, some way ahead of it; the ones after them in
-// equal parts while the other rows pass.
+// Prefetch plan of the slices: each weight is fetched from memory once, however many blocks of rows pass over
+// it. Weights that are not cached yet are fetched while the first rows pass, some distance ahead. The weights
+// after them are fetched in equal parts while the other rows pass.
 struct FetchPlan {
   int64_t tokens, row_blocks;
-  bool is_cold;       // the weights of this plan are still in memory
-  char const* begin;  // they begin here,
-  char const* later;  // and here those that follow; null if there are none, or one block of rows
-  int64_t bytes;      // of a panel
-  // While a row block passes: of the bytes after a line, and of a panel.
+  bool is_cold;       // true: the weights of this plan are not in the cache yet
+  char const* begin;  // beginning of these weights
+  char const* later;  // beginning of the weights that follow; null if none, or with one block of rows
+  int64_t bytes;      // bytes of a panel
+  // Bytes per line and per panel to prefetch while a row block passes.
   int64_t step = std::max<int64_t>(1, kLine / std::max<int64_t>(1, row_blocks - is_cold)),
           part_bytes = bytes / kLine * step;
 
-  // For the row block `index` and a slice of `panels` panels; `next` are the panels after them.
+  // Returns the prefetch for row block `index` and a slice of `panels` panels; `next` are the panels after
+  // them.
   Fetch of(int64_t index, char const* w, char const* next, int64_t panels) const {
     if (is_cold && index == 0) {
       int64_t const ahead = round_up(ahead_bytes(tokens) / panels, kLine);
@@ -165,8 +168,8 @@ struct FetchPlan {
   }
 };
 
-// Panels of a chunk, `block_bytes` each, for groups of `group` of them. With few rows a short range is
-// several chunks too, so that most of it is fetched while something else is multiplied.
+// Panels per chunk, `block_bytes` each, a multiple of `group`. With few rows a short range is several chunks
+// too, so that most of it is prefetched during other multiplications.
 inline int64_t chunk_panels(int64_t panels, int64_t tokens, int64_t block_bytes, int64_t group) {
   int64_t const cached = kCachedWeights / block_bytes;
   return std::max<int64_t>(1, (tokens <= 64 ? std::min(cached, panels / 4) : cached) / group) * group;
@@ -194,7 +197,7 @@ void gemm_blocks(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
   for (int64_t chunk_begin = panel_begin; chunk_begin < panel_end; chunk_begin += chunk) {
     int64_t const chunk_end = std::min(chunk_begin + chunk, panel_end);
     int64_t k0 = 0;
-    do {  // once even for K = 0, which makes y zero
+    do {  // runs once even for K = 0, which sets y to zero
       int64_t const k = std::min(k_block, kp - k0), bytes = w.depth_bytes(k);
       FetchPlan const plan{.tokens = g.tokens,
                            .row_blocks = row_blocks,
