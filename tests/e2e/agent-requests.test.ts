@@ -197,3 +197,29 @@ test("chats: calls side by side, a call that was cut, more tokens than the conte
   ]);
   expect(ignored).toEqual(["messages.role", "messages.tool_call_id"]);
 });
+
+test("chats: a summary, and calls of the turn that it cut in two", async () => {
+  const { turns, ignored } = await ask("/v1/chat/completions", {
+    messages: [
+      { role: "user", content: "Sum up." },
+      { role: "assistant", content: "Much was done." },
+      {
+        role: "assistant",
+        content: "",
+        tool_calls: [{ id: "call_1", type: "function", function: { name: "exec", arguments: "{}" } }],
+      },
+      { role: "tool", tool_call_id: "call_1", content: "done" },
+      { role: "user", content: "Go on." },
+    ],
+  });
+  expect(turns).toEqual([
+    "user\nSum up.",
+    "assistant\nMuch was done.",
+    "user\n[the assistant goes on]",
+    `assistant\n${called("exec", "{}")}`,
+    "tool\ndone",
+    "assistant\n[no answer]",
+    "user\nGo on.",
+  ]);
+  expect(ignored).toEqual(["messages.role"]);
+});

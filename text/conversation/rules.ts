@@ -102,6 +102,13 @@ export const rules: readonly Rule[] = [
     apply: thoughtsInText,
   },
   {
+    told: "messages.role",
+    isHarmless: true,
+    asked: [user("Azq1"), assistant("Bzq2"), caller("Czq3"), result("Dzq4"), assistant("Ezq5")],
+    shown: ["Bzq2", "Czq3", "Dzq4", "Ezq5"],
+    apply: askedBeforeCalls,
+  },
+  {
     told: "messages.content",
     isHarmless: false,
     mustHelp: true,
@@ -141,6 +148,7 @@ export const rules: readonly Rule[] = [
 
 const noResult = "[no result: the call was interrupted]";
 const noUser = "[the conversation begins]";
+const goesOn = "[the assistant goes on]";
 const noAnswer = "[no answer]";
 
 function user(content: string): ChatMessage {
@@ -275,6 +283,15 @@ function thoughtsInText(messages: readonly ChatMessage[]): readonly ChatMessage[
     if (callsOf(message).length === 0 || thoughts === "" || text === "") return null;
     const { reasoning_content: _, ...rest } = message;
     return [{ ...rest, content: joined(thoughts, text) }];
+  });
+}
+
+/** A user's words between an answer that is text alone and calls right behind it. */
+function askedBeforeCalls(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  return changed(messages, (message, index) => {
+    const before = messages[index - 1];
+    const isAnswered = before?.role === "assistant" && callsOf(before).length === 0;
+    return isAnswered && callsOf(message).length > 0 ? [user(goesOn), message] : null;
   });
 }
 

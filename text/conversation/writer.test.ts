@@ -59,6 +59,14 @@ const histories: Readonly<Record<string, readonly ChatMessage[]>> = {
     system("CHANGE"),
     user("NEXT"),
   ],
+  "a text of the assistant, and calls of it right behind": [
+    user("SUMUP"),
+    assistant("SUMMARY"),
+    assistant("", call("call_1", "shell", { command: "LIST" })),
+    result("LISTED", "call_1"),
+    assistant("ANSWER"),
+    user("NEXT"),
+  ],
   "a call that was interrupted": [
     user("QUESTION"),
     assistant("", call("call_1", "shell", { command: "LIST" })),
