@@ -81,8 +81,8 @@ export function sanitizedTests() {
 
 /**
  * Tests of every CUDA kernel and of whole CUDA engine steps, executed by the emulator under sanitizers.
- * ThreadSanitizer also detects races within a thread block that did not change a result. Excludes slow tests
- * that cover the same kernels again.
+ * ThreadSanitizer also detects races within a thread block that no tested execution order exposed. Excludes
+ * slow tests that cover the same kernels again.
  */
 export function sanitizedEmulatorTests() {
   const kernels =
