@@ -40,7 +40,8 @@ export interface ModelConfig {
   readonly family: string;
   readonly shape: ModelShape;
   /**
-   * True for an embedding model, which has no vocabulary projection and generates no text; absent otherwise.
+   * True for a model without a vocabulary projection (for embeddings or scores), which generates no text;
+   * absent otherwise.
    */
   readonly isHeadless?: true;
   /** End-of-text tokens from generation_config.json, else from config.json. May be empty. */

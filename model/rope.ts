@@ -20,8 +20,7 @@ export interface Rotation {
  *   llama3    plain for wavelengths below original / highFreqFactor, plain / factor for those above
  *             original / lowFreqFactor, between them a blend linear in original / wavelength
  *   yarn      plain for pairs that turn more than betaFast times in the original context, plain / factor for
- *   those that
- *             turn less than betaSlow times, between them a blend linear in the pair's number
+ *             those that turn less than betaSlow times, between them a blend linear in the pair's number
  *             (arXiv:2309.00071)
  *   longrope  plain / a factor for each pair (arXiv:2402.13753)
  *   proportional  plain / factor for the first pairs, and 0 for the others

@@ -89,7 +89,7 @@ export interface LayerShape {
    * Above 0: the layer has no keys and values of its own and reads those of the layer this many before it.
    */
   readonly kvLayersBack: number;
-  /** True if a scalar of the layer multiplies its output. */
+  /** True if a scalar of the layer multiplies the residual stream at the end of the layer. */
   readonly scaled: boolean;
 }
 

@@ -1,4 +1,4 @@
-// `npm run build`: sets up what is missing, then makes the one executable, dist/bunting, and the client, sdk/dist.
+// `npm run build`: sets up missing parts, then builds the executable dist/bunting and the client sdk/dist.
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ export async function main(args) {
   return code !== 0 ? code : await runForeground(bun, [join(root, "tools", "build.ts"), ...args], root);
 }
 
-/** The client as it is published: modules and their types. Resolves to the exit code. */
+/** Builds the client for publication: modules and their types. Resolves to the exit code. */
 export async function buildClient(outDir = join(root, "sdk", "dist")) {
   rmSync(outDir, { recursive: true, force: true });
   const compiler = join(root, "node_modules", "typescript", "bin", "tsc");

@@ -1,6 +1,6 @@
 /**
- * `npm run build`: dist/bunting, one executable with the runtime, the server, the native library and the demo model.
- * An argument names another output file.
+ * `npm run build`: dist/bunting, one executable with the runtime, the server, the native library and the demo
+ * model. An argument names another output file.
  */
 
 import { readdirSync, statSync } from "node:fs";
@@ -11,7 +11,7 @@ import { bundlePage } from "../server/http/page-files.ts";
 const root = resolve(import.meta.dir, "..");
 const outfile = resolve(process.argv[2] ?? join(root, "dist", "bunting"));
 
-/** What goes into the executable: name below the extraction folder → file. */
+/** Files to embed: name below the extraction folder → path. */
 function filesToEmbed(): Map<string, string> {
   const files = new Map([["libbunting_cpu.so", join(root, "build", "native", "libbunting_cpu.so")]]);
   const model = join(root, "models", "demo");
@@ -23,7 +23,9 @@ function filesToEmbed(): Map<string, string> {
   return files;
 }
 
-/** Takes the place of server/embedded.ts: imports every file, so that the bundler carries it, and names its hash. */
+/**
+ * Replacement of server/embedded.ts: imports every file, so that the bundler embeds it, and exports its hash.
+ */
 async function embeddedModule(files: ReadonlyMap<string, string>): Promise<string> {
   const imports: string[] = [];
   const entries: string[] = [];
@@ -35,7 +37,7 @@ async function embeddedModule(files: ReadonlyMap<string, string>): Promise<strin
   return `${imports.join("\n")}\nexport const embeddedFiles = [\n${entries.join("\n")}\n];\n`;
 }
 
-/** Takes the place of server/http/page-files.ts: the page as it is bundled now. */
+/** Replacement of server/http/page-files.ts: the bundled page. */
 async function pageModule(): Promise<string> {
   return `export const bundlePage = async () => ${JSON.stringify(await bundlePage())};\n`;
 }
@@ -50,13 +52,13 @@ const embed: BunPlugin = {
   },
 };
 
-/** Scripts of threads: each is an entry of its own, beside main.ts, where their URLs lead. */
+/** Thread scripts; each is an entry point beside main.ts, where its URL resolves. */
 const workers = readdirSync(join(root, "server"), { recursive: true, encoding: "utf8" }).filter(
   (name) => basename(name) === "worker.ts",
 );
 
-// Bytecode needs the ESM format, or the executable finds its Worker only on the machine that built it. Without the
-// autoload flags the executable would run what a bunfig.toml or .env in the current folder says.
+// Bytecode needs the ESM format, or the executable finds its Worker only on the build machine. Without the
+// autoload flags the executable would execute a bunfig.toml or .env of the current folder.
 const result = await Bun.build({
   entrypoints: ["main.ts", ...workers].map((name) => join(root, "server", name)),
   root: join(root, "server"),

@@ -1,4 +1,5 @@
-// `npm run check`: what to run before a commit. Format, lint, types, tidiness, and the tests that need no device.
+// `npm run check`: quick checks before a commit. Format, lint, types, rules of the tree, and tests that need
+// no device.
 
 import { nullTests, runGroups, staticChecks, summary } from "./groups.mjs";
 import { setUp } from "./setup.mjs";

@@ -1,9 +1,9 @@
 /**
- * Compares what we make of templates with what Python made of them.
+ * Compares our rendering of templates with Python's.
  *
  *   npx bun tools/compare-templates.ts random.json [shown]
  *
- * The file is of tools/random-templates.py, or has its form; at most `shown` differences (10) are printed.
+ * The file comes from tools/random-templates.py or has its format. Prints at most `shown` differences (10).
  */
 import { readFileSync } from "node:fs";
 import { JinjaError } from "../text/jinja/errors.ts";

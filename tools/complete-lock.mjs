@@ -1,11 +1,11 @@
-// Makes package-lock.json whole again after `npm install` on a registry that carries packages for this platform only.
+// Completes package-lock.json after `npm install` with a registry that has packages for this platform only.
 //
-// npm leaves an optional package that it could not find out of the lock file, and `npm ci` then refuses the file
-// everywhere ("Missing: x from lock file"). This adds the missing platform packages with their version, os and cpu,
-// which is all npm needs to skip them on other platforms and to fetch them on theirs.
+// npm omits an optional package that it cannot find from the lock file, and `npm ci` then refuses the file
+// everywhere ("Missing: x from lock file"). This script adds the missing platform packages with version, os
+// and cpu. npm needs no more to skip them on other platforms and to fetch them on theirs.
 //
 //   node tools/complete-lock.mjs          writes package-lock.json
-//   node tools/complete-lock.mjs --check  exits 1 and names what is missing
+//   node tools/complete-lock.mjs --check  exits 1 and names missing packages
 
 import { readFileSync, writeFileSync } from "node:fs";
 
@@ -13,7 +13,7 @@ const OS = /(?:^|[-/])(android|darwin|freebsd|linux|netbsd|openbsd|sunos|win32|w
 const CPU =
   /[-.](arm64|aarch64|x64|ia32|arm|ppc64|ppc64le|s390x|riscv64|loong64|loongarch64|mips64el)(?:[-.]|$)/;
 
-/** The platform packages that the lock file's packages name and the lock file lacks: path → entry. */
+/** Platform packages that the lock file's packages name but the lock file lacks: path → entry. */
 function missingEntries(lock) {
   const missing = {};
   for (const [parent, entry] of Object.entries(lock.packages)) {

@@ -20,7 +20,7 @@ test("docs/reference/models.md is what families and tests say (bun tools/docs.ts
 test("model/stored-types.ts is what csrc says (bun tools/docs.ts writes it)", () => {
   const module = storedTypesModule();
   expect(readFileSync(resolve(root, "model/stored-types.ts"), "utf8")).toBe(module);
-  // A row each: of formats that files have, and of code books.
+  // Row count: one for each format of files and each code book.
   const rows = (file: string, row: RegExp): number =>
     readFileSync(resolve(root, "csrc", file), "utf8").match(row)!.length;
   const inFiles = rows("cpu/kernels/block_formats.h", /\.file = \{/g);

@@ -1,4 +1,7 @@
-/** Writes what is generated: documents, and a table of storage types. `bun tools/docs.ts`. A test fails when it is out of date. */
+/**
+ * Writes generated files: reference documents, and a table of storage types. `bun tools/docs.ts`. A test
+ * fails if one is out of date.
+ */
 
 import { join, resolve } from "node:path";
 import { batchSettings } from "../server/cli/batch.ts";
@@ -10,7 +13,7 @@ import { defaultText, optionName, type Setting, serverSettings, variableName } f
 import { modelsReference } from "./models-reference.ts";
 import { storedTypesModule } from "./stored-types.ts";
 
-/** docs/reference/config.md: every setting of every command. */
+/** Content of docs/reference/config.md: every setting of every command. */
 export function configReference(): string {
   return `# Settings
 
@@ -75,7 +78,7 @@ if (import.meta.main) {
   const types = join(root, "model", "stored-types.ts");
   if ((await Bun.file(types).text()) !== storedTypesModule()) {
     await Bun.write(types, storedTypesModule());
-    // Again, for this program has read the old ones.
+    // Runs again, because this process has loaded the old table.
     process.exit(
       Bun.spawnSync([process.execPath, import.meta.path], { stdio: ["inherit", "inherit", "inherit"] })
         .exitCode,

@@ -1,21 +1,25 @@
 /**
- * Fits tables for the cost model (scheduler/cost/profile.ts) to measurements that others have published. Only fitted
- * tables are kept: no row of a source is.
+ * Fits tables of the cost model (scheduler/cost/profile.ts) to published measurements. The tree contains only
+ * fitted tables, no row of a source.
  *
  *   bun tools/fit-profile.ts --traces <folder>
  *
  * writes the tables of scheduler/cost/profiles/ again, and
  *
  *   bun tools/fit-profile.ts --folder <folder> --name <device, model> --pages <number> --write <file.json>
- *                            [--layers 32] [--tile 128] [--context-max 32768] [--source <text>] [--licence <text>]
+ *                            [--layers 32] [--tile 128] [--context-max 32768]
+ *                            [--source <text>] [--licence <text>]
  *                            [--kv-times 1] [--head-ms 0] [--head-row-ms 0] [--overhead <cpu_overheads.csv>]
  *                            [--decode <profile.json> --decode-times 1]
  *
- * writes one of any device. Its folder holds what microsoft/vidur (mlp.csv, attention.csv) or casys-kaist/LLMServingSim
- * (layers.csv, attention.csv, or dense.csv, attention.csv, per_sequence.csv) measure; --folder may be given several times,
- * and for each file the first that has it counts. What is not measured: --kv-times, where attention was measured with
- * fewer bytes of keys and values; --head-ms and --head-row-ms, what the output head takes; --overhead, what the server's code
- * takes; --decode, a profile whose attention of decodes is taken instead, --decode-times as long.
+ * writes a table of any device. Its folder holds measurements of microsoft/vidur (mlp.csv, attention.csv) or
+ * casys-kaist/LLMServingSim (layers.csv, attention.csv, or dense.csv, attention.csv, per_sequence.csv). With
+ * several --folder, the first folder that has a file provides it. Further options replace missing
+ * measurements:
+ * - --kv-times: factor of KV bytes, if attention was measured with fewer
+ * - --head-ms, --head-row-ms: times of the output head
+ * - --overhead: time of the server's code
+ * - --decode: profile that provides decode attention, with times multiplied by --decode-times
  */
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -52,7 +56,7 @@ function write(path: string, table: ProfileTable): void {
   console.log(path, `${linear.tokens.length} points`, JSON.stringify(rest));
 }
 
-/** A number that is greater than zero, or, with `least` 0, not less. */
+/** Parses a number greater than 0, or at least 0 with `least` 0. */
 function numberOf(option: keyof typeof values, least = Number.MIN_VALUE): number {
   const text = values[option];
   const number = Number(text);

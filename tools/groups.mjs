@@ -1,4 +1,4 @@
-// The groups of checks and tests, each one command, and how to read what it counted.
+// Groups of checks and tests, each one command, and parsers of their counts.
 
 import { spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -7,13 +7,13 @@ import { basename, join, resolve } from "node:path";
 import { checkRegisters } from "./ptxas.mjs";
 import { buildNative, bun, nativeBuild, root } from "./setup.mjs";
 
-/** A test that takes longer hangs. Far above what any takes, since machines are slow and busy at times. */
+/** Timeout of a hanging test. Far above any test's time, since machines may be slow and busy. */
 const TEST_TIMEOUT_MS = 60_000;
 
-/** Tests run side by side in so many processes. Many of them use several threads themselves. */
+/** Number of parallel test processes. Many tests use several threads themselves. */
 const workers = Math.min(availableParallelism(), 4);
 
-/** Where Bun tests that need no device and no socket live: beside the code, and the rules of the tree. */
+/** Paths of Bun tests that need no device and no socket: beside the code, and the rules of the tree. */
 const NULL_PATHS = [
   "base",
   "grammar",
@@ -28,7 +28,7 @@ const NULL_PATHS = [
   "tests/tidy.test.ts",
 ];
 
-/** Format, lint, types: one count each. */
+/** Checks of format, lint and types: one count each. */
 export function staticChecks() {
   const node = process.execPath;
   const bin = (path) => join(root, "node_modules", path);
@@ -58,13 +58,15 @@ export function nativeTests() {
   return nativeProgram("native tests", "bunting_tests");
 }
 
-/** The CUDA kernels, executed by the emulator. */
+/** Tests of the CUDA kernels, executed by the emulator. */
 export function emulatorTests() {
   return nativeProgram("CUDA kernels, emulated", join("cuda", "bunting_emulator_tests"));
 }
 
-/** The engine and its kernels on small models under a sanitizer. Kernels are compiled for few instruction sets and hardly
- *  optimised, so tests are chosen: those that take every kernel, format, thread and file through something. */
+/**
+ * Tests of the engine and its kernels on small models under a sanitizer. These builds are slow and have few
+ * instruction sets, so they run selected tests that together cover every kernel, format, thread and file.
+ */
 export function sanitizedTests() {
   const inBoth = "engine_draws engine_invariant_to_threads attention_plan_shares parallel_ packed_file";
   const threads = "thread_pool_comes thread_pool_many thread_pool_numbers thread_pool_parts";
@@ -77,9 +79,11 @@ export function sanitizedTests() {
   ];
 }
 
-/** Every CUDA kernel and whole steps of the CUDA engine, executed by the emulator under sanitizers. ThreadSanitizer sees
- *  races inside a block of threads that no order of execution showed. Left out of it are tests that pass the same kernels
- *  again and take half of the time. */
+/**
+ * Tests of every CUDA kernel and of whole CUDA engine steps, executed by the emulator under sanitizers.
+ * ThreadSanitizer also detects races within a thread block that no tested execution order exposed. Excludes
+ * slow tests that cover the same kernels again.
+ */
 export function sanitizedEmulatorTests() {
   const kernels =
     "cuda_attention_matches cuda_attention_waits cuda_copy_pages cuda_embed cuda_gather cuda_kv_fp8 cuda_add_norm cuda_rope cuda_sample_does cuda_sample_reports cuda_gate cuda_cap cuda_router cuda_experts cuda_gemm_experts";
@@ -101,13 +105,13 @@ export function sanitizedEmulatorTests() {
   ];
 }
 
-/** Builds under sanitizers: for which instruction sets. */
+/** Sanitizer builds with their instruction sets. */
 const SANITIZERS = {
   address: { flags: "address,undefined", levels: "portable;avx2;avx512_bf16" },
   thread: { flags: "thread", levels: "portable;avx2" },
 };
 
-/** Some tests of a program, those that have one of the words in their names. */
+/** Tests of a program whose names contain one of the words. */
 function sanitizedTest(kind, title, program, words) {
   const folder = join(root, "build", kind);
   const { flags, levels } = SANITIZERS[kind];
@@ -122,8 +126,10 @@ function sanitizedTest(kind, title, program, words) {
   };
 }
 
-/** No CUDA kernel spills registers on any GPU, and docs/reference/gpu-kernels.md tells what they take. Compiles what has
- *  changed since the last time; the first time takes minutes. */
+/**
+ * Checks that no CUDA kernel spills registers on any GPU, and that docs/reference/gpu-kernels.md is up to
+ * date. Compiles only changed kernels; the first time takes minutes.
+ */
 export function registerCheck() {
   return {
     name: "registers of the CUDA kernels",
@@ -136,7 +142,9 @@ export function registerCheck() {
   };
 }
 
-/** A program of csrc/tests/test.h, and the words of the tests that it is to run (none: all); each worker runs a part of them. */
+/**
+ * Program of csrc/tests/test.h with words that select its tests (none: all); each worker runs a part of them.
+ */
 function nativeProgram(name, program, folder = nativeBuild, words = []) {
   return {
     name,
@@ -177,7 +185,7 @@ function check(name, command, args) {
   };
 }
 
-/** Every property, on `times` times as many cases as usual. */
+/** Runs every property on `times` times as many cases as usual. */
 export function propertyTests(times) {
   const files = [...NULL_PATHS, "tests/device"]
     .flatMap((path) => testFiles(join(root, path)))
@@ -186,7 +194,7 @@ export function propertyTests(times) {
   return bunTests(`properties, ${times} times the cases`, files, options);
 }
 
-/** `bun test` over the given paths, files side by side; its counts are on stderr. */
+/** Runs `bun test` over the given paths, files in parallel; it prints its counts to stderr. */
 function bunTests(name, paths, { timeoutMs = TEST_TIMEOUT_MS, env = {} } = {}) {
   return {
     name,
@@ -209,7 +217,7 @@ function bunTests(name, paths, { timeoutMs = TEST_TIMEOUT_MS, env = {} } = {}) {
   };
 }
 
-/** Counts of `bun test` from its closing lines; null when the run ended before them. */
+/** Counts in the closing lines of `bun test`; null if the run ended before them. */
 export function parseBunTest(stderr) {
   if (!/^Ran \d+ tests? across \d+ files?\./m.test(stderr)) return null;
   const count = (word) => Number(new RegExp(`^ *(\\d+) ${word}s?$`, "m").exec(stderr)?.[1] ?? 0);
@@ -220,14 +228,14 @@ export function parseBunTest(stderr) {
   };
 }
 
-/** Counts from "N passed, N failed" or "N passed, N failed, N skipped"; null for anything else. */
+/** Counts in "N passed, N failed" or "N passed, N failed, N skipped"; null for any other line. */
 export function parseSummary(line) {
   const match = /^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$/.exec(line.trim());
   if (match === null) return null;
   return { passed: Number(match[1]), failed: Number(match[2]), skipped: Number(match[3] ?? 0) };
 }
 
-/** The line that ends a run. */
+/** Last line of a run. */
 export function summary({ passed, failed, skipped }) {
   return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`;
 }
@@ -237,7 +245,7 @@ function broken(text) {
   return { passed: 0, failed: 1, skipped: 0 };
 }
 
-/** Runs groups one after another, tells each one's outcome and time, and returns the sum. */
+/** Runs groups in order, prints outcome and time of each, and returns the sum. */
 export async function runGroups(groups) {
   const all = [];
   for (const group of groups) {
@@ -256,7 +264,7 @@ function sum(all) {
   return total;
 }
 
-/** Runs a command in the project root; `show` copies its standard error here as it comes. */
+/** Runs a command in the project root; `show` forwards its stderr. */
 function run(command, args, { show = false, env = {} } = {}) {
   return new Promise((resolve) => {
     const options = { cwd: root, stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, ...env } };
@@ -278,7 +286,7 @@ function run(command, args, { show = false, env = {} } = {}) {
   });
 }
 
-/** Test files of a folder, or the file itself, as paths that Bun takes literally. */
+/** Test files of a folder, or the file itself, as literal paths for Bun. */
 function testFiles(path) {
   return path.endsWith(".ts") ? (existsSync(path) ? [path] : []) : sourceFiles(path, /\.test\.ts$/);
 }

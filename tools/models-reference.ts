@@ -1,5 +1,7 @@
-/** docs/reference/models.md: what is served, from the descriptions of families, the models that tests compare and the formats that
- *  engines keep. */
+/**
+ * Generates docs/reference/models.md from the descriptions of families, the models in tests, and the formats
+ * of engines.
+ */
 import { parseModelConfig, readModelConfig } from "../model/config.ts";
 import type { Family } from "../model/families/family.ts";
 import { families } from "../model/families/index.ts";
@@ -10,7 +12,7 @@ import { TensorKind } from "../model/tensor-kinds.ts";
 import { familyConfigs, foldersOnly } from "../tests/reference/families.ts";
 import { gpuReferenceNames, referenceModels } from "../tests/reference/models.ts";
 
-/** A model that a test compares with transformers. */
+/** Model that a test compares with transformers. */
 interface Compared {
   readonly name: string;
   readonly family: string;
@@ -76,7 +78,7 @@ name of the field.
 function rowOf(family: Family, compared: readonly Compared[]): string {
   const code = (names: readonly string[]): string => names.map((name) => `\`${name}\``).join(", ");
   const all = compared.map(({ name }) => name).join(", ");
-  // Those of which something is true, or a word where it is true of all.
+  // Names of the models that match, or a word if all or none do.
   const those = (is: (model: Compared) => boolean): string => {
     const names = compared.filter(is).map(({ name }) => name);
     return names.length === compared.length ? "all of these" : names.length === 0 ? "none" : names.join(", ");

@@ -1,12 +1,14 @@
 /**
- * Real schemas with random faults: whatever becomes of them, they are refused with a sentence, or hold answers to what Ajv allows.
+ * Fuzzes real schemas with random faults: each is either refused with a message, or limits answers to those
+ * that Ajv allows.
  *
  *   npx bun tools/mutate-schemas.ts <maskbench/data> [--cases 3000] [--seed 1]
  *
- * The folder is that of github.com/guidance-ai/jsonschemabench's maskbench: a file per schema, `{schema, tests: [{data}]}`. In each case
- * one to three parts of a schema are removed, replaced by parts of others, put into another keyword, or given another name. What
- * compiles is given the file's values, as they are and with faults of their own, and writes answers at random. It ends with 1 when a value
- * is accepted that Ajv does not allow, or when anything but a refusal is thrown.
+ * The folder is maskbench of github.com/guidance-ai/jsonschemabench: a file per schema, `{schema, tests:
+ * [{data}]}`. Each case removes one to three parts of a schema, replaces them by parts of others, moves them
+ * into another keyword, or renames them. Every schema that compiles must judge the file's values, intact and
+ * with faults, and generates random answers. Exits with 1 if a value is accepted that Ajv does not allow, or
+ * if anything but a refusal is thrown.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -27,7 +29,7 @@ const { values, positionals } = parseArgs({
 const folder = positionals[0];
 if (folder === undefined) throw new Error("which folder of schemas?");
 
-/** Larger files are left out: Ajv takes seconds for some. */
+/** Maximum size of a file; Ajv takes seconds for some larger ones. */
 const FILE_BYTES_MAX = 20_000;
 const VALUES_MAX = 6;
 const ANSWERS = 2;
@@ -67,7 +69,7 @@ interface RealSchema {
   readonly tests: readonly { readonly data: Json }[];
 }
 
-/** Numbers from 0 to 2^32, the same for the same seed. */
+/** Seeded generator of whole numbers from 0 to 2^32 - 1. */
 function numbersFrom(seed: number): () => number {
   let state = seed | 0;
   return () => {
@@ -78,7 +80,7 @@ function numbersFrom(seed: number): () => number {
   };
 }
 
-/** The value with one fault more. `others`: what parts are taken from. */
+/** Copy of the value with one more fault; replacement parts come from `others`. */
 function mutated(value: Json, others: readonly Json[], next: () => number): Json {
   const any = <Value>(list: readonly Value[]): Value => list[next() % list.length]!;
   const copy = structuredClone({ value });
@@ -114,7 +116,7 @@ function mutated(value: Json, others: readonly Json[], next: () => number): Json
   return copy.value;
 }
 
-/** Null: refused, or too much work. */
+/** Grammar of a schema; null if it is refused or too much work. */
 function compiled(schema: Json): Grammar | null {
   try {
     return compileConstraint({ kind: "schema", schema, layout: "compact" }).grammar;
@@ -124,7 +126,7 @@ function compiled(schema: Json): Grammar | null {
   }
 }
 
-/** Null: Ajv does not take the schema. */
+/** Verdict of Ajv; null if Ajv rejects the schema. */
 function allowedByAjv(schema: Json, value: Json): boolean | null {
   try {
     return allows(schema, value);
@@ -154,7 +156,8 @@ function check(schema: Json, instances: readonly Json[], next: () => number): vo
     counts.refused++;
     return;
   }
-  // Ajv takes a property of the empty name for one that is always there. A faulty schema it refuses once: the second time it takes it as it is.
+  // Ajv treats a property with the empty name as always present. It rejects a faulty schema only the first
+  // time and then uses it.
   const isJudged =
     !/"required":\[[^\]]*""/.test(JSON.stringify(schema)) && allowedByAjv(schema, null) !== null;
   if (!isJudged) counts.notByAjv++;
@@ -203,7 +206,7 @@ while (counts.cases < Number(values.cases)) {
   try {
     check(schema, instances, next);
   } catch (error) {
-    // Masks are work too, and end a request where they are too much.
+    // Mask computation also has a work limit that ends a request.
     if (error instanceof ConstraintError) {
       counts.givenUp++;
       continue;

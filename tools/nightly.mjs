@@ -1,11 +1,11 @@
-// `npm run nightly [-- minutes]`: every property on many more cases, with other seeds in each round, until the minutes are
-// over (60 if not said) or a round has failed.
+// `npm run nightly [-- minutes]`: runs every property on many more cases, with new seeds in each round, until
+// the minutes (default 60) are over or a round fails.
 
 import { propertyTests, runGroups, summary } from "./groups.mjs";
 import { SetupError, setUp } from "./setup.mjs";
 
 const MINUTES = 60;
-/** Cases of a round, in those of `npm test`. */
+/** Factor of cases per round, relative to `npm test`. */
 const TIMES = 20;
 
 export async function main([argument = String(MINUTES)]) {

@@ -1,5 +1,8 @@
-/** Gives a model the outliers that trained ones have, without changing what it computes: the norms before attention and MLP
- *  make some channels larger by a power of two, and the matrices that read them have columns as much smaller. */
+/**
+ * Gives a model outlier channels like those of trained models, without changing its function. The norms
+ * before attention and MLP scale some channels up by a power of two; the matrices that read them have columns
+ * scaled down by the same factor.
+ */
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { openModelFolder } from "../model/folder.ts";
 import { TensorKind } from "../model/tensor-kinds.ts";
@@ -10,7 +13,7 @@ const norms: readonly number[] = [attentionNorm, mlpNorm];
 const readers: readonly number[] = [q, k, v, gate, up];
 const bf16 = 2;
 
-/** A copy of a folder in bf16, in which every layer reads `channels` channels times `factor`, a power of two. */
+/** Copies a folder in bf16 and scales `channels` channels of every layer by `factor`, a power of two. */
 export function plantOutliers(from: string, to: string, factor: number, channels = 6): void {
   cpSync(from, to, { recursive: true });
   const { tensors, config } = openModelFolder(to);

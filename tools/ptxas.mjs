@@ -1,6 +1,6 @@
-// `node tools/ptxas.mjs [--write]`: compiles the CUDA kernels and tells what each takes of a multiprocessor, as ptxas
-// said it. Fails if a kernel spills registers to memory, or if docs/reference/gpu-kernels.md has other numbers of the
-// same compiler; `--write` writes that page. Needs nvcc, no GPU; without nvcc it says so and is content.
+// `node tools/ptxas.mjs [--write]`: compiles the CUDA kernels and lists their resources as reported by ptxas.
+// Fails if a kernel spills registers, or if docs/reference/gpu-kernels.md differs for the same compiler;
+// `--write` writes that page. Needs nvcc but no GPU; without nvcc it succeeds with a note.
 
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -12,15 +12,15 @@ const PAGE = join(root, "docs", "reference", "gpu-kernels.md");
 const NO_SPILLS = "no kernel spills";
 
 /**
- * What ptxas says of each kernel and architecture.
- * @returns {{ kernel: string, architecture: string, registers: number, spillBytes: number }[]}
+ * Parses ptxas output by kernel and architecture. @returns {{ kernel: string, architecture: string,
+ * registers: number, spillBytes: number }[]}
  */
 export function parsePtxas(text) {
   const kernels = [];
   for (const part of text.split("Compiling entry function '").slice(1)) {
     const [, mangled, architecture] = /^([^']*)' for 'sm_(\w+)'/.exec(part) ?? [];
     if (mangled === undefined || architecture === undefined) continue;
-    // Spilled registers, and arrays that registers cannot hold: both are memory.
+    // Spilled registers, and arrays too large for registers: both use memory.
     const spills = [...part.matchAll(/(\d+) bytes (?:spill|stack frame)/g)].map(([, bytes]) => Number(bytes));
     kernels.push({
       kernel: kernelName(mangled),
@@ -32,7 +32,10 @@ export function parsePtxas(text) {
   return kernels;
 }
 
-/** `gemm_few<8>` from the mangled name of an instantiation of gemm_few_kernel; values of enumerations are numbers. */
+/**
+ * Kernel name, such as `gemm_few<8>`, from the mangled instantiation of gemm_few_kernel; enumeration values
+ * appear as numbers.
+ */
 export function kernelName(mangled) {
   const match = /\d+([a-z_]+)_kernel(?:I((?:L(?:[a-z]|N\w+?E)\d+E)+)E)?/.exec(mangled);
   if (match === null) return mangled;
@@ -42,7 +45,7 @@ export function kernelName(mangled) {
   return numbers.length > 0 ? `${name}<${numbers.join(", ")}>` : name;
 }
 
-/** A Markdown table: a line per kernel, a column per architecture, registers and, if there are any, bytes of spills. */
+/** Markdown table: a row per kernel, a column per architecture, with registers and any spilled bytes. */
 export function table(kernels) {
   const order = (a, b) => a.localeCompare(b, "en", { numeric: true });
   const names = [...new Set(kernels.map(({ kernel }) => kernel))].sort(order);
@@ -59,7 +62,7 @@ export function table(kernels) {
   ].join("\n");
 }
 
-/** "13.0" of the nvcc that the build takes; null where there is none. */
+/** Release of the build's nvcc, such as "13.0"; null without nvcc. */
 export function nvccRelease() {
   for (const nvcc of ["nvcc", join(process.env.CUDA_HOME ?? "/usr/local/cuda", "bin", "nvcc")]) {
     const { status, stdout } = spawnSync(nvcc, ["--version"], { encoding: "utf8" });
@@ -79,7 +82,7 @@ ${table(kernels)}
 `;
 }
 
-/** Builds and judges: what went wrong, or null, and a sentence on what was seen. */
+/** Builds and checks the kernels. Returns the problem or null, and a sentence about the result. */
 export async function checkRegisters(write = false) {
   const release = nvccRelease();
   if (release === null) return { skipped: true, problem: null, seen: "there is no nvcc" };

@@ -17,9 +17,9 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Templates of models and of trainers that copy models' own.
+# Packages with templates of models, and of trainers that copy them.
 WHEELS = ["trl==1.16.0", "axolotl==0.19.0", "unsloth==2026.10.9", "xinference==4.1.0"]
-# Vendors llama.cpp, which keeps a folder of models' templates.
+# Package that vendors llama.cpp with its folder of models' templates.
 SOURCES = ["llama-cpp-python==0.3.36"]
 
 

@@ -24,7 +24,7 @@ import { namedConfig, writeRandomModel } from "./random-model.ts";
 const scratch = mkdtempSync(join(tmpdir(), "bunting-random-model-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** Odd sizes, a bias, weights of two files when asked, and words of up to three syllables. */
+/** Shape with odd sizes, a bias, weights in two files if requested, and words of up to three syllables. */
 const tiny: JsonObject = {
   ...publishedShapes["Qwen2.5-0.5B"]!.config,
   hidden_size: 48,
@@ -52,7 +52,7 @@ function contents(folder: string): Record<string, string> {
   );
 }
 
-/** Every weight of a folder by tensor, from bf16. */
+/** Weights of a folder by tensor, converted from bf16. */
 function weightsOf(folder: string): Map<string, Float32Array> {
   return new Map(
     openModelFolder(folder).tensors.map(({ name, path, offset, rows, cols }) => {

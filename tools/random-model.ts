@@ -1,6 +1,7 @@
 /**
- * Writes a Hugging Face folder with random weights: `npx bun tools/random-model.ts <shape|config.json> <folder>
- * [--seed N] [--layers N]`. Real sizes to measure without published weights or vocabulary; the same seed gives the same bytes.
+ * Writes a Hugging Face folder with random weights: `npx bun tools/random-model.ts <shape|config.json>
+ * <folder> [--seed N] [--layers N]`. For measurements at real sizes without published weights or vocabulary;
+ * the same seed gives the same bytes.
  */
 import { existsSync, mkdirSync, readdirSync, statfsSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -14,22 +15,22 @@ import { eosTokens, tokenizerConfigJson, tokenizerJson, vocabMin } from "./rando
 import { parametersOf, type Spread, withMxfp4Experts, writeWeights } from "./random-model/weights.ts";
 
 export interface RandomModelOptions {
-  /** 0 … 2^32-1 */
+  /** Seed, 0 … 2^32-1. */
   readonly seed: number;
-  /** As in a model before its training unless told: norms change nothing, all else is small. */
+  /** Distribution of each tensor. Default: as before training, with neutral norms and small weights. */
   readonly spreadOf?: (tensor: NamedTensor) => Spread;
-  /** 4 GB unless told. */
+  /** Maximum bytes of a weight file; default 4 GB. */
   readonly shardBytesMax?: number;
-  /** Of the weights. */
+  /** Progress of writing weights. */
   readonly onProgress?: (doneBytes: number, totalBytes: number) => void;
 }
 
-/** The model cannot be written. The message is a sentence for people. */
+/** Failure to write the model. The message is a sentence for people. */
 export class RandomModelError extends Error {
   override readonly name = "RandomModelError";
 }
 
-/** The configuration that a word on the command line means: a published shape's, or that of a file. */
+/** Configuration named on the command line: a published shape's, or that of a file. */
 export function namedConfig(name: string): { readonly file: string; json: JsonObject } {
   const isShape = Object.hasOwn(publishedShapes, name);
   if (isShape) return { file: name, json: publishedShapes[name]!.config };
@@ -39,9 +40,11 @@ export function namedConfig(name: string): { readonly file: string; json: JsonOb
   );
 }
 
-/** Writes the folder, which must be empty or not there, and returns the number of weights. Control tokens become those
- *  of the tokenizer that is made; everything else in the configuration stays. config.json comes last: a folder without
- *  it was not finished. Throws RandomModelError or ModelError before anything is written. */
+/**
+ * Writes the folder, which must be empty or absent, and returns the number of weights. Control tokens become
+ * those of the generated tokenizer; the rest of the configuration stays. config.json is written last, so a
+ * folder without it is incomplete. Throws RandomModelError or ModelError before anything is written.
+ */
 export function writeRandomModel(
   source: { readonly file: string; readonly json: JsonObject },
   folder: string,
@@ -60,7 +63,7 @@ export function writeRandomModel(
   const plain = folderTensors(config);
   const parameters = parametersOf(plain);
   const tensors = hasMxfp4Experts(source) ? withMxfp4Experts(plain) : plain;
-  // 100 bytes are more than tokenizer.json takes for a token.
+  // Upper bound of 100 bytes per token in tokenizer.json.
   checkPlace(folder, parameters * 2 + shape.vocab * 100);
 
   mkdirSync(folder, { recursive: true });
@@ -88,7 +91,7 @@ export function writeRandomModel(
   return parameters;
 }
 
-/** Throws RandomModelError for other ways to quantise. */
+/** True for MXFP4 experts. Throws RandomModelError for other quantisation methods. */
 function hasMxfp4Experts({ file, json }: { readonly file: string; readonly json: JsonObject }): boolean {
   const { quantization_config: quantisation } = json;
   if (quantisation === undefined) return false;

@@ -38,7 +38,7 @@ OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">
 
 
 class TooLong(BaseException):
-    """Of a power of a power, say."""
+    """Raised when a template runs too long, such as a power of a power."""
 
 
 def stop(*_: object) -> None:
@@ -89,7 +89,8 @@ class Maker:
         if kind == 11:
             bounds = [self.random.choice(["", self.integer()]) for _ in range(self.random.choice([2, 2, 3]))]
             chosen = self.random.choice([":".join(bounds), self.integer(), self.text()])
-            # A constant that cannot be sliced is undefined to Jinja, anything else an error: of no use to anybody.
+            # A constant that cannot be sliced is undefined in Jinja, and other objects raise an error;
+            # neither is worth testing.
             return f"({self.random.choice(NAMES) if ':' in chosen else again()})[{chosen}]"
         if kind == 12:
             items = ", ".join(again() for _ in range(self.random.choice([0, 1, 2])))
@@ -142,7 +143,7 @@ def main() -> None:
             continue
         finally:
             signal.alarm(0)
-        # Addresses of objects, and what takes too long to say, tell nothing.
+        # Excludes object addresses and very long texts, which cannot be compared.
         if " at 0x" in outcome.get("text", "") or len(outcome.get("text", "")) > 20_000:
             continue
         probes.append({"template": template, **outcome})

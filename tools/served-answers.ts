@@ -1,13 +1,13 @@
 /**
- * Answers of a random model at temperature 1.5 under real schemas, from a server of its own on the CPU engine: every answer that has
- * ended by itself has to be allowed by Ajv.
+ * Serves a random model on the CPU engine and requests answers at temperature 1.5 under real schemas. Ajv
+ * must allow every answer that ended by itself.
  *
  *   npx bun tools/served-answers.ts <maskbench/data> [--schemas 1000] [--tokens 600] [--rows 16] [--seed 1]
  *
- * The folder is that of github.com/guidance-ai/jsonschemabench's maskbench. Files are taken evenly over all of it until so many
- * schemas have been answered. A random model all but never draws a quote or a bracket of 4,000 tokens: those that end things are made likelier
- * with `logit_bias`, and what is cut at `--tokens` all the same is counted apart, as is what is refused, with its reason. It ends
- * with 1 when an answer is not allowed, or fails in another way.
+ * The folder is maskbench of github.com/guidance-ai/jsonschemabench. Files are chosen evenly from all of it
+ * until enough schemas have been answered. A random model hardly ever draws a quote or a bracket among 4,000
+ * tokens, so `logit_bias` makes closing tokens likelier. Answers cut at `--tokens` are counted separately, as
+ * are refusals, with their reasons. Exits with 1 if an answer is not allowed, or fails in another way.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -40,7 +40,7 @@ const small = {
   ...{ hidden_size: 96, intermediate_size: 64, num_attention_heads: 6, num_key_value_heads: 2, head_dim: 32 },
   ...{ num_hidden_layers: 2, max_position_embeddings: 4096, vocab_size: 4000, max_window_layers: 2 },
 };
-/** What ends a string, an array or an object. */
+/** Bias of characters that end a string, an array or an object. */
 const enders: Readonly<Record<string, number>> = { '"': 9, "]": 9, "}": 9 };
 
 const counts = { answered: 0, ended: 0, allowed: 0, notByAjv: 0, cut: 0, refused: 0, failed: 0 };
@@ -53,7 +53,7 @@ interface Answer {
   }[];
 }
 
-/** Asks for an answer and judges it. */
+/** Requests an answer and checks it. */
 async function ask(url: string, name: string, number: number): Promise<void> {
   const { schema } = JSON.parse(readFileSync(join(folder!, name), "utf8")) as { schema: Json };
   const response = await fetch(`${url}/v1/chat/completions`, {
@@ -95,7 +95,7 @@ async function ask(url: string, name: string, number: number): Promise<void> {
   else faults.push(`${name}: ${message.content}`);
 }
 
-/** The files in an order in which any number from the first on are spread evenly over all of them. */
+/** Files in an order whose every prefix is spread evenly over all of them. */
 function spread(files: readonly string[]): string[] {
   const golden = (Math.sqrt(5) - 1) / 2;
   return files

@@ -1,5 +1,5 @@
-// Brings a checkout to where the server can run: packages, the Bun binary, the native library. Each part does nothing
-// when it is up to date. Plain Node, because nothing is installed before this has run.
+// Prepares a checkout for the server: packages, the Bun binary, the native library. Each part does nothing if
+// it is up to date. Plain Node, because nothing is installed before this runs.
 
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync } from "node:fs";
@@ -13,12 +13,12 @@ export const nativeBuild = join(root, "build", "native");
 
 export const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
 
-/** A reason to stop that is one sentence for people; printed without a stack. */
+/** Failure that is one sentence for people; printed without a stack. */
 export class SetupError extends Error {
   name = "SetupError";
 }
 
-/** Everything; `targets` are the native targets to build (none: all). */
+/** Sets up everything; `targets` are the native targets to build (none: all). */
 export async function setUp(targets = []) {
   const problem = platformProblem(process.platform, process.arch);
   if (problem !== null) throw new SetupError(problem);
@@ -27,13 +27,13 @@ export async function setUp(targets = []) {
   await buildNative(targets);
 }
 
-/** Why Bunting cannot run here, or null. */
+/** Reason why Bunting cannot run here; null if it can. */
 export function platformProblem(platform, arch) {
   if (platform === "linux" && (arch === "x64" || arch === "arm64")) return null;
   return `Bunting runs on Linux on x64 or arm64; this is ${platform} on ${arch}.`;
 }
 
-/** `npm ci`, unless node_modules holds exactly what the lock file names. */
+/** Runs `npm ci`, unless node_modules matches the lock file. */
 export async function installPackages() {
   const reason = packagesStale();
   if (reason === null) return;
@@ -47,7 +47,7 @@ export async function installPackages() {
   );
 }
 
-/** Why the installed packages are not those of the lock file, or null when they are. */
+/** Reason why the installed packages differ from the lock file; null if they match. */
 function packagesStale() {
   const wanted = readLock(join(root, "package-lock.json"));
   const found = readLock(join(root, "node_modules", ".package-lock.json"));
@@ -66,7 +66,7 @@ function packagesStale() {
   return null;
 }
 
-/** A lock file's packages by path, or null. */
+/** Packages of a lock file by path; null if the file is unreadable. */
 function readLock(file) {
   try {
     return JSON.parse(readFileSync(file, "utf8")).packages ?? null;
@@ -75,7 +75,7 @@ function readLock(file) {
   }
 }
 
-/** The npm package of Bun fetches or links its binary in an install script, which npm may have been told to skip. */
+/** Runs Bun's install script, which fetches or links its binary; npm may be configured to skip it. */
 async function installBun() {
   if (runs(bun, ["--version"])) return;
   const script = join(root, "node_modules", "bun", "install.js");
@@ -84,15 +84,17 @@ async function installBun() {
   throw new SetupError(`${lastLines(output, 10)}\n\nThe Bun binary at ${bun} does not run on this machine.`);
 }
 
-/** Configures once, then lets the build system find what is stale. Another folder than the usual one is for other
- *  `options` of cmake; what is said of it ends in `how`. */
+/**
+ * Configures the build once, then lets the build system find stale parts. Builds with other cmake `options`
+ * use another folder; `how` ends their messages.
+ */
 export async function buildNative(targets, { folder = nativeBuild, options = [], how = "" } = {}) {
   if (!runs("cmake", ["--version"])) {
     throw new SetupError("cmake is missing: install it (Debian: apt install cmake g++) and try again.");
   }
   const cache = join(folder, "CMakeCache.txt");
   const source = join(root, "csrc");
-  // A checkout that was moved has a cache that names another place, which cmake refuses.
+  // A moved checkout has a cache with its old path, which cmake refuses.
   const moved =
     existsSync(cache) && !readFileSync(cache, "utf8").includes(`CMAKE_HOME_DIRECTORY:INTERNAL=${source}\n`);
   if (moved) rmSync(folder, { recursive: true });
@@ -108,14 +110,14 @@ export async function buildNative(targets, { folder = nativeBuild, options = [],
     const args = ["-S", source, "-B", folder, "-G", "Unix Makefiles", "-DCMAKE_BUILD_TYPE=Release"];
     await build("cmake", [...args, ...options], `configuring the native engine${how}`);
   }
-  // A large kernel file takes up to about 1 GiB to compile.
+  // Compiling a large kernel file takes up to about 1 GiB.
   const jobs = Math.max(1, Math.min(availableParallelism(), Math.floor(totalmem() / 2 ** 30)));
   const args = ["--build", folder, "-j", String(jobs)];
   if (targets.length > 0) args.push("--target", ...targets);
   await build("cmake", args, `building the native engine${how}`);
 }
 
-/** Runs a build command; its progress is shown only when there is something to do. */
+/** Runs a build command; shows progress only if there is work to do. */
 async function build(command, args, what) {
   let told = false;
   const { code, output } = await runQuietly(command, args, {
@@ -132,13 +134,15 @@ async function build(command, args, what) {
     throw new SetupError(`${lastLines(output, 40)}\n\n${what} failed (exit code ${code}): see above.`);
 }
 
-/** Whether a command starts and succeeds. */
+/** True if a command starts and succeeds. */
 function runs(command, args) {
   return spawnSync(command, args, { stdio: "ignore" }).status === 0;
 }
 
-/** Runs a command in the project root and keeps its output for the case that it fails. A signal ends the command and
- *  then this process. */
+/**
+ * Runs a command in the project root and returns its output for error messages. A signal ends the command and
+ * then this process.
+ */
 function runQuietly(command, args, { cwd = root, onLine = () => {} } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
@@ -167,7 +171,7 @@ function lastLines(text, count) {
   return text.trimEnd().split("\n").slice(-count).join("\n");
 }
 
-/** `npm run setup`: everything, and nothing is started. */
+/** `npm run setup`: sets up everything and starts nothing. */
 export async function main() {
   await setUp();
   return 0;

@@ -1,4 +1,4 @@
-// `npm start -- [arguments]`: sets up what is missing, then runs `bunting serve [arguments]`.
+// `npm start -- [arguments]`: sets up missing parts, then runs `bunting serve [arguments]`.
 
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
@@ -10,8 +10,10 @@ export async function main(args) {
   return await runForeground(bun, [join(root, "server", "main.ts"), "serve", ...args]);
 }
 
-/** Runs a command on this terminal, passes the signals on, and takes over its exit code. The command keeps the
- *  caller's folder, so that relative paths in its arguments mean what the person meant. */
+/**
+ * Runs a command in this terminal, forwards signals, and returns its exit code. The command runs in the
+ * caller's folder, so that relative paths in its arguments resolve there.
+ */
 export function runForeground(command, args, cwd = process.env.INIT_CWD ?? process.cwd()) {
   return new Promise((resolve) => {
     const child = spawn(command, args, { stdio: "inherit", cwd });

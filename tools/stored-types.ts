@@ -1,4 +1,7 @@
-/** model/stored-types.ts: how files store numbers, as the rows of csrc/ that engines are built from say. */
+/**
+ * Generates model/stored-types.ts, the storage types of files, from the tables in csrc/ that engines are
+ * built from.
+ */
 import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 

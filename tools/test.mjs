@@ -1,4 +1,4 @@
-// `npm test`: sets up, builds, and runs every check and test. The last line is the sum over all of them.
+// `npm test`: sets up, builds, and runs every check and test. The last line is the total.
 
 import {
   deviceTests,

@@ -126,7 +126,7 @@ export class JobsClient {
   }
 }
 
-/** Minimum characters per sent piece. */
+/** Target size of a sent piece in characters; a longer part is sent whole. */
 const PIECE_CHARACTERS = 256 * 1024;
 
 /** Multipart form (RFC 7578) with a file for batches, produced while it is sent. */

@@ -13,7 +13,10 @@ import {
   timeStep,
 } from "./trial.ts";
 
-/** Largest deviation, in either direction between two trials, at which kept costs still hold. */
+/**
+ * Largest ratio between the deviations of two trials (measured / predicted time) at which kept costs still
+ * hold.
+ */
 export const APART_MAX = 1.5;
 /** Maximum rounds, since one step may wait for a busy core. */
 const ROUNDS_MAX = 3;

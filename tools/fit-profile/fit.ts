@@ -1,10 +1,12 @@
-/** Tables and weights from measured times: staircases, non-negative least squares. */
+/** Fits tables and weights to measured times: staircases, and non-negative least squares. */
 
 import type { ProfileTable } from "../../scheduler/cost/profile.ts";
 import type { Attention, Point } from "./measured.ts";
 
-/** The mean of `ms` by `tokens`, never falling; points that the next one covers are left out, since a staircase takes
- *  the value of the next point that is not below. */
+/**
+ * Mean of `ms` by `tokens`, made monotonic. Omits points that the next one covers, since a staircase has the
+ * value of the next point at or above.
+ */
 export function staircase(points: readonly Point[]): ProfileTable["linear"] {
   const sums = new Map<number, { ms: number; count: number }>();
   for (const { tokens, ms } of points) {
@@ -26,7 +28,10 @@ function staircaseMs({ tokens, ms }: ProfileTable["linear"], count: number): num
   return ms[tokens.findIndex((step) => step >= count)] ?? ms.at(-1)!;
 }
 
-/** Non-negative weights that minimise the squares of (features · weights - target) × scale, by coordinate descent. */
+/**
+ * Non-negative weights that minimise the squares of (features · weights - target) × scale, by coordinate
+ * descent.
+ */
 function fit(rows: readonly { features: readonly number[]; target: number; scale: number }[]): number[] {
   const size = rows[0]!.features.length;
   const gram = Array.from({ length: size }, () => new Float64Array(size));
@@ -63,9 +68,9 @@ export const decodeFeatures = ({ decodes, decodeContext }: Attention): number[] 
 ];
 
 /**
- * Fits attention so that the error of a whole step is small: an error in attention counts as much as it is of attention
- * and the linear layers of the same tokens. Each size of a batch or chunk has the same weight, however often it was
- * measured.
+ * Fits attention to minimise the error of a whole step: errors are relative to attention plus linear layers
+ * of the same tokens. Each batch or chunk size has the same total weight, independent of its number of
+ * measurements.
  */
 export function fitAttention(
   rows: readonly Attention[],
@@ -94,7 +99,7 @@ export function fitAttention(
   return { weights, errors: { p50: share(0.5), p90: share(0.9) } };
 }
 
-/** What a step costs, and each of its tokens or rows. */
+/** Linear fit: cost of a step and of each token or row. */
 export function fitLine(points: readonly Point[]): { readonly stepMs: number; readonly sequenceMs: number } {
   const [stepMs = 0, sequenceMs = 0] = fit(
     points.map(({ tokens, ms }) => ({ features: [1, tokens], target: ms, scale: 1 / ms })),

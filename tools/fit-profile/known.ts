@@ -1,4 +1,4 @@
-/** The devices of scheduler/cost/profiles/, as they are fitted from the traces' folder. */
+/** Recipes of the devices in scheduler/cost/profiles/, fitted from the traces' folder. */
 
 import { join } from "node:path";
 import type { ProfileTable } from "../../scheduler/cost/profile.ts";
@@ -7,8 +7,10 @@ import { type Recipe, tableOf } from "./recipe.ts";
 const LAYERS = 32;
 const notMeasured = { stepMs: 0, sequenceMs: 0 };
 
-/** Tables by their file's name. `traces` holds llmservingsim/, vidur-profiling/ and vidur-profiling-cpu/, copies of the
- *  repositories that the tables name as their sources. */
+/**
+ * Tables by file name. `traces` holds llmservingsim/, vidur-profiling/ and vidur-profiling-cpu/, copies of
+ * the source repositories that the tables name.
+ */
 export function knownTables(traces: string): Readonly<Record<string, ProfileTable>> {
   const overhead = join(traces, "vidur-profiling-cpu/a100/cpu_overheads.csv");
   const a100: Recipe = {
@@ -25,7 +27,8 @@ export function knownTables(traces: string): Readonly<Record<string, ProfileTabl
     layers: LAYERS,
     overhead,
     head: { stepMs: 0.168, sequenceMs: 0.00131 },
-    // Measured with 32 query heads and 4 key-value heads per device; this shape has 8: twice the bytes, the same products.
+    // Measured with 32 query heads and 4 key-value heads per device; this shape has 8: twice the bytes, the
+    // same products.
     kvTimes: 2,
     decode: null,
   };

@@ -1,38 +1,43 @@
-/** What others have measured of a device with a model, out of the files that they keep it in. */
+/** Reads published measurements of a model on a device from the publishers' file formats. */
 
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** Milliseconds by number of tokens, or of rows. */
+/** Milliseconds by number of tokens or rows. */
 export interface Point {
   readonly tokens: number;
   readonly ms: number;
 }
 
-/** Time of one layer's attention, and what decides it. */
+/** Time of one layer's attention, with the sizes that determine it. */
 export interface Attention {
   readonly prompt: number;
   readonly context: number;
   readonly decodes: number;
-  /** Of all decodes together. */
+  /** Total context of all decodes. */
   readonly decodeContext: number;
   readonly ms: number;
 }
 
 /** Times of a model on a device. */
 export interface Measured {
-  /** Everything that depends on the number of tokens alone, of all layers. A number may come several times. */
+  /**
+   * Total over all layers of everything that depends only on the number of tokens. A number may occur several
+   * times.
+   */
   readonly linear: readonly Point[];
-  /** Of one layer. */
+  /** Attention of one layer. */
   readonly attention: readonly Attention[];
-  /** The output head and drawing, by rows; null where they were not measured. */
+  /** Output head and sampling, by rows; null if they were not measured. */
   readonly head: readonly Point[] | null;
 }
 
 type Row = Readonly<Record<string, string>>;
 
-/** Reads what the first of `folders` that has it says. Three sets of files are known, told apart by their names. Throws
- *  when none of them is whole. */
+/**
+ * Reads the first complete set of files in `folders`. File names distinguish the three known sets. Throws if
+ * none is complete.
+ */
 export function readMeasured(folders: readonly string[], layers: number): Measured {
   const pathOf = (file: string): string | undefined =>
     folders.map((folder) => join(folder, file)).find((path) => existsSync(path));
@@ -62,7 +67,7 @@ const layouts: readonly {
     files: ["layers.csv", "attention.csv"],
     read: ([measured = [], attention = []], layers) => ({
       linear: llmServingSimLayers(measured, layers),
-      // Their kv_cache_size counts the chunk too.
+      // Their kv_cache_size includes the chunk.
       attention: attention.map((row) => vidurAttention(row, true)),
       head: measured
         .map((row) => ({ layer: row.layer_name, ...layerPoint(row) }))
@@ -82,11 +87,13 @@ const layouts: readonly {
   },
 ];
 
-/** Rows of more sequences than this are prompts. */
+/** Maximum rows of the output head; more rows come from prompts. */
 const HEAD_ROWS_MAX = 256;
 
-/** What a server's own code adds to a step by number of sequences: schedule, prepare, sample, process, without the way to
- *  other processes. */
+/**
+ * Overhead of a server's own code per step, by number of sequences: scheduling, preparation, sampling,
+ * processing, without communication between processes.
+ */
 export function readOverhead(path: string): Point[] {
   const parts = ["schedule", "prepare_inputs_e2e", "sampler_e2e", "process_model_outputs"];
   return readRows(path)
@@ -109,7 +116,7 @@ function readRows(path: string): Row[] {
 const number = (row: Row, name: string): number => Number(row[name]);
 const vidurMs = (row: Row, name: string): number => number(row, `time_stats.${name}.median`);
 
-/** Sums the columns of rows that belong to one number of tokens. */
+/** Sums the columns of rows with the same number of tokens. */
 function sumBy(rows: readonly Point[]): Point[] {
   const sums = new Map<number, number>();
   for (const { tokens, ms } of rows) sums.set(tokens, (sums.get(tokens) ?? 0) + ms);
@@ -135,7 +142,7 @@ function vidurLinearMs(row: Row, layers: number): number {
   return vidurMs(row, "emb") + layers * perLayer.reduce((sum, name) => sum + vidurMs(row, name), 0);
 }
 
-/** `isChunkCounted`: the context is given with the chunk. */
+/** `isChunkCounted`: the context includes the chunk. */
 function vidurAttention(row: Row, isChunkCounted: boolean): Attention {
   const isPrompt = row.is_prefill === "True";
   const [batch, context] = [number(row, "batch_size"), number(row, "kv_cache_size")];
@@ -157,7 +164,7 @@ function layerPoint(row: Row): Point {
   return { tokens: number(row, "input"), ms: number(row, "latency(ns)") / 1e6 };
 }
 
-/** The first version's. */
+/** Linear layers in the format of the first version. */
 function llmServingSimLayers(rows: readonly Row[], layers: number): Point[] {
   const points = rows
     .filter(({ layer_name: layer }) => layer !== "attn" && layer !== "lm_head")

@@ -1,4 +1,4 @@
-/** A table out of measured files is what they were made of, and what was not measured is said. */
+/** Fitted tables reproduce the values behind the measured files, and missing measurements are errors. */
 
 import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -25,7 +25,10 @@ const recipe: Recipe = {
   decode: null,
 };
 
-/** Four layers of 1 ms and 0.01 ms per token; attention of 0.1 ms and what there is to look at; a head of 2 ms. */
+/**
+ * Writes measurements of a device: four layers of 1 ms and 0.01 ms per token, attention of 0.1 ms plus its
+ * reads, and a head of 2 ms.
+ */
 function writeDevice(): void {
   const sizes = [1, 16, 64, 256, 1024];
   const write = (file: string, head: string, rows: readonly (readonly (string | number)[])[]): void =>

@@ -1,29 +1,29 @@
-/** A profile's table out of measurements and of what is known besides. */
+/** Makes a profile's table from measurements and further known facts. */
 
 import type { ProfileTable } from "../../scheduler/cost/profile.ts";
 import { decodeFeatures, fitAttention, fitLine, promptFeatures, staircase } from "./fit.ts";
 import { readMeasured, readOverhead } from "./measured.ts";
 
-/** What a table is made of. */
+/** Inputs of a table. */
 export interface Recipe
   extends Pick<ProfileTable, "name" | "source" | "licence" | "tileTokens" | "pages" | "contextMax"> {
-  /** Where the measurements are; for each file the first folder that has it. */
+  /** Folders of measurements; the first folder that has a file provides it. */
   readonly folders: readonly string[];
   readonly layers: number;
-  /** cpu_overheads.csv; null: no overhead of a server's own code. */
+  /** Path of cpu_overheads.csv; null for no overhead of a server's own code. */
   readonly overhead: string | null;
-  /** Where the head was not measured. */
+  /** Times of the output head, if they were not measured. */
   readonly head: ProfileTable["head"];
-  /** How many times as many bytes of keys and values are read as when attention was measured. */
+  /** Ratio of KV bytes read to those read when attention was measured. */
   readonly kvTimes: number;
-  /** Attention of decodes of another device, which takes so many times as long on this one; null: it was measured. */
+  /** Decode attention of another device, with a time factor for this one; null if it was measured. */
   readonly decode: { readonly table: ProfileTable; readonly times: number } | null;
 }
 
 const PAGE_TOKENS = 16;
 const inDigits = (ms: number): number => Number(ms.toPrecision(5));
 
-/** Throws when measurements are missing. */
+/** Builds a table. Throws if measurements are missing. */
 export function tableOf(recipe: Recipe): ProfileTable {
   const { name, source, licence, tileTokens, pages, contextMax, layers, kvTimes, decode } = recipe;
   const measured = readMeasured(recipe.folders, layers);

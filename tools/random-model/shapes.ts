@@ -1,8 +1,8 @@
-/** Shapes of published models: what their config.json says of the computation. */
+/** Shapes of published models: the fields of their config.json that determine the computation. */
 import type { JsonObject } from "../../model/json.ts";
 
 export interface PublishedShape {
-  /** Weights of the published model, tied embeddings counted once. */
+  /** Number of weights of the published model; tied embeddings count once. */
   readonly parameters: number;
   readonly config: JsonObject;
 }
@@ -132,7 +132,7 @@ export const publishedShapes: Readonly<Record<string, PublishedShape>> = {
       tie_word_embeddings: false,
     },
   },
-  // The first release (v0.1), the one with a sliding window.
+  // First release (v0.1), the one with a sliding window.
   "Mistral-7B": {
     parameters: 7_241_732_096,
     config: {

@@ -1,30 +1,30 @@
 /**
- * A byte-level BPE vocabulary of any size, made of nothing: control tokens, the 256 bytes, then invented words of one
- * consonant and one vowel per syllable (" bajo", " rilume"), so that whatever a model draws can be read. Any text encodes
- * and decodes; English falls into single letters and syllables.
+ * Generates a byte-level BPE vocabulary of any size: control tokens, the 256 bytes, then invented words. A
+ * syllable is one consonant and one vowel (" bajo", " rilume"), so that any output is readable. Any text
+ * encodes and decodes; English splits into single letters and syllables.
  */
 import type { JsonObject } from "../../model/json.ts";
 import { byteOfCharacter } from "../../text/tokenizer-file.ts";
 
-/** Ids 0, 1, 2. */
+/** Control tokens with ids 0, 1, 2. */
 export const controlTokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] as const;
-/** What ends a text. */
+/** End-of-text tokens. */
 export const eosTokens = [2, 0] as const;
-/** Control tokens and bytes; a vocabulary cannot be smaller. */
+/** Control tokens and bytes: the minimum size of a vocabulary. */
 export const vocabMin = controlTokens.length + 256;
 
-// Few enough letters that the words are harmless, many enough that 150 000 of them have at most three syllables.
+// Few enough letters to make harmless words, enough for 150 000 words of at most three syllables.
 const syllables = [..."bdjlmnrstvw"].flatMap((consonant) => [..."aeiou"].map((vowel) => consonant + vowel));
-/** How the vocabulary spells a space. */
+/** Spelling of a space in the vocabulary. */
 const space = "Ġ";
-/** A prime that divides no power of 55: multiples of it visit all words of a length, far from alphabetically. */
+/** Prime that divides no power of 55: its multiples visit all words of a length, far from alphabetically. */
 const stride = 48_271;
 
 export const chatTemplate =
   "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{%- endfor %}" +
   "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
-/** tokenizer.json with the ids 0 … vocabSize - 1, vocabSize ≥ vocabMin. */
+/** Content of tokenizer.json with the ids 0 … vocabSize - 1, vocabSize ≥ vocabMin. */
 export function tokenizerJson(vocabSize: number): JsonObject {
   const vocab: Record<string, number> = {};
   controlTokens.forEach((content, id) => {
@@ -72,7 +72,7 @@ export function tokenizerJson(vocabSize: number): JsonObject {
   };
 }
 
-/** tokenizer_config.json for it. */
+/** Content of the matching tokenizer_config.json. */
 export function tokenizerConfigJson(contextMax: number): JsonObject {
   return {
     tokenizer_class: "PreTrainedTokenizerFast",
@@ -84,7 +84,7 @@ export function tokenizerConfigJson(contextMax: number): JsonObject {
   };
 }
 
-/** Merges without end, each of two parts that are there already: syllables, then words of one, two, three … */
+/** Endless merges, each of two existing parts: syllables, then words of one, two, three … syllables. */
 function* words(): Generator<readonly [string, string]> {
   for (const syllable of syllables) yield [syllable[0]!, syllable[1]!];
   for (const syllable of syllables) yield [space, syllable];
@@ -97,7 +97,7 @@ function* words(): Generator<readonly [string, string]> {
   }
 }
 
-/** Word number `word` of those with `length` syllables, its space included. */
+/** Word number `word` of those with `length` syllables, with its space. */
 function spelling(word: number, length: number): string {
   let text = "";
   for (let rest = word, left = length; left > 0; left -= 1) {

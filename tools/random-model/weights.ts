@@ -1,10 +1,10 @@
-/** Random weights as safetensors, written in pieces: memory does not grow with the model. */
+/** Writes random weights as safetensors in pieces, so that memory stays constant for any model size. */
 import { closeSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { SeededRandom } from "../../base/random.ts";
 import type { NamedTensor } from "../../model/weights.ts";
 
-/** A tensor of the file: bf16 numbers, or bytes that are parts of another one's MXFP4 blocks. */
+/** Tensor of the file: bf16 numbers, or bytes that are parts of another tensor's MXFP4 blocks. */
 export interface WrittenTensor extends NamedTensor {
   readonly part?: "blocks" | "scales";
   readonly of?: NamedTensor;
@@ -12,26 +12,29 @@ export interface WrittenTensor extends NamedTensor {
 
 export interface WeightOptions {
   readonly seed: number;
-  /** How the weights of a tensor are spread. */
+  /** Distribution of a tensor's weights. */
   readonly spreadOf: (tensor: NamedTensor) => Spread;
-  /** Weights of more bytes than this are cut into files of at most so many, each with at least one tensor. */
+  /** Maximum bytes of a weight file; each file has at least one tensor. */
   readonly shardBytesMax: number;
   readonly onProgress: (doneBytes: number, totalBytes: number) => void;
 }
 
-/** A normal distribution. */
+/** Normal distribution. */
 export interface Spread {
   readonly mean: number;
   readonly sigma: number;
 }
 
 const bytesPerWeight = 2;
-/** Root mean square of the numbers of e2m1: 0, 0.5, 1, 1.5, 2, 3, 4 and 6 of either sign. */
+/** Root mean square of the e2m1 values: 0, 0.5, 1, 1.5, 2, 3, 4 and 6 of either sign. */
 const e2m1Size = 2.926;
-/** Weights made and written at once; even, since they are drawn in pairs. */
+/** Number of weights per piece; even, because weights are drawn in pairs. */
 const pieceWeights = 1 << 21;
 
-/** Writes model.safetensors, or shards and their index. Each tensor has a random stream of its own, by its name. */
+/**
+ * Writes model.safetensors, or shards and their index. Each tensor has its own random stream, seeded by its
+ * name.
+ */
 export function writeWeights(
   folder: string,
   tensors: readonly WrittenTensor[],
@@ -79,7 +82,10 @@ export function parametersOf(tensors: readonly NamedTensor[]): number {
   return tensors.reduce((sum, tensor) => sum + tensorBytes(tensor), 0) / bytesPerWeight;
 }
 
-/** Those of a folder whose experts are stored as gpt-oss is published: blocks of 32 numbers along a row, and their exponents. */
+/**
+ * Tensors of a folder with experts in gpt-oss's format: blocks of 32 numbers along a row, and their
+ * exponents.
+ */
 export function withMxfp4Experts(tensors: readonly NamedTensor[]): WrittenTensor[] {
   return tensors.flatMap((tensor): WrittenTensor[] => {
     const [experts, cols, rows] = tensor.shape;
@@ -116,7 +122,7 @@ function shardName(number: number, count: number): string {
   return `model-${digits(number)}-of-${digits(count)}.safetensors`;
 }
 
-/** Length and JSON, padded with spaces so that the data begins at a multiple of 8 bytes. */
+/** File header: length and JSON, padded with spaces so that the data begins at a multiple of 8 bytes. */
 function headerOf(tensors: readonly WrittenTensor[]): Uint8Array {
   const header: Record<string, unknown> = { __metadata__: { format: "pt" } };
   let offset = 0;
@@ -137,7 +143,7 @@ function headerOf(tensors: readonly WrittenTensor[]): Uint8Array {
   return bytes;
 }
 
-/** The tensor's bytes, one piece after the other in the same memory. */
+/** Yields the tensor's bytes in pieces that share one buffer. */
 function* piecesOf(tensor: NamedTensor, random: SeededRandom, table: Uint16Array): Generator<Uint8Array> {
   const bytes = tensorBytes(tensor);
   const weights = new Uint16Array(Math.min(pieceWeights, bytes / bytesPerWeight + 1));
@@ -148,7 +154,10 @@ function* piecesOf(tensor: NamedTensor, random: SeededRandom, table: Uint16Array
   }
 }
 
-/** Likewise of bytes: any pairs of e2m1, and exponents of which each second gives numbers of the spread's size. */
+/**
+ * Yields bytes of MXFP4 parts: random pairs of e2m1, or exponents. About half of the exponents match the
+ * spread's size; the others are one lower.
+ */
 function* bytesOf(tensor: WrittenTensor, random: SeededRandom, { sigma }: Spread): Generator<Uint8Array> {
   const bytes = tensorBytes(tensor);
   const exponent = 127 + Math.round(Math.log2(sigma / e2m1Size));
@@ -169,8 +178,10 @@ function fillRandom(weights: Uint16Array, random: SeededRandom, table: Uint16Arr
   }
 }
 
-/** 65 536 normal numbers of exactly this mean as bf16, to draw from with 16 random bits: much cheaper than a logarithm per
- *  weight. Box and Muller's method, each number also negated. */
+/**
+ * Table of 65 536 bf16 normal numbers with exactly this mean, indexed by 16 random bits: much cheaper than a
+ * logarithm per weight. Box and Muller's method, with each number also negated.
+ */
 function normalTable(random: SeededRandom, mean: number, sigma: number): Uint16Array {
   const table = new Uint16Array(1 << 16);
   for (let i = 0; i < table.length; i += 2) {
@@ -182,7 +193,7 @@ function normalTable(random: SeededRandom, mean: number, sigma: number): Uint16A
   return table;
 }
 
-/** The upper half of the float32, rounded half up in magnitude. */
+/** Upper half of a float32, rounded half up in magnitude. */
 function bfloat16(value: number): number {
   const bits = new Uint32Array(Float32Array.of(value).buffer)[0]!;
   return (bits + 0x8000) >>> 16;
