@@ -35,9 +35,9 @@ KvLayer KvMemory::layer(int32_t index) const {
 }
 
 // Takes physical memory ahead of its use. The operating system assigns it at the first touch, one huge page
-// at a time. Without this function all layers would reach their next huge page in the same step, and that
-// step would stall. While pages of one part of each layer are in use, each step touches the next part of a
-// few layers, enough to stay ahead of its tokens.
+// at a time. Without this function all layers would reach their next huge page in the same step and stall it.
+// While pages of one part of each layer are in use, each step touches the next part of a few layers. Their
+// number keeps it ahead of its tokens.
 void KvMemory::populate_ahead(StepPlan const& plan) {
   int32_t highest = -1;
   for (int32_t i = 0; i < plan.tokens; i++) highest = std::max(highest, plan.token_page[size_t(i)]);

@@ -31,8 +31,8 @@ inline constexpr int kGroupedSums = 1, kGroupedRows = 1, kGroupedPanels = 1;
 // memory.
 inline constexpr int kWideSums = 24, kWideRows = 12, kWideRowsLeast = 7;
 
-// True if products of several groups of weights are added up before the scale of the inputs multiplies them,
-// which needs a third set of registers. Otherwise each group is multiplied separately, as if the inputs had
+// True if the kernel adds up products of several groups of weights before it applies the scale of the inputs.
+// That needs a third set of registers. Otherwise it multiplies each group separately, as if the inputs had
 // groups of the same size.
 #if defined(__AVX512VNNI__) || defined(BUNTING_AMX_EMULATED)
 inline constexpr bool kAddsProducts = true, kHasWideBlocks = true;
