@@ -77,7 +77,7 @@ class AttentionPlan {
 
   AttentionShape shape_;
   int32_t threads_;
-  // By chunk: items of `depth` shared spans cover positions [0, covered).
+  // Number of used spans around a chunk, and the end of the positions [0, covered) in their items.
   std::vector<int32_t> covered_, depth_;
   std::vector<int32_t> members_;  // chunk numbers of all used spans, one span after the other
   int32_t member_count_ = 0;

@@ -90,7 +90,7 @@ class Forward {
   KvMemory pages_;
   MemoryRegion work_region_;
   Workspace work_;
-  // One plan per distinct attention shape of the layers, and the index of each layer's plan.
+  // Plans, one per distinct attention shape of the layers, and the index of each layer's plan.
   std::vector<AttentionPlan> attention_plans_;
   std::vector<size_t> plan_of_layer_;
   int32_t draws_ = 0;

@@ -34,10 +34,10 @@ KvLayer KvMemory::layer(int32_t index) const {
           size_t(model_.page_bytes(source))};
 }
 
-// The system gives physical memory when it is first touched, a huge page at a time, and all layers come to
-// their next one in the same step, which then takes tens of milliseconds longer. So while pages of one part
-// of each layer are in use, each step takes memory for the next part of a few layers: of enough to be ahead
-// of its tokens.
+// Takes physical memory ahead of its use. The operating system assigns it at the first touch, one huge page
+// at a time. Without this function all layers would reach their next huge page in the same step and stall it.
+// While pages of one part of each layer are in use, each step touches the next part of a few layers. Their
+// number keeps it ahead of its tokens.
 void KvMemory::populate_ahead(StepPlan const& plan) {
   int32_t highest = -1;
   for (int32_t i = 0; i < plan.tokens; i++) highest = std::max(highest, plan.token_page[size_t(i)]);

@@ -1,4 +1,4 @@
-// kv_memory.h - the pages of keys and values in the machine's memory.
+// kv_memory.h - the KV pages in host memory.
 #pragma once
 
 #include <vector>
@@ -16,20 +16,20 @@ class KvMemory {
   // Throws BUNTING_NO_MEMORY.
   KvMemory(Model const& model, int32_t pages);
 
-  // What a layer reads: its own pages, or those of a layer before.
+  // KV pages that a layer reads: its own, or those of an earlier layer.
   KvLayer layer(int32_t index) const;
-  // The step's copies, in all layers.
+  // Copies the step's moved pages, in all layers.
   void copy(StepPlan const& plan, ThreadPool& pool) const;
-  // Before a step: takes physical memory that it or later ones will write.
+  // Takes physical memory, before a step, for pages that this step or later ones will write.
   void populate_ahead(StepPlan const& plan);
 
  private:
   Model const& model_;
   int32_t pages_;
   MemoryRegion region_;
-  std::vector<size_t> layer_at_;  // bytes before a layer's own pages
-  // Pages below this are in physical memory, or will be when they are written; and of as many pages behind
-  // them, the layers below the other.
+  std::vector<size_t> layer_at_;  // offset of a layer's own pages in bytes
+  // Pages below populated_pages_ are in physical memory, or will be when a step writes them. The next equal
+  // part is populated for the layers below populated_layers_.
   int32_t populated_pages_ = 0, populated_layers_ = 0;
 };
 

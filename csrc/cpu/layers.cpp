@@ -1,4 +1,4 @@
-// layers.cpp - what a step computes between the embedding and the final norm.
+// layers.cpp - the layers of a step, from after the embedding to before the final norm.
 #include <cmath>
 #include <cstring>
 
@@ -9,9 +9,9 @@
 namespace bunting {
 namespace {
 
-constexpr int64_t kChoiceElements = 10;  // of a loop over activations, as one logit of a router
+constexpr int64_t kChoiceElements = 10;  // cost of a router logit in elements of a loop over activations
 
-// As the experts of a layer read rows and hand them on.
+// Operand for rows that a layer's experts read or pass on.
 Operand expert_rows(PackedMatrix const& w, char* rows, std::atomic<bool>& outliers) {
   outliers = false;
   return {rows, w.grouped() ? w.kp() / kGroup : row_stride(w.dtype, w.k), w.dtype, &outliers};
@@ -83,14 +83,14 @@ void Forward::attend(StepPlan const& plan, int32_t layer) {
   }
 }
 
-// What layers are given of each token beside x, which is the embedding by now (engine.h, layer_inputs).
+// Computes the per-layer inputs of each token from x, which is the embedding here (engine.h, layer_inputs).
 void Forward::make_layer_inputs(StepPlan const& plan) {
   LayerInputWeights const& weights = model_.layer_inputs();
   bunting_model_shape const& shape = model_.shape();
   int64_t const inputs = shape.layer_inputs, all = shape.layers * inputs;
   multiply({.w = &weights.projection, .y = work_.layer_projections, .ldy = all, .tokens = plan.tokens},
            normalise(nullptr, plan.tokens, weights.projection));
-  // The norm of what is divided by sqrt(H), as one of what is not.
+  // Scaling epsilon by H makes the norm of x equal to the norm of x / sqrt(H).
   Norm const norm{NormKind::rms, weights.norm, shape.norm_epsilon * float(shape.hidden)};
   float const half = std::sqrt(0.5f);
   share_rows(plan.tokens, all, [&](int64_t begin, int64_t end) {
@@ -101,7 +101,7 @@ void Forward::make_layer_inputs(StepPlan const& plan) {
   });
 }
 
-// x += norm(out(activation(gate(x)) . input)) of the first `rows` rows.
+// Adds norm(out(activation(gate(x)) . input)) to x for the first `rows` rows.
 void Forward::add_layer_input(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
   int64_t const inputs = model_.shape().layer_inputs, all = model_.shape().layers * inputs;
@@ -122,7 +122,7 @@ void Forward::add_layer_input(int32_t layer, int64_t rows) {
 void Forward::finish_layer(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
   bool const is_parallel = model_.layer_shape(layer).parallel;
-  if (is_parallel)  // x stays what it was until the MLP has read it
+  if (is_parallel)  // keeps x unchanged until the MLP has read it
     multiply(
         {.w = &weights.o, .bias = weights.o_bias, .y = work_.delta, .ldy = hidden_stride_, .tokens = rows},
         attended(weights.o, rows));
@@ -145,7 +145,7 @@ void Forward::finish_layer(int32_t layer, int64_t rows) {
     });
 }
 
-// x += residual_scale * norm(norm(what the MLP makes of the first `rows` rows) + norm(what experts make)).
+// Adds residual_scale * norm(norm(MLP output) + norm(experts' output)) to x for the first `rows` rows.
 void Forward::add_both(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
   Operand const activated = multiply_gated(normalise(weights.mlp_norm, rows, weights.beside_gate_up),
@@ -160,7 +160,7 @@ void Forward::add_both(int32_t layer, int64_t rows) {
   add_normed(work_.x, work_.both, weights.mlp_post_norm, model_.shape().residual_scale, rows);
 }
 
-// to += scale * what the experts make of the first `rows` rows, by way of `norm`.
+// Adds scale * the experts' output of the first `rows` rows to `to`; the experts read x through `norm`.
 void Forward::add_experts(int32_t layer, int64_t rows, float const* norm, float* to, float scale) {
   LayerWeights const& weights = model_.layer(layer);
   int64_t const hidden = model_.shape().hidden, experts = model_.shape().experts;
@@ -199,7 +199,7 @@ void Forward::add_experts(int32_t layer, int64_t rows, float const* norm, float*
                     .scratch = work_.expert_scratch});
 }
 
-// x += residual_scale * norm(x * w + bias), of the first `rows` rows.
+// Adds residual_scale * norm(x * w + bias) to x for the first `rows` rows.
 void Forward::add(PackedMatrix const& w, float const* bias, float const* post_norm, Operand const& x,
                   int64_t rows) {
   bool const is_plain = !post_norm && model_.shape().residual_scale == 1;
@@ -217,7 +217,7 @@ void Forward::add_delta(float const* post_norm, int64_t rows) {
   add_normed(work_.x, work_.delta, post_norm, model_.shape().residual_scale, rows);
 }
 
-// to += scale * norm(from), of the first `rows` rows.
+// Adds scale * norm(from) to `to` for the first `rows` rows.
 void Forward::add_normed(float* to, float const* from, float const* norm, float scale, int64_t rows) {
   int64_t const hidden = model_.shape().hidden;
   share_rows(rows, hidden, [&](int64_t begin, int64_t end) {
@@ -230,14 +230,14 @@ Norm Forward::norm_by(float const* weight) const {
   return {weight ? NormKind(shape.norm) : NormKind::none, weight, shape.norm_epsilon};
 }
 
-// Where a matrix's operand goes: groups, or `plain` numbers of the model's type.
+// Returns the operand for a matrix: groups, or `plain` numbers of the model's type.
 Operand Forward::operand(PackedMatrix const& w, char* plain, int64_t stride) {
   if (!w.grouped()) return {plain, stride, model_.dtype()};
   has_outliers_ = false;
   return {work_.groups, w.kp() / kGroup, w.dtype, &has_outliers_};
 }
 
-// norm(x) of the first `rows` rows, as `next` wants it; without weights, x itself.
+// Returns norm(x) of the first `rows` rows in the input type of `next`; without weights, x itself.
 Operand Forward::normalise(float const* weight, int64_t rows, PackedMatrix const& next) {
   Operand const to = operand(next, work_.normed, normed_stride_);
   share_rows(rows, model_.shape().hidden, [&](int64_t begin, int64_t end) {
@@ -246,7 +246,7 @@ Operand Forward::normalise(float const* weight, int64_t rows, PackedMatrix const
   return to;
 }
 
-// The attention's output of the first `rows` rows, as `next` wants it.
+// Returns the attention's output of the first `rows` rows in the input type of `next`.
 Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
   Operand const to = operand(next, work_.attended, attended_stride_);
   if (next.grouped())
@@ -256,11 +256,11 @@ Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
   return to;
 }
 
-// activation(gate) . up of the first `rows` rows of `normed`, as `down` wants it.
+// Returns activation(gate) . up of the first `rows` rows of `normed` in the input type of `down`.
 Operand Forward::multiply_gated(Operand const& normed, PackedMatrix const& gate_up, float const* bias,
                                 PackedMatrix const& down, int64_t rows) {
   Operand to{work_.activated, activated_stride_, model_.dtype()};
-  if (down.grouped()) {  // `normed` may be in the other groups
+  if (down.grouped()) {  // separate groups, because `normed` may occupy the others
     activated_has_outliers_ = false;
     to = {work_.activated_groups, down.kp() / kGroup, down.dtype, &activated_has_outliers_};
   }

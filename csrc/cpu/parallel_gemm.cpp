@@ -7,8 +7,7 @@
 namespace bunting {
 namespace {
 
-// Rows and panels below which a micro-kernel would not reach its speed: two AMX tiles, and two groups of
-// panels.
+// Rows and panels that a micro-kernel needs to reach its speed: two AMX tiles, and two groups of panels.
 constexpr int64_t kRowsLeast = 32, kPanelsLeast = 8;
 
 int64_t ceil_div(int64_t x, int64_t by) {
@@ -32,7 +31,7 @@ void parallel_gemm(ThreadPool& pool, Kernels const& kernels, Gemm const& g, int6
   int64_t const row_pieces = ceil_div(g.tokens, cut.rows);
   int64_t const x_row_bytes = g.ldx * input_bytes(g.w->dtype);
   int64_t const count = ceil_div(panels, cut.panels) * row_pieces;
-  // Pieces of the same panels follow each other, so that threads share their weights in the last-level cache.
+  // Pieces of the same panels are consecutive, so that threads share their weights in the last-level cache.
   pool.run(count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       int64_t const panel = piece / row_pieces * cut.panels, row = piece % row_pieces * cut.rows;
@@ -49,7 +48,7 @@ void parallel_gemm(ThreadPool& pool, Kernels const& kernels, Gemm const& g, int6
 
 namespace {
 
-// Panels [begin, begin + count) as a matrix.
+// View of panels [begin, begin + count) as a matrix.
 PackedMatrix panels_of(PackedMatrix const& w, int64_t begin, int64_t count) {
   PackedMatrix part = w;
   part.n = count * kPanel;
@@ -61,12 +60,12 @@ PackedMatrix panels_of(PackedMatrix const& w, int64_t begin, int64_t count) {
 
 void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g, int64_t pieces) {
   int64_t const panels = g.w->panels() / 2;
-  // Few rows are not cut, as the weights are to be read once; blocks of many rows are as narrow as is still
+  // Few rows are not cut, so that the weights are read once; blocks of many rows are as narrow as is still
   // fast.
   bool const is_few = g.tokens <= kRowsLeast;
   int64_t const rows = is_few ? kRowsLeast : std::min<int64_t>(256, cut_gemm(panels, g.tokens, pieces).rows);
   int64_t const width_most = kGateScratch / (2 * kPanel * rows);
-  // Groups come in pairs at least, and those that share a scale are made at once.
+  // Groups come in pairs at least, and groups that share a scale are made together.
   bool const grouped = is_grouped(g.out.dtype);
   int64_t const width_least = grouped ? std::max<int64_t>(2 * kGroup, input_group(g.out.dtype)) / kPanel : 1;
   static_assert(kPanelsLeast % (kGroupMax / kPanel) == 0);
@@ -74,7 +73,8 @@ void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g
   int64_t const width = is_few ? std::clamp(width_few, width_least, width_most) : kPanelsLeast;
   int64_t const row_blocks = ceil_div(g.tokens, rows);
   int64_t const x_row_bytes = g.ldx * input_bytes(g.w->dtype);
-  int64_t const ahead = pool.threads() * width;  // where this thread is likely to be next
+  // distance to the piece that this thread will probably run next
+  int64_t const ahead = pool.threads() * width;
   auto const piece = [&](int64_t panel, int64_t row, float* gates) {
     int64_t const count = std::min(width, panels - panel), columns = count * kPanel;
     PackedMatrix const gate = panels_of(*g.w, panel, count), up = panels_of(*g.w, panels + panel, count);

@@ -11,7 +11,7 @@
 namespace bunting {
 namespace {
 
-// Whether any layer has a part whose result cannot be added to x as it is.
+// True if any layer has a part whose result a GEMM cannot add to x directly.
 bool has_deltas(Model const& model) {
   constexpr int32_t kPostNorms = BUNTING_NORM_ATTN_POST | BUNTING_NORM_MLP_POST;
   if (model.shape().residual_scale != 1 || model.shape().layer_inputs > 0) return true;
@@ -20,7 +20,7 @@ bool has_deltas(Model const& model) {
   return false;
 }
 
-// Room for `rows` rows that are multiplied with a matrix.
+// Bytes of `rows` rows in the input type of a matrix.
 size_t rows_bytes(PackedMatrix const& w, size_t rows) {
   return rows * size_t((w.grouped() ? w.kp() / kGroup : row_stride(w.dtype, w.k)) * input_bytes(w.dtype));
 }

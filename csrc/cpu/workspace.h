@@ -1,4 +1,4 @@
-// workspace.h - where a step's numbers lie between its kernels.
+// workspace.h - buffers of a step's activations between its kernels.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace bunting {
 
-// Activations of a step, one row per token. Strides are whole panels (f32) or the next GEMM's padded K
+// Activation buffers of a step, one row per token. Strides are whole panels (f32) or the next GEMM's padded K
 // (operands).
 struct Workspace {
   float* x = nullptr;      // [T, round_up(H, 16)]
@@ -19,42 +19,42 @@ struct Workspace {
   struct Angles {
     float *cos = nullptr, *sin = nullptr;  // [T, R/2]
   };
-  std::vector<Angles> angles;  // of each rope
+  std::vector<Angles> angles;  // one per rope
   char* attended = nullptr;    // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
-  float* delta = nullptr;      // [T, round_up(H, 16)] what is added to x, where the product cannot
-  float* both = nullptr;       // likewise: the sum of an MLP and experts beside each other
-  // With inputs of layers: all of a token [T, layers P]; the gate of one beside it [T, 2 P]; what becomes of
-  // them, an operand [T, kp(P)].
+  float* delta = nullptr;      // [T, round_up(H, 16)] result to add to x, if the GEMM cannot add it
+  float* both = nullptr;       // as delta: the sum of parallel MLP and experts
+  // Buffers of per-layer inputs: all inputs of a token [T, layers P]; the gate of one, beside it [T, 2 P];
+  // their product, an operand [T, kp(P)].
   float* layer_inputs = nullptr;
-  float* layer_projections = nullptr;  // what is added to them, likewise
+  float* layer_projections = nullptr;  // [T, layers P] projections to add to the inputs
   float* input_gates = nullptr;
   char* gated_inputs = nullptr;
   float* gate_up = nullptr;   // [threads] of kGateScratch
   char* activated = nullptr;  // [T, kp(F)] operand
-  // Operands of GEMMs with grouped weights, if there are any: [T, widest / kGroup], and likewise what becomes
-  // of it in the MLP.
+  // Operands of GEMMs with grouped weights, if there are any: [T, widest / kGroup]; and likewise the
+  // activated rows of the MLP.
   InputGroup* groups = nullptr;
   InputGroup* activated_groups = nullptr;
-  // For layers with experts: norm(x) as the router reads it [T, row_stride(H)], its logits [T, E], each
-  // pair's row of norm(x) and what the MLP makes of it [T k], and scratch memory [threads] of kExpertScratch.
+  // Buffers of layers with experts: norm(x) for the router [T, row_stride(H)], its logits [T, E], each pair's
+  // row of norm(x) and its activated row [T k], and scratch memory [threads] of kExpertScratch.
   float* router_input = nullptr;
   float* router_logits = nullptr;
   char* expert_input = nullptr;
   char* expert_activated = nullptr;
   float* expert_scratch = nullptr;
-  float* logits = nullptr;  // [draws, V]; memory is taken only for as many as are ever drawn from at once
+  float* logits = nullptr;  // [draws, V]; physical memory is used only for the most draws of any step so far
   float* attention_states = nullptr;  // [S, Hq] of attention_state_floats(D)
   float* attention_parts = nullptr;   // [AttentionPlan::part_rows()] of attention_sums_floats(D)
   char* attention_scratch = nullptr;  // [threads] of attention_scratch_bytes()
   char* sample_scratch = nullptr;     // [threads] of sample_scratch_bytes()
 
-  // Lays the buffers out from `base` on and returns the bytes; with a null base it only measures.
+  // Lays out the buffers from `base` on and returns their bytes; with a null base it only measures.
   size_t place(Model const& model, bunting_engine_limits const& limits, char* base);
 };
 
-// How a layer attends.
+// Attention shape of a layer.
 AttentionShape attention_shape(Model const& model, int32_t layer);
-// Bytes of a thread's scratch memory.
+// Bytes of one thread's scratch memory.
 size_t attention_scratch(Model const& model);
 size_t sample_scratch(Model const& model);
 

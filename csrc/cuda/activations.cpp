@@ -8,8 +8,8 @@
 namespace bunting::cuda {
 namespace {
 
-// Rows of a step that go through an MLP of a layer at most, times the width of these: [T, F], [T k, Fe] or
-// [T, P].
+// Size of the largest activation of an MLP: rows of a step times its width. It is [T, F], [T k, Fe] or [T,
+// P].
 size_t widest_activated(Model const& model, size_t tokens) {
   bunting_model_shape const& s = model.shape();
   size_t widest = tokens * size_t(s.layer_inputs);
@@ -21,7 +21,7 @@ size_t widest_activated(Model const& model, size_t tokens) {
   return widest;
 }
 
-// Counters of matrix products.
+// Number of arrival counters of the GEMMs.
 size_t gemm_counters(Model const& model) {
   bunting_model_shape const& s = model.shape();
   int32_t const widest = std::max(2 * s.expert_feed_forward, s.hidden);

@@ -1,4 +1,4 @@
-// activations.h - where a step's numbers lie on the device between its kernels.
+// activations.h - device buffers of a step's activations between its kernels.
 #pragma once
 
 #include <vector>
@@ -9,31 +9,31 @@
 
 namespace bunting::cuda {
 
-// Sizes of layers are those of the widest.
+// Activation buffers of a step. Layer-dependent sizes are those of the widest layer.
 struct Activations {
   float* x = nullptr;         // [T, H] the residual stream
   float* wanted_x = nullptr;  // [rows, H]
   float* delta = nullptr;     // [T, H]
-  float* both = nullptr;      // [T, H] the sum of an MLP and experts beside each other
+  float* both = nullptr;      // [T, H] sum of parallel MLP and experts
   bf16* normed = nullptr;     // [T, H]
   float* qkv = nullptr;       // [T, (Hq + 2 Hk) D]
   struct Angles {
     float *cos = nullptr, *sin = nullptr;  // [T, R/2]
   };
-  std::vector<Angles> angles;       // of each rope
+  std::vector<Angles> angles;       // one per rope
   bf16* q = nullptr;                // [T, Hq D]
   bf16* attended = nullptr;         // [T, Hq D]
   bf16* wanted_attended = nullptr;  // [rows, Hq D]
   float* gate_up = nullptr;         // [T, 2 F], or [T k, 2 Fe]
   bf16* activated = nullptr;        // [T, F], or [T k, Fe]
-  // Of layers with inputs.
+  // Buffers of models with per-layer inputs.
   float* layer_inputs = nullptr;       // [T, L P]
-  float* layer_projections = nullptr;  // [T, L P] what is added to them
-  // Of layers with experts.
-  float* router_input = nullptr;    // [T, H] normed, not rounded
-  float* router_logits = nullptr;   // [T, E]
-  int32_t* chosen = nullptr;        // [T, k], as the next ones; see ChooseExperts and GroupExperts
-  float* expert_weights = nullptr;  //
+  float* layer_projections = nullptr;  // [T, L P] projections to add to the inputs
+  // Buffers of layers with experts.
+  float* router_input = nullptr;   // [T, H] normed in f32
+  float* router_logits = nullptr;  // [T, E]
+  int32_t* chosen = nullptr;       // [T, k]; this and the next ones: see ChooseExperts and GroupExperts
+  float* expert_weights = nullptr;
   int32_t* expert_row = nullptr;
   int32_t* expert_pair = nullptr;
   int32_t* expert_begin = nullptr;  // [E + 1]
@@ -48,7 +48,7 @@ struct Activations {
   float* gemm_partial = nullptr;  // see Gemm
   int32_t* gemm_arrived = nullptr;
 
-  // Lays them out from `base` on and returns the bytes; with a null base it only measures.
+  // Lays out the buffers from `base` on and returns their bytes; with a null base it only measures.
   size_t place(Model const& model, bunting_engine_limits const& limits, int32_t attention_blocks, char* base);
 };
 

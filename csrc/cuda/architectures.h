@@ -1,4 +1,4 @@
-// architectures.h - on which GPUs the machine code of a library runs.
+// architectures.h - GPUs that can run the machine code of a library.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace bunting::cuda {
 
-// `architectures` is a list like "80, 86, 90a": code for x.y runs on GPUs of x.y and of x.z with a larger z;
-// with an "a" on those of x.y alone. `capability` is 90 for 9.0.
+// Returns true if one of `architectures`, a list like "80, 86, 90a", runs on the GPU. Code for x.y runs on
+// GPUs of x.y and of x.z with a larger z; with an "a" it runs on GPUs of x.y only. `capability` is 90 for
+// 9.0.
 inline bool runs_on(std::string const& architectures, int32_t capability) {
   std::istringstream list(architectures);
   for (std::string name; std::getline(list, name, ',');) {

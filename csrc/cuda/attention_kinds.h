@@ -1,4 +1,4 @@
-// attention_kinds.h - which plans of attention the steps of a model need.
+// attention_kinds.h - kinds of attention plans that the steps of a model need.
 #pragma once
 
 #include <vector>
@@ -8,15 +8,16 @@
 
 namespace bunting::cuda {
 
-// Layers with the same heads share a plan, but those without a window one and those with one another: that of
-// the widest, of which narrower ones mask what it covers beyond.
+// Attention shapes of a model, one plan each. Layers with the same heads share a plan, except that layers
+// with and without a sliding window have separate plans. The plan of windowed layers is that of the widest
+// window; narrower layers mask the extra positions.
 struct AttentionKinds {
   std::vector<AttentionShape> shapes;
   std::vector<size_t> of_layer;  // index into shapes
 
   AttentionKinds(Model const& model, int32_t blocks);
 
-  // Floats of partial results, and their rows, that any of the plans takes at most.
+  // Largest numbers of floats and rows of partial results in any of the plans.
   size_t partial_floats() const;
   size_t partial_rows() const;
 };

@@ -6,14 +6,14 @@
 namespace bunting::cuda {
 namespace {
 
-// What a strip costs a block, in units of reading one tile of keys with few rows: a start, and each tile of
-// keys.
+// Estimated cost of a strip for a block: a start plus each tile of keys, in units of reading one tile of keys
+// with few rows.
 constexpr double kStart = 1.25, kFewTile = 1, kManyTile = 1.3;
-// A partial result of a query row, written and read again in f32, in keys and values of as many positions.
+// Cost of a query row's partial result, written and read in f32, as a number of positions' keys and values.
 constexpr int64_t kPartialPositions = 2;
 constexpr double kStretchLeast = 1.01;
 constexpr double kRounding = 1e-9;
-// Of each block, heads of up to so many numbers; of longer ones fewer rows.
+// Rows of partial results per block, for heads of at most kPartialHeadSize; longer heads have fewer rows.
 constexpr int32_t kPartialRows = 16 * kManyRows, kPartialHeadSize = 128;
 
 struct Segment {
@@ -21,11 +21,11 @@ struct Segment {
   int32_t kv_begin, kv_end;
   int32_t pages_at;
   bool first;     // its tokens see nothing before it
-  bool own;       // the tokens' own positions are among the keys: a tile ends where its last token does
-  int32_t start;  // own: the position of token_begin
+  bool own;       // the keys include the tokens' own positions: a tile ends at its last token
+  int32_t start;  // position of token_begin, if own
 };
 
-// A tile of rows of a segment; with each KV head one strip.
+// Tile of query rows of a segment; with each KV head it makes one strip.
 struct RowTile {
   int32_t first_token, tokens;
   int32_t kv_begin, kv_end;
@@ -35,13 +35,14 @@ struct RowTile {
   double cost(int32_t begin) const {
     return kStart + (kv_end - begin + kTileKeys - 1) / kTileKeys * cost_of_tile();
   }
-  // What a cut at `end` adds to the partial results of a query row. What is not first has one for each span
-  // anyway; of what is first a shared range has one in any case, and a token's own keys none if they are all
-  // it sees.
+  // Partial results that a cut at `end` adds per query row. A tile that is not first has one per span anyway.
+  // A shared range that is first has one in any case. A token's own keys have none if the token sees nothing
+  // else.
   int32_t partials_of_cut(int32_t end) const { return first ? spans_in(end, kv_end) + (own ? 1 : 0) : 0; }
 };
 
-// A range as it is used: whole spans. Empty if there are none that all its chunks can see, or not worth it.
+// Part of a shared range that the plan uses, in whole spans. Empty if some chunk cannot see any, or if it
+// does not pay.
 struct UsedRange {
   int32_t chunk_begin, chunk_end;
   int32_t kv_begin, kv_end;
@@ -56,10 +57,10 @@ int32_t first_tile_key(int32_t position) {
   return position / kTileKeys * kTileKeys;
 }
 
-// What reading a range once for all does, if nothing before it is shared: saves reading it for each of
-// `readers`, chunks and ranges below it, and adds a partial result for each of `spans` to each query head
-// that shares a KV head: of what sees nothing before it one result is kept, of what follows one for each
-// span.
+// Gain and cost of reading a range once for all, if nothing before it is shared. It saves reading the range
+// for each of `readers`, which are chunks and ranges below it. It adds a partial result for each of `spans`
+// to each query head that shares a KV head. Tokens that see nothing before the range keep one result; those
+// that follow keep one per span.
 struct Sharing {
   int64_t readers = 0, spans = 0;
 };
@@ -124,8 +125,8 @@ void add_tiles(AttentionShape const& shape, Segment const& segment, std::vector<
   }
 }
 
-// Tiles of the shared ranges. Of each chunk the end of what it shares goes into `shared_end`. Returns the
-// rows of partial results that sharing needs, before any strip is cut.
+// Adds the tiles of the shared ranges and writes into `shared_end` where each chunk's shared part ends.
+// Returns the rows of partial results that sharing needs, before any strip is cut.
 int64_t add_shared_tiles(AttentionShape const& shape, std::span<AttentionChunk const> chunks,
                          std::span<UsedRange const> ranges, std::vector<int32_t>& shared_end,
                          std::vector<RowTile>& tiles) {
@@ -148,8 +149,8 @@ int64_t add_shared_tiles(AttentionShape const& shape, std::span<AttentionChunk c
   return rows * shape.query_heads;
 }
 
-// Deals the strips to the blocks, none of which gets more than `target` if that can be, and returns how many
-// blocks that takes. Cuts may add `partial_rows` rows.
+// Deals the strips to the blocks and returns how many blocks that takes. If possible no block gets more than
+// `target`. Cuts may add `partial_rows` rows.
 int32_t deal(AttentionShape const& shape, std::span<RowTile const> tiles, double target, int64_t partial_rows,
              AttentionPlan& plan) {
   plan.items.clear();
@@ -167,7 +168,7 @@ int32_t deal(AttentionShape const& shape, std::span<RowTile const> tiles, double
         double cost = tile.cost(begin);
         int32_t end = tile.kv_end;
         if (cost > room + kRounding) {
-          bool const is_empty = room == target;  // an empty block takes something
+          bool const is_empty = room == target;  // an empty block must receive something
           double const tiles_of_keys = std::max(0.0, (room - kStart + kRounding) / tile.cost_of_tile());
           end = std::min(span_begin(begin + int32_t(tiles_of_keys) * kTileKeys), tile.kv_end);
           if (end <= begin && is_empty) end = std::min(span_end(begin), tile.kv_end);
@@ -194,11 +195,11 @@ int32_t deal(AttentionShape const& shape, std::span<RowTile const> tiles, double
   next_block();
   int32_t const blocks = int32_t(plan.item_begin.size()) - 1;
   plan.item_begin.resize(size_t(shape.blocks) + 1, int32_t(plan.items.size()));
-  plan.balance = largest;  // a mean makes a balance of it
+  plan.balance = largest;  // the caller turns this into mean / largest
   return blocks;
 }
 
-// Which items are merged. A token's items come in the order of positions.
+// Finds the items to merge. A token's items come in the order of positions.
 void add_merges(AttentionShape const& shape, int32_t tokens, AttentionPlan& plan) {
   size_t const pairs = size_t(tokens) * size_t(shape.kv_heads);
   int32_t const group = shape.query_heads / shape.kv_heads;
@@ -208,7 +209,7 @@ void add_merges(AttentionShape const& shape, int32_t tokens, AttentionPlan& plan
   auto const results_of = [&](AttentionItem const& item) {
     return item.sums_up ? 1 : spans_in(item.kv_begin, item.kv_end);
   };
-  // Partial results of each pair, as counts one place further on, so that their sums become beginnings.
+  // Counts each pair's partial results at the next index, so that prefix sums become beginnings.
   plan.merge_begin.assign(pairs + 1, 0);
   for (AttentionItem& item : plan.items) {
     for (int32_t i = 0; i < item.tokens; ++i)
@@ -233,7 +234,7 @@ void add_merges(AttentionShape const& shape, int32_t tokens, AttentionPlan& plan
       for (int32_t r = 0; r < results_of(item); ++r)
         plan.merge_rows[size_t(plan.merge_begin[pair_of(item, i)]++)] =
             item.partial + (r * item.tokens + i) * group;
-  // Each beginning has moved to the next one.
+  // Each beginning has moved to the next index.
   std::copy_backward(plan.merge_begin.begin(), plan.merge_begin.end() - 1, plan.merge_begin.end());
   plan.merge_begin[0] = 0;
 }
@@ -241,7 +242,7 @@ void add_merges(AttentionShape const& shape, int32_t tokens, AttentionPlan& plan
 }  // namespace
 
 int64_t attention_items_max(int32_t tokens, AttentionShape const& shape) {
-  // A tile has a token at least, and tiles of shared ranges are at most as many as tokens; a border between
+  // A tile has at least one token, and shared ranges have at most as many tiles as tokens. A border between
   // two blocks makes one more item.
   return 2 * int64_t(tokens) * shape.kv_heads + shape.blocks;
 }
@@ -259,8 +260,8 @@ void plan_attention(AttentionShape const& shape, std::span<AttentionChunk const>
                     std::span<SharedRange const> shared, AttentionPlan& plan) {
   static thread_local std::vector<UsedRange> ranges;
   static thread_local std::vector<RowTile> tiles;
-  static thread_local std::vector<int32_t> innermost, shared_end;  // by chunk
-  static thread_local std::vector<Sharing> sharing;                // by range
+  static thread_local std::vector<int32_t> innermost, shared_end;  // indexed by chunk
+  static thread_local std::vector<Sharing> sharing;                // indexed by range
   ranges.clear();
   tiles.clear();
   shared_end.assign(chunks.size(), 0);

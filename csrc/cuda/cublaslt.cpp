@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kPlansMax = 4096;
 constexpr double kTestDeadlineMs = 60'000;
 
-// Values of the library's enumerations.
+// Values of cuBLASLt's enumerations.
 constexpr int kCompute32F = 68, kReal32F = 0, kReal16BF = 14;
 constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8;
 constexpr int kMaxWorkspaceBytes = 1, kMinAlignments[] = {5, 6, 7, 8};
@@ -34,7 +34,7 @@ static_assert(sizeof(Heuristic) == 96);
 }  // namespace
 
 struct CublasLt::Library {
-  void* handle = nullptr;  // of dlopen
+  void* handle = nullptr;  // from dlopen
   std::string name;
   void* context = nullptr;
 
@@ -75,7 +75,7 @@ struct CublasLt::Library {
     check(Create(&context), "starting");
   }
   ~Library() {
-    if (context) Destroy(context);  // the library itself stays: others may have taken to it
+    if (context) Destroy(context);  // the library stays loaded, because other code may use it
   }
   Library(Library const&) = delete;
   Library& operator=(Library const&) = delete;
@@ -116,7 +116,7 @@ struct CublasLt::Library {
   }
 };
 
-// One shape's product: y^T, columns first, is W^T transposed times x^T.
+// Product of one shape. In column-major terms, y^T is the transposed W^T times x^T.
 struct CublasLt::Plan {
   std::shared_ptr<Library const> owner;
   Library const& library;
@@ -201,11 +201,12 @@ void CublasLt::check_itself() {
   constexpr int32_t kTokens = 72, kN = 64, kK = 128;
   constexpr size_t kX = size_t(kTokens) * kK, kW = size_t(kN) * kK, kY = size_t(kTokens) * kN;
   constexpr float kErrorMax =
-      0.01f;  // of sums of 128 products below 4 in any order; another order of x or w is off by far more
+      // bound for sums of 128 products below 4 in any order; a wrong layout of x or w exceeds it by far
+      0.01f;
   constexpr size_t kBytes = (kX + kW) * sizeof(bf16) + (kN + 2 * kY) * sizeof(float);
   MappedMemory host(kBytes, "the check of cuBLASLt");
   DeviceMemory device(kBytes, "the check of cuBLASLt");
-  // Any numbers will do, if they are not symmetric: bf16 of magnitudes from 1 to 2.
+  // Any numbers work if they are not symmetric: bf16 of magnitudes from 1 to 2.
   bf16* const numbers = reinterpret_cast<bf16*>(host.data());
   for (size_t i = 0; i < kX + kW; ++i) numbers[i] = bf16(0x3f80 + i * 37 % 127 + (i * 11 % 3 == 0) * 0x8000);
   float* const bias = reinterpret_cast<float*>(numbers + kX + kW);

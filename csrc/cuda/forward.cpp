@@ -1,4 +1,4 @@
-// forward.cpp - opens an engine's memory, runs steps, and records those of decodes alone.
+// forward.cpp - opens an engine's memory, runs steps, and records decode-only steps as graphs.
 #include "cuda/forward.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace bunting::cuda {
 namespace {
 
-// Decodes of the steps that are one launch. Products of up to eight tokens cost the same.
+// Sizes of decode steps that are recorded as one launch. Products of up to eight tokens cost the same.
 constexpr int32_t kGraphTokens[] = {1, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256};
 
 size_t result_row_words(bunting_engine_limits const& limits) {
@@ -26,7 +26,7 @@ float to_float(bf16 value) {
   return number;
 }
 
-// Of the device that is then in use.
+// Selects the engine's device and returns its number of multiprocessors.
 int32_t multiprocessors(bunting_engine_limits const& limits) {
   use_device(limits.devices[0]);
   return device_info(limits.devices[0]).multiprocessors;
@@ -53,7 +53,7 @@ double step_deadline_ms(Model const& model, StepPlan const& plan) {
   constexpr double kSlowFlopsPerMs = 1e9;
   bunting_model_shape const& s = model.shape();
   double const hidden = s.hidden, tokens = plan.tokens;
-  double seen = 0;  // positions, by all tokens
+  double seen = 0;  // sum of visible positions over all tokens
   for (int32_t t = 0; t < plan.tokens; ++t) seen += plan.position[size_t(t)] + 1;
   double flops = 2 * hidden * s.vocab * double(plan.draws);
   for (int32_t i = 0; i < s.layers; ++i) {

@@ -1,14 +1,14 @@
-// gpu.h - every word in which a kernel speaks to the GPU, and the only file that may use them directly.
+// gpu.h - all GPU primitives that kernels use, and the only file that may use them directly.
 //
-// Under nvcc each is an instruction (PTX ISA 8.0, sm_80 and newer); under any other compiler it is a call
-// into the emulator (emulator/grid.h), which runs the same kernel sources on a CPU and reports what a GPU
-// would do silently wrong.
+// Under nvcc each primitive is an instruction (PTX ISA 8.0, sm_80 and newer). Under any other compiler it is
+// a call into the emulator (emulator/grid.h). The emulator runs the same kernel sources on a CPU and reports
+// errors that a GPU would not detect.
 //
 // A kernel is `GPU_KERNEL(threads, blocks_per_multiprocessor) name(Arguments const a)` with one argument of
-// plain data; runtime.h launches it. Blocks have a multiple of 32 threads. Shared memory is one array, cut
-// up with Shared<T>. Global memory is read and written with load() and store(), never through a pointer
-// directly: that is where the emulator looks. Warp operations are called by whole warps, from control flow
-// that is the same in all lanes.
+// plain data; runtime.h launches it. Blocks have a multiple of 32 threads. Shared memory is one array,
+// divided with Shared<T>. Kernels access global memory only through load() and store(), where the emulator
+// checks it, never through a pointer directly. Whole warps call warp operations, from control flow that is
+// the same in all lanes.
 #pragma once
 
 #include <cmath>
@@ -40,7 +40,7 @@ namespace bunting::gpu {
 
 using bf16 = uint16_t;
 
-// Sixteen bytes: the widest access.
+// Sixteen bytes, the widest access.
 struct alignas(16) Vec {
   uint32_t word[4];
 };
@@ -88,9 +88,9 @@ GPU_DEVICE int warp() {
   return thread_index() / kWarp;
 }
 
-// ---- waiting for others ---------------------------------------------------------------------------------
+// ---- barriers ---------------------------------------------------------------------------------------------
 
-// All threads of the block; what they wrote before is visible after.
+// Barrier for all threads of the block; writes before it are visible after it.
 GPU_DEVICE void block_sync([[maybe_unused]] int line = GPU_LINE) {
 #if defined(__CUDACC__)
   __syncthreads();
@@ -99,7 +99,7 @@ GPU_DEVICE void block_sync([[maybe_unused]] int line = GPU_LINE) {
 #endif
 }
 
-// All lanes of the warp; what they wrote before is visible after.
+// Barrier for all lanes of the warp; writes before it are visible after it.
 GPU_DEVICE void warp_sync([[maybe_unused]] int line = GPU_LINE) {
 #if defined(__CUDACC__)
   __syncwarp();
@@ -108,9 +108,10 @@ GPU_DEVICE void warp_sync([[maybe_unused]] int line = GPU_LINE) {
 #endif
 }
 
-// ---- between the lanes of a warp; these order no memory -------------------------------------------------
+// ---- exchange between the lanes of a warp; these order no memory
+// -------------------------------------------
 
-// The value of x in lane `source`. T has four bytes.
+// Returns the value of x in lane `source`. T has four bytes.
 template <class T>
 GPU_DEVICE T shuffle(T x, int source) {
   static_assert(sizeof(T) == 4);
@@ -125,7 +126,7 @@ GPU_DEVICE T shuffle(T x, int source) {
 #endif
 }
 
-// The value of x in lane `lane() ^ mask`.
+// Returns the value of x in lane `lane() ^ mask`.
 template <class T>
 GPU_DEVICE T shuffle_xor(T x, int mask) {
 #if defined(__CUDACC__)
@@ -136,7 +137,7 @@ GPU_DEVICE T shuffle_xor(T x, int mask) {
 #endif
 }
 
-// Bit i: what lane i says.
+// Returns a word whose bit i is lane i's `yes`.
 GPU_DEVICE uint32_t ballot(bool yes) {
 #if defined(__CUDACC__)
   return __ballot_sync(0xffffffffu, yes);
@@ -145,8 +146,7 @@ GPU_DEVICE uint32_t ballot(bool yes) {
 #endif
 }
 
-// The same sum in every lane, added in one fixed order. Lanes [0, width) of each aligned group of `width`
-// lanes.
+// Returns in every lane the sum over its aligned group of `width` lanes, added in one fixed order.
 GPU_DEVICE float warp_sum(float x, int width = kWarp) {
   for (int mask = width / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);
   return x;
@@ -170,7 +170,8 @@ GPU_DEVICE void store(T* at, T value) {
   *at = value;
 }
 
-// For weights: read once by one block, never written while kernels run. Does not displace what L1 holds.
+// Loads weights, which one block reads once and nobody writes while kernels run. Does not displace other
+// lines in L1.
 GPU_DEVICE Vec load_once(Vec const* at) {
 #if defined(__CUDACC__)
   Vec v;
@@ -183,8 +184,8 @@ GPU_DEVICE Vec load_once(Vec const* at) {
 #endif
 }
 
-// Adds and returns the old value. What this thread wrote or saw written before is visible to the thread whose
-// addition comes later, after it: the way in which blocks hand results to each other.
+// Adds and returns the old value, with acquire and release. Writes that this thread made or saw before are
+// visible to the thread whose addition follows. Blocks pass results to each other in this way.
 GPU_DEVICE int32_t add_acquire_release(int32_t* at, int32_t amount) {
 #if defined(__CUDACC__)
   int32_t old;
@@ -206,7 +207,7 @@ GPU_DEVICE char* shared_base() {
 }
 #endif
 
-// An array in the block's shared memory, which starts at byte address `at` of it. Offsets are in elements.
+// Array in the block's shared memory, from byte address `at` on. Offsets are in elements.
 template <class T>
 struct Shared {
   uint32_t at = 0;
@@ -234,7 +235,7 @@ struct Shared {
     *reinterpret_cast<T*>(emulator::shared_memory().data() + address) = value;
 #endif
   }
-  // Adds; orders nothing. Only for integers, whose sum does not depend on the order.
+  // Adds atomically without ordering memory. Only for integers, whose sum does not depend on the order.
   GPU_DEVICE T add(int index, T amount) const {
     static_assert(T(1) / T(2) == T(0), "sums of floats depend on their order");
     uint32_t const address = (*this + index).at;
@@ -251,7 +252,7 @@ struct Shared {
 // ---- asynchronous copies, sm_80 -------------------------------------------------------------------------
 
 #if !defined(__CUDACC__)
-// NaN until it is waited for.
+// Starts a copy; its destination is NaN until the copy is waited for.
 template <class T>
 void begin_emulated_copy(Shared<T> wanted_to, T const* from, bool wanted, int line) {
   if (wanted) emulator::check_load(from, sizeof(T), alignof(T), "cp.async");
@@ -262,8 +263,8 @@ void begin_emulated_copy(Shared<T> wanted_to, T const* from, bool wanted, int li
 }
 #endif
 
-// Begins to copy sixteen bytes from global memory, or sixteen zeros unless `wanted` (`from` is not read
-// then). The copy belongs to the group that the next copy_commit() of this thread closes.
+// Starts a copy of sixteen bytes from global memory, or of sixteen zeros unless `wanted` (then `from` is not
+// read). The copy belongs to the group that this thread's next copy_commit() closes.
 GPU_DEVICE void copy_async(Shared<Vec> to, Vec const* from, bool wanted,
                            [[maybe_unused]] int line = GPU_LINE) {
 #if defined(__CUDACC__)
@@ -275,7 +276,7 @@ GPU_DEVICE void copy_async(Shared<Vec> to, Vec const* from, bool wanted,
 #endif
 }
 
-// The same with four bytes.
+// Does the same with four bytes.
 GPU_DEVICE void copy_async(Shared<uint32_t> to, uint32_t const* from, bool wanted,
                            [[maybe_unused]] int line = GPU_LINE) {
 #if defined(__CUDACC__)
@@ -295,8 +296,8 @@ GPU_DEVICE void copy_commit() {
 #endif
 }
 
-// Waits until at most kGroups of this thread's groups are under way: those committed last. Others see the
-// copies after a barrier.
+// Waits until at most kGroups of this thread's groups are in flight: those committed last. Other threads see
+// the copies after a barrier.
 template <int kGroups>
 GPU_DEVICE void copy_wait([[maybe_unused]] int line = GPU_LINE) {
 #if defined(__CUDACC__)
@@ -315,8 +316,9 @@ GPU_DEVICE void copy_wait([[maybe_unused]] int line = GPU_LINE) {
 
 // ---- matrices, sm_80 ------------------------------------------------------------------------------------
 
-// Four 8x8 matrices of 16-bit elements. Lane 8*m + r brings the address of row r of matrix m (16 bytes).
-// Word m of lane l becomes elements (l/4, 2*(l%4)) and (l/4, 2*(l%4) + 1) of matrix m, or of its transpose.
+// Loads four 8x8 matrices of 16-bit elements. Lane 8*m + r passes the address of row r of matrix m (16
+// bytes). Word m of lane l receives elements (l/4, 2*(l%4)) and (l/4, 2*(l%4) + 1) of matrix m, or of its
+// transpose.
 template <bool kTransposed>
 GPU_DEVICE Vec load_matrices(Shared<Vec> row) {
 #if defined(__CUDACC__)
@@ -342,8 +344,8 @@ GPU_DEVICE Vec load_matrices(Shared<Vec> row) {
 #endif
 }
 
-// d += a * b with a [16, 16] and b [16, 8] in bf16 and d [16, 8] in f32. With g = lane/4, t = lane%4 a lane
-// holds
+// Computes d += a * b with a [16, 16] and b [16, 8] in bf16 and d [16, 8] in f32. With g = lane/4, t = lane%4
+// a lane holds
 //
 //   a  rows g and g+8 at columns 2t, 2t+1, then the same rows at columns 2t+8, 2t+9: a word per row and pair
 //   b  column g at rows 2t, 2t+1, then at rows 2t+8, 2t+9
@@ -378,7 +380,7 @@ GPU_DEVICE float widen(bf16 x) {
   return widen_low(x);
 }
 
-// Two bf16 in a word, rounded to nearest even.
+// Rounds two floats to bf16 in one word, to nearest even.
 GPU_DEVICE uint32_t narrow(float low, float high) {
 #if defined(__CUDACC__)
   uint32_t pair;
@@ -395,7 +397,7 @@ GPU_DEVICE uint32_t narrow(float low, float high) {
 #endif
 }
 
-// x * y + z for two bf16 in each word, rounded once.
+// Returns x * y + z for the two bf16 in each word, rounded once.
 GPU_DEVICE uint32_t multiply_add_pairs(uint32_t x, uint32_t y, uint32_t z) {
 #if defined(__CUDACC__)
   uint32_t d;
@@ -407,7 +409,7 @@ GPU_DEVICE uint32_t multiply_add_pairs(uint32_t x, uint32_t y, uint32_t z) {
 #endif
 }
 
-// Bytes of the words {b, a}, b above: nibble i of `select` says which of the eight becomes byte i.
+// Selects bytes of the eight bytes {b, a}, b above: nibble i of `select` is the index of byte i.
 GPU_DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t select) {
 #if defined(__CUDACC__)
   return __byte_perm(a, b, select);
@@ -427,7 +429,7 @@ GPU_DEVICE int count_bits(uint32_t word) {
 #endif
 }
 
-// IEEE half precision, the low half of the word.
+// Widens an IEEE half in the low half of the word.
 GPU_DEVICE float widen_half(uint32_t half) {
 #if defined(__CUDACC__)
   float x;
@@ -443,21 +445,21 @@ GPU_DEVICE float widen_half(uint32_t half) {
 #endif
 }
 
-// e4m3, saturated to +-448 and rounded to nearest even, in the low byte.
+// Rounds to e4m3, saturated to +-448, to nearest even, in the low byte.
 GPU_DEVICE uint32_t narrow_e4m3(float x) {
-  // By hand on every GPU: sm_80 has no instruction for it, and this is not where time goes. |x| is scaled so
-  // that a float addition rounds at the last bit that e4m3 keeps.
+  // Computed without an instruction on every GPU: sm_80 has none, and the speed does not matter here. |x| is
+  // scaled so that a float addition rounds at the last bit that e4m3 keeps.
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
   uint32_t const sign = bits >> 24 & 0x80;
   float size = fminf(fabsf(x), 448.0f);
   if (size < 0x1p-6f) return sign | uint32_t(size * 0x1p9f + 8388608.0f - 8388608.0f);
   memcpy(&bits, &size, sizeof bits);
-  bits += 0x7ffffu + (bits >> 20 & 1);  // three bits of fraction stay
+  bits += 0x7ffffu + (bits >> 20 & 1);  // three bits of fraction remain
   return sign | ((bits >> 20) - (120u << 3));
 }
 
-// Products that are not fused into a sum: where equal bits on every machine are promised.
+// Products that the compiler does not fuse into a sum, for results with the same bits on every machine.
 GPU_DEVICE float multiply_rounded(float x, float y) {
 #if defined(__CUDACC__)
   return __fmul_rn(x, y);
@@ -474,7 +476,7 @@ GPU_DEVICE double multiply_rounded(double x, double y) {
 #endif
 }
 
-// The fast ones of the hardware, within a few units in the last place; the emulator's are the C library's.
+// Fast approximations of the hardware, within a few ulp; the emulator uses the C library.
 GPU_DEVICE float exp2_fast(float x) {
 #if defined(__CUDACC__)
   float y;

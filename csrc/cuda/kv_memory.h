@@ -1,4 +1,4 @@
-// kv_memory.h - the pages of keys and values on the device.
+// kv_memory.h - the KV pages on the device.
 #pragma once
 
 #include <vector>
@@ -9,20 +9,20 @@
 
 namespace bunting::cuda {
 
-// Pages are [page][layer][keys | values][kv head][Tp][D], of the layers that have keys, and in fp8 the
-// multipliers after the values of each layer.
+// KV pages: [page][layer][keys | values][kv head][Tp][D], for the layers that have keys. With fp8 the
+// multipliers follow the values of each layer.
 class KvMemory {
  public:
   // Throws BUNTING_NO_MEMORY.
   KvMemory(Model const& model, int32_t pages);
 
-  // What a layer reads: its own pages, or those of a layer before.
+  // KV pages that a layer reads: its own, or those of an earlier layer.
   KvPages layer(int32_t index) const;
-  // The copies are in device memory.
+  // Copies pages; `copies` is in device memory.
   void copy(Stream& stream, PageCopy const* copies, int32_t count) const;
 
  private:
-  // Layers of one size that lie together.
+  // Adjacent layers of one size.
   struct Run {
     int32_t first_layer;
     int64_t elements;
@@ -31,7 +31,7 @@ class KvMemory {
 
   Model const& model_;
   DeviceMemory memory_;
-  std::vector<int64_t> layer_at_;  // elements in a page before a layer's own
+  std::vector<int64_t> layer_at_;  // offset of a layer's part in a page, in elements
   std::vector<Run> runs_;
 };
 

@@ -22,7 +22,7 @@ void Forward::queue_layers(int32_t tokens, int32_t rows, int32_t draws) {
   for (int32_t i = 0; i <= last; ++i) {
     normalise(x, pending, weights_.layer(i).attention_norm, tokens);
     project_and_append(i, tokens);
-    // What follows the last layer that appends is of no use to later steps.
+    // Later steps need no result that follows the last layer that appends keys.
     if (rows == 0 && i >= model_.last_layer_with_keys()) return;
     attend(i);
     bf16 const* attended = act_.attended;
@@ -44,7 +44,7 @@ void Forward::queue_layers(int32_t tokens, int32_t rows, int32_t draws) {
   if (s.logit_cap > 0) cap(stream_, {act_.logits, int64_t(draws) * s.vocab, s.logit_cap});
 }
 
-// What layers are given of each token beside x, which is the embedding by now (engine.h, layer_inputs).
+// Computes the per-layer inputs of each token from x, which is the embedding here (engine.h, layer_inputs).
 void Forward::make_layer_inputs(int32_t tokens) {
   bunting_model_shape const& s = model_.shape();
   int32_t const all = s.layers * s.layer_inputs;
@@ -54,7 +54,7 @@ void Forward::make_layer_inputs(int32_t tokens) {
       {act_.normed, weights_.layer_projection(), nullptr, act_.layer_projections, tokens, all, s.hidden});
   embed(stream_, {act_.layer_inputs, weights_.layer_embedding(), inputs_.on_device().tokens, tokens, all,
                   std::sqrt(float(s.layer_inputs)) * half});
-  // The norm of what is divided by sqrt(H), as one of what is not.
+  // Scaling epsilon by H makes the norm of x equal to the norm of x / sqrt(H).
   add_norm(stream_, {.x = act_.layer_inputs,
                      .delta = act_.layer_projections,
                      .weight = nullptr,
@@ -137,7 +137,7 @@ Forward::Pending Forward::finish_layer(int32_t index, float* x, bf16 const* atte
     bool const has_experts = model_.has_experts(index), is_parallel = model_.layer_shape(index).parallel;
     normalise(x, is_parallel ? Pending{} : of_attention, layer.mlp_norm, tokens,
               has_experts ? act_.router_input : nullptr);
-    // What an MLP beside the attention reads is there.
+    // A parallel MLP has its input already, so x may change here.
     if (is_parallel) add_and_norm(x, of_attention, nullptr, tokens, nullptr, nullptr);
     pending = {has_experts ? mix_experts(layer, tokens, is_last)
                            : multiply_gated(layer.mlp, tokens, int32_t(model_.feed_forward(index))),
@@ -151,7 +151,7 @@ Forward::Pending Forward::finish_layer(int32_t index, float* x, bf16 const* atte
   return pending;
 }
 
-// norm(norm(what the MLP makes of x) + norm(what experts make)) is to be added.
+// Computes norm(norm(MLP output) + norm(experts' output)), which is then pending.
 Forward::Pending Forward::mix_both(int32_t index, float* x, Pending const& of_attention, int32_t tokens,
                                    bool is_last) {
   DeviceLayer const& layer = weights_.layer(index);
@@ -170,7 +170,7 @@ float const* Forward::mix_experts(DeviceLayer const& layer, int32_t tokens, bool
   int32_t const used = s.experts_used, pairs = tokens * used, wide = s.expert_feed_forward;
   router(stream_, {act_.router_input, layer.router, layer.router_bias, act_.router_logits, tokens, s.experts,
                    s.hidden});
-  // What a step of decodes is filled up with uses no expert. In the last layer it is the first row again.
+  // Padding tokens of a decode graph use no expert. In the last layer padding rows repeat the first row.
   choose_experts(stream_, {.logits = act_.router_logits,
                            .slots = is_last ? nullptr : inputs_.on_device().slots,
                            .chosen = act_.chosen,
@@ -193,7 +193,7 @@ float const* Forward::mix_experts(DeviceLayer const& layer, int32_t tokens, bool
   return act_.delta;
 }
 
-// out(activation(gate(x)) * input), of act_.normed, which is x itself.
+// Computes out(activation(gate(x)) * input) from act_.normed, which is x itself here.
 float const* Forward::use_input(int32_t index, int32_t tokens, bool is_last) {
   bunting_model_shape const& s = model_.shape();
   DeviceLayer const& layer = weights_.layer(index);
@@ -226,7 +226,7 @@ float const* Forward::project_back(bf16 const* x, WeightMatrix const& w, float c
 void Forward::multiply(Gemm g) {
   g.partial = act_.gemm_partial;
   g.arrived = act_.gemm_arrived;
-  // A library may take memory when it is first asked for a shape, which must not happen in a recording.
+  // cuBLASLt may allocate memory for a new shape, which must not happen while a graph is recorded.
   if (cublaslt_ && !is_recording_ && g.tokens > kGemmFewTokens && g.w.format == Format::plain)
     cublaslt_->multiply(stream_, g);
   else

@@ -13,7 +13,7 @@ int32_t pieces_of(Format format, int32_t k) {
   return (k + piece_k(format) - 1) / piece_k(format);
 }
 
-// The byte in its piece, and the bit in its byte, of position `k` in the piece.
+// Place of position `k` in a piece: the byte, and the bit in that byte.
 struct Place {
   int32_t byte, bit;
 };
@@ -34,12 +34,12 @@ void put(Format format, void* row, int32_t k, uint32_t code) {
   byte = uint8_t((byte & ~(bits << place.bit)) | code << place.bit);
 }
 
-// |x| <= 448, to nearest even.
+// Rounds x, |x| <= 448, to the nearest e4m3.
 uint8_t e4m3_of(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
   uint32_t const sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;
-  // Below 2^-6 codes are multiples of 2^-9; above, a carry out of the fraction goes into the exponent.
+  // Below 2^-6 codes are multiples of 2^-9. Above, a carry out of the fraction increments the exponent.
   if (size < 0x3c800000u) return uint8_t(sign | uint32_t(std::lrint(std::fabs(x) * 0x1p9f)));
   return uint8_t(sign | (((size + 0x7ffff + (size >> 20 & 1)) >> 20) - (120u << 3)));
 }

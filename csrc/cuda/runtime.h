@@ -1,9 +1,9 @@
-// runtime.h - devices, their memory and their streams, as the CUDA engine needs them: the CUDA runtime
-// (runtime_cuda.cpp) or the emulator (runtime_emulated.cpp).
+// runtime.h - devices, their memory and streams for the CUDA engine. Implementations: the CUDA runtime
+// (runtime_cuda.cpp) and the emulator (runtime_emulated.cpp).
 //
-// Failures are thrown (error.h): BUNTING_NO_MEMORY when an allocation fails, which changes nothing;
-// BUNTING_LOST for everything after which the device is of no use, among them every fault in a kernel.
-// After BUNTING_LOST each call on the device throws it again; destructors do not throw.
+// Functions throw on failure (error.h). BUNTING_NO_MEMORY: an allocation failed and nothing changed.
+// BUNTING_LOST: the device is unusable, which includes every fault in a kernel. After that each call on the
+// device throws BUNTING_LOST again; destructors do not throw.
 #pragma once
 
 #include <cstddef>
@@ -16,26 +16,26 @@ namespace bunting::cuda {
 
 struct DeviceInfo {
   std::string name;
-  int32_t capability;  // 90 is sm_90
+  int32_t capability;  // compute capability times ten; 90 is sm_90
   int32_t multiprocessors;
-  size_t shared_bytes_max;  // of one block
+  size_t shared_bytes_max;  // most shared memory of one block
   uint64_t memory_bytes, memory_free_bytes;
-  std::string note;  // the driver, for people
+  std::string note;  // readable description of the driver
 };
 
-// How many devices there are. If none, `why_none` becomes a sentence.
+// Returns the number of devices. If there is none, `why_none` receives a sentence.
 int32_t device_count(std::string& why_none);
 // Throws BUNTING_INVALID with a sentence if there is no such device.
 DeviceInfo device_info(int32_t device);
-// What this OS thread does from now on is done with this device. Throws as device_info.
+// Selects the device for all later calls of this OS thread. Throws as device_info does.
 void use_device(int32_t device);
-// The device in use does not come back: from now on it is lost, and destructors wait for nothing. A device
-// that is lost is new again, if it can be, once this process has nothing on it any more.
+// Marks the current device as lost, because it hangs; destructors then wait for nothing. A lost device is
+// reset, if possible, once this process has no object on it.
 [[noreturn]] void lose_device(std::string const& why);
-// No small step of a healthy device takes longer.
+// Returns an upper bound of the time of a small step on a healthy device.
 double step_deadline_ms();
 
-// Memory of the device in use, zeroed.
+// Device memory, zeroed, on the current device.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -60,7 +60,8 @@ class DeviceMemory {
   int32_t device_ = 0;
 };
 
-// Host memory, zeroed, at an address that kernels and the host share: small results go straight into it.
+// Host memory, zeroed, at an address that kernels share with the host. Kernels write small results directly
+// into it.
 class MappedMemory {
  public:
   MappedMemory(size_t bytes, char const* what);
@@ -82,8 +83,8 @@ struct LaunchShape {
   size_t shared_bytes;
 };
 
-// Work that a stream was given once and takes again at once, for what one launch costs. What the work was
-// given as arguments stays as it was, addresses too; what lies there may change.
+// Recorded work of a stream that one launch repeats. Its arguments, including addresses, are fixed at
+// recording; the contents of that memory may change.
 class Graph {
  public:
   Graph();
@@ -97,7 +98,7 @@ class Graph {
   std::unique_ptr<Work> work_;
 };
 
-// A queue of work that the device executes in order, beside what the host does meanwhile.
+// Queue of work that the device executes in order, asynchronously to the host.
 class Stream {
  public:
   Stream();
@@ -105,21 +106,22 @@ class Stream {
   Stream(Stream const&) = delete;
   Stream& operator=(Stream const&) = delete;
 
-  // Host memory is MappedMemory, or does not change and stays until the copy is done.
+  // `from` in host memory must be MappedMemory, or must stay unchanged until the copy is done.
   void copy(void* to, void const* from, size_t bytes);
   void fill(void* to, int value, size_t bytes);
   template <class A>
   void launch(char const* name, void (*kernel)(A), LaunchShape shape, A const& argument);
-  // Until end_recording(), copies, fills and launches are not executed but become the graph. No waits in
-  // between.
+  // Records instead of executing: until end_recording(), copies, fills and launches become part of the graph.
+  // The caller must not wait in between.
   void begin_recording();
   Graph end_recording();
   void launch(Graph const& graph);
-  // Blocks until all that was queued is done; false if that takes longer than `deadline_ms`. Does not spin.
+  // Blocks until all queued work is done; returns false if that takes longer than `deadline_ms`. Does not
+  // spin.
   [[nodiscard]] bool wait(double deadline_ms);
-  // For libraries that queue work of their own: calls `work` with the cudaStream_t, which is what it queues
-  // on. The emulator calls it, with null, when it is its turn. Throws BUNTING_LOST, then or later, when
-  // `work` returns a sentence.
+  // Queues work of a library: calls `work` with the cudaStream_t on which it must queue. The emulator calls
+  // it with null when its turn comes. If `work` returns a sentence, this call or a later one throws
+  // BUNTING_LOST.
   void call(std::function<std::string(void* native)> work);
 
  private:
@@ -131,7 +133,7 @@ class Stream {
 
 template <class A>
 void Stream::launch(char const* name, void (*kernel)(A), LaunchShape shape, A const& argument) {
-  // `call` is for the emulator: it knows the types again.
+  // `call` restores the types for the emulator.
   auto const call = [](void const* kernel_bits, void const* bytes) {
     (*static_cast<void (*const*)(A)>(kernel_bits))(*static_cast<A const*>(bytes));
   };

@@ -1,5 +1,5 @@
-// runtime_cuda.cpp - runtime.h on the CUDA runtime, which is linked statically and finds the driver when it
-// is first used.
+// runtime_cuda.cpp - runtime.h on the CUDA runtime, which is linked statically and finds the driver at its
+// first use.
 #include <cuda_runtime_api.h>
 
 #include <array>
@@ -16,11 +16,11 @@
 namespace bunting::cuda {
 namespace {
 
-constexpr double kStepDeadlineMs = 20'000;  // a step of decodes takes a hundredth of it on the slowest GPU
+constexpr double kStepDeadlineMs = 20'000;  // far above the time of a decode step on the slowest GPU
 constexpr int32_t kDevicesMax = 64;
 
-// What this process has on each device, and why one is lost, once it is: then nothing is given back, because
-// that would wait for what does not end.
+// State of this process on a device: number of objects, and the reason if the device is lost. A lost device's
+// objects are not freed, because freeing would wait forever.
 struct Use {
   std::mutex mutex;
   std::string lost;
@@ -30,8 +30,8 @@ Use& use_of(int32_t device) {
   static std::array<Use, kDevicesMax> uses;
   return uses[size_t(device)];
 }
-// All kernels go to the device when it is first used, not each when it is first launched: that would take
-// memory, and might happen while a graph is recorded. To be called before anything of the runtime is.
+// Makes the runtime load all kernels at the device's first use. Loading each at its first launch would
+// allocate memory, maybe while a graph is recorded. Must be called before any function of the runtime.
 void load_kernels_at_once() {
   static int const eager = setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   (void)eager;
@@ -51,11 +51,11 @@ void throw_if_lost(int32_t device) {
 
 void check(cudaError_t status, char const* what) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // errors that do not stick are over once they were told
+  cudaGetLastError();  // clears an error that is not sticky, now that it is reported
   lose_device(std::string(what) + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
 }
 
-// One more thing that lies on a device, and one less: whether it may be given back.
+// Count an object on a device, and remove it; give_back returns true if the object may be freed.
 void take_on(int32_t device) {
   std::lock_guard lock(use_of(device).mutex);
   ++use_of(device).objects;
@@ -66,8 +66,8 @@ bool give_back(int32_t device) {
   return use_of(device).lost.empty();
 }
 
-// A lost device on which this process has nothing left is reset. After some faults, and while a kernel hangs,
-// that does not help: only another process gets the device back then.
+// Resets a lost device on which this process has no object left. After some faults, and while a kernel hangs,
+// only another process gets the device back.
 void begin_anew_if_unused(int32_t device) {
   Use& use = use_of(device);
   std::lock_guard lock(use.mutex);
@@ -133,7 +133,7 @@ void use_device(int32_t device) {
   int major = 0, minor = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for the device");
   check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "asking for the device");
-  // Nothing is compiled for a GPU when it is first seen: machine code is all there is.
+  // The library contains machine code only and compiles nothing at run time.
   if (!runs_on(BUNTING_CUDA_ARCHITECTURES, major * 10 + minor))
     fail(BUNTING_INVALID, "GPU %d is sm_%d%d; this library has kernels for sm %s", device, major, minor,
          BUNTING_CUDA_ARCHITECTURES);
@@ -146,7 +146,7 @@ void lose_device(std::string const& why) {
     if (use_of(device).lost.empty()) use_of(device).lost = why;
   }
   throw_if_lost(device);
-  std::abort();  // it is lost: that was thrown
+  std::abort();  // unreachable: throw_if_lost throws
 }
 
 double step_deadline_ms() {
@@ -166,7 +166,7 @@ DeviceMemory::DeviceMemory(size_t bytes, char const* what) : bytes_(bytes), devi
   data_ = static_cast<char*>(data);
   check(cudaMemset(data, 0, bytes), "clearing device memory");
   check(cudaStreamSynchronize(cudaStreamLegacy),
-        "clearing device memory");  // our streams do not wait for that one
+        "clearing device memory");  // our streams do not wait for the legacy stream
   take_on(device_);
 }
 
@@ -217,7 +217,7 @@ Stream::Stream() : queue_(new Queue) {
 
 Stream::~Stream() {
   if (!give_back(queue_->device)) {
-    queue_.release();  // what hangs may still arrive one day
+    queue_.release();  // leaks it, because hung work may still call arrive()
     return;
   }
   cudaStreamSynchronize(queue_->stream);
@@ -296,7 +296,7 @@ bool Stream::wait(double deadline_ms) {
   check(cudaLaunchHostFunc(queue_->stream, Queue::arrive, queue_.get()), "waiting for a stream");
   std::unique_lock lock(queue_->mutex);
   int64_t const until = ++queue_->asked;
-  // A device that is lost calls no host function any more; so its error is asked for now and then.
+  // A lost device calls no host function, so the host polls its error from time to time.
   constexpr double kLookMs = 100;
   for (double waited = 0;; waited += kLookMs) {
     double const left = deadline_ms - waited;

@@ -1,5 +1,5 @@
-// runtime_emulated.cpp - runtime.h on the CPU. Each stream is a worker thread that executes its operations
-// in order, some of them late; kernels run in the emulator.
+// runtime_emulated.cpp - runtime.h on the CPU. Each stream is a worker thread that executes its operations in
+// order, with random delays. Kernels run in the emulator.
 #include "cuda/runtime_emulated.h"
 
 #include <sys/mman.h>
@@ -31,7 +31,7 @@ constexpr double kStepDeadlineMs = 60'000;
 constexpr int kDelayOneIn = 8;
 constexpr int kDelayUsMax = 200;
 
-// "17,4"
+// Parses a list like "17,4".
 std::vector<int32_t> words_of(std::string const& text) {
   std::vector<int32_t> words;
   std::istringstream parts(text);
@@ -39,7 +39,7 @@ std::vector<int32_t> words_of(std::string const& text) {
   return words;
 }
 
-// From the environment: BUNTING_EMULATOR_MISHAPS="lose_device=500 step_deadline_ms=2000".
+// Reads mishaps from the environment: BUNTING_EMULATOR_MISHAPS="lose_device=500 step_deadline_ms=2000".
 Mishaps mishaps_asked_for() {
   Mishaps mishaps;
   char const* const text = std::getenv("BUNTING_EMULATOR_MISHAPS");
@@ -68,20 +68,20 @@ Mishaps mishaps_asked_for() {
   return mishaps;
 }
 
-// The device, shared by the streams of the process.
+// Emulated device, shared by the streams of the process.
 struct Device {
   std::mutex mutex;
   std::condition_variable changed;
-  std::string lost;  // why, once it is
+  std::string lost;  // reason, once the device is lost
   Mishaps mishaps = mishaps_asked_for();
   uint64_t random = mishaps.seed;
   uint64_t allocated_bytes = 0;
   int64_t streams = 0;
-  uint64_t generation = 0;  // hung operations of an older one end
+  uint64_t generation = 0;  // hung operations of an older generation end
 
   uint64_t memory_bytes() const { return mishaps.memory_bytes > 0 ? mishaps.memory_bytes : kMemoryBytes; }
 
-  // After the last memory or stream is gone; with the mutex held.
+  // Resets a lost device after its last memory or stream is gone. The caller holds the mutex.
   void begin_anew_if_unused() {
     if (allocated_bytes == 0 && streams == 0 && !lost.empty()) lost.clear();
   }
@@ -124,8 +124,8 @@ void throw_if_lost() {
   if (!device().lost.empty()) fail(BUNTING_LOST, "the device is lost: %s", device().lost.c_str());
 }
 
-// Memory of a page or more before and after which nothing is mapped: an access past its end by anyone but a
-// checked kernel is a segmentation fault.
+// Maps memory between unmapped guard pages, so that an access past its end outside checked kernels is a
+// segmentation fault.
 char* map_memory(size_t bytes, char const* what) {
   throw_if_lost();
   {
@@ -258,7 +258,7 @@ struct Stream::Queue {
     }
   }
 
-  // One operation, maybe late, maybe never.
+  // Executes one operation, maybe delayed; a mishap may drop it or let it hang.
   static void execute(std::function<void()> const& operation) {
     uint64_t const random = next_random();
     if (random % kDelayOneIn == 0)

@@ -11,7 +11,8 @@ namespace bunting::cuda {
 namespace {
 
 constexpr int32_t kBiasesMax =
-    2048;  // of a row, on the average: the server lets in 1024, and 128 stop tokens and more that are banned
+    // biases per row on average: the server accepts 1024, and adds 128 stop tokens and further banned tokens
+    2048;
 
 int32_t pages_of(int32_t tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;
@@ -21,7 +22,7 @@ size_t mask_words(Model const& model) {
   return size_t(model.shape().vocab + 31) / 32;
 }
 
-// What the plans of steps of so many tokens take at most.
+// Returns the largest sizes of the plans for steps of up to `tokens` tokens.
 std::vector<StepArrays::PlanSizes> largest_plans(AttentionKinds const& kinds, int32_t tokens) {
   std::vector<StepArrays::PlanSizes> sizes;
   for (AttentionShape const& shape : kinds.shapes)
@@ -30,7 +31,7 @@ std::vector<StepArrays::PlanSizes> largest_plans(AttentionKinds const& kinds, in
   return sizes;
 }
 
-// The largest step of the limits.
+// Returns the sizes of the largest step within the limits.
 StepArrays::Sizes largest_sizes(Model const& model, bunting_engine_limits const& limits,
                                 AttentionKinds const& kinds) {
   bunting_model_shape const& s = model.shape();
@@ -110,7 +111,7 @@ void StepInputs::send(StepPlan const& step, StepArrays::Sizes const* recorded, S
   auto const at = [&](void const* place) {
     return size_t(static_cast<char const*>(place) - host_memory_.data());
   };
-  // Of a recorded step's plans what lies in their room is copied, not the room.
+  // Copies only the used part of a recorded step's plans, not their whole reserved space.
   size_t begin = 0;
   for (size_t i = 0; recorded && i < plans_.size(); ++i) {
     StepArrays::Plan const& places = host_.plans[i];
@@ -125,7 +126,7 @@ void StepInputs::copy(size_t begin, size_t end, Stream& stream) const {
   if (end > begin) stream.copy(device_memory_.data() + begin, host_memory_.data() + begin, end - begin);
 }
 
-// Plans the step's attention, and returns what it needs of each kind.
+// Plans the step's attention, and returns the sizes of its arrays.
 StepArrays::Sizes StepInputs::plan(StepPlan const& plan) {
   StepArrays::Sizes sizes{.tokens = size_t(plan.tokens),
                           .rows = size_t(plan.rows),
@@ -183,7 +184,7 @@ void StepInputs::write(StepPlan const& plan, size_t tokens) {
   write_rows(plan);
 }
 
-// The rows of the step block again: those to draw from first, with pairs and masks of their own.
+// Copies the requested rows of the step block: those to draw from first, with their own pairs and masks.
 void StepInputs::write_rows(StepPlan const& plan) {
   for (int32_t r = 0; r < plan.rows; ++r) {
     WantedRow const& row = plan.row[size_t(r)];

@@ -1,5 +1,5 @@
-// step_arrays.h - what the host tells the device of a step: arrays in one block of memory, written on the
-// host and copied from there.
+// step_arrays.h - step inputs for the device: arrays in one block of memory, written on the host and copied
+// from there.
 #pragma once
 
 #include <vector>
@@ -13,18 +13,18 @@
 
 namespace bunting::cuda {
 
-// Up to `pages`, places depend on the sizes of what is before alone.
+// Arrays of a step. The place of an array up to `pages` depends only on the sizes of the arrays before it.
 struct StepArrays {
-  // How many there are of each kind.
+  // Number of entries per array.
   struct PlanSizes {
-    size_t pairs_of_heads, items, merge_rows;  // tokens times KV heads
+    size_t pairs_of_heads, items, merge_rows;  // pairs_of_heads: tokens times KV heads
   };
   struct Sizes {
     size_t tokens = 0, pages = 0, rows = 0, draws = 0, copies = 0, blocks = 0, sample_pairs = 0,
            mask_words = 0;
     std::vector<PlanSizes> plans = {};
   };
-  // A plan of attention (attention_plan.h).
+  // Attention plan (attention_plan.h).
   struct Plan {
     AttentionItem* items = nullptr;
     int32_t* item_begin = nullptr;
@@ -34,35 +34,36 @@ struct StepArrays {
   int32_t* tokens = nullptr;     // [T]
   int32_t* positions = nullptr;  // [T]
   int32_t* slots = nullptr;      // [T] page * Tp + slot
-  int32_t* wanted = nullptr;     // [rows] token rows: those to draw from, then those of hidden states
-  std::vector<Plan> plans = {};  // of each kind of attention
+  // [rows] token rows: those to draw from, then those that return hidden states
+  int32_t* wanted = nullptr;
+  std::vector<Plan> plans = {};  // one per kind of attention
   int32_t* pages = nullptr;      // page ids, chunk after chunk
   PageCopy* copies = nullptr;
   uint32_t* draws = nullptr;  // [draws, BUNTING_ROW_WORDS]
   int32_t* pairs = nullptr;   // biases and seen tokens
-  uint32_t* masks = nullptr;  // ceil(V / 32) words for each row that has one
+  uint32_t* masks = nullptr;  // ceil(V / 32) words per row with a mask
 
-  // Lays the arrays out from `base` on and returns the bytes; with a null base it only measures.
+  // Lays out the arrays from `base` on and returns their bytes; with a null base it only measures.
   size_t place(Sizes const& sizes, char* base);
 };
 
-// The arrays of one step after the other, on both sides.
+// Arrays of the current step, on host and device.
 class StepInputs {
  public:
-  // Takes memory for the largest step of the limits, for attention of `blocks` blocks. Throws
+  // Allocates memory for the largest step within the limits, for attention of `blocks` blocks. Throws
   // BUNTING_NO_MEMORY.
   StepInputs(Model const& model, bunting_engine_limits const& limits, int32_t blocks);
 
-  // Bytes on the device.
+  // Bytes of device memory.
   static size_t bytes(Model const& model, bunting_engine_limits const& limits, int32_t blocks);
 
-  // Places the device's arrays as a recorded step of `tokens` decodes wants them, and returns the sizes of
-  // what is before the pages.
+  // Places the device's arrays for a recorded step of `tokens` decodes, and returns the sizes of those before
+  // the pages.
   StepArrays::Sizes place_decodes(int32_t tokens);
 
-  // Writes a step's arrays, in the places of a recorded step if it is to be one, and queues their copies.
-  // What such a step lacks in tokens is token 0, whose keys and values go nowhere; it attends to nothing and
-  // is not drawn from. Throws BUNTING_INVALID.
+  // Writes a step's arrays, in the places of a recorded step if `recorded` is not null, and queues their
+  // copies. A recorded step is padded with token 0. Padding tokens append no keys and values, attend to
+  // nothing and are not drawn from. Throws BUNTING_INVALID.
   void send(StepPlan const& plan, StepArrays::Sizes const* recorded, Stream& stream);
 
   StepArrays const& on_device() const { return device_; }

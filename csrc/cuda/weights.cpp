@@ -15,8 +15,8 @@ namespace bunting::cuda {
 namespace {
 
 constexpr size_t kStagingBytes = size_t(16) << 20;
-constexpr double kUploadDeadlineMs = 60'000;  // for one staging buffer
-constexpr int64_t kRowsPerPiece = 16;         // brought into order by one thread at a time
+constexpr double kUploadDeadlineMs = 60'000;  // per staging buffer
+constexpr int64_t kRowsPerPiece = 16;         // rows that one thread reorders at a time
 
 constexpr char const* kWidths = "the GPU engine wants widths that are multiples of 8; %s is %d";
 
@@ -50,7 +50,7 @@ void check_shape(Model const& model) {
   for (int32_t i = 0; i < s.layers; ++i) check_heads(s, model.layer_shape(i));
 }
 
-// How a packed matrix is kept on the device.
+// Returns the device format of a packed matrix.
 Format format_of(Dtype dtype, bool as_fp8) {
   switch (dtype) {
     case Dtype::q8_128:
@@ -67,7 +67,7 @@ Format format_of(Dtype dtype, bool as_fp8) {
   }
 }
 
-// To nearest even; x is finite.
+// Rounds to nearest even; x must be finite.
 bf16 bf16_of(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -76,8 +76,8 @@ bf16 bf16_of(float x) {
 
 }  // namespace
 
-// Hands out device memory and fills it, or, without memory, only adds up. Rows are brought into the kernels'
-// order by `threads` threads.
+// Allocates and fills device memory, or without memory only adds up sizes. `threads` threads bring rows into
+// the kernels' order.
 class DeviceWeights::Uploader {
  public:
   Uploader(char* base, int threads) : carver_(base), uploads_(base != nullptr) {
@@ -93,7 +93,7 @@ class DeviceWeights::Uploader {
     return vectors({from}, size, scale);
   }
 
-  // `from`, one after the other, `size` numbers of each, times `scale`.
+  // Uploads vectors of `size` numbers, one after the other, times `scale`.
   float const* vectors(std::vector<float const*> const& from, int64_t size, float scale = 1) {
     float* const whole = carver_.take<float>(from.size() * size_t(size));
     float* to = whole;
@@ -124,8 +124,8 @@ class DeviceWeights::Uploader {
 
   float number(float const* from) const { return uploads_ ? *from : 1; }
 
-  // The given ranges of rows of a packed matrix, one after the other, in the format that the host has, or,
-  // from bf16, in fp8.
+  // Uploads ranges of rows of a packed matrix, one after the other, in the host's format, or from bf16 to
+  // fp8.
   struct Rows {
     int64_t first, count;
   };
@@ -156,7 +156,7 @@ class DeviceWeights::Uploader {
     return matrix;
   }
 
-  // The first `rows` rows of a matrix in f32, as they are.
+  // Uploads the first `rows` rows of an f32 matrix unchanged.
   float const* exact(PackedMatrix const& from, int64_t rows) {
     float* const whole = carver_.take<float>(size_t(rows * from.k));
     for (int64_t r = 0; uploads_ && r < rows; ++r) {
@@ -168,7 +168,7 @@ class DeviceWeights::Uploader {
     return whole;
   }
 
-  // All rows in bf16, whatever the host has.
+  // Uploads all rows in bf16, from any host format.
   bf16 const* table(PackedMatrix const& from) {
     bf16* const table = carver_.take<bf16>(size_t(from.n * from.k));
     int64_t const rows_max = int64_t(kStagingBytes / sizeof(bf16)) / from.k;
@@ -185,7 +185,8 @@ class DeviceWeights::Uploader {
   }
 
  private:
-  // A thread's, for one row of a packed matrix; their orders are told in csrc/cpu/kernels/kernels.h.
+  // One thread's buffers for one row of a packed matrix; csrc/cpu/kernels/kernels.h describes the packed
+  // order.
   class Scratch {
    public:
     void write_row(PackedMatrix const& from, int64_t row, Format format, void* to, void* to_scales) {
@@ -213,7 +214,7 @@ class DeviceWeights::Uploader {
       if (is_finite) round_row_to_fp8(values_, to, to_scales);
     }
 
-    bool is_finite = true;  // all that was rounded so far
+    bool is_finite = true;  // true while all rounded numbers were finite
 
    private:
     void read_groups(PackedMatrix const& from, int64_t row) {
@@ -226,7 +227,7 @@ class DeviceWeights::Uploader {
       q_.resize(size_t(from.k));
     }
 
-    // Of the row that was read last.
+    // Returns a value of the row that was read last.
     float value_of(PackedMatrix const& from, int64_t k) const {
       uint16_t const scale = scales_[size_t(k / from.group())];
       int8_t const q = q_[size_t(k)];
@@ -238,7 +239,7 @@ class DeviceWeights::Uploader {
     }
 
     std::vector<int8_t> q_;
-    std::vector<uint16_t> scales_;  // of each group
+    std::vector<uint16_t> scales_;  // one per group
     std::vector<float> values_;
   };
 
@@ -261,7 +262,7 @@ class DeviceWeights::Uploader {
   std::optional<MappedMemory> staging_;
   std::optional<Stream> stream_;
   std::optional<ThreadPool> pool_;
-  std::vector<Scratch> scratch_;  // by thread
+  std::vector<Scratch> scratch_;  // indexed by thread
 };
 
 DeviceWeights::DeviceWeights(Model const& model) : memory_(bytes(model), "the model's weights") {
@@ -298,7 +299,7 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     bunting_layer_shape const& has = model.layer_shape(i);
     int32_t const first = Model::first_format(i);
     DeviceLayer& to = layers_[size_t(i)];
-    // The shape tells what there is: a model that is only measured has no vectors yet.
+    // The shape decides which vectors exist, because a model that is only measured has none yet.
     auto const norm = [&](int32_t which, float const* weights) {
       return has.norms & which ? uploader.vector(weights, s.hidden) : nullptr;
     };
@@ -313,7 +314,7 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
     if (has.biases & BUNTING_BIAS_O) to.o_bias = uploader.vector(from.o_bias, s.hidden);
     to.attention_post_norm = norm(BUNTING_NORM_ATTN_POST, from.attention_post_norm);
-    // Beside the attention the MLP reads by the attention's norm.
+    // A parallel MLP reads the attention's norm.
     to.mlp_norm = norm(has.parallel ? BUNTING_NORM_ATTN : BUNTING_NORM_MLP, from.mlp_norm);
     place_mlp(model, i, uploader);
     to.mlp_post_norm = norm(BUNTING_NORM_MLP_POST, from.mlp_post_norm);
@@ -327,7 +328,7 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
   }
 }
 
-// The matrices of a layer's MLP, or of each of its experts: on the host they begin on whole panels.
+// Uploads the matrices of a layer's MLP, or of each of its experts. On the host they begin on whole panels.
 void DeviceWeights::place_mlp(Model const& model, int32_t layer, Uploader& uploader) {
   bunting_model_shape const& s = model.shape();
   bunting_layer_shape const& has = model.layer_shape(layer);
@@ -357,7 +358,7 @@ void DeviceWeights::place_mlp(Model const& model, int32_t layer, Uploader& uploa
   if (has.biases & BUNTING_BIAS_DOWN) to.mlp.down_bias = uploader.vectors(down_biases, s.hidden);
 }
 
-// What a layer with experts has of an MLP beside them.
+// Uploads the parts of an MLP beside experts.
 void DeviceWeights::place_beside(Model const& model, int32_t layer, Uploader& uploader) {
   bunting_model_shape const& s = model.shape();
   LayerWeights const& from = model.layer(layer);

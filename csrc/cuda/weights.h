@@ -1,7 +1,8 @@
-// weights.h - a sealed model's weights on the device: matrices as rows, of bf16, of integers in groups where
-// the host has those, or rounded to fp8 (quantise.h); the table of embeddings always in bf16; vectors as f32.
+// weights.h - a sealed model's weights on the device. Matrices are rows of bf16, of integers in groups as on
+// the host, or rounded to fp8 (quantise.h). The embedding table is always bf16; vectors are f32.
 //
-// Made from the host's packed weights when an engine opens, and not looking at them afterwards.
+// An engine makes them from the host's packed weights when it opens, and does not read the host's weights
+// afterwards.
 #pragma once
 
 #include <vector>
@@ -12,7 +13,7 @@
 
 namespace bunting::cuda {
 
-// A gated MLP, or the experts of a layer, one after the other. Vectors that a layer does not have are null,
+// Gated MLP, or the experts of a layer, one after the other. Vectors that a layer does not have are null,
 // here and below.
 struct GatedWeights {
   WeightMatrix gate_up{nullptr};        // [2 F, H]: gate, then up
@@ -23,7 +24,7 @@ struct GatedWeights {
 
 struct DeviceLayer {
   float const* attention_norm = nullptr;       // [H]
-  WeightMatrix qkv{nullptr};                   // [(Hq + 2 Hk) D, H], without what the layer has not
+  WeightMatrix qkv{nullptr};                   // [(Hq + 2 Hk) D, H], without parts that the layer lacks
   float const* qkv_bias = nullptr;             // [(Hq + 2 Hk) D]
   float const* q_norm = nullptr;               // [D] or [Hq D]
   float const* k_norm = nullptr;               // [D] or [Hk D]
@@ -32,42 +33,42 @@ struct DeviceLayer {
   float const* o_bias = nullptr;               // [H]
   float const* attention_post_norm = nullptr;  // [H]
   float const* mlp_norm = nullptr;             // [H]
-  float const* router = nullptr;               // [E, H] of a layer with experts
+  float const* router = nullptr;               // [E, H], in layers with experts
   float const* router_bias = nullptr;          // [E]
   GatedWeights mlp;
   float const* mlp_post_norm = nullptr;  // [H]
-  // Of an MLP beside the experts, and of what stands around both; see LayerWeights.
+  // Parts of an MLP beside experts, and the norms around both; see LayerWeights.
   GatedWeights beside;
   float const *beside_post_norm = nullptr, *experts_norm = nullptr, *experts_post_norm = nullptr,
               *router_norm = nullptr;      // [H]
   float const* expert_scales = nullptr;    // [E]
-  WeightMatrix input_gate{nullptr};        // [P, H], with inputs of layers
+  WeightMatrix input_gate{nullptr};        // [P, H], with per-layer inputs
   WeightMatrix input_out{nullptr};         // [H, P]
   float const* input_post_norm = nullptr;  // [H]
-  float scale = 1;                         // of x in the end
+  float scale = 1;                         // factor of x at the end of the layer
 };
 
 class DeviceWeights {
  public:
-  // Throws BUNTING_INVALID for a shape that the kernels do not take, BUNTING_NO_MEMORY.
+  // Throws BUNTING_INVALID for a shape that the kernels do not support, or BUNTING_NO_MEMORY.
   explicit DeviceWeights(Model const& model);
 
-  // Bytes on the device.
+  // Bytes of device memory.
   static size_t bytes(Model const& model);
 
   DeviceLayer const& layer(int32_t index) const { return layers_[size_t(index)]; }
   bf16 const* embedding() const { return embedding_; }                                  // [V, H]
   WeightMatrix const& vocabulary_projection() const { return vocabulary_projection_; }  // [V, H]
   RopeTable const& rope(int32_t index) const { return ropes_[size_t(index)]; }
-  float const* final_norm() const { return final_norm_; }  // [H], times the logits' scale
-  // Of inputs of layers, else null.
+  float const* final_norm() const { return final_norm_; }  // [H], times the logit scale
+  // Weights of per-layer inputs, else null.
   bf16 const* layer_embedding() const { return layer_embedding_; }            // [V, L P]
   WeightMatrix const& layer_projection() const { return layer_projection_; }  // [L P, H]
   float const* layer_input_norm() const { return layer_input_norm_; }         // [P]
 
  private:
   class Uploader;
-  DeviceWeights() = default;  // to measure
+  DeviceWeights() = default;  // for measuring
   void place(Model const& model, Uploader& uploader);
   void place_mlp(Model const& model, int32_t layer, Uploader& uploader);
   void place_beside(Model const& model, int32_t layer, Uploader& uploader);

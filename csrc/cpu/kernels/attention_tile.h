@@ -51,7 +51,7 @@ struct AttentionTile {
   }
 };
 
-// One block of a tile: the tile walks pages [first, end) of the block's four.
+// Block of a tile: the tile walks pages [first, end) of the block's four.
 struct AttentionBlock {
   char const* k[kBlockPages];
   char const* v[kBlockPages];

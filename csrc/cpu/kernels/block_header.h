@@ -33,8 +33,7 @@ struct BlockHeader {
   static constexpr int64_t kBlock = block_length(W), kBytes = block_header_bytes(W);
   static constexpr Scales kScales = weight_format(W).scales;
 
-  // Returns the scales of group `group` of the block; in a superblock a product of scale_factors and
-  // integer_scales.
+  // Returns the scales of group `group` of the block; in a superblock they are factors times integer scales.
   static BUNTING_INLINE f32x16 scales(char const* at, int64_t group) {
     if constexpr (kScales == Scales::exponent) {
       vi e[kRegisters];
@@ -59,7 +58,7 @@ struct BlockHeader {
     load_bytes<kScales == Scales::super>(at + kPanel * (scale_halves(W) * 2 + group), scales);
     for (int i = 0; i < kRegisters && kScales == Scales::super_nibbles; ++i) scales[i] &= 15;
   }
-  // Returns its minimums; in a superblock a product of minimum_factors and integer_minimums.
+  // Returns the group's minimums; in a superblock they are minimum_factors times integer minimums.
   static BUNTING_INLINE f32x16 minimums(char const* at, int64_t group) {
     if constexpr (kScales == Scales::half_minimum)
       return zero() - half(at + (block_scales(W) + group) * kPanel * 2);

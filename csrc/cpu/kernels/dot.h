@@ -109,7 +109,7 @@ BUNTING_INLINE vi add_pairs(vi sum, vi a, vi b) {
 
 #if defined(BUNTING_HAS_MADDUBS)
 // Prevents reassociation. Compilers may turn ((a + b) + c) + d into (a + b) + (c + d) and keep all products
-// until then, which needs more registers than there are.
+// until then. That needs more registers than there are.
 BUNTING_INLINE void keep_order(vi& sum) {
   asm("" : "+v"(sum));
 }
@@ -206,7 +206,7 @@ class Dot {
     constexpr int kShift = 16 - (product_bits(W) - 1);
     return part == 0 ? x << 16 >> kShift : (x & -0x10000) >> kShift;
 #else
-    // One multiplication selects and shifts, and leaves the broadcast to the load.
+    // A single multiplication selects and shifts, and leaves the broadcast to the load.
     return madd16(broadcast(both), broadcast(1 << (product_bits(W) - 1 + 16 * part)));
 #endif
 #else

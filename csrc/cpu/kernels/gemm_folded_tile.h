@@ -1,21 +1,21 @@
-// gemm_folded_tile.h - the GEMM micro-kernel for grouped weights in superblocks on AMX tiles of bytes, for
-// many rows.
+// gemm_folded_tile.h - GEMM micro-kernel for grouped weights in superblocks on AMX int8 tiles, for many rows.
 //
-// A block of weights is unpacked once for all rows, and the integer scales of groups are multiplied into it:
-// scale * q has up to 14 bits, which are two bytes, 2^digit * high + low. So a tile takes in 64 k whatever
-// the size of groups, sums of bytes are finished once for kGroupMax k, and the integer that comes out is the
-// one of gemm_super.h. Where nothing has a sign the scale is cut into two digits instead of the product into
-// two bytes: q times a digit is a byte, so that one multiplication of 16 bits makes two of them. Tiles 0, 1:
-// low sums of two tiles of rows; 2, 3: high ones; 4, 5: inputs; 6, 7: weights.
+// The kernel unpacks a block of weights once for all rows and multiplies the integer scales of groups into
+// it. scale * q has up to 14 bits, which are split into two bytes, 2^digit * high + low. So one tile
+// instruction processes 64 k for every group size. Byte sums are finished only once per kGroupMax k. The
+// resulting integer is the one of gemm_super.h. For formats without signs the kernel splits the scale into
+// two digits instead of the product into two bytes. There q times a digit is a byte, and one 16-bit
+// multiplication makes two of them.
 //
-// Of 32 rows, a panel and kGroupMax k products take 128 cycles of the tile unit and storing their sums 50
-// more. The vector unit limits: of 690 cycles on a Xeon unpacking took 240, and without any tile instruction
-// 560 were left. So between products rows of the products before are finished, a part of the next block is
-// unpacked (all of it at once: 1.02 to 1.15 times as slow) and lines are fetched: a panel's in one burst took
-// as long as everything else.
+//   tiles 0, 1   low sums of two tiles of rows          tiles 4, 5   inputs
+//   tiles 2, 3   high sums                              tiles 6, 7   weights
 //
-// Loops, outermost first: chunks of panels, blocks of k, blocks of rows, of which the first unpacks the chunk
-// and each fetches its part of what is unpacked next, panels, superblocks.
+// The vector unit, not the tile unit, limits the speed. So between tile products the kernel finishes rows of
+// the previous products, unpacks a part of the next block, and prefetches some lines. One burst of prefetches
+// would stall everything.
+//
+// Loops, outermost first: chunks of panels, blocks of k, blocks of rows, panels, superblocks. The first block
+// of rows unpacks the chunk. Each block of rows prefetches its part of the weights to unpack next.
 #pragma once
 
 #include "cpu/kernels/gemm_grouped_tile.h"
@@ -36,18 +36,18 @@ struct FoldedTiles {
   static constexpr int64_t kPairs = kSuper / weight_group(W) / 2;
   static constexpr int64_t kInputsOfBlock = kSuper / kGroupMax, kTilesOfInput = kGroupMax / kTileK;
   static constexpr int64_t kPackedBytes = Header::kBytes + kSuper / kGroup * D::kBytes;
-  // The product of an integer without a sign and so many bits of its scale is a byte.
+  // An unsigned integer times a digit of its scale, this many bits, fits a byte.
   static constexpr int kDigitBits = has_minimum(W) ? 8 - integer_bits(W) : 8;
   static constexpr bool kHasHigh = !has_minimum(W) || weight_format(W).scale_most >> kDigitBits > 0;
 
-  // A superblock of a panel: lines of four k of every column.
+  // Unpacked superblock of a panel: lines of four k of every column.
   struct Block {
     alignas(64) uint8_t low[kSuper * kPanel];
     alignas(64) uint8_t high[kHasHigh ? kSuper * kPanel : 64];
     f32x16 scale_factors, minimum_factors;
-    vi minimums[has_minimum(W) ? kPairs : 1][kRegisters];  // pairs of 16 bits, of two groups each
+    vi minimums[has_minimum(W) ? kPairs : 1][kRegisters];  // pairs of 16 bits, each pair from two groups
   };
-  // A block of rows: tiles of inputs, zero beyond the last row, and what products are multiplied with.
+  // Block of rows: tiles of inputs, zero beyond the last row, and the factors of their products.
   struct Rows {
     alignas(64) int8_t q[kTilesOfRows][kBlockK / kTileK][kTileRows][kTileK];
     struct {
@@ -63,19 +63,19 @@ struct FoldedTiles {
     alignas(64) int32_t dots[2 * kTilesOfRows][kTileRows * kPanel];  // low and high sums
   };
 
-  // Lines to fetch beside products: some with each of them, for a burst would stop everything.
+  // Lines to prefetch, a few beside each product, because a burst would stall everything.
   struct Lines {
     char const* at;
     char const* end;
     int64_t bytes_each;
   };
 
-  // Products of kGroupMax k.
+  // Tile products per kGroupMax k.
   static constexpr int products_of(int row_tiles) {
     return int(kGroupMax / kTileK) * row_tiles * (kHasHigh ? 2 : 1);
   }
 
-  // A superblock of a panel that becomes a block, a part at a time; without one there is nothing to do.
+  // Superblock of a panel to unpack into a block, part by part; null `to`: nothing to do.
   struct Unpacking {
     Block* to = nullptr;
     char const* from = nullptr;
@@ -94,7 +94,7 @@ struct FoldedTiles {
       }
     }
 
-    // kGroup k, the index-th of them.
+    // Unpacks the index-th kGroup k.
     BUNTING_INLINE void group(int64_t index) const {
       if (to == nullptr) return;
       constexpr int kPartSteps = kSteps / kParts<W>;
@@ -120,7 +120,8 @@ struct FoldedTiles {
     }
   };
 
-  // A line of weights times their scales, pairs of 16 bits: the scales' digits, or whole and then cut.
+  // Multiplies a line of weights, pairs of 16 bits, by their scales. The scale is split into digits first, or
+  // the product afterwards.
   static BUNTING_INLINE void fold(typename D::Weight const& weight, vi const (&scales)[kRegisters],
                                   uint8_t* low, uint8_t* high) {
     typedef uint16_t vs __attribute__((vector_size(kLanes * 4)));
@@ -142,7 +143,7 @@ struct FoldedTiles {
     }
   }
 
-  // Rows [first, first + rows) from k0 on, k numbers of each.
+  // Gathers k numbers of rows [first, first + rows) from k0 on.
   static void gather(Rows& to, Gemm const& g, int64_t first, int64_t rows, int64_t k0, int64_t k) {
     for (int64_t r = 0; r < round_up(rows, kTileRows); ++r) {
       auto* const q = to.q[r / kTileRows];
@@ -162,16 +163,17 @@ struct FoldedTiles {
     }
   }
 
-  // kGroupMax k of a panel, whose products are in dots and belong to some sums; null: there are none.
+  // Products of kGroupMax k of a panel, which are in dots, and the sums to which they belong; null block:
+  // none.
   struct Products {
     Block const* block;
-    int64_t input;  // kGroupMax k of the rows
+    int64_t input;  // index of kGroupMax k of the rows
     f32x16* sums;
   };
 
-  // Makes `products`, and after each of them finishes a part of the rows of those before, which are in dots,
-  // and unpacks a part of the block after theirs: its header last, for `before` may need the one in its
-  // place.
+  // Computes `products`. After each tile product it finishes some rows of the products before, whose results
+  // are in dots, and unpacks a part of the following block. It unpacks the header last, because `before` may
+  // still need the old one.
   template <int RowTiles>
   static BUNTING_INLINE void multiply_tiles(State& state, Products const& products, Products const& before,
                                             Unpacking const& after, Lines& fetch) {
@@ -227,7 +229,7 @@ struct FoldedTiles {
       tiles.template multiply_signed_int8<D, A, 7>();
   }
 
-  // sums of rows [first, first + Count) += those products.
+  // Adds those products to the sums of rows [first, first + Count).
   template <int Count>
   static BUNTING_INLINE void finish(State const& state, Products const& products, int64_t first) {
     constexpr int kPairsOfInput = int(kGroupsOfInput) / 2;
@@ -242,7 +244,7 @@ struct FoldedTiles {
       f32x16 product, minimum;
       for (int i = 0; i < kRegisters; ++i) {
         product.r[i] = floats_at(low + i * kLanes);
-        // Rounded once, as their sum as an integer would be.
+        // Rounds once, as a sum of integers would.
         if constexpr (kHasHigh)
           product.r[i] = fma(floats_at(high + i * kLanes), float(1 << kDigitBits) - vf{}, product.r[i]);
         vi sum{};
@@ -267,16 +269,16 @@ struct FoldedTiles {
     return __builtin_convertvector(v, vf);
   }
 
-  // A chunk of panels and a block of k.
+  // Chunk of panels and block of k.
   struct Chunk {
     int64_t begin, panels;
     int64_t k0, k;
-    char const* next;  // the first panel of those that are unpacked next
-    int64_t lines;     // to fetch of each of them
+    char const* next;  // first panel to unpack next
+    int64_t lines;     // lines to prefetch per panel
   };
 
-  // Adds the products of a block of rows, which are gathered, to the sums. With `unpacks` the chunk's blocks
-  // are made here, and in two places by turns where none `keeps` them for other rows.
+  // Adds the products of a gathered block of rows to the sums. `unpacks`: it makes the chunk's blocks.
+  // Without `keeps` it alternates between two buffers, because no other rows need the blocks.
   template <int RowTiles>
   static void multiply_rows(State& state, PackedMatrix const& w, Chunk const& chunk, bool unpacks,
                             bool keeps) {

@@ -1,23 +1,24 @@
-// gemm_grouped.cpp: y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n] for weights in groups, and which
-// micro-kernel computes it.
+// gemm_grouped.cpp: y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n] for grouped weights; selects the
+// micro-kernel.
 //
 //   x [T, ldx] InputGroup     w packed panels of integers (kernels.h)     y [T, ldy] f32
 //
-// Order of a sum, the same for every T, slice, thread and micro-kernel: bias (or y) first, then for rising k
-// each group of inputs: the sum over its groups of weights of an exact integer times their scale, times the
-// row's scale; on levels with few registers each group of weights by itself. In superblocks the integer
-// scales of groups belong to the exact integer (gemm_super.h). Outliers of the row come last.
+// Order of a sum, the same for every T, slice, thread and micro-kernel: bias (or y) first, then each group of
+// inputs by rising k. A group of inputs adds the sum over its groups of weights of an exact integer times
+// their scale, times the row's scale. On levels with few registers each group of weights is added by itself.
+// In superblocks the integer scales of groups are part of the exact integer (gemm_super.h). Outliers of the
+// row come last.
 //
-// Work:     panels [begin, end) for all rows; gemm_block.h has the blocking. Superblocks meet many rows
-//           unpacked, where that is faster (gemm_widened.h). With tiles scales are folded in
-//           (gemm_folded_tile.h).
+// Work:     panels [begin, end) for all rows; gemm_block.h has the blocking. Superblocks are unpacked for
+// many rows
+//           where that is faster (gemm_widened.h). With tiles scales are folded in (gemm_folded_tile.h).
 // Roofline: few rows: memory, the packed weights once (8.125 bits each for q8 in groups of 128, 4.5 for q4 in
-//           groups of 32); many: the level's multiply-add
-//           of bytes, less what finishing takes: with VNNI two multiplications, and a conversion beside them,
-//           for every eight dot products in groups of 32 and for every 32 in groups of 128. One Zen 5 core
-//           comes to 70 and to 80 % of VPDPBUSD's rate.
+// groups
+//           of 32); many rows: the level's byte multiply-add, less the cost of finishing. With VNNI finishing
+//           is two multiplications and a conversion, per eight dot products in groups of 32 and per 32 in
+//           groups of 128.
 // Checked:  against reference::gemm in f64 over the same integers, |diff| <= 2^-24 * sqrt(K) * 4 * (|y0| +
-//           sum |x||w|), and bit for bit between a row alone and the same row in company.
+//           sum |x||w|), and bit for bit between a row alone and the same row in a batch.
 #include "cpu/kernels/gemm_grouped.h"
 
 #include "cpu/kernels/gemm_folded_tile.h"
@@ -29,12 +30,12 @@ namespace bunting::BUNTING_ISA {
 
 namespace {
 
-// Whether few rows have kernels of their own: of the formats that most files are in. The others meet two rows
-// and more unpacked.
+// True if few rows have their own kernels: for the formats of most files. Weights in other formats are
+// unpacked from two rows on.
 template <Dtype W>
 inline constexpr bool kIsCommon = weight_format(W).is_common;
 
-// From so many rows on tiles gain more than folding scales into the weights costs.
+// Least number of rows at which tiles gain more than folding scales into the weights costs.
 inline constexpr int64_t kFoldedRowsLeast = 13;
 
 template <Dtype W>

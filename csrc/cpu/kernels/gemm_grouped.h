@@ -3,17 +3,17 @@
 //   y[t, n] += sum over groups of inputs of scale_x * sum over groups of weights within it of
 //              scale_w * float(sum of q_x q_w within that)
 //
-// The inner sums, of 32, 64 or 128 products, are exact, whatever instructions make them (dot.h); the outer
-// ones run over rising k with one fused multiply-add each. So every micro-kernel of a level that keeps to
-// this order gives the same bits, and the one for tiles (gemm_grouped_tile.h) may take the many rows where
-// this one takes the few. Superblocks have an order of their own (gemm_super.h).
+// The inner sums, of 32, 64 or 128 products, are exact with any instructions (dot.h). The outer sums run over
+// rising k with one fused multiply-add each. So every micro-kernel of a level that keeps this order gives the
+// same bits. The tile kernel (gemm_grouped_tile.h) may process many rows where this kernel processes few.
+// Superblocks have their own order (gemm_super.h).
 #pragma once
 
 #include "cpu/kernels/gemm_super.h"
 
 namespace bunting::BUNTING_ISA {
 
-// Groups of sums that fit the register file twice, as integers and as floats, beside weights and an input.
+// Sums that fit the register file twice, as integers and as floats, beside weights and an input.
 #if defined(__AVX512VNNI__)
 inline constexpr int kGroupedSums = 12, kGroupedRows = 6, kGroupedPanels = 4;
 #elif defined(__AVX512F__)
@@ -26,27 +26,29 @@ inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
 inline constexpr int kGroupedSums = 1, kGroupedRows = 1, kGroupedPanels = 1;
 #endif
 
-// With VNNI, 7 to 12 rows are one block, which reads the weights once, where so many kGroup share a scale
-// that sums are rarely finished: the integers then fill the register file, and the floats wait in memory.
+// Wide blocks: with VNNI, 7 to 12 rows are one block, which reads the weights once. They need many kGroup per
+// scale, so that sums are rarely finished. The integers fill the register file, and the floats stay in
+// memory.
 inline constexpr int kWideSums = 24, kWideRows = 12, kWideRowsLeast = 7;
 
-// Whether products of several groups of weights are added up before they meet the scale of the inputs, which
-// takes a third set of registers. Else each takes its own way, as if the inputs had groups as small.
+// True if the kernel adds up products of several groups of weights before it applies the scale of the inputs.
+// That needs a third set of registers. Otherwise it multiplies each group separately, as if the inputs had
+// groups of the same size.
 #if defined(__AVX512VNNI__) || defined(BUNTING_AMX_EMULATED)
 inline constexpr bool kAddsProducts = true, kHasWideBlocks = true;
 #else
 inline constexpr bool kAddsProducts = false, kHasWideBlocks = false;
 #endif
 
-// Each panel is a stream from memory. One row, which does nothing but read, is 2 to 4 % faster with two than
-// with four.
+// Panels per block. Each panel is a stream from memory; one row, which only reads, is faster with two streams
+// than with four.
 constexpr int grouped_panels(int rows, bool is_wide) {
   if (rows == 1) return kGroupedPanels < 2 ? kGroupedPanels : 2;
   int const panels = (is_wide ? kWideSums : kGroupedSums) / rows;
   return panels < kGroupedPanels ? panels : kGroupedPanels;
 }
 
-// How many kGroup share a scale: of the weights, and of the inputs.
+// Numbers of kGroup that share a scale: of the weights, and of the inputs.
 template <Dtype W>
 inline constexpr int64_t kWeightsTogether = weight_group(W) / kGroup;
 template <Dtype W>
@@ -60,7 +62,7 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
   constexpr bool kAdds = kWeights < kInputs;  // products of several groups of weights
   f32x16 sums[R][N];
   begin_sums(sums, s);
-  // Out of the registers, which hold products of several groups instead, or more integers.
+  // Keeps the sums out of the registers, which hold products of several groups, or more integers.
   constexpr bool kSumsInMemory = kWide || kAdds;
   if constexpr (kSumsInMemory) asm volatile("" : : "r"(&sums) : "memory");
   char const *at = s.w, *scales_at = s.w, *fetch = s.fetch.from, *turn = s.w + s.fetch.turn;
@@ -122,8 +124,8 @@ void multiply_groups(InputGroup const* x, int64_t ldx, Slice const& s) {
   end_sums(sums, s);
 }
 
-// The same for other kinds of scales of a group by itself. Its minimum is multiplied with the sum of its
-// inputs.
+// Multiplies groups of the other kinds of scales, without superblocks. A group's minimum multiplies the sum
+// of its inputs.
 template <Dtype W, int R, int N>
 void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
   using D = Dot<W>;
@@ -131,14 +133,14 @@ void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
   static_assert(weight_group(W) == kGroup && !is_super(W));
   f32x16 sums[R][N];
   begin_sums(sums, s);
-  asm volatile("" : : "r"(&sums) : "memory");  // out of the registers, which hold products instead
+  asm volatile("" : : "r"(&sums) : "memory");  // keeps the sums out of the registers, which hold products
   char const *at = s.w, *header = s.w, *fetch = s.fetch.from, *turn = s.w + s.fetch.turn;
   auto const fetch_line = [&]() __attribute__((always_inline)) {
     for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
     fetch += s.fetch.step;
   };
   int64_t const depth = s.k / kGroup;
-  int64_t group = 0;  // in the block
+  int64_t group = 0;  // index in the block
   for (int64_t i = 0; i < depth;) {
     f32x16 products[R][N];
     for (int r = 0; r < R; ++r)
@@ -188,7 +190,7 @@ void multiply_blocks(InputGroup const* x, int64_t ldx, Slice const& s) {
   end_sums(sums, s);
 }
 
-// Blocks of up to kRowsMost rows, kGroupedRows or kWideRows.
+// Micro-kernel for blocks of up to kRowsMost rows, which is kGroupedRows or kWideRows.
 template <Dtype W, int kRowsMost>
 struct GroupedMicro {
   static constexpr int kRows = kRowsMost;

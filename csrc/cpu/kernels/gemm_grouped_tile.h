@@ -1,14 +1,14 @@
-// gemm_grouped_tile.h - the GEMM micro-kernel for weights whose groups have an f16 scale each, on AMX tiles
-// of bytes, for many rows.
+// gemm_grouped_tile.h - GEMM micro-kernel for weights whose groups have one f16 scale each, on AMX int8
+// tiles, for many rows.
 //
-// Weights of 8 bits are tiles as they lie in memory; others are widened to them. A tile takes in 64 k of a
-// group of 128, or the 32 of a smaller one. The sums of a group are finished in vector registers: that order
-// is the one of gemm_grouped.h, and so are the bits. Tiles 0 .. 3: integer sums of 2 x 2; 4, 5: inputs; 6, 7:
-// weights.
+// Weights of 8 bits are tiles as they lie in memory; others are widened to 8 bits. A tile holds 64 k of a
+// group of 128, or the 32 k of a smaller group. Vector registers finish the sums of a group in the order of
+// gemm_grouped.h, so the bits are the same.
 //
-// Of 32 rows, two panels and a group of 128 products take 128 cycles of the tile unit, and finishing them
-// about as many of the vector unit: so rows of the group before are finished between products. Groups of 32
-// take 64 of the one and 130 of the other.
+//   tiles 0 .. 3: integer sums of 2 x 2;   4, 5: inputs;   6, 7: weights
+//
+// Finishing a group costs the vector unit about as many cycles as its products cost the tile unit, or more in
+// groups of 32. So the kernel finishes rows of the previous group between tile products.
 #pragma once
 
 #if defined(BUNTING_AMX_EMULATED) || defined(__AMX_INT8__)
@@ -21,8 +21,8 @@
 
 namespace bunting::BUNTING_ISA {
 
-// Up to so many rows the vector unit keeps up with the memory. Tiles alone are faster from seven rows of int8
-// on, but gather their inputs for every piece of a matrix, which few panels have to pay.
+// Rows up to which the vector unit keeps up with memory. Tiles by themselves are faster from fewer rows of
+// int8 on. But they gather their inputs for every piece of a matrix, which does not pay with few panels.
 template <Dtype W>
 inline constexpr int64_t kTileRowsLeast = weight_group(W) == kGroupMax ? kWideRows : 8;
 
@@ -34,16 +34,17 @@ struct GroupedTiles {
   static_assert(kBlockK % (2 * kGroupMax) == 0, "whole blocks");
   static constexpr int64_t kGroupK = weight_group(W), kTileK = kGroupK == kGroup ? kGroup : 2 * kGroup;
   static constexpr int64_t kGroupTiles = kGroupK / kTileK;
-  static constexpr int64_t kTileBytes = kTileK / kGroup * D::kBytes;  // of weights, in memory
-  // Groups of weights that share a scale of the inputs: their products are added up before they meet it.
+  static constexpr int64_t kTileBytes = kTileK / kGroup * D::kBytes;  // bytes of a tile's weights in memory
+  // Groups of weights that share a scale of the inputs: their products are added up before that scale
+  // multiplies them.
   static constexpr int64_t kGroupsTogether = kInputsTogether<W> / kWeightsTogether<W>;
 
   struct State {
     std::conditional_t<kTileK == kGroup, HalfDepthTiles, Tiles> tiles;
-    // Of a block of rows, zero beyond the last row.
+    // Inputs of a block of rows, zero beyond the last row.
     alignas(64) int8_t q[kTilesOfRows][kBlockK / kTileK][kTileRows][kTileK];
     float scale[kBlockK / kGroupK][kRows];
-    int32_t excess[kBlockK / kGroupK][kRows];  // what sums of unsigned weights are too large by, negative
+    int32_t excess[kBlockK / kGroupK][kRows];  // excess of sums of unsigned weights, negated
     alignas(64) int32_t dots[kPanels][kRows * kPanel];
     alignas(64) uint8_t widened[kPanels][kTileK * kPanel];
   };
@@ -72,7 +73,7 @@ struct GroupedTiles {
       panels == 2 ? block<1, 2>(state, rows, s) : block<1, 1>(state, rows, s);
   }
 
-  // kTileK of weights as a tile: where they are, or widened.
+  // Returns kTileK of weights as a tile: in place, or widened.
   static BUNTING_INLINE char const* tile_of(State& state, char const* values, int panel) {
     if constexpr (integer_bits(W) == 8) return values;
     uint8_t* const to = state.widened[panel];
@@ -90,14 +91,14 @@ struct GroupedTiles {
   struct Sums {
     f32x16 of[RowTiles * kTileRows][N], products[kGroupsTogether > 1 ? RowTiles* kTileRows : 1][N];
   };
-  // A group whose integer sums are in dots, and where the scales of its weights are.
+  // A group whose integer sums are in dots, and the place of its weights' scales.
   struct Group {
     int64_t index;
     char const* scales;
     bool begins_input, ends_input;
   };
 
-  // Adds those of rows [first, first + Count).
+  // Adds the group's products to rows [first, first + Count).
   template <int Count, class Sums, int N>
   static BUNTING_INLINE void finish(State const& state, Group const& group, f32x16 const (&scales)[N],
                                     int64_t first, Sums& sums) {
@@ -125,7 +126,7 @@ struct GroupedTiles {
   template <int RowTiles, int N>
   static void block(State& state, int64_t rows, Slice const& s) {
     constexpr int kAll = RowTiles * kTileRows;
-    // Rows to finish after each product of a whole group.
+    // Rows to finish after each tile product of a whole group.
     constexpr int kRowsAtOnce = kAll / int(kGroupTiles * RowTiles * N);
     auto& tiles = state.tiles;
     auto const columns = [&](int n) { return n + 1 < N ? int64_t{kPanel} : s.last_columns; };
@@ -160,7 +161,7 @@ struct GroupedTiles {
       if constexpr (RowTiles > 1) tiles.template zero<1>();
       if constexpr (N > 1) tiles.template zero<2>();
       if constexpr (N > 1 && RowTiles > 1) tiles.template zero<3>();
-      int64_t row = index > 0 ? 0 : kAll;  // to be finished next
+      int64_t row = index > 0 ? 0 : kAll;  // next row to finish
       auto const finish_some = [&]() __attribute__((always_inline)) {
         if (index > 0) finish<kRowsAtOnce>(state, before, scales, row, sums);
         row += kRowsAtOnce;
@@ -186,7 +187,7 @@ struct GroupedTiles {
           finish_some();
         }
       }
-      while (row < kAll) finish_some();  // beside a last group of fewer tiles
+      while (row < kAll) finish_some();  // after a last group of fewer tiles
       tiles.template store<0>(state.dots[0], kPanel * 4);
       if constexpr (RowTiles > 1) tiles.template store<1>(state.dots[0] + kTileRows * kPanel, kPanel * 4);
       if constexpr (N > 1) tiles.template store<2>(state.dots[1], kPanel * 4);

@@ -1,10 +1,10 @@
-// gemm_outliers.h - what outliers (kernels.h, InputGroup) add to the product of grouped weights, in f32.
+// gemm_outliers.h - products of activation outliers (kernels.h, InputGroup) with grouped weights, in f32.
 //
-//   y[t, n] += x[t, k] * w[n, k] for the outliers of each row, by rising k, after all else
+//   y[t, n] += x[t, k] * w[n, k] for the outliers of each row, by rising k, after all other products
 //
-// A row without any is left as it is: its bits do not depend on the rows beside it. Of the weights one number
-// of each column is unpacked, for the sixteen columns of a panel at once; they lie where all of a group were
-// read just before.
+// A row without outliers is not changed, so its bits do not depend on the rows beside it. For each outlier
+// the kernel unpacks one k of the sixteen columns of a panel at once. Their lines are still in the cache from
+// the main product.
 //
 // Work:     panels [begin, end) for all rows.
 // Checked:  with gemm (test_gemm.cpp), whose inputs have outliers in every third row.
@@ -14,7 +14,7 @@
 
 namespace bunting::BUNTING_ISA {
 
-// w[n, k] of a panel's columns.
+// Returns w[n, k] of a panel's columns.
 template <Dtype W>
 BUNTING_INLINE f32x16 weights_of(PackedMatrix const& w, int64_t panel, int64_t k) {
   using D = Dot<W>;

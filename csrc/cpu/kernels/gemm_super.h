@@ -1,14 +1,14 @@
-// gemm_super.h - the GEMM micro-kernel for grouped weights in superblocks, on vector registers: R rows times
-// N panels; and the order of its sums, which every other kernel for such weights has too:
+// gemm_super.h - GEMM micro-kernel for grouped weights in superblocks on vector registers, R rows times N
+// panels. It defines the order of sums that every other kernel for such weights keeps:
 //
 //   y[t, n] += over rising kGroupMax k, fused:  scale_x * p
 //          p = d * float(sum over groups of scale * (sum of q_x q_w)), plus, fused,
 //              e * float(sum over groups of minimum * -(sum of q_x)), if groups have minimums
 //
-// d and e are the superblock's f16, scale and minimum of a group are integers. So both sums are exact, and a
-// kernel may make them as it likes: that for tiles folds scales into the weights (gemm_folded_tile.h), and
-// with VPMADDUBSW scales multiply where sums of pairs are widened. Elsewhere sums that f32 does not hold
-// (Q5_K, Q6_K) are added up in f32 all the same, by rising group in every kernel.
+// d and e are the superblock's f16 values; scale and minimum of a group are integers. So both sums are exact,
+// and a kernel may compute them in any way. The tile kernel folds scales into the weights
+// (gemm_folded_tile.h). With VPMADDUBSW scales multiply while sums of pairs are widened. Elsewhere sums that
+// f32 cannot hold exactly (Q5_K, Q6_K) are still added in f32, by rising group in every kernel.
 #pragma once
 
 #include <type_traits>
@@ -19,9 +19,10 @@
 
 namespace bunting::BUNTING_ISA {
 
-inline constexpr int64_t kInputGroups = kGroupMax / kGroup;  // kGroup that share a scale of the inputs
+// number of kGroup that share a scale of the inputs
+inline constexpr int64_t kInputGroups = kGroupMax / kGroup;
 
-// What multiplies weights: with sums of pairs in 16 bits where they fit.
+// Dot product of a format: with sums of pairs in 16 bits where they fit.
 #if defined(BUNTING_HAS_MADDUBS)
 template <Dtype W>
 inline constexpr bool kScalesPairs = product_bits(W) <= 6;
@@ -34,7 +35,7 @@ template <Dtype W>
 using SuperDot = Dot<W>;
 #endif
 
-// What the sums of parts of kGroupMax k begin with, of R rows.
+// Initial values of the sums of parts of kGroupMax k, for R rows.
 template <Dtype W, int R>
 class Starts {
  public:
@@ -44,7 +45,7 @@ class Starts {
     if constexpr (kIsOfPairs) {
       static_assert(PairDot<W>::kParts == 2 && kInputGroups == 4);
       for (int r = 0; r < R; ++r, x += ldx) {
-        // Sums of pairs times the zero: a step's in each 32 bits, a part's in each half.
+        // Sums of pairs times the zero: one step per 32 bits, one part per 16-bit half.
         __m256i of[4];
         for (int i = 0; i < 4; ++i)
           of[i] = _mm256_maddubs_epi16(_mm256_set1_epi8(product_zero(W)),
@@ -61,7 +62,7 @@ class Starts {
     }
 #endif
   }
-  // Of row `row` and part `part` of x, the group `group` of it.
+  // Returns the initial value for row `row`, group `group` and part `part` of x.
   BUNTING_INLINE vi of(InputGroup const& x, int row, int group, int part) const {
     if constexpr (has_minimum(W))
       return vi{};
@@ -76,12 +77,12 @@ class Starts {
   int32_t pairs_[kIsOfPairs ? R : 1][2][4];
 };
 
-// sum over groups of scale * (sum of q_x q_w), of sixteen columns and kGroupMax k.
+// Sum over groups of scale * (sum of q_x q_w), of sixteen columns and kGroupMax k.
 template <Dtype W>
 class ScaledSum {
  public:
-  // In f32 a fused multiply-add takes the place of three instructions. With tiles only where f32 holds it,
-  // whatever the numbers are.
+  // In f32 one fused multiply-add replaces three instructions. With tiles the sum is in f32 only if f32 holds
+  // every possible value exactly.
 #if defined(BUNTING_AMX_EMULATED) || defined(__AMX_INT8__)
   static constexpr bool kIsFloat = int64_t{largest_scaled(W)} * 127 * kGroupMax <= 1 << 24;
 #else
@@ -89,7 +90,7 @@ class ScaledSum {
 #endif
   using Lanes = std::conditional_t<kIsFloat, vf, vi>;
 
-  // The integer scales of a group, as they are multiplied.
+  // Integer scales of a group in the type of the multiplication.
   struct Scales {
     Lanes r[kRegisters];
   };
@@ -136,13 +137,13 @@ class ScaledSum {
   Lanes sums_[kRegisters];
 };
 
-// sum over groups of minimum * -(sum of q_x), of sixteen columns and kGroupMax k; two groups at a time.
+// Sum over groups of minimum * -(sum of q_x), of sixteen columns and kGroupMax k, two groups at a time.
 template <Dtype W>
 class MinimumSum {
  public:
-  static constexpr int kPairs = int(kInputGroups) * kParts<W> / 2;  // of groups
+  static constexpr int kPairs = int(kInputGroups) * kParts<W> / 2;  // pairs of groups
 
-  // The integer minimums of group `group` and the next, in pairs of 16 bits.
+  // Integer minimums of groups `group` and `group` + 1, in pairs of 16 bits.
   struct Pair {
     vi r[kRegisters];
   };
@@ -154,7 +155,7 @@ class MinimumSum {
     for (int i = 0; i < kRegisters; ++i) pair.r[i] = first[i] | second[i] << 16;
     return pair;
   }
-  // What pair `pair` is multiplied with.
+  // Returns the factor of pair `pair`.
   static BUNTING_INLINE vi minus_sums(InputGroup const* x, int pair) {
     int32_t two;
     std::memcpy(&two, x[pair * 2 / kParts<W>].minus_sums, sizeof two);
@@ -167,7 +168,7 @@ class MinimumSum {
   BUNTING_INLINE void add(Pair const& minimums, vi minus_sums) {
     for (int i = 0; i < kRegisters; ++i) sums_[i] = add_pairs(sums_[i], minimums.r[i], minus_sums);
   }
-  // Far below 2^24: f32 holds it.
+  // Returns the sum as f32; it is far below 2^24, so exact.
   BUNTING_INLINE f32x16 value() const {
     f32x16 y;
     for (int i = 0; i < kRegisters; ++i) y.r[i] = __builtin_convertvector(sums_[i], vf);
@@ -185,7 +186,7 @@ void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
   constexpr int kPartSteps = kSteps / D::kParts, kGroups = int(kInputGroups) * kParts<W>;
   f32x16 sums[R][N];
   begin_sums(sums, s);
-  asm volatile("" : : "r"(&sums) : "memory");  // out of the registers, which hold integers instead
+  asm volatile("" : : "r"(&sums) : "memory");  // keeps the sums out of the registers, which hold integers
   char const *at = s.w, *header = s.w, *fetch = s.fetch.from, *turn = s.w + s.fetch.turn;
   auto const fetch_line = [&]() __attribute__((always_inline)) {
     for (int n = 0; n < N; ++n) __builtin_prefetch(fetch + n * s.panel_stride);
@@ -209,7 +210,7 @@ void multiply_superblocks(InputGroup const* x, int64_t ldx, Slice const& s) {
         fetch = s.fetch.after;
         turn = s.w + s.panel_stride;
       }
-#pragma GCC unroll 2  // so that steps are constants, and shifts too
+#pragma GCC unroll 2  // makes steps and shifts constants
       for (int part = 0; part < D::kParts; ++part) {
         D dots[R][N];
         for (int r = 0; r < R; ++r) {

@@ -1,13 +1,14 @@
-// gemm_tile.h - the GEMM micro-kernel on AMX tiles: bf16 times bf16 into f32.
+// gemm_tile.h - GEMM micro-kernel on AMX tiles: bf16 times bf16 into f32.
 //
-// A panel's 32 values of k are one tile of weights as they lie in memory (1 KB). The rows of a block are
-// first copied into tiles of 16 rows by 32 k, in the order in which they are read, with zero rows at the end:
-// the copy costs one pass per chunk of panels, and reading rows of a power-of-two stride in place would evict
-// them from the L1 cache all the time.
+// A panel's 32 values of k are one tile of weights as they lie in memory (1 KB). The kernel first copies the
+// rows of a block into tiles of 16 rows by 32 k, in reading order, with zero rows at the end. The copy costs
+// one pass per chunk of panels. Reading rows of a power-of-two stride in place would evict them from the L1
+// cache all the time.
 //
-//   up to 16 rows: 1 x 4 tiles of sums, four streams of weights, and the tile's empty rows cost nothing while
-//                  those stream from memory;
-//   more:          2 x 2 tiles of sums, every tile loaded serves two products.
+//   up to 16 rows: 1 x 4 tiles of sums with four streams of weights; memory bounds the speed, so the tile's
+//   empty
+//                  rows cost nothing
+//   more rows:     2 x 2 tiles of sums; every loaded tile serves two products
 #pragma once
 
 #if defined(__AMX_BF16__) || defined(BUNTING_AMX_EMULATED)
@@ -46,10 +47,10 @@ struct TileBf16 {
     }
   }
 
-  // Where a tile of sums lives: y itself, or a copy if not all of its 16 x 16 values are there.
+  // A tile of sums in y itself, or in a copy if not all of its 16 x 16 values exist.
   struct Sums {
     float* at;
-    int64_t stride;  // bytes
+    int64_t stride;  // in bytes
     alignas(64) float copy[kTileRows * kPanel];
     float* y;
     int64_t ldy, rows, columns;
@@ -96,7 +97,7 @@ struct TileBf16 {
     }
   }
 
-  // Tiles 0-3: sums of N panels; 4: inputs; 5-7: weights in turn, so that loads run ahead of products.
+  // Tiles 0-3: sums of N panels; 4: inputs; 5-7: weights, rotating so that loads run ahead of products.
   template <int N>
   static void one_row(State& state, int64_t rows, Slice const& s) {
     Tiles& tiles = state.tiles;
@@ -125,7 +126,7 @@ struct TileBf16 {
     if constexpr (N > 3) sums3.end<3>(tiles);
   }
 
-  // Tiles 0, 1: sums of the upper rows; 2, 3: of the lower; 4, 5: inputs; 6, 7: weights.
+  // Tiles 0, 1: sums of the upper rows; 2, 3: of the lower rows; 4, 5: inputs; 6, 7: weights.
   template <int N>
   static void two_rows(State& state, int64_t rows, Slice const& s) {
     Tiles& tiles = state.tiles;

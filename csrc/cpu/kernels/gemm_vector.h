@@ -1,6 +1,6 @@
-// gemm_vector.h - GEMM micro-kernels on vector registers: R rows times N panels, all R*N sums in registers,
-// in one of the kinds of arithmetic of multiply_add.h. Where bf16 weights are widened, the rows are widened
-// once per block, into a buffer.
+// gemm_vector.h - GEMM micro-kernels on vector registers: R rows times N panels, all R*N sums in registers.
+// The arithmetic is one of the kinds of multiply_add.h. If that kind widens bf16 weights, the kernel widens
+// the rows into a buffer once per block.
 #pragma once
 
 #include "cpu/kernels/gemm_block.h"
@@ -9,7 +9,7 @@
 namespace bunting::BUNTING_ISA {
 
 // Sums that fit the register file beside a group's weights and one input, and the most rows and panels of a
-// group. Each panel is a stream from memory, and more than four of them are slower; so is a third one of
+// group. Each panel is a stream from memory. More than four streams are slower, and so is a third one with
 // seven or eight rows.
 #if defined(__AVX512F__)
 inline constexpr int kSums = 24, kRowsMost = 8, kPanelsMost = 4;
@@ -30,7 +30,7 @@ template <class A, int R, int N>
 void multiply_block(typename A::Input const* x, int64_t ldx, Slice const& s) {
   f32x16 sums[R][N];
   begin_sums(sums, s);
-  // Two loops of their own, so that the compiler keeps the sums of each in registers.
+  // Two separate loops, so that the compiler keeps the sums of each in registers.
   int64_t at = 0;
   auto const multiply_to = [&](int64_t end, char const* fetch) __attribute__((always_inline)) {
     for (; at < end; at += kStepBytes, x += A::kStep, fetch += s.fetch.step) {

@@ -1,26 +1,26 @@
-// gemm_widened.h - the GEMM micro-kernel for grouped weights and many rows, on vector registers.
+// gemm_widened.h - GEMM micro-kernel for grouped weights and many rows, on vector registers.
 //
-// A block of integers is unpacked once, into a byte each, with the scales of its groups as f32. All rows then
-// pass over the bytes, which stay in the L1 cache: what the few rows of gemm_grouped.h pay for each line of
-// weights (shifts, masks, the product of two scales) is paid once here, however many rows there are. The sums
-// are those of gemm_grouped.h and gemm_super.h, in the same order, and so are the bits.
+// The kernel unpacks a block of integers once, into one byte each, with the scales of its groups as f32. All
+// rows then pass over these bytes, which stay in the L1 cache. gemm_grouped.h pays for shifts, masks and the
+// product of two scales once per line and few rows; here they are paid once for all rows. The sums are those
+// of gemm_grouped.h and gemm_super.h, in the same order, so the bits are the same.
 //
 // Loops, outermost first: chunks of panels, whose sums stay in the L2 cache while the blocks of k pass;
 // blocks of k, whose inputs stay there while the panels pass; pairs of panels, unpacked here; blocks of rows.
-// These and the unpacking fetch the packed weights that are unpacked next, in equal parts.
+// The unpacking and the blocks of rows prefetch the packed weights to unpack next, in equal parts.
 #pragma once
 
 #include "cpu/kernels/gemm_grouped.h"
 
 namespace bunting::BUNTING_ISA {
 
-// From so many rows unpacking into memory costs less than doing so for every few rows, of which registers
-// hold more or fewer at once.
+// Least number of rows for which unpacking into memory is cheaper than unpacking again for every few rows. It
+// depends on how many rows the registers hold at once.
 struct WidenedFrom {
   int64_t groups_of_16, four_bits, two_planes;
 };
 #if defined(__AVX512VNNI__)
-// Zen 5 unpacks beside the units that multiply: weights of 4 bits gain nothing up to 512 rows.
+// Zen 5 unpacks beside the multiply units, so weights of 4 bits gain only from very many rows.
 inline constexpr WidenedFrom kWidenedFrom = {41, 513, 65};
 #elif defined(__AVX512F__)
 inline constexpr WidenedFrom kWidenedFrom = {13, 33, 25};
@@ -33,26 +33,26 @@ template <Dtype W>
 inline constexpr int64_t kWidenedRowsLeast = weight_group(W) < kGroup ? kWidenedFrom.groups_of_16
                                              : integer_bits(W) == 4   ? kWidenedFrom.four_bits
                                                                       : kWidenedFrom.two_planes;
-inline constexpr int kWidenedPanels = kGroupedSums / kGroupedRows;  // as many as sums fit the registers
-// Rows of a block. A group of a superblock fills the registers with its own sums; those of before wait in
-// memory. With two rows each multiplication of 32 bytes takes a load, of which there are no more than two a
-// cycle either.
+inline constexpr int kWidenedPanels = kGroupedSums / kGroupedRows;  // as many as have their sums in registers
+// Rows of a block. A group of a superblock fills the registers with its own sums; earlier sums wait in
+// memory. With two rows each multiplication of 32 bytes needs a load, and the processor has only two loads
+// per cycle.
 template <Dtype W>
 inline constexpr int kWidenedRows =
 #if defined(__AVX2__) && !defined(__AVX512F__)
     is_super(W) ? kScalesPairs<W> ? 4 : kGroupedRows + 2 :
 #endif
                 kGroupedRows;
-// Of a block of k: 16 KB of bytes, with AVX-512 32, where a call for 512 is so short that its beginning and
-// its end take 6 % of it.
+// Length of a block of k: 16 KB of bytes. With AVX-512 it is 32 KB, because the fixed cost of a call for 512
+// k is noticeable.
 #if defined(__AVX512VNNI__)
 inline constexpr int64_t kWidenedK = 1024;
 #else
 inline constexpr int64_t kWidenedK = 512;
 #endif
-inline constexpr int64_t kWidenedChunk = 8;  // panels
+inline constexpr int64_t kWidenedChunk = 8;  // in panels
 
-// What is kept of the scales and the minimums of groups: in superblocks integers, the minimums of two groups
+// Unpacked scales and minimums of groups. In superblocks they are integers, with the minimums of two groups
 // together, beside the superblock's factors.
 template <Dtype W>
 struct WidenedScale {
@@ -80,7 +80,7 @@ struct WidenedScale<W> {
   }
 };
 
-// A block of k of some panels, unpacked.
+// An unpacked block of k of some panels.
 template <Dtype W>
 struct Widened {
   static constexpr int64_t kGroups = kWidenedK / weight_group(W);
@@ -96,7 +96,7 @@ struct Widened {
   Panel panels[kWidenedPanels];
 };
 
-// k of a panel from `at` on. Meanwhile `lines` lines from `fetch` on are fetched.
+// Unpacks k of a panel from `at` on. Meanwhile it prefetches `lines` lines from `fetch` on.
 template <Dtype W>
 BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, int64_t k, char const* fetch,
                                 int64_t lines) {
@@ -125,7 +125,7 @@ BUNTING_INLINE void widen_panel(typename Widened<W>::Panel& to, char const* at, 
   }
 }
 
-// What is fetched of N panels while kGroupMax k are multiplied: a step of the slice's lines, up to `after`.
+// Prefetches a step of the slice's lines of N panels, up to `after`, while kGroupMax k are multiplied.
 template <int N>
 BUNTING_INLINE void fetch_step(char const*& from, Slice const& s) {
   char const* const end = std::min(from + s.fetch.step, s.fetch.after);
@@ -133,8 +133,8 @@ BUNTING_INLINE void fetch_step(char const*& from, Slice const& s) {
     for (int n = 0; n < N; ++n) __builtin_prefetch(from + n * s.panel_stride, 0, 2);
 }
 
-// R rows times N panels over s.k, a multiple of 2 kGroup. The slice's weights are not looked at; its panels'
-// stride is that of what is fetched.
+// Multiplies R rows by N panels over s.k, a multiple of 2 kGroup. It ignores the slice's weights; the slice's
+// panel stride is that of the lines to prefetch.
 template <Dtype W, int R, int N>
 void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ldx, Slice const& s) {
   using D = Dot<W>;
@@ -142,7 +142,7 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ld
   constexpr int64_t kInputs = kInputsTogether<W>;
   f32x16 sums[R][N];
   begin_sums(sums, s);
-  asm volatile("" : : "r"(&sums) : "memory");  // out of the registers, which hold products instead
+  asm volatile("" : : "r"(&sums) : "memory");  // keeps the sums out of the registers, which hold products
   int64_t const depth = s.k / kGroup;
   char const* fetch = s.fetch.from;
   for (int64_t group = 0; group < depth;) {
@@ -189,7 +189,7 @@ void multiply_widened(Widened<W> const& weights, InputGroup const* x, int64_t ld
   end_sums(sums, s);
 }
 
-// The same of superblocks (gemm_super.h).
+// Multiplies superblocks in the same way (gemm_super.h).
 template <Dtype W, int R, int N>
 void multiply_widened_superblocks(Widened<W> const& weights, InputGroup const* x, int64_t ldx,
                                   Slice const& s) {
@@ -279,10 +279,10 @@ struct WidenedMicro {
     for (int64_t chunk = panel_begin; chunk < panel_end; chunk += kWidenedChunk) {
       int64_t const chunk_end = std::min(chunk + kWidenedChunk, panel_end);
       int64_t k0 = 0;
-      do {  // once even for K = 0, which makes y zero
+      do {  // runs once even for K = 0, which sets y to zero
         int64_t const k = std::min(kWidenedK, w.kp() - k0);
-        // Lines of a panel that is unpacked next: so many are fetched while one is unpacked, while each block
-        // of rows passes, and of those for each kGroupMax k.
+        // Lines to prefetch of a panel to unpack next: while one panel is unpacked, while each block of rows
+        // passes, and of those per kGroupMax k.
         int64_t const lines = w.depth_bytes(k) / kLine, unpacking = lines / (row_blocks + 1);
         int64_t const block_lines = (lines - unpacking + row_blocks - 1) / row_blocks;
         int64_t const step_lines = (block_lines * kGroupMax + k - 1) / std::max<int64_t>(1, k);

@@ -1,5 +1,5 @@
-// group.h - what rounding of weights and of activations to groups of integers have in common. No fused
-// multiply-add here, so that every level gives the same bits.
+// group.h - rounding to groups of integers, shared by weights and activations. It uses no fused multiply-add,
+// so every level gives the same bits.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace bunting::BUNTING_ISA {
 inline constexpr float kToInteger =
     12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
 
-// max |a|, |b| over the 32 numbers. Those that are not finite count as larger than all others, NaN as the
+// Returns max |a|, |b| over the 32 numbers. Infinities count as larger than all finite numbers, NaN as the
 // largest.
 BUNTING_INLINE float largest_magnitude(f32x16 a, f32x16 b) {
   for (int i = 0; i < kRegisters; ++i) {
@@ -25,7 +25,7 @@ BUNTING_INLINE float largest_magnitude(f32x16 a, f32x16 b) {
       a, [](auto x, auto y) __attribute__((always_inline)) { return (vf)((vi)x > (vi)y ? (vi)x : (vi)y); });
 }
 
-// The same over all of x.
+// Returns the same over all of x.
 template <size_t kCount>
 BUNTING_INLINE float largest_magnitude(f32x16 const (&x)[kCount]) {
   f32x16 even = zero(), odd = zero();
@@ -38,7 +38,7 @@ BUNTING_INLINE float largest_magnitude(f32x16 const (&x)[kCount]) {
   return largest_magnitude(even, odd);
 }
 
-// How many of them are no smaller than `least`, which is positive.
+// Counts the numbers of magnitude `least` or more; `least` is positive.
 template <size_t kCount>
 BUNTING_INLINE int count_from(f32x16 const (&x)[kCount], float least) {
   f32x16 counts = zero();
@@ -48,18 +48,18 @@ BUNTING_INLINE int count_from(f32x16 const (&x)[kCount], float least) {
   return int(sum(counts));
 }
 
-// Whether a largest magnitude is that of numbers which are all finite.
+// True if the largest magnitude belongs to numbers that are all finite.
 BUNTING_INLINE bool is_finite(float magnitude) {
   return magnitude < __builtin_inff();
 }
 
-// To the nearest integers, ties to even; |x| < 2^22.
+// Rounds to the nearest integers, ties to even; |x| < 2^22.
 BUNTING_INLINE f32x16 round(f32x16 x) {
   return x + set1(kToInteger) - set1(kToInteger);
 }
 
-// Sixteen integers of -128 .. 127: the low bytes of what kToInteger makes of them. Compilers take them out
-// one by one where they are not told how.
+// Stores sixteen integers of -128 .. 127: the low bytes after adding kToInteger. Without explicit
+// instructions compilers extract them one by one.
 BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
 #if defined(__AVX512F__)
   __m128i const bytes = _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)(integers.r[0] + kToInteger));
@@ -81,12 +81,12 @@ BUNTING_INLINE void store_int8(int8_t* q, f32x16 integers) {
 
 inline constexpr float kLeastMagnitude = 1e-30f;  // 127 / it is finite
 
-// Activations as integers, 32 in a group, of kGroups groups that share a scale:
+// Rounds activations to integers, 32 per group, for kGroups groups that share a scale:
 //   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))
-//   minus_sum = -(sum of q), of all whose weights share a scale; of two groups, or as f32, as InputGroup
-//   tells
-// Numbers below 1e-30 are zero. If there is one that is not finite the scale is NaN, so that the whole row of
-// the product becomes NaN and nothing else.
+//   minus_sum = -(sum of q) over all that share a scale of weights; or of two groups, or as f32, as
+//   InputGroup says
+// Numbers below 1e-30 become zero. A number that is not finite makes the scale NaN, so exactly that row of
+// the product becomes NaN.
 template <int kGroups>
 BUNTING_INLINE void round_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups], float largest,
                                  Dtype weights) {
@@ -126,9 +126,9 @@ BUNTING_INLINE void round_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups],
   }
 }
 
-// Outliers: of n numbers that share a scale at most n/32 reach an eighth of the largest. So many are taken
-// away, one of each 32, that the others have steps of their own size again: then more of them reach an eighth
-// of the largest that is left, or no place is. Their number; what is left in x.
+// Separates outliers. Of n numbers that share a scale, at most n/32 reach an eighth of the largest. It
+// removes at most one per 32, until more of the others reach an eighth of their largest, or no place is left.
+// Then the others have steps of their own size. Returns the count and leaves the other numbers in x.
 template <int kGroups>
 __attribute__((noinline)) int take_outliers(f32x16 (&x)[2 * kGroups], float (&outliers)[kGroups],
                                             int16_t (&outliers_at)[kGroups]) {
@@ -157,7 +157,7 @@ __attribute__((noinline)) int take_outliers(f32x16 (&x)[2 * kGroups], float (&ou
   return taken;
 }
 
-// The same without outliers, which are kept beside them. Whether there are any.
+// Rounds the groups without their outliers, which it stores beside them. Returns true if there are any.
 template <int kGroups>
 BUNTING_INLINE bool quantise_groups(InputGroup* to, f32x16 (&x)[2 * kGroups], Dtype weights) {
   float largest = largest_magnitude(x);
@@ -178,8 +178,8 @@ BUNTING_INLINE bool quantise_groups(InputGroup* to, f32x16 (&x)[2 * kGroups], Dt
   return taken > 0;
 }
 
-// `width` numbers as groups, an even number of them, as matrices want it. row(i): those from i on, 16 of them
-// or as many as there are and zeros. Whether there are outliers.
+// Rounds `width` numbers to an even number of groups, as matrices require. row(i) returns 16 numbers from i
+// on, zero beyond the end. Returns true if there are outliers.
 template <int kGroups, class Row>
 BUNTING_INLINE bool quantise_row_by(InputGroup* to, int64_t width, Dtype weights, Row row) {
   int64_t const groups = round_up(width, 2 * kGroup) / kGroup;
@@ -198,7 +198,7 @@ BUNTING_INLINE bool quantise_row_by(InputGroup* to, int64_t width, Dtype weights
   return has_outliers;
 }
 
-// Row t of `to`.
+// Rounds row t of `to`.
 template <class Row>
 BUNTING_INLINE void quantise_row(Operand const& to, int64_t t, int64_t width, Row row) {
   InputGroup* const groups = reinterpret_cast<InputGroup*>(to.row(t));

@@ -1,14 +1,15 @@
-// half.h - f16 and f32, one value or sixteen at a time; the same bits on every level.
+// half.h - conversions between f16 and f32, one value or sixteen at a time; the same bits on every level.
 #pragma once
 
 #include "cpu/kernels/simd.h"
 
 namespace bunting::BUNTING_ISA {
 
-// Exact. Subnormals, infinities and NaN are kept.
+// Loads sixteen f16 exactly. Keeps subnormals, infinities and NaN.
 BUNTING_INLINE f32x16 load_f16(uint16_t const* p) {
 #if defined(__AVX512F__)
-  // All sixteen: the form without a mask reads, for g++ 12, uninitialised lanes.
+  // The mask selects all sixteen lanes: g++ 12 implements the unmasked form with reads of uninitialised
+  // lanes.
   return {
       {_mm512_maskz_cvtph_ps(__mmask16(0xffff), _mm256_loadu_si256(reinterpret_cast<__m256i const*>(p)))}};
 #else
@@ -21,7 +22,7 @@ BUNTING_INLINE f32x16 load_f16(uint16_t const* p) {
     std::memcpy(&half, p + i * kLanes, sizeof half);
     vu const bits = __builtin_convertvector(half, vu);
     vu const magnitude = (bits & 0x7fff) << 13;
-    // The exponent's bias grows from 15 to 127 by an exact product, subnormals included.
+    // An exact product moves the exponent's bias from 15 to 127, for subnormals too.
     vu const finite = (vu)((vf)magnitude * 0x1p112f);
     vu const value = magnitude >= (0x7c00u << 13) ? (magnitude | 0x7f800000u) : finite;
     y.r[i] = (vf)(value | (bits & 0x8000) << 16);
@@ -49,7 +50,7 @@ BUNTING_INLINE float f16_to_f32(uint16_t x) {
 #endif
 }
 
-// Rounds to nearest even; what is too large becomes infinite, NaN stays NaN.
+// Rounds to nearest even. Too large values become infinite, and NaN stays NaN.
 BUNTING_INLINE uint16_t f32_to_f16(float x) {
 #if defined(__F16C__)
   return uint16_t(_cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT));
@@ -63,11 +64,11 @@ BUNTING_INLINE uint16_t f32_to_f16(float x) {
   if (bits < 0x38800000u) {                                 // below 2^-14: counts of 2^-24, by adding 0.5
     float value;
     std::memcpy(&value, &bits, 4);
-    value += 0.5f;  // its last mantissa bit is 2^-24
+    value += 0.5f;  // the last mantissa bit is 2^-24
     std::memcpy(&bits, &value, 4);
     return uint16_t(sign | (bits - 0x3f000000u));
   }
-  // A carry out of the mantissa goes on into the exponent, up to infinity.
+  // A carry out of the mantissa increments the exponent, up to infinity.
   return uint16_t(sign | (bits - (112u << 23) + 0xfff + (bits >> 13 & 1)) >> 13);
 #endif
 }

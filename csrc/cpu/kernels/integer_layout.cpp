@@ -1,7 +1,7 @@
-// integer_layout.cpp - integers of one row into the lines of a panel, and out of them.
+// integer_layout.cpp - writes integers of one row into the lines of a panel, and reads them back.
 //
 // Work:     kGroup of a row, which are four bytes in each of their lines.
-// Checked:  against reference::pack and reference::weight, which find every integer by itself.
+// Checked:  against reference::pack and reference::weight, which locate every integer separately.
 #include "cpu/kernels/integer_layout.h"
 
 #include <cstring>
@@ -10,18 +10,18 @@
 namespace bunting {
 namespace {
 
-// Where the block with k begins in the panel of row n.
+// Returns the block with k in the panel of row n.
 char* block_at(PackedMatrix const& w, int64_t n, int64_t k) {
   return w.panel(n / kPanel) + w.depth_bytes(k / w.block() * w.block());
 }
 
-// The first line's four k of row n, of the kGroup from k on.
+// Returns the first line's four k of row n, of the kGroup from k on.
 char* integers_at(PackedMatrix const& w, int64_t n, int64_t k) {
   int64_t const before = k % w.block() * kPanel * integer_bits(w.dtype) / 8;
   return block_at(w, n, k) + w.block_scale_bytes() + before + n % kPanel * 4;
 }
 
-// The words of steps, unsigned, as a column's part of the lines.
+// Writes the unsigned words of the steps as a column's part of the lines.
 template <int Bits>
 void write_lines(char* column, uint32_t const (&words)[kSteps]) {
   uint32_t lines[Bits] = {};
@@ -50,7 +50,7 @@ void read_lines(char const* column, uint32_t (&words)[kSteps]) {
   for (int s = 0; s < kSteps; ++s) words[s] = integers_of_step<Bits>(line, s);
 }
 
-// function(std::integral_constant<int, Bits>) of a format's bits.
+// Calls function(std::integral_constant<int, Bits>) with the format's bits.
 template <class Function>
 void with_bits(Dtype dtype, Function const& function) {
   switch (integer_bits(dtype)) {
@@ -86,7 +86,7 @@ void read_integers(PackedMatrix const& w, int64_t n, int64_t k, int8_t* q) {
 
 namespace {
 
-// function(value's address in the panel, its index in GroupScales) for each f16, then for each byte.
+// Calls function(value's address in the panel, its index in GroupScales) for each f16, then for each byte.
 template <class Halves, class Bytes>
 void each_scale(PackedMatrix const& w, int64_t n, int64_t k, Halves const& half, Bytes const& byte) {
   char* const block = block_at(w, n, k);

@@ -1,27 +1,27 @@
-// integer_layout.h - where the integers and the scales of a matrix lie inside a block of a panel; the same
-// for every instruction set. A block begins with the scales of its groups (weight_format.h); of each kGroup k
-// of the 16 columns follow lines of 64 bytes, which have four k of every column, byte (column * 4 + k % 4).
-// What lies there is unsigned: q + integer_zero(). Of step s, k = 4s .. 4s+3:
+// integer_layout.h - layout of the integers and scales inside a block of a panel, the same for every
+// instruction set. A block begins with the scales of its groups (weight_format.h). Then each kGroup k of the
+// 16 columns has lines of 64 bytes. A line has four k of every column, at byte (column * 4 + k % 4). Stored
+// integers are unsigned: q + integer_zero(). Step s is k = 4s .. 4s+3:
 //
 //   8 bits     8 lines, step s in line s
 //   4 bits     4 lines: the low nibbles as lines 0 .. 3 of 8 bits, the high ones as lines 4 .. 7
-//   5 bits     as 4 bits, then 1 line with the fifth ones, step s at bit s
-//   6 bits     as 4 bits, then 2 lines with the upper two: step s in line s % 2, at bit s / 2 * 2
+//   5 bits     as 4 bits, then 1 line with the fifth bits, step s at bit s
+//   6 bits     as 4 bits, then 2 lines with the upper two bits: step s in line s % 2, at bit s / 2 * 2
 //   2 bits     2 lines, as those upper two
-//   3 bits     as 2 bits, then 1 line with the third ones, step s at bit s
+//   3 bits     as 2 bits, then 1 line with the third bits, step s at bit s
 //
-// Four k of a column are what VPDPBUSD and tiles multiply at once.
+// VPDPBUSD and tiles multiply four k of a column at once.
 #pragma once
 
 #include "cpu/kernels/kernels.h"
 
 namespace bunting {
 
-inline constexpr int kSteps = kGroup / 4;  // of kGroup k
+inline constexpr int kSteps = kGroup / 4;  // steps of kGroup k
 inline constexpr int kIntegerLineBytes = 4 * kPanel;
 
-// The unsigned integers of a step, a column's in each 32 bits. line(i) is line i: a column's 32 bits, or a
-// vector of several.
+// Returns the unsigned integers of a step, one column per 32 bits. line(i) returns line i: a column's 32
+// bits, or a vector of several columns.
 template <int Bits, class Line>
 inline __attribute__((always_inline)) auto integers_of_step(Line const& line, int step) {
   if constexpr (Bits == 8) {
@@ -48,23 +48,24 @@ inline __attribute__((always_inline)) auto integers_of_step(Line const& line, in
   }
 }
 
-// kGroup integers of row n from k on, k a multiple of kGroup; of a format with levels their indices.
+// Write and read kGroup integers of row n from k on, k a multiple of kGroup. Formats with levels store their
+// indices.
 void write_integers(PackedMatrix const& w, int64_t n, int64_t k, int8_t const* q);
 void read_integers(PackedMatrix const& w, int64_t n, int64_t k, int8_t* q);
 
-// A column's scales of a group, or of a superblock, as they lie in a file and in memory: scale_halves() and
-// scale_bytes() of them.
+// A column's scales of a group, or of a superblock, in the same form in file and memory: scale_halves() and
+// scale_bytes() values.
 struct GroupScales {
   uint16_t halves[2];
   uint8_t bytes[kSuper / 16];
 };
 
-// Those of row n in the group, or the superblock, with k. The last ones of a last block that have no numbers
-// are there too.
+// Write and read the scales of row n, of the group or superblock with k. A last block also has scales of
+// groups without numbers.
 void write_scales(PackedMatrix const& w, int64_t n, int64_t k, GroupScales const& scales);
 GroupScales read_scales(PackedMatrix const& w, int64_t n, int64_t k);
 
-// 2^(e - 128).
+// Returns 2^(e - 128).
 inline __attribute__((always_inline)) float exponent_scale(uint8_t e) {
   uint32_t const bits = e >= 2 ? uint32_t(e - 1) << 23 : 0x00200000u << e;
   float scale;
@@ -72,8 +73,8 @@ inline __attribute__((always_inline)) float exponent_scale(uint8_t e) {
   return scale;
 }
 
-// The scale of group `group` of them (0 but in a superblock), and its minimum or 0, in f32. to_f32 turns an
-// f16 into one.
+// Return the scale of group `group` (0 outside superblocks) and its minimum or 0, in f32. to_f32 converts an
+// f16.
 template <class Half>
 inline __attribute__((always_inline)) float scale_of(Dtype dtype, GroupScales const& scales, int group,
                                                      Half const& to_f32) {

@@ -1,4 +1,4 @@
-// isa.cpp - the table of one instruction set; compiled once per level with BUNTING_ISA naming it.
+// isa.cpp - kernel table of one instruction set; compiled once per level with BUNTING_ISA naming it.
 #include "cpu/kernels/kernels.h"
 
 #define BUNTING_STRING_(x) #x

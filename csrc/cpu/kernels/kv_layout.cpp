@@ -1,11 +1,10 @@
-// kv_layout.cpp - the size of a page, the copy of one layer's page (copy-on-write of a partly filled last
-// page), and the working memory of attention.
+// kv_layout.cpp - the size of a page, the copy of one layer's page (copy-on-write of a partial last page),
+// and the size of attention's working memory.
 //
 //   copy_page   slots [0, count) of `to` become those of `from`; the other slots of `to` are unspecified
-//               afterwards
+//   afterwards
 //
-// Work:     all keys of a head (every cache line has all 16 tokens), and the token pairs of values that are
-//           needed.
+// Work:     all keys of a head (every cache line has all 16 tokens), and the needed token pairs of values.
 // Checked:  tests/test_kv_layout.cpp, element by element.
 #include "cpu/kernels/kv_layout.h"
 
@@ -25,7 +24,7 @@ void copy_page(KvLayer const& kv, int32_t from, int32_t to, int32_t count) {
   size_t const elements = kv.dtype == Dtype::q8 ? part - kKvScaleBytes : part;
   size_t const value_bytes = part - elements + elements / (kPageTokens / 2) * size_t((count + 1) / 2);
   for (int32_t head = 0; head < kv.kv_heads; ++head) {
-    // Values follow the keys of their head, so one run covers both.
+    // Values follow the keys of their head, so one copy covers both.
     std::memcpy(k_of(kv, to, head), k_of(kv, from, head), part + value_bytes);
   }
 }

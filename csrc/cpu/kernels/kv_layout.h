@@ -1,20 +1,18 @@
-// kv_layout.h - where keys and values lie inside one layer's KV page; the same for every instruction set.
+// kv_layout.h - layout of keys and values inside one layer's KV page, the same for every instruction set.
 //
 // A page holds Tp = 16 tokens of Hk heads, head after head; a head holds its keys, then its values:
 //
 //   bf16   K [D/2][Tp][2]    pairs of neighbouring dimensions   V [Tp/2][D][2]   pairs of neighbouring tokens
 //   f32    K [D][Tp]                                            V [Tp][D]
-//   q8     as bf16, in bytes, behind [Tp] f32 scales            likewise: x = scale of the token * byte, -127
+//   q8     as bf16, in bytes, after [Tp] f32 scales             likewise: x = scale of the token * byte, -127
 //   .. 127
 //
-// So one load of K has one (pair of) dimension(s) of all 16 tokens, which a broadcast query value multiplies
-// into 16 scores at once, and one load of V has a run of dimensions of one (pair of) token(s), which a
-// broadcast probability multiplies into the output. The bf16 pairs are what dpbf16 and AMX tiles want (sums
-// over dimensions for scores, over tokens for outputs); splitting a pair into two f32 vectors costs one shift
-// and one mask.
+// One load of K has one dimension (or pair) of all 16 tokens, so one broadcast query value gives 16 scores at
+// once. One load of V has a run of dimensions of one token (or pair), so one broadcast probability multiplies
+// them into the output. VDPBF16PS and AMX tiles need the bf16 pairs: over dimensions for scores, over tokens
+// for outputs. Splitting a pair into two f32 vectors costs one shift and one mask.
 //
-// Every part is a multiple of 64 bytes because D % 16 == 0, so a page that starts aligned keeps all its parts
-// aligned.
+// Every part is a multiple of 64 bytes because D % 16 == 0. So all parts of an aligned page are aligned.
 #pragma once
 
 #include "cpu/kernels/kernels.h"
@@ -26,15 +24,16 @@ constexpr size_t dtype_bytes(Dtype dtype) {
 }
 
 inline constexpr size_t kKvScaleBytes =
-    kPageTokens * sizeof(float);  // of q8, before the keys and before the values
+    kPageTokens * sizeof(float);  // bytes of the scales of q8, before the keys and before the values
 
-// Bytes of the keys, and as many of the values, of one head in one page.
+// Bytes of the keys, and also of the values, of one head in one page.
 constexpr size_t kv_part_bytes(Dtype dtype, int32_t head_size) {
   return size_t(kPageTokens) * size_t(head_size) * dtype_bytes(dtype) +
          (dtype == Dtype::q8 ? kKvScaleBytes : 0);
 }
 
-// Index of dimension d of slot t (0 .. Tp-1) among the elements of K and V of one head, scales not counted.
+// Indices of dimension d of slot t (0 .. Tp-1) among the elements of K and V of one head, not counting
+// scales.
 constexpr size_t k_index(Dtype dtype, int32_t t, int32_t d) {
   return dtype == Dtype::f32 ? size_t(d) * kPageTokens + size_t(t)
                              : size_t(d / 2) * (2 * kPageTokens) + size_t(t) * 2 + size_t(d % 2);

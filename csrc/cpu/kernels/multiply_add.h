@@ -1,13 +1,13 @@
-// multiply_add.h - blocks of sums on vector registers: R rows times N runs of 16 columns, a step of k at a
+// multiply_add.h - blocks of sums on vector registers: R rows times N runs of 16 columns, one step of k at a
 // time. The GEMM and both products of attention are loops around step().
 //
-// One step is 64 bytes of each run of columns, two values of k of bf16 or one of f32, or 32 bytes, two values
-// of k of int8. Every weight loaded serves R rows and every input broadcast serves N runs; R*N sums hide the
-// latency of the multiply-add. Kinds of arithmetic:
+// A step is 64 bytes of each run of columns (two k of bf16 or one of f32), or 32 bytes (two k of int8). Every
+// loaded weight serves R rows and every broadcast input serves N runs. R*N independent sums hide the latency
+// of the multiply-add. Kinds of arithmetic:
 //   PairBf16      bf16 pairs by VDPBF16PS (AVX512-BF16); inputs are bf16 too
 //   PairInt8      pairs of 16 bits by VPDPWSSD (AVX512-VNNI): int8 weights, inputs of 16 bits, and exact sums
 //   WidenedBf16   bf16 weights widened to f32 in registers; inputs are f32
-//   WidenedInt8   int8 weights likewise, which come to the sums of the same numbers in bf16
+//   WidenedInt8   int8 weights likewise, with the same sums as for equal numbers in bf16
 //   PlainF32      f32
 // Each sum is one chain over k, the same for every R and N.
 #pragma once
@@ -133,8 +133,8 @@ BUNTING_INLINE void step_part(typename A::Sum (&sums)[R][N], typename A::Input c
   }
 }
 
-// sums[r][n] += x[r, step] * w[n, step]. x: kStep inputs of the first row, the next row's ldx behind; w:
-// kStepBytes of each run of columns.
+// Adds x[r, step] * w[n, step] to sums[r][n]. x points to kStep inputs of the first row, with rows ldx apart.
+// w points to kStepBytes of each run of columns.
 template <class A, int R, int N>
 BUNTING_INLINE void step(typename A::Sum (&sums)[R][N], typename A::Input const* x, int64_t ldx,
                          char const* const (&w)[N]) {

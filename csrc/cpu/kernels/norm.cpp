@@ -1,4 +1,4 @@
-// norm.cpp: what becomes of rows of the residual stream before a matrix reads them, and of what is added to
+// norm.cpp: norms of rows of the residual stream before a matrix reads them, and of results that are added to
 // it.
 //
 //   norm:      y[t] = n(x[t]); n of kind rms:    x / sqrt(mean(x^2) + eps) * w
@@ -8,14 +8,14 @@
 //   scale_and_cap: x = s(x * scale), s(x) = cap * tanh(x / cap) if there is a cap
 //
 //   x [T, ldx] f32      w [H] f32       d [T, ldd] f32
-//   y [T, ld] f32 or bf16, columns H .. ld-1 zeroed (the GEMM reads them); may alias x if f32 and
-//              ldx == ld == H; or q8: InputGroup, round_up(H, 64) / 32 of them written
+//   y [T, ld] f32 or bf16, columns H .. ld-1 zeroed (the GEMM reads them); may alias x if f32 and ldx == ld
+//   == H;
+//              or q8: InputGroup, round_up(H, 64) / 32 of them written
 //
 // Work:     token rows [begin, end); a row two or three times through L1.
 // Roofline: memory bound, T*H*(4 + 4 or 2) bytes.
 // Checked:  against reference::norm and reference::add_normed; bf16 rounding is the whole difference (2^-8
-// relative).
-//           Groups bit for bit against those of the f32 output.
+//           relative). Groups bit for bit against those of the f32 output.
 #include <cmath>
 
 #include "cpu/kernels/group.h"
@@ -23,7 +23,7 @@
 namespace bunting::BUNTING_ISA {
 namespace {
 
-// What a row's numbers are changed by: (x - centre) * scale * w.
+// Affine map of a row's numbers: (x - centre) * scale * w.
 struct Moments {
   f32x16 centre, scale;
 };
@@ -43,7 +43,7 @@ Moments moments_of(float const* row, Norm const& n, int64_t h) {
       v = v - centre;
       float lanes[16];
       store(lanes, v);
-      v = load_first(lanes, h - i);  // what is behind the row stays zero
+      v = load_first(lanes, h - i);  // keeps lanes beyond the row zero
     }
     squares = fma(v, v, squares);
   }

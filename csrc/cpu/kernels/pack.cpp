@@ -1,13 +1,13 @@
-// pack.cpp - weights from a file's order into the order of PackedMatrix.
+// pack.cpp - converts weights from a file's order to the order of PackedMatrix.
 //
 //   src [N, K] row-major, bf16, f16 or f32; may be unaligned in a mapped file
-//   w   [ceil(N/16)] panels, see kernels.h; columns >= N and rows >= K become zero. Grouped weights are made
-//   in
-//       pack_grouped.cpp.
+//   w   [ceil(N/16)] panels, see kernels.h; columns >= N and rows >= K become zero. pack_grouped.cpp makes
+//   grouped
+//       weights.
 //
-// Work:    one panel after another: 16 rows of the source, 64 values of each at a time, transposed in L1.
+// Work:     one panel after another: 16 rows of the source, 64 values of each at a time, transposed in L1.
 // Roofline: memory bound, reads N*K*sizeof(src) and writes w.bytes() once.
-// Checked: bit for bit against reference::pack.
+// Checked:  bit for bit against reference::pack.
 #include <algorithm>
 
 #include "cpu/kernels/half.h"
@@ -49,7 +49,8 @@ void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t 
     char const* rows = src + panel * kPanel * w.k * element;
     char* out = static_cast<char*>(w.data) + panel * w.panel_bytes();
     for (int64_t k0 = 0; k0 < kp; k0 += kBlock) {
-      int64_t const width = std::min<int64_t>(kBlock, kp - k0);  // in the padded matrix; a multiple of 32
+      // width in the padded matrix; a multiple of 32
+      int64_t const width = std::min<int64_t>(kBlock, kp - k0);
       int64_t const valid = std::max<int64_t>(0, std::min(width, w.k - k0));
       if (w.dtype == Dtype::f32) {
         float* block = reinterpret_cast<float*>(out) + k0 * kPanel;
@@ -88,7 +89,7 @@ void pack(PackedMatrix const& w, void const* src, Dtype src_dtype, int64_t begin
     case Dtype::bf16:
       return pack_panels<Dtype::bf16>(w, bytes, begin, end);
     default:
-      return;  // blocks are for grouped weights
+      return;  // only grouped weights come from blocks
   }
 }
 

@@ -1,17 +1,18 @@
-// pack_grouped.cpp - weights into the integer formats of PackedMatrix: rounded, or moved as a GGUF file has
-// them.
+// pack_grouped.cpp - converts weights to the integer formats of PackedMatrix, by rounding or by moving a GGUF
+// file's blocks.
 //
-//   src [N, K] row-major f32, f16 or bf16; or rows of blocks for a matrix of that type. May be
-//       unaligned in a mapped file.
+//   src [N, K] row-major f32, f16 or bf16; or rows of blocks for a matrix of that type. May be unaligned in a
+//       mapped file.
 //
 //   q8  scale = f16(max |w| / 127), q = round(w / scale)
 //   q6  the same with 31, and q5_0 with 15
-//   q4  of eleven scales, at which the largest |w| becomes 6 to 9 steps, the one whose best multiple, the sum
-//       of w q over the sum of q q, leaves the least squared error; then q = round(w / scale) once more,
-//       within -8 .. 7
-// All to nearest even. A group with a number that is not finite gets the scale NaN.
+//   q4  tries eleven scales, at which the largest |w| becomes 6 to 9 steps, each replaced by its best
+//   multiple, the
+//       sum of w q over the sum of q q. Keeps the one with the least squared error; then q = round(w / scale)
+//       once more, within -8 .. 7
+// All round to nearest even. A group with a number that is not finite gets the scale NaN.
 //
-// Work:     one panel after another, what shares a scale in one column at a time.
+// Work:     one panel after another, the numbers of one column that share a scale at a time.
 // Roofline: q8 memory; q4 about 16 operations per weight.
 // Checked:  bit for bit against reference::pack.
 #include <algorithm>
@@ -26,11 +27,11 @@ namespace {
 
 constexpr uint16_t kNanHalf = 0x7e00;
 
-// The steps that the number of largest magnitude becomes: -8 is the end of the range, and a little more or
-// less often serves the others better.
+// Candidate steps of the number of largest magnitude. -8 is the end of the range; slightly more or fewer
+// steps often fit the other numbers better.
 constexpr float kLargestSteps[] = {-8.0f, -9.0f, -8.5f, -7.5f, -7.0f, -6.5f, -6.0f, 7.5f, 7.0f, 6.5f, 6.0f};
 
-// What becomes of the numbers of a group.
+// Rounded numbers of a group.
 struct Rounded {
   int8_t q[kGroupMax];
   uint16_t scale;  // f16
@@ -40,7 +41,7 @@ BUNTING_INLINE f32x16 clamp(f32x16 x, float low, float high) {
   return min(max(x, set1(low)), set1(high));
 }
 
-// x are the values.
+// Returns the best scale of a q4 group; x has the same numbers as `values`.
 template <size_t kCount>
 BUNTING_INLINE float best_q4_scale(float const* values, f32x16 const (&x)[kCount], float largest) {
   bool const is_negative = std::any_of(values, values + kCount * 16, [=](float v) { return v == -largest; });
@@ -61,7 +62,7 @@ BUNTING_INLINE float best_q4_scale(float const* values, f32x16 const (&x)[kCount
   return scale;
 }
 
-// The numbers of one group.
+// Rounds the numbers of one group.
 template <Dtype W>
 BUNTING_INLINE void round_group(Rounded& to, float const* values) {
   constexpr int kCount = int(weight_group(W) / 16);
@@ -96,7 +97,7 @@ void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t 
   int64_t const row_bytes = w.k * (S == Dtype::f32 ? 4 : 2);
   for (int64_t n = begin * kPanel; n < end * kPanel; ++n) {
     char const* const row = src + n * row_bytes;
-    // The last block has two scales, whether it has numbers for them or not.
+    // The last block has two scales, even if it has no numbers for the second.
     for (int64_t first = 0; first < round_up(w.kp(), 2 * kTogether); first += kTogether) {
       int64_t const valid = n < w.n ? std::clamp<int64_t>(w.k - first, 0, kTogether) : 0;
       Rounded rounded{};

@@ -1,11 +1,12 @@
-// quantise.cpp: rows of activations as int8 in groups that share a scale, to multiply with grouped weights.
+// quantise.cpp: rounds rows of activations to int8 in groups that share a scale, for products with grouped
+// weights.
 //
 //   x  [T, ldx] f32 or bf16, columns K .. round_up(K, 16)-1 zero
 //   to [T, ld] InputGroup (kernels.h), groups 0 .. round_up(K, 64)/32-1 written
 //
-// Groups as group.h makes them, which norms and SwiGLU do with their own results.
+// group.h makes the groups. Norms and gates use it too, for their own results.
 //
-// Work:     token rows [begin, end); what shares a scale by itself, twice through registers.
+// Work:     token rows [begin, end); the numbers that share a scale pass twice through registers.
 // Roofline: memory bound, T*K*(2 or 4 + 1.25) bytes.
 // Checked:  bit for bit against reference::quantise.
 #include "cpu/kernels/group.h"

@@ -1,22 +1,21 @@
-// rope_append.cpp: what follows the QKV projection of a token: norm and rotate its q and k, put k and v into
+// rope_append.cpp: steps after a token's QKV projection: norm and rotate its q and k, and store k and v in
 // its page.
 //
-//   per head of q and k, or of all heads together, if there is a norm:  x = x / sqrt(mean(x^2) + eps) * w
-//   then, of the first R of each head, with c, s = cos, sin of the token:
+//   per head of q and k, or over all heads together, if there is a norm:  x = x / sqrt(mean(x^2) + eps) * w
+//   then, for the first R of each head, with c, s = cos, sin of the token:
 //   x[i], x[i + R/2] = x[i]*c[i] - x[i + R/2]*s[i], x[i + R/2]*c[i] + x[i]*s[i]
 //
 //   then q = q * query_scale[position], if there is one; v, which may be k before all this, may have the norm
 //   of heads with w = 1
 //
-//   qkv  [T, ldqkv] f32: q (Hq*D, rewritten in place), k (Hk*D, rewritten: it is of no use afterwards), v
-//   (Hk*D, rewritten) kv   slot position % 16 of page token_pages[t]: k and v as bf16 (rounded to nearest
-//   even) or f32
+//   qkv  [T, ldqkv] f32: q (Hq*D, rewritten in place), k (Hk*D, overwritten), v (Hk*D, overwritten)
+//   kv   slot position % 16 of page token_pages[t]: k and v as bf16 (rounded to nearest even), f32 or int8
 //
-// Work:     token rows [begin, end); every row writes slots of its own.
-// Roofline: nothing beside the projection before it; the keys of a token go to D/2 (bf16) or D (f32) cache
+// Work:     token rows [begin, end); every row writes its own slots.
+// Roofline: negligible beside the projection before it; the keys of a token touch D/2 (bf16) or D (f32) cache
 // lines. Checked:  against reference::rope_append, |diff| <= 2e-6 of the head's largest value in f32 (two
-// products, one sum and
-//           the norm), and one bf16 step more where the page is bf16.
+// products, one sum
+//           and the norm), and one bf16 step more if the page is bf16.
 #include <cmath>
 
 #include "cpu/kernels/kv_layout.h"
@@ -53,7 +52,7 @@ static void rotate_head(float* x, float const* cos, float const* sin, int64_t ha
   }
 }
 
-// What maps -127 .. 127 onto the values; 0 for zeros, NaN if one is not finite.
+// Returns the scale that maps -127 .. 127 onto the values; 0 for zeros, NaN if a value is not finite.
 static float scale_of(float const* x, int64_t d) {
   f32x16 largest = zero(), sum_of = zero();
   for (int64_t i = 0; i < d; i += 16) {
@@ -64,7 +63,7 @@ static float scale_of(float const* x, int64_t d) {
   return max(largest) * (1.0f / 127) + sum(sum_of);
 }
 
-// One token's keys or values of a head into a part of a page.
+// Writes one token's keys or values of a head into a part of a page.
 static void append_bytes(char* part, int32_t slot, bool is_key, float const* x, int32_t d) {
   float const scale = scale_of(x, d), inverse = scale > 0 ? 1.0f / scale : 0.0f;
   reinterpret_cast<float*>(part)[slot] = scale;

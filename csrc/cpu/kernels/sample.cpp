@@ -1,17 +1,17 @@
-// sample.cpp: draws one token from a row of logits; the order of operations is engine.h's.
+// sample.cpp: draws one token from a row of logits; engine.h defines the order of operations.
 //
-// Nothing sorts the vocabulary. Every filter becomes a cut: the last token kept in the order "falling logit,
-// then rising id". Maxima of blocks of 64 tokens find the blocks that can matter: the k-th largest of them
-// bounds the k-th largest token from below, so the k first tokens are gathered from few blocks, and a
-// quickselect by count (top-k) or by mass (top-p) finds the cut. The draw then walks the kept tokens by
-// rising id: block masses first, tokens of one block after.
+// No step sorts the vocabulary. Every filter becomes a cut: the last token kept in the order "falling logit,
+// then rising id". Maxima of blocks of 64 tokens select the blocks that can matter. The k-th largest maximum
+// bounds the k-th largest token from below, so the first k tokens come from few blocks. A quickselect by
+// count (top-k) or by mass (top-p) then finds the cut. The draw walks the kept tokens by rising id: first
+// over block masses, then over the tokens of one block.
 //
 //   scratch   logits after penalties [V] | block maxima [B] of raw and of changed logits | block masses [B] |
 //             keys of candidates [V]         with B = ceil(V/64)
 //
 // Work:     one row per call; O(V), for top-k about one pass over the logits.
 // Checked:  against reference::sample (sorts everything, double), chi-square of the draws, bitwise over the
-//           levels.
+// levels.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kLikelyKept =
-    1024;  // top-p looks at so many of the likeliest tokens before it looks at all
+    1024;  // most likely tokens that top-p tries before it considers the whole vocabulary
 
 struct SampleScratch {
   float* changed;
@@ -48,7 +48,7 @@ struct SampleScratch {
   }
 };
 
-// Logits, their block maxima, and where there is room to work.
+// Logits, their block maxima, and scratch memory.
 struct Row {
   SamplePasses const& passes;
   float const* x;
@@ -58,7 +58,7 @@ struct Row {
   int64_t blocks() const { return sample_blocks(vocab); }
 };
 
-// (logit, id) as one number, larger for larger logits and, among equal ones, for lower ids.
+// Packs (logit, id) into one number: larger for larger logits, and among equal logits for lower ids.
 uint64_t key_of(float x, int32_t token) {
   uint32_t const bits = std::bit_cast<uint32_t>(x + 0.0f);  // -0 and 0 are the same logit
   uint32_t const ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
@@ -68,13 +68,13 @@ int32_t token_of(uint64_t key) {
   return int32_t(~uint32_t(key));
 }
 
-// Gathers the `count` first tokens in the order of the keys, in no order, into scratch.keys. Returns how many
-// there are: fewer than `count` only if no more tokens are above -inf.
+// Gathers the first `count` tokens in key order, unsorted, into scratch.keys. Returns their number, which is
+// below `count` only if fewer tokens are above -inf.
 int64_t gather_first(Row const& row, int64_t count) {
   uint64_t* const keys = row.scratch.keys;
   float bound = -kInfinity;
   if (count <= row.blocks()) {
-    float* const maxima = reinterpret_cast<float*>(keys);  // free until the keys are there
+    float* const maxima = reinterpret_cast<float*>(keys);  // unused until the keys are written
     std::copy(row.block_max, row.block_max + row.blocks(), maxima);
     std::nth_element(maxima, maxima + count - 1, maxima + row.blocks(), std::greater<>());
     bound = maxima[count - 1];
@@ -96,17 +96,18 @@ void cut_after(Weights& weights, Row const& row, uint64_t last_kept) {
   weights.cut = row.x[weights.cut_token];
 }
 
-// Probability of one token, cuts aside. Only the cut of top-p uses this, so it may round unlike the vector
-// passes.
+// Returns the probability of one token, ignoring cuts. Only the cut of top-p uses it, so its rounding may
+// differ from that of the vector passes.
 double weight_of(Row const& row, Weights const& weights, uint64_t key) {
   return std::exp((double(row.x[token_of(key)]) - weights.largest) / weights.temperature);
 }
 
-// The first of keys [0, count) at which the mass of all keys not below it reaches `target`.
+// Returns the first of keys [0, count), in key order, at which the mass of all keys not below it reaches
+// `target`.
 uint64_t key_at_mass(Row const& row, Weights const& weights, int64_t count, double target) {
   uint64_t* const keys = row.scratch.keys;
   int64_t begin = 0, end = count;
-  double mass_before = 0;  // of keys [0, begin), all of them larger than the rest
+  double mass_before = 0;  // mass of keys [0, begin), all of them larger than the rest
   while (end - begin > 1) {
     int64_t const middle = (begin + end) / 2;
     std::nth_element(keys + begin, keys + middle, keys + end, std::greater<>());
@@ -130,7 +131,7 @@ double total_mass(Row const& row, Weights const& weights) {
 }
 
 void filter(Weights& weights, Row const& row, SampleRow const& request) {
-  int64_t candidates = -1;  // not gathered
+  int64_t candidates = -1;  // not gathered yet
   if (request.top_k > 0 && request.top_k < row.vocab) {
     candidates = gather_first(row, request.top_k);
     cut_after(weights, row, *std::min_element(row.scratch.keys, row.scratch.keys + candidates));
@@ -145,10 +146,10 @@ void filter(Weights& weights, Row const& row, SampleRow const& request) {
     }
     cut_after(weights, row, key_at_mass(row, weights, candidates, target));
   }
-  weights.least = request.min_p;  // the likeliest weighs 1
+  weights.least = request.min_p;  // the most likely token has weight 1
 }
 
-// The first kept token, by rising id, at which the mass exceeds u times the whole.
+// Returns the first kept token, by rising id, at which the cumulative mass exceeds u times the total.
 int32_t draw(Row const& row, Weights const& weights, double u) {
   double left = u * total_mass(row, weights);
   int64_t block = -1;
@@ -168,10 +169,10 @@ int32_t draw(Row const& row, Weights const& weights, double u) {
     if (left < double(weight[i])) break;
     left -= double(weight[i]);
   }
-  return token;  // rounding may end a walk without a break: then it is the last token that has mass
+  return token;  // rounding may end a walk without a break: then this is the last token with mass
 }
 
-// The likeliest token, the lowest id among equals.
+// Returns the most likely token, the lowest id among equals.
 int32_t argmax(Row const& row, float largest) {
   int64_t b = 0;
   while (row.block_max[b] != largest) ++b;
@@ -184,7 +185,7 @@ float largest_of(Row const& row) {
   return *std::max_element(row.block_max, row.block_max + row.blocks());
 }
 
-// Penalties, biases and bitmask on a copy of the logits.
+// Applies penalties, biases and the bitmask to a copy of the logits.
 void change(float* x, int32_t vocab, SampleRow const& row) {
   for (int32_t i = 0; i < row.seen_count; ++i) {
     float& logit = x[row.seen[2 * i]];
@@ -205,7 +206,7 @@ void change(float* x, int32_t vocab, SampleRow const& row) {
   }
 }
 
-// Natural logarithms of the softmax of the raw logits: of `token`, and of the likeliest.
+// Writes logprobs of the raw logits: of result.token, and of the `count` most likely tokens.
 void report_logprobs(SampleResult& result, Row const& raw, int32_t count, int32_t* top) {
   float const largest = largest_of(raw);
   Weights const all{largest, 1, -kInfinity, 0, 0};

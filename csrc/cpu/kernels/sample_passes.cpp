@@ -1,8 +1,8 @@
-// sample_passes.cpp: the passes over the vocabulary; see sample_passes.h for what each computes.
+// sample_passes.cpp: the passes over the vocabulary; sample_passes.h says what each computes.
 //
 //   x [V] f32, any alignment, V >= 1
 //
-// Work:     one row per call; blocks of 64 tokens, the last one filled up.
+// Work:     one row per call; blocks of 64 tokens, the last one padded.
 // Roofline: scan is bound by memory, 4*V bytes (from L2 or L3); masses by about 20 operations per token.
 // Checked:  bit by bit against each other over the levels, and through sample() against reference::sample.
 #include "cpu/kernels/sample_passes.h"
@@ -12,7 +12,7 @@
 namespace bunting::BUNTING_ISA {
 namespace {
 
-// Block b of x: in place, or for a cut-off last block a copy filled up with `rest`.
+// Returns block b of x: in place, or for a partial last block a copy padded with `rest`.
 BUNTING_INLINE float const* block_of(float const* x, int32_t vocab, int64_t b, float* copy, float rest) {
   int64_t const begin = b * kSampleBlock, count = vocab - begin;
   if (count >= kSampleBlock) return x + begin;
@@ -20,7 +20,7 @@ BUNTING_INLINE float const* block_of(float const* x, int32_t vocab, int64_t b, f
   return copy;
 }
 
-// exp(x) for x <= 0 within 3e-7 of its value, 0 below -87; exp(0) = 1. x = n ln 2 + r, and Taylor's
+// Computes exp(x) for x <= 0 within 3e-7 relative, 0 below -87; exp(0) = 1. x = n ln 2 + r, and Taylor's
 // polynomial of degree 7 for |r| <= ln(2)/2 (its error is 5e-9).
 BUNTING_INLINE vf exp_unfused(vf x) {
   constexpr float kRound =

@@ -1,11 +1,11 @@
 // simd.h - sixteen floats at a time, for every instruction set.
 //
-// Only for files compiled once per level: everything here lives in the level's own namespace. f32x16 is one
-// AVX-512 register, two AVX ones or four of the baseline (SSE2, NEON); the compiler's vector extensions do
-// all but the fused multiply-add. A reduction over lanes runs in one fixed order, so equal inputs give equal
-// bits.
+// Only files compiled once per level include it: everything here is in the level's own namespace. f32x16 is
+// one AVX-512 register, two AVX ones or four of the baseline (SSE2, NEON). The compiler's vector extensions
+// do everything but the fused multiply-add. A reduction over lanes runs in one fixed order, so equal inputs
+// give equal bits.
 //
-// Conversions to bf16 round to nearest even and keep NaN; what is below 2^-126 may become zero.
+// Conversions to bf16 round to nearest even and keep NaN; magnitudes below 2^-126 may become zero.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct f32x16 {
   vf r[kRegisters];
 };
 
-// a * b + c; fused wherever the machine can.
+// Returns a * b + c; fused where the machine can.
 BUNTING_INLINE vf fma(vf a, vf b, vf c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
@@ -82,7 +82,7 @@ BUNTING_INLINE void store(float* p, f32x16 x) {
   for (int i = 0; i < kRegisters; ++i) std::memcpy(p + i * kLanes, &x.r[i], sizeof(vf));
 }
 
-// The first n of sixteen, 0 <= n <= 16; the other lanes are zero.
+// Load and store the first n of sixteen, 0 <= n <= 16; loading sets the other lanes to zero.
 BUNTING_INLINE f32x16 load_first(float const* p, int64_t n) {
   if (n >= 16) return load(p);
   float lanes[16] = {};
@@ -106,7 +106,7 @@ BUNTING_LANEWISE(operator+, x.r[i] + y.r[i])
 BUNTING_LANEWISE(operator-, x.r[i] - y.r[i])
 BUNTING_LANEWISE(operator*, x.r[i] * y.r[i])
 BUNTING_LANEWISE(operator/, x.r[i] / y.r[i])
-BUNTING_LANEWISE(max, x.r[i] > y.r[i] ? x.r[i] : y.r[i])  // y where either is NaN
+BUNTING_LANEWISE(max, x.r[i] > y.r[i] ? x.r[i] : y.r[i])  // y if either is NaN
 BUNTING_LANEWISE(min, x.r[i] < y.r[i] ? x.r[i] : y.r[i])
 #undef BUNTING_LANEWISE
 
@@ -115,7 +115,7 @@ BUNTING_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
   return c;
 }
 
-// Lane i gets lane i + Shift, the first ones follow the last.
+// Rotates lanes: lane i gets lane i + Shift, modulo kLanes.
 template <int Shift, int... Lane>
 BUNTING_INLINE vf rotate(vf v, std::integer_sequence<int, Lane...>) {
 #if __has_builtin(__builtin_shufflevector)
@@ -125,7 +125,7 @@ BUNTING_INLINE vf rotate(vf v, std::integer_sequence<int, Lane...>) {
 #endif
 }
 
-// Sum and maximum of the lanes, halving: i with i + 8, then i + 4, i + 2, i + 1; in registers all the way.
+// Reduces the lanes to one, halving: i with i + 8, then i + 4, i + 2, i + 1; in registers throughout.
 template <int Width = 8, class Join>
 BUNTING_INLINE float halve(f32x16 x, Join join) {
   if constexpr (Width >= kLanes) {
@@ -148,20 +148,21 @@ BUNTING_INLINE float max(f32x16 x) {
   return halve(x, [](auto a, auto b) __attribute__((always_inline)) { return a > b ? a : b; });
 }
 
-// Sixteen bytes, signed.
+// Loads sixteen signed bytes.
 BUNTING_INLINE f32x16 load_int8(int8_t const* p) {
   typedef int8_t vc __attribute__((vector_size(kLanes)));
   f32x16 y;
   for (int i = 0; i < kRegisters; ++i) {
     vc bytes;
     std::memcpy(&bytes, p + i * kLanes, sizeof bytes);
-    y.r[i] = __builtin_convertvector(__builtin_convertvector(bytes, vi), vf);  // one by one if done at once
+    // two conversions, because compilers implement a direct one lane by lane
+    y.r[i] = __builtin_convertvector(__builtin_convertvector(bytes, vi), vf);
   }
   return y;
 }
 
 // ---- bf16
-// ---------------------------------------------------------------------------------------------------------
+// --------------------------------------------------------------------------------------------------
 
 BUNTING_INLINE float to_f32(bf16 x) {
   uint32_t const bits = uint32_t(x) << 16;
@@ -227,18 +228,19 @@ BUNTING_INLINE f32x16_pair load_bf16_pairs(bf16 const* p) {
 }
 
 // ---- exp
-// ----------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------
 
-// e^x within 2 units in the last place; 0 below -87.3, infinite above 88.3, NaN stays NaN.
-// e^x = 2^n * e^r with n = round(x / ln 2), |r| <= ln(2)/2, and a polynomial of degree 6 for e^r.
+// Computes e^x within 2 ulp; 0 below -87.3, infinite above 88.3, NaN stays NaN. e^x = 2^n * e^r with n =
+// round(x / ln 2), |r| <= ln(2)/2, and a polynomial of degree 6 for e^r.
 BUNTING_INLINE f32x16 exp(f32x16 v) {
   constexpr float kRound =
       12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
   for (int i = 0; i < kRegisters; ++i) {
-    vf const x = v.r[i] > 89.0f ? 89.0f - vf{} : v.r[i];  // at 89 n is 128, and 2^n infinite
+    vf const x = v.r[i] > 89.0f ? 89.0f - vf{} : v.r[i];  // n is 128 at 89, and 2^n infinite
     vf const shifted = fma(x, 1.44269504088896341f - vf{}, kRound - vf{});
     vf const n = shifted - kRound;
-    vf r = fma(n, -0.693145751953125f - vf{}, x);  // ln 2 in two parts; n times the first is exact
+    // ln 2 in two parts; the product of n and the first part is exact
+    vf r = fma(n, -0.693145751953125f - vf{}, x);
     r = fma(n, -1.42860682030941723e-6f - vf{}, r);
     vf p = 1.0f / 720 - vf{};
     p = fma(p, r, 1.0f / 120 - vf{});
@@ -253,7 +255,7 @@ BUNTING_INLINE f32x16 exp(f32x16 v) {
   return v;
 }
 
-// cap * tanh(x / cap), cap > 0: off by 2^-23 of the cap at most; NaN stays NaN.
+// Returns cap * tanh(x / cap), cap > 0, within 2^-23 of the cap; NaN stays NaN.
 BUNTING_INLINE f32x16 soft_cap(f32x16 x, float cap) {
   f32x16 const one = set1(1.0f), two = set1(2.0f);
   return set1(cap) * (one - two / (one + exp(x * set1(2.0f / cap))));

@@ -1,4 +1,4 @@
-// stored_block.cpp - rows of a file's blocks into the panels of a matrix.
+// stored_block.cpp - packs rows of a file's blocks into the panels of a matrix.
 //
 // Work:     one panel after another, a block of one column at a time.
 // Checked:  bit for bit against reference::pack.

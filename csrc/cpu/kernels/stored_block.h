@@ -1,5 +1,5 @@
-// stored_block.h - blocks of numbers as files store them, taken apart: integers and their scales. Where a
-// file's block has them is in the format's row (block_formats.h).
+// stored_block.h - unpacks blocks of numbers as files store them: integers and their scales. The format's row
+// describes their places in a file's block (block_formats.h).
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace bunting {
 
-// Numbers of a block in a file: a group, or a superblock.
+// Numbers per block in a file: a group, or a superblock.
 constexpr int64_t stored_block_length(Dtype dtype) {
   return is_super(dtype) ? kSuper : kGroup;
 }
-// Bytes of a block in a file; 0: files do not store this type.
+// Bytes per block in a file; 0: files do not store this type.
 constexpr int64_t stored_block_bytes(Dtype dtype) {
   return weight_format(dtype).file.bytes;
 }
-// Where in a block its f16 scales begin, scale_halves() of them.
+// Offset of the f16 scales in a block; there are scale_halves() of them.
 constexpr int64_t stored_halves_at(Dtype dtype) {
   return weight_format(dtype).file.halves_at;
 }
 
 struct StoredBlock {
   GroupScales scales;
-  int8_t q[kSuper];  // of a format with levels their indices
+  int8_t q[kSuper];  // level indices in formats with levels
 };
 
-// The block at any address.
+// Unpacks the block at `from`, which needs no alignment.
 //
 // Checked:  against reference::stored_value, which reads number by number.
 template <Dtype W>

@@ -1,5 +1,5 @@
-// weight_format.h - what follows from a format's row (block_formats.h): its kind, and the layout of a panel's
-// block in memory.
+// weight_format.h - properties derived from a format's row (block_formats.h): its kind, and the layout of a
+// panel's block.
 #pragma once
 
 #include <iterator>
@@ -7,13 +7,13 @@
 
 #include "cpu/kernels/block_formats.h"
 
-// Inlined also where a format is known at run time alone: files of kernels share no function
+// Always inlined, even if the format is known only at run time: files of kernels share no function
 // (CMakeLists.txt).
 #define BUNTING_FORMAT_FUNCTION inline __attribute__((always_inline)) constexpr
 
 namespace bunting {
 
-// Each number's row; of a number without one, the first.
+// Index of each type number's row; the first row for numbers without one.
 struct FormatIndex {
   uint8_t of[256] = {};
   constexpr FormatIndex() {
@@ -26,47 +26,47 @@ BUNTING_FORMAT_FUNCTION WeightFormat const& weight_format(Dtype dtype) {
   return kFormats[kFormatIndex.of[size_t(dtype)]];
 }
 
-// Bits of a weight that is an integer, 0 for the others.
+// Bits of an integer weight, 0 for plain numbers.
 BUNTING_FORMAT_FUNCTION int integer_bits(Dtype dtype) {
   return weight_format(dtype).bits;
 }
 BUNTING_FORMAT_FUNCTION bool is_grouped(Dtype dtype) {
   return integer_bits(dtype) != 0;
 }
-// Whether groups share an f16 scale in superblocks: GGUF's K types, and IQ4_XS.
+// True if groups share an f16 scale in superblocks: GGUF's K types, and IQ4_XS.
 BUNTING_FORMAT_FUNCTION bool is_super(Dtype dtype) {
   return weight_format(dtype).scales >= Scales::super;
 }
 BUNTING_FORMAT_FUNCTION bool has_levels(Dtype dtype) {
   return weight_format(dtype).levels.bits != 0;
 }
-// Whether each group has a minimum that is taken away from its numbers. Integers are unsigned then.
+// True if each group has a minimum, which is subtracted from its numbers. Its integers are then unsigned.
 BUNTING_FORMAT_FUNCTION bool has_minimum(Dtype dtype) {
   Scales const scales = weight_format(dtype).scales;
   return scales == Scales::half_minimum || scales == Scales::super_minimum || scales == Scales::super_nibbles;
 }
-// Whether minimums of two groups at a time are multiplied with sums of inputs, as integers.
+// True if integer minimums of two groups at a time multiply sums of inputs.
 BUNTING_FORMAT_FUNCTION bool has_paired_minimums(Dtype dtype) {
   return is_super(dtype) && has_minimum(dtype);
 }
-// Whether plain numbers are rounded to it: the others are only kept as a file stores them.
+// True if plain numbers may be rounded to this format; files must already store the others.
 BUNTING_FORMAT_FUNCTION bool is_rounded_to(Dtype dtype) {
   return weight_format(dtype).scales == Scales::half && !has_levels(dtype);
 }
 
-// Bits of the unsigned number that is multiplied, and what it is more than the signed one.
+// Bits of the unsigned number in products, and its excess over the signed number.
 BUNTING_FORMAT_FUNCTION int product_bits(Dtype dtype) {
   return has_levels(dtype) ? weight_format(dtype).levels.bits : integer_bits(dtype);
 }
 BUNTING_FORMAT_FUNCTION int product_zero(Dtype dtype) {
   return has_minimum(dtype) ? 0 : 1 << (product_bits(dtype) - 1);
 }
-// What is added to an integer in memory; of levels the index is kept.
+// Offset added to an integer in memory; formats with levels store the index.
 BUNTING_FORMAT_FUNCTION int integer_zero(Dtype dtype) {
   return has_levels(dtype) ? 0 : product_zero(dtype);
 }
 
-// The largest magnitude of an integer times the integer scale of its group, of a format with superblocks.
+// Largest magnitude of an integer times the integer scale of its group, for formats with superblocks.
 BUNTING_FORMAT_FUNCTION int largest_scaled(Dtype dtype) {
   int const integer = has_minimum(dtype)  ? (1 << integer_bits(dtype)) - 1
                       : has_levels(dtype) ? 127
@@ -75,28 +75,28 @@ BUNTING_FORMAT_FUNCTION int largest_scaled(Dtype dtype) {
 }
 
 inline constexpr int kPanel = 16;      // columns of a packed panel
-inline constexpr int kGroup = 32;      // consecutive k of integers that lie together, and of inputs
-inline constexpr int kGroupMax = 128;  // that share a scale at most
+inline constexpr int kGroup = 32;      // consecutive k of integers that lie together, and of an InputGroup
+inline constexpr int kGroupMax = 128;  // most k that share a scale
 inline constexpr int kSuper = 256;     // k of a superblock
 
-// Consecutive k of a weight's column that share a scale.
+// Consecutive k of a column of weights that share a scale.
 BUNTING_FORMAT_FUNCTION int64_t weight_group(Dtype dtype) {
   return weight_format(dtype).group;
 }
-// Consecutive k that share a scale in the rows that such weights are multiplied with. Beside the error of
-// weights of 6 bits or fewer, that of larger groups does not show.
+// Consecutive k of the inputs of such weights that share a scale. With weights of 6 bits or fewer, larger
+// groups add no visible error.
 BUNTING_FORMAT_FUNCTION int64_t input_group(Dtype dtype) {
   return integer_bits(dtype) == 8 && weight_format(dtype).group == kGroup ? kGroup : kGroupMax;
 }
 
-// A panel's block: scales of its groups in rows of a value for each of the 16 columns, f16 rows before byte
-// rows, padded to whole lines; then its integers (integer_layout.h). Its k:
+// Length in k of a panel's block. A block begins with scales of its groups, in rows of one value per column
+// (16). Rows of f16 come before rows of bytes, padded to whole lines. Its integers follow (integer_layout.h).
 BUNTING_FORMAT_FUNCTION int64_t block_length(Dtype dtype) {
   return is_super(dtype)                                   ? kSuper
          : weight_format(dtype).scales == Scales::exponent ? 4 * weight_group(dtype)
                                                            : 2 * weight_group(dtype);
 }
-// Of each group, or of each superblock: f16 values and bytes of a column.
+// Numbers of f16 values and of bytes per column, for each group or each superblock.
 BUNTING_FORMAT_FUNCTION int scale_halves(Dtype dtype) {
   switch (weight_format(dtype).scales) {
     case Scales::none:
@@ -122,7 +122,7 @@ BUNTING_FORMAT_FUNCTION int scale_bytes(Dtype dtype) {
       return 0;
   }
 }
-// Groups that have such values of their own in a block.
+// Groups of a block with such values of their own.
 BUNTING_FORMAT_FUNCTION int64_t block_scales(Dtype dtype) {
   return is_super(dtype) ? 1 : block_length(dtype) / weight_group(dtype);
 }
@@ -131,7 +131,7 @@ BUNTING_FORMAT_FUNCTION int64_t block_header_bytes(Dtype dtype) {
   return (bytes + 63) / 64 * 64;
 }
 
-// All with integers.
+// Table of all formats with integers.
 struct GroupedFormats {
   static constexpr size_t kCount = [] {
     size_t count = 0;
@@ -149,7 +149,7 @@ struct GroupedFormats {
 };
 inline constexpr GroupedFormats kGroupedFormats;
 
-// function.operator()<W>() of a format with integers that is known at run time.
+// Calls function.operator()<W>() for a format with integers that is known only at run time.
 template <class Function>
 inline __attribute__((always_inline)) void with_grouped_format(Dtype dtype, Function const& function) {
   auto const try_all = [&]<size_t... I>(std::index_sequence<I...>) __attribute__((always_inline)) {

@@ -1,8 +1,7 @@
-// bench.h - what the benchmarks of kernels share: time, the machine's ceilings, and how a measurement is
-// told.
+// bench.h - common parts of the kernel benchmarks: timing, the machine's ceilings, and output.
 //
-// The ceilings of a level are loops of independent multiply-adds in registers for the instruction that the
-// level lives on, and a plain read of more memory than any cache holds.
+// A level's ceilings are measured with a loop of independent multiply-adds in registers, with the level's
+// main instruction, and with a plain read of more memory than any cache holds.
 #pragma once
 
 #include <time.h>
@@ -23,14 +22,14 @@
 
 namespace bunting::bench {
 
-// Processor time of this thread: what other programs take from it does not count.
+// Returns the processor time of this thread, so time used by other programs does not count.
 inline double seconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
-// The fastest of several runs: the others were disturbed.
+// Returns the time of the fastest of several runs, which is the least disturbed one.
 template <class Run>
 double best_seconds(double budget, Run run) {
   run();
@@ -44,8 +43,8 @@ double best_seconds(double budget, Run run) {
   return best;
 }
 
-// Reads `bytes`, a multiple of 256, in four streams a kilobyte ahead, which is the fastest way; the sum of
-// the words.
+// Reads `bytes`, a multiple of 256, in four streams with prefetch a kilobyte ahead; returns the sum of the
+// words.
 #define BUNTING_READ(name, Vector)                                 \
   inline uint64_t name(char const* from, size_t bytes) {           \
     Vector sums[4] = {};                                           \
@@ -83,7 +82,7 @@ __attribute__((target("avx512f"))) BUNTING_READ(read_avx512, words8)
 constexpr int kRounds = 1 << 16, kChains = 12;
 
 #if defined(__x86_64__)
-// The empty asm keeps the compiler from merging rounds, and every chain in a register of its own.
+// The empty asm keeps the compiler from merging rounds and keeps every chain in its own register.
 #define BUNTING_KEEP(x) asm volatile("" : "+v"(x))
 
 __attribute__((target("avx2,fma"))) inline void fma_avx2() {
@@ -119,7 +118,7 @@ __attribute__((target("avx512f,avx512vnni"))) inline void bytes_avx512_vnni() {
       BUNTING_KEEP(sum);
     }
 }
-// Without a fused form: two of 16 bits, then added to 32.
+// without a fused form: two products added in 16 bits, then to 32
 __attribute__((target("avx512f,avx512bw"))) inline void bytes_avx512() {
   __m512i sums[kChains] = {}, x = _mm512_set1_epi32(0x01010101), ones = _mm512_set1_epi16(1);
   for (int i = 0; i < kRounds; ++i)
@@ -146,7 +145,7 @@ __attribute__((target("avx2,avxvnni"))) inline void bytes_avx2_vnni() {
       asm volatile("" : "+x"(sum));
     }
 }
-// Six sums, so that products do not wait for one another.
+// Six sums, so that products do not wait for each other.
 template <bool kBytes>
 void tiles() {
   struct alignas(64) Config {
@@ -174,14 +173,14 @@ void tiles() {
 #undef BUNTING_KEEP
 #endif
 
-// A loop of multiply-adds and its operations: a multiplication and an addition are two. None where it is not
-// measured.
+// Loop of multiply-adds and its number of operations, where a multiplication and an addition are two. run is
+// null if the peak is not measured.
 struct PeakLoop {
   void (*run)() = nullptr;
   double operations = 0;
 };
 
-// The instruction that a level multiplies a format with.
+// Returns the loop for the instruction with which a level multiplies a format.
 inline PeakLoop peak_loop([[maybe_unused]] int32_t isa, [[maybe_unused]] Dtype dtype) {
 #if defined(__x86_64__)
   constexpr double kSums = double(kRounds) * kChains, kTileRounds = double(kRounds) * 6 * 16 * 16;
@@ -206,7 +205,7 @@ inline PeakLoop peak_loop([[maybe_unused]] int32_t isa, [[maybe_unused]] Dtype d
   return {};
 }
 
-// What one thread can do at most, per second; 0 where it is not measured.
+// Peak operations per second of one thread; 0 if not measured.
 inline double peak_operations(int32_t isa, Dtype dtype) {
   PeakLoop const loop = peak_loop(isa, dtype);
   return loop.run ? loop.operations / best_seconds(0.1, loop.run) : 0;
@@ -221,14 +220,14 @@ inline double peak_read_bytes() {
   return double(kBytes) / time;
 }
 
-// One measurement. Operations or bytes are 0 where a kernel is not about them.
+// Result of one measurement. Operations or bytes are 0 if they do not matter for the kernel.
 struct Result {
   char const* level;
   std::string kernel, what;
   double seconds = 0, operations = 0, bytes = 0, peak_operations = 0, peak_bytes = 0;
 };
 
-// A line for people, or an object of JSON.
+// Prints a readable line or a JSON object.
 inline void tell(Result const& r, bool as_json) {
   double const rate = r.operations / r.seconds, read = r.bytes / r.seconds;
   double const of_peak = r.peak_operations > 0 ? rate / r.peak_operations : 0;

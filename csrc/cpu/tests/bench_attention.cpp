@@ -1,10 +1,10 @@
-// bench_attention.cpp - attention, the kernels that work on rows, and sampling, on one thread, per level. Not
-// a test: nothing here passes or fails.
+// bench_attention.cpp - benchmark of attention, the row kernels and sampling, on one thread, per level. It
+// has no pass or fail.
 //
 //   bunting_bench_attention [--json] [level]     e.g. `bunting_bench_attention avx512`
 //
-// Decodes walk sequences that together exceed every cache, as a step over many layers does; prompts stay with
-// one. Kernels on rows take 512 rows of 2,048, as a step of prompts does. Ceilings are those of bench.h.
+// Decodes walk sequences that together exceed every cache, like a step over many layers; prompts use one
+// sequence. Row kernels process 512 rows of 2,048, like a step of prompts. bench.h measures the ceilings.
 #include <numeric>
 #include <random>
 
@@ -18,7 +18,7 @@ using bench::best_seconds;
 
 constexpr double kBudget = 0.2;
 
-// What every measurement of a level is told with.
+// Level under test and the context of its measurements.
 struct Level {
   Kernels const& kernels;
   int32_t isa;
@@ -47,7 +47,8 @@ struct Case {
 void bench_attention(Level const& level, Case const& c) {
   int32_t const page_count = (c.start + c.count + kPageTokens - 1) / kPageTokens;
   size_t const page_bytes = kv_page_bytes(c.dtype, c.kv_heads, c.head_size);
-  MemoryRegion const pages(page_bytes * size_t(page_count * c.sequences), "pages");  // as the engine has them
+  // allocated as in the engine
+  MemoryRegion const pages(page_bytes * size_t(page_count * c.sequences), "pages");
   std::memset(pages.data(), 0x3c, pages.bytes());
   std::mt19937 random(1);
   std::uniform_real_distribution<float> uniform(-1, 1);
@@ -119,13 +120,13 @@ void bench_rope_append(Level const& level, Dtype dtype, int32_t query_heads, int
   char what[80];
   std::snprintf(what, sizeof what, "%d rows, heads %d/%d of %d, with norms", kTokens, query_heads, kv_heads,
                 head_size);
-  // q is read and written; k and v are read as f32 and written as pages have them.
+  // The kernel reads and writes q. It reads k and v as f32 and writes them in the type of the pages.
   double const bytes =
       4.0 * double(width) + 4.0 * query_heads * head_size + 2.0 * dtype_bytes(dtype) * kv_heads * head_size;
   level.tell(std::string("rope_append ") + name_of(dtype), what, time, 0, kTokens * bytes);
 }
 
-// Kernels that pass over rows of activations once.
+// Measures kernels that pass over rows of activations once.
 void bench_rows(Level const& level) {
   constexpr int64_t kRows = 512, kWidth = 2048;
   constexpr double kElements = double(kRows) * kWidth;

@@ -1,11 +1,10 @@
-// bench_ceilings.cpp - what this machine can do at most: reading memory, and multiply-adds in registers
-// (tiles, on AMX), on several threads at once. Prints one line of JSON. Not a test: nothing here passes or
-// fails.
+// bench_ceilings.cpp - measures this machine's ceilings: reading memory, and multiply-adds in registers
+// (tiles, on AMX), on several threads at once. Prints one line of JSON. It has no pass or fail.
 //
 //   bunting_bench_ceilings [threads] [--read]
 //
-// Rates are of all threads together, by wall time: the machine should be idle. --read measures reading alone,
-// once and briefly: how fast memory is at this moment, for what is measured right before or after.
+// Rates are for all threads together, by wall time, so the machine should be idle. --read measures reading
+// alone, once and briefly: the current speed of memory for another measurement right before or after.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -19,7 +18,7 @@
 namespace bunting::bench {
 namespace {
 
-// The best of several tries counts: the others were disturbed.
+// Duration and number of tries; the best try counts, because the others were disturbed.
 struct Effort {
   double seconds;
   int tries;
@@ -30,7 +29,7 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Runs work(thread), of `amount` each, on all threads until time is up; the rate, per second.
+// Runs work(thread), `amount` per call, on all threads until time is up; returns the rate per second.
 template <class Work>
 double rate(int threads, Effort effort, double amount, Work const& work) {
   double best = 0;
@@ -41,7 +40,7 @@ double rate(int threads, Effort effort, double amount, Work const& work) {
     std::vector<std::thread> pool;
     for (int t = 0; t < threads; ++t)
       pool.emplace_back([&, t] {
-        work(t);  // warm
+        work(t);  // warm-up
         ++ready;
         while (ready < threads) std::this_thread::yield();
         while (!over.load(std::memory_order_relaxed)) {
@@ -70,7 +69,7 @@ double read_rate(int threads, Effort effort) {
     memory.emplace_back(kBytes, "reading");
     std::memset(memory.back().data(), t + 1, kBytes);
   }
-  std::vector<size_t> at(size_t(threads) * 8, 0);  // a line apart
+  std::vector<size_t> at(size_t(threads) * 8, 0);  // one cache line apart
   std::atomic<uint64_t> sink{0};
   return rate(threads, effort, double(kPiece), [&](int t) {
     size_t& piece = at[size_t(t) * 8];
@@ -79,7 +78,7 @@ double read_rate(int threads, Effort effort) {
   });
 }
 
-// Of the best level; 0 where it is not measured.
+// Peak rate of the best level; 0 if not measured.
 double peak_rate(int threads, Dtype dtype) {
   PeakLoop const loop = peak_loop(best_isa(), dtype);
   return loop.run ? rate(threads, kThorough, loop.operations, [&](int) { loop.run(); }) : 0;

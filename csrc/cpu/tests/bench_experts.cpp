@@ -1,9 +1,9 @@
-// One layer of a mixture of experts, router and norms left out, in shapes of published models.
+// Benchmark of one mixture-of-experts layer, without router and norms, in shapes of published models.
 //
 //   bunting_bench_experts [--threads 2] [--format Q4_0] [--tokens 1,8,32,512]
 //
-// Beside the time: what is read of the experts that the rows use, as a share of the speed of a plain read on
-// one thread times the threads, and the multiply-adds per second. Rows choose experts at random.
+// It prints the time, the multiply-adds per second and the read rate of the used experts. The read rate is a
+// share of one thread's plain read speed times the threads. Rows choose experts at random.
 #include <chrono>
 #include <cstdlib>
 #include <random>

@@ -1,12 +1,12 @@
-// bench_gemm.cpp - how near the GEMM comes to what this machine can do, one thread, per level, format and
+// bench_gemm.cpp - benchmark of the GEMM against this machine's ceilings, one thread, per level, format and
 // shape.
 //
 //   bunting_bench_gemm [--level avx2] [--format Q4_K] [--tokens 1,32] [--shape 8192x2048] [--json]
 //
-// Without an option: all there are (block_formats.h). A row says time, GFLOP/s (for integers billions of
-// integer operations: one multiplication and one addition per weight and row) and GB/s of packed weights,
-// each with its share of the ceiling (bench.h), which is measured in the same run, because hosts are shared.
-// For integers the time includes the rounding of the rows. Not a test: nothing here passes or fails.
+// Without an option it runs all values (block_formats.h). A row has the time, GFLOP/s and GB/s of packed
+// weights. For integers GFLOP/s are billions of integer operations: one multiplication and one addition per
+// weight and row. Both rates come with their share of the ceiling (bench.h), measured in the same run because
+// hosts are shared. For integers the time includes the rounding of the rows. It has no pass or fail.
 #include <sstream>
 #include <vector>
 
@@ -54,7 +54,7 @@ void bench(Kernels const& kernels, int32_t isa, Dtype dtype, char const* format,
   double const peak = peak_operations(isa, dtype);
   for (Shape const shape : options.shapes) {
     PackedMatrix const w{.dtype = dtype, .n = shape.n, .k = shape.k};
-    // Several copies in turn, so that no cache holds the weights from one run to the next.
+    // Alternates between copies, so that no cache holds the weights from one run to the next.
     int64_t const copies = std::max<int64_t>(1, (int64_t{256} << 20) / int64_t(w.bytes()));
     MemoryRegion const weights(w.bytes() * size_t(copies), "weights");
     std::memset(weights.data(), 0, weights.bytes());
@@ -74,7 +74,7 @@ void bench(Kernels const& kernels, int32_t isa, Dtype dtype, char const* format,
   }
 }
 
-// False for an option that does not exist or lacks its value.
+// Returns false for an unknown option or a missing value.
 bool parse(int count, char** arguments, Options& options) {
   for (int i = 1; i < count; ++i) {
     std::string const name = arguments[i];

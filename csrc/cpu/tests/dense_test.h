@@ -1,4 +1,4 @@
-// dense_test.h - what the tests of pack, gemm, embed, norm and gate share: levels, aligned buffers,
+// dense_test.h - common parts of the tests of pack, gemm, embed, norm and gate: levels, aligned buffers,
 // values.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace bunting {
 namespace amx_emulated {
 extern Kernels const kernels;  // the AMX kernels over a software model of the tiles
 }
-// Without VPDPBUSD.
+// Levels without VPDPBUSD.
 namespace avx2 {
 extern Kernels const kernels;
 }
@@ -29,7 +29,8 @@ extern Kernels const kernels;
 
 namespace test {
 
-// Every table this machine can run, real AMX included where there is some, and always the emulated one.
+// Returns every table that this machine can run, including real AMX if present, and always the emulated AMX
+// table.
 inline std::vector<Kernels const*> dense_levels() {
   std::vector<Kernels const*> all;
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= best_isa(); ++isa)
@@ -47,7 +48,7 @@ inline std::vector<Kernels const*> dense_levels() {
 inline char const* name_of(Dtype dtype) {
   return weight_format(dtype).name;
 }
-// How weights can be kept.
+// Types of weights in memory.
 inline std::vector<Dtype> const kWeightTypes = [] {
   std::vector<Dtype> types = {Dtype::bf16, Dtype::f32};
   types.insert(types.end(), std::begin(kGroupedFormats), std::end(kGroupedFormats));
@@ -57,7 +58,7 @@ inline bool is_from_files_alone(Dtype dtype) {
   return is_grouped(dtype) && !is_rounded_to(dtype);
 }
 
-// The nearest width that a matrix of a type may have: that of a file in blocks is whole ones.
+// Returns the nearest width that a matrix of a type may have; types of files' blocks need whole blocks.
 inline int64_t width_for(Dtype dtype, int64_t k) {
   return is_from_files_alone(dtype) ? round_up(k, stored_block_length(dtype)) : k;
 }
@@ -66,7 +67,7 @@ inline int64_t bytes_of(Dtype dtype) {
   return dtype == Dtype::f32 ? 4 : 2;
 }
 
-// 64-byte aligned, every byte 0xff: floats and bf16 values that were never written are NaN.
+// Buffer, 64-byte aligned, with every byte 0xff: floats and bf16 values that were never written are NaN.
 struct Bytes {
   explicit Bytes(int64_t count)
       : size(size_t(count)),
@@ -81,7 +82,7 @@ struct Bytes {
   std::unique_ptr<char, Free> data;
 };
 
-// Rows of blocks of any integers, whose scales are finite and of about the same size.
+// Returns rows of blocks with random integers and finite scales of similar size.
 inline Bytes random_blocks(Random& random, Dtype dtype, int64_t rows, int64_t k) {
   int64_t const size = stored_block_bytes(dtype), count = rows * k / stored_block_length(dtype);
   int const halves = scale_halves(dtype);
@@ -102,7 +103,7 @@ inline Bytes random_blocks(Random& random, Dtype dtype, int64_t rows, int64_t k)
   return blocks;
 }
 
-// Values in [-1, 1), rounded to the type, for `rows` rows of `cols` with zeros up to `ld`.
+// Returns values in [-1, 1), rounded to the type, for `rows` rows of `cols` with zeros up to `ld`.
 inline Bytes random_rows(Random& random, Dtype dtype, int64_t rows, int64_t cols, int64_t ld) {
   Bytes out(rows * ld * bytes_of(dtype));
   for (int64_t r = 0; r < rows; ++r)
@@ -111,7 +112,7 @@ inline Bytes random_rows(Random& random, Dtype dtype, int64_t rows, int64_t cols
   return out;
 }
 
-// A packed matrix of random weights, packed by the reference; from blocks as deep as whole ones are.
+// Matrix of random weights, packed by the reference; formats of files' blocks get whole blocks.
 struct Weights {
   Weights(Random& random, Dtype type, int64_t n, int64_t k)
       : matrix{.dtype = type, .n = n, .k = width_for(type, k)}, bytes(int64_t(matrix.bytes())) {
@@ -129,7 +130,7 @@ struct Weights {
   Bytes bytes;
 };
 
-// Rows to multiply with a matrix, `spare` numbers (whole groups) longer than need be.
+// Rows to multiply with a matrix, each with `spare` more numbers (whole groups) than needed.
 struct Inputs {
   Inputs(PackedMatrix const& w, int64_t tokens, int64_t spare = 0)
       : row_bytes((w.kp() + spare) / (w.grouped() ? kGroup : 1) * input_bytes(w.dtype)),
@@ -141,7 +142,7 @@ struct Inputs {
   Bytes bytes;
 };
 
-// Of rows of f32 with zeros beyond K.
+// Returns inputs from rows of f32 with zeros beyond K.
 inline Inputs inputs_from(PackedMatrix const& w, Bytes& rows, int64_t ld, int64_t tokens, int64_t spare = 0) {
   Inputs inputs(w, tokens, spare);
   if (w.grouped()) {
@@ -156,7 +157,7 @@ inline Inputs inputs_from(PackedMatrix const& w, Bytes& rows, int64_t ld, int64_
   return inputs;
 }
 
-// Every third row has outliers, some of them next to each other.
+// Returns random inputs; every third row has outliers, some of them adjacent.
 inline Inputs random_inputs(Random& random, PackedMatrix const& w, int64_t tokens, int64_t spare = 0) {
   int64_t const ld = round_up(w.k, kGroup);
   Bytes rows = random_rows(random, Dtype::f32, tokens, w.k, ld);

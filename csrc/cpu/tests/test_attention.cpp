@@ -1,5 +1,4 @@
-// Attention against plain loops in double, and the promise that a row's bits do not depend on what is
-// computed beside it.
+// Tests of attention against plain loops in double, and of a row's bits with different rows beside it.
 #include <cmath>
 #include <cstdlib>
 
@@ -24,7 +23,7 @@ Dtype out_type(Dtype pages) {
   return pages == Dtype::f32 ? Dtype::f32 : Dtype::bf16;
 }
 
-// Levels that multiply pairs of bf16 round what they multiply.
+// True for levels that multiply pairs of bf16, which round their inputs.
 bool rounds(Kernels const* kernels, Dtype dtype) {
   return dtype != Dtype::f32 && (std::strstr(kernels->name, "bf16") || kernels == &amx_emulated::kernels);
 }
@@ -40,7 +39,7 @@ int32_t pages_for(int32_t tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;
 }
 
-// One call: chunks with their queries side by side, as a step has them.
+// Step with chunks whose queries lie side by side, as the engine passes them.
 class Step {
  public:
   std::vector<ChunkView> chunks;
@@ -48,7 +47,7 @@ class Step {
 
   Step(Shape const& shape, Pages const& pages) : shape_(shape), pages_(pages) {}
 
-  // Positions [start, start + count) of a sequence whose keys are in their pages; `ids` must outlive the
+  // Adds positions [start, start + count) of a sequence whose keys are in its pages; `ids` must outlive the
   // step.
   void add(Sequence const& sequence, std::vector<int32_t> const& ids, int32_t start, int32_t count) {
     size_t const width = size_t(shape_.query_heads) * size_t(shape_.head_size);
@@ -57,7 +56,7 @@ class Step {
               sequence.q.begin() + ptrdiff_t(size_t(start + count) * width));
   }
 
-  // Items of at most `tokens` tokens for every chunk and KV head.
+  // Makes items of at most `tokens` tokens for every chunk and KV head.
   void split(int32_t tokens) {
     items.clear();
     int32_t const group = shape_.query_heads / shape_.kv_heads;
@@ -70,7 +69,7 @@ class Step {
                            .row_end = std::min(token + tokens, chunks[size_t(c)].count) * group});
   }
 
-  // Raw outputs, [T, Hq*D].
+  // Returns raw outputs, [T, Hq*D].
   std::vector<char> run(Kernels const& kernels) {
     std::vector<char> out(q_.size() * dtype_bytes(out_type(shape_.dtype)), char(0x5a));
     Aligned<char> scratch(attention_scratch_bytes(shape_.head_size));
@@ -89,7 +88,7 @@ class Step {
   }
 
  private:
-  // Of so many heads as tests have, far below, among and far above the scores.
+  // Sinks far below, among and far above the scores, for the largest number of heads in the tests.
   static constexpr float sinks_[16] = {-100, -2, 0, 1, 3, 8, 60, 1000, -1, 2, 4, 0.5f, -3, 6, 10, 30};
   Shape shape_;
   Pages const& pages_;
@@ -111,16 +110,16 @@ class Step {
   }
 };
 
-// |v| <= 1, so probabilities off by a relative e move an output by at most 2 e. Scores of size 40 summed over
-// up to 256 terms in f32 are off by a few 1e-6, exp by 2.4e-7, sums over thousands of tokens by about as
-// much. Probabilities that are rounded to 8 bits are off by 2^-8 each. A bf16 output adds half a unit of its
-// 8 bits.
+// Error bound. |v| <= 1, so probabilities with a relative error e move an output by at most 2 e. Scores of
+// size 40 summed over up to 256 terms in f32 have errors of a few 1e-6, exp of 2.4e-7. Sums over thousands of
+// tokens have errors of similar size. Probabilities rounded to 8 bits have errors of 2^-8 each. A bf16 output
+// adds half a unit of its 8 bits.
 double tolerance(Kernels const* kernels, Dtype dtype, double want) {
   double const bound = 1e-5 + (rounds(kernels, dtype) ? 0x1p-8 : 0.0);
   return dtype == Dtype::f32 ? bound : bound + std::fabs(want) * 0x1p-8;
 }
 
-// Queries are such that rounding does not change them, so that all levels see the same numbers.
+// Makes queries that rounding does not change, so that all levels use the same numbers.
 Sequence sequence_for(Random& random, Shape const& shape, int32_t tokens) {
   Sequence sequence(random, tokens, shape.query_heads, shape.kv_heads, shape.head_size);
   for (float& q : sequence.q) q = std::round(q * 16) / 16;
@@ -208,16 +207,16 @@ TEST(attention_has_nothing_to_do_for_no_items) {
 
 namespace {
 
-// Query heads per KV head and sliding windows, in pairs: each of both, and windows at the edges of a page and
-// over more than a block, with the odd ratios that do not fill a register tile.
+// Pairs of query heads per KV head and sliding window. Ratios include odd ones that do not fill a register
+// tile. Windows lie at the edges of a page and over more than a block.
 struct Mix {
   int32_t ratio, window;
 };
 constexpr Mix kMixes[] = {{3, 0}, {1, 0}, {7, 1}, {1, 15}, {3, 17}, {7, 70}};
 
-// The whole prompt at once, against chunks whose later tokens are not in the pages yet (NaN), and against
-// items of every size in falling order, with other sequences in the same step. Sizes are those at which rows
-// fall differently into register tiles, pages and tiles of rows.
+// Compares the whole prompt at once with chunks whose later tokens are not in the pages yet (NaN). It also
+// compares with items of every size in falling order, beside other sequences in the same step. At these sizes
+// rows fall differently into register tiles, pages and tiles of rows.
 void check_rows_alone(Kernels const* kernels, Dtype dtype, Mix const& mix) {
   constexpr int32_t kTokens = 150, kOther = 40;
   Shape const shape{2 * mix.ratio, 2, 48, mix.window, dtype};
@@ -267,7 +266,7 @@ void check_rows_alone(Kernels const* kernels, Dtype dtype, Mix const& mix) {
 
 TEST(attention_rows_do_not_depend_on_chunks_items_or_neighbours) {
   for (Kernels const* kernels : attention_levels()) {
-    // Software tiles are slow, and their f32 is the portable one. Pages of int8 become pages of bf16.
+    // Emulated tiles are slow, and their f32 is the portable one. Pages of int8 become pages of bf16.
     if (kernels == &amx_emulated::kernels) {
       check_rows_alone(kernels, Dtype::bf16, {3, 17});
       continue;
@@ -279,7 +278,7 @@ TEST(attention_rows_do_not_depend_on_chunks_items_or_neighbours) {
   }
 }
 
-// Beyond the end of a segment too: a prompt whole, in chunks around the end, and token by token.
+// Continues beyond the end of a segment: a prompt whole, in chunks around the end, and token by token.
 TEST(attention_rows_do_not_depend_on_chunks_at_segment_ends) {
   constexpr int32_t kTokens = 2070;
   Shape const shape{2, 1, 32, 0, Dtype::bf16};

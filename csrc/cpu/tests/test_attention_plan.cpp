@@ -1,6 +1,6 @@
-// Shared spans are read once for all their sequences, long contexts are cut for the threads, and neither
-// changes a bit: random trees of sequences, planned with and without their spans, for one thread and for
-// many.
+// Tests of attention plans: shared spans are read once for all their sequences, long contexts are cut for the
+// threads, and neither changes a bit. Random trees of sequences are planned with and without spans, for one
+// thread and for many.
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int32_t kChunksMax = 24, kTokensMax = 512, kPages = 600;
 
-// Chunks of one step as a tree: sequences below a node have its pages in common.
+// Chunks of one step as a tree: sequences below a node share its pages.
 struct Tree {
   StepPlan plan;
   std::vector<std::vector<int32_t>> pages;
@@ -44,7 +44,7 @@ struct Tree {
     plan.tokens += count;
   }
 
-  // A node with its own pages behind `prefix` and sequences or nodes below it.
+  // Adds a node with its own pages after `prefix`, and sequences or nodes below it.
   void add_node(Random& random, std::vector<int32_t> prefix, int32_t parent, int32_t depth) {
     int32_t const begin = int32_t(prefix.size()) * kPageTokens;
     auto const own = take(1 + random.below(14));
@@ -67,7 +67,7 @@ struct Tree {
   }
 };
 
-// An outsider, a tree, an outsider with a prompt, another tree.
+// Returns an outsider, a tree, an outsider with a prompt, and another tree.
 Tree random_tree(uint64_t seed) {
   Random random{seed};
   Tree tree;
@@ -79,8 +79,8 @@ Tree random_tree(uint64_t seed) {
   return tree;
 }
 
-// What 16 threads do not get in equal shares by heads alone: two long contexts behind a prefix, a prompt, and
-// a short one. `window` or not, their pages are all there.
+// Returns work that heads alone cannot split evenly for 16 threads: two long contexts behind a prefix, a
+// prompt, and a short sequence. All their pages exist with and without `window`.
 Tree long_tree() {
   Tree tree;
   auto const prefix = tree.take(70);
@@ -93,9 +93,9 @@ Tree long_tree() {
   return tree;
 }
 
-// Every row's positions are walked once, in rising order over the phases; parts are of one segment each and
-// are added up in the next phase; and every piece of every phase is listed once. Returns the items of shared
-// spans and the parts.
+// Counts of shared items and parts, after these checks: items walk every row's positions once, in rising
+// order over the phases; each part lies in one segment, and the next phase adds it up; every piece of every
+// phase is listed once.
 struct Listed {
   int32_t shared = 0, parts = 0;
 };
@@ -105,7 +105,7 @@ Listed check_cover(AttentionShape const& shape, Tree& tree, int32_t threads, cha
   plan.make(tree.plan);
   int32_t const group = shape.query_heads / shape.kv_heads;
   std::vector<int32_t> reached(size_t(tree.plan.tokens * shape.query_heads), 0);
-  std::vector<AttentionItem> parts(size_t(AttentionPlan::part_rows(shape)));  // by their first row
+  std::vector<AttentionItem> parts(size_t(AttentionPlan::part_rows(shape)));  // indexed by their first row
   Listed listed;
   int32_t next = 0;
   bool in_order = true;
@@ -175,7 +175,7 @@ TEST(attention_plan_cuts_long_contexts) {
             listed.parts, threads);
     }
   CHECK(check_cover({6, 2, 128, 0, 1024}, tree, 16, "no room").parts == 0, "parts without room");
-  // One sequence of one KV head: a thread's share of the longest context.
+  // A sequence of one KV head: a thread's share of the longest context.
   Tree one;
   one.add_sequence({}, 8000, 1);
   one.finish();
@@ -200,7 +200,7 @@ TEST(attention_plan_reads_a_long_prefix_once) {
         "%d rows from %d to %d", item.row_end - item.row_begin, item.kv_begin, item.kv_end);
 }
 
-// The longest first, in pieces of which none is much longer than a fair share.
+// Items come longest first, and no piece is much longer than a fair share.
 TEST(attention_plan_deals_by_cost) {
   Tree tree;
   for (int32_t i = 0; i < 20; ++i) tree.add_sequence({}, i == 7 ? 3000 : 20 * i, 1);
@@ -214,7 +214,7 @@ TEST(attention_plan_deals_by_cost) {
         "a piece of long items has as many as one of short ones");
 }
 
-// The outputs of a tree's attention as it is planned for so many threads, over pages of random contents.
+// Outputs of a tree's attention, planned for a number of threads, over pages of random contents.
 class Outputs {
  public:
   Outputs(Kernels const& kernels, Dtype dtype, AttentionShape const& shape, Tree const& tree, uint64_t seed)
@@ -225,7 +225,7 @@ class Outputs {
         pages_(dtype, shape.kv_heads, shape.head_size, kPages) {
     REQUIRE(tree.next_page <= kPages, "%d pages", tree.next_page);
     Random random{seed};
-    // Every page in use is full: what lies behind a row's position must not matter.
+    // Every page in use is full, because slots after a row's position must not matter.
     Sequence const contents(random, tree.next_page * kPageTokens, 1, shape.kv_heads, shape.head_size);
     std::vector<int32_t> ids;
     for (int32_t i = 0; i < tree.next_page; ++i) ids.push_back(i);
@@ -261,7 +261,7 @@ class Outputs {
     return out;
   }
 
-  int32_t phases = 0;  // of the last run
+  int32_t phases = 0;  // phases of the last run
 
  private:
   Kernels const& kernels_;
@@ -283,7 +283,7 @@ TEST(attention_plan_shares_without_changing_a_bit) {
     for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
       for (int32_t window : {0, 90, 250})
         for (uint64_t seed = 1; seed <= 2; ++seed) {
-          // Software tiles are slow, and their f32 is the portable one.
+          // Emulated tiles are slow, and their f32 is the portable one.
           bool const is_emulated = kernels == &amx_emulated::kernels;
           if (is_emulated && (dtype == Dtype::f32 || window > 0 || seed > 1)) continue;
           Tree tree = random_tree(seed);
@@ -303,7 +303,8 @@ TEST(attention_plan_cuts_without_changing_a_bit) {
   for (Kernels const* kernels : all)
     for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
       for (int32_t window : {0, 3000}) {
-        if ((dtype != Dtype::bf16 || window > 0) && kernels != all.back()) continue;  // nothing new, but slow
+        // skips slow cases without new coverage
+        if ((dtype != Dtype::bf16 || window > 0) && kernels != all.back()) continue;
         Tree tree = long_tree();
         Outputs outputs(*kernels, dtype, {3, 1, 128, window, 8192}, tree, 5);
         std::vector<char> const whole = outputs.run(1);

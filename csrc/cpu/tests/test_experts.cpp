@@ -1,4 +1,5 @@
-// Mixtures of experts: choices and sums against plain loops in double, and each row alone, bit for bit.
+// Tests of mixtures of experts: choices and sums against plain loops in double, and each row alone, bit for
+// bit.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,7 +12,7 @@
 namespace bunting::test {
 namespace {
 
-// A layer's experts with random weights and biases, and room for some rows.
+// Experts of a layer with random weights and biases, and buffers for some rows.
 struct Experts {
   Experts(Random& random, RoutingRule const& its_rule, Dtype dtype, int64_t its_hidden, int64_t feed_forward)
       : rule(its_rule),
@@ -22,7 +23,7 @@ struct Experts {
         gate_up_bias(random_rows(random, Dtype::f32, 1, gate_up.matrix.n, gate_up.matrix.n)),
         down_bias(random_rows(random, Dtype::f32, 1, down.matrix.n, down.matrix.n)) {}
 
-  // What rows of x become: [tokens, hidden], from y = 1.
+  // Returns the outputs [tokens, hidden] of rows of x, starting from y = 1.
   std::vector<float> run(Kernels const& kernels, int threads, Inputs const& x,
                          std::vector<float> const& logits, int64_t first, int64_t tokens) {
     ExpertPlan plan(rule, tokens);
@@ -69,7 +70,7 @@ std::vector<float> random_logits(Random& random, int64_t count) {
   return logits;
 }
 
-// Root of the mean square of the difference, over that of what was to come.
+// Returns the root mean square of the difference, relative to that of the expected values.
 double relative_error(std::vector<float> const& got, std::vector<double> const& want) {
   double difference = 0, size = 0;
   for (size_t i = 0; i < got.size(); ++i) {
@@ -88,7 +89,7 @@ TEST(experts_are_chosen_as_by_sorting) {
         RoutingRule{5, 5, false}, RoutingRule{1, 1, true}}) {
     for (int round = 0; round < 50; ++round) {
       std::vector<float> logits = random_logits(random, rule.experts);
-      // Some equal ones.
+      // Makes some logits equal.
       for (int i = 0; i < rule.experts / 3; ++i)
         logits[size_t(random.below(rule.experts))] = logits[size_t(random.below(rule.experts))];
       std::vector<int32_t> experts(size_t(rule.used), -1);
@@ -177,7 +178,7 @@ TEST(experts_match_reference) {
       ExpertsMlp mlp = experts.weights();
       mlp.x = {const_cast<void*>(x.row(0)), x.ldx, experts.gate_up.matrix.dtype};
       reference::experts(mlp, rule, logits.data(), kTokens, want.data());
-      // What is between gate and down is rounded to bf16, or to integers of eight bits.
+      // The activated rows between gate and down are rounded to bf16, or to 8-bit integers.
       double const allowed = dtype == Dtype::f32 ? 2e-6 : dtype == Dtype::bf16 ? 4e-3 : 1.5e-2;
       for (Kernels const* kernels : dense_levels()) {
         double const error = relative_error(experts.run(*kernels, 2, x, logits, 0, kTokens), want);
@@ -188,11 +189,11 @@ TEST(experts_match_reference) {
   }
 }
 
-// Alone, with others, on any number of threads.
+// Compares a row alone and with others, on any number of threads.
 TEST(experts_of_a_row_do_not_depend_on_company) {
   for (Dtype dtype : kWeightTypes) {
     Random random{uint64_t(dtype) + 3};
-    constexpr int64_t kTokens = 70;  // more rows than a block of kernels has
+    constexpr int64_t kTokens = 70;  // more rows than a block of the kernels
     RoutingRule const rule{5, 2, true};
     Experts experts(random, rule, dtype, 80, 144);
     Inputs const x = random_inputs(random, experts.gate_up.matrix, kTokens);

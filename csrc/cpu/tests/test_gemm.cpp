@@ -1,4 +1,5 @@
-// gemm against plain loops in double, and a row alone against the same row in company, bit for bit.
+// Tests of gemm against plain loops in double, and of a row alone against the same row in a batch, bit for
+// bit.
 #include <algorithm>
 #include <cmath>
 
@@ -15,8 +16,8 @@ struct Case {
   bool bias = false, accumulate = false;
 };
 
-// Rounding errors of a sum of K terms in f32 behave like a random walk: 2^-24 * sqrt(K) of the terms' sum on
-// average; four times that is never reached by chance.
+// Error bound. Rounding errors of a sum of K terms in f32 behave like a random walk: on average 2^-24 *
+// sqrt(K) of the terms' sum. Four times that never occurs by chance.
 double allowed(int64_t k, double scale) {
   return 4 * 0x1p-24 * std::sqrt(double(k) + 16) * scale + 1e-30;
 }
@@ -28,7 +29,7 @@ void check_case(Case c) {
   int64_t const ldy = c.n + 3;
   Inputs const x = random_inputs(random, weights.matrix, c.tokens, 64);
   Bytes bias = random_rows(random, Dtype::f32, 1, c.n, c.n);
-  // What is not accumulated may have held anything: NaN.
+  // Without accumulation the output may have held anything before, such as NaN.
   Bytes const before =
       c.accumulate ? random_rows(random, Dtype::f32, c.tokens, c.n, ldy) : Bytes(c.tokens * ldy * 4);
   Gemm g{.x = x.row(0),
@@ -80,7 +81,7 @@ TEST(gemm_matches_reference) {
   }
 }
 
-// Deeper than one block of k at every level, wider than a chunk of panels.
+// These shapes are deeper than one block of k at every level, and wider than a chunk of panels.
 TEST(gemm_matches_reference_across_blocks) {
   for (Dtype const type : kWeightTypes) {
     for (int64_t tokens : {1, 7, 18}) check_case({type, tokens, 40, 9000});
@@ -103,7 +104,7 @@ TEST(gemm_adds_bias_and_residual) {
   }
 }
 
-// The promise of kernels.h: neither the rows beside it, nor the slice of panels, nor the thread changes a bit
+// Invariant of kernels.h: neither the rows beside it, nor the slice of panels, nor the thread changes a bit
 // of a row.
 TEST(gemm_rows_do_not_depend_on_company) {
   constexpr int64_t kTokens = 41, kN = 104;
@@ -119,7 +120,7 @@ TEST(gemm_rows_do_not_depend_on_company) {
         Bytes const before = random_rows(random, Dtype::f32, kTokens, kN, kN);
         Bytes bias = random_rows(random, Dtype::f32, 1, kN, kN);
         for (Kernels const* kernels : dense_levels()) {
-          // The software tiles are slow; two depths show what the third would.
+          // The emulated tiles are slow, and two depths cover the third.
           if (depth == 9000 && kernels == &amx_emulated::kernels) continue;
           Bytes alone(kTokens * kN * 4), together(kTokens * kN * 4);
           auto const rows = [&](Bytes& y, int64_t first, int64_t count) {
@@ -154,8 +155,8 @@ TEST(gemm_rows_do_not_depend_on_company) {
   }
 }
 
-// Integers and scales at the ends of their ranges beside inputs of 127: what a kernel adds up exactly, and
-// what it does in floats, must come to the same even there.
+// Integers and scales are at the ends of their ranges, with inputs of 127. The exact and the floating-point
+// parts of a kernel must agree even there.
 TEST(gemm_of_the_largest_integers_does_not_depend_on_company) {
   constexpr int64_t kTokens = 41, kN = 40, kK = 2 * kSuper;
   for (Dtype const type : kGroupedFormats) {
@@ -206,7 +207,7 @@ TEST(gemm_of_the_largest_integers_does_not_depend_on_company) {
   }
 }
 
-// Whole pieces cover everything once, and no piece is thinner than a micro-kernel likes unless the matrix is.
+// Pieces cover everything exactly once. None is thinner than a micro-kernel needs, unless the matrix is.
 TEST(parallel_gemm_cuts_into_pieces) {
   for (int64_t pieces : {1, 3, 8, 256}) {
     for (int64_t panels : {1, 7, 64, 9496}) {
@@ -298,7 +299,7 @@ TEST(parallel_gated_equals_gemm_then_gate) {
   }
 }
 
-// A row with a NaN must not reach the others: a broken sequence stays alone.
+// A NaN in a row must not reach other rows, so that a broken sequence affects no other.
 TEST(gemm_keeps_not_a_number_in_its_row) {
   for (Dtype const type : kWeightTypes) {
     Random random{5};

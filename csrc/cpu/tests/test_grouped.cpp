@@ -1,5 +1,5 @@
-// Weights and activations in groups of integers: against plain loops, bit for bit, and as near to the numbers
-// they stand for as their bits allow.
+// Tests of weights and activations in groups of integers: against plain loops, bit for bit, and as close to
+// the original numbers as their bits allow.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -17,7 +17,7 @@ std::vector<Dtype> rounded_types() {
   return types;
 }
 
-// Groups of very different sizes, some of them zero, some with ties between two integers.
+// Returns groups of very different sizes: some are zero, some have ties between two integers.
 std::vector<float> varied_numbers(Random& random, int64_t count) {
   std::vector<float> numbers(size_t(count), 0.0f);
   for (int64_t i = 0; i < count; ++i) {
@@ -41,7 +41,7 @@ TEST(pack_grouped_matches_reference) {
         for (int64_t k : {1, 31, 32, 64, 96, 200, 416}) {
           if (is_stored && (k % kGroup != 0 || weight_group(dtype) != kGroup)) continue;
           Random random{uint64_t(n * 1000 + k)};
-          // Blocks may hold any bits; numbers of any size are told apart in the other test.
+          // Blocks may hold any bits; another test compares the values of their numbers.
           int64_t const bytes =
               is_stored ? n * k / kGroup * stored_block_bytes(dtype) : n * k * bytes_of(source);
           Bytes src(3 + bytes);
@@ -55,7 +55,7 @@ TEST(pack_grouped_matches_reference) {
             if (source != Dtype::f32) std::memcpy(at + i * 2, &half, 2);
           }
           for (int64_t i = 0; i < bytes && is_stored; i += stored_block_bytes(dtype))
-            at[i + 1] &= char(0xbb);  // finite
+            at[i + 1] &= char(0xbb);  // makes the scale finite
           PackedMatrix want{.dtype = dtype, .n = n, .k = k}, got = want;
           Bytes want_bytes(int64_t(want.bytes()));
           want.data = want_bytes.data.get();
@@ -108,7 +108,7 @@ TEST(pack_of_stored_blocks_matches_reference) {
   }
 }
 
-// What a format's row of weight_format.h promises of memory: a matrix takes up to 6 % more than its file.
+// Memory bound of a format (block_formats.h): a matrix uses at most 6 % more memory than its file.
 TEST(stored_blocks_take_little_more_in_memory) {
   for (Dtype const dtype : kGroupedFormats) {
     int64_t const size = stored_block_bytes(dtype);
@@ -119,8 +119,8 @@ TEST(stored_blocks_take_little_more_in_memory) {
   }
 }
 
-// Every weight is within half a step of its number, but for the ends of the range; and q4 leaves less error
-// than rounding by the largest number alone.
+// Every weight is within half a step of its number, except at the ends of the range. The search of q4 leaves
+// a smaller error than rounding by the largest number alone.
 TEST(grouped_weights_are_near_their_numbers) {
   Random random{3};
   double searched = 0, plain = 0;

@@ -1,4 +1,4 @@
-// The layout is a bijection, and page copies move exactly what they say.
+// Tests of the KV layout: it is a bijection, and page copies move exactly the tokens that they should.
 #include <set>
 
 #include "tests/kv_test.h"

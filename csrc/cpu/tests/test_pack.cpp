@@ -1,4 +1,4 @@
-// pack and embed against plain loops, bit for bit: they only move and round values.
+// Tests of pack and embed against plain loops, bit for bit, because both only move and round values.
 #include <algorithm>
 #include <cmath>
 
@@ -7,14 +7,14 @@
 namespace bunting::test {
 namespace {
 
-// A file's bytes: random bit patterns of finite values, so that subnormals, zeros of both signs and ties
-// occur.
+// Returns a file's bytes: random bit patterns of finite values, so that subnormals, zeros of both signs and
+// ties occur.
 Bytes random_source(Random& random, Dtype dtype, int64_t count, int64_t offset) {
   Bytes out(offset + count * bytes_of(dtype));
   for (int64_t i = 0; i < count; ++i) {
     char* at = out.data.get() + offset + i * bytes_of(dtype);
     if (dtype == Dtype::f32) {
-      // Half of them exactly between two bf16 values.
+      // Half of them are exactly between two bf16 values.
       uint32_t bits = uint32_t(random.next());
       if (random.below(2) == 0) bits = (bits & 0xffff0000u) | 0x8000u;
       if ((bits >> 23 & 255) == 255) bits &= 0xff7fffffu & ~(1u << 30);

@@ -1,4 +1,4 @@
-// rope_append against plain loops in double, element by element of the pages.
+// Tests of rope_append against plain loops in double, element by element of the pages.
 #include "tests/kv_test.h"
 
 namespace bunting::test {
@@ -13,9 +13,9 @@ struct Shape {
   bool values_are_keys = false, has_value_norm = false;
 };
 
-// Largest difference to `want` in units of what is allowed: 2e-6 of the largest value of a head (at most 4 in
-// the inputs here, norm included), and half a unit where the page rounds: of bf16, or of a 127th of the
-// head's largest value.
+// Returns the largest difference to `want` in units of the allowed error. That is 2e-6 of the largest value
+// of a head (at most 4 in the inputs here, norm included), plus half a unit if the page rounds. A unit is one
+// of bf16, or a 127th of the head's largest value.
 double excess(Dtype dtype, float got, double want, double largest = 0) {
   double const half = dtype == Dtype::bf16 ? std::fabs(want) * 0x1p-8
                       : dtype == Dtype::q8 ? largest / 254
@@ -63,7 +63,7 @@ void check(Shape const& shape, int32_t tokens, int32_t start) {
     a.rotated = rotated;
     a.cos = rotated > 0 ? cos.data() : nullptr;
     a.sin = rotated > 0 ? sin.data() : nullptr;
-    a.query_scale = shape.is_wide ? cos.data() : nullptr;  // any number for each position
+    a.query_scale = shape.is_wide ? cos.data() : nullptr;  // any number per position
     a.positions = positions.data();
     a.token_pages = token_pages.data();
     a.kv = pages.kv;
@@ -95,7 +95,7 @@ void check(Shape const& shape, int32_t tokens, int32_t start) {
     }
     CHECK(worst <= 1, "%s %s heads %d/%d D=%d R=%d norm %d T=%d start %d: off by %g of what is allowed",
           kernels->name, name_of(shape.dtype), hq, hk, d, rotated, shape.norm, tokens, start, worst);
-    if (shape.dtype == Dtype::q8) continue;  // no byte tells that it was never written
+    if (shape.dtype == Dtype::q8) continue;  // no byte value marks an unwritten slot
     int64_t const elements = int64_t(a.kv.page_bytes / dtype_bytes(shape.dtype)) * (page_count + 1);
     for (int64_t i = 0; i < elements; ++i)
       unwritten += std::isnan(reference::get(shape.dtype, a.kv.pages, size_t(i)));

@@ -1,5 +1,5 @@
-// Rows of inputs lie an odd number of cache lines apart, no nearer than the GEMM asks for and no further than
-// one line more.
+// Test of row_stride: rows are an odd number of cache lines apart, at least the GEMM's width and at most one
+// line more.
 #include <initializer_list>
 
 #include "cpu/kernels/row_stride.h"

@@ -1,4 +1,4 @@
-// norm, add_normed, scale_and_cap and gate against plain loops in double.
+// Tests of norm, add_normed, scale_and_cap and gate against plain loops in double.
 #include <algorithm>
 #include <cmath>
 
@@ -7,12 +7,12 @@
 namespace bunting::test {
 namespace {
 
-// Half a unit of bf16 beside a few roundings of f32.
+// Error bound: half a unit of bf16, plus a few roundings of f32.
 double allowed(Dtype out, double want) {
   return std::fabs(want) * (out == Dtype::bf16 ? 0x1p-8 : 0x1p-20) + 1e-37;
 }
 
-// Checks [tokens, width] values, and that columns from width to ld are zeros or, if not, were left alone.
+// Checks [tokens, width] values. Columns from width to ld must be zero if `zeroed`, otherwise unchanged.
 void check_rows(char const* what, Kernels const& kernels, Dtype out, Bytes const& got,
                 std::vector<double> const& want, int64_t tokens, int64_t width, int64_t ld, bool zeroed) {
   double worst = 0;
@@ -33,7 +33,7 @@ void check_rows(char const* what, Kernels const& kernels, Dtype out, Bytes const
         what, kernels.name, name_of(out), int(tokens), int(width), worst, int(wrong));
 }
 
-// The same where rounding is measured by the largest of a row.
+// Checks values with an error bound relative to the largest value of the row.
 void check_near(char const* what, Kernels const& kernels, Dtype out, Bytes const& got,
                 std::vector<double> const& want, int64_t tokens, int64_t width, int64_t ld) {
   double worst = 0;
@@ -50,7 +50,7 @@ void check_near(char const* what, Kernels const& kernels, Dtype out, Bytes const
         name_of(out), int(tokens), int(width), worst);
 }
 
-// What rows of `width` numbers become for grouped weights of a type.
+// Rows of `width` numbers as groups for grouped weights of a type.
 struct Groups {
   Groups(int64_t tokens, int64_t width, Dtype weights)
       : ld(round_up(width, 2 * kGroup) / kGroup),
@@ -61,7 +61,7 @@ struct Groups {
   Operand out;
 };
 
-// Checks [tokens, width] groups against those of the same numbers in f32, `ld` of them in a row.
+// Checks [tokens, width] groups against those of the same numbers in f32, with `ld` numbers per row.
 void check_groups(char const* what, Kernels const& kernels, Groups const& got, Bytes& numbers, int64_t tokens,
                   int64_t width, int64_t ld) {
   int64_t const padded = got.ld * kGroup;
@@ -97,7 +97,7 @@ TEST(norm_matches_reference) {
             Operand const rows{y.data.get(), ldy, out};
             kernels->norm(rows, x.f32(), ldx, n, h, tokens / 2, tokens);
             kernels->norm(rows, x.f32(), ldx, n, h, 0, tokens / 2);
-            // What is near the mean is a difference of larger numbers.
+            // Numbers near the mean are differences of larger numbers.
             if (kind == NormKind::layer) {
               check_near("norm", *kernels, out, y, want, tokens, h, ldy);
               continue;
@@ -171,8 +171,8 @@ TEST(gate_matches_reference) {
         Random random{uint64_t(f)};
         int64_t const ldgu = 2 * f + 3, ldy = round_up(f, kKAlign);
         Bytes gu = random_rows(random, Dtype::f32, tokens, 2 * f, ldgu);
-        // Gates over the whole range in which e^-g is finite; GELU's exponent is cubic, and amplifies
-        // rounding.
+        // Gates cover the whole range in which e^-g is finite. GELU's exponent is cubic and amplifies
+        // rounding, so its range is smaller.
         float const wide = activation == Activation::gelu_tanh ? 2.0f
                            : activation == Activation::silu    ? 80.0f
                                                                : 40.0f;
@@ -203,7 +203,7 @@ TEST(gate_matches_reference) {
   }
 }
 
-// Gates beyond the range of e^-g: the activation is 0 or the gate itself; and NaN is not hidden.
+// Gates beyond the range of e^-g: the activation is 0 or the gate itself, and NaN stays NaN.
 TEST(gate_at_the_ends) {
   struct {
     float gate, want;

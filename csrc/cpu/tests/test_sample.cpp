@@ -1,4 +1,4 @@
-// Sampling against a sort of everything in double, the statistics of its draws, and equal bits on every
+// Tests of sampling against a full sort in double, of the statistics of its draws, and of equal bits on every
 // level.
 #include <bit>
 #include <cmath>
@@ -70,8 +70,8 @@ void check_frequencies(char const* what, Request request, std::vector<float> con
     chi_square += (rare_seen - rare_expected) * (rare_seen - rare_expected) / rare_expected;
     ++cells;
   }
-  // Mean cells - 1, variance twice that: four standard deviations. The seeds are fixed, so it is the same
-  // every time.
+  // Chi-square has mean cells - 1 and twice that as variance; the bound is four standard deviations. Seeds
+  // are fixed, so the result is deterministic.
   double const freedom = cells - 1;
   CHECK(chi_square <= freedom + 4 * std::sqrt(2 * freedom), "%s: chi-square %g with %g degrees of freedom",
         what, chi_square, freedom);
@@ -79,7 +79,7 @@ void check_frequencies(char const* what, Request request, std::vector<float> con
 
 }  // namespace
 
-// The known answers published with Random123 (kat_vectors).
+// Known answers published with Random123 (kat_vectors).
 TEST(philox_known_answers) {
   using Words = std::array<uint32_t, 4>;
   CHECK((philox4x32_10({0, 0, 0, 0}, {0, 0}) == Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}),
@@ -147,7 +147,7 @@ TEST(sample_filters_that_leave_one_token_are_greedy) {
   for (int32_t vocab : {1, 2, 65, 3001}) {
     std::vector<float> logits = random_logits(random, vocab);
     int32_t const best = int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    logits[size_t(best)] += 1;  // no temperature tells equals apart
+    logits[size_t(best)] += 1;  // no temperature separates equal logits
     for (uint32_t position = 0; position < 20; ++position) {
       Request greedy, top_k, top_p, cold;
       greedy.row.temperature = 0;

@@ -5,8 +5,9 @@
 // A norm is x / sqrt(mean(x^2) + epsilon) * weight, or the same of x - mean(x), or, without weights, x
 // itself.
 //
-// Work:     one block per row. A thread adds up every 256th group of four columns and reads them again for
-//           y, from L1; once more where the mean is subtracted.
+// Work:     one block per row. A thread adds up every 256th group of four columns and reads them again for y,
+// from
+//           L1; once more where the mean is subtracted.
 // Roofline: memory, 14 * H bytes per row with a delta.
 // Checked:  against reference::norm and reference::add_normed in double, one bf16 rounding.
 #include "cuda/kernels/device.h"
@@ -19,10 +20,10 @@ namespace {
 using namespace gpu;
 
 constexpr int kThreads = 256;
-constexpr int kSums = kThreads / kWarp;  // floats that a sum over the block takes
+constexpr int kSums = kThreads / kWarp;  // floats of scratch for a sum over the block
 constexpr size_t kSharedBytes = 4 * kSums * sizeof(float);
 
-// A row's numbers become (v - mean) * scale * weight.
+// Affine map of a row's numbers: (v - mean) * scale * weight.
 struct Moments {
   float mean = 0, scale = 1;
   GPU_DEVICE Float4 of(Float4 const& v, float const* weights, int i) const {
@@ -34,7 +35,7 @@ struct Moments {
   }
 };
 
-// A thread's part of the sums over a row.
+// One thread's part of the sums over a row.
 struct Sums {
   float sum = 0, squares = 0;
   GPU_DEVICE void add(Float4 const& v) {
@@ -46,7 +47,7 @@ struct Sums {
   }
 };
 
-// `scratch` has room for two sums.
+// Returns the moments of a row; `scratch` has room for two sums.
 GPU_DEVICE Moments moments_of(AddNorm const& n, Float4 const* row, Sums const& sums, Shared<float> scratch) {
   float const count = float(n.hidden);
   if (n.kind == BUNTING_NORM_RMS)

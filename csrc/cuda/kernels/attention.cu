@@ -1,37 +1,46 @@
-// attention.cu - softmax(scale * q k^T) v over paged keys and values; one launch for decodes, prompt chunks
-// and shared prefixes alike, after a plan (attention_plan.h).
+// attention.cu - softmax(scale * q k^T) v over paged keys and values. One launch computes decodes, prompt
+// chunks and shared prefixes, following a plan (attention_plan.h).
 //
 //   q, out  [T, Hq*D] bf16     pages  one layer of the KV pages, bf16 or e4m3     sums and softmax in f32
 //
-// An item is a tile of query rows (token, head of the group; the heads of a token lie together) against a
-// range of positions. Keys and values pass in tiles of 64 positions through a ring in shared memory; the
-// softmax is computed online (arXiv:2205.14135). Many rows (64): each of the four warps takes 16 rows. Few
-// rows (16): for the scores each warp takes 16 keys of a tile, for the sums a quarter of the dimensions; in
-// between they exchange what is largest in a row and the probabilities. What a row sees is decided by
-// absolute positions alone. Heads of 256 leave room for one tile, whose keys make way for the next ones while
-// its values are added, and no registers for the sums of many rows: those are computed 16 after 16. Of heads
-// of 512 halves of the dimensions take these places in turn.
+// An item is a tile of query rows (token, head of the group; the heads of a token are adjacent) against a
+// range of positions. Keys and values pass in tiles of 64 positions through a ring in shared memory. The
+// softmax is online (arXiv:2205.14135).
 //
-// A row's arithmetic is the same in every item: tiles lie at multiples of 64 positions; a span of positions
-// (span_end) is one chain, in which 64 scores are compared with what was largest, then four times 16 values
-// are added; spans are summed up in rising order (Sum). Tiles and spans of which a row sees nothing change no
-// bit. So results do not depend on how the step was composed and cut.
+//   many rows (64)  each of the four warps computes 16 rows
+//   few rows (16)   each warp computes the scores of 16 keys of a tile, then a quarter of the dimensions of
+//   the
+//                   output; in between the warps exchange row maxima and probabilities
 //
-// Items that see only part of what their tokens see leave partial results and count themselves arrived for
-// each of their tokens; the block that comes last for a token and KV head sums up all of them in this launch.
-// So no block waits for another, and it does not matter which came last.
+// Absolute positions alone decide which keys a row sees. With heads of 256 shared memory holds one tile: the
+// next keys replace its keys while its values are added. Its registers do not hold the sums of many rows, so
+// those are computed 16 at a time. Heads of 512 are processed in two halves of the dimensions, which
+// alternate in shared memory.
 //
-// Keys and values in e4m3 become bf16 on the way to the instruction. Four neighbouring bytes are what a lane
-// gets where it would get two bf16, so the order of dimensions within sixteen is another one, for the queries
-// too: d, d + 2 and d + 1, d + 3 of each four, d rising by four from lane to lane (Dimensions).
+// A row's arithmetic is the same in every item. Tiles begin at multiples of 64 positions. A span of positions
+// (span_end) is one chain: 64 scores update the row maximum, then four times 16 values are added. Spans are
+// added in rising order (Sum). Tiles and spans of which a row sees nothing change no bit. So results do not
+// depend on the composition of the step or on its partition.
 //
-// Slots of pages that were never written may hold any bits: rows from kv_end on are zeros.
+// An item that covers only part of its tokens' positions leaves partial results and adds to an arrival
+// counter per token and KV head. The block that arrives last merges all partial results of that token and
+// head, in this launch (split-K). So no block waits for another, and the order of arrival does not change a
+// result.
+//
+// Keys and values in e4m3 are widened to bf16 before the matrix instruction. A lane reads four adjacent bytes
+// instead of two bf16, so the order of dimensions within sixteen differs, for queries too. Of each four
+// dimensions one word has d and d + 2, the other d + 1 and d + 3; d rises by four from lane to lane
+// (Dimensions).
+//
+// Slots of pages that were never written may hold any bits: rows from kv_end on are replaced by zeros.
 //
 // Work:     a persistent block per entry of item_begin.
 // Roofline: decodes by memory, 4*D bytes per position and KV head; chunks by arithmetic, 4*D flops per
-//           position and query row.
+// position and
+//           query row.
 // Checked:  against reference::attention in double, two bf16 roundings; plans that split, share and permute
-//           against each other, bit for bit.
+// against
+//           each other, bit for bit.
 #include "boundary/error.h"
 #include "cuda/kernels/attention_softmax.h"
 #include "cuda/kernels/device.h"
@@ -43,22 +52,22 @@ namespace {
 
 using namespace gpu;
 
-constexpr uint32_t kOnes = 0x3f803f80;  // two of bf16
+constexpr uint32_t kOnes = 0x3f803f80;  // two bf16
 
-// What the kernel is compiled for: heads of D, few rows of an item or many, keys and values in bf16 or e4m3.
+// Compile-time variant of the kernel: heads of D, few or many rows per item, keys and values in bf16 or e4m3.
 template <int D, bool kFew, bool kFp8>
 struct Shape {
   static constexpr int kRows = kFew ? kFewRows : kManyRows;
-  static constexpr int kKeys = kFew ? kTileKeys / kWarps : kTileKeys;  // of a tile, for one warp
-  // Of the sums, for one warp: whole loads of values. Where these do not come out even, the last warp has
-  // none.
+  static constexpr int kKeys = kFew ? kTileKeys / kWarps : kTileKeys;  // keys of a tile per warp
+  // Dimensions of the output per warp, in whole loads of values. If D does not divide evenly, the last warp
+  // has none.
   static constexpr int kLoad = kFp8 ? 16 : 8;
   static constexpr int kDimensions = kFew ? (D / kWarps + kLoad - 1) / kLoad * kLoad : D;
   static constexpr int kPartDimensions = kDimensions / Layout<D, kFp8>::kParts;
 };
 
-// scores[2n], scores[2n + 1] += a part of queries times sixteen keys. `key_row`: this lane's key,
-// `multipliers`: from its first key on, in e4m3.
+// Adds a part of queries times sixteen keys to scores[2n] and scores[2n + 1]. `key_row` is this lane's key;
+// `multipliers`, for e4m3, begins at the lane's first key.
 template <int D, bool kFp8, int kKeys>
 GPU_DEVICE void score(float (&scores)[kKeys / 8][4], Row<D> const& query_row, [[maybe_unused]] int part,
                       Row<Layout<D, kFp8>::kPartWidth> const& key_row,
@@ -97,14 +106,14 @@ GPU_DEVICE void score(float (&scores)[kKeys / 8][4], Row<D> const& query_row, [[
   }
 }
 
-// Of the values of keys 2t and 2t + 1 behind `key`.
+// Returns the multipliers of the values of keys 2t and 2t + 1 after `key`.
 GPU_DEVICE uint32_t value_multipliers(Shared<uint32_t> multipliers, int key) {
   Shared<uint32_t> const at = multipliers + key + 2 * (lane() % 4);
   return pick_bytes(at.get(0), at.get(1), 0x7632);
 }
 
-// sums[0], sums[1] += probabilities of sixteen keys times sixteen dimensions of values in e4m3, of the first
-// eight keys and the second ones.
+// Adds probabilities of sixteen keys times sixteen dimensions of e4m3 values to sums[0] and sums[1]. The
+// first words are of the first eight keys, the second words of the other eight.
 GPU_DEVICE void add_values(float (*sums)[4], Vec const& left, uint32_t first, uint32_t second,
                            uint32_t first_multipliers, uint32_t second_multipliers) {
   PairOfWords const low = widen_e4m3(first, first_multipliers, first_multipliers);
@@ -113,8 +122,8 @@ GPU_DEVICE void add_values(float (*sums)[4], Vec const& left, uint32_t first, ui
   multiply_add(sums[1], left, low.odd, high.odd);
 }
 
-// Many rows: a warp's own probabilities, which lie as the left operand wants them, times all values of a
-// tile.
+// Many rows: multiplies a warp's own probabilities, already in the layout of the left operand, by all values
+// of a tile.
 template <int D, bool kFp8>
 GPU_DEVICE void add_many(Span<D>& span, uint32_t const (&pairs)[kTileKeys / 8][2], Shared<Vec> values,
                          [[maybe_unused]] Shared<uint32_t> multipliers) {
@@ -146,8 +155,8 @@ GPU_DEVICE void add_many(Span<D>& span, uint32_t const (&pairs)[kTileKeys / 8][2
   }
 }
 
-// Few rows: the probabilities of all warps, in shared memory, times a warp's dimensions of a part of the
-// values.
+// Few rows: multiplies the probabilities of all warps, in shared memory, by a warp's dimensions of a part of
+// the values.
 template <int D, bool kFp8>
 GPU_DEVICE void add_few(Span<Shape<D, true, kFp8>::kDimensions>& span, int part, Shared<Vec> probabilities,
                         Shared<Vec> values, int warp_dimension,
@@ -189,12 +198,12 @@ GPU_DEVICE void add_few(Span<Shape<D, true, kFp8>::kDimensions>& span, int part,
   }
 }
 
-// What is largest in a row over the keys of all warps. `largest_of`: [warp][row]
+// Computes row maxima over the keys of all warps. `largest_of` is [warp][row].
 GPU_DEVICE void exchange_largest(float (&top)[2], Shared<float> largest_of) {
   GPU_UNROLL
   for (int i = 0; i < 2; ++i)
     if (lane() % 4 == 0) largest_of.set(warp() * kFewRows + lane() / 4 + 8 * i, top[i]);
-  block_sync();  // what is largest of each warp's keys is there
+  block_sync();  // waits for the maxima of all warps
   GPU_UNROLL
   for (int i = 0; i < 2; ++i) {
     GPU_UNROLL
@@ -203,7 +212,7 @@ GPU_DEVICE void exchange_largest(float (&top)[2], Shared<float> largest_of) {
   }
 }
 
-// The probabilities of this warp's keys for all warps.
+// Stores the probabilities of this warp's keys for all warps.
 template <int kKeys>
 GPU_DEVICE void share_probabilities(uint32_t const (&pairs)[kKeys / 8][2], Shared<Vec> probabilities,
                                     int warp_key) {
@@ -215,22 +224,22 @@ GPU_DEVICE void share_probabilities(uint32_t const (&pairs)[kKeys / 8][2], Share
       at.template as<uint32_t>().set(lane() % 4, pairs[n][i]);
     }
   }
-  block_sync();  // the probabilities of all keys are there
+  block_sync();  // waits for the probabilities of all keys
 }
 
-// Where the results of a lane's spans go: on their own, or summed up with those of the spans before, which
-// wait in `running`.
+// Destination of the results of a lane's spans: separate, or added to the earlier spans, whose sums are in
+// `running`.
 template <int D, bool kFew, bool kFp8>
 struct SpanResults {
   using S = Shape<D, kFew, kFp8>;
   Output<D> output;
-  float* running;  // [rows, D] of this block
+  float* running;  // [rows, D], of this block
   int rows, first_row, dimension;
   bool has_dimensions;
-  int spans = 0;      // written so far
-  float log[2] = {};  // of the spans before
+  int spans = 0;      // number of spans written so far
+  float log[2] = {};  // log of the earlier spans
 
-  // Normalises a span, writes it, and clears it. `is_last`: of the item.
+  // Normalises a span, writes it, and clears it. `is_last`: it is the item's last span.
   GPU_DEVICE void add(Span<S::kDimensions>& span, bool is_last) {
     bool const sums_up = output.item.sums_up;
     GPU_UNROLL
@@ -261,8 +270,8 @@ struct SpanResults {
   }
 };
 
-// One item: its rows from `begin` on, as many as the shape has, against its positions, tile by tile and span
-// by span.
+// Computes one item: its rows from `begin` on, as many as the variant has, against its positions, tile by
+// tile and span by span.
 template <int D, bool kFew, bool kFp8>
 GPU_DEVICE void attend(Attention const& a, AttentionItem const& item, int begin) {
   using L = Layout<D, kFp8>;
@@ -294,23 +303,24 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item, int begin)
   for (int tile = 0; tile < ring.tiles; ++tile) {
     int const first_key = item.kv_begin + tile * kTileKeys;
     float scores[S::kKeys / 8][4] = {}, top[2];
-    GPU_KEEP_LOOP  // registers for the addresses of two parts are not there
+    GPU_KEEP_LOOP  // there are not enough registers for the addresses of two parts
         for (int part = 0; part < L::kParts; ++part) {
       copy_wait<kOneStage ? 1 : L::kStages - 2>();
-      block_sync();  // the tile, or a part of its keys, is there for all; none reads the stage filled next
+      // the tile, or part of its keys, is complete, and no thread reads the stage that is filled next
+      block_sync();
       if constexpr (!kOneStage) ring.fetch(tile + L::kStages - 1);
       Row<L::kPartWidth> const key_row(ring.keys(tile, part), warp_key + lane() / 16 * 8 + lane() % 8,
                                        lane() / 8 % 2);
       score<D, kFp8, S::kKeys>(scores, query_row, part, key_row,
                                ring.multipliers(tile) + warp_key + lane() / 4);
       if (part == L::kParts - 1) break;
-      block_sync();  // no thread reads this part any more
+      block_sync();  // no thread reads this part after this barrier
       ring.fetch_piece(tile, part + 2);
     }
     if (a.cap > 0) cap_scores(scores, a.scale, a.cap);
     seen.template mask<S::kKeys>(scores, top, first_key + warp_key, factor);
     if constexpr (kFew) exchange_largest(top, largest_of);
-    if constexpr (kOneStage) ring.fetch_piece(tile, L::kParts + 1);  // no thread reads the keys any more
+    if constexpr (kOneStage) ring.fetch_piece(tile, L::kParts + 1);  // no thread reads the keys here
 
     uint32_t pairs[S::kKeys / 8][2];
     span.template take<S::kKeys>(scores, top, pairs);
@@ -323,17 +333,17 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item, int begin)
           add_few<D, kFp8>(span, part, probabilities, ring.values(tile, part), warp_dimension,
                            ring.multipliers(tile));
         if (part == L::kParts - 1) break;
-        block_sync();  // no thread reads this part any more
+        block_sync();  // no thread reads this part after this barrier
         ring.fetch_piece(tile, L::kParts + part + 2);
         copy_wait<1>();
-        block_sync();  // the next part is there for all
+        block_sync();  // the next part is complete after this barrier
       }
     } else {
       add_many<D, kFp8>(span, pairs, ring.values(tile), ring.multipliers(tile));
     }
     bool const is_last = tile == ring.tiles - 1;
     if (kOneStage && !is_last) {
-      block_sync();  // no thread reads the values any more
+      block_sync();  // no thread reads the values after this barrier
       ring.fetch_piece(tile, 2 * L::kParts + 1);
     }
 
@@ -343,7 +353,7 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item, int begin)
   }
 }
 
-// Sums up the partial results of one token and KV head.
+// Merges the partial results of one token and KV head.
 template <int D>
 GPU_DEVICE void merge(Attention const& a, int token, int kv_head) {
   int const group = a.query_heads / a.kv.kv_heads, pair = token * a.kv.kv_heads + kv_head;
@@ -364,12 +374,12 @@ GPU_DEVICE void merge(Attention const& a, int token, int kv_head) {
   }
 }
 
-// Counts the item's results arrived for its tokens, and merges those for which they are the last.
+// Adds the item's results to its tokens' arrival counters, and merges those for which it arrives last.
 template <int D, bool kFp8>
 GPU_DEVICE void arrive(Attention const& a, AttentionItem const& item) {
   Shared<int32_t> const is_last = (Shared<Vec>{0} + Layout<D, kFp8>::kFlags).template as<int32_t>();
   int const results = item.sums_up ? 1 : spans_in(item.kv_begin, item.kv_end);
-  block_sync();  // all of the item's results are written
+  block_sync();  // waits until all of the item's results are written
   for (int i = thread_index(); i < item.tokens; i += kThreads) {
     int const pair = (item.first_token + i) * a.kv.kv_heads + item.kv_head;
     int const wanted = load(a.merge_begin + pair + 1) - load(a.merge_begin + pair);
@@ -391,7 +401,7 @@ attention_kernel(Attention const a) {
     if constexpr (Layout<D, kFp8>::kStages == 1) {
       int const rows = item.tokens * (a.query_heads / a.kv.kv_heads);
       for (int begin = 0; begin < rows; begin += kFewRows) {
-        if (begin > 0) block_sync();  // these rows take the shared memory
+        if (begin > 0) block_sync();  // these rows reuse the shared memory
         attend<D, true, kFp8>(a, item, begin);
       }
     } else if (item.many_rows) {
@@ -400,7 +410,7 @@ attention_kernel(Attention const a) {
       attend<D, true, kFp8>(a, item, 0);
     }
     if (item.partial >= 0) arrive<D, kFp8>(a, item);
-    block_sync();  // the next item takes the shared memory
+    block_sync();  // the next item reuses the shared memory
   }
 }
 

@@ -1,5 +1,4 @@
-// attention_memory.h - where attention keeps queries, keys and values of a block in shared memory, and how
-// they come there.
+// attention_memory.h - layout and loading of a block's queries, keys and values in shared memory.
 #pragma once
 
 #include "cuda/kernels/device.h"
@@ -14,8 +13,8 @@ constexpr int kWarps = 4;
 constexpr int kThreads = kWarps * gpu::kWarp;
 constexpr int kPageShift = 4;  // pages of 16 tokens
 
-// A row of D elements is D/8 chunks of sixteen bytes. They are permuted so that the same chunk of eight
-// neighbouring rows lies in eight different bank groups, whatever D / 16 is.
+// Swizzle of a row of D elements, which is D/8 chunks of sixteen bytes. The same chunk of eight adjacent rows
+// lies in eight different bank groups for every D / 16.
 template <int D>
 GPU_DEVICE int twist_of(int row) {
   return D % 64 == 0 ? row % 8 : D % 32 == 0 ? row / 2 % 4 : row / 4 % 2;
@@ -25,8 +24,8 @@ GPU_DEVICE int chunk_at(int row, int chunk) {
   return row * (D / 8) + (chunk ^ twist_of<D>(row));
 }
 
-// A row's chunks: [c] is chunk c ^ `other`. Where rows are as long as a power of two, a constant c costs one
-// exclusive or, and rows a constant number of rows further cost nothing.
+// Chunks of a row: [c] is chunk c ^ `other`. If the row length is a power of two, a constant c costs one
+// exclusive or, and rows at a constant distance cost nothing.
 template <int D>
 struct Row {
   uint32_t first;
@@ -42,24 +41,24 @@ struct Row {
   }
 };
 
-// Shared memory, in vectors: queries, then the ring of keys and values, then their multipliers if they are
-// e4m3, then a flag per token. Few rows leave room behind the queries: for the probabilities of a tile, and
-// for what is largest in a row, by warp.
+// Layout of shared memory, in vectors: queries, then the ring of keys and values, then their multipliers
+// (e4m3 only), then a flag per token. With few rows the space after the queries holds the probabilities of a
+// tile and the row maxima by warp.
 template <int D, bool kFp8>
 struct Layout {
-  static constexpr int kChunks = D / 8;              // of a query
-  static constexpr int kKvWidth = kFp8 ? D / 2 : D;  // of a key or value, in units of two bytes
-  // With one stage keys and values take turns: the next keys come while these values are read. Those that
-  // have no room beside each other come in parts of their dimensions (Ring).
+  static constexpr int kChunks = D / 8;              // chunks of a query
+  static constexpr int kKvWidth = kFp8 ? D / 2 : D;  // width of a key or value in units of two bytes
+  // With one stage keys and values alternate: the next keys arrive while these values are read. If they do
+  // not fit side by side, they arrive in parts of their dimensions (Ring).
   static constexpr int kStages = kKvWidth <= 64 ? 3 : kKvWidth <= 128 ? 2 : 1;
   static constexpr int kPartWidth = kKvWidth <= 256 ? kKvWidth : 256;
   static constexpr int kParts = kKvWidth / kPartWidth;
   static constexpr int kPartChunks = kPartWidth / 8;
-  static constexpr int kMatrix = kTileKeys * kPartChunks;  // a part of the keys or values of one stage
+  static constexpr int kMatrix = kTileKeys * kPartChunks;  // a part of one stage's keys or values
   static constexpr int kProbabilities = kFewRows * kChunks;
   static constexpr int kLargest = kProbabilities + kFewRows * kTileKeys / 8;
   static constexpr int kFewEnd = kLargest + kWarps * kFewRows / 4;
-  // On a whole row, which Row wants.
+  // Aligned to a whole row, as Row requires.
   static constexpr int kRing =
       kStages == 1 ? (kFewEnd + kChunks - 1) / kChunks * kChunks : kManyRows * kChunks;
   static constexpr int kMultipliers = kRing + kStages * 2 * kMatrix;
@@ -68,7 +67,7 @@ struct Layout {
   static_assert(kLargest * sizeof(Vec) + kWarps * kFewRows * sizeof(float) <= kRing * sizeof(Vec));
 };
 
-// Two bf16 of a query in each word, eight of sixteen dimensions in the order in which e4m3 are read.
+// Two bf16 of a query per word, eight of sixteen dimensions in the reading order of e4m3.
 GPU_DEVICE Vec even_of_four(Vec const& a, Vec const& b) {
   constexpr uint32_t kLowHalves = 0x5410;
   return {
@@ -83,8 +82,7 @@ GPU_DEVICE Vec odd_of_four(Vec const& a, Vec const& b) {
            gpu::pick_bytes(b.word[2], b.word[3], kHighHalves)}};
 }
 
-// The queries of `rows` rows; head_of(row) is the first of a row, counted in heads. Rows that are not there
-// are zeros.
+// Loads the queries of `rows` rows; head_of(row) is a row's first head. Missing rows become zeros.
 template <int D, bool kFp8, int kRows, class HeadOf>
 GPU_DEVICE void fetch_queries(Shared<Vec> queries, bf16 const* q, int rows, HeadOf const& head_of) {
   constexpr int kChunks = Layout<D, kFp8>::kChunks;
@@ -106,15 +104,15 @@ GPU_DEVICE void fetch_queries(Shared<Vec> queries, bf16 const* q, int rows, Head
   }
 }
 
-// The ring of tiles through which an item's keys and values pass: whole tiles, or with one stage pieces in
-// two slots, the parts of a tile's keys and then those of its values. Page ids are looked up one tile ahead,
-// so that copies do not wait for them: each lane one of the tile.
+// Ring of tiles through which an item's keys and values pass. It has whole tiles, or with one stage two slots
+// for pieces: the parts of a tile's keys, then those of its values. Each lane looks up one page id, one tile
+// ahead, so that copies do not wait for page ids.
 template <int D, bool kFp8>
 struct Ring {
   using L = Layout<D, kFp8>;
   Attention const& a;
   AttentionItem const& item;
-  Shared<Vec> shared;  // the block's
+  Shared<Vec> shared;  // the block's shared memory
   int tiles = (item.kv_end - item.kv_begin + kTileKeys - 1) / kTileKeys;
   int page_of_lane = 0;
 
@@ -126,7 +124,7 @@ struct Ring {
     return (shared + L::kMultipliers).template as<uint32_t>() + tile % L::kStages * kTileKeys;
   }
 
-  // Begins to fill all stages but one, or the only one.
+  // Starts to fill all stages but one, or the only one.
   GPU_DEVICE void begin() {
     look_up(0);
     GPU_UNROLL
@@ -137,7 +135,7 @@ struct Ring {
     }
   }
 
-  // Begins to copy a tile, if there is one; commits in any case.
+  // Starts to copy a tile, if there is one; commits in any case.
   GPU_DEVICE void fetch(int tile) {
     if (tile < tiles) {
       fetch_rows<true>(tile, keys(tile), 0);
@@ -147,7 +145,7 @@ struct Ring {
     gpu::copy_commit();
   }
 
-  // The same of one piece of a tile, or, behind its last one, of the next tile: piece after piece.
+  // Does the same for one piece of a tile; a piece beyond the last one is the next tile's.
   GPU_DEVICE void fetch_piece(int tile, int piece) {
     constexpr int kPieces = 2 * L::kParts;
     if (piece >= kPieces) {
@@ -170,19 +168,19 @@ struct Ring {
     if (page <= (item.kv_end - 1) >> kPageShift) page_of_lane = gpu::load(a.pages + item.pages_at + page);
   }
 
-  // The page with row `row` of the tile that was looked up last.
+  // Returns the page with row `row` of the tile looked up last.
   GPU_DEVICE bf16 const* page_with(int row) const {
     return a.kv.layer + gpu::shuffle(page_of_lane, row >> kPageShift) * a.kv.page_stride;
   }
 
-  // Of each row a part of its keys or values that begins `offset` behind its keys, and with both that of its
-  // values too.
+  // Copies a part of each row's keys or values that begins `offset` after its keys; with kBoth also the same
+  // part of its values.
   template <bool kBoth>
   GPU_DEVICE void fetch_rows(int tile, Shared<Vec> matrix, int64_t offset) {
     constexpr int kCopies = L::kMatrix / kThreads;
     int const first_key = item.kv_begin + tile * kTileKeys;
     auto const copy = [&](int i) {
-      // Where it can be, a thread copies the same chunk of rows that lie equally far apart.
+      // If possible, a thread copies the same chunk of equidistant rows.
       int const at = gpu::thread_index() + i * kThreads;
       int const row = kThreads % L::kPartChunks == 0
                           ? gpu::thread_index() / L::kPartChunks + i * (kThreads / L::kPartChunks)
@@ -197,7 +195,7 @@ struct Ring {
       if constexpr (kBoth)
         gpu::copy_async(to + L::kMatrix, reinterpret_cast<Vec const*>(from + a.kv.values), inside);
     };
-    if constexpr (kCopies > 8) {  // addresses of all would not fit the registers
+    if constexpr (kCopies > 8) {  // the addresses of all copies would not fit the registers
       GPU_UNROLL_BY_FOUR
       for (int i = 0; i < kCopies; ++i) copy(i);
     } else {

@@ -1,5 +1,5 @@
-// attention_softmax.h - the arithmetic between the two products of attention: which keys a row sees, the
-// softmax over a span of positions, and how results of spans are summed up and written.
+// attention_softmax.h - arithmetic between the two products of attention: the keys that a row sees, the
+// softmax over a span of positions, and sums and output of the spans' results.
 #pragma once
 
 #include "cuda/kernels/attention_memory.h"
@@ -9,13 +9,12 @@ namespace bunting::cuda {
 constexpr float kLog2E = 1.44269504f;
 constexpr float kInfinity = __builtin_inff();
 
-// exp2 of x - largest where the largest may be -infinity, because nothing was seen.
+// Returns exp2(x - largest), where largest may be -infinity because the row saw nothing.
 GPU_DEVICE float relative_exp2(float x, float largest) {
   return largest == -kInfinity ? 0 : gpu::exp2_fast(x - largest);
 }
 
-// What becomes of scores, before they are scaled, where they are capped: cap * tanh(scale * score / cap),
-// over the scale.
+// Caps scores before they are scaled: cap * tanh(scale * score / cap) / scale.
 template <int kCount>
 GPU_DEVICE void cap_scores(float (&scores)[kCount][4], float scale, float cap) {
   float const before = scale / cap, after = cap / scale;
@@ -27,7 +26,7 @@ GPU_DEVICE void cap_scores(float (&scores)[kCount][4], float scale, float cap) {
   }
 }
 
-// Of this lane's two rows: the positions that they see.
+// Positions that this lane's two rows see.
 struct Seen {
   int first[2], last[2];
 
@@ -42,8 +41,8 @@ struct Seen {
     }
   }
 
-  // Scores of keys base .. base + kKeys - 1, times `factor`, or -infinity where they are not seen. `top`:
-  // what is largest in each row.
+  // Multiplies the scores of keys base .. base + kKeys - 1 by `factor`, or sets them to -infinity if the row
+  // does not see them. `top` becomes the maximum of each row.
   template <int kKeys>
   GPU_DEVICE void mask(float (&scores)[kKeys / 8][4], float (&top)[2], int base, float factor) const {
     GPU_UNROLL
@@ -67,16 +66,16 @@ struct Seen {
   }
 };
 
-// What a lane has of the span that is being computed, for its two rows: sums over the keys so far of
-// probability times value, by kDimensions / 8 pairs of dimensions, and of the probabilities, each relative to
-// what was largest of the scores.
+// A lane's part of the current span, for its two rows: sums over the keys so far of probability times value,
+// by kDimensions / 8 pairs of dimensions, and sums of probabilities. Both are relative to the largest score
+// so far.
 template <int kDimensions>
 struct Span {
   float sums[kDimensions / 8][4] = {};
-  float total[4] = {};                          // of the probabilities, twice for each row
-  float largest[2] = {-kInfinity, -kInfinity};  // of scores in powers of two
+  float total[4] = {};                          // sums of probabilities, twice per row
+  float largest[2] = {-kInfinity, -kInfinity};  // largest scores, in powers of two
 
-  // Scores become probabilities, in pairs of bf16, and what was summed up before relative to the new largest
+  // Turns scores into probabilities, in pairs of bf16, and rescales the earlier sums to the new largest
   // score.
   template <int kKeys>
   GPU_DEVICE void take(float const (&scores)[kKeys / 8][4], float (&top)[2],
@@ -104,7 +103,7 @@ struct Span {
     for (int j = 0; j < 4; ++j) total[j] *= rescale[j / 2];
   }
 
-  // For the next span.
+  // Clears the sums of a row for the next span.
   GPU_DEVICE void clear(int i) {
     GPU_UNROLL
     for (int n = 0; n < kDimensions / 8; ++n) sums[n][2 * i] = sums[n][2 * i + 1] = 0;
@@ -113,8 +112,8 @@ struct Span {
   }
 };
 
-// Pairs n = 0, 1, .. of neighbouring dimensions that a lane has of the sums: which, and where. In bf16
-// sums[n] has one pair of each of two rows; in e4m3 sums[2c] and sums[2c + 1] have two.
+// Dimensions and places of the pairs n = 0, 1, .. of adjacent dimensions in a lane's sums. In bf16 sums[n]
+// has one pair of each of two rows; in e4m3 sums[2c] and sums[2c + 1] together have two.
 template <bool kFp8>
 struct Dimensions {
   GPU_DEVICE static int of(int n) {
@@ -128,8 +127,8 @@ struct Dimensions {
   }
 };
 
-// How results of some positions and of those that follow make one: each is normalised, and `log` is the log2
-// of what it was divided by, -infinity if nothing was seen, which adds nothing.
+// Combination of the results of some positions and of those that follow. Each result is normalised, and `log`
+// is the log2 of its divisor. A `log` of -infinity means that nothing was seen, and adds nothing.
 struct Sum {
   float before = 1, after = 0, inverse = 1, log;
 
@@ -154,14 +153,13 @@ struct Sum {
   GPU_DEVICE Float2 of(Float2 x, Float2 y) const { return {{of(x.at[0], y.at[0]), of(x.at[1], y.at[1])}}; }
 };
 
-// The result of a query head over all positions, in bf16: after them its sink takes its share and adds
-// nothing.
+// Returns a query head's result over all positions, in bf16. The sink adds to the softmax denominator only.
 GPU_DEVICE uint32_t result_of(Attention const& a, int query_head, Float2 x, float log) {
   if (a.sinks) x = Sum(log, gpu::multiply_rounded(gpu::load(a.sinks + query_head), kLog2E)).of(x, Float2{});
   return gpu::narrow(x.at[0], x.at[1]);
 }
 
-// Where the results of an item's row go.
+// Destination of the results of an item's row.
 template <int D>
 struct Output {
   Attention const& a;
@@ -171,7 +169,8 @@ struct Output {
   GPU_DEVICE int64_t head_of(int row) const {
     return int64_t(item.first_token + row / group) * a.query_heads + item.kv_head * group + row % group;
   }
-  // Dimensions d and d + 1 of a row, d even. `span`: of the item, if it does not sum up its spans.
+  // Writes dimensions d and d + 1 of a row, d even. `span`: index in the item, unless the item sums up its
+  // spans.
   GPU_DEVICE void write(int span, int row, int d, Float2 x, float log) const {
     if (item.partial < 0) {
       gpu::store(reinterpret_cast<uint32_t*>(a.out + head_of(row) * D + d),

@@ -1,12 +1,12 @@
-// copy_pages.cu - copy-on-write: the first `tokens` slots of a page, of layers of one size, heads, keys and
-// values.
+// copy_pages.cu - copy-on-write of the first `tokens` slots of a page: all heads, keys and values of layers
+// of one size.
 //
 //   pages  [page][..][Tp][D] bf16: these layers are a row of parts of Tp * D elements, and the slots of a
-//   part lie together; in e4m3, 2 Hk such parts of a layer are followed by Hk of Tp words (KvPages)
+//   part are adjacent. In e4m3 each layer has 2 Hk such parts, followed by Hk parts of Tp words (KvPages).
 //
 // Work:     one block per copy and kPartsPerBlock parts, sixteen bytes per thread and turn.
-// Roofline: memory, 4 bytes per element copied.
-// Checked:  exactly; the other slots of `to` and all other pages stay as they are.
+// Roofline: memory, 4 bytes per copied element.
+// Checked:  exactly; the other slots of `to` and all other pages stay unchanged.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
 
@@ -58,7 +58,7 @@ void copy_pages(Stream& stream, CopyPages const& c) {
   if (c.count == 0) return;
   bool const fp8 = c.fp8_heads > 0;
   int32_t const part_bytes = c.page_tokens * c.head_size * (fp8 ? 1 : 2);
-  // Pages in bf16 are all parts, without layers.
+  // Pages in bf16 consist of equal parts, whatever the layers.
   int32_t const parts_of_layer = fp8 ? 3 * c.fp8_heads : 1;
   int64_t const layer_bytes =
       fp8 ? int64_t(c.fp8_heads) * (2 * part_bytes + c.page_tokens * int32_t(sizeof(uint32_t))) : part_bytes;

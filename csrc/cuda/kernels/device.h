@@ -1,4 +1,4 @@
-// device.h - what several kernels share: small vectors and sums over a block.
+// device.h - common device code of several kernels: small vectors and sums over a block.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -19,14 +19,14 @@ GPU_DEVICE Half4 narrow4(Float4 const& x) {
   return {{gpu::narrow(x.at[0], x.at[1]), gpu::narrow(x.at[2], x.at[3])}};
 }
 
-// To 2e-7.
+// Returns tanh(x) within 2e-7.
 GPU_DEVICE float tanh_of(float x) {
   constexpr float kTwiceLog2E = 2.88539008f;
   return 1 - 2 / (1 + gpu::exp2_fast(kTwiceLog2E * x));
 }
 
-// The sum of x over the block's kThreads threads, in every thread, in one fixed order. `scratch` holds
-// kThreads / 32 floats; a barrier must lie between the last use of it and this call.
+// Returns the sum of x over the block's kThreads threads, in every thread, in one fixed order. `scratch`
+// holds kThreads / 32 floats. A barrier must lie between its last use and this call.
 template <int kThreads>
 GPU_DEVICE float block_sum(float x, gpu::Shared<float> scratch) {
   x = gpu::warp_sum(x);

@@ -1,5 +1,5 @@
-// expert_rows.h - which rows of which expert a block of a matrix product computes. How many rows an expert
-// has is known on the device alone, so each block finds its tile by itself; those that find none end at once.
+// expert_rows.h - assignment of a GEMM block to rows of an expert. Only the device knows how many rows an
+// expert has, so each block finds its own tile. Blocks without a tile end at once.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -7,12 +7,12 @@
 
 namespace bunting::cuda {
 
-// Rows [first, first + count) of x and y, all of one expert; count 0: there are none.
+// Rows [first, first + count) of x and y, all of one expert; count is 0 if there are none.
 struct ExpertRows {
   int expert = 0, first = 0, count = 0;
 };
 
-// Tile `tile` of the experts' rows, in each of which at most kRows lie. Called by whole warps.
+// Returns tile `tile` of the experts' rows, where a tile has at most kRows rows. Whole warps must call it.
 template <int kRows>
 GPU_DEVICE ExpertRows find_expert_rows(Experts const& e, int tile) {
   auto const tiles_of = [&](int expert) {
@@ -21,7 +21,7 @@ GPU_DEVICE ExpertRows find_expert_rows(Experts const& e, int tile) {
   int const of_lane = (e.count + gpu::kWarp - 1) / gpu::kWarp, first = gpu::lane() * of_lane;
   int tiles = 0;
   for (int expert = first; expert < first + of_lane && expert < e.count; ++expert) tiles += tiles_of(expert);
-  int up_to = tiles;  // of this lane's experts and those of the lanes below
+  int up_to = tiles;  // tiles of this lane's experts and those of the lanes below
   for (int distance = 1; distance < gpu::kWarp; distance *= 2) {
     int const below = gpu::shuffle(up_to, gpu::lane() < distance ? gpu::lane() : gpu::lane() - distance);
     if (gpu::lane() >= distance) up_to += below;

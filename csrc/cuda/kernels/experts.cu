@@ -1,14 +1,14 @@
-// experts.cu - tokens grouped by the experts that compute them, and what comes back from those.
+// experts.cu - groups tokens by their experts, and sums the experts' outputs per token.
 //
-//   chosen  [T, k]: pairs of a token and an expert; grouped they lie by rising expert, then rising token
+//   chosen  [T, k]: pairs of a token and an expert; grouped pairs lie by rising expert, then rising token
 //   y[t]    = sum over the token's experts, by rising number, of weight * x[its pair]
 //
-// Everything stays on the device: how many pairs an expert has is known to no host.
+// Everything stays on the device: the host never learns how many pairs an expert has.
 //
 // Work:     grouping: a block per expert counts all pairs of the experts before its own, and then places its
-//           own; its warps have a part of the pairs each. Sums: a block per token.
-// Roofline: grouping reads E * T * k words from L2, 4 us for one token and some 30 us for 8192 of 128 experts
-//           with k = 8; sums by memory, (4 k + 4) * H bytes per token.
+// own;
+//           each of its warps has a part of the pairs. Sums: a block per token.
+// Roofline: grouping reads E * T * k words from L2; sums by memory, (4 k + 4) * H bytes per token.
 // Checked:  exactly, and against sums in double.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"

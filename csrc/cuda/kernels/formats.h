@@ -1,9 +1,9 @@
-// formats.h - weights on their way from memory to a matrix instruction: for each format (quantise.h), the
-// sixteen bytes that a lane holds of a row, and how eight neighbouring k of them become bf16.
+// formats.h - widening of weights between memory and the matrix instruction. For each format (quantise.h):
+// the sixteen bytes that a lane holds of a row, and the conversion of eight adjacent k to bf16.
 //
-// All conversions are exact. A bf16 has eight bits of fraction, the first of them unseen, so that 128 + q is
-// the bits 0x4300 | q for q below 128; an e4m3 shifted into a bf16 has the right fraction and an exponent
-// that is 120 too small.
+// All conversions are exact. A bf16 has eight significant bits including the implicit one, so 128 + q has the
+// bits 0x4300 | q for q below 128. An e4m3 shifted into a bf16 has the right fraction and an exponent that is
+// 120 too small.
 #pragma once
 
 #include "cuda/gpu.h"
@@ -12,8 +12,8 @@
 
 namespace bunting::cuda {
 
-// e4m3 in bytes, as two words of bf16: bytes 0 and 2, bytes 1 and 3. `multipliers` are bf16 of 2^120 times
-// what the numbers are to be multiplied with: a power of two, or the result is rounded.
+// Four e4m3 as two words of bf16: bytes 0 and 2, bytes 1 and 3. `multipliers` are bf16 of 2^120 times the
+// scale. The result is exact if the scale is a power of two, otherwise rounded.
 struct PairOfWords {
   uint32_t even, odd;
 };
@@ -26,11 +26,11 @@ GPU_DEVICE PairOfWords widen_e4m3(uint32_t bytes, uint32_t even_multipliers, uin
           gpu::multiply_add_pairs(odd, odd_multipliers, kMinusZeros)};
 }
 
-// What a kernel needs to know of a format.
+// Properties of a format in a kernel.
 //
 //   kSlabs          slabs of 32 k in a lane's sixteen bytes
-//   kGrouped        whether each slab of a row has a scale; kChannels: whether each row has one, f32
-//   slab(v, i)      of slab i the k 8t .. 8t+7 of lane (g, t), two to a word
+//   kGrouped        true: each slab of a row has a scale; kChannels: true: each row has one, in f32
+//   slab(v, i)      k 8t .. 8t+7 of slab i of lane (g, t), two per word
 template <Format kFormat>
 struct Weights;
 
@@ -44,7 +44,7 @@ struct Weights<Format::plain> {
 struct Int8Weights {
   static constexpr int kSlabs = 2;
   static constexpr bool kGrouped = true, kChannels = false;
-  // Two's complement is the seven low bits, less 128 if the highest one is set.
+  // Widens two's complement: the seven low bits, less 128 if the highest bit is set.
   GPU_DEVICE static uint32_t widen(uint32_t bytes) {
     constexpr uint32_t kOnes = 0x3f803f80;
     uint32_t const low = (bytes & 0x007f007f) | 0x43004300;    // 128 + low bits
@@ -76,7 +76,7 @@ struct Weights<Format::int4_32> {
   }
 };
 
-// e2m1: its exponent and fraction, shifted into a bf16, have an exponent that is 126 too small.
+// e2m1: exponent and fraction, shifted into a bf16, give an exponent that is 126 too small.
 template <>
 struct Weights<Format::mxfp4> {
   static constexpr int kSlabs = 4;
@@ -103,8 +103,8 @@ struct Weights<Format::fp8> {
   }
 };
 
-// How many scales a lane's sixteen bytes of one row have, each for as many slabs; and how many pieces have
-// one in common.
+// Scales per piece (a lane's sixteen bytes of one row), each for an equal number of slabs; and pieces per
+// scale.
 constexpr int scales_of_piece(Format format) {
   return scale_k(format) > 0 && scale_k(format) < piece_k(format) ? piece_k(format) / scale_k(format) : 1;
 }
@@ -141,7 +141,7 @@ void with_format(WeightMatrix const& w, Launch const& launch) {
   }
 }
 
-// Adds the product of a slab to those before it; the scales are those of rows g and g + 8.
+// Adds a slab's product to the sums; the scales are those of rows g and g + 8.
 GPU_DEVICE void add_slab(float (&sums)[4], float const (&slab)[4], float low, float high) {
   sums[0] = fmaf(low, slab[0], sums[0]);
   sums[1] = fmaf(low, slab[1], sums[1]);

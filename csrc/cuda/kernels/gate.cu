@@ -19,7 +19,7 @@ using namespace gpu;
 
 constexpr int kThreads = 256;
 constexpr int kColumns = 4 * kThreads;
-constexpr float kLimit = 7, kSlope = 1.702f;  // of the clamped SwiGLU
+constexpr float kLimit = 7, kSlope = 1.702f;  // parameters of the clamped SwiGLU
 constexpr float kTwiceRootOfTwoByPi = 1.59576912f, kCubic = 0.044715f;
 
 struct Task {
@@ -27,13 +27,13 @@ struct Task {
   int32_t blocks_per_token;
 };
 
-// x / (1 + exp(-of)).
+// Returns x / (1 + exp(-of)).
 GPU_DEVICE float times_logistic(float x, float of) {
   constexpr float kLog2E = 1.44269504f;
   return x / (1 + exp2_fast(-kLog2E * of));
 }
 
-// What is not a number stays so.
+// Returns the gated value; NaN stays NaN.
 GPU_DEVICE float gated(int32_t activation, float gate, float up) {
   switch (activation) {
     case BUNTING_ACTIVATION_GELU_TANH:

@@ -1,13 +1,13 @@
-// gemm.cpp - which kernel multiplies, and into how many parts K is cut.
+// gemm.cpp - selects the GEMM kernel and the number of parts of K (split-K).
 #include "cuda/kernels/kernels.h"
 
 namespace bunting::cuda {
 namespace {
 
-constexpr int32_t kPartsMax = 8;   // the warps of a block of gemm_few
-constexpr int32_t kPartMin = 256;  // a shorter part is not worth the sum of one more
+constexpr int32_t kPartsMax = 8;   // number of warps per block of gemm_few
+constexpr int32_t kPartMin = 256;  // least k of a part; for shorter parts one more sum does not pay
 constexpr int32_t kWarpsWanted =
-    1024;  // of 16 columns and one part: eight for each multiprocessor of a large GPU
+    1024;  // warps, of 16 columns and one part: eight per multiprocessor of a large GPU
 
 }  // namespace
 
@@ -19,7 +19,7 @@ int32_t gemm_parts(int32_t n, int32_t k) {
 }
 
 void gemm_experts(Stream& stream, Gemm const& g, Experts const& experts) {
-  // A token has one row with each of its experts, so no expert has more rows than there are tokens.
+  // A token has one row per expert that it uses, so no expert has more rows than there are tokens.
   (g.tokens <= kGemmFewTokens * experts.used ? gemm_few_experts : gemm_many_experts)(stream, g, experts);
 }
 

@@ -1,31 +1,32 @@
-// gemm_few.cu - y[t, n] = sum_k x[t, k] * w[n, k] for at most 64 tokens: the weights are read once, at the
+// gemm_few.cu - y[t, n] = sum_k x[t, k] * w[n, k] for at most 64 tokens. It reads the weights once, at the
 // speed of memory.
 //
 //   x  [T, K] bf16     w  [N, K] in a format of quantise.h     y  [T, N] f32
 //
-// The weights are the 16-row operand of mma.m16n8k16 and the tokens its 8 columns, so that one token costs
-// eight, not sixteen. A dot product does not care for the order of k. So each lane takes eight neighbouring
-// k, sixteen bytes of bf16, of weight rows g and g + 8 and of each token, and calls them the k of two
-// instructions:
+// The weights are the 16-row operand of mma.m16n8k16 and the tokens its 8 columns, so one token costs as much
+// as eight, not as sixteen. The order of k in a dot product is free. So each lane loads eight adjacent k,
+// sixteen bytes of bf16, of weight rows g and g + 8 and of each token, and assigns them to two instructions:
 //
 //   lane (g, t), k = 8t .. 8t+7 of a slab of 32   -> instruction 0: words 0, 1   instruction 1: words 2, 3
 //
-// Sixteen bytes of a format with fewer bits hold two or four slabs, and become bf16 in registers (formats.h).
-// Where each slab of a row has its scale, a slab's product is multiplied with it in f32.
+// Sixteen bytes of a format with fewer bits hold two or four slabs and are widened to bf16 in registers
+// (formats.h). If each slab of a row has its own scale, the kernel multiplies the slab's product by the scale
+// in f32.
 //
-// No shared memory, no shuffles, and full 32-byte sectors. Weights are loaded several vectors ahead, tokens
-// one slab ahead. Each slab begins with a way out of the loop, also because nothing is loaded before its turn
-// then: else a compiler that hides latency wherever it sees some fills all registers and spills. Parts of K,
-// and what makes the sums equal to those of gemm_many, are told in kernels.h.
+// The kernel uses no shared memory and no shuffles, and loads full 32-byte sectors. Weights are loaded
+// several vectors ahead, tokens one slab ahead. Each slab begins with an exit from the loop, which also keeps
+// the compiler from moving loads ahead of it. Otherwise the compiler would fill all registers with loads and
+// spill. kernels.h describes the parts of K and why the sums equal those of gemm_many.
 //
-// Of experts: each block finds the expert whose rows it computes (expert_rows.h); tiles of eight tokens that
-// the expert does not have are left out.
+// With experts each block finds the expert whose rows it computes (expert_rows.h). It skips tiles of eight
+// tokens that the expert does not have.
 //
-// Work:     a block has 128 columns of y, 16 for each of its warps, and one part of K, so that its warps find
-//           each other's tokens in L1. The parts are added in order by the block that comes last.
-// Roofline: memory, N*K weights. On their way to the registers of a multiprocessor are at least 32 KiB of
-//           them. Tokens come from L2 once for 128 columns: an eighth of the bytes of bf16 weights for 16
-//           tokens, half of them for 64.
+// Work:     a block has 128 columns of y, 16 per warp, and one part of K, so that its warps share tokens in
+// L1. The
+//           block that arrives last adds the parts in order.
+// Roofline: memory, N*K weights. At least 32 KiB of weights are in flight per multiprocessor. Tokens come
+// from L2
+//           once per 128 columns: an eighth of the bytes of bf16 weights for 16 tokens, half of them for 64.
 // Checked:  against sums in double, f32 rounding over K terms; against gemm_many, bit for bit.
 #include <algorithm>
 
@@ -41,14 +42,14 @@ using namespace gpu;
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
-constexpr int kColumns = 16;  // of y, for a warp
-constexpr int kSlab = 32;     // of K
+constexpr int kColumns = 16;  // columns of y per warp
+constexpr int kSlab = 32;     // k per slab
 constexpr Vec kZeros{};
 
 constexpr int kBlockColumns = kWarps * kColumns;
 
-// Blocks on a multiprocessor, and vectors of a row of weights on their way to a lane's registers: as the
-// registers allow, which hold the sums of all tokens. A vector for each lane and row is 8 KiB.
+// Blocks per multiprocessor, and vectors in flight per row of weights and lane. The registers, which also
+// hold the sums of all tokens, limit both. One vector per lane and row is 8 KiB.
 template <int kTiles, Format kFormat>
 inline constexpr int kBlocks = kFormat == Format::plain && kTiles <= 2 ? 2 : 1;
 template <int kTiles>
@@ -62,7 +63,7 @@ GPU_DEVICE int last_of(int index, int count) {
   return index < count ? index : count - 1;
 }
 
-// Of rows g and g + 8.
+// Weights and scales of rows g and g + 8.
 template <class Scales>
 struct Rows {
   Vec low, high;
@@ -75,7 +76,7 @@ struct Task {
   Experts experts;
 };
 
-// What a column's sum begins with, and what its parts are multiplied with.
+// Initial value of a column's sum, and the factor of its parts.
 struct Start {
   float bias = 0, factor = 1;
   GPU_DEVICE Start(Gemm const& g, Format format, int expert, int column, bool wanted) {
@@ -86,13 +87,13 @@ struct Start {
   }
 };
 
-// Counts this block's part arrived. The last one of a block of columns adds up all of them. `counter`: of
-// these columns and rows.
+// Adds to the arrival counter of this block's part; the last block of these columns adds up all parts.
+// `counter`: index for these columns and rows.
 GPU_DEVICE void add_parts(Task const& task, Format format, ExpertRows const& rows, int block_column,
                           int counter) {
   Gemm const& g = task.g;
   Shared<int32_t> const is_last{0};
-  block_sync();  // all of the part is written
+  block_sync();  // waits until the whole part is written
   if (thread_index() == 0) {
     int32_t* const arrived = g.arrived + counter;
     bool const last = add_acquire_release(arrived, 1) == task.parts - 1;
@@ -113,7 +114,7 @@ GPU_DEVICE void add_parts(Task const& task, Format format, ExpertRows const& row
   }
 }
 
-// kTiles tiles of eight tokens; kExperts: of one expert.
+// Multiplies kTiles tiles of eight tokens. kExperts: the rows are those of one expert.
 template <int kTiles, Format kFormat, bool kExperts>
 GPU_KERNEL(kThreads, (kBlocks<kTiles, kFormat>))
 gemm_few_kernel(Task const task) {
@@ -130,7 +131,7 @@ gemm_few_kernel(Task const task) {
   }
   auto const has_tile = [&](int tile) { return !kExperts || tile == 0 || tile * 8 < mine.count; };
   int const first_column = block_column + warp() * kColumns;
-  // A piece is four lanes' vectors of one row.
+  // A piece is the vectors of four lanes of one row.
   constexpr int kStep = gemm_step(kFormat), kPiecesOfStep = kStep / (W::kSlabs * kSlab);
   int const steps = (g.k + kStep - 1) / kStep;
   int const piece_begin = steps * part / task.parts * kPiecesOfStep;
@@ -138,8 +139,8 @@ gemm_few_kernel(Task const task) {
   int const slabs = (g.k + kSlab - 1) / kSlab;
   int const group = lane() / 4, in_group = lane() % 4;
 
-  // In vectors; offsets from these fit 32 bits. Rows that are not there are the last one: no thread writes
-  // their sums.
+  // Row lengths in vectors; offsets within a row fit 32 bits. Missing rows are replaced by the last one, and
+  // no thread writes their sums.
   int const x_row = g.k / 8, w_row = kFormat == Format::plain ? x_row : steps * kPiecesOfStep * 4;
   int const low_column = last_of(first_column + group, g.n),
             high_column = last_of(first_column + group + 8, g.n);
@@ -158,7 +159,7 @@ gemm_few_kernel(Task const task) {
 
   auto const fetch = [&](int piece, Rows<Scales>& rows) {
     if (piece >= piece_end) return;
-    int const at = last_of(piece * 4 + in_group, w_row);  // behind the last k tokens are zero
+    int const at = last_of(piece * 4 + in_group, w_row);  // beyond the last k the tokens are zero
     rows.low = load_once(w_low + at);
     rows.high = load_once(w_high + at);
     if constexpr (W::kGrouped) {
@@ -239,14 +240,14 @@ void launch(Stream& stream, Gemm const& g, Experts const* experts) {
     return;
   }
   Task const task{g, gemm_parts(g.n * experts->used, g.k), *experts};
-  int32_t const groups = std::min(g.tokens, experts->count);  // at most, of rows of one expert
+  int32_t const groups = std::min(g.tokens, experts->count);  // most groups of rows of one expert
   stream.launch("gemm_few", gemm_few_kernel<kTiles, kFormat, true>,
                 {blocks * task.parts * groups, kThreads, sizeof(int32_t)}, task);
 }
 
 void multiply(Stream& stream, Gemm const& g, Experts const* experts) {
   if (g.tokens <= 0) return;
-  int32_t const rows = experts ? g.tokens / experts->used : g.tokens;  // of one matrix, at most
+  int32_t const rows = experts ? g.tokens / experts->used : g.tokens;  // most rows of one matrix
   with_format(g.w, [&]<Format kFormat>() {
     if (rows <= 8)
       launch<1, kFormat>(stream, g, experts);

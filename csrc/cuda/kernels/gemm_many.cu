@@ -2,19 +2,18 @@
 //
 //   x  [T, K] bf16     w  [N, K] in a format of quantise.h     y  [T, N] f32
 //
-// A block computes 128 columns of y for 128 tokens, or 64. Steps of K, as many k as a whole number of sixteen
-// bytes of weights for each of four lanes hold, pass through a ring of stages in shared memory. A lane reads
-// whole chunks of sixteen bytes, four lanes four neighbouring ones of a row, and deals their k to
-// instructions as gemm_few does, so that the sums are equal to the bit (kernels.h). Weights become bf16 on
-// the way to the instruction (formats.h). Every other row of more than four chunks has its halves exchanged,
-// so that the eight lanes that are served at once read different banks.
+// A block computes 128 columns of y for 128 tokens, or for 64. K passes in steps through a ring of stages in
+// shared memory. A step is as many k as fill whole sixteen-byte chunks of weights for each of four lanes.
+// Four lanes read four adjacent chunks of a row and assign their k to instructions as gemm_few does, so the
+// sums are equal bit for bit (kernels.h). Weights are widened to bf16 before the instruction (formats.h). In
+// rows of more than four chunks every other row has its halves exchanged, so that the eight lanes served
+// together read different banks.
 //
-// Work:     eight warps of 32 columns x half of the tokens. Blocks beside each other share weights: tokens
-// vary
-//           fastest. The parts of K come one after the other and meet in registers.
+// Work:     eight warps of 32 columns x half of the tokens. Adjacent blocks share weights: tokens vary
+// fastest. The
+//           parts of K are computed one after the other and added in registers.
 // Roofline: arithmetic, 2*T*N*K flops; per instruction of 4096 flops a warp reads at most 192 bytes of shared
-//           memory.
-// Checked:  against sums in double, f32 rounding over K terms; against gemm_few, bit for bit.
+// memory. Checked:  against sums in double, f32 rounding over K terms; against gemm_few, bit for bit.
 #include <algorithm>
 
 #include "cuda/kernels/device.h"
@@ -28,22 +27,22 @@ namespace {
 using namespace gpu;
 
 constexpr int kThreads = 256;
-constexpr int kColumns = 128;  // of a block
-constexpr int kSlab = 32;      // of K: four chunks of tokens
+constexpr int kColumns = 128;  // columns per block
+constexpr int kSlab = 32;      // k per slab: four chunks of tokens
 constexpr int kWarpColumns = 32;
 
-// Rows of kChunks chunks, four or a multiple of eight.
+// Swizzle of rows of kChunks chunks, four or a multiple of eight.
 template <int kChunks>
 GPU_DEVICE int chunk_at(int row, int chunk) {
   return row * kChunks + (kChunks == 4 ? chunk : chunk ^ row % 2 * 4);
 }
 
-// Shared memory of a stage, in vectors: weights, then tokens.
+// Shared memory layout of a stage, in vectors: weights, then tokens.
 template <Format kFormat>
 struct Layout {
-  static constexpr int kSlabs = gemm_step(kFormat) / kSlab;  // of a step
+  static constexpr int kSlabs = gemm_step(kFormat) / kSlab;  // slabs per step
   static constexpr int kWeightChunks = 4 * kSlabs / Weights<kFormat>::kSlabs, kTokenChunks = 4 * kSlabs;
-  // Of a block. A product of a slab that waits for its scale takes registers, too.
+  // Tokens per block. With scales a slab's product needs registers too, until it is scaled.
   static constexpr int kTokens = Weights<kFormat>::kGrouped ? 64 : 128;
   static constexpr int kTokensAt = kColumns * kWeightChunks;
   static constexpr int kStage = kTokensAt + kTokens * kTokenChunks;
@@ -57,8 +56,8 @@ struct Task {
   Experts experts;
 };
 
-// Begins to copy kRows rows of kChunks chunks, of which `rows` exist and `chunks` of each. `from` is the
-// first, rows are `stride` chunks apart.
+// Starts to copy kRows rows of kChunks chunks, of which `rows` rows and `chunks` chunks per row exist. `from`
+// is the first row; rows are `stride` chunks apart.
 template <int kRows, int kChunks>
 GPU_DEVICE void fetch_rows(Shared<Vec> to, Vec const* from, int stride, int rows, int chunks) {
   GPU_UNROLL
@@ -69,7 +68,7 @@ GPU_DEVICE void fetch_rows(Shared<Vec> to, Vec const* from, int stride, int rows
   }
 }
 
-// kExperts: tiles of tokens are each of one expert.
+// Multiplies tiles of tokens. kExperts: each tile belongs to one expert.
 template <Format kFormat, bool kExperts>
 GPU_KERNEL(kThreads, 1)
 gemm_many_kernel(Task const task) {
@@ -84,7 +83,7 @@ gemm_many_kernel(Task const task) {
     mine = find_expert_rows<L::kTokens>(task.experts, tile);
     if (mine.count == 0) return;
   }
-  int64_t const matrix_row = int64_t(mine.expert) * g.n;  // of its first column
+  int64_t const matrix_row = int64_t(mine.expert) * g.n;  // row of the expert's matrix, of its first column
   int const first_column = block_index() / task.token_tiles * kColumns;
   int const steps = (g.k + gemm_step(kFormat) - 1) / gemm_step(kFormat);
   int const slabs = (g.k + kSlab - 1) / kSlab;
@@ -108,7 +107,7 @@ gemm_many_kernel(Task const task) {
   int const warp_column = warp() % 4 * kWarpColumns, warp_token = warp() / 4 * kWarpTokens;
   int const group = lane() / 4, in_group = lane() % 4;
   auto const column_of = [&](int m, int i) { return first_column + warp_column + 16 * m + group + 8 * i; };
-  float factor[kWarpColumns / 16][2];  // of the columns
+  float factor[kWarpColumns / 16][2];  // factors of the columns
   float sums[kWarpColumns / 16][kWarpTokens / 8][4] = {}, totals[kWarpColumns / 16][kWarpTokens / 8][4];
   GPU_UNROLL
   for (int m = 0; m < kWarpColumns / 16; ++m) {
@@ -138,12 +137,13 @@ gemm_many_kernel(Task const task) {
                                 (matrix_row + column_of(m, i)) * scale_row + step / Scales::kPieces);
       }
       copy_wait<L::kStages - 2>();
-      block_sync();  // the step's tiles are there for all, and no thread reads the stage that is filled next
+      block_sync();  // the step's tiles are complete, and no thread reads the stage that is filled next
       fetch(step + L::kStages - 1);
       Shared<Vec> const weights = stage_of(step), tokens = weights + L::kTokensAt;
       GPU_UNROLL
       for (int s = 0; s < L::kSlabs; ++s) {
-        if (step * L::kSlabs + s >= slabs) break;  // also a wall, see gemm_few.cu
+        // also stops the compiler from moving loads, see gemm_few.cu
+        if (step * L::kSlabs + s >= slabs) break;
         Vec low[kWarpColumns / 16], high[kWarpColumns / 16];
         GPU_UNROLL
         for (int m = 0; m < kWarpColumns / 16; ++m) {
@@ -207,7 +207,7 @@ void launch(Stream& stream, Gemm const& g, Experts const* experts) {
   if (!experts)
     return start(gemm_many_kernel<kFormat, false>,
                  Task{g, (g.tokens + kTokens - 1) / kTokens, gemm_parts(g.n, g.k), {}});
-  // Of each expert the last tile may be short.
+  // Each expert's last tile may be short.
   int32_t const tiles = g.tokens / kTokens + std::min(g.tokens, experts->count);
   start(gemm_many_kernel<kFormat, true>, Task{g, tiles, gemm_parts(g.n * experts->used, g.k), *experts});
 }

@@ -1,13 +1,13 @@
-// kernels.h - what the CUDA engine computes with. Each function queues one kernel on a stream; it allocates
-// nothing and waits for nothing. Pointers are device memory, rows start on 16 bytes.
+// kernels.h - the kernels of the CUDA engine. Each function queues one kernel on a stream; it allocates
+// nothing and waits for nothing. Pointers are device memory, and rows start on 16 bytes.
 //
-// Numbers are those of the CPU engine (csrc/cpu/kernels/kernels.h): bf16 weights, bf16 activations into
-// matrix products, bf16 keys and values, f32 everywhere else, the residual stream among it. reference/ has a
-// plain loop for each.
+// Number types are those of the CPU engine (csrc/cpu/kernels/kernels.h): bf16 weights, bf16 inputs of GEMMs,
+// bf16 keys and values, f32 everywhere else, including the residual stream. reference/ has a plain loop for
+// each kernel.
 //
-// Promise, tested: a row's result does not depend on timing, on the rows beside it, or on how a step was cut
-// into blocks, tiles and parts. So each sum has one order, which the shapes of the model alone decide; every
-// variant of a kernel keeps to it.
+// Invariant, held by tests: a row's result does not depend on timing, on the rows beside it, or on the
+// partition of a step into blocks, tiles and parts. So each sum has one order, which depends only on the
+// model's shapes. Every variant of a kernel keeps that order.
 //
 // Dimension letters are those of engine.h: T tokens, H hidden, Hq/Hk heads, D head size, F feed-forward, V
 // vocabulary, Tp tokens per page.
@@ -27,7 +27,7 @@ using bf16 = uint16_t;
 
 // ---- rows -----------------------------------------------------------------------------------------------
 
-// x[t] = scale * table[ids[t]] as f32. H is a multiple of 8.
+// Embedding: x[t] = scale * table[ids[t]] as f32. H is a multiple of 8.
 struct Embed {
   float* x;            // [T, H]
   bf16 const* table;   // [V, H]
@@ -37,8 +37,8 @@ struct Embed {
 };
 void embed(Stream& stream, Embed const& e);
 
-// to[r] = from[rows[r]]: what goes on with the rows to sample alone. Rows are whole vectors of sixteen
-// bytes.
+// Gather: to[r] = from[rows[r]], for steps after which only the requested rows continue. Rows are whole
+// 16-byte vectors.
 struct Gather {
   void const* from;
   void* to;
@@ -47,8 +47,8 @@ struct Gather {
 };
 void gather(Stream& stream, Gather const& g);
 
-// x[r] = sum_scale * (x[r] + delta_scale * norm(delta[r])) if there is a delta, then y[r] = norm(x[r]). A
-// norm without weights changes nothing. H is a multiple of 4.
+// Residual addition and norm: x[r] = sum_scale * (x[r] + delta_scale * norm(delta[r])) if there is a delta,
+// then y[r] = norm(x[r]). A norm without weights changes nothing. H is a multiple of 4.
 struct AddNorm {
   float* x;             // [T, H] the residual stream
   float const* delta;   // [T, H] or null: x is only read
@@ -64,23 +64,23 @@ struct AddNorm {
 };
 void add_norm(Stream& stream, AddNorm const& n);
 
-// y[t, f] = activation(gate[t, f]) * up[t, f]. F and the strides are multiples of 4.
+// Gate: y[t, f] = activation(gate[t, f]) * up[t, f]. F and the strides are multiples of 4.
 struct Gate {
-  float const* gate;  // [T, F] of rows that are gate_stride apart
-  float const* up;    // likewise
+  float const* gate;  // [T, F], rows gate_stride apart
+  float const* up;    // [T, F], rows up_stride apart
   int32_t gate_stride, up_stride;
   bf16* y;  // [T, F]
   int32_t tokens, feed_forward;
   int32_t activation = 0;            // BUNTING_ACTIVATION_*
-  int32_t const* up_rows = nullptr;  // [T]: the row of `up` for each token, or null
+  int32_t const* up_rows = nullptr;  // [T] row of `up` per token, or null
 };
 void gate(Stream& stream, Gate const& g);
-// Of gate_up [T, 2F]: gate, then up.
+// Returns the Gate for gate_up [T, 2F]: gate, then up.
 inline Gate gate_of(float const* gate_up, bf16* y, int32_t tokens, int32_t width, int32_t activation) {
   return {gate_up, gate_up + width, 2 * width, 2 * width, y, tokens, width, activation};
 }
 
-// x = cap * tanh(x / cap).
+// Soft cap: x = cap * tanh(x / cap), in place.
 struct Cap {
   float* x;
   int64_t count;
@@ -90,7 +90,7 @@ void cap(Stream& stream, Cap const& c);
 
 // ---- matrix products ------------------------------------------------------------------------------------
 
-// A matrix [N, K] in device memory: rows after each other, and their scales likewise (quantise.h).
+// Matrix [N, K] in device memory: consecutive rows, and consecutive scales of rows (quantise.h).
 struct WeightMatrix {
   void const* data = nullptr;
   void const* scales = nullptr;
@@ -101,50 +101,52 @@ struct WeightMatrix {
       : data(rows), scales(row_scales), format(how) {}
 };
 
-// y[t, n] = sum_k x[t, k] * w[n, k] + bias[n], with f32 sums. K is a multiple of 8.
+// GEMM: y[t, n] = sum_k x[t, k] * w[n, k] + bias[n], with f32 sums. K is a multiple of 8.
 //
-// The order of a sum: K is cut into gemm_parts() parts of whole steps of gemm_step(), part p of P having
-// steps [S*p/P, S*(p+1)/P). A part is one chain of matrix instructions; two take each 32 neighbouring k in
-// turn, of each eight of them k 0..3, then k 4..7. The parts are added to the bias, or to zero, in order.
+// Order of a sum: K is cut into gemm_parts() parts of whole steps of gemm_step() k. Part p of P has steps
+// [S*p/P, S*(p+1)/P). A part is one chain of matrix instructions. Two instructions share each 32 adjacent k:
+// of each eight of them the first takes k 0..3, the second k 4..7. The parts are added to the bias, or to
+// zero, in order.
 struct Gemm {
   bf16 const* x;      // [T, K]
   WeightMatrix w;     // [N, K]
   float const* bias;  // [N] or null
   float* y;           // [T, N]
   int32_t tokens, n, k;
-  // For few tokens: a product of its own for each part, of at most kGemmPartialFloats, and counters, zero
+  // Scratch for few tokens: a product per part, at most kGemmPartialFloats in all, and counters that are zero
   // before and after. Products of one stream may share both.
   float* partial = nullptr;
   int32_t* arrived = nullptr;  // [kGemmArrived]
 };
 void gemm(Stream& stream, Gemm const& g);
 
-// Which rows of a step each of E experts computes: those of expert e are begin[e] to begin[e + 1].
+// Rows of a step by expert: those of expert e are begin[e] to begin[e + 1].
 struct Experts {
   int32_t const* begin;  // [E + 1]
   int32_t count;         // E
-  int32_t used;          // k: each token has a row with so many experts at most
+  int32_t used;          // k, the most experts per token
 };
 
-// A product in which each row of x has the matrix of its expert, and its bias: E matrices [N, K] and E
-// biases [N] follow each other. Each matrix of which a row needs anything is read once, up to 64 rows of the
-// step, and above that once for as many rows as a block of gemm_many takes. `tokens` counts rows, T * k of
-// them; counters are kGemmArrived or gemm_experts_arrived().
+// GEMM with one matrix per expert: each row of x is multiplied by its expert's matrix, plus that expert's
+// bias. The E matrices [N, K] and E biases [N] are consecutive. The kernel reads the matrix of each expert in
+// use once for up to 64 rows of the step, otherwise once per token tile of gemm_many. `tokens` counts rows, T
+// * k of them. The counters are kGemmArrived or gemm_experts_arrived().
 void gemm_experts(Stream& stream, Gemm const& g, Experts const& experts);
-// Counters that a product of so many columns and experts needs.
+// Number of counters for a product with n columns per expert.
 constexpr int32_t gemm_experts_arrived(int32_t n, int32_t experts) {
   return (n + 127) / 128 * experts;
 }
 
-// The two kernels behind them: up to kGemmFewTokens tokens the weights are all there is to read, and go
-// straight to registers; above, tiles of both matrices go through shared memory.
+// Implementations of both. Up to kGemmFewTokens tokens the weights dominate the traffic and go directly to
+// registers. Above, tiles of both matrices go through shared memory.
 inline constexpr int32_t kGemmFewTokens = 64;
 void gemm_few(Stream& stream, Gemm const& g);
 void gemm_many(Stream& stream, Gemm const& g);
 void gemm_few_experts(Stream& stream, Gemm const& g, Experts const& experts);
 void gemm_many_experts(Stream& stream, Gemm const& g, Experts const& experts);
 
-// 1, 2, 4 or 8: enough for few tokens to occupy a large GPU. The same on all GPUs and for any tokens.
+// Number of parts of K: 1, 2, 4 or 8, enough for few tokens to occupy a large GPU. It is the same on all GPUs
+// and for any number of tokens.
 int32_t gemm_parts(int32_t n, int32_t k);
 inline constexpr int32_t kGemmPartialFloats = kGemmFewTokens << 15, kGemmArrived = 128;
 constexpr int32_t gemm_step(Format format) {
@@ -156,23 +158,24 @@ constexpr int32_t gemm_step(Format format) {
 // One layer's part of the KV pages: [page][layer][keys | values][kv head][Tp][D]. Strides are in units of two
 // bytes, so that the engine may choose another order of the outer dimensions.
 //
-// In bf16, or in e4m3 with a multiplier for the keys and one for the values of each head and slot, all of
-// them after the layer's values: [kv head][Tp] words, keys in the low half. A multiplier is a power of two
-// times 2^120 in bf16, the largest number of its slot becoming 224 to 448, or NaN if that was not finite.
+// Elements are bf16 or e4m3. In e4m3 each head and slot has a multiplier for its keys and one for its values.
+// All multipliers are after the layer's values: [kv head][Tp] words, keys in the low half. A multiplier is a
+// power of two times 2^120 in bf16. It scales the largest number of its slot to 224 .. 448. It is NaN if a
+// number was not finite.
 struct KvPages {
   bf16* layer;  // page 0 of the layer
   int64_t page_stride;
-  int64_t values;  // from a head's keys to its values
+  int64_t values;  // distance from a head's keys to its values
   int32_t kv_heads, head_size, page_tokens;
   bool fp8 = false;
-  int64_t multipliers = 0;  // from `layer`
+  int64_t multipliers = 0;  // offset from `layer`
 };
 
 inline constexpr int32_t kNoSlot = -1;
 
 // ---- experts --------------------------------------------------------------------------------------------
 
-// logits[t, e] = sum_h x[t, h] * w[e, h] + bias[e], all in f32. H is a multiple of 4.
+// Router: logits[t, e] = sum_h x[t, h] * w[e, h] + bias[e], all in f32. H is a multiple of 4.
 struct Router {
   float const* x;     // [T, H]
   float const* w;     // [E, H]
@@ -182,13 +185,14 @@ struct Router {
 };
 void router(Stream& stream, Router const& r);
 
-// The k experts of each token with the largest logits, of equal ones the first, by rising number, and their
-// weights: softmax of their logits, or their shares of that of all logits, times a scale of each. A logit
-// that is NaN makes all weights of its token NaN. k is at most kExpertsUsedMax.
+// Choice of the k experts with the largest logits per token, ties to the lower number, listed by rising
+// number, with their weights. A weight is the softmax over the chosen logits, or the share of the softmax
+// over all logits, times a scale per expert. A NaN logit makes all weights of its token NaN. k is at most
+// kExpertsUsedMax.
 inline constexpr int32_t kExpertsUsedMax = 32;
 struct ChooseExperts {
   float const* logits;   // [T, E]
-  int32_t const* slots;  // [T] or null: tokens with kNoSlot choose none, -1, with weights 0
+  int32_t const* slots;  // [T] or null: tokens with kNoSlot choose no expert (-1), with weights 0
   int32_t* chosen;       // [T, k]
   float* weights;        // [T, k]
   int32_t tokens, experts, used;
@@ -197,17 +201,17 @@ struct ChooseExperts {
 };
 void choose_experts(Stream& stream, ChooseExperts const& c);
 
-// Places the pairs of a token and an expert by rising expert, then rising token.
+// Grouping of the (token, expert) pairs by rising expert, then rising token.
 struct GroupExperts {
   int32_t const* chosen;  // [T, k]
-  int32_t* begin;         // [E + 1] see Experts
-  int32_t* row;           // [T k] the token of each pair; behind the last pair 0
-  int32_t* pair;          // [T, k] where each choice went, or -1
+  int32_t* begin;         // [E + 1], see Experts
+  int32_t* row;           // [T k] token of each pair; 0 after the last pair
+  int32_t* pair;          // [T, k] index of each choice's pair, or -1
   int32_t tokens, experts, used;
 };
 void group_experts(Stream& stream, GroupExperts const& g);
 
-// y[t] = sum over t's experts, by rising number, of weight * x[pair]. H is a multiple of 4.
+// Sum over a token's experts: y[t] = sum, by rising number, of weight * x[pair]. H is a multiple of 4.
 struct CombineExperts {
   float* y;              // [T, H]
   float const* x;        // [T k, H]
@@ -217,10 +221,11 @@ struct CombineExperts {
 };
 void combine_experts(Stream& stream, CombineExperts const& c);
 
-// ---- between the products -------------------------------------------------------------------------------
+// ---- between the GEMMs
+// -------------------------------------------------------------------------------------
 
-// cos, sin[t, i] = those of the turns far and near of the token's position, one after the other, times the
-// magnitude: rope_table.h, to the bit.
+// RoPE angles: cos, sin[t, i] of the token's position, composed from the far and the near angle, times the
+// magnitude. The bits are those of rope_table.h.
 struct RopeAngles {
   Turn const* far;           // [.., R/2]
   Turn const* near;          // [kRopeStride, R/2]
@@ -232,34 +237,34 @@ struct RopeAngles {
 };
 void rope_angles(Stream& stream, RopeAngles const& r);
 
-// What follows the QKV product, per token: RMS norm of each q and k head, or of all of them together, if
-// there are weights for it, of each v head if that is asked for, rotation of the first R numbers of each head
-// of q and k if there are angles, growth of q with its position if that is asked for, append of k and v to
-// the token's page slot. D is a multiple of 16, at most 512; R is a multiple of 4, at most D. Without KV
-// heads there is only q.
+// Steps between the QKV product and attention, per token: RMS norm of each q and k head, or over all heads,
+// if there are norm weights; RMS norm of each v head if has_value_norm; rotation of the first R numbers of
+// each head of q and k, if there are angles; scale of q by position, if query_scale; append of k and v to the
+// token's page slot. D is a multiple of 16, at most 512; R is a multiple of 4, at most D. Without KV heads
+// there is only q.
 struct RopeAppend {
   float const* qkv;  // [T, (Hq + 2*Hk) * D]: q, k, v; or without v
   bf16* q;           // [T, Hq*D], not scaled
   int32_t query_heads;
-  float const* q_norm;  // [D], or [Hq*D] of all heads together, or null
+  float const* q_norm;  // [D], or [Hq*D] for a norm over all heads, or null
   float const* k_norm;  // [D] or [Hk*D]
   float norm_epsilon;
   float const* cos;  // [T, R/2], or null
   float const* sin;
   float const* query_scale;  // [context_max], or null
   int32_t const* positions;  // [T]
-  int32_t const* slots;      // [T] page * Tp + slot to append to, or kNoSlot
+  int32_t const* slots;      // [T] page * Tp + slot of the append, or kNoSlot
   KvPages kv;
   int32_t tokens;
   int32_t rotated;  // R
   bool has_wide_norms = false;
-  bool values_are_keys = false;  // v is k as it comes
+  bool values_are_keys = false;  // v is the unnormed k
   bool has_value_norm = false;
 };
 void rope_append(Stream& stream, RopeAppend const& a);
 
-// The first `tokens` slots of page `from`, of layers of one size that lie together, become those of page
-// `to`. Copies of one call touch different `to` pages, and no page is both.
+// Page copy: the first `tokens` slots of page `from` are copied to page `to`, for layers of one size that are
+// adjacent. Copies of one call have different `to` pages, and no page is both source and target.
 struct PageCopy {
   int32_t from, to, tokens;
 };
@@ -267,7 +272,8 @@ struct CopyPages {
   bf16* pages;             // page 0 of the first layer
   PageCopy const* copies;  // [count], device memory
   int32_t count;
-  int64_t page_stride, elements;  // of two bytes: from page to page, and of these layers in one
+  // in units of two bytes: distance between pages, and length of these layers in a page
+  int64_t page_stride, elements;
   int32_t head_size, page_tokens;
   int32_t fp8_heads = 0;  // KV heads if keys and values are e4m3, 0 if they are bf16
 };
@@ -275,18 +281,18 @@ void copy_pages(Stream& stream, CopyPages const& c);
 
 // ---- attention ------------------------------------------------------------------------------------------
 
-// out = softmax(scale * q k^T) v over the positions that each token sees, after a plan (attention_plan.h).
-// With a cap a score s is cap * tanh(s / cap); a head's sink is one more score, whose value is zero. D is 32,
-// 64, 96, 128, 256 or 512; at most kManyRows query heads share a KV head.
+// Attention: out = softmax(scale * q k^T) v over the positions that each token sees, following a plan
+// (attention_plan.h). With a cap a score s becomes cap * tanh(s / cap). A head's sink is one more score,
+// whose value is zero. D is 32, 64, 96, 128, 256 or 512. At most kManyRows query heads share a KV head.
 struct Attention {
   bf16 const* q;  // [T, Hq*D], not scaled
   bf16* out;      // [T, Hq*D]
-  KvPages kv;     // of 16 tokens
+  KvPages kv;     // pages of 16 tokens
   int32_t query_heads;
   int32_t sliding_window;  // 0: none
   float scale;
 
-  int32_t blocks;  // of the plan; the rest of it, in device memory
+  int32_t blocks;  // blocks of the plan; the following arrays are the plan in device memory
   AttentionItem const* items;
   int32_t const* item_begin;
   int32_t const* merge_begin;
@@ -295,8 +301,8 @@ struct Attention {
   int32_t const* positions;  // [T]
 
   float* partial_out;  // [partial rows, D]
-  float* partial_log;  // [partial rows]: log2 of the sum of exp2
-  float* running;      // [blocks, kManyRows, D] scratch: what an item's spans have come to
+  float* partial_log;  // [partial rows]: log2 of the sum of exp2 of scores
+  float* running;      // [blocks, kManyRows, D] scratch: sums of an item's spans so far
   int32_t* arrived;    // [T * Hk], zero before and after
 
   float cap = 0;                 // 0: none
@@ -304,17 +310,17 @@ struct Attention {
 };
 void attention(Stream& stream, Attention const& a);
 
-// Blocks of attention that one multiprocessor holds.
+// Blocks of attention per multiprocessor.
 inline constexpr int32_t kAttentionBlocks = 2;
 
 // ---- sampling -------------------------------------------------------------------------------------------
 
-// Draws a token for each row as engine.h words it and writes results in engine.h's format. Tokens of one
-// list of pairs are distinct.
+// Sampling: draws a token per row as engine.h defines it and writes results in engine.h's format. Tokens of
+// one list of pairs are distinct.
 struct Sample {
-  float const* logits;   // [rows, V], not changed
+  float const* logits;   // [rows, V], unchanged
   float* changed;        // [rows, V] scratch: logits after penalties, biases and bitmask
-  uint32_t const* rows;  // [rows, BUNTING_ROW_WORDS], of the step block, as pairs and words
+  uint32_t const* rows;  // [rows, BUNTING_ROW_WORDS], from the step block, as are pairs and words
   int32_t const* pairs;
   uint32_t const* words;
   uint32_t* results;     // [rows, result_words]; may be mapped memory

@@ -1,14 +1,13 @@
-// rope_angles.cu - the cosines and sines by which a step's tokens are turned.
+// rope_angles.cu - cosines and sines of the rotary embedding for a step's tokens.
 //
 //   far, near  f64     cos, sin  [T, R/2] f32
 //
-//   cos, sin of a + b = cos a cos b - sin a sin b, sin a cos b + cos a sin b; a of every kRopeStride-th
+//   cos, sin of a + b = cos a cos b - sin a sin b, sin a cos b + cos a sin b; a at every kRopeStride-th
 //   position
 //
 // Work:     a thread per token and pair; once a step, for all layers and heads that have the rope.
-// Roofline: memory, 24 bytes a number; in f64 seven operations, which GPUs of 1/64 the rate do in 15 us for
-//           8192 tokens of 128 pairs.
-// Checked:  bit for bit against the CPU's.
+// Roofline: memory, 24 bytes per number, and seven operations in f64, which are cheap even on GPUs with 1/64
+// rate. Checked:  bit for bit against the CPU's.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
 

@@ -1,5 +1,4 @@
-// rope_append.cu - what lies between the QKV product and attention: norm of q and k heads, rotation,
-// append.
+// rope_append.cu - steps between the QKV product and attention: norm of q and k heads, rotation, append.
 //
 //   qkv  [T, (Hq + 2*Hk) * D] f32     q  [T, Hq*D] bf16     pages  bf16 or e4m3, see KvPages
 //
@@ -8,10 +7,12 @@
 //                                                      (i < R/2; q and k, if there are angles)
 //   x = x * query_scale[position]                                                (q, if there is one)
 //
-// Work:     one warp per token and head; a lane holds two neighbouring pairs per turn: (i, i + R/2) of what
-//           is rotated, and pairs as far apart as the rest is long of the rest.
-// Roofline: memory, 6 * D bytes per head. Where a norm is of all heads together, each head's warp adds up
-//           all of them, from L1 and L2.
+// Work:     one warp per token and head. Per turn a lane holds two adjacent pairs: (i, i + R/2) in the
+// rotated part,
+//           and pairs half the length of the rest apart in the rest.
+// Roofline: memory, 6 * D bytes per head. For a norm over all heads each head's warp adds up all of them,
+// from L1
+//           and L2.
 // Checked:  against reference::rope_append in double, one rounding to bf16 or e4m3.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
@@ -22,19 +23,19 @@ namespace {
 using namespace gpu;
 
 constexpr int kWarps = 4;
-constexpr int kTurnDimensions = 4 * kWarp;            // of a head, that a warp has at a time
-constexpr int kExponentMin = -100, kExponentMax = 7;  // of what e4m3 are multiplied with
+constexpr int kTurnDimensions = 4 * kWarp;            // dimensions of a head that a warp processes per turn
+constexpr int kExponentMin = -100, kExponentMax = 7;  // range of the exponents of e4m3 multipliers
 constexpr float kInfinity = __builtin_inff();
 
-// Where in a head the pairs lie of which a lane has numbers i and i + 1, i even: the first ones, and how far
-// behind them the second ones.
+// Place in a head of the pairs with numbers i and i + 1, i even: index of their first elements, and distance
+// to their second elements.
 struct Place {
   int low, apart;
   GPU_DEVICE Place(int i, int d, int rotated)
       : low(i < rotated / 2 ? i : i + rotated / 2), apart((i < rotated / 2 ? rotated : d - rotated) / 2) {}
 };
 
-// The root mean square of a row's heads of q, or of k, as a factor.
+// Returns the factor of a norm over all heads of q, or of k, in a row.
 GPU_DEVICE float wide_scale(RopeAppend const& a, float const* row, bool is_q) {
   int const d = a.kv.head_size, heads = is_q ? a.query_heads : a.kv.kv_heads;
   if (!is_q) row += a.query_heads * d;
@@ -47,7 +48,7 @@ GPU_DEVICE float wide_scale(RopeAppend const& a, float const* row, bool is_q) {
   return reciprocal_sqrt(warp_sum(squares) / float(heads * d) + a.norm_epsilon);
 }
 
-// A head's numbers in e4m3, and what they are to be multiplied with.
+// Writes a head's numbers in e4m3, and their multiplier.
 template <int kTurns>
 GPU_DEVICE void append_e4m3(Float2 const (&low)[kTurns], Float2 const (&high)[kTurns], int d, int rotated,
                             bf16* out, bf16* multiplier) {
@@ -66,7 +67,7 @@ GPU_DEVICE void append_e4m3(Float2 const (&low)[kTurns], Float2 const (&high)[kT
   for (int mask = kWarp / 2; mask > 0; mask /= 2) largest = fmaxf(largest, shuffle_xor(largest, mask));
   finite = ballot(finite) == ~0u;
 
-  // 2^exponent is the least by which the largest is at most 448, 1.75 * 2^8.
+  // 2^exponent is the smallest power of two that scales the largest number to at most 448, 1.75 * 2^8.
   uint32_t bits;
   memcpy(&bits, &largest, sizeof bits);
   int exponent = int(bits >> 23) - 127 - ((bits & 0x7fffff) > 0x600000 ? 7 : 8);

@@ -1,14 +1,16 @@
-// router.cu - which experts compute a token: a product in f32, as on the CPU, so that both engines choose
-// alike, and the choice.
+// router.cu - chooses the experts of a token: a product in f32, as on the CPU, so that both engines choose
+// the same experts, then the choice.
 //
 //   logits[t, e] = sum_h x[t, h] * w[e, h] + bias[e]             x, w, logits  f32
-//   chosen[t]    the k experts with the largest logits, of equal ones the first; their weights
+//   chosen[t]    the k experts with the largest logits, ties to the lower number; their weights
 //
-// Work:     logits: a block has four experts and eight tokens; its four warps take every fourth 128 of the
+// Work:     logits: a block has four experts and eight tokens; each of its four warps processes every fourth
+// 128
 //           columns, and their sums are added in order. Choice: a warp per token.
 // Roofline: one token reads the router once, over E/4 blocks; many tokens are bound by L1, three reads of
-//           sixteen bytes for 32 multiplications of four numbers each.
-// Checked:  against reference::choose_experts, and bit for bit against the same row in other company.
+// sixteen
+//           bytes per 32 multiplications of four numbers each.
+// Checked:  against reference::choose_experts, and bit for bit against the same row in another batch.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
 
@@ -18,7 +20,7 @@ namespace {
 using namespace gpu;
 
 constexpr int kWarps = 4, kThreads = kWarps * kWarp;
-constexpr int kTokens = 8, kExperts = 4;  // of a block
+constexpr int kTokens = 8, kExperts = 4;  // per block
 constexpr float kLog2E = 1.44269504f;
 constexpr float kInfinity = __builtin_inff();
 
@@ -67,7 +69,7 @@ GPU_KERNEL(kThreads, 4) router_kernel(Router const r) {
   store(r.logits + int64_t(token) * r.experts + expert, sum);
 }
 
-// An expert and its logit; -1: none.
+// Expert and its logit; -1: none.
 struct Choice {
   int expert = -1;
   float logit = -kInfinity;
@@ -89,7 +91,8 @@ GPU_KERNEL(kThreads, 8) choose_experts_kernel(ChooseExperts const c) {
     store(weights + lane(), 0.0f);
     return;
   }
-  // In falling order, each the first after the one before. Lane i keeps the one of round i.
+  // Picks the experts in falling order, each one the best after the one before. Lane i keeps the expert of
+  // round i.
   Choice mine, last;
   float largest = 0;
   bool has_nan = false;
@@ -118,7 +121,7 @@ GPU_KERNEL(kThreads, 8) choose_experts_kernel(ChooseExperts const c) {
   }
   float const sum = warp_sum(part);
   bool const is_lost = ballot(has_nan) != 0;
-  int rank = 0;  // by rising number
+  int rank = 0;  // rank by rising number
   for (int i = 0; i < c.used; ++i) rank += shuffle(mine.expert, i) < mine.expert;
   if (!is_choice) return;
   store(chosen + rank, mine.expert);

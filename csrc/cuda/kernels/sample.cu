@@ -1,22 +1,21 @@
-// sample.cu - draws one token per row of logits; the order of operations is engine.h's.
+// sample.cu - draws one token per row of logits; engine.h defines the order of operations.
 //
 //   logits  [rows, V] f32     results  [rows, result_words]
 //
-// Probabilities relative to the likeliest token are whole numbers of 2^-40. Sums of whole numbers do not
-// depend on their order, so histograms by atomic additions, sums over threads and the draw itself give the
-// same token however the work is spread; what is below 2^-40 is never drawn.
+// Probabilities relative to the most likely token are integers in units of 2^-40. Integer sums do not depend
+// on their order. So histograms by atomic additions, sums over threads and the draw itself give the same
+// token for every distribution of the work. Tokens with a probability below 2^-40 are never drawn.
 //
-// Nothing is sorted. top-k and top-p are cuts: the last token kept in the order "falling logit, then rising
-// id". The cut's logit is found digit by digit from histograms of counts (top-k) or probabilities (top-p):
-// first by distance from the likeliest, which spreads the tokens over the bins, then by the bits of the
-// logit within one such bin.
+// No step sorts the vocabulary. top-k and top-p are cuts: the last token kept in the order "falling logit,
+// then rising id". The cut's logit is found digit by digit from histograms of counts (top-k) or probabilities
+// (top-p). The first digit is the distance from the largest logit, which spreads the tokens over the bins.
+// The next digits are the bits of the logit within one such bin.
 //
-// Work:     one block of 512 threads per row: as many registers as ptxas likes, and enough loads of sixteen
-//           bytes under way.
-// Roofline: memory, 4*V bytes per pass, from L2: 2 passes for greedy, 4 for plain sampling, 5 more for each
-//           cut.
-// Checked:  against reference::sample (sorts everything, double); chi-square of the draws; equal bits for
-//           any order of threads.
+// Work:     one block of 512 threads per row, which allows enough registers and enough 16-byte loads in
+// flight. Roofline: memory, 4*V bytes per pass, from L2: 2 passes for greedy, 4 for plain sampling, 5 more
+// per cut. Checked:  against reference::sample (sorts everything, double); chi-square of the draws; equal
+// bits for any order of
+//           threads.
 #include "boundary/philox.h"
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
@@ -35,9 +34,9 @@ constexpr float kOne = 1099511627776.0f;  // 2^40
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 constexpr float kInfinity = __builtin_inff(), kLargestFloat = 0x1.fffffep127f;
 constexpr int kBins = 2048;
-constexpr float kBinsPerLogit = 64;  // of the first histogram
+constexpr float kBinsPerLogit = 64;  // resolution of the first histogram
 
-// Shared memory, in bytes.
+// Shared memory layout, in bytes.
 constexpr uint32_t kScratchAt = kBins * sizeof(Mass);
 constexpr uint32_t kAnswerAt = kScratchAt + kWarps * sizeof(Mass);
 constexpr size_t kSharedBytes = kAnswerAt + 2 * sizeof(Mass);
@@ -56,11 +55,11 @@ GPU_DEVICE Mass shuffle_mass(Mass x, int source) {
   return Mass(high) << 32 | low;
 }
 
-// combine over the threads of the block, in every thread.
+// Reduces x over the threads of the block with `combine`; every thread gets the result.
 template <class Combine>
 GPU_DEVICE Mass reduce(Mass x, Combine combine) {
   for (int mask = kWarp / 2; mask > 0; mask /= 2) x = combine(x, shuffle_mass(x, lane() ^ mask));
-  block_sync();  // the scratch of an earlier call is free
+  block_sync();  // waits until the scratch of an earlier call is unused
   if (lane() == 0) scratch().set(warp(), x);
   block_sync();
   x = scratch().get(lane() % kWarps);
@@ -74,14 +73,14 @@ GPU_DEVICE Mass sum_of(Mass x) {
   return reduce(x, [](Mass a, Mass b) { return a + b; });
 }
 
-// The bits of x in an order in which larger numbers have larger bits; -0 is 0.
+// Maps x to bits that are larger for larger numbers; -0 equals 0.
 GPU_DEVICE uint32_t ordered(float x) {
   x += 0.0f;
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
   return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
-// (logit, id) as one number, larger for larger logits and, among equal ones, for lower ids.
+// Packs (logit, id) into one number: larger for larger logits and, among equal logits, for lower ids.
 GPU_DEVICE Mass key_of(float x, int token) {
   return Mass(ordered(x)) << 32 | uint32_t(~token);
 }
@@ -89,7 +88,7 @@ GPU_DEVICE int token_of(Mass key) {
   return int(~uint32_t(key));
 }
 
-// f(token, logit) for all tokens of a row, each in one thread.
+// Calls f(token, logit) for all tokens of a row, each in one thread.
 template <class F>
 GPU_DEVICE void for_each_token(float const* x, int vocab, F f) {
   bool const aligned = vocab % 4 == 0;
@@ -106,8 +105,7 @@ GPU_DEVICE void for_each_token(float const* x, int vocab, F f) {
   }
 }
 
-// What is left of the tokens of a row. A token is kept if it is not behind the cut and its probability is
-// at least `least`.
+// Kept tokens of a row. A token is kept if it is not after the cut and its probability is at least `least`.
 struct Weights {
   float const* x;
   int vocab;
@@ -129,15 +127,15 @@ GPU_DEVICE Mass total_mass(Weights const& weights) {
   return sum_of(sum);
 }
 
-// The first token, by rising id, at which the sum of weight(token, logit) exceeds `target`, which is less
-// than the sum of all. Each warp has a run of ids.
+// Returns the first token, by rising id, at which the sum of weight(token, logit) exceeds `target`, which
+// must be less than the total. Each warp has a run of ids.
 template <class Weight>
 GPU_DEVICE int token_at(float const* x, int vocab, Weight weight, Mass target) {
   int const run = (vocab + kThreads - 1) / kThreads * kWarp, begin = warp() * run;
   Mass sum = 0;
   for (int t = begin + lane(); t < begin + run && t < vocab; t += kWarp) sum += weight(t, load(x + t));
   for (int mask = kWarp / 2; mask > 0; mask /= 2) sum += shuffle_mass(sum, lane() ^ mask);
-  block_sync();  // scratch and answer of an earlier call are free
+  block_sync();  // waits until scratch and answer of an earlier call are unused
   if (lane() == 0) scratch().set(warp(), sum);
   block_sync();
   Mass before = 0;
@@ -146,7 +144,7 @@ GPU_DEVICE int token_at(float const* x, int vocab, Weight weight, Mass target) {
     for (int first = begin; before <= target; first += kWarp) {
       int const t = first + lane();
       Mass const own = t < vocab ? weight(t, load(x + t)) : 0;
-      Mass up_to = own;  // the sum over this lane and those below
+      Mass up_to = own;  // sum over this lane and those below
       for (int distance = 1; distance < kWarp; distance *= 2) {
         Mass const below = shuffle_mass(up_to, lane() < distance ? lane() : lane() - distance);
         if (lane() >= distance) up_to += below;
@@ -160,8 +158,8 @@ GPU_DEVICE int token_at(float const* x, int vocab, Weight weight, Mass target) {
   return int(answer().get(0));
 }
 
-// The highest bin at which the sum of the bins from the top reaches `target`, and what of the target is
-// left for it; -1 if all of them do not reach it. Every thread calls this after a barrier.
+// Returns the highest bin at which the sum of the bins from the top reaches `target`; -1 if the total is
+// smaller. Subtracts the bins above it from `target`. Every thread calls it after a barrier.
 GPU_DEVICE int bin_at(Mass& target) {
   constexpr int kOfLane = kBins / kWarp;
   if (warp() == 0) {
@@ -189,17 +187,16 @@ GPU_DEVICE int bin_at(Mass& target) {
   return int(bin);
 }
 
-// Cuts behind the first token, in the order "falling logit, then rising id", at which the sum of
-// weight(token, logit) reaches `target`. Tokens at -infinity do not count. Without such a token nothing is
-// cut.
+// Cuts after the first token, in the order "falling logit, then rising id", at which the sum of weight(token,
+// logit) reaches `target`. Tokens at -infinity do not count. If no token reaches it, nothing is cut.
 template <class Weight>
 GPU_DEVICE void cut_at(Weights& weights, Weight weight, Mass target) {
   auto const distance_bin = [&](float logit) {
     float const bin = (weights.largest - logit) * kBinsPerLogit;
     return kBins - 1 - (bin < float(kBins - 1) ? int(bin) : kBins - 1);
   };
-  // A histogram over the tokens that belong to what is chosen already. Whoever read bins of an earlier one
-  // has met a barrier since.
+  // Fills a histogram over the tokens selected so far. Readers of the bins of an earlier histogram have
+  // passed a barrier since.
   auto const choose = [&](auto belongs, auto bin_of) {
     for (int i = thread_index(); i < kBins; i += kThreads) bins().set(i, 0);
     block_sync();
@@ -221,13 +218,13 @@ GPU_DEVICE void cut_at(Weights& weights, Weight weight, Mass target) {
   uint32_t const bits =
       middle << 10 | uint32_t(choose(is_middle, [](float logit) { return int(ordered(logit) & 1023); }));
 
-  // Among the tokens with this logit the one at which their sum reaches what is left.
+  // Finds, among the tokens with this logit, the one at which their sum reaches the remaining target.
   auto const if_equal = [&](int t, float logit) { return ordered(logit) == bits ? weight(t, logit) : 0; };
   weights.cut_token = token_at(weights.x, weights.vocab, if_equal, target - 1);
   weights.cut = load(weights.x + weights.cut_token);
 }
 
-// The request of a row, by word.
+// Sampling parameters of a row, by word.
 struct Request {
   uint32_t const* words;
   GPU_DEVICE uint32_t word(int at) const { return load(words + at); }
@@ -251,7 +248,7 @@ GPU_DEVICE uint32_t bits_of(float x) {
   return bits;
 }
 
-// Penalties, biases and bitmask on a copy of the logits; each operation rounds to f32.
+// Applies penalties, biases and the bitmask to a copy of the logits; each operation rounds to f32.
 GPU_DEVICE void change(Sample const& s, Request const& request, float const* logits, float* x) {
   int const mask = request.number(BUNTING_ROW_MASK_AT);
   for_each_token(logits, s.vocab, [&](int t, float logit) { store(x + t, logit); });
@@ -282,8 +279,8 @@ GPU_DEVICE void change(Sample const& s, Request const& request, float const* log
 
 enum Status { kDrawn = 0, kNotFinite = 1, kNothingAllowed = 2 };
 
-// The key of the likeliest token; 0 if a logit is NaN or +infinity, or, where that is not allowed,
-// -infinity.
+// Returns the key of the most likely token. Returns 0 if a logit is NaN or +infinity, or -infinity unless
+// `may_ban`.
 GPU_DEVICE Mass likeliest(float const* x, int vocab, bool may_ban) {
   Mass best = 0;
   bool bad = false;
@@ -297,7 +294,7 @@ GPU_DEVICE Mass likeliest(float const* x, int vocab, bool may_ban) {
   return any_bad ? 0 : best;
 }
 
-// Log probabilities of the raw logits: of `token` and of the `count` likeliest.
+// Writes logprobs of the raw logits: of `token` and of the `count` most likely tokens.
 GPU_DEVICE void report(Sample const& s, float const* logits, Mass first, int token, int count,
                        uint32_t* result) {
   float const largest = load(logits + token_of(first));
@@ -375,7 +372,7 @@ GPU_KERNEL(kThreads, 1) sample_kernel(Sample const s) {
   float const largest = load(x + token);
   if (largest == -kInfinity) return finish(kNothingAllowed, -1);
   float const temperature = request.real(BUNTING_ROW_TEMPERATURE);
-  // The likeliest one's distance, 0, times an infinite scale would be NaN.
+  // A distance of 0 for the most likely token, times an infinite scale, would be NaN.
   float const scale = fminf(kLog2E / temperature, kLargestFloat);
   if (temperature > 0) token = draw(request, {x, s.vocab, largest, scale, -kInfinity, -1, 0});
   int const alternatives = request.number(BUNTING_ROW_TOP_LOGPROBS);
