@@ -10,6 +10,7 @@ import { InvariantError } from "../base/assert.ts";
 import type { TokenId } from "../base/token.ts";
 import {
   type Chunk,
+  type ChunkRow,
   greedySampling,
   type PageId,
   type PageMove,
@@ -19,7 +20,6 @@ import {
   type SequenceId,
   type Step,
   type StepResult,
-  type WantedRow,
 } from "../scheduler/core.ts";
 import type { Device } from "../scheduler/device.ts";
 
@@ -259,7 +259,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
         const { pageTokens, hidden } = driver.device.spec;
         const tokens = prompt(40);
         const samples = tokens.map(
-          (_, afterIndex): WantedRow =>
+          (_, afterIndex): ChunkRow =>
             afterIndex % 4 === 3 ? { ...row(random), afterIndex } : { wants: "hidden", afterIndex },
         );
         const mixed = driver.run([{ ...chunk(1, tokens, 0, pagesFrom(0, 40, pageTokens), null), samples }]);
@@ -521,7 +521,7 @@ class Driver {
     for (let steps = 0; start < tokens.length; steps += 1) {
       const end = Math.min(tokens.length, start + (way.chunkTokens ?? tokens.length));
       const chunks = this.#company(way.company ?? 0, steps, false);
-      const samples: WantedRow[] = [];
+      const samples: ChunkRow[] = [];
       for (let at = start; at < end; at += 1) {
         if (at % every === every - 1) samples.push({ wants: "hidden", afterIndex: at - start });
       }
@@ -557,7 +557,7 @@ class Driver {
     return Array.from({ length: count }, (_, i) => {
       const pages = pagesFrom(10 + 6 * i, 3 * n + 3, this.device.spec.pageTokens);
       const drawn = chunk(100 + i, prompt(3, i + 3 * n), 3 * n, pages, row());
-      const first: WantedRow = { wants: "hidden", afterIndex: 0 };
+      const first: ChunkRow = { wants: "hidden", afterIndex: 0 };
       return hidden ? { ...drawn, samples: [first, ...drawn.samples] } : drawn;
     });
   }

@@ -9,13 +9,13 @@ import { warmUp } from "../grammar/mask/warm-up.ts";
 import { Parser } from "../grammar/parser/parser.ts";
 import type {
   Chunk,
+  ChunkRow,
   RowConstraint,
   Sampled,
   SampleRow,
   SequenceId,
   Step,
   StepResult,
-  WantedRow,
 } from "../scheduler/core.ts";
 import type { Device } from "../scheduler/device.ts";
 
@@ -43,7 +43,7 @@ const READ_STEPS = 48;
 
 /** Row ready for the device, a failed row, or a row that waits for work. */
 type Prepared =
-  | { readonly kind: "row"; readonly row: WantedRow }
+  | { readonly kind: "row"; readonly row: ChunkRow }
   | { readonly kind: "failed"; readonly reason: string }
   | { readonly kind: "waits"; readonly job: Pick<Job<unknown>, "run" | "spent"> };
 
@@ -59,7 +59,7 @@ interface Text {
 /** Row of a step, with its preparation. */
 interface GivenRow {
   readonly sequence: SequenceId;
-  readonly given: WantedRow;
+  readonly given: ChunkRow;
   prepared: Prepared;
 }
 
@@ -192,7 +192,7 @@ export class ConstrainedDevice implements Device {
     return end < 0 ? forced : forced.slice(0, end);
   }
 
-  #prepare(sequence: SequenceId, row: WantedRow): Prepared {
+  #prepare(sequence: SequenceId, row: ChunkRow): Prepared {
     if (!isConstrained(row)) return isHeld(row) ? free(row) : { kind: "row", row };
     return this.#attempt(() => this.#masked(sequence, row, row.constraint));
   }
@@ -293,7 +293,7 @@ export class ConstrainedDevice implements Device {
 const NONE_LEFT = "allowed tokens, bad words and the fewest tokens that are wanted leave no token";
 
 /** True if the row needs preparation before its draw. */
-function isHeld(row: WantedRow): row is SampleRow {
+function isHeld(row: ChunkRow): row is SampleRow {
   return row.wants === undefined && (row.constraint !== undefined || row.allowed !== null);
 }
 
@@ -343,7 +343,7 @@ function readNext(matcher: Matcher, drawn: Int32Array, end: number): void {
   }
 }
 
-function isConstrained(row: WantedRow): row is SampleRow & { readonly constraint: RowConstraint } {
+function isConstrained(row: ChunkRow): row is SampleRow & { readonly constraint: RowConstraint } {
   return row.wants === undefined && row.constraint !== undefined;
 }
 

@@ -66,11 +66,11 @@ export function planMemory(input: MemoryInput): MemoryPlan {
 
   const pagesPerContext = Math.ceil(contextMax / pageTokens);
   const pagesThatFit = Math.max(0, Math.floor(freeBytes / engines / pageBytes));
-  const pagesWanted =
+  const pagesProtected =
     input.kvBytes === null
       ? Math.min(Math.max(Math.floor(pagesThatFit * kvShare), pagesPerContext), contextsMax * pagesPerContext)
       : Math.floor(input.kvBytes / engines / pageBytes);
-  const pages = Math.max(pagesWanted, pagesPerContext);
+  const pages = Math.max(pagesProtected, pagesPerContext);
 
   const kvBytes = pages * pageBytes * engines;
   const contexts = pages / pagesPerContext;
@@ -87,16 +87,16 @@ export function planMemory(input: MemoryInput): MemoryPlan {
     { name: "free", bytes: freeBytes - kvBytes, note: "" },
   ];
 
-  if (pagesWanted < pagesPerContext && input.kvBytes !== null) {
+  if (pagesProtected < pagesPerContext && input.kvBytes !== null) {
     const neededBytes = pagesPerContext * pageBytes * engines;
     return {
       kind: "refused",
       neededBytes,
       availableBytes: input.kvBytes,
       reason:
-        `a KV cache of ${formatBytes(input.kvBytes)} holds ${pagesWanted * pageTokens} tokens${each}, ` +
+        `a KV cache of ${formatBytes(input.kvBytes)} holds ${pagesProtected * pageTokens} tokens${each}, ` +
         `less than one context of ${contextMax} tokens, which takes ${formatBytes(neededBytes)}`,
-      advice: [...contextAdvice(pagesWanted * pageTokens), kvAdvice(neededBytes, Math.ceil, "more")],
+      advice: [...contextAdvice(pagesProtected * pageTokens), kvAdvice(neededBytes, Math.ceil, "more")],
       rows,
     };
   }

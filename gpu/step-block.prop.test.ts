@@ -6,12 +6,12 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import {
   type Chunk,
+  type ChunkRow,
   greedySampling,
   type PageId,
   type SampleRow,
   type SequenceId,
   type Step,
-  type WantedRow,
 } from "../scheduler/core.ts";
 import { runs } from "../tests/support/property.ts";
 import { sharingOrder } from "./shared-spans.ts";
@@ -55,11 +55,11 @@ const row: fc.Arbitrary<SampleRow> = fc.record({
       .map((x) => Uint32Array.from(x)),
   ),
 });
-const hiddenRow: fc.Arbitrary<WantedRow> = fc.record({
+const hiddenRow: fc.Arbitrary<ChunkRow> = fc.record({
   wants: fc.constant("hidden" as const),
   afterIndex: fc.nat(39),
 });
-const wantedRow: fc.Arbitrary<WantedRow> = fc.oneof(row, hiddenRow);
+const wantedRow: fc.Arbitrary<ChunkRow> = fc.oneof(row, hiddenRow);
 const ints = (max: number, options: fc.ArrayConstraints) =>
   fc.array(fc.nat(max), options).map((values) => Int32Array.from(values));
 const chunk: fc.Arbitrary<Chunk> = fc.record({
@@ -154,7 +154,7 @@ function decode(bytes: Uint8Array) {
 
 /** Words of a step, with reals rounded to f32. */
 function wordsOf({ moves, chunks }: Step) {
-  const rowOf = (row: WantedRow) => (row.wants === "hidden" ? { hidden: row.afterIndex } : drawOf(row));
+  const rowOf = (row: ChunkRow) => (row.wants === "hidden" ? { hidden: row.afterIndex } : drawOf(row));
   const drawOf = ({ afterIndex, sampling, position, banned, seen, allowed }: SampleRow) => ({
     afterIndex,
     reals: [
@@ -250,7 +250,7 @@ describe("a step result", () => {
     allowed: null,
   });
   /** A step with one chunk per list of rows. */
-  const stepOf = (chunks: readonly (readonly WantedRow[])[]): Step => ({
+  const stepOf = (chunks: readonly (readonly ChunkRow[])[]): Step => ({
     number: 1,
     moves: [],
     chunks: chunks.map((samples, i) => ({
@@ -354,7 +354,7 @@ describe("a step result", () => {
   });
 
   test("has hidden states behind the draws; one that is not finite fails its sequence", () => {
-    const state: WantedRow = { wants: "hidden", afterIndex: 0 };
+    const state: ChunkRow = { wants: "hidden", afterIndex: 0 };
     const result = written([[0, 3, -1, 0]], [1, 2, 3, Number.NaN, 5, 6]);
     const step = stepOf([[state, { ...row(null), sampling: greedySampling }], [state], [state]]);
     const places = { draws: Int32Array.of(0), hidden: Int32Array.of(2, 0, 1) };

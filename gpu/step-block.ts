@@ -10,6 +10,7 @@
 import { assert } from "../base/assert.ts";
 import type {
   Chunk,
+  ChunkRow,
   PageMove,
   PageTier,
   Sampled,
@@ -17,7 +18,6 @@ import type {
   SequenceId,
   Step,
   TokenLogprobs,
-  WantedRow,
 } from "../scheduler/core.ts";
 import { type SharedSpan, sharingOrder } from "./shared-spans.ts";
 
@@ -191,7 +191,7 @@ export class StepBlock {
   }
 
   /** Writes a row with its pairs and its mask at the next entries of their arrays. */
-  #encodeRow(at: Arrays, next: Pick<Arrays, "rows" | "pairs" | "maskWords">, row: WantedRow): void {
+  #encodeRow(at: Arrays, next: Pick<Arrays, "rows" | "pairs" | "maskWords">, row: ChunkRow): void {
     const { ints, floats } = this.#words;
     const to = at.rows + next.rows * entryWords.rows;
     ints.fill(0, to, to + entryWords.rows);

@@ -102,7 +102,7 @@ export interface Service {
   /** Of a tenant's waiting sequences those with a lower number go first. An integer; 0 unless asked for. */
   readonly priority: number;
   /** Sequences with the same number belong together; null: alone. Unique for the life of the process. */
-  readonly gang: number | null;
+  readonly taskGroup: number | null;
   /** Null: it is not the call of a program. */
   readonly program: ProgramPlace | null;
 }
@@ -114,7 +114,7 @@ export const chatService: Service = Object.freeze({
   tbtMs: null,
   ttftMs: null,
   priority: 0,
-  gang: null,
+  taskGroup: null,
   program: null,
 });
 
@@ -155,7 +155,7 @@ export interface SequenceSpec {
  * The beginning of the prompt of a sequence that is still to come: a call waits for the rest of it. What is cached of it is
  * evicted last, and what is not may be computed ahead.
  */
-export interface Prospect extends Pick<SequenceSpec, "cacheSalt" | "publicTokens" | "adapter"> {
+export interface PrefixHint extends Pick<SequenceSpec, "cacheSalt" | "publicTokens" | "adapter"> {
   /** Of the same numbers as sequences: steps that compute a part of it name it so. */
   readonly id: SequenceId;
   readonly tokens: ArrayLike<TokenId>;
@@ -174,7 +174,7 @@ export interface Sharing {
   readonly publicTokens: number;
 }
 
-/** Of a sequence or a prospect, on an engine with pages of so many tokens. */
+/** Of a sequence or a prefix hint, on an engine with pages of so many tokens. */
 export function sharingOf(
   { adapter, cacheSalt, publicTokens = 0 }: Pick<SequenceSpec, "adapter" | "cacheSalt" | "publicTokens">,
   pageTokens: number,
@@ -206,12 +206,12 @@ export interface Chunk {
   readonly pages: Int32Array;
   /** What is wanted of its tokens, by rising `afterIndex`; of a text that is to go on nothing while tokens that are known are
    *  left to compute. A chunk may be drawn from after several of its tokens, as speculation wants it. */
-  readonly samples: readonly WantedRow[];
+  readonly samples: readonly ChunkRow[];
   readonly adapter: AdapterId;
 }
 
 /** What is wanted of one token of a chunk. */
-export type WantedRow = SampleRow | HiddenRow;
+export type ChunkRow = SampleRow | HiddenRow;
 
 /** The token's hidden state: what the final norm makes of it, and the vocabulary projection would read. */
 export interface HiddenRow {
@@ -276,8 +276,8 @@ export interface Step {
   readonly number: number;
   readonly moves: readonly PageMove[];
   readonly chunks: readonly Chunk[];
-  /** All of it is bulk: a device that can gives it up when a sequence comes that is awaited. */
-  readonly givesWay?: boolean;
+  /** All of it is offline work: a device that can gives it up when a sequence comes that is awaited. */
+  readonly isAbortable?: boolean;
 }
 
 /** Logprobs of one drawn token (natural logarithm, of the raw logits). `top` is sorted, likeliest first. */
@@ -309,7 +309,7 @@ export type StepResult =
   /** Nothing was computed; the same step may be started again. */
   | { readonly kind: "retry"; readonly reason: string }
   /** It was given up for what is awaited. Its moves are made; nothing else of it counts. */
-  | { readonly kind: "gaveWay"; readonly reason: string }
+  | { readonly kind: "aborted"; readonly reason: string }
   /** The device is gone. Its pages and everything on them are lost. */
   | { readonly kind: "lost"; readonly reason: string };
 

@@ -18,7 +18,7 @@ export interface DeviceSpec {
   /** Numbers of a hidden state, and how many hidden states a step may want; absent: none can be had. */
   readonly hidden?: { readonly size: number; readonly rowsMax: number };
   /** In so many places, spread evenly over its time, a step that gives way can be given up; absent: it is always computed to its end. */
-  readonly waysOut?: number;
+  readonly abortPoints?: number;
 }
 
 /** Port: executes steps, decides nothing. One step at a time. */

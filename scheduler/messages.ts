@@ -1,6 +1,6 @@
 import type { TokenId } from "../base/token.ts";
-import type { CacheNotices } from "./cache/notice.ts";
-import type { Finish, Prospect, SequenceId, SequenceSpec, Service, TokenLogprobs } from "./core.ts";
+import type { KvEvents } from "./cache/kv-event.ts";
+import type { Finish, PrefixHint, SequenceId, SequenceSpec, Service, TokenLogprobs } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
 
 /**
@@ -21,10 +21,10 @@ export type EngineMessage =
   | { readonly kind: "release"; readonly sequence: SequenceId }
   /** Wanted elsewhere: it is given back (`returned`) if it was never admitted, and stays otherwise. */
   | { readonly kind: "recall"; readonly sequence: SequenceId }
-  /** A call is going to read this prefix. Told again of the same prospect, it has become longer. */
-  | { readonly kind: "expect"; readonly prospect: Prospect }
-  /** The prospect's sequence has been sent, or never will be. `givesUp`: nothing else is known to read it either. */
-  | { readonly kind: "forget"; readonly prospect: SequenceId; readonly givesUp: boolean }
+  /** A call is going to read this prefix. Told again of the same prefix hint, it has become longer. */
+  | { readonly kind: "expect"; readonly hint: PrefixHint }
+  /** The prefix hint's sequence has been sent, or never will be. `givesUp`: nothing else is known to read it either. */
+  | { readonly kind: "forget"; readonly hint: SequenceId; readonly givesUp: boolean }
   /** A notice was missed: the next report's notices tell everything that is cached. */
   | { readonly kind: "resync" };
 
@@ -44,15 +44,15 @@ export interface EngineReport {
   readonly finished: readonly { readonly sequence: SequenceId; readonly finish: Finish }[];
   /** Sequences given back: the engine knows nothing of them any more. */
   readonly returned: readonly SequenceId[];
-  /** Tokens of prospects that were computed ahead. */
-  readonly warmed: readonly { readonly prospect: SequenceId; readonly tokens: number }[];
+  /** Tokens of prefix hints that were computed ahead. */
+  readonly warmed: readonly { readonly hint: SequenceId; readonly tokens: number }[];
   /** What sequences asked for of their prompts; told again of what is computed again. */
   readonly prompts: readonly PromptLogprobs[];
   /** How many tokens of their prompts are computed, of sequences that asked. */
   readonly progress: readonly { readonly sequence: SequenceId; readonly tokens: number }[];
   readonly load: EngineLoad;
   /** Changes of the prefix cache since the report before; null: none. */
-  readonly notices: CacheNotices | null;
+  readonly kvEvents: KvEvents | null;
 }
 
 /** Log probabilities of the tokens of a prompt from `start` on. */

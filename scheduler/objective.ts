@@ -20,7 +20,7 @@ export interface ObjectiveRules extends LaneRules {
   readonly isInteractive: boolean;
   /** Whether it takes what the others leave: it has no target, its decodes may be left out of steps, and its prompts
    *  hardly lengthen the steps of interactive streams. */
-  readonly isBulk: boolean;
+  readonly isOffline: boolean;
 }
 
 /** Every objective and its meaning: the one place that says so. */
@@ -32,9 +32,9 @@ export const objectives: Readonly<Record<Objective, ObjectiveRules>> = {
     ageingMs: 10_000,
     isFirstCome: false,
     isInteractive: true,
-    isBulk: false,
+    isOffline: false,
   },
-  // Members arrive together; by arrival one gang is finished before the next begins.
+  // Members arrive together; by arrival one task group is finished before the next begins.
   gang: {
     name: "gang",
     precedence: 1,
@@ -42,7 +42,7 @@ export const objectives: Readonly<Record<Objective, ObjectiveRules>> = {
     ageingMs: 60_000,
     isFirstCome: true,
     isInteractive: false,
-    isBulk: false,
+    isOffline: false,
   },
   throughput: {
     name: "throughput",
@@ -51,7 +51,7 @@ export const objectives: Readonly<Record<Objective, ObjectiveRules>> = {
     ageingMs: 600_000,
     isFirstCome: false,
     isInteractive: false,
-    isBulk: true,
+    isOffline: true,
   },
 };
 
@@ -62,15 +62,15 @@ export const objectiveOrder: readonly ObjectiveRules[] = [
   objectives.throughput,
 ];
 
-/** A service that is at least as good as both: the more urgent objective with its gang, the tighter targets. Whose sequence it is does not change.
+/** A service that is at least as good as both: the more urgent objective with its task group, the tighter targets. Whose sequence it is does not change.
  *  `current` itself where it is as good already. */
 export function raised(current: Service, wanted: Service): Service {
   const ahead = objectives[current.objective].precedence - objectives[wanted.objective].precedence;
-  const { objective, gang } = ahead > 0 ? wanted : current;
+  const { objective, taskGroup } = ahead > 0 ? wanted : current;
   const ttftMs = tighter(current.ttftMs, wanted.ttftMs);
   const tbtMs = tighter(current.tbtMs, wanted.tbtMs);
   const isSame = ahead <= 0 && ttftMs === current.ttftMs && tbtMs === current.tbtMs;
-  return isSame ? current : { ...current, objective, gang, ttftMs, tbtMs };
+  return isSame ? current : { ...current, objective, taskGroup, ttftMs, tbtMs };
 }
 
 function tighter(a: number | null, b: number | null): number | null {

@@ -1,4 +1,4 @@
-import type { Residency } from "./cache/residency.ts";
+import type { KvCacheManager } from "./cache/kv-cache-manager.ts";
 import type { Objective } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
 import type { AdmissionRule } from "./engine/admission-rule.ts";
@@ -15,7 +15,7 @@ export type PlacementPolicy = { readonly kind: "e2" } | PlacementBaseline;
 export interface PlacementBaseline {
   readonly kind: "baseline";
   /** Whether engines are to tell what they cache. */
-  readonly readsNotices: boolean;
+  readonly readsKvEvents: boolean;
   /** A rule for at least two engines. */
   open(engines: readonly PlaceableEngine[]): PlacementRule;
 }
@@ -57,7 +57,7 @@ export interface TimePolicy {
   readonly margin: number;
   /** After this many milliseconds without tokens the oldest prompt gets one tile, whatever the slack. */
   readonly starvationMs: number;
-  /** Steps in a row for which a bulk decode (objective.ts) may be left out. */
+  /** Steps in a row for which an offline decode (objective.ts) may be left out. */
   readonly skipsMax: number;
 }
 
@@ -84,8 +84,8 @@ export interface AdmissionPolicy {
 /** A cache of baselines/. */
 export interface CacheBaseline {
   readonly kind: "baseline";
-  /** Opens the memory of one engine. `epoch`: see `Residency`. */
-  open(pagesTotal: number, pageTokens: number, epoch: number | null): Residency;
+  /** Opens the memory of one engine. `epoch`: see `KvCacheManager`. */
+  open(pagesTotal: number, pageTokens: number, epoch: number | null): KvCacheManager;
 }
 
 /** A whole scheduler as one value. Ours is in policies.ts; those that it is compared with are in baselines/, hold
@@ -96,7 +96,7 @@ export interface Policy {
   readonly queue: QueuePolicy;
   readonly batch: BatchPolicy;
   readonly admission: AdmissionPolicy;
-  /** By default ours (cache/residency.ts). */
+  /** By default ours (cache/kv-cache-manager.ts). */
   readonly cache?: CacheBaseline;
 }
 

@@ -201,7 +201,7 @@ async function startWatchedEngines(
     (engines) => {
       const { fleet, specs } = engines;
       const loads = () => fleet.loads();
-      const predictionErrors = () => fleet.believed.map(({ margin }) => margin ?? 0);
+      const predictionErrors = () => fleet.estimated.map(({ margin }) => margin ?? 0);
       const gap = new ThreadGap();
       const telemetry = new Telemetry({
         modelName: names[0]!,

@@ -68,7 +68,7 @@ const asked = fc.record({
   isPublic: fc.boolean(),
 });
 
-/** Found once, and kept: a chat that cannot keep its target waited beside a bulk prompt that made way for it. */
+/** Found once, and kept: a chat that cannot keep its target waited beside an offline prompt that made way for it. */
 const slowAtOnce: Fault = { kind: "slow", factor: 20, atMs: 0, engine: 0 as EngineId };
 const machine = { policy: "ours", engines: 1, pages: 640 as const, linkDelayMs: 0 as const };
 const load = { kinds: ["mixed"], seed: 0, calls: 8, callsPerSecond: 1 as const };

@@ -12,9 +12,9 @@ import { Checks } from "./checks.ts";
 import type { SimulatedClient } from "./client.ts";
 import { EventClock } from "./event-clock.ts";
 import { deviceSpec } from "./factories.ts";
-import { type SeatObserver, SimulatedSeat } from "./simulated-seat.ts";
+import { type HostObserver, SimulatedHost } from "./simulated-host.ts";
 
-const nobody: SeatObserver = { onStep: () => {}, onReport: () => {} };
+const nobody: HostObserver = { onStep: () => {}, onReport: () => {} };
 const engine = 0 as EngineId;
 
 function checks(policy: Policy): Checks {
@@ -31,8 +31,8 @@ function checks(policy: Policy): Checks {
     sharesReads: false,
     record: null,
   };
-  const seat = new SimulatedSeat(setup, new EventClock(), nobody);
-  return new Checks(policy, [seat], new Fleet([{ link: seat, spec }]));
+  const host = new SimulatedHost(setup, new EventClock(), nobody);
+  return new Checks(policy, [host], new Fleet([{ link: host, spec }]));
 }
 
 function chunk(id: number, start: number, count: number, pages: readonly number[]): Chunk {

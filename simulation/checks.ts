@@ -9,7 +9,7 @@ import { objectives } from "../scheduler/objective.ts";
 import type { Policy } from "../scheduler/policy.ts";
 import { firstCome } from "./baselines/vllm.ts";
 import type { SimulatedClient } from "./client.ts";
-import type { SimulatedSeat } from "./simulated-seat.ts";
+import type { SimulatedHost } from "./simulated-host.ts";
 
 /** How long a call may wait beside so many times the wait of one that is admitted before it (`#compareWaits`). */
 const PATIENCE_MS = 60_000;
@@ -30,7 +30,7 @@ const WALK_EVERY = 64;
  */
 export class Checks {
   readonly #policy: Policy;
-  readonly #seats: readonly SimulatedSeat[];
+  readonly #hosts: readonly SimulatedHost[];
   readonly #fleet: Fleet;
   #events = 0;
   #nowMs = 0;
@@ -42,12 +42,12 @@ export class Checks {
   /** By engine, calls that were sent there and not admitted yet, and when they were sent. */
   readonly #waiting: readonly Map<SimulatedClient, number>[];
 
-  constructor(policy: Policy, seats: readonly SimulatedSeat[], fleet: Fleet) {
+  constructor(policy: Policy, hosts: readonly SimulatedHost[], fleet: Fleet) {
     this.#policy = policy;
     this.#fleet = fleet;
-    this.#seats = seats;
-    this.#admitted = seats.map(() => -1);
-    this.#waiting = seats.map(() => new Map());
+    this.#hosts = hosts;
+    this.#admitted = hosts.map(() => -1);
+    this.#waiting = hosts.map(() => new Map());
   }
 
   event(nowMs: number): void {
@@ -59,7 +59,7 @@ export class Checks {
 
   /** An engine starts a step. */
   step(engine: EngineId, step: Step): void {
-    const { spec } = this.#seats[engine]!;
+    const { spec } = this.#hosts[engine]!;
     const { chunks } = step;
     assert(chunks.length >= 1 && chunks.length <= spec.stepChunksMax, "a step has chunks, as many as fit");
     assert(new Set(chunks.map(({ sequence }) => sequence)).size === chunks.length, "one chunk per sequence");
@@ -98,8 +98,9 @@ export class Checks {
     const { index, engine } = call;
     if (engine !== null && queue.kind === "lanes") this.#compareWaits(call, engine);
     this.#leaves(call);
-    const { findOwner } = admission.rule ?? servedAdmission;
-    if (engine === null || queue !== firstCome || findOwner === servedAdmission.findOwner) return;
+    const { findInFlightPrefix } = admission.rule ?? servedAdmission;
+    if (engine === null || queue !== firstCome || findInFlightPrefix === servedAdmission.findInFlightPrefix)
+      return;
     const order = this.#orders.get(index)!;
     assert(order > this.#admitted[engine]!, "first come, first served");
     this.#admitted[engine] = order;
@@ -109,7 +110,7 @@ export class Checks {
     const { arrival, tokens, finish, promptTokens, engine } = call;
     this.#leaves(call);
     if (finish?.kind !== "stop" && finish?.kind !== "length") return;
-    const { contextMax, pages, pageTokens } = this.#seats[engine ?? 0]!.spec;
+    const { contextMax, pages, pageTokens } = this.#hosts[engine ?? 0]!.spec;
     const room = Math.min(contextMax, pages * pageTokens) - promptTokens;
     assert(
       tokens.length === Math.min(arrival.outputTokens, room),
@@ -122,7 +123,7 @@ export class Checks {
     const { active, dispatcher } = this.#fleet;
     this.#walk();
     assert(active === 0, "the fleet waits for no sequence");
-    for (const { engine, id } of this.#seats) {
+    for (const { engine, id } of this.#hosts) {
       assert(!(engine?.busy ?? false), "no engine has anything to do");
       assert(Math.abs(dispatcher.workMs(id)) < 1e-6, "no work is left where no sequence is");
       if (engine !== null && dispatcher.index !== null) this.#compareCaches(id);
@@ -156,10 +157,10 @@ export class Checks {
 
   #walk(): void {
     const { dispatcher } = this.#fleet;
-    for (const { engine, id } of this.#seats) {
+    for (const { engine, id } of this.#hosts) {
       engine?.checkIntegrity();
       assert(dispatcher.workMs(id) > -1e-6, "no engine has less than no work");
     }
-    if (dispatcher.index !== null) checkIndex(dispatcher.index, this.#seats.length);
+    if (dispatcher.index !== null) checkIndex(dispatcher.index, this.#hosts.length);
   }
 }

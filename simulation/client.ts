@@ -107,6 +107,6 @@ export function sequenceOf(
 }
 
 /** Whether two arrivals are placed together. */
-export function isSameGang(a: Arrival, b: Arrival): boolean {
-  return a.service.gang !== null && a.service.gang === b.service.gang && a.atMs === b.atMs;
+export function isSameTaskGroup(a: Arrival, b: Arrival): boolean {
+  return a.service.taskGroup !== null && a.service.taskGroup === b.service.taskGroup && a.atMs === b.atMs;
 }

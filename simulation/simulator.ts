@@ -12,14 +12,14 @@ import type { EngineReport } from "../scheduler/messages.ts";
 import type { Policy } from "../scheduler/policy.ts";
 import { RecordedFleet, type RecordingSink } from "../scheduler/recording/recorder.ts";
 import { Checks } from "./checks.ts";
-import { type ClientObserver, isSameGang, SimulatedClient, sequenceOf } from "./client.ts";
+import { type ClientObserver, isSameTaskGroup, SimulatedClient, sequenceOf } from "./client.ts";
 import { EventClock } from "./event-clock.ts";
 import type { Fault } from "./faults.ts";
 import { Histogram } from "./histogram.ts";
 import { History } from "./history.ts";
 import { DeviceNoise, type Noise } from "./noise.ts";
 import { type RequestRecord, type SimulationReport, summarize } from "./report.ts";
-import { type SeatObserver, SimulatedSeat } from "./simulated-seat.ts";
+import { type HostObserver, SimulatedHost } from "./simulated-host.ts";
 import type { Arrival, Workload } from "./workload.ts";
 
 /** A device of a simulation. */
@@ -39,7 +39,7 @@ export interface SimulationSetup {
   readonly devices: readonly TimedDeviceSetup[];
   /** How long the scheduler thinks that steps take, by engine. By default it begins with the profile, learns from what
    *  steps took, and the fleet hears of it once a second. */
-  readonly believed?: readonly EngineCosts[];
+  readonly estimated?: readonly EngineCosts[];
   /** Of the tokens that are drawn. */
   readonly seed: number;
   /** As the fleet takes them; by default none. */
@@ -57,7 +57,7 @@ export interface SimulationSetup {
   readonly limitMs?: number;
   /** Asked each time that a call ends: true ends the simulation. */
   readonly until?: (progress: Progress) => boolean;
-  /** Takes a recording of the run, the head first; of policies that are data. Not with `believed`. */
+  /** Takes a recording of the run, the head first; of policies that are data. Not with `estimated`. */
   readonly record?: RecordingSink;
 }
 
@@ -88,7 +88,7 @@ const DREW = 4;
 const ENDED = 5;
 const BROKE = 6;
 
-class Simulation implements ClientObserver, SeatObserver {
+class Simulation implements ClientObserver, HostObserver {
   readonly #setup: SimulationSetup;
   readonly #clock = new EventClock();
   readonly #history = new History();
@@ -96,12 +96,12 @@ class Simulation implements ClientObserver, SeatObserver {
   readonly #queueing = new Histogram();
   readonly #specs: readonly DeviceSpec[];
   readonly #checks: Checks | null;
-  readonly #seats: readonly SimulatedSeat[];
+  readonly #hosts: readonly SimulatedHost[];
   readonly #fleet: Fleet;
   /** By index, which is also the seed of their sequence. */
   readonly #calls: (SimulatedClient | null)[] = [];
   /** By what the workload calls them. */
-  readonly #prospects = new Map<string, SequenceId>();
+  readonly #hints = new Map<string, SequenceId>();
   /** Of those that have ended, whose calls are null then: a long run has few calls in memory. */
   readonly #records: RequestRecord[] = [];
   /** A token that no workload has: the end of an answer. */
@@ -116,11 +116,11 @@ class Simulation implements ClientObserver, SeatObserver {
     this.#setup = setup;
     this.#stopToken = workload.vocabSize;
     this.#specs = devices.map(({ spec }) => ({ ...spec, vocabSize: this.#stopToken + 1 }));
-    this.#seats = devices.map((_, index) => this.#seat(index as EngineId));
-    const members = this.#seats.map((seat) => ({ link: this.#link(seat), spec: seat.spec }));
+    this.#hosts = devices.map((_, index) => this.#host(index as EngineId));
+    const members = this.#hosts.map((host) => ({ link: this.#link(host), spec: host.spec }));
     const options = {
       policy,
-      costs: this.#seats.map(({ costs }) => costs),
+      costs: this.#hosts.map(({ costs }) => costs),
       clock: this.#clock,
       queueMax: QUEUE_MAX,
       publicTexts: setup.publicTexts ?? [],
@@ -131,7 +131,7 @@ class Simulation implements ClientObserver, SeatObserver {
     this.#fleet =
       record === undefined ? new Fleet(members, options) : new RecordedFleet(members, options, record);
     const isChecked = setup.checks === true;
-    this.#checks = isChecked ? new Checks(policy, this.#seats, this.#fleet) : null;
+    this.#checks = isChecked ? new Checks(policy, this.#hosts, this.#fleet) : null;
   }
 
   run(): SimulationReport {
@@ -150,7 +150,7 @@ class Simulation implements ClientObserver, SeatObserver {
       isComplete,
       calls: this.#calls.map((call, index) => call?.record() ?? this.#records[index]!),
       watched: this.#setup.watched,
-      engines: this.#seats.map((seat) => seat.record()),
+      engines: this.#hosts.map((host) => host.record()),
       tbt: this.#tbt,
       historyHash: this.#history.hash,
     });
@@ -158,12 +158,12 @@ class Simulation implements ClientObserver, SeatObserver {
 
   /* ---- clients ---- */
 
-  /** Neighbours of one gang arrive in one event. */
+  /** Neighbours of one task group arrive in one event. */
   #expect(first: Arrival | null): void {
     if (first === null) return;
     const together = [first];
     let next = this.#setup.workload.next();
-    while (next !== null && isSameGang(first, next)) {
+    while (next !== null && isSameTaskGroup(first, next)) {
       together.push(next);
       next = this.#setup.workload.next();
     }
@@ -171,19 +171,19 @@ class Simulation implements ClientObserver, SeatObserver {
       this.#arrive(together);
       this.#expect(next);
     });
-    this.#tellProspects();
+    this.#tellHints();
   }
 
-  /** After the arrivals of the same time: a call's prospect is forgotten when it has been sent. */
-  #tellProspects(): void {
-    for (const { atMs, key, prospect } of this.#setup.workload.takeProspectChanges?.() ?? []) {
+  /** After the arrivals of the same time: a call's prefix hint is forgotten when it has been sent. */
+  #tellHints(): void {
+    for (const { atMs, key, hint } of this.#setup.workload.takeHintChanges?.() ?? []) {
       this.#clock.at(atMs, () => {
-        const id = this.#prospects.get(key);
-        if (prospect === null) {
+        const id = this.#hints.get(key);
+        if (hint === null) {
           if (id !== undefined) this.#fleet.forget(id);
-          this.#prospects.delete(key);
-        } else if (id === undefined) this.#prospects.set(key, this.#fleet.expect(prospect));
-        else this.#fleet.extend(id, prospect.tokens);
+          this.#hints.delete(key);
+        } else if (id === undefined) this.#hints.set(key, this.#fleet.expect(hint));
+        else this.#fleet.extend(id, hint.tokens);
       });
     }
   }
@@ -199,7 +199,7 @@ class Simulation implements ClientObserver, SeatObserver {
     const specs = calls.map(({ spec }) => spec);
     const listeners = calls.map(({ call }) => call);
     if (calls.length === 1) this.#fleet.submit(specs[0]!, listeners[0]!);
-    else this.#fleet.submitGang(specs, listeners);
+    else this.#fleet.submitTaskGroup(specs, listeners);
   }
 
   onStarted(call: SimulatedClient): void {
@@ -217,12 +217,12 @@ class Simulation implements ClientObserver, SeatObserver {
     this.#ended += 1;
     this.#checks?.ended(call);
     this.#history.note(finishedMs, ENDED, index, tokens.length);
-    for (const together of byGang(this.#setup.workload.after(arrival, { finishedMs, tokens }))) {
+    for (const together of byTaskGroup(this.#setup.workload.after(arrival, { finishedMs, tokens }))) {
       const { atMs } = together[0]!;
       assert(atMs >= finishedMs, "no client goes on before an answer");
       this.#clock.at(atMs, () => this.#arrive(together));
     }
-    this.#tellProspects();
+    this.#tellHints();
     this.#records[index] = call.record();
     this.#calls[index] = null;
     if (this.#setup.until?.(this.#progress()) === true) this.#isStopped = true;
@@ -245,15 +245,15 @@ class Simulation implements ClientObserver, SeatObserver {
 
   /* ---- engines ---- */
 
-  #seat(engine: EngineId): SimulatedSeat {
-    const { devices, believed, policy, linkDelayMs, noise, seed, record } = this.#setup;
+  #host(engine: EngineId): SimulatedHost {
+    const { devices, estimated, policy, linkDelayMs, noise, seed, record } = this.#setup;
     const { profile, sharesReads = false } = devices[engine]!;
     const spec = this.#specs[engine]!;
     const setup = {
       engine,
       spec,
       profile,
-      believe: () => believed?.[engine] ?? new OnlineCostModel(profile),
+      believe: () => estimated?.[engine] ?? new OnlineCostModel(profile),
       noise: noise == null ? null : new DeviceNoise(noise, noiseSeed(seed, engine)),
       settings: { ...settingsOf(policy, devices.length), queueMax: QUEUE_MAX },
       delayMs: linkDelayMs ?? LINK_DELAY_MS,
@@ -261,14 +261,14 @@ class Simulation implements ClientObserver, SeatObserver {
       nextToken: (row: SampleRow) => this.#nextToken(row),
       record: record ?? null,
     };
-    return new SimulatedSeat(setup, this.#clock, this);
+    return new SimulatedHost(setup, this.#clock, this);
   }
 
-  #link(seat: SimulatedSeat): EngineLink {
+  #link(host: SimulatedHost): EngineLink {
     return {
       send: (message) => {
-        if (message.kind === "submit") this.#place(message.sequence, seat.id);
-        seat.send(message);
+        if (message.kind === "submit") this.#place(message.sequence, host.id);
+        host.send(message);
       },
     };
   }
@@ -301,32 +301,32 @@ class Simulation implements ClientObserver, SeatObserver {
 
   #break(fault: Fault): void {
     const { engine } = fault;
-    const seat = this.#seats[engine]!;
+    const host = this.#hosts[engine]!;
     this.#history.note(this.#clock.nowMs(), BROKE, engine, fault.atMs);
-    if (fault.kind === "slow") seat.slowDown(fault.factor);
-    else if (fault.kind === "dropNotices") seat.dropNotices(fault.count);
-    else if (seat.engine !== null) {
+    if (fault.kind === "slow") host.slowDown(fault.factor);
+    else if (fault.kind === "dropNotices") host.dropKvEvents(fault.count);
+    else if (host.engine !== null) {
       const { backAfterMs } = fault;
       const reason = "The device was lost.";
-      seat.lose();
+      host.lose();
       this.#fleet.lost(engine, reason, backAfterMs !== null);
-      if (backAfterMs !== null) this.#clock.after(backAfterMs, () => this.#replace(seat));
+      if (backAfterMs !== null) this.#clock.after(backAfterMs, () => this.#replace(host));
     }
   }
 
-  #replace(seat: SimulatedSeat): void {
-    const epoch = seat.open();
-    this.#fleet.believe(seat.id, seat.costs);
-    this.#fleet.replaced(seat.id, this.#link(seat), seat.spec, epoch);
+  #replace(host: SimulatedHost): void {
+    const epoch = host.open();
+    this.#fleet.believe(host.id, host.costs);
+    this.#fleet.replaced(host.id, this.#link(host), host.spec, epoch);
   }
 }
 
-/** Neighbours of one gang together. */
-function byGang(arrivals: readonly Arrival[]): Arrival[][] {
+/** Neighbours of one task group together. */
+function byTaskGroup(arrivals: readonly Arrival[]): Arrival[][] {
   const groups: Arrival[][] = [];
   for (const arrival of arrivals) {
     const group = groups.at(-1);
-    if (group !== undefined && isSameGang(group[0]!, arrival)) group.push(arrival);
+    if (group !== undefined && isSameTaskGroup(group[0]!, arrival)) group.push(arrival);
     else groups.push([arrival]);
   }
   return groups;

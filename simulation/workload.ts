@@ -12,7 +12,7 @@ export interface Arrival {
   /** What the client asks for at most, ≥ outputTokens: all that the scheduler may know beforehand. */
   readonly tokensMax: number;
   readonly cacheSalt: string;
-  /** Arrivals of one gang are neighbours and have one time: they are placed together. */
+  /** Arrivals of one task group are neighbours and have one time: they are placed together. */
   readonly service: Service;
   /** Which part of a mixed workload: reports tell them apart. */
   readonly kind: string;
@@ -25,12 +25,12 @@ export interface Answer {
 }
 
 /** What a fleet is told of calls that are still to come. */
-export interface ProspectChange {
+export interface HintChange {
   readonly atMs: number;
   /** Which call. */
   readonly key: string;
   /** What it begins with, new or longer than before; null: it was sent at that time, or never will be. */
-  readonly prospect: Expected | null;
+  readonly hint: Expected | null;
 }
 
 /** Which calls arrive when, and with what. Deterministic: made from a trace or a seed. Used once. */
@@ -40,9 +40,9 @@ export interface Workload {
   readonly vocabSize: number;
   /** The next arrival in order of time, of those that wait for no answer; null: no more. */
   next(): Arrival | null;
-  /** The arrivals that an answer brings about, neighbours of one gang placed together, such as the next turn of a conversation; their `atMs` is not before
+  /** The arrivals that an answer brings about, neighbours of one task group placed together, such as the next turn of a conversation; their `atMs` is not before
    *  `answer.finishedMs`. */
   after(arrival: Arrival, answer: Answer): readonly Arrival[];
-  /** What has changed in prospects by the last `next` or `after`. */
-  takeProspectChanges?(): readonly ProspectChange[];
+  /** What has changed in prefix hints by the last `next` or `after`. */
+  takeHintChanges?(): readonly HintChange[];
 }

@@ -78,7 +78,7 @@ const examples: Readonly<Record<string, Example>> = {
   "each part of a sequence has one writer": {
     rule: sequenceRule,
     bad: {
-      "scheduler/engine/roster.ts": 'victim.preemptions += 1; sequence.state = "running";',
+      "scheduler/engine/sequence-table.ts": 'victim.preemptions += 1; sequence.state = "running";',
       "scheduler/engine/planner.ts": "if (kv.computed === 3) sequence.pacing.skips += 1;",
     },
     problem: "scheduler/engine/planner.ts writes pacing.skips +=",

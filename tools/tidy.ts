@@ -124,10 +124,10 @@ export const purityRule: Rule = (tree) => {
 const sequenceWriters: readonly (readonly [part: RegExp, writers: RegExp])[] = [
   [/\bkv\.\w+ [+-]?=(?!=)/g, /^scheduler\/cache\//],
   [/\bqueued\.\w+ [+-]?=(?!=)/g, /^(scheduler\/engine\/queue|simulation\/baselines)\//],
-  [/\bpacing\.\w+ [+-]?=(?!=)/g, /^scheduler\/engine\/roster\.ts$/],
+  [/\bpacing\.\w+ [+-]?=(?!=)/g, /^scheduler\/engine\/sequence-table\.ts$/],
   [
     /\b(?:sequence|victim)\.(?:state|is\w+|was\w+|admitted\w+|preemptions|stepsUntil) [+-]?=(?!=)/g,
-    /^scheduler\/engine\/roster\.ts$/,
+    /^scheduler\/engine\/sequence-table\.ts$/,
   ],
 ];
 

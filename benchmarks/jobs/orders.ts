@@ -4,11 +4,11 @@
  */
 
 import { openLibrary } from "../../gpu/native.ts";
+import { BatchAdmission, type BatchItem, type BatchRoom } from "../../scheduler/batch/batch-admission.ts";
+import { orderOf } from "../../scheduler/batch/groups.ts";
+import { oneLevel } from "../../scheduler/batch/one-level.ts";
+import { PrefixTree, promptTable } from "../../scheduler/batch/prefix-tree.ts";
 import { chatService, greedySampling, type Objective } from "../../scheduler/core.ts";
-import { type FeedItem, type FeedRoom, JobFeed } from "../../scheduler/job/feed.ts";
-import { orderOf } from "../../scheduler/job/groups.ts";
-import { oneLevel } from "../../scheduler/job/one-level.ts";
-import { PrefixTree, promptTable } from "../../scheduler/job/prefix-tree.ts";
 import { ours } from "../../scheduler/policies.ts";
 import { makeConfig } from "../../server/config.ts";
 import { chooseBackend } from "../../server/engines/backend.ts";
@@ -28,7 +28,7 @@ export interface Turn {
 }
 
 /** A prompt in its place in a feed. */
-interface Placed extends FeedItem {
+interface Placed extends BatchItem {
   readonly prompt: Int32Array;
 }
 
@@ -36,7 +36,7 @@ export class OrdersBench {
   readonly #engines: RunningEngines;
   readonly #prompts: readonly Int32Array[];
   readonly #outputTokens: number;
-  readonly #room: FeedRoom;
+  readonly #room: BatchRoom;
   #turns = 0;
 
   private constructor(engines: RunningEngines, shape: JobShape) {
@@ -102,7 +102,7 @@ export class OrdersBench {
         : this.#room;
     // A task group is served in order of arrival, and otherwise like a job that is alone.
     const objective = order === "as in the file" ? "gang" : "throughput";
-    const feed = new JobFeed(items, room);
+    const feed = new BatchAdmission(items, room);
     const cacheSalt = String(this.#turns++);
     const startMs = performance.now();
     let cached = 0;

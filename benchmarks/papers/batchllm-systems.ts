@@ -1,9 +1,9 @@
 /** The systems that run a job: vLLM and SGLang in the order of arrival, BatchLLM as published, and ours as it serves. */
 
-import { JobFeed } from "../../scheduler/job/feed.ts";
-import { orderOf } from "../../scheduler/job/groups.ts";
-import { oneLevel } from "../../scheduler/job/one-level.ts";
-import { PrefixTree, type PromptTable, promptTable } from "../../scheduler/job/prefix-tree.ts";
+import { BatchAdmission } from "../../scheduler/batch/batch-admission.ts";
+import { orderOf } from "../../scheduler/batch/groups.ts";
+import { oneLevel } from "../../scheduler/batch/one-level.ts";
+import { PrefixTree, type PromptTable, promptTable } from "../../scheduler/batch/prefix-tree.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { algorithm1, batchllm, byRatio } from "../../simulation/baselines/batchllm.ts";
@@ -65,7 +65,7 @@ export function asServed({ prompts, table, tree }: KnownJob, engines: number, pa
     sequences: engines * spec.stepChunksMax,
     stepTokens: engines * spec.stepTokensMax,
   };
-  return jobWorkload(prompts, order.prompts, new JobFeed(items, room));
+  return jobWorkload(prompts, order.prompts, new BatchAdmission(items, room));
 }
 
 export const vllm: System = { name: "vllm", policy: vllmChunked(), workload: asTheyCome, sharesReads: false };

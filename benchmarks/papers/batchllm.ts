@@ -7,11 +7,11 @@
  * sharers with a mean of 4 saves 55 %, and seen from a prompt there are 7 on average; so it is drawn here, and likewise 6.2 for 11.36.
  */
 
+import { orderOf } from "../../scheduler/batch/groups.ts";
+import { oneLevel } from "../../scheduler/batch/one-level.ts";
+import { PrefixTree, type PromptTable, promptTable } from "../../scheduler/batch/prefix-tree.ts";
 import { PARTS, type StepShape } from "../../scheduler/cost/cost-model.ts";
 import { openProfile, type ProfileName } from "../../scheduler/cost/profiles.ts";
-import { orderOf } from "../../scheduler/job/groups.ts";
-import { oneLevel } from "../../scheduler/job/one-level.ts";
-import { PrefixTree, type PromptTable, promptTable } from "../../scheduler/job/prefix-tree.ts";
 import { agentsOf, readTrace } from "../../server/cli/simulate/traces.ts";
 import { algorithm1 } from "../../simulation/baselines/batchllm.ts";
 import { simulate } from "../../simulation/simulator.ts";

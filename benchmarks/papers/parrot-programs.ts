@@ -2,7 +2,13 @@
 
 import { SeededRandom } from "../../base/random.ts";
 import { greedySampling } from "../../scheduler/core.ts";
-import type { CallSpec, Criteria, OutputPart, Part, ProgramPart } from "../../scheduler/program/spec.ts";
+import type {
+  CallSpec,
+  Criteria,
+  OutputPart,
+  ProgramPart,
+  PromptPart,
+} from "../../scheduler/program/spec.ts";
 import { type ProgramArrival, uniqueText } from "../../simulation/workloads/programs.ts";
 
 export const soon: Criteria = { objective: "latency", ttftMs: null, tbtMs: null };
@@ -26,7 +32,7 @@ export function chain({ random, articleTokens: tokens, chunkTokens, outputTokens
   const head = uniqueText(new SeededRandom(1), 40);
   const nodes = Array.from({ length: count }, (_, index): CallSpec => {
     const chunk = text(uniqueText(random, chunkTokens));
-    const before: Part[] = index === 0 ? [] : [input(`summary${index - 1}`)];
+    const before: PromptPart[] = index === 0 ? [] : [input(`summary${index - 1}`)];
     return call(`call${index}`, [text(head), ...before, chunk, output(`summary${index}`, outputTokens)]);
   });
   return { nodes, variables: [] };
@@ -92,7 +98,7 @@ export function stream(
 /** MetaGPT's shape (figure 1d): an architect, then for each file a coder, and three times a reviewer who reads all files and a
  *  coder who revises. */
 export function multiAgent(random: SeededRandom, files: number): { part: ProgramPart; wants: string[] } {
-  const role = (seed: number, tokens: number): Part => text(uniqueText(new SeededRandom(seed), tokens));
+  const role = (seed: number, tokens: number): PromptPart => text(uniqueText(new SeededRandom(seed), tokens));
   const each = <Item>(make: (file: number) => Item): Item[] =>
     Array.from({ length: files }, (_, file) => make(file));
   const nodes: CallSpec[] = [
@@ -147,15 +153,15 @@ function gap(random: SeededRandom, perSecond: number): number {
   return (-Math.log(1 - random.unit()) * 1000) / perSecond;
 }
 
-function call(name: string, parts: readonly Part[]): CallSpec {
+function call(name: string, parts: readonly PromptPart[]): CallSpec {
   return { kind: "call", name, prompt: { kind: "text", parts } };
 }
 
-function text(value: string): Part {
+function text(value: string): PromptPart {
   return { kind: "text", text: value };
 }
 
-function input(variable: string): Part {
+function input(variable: string): PromptPart {
   return { kind: "input", variable, transforms: [] };
 }
 

@@ -79,14 +79,14 @@ const published = (latency = LATENCY_TOKENS): System => {
     policy: parrot({ latency, throughput: null }),
     sends: "graph",
     sharesReads: true,
-    uses: { prospects: false },
+    uses: { hints: false },
   };
 };
 const oursByGraph: System = { name: "ours", policy: ours(), sends: "graph", sharesReads: true };
 
 /** Ours without a part of what it knows of a graph. */
 const ablations: readonly System[] = [
-  { ...oursByGraph, name: "without gangs", uses: { gangs: false } },
+  { ...oursByGraph, name: "without gangs", uses: { taskGroups: false } },
   { ...oursByGraph, name: "without programs' order", uses: { order: false } },
   { ...oursByGraph, name: "ours, calls by the client", sends: "calls" },
 ];

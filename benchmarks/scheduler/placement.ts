@@ -10,8 +10,8 @@
 import { heapStats } from "bun:jsc";
 import { SeededRandom } from "../../base/random.ts";
 import { Cache } from "../../scheduler/cache/cache.ts";
-import type { CacheNotices } from "../../scheduler/cache/notice.ts";
-import { NoticeBook } from "../../scheduler/cache/notices.ts";
+import type { KvEvents } from "../../scheduler/cache/kv-event.ts";
+import { KvEventLog } from "../../scheduler/cache/kv-event-log.ts";
 import { PagePool } from "../../scheduler/cache/page-pool.ts";
 import { pathPages } from "../../scheduler/cache/radix-tree.ts";
 import {
@@ -47,7 +47,7 @@ export interface PlacementRow {
   readonly workload: string;
   readonly engines: number;
   readonly pages: number;
-  readonly spans: number;
+  readonly nodes: number;
   /** Mean of the fastest 99 of 100, since other programs delay the rest. */
   readonly placementsPerSecond: number;
   readonly p50Us: number;
@@ -63,23 +63,23 @@ export interface PlacementRow {
 /** An engine without a device: it has computed what it is given at once. */
 class Holder {
   readonly #pool = new PagePool(PAGES, PAGE_TOKENS);
-  readonly #book = new NoticeBook(PAGE_TOKENS, 0);
+  readonly #book = new KvEventLog(PAGE_TOKENS, 0);
   readonly #cache = new Cache(this.#pool, this.#book);
   computed = 0;
 
   /** Returns how much of the prompt was cached. */
   compute(tokens: Int32Array): number {
-    const lease = this.#cache.lease(
+    const lock = this.#cache.lock(
       tokens,
       tokens.length - 1,
       sharingOf({ adapter: 0, cacheSalt: "" }, PAGE_TOKENS),
     );
-    const cached = lease.span.end;
-    const leased = pathPages(lease.span);
-    const needed = Math.ceil(tokens.length / PAGE_TOKENS) - leased.length;
+    const cached = lock.node.end;
+    const locked = pathPages(lock.node);
+    const needed = Math.ceil(tokens.length / PAGE_TOKENS) - locked.length;
     if (this.#pool.pagesFree < needed) this.#cache.evict(needed - this.#pool.pagesFree);
     const own = Array.from({ length: needed }, (): PageId => this.#pool.take());
-    this.#cache.insertLast(lease, tokens, tokens.length, Int32Array.from([...leased, ...own]));
+    this.#cache.insertLast(lock, tokens, tokens.length, Int32Array.from([...locked, ...own]));
     this.computed += 1;
     return cached;
   }
@@ -92,12 +92,12 @@ class Holder {
     return this.#cache.pagesEvictable;
   }
 
-  take(): CacheNotices | null {
+  take(): KvEvents | null {
     return this.#book.take(this.#cache);
   }
 
   /** Tells everything that it has. */
-  takeAll(): CacheNotices {
+  takeAll(): KvEvents {
     this.#book.resync();
     return this.take()!;
   }
@@ -180,10 +180,10 @@ class Machine {
   #timed(engine: EngineId, told: () => void): void {
     const holder = this.holders[engine]!;
     const { pagesFree, pagesCached, computed } = holder;
-    const notices = holder.take();
+    const kvEvents = holder.take();
     const load = { ...idleLoad(this.#spec), pagesFree, pagesCached, stepsTotal: computed, stepMs: 50 };
     const startNs = Bun.nanoseconds();
-    this.dispatcher.reported(engine, load, notices);
+    this.dispatcher.reported(engine, load, kvEvents);
     told();
     this.reportNs += Bun.nanoseconds() - startNs;
   }
@@ -196,12 +196,12 @@ function measurePlacement(workload: string, engines: number, calls: () => Int32A
   machine.reportNs = 0;
   const timesNs = Array.from({ length: TIMED }, () => machine.place()).sort((a, b) => a - b);
   const fastest = timesNs.slice(0, Math.floor(0.99 * TIMED));
-  const { spans, pages } = machine.dispatcher.stats();
+  const { nodes, pages } = machine.dispatcher.stats();
   return {
     workload,
     engines,
     pages,
-    spans,
+    nodes,
     placementsPerSecond: (1e9 * fastest.length) / sum(fastest),
     p50Us: timesNs[Math.floor(0.5 * TIMED)]! / 1000,
     p99Us: timesNs[Math.floor(0.99 * TIMED)]! / 1000,
@@ -212,21 +212,21 @@ function measurePlacement(workload: string, engines: number, calls: () => Int32A
 
 /** Bytes of heap of an index of everything told. */
 function memoryOf(
-  told: readonly CacheNotices[],
+  told: readonly KvEvents[],
 ): Pick<PlacementRow, "bytesPerCachedPage" | "holdersPerSpan" | "bytesPerSpan"> {
   const index = new PrefixIndex(told.length, 180_000);
   const before = heapBytes();
-  for (const [engine, notices] of told.entries()) index.apply(engine, notices);
+  for (const [engine, kvEvents] of told.entries()) index.apply(engine, kvEvents);
   const bytes = heapBytes() - before;
-  const { spans } = index.size;
+  const { nodes } = index.size;
   let holders = 0;
-  for (const span of index.spans()) {
-    for (let engine = 0; engine < told.length; engine++) holders += Number(span.cached(engine) > 0);
+  for (const node of index.nodes()) {
+    for (let engine = 0; engine < told.length; engine++) holders += Number(node.cached(engine) > 0);
   }
   return {
     bytesPerCachedPage: bytes / sum(told.map((_, engine) => index.pagesCached(engine))),
-    holdersPerSpan: holders / spans,
-    bytesPerSpan: bytes / spans,
+    holdersPerSpan: holders / nodes,
+    bytesPerSpan: bytes / nodes,
   };
 }
 
@@ -293,7 +293,7 @@ export function placementTable(rows: readonly PlacementRow[]): string {
     const cells = [
       String(row.engines).padStart(7),
       String(row.pages).padStart(10),
-      String(row.spans).padStart(8),
+      String(row.nodes).padStart(8),
       Math.round(row.placementsPerSecond).toLocaleString("en").padStart(13),
       row.p50Us.toFixed(0).padStart(8),
       row.p99Us.toFixed(0).padStart(8),

@@ -61,7 +61,7 @@ function calls(readsOf: (index: number) => readonly number[]): CallSpec[] {
 
 function measure(nodes: readonly CallSpec[]): readonly [number, number, number] {
   const ready: string[] = [];
-  let gangs = 0;
+  let taskGroups = 0;
   const listener = {
     onReady: (told: readonly { readonly call: string }[]) => {
       for (const one of told) ready.push(one.call);
@@ -71,7 +71,7 @@ function measure(nodes: readonly CallSpec[]): readonly [number, number, number] 
     onSettled: () => {},
   };
   const startMs = performance.now();
-  const program = new Program(listener, { clock: { nowMs: () => 0 }, nextGang: () => gangs++ });
+  const program = new Program(listener, { clock: { nowMs: () => 0 }, nextTaskGroup: () => taskGroups++ });
   program.add({ nodes, variables: [] });
   const addedMs = performance.now();
   program.want(`v${CALLS - 1}`, soon);

@@ -47,7 +47,7 @@ test.each<[NativeStatus | null, NativeStatus | null, StepResult]>([
   [null, "retry", { kind: "retry", reason: "the library says retry" }],
   ["lost", null, { kind: "lost", reason: "the library says lost" }],
   [null, "lost", { kind: "lost", reason: "the library says lost" }],
-  [null, "gaveWay", { kind: "gaveWay", reason: "the library says gaveWay" }],
+  [null, "gaveWay", { kind: "aborted", reason: "the library says gaveWay" }],
   [null, "noMemory", { kind: "lost", reason: "the library says noMemory" }],
 ])("start answers %p, wait answers %p", (started, waited, expected) => {
   expect(outcomeOf(deviceOf(started, waited))).toEqual(expected);
@@ -69,7 +69,7 @@ test("only a step that gives way is told where to look", () => {
   };
   const device = new NativeDevice(library as NativeLibrary, 1 as EngineHandle, spec, limits);
   const way = new Int32Array(new SharedArrayBuffer(4));
-  for (const step of [empty, { ...empty, givesWay: false }, { ...empty, givesWay: true }]) {
+  for (const step of [empty, { ...empty, isAbortable: false }, { ...empty, isAbortable: true }]) {
     device.start(step, () => undefined);
     device.wait(way);
     device.deliver();

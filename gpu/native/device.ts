@@ -59,7 +59,7 @@ export class NativeDevice implements HostedDevice {
     const started = this.#started;
     assert(started !== null, "there is no step to wait for");
     started.result ??= this.#attempt(() =>
-      this.#library.stepWait(this.#engine, started.step.givesWay === true ? way : null),
+      this.#library.stepWait(this.#engine, started.step.isAbortable === true ? way : null),
     );
     started.result ??= {
       kind: "done",
@@ -107,7 +107,7 @@ export class NativeDevice implements HostedDevice {
       return null;
     } catch (error) {
       if (!(error instanceof NativeError)) throw error;
-      if (error.status === "gaveWay") return { kind: "gaveWay", reason: error.message };
+      if (error.status === "gaveWay") return { kind: "aborted", reason: error.message };
       if (error.status === "retry") return { kind: "retry", reason: error.message };
       if (error.status === "invalid") throw new InvariantError(`the engine refused a step: ${error.message}`);
       return { kind: "lost", reason: error.message };

@@ -163,7 +163,7 @@ export function openCpuDevice(
 ): NativeDevice {
   const threads = limits.threads === 1 ? "1 thread" : `${limits.threads} threads`;
   const name = `cpu (${isaTitles[model.isa]}, ${threads})`;
-  return openNamedDevice(library, model, limits, { name, waysOut: model.layers });
+  return openNamedDevice(library, model, limits, { name, abortPoints: model.layers });
 }
 
 /** Opens an engine on a GPU and allocates all the GPU memory it will ever use. Throws NativeError. */
@@ -181,7 +181,7 @@ function openNamedDevice(
   library: NativeLibrary,
   model: NativeModel,
   limits: EngineLimits,
-  own: Pick<DeviceSpec, "name" | "waysOut">,
+  own: Pick<DeviceSpec, "name" | "abortPoints">,
 ): NativeDevice {
   const spec = {
     ...own,

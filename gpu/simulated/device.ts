@@ -48,7 +48,7 @@ export class SimulatedDevice implements Device {
   #isClosed = false;
 
   /**
-   * `fault` may replace a step's result: `retry`, `lost` and `gaveWay`, or `done` with failed rows. If no
+   * `fault` may replace a step's result: `retry`, `lost` and `aborted`, or `done` with failed rows. If no
    * candidate of `script` is allowed, the device draws as it does without a script.
    */
   constructor(
@@ -77,7 +77,7 @@ export class SimulatedDevice implements Device {
       if (this.#isClosed) return;
       const fault = this.#fault(step);
       // A step that gives way has written its partial results: here all of them.
-      const computed = fault === null || fault.kind === "gaveWay" ? this.#compute(step, deviceMs) : null;
+      const computed = fault === null || fault.kind === "aborted" ? this.#compute(step, deviceMs) : null;
       done(fault ?? computed!);
     });
   }

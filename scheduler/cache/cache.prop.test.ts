@@ -6,10 +6,10 @@ import { assert } from "../../base/assert.ts";
 import { runs } from "../../tests/support/property.ts";
 import { sharingBeside } from "../../tests/support/sharing.ts";
 import type { PageId } from "../core.ts";
-import { Cache, type Lease } from "./cache.ts";
+import { Cache, type CacheLock } from "./cache.ts";
 import { checkCache } from "./integrity.ts";
 import { PagePool } from "./page-pool.ts";
-import { pathPages, Reader } from "./radix-tree.ts";
+import { PrefixWaiter, pathPages } from "./radix-tree.ts";
 
 const PAGE_TOKENS = 3;
 /** A text that is public: its beginning is shared under every salt. */
@@ -19,9 +19,9 @@ const sharingOf = sharingBeside([0, 1, 1, 0, 1, 0, 0, 1, 1], PAGE_TOKENS);
 interface Holder {
   readonly tokens: Int32Array;
   readonly salt: string;
-  lease: Lease;
+  lock: CacheLock;
   computed: number;
-  /** Leased pages, then own ones. */
+  /** Locked pages, then own ones. */
   readonly table: Int32Array;
   pageCount: number;
 }
@@ -35,7 +35,7 @@ class Bench {
   readonly cache: Cache;
   readonly holders: Holder[] = [];
   /** With the depths that they were told last. */
-  readonly readers = new Map<Reader, number>();
+  readonly waiters = new Map<PrefixWaiter, number>();
   readonly #slots = new Map<string, string>();
   readonly #inserted = new Map<string, Set<string>>([
     ["", new Set()],
@@ -70,56 +70,54 @@ class Bench {
     const available = this.pool.pagesFree + this.cache.pagesEvictable - match.pagesPinned;
     if (needed > available) return;
 
-    const lease = this.cache.lease(tokens, tokens.length, sharing);
+    const lock = this.cache.lock(tokens, tokens.length, sharing);
     const isPartial = match.tokens % PAGE_TOKENS !== 0;
-    const source = isPartial ? this.cache.leaseSource(tokens, match.tokens, sharing) : null;
+    const source = isPartial ? this.cache.lockSource(tokens, match.tokens, sharing) : null;
     expect(this.pool.pagesFree + this.cache.pagesEvictable).toBe(available);
     const table = new Int32Array(Math.ceil(tokens.length / PAGE_TOKENS));
-    const leased = pathPages(lease.span);
-    table.set(leased);
+    const locked = pathPages(lock.node);
+    table.set(locked);
     this.#reserve(needed);
-    for (let i = leased.length; i < table.length; i++) table[i] = this.pool.take();
+    for (let i = locked.length; i < table.length; i++) table[i] = this.pool.take();
     if (source !== null) {
       const whole = match.tokens - (match.tokens % PAGE_TOKENS);
       for (let position = whole; position < match.tokens; position++) {
         expect(this.#slots.get(slotName(source.page, position))).toBe(context(tokens, position + 1));
       }
-      this.cache.release(source.lease);
+      this.cache.release(source.lock);
     }
-    this.#write(tokens, table, lease.span.end);
-    this.holders.push({ tokens, salt, lease, computed: tokens.length, table, pageCount: table.length });
+    this.#write(tokens, table, lock.node.end);
+    this.holders.push({ tokens, salt, lock, computed: tokens.length, table, pageCount: table.length });
     this.checkReadable();
   }
 
   /** Hands over the first `share` of a holder's complete pages. */
   publish(holder: Holder, pages: number): void {
-    const leased = holder.lease.span.end / PAGE_TOKENS;
-    const end = Math.min(Math.floor(holder.computed / PAGE_TOKENS), leased + pages) * PAGE_TOKENS;
-    holder.lease = this.cache.insert(holder.lease, holder.tokens, end, holder.table);
+    const locked = holder.lock.node.end / PAGE_TOKENS;
+    const end = Math.min(Math.floor(holder.computed / PAGE_TOKENS), locked + pages) * PAGE_TOKENS;
+    holder.lock = this.cache.insert(holder.lock, holder.tokens, end, holder.table);
     this.#remember(holder, end);
-    expect(holder.lease.span.end).toBe(end);
-    expect(pathPages(holder.lease.span)).toEqual([
-      ...holder.table.subarray(0, end / PAGE_TOKENS),
-    ] as PageId[]);
+    expect(holder.lock.node.end).toBe(end);
+    expect(pathPages(holder.lock.node)).toEqual([...holder.table.subarray(0, end / PAGE_TOKENS)] as PageId[]);
   }
 
   end(holder: Holder): void {
-    this.cache.insertLast(holder.lease, holder.tokens, holder.computed, holder.table);
+    this.cache.insertLast(holder.lock, holder.tokens, holder.computed, holder.table);
     this.#remember(holder, holder.computed);
     this.holders.splice(this.holders.indexOf(holder), 1);
   }
 
-  follow(tokens: Int32Array, salt: string): void {
-    const reader: Reader = new Reader(sharingOf(tokens, salt), tokens, tokens.length - 1, () => {
-      this.readers.set(reader, reader.depth);
+  track(tokens: Int32Array, salt: string): void {
+    const waiter: PrefixWaiter = new PrefixWaiter(sharingOf(tokens, salt), tokens, tokens.length - 1, () => {
+      this.waiters.set(waiter, waiter.depth);
     });
-    this.cache.follow(reader);
-    this.readers.set(reader, reader.depth);
+    this.cache.track(waiter);
+    this.waiters.set(waiter, waiter.depth);
   }
 
-  unfollow(reader: Reader): void {
-    this.cache.unfollow(reader);
-    this.readers.delete(reader);
+  untrack(waiter: PrefixWaiter): void {
+    this.cache.untrack(waiter);
+    this.waiters.delete(waiter);
   }
 
   evict(pages: number): void {
@@ -131,15 +129,15 @@ class Bench {
   /** What is found was inserted, and every page of a table has what the table says. */
   check(): void {
     const owned = this.holders.flatMap((holder) => [
-      ...holder.table.subarray(holder.lease.span.end / PAGE_TOKENS, holder.pageCount),
+      ...holder.table.subarray(holder.lock.node.end / PAGE_TOKENS, holder.pageCount),
     ]) as PageId[];
-    const leases = this.holders.map((holder) => holder.lease);
-    checkCache(this.pool, this.cache, leases, owned);
+    const locks = this.holders.map((holder) => holder.lock);
+    checkCache(this.pool, this.cache, locks, owned);
     this.checkReadable();
-    for (const [reader, told] of this.readers) {
-      const match = this.cache.match(reader.tokens, reader.limit, reader.sharing);
-      const followed = { tokens: told, pagesPinned: this.cache.pagesPinnedBy(reader) };
-      expect({ followed, depth: reader.depth }).toEqual({ followed: match, depth: told });
+    for (const [waiter, told] of this.waiters) {
+      const match = this.cache.match(waiter.tokens, waiter.limit, waiter.sharing);
+      const tracked = { tokens: told, pagesPinned: this.cache.pagesPinnedBy(waiter) };
+      expect({ tracked, depth: waiter.depth }).toEqual({ tracked: match, depth: told });
     }
   }
 
@@ -195,10 +193,9 @@ type Operation =
 function carryOut(bench: Bench, operation: Operation): void {
   if (operation.kind === "begin") bench.begin(operation.tokens, operation.salt);
   else if (operation.kind === "evict") bench.evict(operation.pages);
-  else if (operation.kind === "follow") bench.follow(operation.tokens, operation.salt);
+  else if (operation.kind === "follow") bench.track(operation.tokens, operation.salt);
   else if (operation.kind === "unfollow") {
-    if (bench.readers.size > 0)
-      bench.unfollow([...bench.readers.keys()][operation.who % bench.readers.size]!);
+    if (bench.waiters.size > 0) bench.untrack([...bench.waiters.keys()][operation.who % bench.waiters.size]!);
   } else if (bench.holders.length > 0) {
     const holder = bench.holders[operation.who % bench.holders.length]!;
     if (operation.kind === "publish") bench.publish(holder, operation.pages);
@@ -230,7 +227,7 @@ test("with room for everything, a lookup finds exactly what was inserted under i
   fc.assert(rule, runs(200));
 });
 
-test("under pressure: free + cached + owned = all, leased pages keep their contents, what is found was inserted, and readers are told what a lookup finds", () => {
+test("under pressure: free + cached + owned = all, locked pages keep their contents, what is found was inserted, and waiters are told what a lookup finds", () => {
   const script = scripts(begins, begins, publishes, ends, evicts, follows, unfollows);
   const rule = fc.property(fc.integer({ min: 5, max: 12 }), script, tokens, (pages, steps, wanted) => {
     const bench = new Bench(pages);
@@ -243,8 +240,8 @@ test("under pressure: free + cached + owned = all, leased pages keep their conte
     bench.evict(pages);
     expect(bench.pool.pagesFree).toBe(pages);
     bench.check();
-    for (const reader of [...bench.readers.keys()]) bench.unfollow(reader);
-    expect([...bench.cache.spans()]).toEqual([]);
+    for (const waiter of [...bench.waiters.keys()]) bench.untrack(waiter);
+    expect([...bench.cache.nodes()]).toEqual([]);
   });
   fc.assert(rule, runs(400));
 });

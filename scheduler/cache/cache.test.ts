@@ -16,12 +16,12 @@ function cacheOf(pages: number) {
   /** Computes a sequence that finds what is cached, and ends at once. Returns its page table as it ended. */
   const insert = (list: number[], salt = ""): Int32Array => {
     const tokens = Int32Array.from(list);
-    const lease = cache.lease(tokens, tokens.length, ownSharing(salt));
-    const leased = pathPages(lease.span);
+    const lock = cache.lock(tokens, tokens.length, ownSharing(salt));
+    const locked = pathPages(lock.node);
     const count = Math.ceil(tokens.length / PAGE_TOKENS);
-    const own = Array.from({ length: count - leased.length }, () => pool.take());
-    const table = Int32Array.from([...leased, ...own]);
-    cache.insertLast(lease, tokens, tokens.length, table);
+    const own = Array.from({ length: count - locked.length }, () => pool.take());
+    const table = Int32Array.from([...locked, ...own]);
+    cache.insertLast(lock, tokens, tokens.length, table);
     return table;
   };
   const found = (list: number[], salt = ""): number =>
@@ -61,10 +61,10 @@ test("a fork inside of a page gives each branch a page, and the stem none", () =
   const { cache, insert } = cacheOf(20);
   insert([...tokensFrom(0, 20), ...tokensFrom(100, 12)]);
   insert([...tokensFrom(0, 20), ...tokensFrom(200, 12)]);
-  const lists = [...cache.spans()].map(({ span }) => [span.start, span.end, span.pages.length]);
+  const lists = [...cache.nodes()].map(({ node }) => [node.start, node.end, node.pages.length]);
   expect(lists.sort()).toEqual([
     [0, 0, 0],
-    [0, 16, 1], // the second sequence leased this page, and computed from 20 on into its own copy of the next
+    [0, 16, 1], // the second sequence locked this page, and computed from 20 on into its own copy of the next
     [16, 20, 0],
     [20, 32, 1],
     [20, 32, 1],
@@ -84,15 +84,15 @@ test("the least recently used goes first, and its tail before its head", () => {
   const { cache, insert, found } = cacheOf(20);
   const [a, b, c] = [tokensFrom(0, 48), tokensFrom(100, 48), tokensFrom(200, 48)];
   for (const list of [a, b, c]) insert(list);
-  // A lookup is no use, a lease is.
+  // A lookup is no use, a lock is.
   found(b);
-  cache.release(cache.lease(Int32Array.from(a), 48, ownSharing("")));
+  cache.release(cache.lock(Int32Array.from(a), 48, ownSharing("")));
   expect(cache.evict(1)).toBe(1);
   expect([found(a), found(b), found(c)]).toEqual([48, 32, 48]);
   expect(cache.evict(3)).toBe(3);
   expect([found(a), found(b), found(c)]).toEqual([48, 0, 32]);
   expect(cache.evict(100)).toBe(5);
-  expect([...cache.spans()]).toEqual([]);
+  expect([...cache.nodes()]).toEqual([]);
 });
 
 test("branches go before their stem, and a stem keeps whole pages only when its last branch has gone", () => {
@@ -106,16 +106,16 @@ test("branches go before their stem, and a stem keeps whole pages only when its 
   expect(cache.pagesHeld).toBe(2);
 });
 
-test("leased pages are not evicted, up to the token where the lease ends", () => {
+test("locked pages are not evicted, up to the token where the lock ends", () => {
   const { cache, insert, found } = cacheOf(20);
   const list = tokensFrom(0, 80);
   insert(list);
-  const lease = cache.lease(Int32Array.from(list), 40, ownSharing(""));
-  expect(lease.span.end).toBe(32);
+  const lock = cache.lock(Int32Array.from(list), 40, ownSharing(""));
+  expect(lock.node.end).toBe(32);
   expect(cache.pagesEvictable).toBe(3);
   expect(cache.evict(100)).toBe(3);
   expect(found(list)).toBe(32);
-  cache.release(lease);
+  cache.release(lock);
   expect(cache.evict(100)).toBe(2);
 });
 
@@ -123,9 +123,9 @@ test("the source of a copy is pinned page by page", () => {
   const { cache, insert } = cacheOf(20);
   const tokens = Int32Array.from(tokensFrom(0, 80));
   const table = insert(tokensFrom(0, 80));
-  const source = cache.leaseSource(tokens, 40, ownSharing(""));
+  const source = cache.lockSource(tokens, 40, ownSharing(""));
   expect(source.page).toBe(table[2]! as PageId);
   expect(cache.pagesEvictable).toBe(2);
-  cache.release(source.lease);
+  cache.release(source.lock);
   expect(cache.pagesEvictable).toBe(5);
 });

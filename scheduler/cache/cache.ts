@@ -1,76 +1,80 @@
 import { assert } from "../../base/assert.ts";
 import { part } from "../../base/part.ts";
 import type { PageId, Sharing } from "../core.ts";
-import { type Eviction, WantedLast } from "./eviction.ts";
+import { type EvictionPolicy, ProtectedLast } from "./eviction.ts";
 import { hashPages, keyHash, privateHash } from "./page-hash.ts";
 import type { PagePool } from "./page-pool.ts";
 import {
-  advanceReaders,
+  advanceWaiters,
   attach,
   createRoot,
   descend,
   detach,
   edgeOf,
-  moveReader,
-  type Place,
-  type Reader,
-  recedeReaders,
-  type Span,
+  type MatchPosition,
+  moveWaiter,
+  type PrefixWaiter,
+  type RadixNode,
+  recedeWaiters,
   split,
-  splitReaders,
+  splitWaiters,
 } from "./radix-tree.ts";
 
-/** A pin on the path from the root to `span`. Only the cache makes, moves and ends leases. */
-export interface Lease {
+/** A pin on the path from the root to `node`. Only the cache makes, moves and ends locks. */
+export interface CacheLock {
   readonly sharing: Sharing;
-  /** The deepest pinned span; the lease covers tokens [0, span.end). */
-  readonly span: Span;
+  /** The deepest pinned node; the lock covers tokens [0, node.end). */
+  readonly node: RadixNode;
 }
 
 /** What a lookup would find. */
 export interface Match {
   /** Tokens found, exact to the token. */
   readonly tokens: number;
-  /** Pages that can be evicted now, and no longer once the match and the source of its copy are leased. */
+  /** Pages that can be evicted now, and no longer once the match and the source of its copy are locked. */
   readonly pagesPinned: number;
 }
 
 /** Told what the cache takes in and lets go, from within the call that does it. */
 export interface CacheObserver {
   /** A new leaf: the whole pages that end in it are cached now. */
-  inserted(span: Span): void;
-  /** Of the path that ends with `span`, whole pages `from` … are about to go; it has none after those. */
-  evicting(span: Span, from: number): void;
+  inserted(node: RadixNode): void;
+  /** Of the path that ends with `node`, whole pages `from` … are about to go; it has none after those. */
+  evicting(node: RadixNode, from: number): void;
 }
 
 /**
  * The prefix cache: one radix tree per key (Sharing) over the pages of computed tokens (RadixAttention,
- * arXiv:2312.07104 §3), with leases, and eviction of the least recently used. What begins with a public text is in the tree of its
+ * arXiv:2312.07104 §3), with locks, and eviction of the least recently used. What begins with a public text is in the tree of its
  * public key, and branches off by its own key where the public text ends.
  *
  * What holds a page, along the token axis of a running sequence:
  *
- *   0 ─────────── lease end ──────────── computed ─────────── reserved
- *   │ spans', pinned by │ the sequence's own,  │ the sequence's own, │
- *   │ the lease         │ complete or partial  │ not yet written     │
+ *   0 ─────────── lock end ──────────── computed ─────────── reserved
+ *   │ nodes', pinned by │ the sequence's own,  │ the sequence's own, │
+ *   │ the lock         │ complete or partial  │ not yet written     │
  *   └───────────────────┴─ insert() moves this border to the right ──┘
  *
- * Leases end on page borders, so that a sequence writes into no page of the tree. A match that ends inside a
- * page is used by copying that page; `leaseSource` pins it until the step that copies is done (up to its
- * border, or the leaf's end). A span that ends inside a page and is pinned is therefore a leaf, or has a
+ * Locks end on page borders, so that a sequence writes into no page of the tree. A match that ends inside a
+ * page is used by copying that page; `lockSource` pins it until the step that copies is done (up to its
+ * border, or the leaf's end). A node that ends inside a page and is pinned is therefore a leaf, or has a
  * branch that is pinned.
  */
 export class Cache {
   readonly #pool: PagePool;
   readonly #observer: CacheObserver | null;
-  readonly #roots = new Map<string, Span>();
-  readonly #eviction: Eviction;
-  /** Pages listed by spans, and by spans with leases. */
+  readonly #roots = new Map<string, RadixNode>();
+  readonly #eviction: EvictionPolicy;
+  /** Pages listed by nodes, and by nodes with locks. */
   #pagesHeld = 0;
-  #pagesLeased = 0;
+  #pagesLocked = 0;
   #pagesEvictedTotal = 0;
 
-  constructor(pool: PagePool, observer: CacheObserver | null = null, eviction: Eviction = new WantedLast()) {
+  constructor(
+    pool: PagePool,
+    observer: CacheObserver | null = null,
+    eviction: EvictionPolicy = new ProtectedLast(),
+  ) {
     this.#pool = pool;
     this.#observer = observer;
     this.#eviction = eviction;
@@ -87,12 +91,12 @@ export class Cache {
 
   /** Pages that `evict` could free now. */
   get pagesEvictable(): number {
-    return this.#pagesHeld - this.#pagesLeased;
+    return this.#pagesHeld - this.#pagesLocked;
   }
 
-  /** Of those, pages that readers wait for. */
-  get pagesWanted(): number {
-    return this.#eviction.pagesWanted;
+  /** Of those, pages that waiters wait for. */
+  get pagesProtected(): number {
+    return this.#eviction.pagesProtected;
   }
 
   /** Pages that `evict` has freed so far. */
@@ -102,138 +106,138 @@ export class Cache {
 
   /** Looks up the longest cached prefix of tokens [0, limit). Changes nothing, not even the eviction order. */
   match(tokens: Int32Array, limit: number, sharing: Sharing): Match {
-    const place = this.#find(tokens, limit, sharing);
-    if (place === null) return { tokens: 0, pagesPinned: 0 };
-    return { tokens: place.depth, pagesPinned: this.#pinnable(place) };
+    const position = this.#find(tokens, limit, sharing);
+    if (position === null) return { tokens: 0, pagesPinned: 0 };
+    return { tokens: position.depth, pagesPinned: this.#pinnable(position) };
   }
 
-  /** Looks up the reader's prompt, and keeps its match up to date from now on. What it is going to read counts as used
+  /** Looks up the waiter's prompt, and keeps its match up to date from now on. What it is going to read counts as used
    *  now, and may be evicted last. */
-  follow(reader: Reader): void {
-    assert(reader.span === null, "a reader is followed once");
-    const { span, depth } = descend(
-      this.#rootOf(reader.sharing),
-      reader.tokens,
-      reader.limit,
-      reader.sharing,
+  track(waiter: PrefixWaiter): void {
+    assert(waiter.node === null, "a waiter is followed once");
+    const { node, depth } = descend(
+      this.#rootOf(waiter.sharing),
+      waiter.tokens,
+      waiter.limit,
+      waiter.sharing,
     );
-    moveReader(reader, span, depth);
-    for (let at: Span | null = span; at !== null; at = at.parent) {
-      at.readers += 1;
-      this.#eviction.followed(at);
+    moveWaiter(waiter, node, depth);
+    for (let at: RadixNode | null = node; at !== null; at = at.parent) {
+      at.waiters += 1;
+      this.#eviction.tracked(at);
     }
   }
 
-  /** The reader waits no longer. `givesUp`: what has no other reader, and nothing goes on from, is evicted before all
+  /** The waiter waits no longer. `givesUp`: what has no other waiter, and nothing goes on from, is evicted before all
    *  else. */
-  unfollow(reader: Reader, givesUp = false): void {
-    assert(reader.span !== null, "the reader is followed");
-    const { span: deepest } = reader;
+  untrack(waiter: PrefixWaiter, givesUp = false): void {
+    assert(waiter.node !== null, "the waiter is followed");
+    const { node: deepest } = waiter;
     let root = deepest;
-    for (let span: Span | null = root; span !== null; span = span.parent) {
-      span.readers -= 1;
-      this.#eviction.unfollowed(span);
-      root = span;
+    for (let node: RadixNode | null = root; node !== null; node = node.parent) {
+      node.waiters -= 1;
+      this.#eviction.untracked(node);
+      root = node;
     }
-    moveReader(reader, null, reader.depth);
+    moveWaiter(waiter, null, waiter.depth);
     if (givesUp) this.#giveUp(deepest);
     this.#forget(root);
   }
 
   /** Puts what only this path reads at the oldest end, stems after their branches: up to where another path goes on. */
-  #giveUp(deepest: Span): void {
-    const path: Span[] = [];
-    for (let span = deepest; span.parent !== null; span = span.parent) {
-      const isLast = span.isLeaf || (span.children.size === 1 && path.length > 0);
-      if (!isLast || span.readers > 0 || span.leases > 0) break;
-      path.push(span);
+  #giveUp(deepest: RadixNode): void {
+    const path: RadixNode[] = [];
+    for (let node = deepest; node.parent !== null; node = node.parent) {
+      const isLast = node.isLeaf || (node.children.size === 1 && path.length > 0);
+      if (!isLast || node.waiters > 0 || node.locks > 0) break;
+      path.push(node);
     }
-    for (const span of path.reverse()) this.#eviction.giveUp(span);
+    for (const node of path.reverse()) this.#eviction.giveUp(node);
   }
 
-  /** As `match` tells: pages that can be evicted now, and no longer once the reader's match is leased. */
-  pagesPinnedBy({ span, depth }: Reader): number {
-    assert(span !== null, "the reader is followed");
-    return this.#pinnable({ span, depth });
+  /** As `match` tells: pages that can be evicted now, and no longer once the waiter's match is locked. */
+  pagesPinnedBy({ node, depth }: PrefixWaiter): number {
+    assert(node !== null, "the waiter is followed");
+    return this.#pinnable({ node, depth });
   }
 
-  /** Pins the longest cached prefix of tokens [0, limit) that is whole pages. May split a span. */
-  lease(tokens: Int32Array, limit: number, sharing: Sharing): Lease {
+  /** Pins the longest cached prefix of tokens [0, limit) that is whole pages. May split a node. */
+  lock(tokens: Int32Array, limit: number, sharing: Sharing): CacheLock {
     const { pageTokens } = this.#pool;
-    let place = descend(this.#rootOf(sharing), tokens, limit, sharing);
-    const whole = place.depth - (place.depth % pageTokens);
-    if (whole < place.depth) place = { span: spanAt(place.span, whole), depth: whole };
-    const span = this.#cutAt(place);
-    this.#pin(span, null);
-    return { sharing, span };
+    let position = descend(this.#rootOf(sharing), tokens, limit, sharing);
+    const whole = position.depth - (position.depth % pageTokens);
+    if (whole < position.depth) position = { node: nodeAt(position.node, whole), depth: whole };
+    const node = this.#cutAt(position);
+    this.#pin(node, null);
+    return { sharing, node };
   }
 
   /** Pins the page in which the cached prefix of tokens [0, depth) ends, `depth` inside of a page and found
-   *  by `match`. May split a span. */
-  leaseSource(
+   *  by `match`. May split a node. */
+  lockSource(
     tokens: Int32Array,
     depth: number,
     sharing: Sharing,
-  ): { readonly lease: Lease; readonly page: PageId } {
+  ): { readonly lock: CacheLock; readonly page: PageId } {
     const { pageTokens } = this.#pool;
-    const place = this.#find(tokens, depth, sharing);
+    const position = this.#find(tokens, depth, sharing);
     assert(
-      place !== null && place.depth === depth && depth % pageTokens !== 0,
+      position !== null && position.depth === depth && depth % pageTokens !== 0,
       "the source of a copy is cached",
     );
-    const listing = listingSpan(place, pageTokens);
+    const listing = listingNode(position, pageTokens);
     const border = Math.ceil(depth / pageTokens) * pageTokens;
-    const span = this.#cutAt({ span: listing, depth: Math.min(border, listing.end) });
-    this.#pin(span, null);
-    const page = span.pages.at(-1);
-    assert(page !== undefined, "the span lists the page in which the match ends");
-    return { lease: { sharing, span }, page };
+    const node = this.#cutAt({ node: listing, depth: Math.min(border, listing.end) });
+    this.#pin(node, null);
+    const page = node.pages.at(-1);
+    assert(page !== undefined, "the node lists the page in which the match ends");
+    return { lock: { sharing, node }, page };
   }
 
-  /** Ends a lease. Its spans are the most recently used ones now, unless others still pin them. */
-  release(lease: Lease): void {
-    let root = lease.span;
-    for (let span: Span | null = lease.span; span !== null; span = span.parent) {
-      assert(span.leases > 0, "a lease is released once");
-      span.leases -= 1;
-      if (span.leases === 0 && span.parent !== null) {
-        this.#pagesLeased -= span.pages.length;
-        this.#list(span);
+  /** Ends a lock. Its nodes are the most recently used ones now, unless others still pin them. */
+  release(lock: CacheLock): void {
+    let root = lock.node;
+    for (let node: RadixNode | null = lock.node; node !== null; node = node.parent) {
+      assert(node.locks > 0, "a lock is released once");
+      node.locks -= 1;
+      if (node.locks === 0 && node.parent !== null) {
+        this.#pagesLocked -= node.pages.length;
+        this.#list(node);
       }
-      root = span;
+      root = node;
     }
     this.#forget(root);
   }
 
-  /** Ends a lease on tokens that may be computed wrong: frees the spans of its path that no other lease pins or
+  /** Ends a lock on tokens that may be computed wrong: frees the nodes of its path that no other lock pins or
    *  continues. */
-  discard(lease: Lease): void {
-    this.release(lease);
-    for (let span = lease.span; span.parent !== null && span.isLeaf && span.leases === 0; ) {
-      const { parent } = span;
+  discard(lock: CacheLock): void {
+    this.release(lock);
+    for (let node = lock.node; node.parent !== null && node.isLeaf && node.locks === 0; ) {
+      const { parent } = node;
       // Shortening a branch may have taken out its stem as well.
-      if (parent.children.get(span.edge) === span) this.#shorten(span, span.pages.length);
-      span = parent;
+      if (parent.children.get(node.edge) === node) this.#shorten(node, node.pages.length);
+      node = parent;
     }
   }
 
   /**
-   * Hands the computed tokens [lease end, end) and their pages over to the tree, and returns a lease on all
+   * Hands the computed tokens [lock end, end) and their pages over to the tree, and returns a lock on all
    * of it in place of the given one. `pages` is the sequence's page table. Where the tree has the tokens
    * already, it keeps its pages, the sequence's duplicates are freed and the table is rewritten. `end` is on
-   * a page border. May split a span.
+   * a page border. May split a node.
    */
-  insert(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): Lease {
+  insert(lock: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): CacheLock {
     assert(end % this.#pool.pageTokens === 0, "a running sequence hands over whole pages");
-    return this.#extend(lease, tokens, end, pages);
+    return this.#extend(lock, tokens, end, pages);
   }
 
-  /** As `insert`, for a sequence that ends: `end` may be inside of a page, and the lease is released. */
-  insertLast(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): void {
-    this.release(this.#extend(lease, tokens, end, pages));
+  /** As `insert`, for a sequence that ends: `end` may be inside of a page, and the lock is released. */
+  insertLast(lock: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): void {
+    this.release(this.#extend(lock, tokens, end, pages));
   }
 
-  /** Frees at least `pages` pages if so many can be evicted: leaves without readers first, of those the least
+  /** Frees at least `pages` pages if so many can be evicted: leaves without waiters first, of those the least
    *  recently used, their tail pages first. Returns how many it freed. */
   evict(pages: number): number {
     const freeBefore = this.#pool.pagesFree;
@@ -247,23 +251,23 @@ export class Cache {
     return freed;
   }
 
-  /** All spans, roots included, parents first. For checks and pictures. */
-  *spans(): Generator<{ readonly key: string; readonly span: Span }> {
+  /** All nodes, roots included, parents first. For checks and pictures. */
+  *nodes(): Generator<{ readonly key: string; readonly node: RadixNode }> {
     for (const [key, root] of this.#roots) {
       const stack = [root];
-      for (let span = stack.pop(); span !== undefined; span = stack.pop()) {
-        yield { key, span };
-        for (const child of span.children.values()) stack.push(child);
+      for (let node = stack.pop(); node !== undefined; node = stack.pop()) {
+        yield { key, node };
+        for (const child of node.children.values()) stack.push(child);
       }
     }
   }
 
-  /** Spans in the order in which they would be evicted, stems after their branches. */
-  get evictionOrder(): Pick<Eviction, "isWanted" | typeof Symbol.iterator> {
+  /** Nodes in the order in which they would be evicted, stems after their branches. */
+  get evictionOrder(): Pick<EvictionPolicy, "isProtected" | typeof Symbol.iterator> {
     return this.#eviction;
   }
 
-  #rootOf(sharing: Sharing): Span {
+  #rootOf(sharing: Sharing): RadixNode {
     const key = rootKey(sharing);
     let root = this.#roots.get(key);
     if (root === undefined) {
@@ -273,85 +277,85 @@ export class Cache {
     return root;
   }
 
-  #forget(root: Span): void {
-    if (root.leases === 0 && root.readers === 0 && root.isLeaf) this.#roots.delete(`${root.edge}`);
+  #forget(root: RadixNode): void {
+    if (root.locks === 0 && root.waiters === 0 && root.isLeaf) this.#roots.delete(`${root.edge}`);
   }
 
-  /** Lets a span be evicted as the most recently used one, if it has no leases. */
-  #list(span: Span): void {
-    if (span.leases === 0 && span.parent !== null) this.#eviction.add(span);
+  /** Lets a node be evicted as the most recently used one, if it has no locks. */
+  #list(node: RadixNode): void {
+    if (node.locks === 0 && node.parent !== null) this.#eviction.add(node);
   }
 
-  /** Pages without leases of the path that ends with the page at `place`. */
-  #pinnable(place: Place): number {
+  /** Pages without locks of the path that ends with the page at `position`. */
+  #pinnable(position: MatchPosition): number {
     const { pageTokens } = this.#pool;
     let pages = 0;
     for (
-      let span: Span | null = listingSpan(place, pageTokens);
-      span !== null && span.leases === 0;
-      span = span.parent
+      let node: RadixNode | null = listingNode(position, pageTokens);
+      node !== null && node.locks === 0;
+      node = node.parent
     ) {
-      const needed = Math.ceil(place.depth / pageTokens) - Math.floor(span.start / pageTokens);
-      pages += Math.min(needed, span.pages.length);
+      const needed = Math.ceil(position.depth / pageTokens) - Math.floor(node.start / pageTokens);
+      pages += Math.min(needed, node.pages.length);
     }
     return pages;
   }
 
-  #find(tokens: Int32Array, limit: number, sharing: Sharing): Place | null {
+  #find(tokens: Int32Array, limit: number, sharing: Sharing): MatchPosition | null {
     const root = this.#roots.get(rootKey(sharing));
     return root === undefined ? null : descend(root, tokens, limit, sharing);
   }
 
-  /** The span that ends at the place; splits the one there if it goes on. The caller pins it at once. */
-  #cutAt({ span, depth }: Place): Span {
-    if (depth === span.end) return span;
-    const upper = split(span, depth, this.#pool.pageTokens);
-    splitReaders(upper, span);
-    this.#eviction.shrank(span, upper.pages.length);
-    this.#eviction.unfollowed(span);
+  /** The node that ends at the place; splits the one there if it goes on. The caller pins it at once. */
+  #cutAt({ node, depth }: MatchPosition): RadixNode {
+    if (depth === node.end) return node;
+    const upper = split(node, depth, this.#pool.pageTokens);
+    splitWaiters(upper, node);
+    this.#eviction.shrank(node, upper.pages.length);
+    this.#eviction.untracked(node);
     this.#list(upper);
     return upper;
   }
 
-  /** Pins the spans from `deepest` upward, short of `above`. */
-  #pin(deepest: Span, above: Span | null): void {
-    for (let span: Span | null = deepest; span !== above && span !== null; span = span.parent) {
-      if (span.leases === 0 && span.parent !== null) {
-        this.#pagesLeased += span.pages.length;
-        this.#eviction.remove(span);
+  /** Pins the nodes from `deepest` upward, short of `above`. */
+  #pin(deepest: RadixNode, above: RadixNode | null): void {
+    for (let node: RadixNode | null = deepest; node !== above && node !== null; node = node.parent) {
+      if (node.locks === 0 && node.parent !== null) {
+        this.#pagesLocked += node.pages.length;
+        this.#eviction.remove(node);
       }
-      span.leases += 1;
+      node.locks += 1;
     }
   }
 
-  #extend(lease: Lease, tokens: Int32Array, end: number, pages: Int32Array): Lease {
-    const { sharing, span: from } = lease;
-    assert(end >= from.end, "leased tokens are computed");
-    if (end === from.end) return lease;
+  #extend(lock: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): CacheLock {
+    const { sharing, node: from } = lock;
+    assert(end >= from.end, "locked tokens are computed");
+    if (end === from.end) return lock;
     const { publicTokens } = sharing;
-    // What is public ends with a span.
+    // What is public ends with a node.
     if (from.end < publicTokens && publicTokens < end)
-      return this.#extend(this.#extend(lease, tokens, publicTokens, pages), tokens, end, pages);
-    const span = this.#merge(lease, tokens, end, pages);
-    this.#pin(span, from);
-    return { sharing, span };
+      return this.#extend(this.#extend(lock, tokens, publicTokens, pages), tokens, end, pages);
+    const node = this.#merge(lock, tokens, end, pages);
+    this.#pin(node, from);
+    return { sharing, node };
   }
 
-  /** Brings tokens [from.end, end) into the tree; returns the span that ends there. The caller pins it at
+  /** Brings tokens [from.end, end) into the tree; returns the node that ends there. The caller pins it at
    *  once. */
-  #merge({ sharing, span: from }: Lease, tokens: Int32Array, end: number, pages: Int32Array): Span {
+  #merge({ sharing, node: from }: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): RadixNode {
     const { pageTokens } = this.#pool;
-    const place = descend(from, tokens, end, sharing);
-    const isKnown = place.depth === end;
-    const firstNew = isKnown ? Math.ceil(end / pageTokens) : Math.floor(place.depth / pageTokens);
-    this.#replaceDuplicates(from, place, pages, firstNew);
-    const stem = this.#cutAt(place);
+    const position = descend(from, tokens, end, sharing);
+    const isKnown = position.depth === end;
+    const firstNew = isKnown ? Math.ceil(end / pageTokens) : Math.floor(position.depth / pageTokens);
+    this.#replaceDuplicates(from, position, pages, firstNew);
+    const stem = this.#cutAt(position);
     if (isKnown) return stem;
 
     if (stem.isLeaf && stem.parent !== null && stem.end % pageTokens !== 0) this.#dropPages(stem, 1);
     const leafPages: PageId[] = [];
     for (let index = firstNew; index * pageTokens < end; index++) leafPages.push(pages[index]! as PageId);
-    // A copy: a view would keep the whole sequence in memory for as long as the span.
+    // A copy: a view would keep the whole sequence in memory for as long as the node.
     const hashes =
       this.#observer === null
         ? unhashed
@@ -362,46 +366,46 @@ export class Cache {
             pageTokens,
             hashBefore(stem, firstNew * pageTokens, sharing),
           );
-    const edge = edgeOf(tokens, place.depth, sharing);
-    const leaf = attach(stem, edge, tokens.slice(place.depth, end), leafPages, hashes);
+    const edge = edgeOf(tokens, position.depth, sharing);
+    const leaf = attach(stem, edge, tokens.slice(position.depth, end), leafPages, hashes);
     this.#pagesHeld += leafPages.length;
-    advanceReaders(leaf);
+    advanceWaiters(leaf);
     this.#list(leaf);
     this.#observer?.inserted(leaf);
     return leaf;
   }
 
   /** Frees the table's pages from `from.end` to page `firstNew` and puts the tree's own in their place. */
-  #replaceDuplicates(from: Span, place: Place, table: Int32Array, firstNew: number): void {
+  #replaceDuplicates(from: RadixNode, position: MatchPosition, table: Int32Array, firstNew: number): void {
     const { pageTokens } = this.#pool;
     const first = from.end / pageTokens;
     for (let index = first; index < firstNew; index++) this.#pool.release(table[index]! as PageId);
-    const wholeEnd = Math.min(firstNew, Math.floor(place.depth / pageTokens));
-    for (let span = place.span; span !== from; span = span.parent!) {
-      const spanFirst = Math.floor(span.start / pageTokens);
-      for (let i = 0; i < span.pages.length && spanFirst + i < wholeEnd; i++) {
-        table[spanFirst + i] = span.pages[i]!;
+    const wholeEnd = Math.min(firstNew, Math.floor(position.depth / pageTokens));
+    for (let node = position.node; node !== from; node = node.parent!) {
+      const spanFirst = Math.floor(node.start / pageTokens);
+      for (let i = 0; i < node.pages.length && spanFirst + i < wholeEnd; i++) {
+        table[spanFirst + i] = node.pages[i]!;
       }
     }
   }
 
   /** Takes up to `pages` pages off the end of an unpinned leaf; the leaf goes with its last page, and a stem
    *  that loses its last branch goes back to its last whole page. */
-  #shorten(leaf: Span, pages: number): void {
-    assert(leaf.leases === 0 && leaf.isLeaf, "only leaves without leases are evicted");
+  #shorten(leaf: RadixNode, pages: number): void {
+    assert(leaf.locks === 0 && leaf.isLeaf, "only leaves without locks are evicted");
     this.#dropPages(leaf, Math.min(pages, leaf.pages.length));
     this.#cutToPages(leaf);
   }
 
   /** Cuts the tokens of a leaf back to what its pages hold, whole pages only; takes out leaves left without
    *  tokens. */
-  #cutToPages(leaf: Span): void {
+  #cutToPages(leaf: RadixNode): void {
     const { pageTokens } = this.#pool;
     const first = Math.floor(leaf.start / pageTokens);
     const end = (first + leaf.pages.length) * pageTokens;
     const wholeEnd = Math.floor(Math.min(leaf.end, Math.max(end, leaf.start)) / pageTokens);
     this.#observer?.evicting(leaf, wholeEnd);
-    recedeReaders(leaf, end);
+    recedeWaiters(leaf, end);
     if (end > leaf.start) {
       leaf.hashes = part(leaf.hashes, 0, wholeEnd - first);
       leaf.tokens = part(leaf.tokens, 0, Math.min(leaf.tokens.length, end - leaf.start));
@@ -412,24 +416,24 @@ export class Cache {
     detach(leaf);
     if (!parent.isLeaf) return;
     if (parent.parent === null) this.#forget(parent);
-    else if (parent.leases === 0) this.#cutToPages(parent);
+    else if (parent.locks === 0) this.#cutToPages(parent);
   }
 
-  /** Releases the last `count` pages of a span. */
-  #dropPages(span: Span, count: number): void {
-    for (const page of span.pages.splice(span.pages.length - count, count)) this.#pool.release(page);
+  /** Releases the last `count` pages of a node. */
+  #dropPages(node: RadixNode, count: number): void {
+    for (const page of node.pages.splice(node.pages.length - count, count)) this.#pool.release(page);
     this.#pagesHeld -= count;
-    if (span.leases > 0) this.#pagesLeased -= count;
-    this.#eviction.shrank(span, count);
+    if (node.locks > 0) this.#pagesLocked -= count;
+    this.#eviction.shrank(node, count);
   }
 }
 
 /** Pages are hashed for an observer only. */
 const unhashed = new Float64Array(0);
 
-/** The ancestor-or-self of `span` that contains or ends at `depth`. */
-function spanAt(span: Span, depth: number): Span {
-  let at = span;
+/** The ancestor-or-self of `node` that contains or ends at `depth`. */
+function nodeAt(node: RadixNode, depth: number): RadixNode {
+  let at = node;
   while (at.parent !== null && at.start >= depth) at = at.parent;
   return at;
 }
@@ -439,22 +443,22 @@ function rootKey({ key, publicKey, publicTokens }: Sharing): string {
   return publicTokens > 0 ? publicKey : key;
 }
 
-/** The hash of the whole pages of tokens [0, span.end), to go on from with the page that begins at token `start`. */
-function hashBefore(span: Span, start: number, sharing: Sharing): number {
+/** The hash of the whole pages of tokens [0, node.end), to go on from with the page that begins at token `start`. */
+function hashBefore(node: RadixNode, start: number, sharing: Sharing): number {
   const { key, publicTokens } = sharing;
-  for (let at: Span | null = span; at !== null; at = at.parent) {
+  for (let at: RadixNode | null = node; at !== null; at = at.parent) {
     const last = at.hashes.at(-1);
     if (last !== undefined) return start === publicTokens ? privateHash(last, key) : last;
   }
   return keyHash(rootKey(sharing));
 }
 
-/** The span that lists the page in which `place` ends: the place's own, or, where a fork divides the page,
+/** The node that lists the page in which `position` ends: the place's own, or, where a fork divides the page,
  *  any branch. */
-function listingSpan(place: Place, pageTokens: number): Span {
-  let span = place.span;
-  while (!span.isLeaf && Math.ceil(place.depth / pageTokens) > Math.floor(span.end / pageTokens)) {
-    span = span.children.values().next().value!;
+function listingNode(position: MatchPosition, pageTokens: number): RadixNode {
+  let node = position.node;
+  while (!node.isLeaf && Math.ceil(position.depth / pageTokens) > Math.floor(node.end / pageTokens)) {
+    node = node.children.values().next().value!;
   }
-  return span;
+  return node;
 }

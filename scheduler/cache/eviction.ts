@@ -1,86 +1,86 @@
-import { EvictionOrder, type Span } from "./radix-tree.ts";
+import { LruList, type RadixNode } from "./radix-tree.ts";
 
-/** Port: in which order spans without leases are evicted. A span is added when its last lease ends, and removed when it is leased. */
-export interface Eviction {
-  /** Pages of spans that are evicted after all others, since readers wait for them. */
-  readonly pagesWanted: number;
-  /** The span to evict next; null: there is none. */
-  readonly first: Span | null;
-  /** Whether a span is evicted after all that are not. */
-  isWanted(span: Span): boolean;
-  /** Adds a span as the most recently used one. */
-  add(span: Span): void;
-  /** Moves a span of the order before all others. */
-  giveUp(span: Span): void;
-  /** Removes a span of the order. */
-  remove(span: Span): void;
-  /** Takes note that a span, in the order or not, has one reader more. */
-  followed(span: Span): void;
-  /** Takes note that a span, in the order or not, may have fewer readers. */
-  unfollowed(span: Span): void;
-  /** Takes note that a span, in the order or not, has `pages` fewer pages. */
-  shrank(span: Span, pages: number): void;
-  /** All spans of the order, the first to be evicted first. */
-  [Symbol.iterator](): Iterator<Span>;
+/** Port: in which order nodes without locks are evicted. A node is added when its last lock ends, and removed when it is locked. */
+export interface EvictionPolicy {
+  /** Pages of nodes that are evicted after all others, since waiters wait for them. */
+  readonly pagesProtected: number;
+  /** The node to evict next; null: there is none. */
+  readonly first: RadixNode | null;
+  /** Whether a node is evicted after all that are not. */
+  isProtected(node: RadixNode): boolean;
+  /** Adds a node as the most recently used one. */
+  add(node: RadixNode): void;
+  /** Moves a node of the order before all others. */
+  giveUp(node: RadixNode): void;
+  /** Removes a node of the order. */
+  remove(node: RadixNode): void;
+  /** Takes note that a node, in the order or not, has one waiter more. */
+  tracked(node: RadixNode): void;
+  /** Takes note that a node, in the order or not, may have fewer waiters. */
+  untracked(node: RadixNode): void;
+  /** Takes note that a node, in the order or not, has `pages` fewer pages. */
+  shrank(node: RadixNode, pages: number): void;
+  /** All nodes of the order, the first to be evicted first. */
+  [Symbol.iterator](): Iterator<RadixNode>;
 }
 
-/** Evicts the least recently used span, and those that readers wait for after all others. */
-export class WantedLast implements Eviction {
-  readonly #idle = new EvictionOrder();
-  readonly #wanted = new EvictionOrder();
-  #pagesWanted = 0;
+/** Evicts the least recently used node, and those that waiters wait for after all others. */
+export class ProtectedLast implements EvictionPolicy {
+  readonly #idle = new LruList();
+  readonly #protected = new LruList();
+  #pagesProtected = 0;
 
-  get pagesWanted(): number {
-    return this.#pagesWanted;
+  get pagesProtected(): number {
+    return this.#pagesProtected;
   }
 
-  get first(): Span | null {
-    return this.#idle.oldest ?? this.#wanted.oldest;
+  get first(): RadixNode | null {
+    return this.#idle.oldest ?? this.#protected.oldest;
   }
 
-  isWanted({ readers }: Span): boolean {
-    return readers > 0;
+  isProtected({ waiters }: RadixNode): boolean {
+    return waiters > 0;
   }
 
-  add(span: Span): void {
-    if (span.readers === 0) {
-      this.#idle.append(span);
+  add(node: RadixNode): void {
+    if (node.waiters === 0) {
+      this.#idle.append(node);
       return;
     }
-    this.#pagesWanted += span.pages.length;
-    this.#wanted.append(span);
+    this.#pagesProtected += node.pages.length;
+    this.#protected.append(node);
   }
 
-  giveUp(span: Span): void {
-    this.remove(span);
-    this.#idle.prepend(span);
+  giveUp(node: RadixNode): void {
+    this.remove(node);
+    this.#idle.prepend(node);
   }
 
-  remove(span: Span): void {
-    this.shrank(span, span.pages.length);
-    span.order?.remove(span);
+  remove(node: RadixNode): void {
+    this.shrank(node, node.pages.length);
+    node.order?.remove(node);
   }
 
-  /** A reader is going to use it: that counts as a use. */
-  followed(span: Span): void {
-    if (span.order !== null) this.#addAgain(span);
+  /** A waiter is going to use it: that counts as a use. */
+  tracked(node: RadixNode): void {
+    if (node.order !== null) this.#addAgain(node);
   }
 
-  unfollowed(span: Span): void {
-    if (span.readers === 0 && span.order === this.#wanted) this.#addAgain(span);
+  untracked(node: RadixNode): void {
+    if (node.waiters === 0 && node.order === this.#protected) this.#addAgain(node);
   }
 
-  shrank({ order }: Span, pages: number): void {
-    if (order === this.#wanted) this.#pagesWanted -= pages;
+  shrank({ order }: RadixNode, pages: number): void {
+    if (order === this.#protected) this.#pagesProtected -= pages;
   }
 
-  *[Symbol.iterator](): Generator<Span> {
+  *[Symbol.iterator](): Generator<RadixNode> {
     yield* this.#idle;
-    yield* this.#wanted;
+    yield* this.#protected;
   }
 
-  #addAgain(span: Span): void {
-    this.remove(span);
-    this.add(span);
+  #addAgain(node: RadixNode): void {
+    this.remove(node);
+    this.add(node);
   }
 }

@@ -1,18 +1,18 @@
 import { assert } from "../../base/assert.ts";
 import type { PageId } from "../core.ts";
-import type { Cache, Lease } from "./cache.ts";
+import type { Cache, CacheLock } from "./cache.ts";
 import type { PagePool } from "./page-pool.ts";
-import { edgeOf, type Span } from "./radix-tree.ts";
+import { edgeOf, type RadixNode } from "./radix-tree.ts";
 
 /**
- * Checks that every page of the pool is free, listed by exactly one span, or in `owned`; that spans hang
- * together; and that their lease counts and the eviction order follow from `leases`, which are all leases
+ * Checks that every page of the pool is free, listed by exactly one node, or in `owned`; that nodes hang
+ * together; and that their lock counts and the eviction order follow from `locks`, which are all locks
  * there are. Costs a walk over everything.
  */
 export function checkCache(
   pool: PagePool,
   cache: Cache,
-  leases: Iterable<Lease>,
+  locks: Iterable<CacheLock>,
   owned: Iterable<PageId>,
 ): void {
   const holders = new Uint8Array(pool.pagesTotal);
@@ -22,28 +22,28 @@ export function checkCache(
   };
 
   let pagesHeld = 0;
-  let pagesLeased = 0;
-  let pagesWanted = 0;
+  let pagesLocked = 0;
+  let pagesProtected = 0;
   const { evictionOrder } = cache;
-  const leaseCounts = countLeases(leases);
-  const evictable = new Set<Span>();
-  for (const { span } of cache.spans()) {
-    checkShape(span, pool.pageTokens, cache.isObserved);
-    checkReaders(span);
-    span.pages.forEach(count);
-    pagesHeld += span.pages.length;
-    if (span.leases > 0) pagesLeased += span.pages.length;
-    else if (evictionOrder.isWanted(span)) pagesWanted += span.pages.length;
-    assert(span.leases === (leaseCounts.get(span) ?? 0), "a span counts the leases that pass through it");
-    leaseCounts.delete(span);
-    if (span.parent === null)
-      assert(span.leases > 0 || span.readers > 0 || !span.isLeaf, "an empty tree is forgotten");
-    else if (span.leases === 0) evictable.add(span);
+  const lockCounts = countLocks(locks);
+  const evictable = new Set<RadixNode>();
+  for (const { node } of cache.nodes()) {
+    checkShape(node, pool.pageTokens, cache.isObserved);
+    checkWaiters(node);
+    node.pages.forEach(count);
+    pagesHeld += node.pages.length;
+    if (node.locks > 0) pagesLocked += node.pages.length;
+    else if (evictionOrder.isProtected(node)) pagesProtected += node.pages.length;
+    assert(node.locks === (lockCounts.get(node) ?? 0), "a node counts the locks that pass through it");
+    lockCounts.delete(node);
+    if (node.parent === null)
+      assert(node.locks > 0 || node.waiters > 0 || !node.isLeaf, "an empty tree is forgotten");
+    else if (node.locks === 0) evictable.add(node);
   }
-  assert(leaseCounts.size === 0, "leases pin spans of the tree");
+  assert(lockCounts.size === 0, "locks pin nodes of the tree");
   assert(cache.pagesHeld === pagesHeld, "the cache counts its pages");
-  assert(cache.pagesEvictable === pagesHeld - pagesLeased, "the cache counts its leased pages");
-  assert(cache.pagesWanted === pagesWanted, "the cache counts the pages that readers wait for");
+  assert(cache.pagesEvictable === pagesHeld - pagesLocked, "the cache counts its locked pages");
+  assert(cache.pagesProtected === pagesProtected, "the cache counts the pages that waiters wait for");
   checkOrder(evictionOrder, evictable);
 
   for (const page of owned) count(page);
@@ -51,56 +51,56 @@ export function checkCache(
   assert(pool.pagesFree + used === pool.pagesTotal, "free + cached + owned = all pages");
 }
 
-function countLeases(leases: Iterable<Lease>): Map<Span, number> {
-  const counts = new Map<Span, number>();
-  for (const lease of leases) {
-    for (let span: Span | null = lease.span; span !== null; span = span.parent) {
-      counts.set(span, (counts.get(span) ?? 0) + 1);
+function countLocks(locks: Iterable<CacheLock>): Map<RadixNode, number> {
+  const counts = new Map<RadixNode, number>();
+  for (const lock of locks) {
+    for (let node: RadixNode | null = lock.node; node !== null; node = node.parent) {
+      counts.set(node, (counts.get(node) ?? 0) + 1);
     }
   }
   return counts;
 }
 
-function checkShape(span: Span, pageTokens: number, isHashed: boolean): void {
-  const listedEnd = span.isLeaf ? Math.ceil(span.end / pageTokens) : Math.floor(span.end / pageTokens);
-  assert(span.pages.length === listedEnd - Math.floor(span.start / pageTokens), "a span lists its own pages");
-  const wholePages = Math.floor(span.end / pageTokens) - Math.floor(span.start / pageTokens);
+function checkShape(node: RadixNode, pageTokens: number, isHashed: boolean): void {
+  const listedEnd = node.isLeaf ? Math.ceil(node.end / pageTokens) : Math.floor(node.end / pageTokens);
+  assert(node.pages.length === listedEnd - Math.floor(node.start / pageTokens), "a node lists its own pages");
+  const wholePages = Math.floor(node.end / pageTokens) - Math.floor(node.start / pageTokens);
   assert(
-    span.hashes.length === (isHashed ? wholePages : 0),
-    "a span has the hashes of the whole pages that end in it",
+    node.hashes.length === (isHashed ? wholePages : 0),
+    "a node has the hashes of the whole pages that end in it",
   );
-  assert(span.tokens.length > 0 || span.parent === null, "only a root is empty");
-  if (span.parent === null) return;
-  assert(span.start === span.parent.end, "a span begins where its parent ends");
-  assert(span.parent.children.get(span.edge) === span, "a parent finds its child");
+  assert(node.tokens.length > 0 || node.parent === null, "only a root is empty");
+  if (node.parent === null) return;
+  assert(node.start === node.parent.end, "a node begins where its parent ends");
+  assert(node.parent.children.get(node.edge) === node, "a parent finds its child");
 }
 
-/** Its readers are counted, and each is where the tree agrees with it no further. */
-function checkReaders(span: Span): void {
-  let readers = span.ending?.size ?? 0;
-  for (const child of span.children.values()) readers += child.readers;
-  assert(span.readers === readers, "a span counts the readers that pass through it");
-  for (const { tokens, limit, depth, span: at, sharing } of span.ending ?? []) {
-    assert(at === span && depth <= Math.min(limit, span.end), "a reader knows the span where its match ends");
-    assert(depth > span.start || span.parent === null, "a match ends inside of a span, or at its end");
-    for (let i = span.start; i < depth; i++) {
-      assert(tokens[i] === span.tokens[i - span.start], "a reader's match is what it reads");
+/** Its waiters are counted, and each is where the tree agrees with it no further. */
+function checkWaiters(node: RadixNode): void {
+  let waiters = node.ending?.size ?? 0;
+  for (const child of node.children.values()) waiters += child.waiters;
+  assert(node.waiters === waiters, "a node counts the waiters that pass through it");
+  for (const { tokens, limit, depth, node: at, sharing } of node.ending ?? []) {
+    assert(at === node && depth <= Math.min(limit, node.end), "a waiter knows the node where its match ends");
+    assert(depth > node.start || node.parent === null, "a match ends inside of a node, or at its end");
+    for (let i = node.start; i < depth; i++) {
+      assert(tokens[i] === node.tokens[i - node.start], "a waiter's match is what it reads");
     }
     if (depth === limit) continue;
     const edge = edgeOf(tokens, depth, sharing);
-    const goesOn = depth < span.end ? edge === span.tokens[depth - span.start] : span.children.has(edge);
-    assert(!goesOn, "a reader's match is the longest");
+    const goesOn = depth < node.end ? edge === node.tokens[depth - node.start] : node.children.has(edge);
+    assert(!goesOn, "a waiter's match is the longest");
   }
 }
 
-function checkOrder(order: Cache["evictionOrder"], evictable: Set<Span>): void {
-  let isWanted = false;
-  for (const span of order) {
-    assert(!isWanted || order.isWanted(span), "spans that readers wait for are evicted last");
-    isWanted ||= order.isWanted(span);
-    assert(evictable.delete(span), "only spans without leases are in the eviction order, once");
-    for (const child of span.children.values())
+function checkOrder(order: Cache["evictionOrder"], evictable: Set<RadixNode>): void {
+  let isProtected = false;
+  for (const node of order) {
+    assert(!isProtected || order.isProtected(node), "nodes that waiters wait for are evicted last");
+    isProtected ||= order.isProtected(node);
+    assert(evictable.delete(node), "only nodes without locks are in the eviction order, once");
+    for (const child of node.children.values())
       assert(!evictable.has(child), "children are evicted before parents");
   }
-  assert(evictable.size === 0, "every span without leases can be evicted");
+  assert(evictable.size === 0, "every node without locks can be evicted");
 }

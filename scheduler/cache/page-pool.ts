@@ -5,8 +5,8 @@ import type { PageId } from "../core.ts";
  * The KV pages of one device. A page is free or has exactly one holder, which alone may release it:
  *
  *   holder       may write it   how it ends
- *   a sequence   yes            released, or handed over to the cache (cache/residency.ts)
- *   a span       no             released when the span is evicted or shortened (cache/cache.ts)
+ *   a sequence   yes            released, or handed over to the cache (cache/kv-cache-manager.ts)
+ *   a node       no             released when the node is evicted or shortened (cache/cache.ts)
  */
 export class PagePool {
   readonly pagesTotal: number;

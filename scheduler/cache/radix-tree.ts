@@ -3,7 +3,7 @@ import { part } from "../../base/part.ts";
 import type { TokenId } from "../../base/token.ts";
 import type { PageId, Sharing } from "../core.ts";
 
-/** By what a span is found below its parent: its first token; behind what is public, that and whose it is. */
+/** By what a node is found below its parent: its first token; behind what is public, that and whose it is. */
 export type Edge = TokenId | string;
 
 /** By what tokens from `at` on are found there. */
@@ -19,7 +19,7 @@ export function edgeLimit(at: number, limit: number, { publicTokens }: Sharing):
 /**
  * A node of the radix tree: tokens [start, end) of every sequence that passes through it, and pages.
  *
- * Spans begin and end anywhere, also inside a page, so that matching is exact to the token (RadixAttention,
+ * Nodes begin and end anywhere, also inside a page, so that matching is exact to the token (RadixAttention,
  * arXiv:2312.07104 §3, has pages of one token; its descendants match whole pages only). A page that a fork
  * divides is listed by each branch, never by the stem, and the branch's page holds the stem's tokens in it as
  * well:
@@ -30,33 +30,33 @@ export function edgeLimit(at: number, limit: number, { publicTokens }: Sharing):
  *   branch Y                         ├──────┤ 46       lists p4            p4 = tokens 32..34 again, then Y's own
  *
  * So every page is listed once in the tree, the page lists along a path put together are that path's page
- * table, and a span lists pages floor(start / T) … (leaf ? ceil(end / T) : floor(end / T)) - 1 of its path,
+ * table, and a node lists pages floor(start / T) … (leaf ? ceil(end / T) : floor(end / T)) - 1 of its path,
  * T tokens a page.
  * A listed page is never written.
  */
-export class Span {
-  parent: Span | null;
+export class RadixNode {
+  parent: RadixNode | null;
   start: number;
   tokens: Int32Array;
   pages: PageId[];
-  /** Of the whole pages that end in the span: floor(start / T) … floor(end / T) - 1 (page-hash.ts). Empty in a cache
+  /** Of the whole pages that end in the node: floor(start / T) … floor(end / T) - 1 (page-hash.ts). Empty in a cache
    *  without an observer. */
   hashes: Float64Array;
   /** By which its parent has it; of a root, the key of its tree. */
   edge: Edge;
-  readonly children = new Map<Edge, Span>();
-  /** Leases that end here or below. While there is one, the span is neither evicted nor shortened. */
-  leases = 0;
-  /** Readers whose match ends here or below; and those whose match ends here, null for none. */
-  readers = 0;
-  ending: Set<Reader> | null = null;
+  readonly children = new Map<Edge, RadixNode>();
+  /** Locks that end here or below. While there is one, the node is neither evicted nor shortened. */
+  locks = 0;
+  /** Waiters whose match ends here or below; and those whose match ends here, null for none. */
+  waiters = 0;
+  ending: Set<PrefixWaiter> | null = null;
   /** The order in which it may be evicted; null: it may not. Its neighbours there; null at its ends, and outside. */
-  order: EvictionOrder | null = null;
-  older: Span | null = null;
-  newer: Span | null = null;
+  order: LruList | null = null;
+  older: RadixNode | null = null;
+  newer: RadixNode | null = null;
 
   constructor(
-    parent: Span | null,
+    parent: RadixNode | null,
     edge: Edge,
     start: number,
     tokens: Int32Array,
@@ -80,32 +80,32 @@ export class Span {
   }
 }
 
-/** A place on the token axis of the tree: `depth` tokens from the root, in `span` (start < depth ≤ end, or
+/** A place on the token axis of the tree: `depth` tokens from the root, in `node` (start < depth ≤ end, or
  *  the root). */
-export interface Place {
-  readonly span: Span;
+export interface MatchPosition {
+  readonly node: RadixNode;
   readonly depth: number;
 }
 
-/** The root of the tree of a key: an empty span that is never evicted. */
-export function createRoot(key: string): Span {
-  return new Span(null, key, 0, new Int32Array(0), [], new Float64Array(0));
+/** The root of the tree of a key: an empty node that is never evicted. */
+export function createRoot(key: string): RadixNode {
+  return new RadixNode(null, key, 0, new Int32Array(0), [], new Float64Array(0));
 }
 
 /** The longest prefix of tokens [0, limit) found below `from`, whose own tokens are taken as matched. Changes
  *  nothing. */
-export function descend(from: Span, tokens: Int32Array, limit: number, sharing: Sharing): Place {
+export function descend(from: RadixNode, tokens: Int32Array, limit: number, sharing: Sharing): MatchPosition {
   assert(limit >= from.end && limit <= tokens.length, "the search starts inside of the tokens");
-  let span = from;
+  let node = from;
   let depth = from.end;
   while (depth < limit) {
-    const child = span.children.get(edgeOf(tokens, depth, sharing));
+    const child = node.children.get(edgeOf(tokens, depth, sharing));
     if (child === undefined) break;
-    span = child;
+    node = child;
     depth += commonLength(tokens, depth, edgeLimit(depth, limit, sharing), child.tokens);
     if (depth < child.end) break;
   }
-  return { span, depth };
+  return { node, depth };
 }
 
 /** How many of tokens [from, limit) agree with `others` from its beginning. */
@@ -117,123 +117,123 @@ export function commonLength(tokens: Int32Array, from: number, limit: number, ot
 }
 
 /**
- * Cuts a span in two at `depth`, strictly inside of it, and returns the new upper part. `span` stays the
- * lower part, so that references to it still mean the same tokens; its leases pass through the upper part
+ * Cuts a node in two at `depth`, strictly inside of it, and returns the new upper part. `node` stays the
+ * lower part, so that references to it still mean the same tokens; its locks pass through the upper part
  * too.
  */
-export function split(span: Span, depth: number, pageTokens: number): Span {
-  assert(span.parent !== null && span.start < depth && depth < span.end, "a cut is inside of a span");
-  const wholePages = Math.floor(depth / pageTokens) - Math.floor(span.start / pageTokens);
-  const upper = new Span(
-    span.parent,
-    span.edge,
-    span.start,
-    part(span.tokens, 0, depth - span.start),
-    span.pages.slice(0, wholePages),
-    part(span.hashes, 0, wholePages),
+export function split(node: RadixNode, depth: number, pageTokens: number): RadixNode {
+  assert(node.parent !== null && node.start < depth && depth < node.end, "a cut is inside of a node");
+  const wholePages = Math.floor(depth / pageTokens) - Math.floor(node.start / pageTokens);
+  const upper = new RadixNode(
+    node.parent,
+    node.edge,
+    node.start,
+    part(node.tokens, 0, depth - node.start),
+    node.pages.slice(0, wholePages),
+    part(node.hashes, 0, wholePages),
   );
-  upper.leases = span.leases;
-  span.parent.children.set(upper.edge, upper);
-  span.parent = upper;
-  span.start = depth;
-  span.tokens = part(span.tokens, upper.tokens.length, span.tokens.length);
-  span.pages = span.pages.slice(wholePages);
-  span.hashes = part(span.hashes, wholePages, span.hashes.length);
-  span.edge = span.tokens[0]!;
-  upper.children.set(span.edge, span);
+  upper.locks = node.locks;
+  node.parent.children.set(upper.edge, upper);
+  node.parent = upper;
+  node.start = depth;
+  node.tokens = part(node.tokens, upper.tokens.length, node.tokens.length);
+  node.pages = node.pages.slice(wholePages);
+  node.hashes = part(node.hashes, wholePages, node.hashes.length);
+  node.edge = node.tokens[0]!;
+  upper.children.set(node.edge, node);
   return upper;
 }
 
 /** Adds a leaf below `parent`, which has no child by this edge. */
 export function attach(
-  parent: Span,
+  parent: RadixNode,
   edge: Edge,
   tokens: Int32Array,
   pages: PageId[],
   hashes: Float64Array,
-): Span {
+): RadixNode {
   assert(tokens.length > 0 && !parent.children.has(edge), "a new leaf differs from its siblings at once");
-  const leaf = new Span(parent, edge, parent.end, tokens, pages, hashes);
+  const leaf = new RadixNode(parent, edge, parent.end, tokens, pages, hashes);
   parent.children.set(edge, leaf);
   return leaf;
 }
 
 /** Takes a leaf out of the tree. */
-export function detach(leaf: Span): void {
+export function detach(leaf: RadixNode): void {
   assert(leaf.parent !== null && leaf.isLeaf, "only leaves can be taken out");
   leaf.parent.children.delete(leaf.edge);
 }
 
-/** The page table of the path that ends with `span`: the page lists of its spans, put together. */
-export function pathPages(span: Span): PageId[] {
-  const path: Span[] = [];
-  for (let at: Span | null = span; at !== null; at = at.parent) path.push(at);
+/** The page table of the path that ends with `node`: the page lists of its nodes, put together. */
+export function pathPages(node: RadixNode): PageId[] {
+  const path: RadixNode[] = [];
+  for (let at: RadixNode | null = node; at !== null; at = at.parent) path.push(at);
   return path.reverse().flatMap((at) => at.pages);
 }
 
 /**
- * Least recently used order of the spans that no lease pins: a doubly linked list, its position the logical
+ * Least recently used order of the nodes that no lock pins: a doubly linked list, its position the logical
  * clock.
  *
- * A lease that ends puts the spans of its path at the newest end, deepest first. A parent is therefore always
+ * A lock that ends puts the nodes of its path at the newest end, deepest first. A parent is therefore always
  * newer than its children (each use of a child is a use of the parent, and later in this order), and so the oldest
- * span is always a leaf: eviction needs no search.
+ * node is always a leaf: eviction needs no search.
  */
-export class EvictionOrder {
-  #oldest: Span | null = null;
-  #newest: Span | null = null;
+export class LruList {
+  #oldest: RadixNode | null = null;
+  #newest: RadixNode | null = null;
 
-  get oldest(): Span | null {
+  get oldest(): RadixNode | null {
     return this.#oldest;
   }
 
-  append(span: Span): void {
-    assert(span.order === null, "a span is in one order, once");
-    span.order = this;
-    span.older = this.#newest;
-    if (this.#newest === null) this.#oldest = span;
-    else this.#newest.newer = span;
-    this.#newest = span;
+  append(node: RadixNode): void {
+    assert(node.order === null, "a node is in one order, once");
+    node.order = this;
+    node.older = this.#newest;
+    if (this.#newest === null) this.#oldest = node;
+    else this.#newest.newer = node;
+    this.#newest = node;
   }
 
-  /** Puts a span at the oldest end. */
-  prepend(span: Span): void {
-    assert(span.order === null, "a span is in one order, once");
-    span.order = this;
-    span.newer = this.#oldest;
-    if (this.#oldest === null) this.#newest = span;
-    else this.#oldest.older = span;
-    this.#oldest = span;
+  /** Puts a node at the oldest end. */
+  prepend(node: RadixNode): void {
+    assert(node.order === null, "a node is in one order, once");
+    node.order = this;
+    node.newer = this.#oldest;
+    if (this.#oldest === null) this.#newest = node;
+    else this.#oldest.older = node;
+    this.#oldest = node;
   }
 
-  remove(span: Span): void {
-    assert(span.order === this, "the span is in the order");
-    span.order = null;
-    if (span.older === null) this.#oldest = span.newer;
-    else span.older.newer = span.newer;
-    if (span.newer === null) this.#newest = span.older;
-    else span.newer.older = span.older;
-    span.older = null;
-    span.newer = null;
+  remove(node: RadixNode): void {
+    assert(node.order === this, "the node is in the order");
+    node.order = null;
+    if (node.older === null) this.#oldest = node.newer;
+    else node.older.newer = node.newer;
+    if (node.newer === null) this.#newest = node.older;
+    else node.newer.older = node.older;
+    node.older = null;
+    node.newer = null;
   }
 
-  *[Symbol.iterator](): Generator<Span> {
-    for (let span = this.#oldest; span !== null; span = span.newer) yield span;
+  *[Symbol.iterator](): Generator<RadixNode> {
+    for (let node = this.#oldest; node !== null; node = node.newer) yield node;
   }
 }
 
 /**
- * A prompt that waits to be computed, and how much of it is cached. From `follow` to `unfollow` the cache keeps its place
- * in the tree: no lookup is needed, however often what is cached changes, and a span knows how many are going to read it.
+ * A prompt that waits to be computed, and how much of it is cached. From `track` to `untrack` the cache keeps its place
+ * in the tree: no lookup is needed, however often what is cached changes, and a node knows how many are going to read it.
  */
-export class Reader {
+export class PrefixWaiter {
   readonly sharing: Sharing;
   /** Tokens [0, limit) are looked for; they do not change. */
   readonly tokens: Int32Array;
   readonly limit: number;
-  /** Tokens that are cached, exact to the token. They end in `span`; null: it is not followed. */
+  /** Tokens that are cached, exact to the token. They end in `node`; null: it is not followed. */
   depth = 0;
-  span: Span | null = null;
+  node: RadixNode | null = null;
   /** Told when `depth` has changed. */
   readonly onChange: () => void;
 
@@ -245,52 +245,52 @@ export class Reader {
   }
 }
 
-/** The reader's match ends in `span` now, `depth` tokens from the root. Counts are the caller's. */
-export function moveReader(reader: Reader, span: Span | null, depth: number): void {
-  if (reader.span !== span) {
-    const before = reader.span;
-    before?.ending?.delete(reader);
+/** The waiter's match ends in `node` now, `depth` tokens from the root. Counts are the caller's. */
+export function moveWaiter(waiter: PrefixWaiter, node: RadixNode | null, depth: number): void {
+  if (waiter.node !== node) {
+    const before = waiter.node;
+    before?.ending?.delete(waiter);
     if (before?.ending?.size === 0) before.ending = null;
-    if (span !== null) {
-      span.ending ??= new Set();
-      span.ending.add(reader);
+    if (node !== null) {
+      node.ending ??= new Set();
+      node.ending.add(waiter);
     }
-    reader.span = span;
+    waiter.node = node;
   }
-  if (reader.depth === depth) return;
-  reader.depth = depth;
-  reader.onChange();
+  if (waiter.depth === depth) return;
+  waiter.depth = depth;
+  waiter.onChange();
 }
 
 /** `lower` was cut: those whose match ends above the cut stay there. */
-export function splitReaders(upper: Span, lower: Span): void {
-  upper.readers = lower.readers;
-  for (const reader of lower.ending ?? []) {
-    if (reader.depth > upper.end) continue;
-    moveReader(reader, upper, reader.depth);
-    lower.readers -= 1;
+export function splitWaiters(upper: RadixNode, lower: RadixNode): void {
+  upper.waiters = lower.waiters;
+  for (const waiter of lower.ending ?? []) {
+    if (waiter.depth > upper.end) continue;
+    moveWaiter(waiter, upper, waiter.depth);
+    lower.waiters -= 1;
   }
 }
 
-/** `leaf` is new: readers that continue from its parent as it does find more. */
-export function advanceReaders(leaf: Span): void {
+/** `leaf` is new: waiters that continue from its parent as it does find more. */
+export function advanceWaiters(leaf: RadixNode): void {
   const { start, tokens, edge } = leaf;
-  for (const reader of leaf.parent?.ending ?? []) {
-    const { depth, limit, sharing } = reader;
-    if (depth < start || limit === start || edgeOf(reader.tokens, start, sharing) !== edge) continue;
-    leaf.readers += 1;
+  for (const waiter of leaf.parent?.ending ?? []) {
+    const { depth, limit, sharing } = waiter;
+    if (depth < start || limit === start || edgeOf(waiter.tokens, start, sharing) !== edge) continue;
+    leaf.waiters += 1;
     const end = edgeLimit(start, limit, sharing);
-    moveReader(reader, leaf, start + commonLength(reader.tokens, start, end, tokens));
+    moveWaiter(waiter, leaf, start + commonLength(waiter.tokens, start, end, tokens));
   }
 }
 
-/** Of `leaf` tokens from `end` on are gone, all of them if it begins there: its readers find less. */
-export function recedeReaders(leaf: Span, end: number): void {
-  for (const reader of leaf.ending ?? []) {
-    if (end > leaf.start) moveReader(reader, leaf, Math.min(reader.depth, end));
+/** Of `leaf` tokens from `end` on are gone, all of them if it begins there: its waiters find less. */
+export function recedeWaiters(leaf: RadixNode, end: number): void {
+  for (const waiter of leaf.ending ?? []) {
+    if (end > leaf.start) moveWaiter(waiter, leaf, Math.min(waiter.depth, end));
     else {
-      leaf.readers -= 1;
-      moveReader(reader, leaf.parent, leaf.start);
+      leaf.waiters -= 1;
+      moveWaiter(waiter, leaf.parent, leaf.start);
     }
   }
 }

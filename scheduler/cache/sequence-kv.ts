@@ -1,19 +1,19 @@
 import { assert } from "../../base/assert.ts";
 import { part } from "../../base/part.ts";
 import type { PageId } from "../core.ts";
-import type { Lease } from "./cache.ts";
-import type { Reader } from "./radix-tree.ts";
+import type { CacheLock } from "./cache.ts";
+import type { PrefixWaiter } from "./radix-tree.ts";
 
 const noPages = new Int32Array(0);
 
-/** The keys and values that a device holds of one sequence. Written by residency.ts alone. */
+/** The keys and values that a device holds of one sequence. Written by kv-cache-manager.ts alone. */
 export class SequenceKv {
   /** While the sequence waits: how much of it is cached; null: it is not looked up. */
-  reader: Reader | null = null;
+  waiter: PrefixWaiter | null = null;
   /** While it runs: covers whole pages, [0, leasedPages × pageTokens); else null. */
-  lease: Lease | null = null;
-  leasedPages = 0;
-  /** Pages in the table: leased ones, then the sequence's own. */
+  lock: CacheLock | null = null;
+  lockedPages = 0;
+  /** Pages in the table: locked ones, then the sequence's own. */
   pageCount = 0;
   /** Tokens [0, computed) have keys and values in these pages. */
   computed = 0;
@@ -26,7 +26,7 @@ export class SequenceKv {
 
   /** While it waits: tokens of its prompt that are cached. */
   get cachedTokens(): number {
-    return this.reader?.depth ?? 0;
+    return this.waiter?.depth ?? 0;
   }
 
   /** The page table: valid up to `pageCount`, until the next `addPage`. After entries were rewritten call

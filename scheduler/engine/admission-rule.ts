@@ -1,4 +1,4 @@
-import { findOwner, type Owner } from "./queue/prefix-pending.ts";
+import { findInFlightPrefix, type InFlightPrefix } from "./queue/in-flight-prefixes.ts";
 import type { Sequence } from "./sequence.ts";
 import { type PromptRules, shortestFirst } from "./step/prompt-order.ts";
 
@@ -8,12 +8,12 @@ export interface AdmissionRule {
   headroom(running: number): number;
   /** The running sequence whose prefix a waiting one waits for; null: it computes the prefix itself. `sharedTokensMin`: tokens that
    *  waiting must save. */
-  findOwner(
+  findInFlightPrefix(
     waiting: Sequence,
     prompts: readonly Sequence[],
     pageTokens: number,
     sharedTokensMin: number,
-  ): Owner | null;
+  ): InFlightPrefix | null;
   /** Orders unfinished prompts, given by arrival, by who gets tokens first. */
   promptOrder(prompts: readonly Sequence[], rules: PromptRules): Sequence[];
   /** The unfinished prompt that a waiting sequence may overtake, if anything speaks for it; null: it comes after all of them.
@@ -27,7 +27,7 @@ export interface AdmissionRule {
 export const servedAdmission: AdmissionRule = {
   // Each running sequence may begin another page at any step.
   headroom: (running) => running,
-  findOwner,
+  findInFlightPrefix,
   promptOrder: shortestFirst,
   overtakable: ([first]) => first ?? null,
   backOffSteps,

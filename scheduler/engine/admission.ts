@@ -1,18 +1,18 @@
 import type { Objective } from "../core.ts";
 import type { EngineOptions } from "./engine-options.ts";
-import type { Journal } from "./journal.ts";
 import { youngestPaused } from "./preemption.ts";
-import type { Roster } from "./roster.ts";
+import type { ReportBuilder } from "./report-builder.ts";
 import type { Sequence } from "./sequence.ts";
+import type { SequenceTable } from "./sequence-table.ts";
 import { isStarving } from "./step/prompt-order.ts";
-import type { StepDraft } from "./step/step-draft.ts";
+import type { StepBuilder } from "./step/step-builder.ts";
 
 /** A waiting sequence that may run from the next step on. */
 export interface Candidate {
   readonly sequence: Sequence;
   /** Tokens of its prompt that the step has room for, ≥ 1. */
   readonly tokens: number;
-  /** Whether a part of a cached page may be copied, see `Residency.settle`. False: it is alone, and fits only without. */
+  /** Whether a part of a cached page may be copied, see `KvCacheManager.allocate`. False: it is alone, and fits only without. */
   readonly exact: boolean;
 }
 
@@ -25,21 +25,21 @@ const PARKED_MAX = 64;
  * decodes. With no other resident there is nothing to keep room for, and everything that `refusal` let in fits.
  *
  * A sequence for which there is no room holds up those behind it, or large prompts would starve. With lanes, those of other
- * objectives pass it, until it has aged. Bulk passes none. A sequence that gets no tokens in this step, as a job's beside chats, is passed by those
+ * objectives pass it, until it has aged. Offline work passes none. A sequence that gets no tokens in this step, as a job's beside chats, is passed by those
  * that do.
  */
 export class Admission {
   readonly #options: EngineOptions;
-  readonly #roster: Roster;
-  readonly #journal: Journal;
+  readonly #table: SequenceTable;
+  readonly #reports: ReportBuilder;
   #isBlocked = false;
-  /** The first that is awaited and had no room of late. */
+  /** The first that is online and had no room of late. */
   #lacking: Sequence | null = null;
 
-  constructor(options: EngineOptions, roster: Roster, journal: Journal) {
+  constructor(options: EngineOptions, table: SequenceTable, reports: ReportBuilder) {
     this.#options = options;
-    this.#roster = roster;
-    this.#journal = journal;
+    this.#table = table;
+    this.#reports = reports;
   }
 
   /** Whether a sequence had no room of late, and a paused one could make some. */
@@ -52,7 +52,7 @@ export class Admission {
     this.#isBlocked = false;
   }
 
-  /** The sequence for which bulk is to make room, told once: it is awaited, waits, and has none. */
+  /** The sequence for which offline work is to make room, told once: it is online, waits, and has none. */
   takeLacking(): Sequence | null {
     const lacking = this.#lacking;
     this.#lacking = null;
@@ -61,10 +61,8 @@ export class Admission {
 
   /** Whether there is a slot for a waiting sequence, and pages. */
   hasRoomFor(sequence: Sequence): boolean {
-    const { running, residency } = this.#roster;
-    return (
-      running.length < this.#options.admission.sequencesMax && residency.fits(sequence, this.#headroom())
-    );
+    const { running, kvCache } = this.#table;
+    return running.length < this.#options.admission.sequencesMax && kvCache.fits(sequence, this.#headroom());
   }
 
   /**
@@ -72,8 +70,8 @@ export class Admission {
    * none. `before`: it must be one that may overtake this unfinished prompt; null: any. On the way, sequences that share a
    * prefix with an unfinished prompt are parked until that one has computed it.
    */
-  next(step: StepDraft, before: Sequence | null): Candidate | null {
-    const { running, residency, queue } = this.#roster;
+  next(step: StepBuilder, before: Sequence | null): Candidate | null {
+    const { running, kvCache, queue } = this.#table;
     const { admission, sharedTokensMin } = this.#options;
     const { budget, prompts, nowMs } = step;
     /** Objectives whose next sequence gets no tokens now, although another's may. */
@@ -95,11 +93,11 @@ export class Admission {
         continue;
       }
 
-      const { pageTokens } = residency.pool;
-      const shared = admission.rule.findOwner(sequence, prompts, pageTokens, sharedTokensMin);
+      const { pageTokens } = kvCache.pool;
+      const shared = admission.rule.findInFlightPrefix(sequence, prompts, pageTokens, sharedTokensMin);
       if (shared !== null) {
         queue.park(sequence, shared.owner, shared.tokens);
-        this.#journal.waits(sequence.id, shared.owner.id);
+        this.#reports.waits(sequence.id, shared.owner.id);
         parked += 1;
         continue;
       }
@@ -108,7 +106,8 @@ export class Admission {
       const left = sequence.length - cachedTokens;
       const tokens = budget.offer(left, cachedTokens, nowMs - sequence.pacing.lastChunkMs, objective);
       if (tokens === 0) {
-        if (!queue.hasLanes || (objective.isBulk && this.#isDue(sequence, nowMs))) return this.#none(false);
+        if (!queue.hasLanes || (objective.isOffline && this.#isDue(sequence, nowMs)))
+          return this.#none(false);
         declined.add(sequence.objective.name);
         continue;
       }
@@ -119,9 +118,9 @@ export class Admission {
       }
 
       const isAlone = running.length === 0;
-      let fits = residency.fits(sequence, isAlone ? 0 : this.#headroom());
+      let fits = kvCache.fits(sequence, isAlone ? 0 : this.#headroom());
       // What is held is not taken for those that wait, but no sequence waits for it alone.
-      while (!fits && isAlone && residency.letGoOne()) fits = residency.fits(sequence, 0);
+      while (!fits && isAlone && kvCache.releaseOldestHeld()) fits = kvCache.fits(sequence, 0);
       if (!fits && !isAlone) {
         this.#lacks(sequence);
         if (!isAged && queue.pass(sequence)) continue;
@@ -133,34 +132,34 @@ export class Admission {
     return null;
   }
 
-  /** Bulk that has aged while none runs is admitted in its turn, and none behind it passes it: so bulk never stands still. */
+  /** Offline work that has aged while none runs is admitted in its turn, and none behind it passes it: so offline work never stands still. */
   #isDue(sequence: Sequence, nowMs: number): boolean {
-    const { queue, running } = this.#roster;
-    return queue.isAged(sequence, nowMs) && !running.some(({ objective }) => objective.isBulk);
+    const { queue, running } = this.#table;
+    return queue.isAged(sequence, nowMs) && !running.some(({ objective }) => objective.isOffline);
   }
 
-  /** Bulk is not admitted before what is awaited, nor in its place: it would be given pages for a whole prompt, of which it computes a token or two. */
+  /** Offline work is not admitted before online work, nor in its place: it would be given pages for a whole prompt, of which it computes a token or two. */
   #makesWay(sequence: Sequence, declined: ReadonlySet<Objective>, nowMs: number): boolean {
-    const { queue } = this.#roster;
-    if (!sequence.objective.isBulk || !queue.hasLanes || this.#isDue(sequence, nowMs)) return false;
+    const { queue } = this.#table;
+    if (!sequence.objective.isOffline || !queue.hasLanes || this.#isDue(sequence, nowMs)) return false;
     if (this.#lacking !== null) return true;
     return queue.peek(nowMs, this.#stepNumber(), new Set([...declined, sequence.objective.name])) !== null;
   }
 
   #lacks(sequence: Sequence): void {
-    if (!sequence.objective.isBulk) this.#lacking ??= sequence;
+    if (!sequence.objective.isOffline) this.#lacking ??= sequence;
   }
 
   /** There is no candidate. `lacksRoom`: one had no room, which paused sequences could make. */
   #none(lacksRoom: boolean): null {
-    this.#isBlocked = lacksRoom && youngestPaused(this.#roster.running) !== undefined;
+    this.#isBlocked = lacksRoom && youngestPaused(this.#table.running) !== undefined;
     return null;
   }
 
   /** The step that is planned. Back-off ends where no sequence runs: there is none to stay out of the way of. */
   #stepNumber(): number {
-    const isIdle = this.#roster.running.every(({ isPaused }) => isPaused);
-    return isIdle ? Number.POSITIVE_INFINITY : this.#journal.nextStep;
+    const isIdle = this.#table.running.every(({ isPaused }) => isPaused);
+    return isIdle ? Number.POSITIVE_INFINITY : this.#reports.nextStep;
   }
 
   /** Whether a waiting sequence may be admitted before an unfinished prompt: if it is of an earlier objective; if it is
@@ -172,16 +171,16 @@ export class Admission {
     if (isStarving(prompt, nowMs)) return false;
     const left = sequence.length - sequence.cachedTokens;
     const isShorter = left < prompt.behind;
-    const own = sequence.queued.account;
-    const other = prompt.queued.account;
-    if (own === null || own === other) return isShorter && !this.#roster.queue.isAged(prompt, nowMs);
+    const own = sequence.queued.counter;
+    const other = prompt.queued.counter;
+    if (own === null || own === other) return isShorter && !this.#table.queue.isAged(prompt, nowMs);
     return own.used + (isShorter ? 0 : left) <= other!.used;
   }
 
   /** Pages that stay available. */
   #headroom(): number {
-    const { running, residency } = this.#roster;
+    const { running, kvCache } = this.#table;
     const { watermark, rule } = this.#options.admission;
-    return rule.headroom(running.length) + Math.ceil(watermark * residency.pool.pagesTotal);
+    return rule.headroom(running.length) + Math.ceil(watermark * kvCache.pool.pagesTotal);
   }
 }

@@ -25,7 +25,7 @@ export interface EngineOptions {
   /** Which life of the engine this is: 0, and one more each time it is replaced. */
   readonly epoch: number;
   /** Whether reports tell what the prefix cache takes in and lets go. */
-  readonly notices: boolean;
+  readonly kvEvents: boolean;
   /** Told every step that is done, for traces (trace.ts). */
   readonly trace: ((step: StepTrace) => void) | null;
 }
@@ -52,9 +52,9 @@ export const engineDefaults: Defaults = {
 export function settingsOf(
   { queue, batch, admission, placement, cache }: Policy,
   engines: number,
-): Pick<EngineOptions, "queue" | "batch" | "cache" | "notices"> & Pick<Policy, "admission"> {
-  const notices = engines > 1 && (placement.kind === "e2" || placement.readsNotices);
-  return { queue, batch, admission, cache: cache ?? null, notices };
+): Pick<EngineOptions, "queue" | "batch" | "cache" | "kvEvents"> & Pick<Policy, "admission"> {
+  const kvEvents = engines > 1 && (placement.kind === "e2" || placement.readsKvEvents);
+  return { queue, batch, admission, cache: cache ?? null, kvEvents };
 }
 
 /** The options of one of `engines` engines under a policy. */

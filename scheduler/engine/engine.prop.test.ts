@@ -11,12 +11,7 @@ import { longestPrefix } from "../../simulation/baselines/sglang.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { firstCome, promptsFirst } from "../../simulation/baselines/vllm.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";
-import {
-  EngineHarness,
-  FIRST_PROSPECT,
-  type Outcome,
-  tokensAlone,
-} from "../../tests/support/engine-harness.ts";
+import { EngineHarness, FIRST_HINT, type Outcome, tokensAlone } from "../../tests/support/engine-harness.ts";
 import { runs } from "../../tests/support/property.ts";
 import type { Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
 import { publicLength } from "../fleet/public-texts.ts";
@@ -115,7 +110,7 @@ const settings: fc.Arbitrary<Setting> = fc.record({
     watermark: fc.constantFrom(0, 0.1),
     rule: fc.record({
       headroom: eitherOf("headroom"),
-      findOwner: eitherOf("findOwner"),
+      findInFlightPrefix: eitherOf("findInFlightPrefix"),
       promptOrder: eitherOf("promptOrder"),
       overtakable: eitherOf("overtakable"),
       backOffSteps: eitherOf("backOffSteps"),
@@ -130,7 +125,7 @@ const services: fc.Arbitrary<Service> = fc.record({
   tbtMs: fc.constantFrom(null, null, 6.5, 30),
   ttftMs: fc.constantFrom(null, null, 10, 400),
   priority: fc.constantFrom(0, 0, -1, 5),
-  gang: fc.constant(null),
+  taskGroup: fc.constant(null),
   program: fc.option(
     fc.record({
       id: fc.nat({ max: 2 }),
@@ -256,8 +251,8 @@ function play(
     vocabulary,
     maskSteps,
     // Steps that may be given up are, every other time.
-    fault: ({ givesWay, number }) =>
-      givesWay === true && number % 2 === 0 ? { kind: "gaveWay", reason: "something came" } : null,
+    fault: ({ isAbortable, number }) =>
+      isAbortable === true && number % 2 === 0 ? { kind: "aborted", reason: "something came" } : null,
     spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY },
     engine,
     isStallFree: setting.batch.kind === "baseline" && setting.batch.isStallFree,
@@ -343,7 +338,7 @@ test("every sequence ends once, with the tokens it would have had alone, and giv
       checkOutcome(spec, harness.outcomes[i]!, setting);
     });
     for (const { chunks } of harness.steps) {
-      const own = chunks.filter(({ sequence }) => sequence < FIRST_PROSPECT);
+      const own = chunks.filter(({ sequence }) => sequence < FIRST_HINT);
       expect(own.length).toBeLessThanOrEqual(setting.admission.sequencesMax);
       expect(chunks.length - own.length).toBeLessThanOrEqual(1);
       const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);

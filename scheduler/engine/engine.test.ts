@@ -256,9 +256,9 @@ test("a step that was not computed is started again, and changes nothing", () =>
   expect(harness.steps.map((step) => step.number)).toEqual([1, 2, 2, 2, 2, 3, 4, 5]);
 });
 
-test("only steps of bulk give way; what was in them is planned again, after what came meanwhile", () => {
+test("only steps of offline work give way; what was in them is planned again, after what came meanwhile", () => {
   const harness = new EngineHarness({
-    fault: ({ number }) => (number === 2 ? { kind: "gaveWay", reason: "a chat came" } : null),
+    fault: ({ number }) => (number === 2 ? { kind: "aborted", reason: "a chat came" } : null),
   });
   const [line, chat] = [0, 100].map((first) => sequenceSpec(tokensFrom(first, 20), 3)) as [
     ReturnType<typeof sequenceSpec>,
@@ -272,7 +272,7 @@ test("only steps of bulk give way; what was in them is planned again, after what
   harness.send("abort", lines[1]!);
   const id = harness.submit(chat);
   harness.finish();
-  expect(harness.steps.slice(0, 3).map(({ givesWay }) => givesWay)).toEqual([true, true, false]);
+  expect(harness.steps.slice(0, 3).map(({ isAbortable }) => isAbortable)).toEqual([true, true, false]);
   const [, given, next] = harness.steps;
   const chunkOf = (step: Step | undefined, sequence: SequenceId) =>
     step!.chunks.find((chunk) => chunk.sequence === sequence);
@@ -502,16 +502,16 @@ test("recall: sequences that never began are given back and forgotten, those tha
 
 test("without a reader there are no notices, and what is cached is found all the same", () => {
   const prompt = tokensFrom(0, 64);
-  const [told, silent] = [true, false].map((notices) => {
-    const harness = new EngineHarness({ engine: { notices } });
+  const [told, silent] = [true, false].map((kvEvents) => {
+    const harness = new EngineHarness({ engine: { kvEvents } });
     for (let i = 0; i < 2; i++) {
       harness.submit(sequenceSpec(prompt, 3));
       harness.finish();
     }
     return harness;
   }) as [EngineHarness, EngineHarness];
-  expect(told.reports.some(({ notices }) => notices !== null)).toBe(true);
-  expect(silent.reports.some(({ notices }) => notices !== null)).toBe(false);
+  expect(told.reports.some(({ kvEvents }) => kvEvents !== null)).toBe(true);
+  expect(silent.reports.some(({ kvEvents }) => kvEvents !== null)).toBe(false);
   expect(silent.outcomes).toEqual(told.outcomes);
   expect(silent.outcomes[1]!.cachedTokens).toBe(63);
 });

@@ -1,7 +1,7 @@
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
-import { Residency } from "../cache/residency.ts";
+import { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { Chunk, Finish, Sampled, SequenceSpec, StepResult, TokenLogprobs } from "../core.ts";
 import { type EngineCosts, promptMs, shapeOf } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
@@ -9,20 +9,20 @@ import type { Device } from "../device.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 import { type EngineOptions, type EngineSettings, resolveOptions } from "./engine-options.ts";
 import { checkPageCounts } from "./integrity.ts";
-import { Journal } from "./journal.ts";
 import { type PlannedStep, Planner } from "./planner.ts";
-import { Prospects } from "./prospects.ts";
+import { PrefixHints } from "./prefix-hints.ts";
 import { ColdGate } from "./queue/cold-gate.ts";
 import { orderOf, WaitQueue } from "./queue/wait-queue.ts";
 import { lengthLimit, refusal } from "./refusal.ts";
-import { Roster } from "./roster.ts";
+import { ReportBuilder } from "./report-builder.ts";
 import type { Sequence } from "./sequence.ts";
+import { SequenceTable } from "./sequence-table.ts";
 
 /** An idle engine checks all its records this often at most: a request that arrives meanwhile waits for the check. */
 const CHECK_EVERY_MS = 10_000;
 
 /**
- * The loop of one device: plan, start; apply, report, and again. The roster (roster.ts) has the sequences and their states,
+ * The loop of one device: plan, start; apply, report, and again. The sequence table (sequence-table.ts) has the sequences and their states,
  * the planner (planner.ts) decides what the next step does.
  *
  * Its inputs are messages, the results of its device and the time of its clock; its output is reports. One
@@ -35,9 +35,9 @@ export class Engine {
   readonly #options: EngineOptions;
   readonly #emit: (report: EngineReport) => void;
   readonly #costs: EngineCosts;
-  readonly #journal: Journal;
-  readonly #roster: Roster;
-  readonly #prospects: Prospects;
+  readonly #reports: ReportBuilder;
+  readonly #table: SequenceTable;
+  readonly #hints: PrefixHints;
   readonly #planner: Planner;
 
   /** What the device computes now. */
@@ -59,33 +59,33 @@ export class Engine {
     const { spec } = device;
     const options = resolveOptions(settings, spec);
     const { queue: order, admission, cache } = options;
-    const epoch = options.notices ? options.epoch : null;
-    const residency =
+    const epoch = options.kvEvents ? options.epoch : null;
+    const kvCache =
       cache === null
-        ? new Residency(spec.pages, spec.pageTokens, epoch)
+        ? new KvCacheManager(spec.pages, spec.pageTokens, epoch)
         : cache.open(spec.pages, spec.pageTokens, epoch);
     const gate = new ColdGate({
       computeMs: (tokens, context) => promptMs(costs, tokens, context),
-      displaces: (sequence) => residency.displaces(sequence),
+      displaces: (sequence) => kvCache.displaces(sequence),
     });
-    const queue = new WaitQueue(orderOf(order, gate), residency);
-    const journal = new Journal(options.trace);
-    const roster = new Roster({ clock, residency, queue, journal, rule: admission.rule });
+    const queue = new WaitQueue(orderOf(order, gate), kvCache);
+    const reports = new ReportBuilder(options.trace);
+    const table = new SequenceTable({ clock, kvCache, queue, reports, rule: admission.rule });
     this.#device = device;
     this.#clock = clock;
     this.#options = options;
     this.#emit = emit;
     this.#costs = costs;
-    this.#journal = journal;
-    this.#roster = roster;
-    const prospects = new Prospects(residency, spec, costs);
-    this.#prospects = prospects;
-    this.#planner = new Planner({ spec, clock, options, costs, roster, prospects, journal });
+    this.#reports = reports;
+    this.#table = table;
+    const hints = new PrefixHints(kvCache, spec, costs);
+    this.#hints = hints;
+    this.#planner = new Planner({ spec, clock, options, costs, table, hints, reports });
   }
 
   /** A step is in flight, or `run` would start one. */
   get busy(): boolean {
-    return this.#current !== null || this.#roster.isBusy;
+    return this.#current !== null || this.#table.isBusy;
   }
 
   /** When `run` would start a step although nothing comes; null: never. */
@@ -96,21 +96,21 @@ export class Engine {
   /** Takes note of a message. Never starts a step and never reports: `run` does. */
   receive(message: EngineMessage): void {
     if (message.kind === "submit") this.#submit(message.sequence);
-    else if (message.kind === "expect") this.#prospects.expect(message.prospect);
-    else if (message.kind === "forget") this.#prospects.forget(message.prospect, message.givesUp);
-    else if (message.kind === "release") this.#roster.release(message.sequence);
+    else if (message.kind === "expect") this.#hints.expect(message.hint);
+    else if (message.kind === "forget") this.#hints.forget(message.hint, message.givesUp);
+    else if (message.kind === "release") this.#table.release(message.sequence);
     else if (message.kind === "resync") {
-      this.#roster.residency.notices?.resync();
-      this.#journal.loadChanged();
+      this.#table.kvCache.kvEvents?.resync();
+      this.#reports.loadChanged();
     } else {
       // The sequence may have ended while the message was on its way.
-      const sequence = this.#roster.find(message.sequence);
+      const sequence = this.#table.find(message.sequence);
       if (sequence === undefined) return;
       if (message.kind === "abort") this.#abort(sequence);
-      else if (message.kind === "raise") this.#roster.raise(sequence, message.service);
-      else if (message.kind === "recall") this.#roster.giveBack(sequence);
-      else if (message.kind === "pause") this.#roster.pause(sequence);
-      else this.#roster.resume(sequence);
+      else if (message.kind === "raise") this.#table.raise(sequence, message.service);
+      else if (message.kind === "recall") this.#table.giveBack(sequence);
+      else if (message.kind === "pause") this.#table.pause(sequence);
+      else this.#table.resume(sequence);
     }
     if (this.#options.integrity === "always") this.checkIntegrity();
   }
@@ -118,7 +118,7 @@ export class Engine {
   /** Reports what messages have changed and starts a step, unless one is in flight or there is nothing to do.
    *  From then on the engine goes on by itself for as long as there is work; calling again does no harm. */
   run(): void {
-    if (!this.#journal.isEmpty) this.#tell();
+    if (!this.#reports.isEmpty) this.#tell();
     if (this.#current !== null) return;
     const planned = this.#planner.plan();
     if (planned !== null) {
@@ -126,22 +126,22 @@ export class Engine {
       this.#current = planned;
       this.#retries = 0;
       // A sequence that starts is reported before its step: the step may crash the device.
-      if (this.#journal.hasStarted) this.#emit(this.#journal.report(this.#roster.load(), null));
+      if (this.#reports.hasStarted) this.#emit(this.#reports.report(this.#table.load(), null));
       this.#device.start(planned.step, this.#done);
       return;
     }
-    if (this.#journal.hasLoadChanged) this.#tell();
+    if (this.#reports.hasLoadChanged) this.#tell();
     if (!this.#isChecked) this.#checkIdle();
   }
 
   /** Throws InvariantError if the engine's records contradict each other. */
   checkIntegrity(): void {
-    this.#roster.checkIntegrity(this.#prospects.inFlight?.sequence ?? null);
+    this.#table.checkIntegrity(this.#hints.inFlight?.sequence ?? null);
   }
 
   #checkIdle(): void {
     this.#isChecked = true;
-    checkPageCounts(this.#roster.residency, this.#roster.running);
+    checkPageCounts(this.#table.kvCache, this.#table.running);
     const nowMs = this.#clock.nowMs();
     if (nowMs < this.#nextCheckMs) return;
     this.#nextCheckMs = nowMs + CHECK_EVERY_MS;
@@ -151,19 +151,19 @@ export class Engine {
   #submit(spec: SequenceSpec): void {
     const refused: Finish | null =
       this.#lostReason === null
-        ? refusal(spec, this.#device.spec, this.#roster.queue.size, this.#options.queueMax)
+        ? refusal(spec, this.#device.spec, this.#table.queue.size, this.#options.queueMax)
         : { kind: "failed", reason: this.#lostReason };
     if (refused === null) {
-      this.#roster.add(spec);
+      this.#table.add(spec);
       return;
     }
-    if (spec.continues !== undefined) this.#roster.release(spec.continues);
-    this.#journal.ended(spec.id, refused);
+    if (spec.continues !== undefined) this.#table.release(spec.continues);
+    this.#reports.ended(spec.id, refused);
   }
 
   #abort(sequence: Sequence): void {
     const inStep = this.#current?.planned.some((chunk) => chunk.sequence === sequence) ?? false;
-    this.#roster.abort(sequence, inStep);
+    this.#table.abort(sequence, inStep);
   }
 
   /* ---- apply ---- */
@@ -177,11 +177,11 @@ export class Engine {
       return;
     }
     this.#current = null;
-    this.#roster.residency.endCopies();
-    const warmed = this.#prospects.done(result.kind === "done");
-    if (warmed !== null) this.#journal.warmed(warmed.prospect, warmed.tokens);
+    this.#table.kvCache.endCopies();
+    const warmed = this.#hints.done(result.kind === "done");
+    if (warmed !== null) this.#reports.warmed(warmed.hint, warmed.tokens);
     if (result.kind === "done") this.#apply(current, result.sampled);
-    else if (result.kind === "gaveWay") this.#forgo(current);
+    else if (result.kind === "aborted") this.#forgo(current);
     else if (result.kind === "lost") this.#lose(result.reason);
     else
       this.#fail(
@@ -202,7 +202,7 @@ export class Engine {
       const drawn = sampled.slice(row, row + chunk.samples.length);
       // Its last token is computed again: only a token that is computed has a row to draw from.
       const count = drawn.some(({ kind }) => kind === "deferred") ? most - 1 : most;
-      this.#roster.residency.computed(sequence, count);
+      this.#table.kvCache.computed(sequence, count);
       row += drawn.length;
       assert(drawn.length === chunk.samples.length, "a device answers every row");
       assert(
@@ -210,9 +210,9 @@ export class Engine {
         "a device answers in the order of the chunks",
       );
       const failed = drawn.find((one) => one.kind === "failed");
-      if (sequence.isAborted) this.#roster.end(sequence, { kind: "aborted" }, failed === undefined);
+      if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, failed === undefined);
       else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
-      else this.#roster.end(sequence, { kind: "failed", reason: failed.reason }, false);
+      else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
     }
     assert(row === sampled.length, "a device answers no more than was asked");
   }
@@ -220,7 +220,7 @@ export class Engine {
   /** Nothing of the step counts: what is wanted of it is planned again, after what it gave way to. */
   #forgo({ planned }: PlannedStep): void {
     for (const { sequence } of planned)
-      if (sequence.isAborted) this.#roster.end(sequence, { kind: "aborted" }, true);
+      if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, true);
   }
 
   /** Tells what was asked of the prompt, and returns the draw that may follow. */
@@ -235,22 +235,22 @@ export class Engine {
       );
       return one.logprobs;
     });
-    if (logprobs.length > 0) this.#journal.toldPrompt(sequence.id, start + 1, logprobs);
+    if (logprobs.length > 0) this.#reports.toldPrompt(sequence.id, start + 1, logprobs);
     return drawn.slice(ofPrompt.length);
   }
 
   #advance(sequence: Sequence, count: number, drawn: readonly Sampled[]): void {
     if (sequence.computed - count < sequence.kv.promptEnd) {
-      this.#roster.publish(sequence);
+      this.#table.publish(sequence);
       const { tellsProgress, promptTokens } = sequence.spec;
       if (tellsProgress === true)
-        this.#journal.progressed(sequence.id, Math.min(sequence.computed, promptTokens.length));
+        this.#reports.progressed(sequence.id, Math.min(sequence.computed, promptTokens.length));
     }
     for (const one of drawn) {
       if (one.kind === "deferred") return;
       if (one.kind === "hidden") {
         const hidden = sequence.pool!.add(one.hidden);
-        if (hidden !== null) this.#roster.end(sequence, { kind: "pooled", hidden }, true);
+        if (hidden !== null) this.#table.end(sequence, { kind: "pooled", hidden }, true);
         continue;
       }
       assert(one.kind === "token", "a row that failed ends its sequence");
@@ -261,10 +261,10 @@ export class Engine {
 
   /** One more token of its output. False: the sequence has ended with it. */
   #append(sequence: Sequence, token: TokenId, logprobs: TokenLogprobs | null): boolean {
-    this.#journal.drew(sequence, token, logprobs, this.#clock.nowMs());
-    this.#roster.drew(sequence, token);
+    this.#reports.drew(sequence, token, logprobs, this.#clock.nowMs());
+    this.#table.drew(sequence, token);
     const finish = this.#finish(sequence, token);
-    if (finish !== null) this.#roster.end(sequence, finish, true);
+    if (finish !== null) this.#table.end(sequence, finish, true);
     return finish === null;
   }
 
@@ -277,31 +277,31 @@ export class Engine {
 
   #lose(reason: string): void {
     this.#lostReason = reason;
-    this.#fail(this.#roster.all(), reason);
+    this.#fail(this.#table.all(), reason);
   }
 
   #fail(sequences: readonly Sequence[], reason: string): void {
     for (const sequence of sequences) {
       const finish: Finish = sequence.isAborted ? { kind: "aborted" } : { kind: "failed", reason };
-      this.#roster.end(sequence, finish, false);
+      this.#table.end(sequence, finish, false);
     }
   }
 
   #record({ step, startMs, planned, pagesUsed, deadlineMs }: PlannedStep, deviceMs: number): void {
-    const { pagesTotal } = this.#roster.residency.pool;
+    const { pagesTotal } = this.#table.kvCache.pool;
     const endMs = this.#clock.nowMs();
-    if (endMs > deadlineMs) this.#journal.isLate();
+    if (endMs > deadlineMs) this.#reports.isLate();
     if (deviceMs > 0 && this.#retries === 0) this.#costs.observe?.(shapeOf(step), endMs - startMs);
     const times = { startMs, endMs, deviceMs, pagesUsed, pagesTotal };
-    this.#journal.stepDone(step, times, (index) => {
+    this.#reports.stepDone(step, times, (index) => {
       const { start, tokens } = step.chunks[index]!;
-      if (index === planned.length) return false; // of a prospect
+      if (index === planned.length) return false; // of a prefix hint
       return tokens.length === 1 && start >= planned[index]!.sequence.spec.promptTokens.length;
     });
   }
 
   #tell(): void {
-    const { notices, cache } = this.#roster.residency;
-    this.#emit(this.#journal.report(this.#roster.load(), notices?.take(cache) ?? null));
+    const { kvEvents, cache } = this.#table.kvCache;
+    this.#emit(this.#reports.report(this.#table.load(), kvEvents?.take(cache) ?? null));
   }
 }

@@ -154,7 +154,7 @@ describe("a short prompt is not held up by a long one, in steps of 16 tokens", (
       engine: {
         queue,
         batch: staticBudget(16),
-        admission: { rule: { ...servedAdmission, findOwner: () => null } },
+        admission: { rule: { ...servedAdmission, findInFlightPrefix: () => null } },
       },
       cost: { name: "even", tileTokens: 1, stepMs: () => stepMs },
     });

@@ -4,21 +4,21 @@ import type { EngineCosts } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import { Admission } from "./admission.ts";
 import type { EngineOptions } from "./engine-options.ts";
-import type { Journal } from "./journal.ts";
-import { securePages, yieldingBulk, youngestPaused } from "./preemption.ts";
-import type { Prospects, WarmStep } from "./prospects.ts";
-import type { Roster } from "./roster.ts";
+import { securePages, yieldingOffline, youngestPaused } from "./preemption.ts";
+import type { PrefixHints, WarmStep } from "./prefix-hints.ts";
+import type { ReportBuilder } from "./report-builder.ts";
 import type { Sequence } from "./sequence.ts";
+import type { SequenceTable } from "./sequence-table.ts";
 import { openStepRule } from "./step/open-step-rule.ts";
 import { byObjective } from "./step/prompt-order.ts";
 import type { Backlog } from "./step/step-budget.ts";
-import { type PlannedChunk, StepDraft } from "./step/step-draft.ts";
+import { type PlannedChunk, StepBuilder } from "./step/step-builder.ts";
 import type { StepPass, StepRule } from "./step/step-rule.ts";
 
 /** A step that was decided. */
 export interface PlannedStep {
   readonly step: Step;
-  /** By chunk of the step, but for the last if it is a prospect's. */
+  /** By chunk of the step, but for the last if it is a prefix hint's. */
   readonly planned: readonly PlannedChunk[];
   readonly startMs: number;
   readonly pagesUsed: number;
@@ -32,9 +32,9 @@ export interface PlannerParts {
   readonly clock: Clock;
   readonly options: EngineOptions;
   readonly costs: EngineCosts;
-  readonly roster: Roster;
-  readonly prospects: Prospects;
-  readonly journal: Journal;
+  readonly table: SequenceTable;
+  readonly hints: PrefixHints;
+  readonly reports: ReportBuilder;
 }
 
 /** Tokens of an engine's first step, at most, and how many times as large as the largest one so far a step may be: what is
@@ -42,7 +42,7 @@ export interface PlannerParts {
 const FIRST_TOKENS = 64;
 const GROWTH = 4;
 /** When a sequence has ended, the call that goes on from its answer comes in a moment: so long an idle device waits for it, rather than let it
- *  wait for a prospect's step. */
+ *  wait for a prefix hint's step. */
 const PAUSE_MS = 5;
 /** Sums of times are not exact: what is left of the pause may be less than this, and then it is over. */
 const SOON_MS = 1e-3;
@@ -70,7 +70,7 @@ export class Planner {
   constructor(parts: PlannerParts) {
     this.#parts = parts;
     this.#rule = openStepRule(parts.options.batch, parts.spec, parts.costs);
-    this.#admission = new Admission(parts.options, parts.roster, parts.journal);
+    this.#admission = new Admission(parts.options, parts.table, parts.reports);
   }
 
   /** When there will be something to compute, although nothing comes: after a plan that found nothing. Null: never. */
@@ -80,23 +80,23 @@ export class Planner {
 
   /** Decides the next step; null if there is nothing to compute now. */
   plan(): PlannedStep | null {
-    const { clock, roster } = this.#parts;
-    const { residency, queue } = roster;
+    const { clock, table } = this.#parts;
+    const { kvCache, queue } = table;
     if (this.#hasComputed) this.#computedMs = clock.nowMs();
     this.#hasComputed = false;
     this.#wakeMs = null;
     for (;;) {
       if (this.#admission.isBlocked) this.#reclaimPaused();
-      this.#reclaimBulk();
+      this.#reclaimOffline();
       const nowMs = clock.nowMs();
       queue.beginStep();
       let mayAdmit = true;
-      for (const pass of this.#rule.passes(residency.pagesAvailable, residency.pool.pagesTotal)) {
+      for (const pass of this.#rule.passes(kvCache.pagesAvailable, kvCache.pool.pagesTotal)) {
         // A sequence that was just preempted for want of pages must not come back in the same step.
-        if (pass.hasDecodes) mayAdmit = !securePages(roster);
-        const draft = this.#fill(pass, nowMs, mayAdmit);
-        const warm = pass.hasDecodes && pass.hasPrompts ? this.#planWarm(draft) : null;
-        if (draft.chunks.length > 0 || warm !== null) return this.#close(draft, warm);
+        if (pass.hasDecodes) mayAdmit = !securePages(table);
+        const builder = this.#fill(pass, nowMs, mayAdmit);
+        const warm = pass.hasDecodes && pass.hasPrompts ? this.#planWarm(builder) : null;
+        if (builder.chunks.length > 0 || warm !== null) return this.#close(builder, warm);
       }
       if (mayAdmit && !this.#admission.isBlocked) return null;
     }
@@ -109,101 +109,101 @@ export class Planner {
 
   /** A sequence could not be admitted for want of a slot or of pages: paused ones give their own up, as many as wait. */
   #reclaimPaused(): void {
-    const { roster } = this.#parts;
+    const { table } = this.#parts;
     this.#admission.unblock();
-    for (let waiting = roster.queue.size; waiting > 0; waiting--) {
-      const victim = youngestPaused(roster.running);
+    for (let waiting = table.queue.size; waiting > 0; waiting--) {
+      const victim = youngestPaused(table.running);
       if (victim === undefined) return;
-      roster.preempt(victim);
+      table.preempt(victim);
     }
   }
 
-  /** An awaited sequence could not be admitted for want of a slot or of pages: bulk gives up what it needs. False: bulk had nothing to give. */
-  #reclaimBulk(): boolean {
+  /** An online sequence could not be admitted for want of a slot or of pages: offline work gives up what it needs. False: offline work had nothing to give. */
+  #reclaimOffline(): boolean {
     const lacking = this.#admission.takeLacking();
     if (lacking === null) return false;
-    const { clock, roster } = this.#parts;
-    const before = roster.running.length;
+    const { clock, table } = this.#parts;
+    const before = table.running.length;
     while (!this.#admission.hasRoomFor(lacking)) {
-      const victim = yieldingBulk(roster, clock.nowMs());
+      const victim = yieldingOffline(table, clock.nowMs());
       if (victim === undefined) break;
-      roster.preempt(victim);
+      table.preempt(victim);
     }
-    return roster.running.length < before;
+    return table.running.length < before;
   }
 
   /** A step with its budget, and with decodes and prompts if the pass has any. */
-  #fill(pass: StepPass, nowMs: number, mayAdmit: boolean): StepDraft {
-    const { roster } = this.#parts;
-    const fillFor = (backlog: Backlog): StepDraft => {
-      const { running } = roster;
+  #fill(pass: StepPass, nowMs: number, mayAdmit: boolean): StepBuilder {
+    const { table } = this.#parts;
+    const fillFor = (backlog: Backlog): StepBuilder => {
+      const { running } = table;
       const budget = pass.open({ running, backlog, nowMs, tokensMax: this.#tokensMax });
-      const draft = new StepDraft(budget, running, pass.hasDecodes, nowMs);
-      this.#addForced(draft);
-      if (pass.hasPrompts) this.#addPrompts(draft, mayAdmit);
-      return draft;
+      const builder = new StepBuilder(budget, running, pass.hasDecodes, nowMs);
+      this.#addForced(builder);
+      if (pass.hasPrompts) this.#addPrompts(builder, mayAdmit);
+      return builder;
     };
-    let { backlog } = roster;
-    let draft = fillFor(backlog);
-    // What bulk gives up is there in the same step, unless another was admitted, which cannot be undone.
-    while (!draft.hasAdmitted && this.#reclaimBulk()) {
-      roster.queue.beginStep();
-      backlog = roster.backlog;
-      draft = fillFor(backlog);
+    let { backlog } = table;
+    let builder = fillFor(backlog);
+    // What offline work gives up is there in the same step, unless another was admitted, which cannot be undone.
+    while (!builder.hasAdmitted && this.#reclaimOffline()) {
+      table.queue.beginStep();
+      backlog = table.backlog;
+      builder = fillFor(backlog);
     }
-    if (draft.chunks.length > 0 || backlog.countsBulk) return draft;
-    // What is awaited cannot run now: bulk makes way for nothing.
-    return fillFor({ ...backlog, countsBulk: true });
+    if (builder.chunks.length > 0 || backlog.countsOffline) return builder;
+    // Online work cannot run now: offline work makes way for nothing.
+    return fillFor({ ...backlog, countsOffline: true });
   }
 
   /** Forced tokens of the decodes, as far as there is time, and memory without a preemption. */
-  #addForced(draft: StepDraft): void {
-    const { residency } = this.#parts.roster;
-    draft.chunks.forEach(({ sequence }, index) => {
+  #addForced(builder: StepBuilder): void {
+    const { kvCache } = this.#parts.table;
+    builder.chunks.forEach(({ sequence }, index) => {
       const { behind, computed, objective } = sequence;
       if (behind === 1) return;
-      const room = residency.roomFor(sequence, behind) - 1;
-      if (room > 0) draft.lengthen(index, draft.budget.takeForced(room, computed + 1, objective));
+      const room = kvCache.roomFor(sequence, behind) - 1;
+      if (room > 0) builder.lengthen(index, builder.budget.takeForced(room, computed + 1, objective));
     });
   }
 
   /** Waiting sequences that may overtake all unfinished prompts; the unfinished prompts; and, if the step has room left,
    *  more waiting sequences. */
-  #addPrompts(draft: StepDraft, mayAdmit: boolean): void {
-    const { options, roster } = this.#parts;
-    const { budget, nowMs } = draft;
-    const { queue } = roster;
+  #addPrompts(builder: StepBuilder, mayAdmit: boolean): void {
+    const { options, table } = this.#parts;
+    const { budget, nowMs } = builder;
+    const { queue } = table;
     const { rule } = options.admission;
     const isAged = (sequence: Sequence): boolean => queue.isAged(sequence, nowMs);
-    const ordered = rule.promptOrder(draft.prompts, { isAged, nowMs });
+    const ordered = rule.promptOrder(builder.prompts, { isAged, nowMs });
     const unfinished = queue.hasLanes ? byObjective(ordered) : ordered;
     const first = rule.overtakable(unfinished);
-    if (mayAdmit && first !== null) this.#admit(draft, first);
+    if (mayAdmit && first !== null) this.#admit(builder, first);
     for (const sequence of unfinished) {
       const { behind, computed, pacing, objective } = sequence;
       const count = budget.offer(behind, computed, nowMs - pacing.lastChunkMs, objective);
       if (count === 0) return;
-      draft.addPrompt(sequence, count);
+      builder.addPrompt(sequence, count);
     }
-    if (mayAdmit) this.#admit(draft, null);
+    if (mayAdmit) this.#admit(builder, null);
   }
 
   /** Admits waiting sequences, each with a chunk; with `before` only those that may overtake this unfinished prompt. */
-  #admit(draft: StepDraft, before: Sequence | null): void {
+  #admit(builder: StepBuilder, before: Sequence | null): void {
     for (;;) {
-      const candidate = this.#admission.next(draft, before);
+      const candidate = this.#admission.next(builder, before);
       if (candidate === null) return;
       const { sequence, tokens, exact } = candidate;
-      const move = this.#parts.roster.admit(sequence, exact);
-      draft.admit(sequence, tokens, move);
+      const move = this.#parts.table.admit(sequence, exact);
+      builder.admit(sequence, tokens, move);
     }
   }
 
-  /** A piece of a prospect, if no sequence waits for any part of this step. */
-  #planWarm({ chunks, prompts, budget, nowMs }: StepDraft): WarmStep | null {
-    const { options, roster, prospects, spec } = this.#parts;
-    const { queue, running, residency } = roster;
-    if (prospects.isEmpty || queue.size > 0 || prompts.length > 0 || budget.skipped.size > 0) return null;
+  /** A piece of a prefix hint, if no sequence waits for any part of this step. */
+  #planWarm({ chunks, prompts, budget, nowMs }: StepBuilder): WarmStep | null {
+    const { options, table, hints, spec } = this.#parts;
+    const { queue, running, kvCache } = table;
+    if (hints.isEmpty || queue.size > 0 || prompts.length > 0 || budget.skipped.size > 0) return null;
     if (chunks.length >= spec.stepChunksMax) return null;
     const wakeMs = this.#computedMs + PAUSE_MS;
     if (chunks.length === 0 && wakeMs - nowMs > SOON_MS) {
@@ -211,28 +211,28 @@ export class Planner {
       return null;
     }
     const decodeContext = chunks.reduce((sum, { sequence }) => sum + sequence.computed, 0);
-    return prospects.plan({
+    return hints.plan({
       shape: { prompts: [], decodes: chunks.length, decodeContext },
       steps: chunks.reduce((most, { sequence }) => Math.max(most, sequence.tokensLeft), 1),
       isOwn: (program) =>
         budget.deadlineMs === Number.POSITIVE_INFINITY &&
         chunks.every(({ sequence }) => sequence.program?.id === program),
       tokensMax: this.#tokensMax - chunks.length,
-      headroom: running.length + Math.ceil(options.admission.watermark * residency.pool.pagesTotal),
+      headroom: running.length + Math.ceil(options.admission.watermark * kvCache.pool.pagesTotal),
     });
   }
 
   /** Writes the draft down as a step for the device. */
-  #close({ chunks: drafted, moves, budget }: StepDraft, warm: WarmStep | null): PlannedStep {
-    const { clock, journal, roster, spec } = this.#parts;
-    const { pool, pagesAvailable } = roster.residency;
+  #close({ chunks: drafted, moves, budget }: StepBuilder, warm: WarmStep | null): PlannedStep {
+    const { clock, reports, table, spec } = this.#parts;
+    const { pool, pagesAvailable } = table.kvCache;
     const { skipped, deadlineMs } = budget;
     const startMs = clock.nowMs();
     const planned = withinRows(drafted, spec.stepChunksMax);
     const chunks = planned.map(({ sequence, count }): Chunk => {
       const start = sequence.computed;
       const end = start + count;
-      roster.gotChunk(sequence, startMs);
+      table.gotChunk(sequence, startMs);
       return {
         sequence: sequence.id,
         start,
@@ -247,10 +247,10 @@ export class Planner {
     if (warm !== null && warm.move !== null) moves.push(warm.move);
     const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
     this.#tokensLargest = Math.max(this.#tokensLargest, tokens);
-    roster.leftOut(skipped);
-    journal.skipped(skipped.size);
-    const givesWay = warm === null && planned.every(({ sequence }) => sequence.objective.isBulk);
-    const step = { number: journal.nextStep, moves, chunks, givesWay };
+    table.leftOut(skipped);
+    reports.skipped(skipped.size);
+    const isAbortable = warm === null && planned.every(({ sequence }) => sequence.objective.isOffline);
+    const step = { number: reports.nextStep, moves, chunks, isAbortable };
     return { step, planned, startMs, deadlineMs, pagesUsed: pool.pagesTotal - pagesAvailable };
   }
 }

@@ -180,13 +180,13 @@ test("a sequence that was blocked and has gone away takes no pages from the paus
   expect(harness.load).toMatchObject({ paused: 1, running: 1, preemptionsTotal: 0 });
 });
 
-test("bulk gives its pages up for a sequence that is awaited, which is in the next step, and says the same when it comes back", () => {
-  const bulk = [0, 1, 2, 3].map((i) =>
+test("offline work gives its pages up for a sequence that is online, which is in the next step, and says the same when it comes back", () => {
+  const offline = [0, 1, 2, 3].map((i) =>
     sequenceSpec(tokensFrom(300 * i, 250), 60, { service: { objective: "throughput" } }),
   );
   const chats = [0, 1, 2, 3, 4, 5].map((i) => sequenceSpec(tokensFrom(2000 + 300 * i, 100), 6));
   const harness = new EngineHarness({ spec: { pages: 40 } });
-  for (const spec of bulk) harness.submit(spec);
+  for (const spec of offline) harness.submit(spec);
   for (let step = 0; step < 8; step++) harness.step();
   for (const spec of chats) {
     const id = harness.submit(spec);
@@ -197,17 +197,17 @@ test("bulk gives its pages up for a sequence that is awaited, which is in the ne
   harness.finish();
   expect(preempted(harness).length).toBeGreaterThan(0);
   expect(harness.outcomes.map(({ tokens }) => tokens)).toEqual(
-    [...bulk, ...chats].map((spec) => tokensAlone(spec).tokens),
+    [...offline, ...chats].map((spec) => tokensAlone(spec).tokens),
   );
 });
 
-test("bulk for which there is room takes none that a sequence lacks which is awaited", () => {
-  const bulk = { service: { objective: "throughput" } } as const;
+test("offline work for which there is room takes none that a sequence lacks which is online", () => {
+  const offline = { service: { objective: "throughput" } } as const;
   const harness = new EngineHarness({ spec: { pages: 40 }, engine: { admission: { watermark: 0 } } });
-  harness.submit(sequenceSpec(tokensFrom(0, 400), 60, bulk));
+  harness.submit(sequenceSpec(tokensFrom(0, 400), 60, offline));
   harness.submit(sequenceSpec(tokensFrom(1000, 100), 60));
   for (let step = 0; step < 4; step++) harness.step();
-  const few = harness.submit(sequenceSpec(tokensFrom(2000, 30), 6, bulk));
+  const few = harness.submit(sequenceSpec(tokensFrom(2000, 30), 6, offline));
   const chat = harness.submit(sequenceSpec(tokensFrom(3000, 160), 6));
   harness.step();
   harness.step();
@@ -216,8 +216,8 @@ test("bulk for which there is room takes none that a sequence lacks which is awa
   expect(sequences).not.toContain(few);
 });
 
-describe("of bulk beside sequences that are awaited, more than there is room for all the time,", () => {
-  /** Tokens that a bulk sequence has drawn by then, which is aged after so long, and how many of the others were answered. */
+describe("of offline work beside sequences that are awaited, more than there is room for all the time,", () => {
+  /** Tokens that an offline sequence has drawn by then, which is aged after so long, and how many of the others were answered. */
   const drawn = (ageingMs: number): readonly [number, number] => {
     const lanes = { ...objectives, throughput: { ...objectives.throughput, ageingMs } };
     const queue = { kind: "lanes", lanes, tenantSlack: 4096, tenantReach: 0 } as const;

@@ -1,6 +1,6 @@
 import { assert } from "../../base/assert.ts";
-import type { Roster } from "./roster.ts";
 import type { Sequence } from "./sequence.ts";
+import type { SequenceTable } from "./sequence-table.ts";
 
 /**
  * Preemption by recompute (Sarathi-Serve's and vLLM's): when a decode needs a page and none is free or
@@ -14,16 +14,16 @@ import type { Sequence } from "./sequence.ts";
  *
  * Returns whether any sequence was preempted.
  */
-export function securePages(roster: Roster): boolean {
-  const { running, residency, queue } = roster;
+export function securePages(table: SequenceTable): boolean {
+  const { running, kvCache, queue } = table;
   const growing = running.filter(
-    (sequence) => sequence.isDecoding && !sequence.isPaused && residency.needsPage(sequence),
+    (sequence) => sequence.isDecoding && !sequence.isPaused && kvCache.needsPage(sequence),
   );
   let hasPreempted = false;
   for (const sequence of growing) {
-    while (sequence.state === "running" && !residency.grow(sequence)) {
-      if (residency.letGoOne()) continue;
-      roster.preempt(chooseVictim(running, queue.hasLanes));
+    while (sequence.state === "running" && !kvCache.grow(sequence)) {
+      if (kvCache.releaseOldestHeld()) continue;
+      table.preempt(chooseVictim(running, queue.hasLanes));
       hasPreempted = true;
     }
   }
@@ -37,7 +37,7 @@ function chooseVictim(running: readonly Sequence[], hasLanes: boolean): Sequence
   assert(victim !== undefined, "a sequence that needs a page is running, and can give way itself");
   if (!hasLanes || victim.isPaused) return victim;
   let last = victim;
-  for (let i = running.length - 1; i >= 0 && !last.objective.isBulk; i--) {
+  for (let i = running.length - 1; i >= 0 && !last.objective.isOffline; i--) {
     if (running[i]!.objective.precedence > last.objective.precedence) last = running[i]!;
   }
   return last;
@@ -48,9 +48,9 @@ export function youngestPaused(running: readonly Sequence[]): Sequence | undefin
   return running.findLast((sequence) => sequence.isPaused);
 }
 
-/** The bulk sequence that makes way for what is awaited: the one that arrived last; undefined if there is none, or one alone that has aged. */
-export function yieldingBulk({ running, queue }: Roster, nowMs: number): Sequence | undefined {
-  const last = running.findLast(({ objective }) => objective.isBulk);
+/** The offline sequence that makes way for online work: the one that arrived last; undefined if there is none, or one alone that has aged. */
+export function yieldingOffline({ running, queue }: SequenceTable, nowMs: number): Sequence | undefined {
+  const last = running.findLast(({ objective }) => objective.isOffline);
   if (last === undefined || !queue.isAged(last, nowMs)) return last;
-  return running.find(({ objective }) => objective.isBulk) === last ? undefined : last;
+  return running.find(({ objective }) => objective.isOffline) === last ? undefined : last;
 }

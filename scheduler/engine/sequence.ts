@@ -2,6 +2,7 @@ import { part } from "../../base/part.ts";
 import type { TokenId } from "../../base/token.ts";
 import { SequenceKv } from "../cache/sequence-kv.ts";
 import {
+  type ChunkRow,
   cacheKeyOf,
   greedySampling,
   type ProgramPlace,
@@ -9,17 +10,16 @@ import {
   type SequenceId,
   type SequenceSpec,
   type Service,
-  type WantedRow,
 } from "../core.ts";
 import { type ObjectiveRules, objectives } from "../objective.ts";
 import { Pool } from "./pool.ts";
-import type { Account } from "./queue/account.ts";
 import type { ArrivalList } from "./queue/arrival-list.ts";
+import type { VirtualTokenCounter } from "./queue/virtual-token-counter.ts";
 import { SeenCounter } from "./seen-counter.ts";
 
 /**
  * waiting:  in the wait queue, unless it is paused; holds no pages.
- * running:  holds pages and a lease; has a chunk in every step that has room for it.
+ * running:  holds pages and a lock; has a chunk in every step that has room for it.
  * ended:    reported so; holds nothing.
  */
 export type SequenceState = "waiting" | "running" | "ended";
@@ -29,12 +29,12 @@ export interface QueueEntry {
   /** The list of the queue's order that it is in. */
   bucket: ArrivalList<Sequence> | null;
   /** Its tenant's; null where the order keeps no accounts. It outlasts the wait: output is charged, too. */
-  account: Account | null;
+  counter: VirtualTokenCounter | null;
   /** The running sequence that computes the prefix which this one waits for; null: it does not wait for any. */
   owner: Sequence | null;
 }
 
-/** When a running sequence last got what. Written by the roster. */
+/** When a running sequence last got what. Written by the sequence table. */
 export interface Pacing {
   /** When its last token was drawn here; -Infinity: none was. */
   lastTokenMs: number;
@@ -52,7 +52,7 @@ const nothingBanned: readonly TokenId[] = [];
  * arXiv:2403.02310 §4, without its prefill flag). Preemption sets `computed` back and touches nothing else,
  * which is why neither the tokens nor `tokensMax` change by it.
  *
- * Each part has one writer: `kv` the residency, `queued` the wait queue, and all else the roster.
+ * Each part has one writer: `kv` the KV cache manager, `queued` the wait queue, and all else the sequence table.
  */
 export class Sequence {
   readonly spec: SequenceSpec;
@@ -62,7 +62,7 @@ export class Sequence {
   arrivedMs: number;
   readonly cacheKey: string;
   readonly kv = new SequenceKv();
-  readonly queued: QueueEntry = { bucket: null, account: null, owner: null };
+  readonly queued: QueueEntry = { bucket: null, counter: null, owner: null };
   readonly pacing: Pacing;
 
   /** How it is served, which may become better (`serve`); `spec` has how it was at first. */
@@ -174,7 +174,7 @@ export class Sequence {
    *  (forced tokens). */
   get isDecoding(): boolean {
     const { computed, promptEnd } = this.kv;
-    return this.length - computed === 1 || (computed >= promptEnd && this.kv.lease !== null);
+    return this.length - computed === 1 || (computed >= promptEnd && this.kv.lock !== null);
   }
 
   get generated(): number {
@@ -208,7 +208,7 @@ export class Sequence {
 
   /** What is wanted of tokens [start, end), which are a chunk: hidden states where they are pooled; else draws of the prompt's
    *  tokens whose log probabilities are asked for, and of the token after the last known one. */
-  rows(start: number, end: number): readonly WantedRow[] {
+  rows(start: number, end: number): readonly ChunkRow[] {
     if (this.pool !== null) return this.pool.rows(start, end);
     const { promptLogprobs, promptTokens } = this.spec;
     const rows: SampleRow[] = [];

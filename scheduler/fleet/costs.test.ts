@@ -85,7 +85,7 @@ test("after any events, costs are those of somebody who looks for the first time
           tokens: event.tokens,
           path: new Float64Array(0),
           expected: 10,
-          isProspect: false,
+          isHint: false,
         };
         const look = (by: Costs) => by.look(incoming, [0, 1] as EngineId[], 0).map((cost) => cost.copy());
         expect(look(costs)).toEqual(look(new Costs([newView(), newView()], work, index, 0)));

@@ -27,7 +27,7 @@ export interface Incoming {
   /** Tokens that its answer is expected to have. */
   readonly expected: number;
   /** Nobody waits for it yet. */
-  readonly isProspect: boolean;
+  readonly isHint: boolean;
 }
 
 /** What engines have of its prompt. */
@@ -72,7 +72,7 @@ export class Costs {
     const match = this.#index.match(incoming.path, this.#found, this.#there);
     const known: Known = {
       tokens: Math.min((match?.pages ?? 0) * this.#pageTokens, incoming.tokens - 1),
-      sharers: match === null ? 0 : match.span.sequences / (match.span.holders + 1),
+      sharers: match === null ? 0 : match.node.sequences / (match.node.holders + 1),
     };
     return there.map((engine) => this.#price(engine, incoming, known));
   }
@@ -81,11 +81,11 @@ export class Costs {
    *  sequences there hold, waiting until as large a part of their work is done. Where sequences find their prefixes they go
    *  on doing so, and the gate lets them pass one that does not (engine/queue/cold-gate.ts): it waits so many times as long. A copy of
    *  a prefix that pushes others out is worth no more than its first use. */
-  roomMs({ engine, pages: needed, bulkPages, tokenMs, forOthersMs, isSpill }: EngineCost): number {
+  roomMs({ engine, pages: needed, offlinePages, tokenMs, forOthersMs, isSpill }: EngineCost): number {
     const view = this.#views[engine]!;
     const { pagesFree, pagesCached, spec } = view;
     const coming = this.#work.pages(engine);
-    const pages = needed - bulkPages - Math.max(0, pagesFree - coming);
+    const pages = needed - offlinePages - Math.max(0, pagesFree - coming);
     if (pages <= 0) return 0;
     const size = this.#pageTokens;
     const recomputeMs = (count: number, first: number): number =>
@@ -110,15 +110,15 @@ export class Costs {
     standing.running = running;
     standing.context = context;
     standing.tokenMs = view.decodeMs(running + 1, context);
-    standing.bulkMs = work.bulkMs(engine, standing.tokenMs);
+    standing.offlineMs = work.offlineMs(engine, standing.tokenMs);
     standing.stretch = view.stretch(work.decoding(engine, objective), context);
-    standing.bulkPages = Math.floor(work.bulkContext(engine, objective) / this.#pageTokens);
+    standing.offlinePages = Math.floor(work.offlineContext(engine, objective) / this.#pageTokens);
     standing.objective = objective;
     standing.changes = running === 0 ? -1 : changes;
     return standing;
   }
 
-  #price(engine: EngineId, { spec, tokens, expected, isProspect }: Incoming, known: Known): EngineCost {
+  #price(engine: EngineId, { spec, tokens, expected, isHint }: Incoming, known: Known): EngineCost {
     const cost = this.#costs[engine]!;
     const view = this.#views[engine]!;
     const work = this.#work;
@@ -127,20 +127,20 @@ export class Costs {
     const cachedPages = Math.min(this.#found[engine]!, Math.floor((tokens - 1) / this.#pageTokens));
     const cachedTokens = cachedPages * this.#pageTokens;
     const thereTokens = Math.min(this.#there[engine]!, cachedPages) * this.#pageTokens;
-    const { running, context, tokenMs, bulkMs, stretch, bulkPages } = this.#stand(
+    const { running, context, tokenMs, offlineMs, stretch, offlinePages } = this.#stand(
       view,
       engine,
       objective,
       tokens,
     );
-    const isHarmed = tbtMs !== null && bulkMs > 0 && work.targets(engine) === 0;
+    const isHarmed = tbtMs !== null && offlineMs > 0 && work.targets(engine) === 0;
     const workMs = view.promptWorkMs(tokens - cachedTokens, cachedTokens);
     // Of another tenant's prompts as many come before its own as its tenant asks for, and those of even ones besides.
     const turnMs = workMs + view.promptWorkMs(this.#tenantReach, 0);
     cost.cachedTokens = cachedTokens;
     cost.isSpill = isMostly(known.tokens, tokens) && !isMostly(cachedTokens, tokens);
     cost.pages = Math.ceil((tokens + expected) / this.#pageTokens) - cachedPages;
-    cost.bulkPages = bulkPages;
+    cost.offlinePages = offlinePages;
     cost.tokenMs = tokenMs;
     const beforeMs = work.promptsMs(engine, {
       objective,
@@ -149,7 +149,7 @@ export class Costs {
       turnUs: microseconds(turnMs),
     });
     // It passes others' prompts, but not the one that computes its own beginning.
-    const awaitedMs = isProspect ? 0 : view.promptWorkMs(cachedTokens - thereTokens, thereTokens);
+    const awaitedMs = isHint ? 0 : view.promptWorkMs(cachedTokens - thereTokens, thereTokens);
     cost.loadMs =
       stretch * Math.max(beforeMs, awaitedMs) + work.tokensBeside(engine, objective, expected) * tokenMs;
     cost.promptMs = stretch * workMs;
@@ -158,7 +158,7 @@ export class Costs {
     cost.forOthersMs = delayed * (sharedMs - sharedMs / (1 + SHARED_WEIGHT * known.sharers));
     cost.delayMs = delayed * workMs - cost.forOthersMs;
     cost.decodeMs = expected * tokenMs;
-    cost.harmMs = isHarmed ? (1 - view.promptShare(tbtMs, running, context)) * bulkMs : 0;
+    cost.harmMs = isHarmed ? (1 - view.promptShare(tbtMs, running, context)) * offlineMs : 0;
     cost.forget();
     return cost;
   }
@@ -177,8 +177,8 @@ export class EngineCost implements PlacementCost {
   harmMs = 0;
   /** Pages that it needs besides those that are cached. */
   pages = 0;
-  /** Pages that bulk gives up for it. */
-  bulkPages = 0;
+  /** Pages that offline work gives up for it. */
+  offlinePages = 0;
   /** Of one token of an answer. */
   tokenMs = 0;
   /** Of what its prompt delays, the part that is put down to others that will find the prefix there. */

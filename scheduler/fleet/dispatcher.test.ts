@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { deviceSpec, sequenceSpec } from "../../simulation/factories.ts";
-import type { CacheNotices } from "../cache/notice.ts";
+import type { KvEvents } from "../cache/kv-event.ts";
 import { hashPages, keyHash } from "../cache/page-hash.ts";
 import {
   cacheKeyOf,
@@ -43,7 +43,7 @@ interface Options {
 /** A dispatcher with engines that compute what they are told to, at once. */
 class Bench {
   readonly dispatcher: Dispatcher;
-  readonly #notices: number[];
+  readonly #kvEvents: number[];
   readonly #steps: number[];
   #nextId = 0;
   nowMs = 0;
@@ -53,7 +53,7 @@ class Bench {
       { ...served, placement },
       Array.from({ length: engines }, () => ({ spec, costs: perEngine })),
     );
-    this.#notices = Array.from({ length: engines }, () => 0);
+    this.#kvEvents = Array.from({ length: engines }, () => 0);
     this.#steps = Array.from({ length: engines }, () => 0);
     for (let engine = 0; engine < engines; engine++) this.report(engine);
   }
@@ -64,18 +64,18 @@ class Bench {
     return { ...this.dispatcher.place(sequence(id, promptTokens, options), this.nowMs)!, id };
   }
 
-  gang(prompts: readonly (readonly number[])[], options: Options = {}): number[] {
+  taskGroup(prompts: readonly (readonly number[])[], options: Options = {}): number[] {
     const members = prompts.map((prompt) => {
       this.#nextId += 1;
       return sequence((this.#nextId - 1) as SequenceId, prompt, options);
     });
-    return this.dispatcher.placeGang(members, this.nowMs).map((placement) => placement!.engine);
+    return this.dispatcher.placeTaskGroup(members, this.nowMs).map((placement) => placement!.engine);
   }
 
-  report(engine: number, load: Partial<EngineLoad> = {}, notices: CacheNotices | null = null) {
+  report(engine: number, load: Partial<EngineLoad> = {}, kvEvents: KvEvents | null = null) {
     this.#steps[engine]! += 1;
     const told = { ...idleLoad(spec), stepsTotal: this.#steps[engine]!, stepMs: 5, ...load };
-    return this.dispatcher.reported(engine as EngineId, told, notices);
+    return this.dispatcher.reported(engine as EngineId, told, kvEvents);
   }
 
   /** The engine tells that whole pages of the prompt from page `from` on came or went. */
@@ -86,22 +86,22 @@ class Bench {
     from = 0,
     load: Partial<EngineLoad> = {},
   ) {
-    const number = this.#notices[engine]!;
-    this.#notices[engine] = number + 1;
+    const number = this.#kvEvents[engine]!;
+    this.#kvEvents[engine] = number + 1;
     const path = pathOf(prompt);
-    return this.report(engine, load, { epoch: 0, number, isWhole: false, notices: [{ kind, path, from }] });
+    return this.report(engine, load, { epoch: 0, number, isWhole: false, kvEvents: [{ kind, path, from }] });
   }
 
   /** The engine has told something that never arrived. */
   miss(engine: number): void {
-    this.#notices[engine]! += 1;
+    this.#kvEvents[engine]! += 1;
   }
 
   tellAll(engine: number, prompts: readonly (readonly number[])[]) {
-    const number = this.#notices[engine]!;
-    this.#notices[engine] = number + 1;
-    const notices = prompts.map((prompt) => ({ kind: "insert" as const, path: pathOf(prompt), from: 0 }));
-    return this.report(engine, {}, { epoch: 0, number, isWhole: true, notices });
+    const number = this.#kvEvents[engine]!;
+    this.#kvEvents[engine] = number + 1;
+    const kvEvents = prompts.map((prompt) => ({ kind: "insert" as const, path: pathOf(prompt), from: 0 }));
+    return this.report(engine, {}, { epoch: 0, number, isWhole: true, kvEvents });
   }
 
   /** Places a prompt and has it computed, and its answer of one token. */
@@ -172,7 +172,7 @@ describe("exploit and explore", () => {
     bench.dispatcher.ended(first.id, false);
     bench.dispatcher.ended(second.id, false);
     expect(bench.place(prompt).reason).toBe("explore");
-    expect(bench.dispatcher.stats()).toMatchObject({ pages: 20, spans: 1 });
+    expect(bench.dispatcher.stats()).toMatchObject({ pages: 20, nodes: 1 });
   });
 
   test("a prefix that is on its way is waited for, as far as it is not there", () => {
@@ -344,7 +344,7 @@ describe("what engines tell", () => {
     dispatcher.lost(1 as EngineId);
     expect([0, 1].map((engine) => dispatcher.workMs(engine as EngineId))).toEqual([0, 0]);
     for (const id of ids) dispatcher.ended(id, false);
-    expect(dispatcher.stats()).toMatchObject({ pages: 0, spans: 0 });
+    expect(dispatcher.stats()).toMatchObject({ pages: 0, nodes: 0 });
     checkIndex(dispatcher.index!, 2);
   });
 
@@ -488,17 +488,17 @@ describe("costs", () => {
     expect(bench.place(text(11, 300)).costs.map(({ harmMs }) => harmMs)).toEqual([0, 0]);
   });
 
-  test("work of later objectives counts by its credits, and bulk for nothing but bulk", () => {
+  test("work of later objectives counts by its credits, and offline work for nothing but offline work", () => {
     const asked = (placed: Objective, objectives: readonly Objective[]): number[] => {
       const bench = new Bench(2);
       bench.place(text(1, 1600), { service: { objective: placed } });
       const asks = objectives.map((objective) => bench.place(text(2, 16), { service: { objective } }));
       return asks.map(({ costs }) => costs[0]!.loadMs);
     };
-    const [gang, latency] = asked("gang", ["gang", "latency"]);
-    expect(latency! / gang!).toBeCloseTo(4 / 12, 1);
-    const [bulk, ...others] = asked("throughput", ["throughput", "latency"]);
-    expect([bulk! > 0, others]).toEqual([true, [0]]);
+    const [taskGroup, latency] = asked("gang", ["gang", "latency"]);
+    expect(latency! / taskGroup!).toBeCloseTo(4 / 12, 1);
+    const [offline, ...others] = asked("throughput", ["throughput", "latency"]);
+    expect([offline! > 0, others]).toEqual([true, [0]]);
   });
 
   test("an engine that is back gets its part of what arrives, not all of it", () => {
@@ -544,7 +544,7 @@ describe("costs", () => {
   });
 });
 
-describe("gangs", () => {
+describe("task groups", () => {
   const prefix = text(1, 4096);
   const members = Array.from({ length: 16 }, (_, i) => [...prefix, ...text(i + 2, 64)]);
 
@@ -562,7 +562,7 @@ describe("gangs", () => {
     const counts = (tokensMax: number): number[] => {
       const bench = new Bench(4);
       bench.run(prefix);
-      const engines = bench.gang(members, { tokensMax, service: { objective: "gang", gang: 1 } });
+      const engines = bench.taskGroup(members, { tokensMax, service: { objective: "gang", taskGroup: 1 } });
       return [0, 1, 2, 3].map((engine) => engines.filter((other) => other === engine).length);
     };
     expect(counts(1)).toEqual([16, 0, 0, 0]);
@@ -572,7 +572,10 @@ describe("gangs", () => {
   });
 
   test("nobody has the prefix: it is paid for once per engine, and the members divided", () => {
-    const engines = new Bench(4).gang(members, { tokensMax: 100, service: { objective: "gang", gang: 1 } });
+    const engines = new Bench(4).taskGroup(members, {
+      tokensMax: 100,
+      service: { objective: "gang", taskGroup: 1 },
+    });
     expect([0, 1, 2, 3].map((engine) => engines.filter((other) => other === engine).length)).toEqual([
       4, 4, 4, 4,
     ]);
@@ -580,8 +583,8 @@ describe("gangs", () => {
 
   test("listing ends no later than all on one engine or each by itself", () => {
     for (const tokensMax of [1, 40, 100, 400]) {
-      const options: Options = { tokensMax, service: { objective: "gang", gang: 1 } };
-      const listed = new Bench(4).gang(members, options);
+      const options: Options = { tokensMax, service: { objective: "gang", taskGroup: 1 } };
+      const listed = new Bench(4).taskGroup(members, options);
       const bench = new Bench(4);
       const alone = members.map((member) => bench.place(member, options).engine);
       const [own, ...others] = [listed, members.map(() => 0), alone].map((engines) =>
@@ -593,8 +596,8 @@ describe("gangs", () => {
 
   test("the longest is placed first, answers keep their order", () => {
     const bench = new Bench(2);
-    const engines = bench.gang([text(1, 100), text(2, 100), text(3, 190)], {
-      service: { objective: "gang", gang: 1 },
+    const engines = bench.taskGroup([text(1, 100), text(2, 100), text(3, 190)], {
+      service: { objective: "gang", taskGroup: 1 },
     });
     expect(engines).toEqual([1, 1, 0]);
   });
@@ -610,8 +613,8 @@ test("a placement is explained in one line", () => {
   for (const cost of placed.costs) expect(totalMs(cost)).toBeGreaterThan(0);
 });
 
-describe("prospects", () => {
-  const prospect = (id: number, tokens: readonly number[]) => ({
+describe("prefix hints", () => {
+  const hint = (id: number, tokens: readonly number[]) => ({
     id: id as SequenceId,
     tokens,
     cacheSalt: "",
@@ -624,7 +627,7 @@ describe("prospects", () => {
     const bench = new Bench(4);
     const heads = [0, 1, 2, 3, 4, 5, 6, 7].map((start) => text(100 + start, 160));
     const engines = heads.map((head, index) =>
-      bench.dispatcher.expect(prospect(1000 + index, head), bench.nowMs),
+      bench.dispatcher.expect(hint(1000 + index, head), bench.nowMs),
     );
     for (const engine of [0, 1, 2, 3]) expect(engines.filter((one) => one === engine)).toHaveLength(2);
     heads.forEach((head, index) => {
@@ -637,7 +640,7 @@ describe("prospects", () => {
     const bench = new Bench(2);
     const shared = text(100, 320);
     const expectAt = (id: number, tokens: readonly number[]): EngineId =>
-      bench.dispatcher.expect(prospect(id, tokens), bench.nowMs)!;
+      bench.dispatcher.expect(hint(id, tokens), bench.nowMs)!;
     const first = expectAt(1000, [...shared, ...text(1, 16)]);
     expect(expectAt(1001, [...shared, ...text(2, 16)])).toBe(first);
     expect(expectAt(1002, text(101, 160))).not.toBe(first);
@@ -645,9 +648,9 @@ describe("prospects", () => {
     expect(expectAt(1003, text(102, 160))).toBe(0 as EngineId);
   });
 
-  test("count as work for other prospects alone", () => {
+  test("count as work for other prefix hints alone", () => {
     const bench = new Bench(2);
-    const engine = bench.dispatcher.expect(prospect(1000, text(100, 320)), bench.nowMs)!;
+    const engine = bench.dispatcher.expect(hint(1000, text(100, 320)), bench.nowMs)!;
     const { costs: both } = bench.place(text(0, 64));
     expect(totalMs(both[engine]!)).toBe(totalMs(both[1 - engine]!));
   });

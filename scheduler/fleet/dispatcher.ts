@@ -1,6 +1,6 @@
 import { assert } from "../../base/assert.ts";
-import type { CacheNotices } from "../cache/notice.ts";
-import type { EngineId, Prospect, SequenceId, SequenceSpec, Service } from "../core.ts";
+import type { KvEvents } from "../cache/kv-event.ts";
+import type { EngineId, PrefixHint, SequenceId, SequenceSpec, Service } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { Policy, QueuePolicy } from "../policy.ts";
@@ -17,7 +17,7 @@ export interface DispatchStats {
   readonly placements: Readonly<Partial<Record<PlacementReason, number>>>;
   /** Of the prefix index. */
   readonly pages: number;
-  readonly spans: number;
+  readonly nodes: number;
 }
 
 /**
@@ -63,19 +63,19 @@ export class Dispatcher {
     return this.#count(spec.id, this.#rule.placeAgain(spec, there, nowMs), there);
   }
 
-  /** The engine that a prospect's sequence should come to. Null: no engine is there. */
-  expect(prospect: Prospect, nowMs: number): EngineId | null {
+  /** The engine that a prefix hint's sequence should come to. Null: no engine is there. */
+  expect(hint: PrefixHint, nowMs: number): EngineId | null {
     const there = this.#there;
     if (there.length === 0) return null;
-    return this.#rule?.expect?.(prospect, there, nowMs) ?? there[prospect.id % there.length]!;
+    return this.#rule?.expect?.(hint, there, nowMs) ?? there[hint.id % there.length]!;
   }
 
-  /** A prospect has become longer. */
-  extended(prospect: Prospect, nowMs: number): void {
-    this.#rule?.extended?.(prospect, nowMs);
+  /** A prefix hint has become longer. */
+  extended(hint: PrefixHint, nowMs: number): void {
+    this.#rule?.extended?.(hint, nowMs);
   }
 
-  /** A prospect was forgotten, or its engine is about to be lost. */
+  /** A prefix hint was forgotten, or its engine is about to be lost. */
   forgot(id: SequenceId): void {
     this.#rule?.forgot?.(id);
   }
@@ -87,12 +87,12 @@ export class Dispatcher {
   }
 
   /** Places sequences that belong together. Null: no engine is there. */
-  placeGang(specs: readonly SequenceSpec[], nowMs: number): readonly (Placement | null)[] {
+  placeTaskGroup(specs: readonly SequenceSpec[], nowMs: number): readonly (Placement | null)[] {
     const there = this.#there;
-    if (this.#rule?.placeGang === undefined || there.length < 2) {
+    if (this.#rule?.placeTaskGroup === undefined || there.length < 2) {
       return specs.map((spec) => this.place(spec, nowMs));
     }
-    const placements = this.#rule.placeGang(specs, there, nowMs);
+    const placements = this.#rule.placeTaskGroup(specs, there, nowMs);
     return placements.map((placement, index) => this.#count(specs[index]!.id, placement, there));
   }
 
@@ -117,10 +117,10 @@ export class Dispatcher {
   }
 
   /** An engine reported. The answer is what to send back to it. */
-  reported(engine: EngineId, load: EngineLoad, notices: CacheNotices | null): "resync" | null {
+  reported(engine: EngineId, load: EngineLoad, kvEvents: KvEvents | null): "resync" | null {
     this.#rule?.reported?.(engine, load);
-    if (notices === null || this.#rule?.noticed === undefined) return null;
-    return this.#rule.noticed(engine, notices) ? null : "resync";
+    if (kvEvents === null || this.#rule?.noticed === undefined) return null;
+    return this.#rule.noticed(engine, kvEvents) ? null : "resync";
   }
 
   /** The engine is gone: nothing is placed there, and what was there counts no longer. */
@@ -138,8 +138,8 @@ export class Dispatcher {
   }
 
   stats(): DispatchStats {
-    const { pages, spans } = this.index?.size ?? { pages: 0, spans: 0 };
-    return { placements: { ...this.#counts }, pages, spans };
+    const { pages, nodes } = this.index?.size ?? { pages: 0, nodes: 0 };
+    return { placements: { ...this.#counts }, pages, nodes };
   }
 
   /** Predicted milliseconds of work that were placed on the engine and are not done; 0 under rules that do not

@@ -1,10 +1,10 @@
-import type { CacheNotices } from "../cache/notice.ts";
+import type { KvEvents } from "../cache/kv-event.ts";
 import { hashPrompt } from "../cache/page-hash.ts";
 import {
   chatService,
   type EngineId,
   greedySampling,
-  type Prospect,
+  type PrefixHint,
   type SequenceId,
   type SequenceSpec,
   type Service,
@@ -16,26 +16,26 @@ import type { BatchPolicy, LanesPolicy } from "../policy.ts";
 import { Costs, type EngineCost, type Incoming, microseconds, WINDOW_MS } from "./costs.ts";
 import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
 import { EngineView } from "./engine-view.ts";
-import { gangOrder } from "./gang.ts";
-import type { IndexSpan } from "./index-span.ts";
+import type { IndexNode } from "./index-node.ts";
 import { OutputEstimate } from "./output-estimate.ts";
 import { Outstanding, type Work } from "./outstanding.ts";
 import type { Placement, PlacementReason } from "./placement.ts";
 import type { PlaceableEngine, PlacementRule } from "./placement-rule.ts";
 import { PrefixIndex } from "./prefix-index.ts";
 import { surplus } from "./surplus.ts";
+import { taskGroupOrder } from "./task-group.ts";
 
 /** Sequences that an engine may have before it has computed its first step. */
 const COLD_SEQUENCES = 4;
 /** Of so many engines every cost is told with a placement. */
 const TOLD_ENGINES = 8;
 
-/** Of a prospect. */
-interface Promised {
+/** Of a prefix hint. */
+interface InFlight {
   readonly engine: EngineId;
   /** Of what its engine lacked of it. */
   readonly promptUs: number;
-  readonly end: IndexSpan | null;
+  readonly end: IndexNode | null;
 }
 
 /** Whose turn comes before whose on an engine, as far as placement looks at it. */
@@ -54,10 +54,10 @@ export class E2 implements PlacementRule {
   readonly #estimate = new OutputEstimate();
   /** Of every sequence that was placed and has not ended. */
   readonly #work = new Map<SequenceId, Work>();
-  /** Of prospects that are computed ahead. */
-  readonly #promised = new Map<SequenceId, Promised>();
+  /** Of prefix hints that are computed ahead. */
+  readonly #inFlight = new Map<SequenceId, InFlight>();
   /** By engine, of what is promised there. */
-  readonly #promisedUs: number[];
+  readonly #inFlightUs: number[];
   /** By engine, of those that have not begun; without those that it was asked to give back. */
   readonly #waiting: readonly Map<SequenceId, Work>[];
   readonly #pageTokens: number;
@@ -69,7 +69,7 @@ export class E2 implements PlacementRule {
     this.#views = engines.map(({ spec, costs }) => new EngineView(spec, costs, batch, WINDOW_MS));
     this.#outstanding = new Outstanding(engines.length, turns.lanes);
     this.#waiting = engines.map(() => new Map());
-    this.#promisedUs = engines.map(() => 0);
+    this.#inFlightUs = engines.map(() => 0);
     this.#pageTokens = engines[0]!.spec.pageTokens;
     this.index = new PrefixIndex(engines.length, WINDOW_MS);
     this.#costs = new Costs(this.#views, this.#outstanding, this.index, turns.tenantReach);
@@ -87,43 +87,47 @@ export class E2 implements PlacementRule {
     return this.#placeCheapest(spec, "move", there, nowMs);
   }
 
-  /** By list scheduling (gang.ts). */
-  placeGang(specs: readonly SequenceSpec[], there: readonly EngineId[], nowMs: number): readonly Placement[] {
+  /** By list scheduling (task-group.ts). */
+  placeTaskGroup(
+    specs: readonly SequenceSpec[],
+    there: readonly EngineId[],
+    nowMs: number,
+  ): readonly Placement[] {
     const placements: Placement[] = [];
     const tokens = specs.map(({ promptTokens, stop }) => promptTokens.length + stop.tokensMax);
-    for (const index of gangOrder(tokens)) {
+    for (const index of taskGroupOrder(tokens)) {
       placements[index] = this.#placeCheapest(specs[index]!, "gang", there, nowMs);
     }
     return placements;
   }
 
-  /** As a sequence. It is no work to sequences, which go before it, but to other prospects: so calls that wait are spread as they
+  /** As a sequence. It is no work to sequences, which go before it, but to other prefix hints: so calls that wait are spread as they
    *  would be if they ran, and each will find its prompt's beginning where there is room for it to run. */
-  expect(prospect: Prospect, there: readonly EngineId[], nowMs: number): EngineId {
-    const incoming = this.#incoming(sequenceFor(prospect), true);
+  expect(hint: PrefixHint, there: readonly EngineId[], nowMs: number): EngineId {
+    const incoming = this.#incoming(sequenceFor(hint), true);
     const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
-    for (const cost of costs) cost.loadMs += this.#promisedUs[cost.engine]! / 1000;
+    for (const cost of costs) cost.loadMs += this.#inFlightUs[cost.engine]! / 1000;
     const { engine, cachedTokens } = cheapest(costs, this.#situation(incoming));
-    this.#promise(prospect, incoming, { engine, cachedTokens, nowMs });
+    this.#addInFlight(hint, incoming, { engine, cachedTokens, nowMs });
     return engine;
   }
 
-  extended(prospect: Prospect, nowMs: number): void {
-    const promised = this.#promised.get(prospect.id);
-    if (promised === undefined) return;
-    const { engine } = promised;
-    this.forgot(prospect.id);
-    const incoming = this.#incoming(sequenceFor(prospect), true);
+  extended(hint: PrefixHint, nowMs: number): void {
+    const inFlight = this.#inFlight.get(hint.id);
+    if (inFlight === undefined) return;
+    const { engine } = inFlight;
+    this.forgot(hint.id);
+    const incoming = this.#incoming(sequenceFor(hint), true);
     const [{ cachedTokens }] = this.#costs.look(incoming, [engine], nowMs) as [EngineCost];
-    this.#promise(prospect, incoming, { engine, cachedTokens, nowMs });
+    this.#addInFlight(hint, incoming, { engine, cachedTokens, nowMs });
   }
 
   forgot(id: SequenceId): void {
-    const promised = this.#promised.get(id);
-    if (promised === undefined) return;
-    this.#promised.delete(id);
-    this.#promisedUs[promised.engine]! -= promised.promptUs;
-    if (promised.end !== null) this.index.release(promised.end, promised.engine, false);
+    const inFlight = this.#inFlight.get(id);
+    if (inFlight === undefined) return;
+    this.#inFlight.delete(id);
+    this.#inFlightUs[inFlight.engine]! -= inFlight.promptUs;
+    if (inFlight.end !== null) this.index.release(inFlight.end, inFlight.engine, false);
   }
 
   surplus(
@@ -180,8 +184,8 @@ export class E2 implements PlacementRule {
     this.#views[engine]!.reported(load);
   }
 
-  noticed(engine: EngineId, notices: CacheNotices): boolean {
-    return this.index.apply(engine, notices);
+  noticed(engine: EngineId, kvEvents: KvEvents): boolean {
+    return this.index.apply(engine, kvEvents);
   }
 
   lost(engine: EngineId): void {
@@ -213,25 +217,25 @@ export class E2 implements PlacementRule {
     return this.#decide(incoming, engine, reason, costs, nowMs);
   }
 
-  #promise(
-    { id, isWarmed }: Prospect,
+  #addInFlight(
+    { id, isWarmed }: PrefixHint,
     { path, tokens }: Incoming,
     { engine, cachedTokens, nowMs }: { engine: EngineId; cachedTokens: number; nowMs: number },
   ): void {
     if (!isWarmed) return;
     const promptUs = microseconds(this.#views[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens));
-    this.#promisedUs[engine]! += promptUs;
-    this.#promised.set(id, { engine, promptUs, end: this.index.promise(path, engine, nowMs) });
+    this.#inFlightUs[engine]! += promptUs;
+    this.#inFlight.set(id, { engine, promptUs, end: this.index.addInFlight(path, engine, nowMs) });
   }
 
-  #incoming(spec: SequenceSpec, isProspect = false): Incoming {
+  #incoming(spec: SequenceSpec, isHint = false): Incoming {
     const { promptTokens, drawnTokens, stop } = spec;
     const tokens = promptTokens.length;
     const pages = Math.floor(tokens / this.#pageTokens);
     const path = hashPrompt(promptTokens, pages, this.#pageTokens, sharingOf(spec, this.#pageTokens));
     const likely = this.#estimate.expect(path[0], stop.tokensMax);
     const expected = Math.max(likely, drawnTokens.length + 1);
-    return { spec, tokens, path, expected, isProspect };
+    return { spec, tokens, path, expected, isHint };
   }
 
   /** Engines that may have it: those where it fits and that are ready; if there are none, all where it fits; else all. */
@@ -267,7 +271,7 @@ export class E2 implements PlacementRule {
     const told = costs.filter((cost) => costs.length <= TOLD_ENGINES || cost.isWeighed);
     const placement = { engine, reason, costs: told.map((cost) => cost.copy()) };
     const promptMs = this.#views[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens);
-    const end = this.index.promise(path, engine, nowMs);
+    const end = this.index.addInFlight(path, engine, nowMs);
     this.#views[engine]!.placed(nowMs);
     const work: Work = {
       engine,
@@ -291,8 +295,8 @@ export class E2 implements PlacementRule {
   }
 }
 
-/** A prospect as if its sequence came now, with a token to draw. */
-function sequenceFor({ id, tokens, cacheSalt, publicTokens = 0, adapter }: Prospect): SequenceSpec {
+/** A prefix hint as if its sequence came now, with a token to draw. */
+function sequenceFor({ id, tokens, cacheSalt, publicTokens = 0, adapter }: PrefixHint): SequenceSpec {
   return {
     id,
     promptTokens: tokens,

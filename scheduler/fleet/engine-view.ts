@@ -21,12 +21,12 @@ export class Standing {
   /** Sequences that it shares with, and their mean context in tokens. */
   running = 0;
   context = 0;
-  /** Milliseconds of one token of its answer, of all work of bulk, and how many times as long its prompt takes. */
+  /** Milliseconds of one token of its answer, of all work of offline work, and how many times as long its prompt takes. */
   tokenMs = 0;
-  bulkMs = 0;
+  offlineMs = 0;
   stretch = 1;
-  /** Pages that bulk gives up for it. */
-  bulkPages = 0;
+  /** Pages that offline work gives up for it. */
+  offlinePages = 0;
 }
 
 /** What the dispatcher sees of one engine besides its work and its cache: its size, its load, and what tokens cost there. */

@@ -1,13 +1,13 @@
-import type { IndexOrder } from "./index-order.ts";
 import {
   EVICTABLE,
   FIRST,
   FRONT_WORDS,
   HITS_NOW,
   HITS_THEN,
-  type IndexSpan,
+  type IndexNode,
   SINCE_MS,
-} from "./index-span.ts";
+} from "./index-node.ts";
+import type { IndexOrder } from "./index-order.ts";
 
 /** How many spans a look goes through; beyond, they are taken to be like those. */
 const LOOK = 64;
@@ -21,7 +21,7 @@ export class EvictionFront {
   readonly #order: IndexOrder;
   readonly #windowMs: number;
   /** As many as were asked for, and what was read of each. */
-  readonly #spans: IndexSpan[] = [];
+  readonly #nodes: IndexNode[] = [];
   readonly #words = new Float64Array(LOOK * FRONT_WORDS);
 
   /** Hits are counted over about `windowMs`. */
@@ -33,7 +33,7 @@ export class EvictionFront {
 
   /** What the engine has, or who reads it, is another now. */
   changed(): void {
-    this.#spans.length = 0;
+    this.#nodes.length = 0;
   }
 
   /** The time to compute `pages` evicted pages again, times how often each is asked for. `stays`: which spans are not evicted all
@@ -41,14 +41,14 @@ export class EvictionFront {
   costMs(
     pages: number,
     nowMs: number,
-    stays: ((span: IndexSpan) => boolean) | null,
+    stays: ((node: IndexNode) => boolean) | null,
     recomputeMs: (pages: number, first: number) => number,
   ): number {
-    const [spans, words] = [this.#spans, this.#words];
+    const [nodes, words] = [this.#nodes, this.#words];
     let left = pages;
     let sumMs = 0;
     let looked = 0;
-    for (; left > 0 && looked < LOOK && (looked < spans.length || this.#read(nowMs)); looked++) {
+    for (; left > 0 && looked < LOOK && (looked < nodes.length || this.#read(nowMs)); looked++) {
       const at = looked * FRONT_WORDS;
       const share = 1 - (nowMs - words[at + SINCE_MS]!) / this.#windowMs;
       if (share <= 0) {
@@ -57,7 +57,7 @@ export class EvictionFront {
         return this.costMs(pages, nowMs, stays, recomputeMs);
       }
       const evictable = words[at + EVICTABLE]!;
-      if (evictable === 0 || stays?.(spans[looked]!)) continue;
+      if (evictable === 0 || stays?.(nodes[looked]!)) continue;
       const taken = Math.min(left, evictable);
       const returns = words[at + HITS_NOW]! + share * words[at + HITS_THEN]!;
       if (returns > 0) sumMs += recomputeMs(taken, words[at + FIRST]! + evictable - taken) * returns;
@@ -69,15 +69,15 @@ export class EvictionFront {
 
   /** One span more; false if there is none. */
   #read(nowMs: number): boolean {
-    const span = this.#next();
-    if (span === null) return false;
-    span.readEviction(this.#engine, nowMs, this.#windowMs, this.#words, this.#spans.length * FRONT_WORDS);
-    this.#spans.push(span);
+    const node = this.#next();
+    if (node === null) return false;
+    node.readEviction(this.#engine, nowMs, this.#windowMs, this.#words, this.#nodes.length * FRONT_WORDS);
+    this.#nodes.push(node);
     return true;
   }
 
-  #next(): IndexSpan | null {
-    const last = this.#spans.at(-1);
+  #next(): IndexNode | null {
+    const last = this.#nodes.at(-1);
     return last === undefined ? this.#order.oldest(this.#engine) : this.#order.newer(last, this.#engine);
   }
 }

@@ -15,11 +15,11 @@ import type { EngineId, Finish, SequenceId, Service } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import { settingsOf } from "../engine/engine-options.ts";
+import { EngineHost } from "../host/engine-host.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 import { ours } from "../policies.ts";
 import { engineRecorder, RecordedFleet } from "../recording/recorder.ts";
 import type { RecordingEntry, RecordingHead } from "../recording/recording.ts";
-import { Seat } from "../seat/seat.ts";
 import type { EngineLink, SequenceListener, Unplaced } from "./fleet.ts";
 
 const SPEC = deviceSpec({ pages: 20, pageTokens: 4, contextMax: 48, vocabSize: 2 });
@@ -81,17 +81,17 @@ class Client implements SequenceListener {
   }
 }
 
-/** A recorded fleet over seats on simulated devices, in virtual time, and its clients. */
+/** A recorded fleet over engine hosts on simulated devices, in virtual time, and its clients. */
 class Play {
   readonly clock = new EventClock();
   readonly clients: Client[] = [];
   readonly entries: RecordingEntry[] = [];
   readonly fleet: RecordedFleet;
-  readonly seats: readonly Seat[];
+  readonly hosts: readonly EngineHost[];
   head: RecordingHead | null = null;
   readonly #setting: Setting;
   readonly #ids: SequenceId[] = [];
-  readonly #prospects: { readonly id: SequenceId; tokens: readonly TokenId[] }[] = [];
+  readonly #hints: { readonly id: SequenceId; tokens: readonly TokenId[] }[] = [];
   readonly #inboxes: EngineMessage[][];
   readonly #devices: SimulatedDevice[] = [];
   readonly #costs: OnlineCostModel[] = [];
@@ -107,7 +107,7 @@ class Play {
     const ids = Array.from({ length: engines }, (_, engine) => engine as EngineId);
     this.#inboxes = ids.map(() => []);
     this.#epochs = ids.map(() => 0);
-    this.seats = ids.map((engine) => new Seat(engineRecorder(engine, this.clock, write)));
+    this.hosts = ids.map((engine) => new EngineHost(engineRecorder(engine, this.clock, write)));
     for (const engine of ids) this.#open(engine);
     this.fleet = new RecordedFleet(
       ids.map((engine) => ({ link: this.#link(engine), spec: SPEC })),
@@ -130,7 +130,7 @@ class Play {
         this.#submit(command);
         return;
       case "expect":
-        this.#prospects.push({
+        this.#hints.push({
           id: fleet.expect({
             tokens: command.prompt,
             cacheSalt: "",
@@ -143,12 +143,12 @@ class Play {
         return;
       case "extend":
       case "forget": {
-        const prospect = this.#prospects[command.who % Math.max(1, this.#prospects.length)];
-        if (prospect === undefined) return;
-        if (command.kind === "forget") fleet.forget(prospect.id, command.givesUp);
+        const hint = this.#hints[command.who % Math.max(1, this.#hints.length)];
+        if (hint === undefined) return;
+        if (command.kind === "forget") fleet.forget(hint.id, command.givesUp);
         else {
-          prospect.tokens = [...prospect.tokens, ...command.more];
-          fleet.extend(prospect.id, prospect.tokens);
+          hint.tokens = [...hint.tokens, ...command.more];
+          fleet.extend(hint.id, hint.tokens);
         }
         return;
       }
@@ -172,7 +172,7 @@ class Play {
       this.fleet.resume(id);
       this.fleet.release(id);
     }
-    for (const { id } of this.#prospects) this.fleet.forget(id);
+    for (const { id } of this.#hints) this.fleet.forget(id);
     this.#run();
     // What listeners have submitted and paused meanwhile.
     for (const id of this.#ids) {
@@ -195,7 +195,9 @@ class Play {
     });
     this.clients.push(...clients);
     const ids =
-      made.length === 1 ? [this.fleet.submit(made[0]!, clients[0]!)] : this.fleet.submitGang(made, clients);
+      made.length === 1
+        ? [this.fleet.submit(made[0]!, clients[0]!)]
+        : this.fleet.submitTaskGroup(made, clients);
     for (const [index, id] of ids.entries()) this.#ids[first + index] = id;
   }
 
@@ -213,13 +215,13 @@ class Play {
 
   #link(engine: EngineId): EngineLink {
     const epoch = this.#epochs[engine];
-    const isSame = (): boolean => this.#epochs[engine] === epoch && this.seats[engine]!.engine !== null;
+    const isSame = (): boolean => this.#epochs[engine] === epoch && this.hosts[engine]!.engine !== null;
     return {
       send: (message) => {
         this.clock.after(this.#setting.delayMs, () => {
           if (!isSame()) return;
           this.#inboxes[engine]!.push(message);
-          this.seats[engine]!.turn();
+          this.hosts[engine]!.turn();
         });
       },
     };
@@ -233,11 +235,11 @@ class Play {
     const report = (report: EngineReport, learnt: unknown): void => {
       const copy = learnt instanceof OnlineCostModel ? learnt.copy() : null;
       this.clock.after(this.#setting.delayMs, () => {
-        if (this.#epochs[engine] === epoch && this.seats[engine]!.engine !== null)
+        if (this.#epochs[engine] === epoch && this.hosts[engine]!.engine !== null)
           this.fleet.report(engine, report, copy);
       });
     };
-    this.seats[engine]!.open(
+    this.hosts[engine]!.open(
       {
         link: { next: () => this.#inboxes[engine]!.shift() ?? null, report },
         device: this.#devices[engine]!,
@@ -256,9 +258,9 @@ class Play {
   }
 
   #lose(engine: EngineId, backAfterMs: number | null): void {
-    if (this.seats[engine]!.engine === null) return;
+    if (this.hosts[engine]!.engine === null) return;
     this.#devices[engine]!.close();
-    this.seats[engine]!.close();
+    this.hosts[engine]!.close();
     this.fleet.lost(engine, "it was lost", backAfterMs !== null);
     if (backAfterMs === null) return;
     this.clock.after(backAfterMs, () => {
@@ -284,7 +286,7 @@ const services: fc.Arbitrary<Service> = fc.record({
   tbtMs: fc.constantFrom(null, null, 8, 30),
   ttftMs: fc.constantFrom(null, null, 10, 400),
   priority: fc.constantFrom(0, 0, -1, 5),
-  gang: fc.constant(null),
+  taskGroup: fc.constant(null),
   program: fc.constantFrom(null, null, { id: 1, ageMs: 5, remainingMs: 10 }),
 });
 
@@ -384,9 +386,9 @@ test("a fleet keeps its promises, and is repeated", () => {
       const isWhole = finish!.kind === "stop" || finish!.kind === "length";
       expect(alone.tokens.slice(0, isWhole ? alone.tokens.length : tokens.length)).toEqual(tokens);
     }
-    const { fleet, seats } = play;
+    const { fleet, hosts } = play;
     expect(fleet.active).toBe(0);
-    for (const [index, { engine }] of seats.entries()) {
+    for (const [index, { engine }] of hosts.entries()) {
       expect(fleet.dispatcher.workMs(index as EngineId)).toBeLessThan(1e-6);
       if (engine === null) continue;
       expect(engine.busy).toBe(false);

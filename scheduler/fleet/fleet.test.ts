@@ -43,7 +43,7 @@ function fleetOf(count: number, options: { engine?: EngineSettings; fleet?: Part
   const started: SequenceId[] = [];
   const open = (index: number, epoch: number): EngineLink => {
     const device = new SimulatedDevice(deviceSpec(), clock, linearCost(6, 0.02));
-    const settings: EngineSettings = { notices: true, ...options.engine, integrity: "always", epoch };
+    const settings: EngineSettings = { kvEvents: true, ...options.engine, integrity: "always", epoch };
     const engine = new Engine(device, clock, settings, (report) => {
       if (lives[index] !== engine) return;
       started.push(...report.started.map(({ sequence }) => sequence));
@@ -106,7 +106,7 @@ test("a report may have several tokens of a sequence: they are told in order", (
     progress: [],
     prompts: [],
     load: idleLoad(deviceSpec()),
-    notices: null,
+    kvEvents: null,
   });
   expect(listeners.map(({ tokens }) => tokens)).toEqual([[7, 8, 10], [9]]);
   expect(listeners.map(({ finishes }) => finishes)).toEqual([[{ kind: "length" }], []]);
@@ -161,19 +161,19 @@ test("ids are never given twice, and abort, pause and resume find their engine",
 
 test("a wish raises a sequence where it is and wherever it goes on, and never lowers it", () => {
   const { fleet, clock, sent, lose } = fleetOf(2);
-  const bulk = { ...chatService, objective: "throughput", tbtMs: 80 } as const;
+  const offline = { ...chatService, objective: "throughput", tbtMs: 80 } as const;
   const listener = new Listener();
-  const id = fleet.submit(sequenceSpec(tokensFrom(0, 20), 50, { service: bulk }), listener);
-  const gang = { ...chatService, objective: "gang", gang: 7, tbtMs: 90 } as const;
-  fleet.raise(id, gang);
-  fleet.raise(id, bulk);
+  const id = fleet.submit(sequenceSpec(tokensFrom(0, 20), 50, { service: offline }), listener);
+  const taskGroup = { ...chatService, objective: "gang", taskGroup: 7, tbtMs: 90 } as const;
+  fleet.raise(id, taskGroup);
+  fleet.raise(id, offline);
   fleet.raise(id, { ...chatService, tenant: "another" });
-  fleet.raise(id, gang);
+  fleet.raise(id, taskGroup);
   fleet.raise(99 as SequenceId, chatService);
   const services = sent[0]!.flatMap((message) => (message.kind === "raise" ? [message.service] : []));
-  const inGang = { ...bulk, objective: "gang", gang: 7 } as const;
-  const asChat = { ...bulk, objective: "latency" } as const;
-  expect(services).toEqual([inGang, asChat]);
+  const inTaskGroup = { ...offline, objective: "gang", taskGroup: 7 } as const;
+  const asChat = { ...offline, objective: "latency" } as const;
+  expect(services).toEqual([inTaskGroup, asChat]);
   lose(0, "gone");
   const again = sent[1]!.flatMap((message) => (message.kind === "submit" ? [message.sequence.service] : []));
   expect(again).toEqual([asChat]);
@@ -343,11 +343,11 @@ test("when the engine that was coming does not, the calls that waited for it fai
   expect(fleet.active).toBe(0);
 });
 
-test("a gang is placed together, each member with its own tokens", () => {
+test("a task group is placed together, each member with its own tokens", () => {
   const { fleet, clock, sent } = fleetOf(2);
   const specs = [3, 5, 4].map((tokensMax) => sequenceSpec(tokensFrom(tokensMax, 20), tokensMax));
   const listeners = specs.map(() => new Listener());
-  expect(fleet.submitGang(specs, listeners)).toEqual([0, 1, 2] as SequenceId[]);
+  expect(fleet.submitTaskGroup(specs, listeners)).toEqual([0, 1, 2] as SequenceId[]);
   clock.runAll();
   expect(kinds(sent)).toEqual([["submit", "submit"], ["submit"]]);
   expect(listeners.map(({ tokens }) => tokens.length)).toEqual([3, 5, 4]);
@@ -432,13 +432,13 @@ describe("sequences that wait are moved", () => {
   });
 });
 
-describe("a prospect", () => {
-  const prospect = { tokens: tokensFrom(0, 48), cacheSalt: "", adapter: 0, program: 0, isWarmed: true };
+describe("a prefix hint", () => {
+  const hint = { tokens: tokensFrom(0, 48), cacheSalt: "", adapter: 0, program: 0, isWarmed: true };
 
   test("is computed ahead where its sequence then goes, which finds it", () => {
     const { fleet, clock } = fleetOf(2, { fleet: { policy: ours(null) } });
     let warmed = 0;
-    const id = fleet.expect(prospect, (tokens) => {
+    const id = fleet.expect(hint, (tokens) => {
       warmed += tokens;
     });
     clock.runAll();
@@ -454,7 +454,7 @@ describe("a prospect", () => {
 
   test("goes to another engine when its own is lost, and waits for one when there is none", () => {
     const { fleet, clock, sent, lose, replace } = fleetOf(2);
-    const id = fleet.expect(prospect);
+    const id = fleet.expect(hint);
     const [first, second] = sent[0]!.length === 1 ? [0, 1] : [1, 0];
     lose(first, "The device was lost.", true);
     expect(kinds(sent)[second]).toEqual(["expect"]);

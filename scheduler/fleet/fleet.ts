@@ -4,14 +4,14 @@ import type { TokenId } from "../../base/token.ts";
 import type {
   EngineId,
   Finish,
-  Prospect,
+  PrefixHint,
   SequenceId,
   SequenceSpec,
   Service,
   TokenLogprobs,
 } from "../core.ts";
-import { BelievedCosts } from "../cost/believed.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
+import { EstimatedCosts } from "../cost/estimated.ts";
 import { unknownCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
@@ -47,7 +47,7 @@ export interface SequenceListener {
 export type Unplaced = Omit<SequenceSpec, "id" | "drawnTokens" | "publicTokens">;
 
 /** What a fleet is told of a sequence that is still to come. */
-export type Expected = Omit<Prospect, "id" | "publicTokens">;
+export type Expected = Omit<PrefixHint, "id" | "publicTokens">;
 
 /** How a fleet places. */
 export interface FleetOptions {
@@ -103,9 +103,9 @@ interface ActiveSequence {
   isAborted: boolean;
 }
 
-/** A prospect that was not forgotten. */
+/** A prefix hint that was not forgotten. */
 interface Expectation {
-  prospect: Prospect;
+  hint: PrefixHint;
   /** Where it is known; null: there was no engine. */
   engine: EngineId | null;
   readonly onWarmed: (tokens: number) => void;
@@ -139,7 +139,7 @@ export class Fleet {
   readonly #dispatcher: Dispatcher;
   readonly #options: FleetOptions;
   /** By engine. */
-  readonly #believed: readonly BelievedCosts[];
+  readonly #estimated: readonly EstimatedCosts[];
   /** In order of id. */
   readonly #active = new Map<SequenceId, ActiveSequence>();
   /** Where sequences that have ended are held. */
@@ -165,10 +165,10 @@ export class Fleet {
     assert(engines.length === 1 || options.clock !== undefined, "a choice of engines needs a clock");
     this.#options = { ...fleetDefaults, ...options };
     const { policy, costs } = this.#options;
-    this.#believed = engines.map((_, index) => new BelievedCosts(steady(costs[index] ?? unknownCost)));
+    this.#estimated = engines.map((_, index) => new EstimatedCosts(steady(costs[index] ?? unknownCost)));
     this.#dispatcher = new Dispatcher(
       policy,
-      engines.map(({ spec }, index) => ({ spec, costs: this.#believed[index]! })),
+      engines.map(({ spec }, index) => ({ spec, costs: this.#estimated[index]! })),
     );
     this.#engines = engines.map(({ link, spec }) => ({
       link,
@@ -180,8 +180,8 @@ export class Fleet {
   }
 
   /** What is believed of each engine's costs, by EngineId. */
-  get believed(): readonly EngineCosts[] {
-    return this.#believed;
+  get estimated(): readonly EngineCosts[] {
+    return this.#estimated;
   }
 
   /** Sequences that have not ended. */
@@ -201,15 +201,15 @@ export class Fleet {
     return active.id;
   }
 
-  /** Submits sequences that belong together, at least one: they are placed as the policy places gangs. */
-  submitGang(specs: readonly Unplaced[], listeners: readonly SequenceListener[]): SequenceId[] {
-    const gang = specs.map((spec, index) => this.#open(spec, listeners[index]!));
-    const placements = this.#dispatcher.placeGang(gang.map(specOf), this.#nowMs());
-    gang.forEach((active, index) => {
+  /** Submits sequences that belong together, at least one: they are placed as the policy places task groups. */
+  submitTaskGroup(specs: readonly Unplaced[], listeners: readonly SequenceListener[]): SequenceId[] {
+    const taskGroup = specs.map((spec, index) => this.#open(spec, listeners[index]!));
+    const placements = this.#dispatcher.placeTaskGroup(taskGroup.map(specOf), this.#nowMs());
+    taskGroup.forEach((active, index) => {
       this.#begin(active, placements[index]!);
     });
     this.tellNews();
-    return gang.map(({ id }) => id);
+    return taskGroup.map(({ id }) => id);
   }
 
   /** A sequence will come whose prompt begins like this: what is cached of it is kept if there is room, and the rest computed
@@ -217,8 +217,8 @@ export class Fleet {
   expect(expected: Expected, onWarmed: (tokens: number) => void = () => {}): SequenceId {
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
-    const prospect = { ...this.#withPublic(expected, expected.tokens), id };
-    const expectation: Expectation = { prospect, engine: null, onWarmed };
+    const hint = { ...this.#withPublic(expected, expected.tokens), id };
+    const expectation: Expectation = { hint, engine: null, onWarmed };
     this.#expectations.set(id, expectation);
     this.#expectAt(expectation);
     return id;
@@ -228,11 +228,11 @@ export class Fleet {
   extend(id: SequenceId, tokens: ArrayLike<TokenId>): void {
     const expectation = this.#expectations.get(id);
     if (expectation === undefined) return;
-    expectation.prospect = this.#withPublic({ ...expectation.prospect, tokens }, tokens);
-    const { engine, prospect } = expectation;
+    expectation.hint = this.#withPublic({ ...expectation.hint, tokens }, tokens);
+    const { engine, hint } = expectation;
     if (engine === null) return;
-    this.#dispatcher.extended(prospect, this.#nowMs());
-    this.#send(engine, { kind: "expect", prospect });
+    this.#dispatcher.extended(hint, this.#nowMs());
+    this.#send(engine, { kind: "expect", hint });
   }
 
   /** The sequence was submitted, or will never be. `givesUp`: nor will another that begins like this, as far as is known. */
@@ -242,7 +242,7 @@ export class Fleet {
     this.#expectations.delete(id);
     this.#dispatcher.forgot(id);
     if (expectation.engine !== null) {
-      this.#send(expectation.engine, { kind: "forget", prospect: id, givesUp });
+      this.#send(expectation.engine, { kind: "forget", hint: id, givesUp });
     }
   }
 
@@ -291,7 +291,7 @@ export class Fleet {
     const nowMs = this.#nowMs();
     const state = this.#engines[engine]!;
     state.load = goneOn(report.load, state.loadBefore);
-    const answer = this.#dispatcher.reported(engine, report.load, report.notices);
+    const answer = this.#dispatcher.reported(engine, report.load, report.kvEvents);
     if (answer !== null) this.#send(engine, { kind: answer });
     const trial = this.#trial?.id;
     if (
@@ -325,8 +325,8 @@ export class Fleet {
       active.isSuspect = false;
       this.#news.push(() => active.listener.onToken(token, report.logprobs?.[i] ?? null));
     }
-    for (const { prospect, tokens } of report.warmed) {
-      const expectation = this.#expectations.get(prospect);
+    for (const { hint, tokens } of report.warmed) {
+      const expectation = this.#expectations.get(hint);
       if (expectation !== undefined) this.#news.push(() => expectation.onWarmed(tokens));
     }
     for (const { sequence, finish } of report.finished) this.#finish(sequence, finish);
@@ -338,7 +338,7 @@ export class Fleet {
 
   /** Takes what an engine has learnt of its costs; placements go by a copy of it. */
   believe(engine: EngineId, learnt: EngineCosts): void {
-    this.#believed[engine]!.take(steady(learnt));
+    this.#estimated[engine]!.take(steady(learnt));
   }
 
   /**
@@ -360,7 +360,7 @@ export class Fleet {
     }
     for (const [id, at] of this.#held) if (at === engine) this.#held.delete(id);
     const expected = [...this.#expectations.values()].filter((one) => one.engine === engine);
-    for (const { prospect } of expected) this.#dispatcher.forgot(prospect.id);
+    for (const { hint } of expected) this.#dispatcher.forgot(hint.id);
     this.#dispatcher.lost(engine);
     for (const one of expected) this.#expectAt(one);
     for (const active of this.#active.values()) if (active.engine === engine) this.#takeBack(active, reason);
@@ -388,11 +388,11 @@ export class Fleet {
     return this.#engines.map(({ load }) => load);
   }
 
-  /** Finds an engine for a prospect, if there is one. */
+  /** Finds an engine for a prefix hint, if there is one. */
   #expectAt(expectation: Expectation): void {
-    const { prospect } = expectation;
-    expectation.engine = this.#dispatcher.expect(prospect, this.#nowMs());
-    if (expectation.engine !== null) this.#send(expectation.engine, { kind: "expect", prospect });
+    const { hint } = expectation;
+    expectation.engine = this.#dispatcher.expect(hint, this.#nowMs());
+    if (expectation.engine !== null) this.#send(expectation.engine, { kind: "expect", hint });
   }
 
   /** With how much of it is public. What tells of its whole prompt is to compute all of it. */

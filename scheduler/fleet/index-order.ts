@@ -1,53 +1,53 @@
-import { type IndexSpan, NEWER, NO_SPAN, OLDER } from "./index-span.ts";
+import { type IndexNode, NEWER, NO_NODE, OLDER } from "./index-node.ts";
 
-/** Per engine, the spans that it has cached in the order in which it is expected to evict them: least recently
- *  used first, so stems after their branches. Lists through the spans' own words. */
+/** Per engine, the nodes that it has cached in the order in which it is expected to evict them: least recently
+ *  used first, so stems after their branches. Lists through the nodes' own words. */
 export class IndexOrder {
   /** By id. */
-  readonly #spans: readonly IndexSpan[];
+  readonly #nodes: readonly IndexNode[];
   readonly #oldest: Int32Array;
   readonly #newest: Int32Array;
 
-  constructor(spans: readonly IndexSpan[], engines: number) {
-    this.#spans = spans;
-    this.#oldest = new Int32Array(engines).fill(NO_SPAN);
-    this.#newest = new Int32Array(engines).fill(NO_SPAN);
+  constructor(nodes: readonly IndexNode[], engines: number) {
+    this.#nodes = nodes;
+    this.#oldest = new Int32Array(engines).fill(NO_NODE);
+    this.#newest = new Int32Array(engines).fill(NO_NODE);
   }
 
-  oldest(engine: number): IndexSpan | null {
-    return this.#span(this.#oldest[engine]!);
+  oldest(engine: number): IndexNode | null {
+    return this.#node(this.#oldest[engine]!);
   }
 
-  newer(span: IndexSpan, engine: number): IndexSpan | null {
-    return this.#span(span.neighbour(NEWER, engine));
+  newer(node: IndexNode, engine: number): IndexNode | null {
+    return this.#node(node.neighbour(NEWER, engine));
   }
 
-  append(span: IndexSpan, engine: number): void {
-    this.#insert(span, engine, this.#newest[engine]!, NO_SPAN);
+  append(node: IndexNode, engine: number): void {
+    this.#insert(node, engine, this.#newest[engine]!, NO_NODE);
   }
 
-  /** Puts `span` right after `older`. */
-  insertAfter(older: IndexSpan, span: IndexSpan, engine: number): void {
-    this.#insert(span, engine, older.id, older.neighbour(NEWER, engine));
+  /** Puts `node` right after `older`. */
+  insertAfter(older: IndexNode, node: IndexNode, engine: number): void {
+    this.#insert(node, engine, older.id, older.neighbour(NEWER, engine));
   }
 
-  remove(span: IndexSpan, engine: number): void {
-    this.#join(span.neighbour(OLDER, engine), span.neighbour(NEWER, engine), engine);
+  remove(node: IndexNode, engine: number): void {
+    this.#join(node.neighbour(OLDER, engine), node.neighbour(NEWER, engine), engine);
   }
 
-  #insert(span: IndexSpan, engine: number, older: number, newer: number): void {
-    this.#join(older, span.id, engine);
-    this.#join(span.id, newer, engine);
+  #insert(node: IndexNode, engine: number, older: number, newer: number): void {
+    this.#join(older, node.id, engine);
+    this.#join(node.id, newer, engine);
   }
 
   #join(older: number, newer: number, engine: number): void {
-    if (older === NO_SPAN) this.#oldest[engine] = newer;
-    else this.#spans[older]!.setNeighbour(NEWER, engine, newer);
-    if (newer === NO_SPAN) this.#newest[engine] = older;
-    else this.#spans[newer]!.setNeighbour(OLDER, engine, older);
+    if (older === NO_NODE) this.#oldest[engine] = newer;
+    else this.#nodes[older]!.setNeighbour(NEWER, engine, newer);
+    if (newer === NO_NODE) this.#newest[engine] = older;
+    else this.#nodes[newer]!.setNeighbour(OLDER, engine, older);
   }
 
-  #span(id: number): IndexSpan | null {
-    return id === NO_SPAN ? null : this.#spans[id]!;
+  #node(id: number): IndexNode | null {
+    return id === NO_NODE ? null : this.#nodes[id]!;
   }
 }

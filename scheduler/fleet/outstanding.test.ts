@@ -30,7 +30,7 @@ function outstanding(sequences: readonly Work[]): Outstanding {
 }
 
 describe("prompts before a new sequence", () => {
-  test("of earlier objectives all, of later ones what their credits win, of bulk none", () => {
+  test("of earlier objectives all, of later ones what their credits win, of offline work none", () => {
     const work = outstanding([
       sequence("latency", "a", 100),
       sequence("gang", "a", 60),
@@ -73,7 +73,7 @@ describe("prompts before a new sequence", () => {
   });
 });
 
-test("beside a new answer are those of earlier objectives, of later ones what their credits win and no bulk, each between its rest and as long", () => {
+test("beside a new answer are those of earlier objectives, of later ones what their credits win and no offline work, each between its rest and as long", () => {
   const work = outstanding([
     sequence("latency", "a", 100),
     sequence("gang", "a", 60),

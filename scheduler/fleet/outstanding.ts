@@ -1,11 +1,11 @@
 import type { Objective } from "../core.ts";
 import { type ObjectiveRules, objectiveOrder, objectives } from "../objective.ts";
 import type { LanesPolicy } from "../policy.ts";
-import type { IndexSpan } from "./index-span.ts";
+import type { IndexNode } from "./index-node.ts";
 
 const OBJECTIVES = objectiveOrder.length;
-/** Objectives that are not bulk, which come before it. */
-const NOT_BULK = objectiveOrder.filter(({ isBulk }) => !isBulk).length;
+/** Objectives that are not offline work, which come before it. */
+const NOT_BULK = objectiveOrder.filter(({ isOffline }) => !isOffline).length;
 /** How much what answers have left counts against their number. By what is left alone an engine whose answers are new looks
  *  free, and crowds gather there; by their number alone one whose answers are nearly done looks full. */
 const LEFT = 1 / 3;
@@ -34,7 +34,7 @@ export interface Work {
   /** Hash of the prompt's first page. */
   readonly prefix: number | undefined;
   /** Where its path ends in the prefix index; null: it has none there. */
-  readonly end: IndexSpan | null;
+  readonly end: IndexNode | null;
 }
 
 /** A new sequence, whose prompt takes `workUs`. */
@@ -80,7 +80,7 @@ export class Outstanding {
     this.#changes = new Float64Array(engines);
   }
 
-  /** Sequences that have not ended, as far as one of `objective` has to share with them: bulk makes way for all others. */
+  /** Sequences that have not ended, as far as one of `objective` has to share with them: offline work makes way for all others. */
   sequences(engine: number, objective: Objective = "throughput"): number {
     return sharing(this.#sequences, engine, objective);
   }
@@ -100,8 +100,8 @@ export class Outstanding {
     return sharing(this.#contexts, engine, objective) / Math.max(1, this.sequences(engine, objective));
   }
 
-  /** Tokens of bulk that makes way for a sequence of `objective`. */
-  bulkContext(engine: number, objective: Objective): number {
+  /** Tokens of offline work that makes way for a sequence of `objective`. */
+  offlineContext(engine: number, objective: Objective): number {
     return sharing(this.#contexts, engine, "throughput") - sharing(this.#contexts, engine, objective);
   }
 
@@ -116,7 +116,7 @@ export class Outstanding {
   }
 
   /** Milliseconds of prompts that come before a new sequence: of objectives before its own all; of those after it what
-   *  their credits win against its own, and nothing of bulk; of its own those of its tenant and, as tenants take turns, of any other tenant as
+   *  their credits win against its own, and nothing of offline work; of its own those of its tenant and, as tenants take turns, of any other tenant as
    *  much as of its own and `turnUs`. Where not the first that came is next, it lets those pass that take less than its own `workUs`, and
    *  passes the others (`metUs`). */
   promptsMs(engine: number, { objective, tenant, workUs, turnUs }: Arriving): number {
@@ -141,7 +141,7 @@ export class Outstanding {
   }
 
   /** Tokens that others draw while a new answer of `expected` tokens is generated, those of objectives after its own by
-   *  their credits, and none of bulk: between what they have left, as if nobody came when one ends, and as many each as the new
+   *  their credits, and none of offline work: between what they have left, as if nobody came when one ends, and as many each as the new
    *  one, as if somebody came at once (`LEFT`). */
   tokensBeside(engine: number, objective: Objective, expected: number): number {
     let tokens = 0;
@@ -166,11 +166,11 @@ export class Outstanding {
     return this.allPromptsMs(engine) + this.allDecodesMs(engine, decodeMs);
   }
 
-  /** Milliseconds of work of bulk objectives. */
-  bulkMs(engine: number, decodeMs: number): number {
+  /** Milliseconds of work of offline work objectives. */
+  offlineMs(engine: number, decodeMs: number): number {
     let sumMs = 0;
     for (const objective of objectiveOrder) {
-      if (objective.isBulk) sumMs += this.#workMs(engine, objective, decodeMs);
+      if (objective.isOffline) sumMs += this.#workMs(engine, objective, decodeMs);
     }
     return sumMs;
   }
@@ -268,11 +268,11 @@ function metUs(othersUs: number, passedUs: number): number {
   return othersUs === 0 ? 0 : (2 * othersUs * passedUs) / (othersUs + passedUs);
 }
 
-/** The sum over one engine's objectives that one of `objective` shares with: of all, but bulk makes way for all others. */
+/** The sum over one engine's objectives that one of `objective` shares with: of all, but offline work makes way for all others. */
 function sharing(counts: Float64Array, engine: number, objective: Objective): number {
   let sum = 0;
   const first = engine * OBJECTIVES;
-  const end = first + (objectives[objective].isBulk ? OBJECTIVES : NOT_BULK);
+  const end = first + (objectives[objective].isOffline ? OBJECTIVES : NOT_BULK);
   for (let at = first; at < end; at++) sum += counts[at]!;
   return sum;
 }
@@ -280,7 +280,7 @@ function sharing(counts: Float64Array, engine: number, objective: Objective): nu
 /** The part of `other`'s work that comes before a new sequence of the objective `own`. */
 function shareBefore(other: ObjectiveRules, own: ObjectiveRules, lanes: LanesPolicy["lanes"]): number {
   if (other.precedence <= own.precedence) return 1;
-  if (other.isBulk) return 0;
+  if (other.isOffline) return 0;
   const { credits } = lanes[other.name];
   return credits / (credits + lanes[own.name].credits);
 }

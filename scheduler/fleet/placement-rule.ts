@@ -1,5 +1,5 @@
-import type { CacheNotices } from "../cache/notice.ts";
-import type { EngineId, Prospect, SequenceId, SequenceSpec, Service } from "../core.ts";
+import type { KvEvents } from "../cache/kv-event.ts";
+import type { EngineId, PrefixHint, SequenceId, SequenceSpec, Service } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
@@ -21,7 +21,11 @@ export interface PlacementRule {
   /** Chooses among `there`, ascending and not empty. */
   place(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement;
   /** Places sequences that belong together, in the order given; by default each by itself. */
-  placeGang?(specs: readonly SequenceSpec[], there: readonly EngineId[], nowMs: number): readonly Placement[];
+  placeTaskGroup?(
+    specs: readonly SequenceSpec[],
+    there: readonly EngineId[],
+    nowMs: number,
+  ): readonly Placement[];
   /** Waiting sequences that their engines should give back. Each is told once; by default none. */
   surplus?(
     specOf: (id: SequenceId) => SequenceSpec,
@@ -31,11 +35,11 @@ export interface PlacementRule {
   /** Places a sequence anew that its engine has given back; by default as a new one. */
   placeAgain?(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement;
 
-  /** Chooses the engine that keeps what is cached of a prospect. By default any. */
-  expect?(prospect: Prospect, there: readonly EngineId[], nowMs: number): EngineId;
-  /** A prospect that was placed has become longer. */
-  extended?(prospect: Prospect, nowMs: number): void;
-  /** A prospect is none any more. */
+  /** Chooses the engine that keeps what is cached of a prefix hint. By default any. */
+  expect?(hint: PrefixHint, there: readonly EngineId[], nowMs: number): EngineId;
+  /** A prefix hint that was placed has become longer. */
+  extended?(hint: PrefixHint, nowMs: number): void;
+  /** A prefix hint is none any more. */
   forgot?(id: SequenceId): void;
 
   /** The sequence was admitted by its engine, with that much of its prompt cached. */
@@ -50,7 +54,7 @@ export interface PlacementRule {
   /** An engine reported its load. */
   reported?(engine: EngineId, load: EngineLoad): void;
   /** An engine told what its cache took in and let go. False: it is to tell everything that it has. */
-  noticed?(engine: EngineId, notices: CacheNotices): boolean;
+  noticed?(engine: EngineId, kvEvents: KvEvents): boolean;
   /** The engine is gone, after all its sequences have ended. */
   lost?(engine: EngineId): void;
   /** The engine is back, empty, in its life number `epoch`. */

@@ -12,7 +12,7 @@ import type { EngineId } from "../core.ts";
  *   replicate   the prefix is given a second engine
  *   balance     the engine with the largest share of decodes takes the prompt (Preble's ImbalR)
  *   move        waited where it would have begun later
- *   gang        list scheduling of sequences that belong together
+ *   task group        list scheduling of sequences that belong together
  *   continues   it goes on from a sequence that is held there
  *   turn        round robin
  */

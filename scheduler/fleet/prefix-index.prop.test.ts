@@ -5,12 +5,12 @@ import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
 import { sharingBeside } from "../../tests/support/sharing.ts";
 import { Cache } from "../cache/cache.ts";
-import type { CacheNotices } from "../cache/notice.ts";
-import { NoticeBook } from "../cache/notices.ts";
+import type { KvEvents } from "../cache/kv-event.ts";
+import { KvEventLog } from "../cache/kv-event-log.ts";
 import { hashPrompt } from "../cache/page-hash.ts";
 import { PagePool } from "../cache/page-pool.ts";
 import { pathPages } from "../cache/radix-tree.ts";
-import type { IndexSpan } from "./index-span.ts";
+import type { IndexNode } from "./index-node.ts";
 import { checkIndex } from "./integrity.ts";
 import { PrefixIndex } from "./prefix-index.ts";
 
@@ -23,25 +23,25 @@ const sharingOf = sharingBeside([0, 0, 1, 0, 0, 1, 0, 0, 0, 0], PAGE_TOKENS);
 class Member {
   #pool = new PagePool(24, PAGE_TOKENS);
   #epoch = 0;
-  #book = new NoticeBook(PAGE_TOKENS, 0);
+  #book = new KvEventLog(PAGE_TOKENS, 0);
   #cache = new Cache(this.#pool, this.#book);
 
   /** Computes a sequence, finding what is cached, hands over `early` pages while it runs and the rest at its end;
    *  or, in doubt about what was computed, nothing more. */
   compute(tokens: Int32Array, salt: string, early: number, isGood: boolean): void {
-    let lease = this.#cache.lease(tokens, tokens.length, sharingOf(tokens, salt));
-    const leased = pathPages(lease.span);
-    const needed = Math.ceil(tokens.length / PAGE_TOKENS) - leased.length;
+    let lock = this.#cache.lock(tokens, tokens.length, sharingOf(tokens, salt));
+    const locked = pathPages(lock.node);
+    const needed = Math.ceil(tokens.length / PAGE_TOKENS) - locked.length;
     if (this.#pool.pagesFree < needed) this.#cache.evict(needed - this.#pool.pagesFree);
     const own = Array.from({ length: needed }, () => this.#pool.take());
-    const table = Int32Array.from([...leased, ...own]);
+    const table = Int32Array.from([...locked, ...own]);
     const wholeEnd = tokens.length - (tokens.length % PAGE_TOKENS);
-    const earlyEnd = Math.min(wholeEnd, lease.span.end + early * PAGE_TOKENS);
-    lease = this.#cache.insert(lease, tokens, earlyEnd, table);
-    if (isGood) this.#cache.insertLast(lease, tokens, tokens.length, table);
+    const earlyEnd = Math.min(wholeEnd, lock.node.end + early * PAGE_TOKENS);
+    lock = this.#cache.insert(lock, tokens, earlyEnd, table);
+    if (isGood) this.#cache.insertLast(lock, tokens, tokens.length, table);
     else {
       for (const page of table.subarray(earlyEnd / PAGE_TOKENS)) this.#pool.release(page as never);
-      this.#cache.discard(lease);
+      this.#cache.discard(lock);
     }
   }
 
@@ -49,7 +49,7 @@ class Member {
     this.#cache.evict(pages);
   }
 
-  take(): CacheNotices | null {
+  take(): KvEvents | null {
     return this.#book.take(this.#cache);
   }
 
@@ -60,7 +60,7 @@ class Member {
   /** Dies, and comes back empty. Returns the number of its new life. */
   restart(): number {
     this.#epoch += 1;
-    this.#book = new NoticeBook(PAGE_TOKENS, this.#epoch);
+    this.#book = new KvEventLog(PAGE_TOKENS, this.#epoch);
     this.#pool = new PagePool(24, PAGE_TOKENS);
     this.#cache = new Cache(this.#pool, this.#book);
     return this.#epoch;
@@ -68,13 +68,13 @@ class Member {
 
   /** Hashes of all whole pages that are cached. */
   hashes(): Set<number> {
-    return new Set([...this.#cache.spans()].flatMap(({ span }) => [...span.hashes]));
+    return new Set([...this.#cache.nodes()].flatMap(({ node }) => [...node.hashes]));
   }
 }
 
 /** A sequence, from its placement to its end. */
 interface Placed {
-  readonly end: IndexSpan | null;
+  readonly end: IndexNode | null;
   readonly path: Float64Array;
   readonly engine: number;
   isSettled: boolean;
@@ -114,8 +114,8 @@ test("the index has what the engines' caches have, whatever happens", () => {
       const index = new PrefixIndex(ENGINES, WINDOW_MS);
       const sequences: Placed[] = [];
       const tell = (at: number): void => {
-        const notices = members[at]!.take();
-        if (notices !== null && !index.apply(at, notices)) members[at]!.resync();
+        const kvEvents = members[at]!.take();
+        if (kvEvents !== null && !index.apply(at, kvEvents)) members[at]!.resync();
       };
       events.forEach((event, step) => {
         if (event.kind === "compute")
@@ -124,7 +124,7 @@ test("the index has what the engines' caches have, whatever happens", () => {
         else if (event.kind === "tell") tell(event.engine);
         else if (event.kind === "promise") {
           const path = pathOf(event.tokens, event.salt);
-          const end = index.promise(path, event.engine, step);
+          const end = index.addInFlight(path, event.engine, step);
           sequences.push({ end, path, engine: event.engine, isSettled: false });
         } else if (event.kind === "drop") members[event.engine]!.take();
         else if (event.kind === "restart") index.restart(event.engine, members[event.engine]!.restart());
@@ -179,8 +179,8 @@ test("a match is the longest prefix that the engine has, in whole pages", () => 
         const index = new PrefixIndex(ENGINES, WINDOW_MS);
         for (const [at, list, under] of told) {
           members[at]!.compute(list, under, 0, true);
-          const notices = members[at]!.take();
-          if (notices !== null) index.apply(at, notices);
+          const kvEvents = members[at]!.take();
+          if (kvEvents !== null) index.apply(at, kvEvents);
         }
         const path = pathOf(asked, of);
         const [found, cached] = [new Int32Array(ENGINES), new Int32Array(ENGINES)];
@@ -205,5 +205,5 @@ function leadingPages(path: Float64Array, hashes: ReadonlySet<number>): number {
 }
 
 function cachedHashes(index: PrefixIndex, engine: number): Set<number> {
-  return new Set([...index.spans()].flatMap((span) => [...span.hashes.subarray(0, span.cached(engine))]));
+  return new Set([...index.nodes()].flatMap((node) => [...node.hashes.subarray(0, node.cached(engine))]));
 }

@@ -1,7 +1,7 @@
 /** The index of what engines have cached: what it forgets, and what it takes to be evictable. */
 
 import { expect, test } from "bun:test";
-import type { CacheNotice } from "../cache/notice.ts";
+import type { KvEvent } from "../cache/kv-event.ts";
 import { checkIndex } from "./integrity.ts";
 import { PrefixIndex } from "./prefix-index.ts";
 
@@ -10,7 +10,7 @@ const WINDOW_MS = 1000;
 /** An index of two engines, and what they tell. */
 function rig(): {
   readonly index: PrefixIndex;
-  readonly tell: (engine: number, kind: CacheNotice["kind"], path: Float64Array, from?: number) => void;
+  readonly tell: (engine: number, kind: KvEvent["kind"], path: Float64Array, from?: number) => void;
 } {
   const index = new PrefixIndex(2, WINDOW_MS);
   const numbers = [0, 0];
@@ -19,7 +19,7 @@ function rig(): {
     tell: (engine, kind, path, from = 0) => {
       const number = numbers[engine]!;
       numbers[engine] = number + 1;
-      index.apply(engine, { epoch: 0, number, isWhole: false, notices: [{ kind, path, from }] });
+      index.apply(engine, { epoch: 0, number, isWhole: false, kvEvents: [{ kind, path, from }] });
       checkIndex(index, 2);
     },
   };
@@ -38,14 +38,14 @@ test("pages at the end of a branch go with the last engine that had them", () =>
   tell(1, "evict", path(1, 2), 0);
   expect(index.size.pages).toBe(1);
   tell(0, "evict", path(1), 0);
-  expect(index.size).toEqual({ pages: 0, spans: 0 });
+  expect(index.size).toEqual({ pages: 0, nodes: 0 });
 });
 
 test("what was evicted does not stay behind a prompt that diverges before it", () => {
   const { index, tell } = rig();
   tell(0, "insert", path(1, 2, 3, 4));
   tell(0, "evict", path(1, 2, 3, 4), 2);
-  const end = index.promise(path(1, 9), 1, 0)!;
+  const end = index.addInFlight(path(1, 9), 1, 0)!;
   checkIndex(index, 2);
   expect(index.size.pages).toBe(3);
   index.release(end, 1, false);
@@ -59,7 +59,7 @@ test("what a sequence will read or reads is not evicted, nor what one that is to
   tell(0, "insert", path(1, 2, 3, 4));
   tell(0, "insert", path(1, 2, 8));
   // Hits once each: the stem of two pages, and its branches of two and one.
-  const [long, short] = [index.promise(path(1, 2, 3, 4), 0, 0)!, index.promise(path(1, 2, 8), 0, 0)!];
+  const [long, short] = [index.addInFlight(path(1, 2, 3, 4), 0, 0)!, index.addInFlight(path(1, 2, 8), 0, 0)!];
   expect(pagesEvicted()).toBe(0);
   index.settle(long, 0);
   index.settle(short, 0);

@@ -1,8 +1,8 @@
 import { assert } from "../../base/assert.ts";
-import type { CacheNotice, CacheNotices } from "../cache/notice.ts";
+import type { KvEvent, KvEvents } from "../cache/kv-event.ts";
 import { EvictionFront } from "./eviction-front.ts";
+import { IndexNode, NO_NODE } from "./index-node.ts";
 import { IndexOrder } from "./index-order.ts";
-import { IndexSpan, NO_SPAN } from "./index-span.ts";
 
 /** Which notices of an engine are next. */
 interface Stream {
@@ -12,52 +12,52 @@ interface Stream {
 
 /** The part of a path that the index has. */
 export interface KnownPrefix {
-  /** The deepest span that has pages of the path, maybe not all of its own. */
-  readonly span: IndexSpan;
+  /** The deepest node that has pages of the path, maybe not all of its own. */
+  readonly node: IndexNode;
   readonly pages: number;
 }
 
 /**
  * The prefix trees of all engines in one: a radix tree over page hashes (Preble's global tree, arXiv:2407.00023
- * §3.2), in which every span knows how much of it each engine has.
+ * §3.2), in which every node knows how much of it each engine has.
  *
  * What engines have is what they tell by their notices, in order and without a gap, and nothing else is assumed
  * to be cached. A promise stands for what a sequence on its way to an engine will have put there.
  */
 export class PrefixIndex {
   readonly #windowMs: number;
-  readonly #root: IndexSpan;
-  /** By id; removed spans stay until their id is given to another. */
-  readonly #spans: IndexSpan[] = [];
+  readonly #root: IndexNode;
+  /** By id; removed nodes stay until their id is given to another. */
+  readonly #nodes: IndexNode[] = [];
   readonly #freeIds: number[] = [];
   readonly #order: IndexOrder;
   readonly #streams: Stream[];
   readonly #pagesCached: Int32Array;
   #pages = 0;
   readonly #fronts: readonly EvictionFront[];
-  /** Number of the last look-up (`match`); those of spans are 0 before any. */
+  /** Number of the last look-up (`match`); those of nodes are 0 before any. */
   #look = 1;
   /** What it found, by engine. */
   #found: Int32Array | null = null;
-  readonly #isFound = (span: IndexSpan): boolean => span.look === this.#look;
+  readonly #isFound = (node: IndexNode): boolean => node.look === this.#look;
   /** Where the last walk ended: page `#depth` of the path, inside or at the end of `#at`. */
-  #at: IndexSpan;
+  #at: IndexNode;
   #depth = 0;
 
   /** Hits are counted over about `windowMs`. */
   constructor(engines: number, windowMs: number) {
     this.#windowMs = windowMs;
-    this.#root = new IndexSpan(NO_SPAN, null, 0, new Float64Array(0));
+    this.#root = new IndexNode(NO_NODE, null, 0, new Float64Array(0));
     this.#at = this.#root;
-    this.#order = new IndexOrder(this.#spans, engines);
+    this.#order = new IndexOrder(this.#nodes, engines);
     this.#streams = Array.from({ length: engines }, () => ({ epoch: 0, next: 0 }));
     this.#pagesCached = new Int32Array(engines);
     this.#fronts = this.#streams.map((_, engine) => new EvictionFront(engine, this.#order, windowMs));
   }
 
-  /** Pages and spans of the tree. */
-  get size(): { readonly pages: number; readonly spans: number } {
-    return { pages: this.#pages, spans: this.#spans.length - this.#freeIds.length };
+  /** Pages and nodes of the tree. */
+  get size(): { readonly pages: number; readonly nodes: number } {
+    return { pages: this.#pages, nodes: this.#nodes.length - this.#freeIds.length };
   }
 
   /** Pages that the engine has cached. */
@@ -72,57 +72,57 @@ export class PrefixIndex {
     cached.fill(0);
     this.#found = found;
     this.#look += 1;
-    let deepest: IndexSpan | null = null;
+    let deepest: IndexNode | null = null;
     let depth = 0;
     while (depth < path.length) {
-      const span: IndexSpan | undefined = (deepest ?? this.#root).children?.get(path[depth]!);
-      if (span === undefined) break;
-      const common = commonPages(span, path, depth);
-      span.addFound(found, cached, common);
-      deepest = span;
-      span.look = this.#look;
+      const node: IndexNode | undefined = (deepest ?? this.#root).children?.get(path[depth]!);
+      if (node === undefined) break;
+      const common = commonPages(node, path, depth);
+      node.addFound(found, cached, common);
+      deepest = node;
+      node.look = this.#look;
       depth += common;
-      if (depth < span.end) break;
+      if (depth < node.end) break;
     }
-    return deepest === null ? null : { span: deepest, pages: depth };
+    return deepest === null ? null : { node: deepest, pages: depth };
   }
 
-  /** A sequence with this path was placed on the engine, which will have all of it. Returns the span in which the
+  /** A sequence with this path was placed on the engine, which will have all of it. Returns the node in which the
    *  path ends; null for an empty path. It ends with `settle` or `release`. */
-  promise(path: Float64Array, engine: number, nowMs: number): IndexSpan | null {
+  addInFlight(path: Float64Array, engine: number, nowMs: number): IndexNode | null {
     if (path.length === 0) return null;
     this.#fronts[engine]!.changed();
     this.#walk(path);
     this.#extend(path);
-    for (let span = this.#at; span.parent !== null; span = span.parent) {
-      span.addPromise(engine, 1);
-      span.hit(engine, nowMs, this.#windowMs);
+    for (let node = this.#at; node.parent !== null; node = node.parent) {
+      node.countInFlight(engine, 1);
+      node.hit(engine, nowMs, this.#windowMs);
     }
     this.#touch(this.#at, engine);
     return this.#at;
   }
 
   /** Ends a promise: what has come of it, the engine has told, and will not evict while the sequence is there. */
-  settle(end: IndexSpan, engine: number): void {
+  settle(end: IndexNode, engine: number): void {
     this.#fronts[engine]!.changed();
-    for (let span = end; span.parent !== null; span = span.parent) {
-      span.addPromise(engine, -1);
-      span.addReader(engine, 1);
+    for (let node = end; node.parent !== null; node = node.parent) {
+      node.countInFlight(engine, -1);
+      node.addReader(engine, 1);
     }
   }
 
   /** A sequence that was promised, or has settled, is gone. */
-  release(end: IndexSpan, engine: number, isSettled: boolean): void {
+  release(end: IndexNode, engine: number, isSettled: boolean): void {
     this.#fronts[engine]!.changed();
-    for (let span = end; span.parent !== null; span = span.parent) {
-      if (isSettled) span.addReader(engine, -1);
-      else span.addPromise(engine, -1);
+    for (let node = end; node.parent !== null; node = node.parent) {
+      if (isSettled) node.addReader(engine, -1);
+      else node.countInFlight(engine, -1);
     }
     this.#prune(end);
   }
 
   /** Takes in what an engine tells. False if something was missed: then the engine is to tell everything. */
-  apply(engine: number, { epoch, number, isWhole, notices }: CacheNotices): boolean {
+  apply(engine: number, { epoch, number, isWhole, kvEvents }: KvEvents): boolean {
     const stream = this.#streams[engine]!;
     if (epoch !== stream.epoch) return true;
     this.#fronts[engine]!.changed();
@@ -130,7 +130,7 @@ export class PrefixIndex {
     stream.next = number + 1;
     // After a gap, what these notices say is true all the same, only not everything.
     if (isWhole || isMissing) this.#forget(engine);
-    for (const notice of notices) this.#note(engine, notice);
+    for (const kvEvent of kvEvents) this.#note(engine, kvEvent);
     return !isMissing;
   }
 
@@ -141,7 +141,7 @@ export class PrefixIndex {
   }
 
   /**
-   * What evicting `pages` pages would cost the sequences that come back for them: over the spans that would go, the time to
+   * What evicting `pages` pages would cost the sequences that come back for them: over the nodes that would go, the time to
    * compute them again, weighed by their part of the engine's `hits` in the window (Preble's M). What a sequence there
    * reads, or will, is not evicted, nor what the last `match` found. `recomputeMs` takes pages and the page that they begin at.
    */
@@ -157,35 +157,35 @@ export class PrefixIndex {
     return this.#fronts[engine]!.costMs(pages, nowMs, stays, recomputeMs) / Math.max(1, hits);
   }
 
-  /** All spans but the root, parents first. For checks and pictures. */
-  *spans(): Generator<IndexSpan> {
+  /** All nodes but the root, parents first. For checks and pictures. */
+  *nodes(): Generator<IndexNode> {
     const stack = [...(this.#root.children?.values() ?? [])];
-    for (let span = stack.pop(); span !== undefined; span = stack.pop()) {
-      yield span;
-      if (span.children !== null) stack.push(...span.children.values());
+    for (let node = stack.pop(); node !== undefined; node = stack.pop()) {
+      yield node;
+      if (node.children !== null) stack.push(...node.children.values());
     }
   }
 
-  /** The spans that an engine has some of, in the order in which it is expected to evict them. */
-  *evictionOrder(engine: number): Generator<IndexSpan> {
-    for (let span = this.#order.oldest(engine); span !== null; span = this.#order.newer(span, engine)) {
-      yield span;
+  /** The nodes that an engine has some of, in the order in which it is expected to evict them. */
+  *evictionOrder(engine: number): Generator<IndexNode> {
+    for (let node = this.#order.oldest(engine); node !== null; node = this.#order.newer(node, engine)) {
+      yield node;
     }
   }
 
-  #note(engine: number, { kind, path, from }: CacheNotice): void {
+  #note(engine: number, { kind, path, from }: KvEvent): void {
     this.#walk(path);
     if (kind === "insert") {
       if (this.#depth < path.length) this.#extend(path);
-      for (let span = this.#at; span.parent !== null; span = span.parent) {
-        const pages = Math.min(span.pages, path.length - span.first);
-        if (pages > span.cached(engine)) this.#setCached(span, engine, pages);
+      for (let node = this.#at; node.parent !== null; node = node.parent) {
+        const pages = Math.min(node.pages, path.length - node.first);
+        if (pages > node.cached(engine)) this.#setCached(node, engine, pages);
       }
       this.#touch(this.#at, engine);
     } else if (this.#depth === path.length) {
-      for (let span = this.#at; span.parent !== null && span.end > from; span = span.parent) {
-        const pages = Math.max(0, from - span.first);
-        if (pages < span.cached(engine)) this.#setCached(span, engine, pages);
+      for (let node = this.#at; node.parent !== null && node.end > from; node = node.parent) {
+        const pages = Math.max(0, from - node.first);
+        if (pages < node.cached(engine)) this.#setCached(node, engine, pages);
       }
       this.#prune(this.#at);
     }
@@ -193,44 +193,44 @@ export class PrefixIndex {
 
   #forget(engine: number): void {
     this.#fronts[engine]!.changed();
-    for (let span = this.#order.oldest(engine); span !== null; span = this.#order.oldest(engine)) {
-      this.#setCached(span, engine, 0);
-      this.#prune(span);
+    for (let node = this.#order.oldest(engine); node !== null; node = this.#order.oldest(engine)) {
+      this.#setCached(node, engine, 0);
+      this.#prune(node);
     }
   }
 
-  #setCached(span: IndexSpan, engine: number, pages: number): void {
-    const before = span.cached(engine);
+  #setCached(node: IndexNode, engine: number, pages: number): void {
+    const before = node.cached(engine);
     this.#pagesCached[engine]! += pages - before;
-    if (before > 0 && pages === 0) this.#order.remove(span, engine);
-    span.setCached(engine, pages);
-    if (before === 0 && pages > 0) this.#order.append(span, engine);
+    if (before > 0 && pages === 0) this.#order.remove(node, engine);
+    node.setCached(engine, pages);
+    if (before === 0 && pages > 0) this.#order.append(node, engine);
   }
 
-  /** The path's spans are the engine's most recently used ones now, stems after their branches. */
-  #touch(end: IndexSpan, engine: number): void {
-    for (let span = end; span.parent !== null; span = span.parent) {
-      if (span.cached(engine) === 0) continue;
-      this.#order.remove(span, engine);
-      this.#order.append(span, engine);
+  /** The path's nodes are the engine's most recently used ones now, stems after their branches. */
+  #touch(end: IndexNode, engine: number): void {
+    for (let node = end; node.parent !== null; node = node.parent) {
+      if (node.cached(engine) === 0) continue;
+      this.#order.remove(node, engine);
+      this.#order.append(node, engine);
     }
   }
 
   /** Goes down the path as far as the tree does. */
   #walk(path: Float64Array): void {
-    let span = this.#root;
+    let node = this.#root;
     let depth = 0;
-    while (depth < path.length && depth === span.end) {
-      const child = span.children?.get(path[depth]!);
+    while (depth < path.length && depth === node.end) {
+      const child = node.children?.get(path[depth]!);
       if (child === undefined) break;
-      span = child;
+      node = child;
       depth += commonPages(child, path, depth);
     }
-    this.#at = span;
+    this.#at = node;
     this.#depth = depth;
   }
 
-  /** Makes the path end with a span, from where the last walk ended; `#at` is that span then. */
+  /** Makes the path end with a node, from where the last walk ended; `#at` is that node then. */
   #extend(path: Float64Array): void {
     if (this.#depth < this.#at.end) this.#at = this.#split(this.#at, this.#depth - this.#at.first);
     if (this.#depth === path.length) return;
@@ -241,57 +241,57 @@ export class PrefixIndex {
     this.#depth = path.length;
   }
 
-  /** Cuts a span after its first `pages` pages; returns the new upper part. */
-  #split(span: IndexSpan, pages: number): IndexSpan {
-    const upper = this.#create(span.parent!, span.first, span.hashes.slice(0, pages));
-    span.splitInto(upper, pages);
+  /** Cuts a node after its first `pages` pages; returns the new upper part. */
+  #split(node: IndexNode, pages: number): IndexNode {
+    const upper = this.#create(node.parent!, node.first, node.hashes.slice(0, pages));
+    node.splitInto(upper, pages);
     for (let index = 0; index < upper.holders; index++) {
       const engine = upper.holder(index);
       this.#fronts[engine]!.changed();
-      const below = span.cached(engine) - upper.cached(engine);
-      if (upper.cached(engine) > 0) this.#order.insertAfter(span, upper, engine);
-      if (upper.cached(engine) > 0 && below === 0) this.#order.remove(span, engine);
-      span.setCached(engine, below);
+      const below = node.cached(engine) - upper.cached(engine);
+      if (upper.cached(engine) > 0) this.#order.insertAfter(node, upper, engine);
+      if (upper.cached(engine) > 0 && below === 0) this.#order.remove(node, engine);
+      node.setCached(engine, below);
     }
-    adopt(span.parent!, upper);
-    adopt(upper, span);
+    adopt(node.parent!, upper);
+    adopt(upper, node);
     return upper;
   }
 
-  #create(parent: IndexSpan, first: number, hashes: Float64Array): IndexSpan {
-    const id = this.#freeIds.pop() ?? this.#spans.length;
-    const span = new IndexSpan(id, parent, first, hashes);
-    this.#spans[id] = span;
-    return span;
+  #create(parent: IndexNode, first: number, hashes: Float64Array): IndexNode {
+    const id = this.#freeIds.pop() ?? this.#nodes.length;
+    const node = new IndexNode(id, parent, first, hashes);
+    this.#nodes[id] = node;
+    return node;
   }
 
   /** Takes out the pages at the end of a branch that no engine has: those of `end`, if nothing goes on from it, and if it
    *  had no others, then those of its parents likewise. */
-  #prune(end: IndexSpan): void {
-    for (let span = end; span.parent !== null && span.children === null; span = span.parent) {
-      const needed = span.needed();
-      this.#pages -= span.pages - needed;
+  #prune(end: IndexNode): void {
+    for (let node = end; node.parent !== null && node.children === null; node = node.parent) {
+      const needed = node.needed();
+      this.#pages -= node.pages - needed;
       if (needed > 0) {
-        span.cut(needed);
+        node.cut(needed);
         return;
       }
-      const siblings = span.parent.children;
-      assert(siblings?.delete(span.hashes[0]!) === true, "a parent finds its child");
-      if (siblings.size === 0) span.parent.children = null;
-      this.#freeIds.push(span.id);
+      const siblings = node.parent.children;
+      assert(siblings?.delete(node.hashes[0]!) === true, "a parent finds its child");
+      if (siblings.size === 0) node.parent.children = null;
+      this.#freeIds.push(node.id);
     }
   }
 }
 
-function adopt(parent: IndexSpan, child: IndexSpan): void {
+function adopt(parent: IndexNode, child: IndexNode): void {
   child.parent = parent;
   parent.children ??= new Map();
   parent.children.set(child.hashes[0]!, child);
 }
 
-/** How many pages of `path` from `depth` on are the span's; its first one is. A hash is of everything before, so one
+/** How many pages of `path` from `depth` on are the node's; its first one is. A hash is of everything before, so one
  *  equal page means that all before it are. */
-function commonPages({ hashes }: IndexSpan, path: Float64Array, depth: number): number {
+function commonPages({ hashes }: IndexNode, path: Float64Array, depth: number): number {
   let equal = 1;
   let differs = Math.min(hashes.length, path.length - depth) + 1;
   if (hashes[differs - 2] === path[depth + differs - 2]) return differs - 1;

@@ -7,7 +7,7 @@ export interface CallStory {
   readonly name: string;
   readonly state: Node["state"];
   readonly objective: Objective;
-  readonly gang: number | null;
+  readonly taskGroup: number | null;
   readonly times: Readonly<NodeTimes>;
   /** The variable that came last of those that it waited for; null: it waited for none. */
   readonly waitedFor: string | null;
@@ -36,8 +36,8 @@ export function storiesOf(program: Program): readonly CallStory[] {
   for (const node of program.nodes.values()) {
     if (node.spec.kind !== "call") continue;
     const { name, state, objective, times, tokens, lastInput } = node;
-    const gang = program.serviceOf(name).gang;
-    stories.push({ name, state, objective, gang, times, waitedFor: lastInput?.name ?? null, tokens });
+    const taskGroup = program.serviceOf(name).taskGroup;
+    stories.push({ name, state, objective, taskGroup, times, waitedFor: lastInput?.name ?? null, tokens });
   }
   return stories;
 }

@@ -1,10 +1,19 @@
 import { greedySampling } from "../core.ts";
 import type { Variable } from "./graph.ts";
 import { Program, type ProgramListener, type ProgramOptions, type ReadyCall } from "./program.ts";
-import type { Body, CallSpec, Criteria, OutputPart, Part, ProgramPart, Prompt, Transform } from "./spec.ts";
+import type {
+  Body,
+  CallSpec,
+  Criteria,
+  OutputPart,
+  ProgramPart,
+  Prompt,
+  PromptPart,
+  Transform,
+} from "./spec.ts";
 
 /** For tests: an input without transforms. */
-export function input(variable: string, ...transforms: { kind: string }[]): Part {
+export function input(variable: string, ...transforms: { kind: string }[]): PromptPart {
   return { kind: "input", variable, transforms };
 }
 
@@ -14,7 +23,7 @@ export function output(variable: string, ...transforms: { kind: string }[]): Out
 }
 
 /** For tests: constant text. */
-export function text(value: string): Part {
+export function text(value: string): PromptPart {
   return { kind: "text", text: value };
 }
 
@@ -66,12 +75,12 @@ export class ManualProgram implements ProgramListener {
   readonly heads: string[] = [];
   readonly dropped: string[] = [];
   readonly settled: Variable[] = [];
-  #gangs = 0;
+  #taskGroups = 0;
 
   constructor(options: Partial<ProgramOptions> = {}) {
     const clock = { nowMs: () => this.nowMs };
-    const nextGang = (): number => this.#gangs++;
-    this.program = new Program(this, { clock, nextGang, transform: transforms, ...options });
+    const nextTaskGroup = (): number => this.#taskGroups++;
+    this.program = new Program(this, { clock, nextTaskGroup, transform: transforms, ...options });
   }
 
   onReady(calls: readonly ReadyCall[]): void {

@@ -68,7 +68,7 @@ export class Node {
 
   /** How what it makes is awaited (objectives.ts). */
   objective: Objective = "throughput";
-  gang: Gang | null = null;
+  taskGroup: TaskGroup | null = null;
   ttftMs: number | null = null;
   tbtMs: number | null = null;
   /** Milliseconds that it is expected to take, and from its beginning to the end of the longest path from here. */
@@ -115,10 +115,10 @@ export class Node {
 }
 
 /** Nodes of which only the last one counts. */
-export interface Gang {
+export interface TaskGroup {
   readonly number: number;
-  /** The gang that it turned out to be one with. */
-  mergedInto: Gang | null;
+  /** The task group that it turned out to be one with. */
+  mergedInto: TaskGroup | null;
 }
 
 /** When a node's life went on; null: not yet. */

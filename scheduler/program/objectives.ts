@@ -1,5 +1,5 @@
 import type { Objective } from "../core.ts";
-import type { Gang, Node, Variable } from "./graph.ts";
+import type { Node, TaskGroup, Variable } from "./graph.ts";
 import type { Criteria } from "./spec.ts";
 
 const RANKS: Readonly<Record<Objective, number>> = { throughput: 0, gang: 1, latency: 2 };
@@ -8,19 +8,19 @@ const RANKS: Readonly<Record<Objective, number>> = { throughput: 0, gang: 1, lat
  * What each node is for, deduced backward from what is awaited (Parrot, §5.2).
  *
  * From a value that is awaited with latency the stage of a node is the longest way to it, in nodes. Alone in its stage, a node
- * is on the way of everything before it, and wants its own latency. Several of one stage are a gang: only the last of them
+ * is on the way of everything before it, and wants its own latency. Several of one stage are a task group: only the last of them
  * counts. What is awaited with throughput, or not at all, wants throughput.
  *
- * Wishes add up: latency over gang over throughput, and never down again. Two gangs that share a node are one.
+ * Wishes add up: latency over gang over throughput, and never down again. Two task groups that share a node are one.
  */
 export class Objectives {
-  /** Gives numbers to gangs; unique for the life of the process. */
-  readonly #nextGang: () => number;
+  /** Gives numbers to task groups; unique for the life of the process. */
+  readonly #nextTaskGroup: () => number;
   /** By the value or node that they are awaited for, and by stage. */
-  readonly #gangs = new Map<Variable | Node, Map<number, Gang>>();
+  readonly #taskGroups = new Map<Variable | Node, Map<number, TaskGroup>>();
 
-  constructor(nextGang: () => number) {
-    this.#nextGang = nextGang;
+  constructor(nextTaskGroup: () => number) {
+    this.#nextTaskGroup = nextTaskGroup;
   }
 
   /** The variable is awaited: takes note of it in everything that it comes of. O(nodes and edges before it). */
@@ -34,7 +34,7 @@ export class Objectives {
 
   /** Nothing more is awaited for the sake of that. */
   forget(of: Variable | Node): void {
-    this.#gangs.delete(of);
+    this.#taskGroups.delete(of);
   }
 
   /** A body was copied; `result` is its value, `width` bodies are or will be beside it, itself included. */
@@ -43,9 +43,9 @@ export class Objectives {
     if (result.producer?.block === block) this.#mark(block, result, block.objective === "gang" ? 2 : width);
   }
 
-  /** The number of the gang that a node is in. */
-  gangOf({ objective, gang }: Node): number | null {
-    return objective === "gang" && gang !== null ? rootOf(gang).number : null;
+  /** The number of the task group that a node is in. */
+  taskGroupOf({ objective, taskGroup }: Node): number | null {
+    return objective === "gang" && taskGroup !== null ? rootOf(taskGroup).number : null;
   }
 
   #mark(of: Variable | Node, result: Variable, width: number): void {
@@ -54,37 +54,37 @@ export class Objectives {
       const isAlone = nodes.length === 1 && width === 1;
       for (const node of nodes) {
         if (isAlone) raise(node, "latency", null);
-        else this.#join(node, this.#gang(of, stage));
+        else this.#join(node, this.#taskGroup(of, stage));
       }
     }
   }
 
-  #join(node: Node, gang: Gang): void {
-    if (node.gang !== null) {
-      const [a, b] = [rootOf(node.gang), rootOf(gang)];
+  #join(node: Node, taskGroup: TaskGroup): void {
+    if (node.taskGroup !== null) {
+      const [a, b] = [rootOf(node.taskGroup), rootOf(taskGroup)];
       if (a !== b) b.mergedInto = a;
     }
-    raise(node, "gang", node.gang ?? gang);
+    raise(node, "gang", node.taskGroup ?? taskGroup);
   }
 
-  #gang(of: Variable | Node, stage: number): Gang {
-    let gangs = this.#gangs.get(of);
-    if (gangs === undefined) {
-      gangs = new Map();
-      this.#gangs.set(of, gangs);
+  #taskGroup(of: Variable | Node, stage: number): TaskGroup {
+    let taskGroups = this.#taskGroups.get(of);
+    if (taskGroups === undefined) {
+      taskGroups = new Map();
+      this.#taskGroups.set(of, taskGroups);
     }
-    let gang = gangs.get(stage);
-    if (gang === undefined) {
-      gang = { number: this.#nextGang(), mergedInto: null };
-      gangs.set(stage, gang);
+    let taskGroup = taskGroups.get(stage);
+    if (taskGroup === undefined) {
+      taskGroup = { number: this.#nextTaskGroup(), mergedInto: null };
+      taskGroups.set(stage, taskGroup);
     }
-    return gang;
+    return taskGroup;
   }
 }
 
-/** The gang that stands for all that turned out to be one with it. The way there is halved each time. */
-function rootOf(gang: Gang): Gang {
-  let root = gang;
+/** The task group that stands for all that turned out to be one with it. The way there is halved each time. */
+function rootOf(taskGroup: TaskGroup): TaskGroup {
+  let root = taskGroup;
   while (root.mergedInto !== null) {
     root.mergedInto = root.mergedInto.mergedInto ?? root.mergedInto;
     root = root.mergedInto;
@@ -92,10 +92,10 @@ function rootOf(gang: Gang): Gang {
   return root;
 }
 
-function raise(node: Node, objective: Objective, gang: Gang | null): void {
+function raise(node: Node, objective: Objective, taskGroup: TaskGroup | null): void {
   if (RANKS[objective] < RANKS[node.objective]) return;
   node.objective = objective;
-  node.gang = gang;
+  node.taskGroup = taskGroup;
 }
 
 /** The nodes that a variable comes of, by stage: those of stage 0 write it. Nodes of other bodies than its own are left out, and

@@ -190,7 +190,7 @@ test("a cancelled program ends at once, and everything in it", () => {
   );
 });
 
-test("deduction is idempotent and only raises; gangs have members of one kind", () => {
+test("deduction is idempotent and only raises; task groups have members of one kind", () => {
   const RANKS = ["throughput", "gang", "latency"];
   fc.assert(
     fc.property(graphCase, (graph) => {
@@ -198,8 +198,8 @@ test("deduction is idempotent and only raises; gangs have members of one kind", 
       host.program.add({ nodes: callsOf(graph), variables: [{ name: "external", value: null }] });
       const state = (): string[] =>
         [...host.program.nodes.keys()].map((name) => {
-          const { objective, gang } = host.program.serviceOf(name);
-          return `${RANKS.indexOf(objective)} ${gang}`;
+          const { objective, taskGroup } = host.program.serviceOf(name);
+          return `${RANKS.indexOf(objective)} ${taskGroup}`;
         });
       for (const { call: index, latency } of graph.awaited) {
         const before = state();
@@ -209,7 +209,7 @@ test("deduction is idempotent and only raises; gangs have members of one kind", 
         assert(state().join() === after.join(), "twice is once");
         after.forEach((now, at) => {
           assert(now[0]! >= before[at]![0]!, "nothing is lowered");
-          assert(now.endsWith("null") === (now[0] !== "1"), "who is in a gang has its number");
+          assert(now.endsWith("null") === (now[0] !== "1"), "who is in a task group has its number");
         });
       }
     }),

@@ -22,8 +22,8 @@ function refusalOf(nodes: readonly NodeSpec[], variables: ProgramPart["variables
 function objectivesOf(host: ManualProgram): Record<string, string> {
   return Object.fromEntries(
     [...host.program.nodes.keys()].map((name) => {
-      const { objective, gang } = host.program.serviceOf(name);
-      return [name, gang === null ? objective : `${objective} ${gang}`];
+      const { objective, taskGroup } = host.program.serviceOf(name);
+      return [name, taskGroup === null ? objective : `${objective} ${taskGroup}`];
     }),
   );
 }
@@ -246,7 +246,7 @@ describe("objectives", () => {
     call("idle", [], ["i"]),
   ];
 
-  test("latency goes back along the only way, and is a gang's where there are several", () => {
+  test("latency goes back along the only way, and is a task group's where there are several", () => {
     const host = opened(chainAndMap);
     host.program.want("final", soon);
     expect(objectivesOf(host)).toEqual({
@@ -280,7 +280,7 @@ describe("objectives", () => {
     host.program.want("final", soon);
     expect(objectivesOf(host)).toEqual(raised);
     host.program.want("x1", { ...soon, tbtMs: 50 });
-    expect(host.program.serviceOf("m1")).toMatchObject({ objective: "latency", gang: null, tbtMs: 50 });
+    expect(host.program.serviceOf("m1")).toMatchObject({ objective: "latency", taskGroup: null, tbtMs: 50 });
     expect(objectivesOf(host)).toEqual({ ...raised, m1: "latency" });
   });
 
@@ -310,7 +310,7 @@ describe("objectives", () => {
     expect(objectivesOf(host)).toEqual({ a: "latency", b: "latency" });
   });
 
-  test("copies of a map are a gang, those of a repeat are not", () => {
+  test("copies of a map are a task group, those of a repeat are not", () => {
     const map: NodeSpec = {
       kind: "map",
       name: "m",

@@ -12,9 +12,9 @@ import {
   type Criteria,
   type NodeSpec,
   outputsOf,
-  type Part,
   type ProgramPart,
   type Prompt,
+  type PromptPart,
   partsOf,
   type TextPart,
   type Transform,
@@ -33,7 +33,7 @@ export interface ReadyCall {
 export interface CallService {
   readonly objective: Objective;
   /** Of the calls of which only the last one counts; null: alone. */
-  readonly gang: number | null;
+  readonly taskGroup: number | null;
   readonly ttftMs: number | null;
   readonly tbtMs: number | null;
   /** Expected milliseconds from the call's beginning to the end of the longest path from it. */
@@ -61,8 +61,8 @@ export interface ProgramOptions {
   readonly transform: Transform;
   /** What calls are expected to take. */
   readonly expectedMs: ExpectedMs;
-  /** Gives a number to a gang; unique for the life of the process. */
-  readonly nextGang: () => number;
+  /** Gives a number to a task group; unique for the life of the process. */
+  readonly nextTaskGroup: () => number;
 }
 
 /** What a call computed, as far as its host knows. */
@@ -128,7 +128,7 @@ export class Program {
 
   constructor(
     listener: ProgramListener,
-    options: Partial<ProgramOptions> & Pick<ProgramOptions, "clock" | "nextGang">,
+    options: Partial<ProgramOptions> & Pick<ProgramOptions, "clock" | "nextTaskGroup">,
   ) {
     this.#listener = listener;
     this.#options = {
@@ -137,7 +137,7 @@ export class Program {
       transform: () => ({ kind: "failed", message: "There are no transforms here." }),
       ...options,
     };
-    this.#objectives = new Objectives(options.nextGang);
+    this.#objectives = new Objectives(options.nextTaskGroup);
     this.#blocks = new Blocks({
       limits: this.#options.limits,
       transform: this.#options.transform,
@@ -364,7 +364,7 @@ export class Program {
     assert(node !== undefined, "the program has the call");
     this.#measure();
     const { objective, ttftMs, tbtMs, remainingMs } = node;
-    return { objective, gang: this.#objectives.gangOf(node), ttftMs, tbtMs, remainingMs };
+    return { objective, taskGroup: this.#objectives.taskGroupOf(node), ttftMs, tbtMs, remainingMs };
   }
 
   /* ---- the graph ---- */
@@ -631,7 +631,7 @@ function unknownName(name: string): Refusal {
   return { code: "unknownName", message: `There is no variable ${name}.` };
 }
 
-function promptPartsOf({ spec }: Node): readonly Part[] {
+function promptPartsOf({ spec }: Node): readonly PromptPart[] {
   assert(spec.kind === "call", "calls have prompts");
   return partsOf(spec.prompt);
 }

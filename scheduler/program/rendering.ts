@@ -3,8 +3,8 @@ import {
   type CallSpec,
   type InputPart,
   type OutputPart,
-  type Part,
   type Prompt,
+  type PromptPart,
   partsOf,
   type TextPart,
   type Transform,
@@ -34,7 +34,7 @@ export function render(call: CallSpec, read: (name: string) => Variable, transfo
     if (result.kind === "failed") return { kind: "failed", variable, message: result.message };
     texts.set(part, result.text);
   }
-  const place = (part: Part): RenderedPart =>
+  const place = (part: PromptPart): RenderedPart =>
     part.kind === "input" ? { kind: "value", text: texts.get(part)! } : part;
   return { kind: "prompt", prompt: mapped(call.prompt, place) };
 }
@@ -46,7 +46,7 @@ export function renderHead(
   read: (name: string) => Variable,
   transform: Transform,
 ): Prompt<TextPart | ValuePart> {
-  const place = (part: Part): TextPart | ValuePart | null => {
+  const place = (part: PromptPart): TextPart | ValuePart | null => {
     if (part.kind !== "input") return part.kind === "text" ? part : null;
     const variable = read(part.variable);
     if (variable.state !== "ready") return null;
@@ -64,8 +64,8 @@ export function renderHead(
 }
 
 function headOf(
-  parts: readonly Part[],
-  place: (part: Part) => TextPart | ValuePart | null,
+  parts: readonly PromptPart[],
+  place: (part: PromptPart) => TextPart | ValuePart | null,
 ): readonly (TextPart | ValuePart)[] {
   const head = [];
   for (const part of parts) {
@@ -76,7 +76,7 @@ function headOf(
   return head;
 }
 
-function mapped(prompt: Prompt<Part>, place: (part: Part) => RenderedPart): Prompt<RenderedPart> {
+function mapped(prompt: Prompt<PromptPart>, place: (part: PromptPart) => RenderedPart): Prompt<RenderedPart> {
   if (prompt.kind === "text") return { kind: "text", parts: prompt.parts.map(place) };
   const messages = prompt.messages.map(({ role, parts }) => ({ role, parts: parts.map(place) }));
   return { kind: "chat", messages };

@@ -43,7 +43,7 @@ export type NodeSpec = CallSpec | MapSpec | ReduceSpec | ChooseSpec | RepeatSpec
 export interface CallSpec {
   readonly kind: "call";
   readonly name: string;
-  readonly prompt: Prompt<Part>;
+  readonly prompt: Prompt<PromptPart>;
 }
 
 /** Text as it is, or messages for the model's chat template. An output in a chat is the only part of its message. */
@@ -58,7 +58,7 @@ export interface Message<PartOf> {
 }
 
 /** A piece of a prompt. After the last output there is nothing. */
-export type Part = TextPart | InputPart | OutputPart;
+export type PromptPart = TextPart | InputPart | OutputPart;
 
 /** Text that every run of the call has. */
 export interface TextPart {

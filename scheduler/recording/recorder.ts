@@ -14,9 +14,9 @@ import {
   type Unplaced,
 } from "../fleet/fleet.ts";
 import type { Placement } from "../fleet/placement.ts";
+import type { HostRecorder } from "../host/engine-host.ts";
 import type { EngineReport } from "../messages.ts";
 import { isServed, type Policy } from "../policy.ts";
-import type { SeatRecorder } from "../seat/seat.ts";
 import {
   type EntryOf,
   planHash,
@@ -38,7 +38,7 @@ export function engineRecorder(
   id: EngineId,
   clock: Pick<Clock, "nowMs">,
   write: (entry: RecordingEntry) => void,
-): SeatRecorder {
+): HostRecorder {
   const here = () => ({ atMs: clock.nowMs(), engine: id });
   return {
     engine: (engine) => ({
@@ -126,22 +126,22 @@ export class RecordedFleet extends Fleet {
     return this.#call([spec], () => [super.submit(spec, listener)])[0]!;
   }
 
-  override submitGang(specs: readonly Unplaced[], listeners: readonly SequenceListener[]): SequenceId[] {
-    return this.#call(specs, () => super.submitGang(specs, listeners));
+  override submitTaskGroup(specs: readonly Unplaced[], listeners: readonly SequenceListener[]): SequenceId[] {
+    return this.#call(specs, () => super.submitTaskGroup(specs, listeners));
   }
 
   override expect(expected: Expected, onWarmed?: (tokens: number) => void): SequenceId {
     const id = this.#turn(() => super.expect(expected, onWarmed));
-    this.#write({ kind: "expect", atMs: this.#clock.nowMs(), prospect: { ...expected, id } });
+    this.#write({ kind: "expect", atMs: this.#clock.nowMs(), hint: { ...expected, id } });
     return id;
   }
 
-  override extend(prospect: SequenceId, tokens: ArrayLike<TokenId>): void {
-    this.#told({ kind: "extend", prospect, tokens }, () => super.extend(prospect, tokens));
+  override extend(hint: SequenceId, tokens: ArrayLike<TokenId>): void {
+    this.#told({ kind: "extend", hint, tokens }, () => super.extend(hint, tokens));
   }
 
-  override forget(prospect: SequenceId, givesUp = false): void {
-    this.#told({ kind: "forget", prospect, givesUp }, () => super.forget(prospect, givesUp));
+  override forget(hint: SequenceId, givesUp = false): void {
+    this.#told({ kind: "forget", hint, givesUp }, () => super.forget(hint, givesUp));
   }
 
   override abort(sequence: SequenceId): void {

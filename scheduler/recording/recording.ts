@@ -1,7 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type {
   EngineId,
-  Prospect,
+  PrefixHint,
   Sampled,
   SequenceId,
   SequenceSpec,
@@ -19,7 +19,7 @@ import type { ServedPolicy } from "../policy.ts";
  * Of the recordings' format and of the scheduler's rules. Raise it when you change either: a recording made by
  * other rules would be run again by these and seem to be wrong. A test knows what is decided in this version.
  */
-export const RECORDING_VERSION = 47;
+export const RECORDING_VERSION = 48;
 
 /**
  * The format of a recording: a head, then entries in the order in which they happened on their thread. The
@@ -64,17 +64,17 @@ export type RecordingEntry =
       readonly service: Service;
     }
   /** Fleet: a sequence is still to come, more is known of it, or it is not expected any more. */
-  | { readonly kind: "expect"; readonly atMs: number; readonly prospect: Prospect }
+  | { readonly kind: "expect"; readonly atMs: number; readonly hint: PrefixHint }
   | {
       readonly kind: "extend";
       readonly atMs: number;
-      readonly prospect: SequenceId;
+      readonly hint: SequenceId;
       readonly tokens: ArrayLike<TokenId>;
     }
   | {
       readonly kind: "forget";
       readonly atMs: number;
-      readonly prospect: SequenceId;
+      readonly hint: SequenceId;
       readonly givesUp: boolean;
     }
   /** Fleet: an engine's report number `report` (0, 1, 2 … per epoch) arrived. */

@@ -77,7 +77,7 @@ export class Embedding {
         stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
         cacheSalt,
         adapter: 0,
-        service: { ...service, tenant, gang: null, program: null },
+        service: { ...service, tenant, taskGroup: null, program: null },
       },
       {
         onStarted: (cachedTokens) => {

@@ -625,28 +625,28 @@ test("concatenated deltas are the non-streamed text, whatever the tokens and sto
   );
 });
 
-test("the choices of a request are one gang of their own, and its tenant goes along", async () => {
+test("the choices of a request are one task group of their own, and its tenant goes along", async () => {
   const { fleet, begin, settle } = rig({});
   const services: Service[] = [];
-  const { submit, submitGang } = fleet;
+  const { submit, submitTaskGroup } = fleet;
   fleet.submit = (call, listener) => {
     services.push(call.service);
     return submit.call(fleet, call, listener);
   };
-  fleet.submitGang = (calls, listeners) => {
+  fleet.submitTaskGroup = (calls, listeners) => {
     services.push(...calls.map(({ service }) => service));
-    return submitGang.call(fleet, calls, listeners);
+    return submitTaskGroup.call(fleet, calls, listeners);
   };
   begin({ tenant: "key 1" });
   begin({ choices: 2, tenant: "key 2" });
   begin({ choices: 2 });
   await settle();
-  expect(services.map(({ gang, tenant }) => ({ gang, tenant }))).toEqual([
-    { gang: null, tenant: "key 1" },
-    { gang: 0, tenant: "key 2" },
-    { gang: 0, tenant: "key 2" },
-    { gang: 1, tenant: "" },
-    { gang: 1, tenant: "" },
+  expect(services.map(({ taskGroup, tenant }) => ({ taskGroup, tenant }))).toEqual([
+    { taskGroup: null, tenant: "key 1" },
+    { taskGroup: 0, tenant: "key 2" },
+    { taskGroup: 0, tenant: "key 2" },
+    { taskGroup: 1, tenant: "" },
+    { taskGroup: 1, tenant: "" },
   ]);
 });
 

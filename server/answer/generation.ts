@@ -32,8 +32,8 @@ export interface GenerationRequest extends TextRules {
   /** What every choice's text must be; absent: any text. */
   readonly constraint?: RequestedConstraint;
   readonly service: RequestedService;
-  /** Of a program's call: the gang that it is in (a number of `Generator.nextGang`), and its place in the program. */
-  readonly place?: Pick<Service, "gang" | "program">;
+  /** Of a program's call: the task group that it is in (a number of `Generator.nextTaskGroup`), and its place in the program. */
+  readonly place?: Pick<Service, "taskGroup" | "program">;
   /** Of one of several answers in one prompt: the one before, with which the prompt begins; and whether another comes after it. */
   readonly answers?: { readonly before: Generation | null; readonly isLast: boolean };
   /** The key that it is counted for; "" where no keys are needed. */
@@ -48,7 +48,7 @@ export interface RequestedConstraint {
 }
 
 /** How a request is to be served, as far as it may choose. */
-export type RequestedService = Omit<Service, "tenant" | "gang" | "program">;
+export type RequestedService = Omit<Service, "tenant" | "taskGroup" | "program">;
 
 /** All of a request but its prompts and its key. */
 export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant" | "place" | "answers">;
@@ -74,7 +74,7 @@ export interface Generation {
   pause(): void;
   resume(): void;
   /** It is wanted more than it was; never less. */
-  raise(service: RequestedService, gang: number | null): void;
+  raise(service: RequestedService, taskGroup: number | null): void;
   /** No answer comes after it, although its request said so. */
   release(): void;
   /** Of its first choice; null: it is not submitted. */
@@ -97,7 +97,7 @@ export interface ModelFacts {
 /** What the generator asks of the fleet. */
 export type SequenceRunner = Pick<
   Fleet,
-  "submit" | "submitGang" | "abort" | "pause" | "resume" | "raise" | "release"
+  "submit" | "submitTaskGroup" | "abort" | "pause" | "resume" | "raise" | "release"
 >;
 
 /** The sequences of one prompt, for the fleet. */
@@ -168,13 +168,13 @@ export class RunningGeneration implements Generation, ChoiceListener {
   }
 
   /** What to submit, prompt by prompt; nothing once it has ended. */
-  *submissions(nextGang: () => number, constraint: Constraint | null): IterableIterator<Submission> {
+  *submissions(nextTaskGroup: () => number, constraint: Constraint | null): IterableIterator<Submission> {
     const { prompts, choices } = this.#request;
     this.#constraint = constraint;
     for (const [first, promptTokens] of prompts.entries()) {
       if (this.#isEnded) return;
       const own = this.#choices.slice(first * choices, (first + 1) * choices);
-      const submission = this.#submission(promptTokens, own, nextGang);
+      const submission = this.#submission(promptTokens, own, nextTaskGroup);
       if (submission !== null) yield submission;
     }
   }
@@ -199,11 +199,11 @@ export class RunningGeneration implements Generation, ChoiceListener {
     for (const id of this.#running()) this.#fleet.resume(id);
   }
 
-  raise(service: RequestedService, gang: number | null): void {
+  raise(service: RequestedService, taskGroup: number | null): void {
     const { place, tenant } = this.#request;
     const program = place?.program ?? null;
-    this.#request = { ...this.#request, service, place: { gang, program } }; // of what is submitted later
-    for (const id of this.#running()) this.#fleet.raise(id, { ...service, tenant, gang, program });
+    this.#request = { ...this.#request, service, place: { taskGroup, program } }; // of what is submitted later
+    for (const id of this.#running()) this.#fleet.raise(id, { ...service, tenant, taskGroup, program });
   }
 
   release(): void {
@@ -220,7 +220,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
   #submission(
     promptTokens: readonly TokenId[],
     choices: readonly Choice[],
-    nextGang: () => number,
+    nextTaskGroup: () => number,
   ): Submission | null {
     const { sampling, tokensMin, cacheSalt, tenant, promptLogprobs } = this.#request;
     const room = this.#facts.contextMax - promptTokens.length;
@@ -230,9 +230,9 @@ export class RunningGeneration implements Generation, ChoiceListener {
       return null;
     }
     const stop = { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens: this.#stopTokens() };
-    const { gang, program } = this.#request.place ?? { gang: null, program: null };
-    const ownGang = gang ?? (choices.length > 1 ? nextGang() : null);
-    const service = { ...this.#request.service, tenant, gang: ownGang, program };
+    const { taskGroup, program } = this.#request.place ?? { taskGroup: null, program: null };
+    const ownTaskGroup = taskGroup ?? (choices.length > 1 ? nextTaskGroup() : null);
+    const service = { ...this.#request.service, tenant, taskGroup: ownTaskGroup, program };
     const { before = null, isLast = true } = this.#request.answers ?? {};
     const specs = choices.map((_, i) => {
       return {

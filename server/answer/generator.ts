@@ -30,7 +30,7 @@ export class Generator {
   readonly #facts: ModelFacts;
   readonly #compile: (source: ConstraintSource) => Promise<Compiled>;
   #active = 0;
-  #gangs = 0;
+  #taskGroups = 0;
 
   /** `compile` rejects with ConstraintError what no text can be held to. */
   constructor(
@@ -56,8 +56,8 @@ export class Generator {
   }
 
   /** A number for sequences that belong together; unique for the life of the process. */
-  nextGang(): number {
-    return this.#gangs++;
+  nextTaskGroup(): number {
+    return this.#taskGroups++;
   }
 
   /** Starts a request, once the caller holds it. Refusals arrive as events like everything else. */
@@ -65,7 +65,7 @@ export class Generator {
     const generation = this.#open(request, listener);
     const start = async (constraint: Constraint | null): Promise<void> => {
       let carried = 0;
-      for (const submission of generation.submissions(() => this.nextGang(), constraint)) {
+      for (const submission of generation.submissions(() => this.nextTaskGroup(), constraint)) {
         this.#submit(submission);
         const { specs } = submission;
         carried += specs.length * (specs[0]!.promptTokens.length + CHOICE_TOKENS);
@@ -115,10 +115,10 @@ export class Generator {
         for (const generation of generations) generation.refuse({ kind: "writesNoText" });
       }
       const all = generations.flatMap((generation) => [
-        ...generation.submissions(() => this.nextGang(), null),
+        ...generation.submissions(() => this.nextTaskGroup(), null),
       ]);
       if (all.length === 0) return;
-      const ids = this.#fleet.submitGang(
+      const ids = this.#fleet.submitTaskGroup(
         all.flatMap(({ specs }) => specs),
         all.flatMap(({ listeners: theirs }) => theirs),
       );
@@ -144,7 +144,7 @@ export class Generator {
     onSubmitted(
       specs.length === 1
         ? [this.#fleet.submit(specs[0]!, listeners[0]!)]
-        : this.#fleet.submitGang(specs, listeners),
+        : this.#fleet.submitTaskGroup(specs, listeners),
     );
   }
 }

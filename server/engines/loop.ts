@@ -1,6 +1,6 @@
 import type { HostedDevice } from "../../gpu/hosted-device.ts";
 import type { Device } from "../../scheduler/device.ts";
-import type { Seat } from "../../scheduler/seat/seat.ts";
+import type { EngineHost } from "../../scheduler/host/engine-host.ts";
 import type { LoopClock } from "./loop-clock.ts";
 import { AWAITED, RINGS, STOPPED } from "./protocol.ts";
 
@@ -13,7 +13,7 @@ import { AWAITED, RINGS, STOPPED } from "./protocol.ts";
  * Returns when stopped. A step in flight is computed to its end; its result is dropped.
  */
 export function runEngineLoop(
-  seat: Seat,
+  host: EngineHost,
   device: Device,
   clock: LoopClock,
   bell: Int32Array<SharedArrayBuffer>,
@@ -29,7 +29,7 @@ export function runEngineLoop(
     clock.turn();
     if (hosted?.inFlight) hosted.deliver();
     clock.runDue();
-    seat.turn();
+    host.turn();
     if (hosted?.inFlight) hosted.wait(way);
     else {
       beforeSleep();

@@ -89,6 +89,6 @@ export class EngineThread implements EngineLink {
 
 /** True if the message concerns a sequence for which the engine aborts a batch-only step. */
 function isAwaited(message: EngineMessage): boolean {
-  if (message.kind === "submit") return !objectives[message.sequence.service.objective].isBulk;
-  return message.kind === "raise" && !objectives[message.service.objective].isBulk;
+  if (message.kind === "submit") return !objectives[message.sequence.service.objective].isOffline;
+  return message.kind === "raise" && !objectives[message.service.objective].isOffline;
 }

@@ -3,9 +3,9 @@ import { receiveMessageOnPort } from "node:worker_threads";
 import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
 import { OnlineCostModel } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
+import { type EngineEnd, EngineHost } from "../../scheduler/host/engine-host.ts";
 import { engineRecorder } from "../../scheduler/recording/recorder.ts";
 import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
-import { type EngineEnd, Seat } from "../../scheduler/seat/seat.ts";
 import { runEngineLoop } from "./loop.ts";
 import { LoopClock } from "./loop-clock.ts";
 import { openDevice } from "./open-device.ts";
@@ -44,16 +44,16 @@ function run(start: EngineStart): void {
     },
   };
   const recorder = setup.isRecorded ? engineRecorder(engine, clock, (entry) => recorded.push(entry)) : null;
-  const seat = new Seat(recorder);
+  const host = new EngineHost(recorder);
   try {
     const { vocabulary } = setup;
     const drawing = mortal(device, start);
     const constrained = vocabulary === null ? null : new ConstrainedDevice(drawing, vocabulary);
     constrained?.warmUp();
     const ports = { link, device: constrained ?? drawing, clock };
-    seat.open(ports, { epoch, settings: setup.options, costs });
+    host.open(ports, { epoch, settings: setup.options, costs });
     tell({ kind: "ready", spec: device.spec, model: opened.model, costs: costs.state() });
-    runEngineLoop(seat, device, clock, new Int32Array(doorbell), () => tellRecorded(recorded));
+    runEngineLoop(host, device, clock, new Int32Array(doorbell), () => tellRecorded(recorded));
   } finally {
     tellRecorded(recorded);
     device.close(); // a replacement needs its memory

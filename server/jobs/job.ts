@@ -1,5 +1,5 @@
 import { yieldIfSpent } from "../../base/time-slice.ts";
-import { type FeedRoom, JobFeed } from "../../scheduler/job/feed.ts";
+import { BatchAdmission, type BatchRoom } from "../../scheduler/batch/batch-admission.ts";
 import { ahead } from "./ahead.ts";
 import { BatchKeeper } from "./batch-keeper.ts";
 import { checkInput } from "./checked-input.ts";
@@ -41,8 +41,8 @@ export class Job {
   readonly #ending = new AbortController();
   /** True while the server stops; remaining lines are left for the next start. */
   #isStopping = false;
-  #room: FeedRoom;
-  #feed: JobFeed | null = null;
+  #room: BatchRoom;
+  #feed: BatchAdmission | null = null;
   #portion = new Portion();
   #isFeeding = false;
   #commitTimer: ReturnType<typeof setTimeout> | null = null;
@@ -50,7 +50,7 @@ export class Job {
   #pausedBy: string | null = null;
   #expiry: ReturnType<typeof setTimeout> | null = null;
 
-  constructor(parts: JobParts, record: BatchRecord, room: FeedRoom) {
+  constructor(parts: JobParts, record: BatchRecord, room: BatchRoom) {
     this.#parts = parts;
     this.#keeper = new BatchKeeper(parts.store, record);
     this.#asker = new LineAsker(parts, record, this.#ending.signal);
@@ -72,7 +72,7 @@ export class Job {
     return this.#feed?.given ?? 0;
   }
 
-  setRoom(room: FeedRoom): void {
+  setRoom(room: BatchRoom): void {
     this.#room = room;
     this.#feed?.setRoom(room);
     void this.#give();
@@ -190,7 +190,7 @@ export class Job {
   async #runPortion(portion: Portion): Promise<void> {
     this.#portionDone = Promise.withResolvers();
     this.#portion = portion;
-    this.#feed = new JobFeed(portion, this.#room);
+    this.#feed = new BatchAdmission(portion, this.#room);
     void this.#give();
     await this.#portionDone.promise;
   }
@@ -211,7 +211,7 @@ export class Job {
     if (feed.isDone && this.#keeper.pending === 0) this.#portionDone.resolve();
   }
 
-  async #answer(feed: JobFeed, place: number): Promise<void> {
+  async #answer(feed: BatchAdmission, place: number): Promise<void> {
     const line = await this.#lineAt(place);
     if (line === null) return;
     const result = await this.#asker.answer(line);

@@ -1,10 +1,10 @@
 /** Portions of a job: lines that are read, tokenised, and grouped by their prefixes together. */
 
 import type { TokenId } from "../../base/token.ts";
-import type { FeedItem, FeedItems } from "../../scheduler/job/feed.ts";
-import { orderOf } from "../../scheduler/job/groups.ts";
-import { oneLevel } from "../../scheduler/job/one-level.ts";
-import { PrefixTree, type PromptTable, TREE_PROMPTS_MAX } from "../../scheduler/job/prefix-tree.ts";
+import type { BatchItem, BatchItems } from "../../scheduler/batch/batch-admission.ts";
+import { orderOf } from "../../scheduler/batch/groups.ts";
+import { oneLevel } from "../../scheduler/batch/one-level.ts";
+import { PrefixTree, type PromptTable, TREE_PROMPTS_MAX } from "../../scheduler/batch/prefix-tree.ts";
 import type { LinePrompt } from "./door.ts";
 import { Int32List } from "./int32-list.ts";
 
@@ -20,7 +20,7 @@ export const BLOCK_TOKENS = 16;
 const PORTION_BLOCKS = 2 ** 24;
 
 /** Line with its place in the order. */
-export interface PlacedLine extends FeedItem {
+export interface PlacedLine extends BatchItem {
   /** Number of the line in the file. */
   readonly line: number;
 }
@@ -29,7 +29,7 @@ export interface PlacedLine extends FeedItem {
  * Lines in the order in which they run. Twelve bytes each, so memory stays small for large files; the store
  * has the rest.
  */
-export class Portion implements FeedItems {
+export class Portion implements BatchItems {
   readonly #lines = new Int32List();
   readonly #newTokens = new Int32List();
   readonly #tokensMax = new Int32List();

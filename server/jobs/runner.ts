@@ -1,4 +1,4 @@
-import type { FeedRoom } from "../../scheduler/job/feed.ts";
+import type { BatchRoom } from "../../scheduler/batch/batch-admission.ts";
 import { Job } from "./job.ts";
 import type { JobParts } from "./job-parts.ts";
 import { type BatchRecord, isEnded } from "./records.ts";
@@ -11,12 +11,12 @@ const EXPIRY_EVERY_MS = 3_600_000;
 export class JobRunner {
   readonly #parts: JobParts;
   /** Total capacity of all engines. */
-  readonly #engines: () => FeedRoom;
+  readonly #engines: () => BatchRoom;
   readonly #jobs = new Map<string, { readonly job: Job; readonly done: Promise<void> }>();
   readonly #expiry: ReturnType<typeof setInterval>;
   #isStopping = false;
 
-  constructor(parts: JobParts, engines: () => FeedRoom) {
+  constructor(parts: JobParts, engines: () => BatchRoom) {
     this.#parts = parts;
     this.#engines = engines;
     this.#deleteExpired();
@@ -113,7 +113,7 @@ export class JobRunner {
    * every job may queue as many lines as there are places. A lower-priority job of the same key does not
    * reduce this job's share; it would otherwise take room that this job can use.
    */
-  #roomFor({ id, owner, priority }: BatchRecord): FeedRoom {
+  #roomFor({ id, owner, priority }: BatchRecord): BatchRoom {
     let parts = 1;
     for (const { job } of this.#jobs.values()) {
       const { record } = job;

@@ -12,8 +12,8 @@ import {
 import type { Generator } from "../answer/generator.ts";
 import { ApiError } from "../http/errors.ts";
 import type { PromptServices } from "../request/prompt.ts";
-import type { GangStart } from "./gang-start.ts";
 import { CallPrompt, type Drawn } from "./prompt.ts";
+import type { TaskGroupStart } from "./task-group-start.ts";
 import type { Turns } from "./turns.ts";
 
 /** Services that calls use. */
@@ -57,8 +57,8 @@ export class RunningCall {
   readonly #owner: CallOwner;
   readonly #services: CallServices;
   readonly #listener: CallListener;
-  /** Gang with which the call starts; null once it has begun, or if it never will. */
-  #gang: GangStart | null;
+  /** Task group with which the call starts; null once it has begun, or if it never will. */
+  #taskGroup: TaskGroupStart | null;
   readonly #drawn: Drawn[] = [];
   #generation: Generation | null = null;
   #isEnded = false;
@@ -66,15 +66,15 @@ export class RunningCall {
   #completionTokens = 0;
   #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
 
-  /** `gang`: group in which its first output begins; null to begin alone. */
+  /** `taskGroup`: group in which its first output begins; null to begin alone. */
   constructor(
     call: ReadyCall,
     owner: CallOwner,
     services: CallServices,
     listener: CallListener,
-    gang: GangStart | null,
+    taskGroup: TaskGroupStart | null,
   ) {
-    this.#gang = gang;
+    this.#taskGroup = taskGroup;
     this.#name = call.call;
     this.#prompt = new CallPrompt(call.prompt, services);
     this.#owner = owner;
@@ -83,7 +83,7 @@ export class RunningCall {
   }
 
   /**
-   * Begins the call. Resolves when its first output is submitted, waits for its gang, or has failed. Never
+   * Begins the call. Resolves when its first output is submitted, waits for its task group, or has failed. Never
    * rejects.
    */
   begin(): Promise<void> {
@@ -99,13 +99,13 @@ export class RunningCall {
   raise(): void {
     if (this.#generation === null) return; // it will ask when it begins
     const { service, place } = this.#serviceNow();
-    this.#generation.raise(service, place.gang);
+    this.#generation.raise(service, place.taskGroup);
   }
 
   /** Aborts the call, which is no longer needed; reports nothing from here on. */
   drop(): void {
     this.#isEnded = true;
-    this.#leaveGang();
+    this.#leaveTaskGroup();
     this.#generation?.abort("reader");
     this.#generation?.release();
   }
@@ -160,11 +160,11 @@ export class RunningCall {
       }
     };
     // A call with a constraint to compile begins alone.
-    if (request.constraint !== undefined) this.#leaveGang();
-    const gang = this.#gang;
-    this.#gang = null;
-    if (gang === null) this.#generation = this.#services.generator.generate(request, listener);
-    else gang.join({ request, listener, onStarted: (generation) => this.#begun(generation) });
+    if (request.constraint !== undefined) this.#leaveTaskGroup();
+    const taskGroup = this.#taskGroup;
+    this.#taskGroup = null;
+    if (taskGroup === null) this.#generation = this.#services.generator.generate(request, listener);
+    else taskGroup.join({ request, listener, onStarted: (generation) => this.#begun(generation) });
   }
 
   #begun(generation: Generation): void {
@@ -198,8 +198,8 @@ export class RunningCall {
 
   #serviceNow(): Required<Pick<GenerationRequest, "service" | "place">> {
     const { service, program } = this.#listener.placeOf(this.#name);
-    const { objective, gang, ttftMs, tbtMs } = service;
-    return { service: { objective, ttftMs, tbtMs, priority: 0 }, place: { gang, program } };
+    const { objective, taskGroup, ttftMs, tbtMs } = service;
+    return { service: { objective, ttftMs, tbtMs, priority: 0 }, place: { taskGroup, program } };
   }
 
   #written(index: number, drawn: Drawn): void {
@@ -225,15 +225,15 @@ export class RunningCall {
     };
   }
 
-  #leaveGang(): void {
-    const gang = this.#gang;
-    this.#gang = null;
-    gang?.leave();
+  #leaveTaskGroup(): void {
+    const taskGroup = this.#taskGroup;
+    this.#taskGroup = null;
+    taskGroup?.leave();
   }
 
   #fail(code: string, message: string): void {
     this.#isEnded = true;
-    this.#leaveGang();
+    this.#leaveTaskGroup();
     this.#generation?.release();
     this.#listener.failed(this.#name, code, message, this.#usage);
   }

@@ -7,11 +7,11 @@ import type { PromptServices } from "../request/prompt.ts";
 import { headTokens } from "./prompt.ts";
 import { Turns } from "./turns.ts";
 
-/** Part of the fleet that accepts prospects: prompt prefixes of calls that wait. */
-export type ProspectFleet = Pick<Fleet, "expect" | "extend" | "forget">;
+/** Part of the fleet that accepts prefix hints: prompt prefixes of calls that wait. */
+export type HintFleet = Pick<Fleet, "expect" | "extend" | "forget">;
 
 interface Head {
-  /** Prospect id at the fleet; null while tokens are being made, or if there are too few. */
+  /** Prefix hint id at the fleet; null while tokens are being made, or if there are too few. */
   id: SequenceId | null;
   tokens: readonly TokenId[];
   /** Tokens computed ahead. */
@@ -20,7 +20,7 @@ interface Head {
   isComplete: boolean;
 }
 
-/** Minimum tokens of a prospect; fewer are not worth a message. */
+/** Minimum tokens of a prefix hint; fewer are not worth a message. */
 const tokensMin = 16;
 
 /** Maximum cached heads, about the number of graph stages that read the same value. */
@@ -31,7 +31,7 @@ const recentMax = 8;
  * computes them ahead.
  */
 export class Heads {
-  readonly #fleet: ProspectFleet;
+  readonly #fleet: HintFleet;
   readonly #services: PromptServices;
   readonly #facts: { readonly program: number; readonly cacheSalt: string };
   readonly #headsMax: number;
@@ -42,7 +42,7 @@ export class Heads {
   readonly #heads = new Map<string, Head>();
 
   constructor(
-    fleet: ProspectFleet,
+    fleet: HintFleet,
     services: PromptServices,
     facts: { readonly program: number; readonly cacheSalt: string },
     headsMax: number,

@@ -11,14 +11,14 @@ import { byteLength } from "../../scheduler/program/transforms/value.ts";
 import type { Usage } from "../answer/events.ts";
 import { type CallListener, type CallServices, RunningCall } from "./call.ts";
 import type { ProgramEvent } from "./events.ts";
-import { GangStart } from "./gang-start.ts";
-import { Heads, type ProspectFleet } from "./heads.ts";
+import { Heads, type HintFleet } from "./heads.ts";
 import type { HostLimits } from "./limits.ts";
+import { TaskGroupStart } from "./task-group-start.ts";
 
 /** Services that a program uses. */
 export interface HostServices extends CallServices {
   readonly clock: Pick<Clock, "nowMs">;
-  readonly fleet: ProspectFleet;
+  readonly fleet: HintFleet;
   readonly textTools: TextTools;
   readonly estimates: CallEstimates;
   /** Number of engines. */
@@ -73,7 +73,7 @@ export class HostedProgram {
       limits: limits.scheduler,
       transform: transformWith(textTools),
       expectedMs: services.estimates.expectedMs,
-      nextGang: () => generator.nextGang(),
+      nextTaskGroup: () => generator.nextTaskGroup(),
     });
   }
 
@@ -245,13 +245,13 @@ export class HostedProgram {
   #beginWaiting(): void {
     const free = this.#services.limits.runningMax - this.#running.size;
     const begun = [...this.#waiting.values().take(Math.max(0, free))];
-    const gangs = this.#gangStarts(begun);
+    const taskGroups = this.#taskGroupStarts(begun);
     const running = begun.map((call) => {
       const name = call.call;
-      const gang = gangs.get(this.program.serviceOf(name).gang) ?? null;
+      const taskGroup = taskGroups.get(this.program.serviceOf(name).taskGroup) ?? null;
       this.#waiting.delete(name);
       this.program.placed(name);
-      const one = new RunningCall(call, this.owner, this.#services, this.#callListener, gang);
+      const one = new RunningCall(call, this.owner, this.#services, this.#callListener, taskGroup);
       this.#running.set(name, one);
       return one;
     });
@@ -259,18 +259,18 @@ export class HostedProgram {
   }
 
   /**
-   * Joint starts by gang, for gangs with several ready members. With several engines, the fleet places them
+   * Joint starts by task group, for task groups with several ready members. With several engines, the fleet places them
    * together.
    */
-  #gangStarts(calls: readonly ReadyCall[]): ReadonlyMap<number | null, GangStart> {
+  #taskGroupStarts(calls: readonly ReadyCall[]): ReadonlyMap<number | null, TaskGroupStart> {
     const { engines, generator } = this.#services;
     const members = new Map<number, number>();
     for (const { call } of calls) {
-      const { gang } = this.program.serviceOf(call);
-      if (engines > 1 && gang !== null) members.set(gang, (members.get(gang) ?? 0) + 1);
+      const { taskGroup } = this.program.serviceOf(call);
+      if (engines > 1 && taskGroup !== null) members.set(taskGroup, (members.get(taskGroup) ?? 0) + 1);
     }
     const several = [...members].filter(([, count]) => count > 1);
-    return new Map(several.map(([gang, count]) => [gang, new GangStart(generator, count)]));
+    return new Map(several.map(([taskGroup, count]) => [taskGroup, new TaskGroupStart(generator, count)]));
   }
 
   #settled(variable: Variable): void {

@@ -5,7 +5,7 @@ import { ApiError } from "../http/errors.ts";
 import { AnswerMeasures } from "../http/measure.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import type { PromptServices } from "../request/prompt.ts";
-import type { ProspectFleet } from "./heads.ts";
+import type { HintFleet } from "./heads.ts";
 import { HostedProgram, type HostServices, type ProgramOwner } from "./hosted.ts";
 import { type HostLimits, hostLimits } from "./limits.ts";
 import { textToolsOf } from "./text-tools.ts";
@@ -14,7 +14,7 @@ import { Turns } from "./turns.ts";
 /** Dependencies of programs. */
 export interface ProgramDeps extends PromptServices {
   readonly generator: Generator;
-  readonly fleet: ProspectFleet & Pick<Fleet, "believed">;
+  readonly fleet: HintFleet & Pick<Fleet, "estimated">;
   readonly engines: number;
   readonly telemetry: Telemetry;
 }
@@ -29,7 +29,7 @@ export function openPrograms(deps: ProgramDeps, limits: Partial<HostLimits> = {}
     clock: { nowMs: () => performance.now() },
     textTools: textToolsOf(deps.tokenizer),
     turns: new Turns(encodingMax),
-    estimates: new CallEstimates(() => deps.fleet.believed[0]!),
+    estimates: new CallEstimates(() => deps.fleet.estimated[0]!),
     limits: { ...hostLimits, ...limits },
     measure: (request) => {
       const measures = new AnswerMeasures(deps.telemetry, request, performance.now());

@@ -50,19 +50,19 @@ async function record(): Promise<Recording> {
         onFinish,
       });
     });
-  const gang = (count: number): Promise<readonly Finish[]> => {
+  const taskGroup = (count: number): Promise<readonly Finish[]> => {
     const ends = Array.from({ length: count }, () => Promise.withResolvers<Finish>());
-    const spec = sequenceSpec(tokensFrom(7, 90), 12, { service: { gang: 0 } });
+    const spec = sequenceSpec(tokensFrom(7, 90), 12, { service: { taskGroup: 0 } });
     const listeners = ends.map(({ resolve }) => ({
       onStarted: () => {},
       onToken: () => {},
       onFinish: resolve,
     }));
-    fleet.submitGang(new Array(count).fill(spec), listeners);
+    fleet.submitTaskGroup(new Array(count).fill(spec), listeners);
     return Promise.all(ends.map(({ promise }) => promise));
   };
   const calls = Array.from({ length: 12 }, (_, i) => call((i % 4) * 20, 20 + i));
-  await Promise.all([...calls, call(3, 100, 5), gang(3)]);
+  await Promise.all([...calls, call(3, 100, 5), taskGroup(3)]);
   await replaced.promise;
   await Promise.all(Array.from({ length: 4 }, (_, i) => call(i * 20, 10)));
   await engines.close();

@@ -1,6 +1,6 @@
+import type { PrefixGroup } from "../../scheduler/batch/groups.ts";
+import { type NodeIndex, type PrefixTree, ROOT } from "../../scheduler/batch/prefix-tree.ts";
 import { servedAdmission } from "../../scheduler/engine/admission-rule.ts";
-import type { PrefixGroup } from "../../scheduler/job/groups.ts";
-import { type NodeIndex, type PrefixTree, ROOT } from "../../scheduler/job/prefix-tree.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { plainAdmission } from "./engine-rules.ts";
 import { staticBudget } from "./static-budget.ts";
@@ -82,6 +82,6 @@ export const batchllm: Policy = {
   admission: {
     ...cached.admission,
     sequencesMax: null,
-    rule: { ...plainAdmission, findOwner: servedAdmission.findOwner },
+    rule: { ...plainAdmission, findInFlightPrefix: servedAdmission.findInFlightPrefix },
   },
 };

@@ -12,8 +12,8 @@ import { longestPrefix } from "./sglang.ts";
 import { staticBudget } from "./static-budget.ts";
 import { firstCome, promptsFirst } from "./vllm.ts";
 
-const { findOwner, promptOrder, overtakable } = plainAdmission;
-const ownPrefixes = { ...servedAdmission, findOwner };
+const { findInFlightPrefix, promptOrder, overtakable } = plainAdmission;
+const ownPrefixes = { ...servedAdmission, findInFlightPrefix };
 const inOrder = { ...servedAdmission, promptOrder, overtakable };
 
 /** "A120 B30" for a step with 120 tokens of A and 30 of B. */

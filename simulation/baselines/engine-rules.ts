@@ -1,6 +1,6 @@
-import type { Eviction } from "../../scheduler/cache/eviction.ts";
-import { EvictionOrder, type Span } from "../../scheduler/cache/radix-tree.ts";
-import { Residency } from "../../scheduler/cache/residency.ts";
+import type { EvictionPolicy } from "../../scheduler/cache/eviction.ts";
+import { KvCacheManager } from "../../scheduler/cache/kv-cache-manager.ts";
+import { LruList, type RadixNode } from "../../scheduler/cache/radix-tree.ts";
 import type { AdmissionRule } from "../../scheduler/engine/admission-rule.ts";
 import type { Sequence } from "../../scheduler/engine/sequence.ts";
 import type { CacheBaseline } from "../../scheduler/policy.ts";
@@ -8,7 +8,7 @@ import type { CacheBaseline } from "../../scheduler/policy.ts";
 /** Admits to the last page, in order of arrival, whatever others compute now. */
 export const plainAdmission: AdmissionRule = {
   headroom: () => 0,
-  findOwner: () => null,
+  findInFlightPrefix: () => null,
   promptOrder: (prompts) => prompts.slice(),
   overtakable: () => null,
   backOffSteps: () => 0,
@@ -18,7 +18,7 @@ export const plainAdmission: AdmissionRule = {
 export const recencyCache: CacheBaseline = {
   kind: "baseline",
   open: (pagesTotal, pageTokens, epoch) =>
-    new Residency(pagesTotal, pageTokens, epoch, new RecencyEviction()),
+    new KvCacheManager(pagesTotal, pageTokens, epoch, new RecencyEviction()),
 };
 
 /** No prefix cache. */
@@ -27,49 +27,49 @@ export const noCache: CacheBaseline = {
   open: (pagesTotal, pageTokens, epoch) => new Uncached(pagesTotal, pageTokens, epoch, new RecencyEviction()),
 };
 
-class RecencyEviction implements Eviction {
-  readonly pagesWanted = 0;
-  readonly #spans = new EvictionOrder();
+class RecencyEviction implements EvictionPolicy {
+  readonly pagesProtected = 0;
+  readonly #nodes = new LruList();
 
-  get first(): Span | null {
-    return this.#spans.oldest;
+  get first(): RadixNode | null {
+    return this.#nodes.oldest;
   }
 
-  isWanted(): boolean {
+  isProtected(): boolean {
     return false;
   }
 
-  add(span: Span): void {
-    this.#spans.append(span);
+  add(node: RadixNode): void {
+    this.#nodes.append(node);
   }
 
-  giveUp(span: Span): void {
-    this.remove(span);
-    this.#spans.prepend(span);
+  giveUp(node: RadixNode): void {
+    this.remove(node);
+    this.#nodes.prepend(node);
   }
 
-  remove(span: Span): void {
-    span.order?.remove(span);
+  remove(node: RadixNode): void {
+    node.order?.remove(node);
   }
 
-  followed(): void {}
+  tracked(): void {}
 
-  unfollowed(): void {}
+  untracked(): void {}
 
   shrank(): void {}
 
-  [Symbol.iterator](): Iterator<Span> {
-    return this.#spans[Symbol.iterator]();
+  [Symbol.iterator](): Iterator<RadixNode> {
+    return this.#nodes[Symbol.iterator]();
   }
 }
 
 /** Hands nothing over to the cache, so that nothing is found there. */
-class Uncached extends Residency {
-  override follow(): void {}
+class Uncached extends KvCacheManager {
+  override track(): void {}
 
   override publish(): void {}
 
-  override leave(sequence: Sequence): void {
-    super.leave(sequence, false);
+  override free(sequence: Sequence): void {
+    super.free(sequence, false);
   }
 }

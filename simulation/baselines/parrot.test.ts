@@ -36,8 +36,8 @@ function spec(first: number, tokens: number, service: Partial<Service> = {}): Se
 test("a task group goes to one engine, and what shares its prefix follows it", () => {
   const placement = rule();
   placement.place(spec(900, 32), there, 0);
-  const group = [1, 2, 3].map(() => spec(0, 64, { objective: "gang", gang: 1 }));
-  const engines = placement.placeGang!(group, there, 0).map(({ engine }) => engine);
+  const group = [1, 2, 3].map(() => spec(0, 64, { objective: "gang", taskGroup: 1 }));
+  const engines = placement.placeTaskGroup!(group, there, 0).map(({ engine }) => engine);
   expect(new Set(engines).size).toBe(1);
   expect(placement.place(spec(0, 64, { objective: "throughput" }), there, 0).engine).toBe(engines[0]!);
 });
@@ -67,8 +67,8 @@ test("a cap admits what fits beside a latency call, and one sequence always", ()
     waiting: 1,
     refillTokens: 1,
     answerTokens: 1,
-    awaitedTokens: 0,
-    countsBulk: true,
+    streamTokens: 0,
+    countsOffline: true,
   };
   const admits = (running: readonly SequenceView[], next: SequenceView): boolean => {
     const [pass] = openStepRule(batch, deviceSpec(), linearCost(5, 0.1)).passes(64, 64);

@@ -32,7 +32,7 @@ export function parrot(caps: TokenCaps): Policy {
 
 /** Algorithm 1 as a policy's value. */
 export function parrotPlacement(caps: TokenCaps): PlacementBaseline {
-  return { kind: "baseline", readsNotices: false, open: (engines) => new Algorithm1(engines, caps) };
+  return { kind: "baseline", readsKvEvents: false, open: (engines) => new Algorithm1(engines, caps) };
 }
 
 /** What was placed and has not ended. */
@@ -64,7 +64,7 @@ class Algorithm1 implements PlacementRule {
   }
 
   /** A task group goes to one engine. */
-  placeGang(specs: readonly SequenceSpec[], there: readonly EngineId[]): readonly Placement[] {
+  placeTaskGroup(specs: readonly SequenceSpec[], there: readonly EngineId[]): readonly Placement[] {
     const engine = this.#find(specs, there) ?? this.#emptiest(there);
     return specs.map((spec) => this.#put(spec, this.#pathOf(spec), engine));
   }
@@ -121,7 +121,7 @@ class Algorithm1 implements PlacementRule {
       if (holders === undefined) this.#contexts.set(hash, new Set([engine]));
       else holders.add(engine);
     }
-    return { engine, reason: spec.service.gang === null ? "explore" : "gang", costs: [] };
+    return { engine, reason: spec.service.taskGroup === null ? "explore" : "gang", costs: [] };
   }
 
   #loadOf(engine: EngineId): { readonly tokens: number; readonly hasLatency: boolean } {

@@ -1,7 +1,7 @@
 /** Placement rules that ours is compared with, by example. */
 
 import { describe, expect, test } from "bun:test";
-import type { CacheNotice } from "../../scheduler/cache/notice.ts";
+import type { KvEvent } from "../../scheduler/cache/kv-event.ts";
 import { hashPages, keyHash } from "../../scheduler/cache/page-hash.ts";
 import { cacheKeyOf, type EngineId, type SequenceId } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
@@ -54,13 +54,7 @@ class Bench {
     return placement;
   }
 
-  tell(
-    engine: EngineId,
-    kind: CacheNotice["kind"],
-    prompt: readonly number[],
-    from: number,
-    isWhole = false,
-  ) {
+  tell(engine: EngineId, kind: KvEvent["kind"], prompt: readonly number[], from: number, isWhole = false) {
     const path = hashPages(
       prompt,
       0,
@@ -75,7 +69,7 @@ class Bench {
       epoch: 0,
       number,
       isWhole,
-      notices: [{ kind, path, from }],
+      kvEvents: [{ kind, path, from }],
     });
   }
 

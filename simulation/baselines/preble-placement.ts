@@ -1,4 +1,4 @@
-import type { CacheNotices } from "../../scheduler/cache/notice.ts";
+import type { KvEvents } from "../../scheduler/cache/kv-event.ts";
 import { hashPrompt } from "../../scheduler/cache/page-hash.ts";
 import { type EngineId, type SequenceId, type SequenceSpec, sharingOf } from "../../scheduler/core.ts";
 import { decodeStepMs, promptMs } from "../../scheduler/cost/cost-model.ts";
@@ -36,7 +36,7 @@ const REVIEW_MS = 1000;
 export function prebleE2(options: PrebleOptions): PlacementBaseline {
   return {
     kind: "baseline",
-    readsNotices: options.knowsEvictions,
+    readsKvEvents: options.knowsEvictions,
     open: (engines) => new Preble(options, engines),
   };
 }
@@ -123,13 +123,13 @@ class Preble implements PlacementRule {
 
   /** "The local scheduler then asynchronously informs the global scheduler about the eviction" (§3.3). Only where
    *  notices were lost, which the paper does not speak of, it tells all that it caches. */
-  noticed(engine: EngineId, { epoch, number, isWhole, notices }: CacheNotices): boolean {
+  noticed(engine: EngineId, { epoch, number, isWhole, kvEvents }: KvEvents): boolean {
     const stream = this.#streams[engine]!;
     if (epoch !== stream.epoch) return true;
     const isMissing = !isWhole && number !== stream.next;
     stream.next = number + 1;
     if (isWhole) this.#tree.clear(engine);
-    for (const { kind, path, from } of notices) {
+    for (const { kind, path, from } of kvEvents) {
       if (kind === "evict") this.#tree.evict(path, from, engine);
       else if (isWhole) this.#tree.cache(path, engine);
     }

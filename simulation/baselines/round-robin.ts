@@ -4,7 +4,7 @@ import type { PlacementBaseline } from "../../scheduler/policy.ts";
 /** One engine after the other. */
 export const roundRobin: PlacementBaseline = {
   kind: "baseline",
-  readsNotices: false,
+  readsKvEvents: false,
   open(): PlacementRule {
     let next = 0;
     return {

@@ -5,7 +5,7 @@ import type { PlacementBaseline } from "../../scheduler/policy.ts";
 /** Where the fewest sequences are that have not ended; ties to the lowest engine. */
 export const shortestQueue: PlacementBaseline = {
   kind: "baseline",
-  readsNotices: false,
+  readsKvEvents: false,
   open(engines): PlacementRule {
     const counts = engines.map(() => 0);
     const placed = new Map<SequenceId, EngineId>();

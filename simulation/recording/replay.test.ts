@@ -18,16 +18,18 @@ import type { Arrival, Workload } from "../workload.ts";
 import { type Replayed, replay } from "./replay.ts";
 import { recordedCosts, recordedWorkload } from "./what-if.ts";
 
-/** 60 calls over three prefixes; each tenth is a gang of three. `keys`: that they come from, in turn. */
+/** 60 calls over three prefixes; each tenth is a task group of three. `keys`: that they come from, in turn. */
 function calls(keys: readonly string[] = [""]): Workload {
   const random = new SeededRandom(4);
   const arrivals: Arrival[] = [];
   let atMs = 0;
   for (let i = 0; i < 60; i++) {
     atMs += random.below(30);
-    const isGang = i % 10 === 0;
-    for (let member = 0; member < (isGang ? 3 : 1); member++) {
-      const service: Service = isGang ? { ...chatService, objective: "gang", gang: i } : chatService;
+    const isTaskGroup = i % 10 === 0;
+    for (let member = 0; member < (isTaskGroup ? 3 : 1); member++) {
+      const service: Service = isTaskGroup
+        ? { ...chatService, objective: "gang", taskGroup: i }
+        : chatService;
       const prefix = random.below(3) * 100;
       const prompt = Int32Array.from({ length: 30 + random.below(60) }, (_, k) => (prefix + k) % 900);
       const outputTokens = 1 + random.below(10);
@@ -125,7 +127,7 @@ describe("what was recorded is decided again", () => {
 test("these decisions are those of this version", () => {
   const hashes = [ours(null), ours(12)].map((policy) => record({ policy }).report.historyHash);
   expect({ version: RECORDING_VERSION, hashes }).toEqual({
-    version: 47,
+    version: 48,
     hashes: ["541950ecd0c0f3cf", "af9cea3126b1a713"],
   });
 });

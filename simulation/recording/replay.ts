@@ -10,7 +10,7 @@ import type {
   RecordingEntry,
   RecordingHead,
 } from "../../scheduler/recording/recording.ts";
-import { ReplayedSeat } from "./replayed-seat.ts";
+import { ReplayedHost } from "./replayed-host.ts";
 
 /** Where the scheduler broke down while it was run again. */
 export interface Breakdown {
@@ -46,7 +46,7 @@ class Replay {
   readonly #head: RecordingHead;
   readonly #entries: readonly RecordingEntry[];
   readonly #breakdowns: Breakdown[] = [];
-  readonly #seats: readonly ReplayedSeat[];
+  readonly #hosts: readonly ReplayedHost[];
   readonly #fleet: Fleet;
   readonly #placements = new Map<SequenceId, Placement>();
   #entry = 0;
@@ -58,8 +58,8 @@ class Replay {
     this.#entries = entries;
     const { policy, specs, queueMax, publicTexts } = head;
     const settings = { ...settingsOf(policy, specs.length), queueMax };
-    this.#seats = specs.map((spec) => new ReplayedSeat(spec, settings));
-    const engines = specs.map((spec, engine) => ({ link: this.#seats[engine]!, spec }));
+    this.#hosts = specs.map((spec) => new ReplayedHost(spec, settings));
+    const engines = specs.map((spec, engine) => ({ link: this.#hosts[engine]!, spec }));
     this.#fleet = new Fleet(engines, {
       policy,
       clock: { nowMs: () => this.#atMs },
@@ -72,7 +72,7 @@ class Replay {
   run(): Replayed {
     for (let index = 0; index < this.#entries.length && this.#divergence === null; ) {
       const entry = this.#entries[index]!;
-      const calls = entry.kind === "call" ? callsOfOneGang(this.#entries, index) : [];
+      const calls = entry.kind === "call" ? callsOfOneTaskGroup(this.#entries, index) : [];
       this.#entry = index;
       this.#atMs = entry.atMs;
       index += Math.max(1, calls.length);
@@ -93,7 +93,7 @@ class Replay {
     const later = this.#entries.slice(this.#entry + 1);
     const isRecorded = engine === null ? later.length === 0 : isLostNext(later, engine);
     this.#breakdowns.push({ entry: this.#entry, atMs: this.#atMs, engine, reason, isRecorded });
-    if (engine !== null) this.#seats[engine]!.isDown = true;
+    if (engine !== null) this.#hosts[engine]!.isDown = true;
     return engine === null;
   }
 
@@ -101,28 +101,28 @@ class Replay {
     const fleet = this.#fleet;
     if (!("engine" in entry)) {
       if (entry.kind === "expect") this.#expect(entry);
-      else if (entry.kind === "extend") fleet.extend(entry.prospect, entry.tokens);
-      else if (entry.kind === "forget") fleet.forget(entry.prospect, entry.givesUp);
+      else if (entry.kind === "extend") fleet.extend(entry.hint, entry.tokens);
+      else if (entry.kind === "forget") fleet.forget(entry.hint, entry.givesUp);
       else if (entry.kind === "raise") fleet.raise(entry.sequence, entry.service);
       else fleet[entry.kind](entry.sequence);
       return;
     }
     const { engine, kind } = entry;
-    const seat = this.#seats[engine]!;
-    if (isOfEngine(entry) && seat.isDown) return;
-    if (kind === "message") this.#message(seat, entry);
-    else if (kind === "run") seat.run(entry);
-    else if (kind === "step") this.#step(seat, entry);
-    else if (kind === "reported") this.#reported(seat, entry);
+    const host = this.#hosts[engine]!;
+    if (isOfEngine(entry) && host.isDown) return;
+    if (kind === "message") this.#message(host, entry);
+    else if (kind === "run") host.run(entry);
+    else if (kind === "step") this.#step(host, entry);
+    else if (kind === "reported") this.#reported(host, entry);
     else if (kind === "costs") {
-      seat.expect({ costs: OnlineCostModel.from(entry.state) }); // its own, if it has not begun
+      host.expect({ costs: OnlineCostModel.from(entry.state) }); // its own, if it has not begun
       fleet.believe(engine, OnlineCostModel.from(entry.state));
     } else if (kind === "lost") {
-      seat.lose();
+      host.lose();
       fleet.lost(engine, entry.reason, entry.isComing);
     } else {
-      seat.expect({ epoch: entry.epoch });
-      fleet.replaced(engine, seat, this.#head.specs[engine]!, entry.epoch);
+      host.expect({ epoch: entry.epoch });
+      fleet.replaced(engine, host, this.#head.specs[engine]!, entry.epoch);
     }
   }
 
@@ -132,7 +132,7 @@ class Replay {
     const ids =
       specs.length === 1
         ? [this.#fleet.submit(specs[0]!, silent)]
-        : this.#fleet.submitGang(
+        : this.#fleet.submitTaskGroup(
             specs,
             specs.map(() => silent),
           );
@@ -144,31 +144,31 @@ class Replay {
     }
   }
 
-  #expect({ prospect }: EntryOf<"expect">): void {
-    const id = this.#fleet.expect(prospect);
-    this.#compare(`prospect ${prospect.id}`, `prospect ${id}`);
+  #expect({ hint }: EntryOf<"expect">): void {
+    const id = this.#fleet.expect(hint);
+    this.#compare(`hint ${hint.id}`, `hint ${id}`);
   }
 
   /** Reports arrive in their order, each of them. */
-  #reported(seat: ReplayedSeat, { engine, report: number }: EntryOf<"reported">): void {
-    const report = seat.nextReport();
+  #reported(host: ReplayedHost, { engine, report: number }: EntryOf<"reported">): void {
+    const report = host.nextReport();
     const nameOfReport = (told: number): string => `report ${told} of engine ${engine}`;
     this.#compare(nameOfReport(number), report === null ? "no report" : nameOfReport(report.number));
     if (report !== null) this.#fleet.report(engine, report);
   }
 
-  #message(seat: ReplayedSeat, entry: EntryOf<"message">): void {
-    const sent = seat.nextSent();
+  #message(host: ReplayedHost, entry: EntryOf<"message">): void {
+    const sent = host.nextSent();
     this.#compare(nameOf(entry.message), sent === null ? "no message" : nameOf(sent));
-    seat.message(entry);
+    host.message(entry);
   }
 
-  #step(seat: ReplayedSeat, entry: EntryOf<"step">): void {
-    const { plan } = seat;
+  #step(host: ReplayedHost, entry: EntryOf<"step">): void {
+    const { plan } = host;
     const nameOfPlan = (hash: number | null): string =>
       hash === null ? `engine ${entry.engine}: no step` : `engine ${entry.engine}: step with plan ${hash}`;
     this.#compare(nameOfPlan(entry.plan), nameOfPlan(plan));
-    if (plan === entry.plan) seat.answer(entry);
+    if (plan === entry.plan) host.answer(entry);
   }
 
   #compare(recorded: string, replayed: string, offset = 0): void {
@@ -193,7 +193,7 @@ function isLostNext(later: readonly RecordingEntry[], engine: EngineId): boolean
 }
 
 /** The calls from `index` on that were placed together, at least one. */
-function callsOfOneGang(entries: readonly RecordingEntry[], index: number): EntryOf<"call">[] {
+function callsOfOneTaskGroup(entries: readonly RecordingEntry[], index: number): EntryOf<"call">[] {
   const calls: EntryOf<"call">[] = [];
   for (let i = index; i < entries.length; i++) {
     const entry = entries[i]!;
@@ -207,7 +207,7 @@ function callsOfOneGang(entries: readonly RecordingEntry[], index: number): Entr
 
 function nameOf(message: EngineMessage): string {
   if (message.kind === "resync") return "resync";
-  if (message.kind === "expect") return `expect ${message.prospect.id}`;
-  if (message.kind === "forget") return `forget ${message.prospect}`;
+  if (message.kind === "expect") return `expect ${message.hint.id}`;
+  if (message.kind === "forget") return `forget ${message.hint}`;
   return `${message.kind} ${message.kind === "submit" ? message.sequence.id : message.sequence}`;
 }

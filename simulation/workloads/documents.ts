@@ -7,7 +7,7 @@ import { SeededRandom } from "../../base/random.ts";
 import { chatService } from "../../scheduler/core.ts";
 import type { Arrival, Workload } from "../workload.ts";
 import { exp, ln } from "./elementary.ts";
-import { burstyGapMs, exponentialGapMs, nameOf, type Part, promptOf, workloadOf } from "./parts.ts";
+import { burstyGapMs, exponentialGapMs, nameOf, type PromptPiece, promptOf, workloadOf } from "./parts.ts";
 
 /** Tokens, drawn uniformly; least ≤ most. */
 export interface TokenRange {
@@ -62,7 +62,7 @@ export function documentArrivals(load: DocumentLoad, seed: number): readonly Arr
     const document = popularity.findIndex((end) => point < end);
     const { tokens, sections } = documents[document]!;
     const section = sections.length === 0 ? null : draws.below(sections.length);
-    const parts: Part[] = [
+    const parts: PromptPiece[] = [
       { name: nameOf(seed, 0), tokens: load.rootTokens },
       { name: nameOf(seed, 1, document), tokens },
       ...(section === null ? [] : [{ name: nameOf(seed, 2, document, section), tokens: sections[section]! }]),

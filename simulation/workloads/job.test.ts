@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
+import { BatchAdmission } from "../../scheduler/batch/batch-admission.ts";
+import { orderOf } from "../../scheduler/batch/groups.ts";
+import { oneLevel } from "../../scheduler/batch/one-level.ts";
+import { PrefixTree, promptTable } from "../../scheduler/batch/prefix-tree.ts";
 import { openProfile } from "../../scheduler/cost/profiles.ts";
-import { JobFeed } from "../../scheduler/job/feed.ts";
-import { orderOf } from "../../scheduler/job/groups.ts";
-import { oneLevel } from "../../scheduler/job/one-level.ts";
-import { PrefixTree, promptTable } from "../../scheduler/job/prefix-tree.ts";
 import { ours } from "../../scheduler/policies.ts";
 import { simulate } from "../simulator.ts";
 import { chatLengths, chatWorkload } from "./chat.ts";
@@ -37,7 +37,7 @@ function fedJob(engines = 1, prompts = jobPrompts(shape, 1)) {
     sequences: engines * spec.stepChunksMax,
     stepTokens: engines * spec.stepTokensMax,
   };
-  return { tree, workload: jobWorkload(prompts, order.prompts, new JobFeed(items, room)) };
+  return { tree, workload: jobWorkload(prompts, order.prompts, new BatchAdmission(items, room)) };
 }
 
 describe("a job", () => {

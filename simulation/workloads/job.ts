@@ -4,14 +4,14 @@
  */
 
 import { SeededRandom } from "../../base/random.ts";
+import type { BatchAdmission } from "../../scheduler/batch/batch-admission.ts";
 import { chatService, type Service } from "../../scheduler/core.ts";
-import type { JobFeed } from "../../scheduler/job/feed.ts";
 import type { Arrival, Workload } from "../workload.ts";
-import { drawNormal, nameOf, type Part, promptOf, shuffled, workloadOf } from "./parts.ts";
+import { drawNormal, nameOf, type PromptPiece, promptOf, shuffled, workloadOf } from "./parts.ts";
 
 /** One prompt of a job, and how long its answer will be. */
 export interface JobPrompt {
-  readonly parts: readonly Part[];
+  readonly parts: readonly PromptPiece[];
   readonly outputTokens: number;
 }
 
@@ -67,7 +67,7 @@ export const jobService: Service = { ...chatService, objective: "throughput", te
 export function jobWorkload(
   prompts: readonly JobPrompt[],
   places: ArrayLike<number>,
-  feed: JobFeed | null,
+  feed: BatchAdmission | null,
   service = jobService,
 ): Workload {
   const placeOf = new Map<Arrival, number>();

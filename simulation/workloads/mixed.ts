@@ -1,6 +1,6 @@
 /**
  * Three kinds of work at once, each of another tenant: chats that are read as they come (100 ms between tokens wanted),
- * applications that split a text among parallel calls and join the answers, and bulk work without a deadline.
+ * applications that split a text among parallel calls and join the answers, and offline work without a deadline.
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -14,7 +14,7 @@ const MAP_CALLS = 16;
 const MAP = { sharedTokens: 300, ownTokens: 1024, outputTokens: 50 };
 const BULK = { sharedTokens: 1100, ownTokens: 400, outputTokens: 96 };
 
-/** `calls` chats at `callsPerSecond`; an application of 16 calls and one more every 8 s; a bulk job of a fourth as many
+/** `calls` chats at `callsPerSecond`; an application of 16 calls and one more every 8 s; an offline job of a fourth as many
  *  calls as there are chats, all at the start. */
 export function mixedWorkload(
   lengths: readonly Lengths[],
@@ -38,13 +38,13 @@ export function mixedWorkload(
   }
   const endMs = atMs;
   const joinOf = new Map<number, { left: number; arrival: (atMs: number) => Arrival }>();
-  let gang = 0;
+  let taskGroup = 0;
   for (let atMs = 2000; atMs < endMs; atMs += 8000) {
-    gang += 1;
-    const app = service("gang", "applications", null, gang);
+    taskGroup += 1;
+    const app = service("gang", "applications", null, taskGroup);
     const instruction = { name: nameOf(seed, 1), tokens: MAP.sharedTokens };
     for (let member = 0; member < MAP_CALLS; member++) {
-      const own = { name: nameOf(seed, 2, gang, member), tokens: MAP.ownTokens };
+      const own = { name: nameOf(seed, 2, taskGroup, member), tokens: MAP.ownTokens };
       arrivals.push({
         ...bare("map", app),
         ...fixed(MAP.outputTokens),
@@ -52,8 +52,8 @@ export function mixedWorkload(
         promptTokens: promptOf([instruction, own]),
       });
     }
-    const joined = { name: nameOf(seed, 3, gang), tokens: MAP_CALLS * MAP.outputTokens + 100 };
-    joinOf.set(gang, {
+    const joined = { name: nameOf(seed, 3, taskGroup), tokens: MAP_CALLS * MAP.outputTokens + 100 };
+    joinOf.set(taskGroup, {
       left: MAP_CALLS,
       arrival: (atMs) => ({
         ...bare("reduce", service("latency", "applications", null)),
@@ -75,7 +75,7 @@ export function mixedWorkload(
   }
   arrivals.sort((a, b) => a.atMs - b.atMs);
   return workloadOf("mixed", arrivals, (arrival: Arrival, answer: Answer) => {
-    const join = arrival.kind === "map" ? joinOf.get(arrival.service.gang!) : undefined;
+    const join = arrival.kind === "map" ? joinOf.get(arrival.service.taskGroup!) : undefined;
     if (join === undefined) return [];
     join.left -= 1;
     return join.left === 0 ? [join.arrival(answer.finishedMs)] : [];
@@ -86,9 +86,9 @@ function service(
   objective: Objective,
   tenant: string,
   tbtMs: number | null,
-  gang: number | null = null,
+  taskGroup: number | null = null,
 ): Service {
-  return { ...chatService, objective, tenant, tbtMs, gang };
+  return { ...chatService, objective, tenant, tbtMs, taskGroup };
 }
 
 function bare(kind: string, service: Service): Pick<Arrival, "kind" | "service" | "cacheSalt"> {

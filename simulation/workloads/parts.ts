@@ -14,7 +14,7 @@ import { ln } from "./elementary.ts";
 export const VOCABULARY = 32_768;
 
 /** Tokens [0, tokens) of an endless text with this name. */
-export interface Part {
+export interface PromptPiece {
   readonly name: number;
   readonly tokens: number;
 }
@@ -28,7 +28,7 @@ export function nameOf(...numbers: readonly number[]): number {
 
 /** The prompt of these parts, made when it is asked for. The vocabulary's last token is never in it: a device that
  *  only takes time ends answers with that. */
-export function promptOf(parts: readonly Part[], vocabSize = VOCABULARY): () => Int32Array {
+export function promptOf(parts: readonly PromptPiece[], vocabSize = VOCABULARY): () => Int32Array {
   return () => {
     let length = 0;
     for (const part of parts) length += part.tokens;

@@ -9,7 +9,7 @@ import { linearCost } from "../../scheduler/cost/linear.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { soon } from "../../scheduler/program/factories.ts";
-import type { CallSpec, Part, ProgramPart } from "../../scheduler/program/spec.ts";
+import type { CallSpec, ProgramPart, PromptPart } from "../../scheduler/program/spec.ts";
 import type { RecordingEntry, RecordingHead } from "../../scheduler/recording/recording.ts";
 import { runs } from "../../tests/support/property.ts";
 import { parrot } from "../baselines/parrot.ts";
@@ -68,8 +68,8 @@ function run(programs: readonly ProgramArrival[], options: Options = {}) {
   return { report, records: workload.records, answers: workload.answers.sort() };
 }
 
-function call(name: string, before: readonly Part[], outputTokens: number): CallSpec {
-  const output: Part = {
+function call(name: string, before: readonly PromptPart[], outputTokens: number): CallSpec {
+  const output: PromptPart = {
     kind: "output",
     variable: name,
     transforms: [],
@@ -80,11 +80,11 @@ function call(name: string, before: readonly Part[], outputTokens: number): Call
   return { kind: "call", name: `call-${name}`, prompt: { kind: "text", parts: [...before, output] } };
 }
 
-function text(seed: number, tokens: number): Part {
+function text(seed: number, tokens: number): PromptPart {
   return { kind: "text", text: uniqueText(new SeededRandom(seed), tokens) };
 }
 
-function input(variable: string): Part {
+function input(variable: string): PromptPart {
   return { kind: "input", variable, transforms: [] };
 }
 
@@ -109,7 +109,7 @@ describe("a program", () => {
   test("of two steps costs its client one round trip; by the client it costs two", () => {
     const timeOf = (sends: "graph" | "calls"): number => {
       const [record] = run([program(twoSteps, ["b"])], {
-        setup: { sends, uses: { ...allUses, prospects: false } },
+        setup: { sends, uses: { ...allUses, hints: false } },
       }).records;
       return record!.doneMs;
     };
@@ -149,7 +149,7 @@ describe("a program", () => {
   });
 });
 
-function partsOf(node: CallSpec): readonly Part[] {
+function partsOf(node: CallSpec): readonly PromptPart[] {
   return node.prompt.kind === "text" ? node.prompt.parts : [];
 }
 
@@ -207,9 +207,9 @@ const runsOf = fc.record({
   pages: fc.constantFrom(48, 256),
   uses: fc.record({
     objectives: fc.boolean(),
-    gangs: fc.boolean(),
+    taskGroups: fc.boolean(),
     order: fc.boolean(),
-    prospects: fc.boolean(),
+    hints: fc.boolean(),
     warming: fc.boolean(),
   }),
 });
@@ -226,7 +226,7 @@ test("random programs keep every promise of the scheduler, and all end, also whe
   );
 });
 
-test("a replay decides programs again, prospects included", () => {
+test("a replay decides programs again, prefix hints included", () => {
   fc.assert(
     fc.property(runsOf, ({ programs, engines, faults: lost, seed, pages, uses }) => {
       const entries: RecordingEntry[] = [];
@@ -247,7 +247,7 @@ test("Parrot as published runs them, too", () => {
   const { report, records } = run([program(twoSteps, ["b"])], {
     policy: parrot({ latency: 400, throughput: null }),
     engines: 2,
-    setup: { uses: { ...allUses, prospects: false } },
+    setup: { uses: { ...allUses, hints: false } },
   });
   expect([report.unanswered, records.length]).toEqual([0, 1]);
 });

@@ -14,7 +14,7 @@ import {
   partsOf,
   type TextPart,
 } from "../../scheduler/program/spec.ts";
-import type { Answer, Arrival, ProspectChange, Workload } from "../workload.ts";
+import type { Answer, Arrival, HintChange, Workload } from "../workload.ts";
 
 /** A program that a client wants to have run. */
 export interface ProgramArrival {
@@ -43,21 +43,21 @@ export interface ProgramSetup {
 export interface ProgramUses {
   /** What calls are awaited for; else all of them are awaited as chats are. */
   readonly objectives: boolean;
-  /** Gangs are placed together, and served as such. */
-  readonly gangs: boolean;
+  /** Task groups are placed together, and served as such. */
+  readonly taskGroups: boolean;
   /** Programs keep the order of their arrival. */
   readonly order: boolean;
   /** What waiting calls will read is kept, and computed ahead. */
-  readonly prospects: boolean;
+  readonly hints: boolean;
   readonly warming: boolean;
 }
 
 /** Everything. */
 export const allUses: ProgramUses = {
   objectives: true,
-  gangs: true,
+  taskGroups: true,
   order: true,
-  prospects: true,
+  hints: true,
   warming: true,
 };
 
@@ -109,9 +109,9 @@ export class ProgramWorkload implements Workload {
   readonly #programs: { readonly program: ProgramArrival; readonly heardMs: number }[];
   readonly #sent = new Map<Arrival, Sent>();
   #coming: Arrival[] = [];
-  #changes: ProspectChange[] = [];
+  #changes: HintChange[] = [];
   #started = 0;
-  #gangs = 0;
+  #taskGroups = 0;
 
   constructor(programs: readonly ProgramArrival[], setup: ProgramSetup) {
     this.name = setup.name;
@@ -139,7 +139,7 @@ export class ProgramWorkload implements Workload {
     return sent.run.answered(sent, finishedMs, tokens.slice(0, arrival.outputTokens));
   }
 
-  takeProspectChanges(): readonly ProspectChange[] {
+  takeHintChanges(): readonly HintChange[] {
     const changes = this.#changes;
     this.#changes = [];
     return changes;
@@ -152,12 +152,12 @@ export class ProgramWorkload implements Workload {
     return (least + (most - least) * this.setup.random.unit()) / 2;
   }
 
-  nextGang(): number {
-    this.#gangs += 1;
-    return this.#gangs;
+  nextTaskGroup(): number {
+    this.#taskGroups += 1;
+    return this.#taskGroups;
   }
 
-  note(change: ProspectChange): void {
+  note(change: HintChange): void {
     this.#changes.push(change);
   }
 
@@ -199,7 +199,7 @@ class ProgramRun implements ProgramListener {
     this.#nowMs = heardMs;
     this.#program = new Program(this, {
       clock: { nowMs: () => this.#nowMs },
-      nextGang: () => workload.nextGang(),
+      nextTaskGroup: () => workload.nextTaskGroup(),
       expectedMs,
     });
   }
@@ -239,18 +239,18 @@ class ProgramRun implements ProgramListener {
 
   onHead(call: string): void {
     const { sends, uses } = this.#workload.setup;
-    if (sends === "calls" || !uses.prospects) return;
+    if (sends === "calls" || !uses.hints) return;
     const tokens = tokensOfParts(partsOf(this.#program.headOf(call) as Prompt<TextPart | ValuePart>));
     if (tokens.length === 0) return;
     this.#expected.add(call);
-    const prospect: Expected = {
+    const hint: Expected = {
       tokens,
       cacheSalt: "",
       adapter: 0,
       program: this.#number,
       isWarmed: uses.warming,
     };
-    this.#workload.note({ atMs: this.#nowMs, key: `${this.#number}/${call}`, prospect });
+    this.#workload.note({ atMs: this.#nowMs, key: `${this.#number}/${call}`, hint });
   }
 
   onDropped(call: string): void {
@@ -278,7 +278,7 @@ class ProgramRun implements ProgramListener {
 
   #forget(call: string): void {
     if (!this.#expected.delete(call)) return;
-    this.#workload.note({ atMs: this.#nowMs, key: `${this.#number}/${call}`, prospect: null });
+    this.#workload.note({ atMs: this.#nowMs, key: `${this.#number}/${call}`, hint: null });
   }
 
   #arrivalOf(sent: Sent, afterMs: number): Arrival {
@@ -288,13 +288,13 @@ class ProgramRun implements ProgramListener {
   #serviceOf({ call }: ReadyCall): Service {
     const { sends, uses } = this.#workload.setup;
     if (sends === "calls") return chatService;
-    const { objective, gang, ttftMs, tbtMs, remainingMs } = this.#program.serviceOf(call);
-    const isGang = objective === "gang" && uses.gangs;
+    const { objective, taskGroup, ttftMs, tbtMs, remainingMs } = this.#program.serviceOf(call);
+    const isTaskGroup = objective === "gang" && uses.taskGroups;
     const program = { id: this.#number, ageMs: this.#nowMs - this.#program.arrivedMs, remainingMs };
     return {
       ...chatService,
-      objective: !uses.objectives || (objective === "gang" && !uses.gangs) ? "latency" : objective,
-      gang: isGang ? gang : null,
+      objective: !uses.objectives || (objective === "gang" && !uses.taskGroups) ? "latency" : objective,
+      taskGroup: isTaskGroup ? taskGroup : null,
       ttftMs,
       tbtMs,
       program: uses.order ? program : null,

@@ -290,9 +290,9 @@ test("of a mixed workload the parts of an application come together, and the joi
   );
   const first = arrivals.findIndex((arrival) => arrival.kind === "map");
   const members = arrivals.slice(first, first + 16);
-  expect(new Set(members.map((member) => `${member.kind} ${member.service.gang} ${member.atMs}`)).size).toBe(
-    1,
-  );
+  expect(
+    new Set(members.map((member) => `${member.kind} ${member.service.taskGroup} ${member.atMs}`)).size,
+  ).toBe(1);
   const joins = members.map((member) => workload.after(member, { finishedMs: 5000, tokens: [] }));
   expect(joins.map((join) => join.length)).toEqual([...Array(15).fill(0), 1]);
   expect(joins[15]![0]).toMatchObject({ kind: "reduce", atMs: 5000 });

@@ -217,11 +217,11 @@ describe("an engine", () => {
       return results[0]!;
     };
     const step = greedyStep([5, 6, 7]);
-    expect(device.spec.waysOut).toBe(folder.config.shape.layers.length);
-    expect(run({ ...step, givesWay: true })).toBe("done");
+    expect(device.spec.abortPoints).toBe(folder.config.shape.layers.length);
+    expect(run({ ...step, isAbortable: true })).toBe("done");
     const logits = device.logits();
     way[0] = 1;
-    expect(run({ ...step, givesWay: true })).toBe("gaveWay");
+    expect(run({ ...step, isAbortable: true })).toBe("aborted");
     expect(device.logits()).toHaveLength(0);
     expect(run(step)).toBe("done");
     expect(device.logits()).toEqual(logits);

@@ -339,8 +339,8 @@ test("an explanation's critical path adds up to the time that was waited", async
 
 test("the beginning of a prompt is computed while its call waits for a value", async () => {
   // Sixteen tokens are computed while weights are read.
-  const believed = linearCost(5, 0.05, 1, undefined, [{ tokens: 16, tokenMs: 0.001 }]);
-  const server = start({ programLimits: { headMsMin: 0 }, believed });
+  const estimated = linearCost(5, 0.05, 1, undefined, [{ tokens: 16, tokenMs: 0.001 }]);
+  const server = start({ programLimits: { headMsMin: 0 }, estimated });
   const head = "The beginning of this text is known from the start. ".repeat(12);
   const { explain } = await run(server, {
     explain: true,
@@ -408,10 +408,10 @@ test("calls of which only the last one counts are placed together, where there i
   const placed = async (toldEngines: number): Promise<readonly number[]> => {
     const server = start({ toldEngines });
     const together: number[] = [];
-    const { submitGang } = server.fleet;
-    server.fleet.submitGang = (specs, listeners) => {
+    const { submitTaskGroup } = server.fleet;
+    server.fleet.submitTaskGroup = (specs, listeners) => {
       together.push(specs.length);
-      return submitGang.call(server.fleet, specs, listeners);
+      return submitTaskGroup.call(server.fleet, specs, listeners);
     };
     await run(server, { calls });
     return together;
@@ -420,7 +420,7 @@ test("calls of which only the last one counts are placed together, where there i
   expect(await placed(1)).toEqual([]);
 });
 
-test("an output is held to a choice or a schema, in a gang too", async () => {
+test("an output is held to a choice or a schema, in a task group too", async () => {
   const server = start({ toldEngines: 2 });
   const schema = {
     type: "object",
@@ -444,7 +444,7 @@ test("an output is held to a choice or a schema, in a gang too", async () => {
   expect(variables.all!.state).toBe("ready");
 });
 
-test("a member that never begins does not keep its gang waiting", async () => {
+test("a member that never begins does not keep its task group waiting", async () => {
   const server = start({ toldEngines: 2 });
   const { variables } = await run(server, {
     variables: { text: "word ".repeat(3000) },

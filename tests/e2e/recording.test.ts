@@ -50,7 +50,7 @@ test("a recorded server repeats, and says what would have been otherwise", async
   }
 }, 60_000);
 
-test("programs repeat too: gangs, what is computed ahead, and wishes that come later", async () => {
+test("programs repeat too: task groups, what is computed ahead, and wishes that come later", async () => {
   const recording = join(scratch, "programs");
   const program = Program.bunting([
     ...["serve", "--device", "simulated:2", "--port", "0"],

@@ -56,7 +56,7 @@ export interface TestServerOptions {
   /** Milliseconds per step; every step also takes 10 µs per token. */
   readonly stepMs?: number;
   /** What the engine believes of its steps; left out: what it believes of a device that it knows nothing of. */
-  readonly believed?: LinearCost;
+  readonly estimated?: LinearCost;
   readonly spec?: Partial<DeviceSpec>;
   readonly engine?: EngineSettings;
   /** In place of the engine: what it would report is told to the function. */
@@ -180,7 +180,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     fleet.report(0 as EngineId, report);
     if (fleet.active === 0) for (const wake of waiters.splice(0)) wake();
   };
-  const engine = new Engine(device, realClock, { ...options.engine }, onReport, options.believed);
+  const engine = new Engine(device, realClock, { ...options.engine }, onReport, options.estimated);
   const link: EngineLink = options.link?.(onReport) ?? {
     send(message) {
       engine.receive(message);

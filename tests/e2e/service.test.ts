@@ -53,7 +53,7 @@ describe("what a request asks for", () => {
       tbtMs: null,
       ttftMs: null,
       priority: 0,
-      gang: null,
+      taskGroup: null,
       program: null,
     };
     expect(services).toEqual([

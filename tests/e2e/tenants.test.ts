@@ -133,7 +133,7 @@ test("a key sees nothing of what others' requests do, and the operator's sees it
   }
 });
 
-test("gangs of a program are numbered from 0, however many others have", async () => {
+test("task groups of a program are numbered from 0, however many others have", async () => {
   server = startTestServer({ keys: { keys: ["red", "blue"] } });
   const gangsOf = async (key: string): Promise<unknown> => {
     const gang = {

@@ -5,7 +5,7 @@ import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import type {
   Finish,
-  Prospect,
+  PrefixHint,
   SequenceId,
   SequenceSpec,
   Service,
@@ -23,8 +23,8 @@ import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { deviceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
 
-/** Prospects have numbers from here on, sequences below. */
-export const FIRST_PROSPECT = 1_000_000;
+/** Prefix hints have numbers from here on, sequences below. */
+export const FIRST_HINT = 1_000_000;
 
 /** What became of one sequence. */
 export interface Outcome {
@@ -78,7 +78,7 @@ export class EngineHarness {
     };
     const engineOptions: EngineSettings = {
       integrity: "always",
-      notices: true,
+      kvEvents: true,
       trace: (step) => this.#takeTrace(step),
       ...options.engine,
     };
@@ -119,16 +119,16 @@ export class EngineHarness {
     this.engine.receive({ kind: "raise", sequence, service });
   }
 
-  /** Tells of a prospect of program 0 that is to be computed ahead; its number is `FIRST_PROSPECT` + `index`. */
-  expect(index: number, tokens: readonly TokenId[], changes: Partial<Prospect> = {}): SequenceId {
-    const id = (FIRST_PROSPECT + index) as SequenceId;
-    const prospect = { id, tokens, cacheSalt: "", adapter: 0, program: 0, isWarmed: true, ...changes };
-    this.engine.receive({ kind: "expect", prospect });
+  /** Tells of a prefix hint of program 0 that is to be computed ahead; its number is `FIRST_HINT` + `index`. */
+  expect(index: number, tokens: readonly TokenId[], changes: Partial<PrefixHint> = {}): SequenceId {
+    const id = (FIRST_HINT + index) as SequenceId;
+    const hint = { id, tokens, cacheSalt: "", adapter: 0, program: 0, isWarmed: true, ...changes };
+    this.engine.receive({ kind: "expect", hint });
     return id;
   }
 
   forget(index: number, givesUp = false): void {
-    this.engine.receive({ kind: "forget", prospect: (FIRST_PROSPECT + index) as SequenceId, givesUp });
+    this.engine.receive({ kind: "forget", hint: (FIRST_HINT + index) as SequenceId, givesUp });
   }
 
   /** Lets one step be done, if one is in flight or can be started. */

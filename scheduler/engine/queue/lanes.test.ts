@@ -115,9 +115,9 @@ test("a prompt for which there is no room is passed by other lanes, until it has
       (id) => harness.steps.find((step) => step.chunks.some((c) => c.sequence === id))!.number,
     );
   };
-  const [bulk, ...streams] = run(1000);
+  const [offline, ...streams] = run(1000);
   expect(streams).toEqual([4, 4]);
-  expect(bulk).toBeGreaterThan(40);
+  expect(offline).toBeGreaterThan(40);
   // Its lane's turn comes after the first stream's.
   const [aged, before, after] = run(0);
   expect(before).toBe(4);
@@ -140,20 +140,20 @@ test("throughput sequences give up their pages before streams do", () => {
   expect(harness.outcomes.map(({ tokens }) => tokens.length)).toEqual([80, 80, 80]);
 });
 
-test("a throughput sequence that is awaited after all is served as such: as it waits, and as it runs", () => {
+test("a throughput sequence that is online after all is served as such: as it waits, and as it runs", () => {
   const harness = new EngineHarness({
     spec: { pages: 64 },
     engine: { ...lanesOnly, admission: { watermark: 0, sequencesMax: 2 } },
   });
-  const bulk = { service: { objective: "throughput" } } as const;
-  const running = harness.submit(sequenceSpec(tokensFrom(0, 10), 40, bulk));
-  harness.submit(sequenceSpec(tokensFrom(50, 10), 40, bulk));
+  const offline = { service: { objective: "throughput" } } as const;
+  const running = harness.submit(sequenceSpec(tokensFrom(0, 10), 40, offline));
+  harness.submit(sequenceSpec(tokensFrom(50, 10), 40, offline));
   harness.step();
-  const ids = [100, 200, 300].map((first) => harness.submit(sequenceSpec(tokensFrom(first, 20), 8, bulk)));
+  const ids = [100, 200, 300].map((first) => harness.submit(sequenceSpec(tokensFrom(first, 20), 8, offline)));
   harness.raise(ids[2]!, chatService);
   harness.raise(running, chatService);
   for (let step = 0; step < 3; step++) harness.step();
-  // It is awaited and has no room, so bulk makes some, and what runs is none any more.
+  // It is online and has no room, so offline work makes some, and what runs is none any more.
   const preempted = harness.traces.flatMap(({ notes }) =>
     notes.flatMap((note) => (note.kind === "preempted" ? [note.sequence as number] : [])),
   );

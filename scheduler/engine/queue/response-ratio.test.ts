@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { sequenceSpec } from "../../../simulation/factories.ts";
 import { runs } from "../../../tests/support/property.ts";
 import { ownSharing } from "../../../tests/support/sharing.ts";
-import { Reader } from "../../cache/radix-tree.ts";
+import { PrefixWaiter } from "../../cache/radix-tree.ts";
 import type { SequenceId } from "../../core.ts";
 import { Sequence } from "../sequence.ts";
 import { ColdGate } from "./cold-gate.ts";
@@ -18,8 +18,8 @@ function waitingRoom() {
   let arrivals = 0;
   /** So much of its prompt is cached. */
   const cache = (sequence: Sequence, cached: number): void => {
-    sequence.kv.reader ??= new Reader(ownSharing(""), sequence.tokens, sequence.length, () => {});
-    sequence.kv.reader.depth = cached;
+    sequence.kv.waiter ??= new PrefixWaiter(ownSharing(""), sequence.tokens, sequence.length, () => {});
+    sequence.kv.waiter.depth = cached;
     order.matched(sequence);
   };
   const add = (tokens: number, cached: number, arrivedMs = 0): Sequence => {

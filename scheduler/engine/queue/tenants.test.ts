@@ -15,7 +15,7 @@ import { BUCKET, ResponseRatio } from "./response-ratio.ts";
 import { Tenants } from "./tenants.ts";
 
 /** No sequence waits for the prefix of another. */
-const ownPrefixes = { ...servedAdmission, findOwner: () => null };
+const ownPrefixes = { ...servedAdmission, findInFlightPrefix: () => null };
 
 const SLACK = 4000;
 
@@ -86,9 +86,9 @@ test("of tenants that are even the highest ratio of wait to cost is next; they c
       const nowMs = 10 * arrivals + 1;
       const next = tenants.peek(nowMs)!;
       const { tenant } = next.spec.service;
-      const least = Math.min(...waiting.map(({ queued }) => queued.account!.used));
-      expect(next.queued.account!.used).toBeLessThanOrEqual(least + REACH);
-      const even = waiting.filter(({ queued }) => queued.account!.used <= least + REACH);
+      const least = Math.min(...waiting.map(({ queued }) => queued.counter!.used));
+      expect(next.queued.counter!.used).toBeLessThanOrEqual(least + REACH);
+      const even = waiting.filter(({ queued }) => queued.counter!.used <= least + REACH);
       const cheaper = even.filter(
         (one) => one.arrivedMs <= next.arrivedMs && one.length * BUCKET < next.length,
       );
@@ -122,10 +122,10 @@ test("turns follow use, also of many tenants whose use grows while they wait", (
       for (const { tenant } of turns) waiting.push(add(`${tenant}`));
       for (const { tenant, cost } of turns) {
         const charged = waiting.find(({ spec }) => spec.service.tenant === `${tenant}`);
-        if (charged !== undefined && tenants.size > 0) charged.queued.account!.chargeOccupancy(cost, 100_000);
-        const least = Math.min(...waiting.map(({ queued }) => queued.account!.used));
+        if (charged !== undefined && tenants.size > 0) charged.queued.counter!.chargeOccupancy(cost, 100_000);
+        const least = Math.min(...waiting.map(({ queued }) => queued.counter!.used));
         const next = tenants.peek(0)!;
-        expect(next.queued.account!.used).toBe(least);
+        expect(next.queued.counter!.used).toBe(least);
         expect(take(cost)).toBe(next);
         waiting.splice(waiting.indexOf(next), 1);
       }
@@ -143,7 +143,7 @@ test("generated tokens are charged as they come, so a tenant with long answers i
     const sequence = take(500);
     const tenant = name(sequence) as "a" | "b";
     picks[tenant] += 1;
-    if (tenant === "a") for (let token = 0; token < 1500; token++) sequence.queued.account!.chargeOutput();
+    if (tenant === "a") for (let token = 0; token < 1500; token++) sequence.queued.counter!.chargeOutput();
     add(tenant);
   }
   expect(picks.b / picks.a).toBeGreaterThan(3.5);
@@ -178,13 +178,13 @@ test("who used much lately waits, but for a while only; a new tenant starts like
 
 test("what is used while nobody waits is not charged", () => {
   const { add, take } = waitingRoom();
-  const { account } = add("a").queued;
+  const { counter } = add("a").queued;
   take(1);
-  for (let i = 0; i < 500; i++) account!.chargeOutput();
-  expect(account!.used).toBe(1);
+  for (let i = 0; i < 500; i++) counter!.chargeOutput();
+  expect(counter!.used).toBe(1);
   add("b");
-  account!.chargeOutput();
-  expect(account!.used).toBe(2);
+  counter!.chargeOutput();
+  expect(counter!.used).toBe(2);
 });
 
 test("cached_tokens_not_charged_as_compute: they cost the room they take, a hundredth of a token a second", () => {
@@ -207,10 +207,10 @@ test("cached_tokens_not_charged_as_compute: they cost the room they take, a hund
   // One uncached prompt pays for four turns; in each of them a tenant whose prompts are cached has all of its own.
   expect(order.indexOf(16)).toBeLessThanOrEqual(10);
 
-  const { account } = new Sequence({ ...sequenceSpec([1], 1), id: 0 as SequenceId }, 0, 0).queued;
-  expect(account).toBeNull();
+  const { counter } = new Sequence({ ...sequenceSpec([1], 1), id: 0 as SequenceId }, 0, 0).queued;
+  expect(counter).toBeNull();
   const { add } = waitingRoom();
-  const charged = add("a").queued.account!;
+  const charged = add("a").queued.counter!;
   charged.chargeOccupancy(4000, 10_000);
   expect(charged.used).toBeCloseTo(400, 9);
 });

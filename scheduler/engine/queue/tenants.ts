@@ -1,16 +1,16 @@
 import { assert } from "../../../base/assert.ts";
 import type { Sequence } from "../sequence.ts";
-import { Account, type Demand } from "./account.ts";
 import type { ColdGate } from "./cold-gate.ts";
 import { FirstCome } from "./first-come.ts";
 import type { QueueOrder } from "./queue-order.ts";
 import { goesBefore } from "./response-ratio.ts";
+import { type Demand, VirtualTokenCounter } from "./virtual-token-counter.ts";
 
 /** Tenants that are compared at most, so that planning stays short. */
 const COMPARED_MAX = 32;
 
 interface Tenant {
-  readonly account: Account;
+  readonly counter: VirtualTokenCounter;
   readonly order: QueueOrder;
   /** Number of the last turn that it had. */
   turn: number;
@@ -72,10 +72,10 @@ export class Tenants {
 
   add(sequence: Sequence): void {
     const tenant = this.#tenantOf(sequence);
-    const { account, order } = tenant;
-    sequence.queued.account = account;
+    const { counter, order } = tenant;
+    sequence.queued.counter = counter;
     if (order.size === 0) {
-      account.used = Math.min(Math.max(account.used, this.#level - this.#slack), this.#level + this.#slack);
+      counter.used = Math.min(Math.max(counter.used, this.#level - this.#slack), this.#level + this.#slack);
     }
     order.add(sequence);
     this.#size += 1;
@@ -85,7 +85,7 @@ export class Tenants {
 
   /** What the sequence draws is charged here from now on, without a wait. */
   adopt(sequence: Sequence): void {
-    sequence.queued.account = this.#tenantOf(sequence).account;
+    sequence.queued.counter = this.#tenantOf(sequence).counter;
   }
 
   /** False if it does not wait. */
@@ -99,7 +99,7 @@ export class Tenants {
   peek(nowMs: number): Sequence | null {
     const tenant = this.#next();
     if (tenant === null) return null;
-    this.#level = Math.max(this.#level, tenant.account.used);
+    this.#level = Math.max(this.#level, tenant.counter.used);
     const gate = this.#gate;
     if (gate === null) return tenant.order.peek(nowMs);
     const sequence = this.#firstOfEven(tenant, gate, nowMs);
@@ -113,7 +113,7 @@ export class Tenants {
     tenant.order.take(sequence, computedTokens);
     this.#turns += 1;
     tenant.turn = this.#turns;
-    tenant.account.used += computedTokens;
+    tenant.counter.used += computedTokens;
     this.#left();
   }
 
@@ -124,7 +124,7 @@ export class Tenants {
 
   /** Of the tenants that are even with the one that has used least, the sequence that goes first. */
   #firstOfEven(least: Tenant, gate: ColdGate, nowMs: number): Sequence | null {
-    const most = least.account.used + this.#reach;
+    const most = least.counter.used + this.#reach;
     let best = least.order.peek(nowMs);
     // Below a tenant in the heap none has a smaller key, and nobody has used less than its key.
     const open = [1, 2];
@@ -133,7 +133,7 @@ export class Tenants {
       const tenant = this.#heap[at];
       if (tenant === undefined || tenant.key > most) continue;
       open.push(2 * at + 1, 2 * at + 2);
-      const sequence = tenant.account.used > most ? null : tenant.order.peek(nowMs);
+      const sequence = tenant.counter.used > most ? null : tenant.order.peek(nowMs);
       if (sequence === null) continue;
       if (best === null || goesBefore(gate, sequence, best, nowMs)) best = sequence;
     }
@@ -149,12 +149,12 @@ export class Tenants {
   #passing(gate: ColdGate, nowMs: number): Sequence | null {
     let best: Sequence | null = null;
     let least = Number.POSITIVE_INFINITY;
-    for (const { order, account } of this.#heap) {
-      if (account.used >= least) continue;
+    for (const { order, counter } of this.#heap) {
+      if (counter.used >= least) continue;
       const sequence = order.peek(nowMs);
       if (sequence === null || gate.holdsBack(sequence, nowMs)) continue;
       best = sequence;
-      least = account.used;
+      least = counter.used;
     }
     return best;
   }
@@ -162,9 +162,9 @@ export class Tenants {
   #next(): Tenant | null {
     for (let top = this.#heap[0]; top !== undefined; top = this.#heap[0]) {
       if (top.order.size === 0) this.#unlistTop();
-      else if (top.key === top.account.used && top.keyTurn === top.turn) return top;
+      else if (top.key === top.counter.used && top.keyTurn === top.turn) return top;
       else {
-        top.key = top.account.used;
+        top.key = top.counter.used;
         top.keyTurn = top.turn;
         this.#sink(0);
       }
@@ -174,7 +174,7 @@ export class Tenants {
 
   #list(tenant: Tenant): void {
     tenant.isListed = true;
-    tenant.key = tenant.account.used;
+    tenant.key = tenant.counter.used;
     tenant.keyTurn = tenant.turn;
     let at = this.#heap.length;
     for (; at > 0; at = (at - 1) >> 1) {
@@ -212,9 +212,9 @@ export class Tenants {
     const name = sequence.service.tenant;
     let tenant = this.#byName.get(name);
     if (tenant === undefined) {
-      const account = new Account(this.#demand);
-      account.used = this.#level;
-      tenant = { account, order: this.#orderOf(), turn: 0, key: 0, keyTurn: 0, isListed: false };
+      const counter = new VirtualTokenCounter(this.#demand);
+      counter.used = this.#level;
+      tenant = { counter, order: this.#orderOf(), turn: 0, key: 0, keyTurn: 0, isListed: false };
       this.#byName.set(name, tenant);
     }
     return tenant;

@@ -1,34 +1,34 @@
 import { assert } from "../../../base/assert.ts";
-import type { Residency } from "../../cache/residency.ts";
+import type { KvCacheManager } from "../../cache/kv-cache-manager.ts";
 import type { Objective, Service } from "../../core.ts";
 import type { QueuePolicy } from "../../policy.ts";
 import type { Sequence } from "../sequence.ts";
 import { ArrivalList } from "./arrival-list.ts";
 import type { ColdGate } from "./cold-gate.ts";
+import { InFlightPrefixes } from "./in-flight-prefixes.ts";
 import { Lanes } from "./lanes.ts";
-import { PrefixPending } from "./prefix-pending.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
 /**
  * All sequences that wait and are not paused, each in one of three places:
  *
- *   returning   preempted, or going on from a held one; before all others, in order of arrival, once their back-off is over; bulk that has not
+ *   returning   preempted, or going on from a held one; before all others, in order of arrival, once their back-off is over; offline work that has not
  *               aged behind all others
  *   order       see queue-order.ts
- *   pending     out of the order until the prefix that they share with a running sequence is computed (prefix-pending.ts)
+ *   pending     out of the order until the prefix that they share with a running sequence is computed (in-flight-prefixes.ts)
  */
 export class WaitQueue {
   readonly #order: QueueOrder;
-  readonly #residency: Residency;
-  readonly #pending = new PrefixPending();
-  #bulkSize = 0;
+  readonly #kvCache: KvCacheManager;
+  readonly #pending = new InFlightPrefixes();
+  #offlineSize = 0;
   readonly #returning = new ArrivalList<Sequence>();
   /** Of these a sequence could not be admitted in this step. */
   readonly #passed = new Set<Objective>();
 
-  constructor(order: QueueOrder, residency: Residency) {
+  constructor(order: QueueOrder, kvCache: KvCacheManager) {
     this.#order = order;
-    this.#residency = residency;
+    this.#kvCache = kvCache;
   }
 
   get size(): number {
@@ -36,8 +36,8 @@ export class WaitQueue {
   }
 
   /** Of `size`, sequences that take what the others leave. */
-  get bulkSize(): number {
-    return this.#bulkSize;
+  get offlineSize(): number {
+    return this.#offlineSize;
   }
 
   /** Whether sequences of other objectives may pass one for which there is no room. */
@@ -57,7 +57,7 @@ export class WaitQueue {
   }
 
   add(sequence: Sequence): void {
-    if (sequence.objective.isBulk) this.#bulkSize += 1;
+    if (sequence.objective.isOffline) this.#offlineSize += 1;
     this.#join(sequence);
   }
 
@@ -71,7 +71,7 @@ export class WaitQueue {
   }
 
   #join(sequence: Sequence): void {
-    this.#residency.follow(sequence, () => this.#order.matched?.(sequence));
+    this.#kvCache.track(sequence, () => this.#order.matched?.(sequence));
     if (sequence.goesOn) {
       if (!sequence.wasStarted) this.#order.adopt?.(sequence);
       this.#returning.add(sequence);
@@ -79,29 +79,29 @@ export class WaitQueue {
   }
 
   remove(sequence: Sequence): void {
-    if (sequence.objective.isBulk) this.#bulkSize -= 1;
+    if (sequence.objective.isOffline) this.#offlineSize -= 1;
     this.#takeOut(sequence);
-    this.#residency.unfollow(sequence);
+    this.#kvCache.untrack(sequence);
   }
 
   /** The next sequence, not of the `declined` objectives; null: none may run now. `step` is the number of the step being
    *  planned; Infinity disregards back-off. */
   peek(nowMs: number, step: number, declined: ReadonlySet<Objective>): Sequence | null {
     const passed = declined.size === 0 ? this.#passed : this.#passed.union(declined);
-    let bulk: Sequence | null = null;
+    let offline: Sequence | null = null;
     for (const sequence of this.#returning) {
       if (sequence.stepsUntil > step || passed.has(sequence.objective.name)) continue;
-      if (!sequence.objective.isBulk || this.isAged(sequence, nowMs)) return sequence;
-      bulk ??= sequence;
+      if (!sequence.objective.isOffline || this.isAged(sequence, nowMs)) return sequence;
+      offline ??= sequence;
     }
-    if (bulk === null) return this.#order.peek(nowMs, passed);
+    if (offline === null) return this.#order.peek(nowMs, passed);
     // It may have been preempted for one that waits.
-    return this.#order.peek(nowMs, new Set([...passed, bulk.objective.name])) ?? bulk;
+    return this.#order.peek(nowMs, new Set([...passed, offline.objective.name])) ?? offline;
   }
 
   /** Takes out the one that `peek` returned, which will compute so many tokens. */
   take(sequence: Sequence, computedTokens: number): void {
-    if (sequence.objective.isBulk) this.#bulkSize -= 1;
+    if (sequence.objective.isOffline) this.#offlineSize -= 1;
     if (!this.#returning.remove(sequence)) this.#order.take(sequence, computedTokens);
   }
 
@@ -131,7 +131,7 @@ export class WaitQueue {
   }
 
   /** For checks. */
-  prefixWaits(): ReturnType<PrefixPending["waits"]> {
+  prefixWaits(): ReturnType<InFlightPrefixes["waits"]> {
     return this.#pending.waits();
   }
 

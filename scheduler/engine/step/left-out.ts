@@ -16,7 +16,7 @@ export function leaveOut(
   const skipped = new Set<SequenceId>();
   if (step.ms <= limitMs) return skipped;
   const offline = running.filter(
-    ({ objective, isDecoding, isPaused }) => objective.isBulk && isDecoding && !isPaused,
+    ({ objective, isDecoding, isPaused }) => objective.isOffline && isDecoding && !isPaused,
   );
   const leastSkips = offline.reduce((least, { pacing }) => Math.min(least, pacing.skips), skipsMax);
   const isDue = leastSkips + 1 >= Math.floor((skipsMax + 1) / offline.length);

@@ -57,7 +57,7 @@ export class OfflineSize implements SizeRule {
   get #waitMs(): number {
     const { history, backlog, stepMs } = this.#work;
     if (history.quietMs >= QUIET_AFTER_MS) return QUIET * stepMs;
-    return Math.min(stepMs, history.abortPoints * NOTICED * this.#step.promptMs(backlog.awaitedTokens));
+    return Math.min(stepMs, history.abortPoints * NOTICED * this.#step.promptMs(backlog.streamTokens));
   }
 
   /** How long each token of prompts takes in steps of this size; without prompts a step takes `aloneMs`. */

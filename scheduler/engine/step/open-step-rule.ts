@@ -10,7 +10,7 @@ export function openStepRule(policy: BatchPolicy, spec: DeviceSpec, costs: Engin
   let lastStreamMs = Number.NEGATIVE_INFINITY;
   const history = {
     quietMs: Number.POSITIVE_INFINITY,
-    abortPoints: spec.waysOut ?? 1,
+    abortPoints: spec.abortPoints ?? 1,
     offlineTileMs: Number.NEGATIVE_INFINITY,
   };
   const pass: StepPass = {

@@ -42,9 +42,9 @@ export class PaceLimits {
   /** Whether the streams that run keep their pace if one more sequence runs with them for good. */
   admits(load: StepLoad, sequence: SequenceView, isAged: boolean): boolean {
     const { offline, online } = load;
-    const { isBulk, isInteractive } = sequence.objective;
+    const { isOffline, isInteractive } = sequence.objective;
     // Offline work is no reason to keep another sequence out, even if that cannot keep its target.
-    if (online.count === 0 && (!isBulk || offline.count === 0)) return true;
+    if (online.count === 0 && (!isOffline || offline.count === 0)) return true;
     const targetMs = load.targetOf(sequence);
     const tightestMs = Math.min(load.tightestMs, targetMs ?? Number.POSITIVE_INFINITY);
     const isUntargeted = load.untargetedStreams > 0 || (targetMs === null && isInteractive);
@@ -54,12 +54,12 @@ export class PaceLimits {
     const limitMs = Math.min(this.targetMs(tightestMs), crowdedMs);
     if (limitMs === Number.POSITIVE_INFINITY) return true;
     // Offline decodes can be left out of all steps but one in `skipsMax` + 1, except for more offline work.
-    const share = isBulk && !isAged ? 1 : 1 / (this.#policy.skipsMax + 1);
+    const share = isOffline && !isAged ? 1 : 1 / (this.#policy.skipsMax + 1);
     const steadyMs = this.#decodesMs(
       online.count + Math.ceil(offline.count * share) + 1,
       online.context + offline.context * share + sequence.length,
     );
-    if (!isBulk || load.untargetedStreams === 0 || offline.count === 0) return steadyMs <= limitMs;
+    if (!isOffline || load.untargetedStreams === 0 || offline.count === 0) return steadyMs <= limitMs;
     return steadyMs <= Math.min(limitMs, this.offlineMs(online));
   }
 

@@ -46,7 +46,7 @@ export interface StepWork {
 export interface StepHistory {
   /** For so long no stream has run; Infinity: none ever has. */
   readonly quietMs: number;
-  /** Places in which an offline step can be aborted (`DeviceSpec.waysOut`). */
+  /** Places in which an offline step can be aborted (`DeviceSpec.abortPoints`). */
   readonly abortPoints: number;
   /** When an offline prompt last lengthened a step that others were in. */
   offlineTileMs: number;

@@ -29,10 +29,10 @@ export interface StepBudget {
   join(sequence: SequenceView): void;
 }
 
-/** What there is to do besides decodes: bulk prompts count only where there are no others, which would have to wait for the
+/** What there is to do besides decodes: offline prompts count only where there are no others, which would have to wait for the
  *  larger steps that suit a crowd. */
 export interface Backlog {
-  readonly countsBulk: boolean;
+  readonly countsOffline: boolean;
   /** At most what all prompts, waiting ones too, have still to compute. */
   readonly promptTokens: number;
   /** What of that is likely to be computed, as far as it is not cached. */
@@ -45,5 +45,5 @@ export interface Backlog {
   /** Tokens that an answer is likely to have. */
   readonly answerTokens: number;
   /** Tokens that a stream's prompt, as they were of late, has to compute: what is cached of it left out. */
-  readonly awaitedTokens: number;
+  readonly streamTokens: number;
 }

@@ -34,14 +34,14 @@ export class StepLoad {
       if (sequence.isPaused) continue;
       this.join(sequence);
       if (sequence.isDecoding) this.#addDecode(sequence);
-      else if (backlog.countsBulk || !sequence.objective.isBulk) this.prompts += 1;
+      else if (backlog.countsOffline || !sequence.objective.isOffline) this.prompts += 1;
     }
   }
 
   /** One more sequence runs. */
   join(sequence: SequenceView): void {
     const { objective, length } = sequence;
-    add(objective.isBulk ? this.offline : this.online, length);
+    add(objective.isOffline ? this.offline : this.online, length);
     if (objective.isInteractive) this.streams += 1;
     const targetMs = this.targetOf(sequence);
     if (targetMs !== null) this.tightestMs = Math.min(this.tightestMs, targetMs);
@@ -50,14 +50,14 @@ export class StepLoad {
 
   /** The longest time that a sequence waits for a token: what it asks for; else streams have the default. Null: any. */
   targetOf({ objective, tbtMs }: SequenceView): number | null {
-    if (objective.isBulk) return null;
+    if (objective.isOffline) return null;
     return tbtMs ?? (objective.isInteractive ? this.#defaultTbtMs : null);
   }
 
   #addDecode(sequence: SequenceView): void {
     const { objective, length, pacing } = sequence;
     add(this.decodes, length);
-    if (!objective.isBulk) add(this.onlineDecodes, length);
+    if (!objective.isOffline) add(this.onlineDecodes, length);
     const targetMs = this.targetOf(sequence);
     if (targetMs === null) {
       if (objective.isInteractive) this.untargetedDecodes += 1;

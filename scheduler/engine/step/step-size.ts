@@ -79,7 +79,7 @@ export function leastDelay(options: readonly SizeOption[], context: SizeContext)
  * Whether a step also computes what little is left of all prompts, and takes `longerMs` more. Else one prompt waits for `restMs`, the step
  * after, while the others, which end with this one, and all streams go on sooner.
  */
-export function takesRest(
+export function takesTail(
   longerMs: number,
   restMs: number,
   { prompts, streams }: Pick<SizeContext, "prompts" | "streams">,

@@ -9,7 +9,7 @@ import {
 } from "./size-rule.ts";
 import type { StepLoad } from "./step-load.ts";
 import type { StepPrediction } from "./step-prediction.ts";
-import { leastDelay, type SizeOption, takesRest } from "./step-size.ts";
+import { leastDelay, type SizeOption, takesTail } from "./step-size.ts";
 
 /** Streams: of the sizes in which they keep their targets and their pace, the one with the least total delay. */
 export class StreamSize implements SizeRule {
@@ -57,12 +57,12 @@ export class StreamSize implements SizeRule {
     const isAlone = this.#streams === 0 && this.#load.prompts <= 1 && all.tookMs <= this.#patienceMs;
     if (rest > this.#step.quantum && !isAlone) return false;
     const restMs = this.#step.msWith(rest, context + chosen.size);
-    return takesRest(all.tookMs - chosen.tookMs, restMs, { prompts: this.#prompts, streams: this.#streams });
+    return takesTail(all.tookMs - chosen.tookMs, restMs, { prompts: this.#prompts, streams: this.#streams });
   }
 
   /** Decodes whose delay counts. Offline prompts beside an online one are no reason to cut that: it is computed as it would be without. */
   get #streams(): number {
-    return this.#work.backlog.countsBulk ? this.#step.tokens : this.#load.onlineDecodes.count;
+    return this.#work.backlog.countsOffline ? this.#step.tokens : this.#load.onlineDecodes.count;
   }
 
   get #prompts(): number {

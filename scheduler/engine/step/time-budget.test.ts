@@ -71,13 +71,13 @@ const many = 1_000_000;
 const CHUNK = 16;
 
 const backlog: Backlog = {
-  countsBulk: true,
+  countsOffline: true,
   promptTokens: 0,
   likelyTokens: 0,
   waiting: 0,
   refillTokens: Number.POSITIVE_INFINITY,
   answerTokens: 64,
-  awaitedTokens: 0,
+  streamTokens: 0,
 };
 
 function budgetFor(
@@ -145,17 +145,17 @@ test("a step is as large as the tightest stream's slack allows, decodes included
 });
 
 test("without streams a step is as large as the device takes it; beside streams it takes as long as is allowed", () => {
-  const bulk = [
+  const offline = [
     decode({ objective: gang }),
     decode({ objective: throughput, tbtMs: 1 }),
     decode({ isDecoding: false }),
   ];
   expect(budgetOf([]).offer(many, 0, 0, latency)).toBe(2048);
-  expect(budgetOf(bulk).offer(many, 0, 0, latency)).toBe(6 * 256 - 2);
+  expect(budgetOf(offline).offer(many, 0, 0, latency)).toBe(6 * 256 - 2);
   expect(budgetOf([decode({ objective: gang, tbtMs: 55 })]).offer(many, 0, 0, latency)).toBe(2 * 256 - 1);
   const calm = { tbtMs: null };
-  expect(budgetOf(bulk, calm).offer(many, 0, 0, latency)).toBe(6 * 256 - 2);
-  expect(budgetOf([...bulk, decode()], calm).offer(many, 0, 0, latency)).toBe(4 * 256 - 3);
+  expect(budgetOf(offline, calm).offer(many, 0, 0, latency)).toBe(6 * 256 - 2);
+  expect(budgetOf([...offline, decode()], calm).offer(many, 0, 0, latency)).toBe(4 * 256 - 3);
   expect(budgetOf([decode()], { ...calm, stepMs: 60 }).offer(many, 0, 0, latency)).toBe(2 * 256 - 1);
 });
 
@@ -216,15 +216,15 @@ test("throughput decodes are left out, the longest first, no more than needed an
 });
 
 test("throughput decodes for which there is no time come a few in each step, not all in one", () => {
-  let bulk = Array.from({ length: 8 }, () => decode({ objective: throughput, length: 90_000 }));
+  let offline = Array.from({ length: 8 }, () => decode({ objective: throughput, length: 90_000 }));
   for (let step = 0; step < 12; step++) {
-    const { skipped } = budgetOf([decode(), ...bulk], { tbtMs: 60 });
+    const { skipped } = budgetOf([decode(), ...offline], { tbtMs: 60 });
     expect(skipped.size).toBe(6);
-    bulk = bulk.map((one) => ({
+    offline = offline.map((one) => ({
       ...one,
       pacing: { ...one.pacing, skips: skipped.has(one.id) ? one.pacing.skips + 1 : 0 },
     }));
-    expect(Math.max(...bulk.map(({ pacing }) => pacing.skips))).toBeLessThanOrEqual(policy.skipsMax);
+    expect(Math.max(...offline.map(({ pacing }) => pacing.skips))).toBeLessThanOrEqual(policy.skipsMax);
   }
 });
 
@@ -253,17 +253,17 @@ test("streams without a target are admitted as long as their steps are short, or
   expect(budgetOf(streams(30), calm).admits(next, false)).toBe(false);
   expect(budgetOf(streams(28), calm).admits(next, false)).toBe(true);
   expect(budgetOf(streams(30), calm).admits(decode({ ...next, objective: throughput }), false)).toBe(false);
-  const bulk = streams(90).map((stream) => ({ ...stream, objective: throughput }));
-  expect(budgetOf(bulk, calm).admits(decode({ ...next, objective: throughput }), false)).toBe(true);
+  const offline = streams(90).map((stream) => ({ ...stream, objective: throughput }));
+  expect(budgetOf(offline, calm).admits(decode({ ...next, objective: throughput }), false)).toBe(true);
 });
 
 test("throughput sequences keep out their like, but not streams and not a sequence that has waited too long", () => {
   const running = [decode(), decode({ objective: throughput, length: 60_000 })];
   const stream = decode({ isDecoding: false });
-  const bulk = decode({ objective: throughput, length: 20_000, isDecoding: false });
+  const offline = decode({ objective: throughput, length: 20_000, isDecoding: false });
   expect(budgetOf(running).admits(stream, false)).toBe(true);
-  expect(budgetOf(running).admits(bulk, false)).toBe(false);
-  expect(budgetOf(running).admits(bulk, true)).toBe(true);
+  expect(budgetOf(running).admits(offline, false)).toBe(false);
+  expect(budgetOf(running).admits(offline, true)).toBe(true);
 });
 
 interface Call {
@@ -335,10 +335,10 @@ test("throughput decodes are left out at most three steps in a row, take turns, 
     engine: { batch: { ...policy, tbtMs: 15 }, queue: firstCome },
     isStallFree: false,
   });
-  const bulk = Array.from({ length: 24 }, (_, i) =>
+  const offline = Array.from({ length: 24 }, (_, i) =>
     sequenceSpec(tokensFrom(31 * i, 20), 60, { service: { objective: "throughput" } }),
   );
-  for (const spec of bulk) harness.submit(spec);
+  for (const spec of offline) harness.submit(spec);
   for (let i = 0; i < 30; i++) harness.step();
   const stream = harness.submit(sequenceSpec(tokensFrom(900, 10), 40));
   harness.finish();
@@ -348,14 +348,14 @@ test("throughput decodes are left out at most three steps in a row, take turns, 
   );
   expect(together.length).toBe(39);
   expect(Math.max(...together.map(({ startMs, endMs }) => endMs - startMs))).toBeLessThanOrEqual(15);
-  for (let i = 0; i < bulk.length; i++) {
+  for (let i = 0; i < offline.length; i++) {
     const present = together.map(({ chunks }) => chunks.some(({ sequence }) => sequence === i));
     const absences = present
       .map((isIn) => (isIn ? "x" : "."))
       .join("")
       .split("x");
     expect(Math.max(...absences.slice(0, -1).map((run) => run.length))).toBeLessThanOrEqual(3);
-    expect(harness.outcomes[i]!.tokens).toEqual(tokensAlone(bulk[i]!).tokens);
+    expect(harness.outcomes[i]!.tokens).toEqual(tokensAlone(offline[i]!).tokens);
   }
   expect(harness.load.skippedDecodesTotal).toBeGreaterThan(0);
 });
@@ -422,21 +422,21 @@ test("a prompt that is alone is computed in one step if two would take longer, a
   expect(offered(6000)).toBeLessThan(6000); // 490 ms
 });
 
-test("where no stream is read along, steps of a gang are as large as what comes next can wait for", () => {
+test("where no stream is read along, steps of a task group are as large as what comes next can wait for", () => {
   const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8 };
   const calm = { ...policy, tbtMs: null };
   const sizeIn = (
     quietMs: number,
     running: readonly SequenceView[],
     objective = gang,
-    countsBulk = false,
+    countsOffline = false,
   ): number => {
     const history = { quietMs, abortPoints: 1, offlineTileMs: 0 };
-    const budget = budgetFor(calm, running, even, 0, { ...crowd, countsBulk }, 65_536, history);
+    const budget = budgetFor(calm, running, even, 0, { ...crowd, countsOffline }, 65_536, history);
     return budget.offer(40_000, 0, 0, objective);
   };
-  const sizeOf = (running: readonly SequenceView[], objective = gang, countsBulk = false): number =>
-    sizeIn(objective === throughput ? 60_000 : 0, running, objective, countsBulk);
+  const sizeOf = (running: readonly SequenceView[], objective = gang, countsOffline = false): number =>
+    sizeIn(objective === throughput ? 60_000 : 0, running, objective, countsOffline);
   const members = Array.from({ length: 4 }, () => decode({ objective: gang }));
   const tookMs = (size: number): number =>
     even.stepMs({ prompts: [{ tokens: size, context: 0 }], decodes: 4, decodeContext: 400 });
@@ -454,16 +454,16 @@ test("where no stream is read along, steps of a gang are as large as what comes 
   }
   expect(sizeOf([...members, decode()]) < sizeOf(members) / 2).toBe(true);
   expect(sizeOf(members, latency) < sizeOf(members)).toBe(true);
-  const bulk = members.map((member) => ({ ...member, objective: throughput }));
-  expect(sizeOf([...bulk, ...members], throughput, true) < sizeOf(members)).toBe(true);
+  const offline = members.map((member) => ({ ...member, objective: throughput }));
+  expect(sizeOf([...offline, ...members], throughput, true) < sizeOf(members)).toBe(true);
 });
 
-test("of the steps that what comes next can wait for, bulk alone takes the one in which a token takes least", () => {
+test("of the steps that what comes next can wait for, offline work alone takes the one in which a token takes least", () => {
   const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8 };
-  const bulk = Array.from({ length: 100 }, () => decode({ objective: throughput, length: 1000 }));
+  const offline = Array.from({ length: 100 }, () => decode({ objective: throughput, length: 1000 }));
   const tokensOf = (costs: CostModel): number => {
-    const budget = budgetFor({ ...policy, tbtMs: null }, bulk, costs, 0, crowd, 65_536);
-    return bulk.length + budget.offer(40_000, 0, 0, throughput);
+    const budget = budgetFor({ ...policy, tbtMs: null }, offline, costs, 0, crowd, 65_536);
+    return offline.length + budget.offer(40_000, 0, 0, throughput);
   };
   // Contexts take 100 ms of the 400 that others can wait for: 10 + 14 * 20 ms are the largest step, and the best where each tile takes as long.
   expect(tokensOf(even)).toBe(14 * 256);
@@ -471,11 +471,11 @@ test("of the steps that what comes next can wait for, bulk alone takes the one i
   expect(tokensOf(tiles((tile) => (tile === 8 ? 24 : 20)))).toBe(14 * 256);
 });
 
-test("where prompts find room only as answers end, bulk alone takes in a step what they free, and what is free besides", () => {
+test("where prompts find room only as answers end, offline work alone takes in a step what they free, and what is free besides", () => {
   const sizeOf = (refillTokens: number, tileMs: (tile: number) => number, decodes = 100): number => {
-    const bulk = Array.from({ length: decodes }, () => decode({ objective: throughput, length: 100 }));
+    const offline = Array.from({ length: decodes }, () => decode({ objective: throughput, length: 100 }));
     const crowd = { ...backlog, promptTokens: 40_000, likelyTokens: 40_000, waiting: 8, refillTokens };
-    const budget = budgetFor({ ...policy, tbtMs: null }, bulk, tiles(tileMs), 0, crowd, 65_536);
+    const budget = budgetFor({ ...policy, tbtMs: null }, offline, tiles(tileMs), 0, crowd, 65_536);
     return decodes + budget.offer(40_000, 0, 0, throughput);
   };
   // Any step takes 40 ms to read the weights, in which there is time for 256 tokens. Later tiles take as long.
@@ -501,9 +501,9 @@ test("a job's steps are long where no stream has run of late, and a stream's tim
   expect(offered([], 61_000)).toBe(long);
 });
 
-test("bulk beside an awaited prompt leaves that whole, as it is without", () => {
+test("offline work beside an online prompt leaves that whole, as it is without", () => {
   const calm = { ...policy, tbtMs: null };
-  const chat = { ...backlog, countsBulk: false, promptTokens: 300, likelyTokens: 300, waiting: 1 };
+  const chat = { ...backlog, countsOffline: false, promptTokens: 300, likelyTokens: 300, waiting: 1 };
   const costs = linearCost(10, 0.6);
   const offered = (running: readonly SequenceView[]): number =>
     budgetFor(calm, running, costs, 0, chat, 2048).offer(300, 0, 0, latency);
@@ -514,41 +514,41 @@ test("bulk beside an awaited prompt leaves that whole, as it is without", () => 
   expect(offered([decode()])).toBeLessThan(300);
 });
 
-test("where few bulk decodes are left out they come one at a time, each once in so many steps", () => {
+test("where few offline decodes are left out they come one at a time, each once in so many steps", () => {
   const steps = 4 * (1 + 64);
-  let bulk = Array.from({ length: 5 }, () => decode({ objective: throughput, length: 90_000 }));
+  let offline = Array.from({ length: 5 }, () => decode({ objective: throughput, length: 90_000 }));
   const came: number[] = [];
   for (let step = 0; step < steps; step++) {
-    const { skipped } = budgetOf([decode(), ...bulk], { tbtMs: 60, skipsMax: 64 });
-    came.push(bulk.length - skipped.size);
-    bulk = bulk.map((one) => ({
+    const { skipped } = budgetOf([decode(), ...offline], { tbtMs: 60, skipsMax: 64 });
+    came.push(offline.length - skipped.size);
+    offline = offline.map((one) => ({
       ...one,
       pacing: { ...one.pacing, skips: skipped.has(one.id) ? one.pacing.skips + 1 : 0 },
     }));
-    expect(Math.max(...bulk.map(({ pacing }) => pacing.skips))).toBeLessThanOrEqual(64);
+    expect(Math.max(...offline.map(({ pacing }) => pacing.skips))).toBeLessThanOrEqual(64);
   }
   expect(Math.max(...came)).toBe(1);
   expect(came.reduce((sum, one) => sum + one, 0)).toBeLessThanOrEqual(steps / 13 + 1);
 });
 
-test("bulk alone takes so long that the next stream hardly notices its end, or the next place where it gives way", () => {
+test("offline work alone takes so long that the next stream hardly notices its end, or the next place where it gives way", () => {
   const costs = linearCost(5, 0.1);
   const calm = { ...policy, tbtMs: null };
-  const tookMs = (quietMs: number, abortPoints: number, awaitedTokens: number): number => {
-    const crowd = { ...backlog, promptTokens: many, likelyTokens: many, waiting: 100, awaitedTokens };
+  const tookMs = (quietMs: number, abortPoints: number, streamTokens: number): number => {
+    const crowd = { ...backlog, promptTokens: many, likelyTokens: many, waiting: 100, streamTokens };
     const history = { quietMs, abortPoints, offlineTileMs: 0 };
     const tokens = budgetFor(calm, [], costs, 0, crowd, 8192, history).offer(many, 0, 0, throughput);
     return 5 + 0.1 * tokens;
   };
   // A prompt of 2,000 tokens takes 205 ms.
   expect(tookMs(60_000, 1, 2000)).toBeGreaterThan(300);
-  for (const [waysOut, mostMs] of [
+  for (const [abortPoints, mostMs] of [
     [1, 41],
     [2, 82],
     [24, 100],
   ] as const) {
-    expect(tookMs(0, waysOut, 2000)).toBeLessThanOrEqual(mostMs);
-    expect(tookMs(0, waysOut, 2000)).toBeGreaterThan(0.7 * mostMs);
+    expect(tookMs(0, abortPoints, 2000)).toBeLessThanOrEqual(mostMs);
+    expect(tookMs(0, abortPoints, 2000)).toBeGreaterThan(0.7 * mostMs);
   }
   // The smallest step is computed in any case.
   expect(tookMs(0, 1, 10)).toBe(5 + 0.1 * CHUNK);

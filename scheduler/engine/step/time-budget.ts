@@ -66,7 +66,7 @@ export class TimeBudget implements StepBudget {
     this.#step = new StepPrediction(costs, decodes.count, decodes.context);
     this.deadlineMs = deadlineMs;
     this.#limitMs = this.#limits.targetMs(deadlineMs - view.nowMs);
-    const makesWay = untargetedDecodes > 0 || (!view.backlog.countsBulk && policy.tbtMs === null);
+    const makesWay = untargetedDecodes > 0 || (!view.backlog.countsOffline && policy.tbtMs === null);
     this.#offlineMs = makesWay ? this.#limits.offlineMs(onlineDecodes) : Number.POSITIVE_INFINITY;
     const decodesMs = Math.min(this.#limitMs, this.#offlineMs);
     if (decodesMs < Number.POSITIVE_INFINITY)
@@ -78,23 +78,23 @@ export class TimeBudget implements StepBudget {
     if (this.#step.tokens >= tokensMax) return 0;
     const wanted = this.#step.fill(left, this.#sizeFor(left, context, objective));
     const fitting = this.#step.fitting(wanted, context, this.#limitMs);
-    const tokens = objective.isBulk ? this.#unnoticed(fitting, context) : fitting;
+    const tokens = objective.isOffline ? this.#unnoticed(fitting, context) : fitting;
     if (tokens > 0 || this.#hasPrompt || !this.#isStarving(waitedMs, objective)) return tokens;
     return this.#step.fill(left, Math.min(tokensMax, this.#step.smallestSize));
   }
 
-  take(tokens: number, context: number, { isBulk }: ObjectiveRules): void {
+  take(tokens: number, context: number, { isOffline }: ObjectiveRules): void {
     this.#step.add(tokens, context);
     this.#hasPrompt = true;
-    if (isBulk && this.#step.ms > this.#offlineMs) this.#history.offlineTileMs = this.#view.nowMs;
+    if (isOffline && this.#step.ms > this.#offlineMs) this.#history.offlineTileMs = this.#view.nowMs;
   }
 
-  takeForced(left: number, context: number, { isBulk }: ObjectiveRules): number {
+  takeForced(left: number, context: number, { isOffline }: ObjectiveRules): number {
     const untargetedMs = this.#load.untargetedDecodes > 0 ? this.#policy.stepMs : Number.POSITIVE_INFINITY;
     const limitMs = Math.min(
       this.#limitMs,
       untargetedMs,
-      isBulk ? this.#offlineMs : Number.POSITIVE_INFINITY,
+      isOffline ? this.#offlineMs : Number.POSITIVE_INFINITY,
     );
     let tokens = Math.min(left, this.#view.tokensMax - this.#step.tokens);
     while (tokens > 0 && this.#step.msWith(tokens, context) > limitMs) tokens = Math.floor(tokens / 2);
@@ -129,12 +129,12 @@ export class TimeBudget implements StepBudget {
     return size;
   }
 
-  #ruleFor({ isBulk, isInteractive }: ObjectiveRules): SizeRule {
+  #ruleFor({ isOffline, isInteractive }: ObjectiveRules): SizeRule {
     const { backlog } = this.#view;
     const work = { backlog, history: this.#history, stepMs: this.#policy.stepMs };
-    if (isBulk && backlog.countsBulk && this.#load.online.count === 0)
+    if (isOffline && backlog.countsOffline && this.#load.online.count === 0)
       return new OfflineSize(this.#step, work);
-    if (!isBulk && !isInteractive && this.#load.streams === 0) return new TaskGroupSize(this.#step, work);
+    if (!isOffline && !isInteractive && this.#load.streams === 0) return new TaskGroupSize(this.#step, work);
     return new StreamSize(this.#step, this.#load, work);
   }
 
@@ -154,8 +154,8 @@ export class TimeBudget implements StepBudget {
 
   /** Whether a prompt that has got nothing for `waitedMs` gets a tile, whatever the limits; one that others would notice, if also none of its
    *  kind has got one for as long. */
-  #isStarving(waitedMs: number, { isBulk }: ObjectiveRules): boolean {
-    const isNoticed = isBulk && this.#offlineMs < Number.POSITIVE_INFINITY;
+  #isStarving(waitedMs: number, { isOffline }: ObjectiveRules): boolean {
+    const isNoticed = isOffline && this.#offlineMs < Number.POSITIVE_INFINITY;
     const tileMs = isNoticed ? Math.min(waitedMs, this.#view.nowMs - this.#history.offlineTileMs) : waitedMs;
     return tileMs >= this.#policy.starvationMs;
   }

@@ -68,9 +68,9 @@ export class KeptPrefixes {
         this.#drop(tenant, one);
     while (own.length === KEPT_MAX || this.tokensOf(tenant) + tokens.length > this.#tokensMax)
       this.#drop(tenant, own[0]!);
-    const prospect = { tokens, cacheSalt, adapter: 0, program: null, isWarmed: false };
+    const hint = { tokens, cacheSalt, adapter: 0, program: null, isWarmed: false };
     const kept: Kept = {
-      id: this.#fleet.expect(prospect),
+      id: this.#fleet.expect(hint),
       cacheSalt,
       tokens,
       untilMs,

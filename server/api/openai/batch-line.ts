@@ -145,11 +145,11 @@ async function responseTo(
     case "/v1/embeddings":
       return answerEmbeddings(exchange, deps, {
         ...parseEmbeddingsRequest(body, deps),
-        service: bulk(priority),
+        service: offline(priority),
       });
     case "/v1/responses": {
       const request = responseOf(deps, body);
-      const generation = { ...request.generation, service: bulk(priority) };
+      const generation = { ...request.generation, service: offline(priority) };
       const unkept = {
         ...request,
         store: false,
@@ -184,12 +184,12 @@ function whole<Request extends Pick<CommonRequest, "stream">>(request: Request):
   return request;
 }
 
-function bulk(priority: number): RequestedService {
+function offline(priority: number): RequestedService {
   return { objective: "throughput", tbtMs: null, ttftMs: null, priority };
 }
 
 /** No client waits for any one answer. */
 function unread<Request extends CommonRequest>(request: Request, priority: number): Request {
   const serviceTier = request.serviceTier === null ? null : "flex"; // what was used, whatever was asked for
-  return { ...request, serviceTier, generation: { ...request.generation, service: bulk(priority) } };
+  return { ...request, serviceTier, generation: { ...request.generation, service: offline(priority) } };
 }

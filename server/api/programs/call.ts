@@ -1,4 +1,10 @@
-import type { CallSpec, InputPart, Message, OutputPart, Part } from "../../../scheduler/program/spec.ts";
+import type {
+  CallSpec,
+  InputPart,
+  Message,
+  OutputPart,
+  PromptPart,
+} from "../../../scheduler/program/spec.ts";
 import { badRequest } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ServedModel } from "../../request/served-model.ts";
@@ -57,17 +63,19 @@ export function callOf(fields: Fields, name: string, reading: Reading): CallSpec
   const chat = messages!.map((message, index) =>
     messageOf(fieldsOf(message, `${fields.pathOf("messages")}[${index}]`), places),
   );
-  const answers = places.unplaced().map((part): Message<Part> => ({ role: "assistant", parts: [part] }));
+  const answers = places
+    .unplaced()
+    .map((part): Message<PromptPart> => ({ role: "assistant", parts: [part] }));
   return { kind: "call", name, prompt: { kind: "chat", messages: [...chat, ...answers] } };
 }
 
-function isBlank(part: Part): boolean {
+function isBlank(part: PromptPart): boolean {
   return part.kind === "text" && part.text.trim() === "";
 }
 
 const roles = ["system", "developer", "user", "assistant"];
 
-function messageOf(fields: Fields, places: Places): Message<Part> {
+function messageOf(fields: Fields, places: Places): Message<PromptPart> {
   const role = fields.requiredString("role");
   if (!roles.includes(role)) throw refusal(fields.pathOf("role"), roles.join(", "), role);
   const content = fields.requiredString("content");
@@ -116,8 +124,8 @@ class Places {
   }
 
   /** What is not listed is an input of its own name. */
-  partsOf(template: string): Part[] {
-    return piecesOf(template).map((piece): Part => {
+  partsOf(template: string): PromptPart[] {
+    return piecesOf(template).map((piece): PromptPart => {
       if (piece.kind === "text") return piece;
       const { name } = piece;
       if (++this.#count > programRequestLimits.placesMax) {

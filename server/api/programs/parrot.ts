@@ -3,7 +3,7 @@
  * A session of theirs is a program here. Their client sends GETs with a JSON body, which HTTP servers may drop: a variable's
  * id alone says whose it is, and it is awaited with latency. Their errors are status 500 with `error` and `traceback`.
  */
-import type { Criteria, Part, ProgramPart, TransformStep } from "../../../scheduler/program/spec.ts";
+import type { Criteria, ProgramPart, PromptPart, TransformStep } from "../../../scheduler/program/spec.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call, Route } from "../../http/route.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
@@ -148,7 +148,7 @@ class ParrotApi {
     const session = this.session(call, fields.raw("session_id"));
     const template = fields.requiredString("template");
     const variables: { name: string; value: string | null }[] = [];
-    const places = new Map<string, Part>();
+    const places = new Map<string, PromptPart>();
     const info: object[] = [];
     for (const [index, given] of (
       fields.list("parameters", programRequestLimits.placesMax) ?? []
@@ -185,7 +185,7 @@ class ParrotApi {
     const session = this.session(call, fields.raw("session_id"));
     const { variables: known } = session.hosted.program;
     const variables = new Map<string, { name: string; value: null }>();
-    const places = new Map<string, Part>();
+    const places = new Map<string, PromptPart>();
     for (const [index, given] of (
       fields.list("placeholders", programRequestLimits.placesMax) ?? []
     ).entries()) {
@@ -231,7 +231,7 @@ class ParrotApi {
 
   #submit(
     session: Session,
-    parts: readonly Part[],
+    parts: readonly PromptPart[],
     variables: ProgramPart["variables"],
     wish: Criteria | null,
   ): number {
@@ -261,7 +261,7 @@ class ParrotApi {
     return this.session(call, /^(\d+)\./.exec(variable)?.[1]);
   }
 
-  #output(variable: string, fields: Fields, transforms: readonly TransformStep[]): Part {
+  #output(variable: string, fields: Fields, transforms: readonly TransformStep[]): PromptPart {
     const { model } = this.#deps;
     return {
       kind: "output",
@@ -309,8 +309,12 @@ function criteriaFrom(given: string): Criteria {
 }
 
 /** `cutsRest`: what is behind the last output is left out; their client asks for that. */
-function partsOf(template: string, places: ReadonlyMap<string, Part>, cutsRest: boolean): readonly Part[] {
-  const parts = piecesOf(template).map((piece): Part => {
+function partsOf(
+  template: string,
+  places: ReadonlyMap<string, PromptPart>,
+  cutsRest: boolean,
+): readonly PromptPart[] {
+  const parts = piecesOf(template).map((piece): PromptPart => {
     if (piece.kind === "text") return piece;
     const part = places.get(piece.name);
     if (part === undefined)

@@ -89,16 +89,16 @@ function pathJson({ kind, name, fromMs, toMs }: PathPart, { arrivedMs }: Program
 function callsJson(program: Program): object[] {
   const since = (ms: number | null): number | null => (ms === null ? null : ms - program.arrivedMs);
   // Numbers of this program's own: those of the process tell how many gangs others have.
-  const gangs = new Map<number, number>();
-  const numberOf = (gang: number): number => {
-    if (!gangs.has(gang)) gangs.set(gang, gangs.size);
-    return gangs.get(gang)!;
+  const taskGroups = new Map<number, number>();
+  const numberOf = (taskGroup: number): number => {
+    if (!taskGroups.has(taskGroup)) taskGroups.set(taskGroup, taskGroups.size);
+    return taskGroups.get(taskGroup)!;
   };
-  return storiesOf(program).map(({ name, state, objective, gang, waitedFor, times, tokens }) => ({
+  return storiesOf(program).map(({ name, state, objective, taskGroup, waitedFor, times, tokens }) => ({
     name,
     state,
     objective,
-    gang: gang === null ? null : numberOf(gang),
+    gang: taskGroup === null ? null : numberOf(taskGroup),
     waited_for: waitedFor,
     ready_ms: since(times.readyMs),
     placed_ms: since(times.placedMs),

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { algorithm1, byRatio } from "../../simulation/baselines/batchllm.ts";
 import { runs } from "../../tests/support/property.ts";
-import { groupsOf, type JobOrder, orderOf, type PrefixGroup } from "./groups.ts";
+import { type BatchOrder, groupsOf, orderOf, type PrefixGroup } from "./groups.ts";
 import { oneLevel } from "./one-level.ts";
 import { PrefixTree, promptTable, ROOT } from "./prefix-tree.ts";
 
@@ -19,7 +19,10 @@ function exact(list: readonly ArrayLike<number>[]) {
   return { tree, choice, groups: groupsOf(tree, choice) };
 }
 
-function ordered(list: readonly ArrayLike<number>[], answer: (prompt: number) => number = () => 1): JobOrder {
+function ordered(
+  list: readonly ArrayLike<number>[],
+  answer: (prompt: number) => number = () => 1,
+): BatchOrder {
   const { tree, choice } = exact(list);
   return orderOf(tree, choice, answer);
 }

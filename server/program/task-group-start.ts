@@ -8,10 +8,10 @@ interface Member {
 }
 
 /**
- * Joint start of a gang's calls that became ready together. Tokenised members wait for the others, so that
+ * Joint start of a task group's calls that became ready together. Tokenised members wait for the others, so that
  * the fleet places all at once.
  */
-export class GangStart {
+export class TaskGroupStart {
   readonly #generator: Generator;
   readonly #members: Member[] = [];
   /** Members that have neither joined nor left. */

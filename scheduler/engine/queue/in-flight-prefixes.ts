@@ -18,7 +18,7 @@ interface Waiter {
  * tokens for two seconds is before all others of its objective (step/prompt-order.ts). If the owner ends, is paused or
  * preempted, its waiters go back to the queue.
  */
-export class PrefixPending {
+export class InFlightPrefixes {
   readonly #waiters = new Map<Sequence, Waiter[]>();
   #size = 0;
 
@@ -37,12 +37,12 @@ export class PrefixPending {
   remove(sequence: Sequence): void {
     const { owner } = sequence.queued;
     assert(owner !== null, "the sequence waits for a prefix");
-    this.#letGo(owner, (waiter) => waiter.sequence === sequence);
+    this.#releaseHeld(owner, (waiter) => waiter.sequence === sequence);
   }
 
   /** Lets go of those that wait for no more than the owner's first `tokens` tokens. */
   wake(owner: Sequence, tokens: number): readonly Sequence[] {
-    return this.#letGo(owner, (waiter) => waiter.tokens <= tokens);
+    return this.#releaseHeld(owner, (waiter) => waiter.tokens <= tokens);
   }
 
   /** Each waiting sequence, and for how many tokens of which owner it waits. For checks. */
@@ -53,7 +53,7 @@ export class PrefixPending {
   }
 
   /** Takes out those of an owner's waiters that `goes` is true of, and returns them. */
-  #letGo(owner: Sequence, goes: (waiter: Waiter) => boolean): readonly Sequence[] {
+  #releaseHeld(owner: Sequence, goes: (waiter: Waiter) => boolean): readonly Sequence[] {
     const waiters = this.#waiters.get(owner);
     if (waiters === undefined) return [];
     const rest = waiters.filter((waiter) => !goes(waiter));
@@ -68,7 +68,7 @@ export class PrefixPending {
 
 /** A running sequence that is about to compute tokens which the waiting one shares, and how many tokens they
  *  share. */
-export interface Owner {
+export interface InFlightPrefix {
   readonly owner: Sequence;
   readonly tokens: number;
 }
@@ -78,13 +78,13 @@ export interface Owner {
  * cached; null if waiting would save fewer than `sharedTokensMin` tokens. Counts whole pages: only those are
  * published.
  */
-export function findOwner(
+export function findInFlightPrefix(
   waiting: Sequence,
   prompts: readonly Sequence[],
   pageTokens: number,
   sharedTokensMin: number,
-): Owner | null {
-  let best: Owner | null = null;
+): InFlightPrefix | null {
+  let best: InFlightPrefix | null = null;
   let tokensMin = waiting.cachedTokens + sharedTokensMin;
   for (const owner of prompts) {
     if (owner.isDecoding || owner.isPaused || owner.isAborted) continue;

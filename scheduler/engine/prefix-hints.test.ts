@@ -1,13 +1,13 @@
-/** Prospects in an engine: computed ahead when nothing else wants the time, kept while there is room, given up when asked. */
+/** Prefix hints in an engine: computed ahead when nothing else wants the time, kept while there is room, given up when asked. */
 
 import { expect, test } from "bun:test";
 import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
-import { EngineHarness, FIRST_PROSPECT } from "../../tests/support/engine-harness.ts";
+import { EngineHarness, FIRST_HINT } from "../../tests/support/engine-harness.ts";
 import { chatService } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import { linearCost } from "../cost/linear.ts";
 import { ours } from "../policies.ts";
-import { spareTokens } from "./step/spare.ts";
+import { prefetchTokens } from "./step/prefetch-budget.ts";
 
 /** Sixteen tokens are computed while weights are read. */
 const cost = linearCost(6, 0.02, 1, undefined, [{ tokens: 16, tokenMs: 0.001 }]);
@@ -16,16 +16,16 @@ function harness(pages = 64): EngineHarness {
   return new EngineHarness({ spec: { pages }, engine: { batch: ours().batch }, isStallFree: false, cost });
 }
 
-/** Tokens of prospects that each step computed. */
+/** Tokens of prefix hints that each step computed. */
 function warmedBy({ steps }: EngineHarness): number[] {
   return steps.map(({ chunks }) =>
-    chunks.reduce((sum, { sequence, tokens }) => sum + (sequence >= FIRST_PROSPECT ? tokens.length : 0), 0),
+    chunks.reduce((sum, { sequence, tokens }) => sum + (sequence >= FIRST_HINT ? tokens.length : 0), 0),
   );
 }
 
 const head = tokensFrom(0, 200);
 
-test("an idle engine computes a prospect, and the sequence that comes finds all of it", () => {
+test("an idle engine computes a prefix hint, and the sequence that comes finds all of it", () => {
   const engine = harness();
   engine.expect(0, head);
   engine.finish();
@@ -85,10 +85,10 @@ test("beside decodes of its own program it is, and never while a prompt waits or
   engine.step();
   engine.step();
   const withPrompt = engine.steps.find(({ chunks }) => chunks.some(({ sequence }) => sequence === 1))!;
-  expect(withPrompt.chunks.every(({ sequence }) => sequence < FIRST_PROSPECT)).toBe(true);
+  expect(withPrompt.chunks.every(({ sequence }) => sequence < FIRST_HINT)).toBe(true);
 });
 
-test("what is left of a prospect and is not worth a piece keeps no other from being computed", () => {
+test("what is left of a prefix hint and is not worth a piece keeps no other from being computed", () => {
   const engine = harness();
   const service = { ...chatService, program: { id: 3, ageMs: 0, remainingMs: 1 } };
   engine.submit(sequenceSpec(tokensFrom(500, 8), 9, { service }));
@@ -112,38 +112,38 @@ test("beside a decode of its own program a piece has the size whose tokens cost 
     steps: 1000,
     tokensMax: 1000,
   };
-  expect(spareTokens(costs, { ...own, left: 600, context: 0 })).toBe(63);
-  expect(spareTokens(costs, { ...own, left: 90, context: 0 })).toBe(63);
-  expect(spareTokens(costs, { ...own, left: 40, context: 0 })).toBe(40);
+  expect(prefetchTokens(costs, { ...own, left: 600, context: 0 })).toBe(63);
+  expect(prefetchTokens(costs, { ...own, left: 90, context: 0 })).toBe(63);
+  expect(prefetchTokens(costs, { ...own, left: 40, context: 0 })).toBe(40);
   const eight = { prompts: [], decodes: 8, decodeContext: 500 };
-  expect(spareTokens(costs, { ...own, shape: eight, left: 600, context: 0 })).toBe(56);
+  expect(prefetchTokens(costs, { ...own, shape: eight, left: 600, context: 0 })).toBe(56);
   // A device that computes eight tokens while it reads its weights has seven beside a decode for nearly nothing.
   const few = linearCost(18, 0.7, 16, undefined, [{ tokens: 8, tokenMs: 0.1 }]);
-  expect(spareTokens(few, { ...own, left: 600, context: 0 })).toBe(7);
+  expect(prefetchTokens(few, { ...own, left: 600, context: 0 })).toBe(7);
   // With fewer steps to come than pieces of the size whose tokens cost least, a larger one gains more.
   const bends = linearCost(13, 0.8, 16, undefined, [
     { tokens: 8, tokenMs: 0.2 },
     { tokens: 16, tokenMs: 0.4 },
   ]);
-  expect(spareTokens(bends, { ...own, left: 350, context: 0 })).toBe(7);
-  expect(spareTokens(bends, { ...own, steps: 24, left: 350, context: 0 })).toBe(15);
-  expect(spareTokens(bends, { ...own, steps: 24, left: 100, context: 0 })).toBe(7);
+  expect(prefetchTokens(bends, { ...own, left: 350, context: 0 })).toBe(7);
+  expect(prefetchTokens(bends, { ...own, steps: 24, left: 350, context: 0 })).toBe(15);
+  expect(prefetchTokens(bends, { ...own, steps: 24, left: 100, context: 0 })).toBe(7);
   // On a tiny model they gain less than the piece costs besides: 7 · 0.009 ms.
   const tiny = linearCost(0.4, 0.01, 16, undefined, [{ tokens: 8, tokenMs: 0.001 }]);
-  expect(spareTokens(tiny, { ...own, left: 600, context: 0 })).toBe(0);
+  expect(prefetchTokens(tiny, { ...own, left: 600, context: 0 })).toBe(0);
   // Where they cost nearly as much as in a prompt, the gain is smaller than what predictions may be off by.
   const flat = linearCost(5, 0.7, 16, undefined, [{ tokens: 8, tokenMs: 0.6 }]);
-  expect(spareTokens(flat, { ...own, left: 600, context: 0 })).toBe(0);
+  expect(prefetchTokens(flat, { ...own, left: 600, context: 0 })).toBe(0);
   // Where a token costs more beside a decode than in a prompt of its own there is no gain.
   const alone: CostModel = {
     name: "dear beside decodes",
     tileTokens: 16,
     stepMs: (shape) => costs.stepMs(shape) + (shape.decodes > 0 && shape.prompts.length > 0 ? 9 : 0),
   };
-  expect(spareTokens(alone, { ...own, left: 600, context: 0 })).toBe(0);
+  expect(prefetchTokens(alone, { ...own, left: 600, context: 0 })).toBe(0);
 });
 
-test("between steps a prospect holds nothing: a sequence that needs its pages gets them all", () => {
+test("between steps a prefix hint holds nothing: a sequence that needs its pages gets them all", () => {
   const engine = harness(16);
   engine.expect(0, tokensFrom(0, 160));
   engine.finish();
@@ -153,7 +153,7 @@ test("between steps a prospect holds nothing: a sequence that needs its pages ge
   expect(engine.outcomes[0]!.finish).toEqual({ kind: "length" });
 });
 
-test("what a prospect reads is evicted after what nobody waits for; given up, before", () => {
+test("what a prefix hint reads is evicted after what nobody waits for; given up, before", () => {
   const cachedAfter = (act: (engine: EngineHarness) => void): (number | null)[] => {
     const engine = harness(16);
     engine.expect(0, head.slice(0, 64));

@@ -7,12 +7,12 @@ import type { SequenceId, Step, StepResult } from "../core.ts";
 import { linearCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
-import { Seat } from "./seat.ts";
+import { EngineHost } from "./engine-host.ts";
 
-/** A seat with an engine, and all that it says. */
+/** An engine host with an engine, and all that it says. */
 function bench() {
   const clock = new ManualClock();
-  const seat = new Seat();
+  const host = new EngineHost();
   const inbox: EngineMessage[] = [];
   const reports: EngineReport[] = [];
   /** When the fleet was told what the engine has learnt. */
@@ -21,7 +21,7 @@ function bench() {
   const spec = deviceSpec({ pages: 64 });
   const costs = new OnlineCostModel(linearCost(5, 0.1));
   const open = (epoch = 0): void =>
-    seat.open(
+    host.open(
       {
         link: {
           next: () => inbox.shift() ?? null,
@@ -57,25 +57,25 @@ function bench() {
   };
   const lose = (): void => flying!.done({ kind: "lost", reason: "The device was lost." });
   const inStep = (): SequenceId[] => flying?.step.chunks.map(({ sequence }) => sequence) ?? [];
-  return { seat, inbox, reports, learntMs, open, submit, answer, lose, inStep };
+  return { host, inbox, reports, learntMs, open, submit, answer, lose, inStep };
 }
 
 const ids = (...numbers: number[]): SequenceId[] => numbers as SequenceId[];
 
 test("all messages that have arrived are received before a step is planned", () => {
-  const { seat, open, submit, inStep } = bench();
+  const { host, open, submit, inStep } = bench();
   open();
   submit(1);
   submit(2);
-  seat.turn();
+  host.turn();
   expect(inStep()).toEqual(ids(1, 2));
 });
 
 test("messages that arrive during a step come before its result", () => {
-  const { seat, inbox, reports, open, submit, answer, inStep } = bench();
+  const { host, inbox, reports, open, submit, answer, inStep } = bench();
   open();
   submit(1);
-  seat.turn();
+  host.turn();
   submit(2);
   inbox.push({ kind: "abort", sequence: 1 as SequenceId });
   answer();
@@ -86,30 +86,30 @@ test("messages that arrive during a step come before its result", () => {
   expect(inStep()).toEqual(ids(2));
 });
 
-test("an engine never hears that its device is lost, and another takes its seat", () => {
-  const { seat, reports, open, submit, lose, answer } = bench();
+test("an engine never hears that its device is lost, and another takes its engine host", () => {
+  const { host, reports, open, submit, lose, answer } = bench();
   open();
   submit(1);
-  seat.turn();
+  host.turn();
   const before = reports.length;
   expect(lose).toThrow("The device was lost.");
   expect(reports.length).toBe(before);
   expect(() => open()).toThrow("only a lost engine is replaced");
-  seat.close();
-  expect(seat.engine).toBeNull();
-  seat.turn(); // nothing lives here, and nothing happens
+  host.close();
+  expect(host.engine).toBeNull();
+  host.turn(); // nothing lives here, and nothing happens
   open(1);
   submit(2, 1);
-  seat.turn();
+  host.turn();
   answer();
   expect(reports.at(-1)).toMatchObject({ tokens: [7], finished: [{ finish: { kind: "length" } }] });
 });
 
 test("what an engine learns goes with a report, once a second", () => {
-  const { seat, learntMs, open, submit, answer } = bench();
+  const { host, learntMs, open, submit, answer } = bench();
   open();
   submit(1);
-  seat.turn();
+  host.turn();
   for (let step = 0; step < 8; step++) answer(300);
   expect(learntMs).toEqual([1200, 2400]);
 });

@@ -4,16 +4,16 @@ import { unknownCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import type { EngineLink } from "../../scheduler/fleet/fleet.ts";
+import { EngineHost, type HostPorts } from "../../scheduler/host/engine-host.ts";
 import type { EngineMessage, EngineReport } from "../../scheduler/messages.ts";
 import { type EntryOf, planHash } from "../../scheduler/recording/recording.ts";
-import { Seat, type SeatPorts } from "../../scheduler/seat/seat.ts";
 
 const LOST = "The device said so when this was recorded.";
 
-/** A seat whose time, turns, messages and results are those of a recording. */
-export class ReplayedSeat implements EngineLink {
-  readonly #seat = new Seat();
-  readonly #ports: SeatPorts;
+/** An engine host whose time, turns, messages and results are those of a recording. */
+export class ReplayedHost implements EngineLink {
+  readonly #host = new EngineHost();
+  readonly #ports: HostPorts;
   readonly #settings: EngineSettings;
   #atMs = 0;
   /** Which life of the place begins next, and what that engine will think of its costs. */
@@ -79,12 +79,12 @@ export class ReplayedSeat implements EngineLink {
   message({ message, atMs }: EntryOf<"message">): void {
     this.#openAt(atMs);
     this.#inbox.push(message);
-    this.#seat.receive();
+    this.#host.receive();
   }
 
   run({ atMs }: EntryOf<"run">): void {
     this.#openAt(atMs);
-    this.#seat.turn();
+    this.#host.turn();
   }
 
   /** Ends the step in flight. */
@@ -96,7 +96,7 @@ export class ReplayedSeat implements EngineLink {
   }
 
   lose(): void {
-    this.#seat.close();
+    this.#host.close();
     [this.#sent, this.#inbox, this.#reports] = [[], [], []];
     this.#flying = null;
     this.isDown = false;
@@ -105,6 +105,6 @@ export class ReplayedSeat implements EngineLink {
   /** An engine's life begins with the first thing that the recording says of it. */
   #openAt(atMs: number): void {
     this.#atMs = atMs;
-    if (this.#seat.engine === null) this.#seat.open(this.#ports, { ...this.#next, settings: this.#settings });
+    if (this.#host.engine === null) this.#host.open(this.#ports, { ...this.#next, settings: this.#settings });
   }
 }

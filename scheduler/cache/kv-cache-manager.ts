@@ -1,43 +1,43 @@
 import { assert } from "../../base/assert.ts";
 import { type PageId, type PageMove, type SequenceId, type Sharing, sharingOf } from "../core.ts";
 import type { Sequence } from "../engine/sequence.ts";
-import { Cache, type Lease } from "./cache.ts";
-import type { Eviction } from "./eviction.ts";
-import { NoticeBook } from "./notices.ts";
+import { Cache, type CacheLock } from "./cache.ts";
+import type { EvictionPolicy } from "./eviction.ts";
+import { KvEventLog } from "./kv-event-log.ts";
 import { PagePool } from "./page-pool.ts";
-import { pathPages, Reader } from "./radix-tree.ts";
+import { PrefixWaiter, pathPages } from "./radix-tree.ts";
 
 /** Of all pages, those that are evicted together at least: one by one would cost several times as much, and notices. */
 const EVICTED_SHARE = 1 / 1024;
 const EVICTED_MAX = 32;
 
 /**
- * How sequences come to pages and give them up. A sequence is resident between `settle` and `leave`; its page
+ * How sequences come to pages and give them up. A sequence is resident between `allocate` and `free`; its page
  * table is
  *
  *   index   0 ………………… leasedPages ………………………… pageCount
- *   pages   │ the cache's, leased │ the sequence's own │     own: taken here, written by its chunks
+ *   pages   │ the cache's, locked │ the sequence's own │     own: taken here, written by its chunks
  *
  * and `publish` moves the border: the own pages that are complete become the cache's, so that others find
  * them at once.
  */
-export class Residency {
+export class KvCacheManager {
   readonly pool: PagePool;
   readonly cache: Cache;
   /** What has changed in the cache since it was told; null: it is not told. */
-  readonly notices: NoticeBook | null;
+  readonly kvEvents: KvEventLog | null;
   /** Pins on pages that the step being planned or in flight copies from. */
-  #sources: Lease[] = [];
+  #sources: CacheLock[] = [];
   /** Pins on the whole pages that held sequences computed, in the order of their ends. */
-  readonly #held = new Map<SequenceId, Lease>();
+  readonly #held = new Map<SequenceId, CacheLock>();
   readonly #evictedLeast: number;
 
   /** `epoch`: which life of the engine notices are of; null: there are none. `eviction`: by default as it serves. */
-  constructor(pagesTotal: number, pageTokens: number, epoch: number | null, eviction?: Eviction) {
+  constructor(pagesTotal: number, pageTokens: number, epoch: number | null, eviction?: EvictionPolicy) {
     this.#evictedLeast = Math.min(EVICTED_MAX, Math.ceil(pagesTotal * EVICTED_SHARE));
     this.pool = new PagePool(pagesTotal, pageTokens);
-    this.notices = epoch === null ? null : new NoticeBook(pageTokens, epoch);
-    this.cache = new Cache(this.pool, this.notices, eviction);
+    this.kvEvents = epoch === null ? null : new KvEventLog(pageTokens, epoch);
+    this.cache = new Cache(this.pool, this.kvEvents, eviction);
   }
 
   /** Pages that are free or can be made so without a preemption. */
@@ -47,73 +47,73 @@ export class Residency {
 
   /** The sequence waits: from now on `cachedTokens` tells how much of it is cached, and `onChange` is told when that
    *  changes. No token counts of which something is wanted, as the last one of a text that is to go on. */
-  follow(sequence: Sequence, onChange: () => void): void {
+  track(sequence: Sequence, onChange: () => void): void {
     const { kv, tokens, cachedMax } = sequence;
-    if (kv.reader !== null) return;
-    kv.reader = new Reader(this.#sharingOf(sequence), tokens, cachedMax, onChange);
-    this.cache.follow(kv.reader);
+    if (kv.waiter !== null) return;
+    kv.waiter = new PrefixWaiter(this.#sharingOf(sequence), tokens, cachedMax, onChange);
+    this.cache.track(kv.waiter);
   }
 
   /** The sequence waits no longer. */
-  unfollow({ kv }: Sequence): void {
-    if (kv.reader === null) return;
-    this.cache.unfollow(kv.reader);
-    kv.reader = null;
+  untrack({ kv }: Sequence): void {
+    if (kv.waiter === null) return;
+    this.cache.untrack(kv.waiter);
+    kv.waiter = null;
   }
 
-  /** Whether `settle` would leave `headroom` pages available. */
+  /** Whether `allocate` would leave `headroom` pages available. */
   fits({ kv, length }: Sequence, headroom: number): boolean {
     const { pageTokens } = this.pool;
     const cached = Math.floor(kv.cachedTokens / pageTokens);
     const needed = Math.ceil(length / pageTokens) - cached;
-    const pinned = kv.reader === null ? 0 : this.cache.pagesPinnedBy(kv.reader);
+    const pinned = kv.waiter === null ? 0 : this.cache.pagesPinnedBy(kv.waiter);
     return needed + headroom <= this.pagesAvailable - pinned;
   }
 
   /** Whether so many pages, and `headroom` besides, can be had without evicting any that a waiting sequence will read. */
-  hasUnwanted(needed: number, headroom: number): boolean {
+  hasUnprotected(needed: number, headroom: number): boolean {
     const { pagesFree } = this.pool;
-    const unwanted = this.pagesAvailable - this.cache.pagesWanted;
+    const unwanted = this.pagesAvailable - this.cache.pagesProtected;
     const evicted = needed <= pagesFree ? 0 : Math.max(needed - pagesFree, this.#evictedLeast);
     return needed + headroom <= unwanted && pagesFree + evicted <= unwanted;
   }
 
-  /** Whether `settle` would take pages that others wait to read. */
+  /** Whether `allocate` would take pages that others wait to read. */
   displaces({ length, cachedTokens }: Sequence): boolean {
     const needed = Math.ceil((length - cachedTokens) / this.pool.pageTokens);
-    return needed > this.pagesAvailable - this.cache.pagesWanted;
+    return needed > this.pagesAvailable - this.cache.pagesProtected;
   }
 
   /**
-   * Gives the sequence pages for all its known tokens: leases what is cached, evicts for the rest. Returns
+   * Gives the sequence pages for all its known tokens: locks what is cached, evicts for the rest. Returns
    * the copy that its first step must make where the match ends inside a page, else null. The caller has
    * checked `fits`; only without it may `exact` be false, which uses whole pages of the cache and so never
    * needs more than the sequence's own number.
    */
-  settle(sequence: Sequence, exact: boolean): PageMove | null {
+  allocate(sequence: Sequence, exact: boolean): PageMove | null {
     const { kv, tokens, length } = sequence;
     const sharing = this.#sharingOf(sequence);
-    assert(kv.pageCount === 0 && kv.lease === null, "a sequence settles once");
+    assert(kv.pageCount === 0 && kv.lock === null, "a sequence settles once");
     const { pageTokens } = this.pool;
     const matched = kv.cachedTokens;
-    const lease = this.cache.lease(tokens, sequence.cachedMax, sharing);
+    const lock = this.cache.lock(tokens, sequence.cachedMax, sharing);
     const copied = exact ? matched % pageTokens : 0;
-    const source = copied > 0 ? this.cache.leaseSource(tokens, matched, sharing) : null;
-    if (source !== null) this.#sources.push(source.lease);
+    const source = copied > 0 ? this.cache.lockSource(tokens, matched, sharing) : null;
+    if (source !== null) this.#sources.push(source.lock);
 
-    kv.lease = lease;
+    kv.lock = lock;
     kv.reservePages(Math.ceil(tokens.length / pageTokens));
-    for (const page of pathPages(lease.span)) kv.addPage(page);
-    kv.leasedPages = kv.pageCount;
-    this.unfollow(sequence);
+    for (const page of pathPages(lock.node)) kv.addPage(page);
+    kv.lockedPages = kv.pageCount;
+    this.untrack(sequence);
     const needed = Math.ceil(length / pageTokens) - kv.pageCount;
     if (this.pool.pagesFree < needed) this.#evict(needed - this.pool.pagesFree);
     for (let i = 0; i < needed; i++) kv.addPage(this.pool.take());
 
-    kv.computed = lease.span.end + copied;
+    kv.computed = lock.node.end + copied;
     kv.promptEnd = length;
     if (source === null) return null;
-    const to = kv.pages[kv.leasedPages]! as PageId;
+    const to = kv.pages[kv.lockedPages]! as PageId;
     return { from: source.page, tier: "device", to, count: copied };
   }
 
@@ -152,42 +152,42 @@ export class Residency {
   publish({ kv, tokens }: Sequence): void {
     const { pageTokens } = this.pool;
     const end = kv.computed - (kv.computed % pageTokens);
-    assert(kv.lease !== null, "only residents have pages to publish");
-    kv.lease = this.cache.insert(kv.lease, tokens, end, kv.pages);
+    assert(kv.lock !== null, "only residents have pages to publish");
+    kv.lock = this.cache.insert(kv.lock, tokens, end, kv.pages);
     kv.pagesRewritten();
-    kv.leasedPages = end / pageTokens;
+    kv.lockedPages = end / pageTokens;
   }
 
   /** Takes the sequence's pages. `keep`: what it computed goes to the cache; else (its contents are in doubt)
    *  it is lost. `isHeld`: its whole pages are not evicted there, until
-   *  `letGo`. */
-  leave({ kv, tokens, id }: Sequence, keep: boolean, isHeld = false): void {
-    const { lease, pages, pageCount, computed } = kv;
-    assert(lease !== null, "only residents can leave");
-    const kept = keep ? Math.ceil(computed / this.pool.pageTokens) : kv.leasedPages;
+   *  `releaseHeld`. */
+  free({ kv, tokens, id }: Sequence, keep: boolean, isHeld = false): void {
+    const { lock, pages, pageCount, computed } = kv;
+    assert(lock !== null, "only residents can leave");
+    const kept = keep ? Math.ceil(computed / this.pool.pageTokens) : kv.lockedPages;
     for (let index = kept; index < pageCount; index++) this.pool.release(pages[index]! as PageId);
-    if (keep) this.cache.insertLast(lease, tokens, computed, pages);
-    else this.cache.discard(lease);
-    if (keep && isHeld && computed > 0) this.#held.set(id, this.cache.lease(tokens, computed, lease.sharing));
-    kv.lease = null;
-    kv.leasedPages = 0;
+    if (keep) this.cache.insertLast(lock, tokens, computed, pages);
+    else this.cache.discard(lock);
+    if (keep && isHeld && computed > 0) this.#held.set(id, this.cache.lock(tokens, computed, lock.sharing));
+    kv.lock = null;
+    kv.lockedPages = 0;
     kv.pageCount = 0;
     kv.computed = 0;
   }
 
   /** What the held sequence computed may be evicted again. */
-  letGo(id: SequenceId): void {
-    const lease = this.#held.get(id);
-    if (lease === undefined) return;
+  releaseHeld(id: SequenceId): void {
+    const lock = this.#held.get(id);
+    if (lock === undefined) return;
     this.#held.delete(id);
-    this.cache.release(lease);
+    this.cache.release(lock);
   }
 
   /** The same of the one that has been held for longest; false if there is none. */
-  letGoOne(): boolean {
+  releaseOldestHeld(): boolean {
     const [first] = this.#held.keys();
     if (first === undefined) return false;
-    this.letGo(first);
+    this.releaseHeld(first);
     return true;
   }
 
@@ -200,8 +200,8 @@ export class Residency {
     return this.cache.evict(Math.max(pages, this.#evictedLeast));
   }
 
-  /** The leases there are besides the sequences'. */
-  get sources(): readonly Lease[] {
+  /** The locks there are besides the sequences'. */
+  get sources(): readonly CacheLock[] {
     return [...this.#sources, ...this.#held.values()];
   }
 }

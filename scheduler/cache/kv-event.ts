@@ -4,7 +4,7 @@
  * Only whole pages are told. A page is named by the hash of everything up to its end (cache/page-hash.ts). A
  * hash only guides placement: what is reused is decided by the engine, which compares tokens.
  */
-export interface CacheNotice {
+export interface KvEvent {
   readonly kind: "insert" | "evict";
   /** Hashes of pages 0 … end-1 of a path from the root. */
   readonly path: Float64Array;
@@ -13,12 +13,12 @@ export interface CacheNotice {
 }
 
 /** All notices since the report before, in order. */
-export interface CacheNotices {
+export interface KvEvents {
   /** Which life of the engine: 0, and one more each time it is replaced. */
   readonly epoch: number;
   /** 0, 1, 2 … within an epoch. A gap means that something was lost, and calls for a `resync`. */
   readonly number: number;
-  /** Everything told before is void; `notices` inserts the whole tree. The answer to a `resync`. */
+  /** Everything told before is void; `kvEvents` inserts the whole tree. The answer to a `resync`. */
   readonly isWhole: boolean;
-  readonly notices: readonly CacheNotice[];
+  readonly kvEvents: readonly KvEvent[];
 }

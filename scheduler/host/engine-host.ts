@@ -19,14 +19,14 @@ export interface EngineEnd {
 }
 
 /** What an engine touches the world with. */
-export interface SeatPorts {
+export interface HostPorts {
   readonly link: EngineEnd;
   readonly device: Device;
   readonly clock: Clock;
 }
 
-/** What an engine in a seat is besides its ports. */
-export interface SeatedEngine {
+/** What an engine in an engine host is besides its ports. */
+export interface HostedEngine {
   /** Which life of the place this is: 0, and one more each time that a lost engine is replaced. */
   readonly epoch: number;
   readonly settings: EngineSettings;
@@ -47,7 +47,7 @@ interface Life {
 }
 
 /** Decorators that see all that goes into an engine (recording/recorder.ts). */
-export interface SeatRecorder {
+export interface HostRecorder {
   engine(engine: EngineInput): EngineInput;
   device(device: Device): Device;
 }
@@ -65,12 +65,12 @@ export interface SeatRecorder {
  *
  * When turns come, and when a lost engine is replaced, is up to the host.
  */
-export class Seat {
-  readonly #recorder: SeatRecorder | null;
+export class EngineHost {
+  readonly #recorder: HostRecorder | null;
   #life: Life | null = null;
 
   /** `recorder` writes down all that engines here are told and answer. */
-  constructor(recorder: SeatRecorder | null = null) {
+  constructor(recorder: HostRecorder | null = null) {
     this.#recorder = recorder;
   }
 
@@ -80,7 +80,7 @@ export class Seat {
   }
 
   /** An engine's life begins. */
-  open({ link, device, clock }: SeatPorts, { settings, epoch, costs }: SeatedEngine): void {
+  open({ link, device, clock }: HostPorts, { settings, epoch, costs }: HostedEngine): void {
     assert(this.#life === null, "only a lost engine is replaced");
     const answering: Device = {
       spec: device.spec,

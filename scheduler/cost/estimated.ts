@@ -1,7 +1,7 @@
 import type { EngineCosts, StepShape } from "./cost-model.ts";
 
 /** What is believed of an engine's costs away from the engine: what the engine told last of what it has learnt. */
-export class BelievedCosts implements EngineCosts {
+export class EstimatedCosts implements EngineCosts {
   #model: EngineCosts;
 
   constructor(model: EngineCosts) {

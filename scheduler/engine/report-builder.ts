@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { CacheNotices } from "../cache/notice.ts";
+import type { KvEvents } from "../cache/kv-event.ts";
 import type { Finish, SequenceId, Step, TokenLogprobs } from "../core.ts";
 import type { EngineLoad, EngineReport, PromptLogprobs } from "../messages.ts";
 import type { Sequence } from "./sequence.ts";
@@ -34,7 +34,7 @@ export interface StepTimes {
 }
 
 /** What happens in an engine, written down once and told in three ways: reports, running totals, traces. */
-export class Journal {
+export class ReportBuilder {
   readonly #trace: ((step: StepTrace) => void) | null;
   readonly #totals: { -readonly [Key in keyof Totals]: number } = {
     stepsTotal: 0,
@@ -58,7 +58,7 @@ export class Journal {
   #logprobs: (TokenLogprobs | null)[] | null = null;
   #finished: { sequence: SequenceId; finish: Finish }[] = [];
   #returned: SequenceId[] = [];
-  #warmed: { prospect: SequenceId; tokens: number }[] = [];
+  #warmed: { hint: SequenceId; tokens: number }[] = [];
   #prompts: PromptLogprobs[] = [];
   #progress: { sequence: SequenceId; tokens: number }[] = [];
 
@@ -131,9 +131,9 @@ export class Journal {
     this.#returned.push(sequence);
   }
 
-  /** Tokens of a prospect were computed ahead. */
-  warmed(prospect: SequenceId, tokens: number): void {
-    this.#warmed.push({ prospect, tokens });
+  /** Tokens of a prefix hint were computed ahead. */
+  warmed(hint: SequenceId, tokens: number): void {
+    this.#warmed.push({ hint, tokens });
   }
 
   /** Log probabilities of the tokens of a prompt from `start` on. */
@@ -176,7 +176,7 @@ export class Journal {
   }
 
   /** Everything since the last report. */
-  report(now: LoadNow, notices: CacheNotices | null): EngineReport {
+  report(now: LoadNow, kvEvents: KvEvents | null): EngineReport {
     const report: EngineReport = {
       number: this.#reports,
       started: this.#started,
@@ -189,7 +189,7 @@ export class Journal {
       prompts: this.#prompts,
       progress: this.#progress,
       load: { ...now, ...this.#totals },
-      notices,
+      kvEvents,
     };
     this.#reports += 1;
     this.#hasLoadChanged = false;

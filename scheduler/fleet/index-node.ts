@@ -1,4 +1,4 @@
-/** What a span keeps of an engine that has, or will have, some of it: words [at, at + KINDS), by engine. */
+/** What a node keeps of an engine that has, or will have, some of it: words [at, at + KINDS), by engine. */
 const ENGINE = 0;
 const CACHED = 1;
 const PROMISED = 2;
@@ -17,29 +17,29 @@ export const HITS_THEN = 3;
 export const SINCE_MS = 4;
 export const FRONT_WORDS = 5;
 
-/** No span: the end of an eviction order. */
-export const NO_SPAN = -1;
+/** No node: the end of an eviction order. */
+export const NO_NODE = -1;
 
 const nothing = new Int32Array(0);
 
 /**
  * A node of the prefix index: pages [first, end) of every path through it, and the engines that have them.
  *
- * An engine has the leading `cached` pages of a span, and those of its parent all, if any of the span: engines
- * evict from the tail. A promise is about the whole span: a sequence that was placed on the engine, and has not
- * told its first token yet, will have it computed. From then on, until its end, it is a reader. Engines with neither pages,
- * promises nor readers are its holders no longer, and nothing is kept of them.
+ * An engine has the leading `cached` pages of a node, and those of its parent all, if any of the node: engines
+ * evict from the tail. A promise is about the whole node: a sequence that was placed on the engine, and has not
+ * told its first token yet, will have it computed. From then on, until its end, it is a waiter. Engines with neither pages,
+ * promises nor waiters are its holders no longer, and nothing is kept of them.
  */
-export class IndexSpan {
-  /** Number in the index; given to another when the span is removed. */
+export class IndexNode {
+  /** Number in the index; given to another when the node is removed. */
   readonly id: number;
-  parent: IndexSpan | null;
+  parent: IndexNode | null;
   first: number;
   /** One per page (page-hash.ts). */
   hashes: Float64Array;
   /** By hash of the first page; null: none. */
-  children: Map<number, IndexSpan> | null = null;
-  /** Promises and readers on all engines: while there are any, the span stays whole. */
+  children: Map<number, IndexNode> | null = null;
+  /** Promises and waiters on all engines: while there are any, the node stays whole. */
   sequences = 0;
   /** Number of the last look-up that found it. */
   look = 0;
@@ -49,7 +49,7 @@ export class IndexSpan {
   #words = nothing;
   #hitsSinceMs = 0;
 
-  constructor(id: number, parent: IndexSpan | null, first: number, hashes: Float64Array) {
+  constructor(id: number, parent: IndexNode | null, first: number, hashes: Float64Array) {
     this.id = id;
     this.parent = parent;
     this.first = first;
@@ -78,7 +78,7 @@ export class IndexSpan {
     return this.#word(engine, CACHED);
   }
 
-  promised(engine: number): number {
+  inFlight(engine: number): number {
     return this.#word(engine, PROMISED);
   }
 
@@ -87,7 +87,7 @@ export class IndexSpan {
     return this.#word(engine, READERS);
   }
 
-  /** Writes for each of its holders that has `first` pages of a path how many it has, or will have, with this span, of
+  /** Writes for each of its holders that has `first` pages of a path how many it has, or will have, with this node, of
    *  whose pages the leading `common` are the path's; and the same to `cached` without those that it will have. */
   addFound(found: Int32Array, cached: Int32Array, common: number): void {
     const words = this.#words;
@@ -107,7 +107,7 @@ export class IndexSpan {
     this.#dropIdle(at);
   }
 
-  addPromise(engine: number, count: 1 | -1): void {
+  countInFlight(engine: number, count: 1 | -1): void {
     this.#addSequence(engine, PROMISED, count);
   }
 
@@ -135,7 +135,7 @@ export class IndexSpan {
     this.#words[this.#find(engine) + HITS]! += 1;
   }
 
-  /** Writes what an engine that has some of it would evict: leading pages that no sequence reads or will read, where the span
+  /** Writes what an engine that has some of it would evict: leading pages that no sequence reads or will read, where the node
    *  begins, and its hits there (of this window, the one before, and since when; as WindowSum, which would be too large here). */
   readEviction(engine: number, nowMs: number, windowMs: number, into: Float64Array, at: number): void {
     this.#roll(nowMs, windowMs);
@@ -160,7 +160,7 @@ export class IndexSpan {
 
   /** Gives `upper`, new and empty, what it keeps of its holders, and the first `pages` pages. It keeps the others, which
    *  `setCached` is to be told of: places in the eviction orders are the index's business. */
-  splitInto(upper: IndexSpan, pages: number): void {
+  splitInto(upper: IndexNode, pages: number): void {
     upper.#holders = this.#holders;
     upper.#words = this.#words.slice(0, this.#holders * KINDS);
     upper.#hitsSinceMs = this.#hitsSinceMs;

@@ -7,7 +7,7 @@ export interface Demand {
 }
 
 /** What a tenant has used, in tokens; only differences between tenants mean anything. */
-export class Account {
+export class VirtualTokenCounter {
   used = 0;
   readonly #demand: Demand;
 

@@ -10,7 +10,7 @@ const ANSWER_GUESS = 128;
 const LATELY = 1 / 64;
 
 /** What a feed has to know of a job's sequences, by place in the order of the job. */
-export interface FeedItem {
+export interface BatchItem {
   /** Tokens of its prompt that it does not share with the one before. */
   readonly newTokens: number;
   /** Tokens that its answer may have at most. */
@@ -18,13 +18,13 @@ export interface FeedItem {
 }
 
 /** A job's sequences, in its order. */
-export interface FeedItems {
+export interface BatchItems {
   readonly length: number;
-  at(place: number): FeedItem | undefined;
+  at(place: number): BatchItem | undefined;
 }
 
 /** What a job may fill. */
-export interface FeedRoom {
+export interface BatchRoom {
   /** Tokens of keys and values. */
   readonly tokens: number;
   /** Sequences that the devices take in a step. */
@@ -42,9 +42,9 @@ export interface FeedRoom {
  * Sequences are given in the order of the job, so that those which share a prefix are on the engines together. What is not given yet costs
  * nothing: a chat finds the queue of an engine short, whatever the size of the job. One sequence is always given, whatever it needs.
  */
-export class JobFeed {
-  readonly #items: FeedItems;
-  #room: FeedRoom;
+export class BatchAdmission {
+  readonly #items: BatchItems;
+  #room: BatchRoom;
   #next = 0;
   /** Places of sequences that were given and have not ended. */
   readonly #given = new Set<number>();
@@ -52,7 +52,7 @@ export class JobFeed {
   #answerTokens = ANSWER_GUESS;
   #answers = 0;
 
-  constructor(items: FeedItems, room: FeedRoom) {
+  constructor(items: BatchItems, room: BatchRoom) {
     this.#items = items;
     this.#room = room;
   }
@@ -73,7 +73,7 @@ export class JobFeed {
   }
 
   /** Other jobs came or went. */
-  setRoom(room: FeedRoom): void {
+  setRoom(room: BatchRoom): void {
     this.#room = room;
   }
 
@@ -97,7 +97,7 @@ export class JobFeed {
     this.#answerTokens += (answerTokens - this.#answerTokens) * Math.max(LATELY, 1 / this.#answers);
   }
 
-  #hasRoomFor({ newTokens, tokensMax }: FeedItem): boolean {
+  #hasRoomFor({ newTokens, tokensMax }: BatchItem): boolean {
     if (this.#given.size === 0) return true;
     const { tokens, sequences, stepTokens } = this.#room;
     const answer = Math.min(tokensMax, this.#answerTokens);

@@ -1,30 +1,30 @@
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
-import type { Residency } from "../cache/residency.ts";
+import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { Finish, PageMove, SequenceId, SequenceSpec, Service } from "../core.ts";
 import { raised } from "../objective.ts";
 import type { AdmissionRule } from "./admission-rule.ts";
 import { checkEngine } from "./integrity.ts";
-import type { Journal, LoadNow } from "./journal.ts";
 import { insertByArrival } from "./queue/arrival-list.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
+import type { LoadNow, ReportBuilder } from "./report-builder.ts";
 import { Sequence } from "./sequence.ts";
 import type { Backlog } from "./step/step-budget.ts";
 
-/** What a roster moves sequences between, and where it writes that down. */
-export interface RosterParts {
+/** What a sequence table moves sequences between, and where it writes that down. */
+export interface SequenceTableParts {
   readonly clock: Clock;
-  readonly residency: Residency;
+  readonly kvCache: KvCacheManager;
   readonly queue: WaitQueue;
-  readonly journal: Journal;
+  readonly reports: ReportBuilder;
   readonly rule: Pick<AdmissionRule, "backOffSteps">;
 }
 
 /** Weight of the last one in what is learnt of prompts and answers. */
 const LATELY = 1 / 16;
 /** What was learnt of the last sequences of a kind. */
-interface Learnt {
+interface KindAverages {
   /** Of their prompts, the part that was not cached. */
   computedShare: number;
   answerTokens: number;
@@ -42,30 +42,30 @@ const ANSWER_GUESS = 64;
  *
  * A paused sequence keeps its state, but waits outside of the queue, or gets no chunks.
  */
-export class Roster {
-  readonly residency: Residency;
+export class SequenceTable {
+  readonly kvCache: KvCacheManager;
   readonly queue: WaitQueue;
   readonly #clock: Clock;
-  readonly #journal: Journal;
-  readonly #rule: RosterParts["rule"];
+  readonly #reports: ReportBuilder;
+  readonly #rule: SequenceTableParts["rule"];
   readonly #sequences = new Map<SequenceId, Sequence>();
   readonly #running: Sequence[] = [];
-  /** Of all that wait, and of the bulk among them. */
+  /** Of all that wait, and of the offline work among them. */
   #tokensWaiting = 0;
-  #bulkTokensWaiting = 0;
+  #offlineTokensWaiting = 0;
   #paused = 0;
   #arrivals = 0;
-  /** What is learnt of awaited sequences and of bulk, which are of other kinds. */
-  readonly #awaited: Learnt = { computedShare: 1, answerTokens: ANSWER_GUESS };
-  readonly #bulk: Learnt = { computedShare: 1, answerTokens: ANSWER_GUESS };
+  /** What is learnt of online sequences and of offline work, which are of other kinds. */
+  readonly #online: KindAverages = { computedShare: 1, answerTokens: ANSWER_GUESS };
+  readonly #offline: KindAverages = { computedShare: 1, answerTokens: ANSWER_GUESS };
   /** What streams' prompts had to compute, on average; 0: there was none. */
-  #awaitedTokens = 0;
+  #streamTokens = 0;
 
-  constructor({ clock, residency, queue, journal, rule }: RosterParts) {
+  constructor({ clock, kvCache, queue, reports, rule }: SequenceTableParts) {
     this.#clock = clock;
-    this.residency = residency;
+    this.kvCache = kvCache;
     this.queue = queue;
-    this.#journal = journal;
+    this.#reports = reports;
     this.#rule = rule;
   }
 
@@ -83,8 +83,8 @@ export class Roster {
    *  of late did, and the most that there can be to compute is if they find nothing. A sequence without room waits for
    *  answers to end, and not for prompts to be computed: only the part of the waiting that would fit counts. */
   get backlog(): Backlog {
-    const { pagesAvailable, pool } = this.residency;
-    const unfinished = { tokens: 0, bulkTokens: 0 };
+    const { pagesAvailable, pool } = this.kvCache;
+    const unfinished = { tokens: 0, offlineTokens: 0 };
     let answeredTokens = 0;
     for (const { behind, isDecoding, objective, spec } of this.#running) {
       if (isDecoding) {
@@ -92,26 +92,27 @@ export class Roster {
         continue;
       }
       unfinished.tokens += behind;
-      if (objective.isBulk) unfinished.bulkTokens += behind;
+      if (objective.isOffline) unfinished.offlineTokens += behind;
     }
-    const countsBulk = this.queue.bulkSize === this.queue.size && unfinished.bulkTokens === unfinished.tokens;
-    const waiting = countsBulk ? this.queue.size : this.queue.size - this.queue.bulkSize;
-    const tokens = countsBulk ? this.#tokensWaiting : this.#tokensWaiting - this.#bulkTokensWaiting;
-    const running = countsBulk ? unfinished.tokens : unfinished.tokens - unfinished.bulkTokens;
-    const { computedShare, answerTokens } = countsBulk ? this.#bulk : this.#awaited;
+    const countsOffline =
+      this.queue.offlineSize === this.queue.size && unfinished.offlineTokens === unfinished.tokens;
+    const waiting = countsOffline ? this.queue.size : this.queue.size - this.queue.offlineSize;
+    const tokens = countsOffline ? this.#tokensWaiting : this.#tokensWaiting - this.#offlineTokensWaiting;
+    const running = countsOffline ? unfinished.tokens : unfinished.tokens - unfinished.offlineTokens;
+    const { computedShare, answerTokens } = countsOffline ? this.#offline : this.#online;
     const likely = tokens * computedShare;
     const room = pagesAvailable * pool.pageTokens;
     const fitting = likely > room ? room / likely : 1;
     // What is in memory is replaced in as many steps as an answer has tokens, and so is what finds room now.
     const replacedTokens = (answeredTokens * computedShare + likely * fitting) / answerTokens;
     return {
-      countsBulk,
+      countsOffline,
       promptTokens: Math.ceil(tokens * fitting) + running,
       likelyTokens: likely * fitting + running,
       waiting: Math.ceil(waiting * fitting),
       refillTokens: fitting < 1 ? Math.max(1, replacedTokens / (1 - fitting)) : Number.POSITIVE_INFINITY,
       answerTokens,
-      awaitedTokens: Math.ceil(this.#awaitedTokens),
+      streamTokens: Math.ceil(this.#streamTokens),
     };
   }
 
@@ -138,7 +139,7 @@ export class Roster {
     else this.queue.remove(sequence);
     sequence.isPaused = true;
     this.#paused += 1;
-    this.#journal.loadChanged();
+    this.#reports.loadChanged();
   }
 
   resume(sequence: Sequence): void {
@@ -161,23 +162,23 @@ export class Roster {
   }
 
   /** Takes a sequence out of the queue and gives it pages. `exact`: whether a part of a cached page may be copied, see
-   *  `Residency.settle`. Returns the copy that the next step must make; null: none. */
+   *  `KvCacheManager.allocate`. Returns the copy that the next step must make; null: none. */
   admit(sequence: Sequence, exact: boolean): PageMove | null {
     this.queue.take(sequence, sequence.length - sequence.cachedTokens);
-    const move = this.residency.settle(sequence, exact);
+    const move = this.kvCache.allocate(sequence, exact);
     this.#letGoBefore(sequence);
     sequence.state = "running";
     sequence.admittedMs = this.#clock.nowMs();
     sequence.admittedTokens = sequence.computed;
     this.#waits(sequence, -sequence.length);
     insertByArrival(this.#running, sequence);
-    this.#journal.admitted(sequence);
+    this.#reports.admitted(sequence);
     if (!sequence.wasStarted) {
-      const learnt = sequence.objective.isBulk ? this.#bulk : this.#awaited;
+      const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
       learnt.computedShare += (sequence.behind / sequence.length - learnt.computedShare) * LATELY;
       if (sequence.objective.isInteractive) {
-        const before = this.#awaitedTokens;
-        this.#awaitedTokens = before === 0 ? sequence.behind : before + (sequence.behind - before) * LATELY;
+        const before = this.#streamTokens;
+        this.#streamTokens = before === 0 ? sequence.behind : before + (sequence.behind - before) * LATELY;
       }
     }
     sequence.wasStarted = true;
@@ -197,11 +198,11 @@ export class Roster {
 
   /** A running sequence gives its pages up, and waits again. */
   preempt(victim: Sequence): void {
-    this.#journal.loadChanged();
-    this.#journal.preempted(victim.id);
+    this.#reports.loadChanged();
+    this.#reports.preempted(victim.id);
     victim.preemptions += 1;
-    victim.stepsUntil = this.#journal.nextStep + this.#rule.backOffSteps(victim.preemptions);
-    this.#leave(victim, true, false);
+    victim.stepsUntil = this.#reports.nextStep + this.#rule.backOffSteps(victim.preemptions);
+    this.#free(victim, true, false);
     victim.state = "waiting";
     this.#waits(victim, victim.length);
     if (!victim.isPaused) this.queue.add(victim);
@@ -210,13 +211,13 @@ export class Roster {
   /** It has drawn a token, which its tenant pays for. */
   drew(sequence: Sequence, token: TokenId): void {
     sequence.pacing.lastTokenMs = this.#clock.nowMs();
-    sequence.queued.account?.chargeOutput();
+    sequence.queued.counter?.chargeOutput();
     sequence.append(token);
   }
 
   /** A part of its prompt is computed: others find it from now on. */
   publish(sequence: Sequence): void {
-    this.residency.publish(sequence);
+    this.kvCache.publish(sequence);
     this.queue.wake(sequence, sequence.computed);
   }
 
@@ -224,13 +225,13 @@ export class Roster {
   giveBack(sequence: Sequence): void {
     if (sequence.goesOn) return;
     this.#remove(sequence, true);
-    this.#journal.returned(sequence.id);
+    this.#reports.returned(sequence.id);
   }
 
   /** No other goes on from the sequence, whether it has ended or not. */
   release(id: SequenceId): void {
-    this.#letGo(id);
-    this.#journal.loadChanged();
+    this.#releaseHeld(id);
+    this.#reports.loadChanged();
   }
 
   /** Ends a sequence that is no longer wanted. One that is `inStep` ends when that step does. */
@@ -243,19 +244,19 @@ export class Roster {
   end(sequence: Sequence, finish: Finish, keep: boolean): void {
     this.#remove(sequence, keep);
     const isWhole = finish.kind === "stop" || finish.kind === "length";
-    const learnt = sequence.objective.isBulk ? this.#bulk : this.#awaited;
+    const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
     if (isWhole) learnt.answerTokens += (sequence.generated - learnt.answerTokens) * LATELY;
-    this.#journal.ended(sequence.id, finish);
+    this.#reports.ended(sequence.id, finish);
   }
 
   /** So many tokens of it wait now that did not before; negative: wait no longer. */
   #waits({ objective }: Sequence, tokens: number): void {
     this.#tokensWaiting += tokens;
-    if (objective.isBulk) this.#bulkTokensWaiting += tokens;
+    if (objective.isOffline) this.#offlineTokensWaiting += tokens;
   }
 
   #remove(sequence: Sequence, keep: boolean): void {
-    if (sequence.state === "running") this.#leave(sequence, keep, sequence.isHeld);
+    if (sequence.state === "running") this.#free(sequence, keep, sequence.isHeld);
     else {
       this.#letGoBefore(sequence);
       this.#waits(sequence, -sequence.length);
@@ -271,7 +272,7 @@ export class Roster {
     for (const { kv } of this.#running) {
       if (kv.computed < kv.promptEnd) tokensPending += kv.promptEnd - kv.computed;
     }
-    const { pool, cache } = this.residency;
+    const { pool, cache } = this.kvCache;
     return {
       waiting: this.queue.size,
       running: this.#running.length,
@@ -284,42 +285,43 @@ export class Roster {
     };
   }
 
-  /** Throws InvariantError if the records contradict each other. `warm`: it holds pages and is not of the roster. */
+  /** Throws InvariantError if the records contradict each other. `warm`: it holds pages and is not of the sequence table. */
   checkIntegrity(warm: Sequence | null): void {
-    checkEngine(this.residency, this.queue, this.#running, this.#sequences, warm);
+    checkEngine(this.kvCache, this.queue, this.#running, this.#sequences, warm);
     let tokensWaiting = 0;
-    let bulkTokensWaiting = 0;
-    let bulkWaiting = 0;
+    let offlineTokensWaiting = 0;
+    let offlineWaiting = 0;
     let paused = 0;
     for (const { state, length, isPaused, objective } of this.#sequences.values()) {
       if (isPaused) paused += 1;
       if (state === "running") continue;
       tokensWaiting += length;
-      if (!objective.isBulk) continue;
-      bulkTokensWaiting += length;
-      if (!isPaused) bulkWaiting += 1;
+      if (!objective.isOffline) continue;
+      offlineTokensWaiting += length;
+      if (!isPaused) offlineWaiting += 1;
     }
     assert(tokensWaiting === this.#tokensWaiting && paused === this.#paused, "running totals are right");
-    const isBulkRight = bulkTokensWaiting === this.#bulkTokensWaiting && bulkWaiting === this.queue.bulkSize;
-    assert(isBulkRight, "running totals of bulk are right");
+    const isOfflineRight =
+      offlineTokensWaiting === this.#offlineTokensWaiting && offlineWaiting === this.queue.offlineSize;
+    assert(isOfflineRight, "running totals of offline work are right");
   }
 
   /** What the sequence continues is its own now, or not needed. */
   #letGoBefore({ spec }: Sequence): void {
-    if (spec.continues !== undefined) this.#letGo(spec.continues);
+    if (spec.continues !== undefined) this.#releaseHeld(spec.continues);
   }
 
-  #letGo(held: SequenceId): void {
+  #releaseHeld(held: SequenceId): void {
     const sequence = this.#sequences.get(held);
     if (sequence !== undefined) sequence.isHeld = false;
-    this.residency.letGo(held);
+    this.kvCache.releaseHeld(held);
   }
 
   /** Takes a running sequence's pages away; those that waited for its prefix go back to the queue. */
-  #leave(sequence: Sequence, keep: boolean, isHeld: boolean): void {
+  #free(sequence: Sequence, keep: boolean, isHeld: boolean): void {
     const { queued, admittedTokens, admittedMs } = sequence;
-    queued.account?.chargeOccupancy(admittedTokens, this.#clock.nowMs() - admittedMs);
-    this.residency.leave(sequence, keep, isHeld);
+    queued.counter?.chargeOccupancy(admittedTokens, this.#clock.nowMs() - admittedMs);
+    this.kvCache.free(sequence, keep, isHeld);
     this.#running.splice(this.#running.indexOf(sequence), 1);
     this.queue.wake(sequence, Number.POSITIVE_INFINITY);
   }

@@ -1,7 +1,7 @@
 import type { CostModel, StepShape } from "../../cost/cost-model.ts";
 
-/** What a step has, and a piece of a prospect that it might have as well. */
-export interface SpareStep {
+/** What a step has, and a piece of a prefix hint that it might have as well. */
+export interface PrefetchStep {
   /** Decodes, and no prompts: where these are, nothing is spare. */
   readonly shape: StepShape;
   /** Whether every decode is of the program that waits for the piece. */
@@ -32,16 +32,16 @@ const WORTH = 0.85;
 const EQUAL = 1e-9;
 
 /**
- * Tokens of a prospect that a step can have; 0: none. By prediction:
+ * Tokens of a prefix hint that a step can have; 0: none. By prediction:
  *
  *   nothing else runs                       as many as fit `IDLE_MS`
  *   decodes of others                       as many as make the step no longer at all
  *   decodes of the same program, no target  the size by which the program gains most until they end: what its tokens cost less than in the call's
- *                                           own prompt, in as many of the steps to come as the prospect lasts for
+ *                                           own prompt, in as many of the steps to come as the prefix hint lasts for
  *
  * About 16 predictions.
  */
-export function spareTokens(costs: CostModel, step: SpareStep): number {
+export function prefetchTokens(costs: CostModel, step: PrefetchStep): number {
   const { shape, isOwn, tokensMax, left, context } = step;
   if (shape.prompts.length > 0) return 0;
   const most = Math.min(left, tokensMax);
@@ -64,7 +64,7 @@ export function spareTokens(costs: CostModel, step: SpareStep): number {
 
 /** A device that reads its weights once per step computes some tokens beside a decode for little. Where there are more decodes to come than
  *  pieces, it is the cost of each token that counts; where there are fewer, what a step gains. */
-function cheapest(costs: CostModel, { shape, steps, left, context }: SpareStep, most: number): number {
+function cheapest(costs: CostModel, { shape, steps, left, context }: PrefetchStep, most: number): number {
   const aloneMs = costs.stepMs(shape);
   // What is left over belongs to a longer prompt: there it is not among a step's first tokens, and looks at as many as here.
   const rest = Math.max(left, PROMPT_TOKENS);

@@ -5,16 +5,16 @@ import type { Device, DeviceSpec } from "../scheduler/device.ts";
 import type { Engine } from "../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../scheduler/engine/engine-options.ts";
 import type { EngineLink } from "../scheduler/fleet/fleet.ts";
+import { EngineHost } from "../scheduler/host/engine-host.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "../scheduler/messages.ts";
 import { engineRecorder, type RecordingSink } from "../scheduler/recording/recorder.ts";
-import { Seat } from "../scheduler/seat/seat.ts";
 import type { EventClock } from "./event-clock.ts";
 import type { DeviceNoise } from "./noise.ts";
 import type { EngineRecord } from "./report.ts";
 import { TimedDevice } from "./timed-device.ts";
 
-/** What a simulated seat is made of. */
-export interface SimulatedSeatSetup {
+/** What a simulated engine host is made of. */
+export interface SimulatedHostSetup {
   readonly engine: EngineId;
   readonly spec: DeviceSpec;
   /** How long its steps take. */
@@ -33,8 +33,8 @@ export interface SimulatedSeatSetup {
   readonly record: RecordingSink | null;
 }
 
-/** Hears of a seat, as it happens. */
-export interface SeatObserver {
+/** Hears of an engine host, as it happens. */
+export interface HostObserver {
   onStep(engine: EngineId, step: Step): void;
   /** A report reached the fleet. `learnt`: what the engine has learnt of its costs; null: the fleet knows. */
   onReport(engine: EngineId, report: EngineReport, learnt: EngineCosts | null): void;
@@ -49,38 +49,38 @@ interface Life {
   load: EngineLoad | null;
 }
 
-/** A seat in a simulated machine: its device takes time, and so does the way to the fleet. What goes wrong with it is done
+/** An engine host in a simulated machine: its device takes time, and so does the way to the fleet. What goes wrong with it is done
  *  to it here. */
-export class SimulatedSeat implements EngineLink {
+export class SimulatedHost implements EngineLink {
   readonly id: EngineId;
   readonly spec: DeviceSpec;
-  readonly #setup: SimulatedSeatSetup;
+  readonly #setup: SimulatedHostSetup;
   readonly #clock: EventClock;
-  readonly #observer: SeatObserver;
-  readonly #seat: Seat;
-  /** The last one is in the seat, unless it is lost. */
+  readonly #observer: HostObserver;
+  readonly #host: EngineHost;
+  /** The last one is in the engine host, unless it is lost. */
   readonly #lives: Life[] = [];
   /** The last messages sent, and when: those of one moment arrive together. */
   #sent: EngineMessage[] = [];
   #sentMs = -1;
   #slowdown = 1;
-  #noticesToDrop = 0;
+  #kvEventsToDrop = 0;
   #waitingMax = 0;
 
-  constructor(setup: SimulatedSeatSetup, clock: EventClock, observer: SeatObserver) {
+  constructor(setup: SimulatedHostSetup, clock: EventClock, observer: HostObserver) {
     const { engine, record } = setup;
     this.id = engine;
     this.spec = setup.spec;
     this.#setup = setup;
     this.#clock = clock;
     this.#observer = observer;
-    this.#seat = new Seat(record === null ? null : engineRecorder(engine, clock, record));
+    this.#host = new EngineHost(record === null ? null : engineRecorder(engine, clock, record));
     this.open();
   }
 
   /** Null while it is lost. */
   get engine(): Engine | null {
-    return this.#seat.engine;
+    return this.#host.engine;
   }
 
   /** What the last engine here has learnt. */
@@ -104,14 +104,14 @@ export class SimulatedSeat implements EngineLink {
       if (this.#sent === messages) this.#sentMs = -1;
       if (this.#living() !== life) return;
       life.inbox.push(...messages.filter((message) => this.#isReceived(message)));
-      this.#seat.turn();
+      this.#host.turn();
     });
   }
 
   /** The engine is gone, with everything that is on its way from or to it. */
   lose(): void {
     this.#living()?.device.close();
-    this.#seat.close();
+    this.#host.close();
     this.#sentMs = -1;
   }
 
@@ -130,7 +130,7 @@ export class SimulatedSeat implements EngineLink {
       report: (report: EngineReport, learnt: EngineCosts | null) => this.#report(life, report, learnt),
     };
     const epoch = this.#lives.length;
-    this.#seat.open({ link, device: this.#watched(device), clock }, { epoch, settings, costs: life.costs });
+    this.#host.open({ link, device: this.#watched(device), clock }, { epoch, settings, costs: life.costs });
     this.#lives.push(life);
     return epoch;
   }
@@ -141,8 +141,8 @@ export class SimulatedSeat implements EngineLink {
   }
 
   /** The next `count` reports with notices lose them. */
-  dropNotices(count: number): void {
-    this.#noticesToDrop += count;
+  dropKvEvents(count: number): void {
+    this.#kvEventsToDrop += count;
   }
 
   /** Sums over all that lived here. */
@@ -166,9 +166,9 @@ export class SimulatedSeat implements EngineLink {
     return kind !== "expect" || (this.#setup.settings.cache ?? null) === null;
   }
 
-  /** The engine that is in the seat. */
+  /** The engine that is in the engine host. */
   #living(): Life | null {
-    return this.#seat.engine === null ? null : this.#lives.at(-1)!;
+    return this.#host.engine === null ? null : this.#lives.at(-1)!;
   }
 
   #watched(device: TimedDevice): Device {
@@ -185,9 +185,9 @@ export class SimulatedSeat implements EngineLink {
   #report(life: Life, report: EngineReport, learnt: EngineCosts | null): void {
     life.load = report.load;
     if (report.load.waiting > this.#waitingMax) this.#waitingMax = report.load.waiting;
-    const isDropped = report.notices !== null && this.#noticesToDrop > 0;
-    if (isDropped) this.#noticesToDrop -= 1;
-    const received = isDropped ? { ...report, notices: null } : report;
+    const isDropped = report.kvEvents !== null && this.#kvEventsToDrop > 0;
+    if (isDropped) this.#kvEventsToDrop -= 1;
+    const received = isDropped ? { ...report, kvEvents: null } : report;
     this.#clock.after(this.#setup.delayMs, () => {
       if (this.#living() === life) this.#observer.onReport(this.id, received, learnt);
     });

@@ -10,7 +10,7 @@ export interface PlannedChunk {
 }
 
 /** A step that is being filled. */
-export class StepDraft {
+export class StepBuilder {
   readonly budget: StepBudget;
   readonly nowMs: number;
   readonly chunks: PlannedChunk[] = [];

@@ -31,7 +31,7 @@ export function groupsOf(tree: PrefixTree, { isOpened }: OneLevel): PrefixGroup[
 }
 
 /** Prompts in the order in which a job runs, and how much of each is new. */
-export interface JobOrder {
+export interface BatchOrder {
   /** Indices of prompts. */
   readonly prompts: Int32Array;
   /** By place in this order: tokens that the prompt has in common with the one before. */
@@ -51,7 +51,7 @@ export function orderOf(
   tree: PrefixTree,
   { isOpened }: OneLevel,
   answerTokens: (prompt: number) => number,
-): JobOrder {
+): BatchOrder {
   const { nodes, parent, depth, after, begin, ends, sorted } = tree;
   const count = sorted.length;
   const answers = new Float64Array(nodes);

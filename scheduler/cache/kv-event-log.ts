@@ -1,0 +1,70 @@
+import type { Cache, CacheObserver } from "./cache.ts";
+import type { KvEvent, KvEvents } from "./kv-event.ts";
+import type { RadixNode } from "./radix-tree.ts";
+
+interface Draft extends KvEvent {
+  readonly node: RadixNode;
+  from: number;
+}
+
+/** Writes down what a cache takes in and lets go, for the fleet: one batch of notices per report. */
+export class KvEventLog implements CacheObserver {
+  readonly #epoch: number;
+  readonly #pageTokens: number;
+  #drafts: Draft[] = [];
+  #number = 0;
+  #isWhole = false;
+
+  /** `epoch`: which life of the engine this is. */
+  constructor(pageTokens: number, epoch: number) {
+    this.#pageTokens = pageTokens;
+    this.#epoch = epoch;
+  }
+
+  inserted(node: RadixNode): void {
+    const from = Math.floor(node.start / this.#pageTokens);
+    if (node.hashes.length > 0) this.#drafts.push({ kind: "insert", path: this.#pathOf(node), from, node });
+  }
+
+  evicting(node: RadixNode, from: number): void {
+    const end = Math.floor(node.end / this.#pageTokens);
+    if (from === end) return;
+    // Page after page of one node goes while others grow: that is one notice, of the path as it was at first.
+    const last = this.#drafts.at(-1);
+    if (last?.kind === "evict" && last.node === node && last.from === end) last.from = from;
+    else this.#drafts.push({ kind: "evict", path: this.#pathOf(node), from, node });
+  }
+
+  /** The next batch tells everything that is cached. */
+  resync(): void {
+    this.#isWhole = true;
+  }
+
+  /** What has happened since the last time; null if nothing has. */
+  take(cache: Cache): KvEvents | null {
+    if (this.#isWhole) {
+      this.#drafts = [];
+      for (const { node } of cache.nodes()) this.inserted(node);
+    } else if (this.#drafts.length === 0) return null;
+    const kvEvents = this.#drafts.map(({ kind, path, from }) => ({ kind, path, from }));
+    const batch = { epoch: this.#epoch, number: this.#number, isWhole: this.#isWhole, kvEvents };
+    this.#number += 1;
+    this.#drafts = [];
+    this.#isWhole = false;
+    return batch;
+  }
+
+  /** Hashes of the whole pages of tokens [0, node.end). */
+  #pathOf(node: RadixNode): Float64Array {
+    let pages = Math.floor(node.end / this.#pageTokens);
+    const path = new Float64Array(pages);
+    for (let at: RadixNode | null = node; at !== null; at = at.parent) {
+      const { hashes } = at;
+      pages -= hashes.length;
+      // For the few pages of a chunk, setting one by one is several times as fast as a call of set.
+      if (hashes.length > 16) path.set(hashes, pages);
+      else for (let i = 0; i < hashes.length; i++) path[pages + i] = hashes[i]!;
+    }
+    return path;
+  }
+}
