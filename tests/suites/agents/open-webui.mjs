@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 
-const secondsMax = 120;
+const secondsMax = 300;
 
 /** A tool of the user, in Python. */
 const tool = `class Tools:

@@ -8,7 +8,7 @@ import { startOpenWebui } from "./open-webui.mjs";
 import { startRecorder } from "./recorder.mjs";
 import { settingsOf } from "./settings.mjs";
 
-const secondsMax = 120;
+const secondsMax = 300;
 
 /** A PNG of `side` × `side` red pixels. */
 function picture(side) {
