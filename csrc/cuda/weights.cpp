@@ -185,7 +185,7 @@ class DeviceWeights::Uploader {
   }
 
  private:
-  // One thread's buffers for one row of a packed matrix; csrc/cpu/kernels/kernels.h describes the packed
+  // Buffers of a thread for one row of a packed matrix; csrc/cpu/kernels/kernels.h describes the packed
   // order.
   class Scratch {
    public:

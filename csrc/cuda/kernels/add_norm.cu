@@ -35,7 +35,7 @@ struct Moments {
   }
 };
 
-// One thread's part of the sums over a row.
+// Thread's part of the sums over a row.
 struct Sums {
   float sum = 0, squares = 0;
   GPU_DEVICE void add(Float4 const& v) {

@@ -155,13 +155,13 @@ constexpr int32_t gemm_step(Format format) {
 
 // ---- keys and values ------------------------------------------------------------------------------------
 
-// One layer's part of the KV pages: [page][layer][keys | values][kv head][Tp][D]. Strides are in units of two
+// KV pages of one layer: [page][layer][keys | values][kv head][Tp][D]. Strides are in units of two
 // bytes, so that the engine may choose another order of the outer dimensions.
 //
 // Elements are bf16 or e4m3. In e4m3 each head and slot has a multiplier for its keys and one for its values.
 // All multipliers are after the layer's values: [kv head][Tp] words, keys in the low half. A multiplier is a
-// power of two times 2^120 in bf16. It scales the largest number of its slot to 224 .. 448. It is NaN if a
-// number was not finite.
+// power of two times 2^120 in bf16. The largest code of its slot is 224 .. 448, except for tiny numbers. It
+// is NaN if a number was not finite.
 struct KvPages {
   bf16* layer;  // page 0 of the layer
   int64_t page_stride;

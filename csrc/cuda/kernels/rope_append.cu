@@ -67,7 +67,7 @@ GPU_DEVICE void append_e4m3(Float2 const (&low)[kTurns], Float2 const (&high)[kT
   for (int mask = kWarp / 2; mask > 0; mask /= 2) largest = fmaxf(largest, shuffle_xor(largest, mask));
   finite = ballot(finite) == ~0u;
 
-  // 2^exponent is the smallest power of two that scales the largest number to at most 448, 1.75 * 2^8.
+  // largest / 2^exponent is at most 448, 1.75 * 2^8, and the exponent is the smallest such one.
   uint32_t bits;
   memcpy(&bits, &largest, sizeof bits);
   int exponent = int(bits >> 23) - 127 - ((bits & 0x7fffff) > 0x600000 ? 7 : 8);
