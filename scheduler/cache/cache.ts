@@ -20,39 +20,39 @@ import {
   splitWaiters,
 } from "./radix-tree.ts";
 
-/** A pin on the path from the root to `node`. Only the cache makes, moves and ends locks. */
+/** A lock on the path from the root to `node`, whose pages are not evicted. Only the cache makes, moves and ends locks. */
 export interface CacheLock {
   readonly sharing: Sharing;
-  /** The deepest pinned node; the lock covers tokens [0, node.end). */
+  /** The deepest locked node: the lock covers tokens [0, node.end). */
   readonly node: RadixNode;
 }
 
-/** What a lookup would find. */
+/** The result of a lookup. */
 export interface Match {
   /** Tokens found, exact to the token. */
   readonly tokens: number;
-  /** Pages that can be evicted now, and no longer once the match and the source of its copy are locked. */
+  /** Evictable pages that are not evictable once the match and the source of its copy are locked. */
   readonly pagesPinned: number;
 }
 
-/** Told what the cache takes in and lets go, from within the call that does it. */
+/** Synchronous callbacks on insertion and eviction. */
 export interface CacheObserver {
-  /** A new leaf: the whole pages that end in it are cached now. */
+  /** Takes note of a new leaf: the whole pages that end in it are cached now. */
   inserted(node: RadixNode): void;
-  /** Of the path that ends with `node`, whole pages `from` … are about to go; it has none after those. */
+  /** Takes note that whole pages from index `from` of the path that ends with `node` are about to be evicted; they are its last. */
   evicting(node: RadixNode, from: number): void;
 }
 
 /**
  * The prefix cache: one radix tree per key (Sharing) over the pages of computed tokens (RadixAttention,
- * arXiv:2312.07104 §3), with locks, and eviction of the least recently used. What begins with a public text is in the tree of its
- * public key, and branches off by its own key where the public text ends.
+ * arXiv:2312.07104 §3), with locks, and eviction of the least recently used node. A prompt that begins with a public text is in the tree
+ * of its public key, and branches off by its own key where the public text ends.
  *
- * What holds a page, along the token axis of a running sequence:
+ * The holder of a page, along the token axis of a running sequence:
  *
- *   0 ─────────── lock end ──────────── computed ─────────── reserved
+ *   0 ────────────── lock end ─────────── computed ─────────── reserved
  *   │ nodes', pinned by │ the sequence's own,  │ the sequence's own, │
- *   │ the lock         │ complete or partial  │ not yet written     │
+ *   │ the lock          │ complete or partial  │ not yet written     │
  *   └───────────────────┴─ insert() moves this border to the right ──┘
  *
  * Locks end on page borders, so that a sequence writes into no page of the tree. A match that ends inside a
@@ -80,7 +80,7 @@ export class Cache {
     this.#eviction = eviction;
   }
 
-  /** Whether an observer is told what comes and goes, and pages are hashed for it. */
+  /** Whether there is an observer, for which pages are hashed. */
   get isObserved(): boolean {
     return this.#observer !== null;
   }
@@ -94,7 +94,7 @@ export class Cache {
     return this.#pagesHeld - this.#pagesLocked;
   }
 
-  /** Of those, pages that waiters wait for. */
+  /** Evictable pages that waiters wait for. */
   get pagesProtected(): number {
     return this.#eviction.pagesProtected;
   }
@@ -111,8 +111,8 @@ export class Cache {
     return { tokens: position.depth, pagesPinned: this.#pinnable(position) };
   }
 
-  /** Looks up the waiter's prompt, and keeps its match up to date from now on. What it is going to read counts as used
-   *  now, and may be evicted last. */
+  /** Looks up a waiter's prompt, and keeps its match up to date from now on. The matched nodes count as used now, and the eviction policy may
+   *  protect them. */
   track(waiter: PrefixWaiter): void {
     assert(waiter.node === null, "a waiter is followed once");
     const { node, depth } = descend(
@@ -128,8 +128,7 @@ export class Cache {
     }
   }
 
-  /** The waiter waits no longer. `givesUp`: what has no other waiter, and nothing goes on from, is evicted before all
-   *  else. */
+  /** Stops tracking a waiter. `givesUp`: nodes that no other waiter or branch needs are evicted before all others. */
   untrack(waiter: PrefixWaiter, givesUp = false): void {
     assert(waiter.node !== null, "the waiter is followed");
     const { node: deepest } = waiter;
@@ -144,7 +143,7 @@ export class Cache {
     this.#forget(root);
   }
 
-  /** Puts what only this path reads at the oldest end, stems after their branches: up to where another path goes on. */
+  /** Moves this path's unshared nodes to the LRU end, children first. */
   #giveUp(deepest: RadixNode): void {
     const path: RadixNode[] = [];
     for (let node = deepest; node.parent !== null; node = node.parent) {
@@ -155,13 +154,13 @@ export class Cache {
     for (const node of path.reverse()) this.#eviction.giveUp(node);
   }
 
-  /** As `match` tells: pages that can be evicted now, and no longer once the waiter's match is locked. */
+  /** Evictable pages that are not evictable once the waiter's match is locked, as in `Match`. */
   pagesPinnedBy({ node, depth }: PrefixWaiter): number {
     assert(node !== null, "the waiter is followed");
     return this.#pinnable({ node, depth });
   }
 
-  /** Pins the longest cached prefix of tokens [0, limit) that is whole pages. May split a node. */
+  /** Locks the longest cached prefix of tokens [0, limit) that is whole pages. May split a node. */
   lock(tokens: Int32Array, limit: number, sharing: Sharing): CacheLock {
     const { pageTokens } = this.#pool;
     let position = descend(this.#rootOf(sharing), tokens, limit, sharing);
@@ -172,8 +171,8 @@ export class Cache {
     return { sharing, node };
   }
 
-  /** Pins the page in which the cached prefix of tokens [0, depth) ends, `depth` inside of a page and found
-   *  by `match`. May split a node. */
+  /** Locks the page in which the cached prefix of tokens [0, depth) ends, where `match` has found a `depth` inside of a page. May split
+   *  a node. */
   lockSource(
     tokens: Int32Array,
     depth: number,
@@ -194,7 +193,7 @@ export class Cache {
     return { lock: { sharing, node }, page };
   }
 
-  /** Ends a lock. Its nodes are the most recently used ones now, unless others still pin them. */
+  /** Ends a lock. Its nodes become the most recently used ones, unless another lock pins them. */
   release(lock: CacheLock): void {
     let root = lock.node;
     for (let node: RadixNode | null = lock.node; node !== null; node = node.parent) {
@@ -209,8 +208,7 @@ export class Cache {
     this.#forget(root);
   }
 
-  /** Ends a lock on tokens that may be computed wrong: frees the nodes of its path that no other lock pins or
-   *  continues. */
+  /** Ends a lock on tokens whose KV may be wrong: frees the nodes of its path that no other lock or branch needs. */
   discard(lock: CacheLock): void {
     this.release(lock);
     for (let node = lock.node; node.parent !== null && node.isLeaf && node.locks === 0; ) {
@@ -251,7 +249,7 @@ export class Cache {
     return freed;
   }
 
-  /** All nodes, roots included, parents first. For checks and pictures. */
+  /** All nodes, roots included, parents first: for checks. */
   *nodes(): Generator<{ readonly key: string; readonly node: RadixNode }> {
     for (const [key, root] of this.#roots) {
       const stack = [root];
@@ -281,12 +279,12 @@ export class Cache {
     if (root.locks === 0 && root.waiters === 0 && root.isLeaf) this.#roots.delete(`${root.edge}`);
   }
 
-  /** Lets a node be evicted as the most recently used one, if it has no locks. */
+  /** Makes a node without locks evictable, as the most recently used one. */
   #list(node: RadixNode): void {
     if (node.locks === 0 && node.parent !== null) this.#eviction.add(node);
   }
 
-  /** Pages without locks of the path that ends with the page at `position`. */
+  /** Unlocked pages of the path that ends with the page at `position`. */
   #pinnable(position: MatchPosition): number {
     const { pageTokens } = this.#pool;
     let pages = 0;
@@ -306,7 +304,7 @@ export class Cache {
     return root === undefined ? null : descend(root, tokens, limit, sharing);
   }
 
-  /** The node that ends at the place; splits the one there if it goes on. The caller pins it at once. */
+  /** Returns the node that ends at the position; splits a node that goes on. The caller locks it at once. */
   #cutAt({ node, depth }: MatchPosition): RadixNode {
     if (depth === node.end) return node;
     const upper = split(node, depth, this.#pool.pageTokens);
@@ -317,7 +315,7 @@ export class Cache {
     return upper;
   }
 
-  /** Pins the nodes from `deepest` upward, short of `above`. */
+  /** Locks the nodes from `deepest` upward, short of `above`. */
   #pin(deepest: RadixNode, above: RadixNode | null): void {
     for (let node: RadixNode | null = deepest; node !== above && node !== null; node = node.parent) {
       if (node.locks === 0 && node.parent !== null) {
@@ -333,7 +331,7 @@ export class Cache {
     assert(end >= from.end, "locked tokens are computed");
     if (end === from.end) return lock;
     const { publicTokens } = sharing;
-    // What is public ends with a node.
+    // A public text ends with a node.
     if (from.end < publicTokens && publicTokens < end)
       return this.#extend(this.#extend(lock, tokens, publicTokens, pages), tokens, end, pages);
     const node = this.#merge(lock, tokens, end, pages);
@@ -341,7 +339,7 @@ export class Cache {
     return { sharing, node };
   }
 
-  /** Brings tokens [from.end, end) into the tree; returns the node that ends there. The caller pins it at
+  /** Brings tokens [from.end, end) into the tree; returns the node that ends there. The caller locks it at
    *  once. */
   #merge({ sharing, node: from }: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): RadixNode {
     const { pageTokens } = this.#pool;
@@ -382,9 +380,9 @@ export class Cache {
     for (let index = first; index < firstNew; index++) this.#pool.release(table[index]! as PageId);
     const wholeEnd = Math.min(firstNew, Math.floor(position.depth / pageTokens));
     for (let node = position.node; node !== from; node = node.parent!) {
-      const spanFirst = Math.floor(node.start / pageTokens);
-      for (let i = 0; i < node.pages.length && spanFirst + i < wholeEnd; i++) {
-        table[spanFirst + i] = node.pages[i]!;
+      const nodeFirst = Math.floor(node.start / pageTokens);
+      for (let i = 0; i < node.pages.length && nodeFirst + i < wholeEnd; i++) {
+        table[nodeFirst + i] = node.pages[i]!;
       }
     }
   }
@@ -438,12 +436,12 @@ function nodeAt(node: RadixNode, depth: number): RadixNode {
   return at;
 }
 
-/** The key of the tree that it is in. */
+/** The key of the tree that a prompt is in. */
 function rootKey({ key, publicKey, publicTokens }: Sharing): string {
   return publicTokens > 0 ? publicKey : key;
 }
 
-/** The hash of the whole pages of tokens [0, node.end), to go on from with the page that begins at token `start`. */
+/** The hash of the whole pages of tokens [0, node.end), from which the page that begins at token `start` goes on. */
 function hashBefore(node: RadixNode, start: number, sharing: Sharing): number {
   const { key, publicTokens } = sharing;
   for (let at: RadixNode | null = node; at !== null; at = at.parent) {
@@ -453,8 +451,7 @@ function hashBefore(node: RadixNode, start: number, sharing: Sharing): number {
   return keyHash(rootKey(sharing));
 }
 
-/** The node that lists the page in which `position` ends: the place's own, or, where a fork divides the page,
- *  any branch. */
+/** The node that lists the page in which `position` ends: the position's own, or any branch where a fork divides the page. */
 function listingNode(position: MatchPosition, pageTokens: number): RadixNode {
   let node = position.node;
   while (!node.isLeaf && Math.ceil(position.depth / pageTokens) > Math.floor(node.end / pageTokens)) {

@@ -1,12 +1,12 @@
 import { LruList, type RadixNode } from "./radix-tree.ts";
 
-/** Port: in which order nodes without locks are evicted. A node is added when its last lock ends, and removed when it is locked. */
+/** Port: the order in which unlocked nodes are evicted. The cache adds a node when its last lock ends, and removes it when it is locked. */
 export interface EvictionPolicy {
-  /** Pages of nodes that are evicted after all others, since waiters wait for them. */
+  /** Pages of protected nodes. */
   readonly pagesProtected: number;
   /** The node to evict next; null: there is none. */
   readonly first: RadixNode | null;
-  /** Whether a node is evicted after all that are not. */
+  /** Whether a node is protected: evicted after all that are not. */
   isProtected(node: RadixNode): boolean;
   /** Adds a node as the most recently used one. */
   add(node: RadixNode): void;
@@ -24,7 +24,7 @@ export interface EvictionPolicy {
   [Symbol.iterator](): Iterator<RadixNode>;
 }
 
-/** Evicts the least recently used node, and those that waiters wait for after all others. */
+/** Evicts the least recently used node; nodes that waiters wait for are protected. */
 export class ProtectedLast implements EvictionPolicy {
   readonly #idle = new LruList();
   readonly #protected = new LruList();
@@ -61,7 +61,7 @@ export class ProtectedLast implements EvictionPolicy {
     node.order?.remove(node);
   }
 
-  /** A waiter is going to use it: that counts as a use. */
+  /** Counts the waiter as a use of the node. */
   tracked(node: RadixNode): void {
     if (node.order !== null) this.#addAgain(node);
   }

@@ -75,7 +75,7 @@ function checkShape(node: RadixNode, pageTokens: number, isHashed: boolean): voi
   assert(node.parent.children.get(node.edge) === node, "a parent finds its child");
 }
 
-/** Its waiters are counted, and each is where the tree agrees with it no further. */
+/** Checks that a node counts its waiters, and that each waiter's match is the longest. */
 function checkWaiters(node: RadixNode): void {
   let waiters = node.ending?.size ?? 0;
   for (const child of node.children.values()) waiters += child.waiters;

@@ -7,32 +7,30 @@ import { KvEventLog } from "./kv-event-log.ts";
 import { PagePool } from "./page-pool.ts";
 import { PrefixWaiter, pathPages } from "./radix-tree.ts";
 
-/** Of all pages, those that are evicted together at least: one by one would cost several times as much, and notices. */
+/** Share of the pages that are evicted together at least: one by one costs several times as much, and sends more KV events. */
 const EVICTED_SHARE = 1 / 1024;
 const EVICTED_MAX = 32;
 
 /**
- * How sequences come to pages and give them up. A sequence is resident between `allocate` and `free`; its page
- * table is
+ * Allocates KV pages to sequences and frees them. A sequence is resident between `allocate` and `free`. Its page table is
  *
- *   index   0 ………………… leasedPages ………………………… pageCount
+ *   index   0 ………………… lockedPages ………………………… pageCount
  *   pages   │ the cache's, locked │ the sequence's own │     own: taken here, written by its chunks
  *
- * and `publish` moves the border: the own pages that are complete become the cache's, so that others find
- * them at once.
+ * and `publish` moves the border: it hands complete own pages over to the cache, where other sequences find them at once.
  */
 export class KvCacheManager {
   readonly pool: PagePool;
   readonly cache: Cache;
-  /** What has changed in the cache since it was told; null: it is not told. */
+  /** KV events for the fleet; null: it reads none. */
   readonly kvEvents: KvEventLog | null;
-  /** Pins on pages that the step being planned or in flight copies from. */
+  /** Locks on pages that the step being planned or in flight copies from. */
   #sources: CacheLock[] = [];
-  /** Pins on the whole pages that held sequences computed, in the order of their ends. */
+  /** Locks on the whole pages that held sequences computed, in the order of their ends. */
   readonly #held = new Map<SequenceId, CacheLock>();
   readonly #evictedLeast: number;
 
-  /** `epoch`: which life of the engine notices are of; null: there are none. `eviction`: by default as it serves. */
+  /** `epoch`: the engine's incarnation in its KV events; null: it sends none. `eviction`: by default the policy that serves. */
   constructor(pagesTotal: number, pageTokens: number, epoch: number | null, eviction?: EvictionPolicy) {
     this.#evictedLeast = Math.min(EVICTED_MAX, Math.ceil(pagesTotal * EVICTED_SHARE));
     this.pool = new PagePool(pagesTotal, pageTokens);
@@ -40,13 +38,13 @@ export class KvCacheManager {
     this.cache = new Cache(this.pool, this.kvEvents, eviction);
   }
 
-  /** Pages that are free or can be made so without a preemption. */
+  /** Pages that are free, or that eviction can free. */
   get pagesAvailable(): number {
     return this.pool.pagesFree + this.cache.pagesEvictable;
   }
 
-  /** The sequence waits: from now on `cachedTokens` tells how much of it is cached, and `onChange` is told when that
-   *  changes. No token counts of which something is wanted, as the last one of a text that is to go on. */
+  /** Tracks how much of a waiting sequence is cached (`cachedTokens`), and calls `onChange` when that changes. Tokens of which an output
+   *  is wanted do not count, such as the last one of a prompt. */
   track(sequence: Sequence, onChange: () => void): void {
     const { kv, tokens, cachedMax } = sequence;
     if (kv.waiter !== null) return;
@@ -54,7 +52,7 @@ export class KvCacheManager {
     this.cache.track(kv.waiter);
   }
 
-  /** The sequence waits no longer. */
+  /** Stops tracking a sequence. */
   untrack({ kv }: Sequence): void {
     if (kv.waiter === null) return;
     this.cache.untrack(kv.waiter);
@@ -70,7 +68,7 @@ export class KvCacheManager {
     return needed + headroom <= this.pagesAvailable - pinned;
   }
 
-  /** Whether so many pages, and `headroom` besides, can be had without evicting any that a waiting sequence will read. */
+  /** Whether `needed` and `headroom` pages can be had without evicting any that a waiting sequence will read. */
   hasUnprotected(needed: number, headroom: number): boolean {
     const { pagesFree } = this.pool;
     const unwanted = this.pagesAvailable - this.cache.pagesProtected;
@@ -78,17 +76,16 @@ export class KvCacheManager {
     return needed + headroom <= unwanted && pagesFree + evicted <= unwanted;
   }
 
-  /** Whether `allocate` would take pages that others wait to read. */
+  /** Whether `allocate` would evict pages that other waiting sequences will read. */
   displaces({ length, cachedTokens }: Sequence): boolean {
     const needed = Math.ceil((length - cachedTokens) / this.pool.pageTokens);
     return needed > this.pagesAvailable - this.cache.pagesProtected;
   }
 
   /**
-   * Gives the sequence pages for all its known tokens: locks what is cached, evicts for the rest. Returns
-   * the copy that its first step must make where the match ends inside a page, else null. The caller has
-   * checked `fits`; only without it may `exact` be false, which uses whole pages of the cache and so never
-   * needs more than the sequence's own number.
+   * Allocates pages for all known tokens of a sequence: locks the cached ones, and evicts others for the rest. Where the match
+   * ends inside of a page, returns the copy that the first step must make, else null. The caller has checked `fits`. If it
+   * did not fit, `exact` must be false: then only whole cached pages are used, and no copy needs a page more.
    */
   allocate(sequence: Sequence, exact: boolean): PageMove | null {
     const { kv, tokens, length } = sequence;
@@ -117,13 +114,13 @@ export class KvCacheManager {
     return { from: source.page, tier: "device", to, count: copied };
   }
 
-  /** The step's copies are made (or will never be): their sources need no protection any more. */
+  /** Unlocks the sources of the step's copies, which are made or never will be. */
   endCopies(): void {
     for (const source of this.#sources) this.cache.release(source);
     this.#sources = [];
   }
 
-  /** Whether the next token to compute begins a page that the sequence has not got. */
+  /** Whether the next token to compute begins a page that the sequence does not have. */
   needsPage({ kv }: Sequence): boolean {
     return kv.computed === kv.pageCount * this.pool.pageTokens;
   }
@@ -135,7 +132,7 @@ export class KvCacheManager {
     return true;
   }
 
-  /** Adds pages for `tokens` more tokens as far as they can be had; returns for how many of them there is room. */
+  /** Adds pages for up to `tokens` more tokens; returns how many tokens have room. */
   roomFor(sequence: Sequence, tokens: number): number {
     const { kv } = sequence;
     const { pageTokens } = this.pool;
@@ -143,12 +140,12 @@ export class KvCacheManager {
     return Math.min(tokens, kv.pageCount * pageTokens - kv.computed);
   }
 
-  /** A step has computed `count` more tokens of the sequence. */
+  /** Takes note that a step has computed `count` more tokens of the sequence. */
   computed({ kv }: Sequence, count: number): void {
     kv.computed += count;
   }
 
-  /** Hands complete pages over to the cache. May rewrite the page table where the cache has them already. */
+  /** Hands complete pages over to the cache. Where the cache has them already, the page table gets the cache's. */
   publish({ kv, tokens }: Sequence): void {
     const { pageTokens } = this.pool;
     const end = kv.computed - (kv.computed % pageTokens);
@@ -158,9 +155,8 @@ export class KvCacheManager {
     kv.lockedPages = end / pageTokens;
   }
 
-  /** Takes the sequence's pages. `keep`: what it computed goes to the cache; else (its contents are in doubt)
-   *  it is lost. `isHeld`: its whole pages are not evicted there, until
-   *  `releaseHeld`. */
+  /** Frees the pages of a sequence. `keep`: they go to the cache; else, as their contents are in doubt, they are discarded. `isHeld`: the
+   *  cache does not evict the whole ones until `releaseHeld`. */
   free({ kv, tokens, id }: Sequence, keep: boolean, isHeld = false): void {
     const { lock, pages, pageCount, computed } = kv;
     assert(lock !== null, "only residents can leave");
@@ -175,7 +171,7 @@ export class KvCacheManager {
     kv.computed = 0;
   }
 
-  /** What the held sequence computed may be evicted again. */
+  /** Lets the pages of a held sequence be evicted again. */
   releaseHeld(id: SequenceId): void {
     const lock = this.#held.get(id);
     if (lock === undefined) return;
@@ -183,7 +179,7 @@ export class KvCacheManager {
     this.cache.release(lock);
   }
 
-  /** The same of the one that has been held for longest; false if there is none. */
+  /** Releases the sequence that has been held for longest; false if there is none. */
   releaseOldestHeld(): boolean {
     const [first] = this.#held.keys();
     if (first === undefined) return false;
@@ -195,12 +191,12 @@ export class KvCacheManager {
     return sharingOf(spec, this.pool.pageTokens);
   }
 
-  /** Frees `pages` pages or more, if so many can be evicted; returns how many it freed. */
+  /** Evicts at least `pages` pages if it can; returns how many. */
   #evict(pages: number): number {
     return this.cache.evict(Math.max(pages, this.#evictedLeast));
   }
 
-  /** The locks there are besides the sequences'. */
+  /** All locks but those of running sequences. */
   get sources(): readonly CacheLock[] {
     return [...this.#sources, ...this.#held.values()];
   }

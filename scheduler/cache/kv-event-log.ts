@@ -7,7 +7,7 @@ interface Draft extends KvEvent {
   from: number;
 }
 
-/** Writes down what a cache takes in and lets go, for the fleet: one batch of notices per report. */
+/** Collects the KV events of a cache, one batch per report. */
 export class KvEventLog implements CacheObserver {
   readonly #epoch: number;
   readonly #pageTokens: number;
@@ -15,7 +15,7 @@ export class KvEventLog implements CacheObserver {
   #number = 0;
   #isWhole = false;
 
-  /** `epoch`: which life of the engine this is. */
+  /** `epoch`: the engine's incarnation. */
   constructor(pageTokens: number, epoch: number) {
     this.#pageTokens = pageTokens;
     this.#epoch = epoch;
@@ -29,25 +29,25 @@ export class KvEventLog implements CacheObserver {
   evicting(node: RadixNode, from: number): void {
     const end = Math.floor(node.end / this.#pageTokens);
     if (from === end) return;
-    // Page after page of one node goes while others grow: that is one notice, of the path as it was at first.
+    // Evictions of a node page by page are one event, with the path as it was at first.
     const last = this.#drafts.at(-1);
     if (last?.kind === "evict" && last.node === node && last.from === end) last.from = from;
     else this.#drafts.push({ kind: "evict", path: this.#pathOf(node), from, node });
   }
 
-  /** The next batch tells everything that is cached. */
+  /** Makes the next batch insert everything that is cached. */
   resync(): void {
     this.#isWhole = true;
   }
 
-  /** What has happened since the last time; null if nothing has. */
+  /** Returns the events since the last call; null if there are none. */
   take(cache: Cache): KvEvents | null {
     if (this.#isWhole) {
       this.#drafts = [];
       for (const { node } of cache.nodes()) this.inserted(node);
     } else if (this.#drafts.length === 0) return null;
-    const kvEvents = this.#drafts.map(({ kind, path, from }) => ({ kind, path, from }));
-    const batch = { epoch: this.#epoch, number: this.#number, isWhole: this.#isWhole, kvEvents };
+    const events = this.#drafts.map(({ kind, path, from }) => ({ kind, path, from }));
+    const batch = { epoch: this.#epoch, number: this.#number, isWhole: this.#isWhole, events };
     this.#number += 1;
     this.#drafts = [];
     this.#isWhole = false;

@@ -1,8 +1,8 @@
 /**
- * What an engine's prefix cache tells the fleet, so that the dispatcher knows every true prefix tree.
+ * Pages that an engine's prefix cache gained or lost. The dispatcher follows these events with an index of each engine's cache.
  *
- * Only whole pages are told. A page is named by the hash of everything up to its end (cache/page-hash.ts). A
- * hash only guides placement: what is reused is decided by the engine, which compares tokens.
+ * Events name whole pages only, each by the hash of all tokens up to its end (cache/page-hash.ts). A hash only guides
+ * placement: the engine compares tokens before it reuses a page.
  */
 export interface KvEvent {
   readonly kind: "insert" | "evict";
@@ -12,13 +12,13 @@ export interface KvEvent {
   readonly from: number;
 }
 
-/** All notices since the report before, in order. */
+/** The events since the previous report, in order. */
 export interface KvEvents {
-  /** Which life of the engine: 0, and one more each time it is replaced. */
+  /** The engine's incarnation: 0, and one more each time it is replaced. */
   readonly epoch: number;
-  /** 0, 1, 2 … within an epoch. A gap means that something was lost, and calls for a `resync`. */
+  /** 0, 1, 2 … within an epoch. A gap means that a report was lost, and calls for a `resync`. */
   readonly number: number;
-  /** Everything told before is void; `kvEvents` inserts the whole tree. The answer to a `resync`. */
+  /** Whether `events` inserts the whole tree and voids all earlier ones: the answer to a `resync`. */
   readonly isWhole: boolean;
-  readonly kvEvents: readonly KvEvent[];
+  readonly events: readonly KvEvent[];
 }

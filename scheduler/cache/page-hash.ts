@@ -3,7 +3,7 @@ import type { Sharing } from "../core.ts";
 
 const HIGH = 2 ** 21;
 
-/** Where the hashes of a cache key begin: equal tokens under different keys have different hashes. */
+/** The first hash of a cache key: equal tokens under different keys have different hashes. */
 export function keyHash(key: string): number {
   let low = 0x9e3779b9;
   let high = 0x85ebca6b;
@@ -16,12 +16,12 @@ export function keyHash(key: string): number {
   return finish(low) * HIGH + (finish(high) >>> 11);
 }
 
-/** Where the hashes of what is no longer public begin, behind a public page of this hash. */
+/** The first hash of private pages that follow a public page of this hash. */
 export function privateHash(publicHash: number, key: string): number {
   return keyHash(`${publicHash}:${key}`);
 }
 
-/** Hashes of pages [0, end) of a prompt, as a cache has them that keeps it. */
+/** Hashes of pages [0, end) of a prompt, as in a cache that keeps it. */
 export function hashPrompt(
   tokens: ArrayLike<TokenId>,
   end: number,

@@ -3,15 +3,15 @@ import { part } from "../../base/part.ts";
 import type { TokenId } from "../../base/token.ts";
 import type { PageId, Sharing } from "../core.ts";
 
-/** By what a node is found below its parent: its first token; behind what is public, that and whose it is. */
+/** The key of a node below its parent: its first token; where a public text ends, the token and the cache key. */
 export type Edge = TokenId | string;
 
-/** By what tokens from `at` on are found there. */
+/** The edge that tokens from `at` on follow. */
 export function edgeOf(tokens: Int32Array, at: number, { key, publicTokens }: Sharing): Edge {
   return at === publicTokens && at > 0 ? `${tokens[at]}:${key}` : tokens[at]!;
 }
 
-/** How far tokens from `at` on may be looked for along the same edge: what is public ends there. */
+/** The end of the tokens that may follow one edge from `at` on: a public text ends an edge. */
 export function edgeLimit(at: number, limit: number, { publicTokens }: Sharing): number {
   return at < publicTokens ? Math.min(limit, publicTokens) : limit;
 }
@@ -39,18 +39,18 @@ export class RadixNode {
   start: number;
   tokens: Int32Array;
   pages: PageId[];
-  /** Of the whole pages that end in the node: floor(start / T) … floor(end / T) - 1 (page-hash.ts). Empty in a cache
-   *  without an observer. */
+  /** Hashes of the whole pages that end in the node: floor(start / T) … floor(end / T) - 1 (page-hash.ts). Empty in a cache without an
+   *  observer. */
   hashes: Float64Array;
-  /** By which its parent has it; of a root, the key of its tree. */
+  /** The key below its parent; of a root, the key of its tree. */
   edge: Edge;
   readonly children = new Map<Edge, RadixNode>();
-  /** Locks that end here or below. While there is one, the node is neither evicted nor shortened. */
+  /** Number of locks that end here or below. With any, the node is neither evicted nor shortened. */
   locks = 0;
-  /** Waiters whose match ends here or below; and those whose match ends here, null for none. */
+  /** Number of waiters whose match ends here or below; and the waiters whose match ends here, null for none. */
   waiters = 0;
   ending: Set<PrefixWaiter> | null = null;
-  /** The order in which it may be evicted; null: it may not. Its neighbours there; null at its ends, and outside. */
+  /** The LRU list that it is in; null: it cannot be evicted. Its neighbours there; null at the ends, and outside. */
   order: LruList | null = null;
   older: RadixNode | null = null;
   newer: RadixNode | null = null;
@@ -80,8 +80,7 @@ export class RadixNode {
   }
 }
 
-/** A place on the token axis of the tree: `depth` tokens from the root, in `node` (start < depth ≤ end, or
- *  the root). */
+/** A position in the tree: `depth` tokens from the root, in `node` (start < depth ≤ end, or the root). */
 export interface MatchPosition {
   readonly node: RadixNode;
   readonly depth: number;
@@ -92,8 +91,7 @@ export function createRoot(key: string): RadixNode {
   return new RadixNode(null, key, 0, new Int32Array(0), [], new Float64Array(0));
 }
 
-/** The longest prefix of tokens [0, limit) found below `from`, whose own tokens are taken as matched. Changes
- *  nothing. */
+/** Finds the longest prefix of tokens [0, limit) below `from`, whose own tokens are taken as matched. Changes nothing. */
 export function descend(from: RadixNode, tokens: Int32Array, limit: number, sharing: Sharing): MatchPosition {
   assert(limit >= from.end && limit <= tokens.length, "the search starts inside of the tokens");
   let node = from;
@@ -108,7 +106,7 @@ export function descend(from: RadixNode, tokens: Int32Array, limit: number, shar
   return { node, depth };
 }
 
-/** How many of tokens [from, limit) agree with `others` from its beginning. */
+/** Counts the tokens of [from, limit) that agree with `others` from its beginning. */
 export function commonLength(tokens: Int32Array, from: number, limit: number, others: Int32Array): number {
   const most = Math.min(limit - from, others.length);
   let count = 0;
@@ -223,18 +221,18 @@ export class LruList {
 }
 
 /**
- * A prompt that waits to be computed, and how much of it is cached. From `track` to `untrack` the cache keeps its place
- * in the tree: no lookup is needed, however often what is cached changes, and a node knows how many are going to read it.
+ * A waiting prompt, and how much of it is cached. From `track` to `untrack` the cache keeps its position in the tree up to date:
+ * no lookup is needed, however often the cache changes, and a node knows how many prompts are going to read it.
  */
 export class PrefixWaiter {
   readonly sharing: Sharing;
-  /** Tokens [0, limit) are looked for; they do not change. */
+  /** The prompt: tokens [0, limit) may match, and do not change. */
   readonly tokens: Int32Array;
   readonly limit: number;
-  /** Tokens that are cached, exact to the token. They end in `node`; null: it is not followed. */
+  /** Number of cached tokens, exact to the token. They end in `node`; null: the waiter is not tracked. */
   depth = 0;
   node: RadixNode | null = null;
-  /** Told when `depth` has changed. */
+  /** Called when `depth` has changed. */
   readonly onChange: () => void;
 
   constructor(sharing: Sharing, tokens: Int32Array, limit: number, onChange: () => void) {
@@ -245,7 +243,7 @@ export class PrefixWaiter {
   }
 }
 
-/** The waiter's match ends in `node` now, `depth` tokens from the root. Counts are the caller's. */
+/** Moves a waiter's match: it ends in `node` now, `depth` tokens from the root. The caller updates the counts. */
 export function moveWaiter(waiter: PrefixWaiter, node: RadixNode | null, depth: number): void {
   if (waiter.node !== node) {
     const before = waiter.node;
@@ -262,7 +260,7 @@ export function moveWaiter(waiter: PrefixWaiter, node: RadixNode | null, depth: 
   waiter.onChange();
 }
 
-/** `lower` was cut: those whose match ends above the cut stay there. */
+/** Splits the waiters of a node that was cut: those whose match ends above the cut move to `upper`. */
 export function splitWaiters(upper: RadixNode, lower: RadixNode): void {
   upper.waiters = lower.waiters;
   for (const waiter of lower.ending ?? []) {
@@ -272,7 +270,7 @@ export function splitWaiters(upper: RadixNode, lower: RadixNode): void {
   }
 }
 
-/** `leaf` is new: waiters that continue from its parent as it does find more. */
+/** Advances the waiters at the parent of a new leaf whose prompts continue with it. */
 export function advanceWaiters(leaf: RadixNode): void {
   const { start, tokens, edge } = leaf;
   for (const waiter of leaf.parent?.ending ?? []) {
@@ -284,7 +282,7 @@ export function advanceWaiters(leaf: RadixNode): void {
   }
 }
 
-/** Of `leaf` tokens from `end` on are gone, all of them if it begins there: its waiters find less. */
+/** Moves the waiters of a leaf back, which has lost its tokens from `end` on, or all of them if it begins there. */
 export function recedeWaiters(leaf: RadixNode, end: number): void {
   for (const waiter of leaf.ending ?? []) {
     if (end > leaf.start) moveWaiter(waiter, leaf, Math.min(waiter.depth, end));

@@ -8,23 +8,22 @@ const noPages = new Int32Array(0);
 
 /** The keys and values that a device holds of one sequence. Written by kv-cache-manager.ts alone. */
 export class SequenceKv {
-  /** While the sequence waits: how much of it is cached; null: it is not looked up. */
+  /** Tracks how much of a waiting sequence is cached; null: it does not wait. */
   waiter: PrefixWaiter | null = null;
-  /** While it runs: covers whole pages, [0, leasedPages × pageTokens); else null. */
+  /** The lock of a running sequence on whole pages, [0, lockedPages × pageTokens); else null. */
   lock: CacheLock | null = null;
   lockedPages = 0;
   /** Pages in the table: locked ones, then the sequence's own. */
   pageCount = 0;
-  /** Tokens [0, computed) have keys and values in these pages. */
+  /** Number of tokens whose keys and values are in these pages. */
   computed = 0;
-  /** Tokens known when it was admitted: pages up to here are published as soon as they are computed, the rest at the
-   *  end. */
+  /** Number of tokens when it was admitted: pages up to here are published as soon as they are computed, the rest at the end. */
   promptEnd = 0;
   #pages: Int32Array = noPages;
-  /** What `pageTable` returned last; null: the table has changed since. */
+  /** The last result of `pageTable`; null: the table has changed since. */
   #pageTable: Int32Array | null = null;
 
-  /** While it waits: tokens of its prompt that are cached. */
+  /** Number of cached tokens while it waits. */
   get cachedTokens(): number {
     return this.waiter?.depth ?? 0;
   }
@@ -35,19 +34,19 @@ export class SequenceKv {
     return this.#pages;
   }
 
-  /** The table's first `count` pages, as they are until it changes. Decodes ask for the same ones many times. */
+  /** Returns the table's first `count` pages. Decodes ask for the same ones many times, so the last result is kept. */
   pageTable(count: number): Int32Array {
     assert(count <= this.pageCount, "the pages of a chunk are reserved before it is planned");
     if (this.#pageTable?.length !== count) this.#pageTable = part(this.#pages, 0, count);
     return this.#pageTable;
   }
 
-  /** Entries of the table were rewritten. */
+  /** Forgets the last result of `pageTable` after entries were rewritten. */
   pagesRewritten(): void {
     this.#pageTable = null;
   }
 
-  /** Makes room in the table for so many pages, so that it need not grow soon. */
+  /** Makes room in the table for `count` pages. */
   reservePages(count: number): void {
     if (count <= this.#pages.length) return;
     const pages = new Int32Array(count);

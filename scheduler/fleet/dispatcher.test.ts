@@ -89,7 +89,7 @@ class Bench {
     const number = this.#kvEvents[engine]!;
     this.#kvEvents[engine] = number + 1;
     const path = pathOf(prompt);
-    return this.report(engine, load, { epoch: 0, number, isWhole: false, kvEvents: [{ kind, path, from }] });
+    return this.report(engine, load, { epoch: 0, number, isWhole: false, events: [{ kind, path, from }] });
   }
 
   /** The engine has told something that never arrived. */
@@ -100,8 +100,8 @@ class Bench {
   tellAll(engine: number, prompts: readonly (readonly number[])[]) {
     const number = this.#kvEvents[engine]!;
     this.#kvEvents[engine] = number + 1;
-    const kvEvents = prompts.map((prompt) => ({ kind: "insert" as const, path: pathOf(prompt), from: 0 }));
-    return this.report(engine, {}, { epoch: 0, number, isWhole: true, kvEvents });
+    const events = prompts.map((prompt) => ({ kind: "insert" as const, path: pathOf(prompt), from: 0 }));
+    return this.report(engine, {}, { epoch: 0, number, isWhole: true, events });
   }
 
   /** Places a prompt and has it computed, and its answer of one token. */

@@ -19,7 +19,7 @@ function rig(): {
     tell: (engine, kind, path, from = 0) => {
       const number = numbers[engine]!;
       numbers[engine] = number + 1;
-      index.apply(engine, { epoch: 0, number, isWhole: false, kvEvents: [{ kind, path, from }] });
+      index.apply(engine, { epoch: 0, number, isWhole: false, events: [{ kind, path, from }] });
       checkIndex(index, 2);
     },
   };

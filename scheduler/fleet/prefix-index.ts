@@ -122,15 +122,15 @@ export class PrefixIndex {
   }
 
   /** Takes in what an engine tells. False if something was missed: then the engine is to tell everything. */
-  apply(engine: number, { epoch, number, isWhole, kvEvents }: KvEvents): boolean {
+  apply(engine: number, { epoch, number, isWhole, events }: KvEvents): boolean {
     const stream = this.#streams[engine]!;
     if (epoch !== stream.epoch) return true;
     this.#fronts[engine]!.changed();
     const isMissing = !isWhole && number !== stream.next;
     stream.next = number + 1;
-    // After a gap, what these notices say is true all the same, only not everything.
+    // After a gap the events are true all the same, but not complete.
     if (isWhole || isMissing) this.#forget(engine);
-    for (const kvEvent of kvEvents) this.#note(engine, kvEvent);
+    for (const event of events) this.#note(engine, event);
     return !isMissing;
   }
 

@@ -69,7 +69,7 @@ class Bench {
       epoch: 0,
       number,
       isWhole,
-      kvEvents: [{ kind, path, from }],
+      events: [{ kind, path, from }],
     });
   }
 

@@ -123,13 +123,13 @@ class Preble implements PlacementRule {
 
   /** "The local scheduler then asynchronously informs the global scheduler about the eviction" (§3.3). Only where
    *  notices were lost, which the paper does not speak of, it tells all that it caches. */
-  noticed(engine: EngineId, { epoch, number, isWhole, kvEvents }: KvEvents): boolean {
+  noticed(engine: EngineId, { epoch, number, isWhole, events }: KvEvents): boolean {
     const stream = this.#streams[engine]!;
     if (epoch !== stream.epoch) return true;
     const isMissing = !isWhole && number !== stream.next;
     stream.next = number + 1;
     if (isWhole) this.#tree.clear(engine);
-    for (const { kind, path, from } of kvEvents) {
+    for (const { kind, path, from } of events) {
       if (kind === "evict") this.#tree.evict(path, from, engine);
       else if (isWhole) this.#tree.cache(path, engine);
     }
