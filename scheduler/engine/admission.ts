@@ -10,13 +10,13 @@ import type { StepBuilder } from "./step/step-builder.ts";
 /** A waiting sequence that may run from the next step on. */
 export interface Candidate {
   readonly sequence: Sequence;
-  /** Tokens of its prompt that the step has room for, ≥ 1. */
+  /** Number of prompt tokens that the step has room for, ≥ 1. */
   readonly tokens: number;
-  /** Whether a part of a cached page may be copied, see `KvCacheManager.allocate`. False: it is alone, and fits only without. */
+  /** Whether a part of a cached page may be copied, see `KvCacheManager.allocate`. False: the sequence is alone, and fits only without a copy. */
   readonly exact: boolean;
 }
 
-/** Sequences that are parked at most on the way to a candidate: so that planning stays short. */
+/** Most sequences that are parked on the way to a candidate, so that planning stays short. */
 const PARKED_MAX = 64;
 
 /**
@@ -24,16 +24,16 @@ const PARKED_MAX = 64;
  * by the next chunk only makes long prompts thrash), and a page for every running sequence and the watermark stay available for
  * decodes. With no other resident there is nothing to keep room for, and everything that `refusal` let in fits.
  *
- * A sequence for which there is no room holds up those behind it, or large prompts would starve. With lanes, those of other
- * objectives pass it, until it has aged. Offline work passes none. A sequence that gets no tokens in this step, as a job's beside chats, is passed by those
- * that do.
+ * A sequence for which there is no room holds up those behind it, or large prompts would starve. With lanes, sequences of other
+ * objectives pass it until it has aged; offline ones pass none. A sequence that gets no tokens in this step is passed by sequences
+ * that do, such as a job's by chats.
  */
 export class Admission {
   readonly #options: EngineOptions;
   readonly #table: SequenceTable;
   readonly #reports: ReportBuilder;
   #isBlocked = false;
-  /** The first that is online and had no room of late. */
+  /** The first online sequence that had no room of late. */
   #lacking: Sequence | null = null;
 
   constructor(options: EngineOptions, table: SequenceTable, reports: ReportBuilder) {
@@ -47,12 +47,12 @@ export class Admission {
     return this.#isBlocked;
   }
 
-  /** Room was made. */
+  /** Takes note that room was made. */
   unblock(): void {
     this.#isBlocked = false;
   }
 
-  /** The sequence for which offline work is to make room, told once: it is online, waits, and has none. */
+  /** Takes the waiting online sequence for which offline ones must make room; null: there is none. */
   takeLacking(): Sequence | null {
     const lacking = this.#lacking;
     this.#lacking = null;
@@ -66,9 +66,9 @@ export class Admission {
   }
 
   /**
-   * The next sequence that may join the step, which has to be admitted before the next one is asked for; null: there is
-   * none. `before`: it must be one that may overtake this unfinished prompt; null: any. On the way, sequences that share a
-   * prefix with an unfinished prompt are parked until that one has computed it.
+   * Returns the next sequence that may join the step; null: there is none. The caller admits it before it asks again. `before`:
+   * the sequence must be one that may overtake this unfinished prompt; null: any. On the way, sequences that share a prefix with an
+   * unfinished prompt are parked until it is computed.
    */
   next(step: StepBuilder, before: Sequence | null): Candidate | null {
     const { running, kvCache, queue } = this.#table;
@@ -119,7 +119,7 @@ export class Admission {
 
       const isAlone = running.length === 0;
       let fits = kvCache.fits(sequence, isAlone ? 0 : this.#headroom());
-      // What is held is not taken for those that wait, but no sequence waits for it alone.
+      // Held pages are kept from waiting sequences, unless nothing else runs.
       while (!fits && isAlone && kvCache.releaseOldestHeld()) fits = kvCache.fits(sequence, 0);
       if (!fits && !isAlone) {
         this.#lacks(sequence);
@@ -132,13 +132,14 @@ export class Admission {
     return null;
   }
 
-  /** Offline work that has aged while none runs is admitted in its turn, and none behind it passes it: so offline work never stands still. */
+  /** Whether an offline sequence is admitted in its turn, and passed by none: if it has aged and no other offline one runs. So offline work never stands
+   *  still. */
   #isDue(sequence: Sequence, nowMs: number): boolean {
     const { queue, running } = this.#table;
     return queue.isAged(sequence, nowMs) && !running.some(({ objective }) => objective.isOffline);
   }
 
-  /** Offline work is not admitted before online work, nor in its place: it would be given pages for a whole prompt, of which it computes a token or two. */
+  /** Whether an offline sequence waits for online ones: else it would hold pages for a whole prompt, of which it computes a token or two. */
   #makesWay(sequence: Sequence, declined: ReadonlySet<Objective>, nowMs: number): boolean {
     const { queue } = this.#table;
     if (!sequence.objective.isOffline || !queue.hasLanes || this.#isDue(sequence, nowMs)) return false;
@@ -150,21 +151,21 @@ export class Admission {
     if (!sequence.objective.isOffline) this.#lacking ??= sequence;
   }
 
-  /** There is no candidate. `lacksRoom`: one had no room, which paused sequences could make. */
+  /** Returns no candidate. `lacksRoom`: a sequence had no room, which paused ones could make. */
   #none(lacksRoom: boolean): null {
     this.#isBlocked = lacksRoom && youngestPaused(this.#table.running) !== undefined;
     return null;
   }
 
-  /** The step that is planned. Back-off ends where no sequence runs: there is none to stay out of the way of. */
+  /** The number of the planned step. Infinity ends back-off: where no sequence runs, there is none to make way for. */
   #stepNumber(): number {
     const isIdle = this.#table.running.every(({ isPaused }) => isPaused);
     return isIdle ? Number.POSITIVE_INFINITY : this.#reports.nextStep;
   }
 
-  /** Whether a waiting sequence may be admitted before an unfinished prompt: if it is of an earlier objective; if it is
-   *  shorter, and its tenant has used no more; or if its tenant will have used no more even then. So a crowd of one
-   *  tenant's passes another's long prompt only until they are even, and another's prompt need not wait for the crowd's. */
+  /** Whether a waiting sequence may be admitted before an unfinished prompt. It may if its objective is earlier, if it is shorter and its tenant
+   *  has used no more, or if its tenant will have used no more even afterwards. So one tenant's crowd passes another's long prompt only until
+   *  both are even. */
   #mayOvertake(sequence: Sequence, prompt: Sequence, nowMs: number): boolean {
     const ahead = prompt.objective.precedence - sequence.objective.precedence;
     if (ahead !== 0) return ahead > 0;
@@ -177,7 +178,7 @@ export class Admission {
     return own.used + (isShorter ? 0 : left) <= other!.used;
   }
 
-  /** Pages that stay available. */
+  /** Pages that an admission leaves available. */
   #headroom(): number {
     const { running, kvCache } = this.#table;
     const { watermark, rule } = this.#options.admission;

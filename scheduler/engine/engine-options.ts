@@ -12,32 +12,32 @@ export interface EngineOptions {
   readonly admission: AdmissionPolicy & { readonly sequencesMax: number; readonly rule: AdmissionRule };
   /** A baseline's cache; null: ours. */
   readonly cache: CacheBaseline | null;
-  /** Most sequences that wait; one more is rejected with `queueFull`. */
+  /** Most sequences that may wait; one more is rejected with `queueFull`. */
   readonly queueMax: number;
-  /** Tokens that waiting for another sequence's prefix must save at least. Waiting costs about a step, and a
-   *  step computes this many tokens at little extra cost. */
+  /** Fewest tokens that waiting for an in-flight prefix must save. Waiting costs about a step, and a step computes this many tokens at little
+   *  extra cost. */
   readonly sharedTokensMin: number;
-  /** How often a step that the device could not compute is started again before its sequences fail. */
+  /** Number of times that a step is started again that the device could not compute, before its sequences fail. */
   readonly retriesMax: number;
-  /** When `checkIntegrity` runs by itself: after every step and message, or when the engine falls idle, every
-   *  ten seconds at most. Page counts are checked whenever it falls idle. */
+  /** Times at which `checkIntegrity` runs by itself: after every step and message, or when the engine falls idle, every ten seconds at most. Page
+   *  counts are checked whenever it falls idle. */
   readonly integrity: "always" | "idle";
-  /** Which life of the engine this is: 0, and one more each time it is replaced. */
+  /** The engine's incarnation: 0, and one more each time it is replaced. */
   readonly epoch: number;
-  /** Whether reports tell what the prefix cache takes in and lets go. */
+  /** Whether reports have the KV events of the prefix cache. */
   readonly kvEvents: boolean;
-  /** Told every step that is done, for traces (trace.ts). */
+  /** Called with every step that is done, for traces (trace.ts). */
   readonly trace: ((step: StepTrace) => void) | null;
 }
 
 type Defaults = Omit<EngineOptions, "admission"> & { readonly admission: AdmissionPolicy };
 
-/** What of an engine is chosen otherwise than by default. */
+/** Options that differ from the defaults. */
 export interface EngineSettings extends Partial<Omit<EngineOptions, "admission">> {
   readonly admission?: Partial<AdmissionPolicy>;
 }
 
-/** What an engine does that is told nothing else: what serves (policies.ts). */
+/** The defaults: the policy that serves (policies.ts). */
 export const engineDefaults: Defaults = {
   ...settingsOf(ours(), 1),
   queueMax: 4096,
@@ -48,7 +48,7 @@ export const engineDefaults: Defaults = {
   trace: null,
 };
 
-/** What a policy says of one of `engines` engines. */
+/** The settings of one of `engines` engines under a policy. */
 export function settingsOf(
   { queue, batch, admission, placement, cache }: Policy,
   engines: number,
@@ -62,7 +62,7 @@ export function optionsOf(policy: Policy, spec: DeviceSpec, engines: number): En
   return resolveOptions(settingsOf(policy, engines), spec);
 }
 
-/** The defaults, overridden, and cut down to what the device can do. */
+/** Overrides the defaults, and limits them to the device's sizes. */
 export function resolveOptions(settings: EngineSettings, spec: DeviceSpec): EngineOptions {
   const wanted = { ...engineDefaults, ...settings };
   const admission = { rule: servedAdmission, ...engineDefaults.admission, ...settings.admission };

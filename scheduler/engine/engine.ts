@@ -40,12 +40,12 @@ export class Engine {
   readonly #hints: PrefixHints;
   readonly #planner: Planner;
 
-  /** What the device computes now. */
+  /** The step in flight; null: there is none. */
   #current: PlannedStep | null = null;
-  /** How often it was started again. */
+  /** Number of times that it was started again. */
   #retries = 0;
   #lostReason: string | null = null;
-  /** No step has run since the records were checked. */
+  /** Whether no step has run since the records were checked. */
   #isChecked = true;
   #nextCheckMs = Number.NEGATIVE_INFINITY;
 
@@ -83,12 +83,12 @@ export class Engine {
     this.#planner = new Planner({ spec, clock, options, costs, table, hints, reports });
   }
 
-  /** A step is in flight, or `run` would start one. */
+  /** Whether a step is in flight, or `run` would start one. */
   get busy(): boolean {
     return this.#current !== null || this.#table.isBusy;
   }
 
-  /** When `run` would start a step although nothing comes; null: never. */
+  /** The time at which `run` would start a step although no message comes; null: never. */
   get wakeMs(): number | null {
     return this.#current === null ? this.#planner.wakeMs : null;
   }
@@ -217,13 +217,13 @@ export class Engine {
     assert(row === sampled.length, "a device answers no more than was asked");
   }
 
-  /** Nothing of the step counts: what is wanted of it is planned again, after what it gave way to. */
+  /** Discards an aborted step: its chunks are planned again, after the work that it was aborted for. */
   #forgo({ planned }: PlannedStep): void {
     for (const { sequence } of planned)
       if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, true);
   }
 
-  /** Tells what was asked of the prompt, and returns the draw that may follow. */
+  /** Reports the prompt's log probabilities, and returns the draw that may follow. */
   #tellPrompt(sequence: Sequence, { start, tokens }: Chunk, drawn: readonly Sampled[]): readonly Sampled[] {
     if (sequence.spec.promptLogprobs === undefined) return drawn;
     const isLast = start + tokens.length === sequence.length;
@@ -259,7 +259,7 @@ export class Engine {
     }
   }
 
-  /** One more token of its output. False: the sequence has ended with it. */
+  /** Appends one token to a sequence's output. False: the sequence has ended with it. */
   #append(sequence: Sequence, token: TokenId, logprobs: TokenLogprobs | null): boolean {
     this.#reports.drew(sequence, token, logprobs, this.#clock.nowMs());
     this.#table.drew(sequence, token);

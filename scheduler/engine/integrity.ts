@@ -7,7 +7,7 @@ import type { PageId, SequenceId } from "../core.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** The part of `checkEngine` that costs next to nothing. */
+/** Checks page counts: the cheap part of `checkEngine`. */
 export function checkPageCounts({ pool, cache }: KvCacheManager, running: readonly Sequence[]): void {
   const owned = running.reduce((sum, { kv }) => sum + kv.pageCount - kv.lockedPages, 0);
   assert(pool.pagesFree + cache.pagesHeld + owned === pool.pagesTotal, "free + cached + owned = all pages");

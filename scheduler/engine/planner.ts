@@ -15,18 +15,18 @@ import type { Backlog } from "./step/step-budget.ts";
 import { type PlannedChunk, StepBuilder } from "./step/step-builder.ts";
 import type { StepPass, StepRule } from "./step/step-rule.ts";
 
-/** A step that was decided. */
+/** A planned step. */
 export interface PlannedStep {
   readonly step: Step;
-  /** By chunk of the step, but for the last if it is a prefix hint's. */
+  /** The chunks of sequences; the step may have one more, of a prefix hint. */
   readonly planned: readonly PlannedChunk[];
   readonly startMs: number;
   readonly pagesUsed: number;
-  /** When the first stream will have waited longer than its target. */
+  /** The time at which the first stream misses its target. */
   readonly deadlineMs: number;
 }
 
-/** What an engine's planner goes by. */
+/** The parts of an engine that its planner uses. */
 export interface PlannerParts {
   readonly spec: DeviceSpec;
   readonly clock: Clock;
@@ -37,20 +37,20 @@ export interface PlannerParts {
   readonly reports: ReportBuilder;
 }
 
-/** Tokens of an engine's first step, at most, and how many times as large as the largest one so far a step may be: what is
- *  believed of a device that has computed little is no more than a guess about large steps. */
+/** Most tokens of an engine's first step; later steps grow to `GROWTH` times the largest one so far. The cost model can only guess how long
+ *  steps take that are larger than any it has seen. */
 const FIRST_TOKENS = 64;
 const GROWTH = 4;
-/** When a sequence has ended, the call that goes on from its answer comes in a moment: so long an idle device waits for it, rather than let it
- *  wait for a prefix hint's step. */
+/** Time that an idle device waits before a step of a prefix hint: the call that goes on from an answer comes a moment after its end, and must
+ *  not wait for such a step. */
 const PAUSE_MS = 5;
-/** Sums of times are not exact: what is left of the pause may be less than this, and then it is over. */
+/** A rest of the pause shorter than this counts as none: sums of times are not exact. */
 const SOON_MS = 1e-3;
 
 /**
- * Decides an engine's steps, in this order: decodes get their pages, if need be by preemption (preemption.ts); the policy's rule
- * opens a budget (step/step-rule.ts); decodes join the step, with what is forced to follow; then unfinished prompts (step/prompt-order.ts), and waiting sequences
- * that admission lets in (admission.ts), as far as the budget goes.
+ * Decides an engine's steps. Decodes get their pages first, if need be by preemption (preemption.ts), and the policy's rule opens a
+ * budget (step/step-rule.ts). Then decodes join the step with their forced tokens. As far as the budget goes, unfinished prompts follow
+ * (step/prompt-order.ts), and waiting sequences that admission lets in (admission.ts).
  *
  * This is stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3): every decode is in every step, but for those that
  * the budget leaves out, and prompts get what is left. Unlike in the paper's code a chunk is never empty or negative. Several
@@ -62,7 +62,7 @@ export class Planner {
   readonly #admission: Admission;
   /** Tokens of the largest step so far. */
   #tokensLargest = FIRST_TOKENS / GROWTH;
-  /** The last step had sequences in it; the first plan after such a step was made at this time. */
+  /** Whether the last step had sequences in it, and the time of the first plan after such a step. */
   #hasComputed = false;
   #computedMs = Number.NEGATIVE_INFINITY;
   #wakeMs: number | null = null;
@@ -73,7 +73,7 @@ export class Planner {
     this.#admission = new Admission(parts.options, parts.table, parts.reports);
   }
 
-  /** When there will be something to compute, although nothing comes: after a plan that found nothing. Null: never. */
+  /** The time at which a step can be planned although no message comes, after a plan that found nothing. Null: never. */
   get wakeMs(): number | null {
     return this.#wakeMs;
   }
@@ -107,7 +107,7 @@ export class Planner {
     return Math.min(GROWTH * this.#tokensLargest, this.#parts.spec.stepTokensMax);
   }
 
-  /** A sequence could not be admitted for want of a slot or of pages: paused ones give their own up, as many as wait. */
+  /** Preempts as many paused sequences as wait, after one could not be admitted for want of a slot or of pages. */
   #reclaimPaused(): void {
     const { table } = this.#parts;
     this.#admission.unblock();
@@ -118,7 +118,7 @@ export class Planner {
     }
   }
 
-  /** An online sequence could not be admitted for want of a slot or of pages: offline work gives up what it needs. False: offline work had nothing to give. */
+  /** Preempts offline sequences until an online one fits that lacked a slot or pages; false if none could be preempted. */
   #reclaimOffline(): boolean {
     const lacking = this.#admission.takeLacking();
     if (lacking === null) return false;
@@ -132,7 +132,7 @@ export class Planner {
     return table.running.length < before;
   }
 
-  /** A step with its budget, and with decodes and prompts if the pass has any. */
+  /** Fills a step within its budget, with decodes and prompts if the pass has any. */
   #fill(pass: StepPass, nowMs: number, mayAdmit: boolean): StepBuilder {
     const { table } = this.#parts;
     const fillFor = (backlog: Backlog): StepBuilder => {
@@ -145,18 +145,18 @@ export class Planner {
     };
     let { backlog } = table;
     let builder = fillFor(backlog);
-    // What offline work gives up is there in the same step, unless another was admitted, which cannot be undone.
+    // Pages of preempted offline sequences are used in the same step, unless a sequence was admitted, which cannot be undone.
     while (!builder.hasAdmitted && this.#reclaimOffline()) {
       table.queue.beginStep();
       backlog = table.backlog;
       builder = fillFor(backlog);
     }
     if (builder.chunks.length > 0 || backlog.countsOffline) return builder;
-    // Online work cannot run now: offline work makes way for nothing.
+    // No online sequence can run now, so offline ones need not make way.
     return fillFor({ ...backlog, countsOffline: true });
   }
 
-  /** Forced tokens of the decodes, as far as there is time, and memory without a preemption. */
+  /** Adds forced tokens to the decodes, as far as there is time, and memory without a preemption. */
   #addForced(builder: StepBuilder): void {
     const { kvCache } = this.#parts.table;
     builder.chunks.forEach(({ sequence }, index) => {
@@ -167,8 +167,8 @@ export class Planner {
     });
   }
 
-  /** Waiting sequences that may overtake all unfinished prompts; the unfinished prompts; and, if the step has room left,
-   *  more waiting sequences. */
+  /** Adds waiting sequences that may overtake all unfinished prompts, then these prompts, and then more waiting sequences, while the step has
+   *  room. */
   #addPrompts(builder: StepBuilder, mayAdmit: boolean): void {
     const { options, table } = this.#parts;
     const { budget, nowMs } = builder;
@@ -199,7 +199,7 @@ export class Planner {
     }
   }
 
-  /** A piece of a prefix hint, if no sequence waits for any part of this step. */
+  /** Plans a piece of a prefix hint, if no sequence waits for any part of this step. */
   #planWarm({ chunks, prompts, budget, nowMs }: StepBuilder): WarmStep | null {
     const { options, table, hints, spec } = this.#parts;
     const { queue, running, kvCache } = table;
@@ -222,7 +222,7 @@ export class Planner {
     });
   }
 
-  /** Writes the draft down as a step for the device. */
+  /** Makes the step for the device. */
   #close({ chunks: drafted, moves, budget }: StepBuilder, warm: WarmStep | null): PlannedStep {
     const { clock, reports, table, spec } = this.#parts;
     const { pool, pagesAvailable } = table.kvCache;
@@ -255,7 +255,7 @@ export class Planner {
   }
 }
 
-/** Devices draw as many rows in a step as it may have chunks: those that tell of their prompts are cut to it. Each chunk has one. */
+/** Cuts chunks with prompt log probabilities: a device samples at most `rowsMax` rows in a step, and each chunk needs one. */
 function withinRows(planned: readonly PlannedChunk[], rowsMax: number): readonly PlannedChunk[] {
   if (planned.every(({ sequence }) => sequence.spec.promptLogprobs === undefined)) return planned;
   let left = rowsMax - planned.length;

@@ -3,12 +3,12 @@ import type { Pooling } from "../../base/token.ts";
 import type { HiddenRow } from "../core.ts";
 
 /**
- * What becomes of the hidden states of a sequence's tokens. Each is wanted once, in the order of their positions, and added in
- * that order: so the result does not depend on how the tokens were cut into chunks, and a preemption loses nothing.
+ * Pools the hidden states of a sequence's tokens. Each is added once, by rising position, so that the result does not depend on the
+ * chunks, and a preemption loses nothing.
  */
 export class Pool {
   readonly #pooling: Pooling;
-  /** Of the sequence, in tokens. */
+  /** Number of tokens of the sequence. */
   readonly #length: number;
   #sum: Float64Array | null = null;
   #added = 0;
@@ -18,12 +18,12 @@ export class Pool {
     this.#length = length;
   }
 
-  /** Position of the first token whose hidden state is wanted and not there; what is before it may come from a cache. */
+  /** Position of the first token whose hidden state is wanted and missing; tokens before it may come from a cache. */
   get next(): number {
     return this.#pooling === "last" ? this.#length - 1 : this.#added;
   }
 
-  /** Of tokens [start, end), which are computed next. */
+  /** The rows of tokens [start, end), which are computed next. */
   rows(start: number, end: number): HiddenRow[] {
     const until = this.#pooling === "first" ? Math.min(1, end) : end;
     const rows: HiddenRow[] = [];
@@ -33,7 +33,7 @@ export class Pool {
     return rows;
   }
 
-  /** The next one that was wanted. Returns the result once it was the last one, else null. */
+  /** Adds the next hidden state. Returns the result with the last one, else null. */
   add(hidden: Float32Array): Float32Array | null {
     this.#sum ??= new Float64Array(hidden.length);
     const sum = this.#sum;

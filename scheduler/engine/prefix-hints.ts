@@ -16,10 +16,10 @@ import { lengthLimit, unknownToken } from "./refusal.ts";
 import { Sequence } from "./sequence.ts";
 import { type PrefetchStep, prefetchTokens } from "./step/prefetch-budget.ts";
 
-/** Prefix hints that a step is asked to have a piece of, at most. */
+/** Most prefix hints of which a step is asked to have a piece. */
 const TRIES_MAX = 4;
 
-/** A prefix hint that was told, and the waiter that keeps its pages wanted. */
+/** A prefix hint, and the waiter that protects its pages. */
 interface Known {
   readonly hint: PrefixHint;
   readonly waiter: PrefixWaiter;
@@ -32,33 +32,32 @@ interface WarmChunk {
   readonly count: number;
 }
 
-/** A piece of a prefix hint as a step has it. */
+/** A piece of a prefix hint, as a step has it. */
 export interface WarmStep {
   readonly chunk: Chunk;
   readonly move: PageMove | null;
 }
 
-/** What a step has already. */
+/** A step as far as it is planned. */
 export interface StepSoFar extends Omit<PrefetchStep, "left" | "context" | "isOwn"> {
-  /** Whether every decode is of that program, and none has a target. */
+  /** Whether every decode belongs to that program, and none has a target. */
   isOwn(program: number): boolean;
   /** Pages that stay available for others. */
   readonly headroom: number;
 }
 
 /**
- * The prefix hints of one engine: beginnings of prompts that calls are going to read which wait for the rest of them.
+ * The prefix hints of one engine: beginnings of prompts to come, whose calls wait for the rest.
  *
- * Each has a waiter in the cache, so that what is cached of it is evicted after all that has no waiter; but it is
- * evicted if need be. Where a step has time that nothing else wants, a piece of what is missing is computed ahead. It takes
- * pages that are free or unwanted, and hands them to the cache as soon as the step is done: between steps a prefix hint holds
- * nothing, and so never takes room from a sequence.
+ * Each has a waiter in the cache, which protects its cached pages from eviction as long as there are others. Where a step has spare
+ * time, a missing piece is computed ahead. It takes pages that are free or unprotected, and hands them to the cache as soon as the
+ * step is done. So between steps a prefix hint holds no pages, and never takes room from a sequence.
  */
 export class PrefixHints {
   readonly #kvCache: KvCacheManager;
   readonly #spec: DeviceSpec;
   readonly #costs: CostModel;
-  /** In the order in which they were told. */
+  /** By id, in order of arrival. */
   readonly #known = new Map<SequenceId, Known>();
   #inFlight: WarmChunk | null = null;
 
@@ -77,7 +76,7 @@ export class PrefixHints {
     return this.#inFlight;
   }
 
-  /** The prefix hint is new, or longer than it was told before. What can never run here is not kept. */
+  /** Adds a prefix hint, or replaces a shorter one. A prompt that can never run here is ignored. */
   expect(hint: PrefixHint): void {
     this.forget(hint.id, false);
     const { tokens } = hint;
@@ -94,7 +93,7 @@ export class PrefixHints {
     this.#known.set(hint.id, { hint, waiter });
   }
 
-  /** No call waits to read it any more. `givesUp`: nor will another, as far as is known: it is evicted first. */
+  /** Removes a prefix hint. `givesUp`: no other call is known to need its pages, which are evicted first. */
   forget(id: SequenceId, givesUp: boolean): void {
     const known = this.#known.get(id);
     if (known === undefined) return;
@@ -102,7 +101,7 @@ export class PrefixHints {
     this.#kvCache.cache.untrack(known.waiter, givesUp);
   }
 
-  /** A piece of the first prefix hint that lacks one worth a step's time, if there is room; null: nothing. Takes pages for it. */
+  /** Plans a piece of the first prefix hint that is worth a step's time, and allocates its pages; null: there is none, or no room. */
   plan(step: StepSoFar): WarmStep | null {
     assert(this.#inFlight === null, "one step at a time");
     let tries = TRIES_MAX;
@@ -116,14 +115,14 @@ export class PrefixHints {
         const hasRoom = this.#hasRoom(context, count, step.headroom);
         return hasRoom ? this.#begin(hint, waiter, context + count) : null;
       }
-      // What is left of it may be too little to be worth a piece.
+      // Its rest may be too little to be worth a piece.
       tries -= 1;
       if (tries === 0) return null;
     }
     return null;
   }
 
-  /** The step is over; `isGood`: what it computed is right. Returns the tokens that are new in the cache. */
+  /** Ends the piece in flight with its step. `isGood`: the device computed it. Returns the tokens that are new in the cache. */
   done(isGood: boolean): { readonly hint: SequenceId; readonly tokens: number } | null {
     const warm = this.#inFlight;
     if (warm === null) return null;

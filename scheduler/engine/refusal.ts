@@ -7,8 +7,7 @@ export function lengthLimit(spec: DeviceSpec): number {
   return Math.min(spec.contextMax, spec.pages * spec.pageTokens);
 }
 
-/** Why a sequence is refused on arrival; null if it may wait. What can never run must not wait: it would
- *  block the queue. */
+/** Says why a sequence is refused on arrival; null if it may wait. A sequence that can never run would block the queue. */
 export function refusal(
   spec: SequenceSpec,
   device: DeviceSpec,
@@ -33,14 +32,14 @@ export function refusal(
   };
 }
 
-/** Why an engine cannot pool so; null if it can. */
+/** Says why an engine cannot pool in this way; null if it can. */
 function lacksFor(pooling: Pooling, { hidden, stepTokensMax }: DeviceSpec): string | null {
   if (hidden === undefined) return "This engine gives no hidden states.";
   if (pooling !== "mean" || hidden.rowsMax >= stepTokensMax) return null;
   return `This engine gives ${hidden.rowsMax} hidden states a step, and the mean of a text's wants up to ${stepTokensMax}.`;
 }
 
-/** The first token that the vocabulary has not; null: it has all. */
+/** The first token that is not in the vocabulary; null: all are. */
 export function unknownToken(tokens: ArrayLike<TokenId>, vocabSize: number): number | null {
   for (let i = 0; i < tokens.length; i++) {
     const token = tokens[i]!;

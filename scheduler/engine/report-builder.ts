@@ -5,7 +5,7 @@ import type { EngineLoad, EngineReport, PromptLogprobs } from "../messages.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepNote, StepTrace } from "./trace.ts";
 
-/** The part of a load that only grows, or is about the last step. */
+/** Fields of a load that only grow, or are about the last step. */
 type Totals = Pick<
   EngineLoad,
   | "stepsTotal"
@@ -21,10 +21,10 @@ type Totals = Pick<
   | "stepMs"
 >;
 
-/** The part of a load that is of this moment. */
+/** Fields of a load that are about this moment. */
 export type LoadNow = Omit<EngineLoad, keyof Totals>;
 
-/** When a step ran and what it found. */
+/** Times of a step, and the pages in use. */
 export interface StepTimes {
   readonly startMs: number;
   readonly endMs: number;
@@ -33,7 +33,7 @@ export interface StepTimes {
   readonly pagesTotal: number;
 }
 
-/** What happens in an engine, written down once and told in three ways: reports, running totals, traces. */
+/** Collects what happens in an engine for reports, running totals and traces. */
 export class ReportBuilder {
   readonly #trace: ((step: StepTrace) => void) | null;
   readonly #totals: { -readonly [Key in keyof Totals]: number } = {
@@ -62,7 +62,7 @@ export class ReportBuilder {
   #prompts: PromptLogprobs[] = [];
   #progress: { sequence: SequenceId; tokens: number }[] = [];
 
-  /** `trace` is told every step that is done. */
+  /** `trace` is called with every step that is done. */
   constructor(trace: ((step: StepTrace) => void) | null) {
     this.#trace = trace;
   }
@@ -78,22 +78,22 @@ export class ReportBuilder {
     );
   }
 
-  /** Whether a sequence was admitted that no report has told of. */
+  /** Whether a sequence was admitted that no report has named. */
   get hasStarted(): boolean {
     return this.#started.length > 0;
   }
 
-  /** Whether a load is worth a report that has nothing else to tell. */
+  /** Whether the load has changed enough for a report of its own. */
   get hasLoadChanged(): boolean {
     return this.#hasLoadChanged;
   }
 
-  /** Something has changed in the load, or in what is cached, that no other entry of the next report is about. */
+  /** Takes note of a change in the load or in the cache that no other entry of the next report shows. */
   loadChanged(): void {
     this.#hasLoadChanged = true;
   }
 
-  /** A sequence holds pages now, for the first time or again. */
+  /** Takes note that a sequence was admitted, for the first time or again. */
   admitted({ id, computed, length, wasStarted }: Sequence): void {
     if (computed > 0) this.#note({ kind: "cached", sequence: id, tokens: computed });
     if (wasStarted) return;
@@ -126,32 +126,32 @@ export class ReportBuilder {
     this.#note({ kind: "ended", sequence, how: finish.kind });
   }
 
-  /** A sequence that never began is given back. */
+  /** Takes note that a sequence is returned to the fleet. */
   returned(sequence: SequenceId): void {
     this.#returned.push(sequence);
   }
 
-  /** Tokens of a prefix hint were computed ahead. */
+  /** Takes note of tokens of a prefix hint that were computed ahead. */
   warmed(hint: SequenceId, tokens: number): void {
     this.#warmed.push({ hint, tokens });
   }
 
-  /** Log probabilities of the tokens of a prompt from `start` on. */
+  /** Takes note of log probabilities of a prompt's tokens from `start` on. */
   toldPrompt(sequence: SequenceId, start: number, logprobs: readonly TokenLogprobs[]): void {
     this.#prompts.push({ sequence, start, logprobs });
   }
 
-  /** So many tokens of its prompt are computed. */
+  /** Takes note of the number of computed prompt tokens. */
   progressed(sequence: SequenceId, tokens: number): void {
     this.#progress.push({ sequence, tokens });
   }
 
-  /** So many throughput decodes were left out of the next step. */
+  /** Takes note of offline decodes that are left out of the next step. */
   skipped(decodes: number): void {
     this.#totals.skippedDecodesTotal += decodes;
   }
 
-  /** A stream has waited longer than its target for the last step. */
+  /** Takes note that a stream has missed its target in the last step. */
   isLate(): void {
     this.#totals.stepsOverTarget += 1;
   }
@@ -175,7 +175,7 @@ export class ReportBuilder {
     this.#notes = [];
   }
 
-  /** Everything since the last report. */
+  /** Builds the report of all entries since the last one. */
   report(now: LoadNow, kvEvents: KvEvents | null): EngineReport {
     const report: EngineReport = {
       number: this.#reports,

@@ -1,7 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type { SeenTokens } from "../core.ts";
 
-/** Which tokens a sequence has seen, kept up to date token by token for the penalties. */
+/** Counts of the tokens in a sequence's prompt and output, for the penalties. */
 export class SeenCounter implements SeenTokens {
   tokens: Int32Array;
   counts: Int32Array;

@@ -12,7 +12,7 @@ import type { LoadNow, ReportBuilder } from "./report-builder.ts";
 import { Sequence } from "./sequence.ts";
 import type { Backlog } from "./step/step-budget.ts";
 
-/** What a sequence table moves sequences between, and where it writes that down. */
+/** The parts of an engine that a sequence table uses. */
 export interface SequenceTableParts {
   readonly clock: Clock;
   readonly kvCache: KvCacheManager;
@@ -21,16 +21,16 @@ export interface SequenceTableParts {
   readonly rule: Pick<AdmissionRule, "backOffSteps">;
 }
 
-/** Weight of the last one in what is learnt of prompts and answers. */
+/** Weight of the last prompt or answer in the averages. */
 const LATELY = 1 / 16;
-/** What was learnt of the last sequences of a kind. */
+/** Averages over recent sequences of a kind. */
 interface KindAverages {
-  /** Of their prompts, the part that was not cached. */
+  /** The share of their prompts that was not cached. */
   computedShare: number;
   answerTokens: number;
 }
 
-/** Tokens of an answer, until one has ended. */
+/** Expected tokens of an answer, until one has ended. */
 const ANSWER_GUESS = 64;
 
 /**
@@ -50,15 +50,15 @@ export class SequenceTable {
   readonly #rule: SequenceTableParts["rule"];
   readonly #sequences = new Map<SequenceId, Sequence>();
   readonly #running: Sequence[] = [];
-  /** Of all that wait, and of the offline work among them. */
+  /** Known tokens of all waiting sequences, and of the offline ones among them. */
   #tokensWaiting = 0;
   #offlineTokensWaiting = 0;
   #paused = 0;
   #arrivals = 0;
-  /** What is learnt of online sequences and of offline work, which are of other kinds. */
+  /** Averages of online and of offline sequences. */
   readonly #online: KindAverages = { computedShare: 1, answerTokens: ANSWER_GUESS };
   readonly #offline: KindAverages = { computedShare: 1, answerTokens: ANSWER_GUESS };
-  /** What streams' prompts had to compute, on average; 0: there was none. */
+  /** Average uncached tokens of streams' prompts; 0: there was none. */
   #streamTokens = 0;
 
   constructor({ clock, kvCache, queue, reports, rule }: SequenceTableParts) {
@@ -69,19 +69,19 @@ export class SequenceTable {
     this.#rule = rule;
   }
 
-  /** Those that hold pages, paused ones included, in order of arrival. */
+  /** Sequences that hold pages, paused ones included, in order of arrival. */
   get running(): readonly Sequence[] {
     return this.#running;
   }
 
-  /** A sequence waits, or runs and is not paused. */
+  /** Whether a sequence waits, or runs and is not paused. */
   get isBusy(): boolean {
     return this.queue.size > 0 || this.#running.some((sequence) => !sequence.isPaused);
   }
 
-  /** What there is to compute. What is cached of the waiting is not looked up: likely they find as much as those admitted
-   *  of late did, and the most that there can be to compute is if they find nothing. A sequence without room waits for
-   *  answers to end, and not for prompts to be computed: only the part of the waiting that would fit counts. */
+  /** Estimates the prompt tokens to compute. The cached share of waiting sequences is not looked up, but taken from recent admissions; at
+   *  most, none of them is cached. Only the part of the queue that would fit counts: a sequence without room waits for answers to end, and not
+   *  for prompts. */
   get backlog(): Backlog {
     const { pagesAvailable, pool } = this.kvCache;
     const unfinished = { tokens: 0, offlineTokens: 0 };
@@ -103,7 +103,7 @@ export class SequenceTable {
     const likely = tokens * computedShare;
     const room = pagesAvailable * pool.pageTokens;
     const fitting = likely > room ? room / likely : 1;
-    // What is in memory is replaced in as many steps as an answer has tokens, and so is what finds room now.
+    // Sequences in memory, and those that find room now, are replaced in as many steps as an answer has tokens.
     const replacedTokens = (answeredTokens * computedShare + likely * fitting) / answerTokens;
     return {
       countsOffline,
@@ -151,7 +151,7 @@ export class SequenceTable {
     this.queue.add(sequence);
   }
 
-  /** The sequence is wanted more, in whatever state it is. */
+  /** Raises the service of a sequence in any state. */
   raise(sequence: Sequence, wanted: Service): void {
     const service = raised(sequence.service, wanted);
     if (service === sequence.service) return;
@@ -161,7 +161,7 @@ export class SequenceTable {
     if (isWaiting) this.#waits(sequence, sequence.length);
   }
 
-  /** Takes a sequence out of the queue and gives it pages. `exact`: whether a part of a cached page may be copied, see
+  /** Takes a sequence out of the queue and allocates its pages. `exact`: whether a part of a cached page may be copied, see
    *  `KvCacheManager.allocate`. Returns the copy that the next step must make; null: none. */
   admit(sequence: Sequence, exact: boolean): PageMove | null {
     this.queue.take(sequence, sequence.length - sequence.cachedTokens);
@@ -185,18 +185,18 @@ export class SequenceTable {
     return move;
   }
 
-  /** The next step has a chunk of the sequence. */
+  /** Takes note that the next step has a chunk of the sequence. */
   gotChunk({ pacing }: Sequence, nowMs: number): void {
     pacing.lastChunkMs = nowMs;
     pacing.skips = 0;
   }
 
-  /** The next step leaves these decodes out. */
+  /** Takes note that the next step leaves these decodes out. */
   leftOut(skipped: ReadonlySet<SequenceId>): void {
     for (const id of skipped) this.#sequences.get(id)!.pacing.skips += 1;
   }
 
-  /** A running sequence gives its pages up, and waits again. */
+  /** Frees the pages of a running sequence, which waits again. */
   preempt(victim: Sequence): void {
     this.#reports.loadChanged();
     this.#reports.preempted(victim.id);
@@ -208,39 +208,39 @@ export class SequenceTable {
     if (!victim.isPaused) this.queue.add(victim);
   }
 
-  /** It has drawn a token, which its tenant pays for. */
+  /** Appends a sampled token, and charges the sequence's tenant for it. */
   drew(sequence: Sequence, token: TokenId): void {
     sequence.pacing.lastTokenMs = this.#clock.nowMs();
     sequence.queued.counter?.chargeOutput();
     sequence.append(token);
   }
 
-  /** A part of its prompt is computed: others find it from now on. */
+  /** Hands the computed part of a prompt over to the cache, and wakes sequences that wait for it. */
   publish(sequence: Sequence): void {
     this.kvCache.publish(sequence);
     this.queue.wake(sequence, sequence.computed);
   }
 
-  /** Lets a sequence go that was never admitted, to run elsewhere; one that was admitted stays. */
+  /** Returns a sequence that was never admitted to the fleet; one that was admitted stays. */
   giveBack(sequence: Sequence): void {
     if (sequence.goesOn) return;
     this.#remove(sequence, true);
     this.#reports.returned(sequence.id);
   }
 
-  /** No other goes on from the sequence, whether it has ended or not. */
+  /** Releases a held sequence, whether it has ended or not: no other goes on from it. */
   release(id: SequenceId): void {
     this.#releaseHeld(id);
     this.#reports.loadChanged();
   }
 
-  /** Ends a sequence that is no longer wanted. One that is `inStep` ends when that step does. */
+  /** Aborts a sequence. One that is `inStep` ends when that step does. */
   abort(sequence: Sequence, inStep: boolean): void {
     if (inStep) sequence.isAborted = true;
     else this.end(sequence, { kind: "aborted" }, true);
   }
 
-  /** Ends a sequence in whatever state it is. `keep`: what it computed is good, and goes to the cache. */
+  /** Ends a sequence in any state. `keep`: its computed pages go to the cache. */
   end(sequence: Sequence, finish: Finish, keep: boolean): void {
     this.#remove(sequence, keep);
     const isWhole = finish.kind === "stop" || finish.kind === "length";
@@ -249,7 +249,7 @@ export class SequenceTable {
     this.#reports.ended(sequence.id, finish);
   }
 
-  /** So many tokens of it wait now that did not before; negative: wait no longer. */
+  /** Adds a sequence's tokens to the waiting totals; negative: removes them. */
   #waits({ objective }: Sequence, tokens: number): void {
     this.#tokensWaiting += tokens;
     if (objective.isOffline) this.#offlineTokensWaiting += tokens;
@@ -306,7 +306,7 @@ export class SequenceTable {
     assert(isOfflineRight, "running totals of offline work are right");
   }
 
-  /** What the sequence continues is its own now, or not needed. */
+  /** Releases the held sequence that this one continues. */
   #letGoBefore({ spec }: Sequence): void {
     if (spec.continues !== undefined) this.#releaseHeld(spec.continues);
   }
@@ -317,7 +317,7 @@ export class SequenceTable {
     this.kvCache.releaseHeld(held);
   }
 
-  /** Takes a running sequence's pages away; those that waited for its prefix go back to the queue. */
+  /** Frees a running sequence's pages; sequences that waited for its prefix go back to the queue. */
   #free(sequence: Sequence, keep: boolean, isHeld: boolean): void {
     const { queued, admittedTokens, admittedMs } = sequence;
     queued.counter?.chargeOccupancy(admittedTokens, this.#clock.nowMs() - admittedMs);

@@ -24,21 +24,21 @@ import { SeenCounter } from "./seen-counter.ts";
  */
 export type SequenceState = "waiting" | "running" | "ended";
 
-/** Where a sequence is in the wait queue. Written by queue/ and, of baselines, by their queue orders. */
+/** A sequence's entry in the wait queue. Written by queue/ and by the queue orders of baselines. */
 export interface QueueEntry {
   /** The list of the queue's order that it is in. */
   bucket: ArrivalList<Sequence> | null;
-  /** Its tenant's; null where the order keeps no accounts. It outlasts the wait: output is charged, too. */
+  /** Its tenant's counter; null where the order has none. It outlasts the wait, since output is charged too. */
   counter: VirtualTokenCounter | null;
   /** The running sequence that computes the prefix which this one waits for; null: it does not wait for any. */
   owner: Sequence | null;
 }
 
-/** When a running sequence last got what. Written by the sequence table. */
+/** Times of a running sequence's last chunk and token. Written by the sequence table. */
 export interface Pacing {
-  /** When its last token was drawn here; -Infinity: none was. */
+  /** Time of its last token drawn here; -Infinity: none was. */
   lastTokenMs: number;
-  /** When it last had a chunk, or arrived. */
+  /** Time of its last chunk, or of its arrival. */
   lastChunkMs: number;
   /** Steps in a row that left its decode out. */
   skips: number;
@@ -58,36 +58,36 @@ export class Sequence {
   readonly spec: SequenceSpec;
   /** 0, 1, 2 … in order of arrival. */
   readonly arrival: number;
-  /** When it arrived; of one that waits again since its reader was slow, when that read on: it is behind those that waited. */
+  /** Time of its arrival; after a pause, the time at which its client read on, so that it comes behind sequences that waited. */
   arrivedMs: number;
   readonly cacheKey: string;
   readonly kv = new SequenceKv();
   readonly queued: QueueEntry = { bucket: null, counter: null, owner: null };
   readonly pacing: Pacing;
 
-  /** How it is served, which may become better (`serve`); `spec` has how it was at first. */
+  /** Its service now, which `serve` may raise; `spec` has the first one. */
   #service: Service;
   #objective: ObjectiveRules;
 
   state: SequenceState = "waiting";
-  /** A slow reader: given no chunks. Waiting: not in the queue. Running: first to give up its pages. */
+  /** Whether its client reads too slowly. Paused sequences get no chunks, are not in the queue, and are preempted first. */
   isPaused = false;
-  /** No longer wanted, but in the step in flight: ends when that step does. */
+  /** Whether it is aborted but in the step in flight: it ends when that step does. */
   isAborted = false;
-  /** Another will go on from it. */
+  /** Whether another sequence will go on from it. */
   isHeld: boolean;
-  /** Was admitted once. */
+  /** Whether it was ever admitted. */
   wasStarted = false;
-  /** When it was admitted last, and how many of its tokens were cached then. */
+  /** Time of its last admission, and the number of its tokens that were cached then. */
   admittedMs = 0;
   admittedTokens = 0;
   preemptions = 0;
-  /** After preemptions: not admitted before the step with this number, see preemption.ts. */
+  /** Back-off after preemptions: it is not admitted before the step with this number. */
   stepsUntil = 0;
 
-  /** Known tokens. */
+  /** Number of known tokens. */
   length: number;
-  /** Of a sequence that draws nothing. */
+  /** The pool of a sequence that draws nothing; null: it draws. */
   readonly pool: Pool | null;
   #tokens: Int32Array;
   readonly #seen: SeenCounter | null;
@@ -113,7 +113,7 @@ export class Sequence {
     for (let i = 0; i < drawn.length; i++) this.#seen?.add(drawn[i]!);
   }
 
-  /** It was running before, or one that it continues was. */
+  /** Whether it was running before, or continues one that was. */
   get goesOn(): boolean {
     return this.wasStarted || this.spec.continues !== undefined;
   }
@@ -122,17 +122,17 @@ export class Sequence {
     return this.spec.id;
   }
 
-  /** Tokens that may come from the cache, from its beginning: one of which a draw or a hidden state is wanted must be computed. */
+  /** Most tokens that may come from the cache: a token of which an output is wanted must be computed. */
   get cachedMax(): number {
     return this.pool?.next ?? this.length - 1;
   }
 
-  /** While it waits: tokens of its prompt that are cached. */
+  /** Number of cached tokens while it waits. */
   get cachedTokens(): number {
     return this.kv.cachedTokens;
   }
 
-  /** Of the known tokens, those that are computed. */
+  /** Number of known tokens that are computed. */
   get computed(): number {
     return this.kv.computed;
   }
@@ -145,12 +145,12 @@ export class Sequence {
     return this.#objective;
   }
 
-  /** Milliseconds wanted at most between two tokens; null: the sequence does not say. */
+  /** Target time between two tokens; null: it has none of its own. */
   get tbtMs(): number | null {
     return this.#service.tbtMs;
   }
 
-  /** Of the same tenant, priority and program. It is in no queue. */
+  /** Changes its service to one of the same tenant, priority and program. It must be in no queue. */
   serve(service: Service): void {
     this.#service = service;
     this.#objective = objectives[service.objective];
@@ -160,12 +160,12 @@ export class Sequence {
     return this.#service.program;
   }
 
-  /** When it arrived; a program's call as if it had come with its program. */
+  /** Time of its arrival; of a program's call, that of its program. */
   get awaitedSinceMs(): number {
     return this.arrivedMs - (this.#service.program?.ageMs ?? 0);
   }
 
-  /** Tokens known but not computed; 1 while decoding, and more after forced tokens. At least 1 until the sequence ends. */
+  /** Number of known tokens that are not computed: 1 while decoding, and more after forced tokens. At least 1 until the sequence ends. */
   get behind(): number {
     return this.length - this.kv.computed;
   }
@@ -181,7 +181,7 @@ export class Sequence {
     return this.length - this.spec.promptTokens.length;
   }
 
-  /** Tokens that it may draw still. */
+  /** Number of tokens that it may still draw. */
   get tokensLeft(): number {
     return this.spec.stop.tokensMax - this.generated;
   }
@@ -206,8 +206,8 @@ export class Sequence {
     this.#seen?.add(token);
   }
 
-  /** What is wanted of tokens [start, end), which are a chunk: hidden states where they are pooled; else draws of the prompt's
-   *  tokens whose log probabilities are asked for, and of the token after the last known one. */
+  /** The output rows of chunk [start, end): hidden states where they are pooled; else prompt tokens whose log probabilities are asked for, and
+   *  the token after the last known one. */
   rows(start: number, end: number): readonly ChunkRow[] {
     if (this.pool !== null) return this.pool.rows(start, end);
     const { promptLogprobs, promptTokens } = this.spec;
@@ -219,7 +219,7 @@ export class Sequence {
     return rows;
   }
 
-  /** How the token after the last known one is drawn, which has this index in its chunk. */
+  /** The row that draws the token after the last known one, whose index in the chunk is given. */
   sampleRow(afterIndex: number): SampleRow {
     const { sampling, stop } = this.spec;
     const position = this.generated;
@@ -250,7 +250,7 @@ export class Sequence {
 /** Above any difference of two logits. */
 const CERTAIN_BIAS = 1e30;
 
-/** A draw of this token. Log probabilities are of the raw logits, so that they tell how likely it was. */
+/** Sampling that can only draw this token. Log probabilities are of the raw logits, and tell how likely it was. */
 function certainRow(afterIndex: number, token: TokenId, topLogprobs: number): SampleRow {
   const sampling = { ...greedySampling, logitBias: [[token, CERTAIN_BIAS]] as const, topLogprobs };
   return { afterIndex, sampling, position: 0, banned: nothingBanned, seen: null, allowed: null };

@@ -1,8 +1,8 @@
 import type { SequenceId } from "../core.ts";
 
-/** One step as it was: what a trace, a log line and a picture are made of. */
+/** One step as it ran, for traces and logs. */
 export interface StepTrace {
-  /** When it was started, and when its result was there. */
+  /** Times of its start and of its result. */
   readonly startMs: number;
   readonly endMs: number;
   readonly deviceMs: number;
@@ -11,13 +11,13 @@ export interface StepTrace {
     readonly sequence: SequenceId;
     readonly start: number;
     readonly count: number;
-    /** The chunk is one token of output, not of a prompt. */
+    /** Whether the chunk is one token of output, not of a prompt. */
     readonly isDecode: boolean;
   }[];
   /** Pages that are neither free nor evictable, while the step ran. */
   readonly pagesUsed: number;
   readonly pagesTotal: number;
-  /** What happened since the step before: cached prefixes, preemptions, ends. */
+  /** Events since the step before: cached prefixes, preemptions, ends. */
   readonly notes: readonly StepNote[];
 }
 
@@ -71,7 +71,7 @@ function formatNote(note: StepNote, name: (sequence: SequenceId) => string): str
   }
 }
 
-/** 0 is A, 25 is Z, then the number. */
+/** Names a sequence: 0 is A, 25 is Z, later ones have their number. */
 function letters(sequence: SequenceId): string {
   return sequence < 26 ? String.fromCharCode(65 + sequence) : `#${sequence}`;
 }
