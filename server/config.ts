@@ -74,7 +74,7 @@ export const serverSettings = Object.freeze({
     placeholder: "key",
     defaultText: "none; without any key everybody sees everything",
     sentence:
-      "Accept requests with this key too, and show it what all keys' requests do (`/metrics`, `/state`, `/slots`); may be given several times.",
+      "Accept requests with this key too; it also sees the requests of all keys (`/metrics`, `/state`, `/slots`). May be given several times.",
   }),
   adminKeyFile: optional({
     placeholder: "file",
@@ -83,7 +83,8 @@ export const serverSettings = Object.freeze({
   allowHost: list({
     placeholder: "name",
     defaultText: "names of this machine",
-    sentence: "Name that the header Host may hold on a loopback address; may be given several times.",
+    sentence:
+      "Host header that is accepted on a loopback address, such as the name behind a proxy; may be given several times.",
     item: parseHostName,
   }),
   corsOrigin: list({
@@ -99,20 +100,20 @@ export const serverSettings = Object.freeze({
     max: 1_000_000,
     defaultText: "a quarter of all connections",
     sentence:
-      "Connections that one client address may have, other than this machine's own; give a proxy on another machine as many as it needs.",
+      "Maximum connections per client address, other than this machine's own; raise it for a proxy on another machine.",
   }),
   sharePrefixes: flag({
     sentence:
-      "Let requests with different keys use each other's cached prefixes; how soon an answer begins then tells of what others have sent.",
+      "Share the prefix cache between API keys. Response times may then reveal the prompts of others.",
   }),
   publicPrefix: list({
     placeholder: "file",
     defaultText: "none",
     sentence:
-      "File with a text that everybody may know, such as a system prompt: requests that begin with it share its cached pages whatever their keys; may be given several times.",
+      "File with a public text, such as a system prompt, whose cached prefix all keys share; may be given several times.",
   }),
   insecure: flag({ sentence: "Listen without a key on an address that others can reach." }),
-  anyModelName: flag({ sentence: "Answer requests for any model's name with the one that is served." }),
+  anyModelName: flag({ sentence: "Answer requests for any model's name with the served model." }),
   servedModelName: list({
     placeholder: "name",
     defaultText: "the folder's name, or a GGUF file's own",
@@ -130,7 +131,7 @@ export const serverSettings = Object.freeze({
     default: { kind: "auto" },
     defaultText: "the GPUs if there are any, else the CPU",
     sentence:
-      "What computes: the CPU, or N engines that share it and one copy of the weights; the first GPU, or an engine on each of those with these numbers; the CUDA kernels on an emulated GPU, slowly; or simulated engines that draw tokens without a model.",
+      "Compute device. cpu, or cpu:N for N engines on one copy of the weights; cuda, or cuda:i,j for an engine per GPU; emu: the CUDA kernels on an emulated GPU, slowly; simulated: no model.",
     parse: parseDevice,
   }),
   threads: integer({
@@ -145,7 +146,7 @@ export const serverSettings = Object.freeze({
     placeholder: "auto|bf16|f32",
     default: "auto",
     defaultText: "auto",
-    sentence: "Numbers to compute in; auto takes f32 when the weights are f32 and bf16 otherwise.",
+    sentence: "Compute type. auto: f32 for f32 weights, else bf16.",
     parse: (value) => oneOf(value, ["auto", "bf16", "f32"]),
   }),
   quant: setting<Quant>({
@@ -153,14 +154,13 @@ export const serverSettings = Object.freeze({
     default: "auto",
     defaultText: "auto",
     sentence:
-      "How matrices are kept and multiplied: int8 halves them, rounded in groups of 128, and int4 quarters them, in groups of 32; int6 is between; q8_0 is int8 in groups of 32, for activations with outliers; fp8, on GPUs, halves those of the layers, with a scale for each row; auto keeps blocks of a GGUF file as they are, where the device computes with them, and rounds nothing.",
+      "Weight format. auto keeps the blocks of GGUF files that the device computes, and converts others to int8, int6 or int4. int8 halves bf16, in groups of 128; int4 quarters it, in groups of 32; int6 is between. q8_0 is int8 in groups of 32, for activations with outliers. fp8 is for GPUs.",
     parse: (value) => oneOf(value, quantNames),
   }),
   kv: setting<KvFormat>({
     placeholder: "plain|int8|fp8",
     default: "plain",
-    sentence:
-      "How keys and values are kept: int8 on a CPU and fp8 on a GPU halve them, rounded with one scale per token and head, so that twice as many sequences fit.",
+    sentence: "KV cache format. int8 (CPU) and fp8 (GPU) halve it, with one scale per token and head.",
     defaultText: "plain, as --dtype says",
     parse: (value) => oneOf(value, kvFormats),
   }),
@@ -176,7 +176,7 @@ export const serverSettings = Object.freeze({
     placeholder: "auto|off|folder",
     default: "auto",
     defaultText: "beside the model, else in the user's cache folder, from 256 MiB on",
-    sentence: "Where the weights are kept as they lie in memory, so that the next start only maps them.",
+    sentence: "Folder for weights in their memory layout, which later starts map at once.",
     parse: (value) => (value === "auto" || value === "off" ? value : { folder: value }),
   }),
   maxModelLen: integer({
@@ -201,7 +201,7 @@ export const serverSettings = Object.freeze({
     min: 16,
     max: 65536,
     sentence:
-      "Most tokens that a step has room for, answers' and prompts' together: memory is set aside for them. How many a step takes is up to what the device computes in a tenth of a second, or in `--tbt-ms`.",
+      "Maximum tokens of a step, prefill and decode; memory is reserved for them. The scheduler takes fewer to keep a step within 100 ms or `--tbt-ms`.",
   }),
   tbtMs: decimal({
     unit: "milliseconds",
@@ -209,8 +209,7 @@ export const serverSettings = Object.freeze({
     defaultText: "off",
     min: 0,
     max: 60_000,
-    sentence:
-      "Time wanted between two tokens of a stream, at most: a step then takes only as many prompt tokens as the tightest stream has time for.",
+    sentence: "Target for the time between two tokens of a stream; limits the prompt tokens of each step.",
   }),
   sequencesMax: integer({
     unit: "sequences",
@@ -218,14 +217,14 @@ export const serverSettings = Object.freeze({
     defaultText: "as many as memory and the device take",
     min: 1,
     max: 65536,
-    sentence: "Most sequences running at once on an engine, no more than `--step-tokens`; more wait.",
+    sentence: "Maximum running sequences per engine, at most `--step-tokens`; further ones wait.",
   }),
   queueMax: integer({
     unit: "sequences",
     default: engineDefaults.queueMax,
     min: 1,
     max: 1_000_000,
-    sentence: "Most sequences waiting at once on an engine; more are refused with status 503.",
+    sentence: "Maximum waiting sequences per engine; further requests get status 503.",
   }),
   data: setting<DataChoice>({
     placeholder: "auto|off|folder",
@@ -233,7 +232,7 @@ export const serverSettings = Object.freeze({
     defaultText:
       "a folder for each model in $XDG_DATA_HOME/bunting or ~/.local/share/bunting, and none for simulated engines",
     sentence:
-      "Where uploaded files, batches and their results are kept; unfinished batches go on after a start. In a folder that is named here responses are kept, too, else in memory.",
+      "Folder for uploaded files, batches and results; unfinished batches resume at the next start. A folder named here also keeps responses, which are else in memory.",
     parse: (value) => {
       const given = notEmpty(value);
       return given === "auto" || given === "off" ? given : { folder: given };
@@ -244,34 +243,33 @@ export const serverSettings = Object.freeze({
     default: 50_000,
     min: 1,
     max: 10_000_000,
-    sentence: "Most lines of a batch's file.",
+    sentence: "Maximum lines of a batch file.",
   }),
   batchFileMib: integer({
     unit: "MiB",
     default: 200,
     min: 1,
     max: 2 ** 20,
-    sentence: "Most bytes of an uploaded file.",
+    sentence: "Maximum size of an uploaded file.",
   }),
   batchResultDays: integer({
     unit: "days",
     default: 30,
     min: 1,
     max: 36_500,
-    sentence: "How long files of batches are kept, uploads and results, where a client does not say it.",
+    sentence: "Retention of batch files, uploads and results, where a client does not set it.",
   }),
   programs: optional({
     placeholder: "folder",
     defaultText: "none",
-    sentence:
-      "Serve the programs of this folder, a YAML or JSON file each, as models: a chat with one runs its graph of calls.",
+    sentence: "Folder of program graphs, a YAML or JSON file each; each is served as a model.",
   }),
   parrotApi: flag({
-    sentence: "Understand the wire formats of Parrot's paper and of its authors' client too.",
+    sentence: "Also accept the API of the Parrot paper and its client.",
   }),
   logRequests: flag({
     sentence:
-      "Write a line for each response, but of a GET that succeeds, and for each generated answer to standard output: time, id, route, status, tokens, pace; none of their text.",
+      "Log a line for each response, except successful GETs, and for each generation: time, id, route, status, tokens, speed; no text.",
   }),
   record: optional({
     placeholder: "file",

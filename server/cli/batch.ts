@@ -37,17 +37,17 @@ export const batchSettings = Object.freeze({
   }),
   ordered: flag({
     sentence:
-      "One line for each line of the input, in its order, failed ones too; else those go to a file of their own.",
+      "Write one result per input line in input order, failures included; otherwise failures go to a separate file.",
   }),
   promptTemplate: optional({
-    sentence: "How a prompt is made of a row of CSV, {column} by column, or of a line of text, {line}.",
+    sentence: "Prompt template for rows of CSV ({column}) or lines of text ({line}).",
   }),
   maxTokens: integer({
     unit: "tokens",
     default: 1024,
     min: 1,
     max: 2 ** 24,
-    sentence: "Most tokens of an answer to a prompt of CSV or text.",
+    sentence: "Maximum tokens of an answer to a prompt of CSV or text.",
   }),
   url: optional({
     placeholder: "url",

@@ -43,7 +43,7 @@ export const benchSettings = Object.freeze({
     default: 0,
     min: 0,
     max: 1_000_000,
-    sentence: "Of the prompt, how much is the same in all requests.",
+    sentence: "Prompt tokens that all requests share.",
   }),
   outputTokens: integer({
     unit: "tokens",
@@ -56,7 +56,12 @@ export const benchSettings = Object.freeze({
     sentence:
       "Let answers end where the model ends them; otherwise `ignore_eos` is sent, which strict servers refuse.",
   }),
-  seed: integer({ default: 1, min: 0, max: 2 ** 31 - 1, sentence: "Decides prompts, arrivals and draws." }),
+  seed: integer({
+    default: 1,
+    min: 0,
+    max: 2 ** 31 - 1,
+    sentence: "Seed of prompts, arrivals and sampling.",
+  }),
   json: optional({ placeholder: "file", sentence: "Also write the report here." }),
 });
 

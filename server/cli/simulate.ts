@@ -30,7 +30,7 @@ export const simulateSettings = Object.freeze({
   workload: text({
     placeholder: "name",
     default: "videos",
-    sentence: `Who calls: ${workloadNames.join(", ")}.`,
+    sentence: `Workload: ${workloadNames.join(", ")}.`,
   }),
   policy: list({
     holdsCommas: true,
@@ -49,7 +49,7 @@ export const simulateSettings = Object.freeze({
     defaultText: "the policy's own",
     min: 0,
     max: 60_000,
-    sentence: "Time wanted between two tokens of a stream, at most; of policies that heed one.",
+    sentence: "Target for the time between tokens, for policies that support one.",
   }),
   rate: decimal({
     unit: "calls per second",
@@ -57,7 +57,7 @@ export const simulateSettings = Object.freeze({
     defaultText: "the workload's own",
     min: 0,
     max: 100_000,
-    sentence: "How many calls come per second, or sessions of agents, which have some twenty calls each.",
+    sentence: "Calls per second; for agents, sessions of some twenty calls each.",
   }),
   requests: integer({
     unit: "calls",
@@ -65,13 +65,13 @@ export const simulateSettings = Object.freeze({
     defaultText: "the workload's own",
     min: 0,
     max: 10_000_000,
-    sentence: "How many calls come, or sessions.",
+    sentence: "Number of calls, or of sessions.",
   }),
   noise: optional({
     placeholder: "name",
-    sentence: `How steps differ from what was measured: ${noiseNames.join(", ")}.`,
+    sentence: `Deviation of step times from the profile: ${noiseNames.join(", ")}.`,
   }),
-  seed: integer({ default: 1, min: 0, max: 2 ** 31 - 1, sentence: "Decides arrivals, order and draws." }),
+  seed: integer({ default: 1, min: 0, max: 2 ** 31 - 1, sentence: "Seed of arrivals, order and sampling." }),
   traces: optional({
     placeholder: "folder",
     defaultText: "../shared/traces if it is there",
@@ -80,18 +80,17 @@ export const simulateSettings = Object.freeze({
   }),
   record: optional({
     placeholder: "file",
-    sentence:
-      "Write down all that the scheduler is told and decides, as `bunting serve --record` does; with one policy.",
+    sentence: "Record all scheduler inputs and decisions, as `bunting serve --record` does; with one policy.",
   }),
   replay: optional({
     placeholder: "file",
-    sentence: "Run a recording again instead, and say whether the scheduler decides the same.",
+    sentence: "Replay a recording and compare the scheduler's decisions.",
   }),
   whatIf: list({
     holdsCommas: true,
     placeholder: "changes",
     defaultText: "none",
-    sentence: `With --replay: what its clients would have felt with changes, as in engines=1,tbt-ms=200; of ${changeNames.join(", ")}. May be given several times, to compare.`,
+    sentence: `With --replay: simulate the recorded calls with changes, as in engines=1,tbt-ms=200; of ${changeNames.join(", ")}. May be given several times, to compare.`,
   }),
   json: optional({ placeholder: "file", sentence: "Also write the reports here." }),
 });
