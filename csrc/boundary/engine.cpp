@@ -1,5 +1,5 @@
-// engine.cpp - the C boundary of include/engine.h. Exceptions stop here: each function runs inside guarded(),
-// which turns them into a status and keeps the sentence for bunting_last_error().
+// engine.cpp - the C boundary of include/engine.h. Each function runs inside guarded(), which converts
+// exceptions to a status and keeps the sentence for bunting_last_error().
 #include <cstddef>
 #include <cstdio>
 #include <exception>
@@ -45,10 +45,10 @@ struct bunting_engine {
 
   bunting::StepReader reader;
   EngineForward forward;
-  void* result = nullptr;  // of the step in flight; null: there is none
+  void* result = nullptr;  // result buffer of the step in flight; null: no step
 };
 
-// gpu/native.ts writes and reads these structs byte by byte.
+// gpu/native.ts accesses these structs by byte offset.
 static_assert(sizeof(bunting_machine) == 128 && offsetof(bunting_machine, memory_bytes) == 16 &&
               offsetof(bunting_machine, processor) == 32);
 static_assert(sizeof(bunting_model_shape) == 136 && offsetof(bunting_model_shape, compute) == 48 &&
@@ -68,7 +68,7 @@ namespace {
 
 using bunting::fail;
 
-// A fixed buffer, so that reporting a failure cannot fail itself.
+// A fixed buffer, so that reporting a failure cannot fail.
 thread_local char last_error[bunting::kErrorBytes] = "";
 
 bunting_status failed(bunting_status status, char const* text) {
@@ -86,7 +86,7 @@ bunting_status guarded(Body const& body) noexcept {
   } catch (std::bad_alloc const&) {
     return failed(BUNTING_NO_MEMORY, "out of memory");
   } catch (std::system_error const& error) {
-    return failed(BUNTING_NO_MEMORY, error.what());  // the system refuses a thread
+    return failed(BUNTING_NO_MEMORY, error.what());  // the system could not create a thread
   } catch (std::exception const& error) {
     return failed(BUNTING_INVALID, error.what());
   }
@@ -97,7 +97,7 @@ void require(Pointer const* pointer, char const* name) {
   if (!pointer) fail(BUNTING_INVALID, "%s must not be null", name);
 }
 
-// How many devices there may be depends on what computes.
+// The allowed number of devices depends on the engine.
 void check_limits(bunting_engine_limits const& limits) {
   bunting::check_limits(limits);
 #ifdef BUNTING_CUDA
@@ -111,7 +111,7 @@ void check_limits(bunting_engine_limits const& limits) {
 #endif
 }
 
-// What a model may be made of depends on what computes it.
+// The allowed formats depend on the engine.
 void check_formats(bunting::Model const& model) {
 #ifdef BUNTING_CUDA
   if (model.shape().kv == BUNTING_KV_INT8)

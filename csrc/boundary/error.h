@@ -1,4 +1,4 @@
-// error.h - the one exception type of the library: a status of engine.h with a sentence for people.
+// error.h - the library's only exception type: a status of engine.h with a readable sentence.
 #pragma once
 
 #include <cstdarg>
@@ -9,7 +9,7 @@
 
 namespace bunting {
 
-// Room for a sentence with a long path in it.
+// Size of the buffer for a sentence, which may contain a long path.
 inline constexpr int kErrorBytes = 6144;
 
 class Error : public std::runtime_error {

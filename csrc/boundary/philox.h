@@ -1,6 +1,6 @@
 // philox.h - Philox4x32-10, the counter-based random numbers of Salmon et al., "Parallel random numbers: as
-// easy as 1, 2, 3" (SC'11): the same (key, counter) gives the same 128 bits on every machine, and nothing has
-// to be remembered.
+// easy as 1, 2, 3" (SC'11). The same (key, counter) gives the same 128 bits on every machine, without any
+// state.
 #pragma once
 
 #include <array>

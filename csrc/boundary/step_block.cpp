@@ -21,7 +21,7 @@ float as_float(uint32_t bits) {
   return value;
 }
 
-// A real number in [low, high]; NaN is not.
+// Returns true for a number in [low, high]; NaN is not in it.
 bool within(float value, float low, float high) {
   return value >= low && value <= high;
 }
@@ -96,7 +96,7 @@ StepReader::Array StepReader::array(char const* name, int32_t count, int32_t at,
   return {block_ + at, count};
 }
 
-// A page is a destination once and no move's source, so the moves may run in any order.
+// A page may be a target only once and never also a source, so the moves may run in any order.
 void StepReader::read_moves(Array const& moves) {
   PageMove const* const move = reinterpret_cast<PageMove const*>(moves.words);
   for (int32_t i = 0; i < moves.count; i++) {
@@ -131,7 +131,7 @@ void StepReader::read_tokens(Array const& tokens) {
   plan_.tokens = tokens.count;
 }
 
-// Chunks cover the token rows exactly once, in order, and likewise the rows. Marks the written pages.
+// Chunks must cover the token rows exactly once, in order, and likewise the rows. Marks the written pages.
 void StepReader::read_chunks(Array const& chunks, Array const& pages, Array const& rows) {
   int32_t next_token = 0, next_row = 0;
   int32_t const tp = limits_.page_tokens;
@@ -186,7 +186,7 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
   plan_.chunks = chunks.count;
 }
 
-// How many rows draw; whether they fit a step, and what comes of them the result.
+// Counts the rows that draw, and checks that rows fit a step and their output fits the result.
 void StepReader::count_rows(Array const& rows, uint64_t result_bytes) {
   int32_t draws = 0;
   for (int32_t r = 0; r < rows.count; r++) {
@@ -206,7 +206,7 @@ void StepReader::count_rows(Array const& rows, uint64_t result_bytes) {
          (unsigned long long)result_bytes, draws, hidden);
 }
 
-// Which tokens of a chunk its rows [first, first + count) are of.
+// Finds the tokens of a chunk to which its rows [first, first + count) belong.
 void StepReader::read_token_rows(int32_t chunk, uint32_t const* rows, int32_t first, int32_t count) {
   auto const [first_token, tokens, start, pages] = plan_.chunk[size_t(chunk)];
   int32_t least = 0;
@@ -220,7 +220,7 @@ void StepReader::read_token_rows(int32_t chunk, uint32_t const* rows, int32_t fi
   }
 }
 
-// A page that some chunk writes appears nowhere else: in no other chunk, and in its own only once.
+// Checks that a page written by a chunk occurs nowhere else: in no other chunk, and only once in its own.
 void StepReader::check_page_writers() const {
   for (int32_t c = 0; c < plan_.chunks; c++) {
     ChunkView const& chunk = plan_.chunk[size_t(c)];
@@ -316,8 +316,8 @@ SampleRow StepReader::read_row(int32_t index, uint32_t const* words, Array const
   return row;
 }
 
-// The chunk that begins at a token row; the number of chunks for the end of the last one, -1 inside of a
-// chunk.
+// Returns the chunk that begins at a token row, the number of chunks for the end of the last one, or -1
+// inside a chunk.
 int32_t StepReader::chunk_at_row(int32_t row) const {
   auto const begin = plan_.chunk.begin(), end = begin + plan_.chunks;
   auto const at = std::lower_bound(
@@ -326,8 +326,8 @@ int32_t StepReader::chunk_at_row(int32_t row) const {
   return at->first_token == row ? int32_t(at - begin) : -1;
 }
 
-// Parents come before their children and siblings in the order of their chunks: the parent of a span is the
-// last one before it that has not ended yet.
+// Reads shared spans. Parents precede their children, and siblings follow the order of their chunks. So the
+// parent of a span is the last earlier span that has not ended yet.
 void StepReader::read_shared(Array const& shared) {
   int32_t const tp = limits_.page_tokens;
   if (shared.count > 0 && shared.count >= plan_.chunks)

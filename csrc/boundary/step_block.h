@@ -1,8 +1,8 @@
-// step_block.h - reads a step block (engine.h) into views the forward pass can trust.
+// step_block.h - validates a step block (engine.h) and parses it into views that the forward pass can trust.
 //
-// The block comes from outside, so every offset, count, id, range and real number in it is checked before
-// anything is used, with 64-bit arithmetic. A plan is parsed into memory reserved when the engine opens;
-// parsing allocates nothing.
+// The block comes from outside. So the reader checks every offset, count, id, range and real number before
+// use, with 64-bit arithmetic. It parses a plan into memory reserved when the engine opens and allocates
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -17,36 +17,37 @@ struct PageMove {
   int32_t from, to, count, tier;
 };
 
-// A token row of which something is wanted: a draw, else its hidden state. Token rows rise strictly.
+// Token row with an output: a draw, or else its hidden state. Token rows rise strictly.
 struct WantedRow {
   int32_t token_row = 0;
   bool is_draw = true;
-  int32_t index = 0;  // among the draws, or among the hidden states
+  int32_t index = 0;  // index among the draws, or among the hidden states
 };
 
-// Chunks [chunk_begin, chunk_end) have the pages of positions [begin, end) in common (engine.h, `shared`).
+// Shared prefix: chunks [chunk_begin, chunk_end) share the pages of positions [begin, end) (engine.h,
+// `shared`).
 struct SharedSpan {
-  int32_t chunk_begin, chunk_end;  // two at least
-  int32_t begin, end;              // whole pages, below the start of every one of the chunks
-  int32_t parent;  // the span whose end is this one's begin, earlier in the list; -1: begin is 0
+  int32_t chunk_begin, chunk_end;  // at least two chunks
+  int32_t begin, end;              // whole pages, below the start of each of the chunks
+  int32_t parent;                  // index of the earlier span whose end is this one's begin; -1: begin is 0
 };
 
-// One validated step. Pointers look into the block, which the caller keeps unchanged until the step is done.
+// Validated step. Pointers are into the block, which the caller keeps unchanged until the step is done.
 struct StepPlan {
   int32_t moves = 0, tokens = 0, chunks = 0, rows = 0, draws = 0,
-          shared_spans = 0;         // valid entries of what follows
+          shared_spans = 0;         // numbers of valid entries of the arrays below
   PageMove const* move = nullptr;   // [moves]
   int32_t const* token = nullptr;   // [T] ids
   std::vector<ChunkView> chunk;     // [chunks]
   std::vector<int32_t> position;    // [T] absolute
   std::vector<int32_t> token_page;  // [T] page of each position
   std::vector<WantedRow> row;       // [rows]
-  std::vector<SampleRow> draw;      // [draws] of the rows that draw
+  std::vector<SampleRow> draw;      // [draws] one per row that draws
   std::vector<SharedSpan> shared;   // [shared_spans]
   int32_t hidden() const { return rows - draws; }
 };
 
-// What a block is checked against.
+// Limits against which the reader checks a block.
 struct StepLimits {
   int32_t pages = 0, page_tokens = 0;
   int32_t tokens_max = 0, chunks_max = 0, draws_max = 0, hidden_max = 0, top_logprobs_max = 0;
@@ -57,18 +58,18 @@ class StepReader {
  public:
   explicit StepReader(StepLimits const& limits);
 
-  // Throws BUNTING_INVALID with the first thing that is wrong; the plan is then meaningless.
+  // Throws BUNTING_INVALID with the first error; the plan is then meaningless.
   StepPlan const& read(void const* block, uint64_t block_bytes, uint64_t result_bytes);
   StepPlan const& plan() const { return plan_; }
 
   static uint64_t result_bytes(int32_t draws, int32_t top_logprobs_max, int32_t hidden, int32_t hidden_size);
 
  private:
-  // Which chunks touch a page in the step being read. Entries of earlier steps have another step number:
-  // nothing is cleared.
+  // Use of a page in the current step. Entries of earlier steps have another step number, so nothing needs
+  // clearing.
   struct PageUse {
     uint64_t written_step = 0, moved_to_step = 0, moved_from_step = 0;
-    int32_t chunk = 0, index = 0;  // the writing chunk, and the page's place in its list
+    int32_t chunk = 0, index = 0;  // the writing chunk, and the page's index in its list
   };
 
   struct Array {
@@ -91,7 +92,7 @@ class StepReader {
   StepPlan plan_;
   std::vector<PageUse> page_use_;  // [P]
   uint64_t step_ = 0;
-  uint32_t const* block_ = nullptr;  // while reading
+  uint32_t const* block_ = nullptr;  // set while reading
   int64_t block_words_ = 0;
 };
 

@@ -8,8 +8,8 @@
 namespace bunting {
 namespace {
 
-constexpr int32_t kOwnTokens =
-    32;  // tokens of a chunk per item: enough to share its pages in cache, few enough to spread
+// Tokens of a chunk per item: enough to share its pages in cache, few enough to spread.
+constexpr int32_t kOwnTokens = 32;
 constexpr int32_t kSharedLeast = 128;  // least number of shared positions that justifies a phase of its own
 constexpr int32_t kCutTiles = 8;       // room for the parts of this many row tiles of the longest context
 constexpr int32_t kPiecesPerThread = 4;

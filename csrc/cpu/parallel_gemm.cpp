@@ -73,7 +73,7 @@ void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g
   int64_t const width = is_few ? std::clamp(width_few, width_least, width_most) : kPanelsLeast;
   int64_t const row_blocks = ceil_div(g.tokens, rows);
   int64_t const x_row_bytes = g.ldx * input_bytes(g.w->dtype);
-  // distance to the piece that this thread will probably run next
+  // Distance to the piece that this thread will probably run next.
   int64_t const ahead = pool.threads() * width;
   auto const piece = [&](int64_t panel, int64_t row, float* gates) {
     int64_t const count = std::min(width, panels - panel), columns = count * kPanel;

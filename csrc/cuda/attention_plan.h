@@ -54,7 +54,7 @@ struct AttentionItem {
   int32_t kv_head;
   int32_t pages_at;          // index of the page of position 0 in the step's page ids
   int32_t kv_begin, kv_end;  // positions; kv_begin is a multiple of kTileKeys
-  // first row of partial results; -1: this item covers everything that its tokens see
+  // First row of partial results; -1: this item covers everything that its tokens see.
   int32_t partial;
   int16_t many_rows;  // 1: a tile of kManyRows rows, 0: of kFewRows
   // 1: its tokens see nothing before it, so it sums up its spans; a partial result then has one row per query

@@ -200,9 +200,8 @@ void CublasLt::multiply(Stream& stream, Gemm const& g) {
 void CublasLt::check_itself() {
   constexpr int32_t kTokens = 72, kN = 64, kK = 128;
   constexpr size_t kX = size_t(kTokens) * kK, kW = size_t(kN) * kK, kY = size_t(kTokens) * kN;
-  constexpr float kErrorMax =
-      // bound for sums of 128 products below 4 in any order; a wrong layout of x or w exceeds it by far
-      0.01f;
+  // Bound for sums of 128 products below 4 in any order; a wrong layout of x or w exceeds it by far.
+  constexpr float kErrorMax = 0.01f;
   constexpr size_t kBytes = (kX + kW) * sizeof(bf16) + (kN + 2 * kY) * sizeof(float);
   MappedMemory host(kBytes, "the check of cuBLASLt");
   DeviceMemory device(kBytes, "the check of cuBLASLt");

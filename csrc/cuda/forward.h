@@ -32,8 +32,8 @@ namespace bunting::cuda {
 // Describes GPU `index` for bunting_device_probe. Throws BUNTING_INVALID.
 bunting_device probe_device(int32_t index);
 
-// Returns the time after which a step counts as hung. It is the usual deadline plus ten times the arithmetic
-// time of the slowest GPUs, so a long chunk at a late position in a long context does not count as hung.
+// Returns the time after which a step counts as hung: the usual deadline plus ten times the arithmetic time
+// of the slowest GPUs. So a long chunk at a late position in a long context does not count as hung.
 double step_deadline_ms(Model const& model, StepPlan const& plan);
 
 // Recorded step of at most `tokens` decodes, run as one launch.

@@ -10,9 +10,8 @@
 namespace bunting::cuda {
 namespace {
 
-constexpr int32_t kBiasesMax =
-    // biases per row on average: the server accepts 1024, and adds 128 stop tokens and further banned tokens
-    2048;
+// Biases per row on average: the server accepts 1024, and adds 128 stop tokens and further banned tokens.
+constexpr int32_t kBiasesMax = 2048;
 
 int32_t pages_of(int32_t tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;

@@ -17,14 +17,15 @@ constexpr size_t kCellBytes = 2;
 
 struct Range {
   uintptr_t start, end;
-  uint32_t stored_launch;  // the last one that stored here
-  Moment* writes;          // the last one of each two bytes
+  uint32_t stored_launch;  // last launch that stored here
+  Moment* writes;          // last write of each two bytes
 };
 
 struct Ranges {
   std::mutex mutex;
   std::map<uintptr_t, Range> by_start;
-  std::atomic<uint64_t> version{1};  // of the map: what a thread remembers of it may be stale
+  // Version of the map; an older version invalidates what a thread has cached.
+  std::atomic<uint64_t> version{1};
 };
 
 Ranges& ranges() {
@@ -32,7 +33,7 @@ Ranges& ranges() {
   return all;
 }
 
-// The ranges found last, since kernels walk a few arrays side by side.
+// Cache of the ranges found last, since kernels walk a few arrays side by side.
 struct Remembered {
   static constexpr int kSlots = 8;
   uint64_t version = 0;
@@ -84,7 +85,7 @@ Range& find(void const* at, size_t bytes, size_t alignment, char const* operatio
   return *range;
 }
 
-// What other blocks wrote of the bytes was handed over.
+// Checks that other blocks' writes to these bytes were handed over.
 void check_order(Range const& range, void const* at, size_t bytes, Moment const& now, char const* operation) {
   if (range.stored_launch != now.launch) return;
   size_t const first = reinterpret_cast<uintptr_t>(at) - range.start;

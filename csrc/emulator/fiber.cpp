@@ -12,7 +12,7 @@
 #endif
 
 #ifndef BUNTING_FIBER_PORTABLE
-// Saves what a call must preserve, stores the stack pointer at *rdi and continues on stack rsi.
+// Saves the registers that a call must preserve, stores the stack pointer at *rdi and continues on stack rsi.
 extern "C" void bunting_switch_stack(void** save, void* load);
 asm(R"(
 .text
@@ -49,14 +49,14 @@ void Fiber::take_stack(char* stack, size_t bytes) {
   stack_ = stack;
   stack_bytes_ = bytes;
 #ifdef BUNTING_TSAN
-  if (tsan_) __tsan_destroy_fiber(tsan_);  // it remembers the functions that were left
+  if (tsan_) __tsan_destroy_fiber(tsan_);  // it still has the abandoned call frames
   tsan_ = __tsan_create_fiber(0);
 #endif
 }
 
 void Fiber::leave_stack() {
 #ifdef BUNTING_ASAN
-  // Whatever lies at these addresses next is no frame of it.
+  // New data at these addresses is not a stack frame.
   if (stack_) __asan_unpoison_memory_region(stack_, stack_bytes_);
 #endif
 #ifdef BUNTING_TSAN
@@ -74,7 +74,7 @@ void Fiber::begin() {
 void Fiber::restart(void (*entry)()) {
   entry_ = entry;
 #ifdef BUNTING_ASAN
-  __asan_unpoison_memory_region(stack_, stack_bytes_);  // the frames it was stopped in are gone
+  __asan_unpoison_memory_region(stack_, stack_bytes_);  // the frames in which it was stopped are gone
 #endif
 #ifdef BUNTING_FIBER_PORTABLE
   getcontext(&context_);
@@ -83,8 +83,8 @@ void Fiber::restart(void (*entry)()) {
   context_.uc_link = nullptr;
   makecontext(&context_, begin, 0);
 #else
-  // Six registers and the address that `ret` takes; one word more, so that the entry finds the stack as a
-  // call would have left it.
+  // Six registers and the address for `ret`, plus one word for the stack alignment that the entry expects
+  // after a call.
   uintptr_t* const top = reinterpret_cast<uintptr_t*>(stack_ + stack_bytes_) - 8;
   std::memset(top, 0, 8 * sizeof *top);
   top[6] = reinterpret_cast<uintptr_t>(&Fiber::begin);
@@ -115,7 +115,7 @@ void Fiber::arrived() {
   void const* bottom = nullptr;
   size_t bytes = 0;
   __sanitizer_finish_switch_fiber(fake_stack_, &bottom, &bytes);
-  if (!came_from_->stack_) {  // the OS thread's own: known only now that it was left
+  if (!came_from_->stack_) {  // the OS thread's own stack: known only after leaving it
     came_from_->stack_ = static_cast<char*>(const_cast<void*>(bottom));
     came_from_->stack_bytes_ = bytes;
   }

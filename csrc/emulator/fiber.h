@@ -1,8 +1,8 @@
-// fiber.h - a stack of its own and the place where it stopped: what a GPU thread is to the emulator.
+// fiber.h - a stack and the point where execution stopped. The emulator runs each GPU thread as a fiber.
 //
-// On x86-64 a switch is a dozen instructions; elsewhere ucontext does it, ten times slower.
-// AddressSanitizer and ThreadSanitizer are told of every switch. To ThreadSanitizer each fiber is a thread,
-// and a switch orders nothing: only what calls __tsan_acquire and __tsan_release does.
+// On x86-64 a switch is a dozen instructions; elsewhere the much slower ucontext implements it. The fiber
+// announces every switch to AddressSanitizer and ThreadSanitizer. For ThreadSanitizer each fiber is a thread,
+// and a switch orders nothing: only __tsan_acquire and __tsan_release do.
 #pragma once
 
 #include <cstddef>
@@ -23,18 +23,19 @@ namespace bunting::emulator {
 
 class Fiber {
  public:
-  // The fiber of the code that is already running on this OS thread.
+  // Makes a fiber for the code that is already running on this OS thread.
   Fiber() = default;
   Fiber(Fiber const&) = delete;
   Fiber& operator=(Fiber const&) = delete;
 
-  // Gives it a stack, which the caller owns. Again after it was left for good in the middle of something.
+  // Assigns a stack, which the caller owns. Also reassigns one after the fiber was abandoned in the middle of
+  // a call.
   void take_stack(char* stack, size_t bytes);
-  // To be called before the caller takes the stack back, or the fiber ends.
+  // Must be called before the caller reuses the stack, or before the fiber ends.
   void leave_stack();
-  // The next switch to this fiber calls `entry`, whatever it was doing before. `entry` must not return.
+  // Makes the next switch to this fiber call `entry`, wherever it stopped before. `entry` must not return.
   void restart(void (*entry)());
-  // Stops here and goes on with `next`, until another fiber switches back. `for_good`: none will.
+  // Stops here and continues `next`, until another fiber switches back. `for_good`: none will.
   void switch_to(Fiber& next, bool for_good = false);
 
  private:

@@ -23,11 +23,11 @@ constexpr size_t kStackBytes = 512 * 1024;
 #else
 constexpr size_t kStackBytes = 128 * 1024;
 #endif
-constexpr size_t kGuardBytes = 4096;  // below each stack: overflow is a segmentation fault, not a riddle
+constexpr size_t kGuardBytes = 4096;  // below each stack: an overflow becomes a segmentation fault
 constexpr int32_t kWarpsMax = kThreadsMax / kWarp;
 constexpr int32_t kSwitchWarpOneIn = 8;
 constexpr size_t kFaultBytes = 2048;
-constexpr int32_t kCopiesMax = 256;  // under way per thread
+constexpr int32_t kCopiesMax = 256;  // in flight per thread
 constexpr int32_t kSitesMax = 512;
 
 void happens_before([[maybe_unused]] void* what) {
@@ -61,17 +61,17 @@ struct Thread {
   Self self;
   State state;
   void* brought;
-  int32_t group;                      // of cp.async, being filled
+  int32_t group;                      // current group of cp.async, not closed yet
   int32_t copies_begun, copies_done;  // copy i is at pending[i % kCopiesMax], by rising group
   AsyncCopy pending[kCopiesMax];
-  int64_t sabotaged_to;  // where the last copy of the sabotaged site should have gone; -1: none yet
+  int64_t sabotaged_to;  // proper destination of the last copy at the sabotaged site; -1: none yet
 };
 
 struct Warp {
-  char const* operation;  // that some lanes wait at, or null
-  int32_t first_lane;     // to arrive there
+  char const* operation;  // operation at which some lanes wait, or null
+  int32_t first_lane;     // first lane that arrived
   int32_t arrived;
-  int32_t ready;  // lanes
+  int32_t ready;  // number of ready lanes
   uint32_t epoch;
   int32_t order[kWarp];
   char barrier[2];  // addresses for ThreadSanitizer, by the epoch's parity
@@ -119,13 +119,13 @@ class Machine {
   void* argument_ = nullptr;
   char launch_ = 0, end_ = 0, barrier_[2] = {};  // addresses for ThreadSanitizer
   int32_t current_ = 0;
-  int32_t fibers_ = 0;  // threads that have a stack
+  int32_t fibers_ = 0;  // number of threads that have a stack
   int32_t warp_order_[kWarpsMax];
   int32_t running_warp_ = 0;
   int32_t at_barrier_ = 0, finished_ = 0;
   uint32_t block_epoch_ = 1;
   uint32_t launch_number_ = 0;
-  std::vector<Moment> handed_over_;  // by block, the last time; launch 0: never
+  std::vector<Moment> handed_over_;  // by block: last hand-over; launch 0: never
   char fault_[kFaultBytes] = "";
 };
 
@@ -137,7 +137,7 @@ Site sabotaged{};
 Site sites[kSitesMax];
 int32_t site_count = 0;
 
-// Notes that a thread passes a site, and says whether the site is sabotaged.
+// Records that a thread passes a site; returns true if the site is sabotaged.
 bool passes(Site site) {
   if (std::find(sites, sites + site_count, site) == sites + site_count && site_count < kSitesMax)
     sites[site_count++] = site;
@@ -162,7 +162,7 @@ std::string Machine::run(Grid const& grid, void (*body)(void*), void* argument, 
   body_ = body;
   argument_ = argument;
   random_.state = seed;
-  if (fault_[0]) fibers_ = 0;  // all get their stacks anew
+  if (fault_[0]) fibers_ = 0;  // all threads get new stacks
   fault_[0] = '\0';
   if (grid.threads <= 0 || grid.threads > kThreadsMax || grid.threads % kWarp != 0 || grid.blocks <= 0 ||
       grid.shared_bytes > SharedMemory::kBytesMax)
@@ -240,7 +240,7 @@ void Machine::run_block() {
   }
 }
 
-// Mostly the warp that ran last, so that warps run far ahead of each other.
+// Returns the next warp to run: mostly the last one, so that warps run far ahead of each other.
 int32_t Machine::next_warp() {
   if (warps_[running_warp_].ready > 0 && random_.below(kSwitchWarpOneIn * kWarp) != 0) return running_warp_;
   int32_t const warps = grid_.threads / kWarp, first = int32_t(random_.below(uint32_t(warps)));
@@ -261,7 +261,7 @@ void Machine::run_lane_of(int32_t warp) {
   }
 }
 
-// Any time may be the last that this thread runs, so the launch's end follows it already.
+// This may be the last time that this thread runs, so it releases the end of the launch each time.
 void Machine::yield() {
   happens_before(&end_);
   current().fiber.switch_to(scheduler_, current().state == State::finished);
@@ -322,7 +322,7 @@ void Machine::release_block_barrier() {
   random_.shuffle(warp_order_, grid_.threads / kWarp);
 }
 
-// Where the threads wait, warp by warp.
+// Describes where the threads wait, warp by warp.
 std::string Machine::describe_deadlock() const {
   std::string text = "no thread can go on:";
   for (int32_t w = 0; w < grid_.threads / kWarp; ++w) {

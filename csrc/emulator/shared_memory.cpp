@@ -11,7 +11,7 @@ namespace bunting::emulator {
 namespace {
 
 constexpr uint32_t kCellBytes = 2;
-constexpr int32_t kMany = -kWarp;  // a thread of no warp
+constexpr int32_t kMany = -kWarp;  // stands for several threads or warps
 
 #ifdef BUNTING_TSAN
 constexpr size_t kArenas = 64;
@@ -29,13 +29,13 @@ constexpr int32_t warp_of(int32_t thread) {
 struct SharedMemory::Cell {
   enum class Writer : uint8_t { store, atomic, pending_copy };
 
-  // The last write; epoch 0: none.
+  // Last write; epoch 0: none.
   uint32_t write_epoch, write_warp_epoch;
   int32_t writer;
   Writer kind;
 
-  // The reads in the latest block epoch that had any: by which warp or kMany, and, if one warp, in its
-  // latest epoch by which thread or kMany.
+  // Readers in the latest block epoch with reads: the warp or kMany, and for one warp the thread or kMany in
+  // its latest warp epoch.
   uint32_t read_epoch, read_warp_epoch;
   int32_t reader_warp, reader;
 
@@ -88,7 +88,8 @@ void SharedMemory::begin_block(size_t bytes, uint32_t block_epoch, int32_t block
   first_epoch_ = block_epoch;
   size_t const own = (bytes / kAlignment + 1) * kAlignment, fit = kArenas > 1 ? kArenas * kBytesMax / own : 1;
   data_ = arenas_ + size_t(block) % fit * own;
-  uint64_t volatile* const words = reinterpret_cast<uint64_t*>(data_);  // volatile: not a memset
+  // Volatile, so that it does not become a memset.
+  uint64_t volatile* const words = reinterpret_cast<uint64_t*>(data_);
   for (size_t i = 0; i < (bytes + 7) / 8; ++i) words[i] = ~uint64_t(0);
 }
 

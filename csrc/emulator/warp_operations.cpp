@@ -8,7 +8,7 @@
 namespace bunting::emulator {
 namespace {
 
-// What lane i brought.
+// Returns lane i's argument.
 template <class T>
 T& of(void* const* all, int i) {
   return *static_cast<T*>(all[i]);
@@ -70,7 +70,7 @@ void load_matrices(uint32_t const (&row)[4], bool transposed, uint32_t (&out)[4]
   for (int m = 0; m < 4; ++m) out[m] = brought.out[m];
 }
 
-// Sums over k from 0 on; the hardware does not promise any order.
+// Sums over rising k; the hardware guarantees no order.
 void multiply_add_bf16(float (&d)[4], uint32_t const (&a)[4], uint32_t b0, uint32_t b1) {
   struct Brought {
     float* d;

@@ -30,7 +30,7 @@ struct Cpuid {
 
 Cpuid cpuid(uint32_t leaf, uint32_t subleaf = 0) {
   Cpuid r;
-  __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);  // zeros where the leaf does not exist
+  __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);  // zeros if the leaf does not exist
   return r;
 }
 
@@ -38,7 +38,7 @@ bool bit(uint32_t word, int index) {
   return word >> index & 1;
 }
 
-// The register states the kernel saves for us (XCR0); 0 if it saves none.
+// Returns the register states that the operating system saves (XCR0); 0 if none.
 uint64_t saved_states() {
   if (!bit(cpuid(1).ecx, 27)) return 0;  // OSXSAVE
   uint32_t low, high;
@@ -59,7 +59,7 @@ bool probe_avx512_vnni() {
 int32_t probe_isa() {
   uint64_t const states = saved_states();
   bool const ymm_saved = (states & 0x06) == 0x06;          // SSE, AVX
-  bool const zmm_saved = (states & 0xe6) == 0xe6;          // and opmask, upper halves, upper registers
+  bool const zmm_saved = (states & 0xe6) == 0xe6;          // also opmask, upper halves, upper registers
   bool const tiles_saved = (states & 0x60000) == 0x60000;  // tile configuration and data
   Cpuid const basic = cpuid(1), extended = cpuid(7), more = cpuid(7, 1);
 
@@ -100,7 +100,7 @@ bool read_line(std::string const& path, std::string& line) {
   return bool(std::getline(file, line));
 }
 
-// The number in a one-line file; `fallback` if there is none ("max", no such file).
+// Returns the number in a one-line file; `fallback` if there is none ("max", no such file).
 double read_number(std::string const& path, double fallback) {
   std::string line;
   if (!read_line(path, line)) return fallback;
@@ -111,7 +111,7 @@ double read_number(std::string const& path, double fallback) {
   }
 }
 
-// Whether a comma-separated list has the word; the empty list has the empty word only.
+// Returns true if a comma-separated list has the word; the empty list has only the empty word.
 bool has_word(std::string_view list, std::string_view word) {
   for (size_t begin = 0; begin <= list.size();) {
     size_t const comma = std::min(list.find(',', begin), list.size());
@@ -121,7 +121,8 @@ bool has_word(std::string_view list, std::string_view word) {
   return false;
 }
 
-// This process's folder in a control group hierarchy: version 2 where `controller` is "", else version 1.
+// Returns this process's folder in a control group hierarchy: version 2 if `controller` is "", else version
+// 1.
 std::string group_path(std::string const& controller) {
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {  // 4:memory:/a/b   or   0::/a/b
@@ -133,8 +134,8 @@ std::string group_path(std::string const& controller) {
   return "";
 }
 
-// Calls visit(folder) for the group of this process and every group around it. Inside a container the path
-// may name a folder that is not visible there; the root of the mount, visited last, then holds the limits.
+// Calls visit(folder) for this process's control group and every group around it. In a container the path may
+// name a folder that is not visible there. Then the root of the mount, visited last, has the limits.
 template <class Visit>
 void for_each_group(std::string const& controller, Visit visit) {
   std::string const root = controller.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/" + controller;
@@ -155,7 +156,7 @@ double meminfo_bytes(char const* field) {
   return 0;
 }
 
-// The file cache counts as used in a group but gives way when memory is needed.
+// Returns the size of the file cache, which counts as used in a group but is reclaimed when memory is needed.
 double reclaimable_bytes(std::string const& stat_path) {
   std::ifstream file(stat_path);
   double bytes = 0;

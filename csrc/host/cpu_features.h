@@ -1,29 +1,29 @@
-// cpu_features.h - what this machine offers: instruction sets, cores and memory, as far as this process may
-// use them.
+// cpu_features.h - instruction sets, cores and memory of this machine, as far as this process may use them.
 #pragma once
 
 #include <cstdint>
 
 namespace bunting {
 
-// The best of engine.h's BUNTING_ISA_* that processor and kernel allow. The first call asks the kernel for
-// the use of AMX tiles, once for the process, where the processor has them.
+// Returns the best BUNTING_ISA_* that the processor and the operating system allow. The first call asks the
+// system for AMX tiles, once for the process, if the processor has them.
 int32_t best_isa();
 
-// Whether it has VPDPBUSD on AVX2's registers, and on those of AVX-512.
+// True if the processor has VPDPBUSD on AVX2 registers, and on AVX-512 registers.
 bool has_avx_vnni();
 bool has_avx512_vnni();
 
-// Cores of the affinity mask, fewer if a control group limits processor time (rounded up); >= 1.
+// Returns the cores of the affinity mask, or fewer if a control group limits processor time (rounded up); >=
+// 1.
 int32_t usable_cores();
 
-// Physical memory and what is available without swapping, both lowered to the control groups' limits.
+// Physical memory, and memory available without swapping, both lowered to the control groups' limits.
 struct Memory {
   uint64_t total_bytes = 0, free_bytes = 0;
 };
 Memory usable_memory();
 
-// The brand string, NUL-terminated, at most `size` bytes; "unknown processor" where there is none.
+// Writes the brand string, NUL-terminated, at most `size` bytes; "unknown processor" if there is none.
 void processor_name(char* out, int32_t size);
 
 }  // namespace bunting

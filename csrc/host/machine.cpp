@@ -20,7 +20,7 @@ int32_t built_isa() {
 int32_t usable_isa() {
   int32_t isa = std::min(best_isa(), built_isa());
   while (isa > BUNTING_ISA_PORTABLE && !kernels_for(isa))
-    isa--;  // a level may be missing between two built ones
+    isa--;  // the build may lack a level between two others
   return isa;
 }
 

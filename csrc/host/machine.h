@@ -1,4 +1,4 @@
-// machine.h - what bunting_machine_probe tells.
+// machine.h - the machine description of bunting_machine_probe.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace bunting {
 
-// The best level that processor, kernel and library all have.
+// Returns the best level that the processor, the operating system and the library all have.
 int32_t usable_isa();
 
 bunting_machine probe_machine();

@@ -10,7 +10,7 @@ namespace bunting {
 
 MemoryRegion::MemoryRegion(size_t bytes, char const* what) : bytes_(bytes) {
   if (bytes == 0) return;
-  // A region smaller than a huge page needs no alignment to one.
+  // A region smaller than a huge page needs no huge-page alignment.
   size_t const slack = bytes >= kHugePage ? kHugePage : 0;
   mapping_bytes_ = bytes + slack;
   void* const mapping =
@@ -21,7 +21,7 @@ MemoryRegion::MemoryRegion(size_t bytes, char const* what) : bytes_(bytes) {
   uintptr_t const address = reinterpret_cast<uintptr_t>(mapping);
   uintptr_t const aligned = slack ? (address + kHugePage - 1) / kHugePage * kHugePage : address;
   data_ = static_cast<char*>(mapping) + (aligned - address);
-  if (slack) madvise(data_, bytes, MADV_HUGEPAGE);  // advice only: small pages work too
+  if (slack) madvise(data_, bytes, MADV_HUGEPAGE);  // a hint only: small pages work too
 }
 
 bool MemoryRegion::map_file(int file, int64_t offset, size_t bytes) {

@@ -1,8 +1,8 @@
-// memory_region.h - one large zeroed allocation, cut up by a Carver.
+// memory_region.h - one large zeroed allocation, divided by a Carver.
 //
-// Weights, pages and workspaces are each one anonymous mapping aligned to 2 MiB with huge pages advised: 4
-// KiB pages cost 5-10 % of memory bandwidth. Physical memory is taken when first touched. A region may show a
-// file instead, whose pages the system has in memory anyway.
+// Weights, pages and workspaces are each one anonymous mapping, aligned to 2 MiB. They advise huge pages,
+// because small pages cost memory bandwidth. The system assigns physical memory at the first touch. A region
+// may map a file instead, and then uses the system's file cache.
 #pragma once
 
 #include <cstddef>
@@ -25,15 +25,15 @@ class MemoryRegion {
     return *this;
   }
 
-  // Puts `bytes` of a file from `offset` on, whole pages both, where the region begins, for reading only. An
-  // offset of whole huge pages lets the system map large pages of its file cache as they are. False: this
-  // file cannot be mapped.
+  // Maps `bytes` of a file from `offset` on at the beginning of the region, read-only; both are whole pages.
+  // If `offset` is a multiple of huge pages, the system can map large pages of its file cache directly.
+  // Returns false if the file cannot be mapped.
   bool map_file(int file, int64_t offset, size_t bytes);
-  // Makes them zeros that can be written again.
+  // Replaces those bytes by writable zeros.
   void unmap_file(size_t bytes);
 
-  // Takes physical memory for `bytes` from `offset` on now instead of when they are first touched; what is in
-  // them stays. Advice only.
+  // Takes physical memory for `bytes` from `offset` on now instead of at the first touch; their contents
+  // stay. A hint only.
   void populate(size_t offset, size_t bytes) const;
 
   char* data() const { return data_; }
@@ -53,8 +53,8 @@ class MemoryRegion {
   size_t bytes_ = 0;
 };
 
-// Hands out 64-byte aligned pieces of a region one after the other. With a null base it only adds up, so that
-// the same walk first measures and then places.
+// Allocator of 64-byte aligned pieces of a region, one after the other. With a null base it only adds up
+// sizes, so that the same function first measures and then places.
 class Carver {
  public:
   explicit Carver(char* base) : base_(base) {}

@@ -12,7 +12,7 @@
 namespace bunting {
 namespace {
 
-// About 50 us of pauses, then about as many yields as fill a millisecond on a busy machine.
+// Pauses for some microseconds, then yields for about a millisecond on a busy machine.
 constexpr int kSpins = 1500;
 constexpr int kYields = 500;
 
@@ -24,7 +24,7 @@ void pause() {
 #endif
 }
 
-// Returns on a wake, at once if the word is not `expected`, and on a signal: callers look again.
+// Returns on a wake, on a signal, and at once if the word is not `expected`. Callers check again.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) {
   static_assert(sizeof(word) == 4, "a futex is 32 bits");
   syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
@@ -37,7 +37,7 @@ void futex_wake_all(std::atomic<uint32_t>& word) {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads, Cores cores) {
-  // Signals belong to the process's own threads: helpers inherit a mask that blocks all.
+  // Helpers inherit a mask that blocks all signals, so that the process's other threads receive them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -56,8 +56,8 @@ ThreadPool::ThreadPool(int threads, Cores cores) {
   if (cores == Cores::own) bind_helpers(helpers_);
 }
 
-// To the cores of the process but the first. A system that refuses leaves a helper where it is, which is as
-// right, only slower.
+// Binds helpers to the cores of the process except the first. If the system refuses, a helper stays unbound,
+// which is only slower.
 void ThreadPool::bind_helpers(std::vector<std::thread>& helpers) {
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof usable, &usable) != 0) return;  // more than 1024 cores
@@ -87,8 +87,8 @@ void ThreadPool::stop() {
   helpers_.clear();
 }
 
-// The sleeper announces itself and then lets the kernel compare the word; the waker changes the word and then
-// looks for sleepers. Sequential consistency (the default order) makes sure that one of the two sees the
+// Announces itself as a sleeper and then lets the kernel compare the word; the waker changes the word and
+// then looks for sleepers. Sequential consistency (the default order) guarantees that one of the two sees the
 // other.
 void ThreadPool::sleep_until_changed(std::atomic<uint32_t>& word, uint32_t seen,
                                      std::atomic<uint32_t>& sleepers) {
@@ -97,13 +97,13 @@ void ThreadPool::sleep_until_changed(std::atomic<uint32_t>& word, uint32_t seen,
   sleepers.fetch_sub(1);
 }
 
-// Takes pieces until none is left.
+// Runs pieces until none is left.
 void ThreadPool::work(int thread) {
   uint32_t left = left_.load(std::memory_order_relaxed);
   while (left != 0) {
-    // Success means that a piece of the section now running is ours, whichever section we came for: it cannot
-    // end, nor its description change, before we count the piece as done. Acquire pairs with the release in
-    // run_section().
+    // Success means that this thread owns a piece of the section now running, even if it came for an earlier
+    // section. That section cannot end, and its description cannot change, before this thread counts the
+    // piece as done. Acquire pairs with the release in run_section().
     if (!left_.compare_exchange_weak(left, left - 1, std::memory_order_acquire, std::memory_order_relaxed))
       continue;
     int64_t const begin = int64_t(pieces_ - left) * grain_;

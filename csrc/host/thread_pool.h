@@ -7,17 +7,17 @@
 //     pool.run(items, 4, [&](int64_t begin, int64_t end, int thread) { ... scratch[thread] ... });
 //   }
 //
-// A section is [0, total) in pieces of `grain`, handed out in rising order to whichever thread is free; run()
-// returns when all are done, and everything a piece wrote is visible after it. `thread` is in [0, threads())
-// and no two pieces run at once with the same one: it indexes scratch memory. The caller of run() works too,
-// as thread 0. Which thread computes what is up to chance, so pieces must not depend on it.
+// A section is [0, total) in pieces of `grain`, which free threads fetch in rising order. run() returns when
+// all pieces are done, and their writes are visible then. `thread` is in [0, threads()), and no two pieces
+// run at once with the same number, so it can index scratch memory. The caller of run() works too, as thread
+// 0. The assignment of pieces to threads is random, so pieces must not depend on it.
 //
-// Inside a step a thread with nothing to do spins for some microseconds, then yields, and after about a
-// millisecond sleeps on a futex: fast when every thread has a core, harmless when it has not. Outside a step
-// run() works as well, it only has to wake the helpers first.
+// Inside a step an idle thread spins for some microseconds, then yields, and after about a millisecond sleeps
+// on a futex. This is fast if every thread has a core, and harmless otherwise. Outside a step run() must
+// first wake the helpers.
 //
-// One caller at a time. Pieces must not throw and must not call run(). Nothing is allocated after the
-// constructor.
+// The pool has one caller at a time. Pieces must not throw and must not call run(). Only the constructor
+// allocates.
 #pragma once
 
 #include <atomic>
@@ -31,10 +31,10 @@ namespace bunting {
 class ThreadPool {
  public:
   enum class Cores { any, own };
-  // threads >= 1, the caller included. Throws std::system_error when the system refuses a thread. With
-  // Cores::own, and if the pool takes all cores of the process or all but one, each helper is bound to one:
-  // who takes fewer would meet others that were bound to the same. The caller is never bound, so it can make
-  // room for threads outside of the pool.
+  // Starts threads - 1 helpers; threads >= 1 includes the caller. Throws std::system_error if the system
+  // refuses a thread. With Cores::own the pool binds each helper to one core, if it uses all cores of the
+  // process or all but one. A smaller pool binds none, because several pools would bind to the same cores.
+  // The caller is never bound, so that it can make room for other threads.
   explicit ThreadPool(int threads, Cores cores = Cores::any);
   ~ThreadPool();
   ThreadPool(ThreadPool const&) = delete;
@@ -42,7 +42,7 @@ class ThreadPool {
 
   int threads() const { return int(helpers_.size()) + 1; }
 
-  // While one of these lives, helpers do not sleep between sections.
+  // Scope in which helpers do not sleep between sections.
   class Step {
    public:
     explicit Step(ThreadPool& pool) : pool_(pool) { pool_.in_step_.store(true, std::memory_order_relaxed); }
@@ -54,7 +54,8 @@ class ThreadPool {
     ThreadPool& pool_;
   };
 
-  // piece is void(int64_t begin, int64_t end) or void(int64_t begin, int64_t end, int thread); grain >= 1.
+  // Runs a section. `piece` is void(int64_t begin, int64_t end) or void(int64_t begin, int64_t end, int
+  // thread); grain >= 1.
   template <class Piece>
   void run(int64_t total, int64_t grain, Piece&& piece) {
     using Callable = std::remove_reference_t<Piece>;
@@ -67,14 +68,14 @@ class ThreadPool {
     run_section(total, grain, call, const_cast<void*>(static_cast<void const*>(&piece)));
   }
 
-  // About four pieces per thread.
+  // Runs a section in about four pieces per thread.
   template <class Piece>
   void run(int64_t total, Piece&& piece) {
     int64_t const pieces = 4 * int64_t(threads());
     run(total, total > pieces ? (total + pieces - 1) / pieces : 1, static_cast<Piece&&>(piece));
   }
 
-  // part(int32_t) for each of [0, threads()), every one once.
+  // Calls part(int32_t) once for each of [0, threads()).
   template <class Part>
   void run_parts(Part&& part) {
     run(threads(), 1, [&](int64_t begin, int64_t end) {
@@ -92,18 +93,19 @@ class ThreadPool {
   void sleep_until_changed(std::atomic<uint32_t>& word, uint32_t seen, std::atomic<uint32_t>& sleepers);
   void stop();
 
-  // The section being run. Written by the caller while no piece is left, read only by threads that hold a
-  // piece.
+  // Section being run. The caller writes it while no piece is left, and only threads that hold a piece read
+  // it.
   Call call_ = nullptr;
   void* context_ = nullptr;
   int64_t total_ = 0, grain_ = 1;
   uint32_t pieces_ = 0;
 
-  // Apart from each other, so that waiting on one does not slow down the rest.
-  alignas(64) std::atomic<uint32_t> left_{0};  // pieces that no thread has taken
-  alignas(64) std::atomic<uint32_t> done_{0};  // pieces finished
+  // On separate cache lines, so that waiting on one does not slow down the others.
+  alignas(64) std::atomic<uint32_t> left_{0};  // pieces that no thread has fetched
+  alignas(64) std::atomic<uint32_t> done_{0};  // pieces that are done
   std::atomic<uint32_t> caller_sleeps_{0};
-  alignas(64) std::atomic<uint32_t> sections_{0};  // counts sections published; helpers wait for it to change
+  // Number of sections published; helpers wait for it to change.
+  alignas(64) std::atomic<uint32_t> sections_{0};
   std::atomic<uint32_t> helpers_asleep_{0};
   std::atomic<bool> in_step_{false};
   std::atomic<bool> stopping_{false};

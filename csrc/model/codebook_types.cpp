@@ -1,25 +1,24 @@
-// codebook_types.cpp - GGUF's types IQ1 to IQ3, taken apart. Little-endian; d is an f16, blocks are of 256
-// numbers.
+// codebook_types.cpp - decodes GGUF's types IQ1 to IQ3. Little-endian; d is an f16, blocks have 256 numbers.
 //
 //   type      bytes  layout, in order
-//   IQ2_XXS      66  d; for each 32 numbers: 4 row numbers; u32 of 4 signs of 7 bits, scale s in the upper 4
-//   bits IQ2_XS       74  d; 32 u16 of a row number (9 bits) and signs (7 bits); 16 nibbles of scales s IQ2_S
-//   82  d; 32 low bytes of row numbers; 32 bytes of signs; 32 pairs of upper bits; 16 nibbles of s IQ3_XXS 98
-//   d; 64 row numbers; for each 32 numbers the u32 of IQ2_XXS IQ3_S       110  d; 64 low bytes of row
-//   numbers; 64 upper bits; 32 bytes of signs; 8 nibbles of scales s IQ1_S        50  d; 32 low bytes of row
-//   numbers; for each 32 numbers a u16: 4 times 3 upper bits, s in 3 bits, and
-//                    whether an eighth is taken away
-//   IQ1_M        56  32 low bytes of row numbers; 32 nibbles: 3 upper bits, and whether an eighth is taken
-//   away; 4 u16
-//                    of 4 scales s of 3 bits, whose upper nibbles together are d
+//   IQ2_XXS      66  d; per 32 numbers: 4 row numbers; u32 of 4 signs of 7 bits, scale s in the upper 4 bits
+//   IQ2_XS       74  d; 32 u16 of a row number (9 bits) and signs (7 bits); 16 nibbles of scales s
+//   IQ2_S        82  d; 32 low bytes of row numbers; 32 bytes of signs; 32 pairs of upper bits; 16 nibbles of
+//   s IQ3_XXS      98  d; 64 row numbers; per 32 numbers the u32 of IQ2_XXS IQ3_S       110  d; 64 low bytes
+//   of row numbers; 64 upper bits; 32 bytes of signs; 8 nibbles of scales s IQ1_S        50  d; 32 low bytes
+//   of row numbers; per 32 numbers a u16: 4 times 3 upper bits, s in 3 bits, and
+//                    a flag that subtracts an eighth
+//   IQ1_M        56  32 low bytes of row numbers; 32 nibbles: 3 upper bits, and a flag that subtracts an
+//   eighth;
+//                    4 u16 of 4 scales s of 3 bits, whose upper nibbles together are d
 //
 // A number is d (s + 1/2) / 4 times its magnitude in IQ2, d (s + 1/2) / 2 in IQ3_XXS, d (2 s + 1) in IQ3_S
-// and IQ1, there with an eighth more or less. Signs are a bit for each of eight numbers, set if it is
-// negative; of seven bits the eighth makes their count even. Nibbles and shorter fields lie from the lowest
-// bit on.
+// and IQ1. In IQ1 an eighth is added to or subtracted from the magnitude. Signs are one bit per number for
+// eight numbers, set if it is negative. With seven bits the eighth makes the count of set bits even. Nibbles
+// and shorter fields start at the lowest bit.
 //
 // Work:    one row of a matrix at a time, on the thread that packs it.
-// Checked: against the numbers of the Python package `gguf`, by way of tests/support/gguf-codebooks.ts
+// Checked: against the numbers of the Python package `gguf`, through tests/support/gguf-codebooks.ts
 //          (tests/device/gguf.test.ts).
 #include "model/codebook_types.h"
 
@@ -38,7 +37,8 @@ constexpr int kBlock = 256;
 
 enum Codebook : int32_t { kIq2Xxs = 30, kIq2Xs, kIq2S, kIq3Xxs, kIq3S, kIq1S, kIq1M };
 
-// Their names, their numbers in GGUF files and the bytes of a block (`bun tools/docs.ts` reads these lines).
+// Names of the types, their numbers in GGUF files and the bytes of a block (`bun tools/docs.ts` reads these
+// lines).
 struct CodebookFormat {
   Codebook type;
   char const* name;
@@ -77,7 +77,7 @@ int nibble(uint8_t const* from, int i) {
   return from[i / 2] >> (i % 2 * 4) & 15;
 }
 
-// Eight numbers, or four: scale times the magnitudes of a row, negative where a bit of `signs` is set.
+// Writes eight numbers, or four: scale times the magnitudes of a row, negated where a bit of `signs` is set.
 void write_row(float* to, float scale, uint16_t row, int8_t const* magnitudes, int count, uint32_t signs) {
   int const bits = count == 8 ? 2 : 3;
   for (int i = 0; i < count; ++i) {
@@ -86,14 +86,14 @@ void write_row(float* to, float scale, uint16_t row, int8_t const* magnitudes, i
   }
 }
 
-// The eighth sign of seven.
+// Adds the eighth sign to seven.
 uint32_t all_signs(uint32_t seven) {
   return seven | uint32_t(std::popcount(seven) & 1) << 7;
 }
 
-// Numbers 8 i to 8 i + 7 of a block.
+// Decodes numbers 8 i to 8 i + 7 of a block.
 void decode_eight(int32_t type, uint8_t const* block, float d, int i, float* to) {
-  int const group = i / 4;  // of 32 numbers
+  int const group = i / 4;  // group of 32 numbers
   switch (type) {
     case kIq2Xxs: {
       uint32_t const word = read<uint32_t>(block + 6 + 8 * group);

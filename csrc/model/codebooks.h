@@ -1,8 +1,8 @@
-// codebooks.h - the code books of GGUF's types IQ1, IQ2 and IQ3: which magnitudes eight numbers have
-// together, or four.
+// codebooks.h - the codebooks of GGUF's types IQ1, IQ2 and IQ3: the possible combinations of magnitudes of
+// eight numbers, or four.
 //
-// They are constants of the file format. A row is a word: the places of its magnitudes in a short list, in
-// IQ1 and IQ2 eight of two bits each, in IQ3 four of three bits, the first in the lowest bits.
+// They are constants of the file format. A row is a word of indices into a short list of magnitudes: in IQ1
+// and IQ2 eight indices of two bits, in IQ3 four of three bits, the first in the lowest bits.
 #pragma once
 
 #include <cstdint>

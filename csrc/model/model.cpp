@@ -1,4 +1,4 @@
-// model.cpp - which weights a model has, in which formats, and where they lie.
+// model.cpp - the weights of a model, their formats and their places in memory.
 #include "model/model.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ Model::Model(bunting_model_shape const& shape) : shape_(shape) {
   }
   read_ropes();
   read_formats();
-  shape_.layer = nullptr, shape_.rope = nullptr, shape_.formats = nullptr;  // the caller's
+  shape_.layer = nullptr, shape_.rope = nullptr, shape_.formats = nullptr;  // pointers of the caller
   weight_bytes_ = place(nullptr);
 }
 
@@ -153,7 +153,7 @@ void Model::allocate() {
   }
 }
 
-// Lays everything out from `base` on and returns the bytes; with a null base it only measures.
+// Lays out all weights from `base` on and returns their bytes; with a null base it only measures.
 size_t Model::place(char* base) {
   Carver carver(base);
   auto const vector = [&](int64_t size) { return carver.take<float>(size_t(size)); };
@@ -237,8 +237,7 @@ uint64_t Model::page_bytes() const {
 
 uint64_t Model::page_bytes(int32_t layer) const {
   bunting_layer_shape const& has = layer_shape(layer);
-  // Of each token and head one byte per number, and a multiplier of two bytes for its keys and for its
-  // values.
+  // Per token and head: one byte per number, and a two-byte multiplier for its keys and one for its values.
   if (shape_.kv == BUNTING_KV_FP8)
     return uint64_t(has.kv_heads) * 2 * kPageTokens * uint64_t(has.head_size + 2);
   return kv_page_bytes(kv_dtype(), has.kv_heads, has.head_size);

@@ -1,9 +1,9 @@
-// model.h - a decoder-only transformer's weights in the order in which the kernels read them.
+// model.h - a decoder-only transformer's weights in the reading order of the kernels.
 //
-// All weights live in one MemoryRegion: matrices packed (cpu/kernels/kernels.h), vectors as f32. Q, K and V
-// are one matrix, and so are gate and up, so that a layer has four GEMMs; five where a file keeps V in
-// another format, as Q4_K_M does. Filled tensor by tensor while loading, or from a packed file at once;
-// read-only once sealed.
+// All weights are in one MemoryRegion: matrices packed (cpu/kernels/kernels.h), vectors as f32. Q, K and V
+// are one matrix, and so are gate and up, so that a layer has four GEMMs. It has five if a file keeps V in
+// another format, as Q4_K_M does. A model is filled tensor by tensor while loading, or from a packed file at
+// once. It is read-only once sealed.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,12 @@ namespace bunting {
 
 struct TensorTarget;  // tensor_kinds.h
 
-// Vectors that a layer does not have are null.
+// Weights of a layer. Vectors that a layer does not have are null.
 struct LayerWeights {
-  float* attention_norm = nullptr;       // [H]
-  PackedMatrix qkv;                      // rows of Q, and of K and V if it has them; V if of the same format
-  PackedMatrix v;                        // V of another format: [Hk D, H]; else n = 0
+  float* attention_norm = nullptr;  // [H]
+  // Rows of Q, and of K and V if the layer has them; V only in the same format.
+  PackedMatrix qkv;
+  PackedMatrix v;                        // V in another format: [Hk D, H]; else n = 0
   float* qkv_bias = nullptr;             // [(Hq + 2 Hk) D]
   float* q_norm = nullptr;               // [D] or [Hq D]
   float* k_norm = nullptr;               // [D] or [Hk D]
@@ -35,26 +36,28 @@ struct LayerWeights {
   PackedMatrix o;                        // [H, Hq D]
   float* o_bias = nullptr;               // [H]
   float* attention_post_norm = nullptr;  // [H]
-  float* mlp_norm = nullptr;             // [H]; where the MLP is parallel that of the attention
-  float* gate_up_bias = nullptr;         // [2 Fp]: as the rows of gate_up
-  PackedMatrix router;                   // [E, H] in f32, of a layer with experts; what follows is then of
-  float* router_bias = nullptr;    // [E]    each of them, one after the other, from Hp = round_up(H, 16)
+  float* mlp_norm = nullptr;             // [H]; in a parallel layer the attention's
+  float* gate_up_bias = nullptr;         // [2 Fp], in the order of the rows of gate_up
+  PackedMatrix router;                   // [E, H] in f32, in layers with experts
+  float* router_bias = nullptr;          // [E]
+  // In layers with experts gate_up, down and their biases have all experts, one after the other. Rows of down
+  // and its bias are padded to Hp = round_up(H, 16) per expert.
   PackedMatrix gate_up;            // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp
   PackedMatrix down;               // [H, F]
   float* down_bias = nullptr;      // [H]
   float* mlp_post_norm = nullptr;  // [H]
-  // Of an MLP beside the experts, laid out as those above, and of what stands around both.
+  // Weights of an MLP beside experts, laid out like those above, and the norms around both.
   PackedMatrix beside_gate_up, beside_down;
   float *beside_post_norm = nullptr, *experts_norm = nullptr, *experts_post_norm = nullptr;  // [H]
-  float* router_norm = nullptr;      // [H], over sqrt(H)
+  float* router_norm = nullptr;      // [H], divided by sqrt(H)
   float* expert_scales = nullptr;    // [E]
-  PackedMatrix input_gate;           // [P, H], with inputs of layers; plain, as the next
+  PackedMatrix input_gate;           // [P, H], with per-layer inputs; plain, as is the next
   PackedMatrix input_out;            // [H, P]
   float* input_post_norm = nullptr;  // [H]
   float* scale = nullptr;            // [1]
 };
 
-// What the inputs of layers are made with.
+// Weights of the per-layer inputs.
 struct LayerInputWeights {
   PackedMatrix embedding;   // [V, layers P]
   PackedMatrix projection;  // [layers P, H], plain
@@ -63,10 +66,10 @@ struct LayerInputWeights {
 
 class Model {
  public:
-  // Checks the shape and measures; takes no memory yet. Throws BUNTING_INVALID.
+  // Checks the shape and measures; allocates nothing yet. Throws BUNTING_INVALID.
   explicit Model(bunting_model_shape const& shape);
 
-  // Allocates the weights and computes the tables of rotations; once, before the first load.
+  // Allocates the weights and computes the rope tables; once, before the first load.
   void allocate();
   // See bunting_model_load.
   void load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype, int64_t rows,
@@ -87,18 +90,17 @@ class Model {
   bunting_model_shape const& shape() const { return shape_; }  // without its pointers
   bunting_layer_shape const& layer_shape(int32_t index) const { return layer_shapes_[size_t(index)]; }
   Kernels const& kernels() const { return *kernels_; }
-  Dtype dtype() const { return dtype_; }  // of activations, plain weights, and plain keys and values
+  Dtype dtype() const { return dtype_; }  // type of activations, plain weights, and plain keys and values
   Dtype kv_dtype() const { return shape_.kv == BUNTING_KV_INT8 ? Dtype::q8 : dtype_; }
-  // Whether matrix `index` (engine.h, `formats`) is to be e4m3 in an engine's copy, and whether any is.
+  // True if matrix `index` (engine.h, `formats`) is e4m3 in an engine's copy; and if any matrix is.
   bool is_fp8(int32_t index) const { return formats_[size_t(index)] == BUNTING_FORMAT_FP8; }
   bool has_fp8() const;
-  // Whether any matrix is in a format of CPUs alone, and whether V is in another one than Q and K in any
-  // layer.
+  // True if any matrix is in a CPU-only format; and if any layer has V in a different format from Q and K.
   bool is_for_cpus() const;
   bool has_apart_v() const;
-  // The first of a layer's formats.
+  // Index of a layer's first format.
   static int32_t first_format(int32_t layer) { return 2 + 7 * layer; }
-  // Input width of the widest matrix whose weights are grouped, padded; 0: all are plain.
+  // Padded input width of the widest grouped matrix; 0 if all are plain.
   int64_t grouped_width() const { return grouped_width_; }
 
   int64_t query_width(int32_t layer) const {
@@ -107,30 +109,31 @@ class Model {
   int64_t kv_width(int32_t layer) const {
     return int64_t(layer_shape(layer).kv_heads) * layer_shape(layer).head_size;
   }
-  // Numbers of a token from where a layer's q begins to where its v ends.
+  // Numbers per token from the beginning of a layer's q to the end of its v.
   int64_t qkv_width(int32_t layer) const { return query_width(layer) + 2 * kv_width(layer); }
-  // Of the widest layer.
+  // Widths of the widest layer.
   int64_t query_width() const { return int64_t(shape_.query_heads) * shape_.head_size; }
   int64_t qkv_width() const;
-  // Whether a layer has keys and values, and whether a projection of v.
+  // True if a layer has its own keys and values; and if it has a projection of v.
   bool has_keys(int32_t layer) const { return layer_shape(layer).kv_layers_back == 0; }
   bool has_v(int32_t layer) const {
     return has_keys(layer) && !(layer_shape(layer).values & BUNTING_VALUES_KEYS);
   }
-  // Rows of its projections of q, and of k and v as far as it has them.
+  // Rows of a layer's projections of q, and of k and v if it has them.
   int64_t projected_width(int32_t layer) const {
     return query_width(layer) + (has_keys(layer) + has_v(layer)) * kv_width(layer);
   }
   int32_t last_layer_with_keys() const;
-  // The layer whose keys and values a layer reads.
+  // Layer whose keys and values a layer reads.
   int32_t kv_layer(int32_t layer) const { return layer - layer_shape(layer).kv_layers_back; }
-  // One page of a layer with keys and values.
+  // Bytes of one page of a layer with keys and values.
   uint64_t page_bytes(int32_t layer) const;
   bool has_experts(int32_t layer) const { return layer_shape(layer).mlp != BUNTING_MLP_GATED; }
   bool has_both(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_BOTH; }
   bool has_both() const;     // in any layer
   bool has_experts() const;  // in any layer
-  // F of a layer, or of each of its experts; and rounded up to whole panels, so that `up` begins on one.
+  // F of a layer, or of each of its experts; and the same rounded up to whole panels, so that `up` begins on
+  // one.
   int64_t feed_forward(int32_t layer) const {
     return has_experts(layer) ? shape_.expert_feed_forward : layer_shape(layer).feed_forward;
   }
@@ -143,7 +146,7 @@ class Model {
   LayerInputWeights const& layer_inputs() const { return layer_inputs_; }
   LayerWeights const& layer(int32_t index) const { return layers_[size_t(index)]; }
   std::vector<RopeTable> const& ropes() const { return ropes_; }
-  // Of a layer; null: its q and k are not rotated.
+  // Rope of a layer; null if its q and k are not rotated.
   RopeTable const* rope(int32_t layer) const {
     int32_t const index = layer_shape(layer).rope;
     return index < 0 ? nullptr : &ropes_[size_t(index)];
@@ -152,11 +155,11 @@ class Model {
   bool has_query_scale(size_t rope) const { return rope_shapes_[rope].query_growth > 0; }
 
   uint64_t weight_bytes() const { return weight_bytes_; }
-  uint64_t page_bytes() const;  // one KV page over all layers that have any
+  uint64_t page_bytes() const;  // one KV page over all layers with keys
 
  private:
   TensorTarget target(int32_t tensor, int32_t layer) const;
-  // Takes a tensor from so many bytes of a stored type that `source` finds.
+  // Loads a tensor; `source` returns the given number of bytes in the given stored type.
   void load_from(int32_t tensor, int32_t layer, char const* path, int32_t dtype, int64_t rows, int64_t cols,
                  std::function<char const*(Dtype, uint64_t)> const& source);
   size_t tensor_slot(int32_t tensor, int32_t layer) const;
@@ -173,17 +176,18 @@ class Model {
   Dtype dtype_ = Dtype::bf16;
   int64_t grouped_width_ = 0;
   uint64_t weight_bytes_ = 0;
-  size_t packed_bytes_ = 0;           // of weight_bytes_ what is loaded; the rest is computed from the shape
+  // Part of weight_bytes_ that is loaded; the rest is computed from the shape.
+  size_t packed_bytes_ = 0;
   PackedMatrix embedding_, lm_head_;  // [V, H]
   float* final_norm_ = nullptr;       // [H]
   LayerInputWeights layer_inputs_;
   std::vector<LayerWeights> layers_;
   std::vector<RopeTable> ropes_;
-  std::vector<bunting_rope> rope_shapes_;  // of `frequencies`, which are kept below
+  std::vector<bunting_rope> rope_shapes_;  // their `frequencies` point into rope_frequencies_
   std::vector<std::vector<double>> rope_frequencies_;
   MemoryRegion region_;
-  std::unique_ptr<ThreadPool> pool_;  // packs; gone once sealed
-  std::vector<uint8_t> loaded_;       // by tensor_slot()
+  std::unique_ptr<ThreadPool> pool_;  // packs; freed once sealed
+  std::vector<uint8_t> loaded_;       // indexed by tensor_slot()
   bool sealed_ = false;
 };
 

@@ -52,7 +52,7 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
     fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
 }
 
-// Sizes of its own, which are none of those of the model.
+// Checks the sizes that a layer overrides.
 void check_sizes(bunting_model_shape const& s, int32_t index) {
   bunting_layer_shape const& layer = s.layer[index];
   check_range("a layer's head_size", layer.head_size, 0, s.head_size);
@@ -64,7 +64,8 @@ void check_sizes(bunting_model_shape const& s, int32_t index) {
   if (layer.kv_heads > 0 && s.query_heads % layer.kv_heads != 0)
     fail(BUNTING_INVALID, "model shape: a layer's %d key-value heads do not divide %d query heads",
          layer.kv_heads, s.query_heads);
-  // Rows of activations follow each other in memory of the widest layer's, so that none may have padding.
+  // Activation rows of narrower layers use the widest layer's buffers without padding, so their widths need
+  // alignment.
   if (layer.head_size > 0 && s.query_heads * layer.head_size % 32 != 0)
     fail(BUNTING_INVALID, "model shape: %d heads of a layer's own head_size %d are no multiple of 32",
          s.query_heads, layer.head_size);

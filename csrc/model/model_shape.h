@@ -1,12 +1,12 @@
-// model_shape.h - which shapes of models there may be.
+// model_shape.h - validation of model shapes.
 #pragma once
 
 #include "include/engine.h"
 
 namespace bunting {
 
-// Throws BUNTING_INVALID with the field and its limits. Every dimension is bounded such that no product of
-// three of them leaves 63 bits.
+// Throws BUNTING_INVALID with the field and its limits. The bounds keep any product of three dimensions below
+// 2^63.
 void check_shape(bunting_model_shape const& shape);
 
 }  // namespace bunting

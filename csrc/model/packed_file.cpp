@@ -27,7 +27,7 @@ struct Header {
   char magic[8];
   uint32_t version, reserved;
   uint8_t key[kPackedKeyBytes];
-  uint64_t bytes, data_checksum, checksum;  // the last: of all before it
+  uint64_t bytes, data_checksum, checksum;  // checksum: of all bytes before it
 };
 static_assert(sizeof(Header) == 72 && sizeof(Header) <= kDataAt);
 
@@ -38,7 +38,8 @@ struct Descriptor {
   }
 };
 
-// Four sums of every fourth word; each step is a bijection of the sum, so that one changed word changes it.
+// Returns a mix of four sums of every fourth word. Each step is a bijection of the sum, so any changed word
+// changes it.
 uint64_t checksum(char const* data, size_t bytes) {
   constexpr uint64_t kOdd = 0x9e3779b97f4a7c15u;
   uint64_t sums[4] = {1, 2, 3, bytes};
@@ -77,7 +78,7 @@ bool write_all(int file, char const* data, size_t bytes) {
   return true;
 }
 
-// False at the end of the file too.
+// Returns false on failure and at the end of the file.
 bool read_all(int file, char* data, size_t bytes, size_t at) {
   while (bytes > 0) {
     ssize_t const read = pread(file, data, bytes, off_t(at));
@@ -90,16 +91,17 @@ bool read_all(int file, char* data, size_t bytes, size_t at) {
   return true;
 }
 
-// Brings mapped pages in, in one go. False: they cannot be read, and touching them would end the process.
+// Loads mapped pages at once. Returns false if they cannot be read; touching them would then kill the
+// process.
 bool bring_in(char* data, size_t bytes) {
   madvise(data, bytes, MADV_WILLNEED);
 #ifdef MADV_POPULATE_READ
-  if (madvise(data, bytes, MADV_POPULATE_READ) != 0) return errno == EINVAL;  // a kernel before 5.14
+  if (madvise(data, bytes, MADV_POPULATE_READ) != 0) return errno == EINVAL;  // kernels before 5.14
 #endif
   return true;
 }
 
-// Whether the open file still has that name.
+// Returns true if the open file still has this name.
 bool is_named(int file, std::string const& name) {
   struct stat own, named;
   return fstat(file, &own) == 0 && stat(name.c_str(), &named) == 0 && own.st_dev == named.st_dev &&
@@ -120,16 +122,16 @@ void save_packed(char const* path, uint8_t const* key, char const* data, size_t 
     unlink(temporary.c_str());
     fail(BUNTING_IO, "%s: cannot be %s: %s", path, what, std::strerror(error));
   };
-  // All processes write to one name, each while it has the lock: what one that was killed left is written
-  // over.
+  // All processes write to one name, each while it holds the lock. A file left by a killed process is
+  // overwritten.
   Descriptor const file{open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)};
   if (file.number < 0) fail(BUNTING_IO, "%s: cannot be created: %s", path, std::strerror(errno));
   bool const is_locked = flock(file.number, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
   if (!is_locked || !is_named(file.number, temporary))
     fail(BUNTING_IO, "%s: another process writes it", path);
   if (ftruncate(file.number, 0) != 0) give_up("written");
-  // Room first: a full disk shows before anything is written. Where the file system cannot tell, writing
-  // will.
+  // Allocates space first, so that a full disk shows before anything is written. If the file system cannot
+  // tell, writing will.
   if (int const error = posix_fallocate(file.number, 0, off_t(kDataAt + bytes)); error == ENOSPC) {
     errno = error;
     give_up("written");

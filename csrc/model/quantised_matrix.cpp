@@ -1,4 +1,5 @@
-// quantised_matrix.cpp - the published layouts. A number is (q - z) s; q, z and s are
+// quantised_matrix.cpp - the published layouts of quantised safetensors. A number is (q - z) s; q, z and s
+// are
 //
 //   rows   q [N, K] packed along k, first k in the lowest bits; s [N / group_rows, G];
 //          z [N, G] packed along n (compressed-tensors, FP8, MXFP4)
@@ -6,7 +7,7 @@
 //   AWQ    q [K, N] packed along n in words, the columns of a word in the order 0 2 4 6 1 3 5 7; s [G, N];
 //          z [G, N] packed as q
 //
-// with G groups of group_cols k, or as `order` says for each k.
+// with G groups of group_cols k, or the group of each k that `order` gives.
 //
 // Work:    a block of 32 numbers at a time, on the threads that pack.
 // Checked: against formulas in double (tests/test_quantised_matrix.cpp).
@@ -22,12 +23,12 @@
 namespace bunting {
 namespace {
 
-// Bits [index * bits, +bits) of what begins at `from`; 4 or 8 of them.
+// Returns bits [index * bits, +bits) of the data at `from`; bits is 4 or 8.
 int packed(uint8_t const* from, int64_t index, int bits) {
   return bits == 8 ? from[index] : from[index / 2] >> (index % 2 * 4) & 15;
 }
 
-// Where column n of a word of AWQ is.
+// Returns the place of column n in AWQ's words.
 int64_t awq_place(int64_t n) {
   constexpr int64_t kPlaces[] = {0, 4, 1, 5, 2, 6, 3, 7};
   return n / 8 * 8 + kPlaces[n % 8];
@@ -48,7 +49,7 @@ double half(uint16_t bits) {
   return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-// To nearest, ties to even.
+// Rounds to the nearest f16, ties to even.
 uint16_t to_half(double value) {
   uint16_t const sign = std::signbit(value) ? 0x8000 : 0;
   double const magnitude = std::fabs(value);
@@ -234,7 +235,7 @@ void QuantisedMatrix::read_block(Dtype type, int64_t n, int64_t first, char* to)
 
 void QuantisedMatrix::read(Dtype type, int64_t begin, int64_t end, char* to) const {
   int64_t const size = stored_block_bytes(type), row_bytes = cols_ / kGroup * size;
-  // Rows that lie in the same words by themselves, so that these stay in the cache.
+  // Processes rows of the same words together, so that the words stay in the cache.
   constexpr int64_t kRows = 16;
   for (int64_t row = begin; row < end; row += kRows)
     for (int64_t k = 0; k < cols_; k += kGroup)

@@ -1,5 +1,5 @@
-// quantised_matrix.h - matrices of quantised safetensors, whose integers, scales and zeros are tensors of
-// their own, as rows of blocks as a GGUF file would have them: from there on they are loaded like those.
+// quantised_matrix.h - matrices of quantised safetensors, whose integers, scales and zeros are separate
+// tensors. It converts them to rows of blocks as in a GGUF file, which are then loaded like those.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ namespace bunting {
 
 class QuantisedMatrix {
  public:
-  // See bunting_model_load_quantised. Maps the tensors; throws BUNTING_INVALID or BUNTING_IO. row_step: from
-  // a row to the next one in integers and scales; 2: rows of another matrix are between them.
+  // Maps the tensors (bunting_model_load_quantised). Throws BUNTING_INVALID or BUNTING_IO. row_step is the
+  // distance between rows of integers and of scales; 2 means that they alternate with rows of another matrix.
   QuantisedMatrix(bunting_quantised const& how, char const* paths, uint64_t const* offsets, int64_t rows,
                   int64_t cols, int64_t row_step = 1);
 
-  // Whether blocks of this type hold its numbers: to the bit, but that scales and minimums are rounded to
-  // f16; q8 holds any, rounded to its own integers where it has to be.
+  // True if blocks of this type hold its numbers exactly, except that scales and minimums are rounded to f16.
+  // q8 holds any numbers, rounded to its own integers if needed.
   bool can_be(Dtype type) const;
-  // Rows [begin, end) as blocks of a type that it can be.
+  // Writes rows [begin, end) as blocks of a type for which can_be() is true.
   void read(Dtype type, int64_t begin, int64_t end, char* to) const;
 
  private:

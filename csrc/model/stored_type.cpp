@@ -1,4 +1,4 @@
-// stored_type.cpp - stored numbers to f32. Blocks are taken apart by cpu/kernels/stored_block.h.
+// stored_type.cpp - converts stored numbers to f32. cpu/kernels/stored_block.h unpacks blocks.
 //
 // Work:    one row of a matrix at a time, on the thread that packs it.
 // Checked: bit for bit against reference::stored_value, which reads number by number.
@@ -51,7 +51,7 @@ void decode_bf16(char const* from, int64_t count, float* to) {
   }
 }
 
-// Whether no exponent has all its bits.
+// True if no exponent has all bits set.
 template <class Bits>
 bool are_finite(char const* from, int64_t count, Bits exponent) {
   bool is_finite = true;
@@ -74,7 +74,7 @@ bool is_finite_blocks(char const* from, int64_t blocks) {
   for (; blocks > 0; blocks--, from += stored_block_bytes(type)) {
     is_finite &= is_finite_f16(from + stored_halves_at(type), scale_halves(type));
     if constexpr (weight_format(type).scales == Scales::exponent)
-      is_finite &= uint8_t(from[weight_format(type).file.scale.at]) != 255;  // of a block that is no numbers
+      is_finite &= uint8_t(from[weight_format(type).file.scale.at]) != 255;  // 255 marks a block of NaN
   }
   return is_finite;
 }
@@ -96,7 +96,7 @@ void decode_blocks(char const* from, int64_t blocks, float* to) {
   }
 }
 
-// Null of a format that files do not have.
+// Returns null for a format that files do not have.
 template <Dtype type>
 StoredType const* type_of() {
   constexpr WeightFormat const& format = weight_format(type);

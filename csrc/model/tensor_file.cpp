@@ -47,7 +47,7 @@ TensorFile::TensorFile(char const* path, uint64_t offset, uint64_t bytes) {
   void* const mapping = mmap(nullptr, mapping_bytes_, PROT_READ, MAP_PRIVATE, file.number, off_t(begin));
   if (mapping == MAP_FAILED) fail(BUNTING_IO, "%s: cannot be mapped: %s", path, std::strerror(errno));
   mapping_ = mapping;
-  madvise(mapping_, mapping_bytes_, MADV_WILLNEED);  // advice only
+  madvise(mapping_, mapping_bytes_, MADV_WILLNEED);  // a hint only
 
   data_ = static_cast<char const*>(mapping_) + (offset - begin);
 }

@@ -1,4 +1,4 @@
-// tensor_file.h - the bytes of one tensor in a file, mapped read-only for as long as the object lives.
+// tensor_file.h - bytes of one tensor in a file, mapped read-only for the lifetime of the object.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@ namespace bunting {
 
 class TensorFile {
  public:
-  // Maps bytes [offset, offset + bytes). The file's size is read anew here, whatever its header said:
-  // BUNTING_INVALID if the range leaves it, BUNTING_IO if it cannot be opened or mapped. A file must not
-  // shrink while it is mapped.
+  // Maps bytes [offset, offset + bytes). Checks the file's current size, whatever its header says. Throws
+  // BUNTING_INVALID if the range exceeds it, BUNTING_IO if the file cannot be opened or mapped. A file must
+  // not shrink while it is mapped.
   TensorFile(char const* path, uint64_t offset, uint64_t bytes);
   ~TensorFile();
   TensorFile(TensorFile const&) = delete;
   TensorFile& operator=(TensorFile const&) = delete;
 
-  // Not aligned to anything.
+  // Start of the bytes, without any alignment.
   char const* data() const { return data_; }
 
  private:

@@ -5,12 +5,12 @@
 
 namespace bunting::reference {
 
-// Like Kernels::attention for the rows of those of items [begin, end) that write outputs, over all their
-// positions, but out is [T, Hq*D] double; a.out, a.ldo, a.states and a.scratch are not used.
+// Computes Kernels::attention for the rows of items [begin, end) that write outputs, over all their
+// positions, into out [T, Hq*D] in double. Ignores a.out, a.ldo, a.states and a.scratch.
 void attention(Attention const& a, int64_t begin, int64_t end, double* out);
 
-// Like Kernels::rope_append, but the results stay in double and nothing is put into pages: q [T, Hq*D], k and
-// v [T, Hk*D]. a.qkv is not changed.
+// Computes Kernels::rope_append, but keeps the results in double and writes no pages: q [T, Hq*D], k and v
+// [T, Hk*D]. a.qkv is not changed.
 void rope_append(RopeAppend const& a, int64_t begin, int64_t end, double* q, double* k, double* v);
 
 }  // namespace bunting::reference

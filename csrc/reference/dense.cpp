@@ -25,8 +25,8 @@ size_t packed_index(PackedMatrix const& w, int64_t n, int64_t k) {
                                       : panel + k / 2 * 2 * kPanel + column * 2 + k % 2);
 }
 
-// Where a matrix of integers has column n, k: the block, the group in it, and of the number the bits from
-// `low_bit` on of a byte, and maybe more of another.
+// Place of column n, k in a matrix of integers: the block, the group in it, and the bits of the number. These
+// are bits of the byte `low` from low_bit on, and maybe further bits of the byte `high`.
 struct IntegerPlace {
   int64_t block, group, low, high;
   int low_bit, high_bit;
@@ -50,12 +50,12 @@ IntegerPlace integer_place(PackedMatrix const& w, int64_t n, int64_t k) {
           int(step / 2 * 2)};
 }
 
-// Bits in the byte at `low` and at `high`.
+// Number of bits in the byte at `low`; the byte at `high` has the others.
 int low_bits(int bits) {
   return bits == 8 ? 8 : bits < 4 ? 2 : 4;
 }
 
-// The unsigned number that is there.
+// Returns the unsigned number at a place.
 int get_index(PackedMatrix const& w, IntegerPlace const& place) {
   uint8_t const* const bytes = static_cast<uint8_t const*>(w.data);
   int const count = low_bits(integer_bits(w.dtype)), more = integer_bits(w.dtype) - count;
@@ -64,7 +64,7 @@ int get_index(PackedMatrix const& w, IntegerPlace const& place) {
   return low | (bytes[place.high] >> place.high_bit & ((1 << more) - 1)) << count;
 }
 
-// Bits [bit, bit + count) of a byte.
+// Sets bits [bit, bit + count) of a byte.
 void put_bits(uint8_t& byte, int bit, int count, int value) {
   int const mask = ((1 << count) - 1) << bit;
   byte = uint8_t((byte & ~mask) | value << bit);
@@ -77,7 +77,7 @@ void put_index(PackedMatrix const& w, IntegerPlace const& place, int index) {
   if (more > 0) put_bits(bytes[place.high], place.high_bit, more, index >> count);
 }
 
-// A product of two values that are f32, as f32.
+// Returns the product of two f32 values as f32.
 float product(double a, double b) {
   return float(a * b);
 }
@@ -118,7 +118,7 @@ uint16_t f16_bits(double value) {  // of a value of f16
   return uint16_t(sign | (exponent + 14) << 10 | (int(std::ldexp(fraction, 11)) - 1024));
 }
 
-// Blocks as a GGUF file has them, number by number.
+// Packs blocks of a GGUF file, number by number.
 void pack_stored(PackedMatrix const& w, void const* src) {
   int32_t const type = int32_t(w.dtype);
   WeightFormat const& format = weight_format(w.dtype);
@@ -169,7 +169,7 @@ void pack_stored(PackedMatrix const& w, void const* src) {
 }
 
 void pack_grouped(PackedMatrix const& w, void const* src, Dtype src_dtype) {
-  std::memset(w.data, 0, w.bytes());  // scales that belong to no number
+  std::memset(w.data, 0, w.bytes());  // scales without numbers
   if (src_dtype == w.dtype) return pack_stored(w, src);
   for (int64_t n = 0; n < w.panels() * kPanel; ++n) {
     for (int64_t first = 0; first < w.kp(); first += w.group()) {

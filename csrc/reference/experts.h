@@ -1,4 +1,4 @@
-// experts.h - the plain loop of the MLP of a mixture of experts, in double. Arguments as in cpu/experts.h.
+// experts.h - plain loop of the mixture-of-experts MLP, in double. Arguments as in cpu/experts.h.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ struct Choice {
   double weight;
 };
 
-// The experts of a row, by falling logit.
+// Returns the experts of a row, by falling logit.
 std::vector<Choice> choose_experts(RoutingRule const& rule, float const* logits);
 
-// y [T, H] becomes what is added to mlp.y for rows with these logits [T, E]; mlp.plan is not looked at.
+// Computes into y [T, H] the sum that is added to mlp.y, for rows with these logits [T, E]. Ignores mlp.plan.
 void experts(ExpertsMlp const& mlp, RoutingRule const& rule, float const* logits, int64_t tokens, double* y);
 
 }  // namespace bunting::reference

@@ -1,4 +1,4 @@
-// Integers in groups that share a scale, one group at a time: of weights and of activations.
+// Rounding of weights and of activations to integers in groups that share a scale, one group at a time.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace bunting::reference {
 namespace {
 
-// The nearest value of f16, ties to even; infinite from 65520 on.
+// Returns the nearest f16 value, ties to even; infinite from 65520 on.
 double nearest_f16(float x) {
   if (std::isnan(x)) return x;
   double const magnitude = std::fabs(double(x));
@@ -21,7 +21,7 @@ double nearest_f16(float x) {
   return std::copysign(rounded >= 65536 ? double(INFINITY) : rounded, double(x));
 }
 
-// The sum of groups of 32 terms in the order of the kernels: i with i + 16, group after group, then halving.
+// Sums terms in groups of 32 in the order of the kernels: i with i + 16, group after group, then halving.
 float sum_of(float const* terms, int count) {
   float lanes[16] = {};
   for (int group = 0; group < count; group += kGroup)
@@ -83,7 +83,7 @@ float largest_of(std::vector<float> const& values) {
   return largest;
 }
 
-// Moves those that are larger than nearly all others out of `values`, one of each kGroup at most.
+// Moves numbers that are larger than nearly all others out of `values`, at most one per kGroup.
 void take_outliers(std::vector<float>& values, InputGroup* groups) {
   size_t const most = values.size() / kGroup;
   for (bool has_taken = true; has_taken;) {

@@ -1,4 +1,4 @@
-// kv_value.h - single elements of pages and of bf16 arrays, for reference loops and tests.
+// kv_value.h - access to single elements of pages and of bf16 arrays, for reference loops and tests.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ inline float widen(bf16 x) {
   return y;
 }
 
-// Rounds to nearest even. NaN is not handled.
+// Rounds to nearest even. Does not handle NaN.
 inline bf16 narrow(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -34,7 +34,7 @@ inline void put(Dtype dtype, char* elements, size_t index, float value) {
     reinterpret_cast<bf16*>(elements)[index] = narrow(value);
 }
 
-// An element of int8 keys or values, times its token's scale.
+// Returns an element of int8 keys or values times its token's scale.
 inline float get_scaled(char const* part, size_t index, int32_t slot) {
   return reinterpret_cast<float const*>(part)[slot] *
          float(reinterpret_cast<int8_t const*>(part + kKvScaleBytes)[index]);

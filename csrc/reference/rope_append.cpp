@@ -6,8 +6,8 @@
 namespace bunting::reference {
 namespace {
 
-// `count` numbers of x over the root of their mean square, by weights that begin anew every `weights`
-// numbers.
+// Returns `count` numbers of x after an RMS norm over each run of `weights` numbers; the weights repeat for
+// each run.
 std::vector<double> normed(float const* x, float const* weight, int64_t count, int64_t weights,
                            double epsilon) {
   std::vector<double> out(x, x + count);

@@ -16,7 +16,8 @@ std::vector<int32_t> by_falling_logit(std::vector<float> const& x) {
   return order;
 }
 
-// Penalties, biases and mask round to f32 at each operation: which logits are equal afterwards depends on it.
+// Applies penalties, biases and mask, rounding to f32 at each operation, because the rounding decides which
+// logits are equal.
 void change(std::vector<float>& x, SampleRow const& row) {
   for (int32_t i = 0; i < row.seen_count; ++i) {
     float& logit = x[size_t(row.seen[2 * i])];

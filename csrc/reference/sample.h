@@ -1,4 +1,4 @@
-// sample.h - sampling as engine.h words it: sorts everything, sums in double.
+// sample.h - sampling as engine.h defines it: sorts everything, sums in double.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@ namespace bunting::reference {
 
 struct Odds {
   int32_t status;                   // as in SampleResult
-  std::vector<double> probability;  // [V] of being drawn; greedy: 1 for one token
+  std::vector<double> probability;  // [V] probability of being drawn; greedy: 1 for one token
   std::vector<double> raw_logprob;  // [V]
   std::vector<int32_t> likeliest;   // [V] ids by falling raw logit, then rising id
 };

@@ -9,8 +9,8 @@
 namespace bunting::reference {
 namespace {
 
-// Every sum and product below has at most two f32 operands, so that a double holds it exactly or, where the
-// exponents are far apart, close enough; the cast then rounds it to f32.
+// Every sum and product below has at most two f32 operands. A double holds it exactly, or closely enough if
+// the exponents are far apart. The cast then rounds it to f32.
 float product(float a, float b) {
   return float(double(a) * double(b));
 }
@@ -27,7 +27,7 @@ float f16(uint16_t bits) {
   return float(source_value(&bits, Dtype::f16, 0));
 }
 
-// A number whose lower bits are in one plane and whose higher ones in another.
+// Returns a number with its lower bits in one plane and its higher bits in another.
 int in_planes(Plane const& low, Plane const& high, uint8_t const* block, int64_t i) {
   return in_plane(low, block, int(i)) + in_plane(high, block, int(i)) * (1 << low.bits);
 }

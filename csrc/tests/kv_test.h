@@ -1,4 +1,5 @@
-// kv_test.h - what the tests of attention, rope_append and pages share: levels, pages full of NaN, sequences.
+// kv_test.h - common parts of the tests of attention, rope_append and pages: levels, pages full of NaN,
+// sequences.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace bunting::test {
 
-// The tables of every level that this library has and this machine can run.
+// Returns the tables of every level that this library has and this machine can run.
 inline std::vector<Kernels const*> levels() {
   std::vector<Kernels const*> all;
   for (int32_t isa = 0; isa <= best_isa(); ++isa)
@@ -28,7 +29,7 @@ struct alignas(64) Line {
   T values[64 / sizeof(T)];
 };
 
-// `count` elements on a 64-byte boundary.
+// Array of `count` elements on a 64-byte boundary.
 template <class T>
 class Aligned {
  public:
@@ -40,7 +41,7 @@ class Aligned {
   std::vector<Line<T>> lines_;
 };
 
-// Pages of one layer, every bit set: any element that was not written is NaN.
+// Pages of one layer with every bit set: any element that was not written is NaN.
 class Pages {
  public:
   KvLayer kv;
@@ -54,7 +55,7 @@ class Pages {
   Aligned<char> memory_;
 };
 
-// `count` different page ids in random order, starting at `from`.
+// Returns `count` different page ids in random order, starting at `from`.
 inline std::vector<int32_t> shuffled_pages(Random& random, int32_t from, int32_t count) {
   std::vector<int32_t> ids(static_cast<size_t>(count));
   for (int32_t i = 0; i < count; ++i) ids[size_t(i)] = from + i;
@@ -62,7 +63,7 @@ inline std::vector<int32_t> shuffled_pages(Random& random, int32_t from, int32_t
   return ids;
 }
 
-// Rounds a token's keys and values of a head as pages of int8 have them.
+// Rounds a token's keys and values of a head like int8 pages.
 inline void append_int8(KvLayer const& kv, int32_t page, int32_t head, int32_t slot, float const* k,
                         float const* v) {
   auto const append = [&](char* part, float const* x, auto index) {
@@ -89,12 +90,12 @@ struct Sequence {
       x.resize(size_t(tokens) * size_t(width));
       for (float& value : x) value = random.uniform(-limit, limit);
     };
-    fill(q, hq * d, 4);  // scores spread over about +-8, so that maxima move
+    fill(q, hq * d, 4);  // scores range over about +-8, so that maxima move
     fill(k, hk * d, 2);
     fill(v, hk * d, 1);
   }
 
-  // Puts keys and values of positions [begin, end) into their pages.
+  // Writes keys and values of positions [begin, end) to their pages.
   void append(KvLayer const& kv, std::vector<int32_t> const& pages, int32_t begin, int32_t end) const {
     for (int32_t t = begin; t < end; ++t)
       for (int32_t head = 0; head < kv_heads; ++head)

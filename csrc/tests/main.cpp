@@ -24,7 +24,7 @@ std::vector<Test>& tests() {
   return all;
 }
 
-constexpr int kPrintedFailures = 5;  // of one test
+constexpr int kPrintedFailures = 5;  // per test
 std::mutex mutex;
 int failures = 0;
 bool skipping = false;
@@ -110,6 +110,6 @@ int main(int count, char** arguments) {
   std::printf("%d passed, %d failed", passed_tests, failed_tests);
   if (skipped_tests) std::printf(", %d skipped", skipped_tests);
   std::printf("\n");
-  // A filter that matches nothing is a typing error, not a success.
+  // A filter without matches is probably a typing error, so it fails.
   return failed_tests || number == 0 ? 1 : 0;
 }

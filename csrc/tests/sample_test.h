@@ -1,5 +1,5 @@
-// sample_test.h - what the tests of sampling share, on the CPU and on the GPU: random rows to draw from, and
-// a drawn token against a sort of everything in double.
+// sample_test.h - common parts of the sampling tests on the CPU and on the GPU: random rows to draw from, and
+// the check of a drawn token against a full sort in double.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace bunting::test {
 
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// What a row points at, with filters and penalties off.
+// Parameters and arrays of a row, with filters and penalties off.
 struct SampleRequest {
   SampleRow row{};
   std::vector<int32_t> bias, seen;
@@ -49,7 +49,7 @@ struct SampleRequest {
   }
 };
 
-// Peaked like a language model's, with runs of equal values.
+// Returns logits peaked like a language model's, with runs of equal values.
 inline std::vector<float> random_logits(Random& random, int32_t vocab) {
   std::vector<float> x(static_cast<size_t>(vocab));
   for (float& value : x) {
@@ -73,7 +73,7 @@ inline SampleRequest random_request(Random& random, int32_t vocab) {
   row.position = uint32_t(random.next());
   row.seed_low = uint32_t(random.next());
   row.seed_high = uint32_t(random.next());
-  int32_t const step = std::max(1, vocab / 20);  // tokens of a list are distinct
+  int32_t const step = std::max(1, vocab / 20);  // makes the tokens of a list distinct
   if (random.below(2)) {
     row.repetition = some(1.0f, 1.3f, 0.7f);
     row.presence = some(0.0f, 1.5f, -0.5f);
@@ -90,7 +90,7 @@ inline SampleRequest random_request(Random& random, int32_t vocab) {
   return request;
 }
 
-// What was drawn for a row; `top` has its alternatives.
+// Result of a row; `top` has its most likely tokens.
 struct DrawnRow {
   int32_t status, token;
   float logprob;
@@ -109,8 +109,7 @@ inline void check_drawn(SampleRequest& request, std::vector<float> const& logits
   for (int32_t t = 0; t < drawn.token; ++t) before += odds.probability[size_t(t)];
   double const share = odds.probability[size_t(drawn.token)];
   double const u = row.temperature == 0 ? 0.5 : philox_uniform(row.seed_low, row.seed_high, row.position);
-  // Probabilities are f32 in the kernels, so a draw within 1e-5 of the border of two tokens may go either
-  // way.
+  // The kernels use f32 probabilities, so a draw within 1e-5 of the border of two tokens may give either.
   CHECK(share > 0 && u >= before - 1e-5 && u <= before + share + 1e-5,
         "V=%d T=%g top_k=%d top_p=%g min_p=%g: u=%g gives token %d, whose share is [%g, %g)", vocab,
         double(row.temperature), row.top_k, double(row.top_p), double(row.min_p), u, drawn.token, before,

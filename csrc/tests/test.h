@@ -5,11 +5,11 @@
 //   }
 //   TEST(...) { if (...) SKIP("no AMX here"); ... }
 //
-// A failed CHECK is counted and printed (the first few of a test), and the test goes on: kernels fail for
-// many shapes at once, and which ones says why. REQUIRE leaves the test. `bunting_tests gemm pool` runs the
-// tests whose name contains one of the words; `--part=0/2` before them runs every second test, `--part=1/2`
-// the others; `--list` prints the names. The last line is "N passed, N failed" or "N passed, N failed, N
-// skipped".
+// A failed CHECK is counted, the first few per test are printed, and the test continues, because kernels fail
+// for many shapes at once and their list shows the cause. REQUIRE leaves the test. `bunting_tests gemm pool`
+// runs the tests whose name contains one of the words. `--part=0/2` before them runs every second test,
+// `--part=1/2` the others; `--list` prints the names. The last line is "N passed, N failed" or "N passed, N
+// failed, N skipped".
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ struct Register {
 
 // Counts and prints one failed check of the running test. Thread-safe.
 [[gnu::format(printf, 3, 4)]] void failed(char const* file, int line, char const* format, ...);
-// Marks the running test as skipped; the caller returns right after.
+// Marks the running test as skipped; the caller must return right after.
 void skipped(char const* reason);
 
-// Deterministic values for inputs, the same on every machine (SplitMix64).
+// Deterministic random values for inputs, the same on every machine (SplitMix64).
 struct Random {
   uint64_t state;
   uint64_t next();

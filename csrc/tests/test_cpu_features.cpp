@@ -1,4 +1,4 @@
-// What can be said of any machine's probe.
+// Tests of the probe's results that hold on any machine.
 #include <cstring>
 
 #include "cpu/tests/dense_test.h"
@@ -21,7 +21,7 @@ TEST(cpu_features_are_plausible) {
   CHECK(std::strlen(tiny) <= 3, "the name is longer than its buffer");
 }
 
-// The probe agrees with the compiler's own, where there is one.
+// The probe agrees with the compiler's, if there is one.
 #if defined(__x86_64__)
 TEST(cpu_features_agree_with_the_compiler) {
   __builtin_cpu_init();

@@ -1,5 +1,5 @@
-// test_engine.cpp - opening, edge cases of a step, and what a step must not do: allocate, or let one row
-// spoil another.
+// test_engine.cpp - tests of opening an engine, of edge cases of a step, and of forbidden effects of a step:
+// allocations, and errors that spread from one row to another.
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -12,10 +12,10 @@
 #include "tests/tiny_model.h"
 
 namespace {
-std::atomic<int64_t> allocations{0};  // of the whole test program
+std::atomic<int64_t> allocations{0};  // count over the whole test program
 }
 
-// All forms are replaced, so that none goes uncounted and each delete meets its own new.
+// Replaces all forms, so that every allocation is counted and each delete matches its own new.
 void* operator new(size_t bytes, std::nothrow_t const&) noexcept {
   allocations.fetch_add(1, std::memory_order_relaxed);
   return std::malloc(bytes ? bytes : 1);
@@ -76,8 +76,8 @@ TEST(engine_step_allocates_nothing) {
 }
 
 #ifndef BUNTING_CUDA
-// What a step that was given up has appended is no part of anything: the same step is computed as if there
-// had been none. One that is given up late has appended in most layers.
+// Appends of an aborted step have no effect: the same step is computed as if there had been none. A step
+// aborted late has appended in most layers.
 TEST(engine_gives_a_step_up) {
   TinyFile const file(tiny_shape());
   ModelPointer const model = load_model(tiny_shape(), file);
@@ -122,14 +122,14 @@ TEST(engine_runs_steps_at_the_edges) {
   StepSpec decodes;
   for (int32_t i = 0; i < 8; i++) decodes.chunks.push_back(whole(uint64_t(i), 1, i));
   CHECK(run_step(engine.get(), decodes).rows() == 8, "as many chunks as fit");
-  // The last position of the context.
+  // Computes the last position of the context.
   run_step(engine.get(), StepSpec{{}, {whole(1, 128, 0)}});
   ChunkSpec rest{.start = 128, .tokens = random_tokens(3, 72, kVocab), .pages = pages_from(0, 13)};
   StepOutcome const last = run_step(engine.get(), StepSpec{{}, {rest}});
   CHECK(last.rows() == 1 && last.row(0)[0] == 0, "the last position of the context");
 }
 
-// Greedy picks the arg-max; a ban, a bias and a mask move it; logprobs are those of the raw logits.
+// Greedy picks the largest logit; a ban, a bias and a mask move it; logprobs are those of the raw logits.
 TEST(engine_draws_as_told) {
   TinyFile const file(tiny_shape());
   ModelPointer const model = load_model(tiny_shape(), file);
@@ -169,8 +169,8 @@ TEST(engine_draws_as_told) {
   CHECK(nothing.row(0)[0] == 2, "nothing is allowed, status %d", nothing.row(0)[0]);
 }
 
-// A token whose embedding is infinite spoils its own sequence only, and not the page it leaves behind. It is
-// finite in the file, which else would be refused, and rounds to infinity.
+// A token with an infinite embedding spoils only its own sequence, and not the page that it leaves behind.
+// The embedding is finite in the file, because loading would reject infinity, and rounds to infinity.
 TEST(engine_contains_nan) {
   constexpr int32_t kPoison = 77;
   {

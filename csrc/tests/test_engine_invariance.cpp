@@ -1,5 +1,5 @@
-// test_engine_invariance.cpp - a token's logits are the same bits however its prompt was cut, batched, cached
-// or threaded.
+// test_engine_invariance.cpp - tests of batch invariance: a token's logits have the same bits for every
+// chunking, batch, cache state and number of threads.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -15,12 +15,12 @@ namespace {
 
 constexpr int32_t kPrompt = 83;
 
-// What layers are made of: an MLP; in the second layer experts; what only Gemma 4 has.
+// Kinds of layers: an MLP; experts in the second layer; the special parts of Gemma 4.
 enum class Kind { dense, experts, mixed };
 
 struct Variant {
   int32_t compute, window;
-  std::vector<uint8_t> formats;  // of the tiny model: two, its layers of seven, and one
+  std::vector<uint8_t> formats;  // formats of the tiny model: two, seven per layer, and one
   int32_t kv = BUNTING_KV_PLAIN;
   Kind kind = Kind::dense;
 };
@@ -57,7 +57,8 @@ std::string name_of(Variant const& variant, int32_t isa) {
                                         : "");
 }
 
-// Logits after every position of a sequence, from steps of one token each: what everything else must equal.
+// Logits after every position of a sequence, from steps of one token each: the expected values of all other
+// steps.
 class Oracle {
  public:
   Oracle(bunting_model const* model, std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {
@@ -75,7 +76,7 @@ class Oracle {
   std::vector<int32_t> slice(int32_t begin, int32_t end) const {
     return {tokens_.begin() + begin, tokens_.begin() + end};
   }
-  // Whether `logits` row `row` are those after `position`, to the bit.
+  // Returns true if row `row` of the step has the logits after `position`, bit for bit.
   bool equal(StepOutcome const& step, int32_t row, int32_t position) const {
     size_t const vocab = size_t(tiny_shape().vocab);
     return step.logits.size() >= size_t(row + 1) * vocab && logits_.size() >= size_t(position + 1) * vocab &&
@@ -114,7 +115,7 @@ bunting_model_shape shape_of(Kind kind, int32_t window) {
   return shape;
 }
 
-// Runs `check` for every level this machine has, in both types and all formats, with and without a sliding
+// Runs `check` for every level of this machine, in both types and all formats, with and without a sliding
 // window.
 template <typename Check>
 void for_each_variant(Check const& check) {
@@ -122,7 +123,7 @@ void for_each_variant(Check const& check) {
   for (Kind const kind : {Kind::dense, Kind::experts, Kind::mixed})
     files.try_emplace(kind, shape_of(kind, 0));
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= usable_isa(); isa++) {
-    if (!kernels_for(isa)) continue;  // a build of few levels
+    if (!kernels_for(isa)) continue;  // a build without this level
     for (Variant const& variant : variants()) {
       bunting_model_shape shape = shape_of(variant.kind, variant.window);
       shape.isa = isa;
@@ -201,14 +202,13 @@ TEST(engine_invariant_to_company_and_pages) {
   });
 }
 
-// A prefix that another sequence left behind: its whole pages are shared, the partly filled last one is
-// copied.
+// Reuses a prefix of another sequence: its whole pages are shared, and its partial last page is copied.
 TEST(engine_invariant_to_cached_prefixes) {
   for_each_variant([](bunting_model const* model, std::string const& name) {
     Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
     EnginePointer const engine = open_engine(model, tiny_limits());
     for (int32_t cut : {1, 15, 16, 17, 31, 40, 64, 82}) {
-      // The donor goes on with other tokens, so the copied page has slots that must not be seen.
+      // The donor continues with other tokens, so the copied page has slots that must not be visible.
       std::vector<int32_t> donor = oracle.slice(0, cut);
       for (int32_t i = 0; i < 20; i++) donor.push_back((i * 37 + 5) % tiny_shape().vocab);
       int32_t const donor_pages = int32_t(donor.size() + 15) / 16;
@@ -227,7 +227,7 @@ TEST(engine_invariant_to_cached_prefixes) {
   });
 }
 
-// Decodes behind a common prefix, some of them behind a longer one, told so or not.
+// Decodes behind a common prefix, some of them behind a longer one, with and without the shared spans.
 TEST(engine_invariant_to_shared_spans) {
   for_each_variant([](bunting_model const* model, std::string const& name) {
     EnginePointer const engine = open_engine(model, tiny_limits());
@@ -257,7 +257,7 @@ TEST(engine_invariant_to_shared_spans) {
   });
 }
 
-// Wide and long enough that every kind of work, but for the draws, is cut into several pieces.
+// The shape is wide and long enough to cut all work but the draws into several pieces.
 TEST(engine_invariant_to_threads) {
   constexpr int32_t kPrompts = 5;
   bunting_model_shape shape = tiny_shape();
@@ -297,7 +297,8 @@ TEST(engine_invariant_to_threads) {
   }
 }
 
-// What speculation and forced tokens ask for: several tokens of a chunk are drawn from, each in its own way.
+// Several tokens of a chunk are drawn from, each with its own parameters, as speculative decoding and
+// jump-forward tokens need.
 TEST(engine_samples_tokens_of_a_chunk_as_single_steps_do) {
   for_each_variant([](bunting_model const* model, std::string const& name) {
     Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
@@ -341,8 +342,8 @@ TEST(engine_samples_tokens_of_a_chunk_as_single_steps_do) {
   });
 }
 
-// Hidden states are the same whether a prompt is computed at once or in chunks, beside whom, and with draws
-// between them; and such a draw is the one that a step of draws alone makes.
+// Hidden states are the same for a whole prompt and for chunks, in any batch, and with draws between them.
+// Such a draw equals that of a step of draws alone.
 TEST(engine_brings_the_same_hidden_states_whatever_else_is_wanted) {
   for_each_variant([](bunting_model const* model, std::string const& name) {
     constexpr int32_t kTokens = 37;
@@ -400,7 +401,7 @@ TEST(engine_draws_the_same_tokens_alone_and_in_company) {
 }
 
 }  // namespace
-// A long context is cut for eight threads, and not for one. Its pages are only partly written: the rest is
+// A long context is cut for eight threads but not for one. Its pages are only partly written: the rest is
 // zeros.
 TEST(engine_results_do_not_depend_on_how_a_long_context_is_cut) {
   bunting_model_shape shape = tiny_shape();

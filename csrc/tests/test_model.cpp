@@ -1,4 +1,5 @@
-// test_model.cpp - loading: what is refused, and that the file's element type and offsets do not matter.
+// test_model.cpp - tests of loading: rejected data, and independence from the file's element type and
+// offsets.
 #include <unistd.h>
 
 #include <cmath>
@@ -14,7 +15,7 @@
 namespace bunting::test {
 namespace {
 
-// Logits of one prompt on a model in f32.
+// Returns logits of one prompt on an f32 model.
 std::vector<float> logits_of(bunting_model const* model) {
   if (!model) return {};
   EnginePointer const engine = open_engine(model, tiny_limits());
@@ -168,7 +169,7 @@ TEST(model_undoes_paired_rows) {
   bunting_model_shape shape = tiny_shape();
   shape.threads = 3;
   TinyFile const plain(shape), paired(shape);
-  // The same random rows in both files; in `paired`, rows j and j + D/2 of a head lie side by side.
+  // Both files have the same random rows; in `paired`, rows j and j + D/2 of a head are adjacent.
   int64_t const half = shape.head_size / 2;
   Random random{7};
   auto const may_be_paired = [](int32_t tensor) {
@@ -264,7 +265,7 @@ TEST(model_takes_whole_blocks_only) {
         bunting_last_error());
 }
 
-// A file that holds `bytes`, removed with the object.
+// File with given bytes, removed with the object.
 struct BytesFile {
   explicit BytesFile(std::vector<char> const& bytes) {
     char const* const folder = std::getenv("TMPDIR");
@@ -277,7 +278,7 @@ struct BytesFile {
   std::string path;
 };
 
-// A matrix in int8 as it is stored takes the integers of Q4_0 as they are.
+// A matrix in int8 as stored keeps the integers of Q4_0 exactly.
 TEST(model_keeps_q4_0_exactly_in_stored_int8) {
   bunting_model_shape shape = tiny_shape();
   shape.hidden = 64;
@@ -312,7 +313,7 @@ TEST(model_plan_counts_what_is_there) {
   bunting_model_shape shape = tiny_shape();
   uint64_t weights = 0, page = 0, more = 0, workspace = 0;
   REQUIRE(bunting_model_plan(&shape, 16, &weights, &page) == BUNTING_OK, "%s", bunting_last_error());
-  // K and V of 16 tokens, 2 heads of 16, 2 layers, 2 bytes.
+  // K and V of 16 tokens, 2 heads of 16, 2 layers, 2 bytes per number.
   CHECK(page == 2 * 16 * 2 * 16 * 2 * 2, "a page has %llu bytes", (unsigned long long)page);
   shape.vocab += 16;  // one panel more of embedding and vocabulary projection, K padded to 64
   REQUIRE(bunting_model_plan(&shape, 16, &more, &page) == BUNTING_OK, "%s", bunting_last_error());

@@ -1,5 +1,5 @@
-// test_packed_file.cpp - packed weights come back from disk as they were, and nothing else is ever taken for
-// them.
+// test_packed_file.cpp - tests of packed files: packed weights return from disk unchanged, and no other file
+// is accepted for them.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint8_t kFormats[17] = {1, 0, 2, 2, 5, 0, 2, 0, 0, 0, 4, 2, 4, 1, 0, 0, 0};
 constexpr uint8_t kKey[32] = {1, 2, 3};
-constexpr int64_t kDataAt = 2 << 20;  // in a file
+constexpr int64_t kDataAt = 2 << 20;  // offset in a file
 
 bunting_model_shape mixed_shape() {
   bunting_model_shape shape = tiny_shape();
@@ -51,7 +51,7 @@ void load_all(bunting_model* model, TinyFile const& file) {
   CHECK(bunting_model_seal(model) == BUNTING_OK, "%s", bunting_last_error());
 }
 
-// A saved model and where it is; the file goes with the object.
+// Saved model and its path; the file is removed with the object.
 struct Saved {
   explicit Saved(bunting_model_shape const& shape) : path(file.path() + ".packed") {
     ModelPointer const model = load_model(shape, file);
@@ -86,11 +86,11 @@ bool says(char const* words) {
 
 TEST(packed_file_comes_back_on_every_level) {
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= usable_isa(); isa++) {
-    if (!kernels_for(isa)) continue;  // a build of few levels
+    if (!kernels_for(isa)) continue;  // a build without this level
     bunting_model_shape shape = mixed_shape();
     shape.isa = isa;
     Saved const saved(shape);
-    // Packed on one level, read on another: as if packed there.
+    // A file packed on one level and read on another equals one packed there.
     shape.isa = usable_isa();
     ModelPointer const model = open_model(shape);
     REQUIRE(bunting_model_restore(model.get(), saved.path.c_str(), kKey, nullptr) == BUNTING_OK, "%s",
@@ -123,7 +123,7 @@ TEST(packed_file_is_the_memory_of_the_weights) {
 }
 #endif
 
-// Of the calls of `note_progress` since the last `begin_progress`.
+// Record of the calls of `note_progress` since the last `begin_progress`.
 struct Progress {
   uint64_t calls, done, total;
   bool rises;
@@ -139,7 +139,7 @@ void note_progress(uint64_t done, uint64_t total) {
 }
 
 TEST(packed_file_tells_how_far_it_is) {
-  // Packed, the embedding alone has three pieces of 4 MiB.
+  // The packed embedding alone has three pieces of 4 MiB.
   bunting_model_shape shape = tiny_shape();
   shape.vocab = (9 << 20) / 2 / shape.hidden;
   TinyFile const file(shape);
@@ -217,7 +217,7 @@ TEST(packed_file_that_cannot_be_written_leaves_nothing) {
   CHECK(bunting_model_save(model.get(), "/no such folder/x", kKey, nullptr) == BUNTING_IO &&
             says("cannot be created"),
         "%s", bunting_last_error());
-  // A folder stands where the file is to be: the last step fails, and what was written goes.
+  // A folder has the name of the file: the last step fails, and the written data is removed.
   std::string const folder = saved.path + ".folder";
   REQUIRE(mkdir(folder.c_str(), 0700) == 0, "no folder");
   CHECK(
@@ -237,7 +237,7 @@ TEST(packed_file_that_is_half_written_is_written_over_once_nobody_writes_it) {
   REQUIRE(writer >= 0 && pwrite(writer, "half", 4, 64 << 20) == 4 && flock(writer, LOCK_EX) == 0, "no file");
   CHECK(save() == BUNTING_IO && says("another process writes it"), "%s", bunting_last_error());
   CHECK(access(part.c_str(), F_OK) == 0 && access(path.c_str(), F_OK) != 0, "the other's file is gone");
-  close(writer);  // as the end of its process does
+  close(writer);  // as the end of its process would
   REQUIRE(save() == BUNTING_OK, "%s", bunting_last_error());
   CHECK(access(part.c_str(), F_OK) != 0, "%s is left", part.c_str());
   ModelPointer const again = open_model(mixed_shape());

@@ -1,4 +1,4 @@
-// Quantised safetensors against the published meaning of their numbers, in double.
+// Tests of quantised safetensors against the published meaning of their numbers, in double.
 #include <unistd.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kRows = 48, kCols = 128;
 
-// One file with the four parts, which is removed afterwards.
+// File with the four parts, removed afterwards.
 struct Parts {
   std::string path = [] {
     char const* const folder = std::getenv("TMPDIR");
@@ -55,7 +55,7 @@ void put_nibble(std::vector<uint8_t>& bytes, int64_t index, int value) {
   bytes[size_t(index / 2)] = uint8_t(bytes[size_t(index / 2)] | value << (index % 2 * 4));
 }
 
-// As its authors' packing writes it: place i of a word holds column kOrder[i].
+// AWQ's packing order: place i of a word holds column kOrder[i].
 int64_t awq_column(int64_t place) {
   constexpr int64_t kOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};
   return place / 8 * 8 + kOrder[place % 8];
@@ -120,7 +120,8 @@ TEST(quantised_integers_of_four_bits_mean_what_is_published) {
                 parts.scales[size_t(layout == BUNTING_LAYOUT_ROWS ? n * kGroups + g : g * kRows + n)];
             double const want = (q[size_t(n * kCols + k)] - z[size_t(n * kGroups + g)]) * scale;
             double const got = reference::stored_value(int32_t(type), blocks.data() + n * row_bytes, k);
-            // Scales and minimums in f16; with an order also half a step of 127 of up to 15 * 0.02.
+            // Scales and minimums are rounded to f16; with an order there is also half a step of 127 of up to
+            // 15 * 0.02.
             CHECK(std::fabs(got - want) <= 31 * 0.02 / 2048 + (has_order ? 0.3 / 254 : 0),
                   "layout %d zeros %d order %d row %d column %d: %g, not %g", layout, has_zeros, has_order,
                   int(n), int(k), got, want);
@@ -167,8 +168,8 @@ TEST(quantised_bytes_mean_what_is_published) {
                                                            : magnitude;
           double const want = q * parts.scales[size_t(n / group_rows * groups + k / group_cols)];
           double const got = reference::stored_value(BUNTING_Q8_0, blocks.data() + n * kCols / 32 * 34, k);
-          // Integers keep their bits, and lose those of their scale; floats lose half a step of the group's
-          // 127.
+          // Integers keep their bits and lose only those of their scale; floats lose half a step of the
+          // group's 127.
           double const allowed =
               number == BUNTING_NUMBER_SIGNED ? 128 * 0.02 / 2048 : 448 * 0.02 * (1 / 254.0 + 1 / 2048.0);
           CHECK(std::fabs(got - want) <= allowed, "number %d group of %d rows, row %d column %d: %g, not %g",
@@ -183,7 +184,7 @@ TEST(quantised_mxfp4_keeps_its_bits) {
   Random random{3};
   Parts parts;
   for (int64_t i = 0; i < kRows * kCols / 2; i++) parts.integers.push_back(uint8_t(random.next()));
-  // The file's scales are bytes here, read where the floats would be.
+  // The file's scales are bytes here, at the place of the floats.
   std::vector<uint8_t> exponents;
   for (int64_t i = 0; i < kRows * kCols / 32; i++) exponents.push_back(uint8_t(110 + random.below(30)));
   parts.zeros = exponents;
@@ -198,7 +199,7 @@ TEST(quantised_mxfp4_keeps_its_bits) {
   std::string const paths = parts.paths(false, false);
   uint64_t const offsets[] = {0, parts.offsets()[2], 0, 0};
   constexpr double kNumbers[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-  for (int64_t const step : {1, 2}) {  // all rows, or those that take turns with another matrix's
+  for (int64_t const step : {1, 2}) {  // all rows, or rows that alternate with another matrix's
     int64_t const rows = kRows / step;
     QuantisedMatrix const matrix(how, paths.data(), offsets, rows, kCols, step);
     CHECK(matrix.can_be(Dtype::mxfp4), "is MXFP4");

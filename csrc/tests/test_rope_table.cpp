@@ -1,4 +1,4 @@
-// Tables of rotations.
+// Tests of the rope tables.
 #include <cmath>
 #include <vector>
 
@@ -39,7 +39,7 @@ TEST(rope_angles_are_cosines_and_sines_of_positions) {
       int32_t const position = positions[at / kPairs];
       double const angle = position * rope.frequencies[at % kPairs];
       double const of_cos = double(magnitude) * std::cos(angle), of_sin = double(magnitude) * std::sin(angle);
-      // One rounding to f32, and in double what an angle of so many turns has of them.
+      // Error bound: one rounding to f32, plus the rounding in double of an angle of this size.
       double const most = double(magnitude) * (0x1p-24 + angle * 0x1p-52);
       CHECK(std::fabs(double(cos[at]) - of_cos) <= most && std::fabs(double(sin[at]) - of_sin) <= most,
             "position %d, pair %zu: %g, %g", position, at % kPairs, double(cos[at]), double(sin[at]));

@@ -1,5 +1,5 @@
-// test_step_block.cpp - a bad block is refused with a sentence and changes nothing, whatever is wrong with
-// it: on the CPU engine, and in bunting_emulator_tests on the CUDA engine.
+// test_step_block.cpp - tests of bad step blocks: each is rejected with a sentence and changes nothing, on
+// the CPU engine and, in bunting_emulator_tests, on the CUDA engine.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -18,8 +18,9 @@ uint32_t bits_of(float value) {
   return bits;
 }
 
-// A block with every kind of array: a decode that copies a page first, a prompt chunk that does not sample,
-// a prompt that samples twice, with biases, seen tokens and masks, and two sequences that share a page.
+// Returns a block with every kind of array: a decode that copies a page first, a prompt chunk that does not
+// sample, and a prompt that samples twice. It has biases, seen tokens and masks, and two sequences that share
+// a page.
 StepSpec rich_step() {
   StepSpec step;
   step.copies = {1, 4, 5};
@@ -44,7 +45,7 @@ StepSpec rich_step() {
   return step;
 }
 
-constexpr int32_t kRows = 3;  // of rich_step()
+constexpr int32_t kRows = 3;  // rows of rich_step()
 
 struct Fixture {
   TinyFile file{tiny_shape()};
@@ -165,13 +166,13 @@ TEST(step_block_refuses_each_wrong_thing) {
   CHECK(bunting_engine_logits(fixture.engine.get(), &logits, &rows) == BUNTING_OK && rows == 0,
         "%d rows of no step", rows);
   run_step(fixture.engine.get(),
-           rich_step());  // the engine still works, and keeps its logits when it refuses more
+           rich_step());  // the engine still works, and keeps its logits when it rejects more
   run_step(fixture.engine.get(), {1, 2, 3}, kRows);
   CHECK(bunting_engine_logits(fixture.engine.get(), &logits, &rows) == BUNTING_OK && rows == kRows,
         "%d rows of %d", rows, kRows);
 }
 
-// Sequences A to E, of which A, B and C share two pages, A and B two more.
+// Returns sequences A to E, where A, B and C share two pages, and A and B two more.
 StepSpec shared_step(std::vector<int32_t> spans) {
   StepSpec step;
   int32_t const tables[5][5] = {
@@ -271,9 +272,9 @@ TEST(step_block_refuses_wrong_buffers) {
   CHECK(bunting_step_wait(engine, nullptr) == BUNTING_OK, "%s", bunting_last_error());
 }
 
-// Random damage either is noticed or makes another legal step; under the address sanitizer this shows any
-// overrun, as both buffers are exactly as large as they claim, and the emulated GPU, on which every access is
-// checked, finds what lies beyond the pages. Afterwards the engine computes what it did before.
+// Random damage is either detected or makes another legal step. Both buffers are exactly as large as they
+// claim, so the address sanitizer shows any overrun. The emulated GPU checks every access and finds accesses
+// beyond the pages. Afterwards the engine computes the same results as before.
 TEST(step_block_survives_random_damage) {
   Fixture fixture;
   REQUIRE(fixture.engine, "no engine");
@@ -283,7 +284,7 @@ TEST(step_block_survives_random_damage) {
   Random random{2024};
   int32_t ran = 0, refused = 0;
 #ifdef BUNTING_CUDA
-  constexpr int32_t kRounds = 300;  // a step on the emulated GPU takes a tenth of a second
+  constexpr int32_t kRounds = 300;  // few, because a step on the emulated GPU is slow
 #else
   constexpr int32_t kRounds = 20000;
 #endif

@@ -1,4 +1,4 @@
-// Stored types against formulas that read one number at a time, bit for bit.
+// Tests of stored types against formulas that read one number at a time, bit for bit.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace bunting::test {
 namespace {
 
-// Of plain numbers and of blocks.
+// Returns the types of plain numbers and of blocks.
 std::vector<Dtype> file_types() {
   std::vector<Dtype> types;
   for (WeightFormat const& format : kFormats)
@@ -32,7 +32,7 @@ TEST(stored_types_match_reference) {
     for (uint64_t seed = 0; seed < 20; seed++) {
       Random random{seed * 1000 + uint64_t(type)};
       int64_t const blocks = 1 + random.below(5), count = blocks * stored.block;
-      // Any bits at all, at an odd address: infinities, NaN and subnormal scales are among them.
+      // Bytes are random, at an odd address: infinities, NaN and subnormal scales are among them.
       std::vector<char> bytes(size_t(stored.bytes_of(count)) + 1);
       for (char& byte : bytes) byte = char(random.next());
       std::vector<float> got(size_t(count), -1.0f);
@@ -80,8 +80,8 @@ TEST(stored_q4_0_is_the_same_numbers_in_q8_0) {
   }
 }
 
-// Every format has a number of its own, here and in files.
-// Of K a multiple of a block's length; what a panel's header adds is its padding to whole lines.
+// Every format has its own number, here and in files. K is a multiple of a block's length, so a panel's
+// header only adds its padding to whole lines.
 TEST(blocks_take_a_tenth_more_memory_than_in_a_file_at_most) {
   for (Dtype const dtype : file_types()) {
     if (!is_grouped(dtype)) continue;

@@ -1,4 +1,5 @@
-// ThreadPool: every piece once, everything visible afterwards, no processor used when idle.
+// Tests of ThreadPool: each piece runs once, its writes are visible afterwards, and idle threads use no
+// processor.
 #include <sched.h>
 #include <time.h>
 
@@ -38,7 +39,7 @@ TEST(thread_pool_runs_every_piece_once) {
   }
 }
 
-// Scratch memory is found by thread number: no number may be in use twice at once.
+// Thread numbers index scratch memory, so no number may be in use twice at once.
 TEST(thread_pool_numbers_are_exclusive) {
   ThreadPool pool(4);
   std::atomic<int> busy[4] = {};
@@ -54,7 +55,7 @@ TEST(thread_pool_numbers_are_exclusive) {
   CHECK(clashes == 0, "%d times", clashes.load());
 }
 
-// What a step is made of: thousands of sections of microseconds, each reading what the one before wrote.
+// Runs thousands of sections of microseconds, like a step; each reads the results of the one before.
 TEST(thread_pool_many_short_sections) {
   for (int threads : {2, 5}) {
     ThreadPool pool(threads);
@@ -73,7 +74,7 @@ TEST(thread_pool_many_short_sections) {
     CHECK(sum == 97 * 2001, "%d threads: %lld", threads, (long long)sum);
     double const took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     CHECK(took < 30, "%d threads: 2000 sections took %.1f s", threads,
-          took);  // a lost wake would hang or crawl
+          took);  // a lost wake would hang or be very slow
   }
 }
 
@@ -92,7 +93,7 @@ TEST(thread_pool_idle_uses_no_processor) {
     ThreadPool::Step step(pool);
     pool.run(64, 1, [](int64_t, int64_t) {});
   }
-  // Helpers may spin on for the moment it takes them to see the end of the step.
+  // Helpers may spin until they see the end of the step.
   timespec const moment{0, 20'000'000}, while_idle{0, 200'000'000};
   nanosleep(&moment, nullptr);
   double const before = process_cpu_seconds();
@@ -108,7 +109,7 @@ TEST(thread_pool_comes_and_goes) {
   }
 }
 
-// As many threads as cores: each helper on one of its own, and the caller on any.
+// With as many threads as cores each helper is bound to its own core, and the caller to none.
 TEST(thread_pool_binds_helpers_to_cores) {
   cpu_set_t usable;
   REQUIRE(sched_getaffinity(0, sizeof usable, &usable) == 0, "no mask");
@@ -118,7 +119,7 @@ TEST(thread_pool_binds_helpers_to_cores) {
     ThreadPool pool(cores, which);
     std::vector<cpu_set_t> masks(static_cast<size_t>(cores));
     std::atomic<int> begun{0};
-    // No thread ends a piece before all have begun, so that each thread has one.
+    // No thread ends a piece before all have started, so each thread has one.
     pool.run(cores, 1, [&](int64_t, int64_t, int thread) {
       sched_getaffinity(0, sizeof(cpu_set_t), &masks[size_t(thread)]);
       for (++begun; begun < cores;) sched_yield();

@@ -47,7 +47,7 @@ bunting_model_shape tiny_shape() {
   shape.query_heads = 4;
   shape.kv_heads = 2;
 #ifdef BUNTING_CUDA
-  shape.head_size = 32;  // the smallest with a kernel
+  shape.head_size = 32;  // the smallest size with a kernel
 #else
   shape.head_size = 16;
 #endif
@@ -110,7 +110,7 @@ bunting_engine_limits tiny_limits() {
 
 namespace {
 
-// Truncating conversions are good enough for random weights.
+// Truncates, which is accurate enough for random weights.
 uint16_t to_bf16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof bits);

@@ -1,4 +1,4 @@
-// tiny_model.h - a small random model and steps on it, through the C boundary as any caller would.
+// tiny_model.h - a small random model and steps on it, through the C boundary.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace bunting::test {
 
-// Sizes that are multiples of nothing convenient: H pads to a tile, F to a panel, V to neither.
+// Returns a shape with inconvenient sizes: H pads to a tile, F to a panel, V to neither.
 bunting_model_shape tiny_shape();
-// 64 layers with norms before, norms of the heads of q and k, and biases on them, as changed; and the rope of
-// a head size. Both live as long as the program.
+// Return 64 layers with pre-norms, norms of the heads of q and k, and biases on them, modified by `change`;
+// and the rope of a head size. Both live as long as the program.
 bunting_layer_shape const* tiny_layers(std::function<void(bunting_layer_shape&)> const& change);
 bunting_rope const* tiny_rope(int32_t head_size);
-// As Gemma 4, else as `plain`: an MLP beside experts, inputs and scales of layers; of three layers one with
-// heads of 32, a window and another width, one with heads of `head_size`, fewer of them and values that are
-// keys, and one that reads its keys.
+// Returns a shape like Gemma 4, otherwise like `plain`: an MLP beside experts, per-layer inputs, layer
+// scales. Of its three layers the first has heads of 32, a window and another width. The second has fewer
+// heads, of `head_size`, and values that are keys. The third reads the second's keys.
 bunting_model_shape tiny_mixed_shape(bunting_model_shape const& plain, int32_t head_size);
 bunting_engine_limits tiny_limits();
 
-// A file with every tensor a shape needs, random but the same every time; removed with the object.
+// File with every tensor of a shape, random but reproducible; removed with the object.
 class TinyFile {
  public:
   struct Tensor {
@@ -31,7 +31,7 @@ class TinyFile {
     int64_t rows, cols;
     uint64_t offset;
   };
-  // `dtype` is how the file stores them; `skew` bytes come before the first tensor.
+  // `dtype` is the storage type; `skew` bytes come before the first tensor.
   explicit TinyFile(bunting_model_shape const& shape, int32_t dtype = BUNTING_F32, uint64_t skew = 0);
   ~TinyFile();
   TinyFile(TinyFile const&) = delete;
@@ -58,59 +58,59 @@ struct CloseEngine {
 using ModelPointer = std::unique_ptr<bunting_model, CloseModel>;
 using EnginePointer = std::unique_ptr<bunting_engine, CloseEngine>;
 
-// Null, with a failed check, when anything refuses.
+// Return null, after a failed check, if a call fails.
 ModelPointer load_model(bunting_model_shape const& shape, TinyFile const& file);
 EnginePointer open_engine(bunting_model const* model, bunting_engine_limits const& limits);
 
-// A row to draw; defaults are greedy.
+// Row to draw; defaults are greedy.
 struct RowSpec {
   float temperature = 0, top_p = 1, min_p = 0, repetition = 1, presence = 0, frequency = 0;
   int32_t top_k = 0, position = 0, top_logprobs = -1;
   uint64_t seed = 0;
-  std::vector<int32_t> biases = {}, seen = {};  // pairs, flat
+  std::vector<int32_t> biases = {}, seen = {};  // flat pairs
   std::vector<uint32_t> mask = {};
-  bool hidden = false;  // nothing is drawn: the hidden state is wanted
+  bool hidden = false;  // true: returns the hidden state instead of a draw
 };
 struct ChunkSpec {
   int32_t start = 0;
   std::vector<int32_t> tokens = {}, pages = {};
-  bool sampled = true;  // after its last token
+  bool sampled = true;  // true: draws after the chunk's last token
   RowSpec row = {};
-  // What is wanted of earlier tokens of the chunk, by rising token.
+  // Outputs for earlier tokens of the chunk, by rising token.
   struct Earlier {
     int32_t token;
     RowSpec row;
   };
   std::vector<Earlier> earlier = {};
   int32_t rows() const { return int32_t(earlier.size()) + sampled; }
-  int32_t hidden() const;  // of the rows
+  int32_t hidden() const;  // number of rows that return hidden states
 };
 struct StepSpec {
-  std::vector<int32_t> copies = {};  // triples, flat
+  std::vector<int32_t> copies = {};  // flat triples
   std::vector<ChunkSpec> chunks = {};
-  std::vector<int32_t> shared = {};  // quadruples, flat
+  std::vector<int32_t> shared = {};  // flat quadruples
 };
 
 std::vector<uint32_t> encode(StepSpec const& step);
 
 struct StepOutcome {
   bunting_status status = BUNTING_LOST;
-  std::vector<int32_t> result;  // words, header included
+  std::vector<int32_t> result;  // words, including the header
   std::vector<float> logits;    // [rows, V]
   int32_t rows() const { return result.empty() ? 0 : result[0]; }
-  // Words of one draw.
+  // Returns the words of one draw.
   int32_t const* row(int32_t index) const;
-  // Hidden state `index`, [H].
+  // Returns hidden state `index`, [H].
   std::vector<float> hidden(int32_t index) const;
   int32_t token(int32_t index) const { return row(index)[1]; }
 };
 
-// Starts and waits. The logits are copied if the step went well.
+// Starts a step and waits for it. Copies the logits if the step succeeds.
 StepOutcome run_step(bunting_engine* engine, std::vector<uint32_t> const& block, int32_t draws,
                      int32_t hidden = 0);
 StepOutcome run_step(bunting_engine* engine, StepSpec const& step);
 
-// first, first + 1, ... for `count` pages.
+// Returns first, first + 1, ... for `count` pages.
 std::vector<int32_t> pages_from(int32_t first, int32_t count);
 std::vector<int32_t> random_tokens(uint64_t seed, int32_t count, int32_t vocab);
 

@@ -19,7 +19,7 @@
 
 namespace bunting::BUNTING_ISA {
 
-// number of kGroup that share a scale of the inputs
+// Number of kGroup that share a scale of the inputs.
 inline constexpr int64_t kInputGroups = kGroupMax / kGroup;
 
 // Dot product of a format: with sums of pairs in 16 bits where they fit.

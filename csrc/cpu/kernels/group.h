@@ -11,8 +11,8 @@
 
 namespace bunting::BUNTING_ISA {
 
-inline constexpr float kToInteger =
-    12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
+// Rounding constant, 1.5 * 2^23: adding it rounds to an integer in the low bits.
+inline constexpr float kToInteger = 12582912.0f;
 
 // Returns max |a|, |b| over the 32 numbers. Infinities count as larger than all finite numbers, NaN as the
 // largest.

@@ -23,8 +23,8 @@ constexpr size_t dtype_bytes(Dtype dtype) {
   return dtype == Dtype::f32 ? 4 : dtype == Dtype::q8 ? 1 : 2;
 }
 
-inline constexpr size_t kKvScaleBytes =
-    kPageTokens * sizeof(float);  // bytes of the scales of q8, before the keys and before the values
+// Bytes of the scales of q8, before the keys and before the values.
+inline constexpr size_t kKvScaleBytes = kPageTokens * sizeof(float);
 
 // Bytes of the keys, and also of the values, of one head in one page.
 constexpr size_t kv_part_bytes(Dtype dtype, int32_t head_size) {

@@ -49,7 +49,7 @@ void pack_panels(PackedMatrix const& w, char const* src, int64_t begin, int64_t 
     char const* rows = src + panel * kPanel * w.k * element;
     char* out = static_cast<char*>(w.data) + panel * w.panel_bytes();
     for (int64_t k0 = 0; k0 < kp; k0 += kBlock) {
-      // width in the padded matrix; a multiple of 32
+      // Width in the padded matrix; a multiple of 32.
       int64_t const width = std::min<int64_t>(kBlock, kp - k0);
       int64_t const valid = std::max<int64_t>(0, std::min(width, w.k - k0));
       if (w.dtype == Dtype::f32) {

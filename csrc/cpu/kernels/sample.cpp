@@ -26,8 +26,8 @@ namespace bunting {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int64_t kLikelyKept =
-    1024;  // most likely tokens that top-p tries before it considers the whole vocabulary
+// Most likely tokens that top-p tries before it considers the whole vocabulary.
+constexpr int64_t kLikelyKept = 1024;
 
 struct SampleScratch {
   float* changed;

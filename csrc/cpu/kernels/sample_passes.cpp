@@ -23,8 +23,8 @@ BUNTING_INLINE float const* block_of(float const* x, int32_t vocab, int64_t b, f
 // Computes exp(x) for x <= 0 within 3e-7 relative, 0 below -87; exp(0) = 1. x = n ln 2 + r, and Taylor's
 // polynomial of degree 7 for |r| <= ln(2)/2 (its error is 5e-9).
 BUNTING_INLINE vf exp_unfused(vf x) {
-  constexpr float kRound =
-      12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
+  // Rounding constant, 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits.
+  constexpr float kRound = 12582912.0f;
   vf const shifted = x * 1.44269504088896341f + kRound;
   vf const n = shifted - kRound;
   vf const r = (x - n * 0.693145751953125f) - n * 1.42860682030941723e-6f;  // the first product is exact

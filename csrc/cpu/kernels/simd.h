@@ -155,7 +155,7 @@ BUNTING_INLINE f32x16 load_int8(int8_t const* p) {
   for (int i = 0; i < kRegisters; ++i) {
     vc bytes;
     std::memcpy(&bytes, p + i * kLanes, sizeof bytes);
-    // two conversions, because compilers implement a direct one lane by lane
+    // Two conversions, because compilers implement a direct one lane by lane.
     y.r[i] = __builtin_convertvector(__builtin_convertvector(bytes, vi), vf);
   }
   return y;
@@ -233,13 +233,13 @@ BUNTING_INLINE f32x16_pair load_bf16_pairs(bf16 const* p) {
 // Computes e^x within 2 ulp; 0 below -87.3, infinite above 88.3, NaN stays NaN. e^x = 2^n * e^r with n =
 // round(x / ln 2), |r| <= ln(2)/2, and a polynomial of degree 6 for e^r.
 BUNTING_INLINE f32x16 exp(f32x16 v) {
-  constexpr float kRound =
-      12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits
+  // Rounding constant, 1.5 * 2^23: adding it rounds to an integer in the low mantissa bits.
+  constexpr float kRound = 12582912.0f;
   for (int i = 0; i < kRegisters; ++i) {
     vf const x = v.r[i] > 89.0f ? 89.0f - vf{} : v.r[i];  // n is 128 at 89, and 2^n infinite
     vf const shifted = fma(x, 1.44269504088896341f - vf{}, kRound - vf{});
     vf const n = shifted - kRound;
-    // ln 2 in two parts; the product of n and the first part is exact
+    // Splits ln 2 in two parts; the product of n and the first part is exact.
     vf r = fma(n, -0.693145751953125f - vf{}, x);
     r = fma(n, -1.42860682030941723e-6f - vf{}, r);
     vf p = 1.0f / 720 - vf{};

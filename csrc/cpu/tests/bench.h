@@ -118,7 +118,7 @@ __attribute__((target("avx512f,avx512vnni"))) inline void bytes_avx512_vnni() {
       BUNTING_KEEP(sum);
     }
 }
-// without a fused form: two products added in 16 bits, then to 32
+// Without a fused form: two products added in 16 bits, then to 32.
 __attribute__((target("avx512f,avx512bw"))) inline void bytes_avx512() {
   __m512i sums[kChains] = {}, x = _mm512_set1_epi32(0x01010101), ones = _mm512_set1_epi16(1);
   for (int i = 0; i < kRounds; ++i)

@@ -47,7 +47,7 @@ struct Case {
 void bench_attention(Level const& level, Case const& c) {
   int32_t const page_count = (c.start + c.count + kPageTokens - 1) / kPageTokens;
   size_t const page_bytes = kv_page_bytes(c.dtype, c.kv_heads, c.head_size);
-  // allocated as in the engine
+  // Allocated as in the engine.
   MemoryRegion const pages(page_bytes * size_t(page_count * c.sequences), "pages");
   std::memset(pages.data(), 0x3c, pages.bytes());
   std::mt19937 random(1);

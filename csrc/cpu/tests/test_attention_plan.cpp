@@ -303,7 +303,7 @@ TEST(attention_plan_cuts_without_changing_a_bit) {
   for (Kernels const* kernels : all)
     for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
       for (int32_t window : {0, 3000}) {
-        // skips slow cases without new coverage
+        // Skips slow cases without new coverage.
         if ((dtype != Dtype::bf16 || window > 0) && kernels != all.back()) continue;
         Tree tree = long_tree();
         Outputs outputs(*kernels, dtype, {3, 1, 128, window, 8192}, tree, 5);

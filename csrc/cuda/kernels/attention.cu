@@ -306,7 +306,7 @@ GPU_DEVICE void attend(Attention const& a, AttentionItem const& item, int begin)
     GPU_KEEP_LOOP  // there are not enough registers for the addresses of two parts
         for (int part = 0; part < L::kParts; ++part) {
       copy_wait<kOneStage ? 1 : L::kStages - 2>();
-      // the tile, or part of its keys, is complete, and no thread reads the stage that is filled next
+      // Waits until the tile, or part of its keys, is complete and no thread reads the stage to fill next.
       block_sync();
       if constexpr (!kOneStage) ring.fetch(tile + L::kStages - 1);
       Row<L::kPartWidth> const key_row(ring.keys(tile, part), warp_key + lane() / 16 * 8 + lane() % 8,

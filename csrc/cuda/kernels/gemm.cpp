@@ -6,8 +6,8 @@ namespace {
 
 constexpr int32_t kPartsMax = 8;   // number of warps per block of gemm_few
 constexpr int32_t kPartMin = 256;  // least k of a part; for shorter parts one more sum does not pay
-constexpr int32_t kWarpsWanted =
-    1024;  // warps, of 16 columns and one part: eight per multiprocessor of a large GPU
+// Warps, of 16 columns and one part: eight per multiprocessor of a large GPU.
+constexpr int32_t kWarpsWanted = 1024;
 
 }  // namespace
 

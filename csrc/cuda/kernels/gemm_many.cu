@@ -142,7 +142,7 @@ gemm_many_kernel(Task const task) {
       Shared<Vec> const weights = stage_of(step), tokens = weights + L::kTokensAt;
       GPU_UNROLL
       for (int s = 0; s < L::kSlabs; ++s) {
-        // also stops the compiler from moving loads, see gemm_few.cu
+        // Also stops the compiler from moving loads, see gemm_few.cu.
         if (step * L::kSlabs + s >= slabs) break;
         Vec low[kWarpColumns / 16], high[kWarpColumns / 16];
         GPU_UNROLL

@@ -272,7 +272,7 @@ struct CopyPages {
   bf16* pages;             // page 0 of the first layer
   PageCopy const* copies;  // [count], device memory
   int32_t count;
-  // in units of two bytes: distance between pages, and length of these layers in a page
+  // In units of two bytes: distance between pages, and length of these layers in a page.
   int64_t page_stride, elements;
   int32_t head_size, page_tokens;
   int32_t fp8_heads = 0;  // KV heads if keys and values are e4m3, 0 if they are bf16

@@ -1,9 +1,10 @@
-// bench_attention_plan.cpp - what planning attention takes on the CPU, and how equal the work of the blocks
-// is by the plan's own costs. Not a test, and needs no GPU.
+// bench_attention_plan.cpp - benchmark of planning attention on the CPU, and of the balance of the blocks by
+// the plan's own costs. It needs no GPU and has no pass or fail.
 //
 //   bunting_bench_attention_plan
 //
-// 32 query and 8 KV heads, 264 blocks: an 8B model on 132 multiprocessors. A plan is made once per step.
+// The shape is 32 query and 8 KV heads with 264 blocks: an 8B model on 132 multiprocessors. The engine makes
+// a plan once per step.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,13 +1,13 @@
-// bench_kernels.cpp - the CUDA kernels in the shapes of an 8B model (H 4096, F 14336, 32 query and 8 KV heads
-// of 128), each beside what this GPU does at most: copying memory, and multiplying 8192 x 8192 bf16 with
-// cuBLASLt where it is found. Not a test: nothing here passes or fails.
+// bench_kernels.cpp - benchmark of the CUDA kernels in the shapes of an 8B model (H 4096, F 14336, 32 query
+// and 8 KV heads of 128). Each result comes with this GPU's ceiling: copying memory, or multiplying 8192 x
+// 8192 bf16 with cuBLASLt if it is found. It has no pass or fail.
 //
 //   bunting_bench_cuda [path of libcublasLt]
 //   bunting_bench_emulated                      the same program on the emulator, in tiny shapes: shows that
 //   it runs
 //
-// A measurement is a graph of many launches over more memory than L2 holds, launched until it takes so long
-// that starting it and hearing of its end do not count; the fastest of several runs.
+// A measurement is a graph of many launches over more memory than L2 holds. The graph is launched until the
+// time of starting and ending it is negligible. The fastest of several runs counts.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -31,9 +31,9 @@ constexpr double kDeadlineMs = 60'000;
 constexpr int32_t kHidden = 4096, kForward = 14336, kQueryHeads = 32, kKvHeads = 8, kHeadSize = 128,
                   kVocab = 128256, kSquare = 8192;
 constexpr size_t kFarMoreThanCache = size_t(400) << 20, kCopied = size_t(2) << 30;
-constexpr double kLongEnough = 0.02;  // seconds
+constexpr double kLongEnough = 0.02;  // in seconds
 constexpr int kRuns = 8, kFewLaunches = 40, kManyLaunches = 10;
-constexpr int32_t kShrink = 1;  // of steps
+constexpr int32_t kShrink = 1;  // divisor of steps
 #else
 constexpr int32_t kHidden = 128, kForward = 256, kQueryHeads = 4, kKvHeads = 1, kHeadSize = 64, kVocab = 512,
                   kSquare = 128;
@@ -84,7 +84,7 @@ T* at(DeviceMemory const& memory) {
   return reinterpret_cast<T*>(memory.data());
 }
 
-// Seconds of one of `count` launches, which `launch` queues by index.
+// Returns the seconds of one of `count` launches, which `launch` queues by index.
 double seconds_of(int count, std::function<void(Stream&, int)> const& launch) {
   using Clock = std::chrono::steady_clock;
   Stream stream;
@@ -97,7 +97,7 @@ double seconds_of(int count, std::function<void(Stream&, int)> const& launch) {
     finish(stream);
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
-  took(1);  // warms up
+  took(1);  // warm-up
   int const launches = int(kLongEnough / took(1)) + 1;
   double best = 1e9;
   for (int run = 0; run < kRuns; ++run) best = std::min(best, took(launches));
@@ -105,7 +105,7 @@ double seconds_of(int count, std::function<void(Stream&, int)> const& launch) {
 }
 
 struct Ceilings {
-  double copy_bytes;  // per second, read and written
+  double copy_bytes;  // per second, read plus written
   double flops;
   char const* flops_of;
 };
@@ -122,7 +122,8 @@ double copy_bytes_per_second() {
          seconds_of(4, [&](Stream& s, int) { s.copy(to.as<char>(), from.as<char>(), kCopied); });
 }
 
-// ---- matrix products ------------------------------------------------------------------------------------
+// ---- GEMM
+// --------------------------------------------------------------------------------------------------
 
 struct Product {
   char const* name;
@@ -224,7 +225,7 @@ void bench_many(Ceilings const& most, CublasLt* library) {
 
 struct Batch {
   char const* name;
-  int32_t sequences, start, count, shared;  // of `start` positions the first `shared` are common to all
+  int32_t sequences, start, count, shared;  // of `start` positions all sequences share the first `shared`
   char const* aim;
 };
 
@@ -234,7 +235,7 @@ Batch shrunk(Batch const& b) {
           less(b.count), b.shared / kShrink, b.aim};
 }
 
-// Heads of a model, and what its layers do with scores.
+// Heads of a model, and the options of its attention.
 struct Heads {
   int32_t query = kQueryHeads, kv = kKvHeads, size = kHeadSize, window = 0;
   float cap = 0;
@@ -308,8 +309,8 @@ double bench_attention(Ceilings const& most, int32_t blocks, Batch const& b, boo
   return seconds;
 }
 
-// Heads of 256, capped, as Gemma 2 and 3 have them; and a window of gpt-oss, which reads no more than it
-// sees.
+// Measures capped heads of 256, as in Gemma 2 and 3, and a window of gpt-oss, which reads only the visible
+// positions.
 void bench_kinds_of_attention(Ceilings const& most, int32_t blocks) {
   constexpr Heads kGemma{8, 4, 256, 0, 50}, kGptOss{64, 8, 64, 128, 0};
   Batch decodes{"heads of 256, capped, 64 decodes of 2k", 64, 2047, 1, 0, "≥ 75 %"},
@@ -326,7 +327,7 @@ struct Mixture {
   int32_t experts, used, hidden, wide;
 };
 
-// Everything that a mixture's layer has between its norm and what is added.
+// Kernels of a mixture-of-experts layer between its norm and its output.
 class MixtureLayer {
  public:
   MixtureLayer(Mixture const& m, int32_t tokens, Format format)
@@ -404,7 +405,7 @@ class MixtureLayer {
     combine_experts(s, {delta_.as<float>(), output_.as<float>(), at<int32_t>(pair_), weights_.as<float>(),
                         tokens_, m_.used, m_.hidden});
   }
-  // Of the experts that a step uses, each read once, and of what passes between the kernels.
+  // Bytes of the experts that a step uses, each read once, and of the data between the kernels.
   double bytes() const {
     double const unused = std::pow(1 - double(m_.used) / m_.experts, tokens_);
     return double(matrices_bytes()) * (1 - unused) +
@@ -418,7 +419,7 @@ class MixtureLayer {
   size_t matrices_bytes() const {
     return up_rows() * (up_ + up_scales_) + down_rows() * (down_ + down_scales_);
   }
-  // Any experts are as likely as any others.
+  // All experts are equally likely.
   std::vector<float> random_logits() const {
     std::mt19937 random(3);
     std::vector<float> logits(size_t(tokens_ * m_.experts));

@@ -1,7 +1,7 @@
-// device_test.h - what the tests of kernels share: arrays on the device, one stream, comparisons, sabotage.
+// device_test.h - common parts of the kernel tests: arrays on the device, one stream, comparisons, sabotage.
 //
-// With BUNTING_ON_GPU they run on a GPU, where nothing is sabotaged and each run has an order of threads of
-// its own.
+// With BUNTING_ON_GPU the tests run on a GPU, without sabotage; there the hardware chooses the order of
+// threads in each run.
 #pragma once
 
 #include <algorithm>
@@ -27,15 +27,16 @@ namespace bunting::test {
 
 inline constexpr double kKernelDeadlineMs = 60'000;
 
-// What sums of products in f32 may be off, relative to the sum of magnitudes. A GPU's matrix instructions cut
-// off what does not fit, where the emulator rounds.
+// Error bound of sums of products in f32, relative to the sum of magnitudes. A GPU's matrix instructions
+// truncate where the emulator rounds.
 #if defined(BUNTING_ON_GPU)
 inline constexpr double kSumError = 1e-6;
 #else
 inline constexpr double kSumError = 3e-7;
 #endif
 
-// `count` values on the device, which the host reads and writes by copies. What was never written is NaN.
+// Array of `count` values on the device, which the host reads and writes by copies. Values that were never
+// written are NaN.
 template <class T>
 class DeviceArray {
  public:
@@ -73,7 +74,7 @@ class DeviceArray {
   size_t count_;
 };
 
-// What a product of few tokens needs besides its matrices.
+// Scratch of a product of few tokens.
 struct GemmScratch {
   DeviceArray<float> partial;
   DeviceArray<int32_t> arrived{std::vector<int32_t>(cuda::kGemmArrived)};
@@ -81,14 +82,15 @@ struct GemmScratch {
   bool is_at_rest() const { return arrived.get() == std::vector<int32_t>(cuda::kGemmArrived); }
 };
 
-// The order of threads, and no mishaps any more.
+// Sets the seed of the order of threads, and clears all mishaps.
 inline void set_order([[maybe_unused]] uint64_t seed) {
 #if !defined(BUNTING_ON_GPU)
   cuda::set_mishaps({.seed = seed});
 #endif
 }
 
-// Runs what `work` queues; "" or why the device is lost. The device is whole again afterwards.
+// Runs the work that `work` queues; returns "" or why the device was lost. The device is usable again
+// afterwards.
 inline std::string fault_of(std::function<void(cuda::Stream&)> const& work, uint64_t seed = 1) {
   set_order(seed);
   std::string text;
@@ -109,8 +111,8 @@ inline std::string fault_of(std::function<void(cuda::Stream&)> const& work, uint
     REQUIRE(fault.empty(), "%s", fault.c_str());                             \
   } while (0)
 
-// Every place where the kernels of `work` wait is needed, and everything that they copy into shared memory
-// has its place: without it the emulator, ThreadSanitizer or `is_right` complains, for one of a few orders of
+// Checks that every wait in the kernels of `work` is needed, and that every copy into shared memory needs its
+// place. Without one of them the emulator, ThreadSanitizer or `is_right` must fail for one of a few orders of
 // threads.
 inline void every_wait_is_needed(std::function<void(cuda::Stream&)> const& work,
                                  std::function<bool()> const& is_right) {
@@ -151,7 +153,7 @@ inline std::vector<uint16_t> random_halves(Random& random, size_t count, float l
   return x;
 }
 
-// One rounding to bf16, and what f32 sums and fast functions may add.
+// Allows one rounding to bf16, and `slack` for f32 sums and fast functions.
 inline bool is_rounded(uint16_t got, double want, double slack = 1e-6) {
   return std::fabs(double(reference::widen(got)) - want) <= std::fabs(want) * 0x1.01p-8 + slack;
 }

@@ -1,5 +1,5 @@
-// fake_cublaslt.cpp - what cublaslt.cpp needs of cuBLASLt, written after its documentation, in plain loops on
-// the memory of the emulator. It refuses whatever the documentation does not allow.
+// fake_cublaslt.cpp - fake of the parts of cuBLASLt that cublaslt.cpp uses, written from its documentation,
+// in plain loops on the emulator's memory. It rejects everything that the documentation does not allow.
 #include <cstdint>
 #include <cstring>
 
@@ -16,7 +16,7 @@ struct Layout {
   int type;
   uint64_t rows, cols;
   int64_t ld;
-  // Columns first.
+  // Returns an element in column-major order.
   float at(void const* data, uint64_t row, uint64_t col) const {
     uint64_t const i = col * uint64_t(ld) + row;
     if (type == kReal32F) return static_cast<float const*>(data)[i];
@@ -40,7 +40,7 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-// 1: the results are wrong. 2: there is never an algorithm.
+// 1: wrong results; 2: no algorithm
 int fake_cublaslt_fault = 0;
 
 int cublasLtCreate(void** handle) {

@@ -25,7 +25,7 @@ extern "C" [[gnu::visibility("default")]] void __tsan_on_report(void*) {
   ++bunting::test::races;
   if (!bunting::test::expected) bunting::test::failed(__FILE__, __LINE__, "a data race");
 }
-// The tests alone decide about the exit code.
+// Only the tests decide the exit code.
 extern "C" [[gnu::visibility("default")]] char const* __tsan_default_options() {
   return "exitcode=0";
 }

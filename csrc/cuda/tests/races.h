@@ -1,12 +1,12 @@
-// races.h - what ThreadSanitizer reports, where it is built in: races that a test provokes are counted, all
-// others fail it.
+// races.h - reports of ThreadSanitizer, if it is built in. Races that a test provokes are counted; any other
+// race fails the test.
 #pragma once
 
 #include <functional>
 
 namespace bunting::test {
 
-// Races reported while `run` runs; 0 without ThreadSanitizer.
+// Returns the number of races reported while `run` runs; 0 without ThreadSanitizer.
 int races_of(std::function<void()> const& run);
 
 }  // namespace bunting::test

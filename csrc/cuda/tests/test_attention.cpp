@@ -1,5 +1,5 @@
-// Attention against the reference loop, and plans against each other: shared or not, split or not, pages
-// and tokens in any order.
+// Tests of attention against the reference loop, and of plans against each other: shared or not, split or
+// not, with pages and tokens in any order.
 #include "cuda/tests/device_test.h"
 #include "tests/kv_test.h"
 
@@ -8,12 +8,12 @@ namespace {
 
 struct Shape {
   int32_t query_heads, kv_heads, head_size, window = 0;
-  float cap = 0;  // of scores
+  float cap = 0;  // cap of scores
   bool has_sinks = false;
 };
 
-// A step over sequences whose keys and values are all in pages: those of `shared` tokens at the front are
-// common to all sequences, in common pages.
+// A step over sequences whose keys and values are all in pages. All sequences share the pages of the first
+// `shared` tokens.
 class Scene {
  public:
   struct Chunk {
@@ -92,7 +92,7 @@ class Scene {
     arrived_.emplace(std::vector<int32_t>(positions_.size() * size_t(hk)));
   }
 
-  // Of the only chunk, only `count` tokens from `first` on are left to compute.
+  // Leaves only `count` tokens from `first` on of the only chunk to compute.
   void keep(int32_t first, int32_t count) {
     size_t const row = size_t(shape_.query_heads * shape_.head_size);
     chunks_ = {{chunks_[0].start + first, count}};
@@ -105,7 +105,7 @@ class Scene {
     device_positions_.emplace(positions_);
   }
 
-  // Plans for `blocks` blocks and shares the common prefix or not.
+  // Plans for `blocks` blocks, with or without the shared prefix.
   void plan(int32_t blocks, bool share) {
     std::vector<cuda::SharedRange> ranges;
     if (share && shared_ > 0) ranges.push_back({0, int32_t(chunks_.size()), 0, shared_, -1});
@@ -148,7 +148,8 @@ class Scene {
   cuda::AttentionPlan const& current() const { return plan_; }
 
   double error() const { return error_against(*this); }
-  // The largest ||out - wanted|| / ||wanted|| of a row, with what another scene wants; NaN if any is.
+  // Returns the largest ||out - expected|| / ||expected|| of a row, with another scene's expected values; NaN
+  // if any is NaN.
   double error_against(Scene const& other) const {
     std::vector<uint16_t> const got = out();
     size_t const width = size_t(shape_.head_size);
@@ -176,7 +177,7 @@ class Scene {
   Shape shape_;
   std::vector<Chunk> chunks_;
   int32_t shared_;
-  int64_t part_ = 0;  // elements of the keys of a layer in a page
+  int64_t part_ = 0;  // elements of a layer's keys in a page
   std::vector<int32_t> pages_, positions_;
   std::vector<cuda::AttentionChunk> plan_chunks_;
   std::vector<uint16_t> q_;
@@ -189,7 +190,7 @@ class Scene {
   std::optional<DeviceArray<float>> partial_out_, partial_log_, running_, sinks_;
 };
 
-// Twice what rounding the probabilities and the result to bf16 costs.
+// Error bound: twice the error of rounding the probabilities and the result to bf16.
 constexpr double kErrorMax = 5e-3;
 
 }  // namespace
@@ -210,9 +211,10 @@ TEST(cuda_attention_matches_the_reference) {
       {{2, 1, 64, 40}, {{300, 1}, {200, 70}, {0, 60}}, 0, 3},           // a window
       {{2, 1, 64, 350}, {{600, 1}, {590, 3}, {570, 2}}, 560, 2},        // a window over a prefix
       {{4, 2, 64, 0, 0.7f}, {{200, 1}, {33, 20}}, 0, 3},                // capped scores
-      {{4, 2, 32, 40, 0, true}, {{530, 1}, {0, 30}, {300, 5}}, 0, 4},   // sinks, with partial results or none
-      {{4, 2, 256}, {{300, 1}, {130, 40}}, 0, 3},                       // heads of one stage
-      {{4, 1, 512}, {{300, 1}, {65, 6}}, 0, 3},                         // heads in parts
+      // Sinks, with and without partial results.
+      {{4, 2, 32, 40, 0, true}, {{530, 1}, {0, 30}, {300, 5}}, 0, 4},
+      {{4, 2, 256}, {{300, 1}, {130, 40}}, 0, 3},  // heads of one stage
+      {{4, 1, 512}, {{300, 1}, {65, 6}}, 0, 3},    // heads in parts
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     Case const& c = cases[i];
@@ -224,7 +226,7 @@ TEST(cuda_attention_matches_the_reference) {
   }
 }
 
-// Flat and cascade, whole and split, few rows and many: the same bits.
+// Flat and cascade plans, whole and split items, few and many rows must give the same bits.
 TEST(cuda_attention_does_not_depend_on_the_plan) {
   Scene scene({4, 2, 32, 0, 2, true}, {{900, 1}, {790, 2}, {770, 1}, {768, 5}}, 768, 31);
   scene.plan(1, false);
@@ -240,7 +242,7 @@ TEST(cuda_attention_does_not_depend_on_the_plan) {
     }
 }
 
-// A token alone, and as a part of a chunk whose rows fill a larger tile.
+// Compares a token alone with the same token in a chunk whose rows fill a larger tile.
 TEST(cuda_attention_does_not_depend_on_company) {
   Shape const shapes[] = {{4, 1, 64}, {2, 1, 96}, {4, 2, 128, 300}, {3, 1, 32, 70}, {4, 2, 256, 0, 1, true},
                           {2, 1, 512}};

@@ -1,4 +1,4 @@
-// Plans: every token meets every position it sees exactly once, whatever is shared, split or hidden by a
+// Tests of plans: each token meets every position that it sees exactly once, with any sharing, splitting or
 // window; and blocks get equal work.
 #include <map>
 
@@ -14,7 +14,7 @@ struct Step {
   std::vector<AttentionChunk> chunks;
   std::vector<SharedRange> shared;
 
-  // Chunks of `count` tokens from position `start` on, one after the other.
+  // Adds a chunk of `count` tokens from position `start` on.
   void add(int32_t start, int32_t count) {
     int32_t const first = chunks.empty() ? 0 : chunks.back().first_token + chunks.back().count;
     chunks.push_back({first, count, start, int32_t(chunks.size()) * 1000});
@@ -22,7 +22,7 @@ struct Step {
   int32_t tokens() const { return chunks.back().first_token + chunks.back().count; }
 };
 
-// Positions of a token that the plan's items give it, each as often as they do.
+// Returns the positions that a plan's items assign to a token, with their number of occurrences.
 std::map<int32_t, int> positions_of(AttentionPlan const& plan, int32_t token, int32_t head) {
   std::map<int32_t, int> positions;
   for (AttentionItem const& item : plan.items)
@@ -54,13 +54,13 @@ void check_plan(AttentionShape const& shape, Step const& step) {
           CHECK(seen.count(p) && seen.at(p) == 1, "token %d meets position %d %d times",
                 chunk.first_token + i, p, seen.count(p) ? seen.at(p) : 0);
       }
-  std::vector<int32_t> first_seen;  // by token
+  std::vector<int32_t> first_seen;  // indexed by token
   for (AttentionChunk const& chunk : step.chunks)
     for (int32_t i = 0; i < chunk.count; ++i)
       first_seen.push_back(shape.sliding_window > 0 ? std::max(0, chunk.start + i - shape.sliding_window + 1)
                                                     : 0);
-  // Borders between a token's items are borders between spans, or it sees nothing before the second one,
-  // behind its window; and what sums up its spans comes first.
+  // Borders between a token's items are borders between spans, unless the window hides everything before the
+  // second item. The item that sums up its spans comes first.
   for (int32_t token = 0; token < step.tokens(); ++token)
     for (int32_t head = 0; head < shape.kv_heads; ++head) {
       int32_t at = -1;
@@ -74,7 +74,7 @@ void check_plan(AttentionShape const& shape, Step const& step) {
         at = item.kv_end;
       }
     }
-  // Partial rows: each once, and in the merges of exactly the tokens of their items, in order.
+  // Each partial row occurs once, in order, and only in the merges of its item's tokens.
   std::map<int32_t, int> partial_rows;
   for (AttentionItem const& item : plan.items)
     for (int32_t i = 0; item.partial >= 0 && i < item.tokens; ++i) {
@@ -97,7 +97,7 @@ void check_plan(AttentionShape const& shape, Step const& step) {
         "%d partial rows and %zu items are too many", plan.partial_rows, plan.items.size());
 }
 
-// A tree over chunks [begin, end): a range, and maybe ranges for the two halves.
+// Adds a tree over chunks [begin, end): a range, and maybe ranges for the two halves.
 void add_ranges(Random& random, Step& step, int32_t begin, int32_t end, int32_t parent) {
   int32_t lowest = step.chunks[size_t(begin)].start;
   for (int32_t c = begin; c < end; ++c) lowest = std::min(lowest, step.chunks[size_t(c)].start);
@@ -152,8 +152,8 @@ TEST(attention_plan_reads_a_shared_prefix_once) {
   CHECK(read == 4096 + 16 * 101, "%d positions are read", int(read));
 }
 
-// Where reading a short prefix apart would split what is long into more partial results than it saves
-// reading.
+// Case in which reading a short prefix separately would split the long parts into more partial results than
+// it saves.
 TEST(attention_plan_does_not_share_at_a_loss) {
   Step step;
   for (int c = 0; c < 8; ++c) step.add(256 + 8192 + 10, 1);
@@ -174,7 +174,7 @@ TEST(attention_plan_balances_the_blocks) {
   chunk.add(4096, 512);
   for (int i = 0; i < 128; ++i) shared.add(4096 + 200, 1);
   shared.shared = {{0, 128, 0, 4096, -1}};
-  // Two levels, of as many sequences as a graph has: partial results must not run out.
+  // Two levels, with as many sequences as a graph has: partial results must not run out.
   for (int i = 0; i < 256; ++i) levels.add(2048 + 8192 + 200 + i * 37 % 101, 1);
   levels.shared = {{0, 256, 0, 2048, -1}};
   for (int32_t i = 0; i < 8; ++i) levels.shared.push_back({32 * i, 32 * (i + 1), 2048, 2048 + 8192, 0});

@@ -1,5 +1,4 @@
-// The library for matrix products as it is loaded, checked and called, against one that keeps to its
-// documentation.
+// Tests of loading, checking and calling cuBLASLt, against a fake that follows its documentation.
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -11,7 +10,7 @@
 namespace bunting::test {
 namespace {
 
-// Why the library is not used; "" if it is.
+// Returns why the library is not used; "" if it is used.
 std::string refusal(std::string const& path) {
   try {
     cuda::CublasLt const library(path);
@@ -31,7 +30,7 @@ float furthest(std::vector<float> const& x, std::vector<float> const& y) {
   return most;
 }
 
-// Sets a fault of the fake for as long as it lives.
+// Sets a fault of the fake for its own lifetime.
 class Fault {
  public:
   explicit Fault(int fault) : library_(dlopen(BUNTING_FAKE_CUBLASLT, RTLD_NOW)) {
@@ -89,7 +88,7 @@ TEST(cuda_cublaslt_leaves_to_us_what_it_has_no_algorithm_for) {
   CHECK(product(&library, 70, true) == product(nullptr, 70, true), "other bits");
 }
 
-// A prompt of more than 64 tokens, then a decode, through the boundary.
+// Runs a prompt of more than 64 tokens, then a decode, through the C boundary.
 TEST(cuda_cublaslt_multiplies_for_an_engine_that_was_asked_to) {
   setenv("BUNTING_CUBLASLT", BUNTING_FAKE_CUBLASLT, 1);
   TinyFile const file(tiny_shape());
@@ -111,7 +110,7 @@ TEST(cuda_cublaslt_multiplies_for_an_engine_that_was_asked_to) {
   CHECK(bunting_cublaslt_probe(0, description, sizeof description) == BUNTING_OK &&
             contains(description, "cuBLASLt 13.1.2"),
         "%s", bunting_last_error());
-  Fault const wrong(1);  // from now on: a handle that was opened before works all the same
+  Fault const wrong(1);  // affects new handles only: a handle opened before still works
   std::vector<float> const want = run_step(own.get(), steps[0]).logits;
   CHECK(furthest(want, run_step(theirs.get(), steps[0]).logits) > 0.1f, "it is not used");
   bunting_engine* none = nullptr;

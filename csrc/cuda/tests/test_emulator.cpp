@@ -1,5 +1,5 @@
-// The emulator finds what it is there for: each kernel here has one fault that a GPU would not tell, and
-// runs clean without it.
+// Tests that the emulator finds the errors for which it exists: each kernel here has one error that a GPU
+// would not report, and runs clean without it.
 #include <vector>
 
 #include "cuda/gpu.h"
@@ -14,7 +14,7 @@ using namespace gpu;
 constexpr int kThreads = 64;
 constexpr size_t kSharedBytes = 4096;
 
-// Runs a kernel of one block and returns what the emulator says.
+// Runs a kernel of one block and returns the emulator's report.
 template <class A>
 std::string run(void (*kernel)(A), A argument, uint64_t seed = 1, int32_t blocks = 1) {
   struct Call {
@@ -43,11 +43,11 @@ bool contains(std::string const& text, char const* part) {
 
 // ---- barriers -------------------------------------------------------------------------------------------
 
-// Thread i reads what its neighbour at distance `distance` wrote, twice.
+// Kernel in which thread i reads the value of its neighbour at distance `distance`, twice.
 struct Exchange {
   int32_t distance;
-  bool before, between;  // whether there are barriers
-  bool warp;             // whether they are the warp's
+  bool before, between;  // true: the kernel has these barriers
+  bool warp;             // true: warp barriers; false: block barriers
 };
 void exchange(Exchange const e) {
   Shared<int32_t> const x{0};
@@ -86,7 +86,7 @@ TEST(emulator_finds_missing_barriers_whatever_the_order) {
 
 namespace {
 
-// Lanes of a warp exchange; a shuffle alone orders nothing.
+// Kernel in which lanes of a warp exchange values; a shuffle alone orders nothing.
 void exchange_in_warp(int const how) {
   Shared<int32_t> const x{0};
   x.set(thread_index(), 7);
@@ -196,8 +196,8 @@ namespace {
 
 enum class Mistake { none, wait, slot, early, no_barrier, unwaited };
 
-// Sums rows of 64 vectors through a ring of three slots, each thread copying one vector and reading its
-// neighbour's.
+// Kernel that sums rows of 64 vectors through a ring of three slots; each thread copies one vector and reads
+// its neighbour's.
 struct Ring {
   Vec const* rows;
   int32_t count;
@@ -258,7 +258,7 @@ TEST(emulator_finds_every_mistake_of_a_ring_of_copies) {
   }
 }
 
-// What every_wait_is_needed does to kernels, whose own mistakes cannot be switched on.
+// every_wait_is_needed uses sabotage in the same way on real kernels, which have no switchable mistakes.
 TEST(emulator_sabotages_each_place_of_a_ring_of_copies) {
   constexpr int kRows = 7;
   std::vector<Vec> rows(kRows * kThreads / 4);
@@ -290,15 +290,15 @@ struct Product {
   bf16 const* b;  // [16, 8]: row k, column n
   float* d;       // [16, 8]
 };
-// Loads a by ldmatrix, b transposed by ldmatrix.trans, and multiplies.
+// Kernel that loads a by ldmatrix and b transposed by ldmatrix.trans, and multiplies.
 void product(Product const p) {
   Shared<Vec> const a{0}, b{512};
   if (thread_index() < 32) a.set(thread_index(), load(reinterpret_cast<Vec const*>(p.a) + thread_index()));
   if (thread_index() < 16) b.set(thread_index(), load(reinterpret_cast<Vec const*>(p.b) + thread_index()));
   block_sync();
   if (warp() != 0) return;
-  // Matrices of a: rows 0-7 and 8-15 of columns 0-7, then of columns 8-15. Of b: rows 0-7, rows 8-15,
-  // twice.
+  // Matrices of a: rows 0-7 and 8-15 of columns 0-7, then of columns 8-15. Matrices of b: rows 0-7, rows
+  // 8-15, twice.
   Vec const left = load_matrices<false>(a + lane() % 16 * 2 + lane() / 16);
   Vec const right = load_matrices<true>(b + lane() % 16);
   float d[4] = {};
@@ -332,9 +332,9 @@ namespace {
 struct HandOver {
   int32_t* counter;
   int32_t* value;
-  bool released;  // whether the counter is added to as it must be
+  bool released;  // true: the counter is updated with acquire and release
 };
-// The block that comes first leaves a value for the other one.
+// The first block leaves a value for the other one.
 void hand_over(HandOver const h) {
   if (thread_index() != block_index()) return;
   int32_t const before =
@@ -348,7 +348,7 @@ void hand_over(HandOver const h) {
 struct LeaveAll {
   int32_t* counter;
   int32_t* values;
-  bool barrier;  // between what all threads leave and the word of one that it is there
+  bool barrier;  // between the stores of all threads and one thread's counter update
 };
 void leave_all(LeaveAll const l) {
   Shared<int32_t> const is_last{0};
@@ -380,7 +380,7 @@ TEST(emulator_finds_results_that_were_not_handed_over) {
 #if defined(__SANITIZE_THREAD__)
 namespace {
 
-// Each thread of a block reads its neighbour's.
+// Kernel in which each thread of a block reads its neighbour's value.
 struct Neighbours {
   int32_t* values;
   bool barrier;

@@ -1,12 +1,12 @@
-// Mixtures of experts: the choice against the reference, groups exactly, and products of grouped rows bit for
-// bit against products with each expert's matrix.
+// Tests of mixtures of experts: the choice against the reference, groups exactly, and products of grouped
+// rows bit for bit against products with each expert's matrix.
 #include "cuda/tests/device_test.h"
 #include "reference/experts.h"
 
 namespace bunting::test {
 namespace {
 
-// Each token's experts as the reference chooses them, by rising number; the chosen ones of tokens, [T, k].
+// Each token's experts as the reference chooses them, by rising number: [T, k].
 struct Choices {
   std::vector<int32_t> chosen;
   std::vector<double> weights;
@@ -24,7 +24,7 @@ struct Choices {
   }
 };
 
-// The groups of some choices on the device.
+// Groups of given choices on the device.
 struct Groups {
   DeviceArray<int32_t> chosen, begin, row, pair;
   cuda::GroupExperts task;
@@ -37,7 +37,7 @@ struct Groups {
              experts,       used} {}
 };
 
-// Distinct experts of each token.
+// Returns distinct random experts for each token.
 std::vector<int32_t> random_choices(Random& random, int32_t tokens, int32_t experts, int32_t used) {
   RoutingRule const rule{experts, used, true};
   return Choices(rule, random_floats(random, size_t(tokens * experts))).chosen;
@@ -135,7 +135,7 @@ TEST(cuda_experts_are_grouped_by_number_and_token) {
   };
   for (auto const [tokens, experts, used] : {Case{1, 4, 2}, Case{70, 5, 3}, Case{300, 40, 4}}) {
     std::vector<int32_t> choices = random_choices(random, tokens, experts, used);
-    if (tokens > 1) std::fill_n(choices.end() - used, used, -1);  // the last token has none
+    if (tokens > 1) std::fill_n(choices.end() - used, used, -1);  // the last token chooses no expert
     Groups const groups(choices, experts, used);
     RUNS(cuda::group_experts(stream, groups.task));
     std::vector<int32_t> begin(1), row, pair(choices.size(), -1);
@@ -186,8 +186,8 @@ TEST(cuda_experts_outputs_are_summed_up_by_rising_number) {
   }
 }
 
-// Rows of experts in one product are those of products with each expert's matrix, by either kernel, with K in
-// parts and without.
+// Rows of experts in one product have the bits of products with each expert's matrix, in either kernel, with
+// K in parts and without.
 TEST(cuda_gemm_experts_gives_the_bits_of_single_products) {
   using Kernel = void (*)(cuda::Stream&, cuda::Gemm const&, cuda::Experts const&);
   Random random{47};
@@ -238,7 +238,7 @@ TEST(cuda_gemm_experts_gives_the_bits_of_single_products) {
   }
 }
 
-// A token's rows do not depend on which other tokens its experts have, in any format.
+// A token's rows do not depend on the other tokens of its experts, in any format.
 TEST(cuda_gemm_experts_rows_do_not_depend_on_company) {
   Random random{48};
   constexpr int32_t kTokens = 70, kExperts = 3, kN = 40, kK = 520;
@@ -265,7 +265,7 @@ TEST(cuda_gemm_experts_rows_do_not_depend_on_company) {
       }
     }
     DeviceArray<uint8_t> const device_w(w), device_s(s);
-    // The rows of the given tokens, in the order of groups, which is told by token.
+    // Returns the rows of the given tokens in the order of groups, which here is the order of tokens.
     auto const rows_of = [&](std::vector<int32_t> const& tokens) {
       std::vector<int32_t> of_tokens;
       for (int32_t t : tokens) of_tokens.push_back(choices[size_t(t)]);

@@ -1,4 +1,4 @@
-// Whole steps on the emulated device: against the CPU engine, and against each other.
+// Tests of whole steps on the emulated device: against the CPU engine, and against each other.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ void load(TinyFile const& file, Model& model) {
   model.seal();
 }
 
-// A model and an engine for it on the device.
+// Model and an engine for it on the device.
 struct Gpu {
   TinyFile file;
   Model model;
@@ -33,7 +33,7 @@ struct Gpu {
                               limits.top_logprobs_max, shape.vocab, shape.context_max, shape.hidden});
   }
 
-  // Runs the step and returns the logits of the rows to sample, one after the other.
+  // Runs the step and returns the logits of the sampled rows, one after the other.
   std::vector<float> run(StepSpec const& step) {
     std::vector<uint32_t> const block = encode(step);
     std::vector<uint32_t> result(2000);
@@ -43,7 +43,7 @@ struct Gpu {
   }
 };
 
-// The smallest cosine between rows of `width`.
+// Returns the smallest cosine between rows of `width`.
 double least_cosine(std::vector<float> const& x, std::vector<float> const& y, size_t width) {
   double least = x.size() == y.size() ? 1 : -1;
   for (size_t row = 0; row + width <= x.size() && x.size() == y.size(); row += width) {
@@ -71,7 +71,7 @@ bunting_model_shape shape_for_gpu() {
   return shape;
 }
 
-// A prompt in two chunks, beside another one, and two decodes: the logits of all rows.
+// Runs a prompt in two chunks, beside another one, and two decodes; returns the logits of all rows.
 std::vector<float> a_few_steps(Gpu& gpu) {
   int32_t const vocab = gpu.model.shape().vocab;
   std::vector<int32_t> const first = random_tokens(1, 90, vocab), second = random_tokens(2, 20, vocab);
@@ -88,10 +88,10 @@ std::vector<float> a_few_steps(Gpu& gpu) {
   return logits;
 }
 
-// Models that together have every kind of layer.
+// Returns models that together have every kind of layer.
 std::vector<bunting_model_shape> shapes_of_all_kinds() {
   bunting_model_shape const plain = shape_for_gpu();
-  // As Gemma: norms around, caps, GELU, a part of each head rotated.
+  // Like Gemma: norms before and after, caps, GELU, a part of each head rotated.
   bunting_model_shape around = plain;
   around.layer = tiny_layers([](bunting_layer_shape& layer) {
     layer.norms = 15;
@@ -102,13 +102,13 @@ std::vector<bunting_model_shape> shapes_of_all_kinds() {
   around.activation = BUNTING_ACTIVATION_GELU_TANH;
   around.attention_cap = 3, around.logit_cap = 5;
   around.embedding_scale = 6, around.residual_scale = 0.6f, around.logit_scale = 0.7f;
-  // As OLMo: norms after alone, and over all heads together.
+  // Like OLMo: only norms after, and norms over all heads.
   bunting_model_shape after = plain;
   after.layer = tiny_layers([](bunting_layer_shape& layer) {
     layer.norms = BUNTING_NORM_ATTN_POST | BUNTING_NORM_MLP_POST;
     layer.qk_norm = BUNTING_QK_NORM_WIDE;
   });
-  // As Cohere: means subtracted, MLP beside the attention, nothing rotated.
+  // Like Cohere: layer norm, MLP parallel to the attention, no rotation.
   bunting_model_shape parallel = plain;
   parallel.norm = BUNTING_NORM_LAYER;
   parallel.layer = tiny_layers([](bunting_layer_shape& layer) {
@@ -116,7 +116,7 @@ std::vector<bunting_model_shape> shapes_of_all_kinds() {
     layer.parallel = 1;
     layer.rope = -1;
   });
-  // As gpt-oss: experts with biases, sinks, a clamped SwiGLU.
+  // Like gpt-oss: experts with biases, sinks, a clamped SwiGLU.
   bunting_model_shape experts = plain;
   experts.layer = tiny_layers([](bunting_layer_shape& layer) {
     layer.mlp = BUNTING_MLP_EXPERTS;
@@ -126,16 +126,16 @@ std::vector<bunting_model_shape> shapes_of_all_kinds() {
   });
   experts.experts = 5, experts.experts_used = 2, experts.expert_feed_forward = 40;
   experts.activation = BUNTING_ACTIVATION_CLAMPED_SWIGLU;
-  // As Gemma in its heads.
+  // Like Gemma in the size of its heads.
   bunting_model_shape wide = plain;
   wide.head_size = 256, wide.rope = tiny_rope(256);
   bunting_model_shape mixed = tiny_mixed_shape(plain, 512);
-  // All of them: near ties of these random routers fall otherwise where bf16 is rounded otherwise.
+  // All experts are used: near ties of these random routers would depend on the rounding to bf16.
   mixed.experts_used = mixed.experts;
   return {plain, around, after, parallel, experts, wide, mixed};
 }
 
-// The CPU engine on the same weights, from its own copy of them.
+// CPU engine with its own copy of the same weights.
 struct Cpu {
   Model model;
   std::optional<Forward> forward;
@@ -153,10 +153,9 @@ struct Cpu {
   }
 };
 
-// Both engines round to bf16, each at other places, and how far that carries depends on the kind of layer. So
-// the reference computes in f32, and the device may be at most twice as far from it as the CPU engine's
-// portable kernels in bf16 are: 1.8 times is seen, of the widest heads. All three compute the same bits on
-// every machine.
+// Compares the device with the CPU engine. Both engines round to bf16 in different places, and the effect
+// depends on the kind of layer. So the reference computes in f32. The device's error may be at most twice
+// that of the CPU engine's portable bf16 kernels. All three compute the same bits on every machine.
 void agrees_with_the_cpu_engine(bunting_model_shape const& shape, size_t kind) {
   Gpu gpu(shape);
   bunting_model_shape exact_shape = shape, portable_shape = shape;
@@ -166,7 +165,7 @@ void agrees_with_the_cpu_engine(bunting_model_shape const& shape, size_t kind) {
   size_t const vocab = size_t(shape.vocab);
   std::vector<int32_t> const first = random_tokens(1, 90, shape.vocab),
                              second = random_tokens(2, 20, shape.vocab);
-  // A chunk that samples nothing beside a whole prompt, then the rest of it beside a decode, then decodes.
+  // A chunk without samples beside a whole prompt, then its rest beside a decode, then decodes.
   StepSpec const steps[] = {
       {{},
        {{0, slice(first, 0, 70), pages_from(10, 5), false}, {0, slice(second, 0, 18), pages_from(20, 2)}}},
@@ -204,12 +203,12 @@ TEST(cuda_forward_gives_long_steps_more_time) {
   CHECK(decode > 0 && decode < 100, "a decode has %g ms more", decode);
   plan.tokens = 2048;
   plan.position.assign(2048, 120'000);
-  // 131 TFLOP of attention and 28 of products.
+  // 131 TFLOP of attention and 28 of GEMMs.
   double const chunk = cuda::step_deadline_ms(model, plan) - usual;
   CHECK(chunk > 140'000 && chunk < 180'000, "a chunk far out has %g ms more", chunk);
 }
 
-// Everything is taken when the engine opens: steps of all kinds go well on a device that has nothing left.
+// The engine allocates everything when it opens: steps of all kinds work on a device without free memory.
 TEST(cuda_forward_takes_no_memory_after_it_is_open) {
   Gpu gpu(shape_for_gpu());
   uint64_t const free_bytes = cuda::device_info(0).memory_free_bytes;
@@ -224,7 +223,7 @@ TEST(cuda_forward_takes_no_memory_after_it_is_open) {
 #endif
 }
 
-// With layers in fp8, and with keys and values in fp8, logits stay near those in bf16.
+// With layers in fp8, and with keys and values in fp8, logits stay close to those in bf16.
 TEST(cuda_forward_in_fp8_stays_near_bf16) {
   bunting_model_shape shape = shape_for_gpu();
   shape.head_size = 64;
@@ -235,7 +234,7 @@ TEST(cuda_forward_in_fp8_stays_near_bf16) {
   bunting_model_shape with_kv = shape;
   with_kv.kv = BUNTING_KV_FP8;
   Gpu kv(with_kv);
-  // Of each token, layer and head: a byte for each number and two for the multiplier, of keys and of values.
+  // Bytes per token, layer and head: one per number and two for the multiplier, for keys and for values.
   uint64_t const page = uint64_t(shape.layers) * uint64_t(shape.kv_heads) * 2 * 16 * (64 + 2);
   CHECK(kv.model.page_bytes() == page, "pages of %llu bytes", (unsigned long long)kv.model.page_bytes());
   std::vector<float> const with_less_kv = a_few_steps(kv);
@@ -252,7 +251,7 @@ TEST(cuda_forward_in_fp8_stays_near_bf16) {
         "weights: cosine %g", least_cosine(with_less_weights, want, vocab));
 }
 
-// Integers take less memory, and stay near bf16.
+// Integers take less memory, and logits stay close to bf16.
 TEST(cuda_forward_in_integers_stays_near_bf16) {
   bunting_model_shape shape = shape_for_gpu();
   shape.head_size = 64;
@@ -272,8 +271,8 @@ TEST(cuda_forward_in_integers_stays_near_bf16) {
   }
 }
 
-// Chunked and whole, pages in any order, tokens in any order, alone and in company, cascade and flat: the
-// same bits, for one sequence that is computed in every way.
+// Computes one sequence chunked and whole, with pages and tokens in any order, alone and in a batch, with
+// cascade and flat plans. The bits must be the same.
 TEST(cuda_forward_does_not_depend_on_how_a_step_was_composed) {
   constexpr int32_t kPrompt = 330, kCommon = 288, kPages = 21;
   for (int32_t window : {0, 100}) {
@@ -284,7 +283,7 @@ TEST(cuda_forward_does_not_depend_on_how_a_step_was_composed) {
     std::vector<int32_t> other = random_tokens(4, kPrompt, shape.vocab);
     std::copy_n(tokens.begin(), kCommon, other.begin());
 
-    // Computes the prompt in chunks of `size`; the logits after its last token.
+    // Computes the prompt in chunks of `size`; returns the logits after its last token.
     auto const in_chunks = [&](int32_t size, std::vector<int32_t> const& pages, int32_t company) {
       std::vector<float> logits;
       for (int32_t begin = 0; begin < kPrompt; begin += size) {
@@ -306,7 +305,7 @@ TEST(cuda_forward_does_not_depend_on_how_a_step_was_composed) {
     CHECK(in_chunks(100, backwards, 1) == whole, "window %d: company, other bits", window);
     CHECK(in_chunks(60, backwards, 2) == whole, "window %d: company before it, other bits", window);
 
-    // Another sequence takes over the common pages; then both decode their last tokens in one step.
+    // Another sequence reuses the shared pages; then both decode their last tokens in one step.
     in_chunks(110, pages_from(0, kPages), 0);
     std::vector<int32_t> theirs = pages_from(0, kCommon / 16);
     for (int32_t page : {50, 51, 52}) theirs.push_back(page);
@@ -326,7 +325,7 @@ TEST(cuda_forward_does_not_depend_on_how_a_step_was_composed) {
   }
 }
 
-// Several tokens of a chunk are drawn from: the logits after each are those of single steps.
+// Draws from several tokens of a chunk: the logits after each equal those of single steps.
 TEST(cuda_forward_samples_tokens_of_a_chunk_as_single_steps_do) {
   Gpu gpu(shape_for_gpu());
   size_t const vocab = size_t(gpu.model.shape().vocab);

@@ -1,5 +1,5 @@
-// Both matrix products against sums in double and against each other, over shapes that end inside tiles, and
-// with K in parts.
+// Tests of both GEMM kernels against sums in double and against each other, over shapes that end inside
+// tiles, and with K in parts.
 #include "cuda/tests/device_test.h"
 
 namespace bunting::test {
@@ -11,7 +11,7 @@ struct Product {
   int32_t tokens, n, k;
   std::vector<uint16_t> x, w;
   std::vector<float> bias;
-  std::vector<double> want, scale;  // scale: sum of absolute terms
+  std::vector<double> want, scale;  // scale: sum of the terms' magnitudes
 
   Product(Random& random, int32_t t, int32_t columns, int32_t depth)
       : tokens(t),
@@ -59,7 +59,7 @@ struct OnDevice {
              scratch.arrived.data()} {}
 };
 
-// f32 sums of K terms in some order: the roundings of a random walk, generously.
+// Checks f32 sums of K terms in any order: the bound is a generous multiple of a random walk of roundings.
 bool is_right(Product const& p, std::vector<float> const& got) {
   for (size_t i = 0; i < got.size(); ++i)
     if (!(std::fabs(double(got[i]) - p.want[i]) <= kSumError * p.scale[i] + 1e-6)) return false;

@@ -1,4 +1,4 @@
-// Matrix products of weights in few bits, against sums in double of the numbers that the codes stand for.
+// Tests of GEMMs with weights in few bits, against sums in double of the numbers that the codes represent.
 #include "cuda/quantise.h"
 #include "cuda/tests/device_test.h"
 
@@ -12,7 +12,7 @@ constexpr Format kFormats[] = {Format::int8_128, Format::int8_32, Format::int4_3
 constexpr char const* kNames[] = {"plain", "int8 in groups of 128", "int8 in groups of 32", "int4", "fp8",
                                   "mxfp4"};
 
-// Random weights [n, k] in a format, and the same as real numbers.
+// Random weights [n, k] in a format, and the same weights as floats.
 struct Packed {
   std::vector<uint8_t> rows;
   std::vector<uint8_t> scales;
@@ -30,7 +30,7 @@ struct Packed {
  private:
   static void fill(Random& random, Format format, float* value, int32_t k, void* row, void* row_scales) {
     if (format == Format::fp8) {
-      // Numbers of four bits and a scale of 1/4: exact.
+      // Numbers of four bits and a scale of 1/4 are exact.
       for (int32_t i = 0; i < k; ++i) value[i] = std::ldexp(float(random.below(16)), random.below(4) - 4);
       value[random.below(k)] = 448.0f / 4;
       for (int32_t i = 0; i < k; ++i) value[i] *= random.below(2) ? 1 : -1;

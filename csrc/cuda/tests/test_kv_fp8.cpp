@@ -1,4 +1,4 @@
-// Keys and values in e4m3: appended, copied, attended.
+// Tests of keys and values in e4m3: append, copy, attention.
 #include "cuda/tests/device_test.h"
 
 namespace bunting::test {
@@ -6,7 +6,7 @@ namespace {
 
 constexpr int32_t kLayers = 2, kPages = 4, kHeads = 2, kPageTokens = 16;
 
-// Pages of e4m3 in bytes, and where things are in them.
+// Pages of e4m3 in bytes, and the offsets of their parts.
 struct Layout {
   int32_t d;
   int64_t part() const { return int64_t(kPageTokens) * d; }
@@ -31,7 +31,7 @@ struct Layout {
   }
 };
 
-// A number of a page: e4m3 times 2^-120 times its multiplier.
+// Returns a number of a page: e4m3 times 2^-120 times its multiplier.
 float value_of(std::vector<uint8_t> const& pages, int64_t at, int64_t multiplier_at) {
   uint32_t const code = pages[size_t(at)];
   int const exponent = int(code >> 3 & 15), fraction = int(code & 7);
@@ -42,10 +42,10 @@ float value_of(std::vector<uint8_t> const& pages, int64_t at, int64_t multiplier
   return (code & 0x80 ? -size : size) * 0x1p-120f * reference::widen(multiplier);
 }
 
-// Attention over pages of e4m3 in which everything is random: codes, multipliers, queries.
+// Attention over pages of e4m3 with random codes, multipliers and queries.
 class Attended {
  public:
-  // Tokens at positions [start, start + count) of one sequence.
+  // Computes tokens at positions [start, start + count) of one sequence.
   Attended(int32_t d, int32_t start, int32_t count)
       : layout_{d}, start_(start), count_(count), group_(kQueryHeads / kHeads) {
     Random random{53};
@@ -56,7 +56,7 @@ class Attended {
       for (int32_t slot = 0; slot < kPageTokens; ++slot)
         for (int32_t head = 0; head < kHeads; ++head)
           for (bool values : {false, true}) {
-            // Numbers up to 448 / 64 and less.
+            // Numbers are at most 448 / 64.
             uint16_t const multiplier = uint16_t((127 + 120 - 6 - random.below(3)) << 7);
             std::memcpy(&bytes_[size_t(layout_.multiplier(page, 1, values, head, slot))], &multiplier, 2);
           }
@@ -68,7 +68,7 @@ class Attended {
   // [count, Hq, D]
   std::vector<uint16_t> const& out() const { return out_; }
 
-  // The largest error of a row, of the row's length.
+  // Returns the largest error of a row, relative to the row's norm.
   double error() const {
     double worst = 0;
     for (int32_t t = 0; t < count_; ++t)
@@ -164,14 +164,14 @@ TEST(cuda_kv_fp8_append_keeps_three_bits_and_the_largest) {
   std::vector<int32_t> const positions = {3, 4, 5}, slots = {2 * 16 + 3, 2 * 16 + 4, 15};
   for (int32_t d : {64, 96, 128}) {
     Layout const layout{d};
-    int32_t const width = 3 * kHeads * d;  // as many query heads
+    int32_t const width = 3 * kHeads * d;  // as many query heads as KV heads
     std::vector<float> qkv(positions.size() * size_t(width));
     for (float& x : qkv) x = random.uniform(-1, 1) * std::exp2(random.uniform(-12, 4));
     qkv[size_t(width + kHeads * d)] = INFINITY;  // keys of token 1, head 0
     for (int32_t i = 0; i < d; ++i)
       qkv[size_t(2 * width + 2 * kHeads * d + i)] = 0;  // values of token 2, head 0
     qkv[size_t(2 * kHeads * d + d)] =
-        448.0f * 64;  // values of token 0, head 1: a power of two below, so exact
+        448.0f * 64;  // values of token 0, head 1: 448 times a power of two, so exact
     std::vector<float> const cos(size_t(8 * d / 2), 1.0f), sin(cos.size());  // no rotation
     DeviceArray<float> const device_qkv(qkv), device_cos(cos), device_sin(sin);
     DeviceArray<int32_t> const device_positions(positions), device_slots(slots);
@@ -233,7 +233,7 @@ TEST(cuda_kv_fp8_copies_slots_with_their_multipliers) {
 }
 
 TEST(cuda_kv_fp8_attention_matches_sums_in_double) {
-  constexpr double kErrorMax = 4e-3;  // probabilities and results are rounded to bf16
+  constexpr double kErrorMax = 4e-3;  // rounding of probabilities and results to bf16
   for (int32_t d : {64, 96, 128}) {
     Attended const decode(d, 387, 1), chunk(d, 350, 40);
     CHECK(decode.error() <= kErrorMax, "D=%d a decode: %g", d, decode.error());

@@ -1,4 +1,5 @@
-// Formats of weights: every code means what quantise.h says, in the place where the kernels look for it.
+// Tests of weight formats: every code has the value that quantise.h defines, in the place where the kernels
+// read it.
 #include "cuda/kernels/formats.h"
 #include "cuda/quantise.h"
 #include "reference/kv_value.h"
@@ -9,7 +10,7 @@ namespace {
 
 using namespace cuda;
 
-// e4m3 by its definition: sign, four bits of exponent, three of fraction.
+// Returns an e4m3 by its definition: sign, four bits of exponent, three of fraction.
 float e4m3(uint32_t code) {
   int const exponent = int(code >> 3 & 15), fraction = int(code & 7);
   float const size =
@@ -17,7 +18,7 @@ float e4m3(uint32_t code) {
   return code & 0x80 ? -size : size;
 }
 
-// A row as the kernels see it, without scales: of each piece and slab what the four lanes take.
+// Returns a row as the kernels read it, without scales: of each piece and slab the bytes of the four lanes.
 template <Format kFormat>
 std::vector<float> codes_of(std::vector<uint8_t> const& row) {
   std::vector<float> values;
@@ -40,7 +41,7 @@ struct Row {
   Row(Format format, int32_t k) : bytes(row_bytes(format, k)), scales(row_scale_bytes(format, k) / 2) {}
 };
 
-// The scales of a row as the kernels see them: of each slab of 32 k.
+// Returns the scales of a row as the kernels read them, one per slab of 32 k.
 template <Format kFormat>
 std::vector<uint16_t> scales_of(Row const& row) {
   using Scales = SlabScales<kFormat>;
@@ -54,7 +55,7 @@ std::vector<uint16_t> scales_of(Row const& row) {
   return scales;
 }
 
-// A row of k with a scale of its own for each group: every slab that exists finds the one of its group.
+// Checks a row of k with a different scale per group: every slab must get the scale of its group.
 template <Format kFormat>
 void check_scales(int32_t k) {
   constexpr int kScaleK = scale_k(kFormat);
@@ -94,7 +95,7 @@ TEST(cuda_formats_mean_what_they_say) {
   for (int e = 0; e < 255; ++e)
     CHECK(gpu::widen(mxfp4_scale(uint8_t(e))) == std::ldexp(1.0f, e - 127), "2^(%d - 127)", e);
 
-  // All finite e4m3: 0x7f and 0xff are no numbers. The largest is 448, so that the scale is 1.
+  // All finite e4m3: 0x7f and 0xff are NaN. The largest is 448, so that the scale is 1.
   std::vector<float> wanted;
   for (uint32_t code = 0; code < 256; ++code)
     if ((code & 0x7f) != 0x7f) wanted.push_back(e4m3(code));
@@ -144,7 +145,7 @@ TEST(cuda_formats_keep_one_scale_for_each_group) {
     check_scales<Format::int4_32>(k);
     check_scales<Format::mxfp4>(k);
   }
-  // 8.125, 8.5 and 4.5 bits of a weight.
+  // 8.125, 8.5 and 4.5 bits per weight.
   CHECK(row_scale_bytes(Format::int8_128, 4096) == 64, "int8 in groups of 128");
   CHECK(row_scale_bytes(Format::int8_32, 4096) == 256, "int8 in groups of 32");
   CHECK(row_scale_bytes(Format::int4_32, 4096) == 256, "int4 in groups of 32");

@@ -1,4 +1,4 @@
-// rope_append against the reference, with every page slot that is not written left alone.
+// Tests of rope_append against the reference; page slots that are not written must stay unchanged.
 #include "cuda/tests/device_test.h"
 #include "reference/attention.h"
 

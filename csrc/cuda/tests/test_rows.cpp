@@ -1,4 +1,4 @@
-// embed, add_norm, gather, gate, cap and copy_pages against the reference loops.
+// Tests of embed, add_norm, gather, gate, cap and copy_pages against the reference loops.
 #include "cuda/tests/device_test.h"
 #include "include/engine.h"
 #include "reference/dense.h"
@@ -39,7 +39,7 @@ struct Rows {
         delta_weight(random_floats(random, size_t(h), 2)) {}
 };
 
-// What a norm has of: x alone, x with delta, x with delta that goes through a norm itself.
+// Inputs of a norm: x alone, x with delta, or x with a delta that has its own norm.
 enum class Added { nothing, plainly, normed };
 
 struct NormCase {
@@ -182,7 +182,7 @@ TEST(cuda_gate_matches_the_reference) {
     }
 }
 
-// As of inputs of layers: a part of wider rows, which lie in another order.
+// Rows as in per-layer inputs: a part of wider rows, in another order.
 TEST(cuda_gate_takes_rows_of_others) {
   Random random{17};
   constexpr int kTokens = 3, kWidth = 8, kUpWidth = 40, kUpAt = 16;

@@ -1,4 +1,5 @@
-// The runtime on an emulated device: streams keep their order, and each mishap ends as the header says.
+// Tests of the runtime on an emulated device: streams keep their order, and each mishap ends as the header
+// says.
 #include <cstring>
 #include <functional>
 

@@ -1,4 +1,5 @@
-// Sampling against a sort of everything in double: the draw of a known u, so that no statistics are needed.
+// Tests of sampling against a full sort in double: u is known, so the test compares single draws without
+// statistics.
 #include <algorithm>
 #include <bit>
 
@@ -18,7 +19,7 @@ struct Request : SampleRequest {
       : SampleRequest(std::move(request)), logits(std::move(values)) {}
 };
 
-// Draws all rows in one launch; they have the same vocabulary.
+// Draws all rows in one launch; they must have the same vocabulary.
 class Batch {
  public:
   explicit Batch(std::vector<Request> const& requests)
@@ -157,7 +158,7 @@ TEST(cuda_sample_waits_nowhere_in_vain) {
     row.top_logprobs = 3;
     row.repetition = 1.3f;
     row.seed_low = uint32_t(i);
-    // The same tokens seen and biased, by other threads; some rows go on with that, others with a mask.
+    // Different threads handle the same seen and biased tokens; some rows also have a mask.
     for (int32_t t = 0; t < 777; t += 2) request.add_seen(t, 1);
     for (int32_t t = 776; t >= 0; t -= 2) request.add_bias(t, t % 4 ? 4.0f : -1.5f);
     if (i < 6) request.mask.assign(25, 0x5b6d3335u);
