@@ -1,7 +1,7 @@
 /**
- * The native libraries and the demo model as files on disk. A source tree has them in build/native and models/demo. The
- * executable carries them inside and copies them, once per version, to a folder of the user's cache; every start
- * verifies them, so that a damaged or foreign file is replaced and never loaded.
+ * Native libraries and demo model as files on disk. A source tree has them in build/native and models/demo.
+ * The executable contains them and extracts them, once per version, to a folder of the user's cache. Every
+ * start verifies them, so that a damaged or foreign file is replaced and never loaded.
  */
 
 import { chmodSync, lstatSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
@@ -14,7 +14,7 @@ import { type EmbeddedFile, embeddedFiles } from "./embedded.ts";
 export type EngineLibrary = "cpu" | "cuda" | "emu";
 const DEMO_MODEL = "models/demo";
 
-/** Path of a native library; there is no such file when the build has none of the kind. */
+/** Path of a native library. The file is missing if the build has none of the kind. */
 export async function libraryPath(kind: EngineLibrary): Promise<string> {
   const file = `libbunting_${kind}.so`;
   if (embeddedFiles !== null) return join(await extract(embeddedFiles, (name) => name === file), file);
@@ -28,14 +28,14 @@ export async function demoModelFolder(): Promise<string> {
   return join(await extract(embeddedFiles, (name) => name.startsWith(`${DEMO_MODEL}/`)), DEMO_MODEL);
 }
 
-/** Whether this is the executable rather than a source tree. */
+/** True in the executable, false in a source tree. */
 export const isExecutable = embeddedFiles !== null;
 
 function sourceRoot(): string {
   return dirname(import.meta.dir);
 }
 
-/** Makes sure that the chosen files are on disk, and returns the folder that they are in. */
+/** Ensures that the chosen files are on disk, and returns their folder. */
 async function extract(files: readonly EmbeddedFile[], isWanted: (name: string) => boolean): Promise<string> {
   const manifest = files.map(({ name, sha256 }) => `${sha256}  ${name}\n`).join("");
   const version = hash(manifest);
@@ -56,7 +56,7 @@ async function extract(files: readonly EmbeddedFile[], isWanted: (name: string) 
   );
 }
 
-/** Extracts files below root/version, unless they are there already, and returns that folder. */
+/** Extracts missing files below root/version and returns that folder. */
 export async function extractTo(
   root: string,
   version: string,
@@ -86,7 +86,7 @@ export async function extractTo(
   return folder;
 }
 
-/** Where to extract to, best first. */
+/** Folders for extraction, best first. */
 function cacheFolders(): string[] {
   const { XDG_CACHE_HOME: cache, HOME: home } = process.env;
   const folders: string[] = [];
@@ -96,7 +96,10 @@ function cacheFolders(): string[] {
   return folders;
 }
 
-/** A folder that others can write to could swap a library between its check and its loading; so could a link that others made. */
+/**
+ * Throws if the folder belongs to, or is writable by, other users: they could swap a library between its
+ * check and its loading. A link owned by another user throws too.
+ */
 function mustBePrivate(folder: string): void {
   const { uid, mode } = statSync(folder);
   if (uid !== process.getuid?.() || lstatSync(folder).uid !== uid)

@@ -1,50 +1,56 @@
 /**
- * Everything a person can set, in one place: each setting with its unit, default and one sentence. Command-line
- * options, environment variables, `--help` and docs/reference/config.md are all made from these objects.
+ * All settings of a person, each with its unit, default and one sentence. They define the command-line
+ * options, environment variables, `--help` and docs/reference/config.md.
  */
 
 import { type GemmChoice, gemmNames, type KvFormat, kvFormats } from "../gpu/native.ts";
 import { type Quant, quantNames } from "../model/formats.ts";
 import { engineDefaults } from "../scheduler/engine/engine-options.ts";
 
-/** One setting. The name of its field gives the option and the variable: stepTokens, --step-tokens, BUNTING_STEP_TOKENS. */
+/**
+ * A setting. The name of its field determines the option and the variable: stepTokens, --step-tokens,
+ * BUNTING_STEP_TOKENS.
+ */
 export interface Setting<Value> {
-  /** What the number counts; null when it has no unit. */
+  /** Unit of the number; null for none. */
   readonly unit: string | null;
-  /** Stands for the value in `--help`; null for a switch. */
+  /** Placeholder of the value in `--help`; null for a switch. */
   readonly placeholder: string | null;
   readonly default: Value;
-  /** How the default reads when its value does not say it by itself. */
+  /** Text for a default whose value does not explain itself; null otherwise. */
   readonly defaultText: string | null;
   readonly sentence: string;
-  /** May be given several times; the values add up. */
+  /** True if the option may be repeated; the values add up. */
   readonly repeats: boolean;
-  /** The value of what a person typed. Throws `ConfigError`. */
+  /** Parses the typed text. Throws `ConfigError`. */
   readonly parse: (text: string) => Value;
 }
 
-/** A sentence about a wrong setting, for people. */
+/** Error about a wrong setting, with a sentence for people. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }
 
-/** What to compute on. */
+/** Device to compute on. */
 export type DeviceChoice =
   | { readonly kind: "auto" }
   | { readonly kind: "cpu"; readonly engines: number }
   | { readonly kind: "simulated"; readonly engines: number }
-  /** One engine on each. */
+  /** GPUs with one engine each. */
   | { readonly kind: "cuda"; readonly gpus: readonly number[] }
   | { readonly kind: "emu" };
 
-/** Names of the fields that hold a model's thoughts: servers write different ones, and clients read different ones. */
+/**
+ * Names of the answer fields with the model's reasoning: servers write different ones, and clients read
+ * different ones.
+ */
 export const reasoningFields = ["both", "reasoning_content", "reasoning"] as const;
 export type ReasoningField = (typeof reasoningFields)[number];
 
-/** Where packed weights are kept. */
+/** Folder of packed weights. */
 export type PackedChoice = "auto" | "off" | { readonly folder: string };
 
-/** Where jobs are kept. */
+/** Folder of batch jobs. */
 export type DataChoice = "auto" | "off" | { readonly folder: string };
 
 export type DtypeChoice = "auto" | "bf16" | "f32";
@@ -286,7 +292,7 @@ export const serverSettings = Object.freeze({
   }),
 });
 
-/** Headings of `--help`, each at the setting that begins its group. */
+/** Headings of `--help`, each at the first setting of its group. */
 export const serverHeadings: { readonly [Name in keyof typeof serverSettings]?: string } = {
   host: "Address:",
   apiKey: "Who may call, and what callers share:",
@@ -298,15 +304,15 @@ export const serverHeadings: { readonly [Name in keyof typeof serverSettings]?: 
   logRequests: "Watching and stopping:",
 };
 
-/** What settings come to when they are parsed. */
+/** Types of parsed settings. */
 export type Values<Settings> = {
   readonly [Name in keyof Settings]: Settings[Name] extends Setting<infer Value> ? Value : never;
 };
 
-/** What `bunting serve` was asked, parsed. */
+/** Parsed settings of `bunting serve`. */
 export type Config = Values<typeof serverSettings>;
 
-/** A configuration from the defaults and what differs. */
+/** A configuration: the defaults with changes. */
 export function makeConfig(changes: Partial<Config> = {}): Config {
   const defaults = Object.fromEntries(
     Object.entries(serverSettings).map(([name, { default: value }]) => [name, value]),
@@ -314,34 +320,37 @@ export function makeConfig(changes: Partial<Config> = {}): Config {
   return Object.freeze({ ...(defaults as unknown as Config), ...changes });
 }
 
-/** The option of a setting: stepTokens → --step-tokens. */
+/** Option of a setting: stepTokens → --step-tokens. */
 export function optionName(field: string): string {
   return `--${field.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-/** The environment variable of a setting: stepTokens → BUNTING_STEP_TOKENS. */
+/** Environment variable of a setting: stepTokens → BUNTING_STEP_TOKENS. */
 export function variableName(field: string): string {
   return `BUNTING_${field.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`;
 }
 
-/** The default as people read it; null when there is nothing to say (a switch, an option that is off). */
+/** Default in readable form; null for a switch or an option that is off. */
 export function defaultText(setting: Setting<unknown>): string | null {
   if (setting.defaultText !== null) return setting.defaultText;
   if (setting.placeholder === null || setting.default === null || setting.default === "") return null;
   return `${setting.default}${setting.unit === null ? "" : ` ${setting.unit}`}`;
 }
 
-/** Whether requests need a key. */
+/** True if requests need an API key. */
 export function needsKey({ apiKey, apiKeyFile, adminKey, adminKeyFile }: Config): boolean {
   return apiKey.length > 0 || apiKeyFile !== null || adminKey.length > 0 || adminKeyFile !== null;
 }
 
-/** Whether only programs of this machine can reach an address. */
+/** True if only programs on this machine can reach the address. */
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127\.\d+\.\d+\.\d+$/.test(host);
 }
 
-/** As it is compared with what a browser or a client sends: in small letters, without a port. */
+/**
+ * Normalises a host name to compare it with a browser's or client's: lower case, without a port. Throws
+ * ConfigError.
+ */
 function parseHostName(value: string): string {
   const name = value.toLowerCase();
   if (/[/\s]|:\d*$/.test(name))
@@ -349,8 +358,10 @@ function parseHostName(value: string): string {
   return name;
 }
 
-/** As browsers send it, or a pattern of such: `https://*.chat.example`, `http://localhost:*`. Throws ConfigError for what none would
- *  match, such as a URL with a path. */
+/**
+ * Normalises an origin, or a pattern such as `https://*.chat.example` or `http://localhost:*`, to the form
+ * that browsers send. Throws ConfigError for a value that no origin matches, such as a URL with a path.
+ */
 function parseOrigin(value: string): string {
   if (value === "*" || value === "null") return value;
   const [, scheme = "", below = "", rest = "", anyPort = ""] =
@@ -440,19 +451,24 @@ export function optional(rule: {
   return setting<string | null>({ placeholder: "text", ...rule, default: null, parse: notEmpty });
 }
 
-/** An empty text is mostly a variable of a script that was not set: it must not stand for the working folder, say. */
+/**
+ * Throws ConfigError for an empty text. It usually comes from an unset variable of a script, and must not
+ * mean the working folder, say.
+ */
 function notEmpty(value: string): string {
   if (value === "") throw new ConfigError("It is empty.");
   return value;
 }
 
-/** On when given, off otherwise. */
+/** A switch that is off by default. */
 export function flag(rule: { readonly sentence: string }): Setting<boolean> {
   return setting({ ...rule, placeholder: null, default: false, parse: () => true });
 }
 
-/** Several values, each given by itself or, unless values hold commas, all in one text with commas between them.
- *  `item` makes a value of what was typed, or throws ConfigError. */
+/**
+ * Setting of several values: repeated options or, unless values may hold commas, a comma-separated text.
+ * `item` parses a value or throws ConfigError.
+ */
 export function list({
   holdsCommas = false,
   item = (typed) => typed,

@@ -39,7 +39,9 @@ Examples:
 \`bunting <command> --help\` lists the options of a command.`,
   );
 
-/** Adds a command with an option for each setting. `model`: what its argument says; null: it takes none. */
+/**
+ * Adds a command with an option for each setting. `model`: description of its argument; null: it has none.
+ */
 function command<Settings extends Record<string, Setting<unknown>>>(
   name: string,
   description: string,
@@ -122,7 +124,10 @@ command(
 
 program.helpCommand("help [command]", "Show the options of a command.");
 
-/** Exits with the command's code; a failure that is a sentence for people is printed as one. */
+/**
+ * Exits with the command's code. Prints an error for people as its message alone, other errors with their
+ * stack.
+ */
 async function end(command: Promise<number>): Promise<never> {
   try {
     process.exit(await command);

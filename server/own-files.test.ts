@@ -29,13 +29,13 @@ afterEach(() => {
   rmSync(outside, { recursive: true });
 });
 
-/** What a server keeps in a folder, opened and closed. */
+/** Opens and closes everything that a server stores in a folder. */
 function useData(): void {
   openStore(folder).close();
   new KeptResponses(folder).close();
 }
 
-/** Everything below a folder, by path, with its mode. */
+/** Modes of everything below a folder, by path. */
 function modesIn(path: string): Record<string, number> {
   const modes: Record<string, number> = {};
   for (const name of readdirSync(path, { recursive: true }) as string[]) {

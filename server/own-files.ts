@@ -1,11 +1,13 @@
-/** Folders and files that keep what clients sent: readable by this user alone, and never reached by way of a link. */
+/** Folders and files for clients' data: readable by this user alone, and never accessed through a link. */
 import { chmodSync, closeSync, constants, fchmodSync, lstatSync, mkdirSync, openSync } from "node:fs";
 
-/** Bits of a mode that let others in. */
+/** Permission bits of other users. */
 const OTHERS = 0o077;
 
-/** Makes the folder where it is not there, and closes it to others. Throws for a link: what it points to is somebody else's, and the
- *  server removes files that it does not know from its own folders. */
+/**
+ * Creates the folder if it is missing, and closes it to others. Throws for a link: its target may belong to
+ * another program, and the server removes unknown files from its own folders.
+ */
 export function ownFolder(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 });
   const found = lstatSync(path);
@@ -13,7 +15,9 @@ export function ownFolder(path: string): void {
   if ((found.mode & OTHERS) !== 0) chmodSync(path, 0o700);
 }
 
-/** Opens a file to read and write that stays closed to others, and makes it where it is not there. Throws for a link. */
+/**
+ * Opens a file to read and write, creates it if it is missing, and closes it to others. Throws for a link.
+ */
 export function openOwnFile(path: string): number {
   const file = notLinked(path, () =>
     openSync(path, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, 0o600),
@@ -27,7 +31,10 @@ export function readOwnFile(path: string): number {
   return notLinked(path, () => openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW));
 }
 
-/** Makes the file of a SQLite database where it is not there, and closes it to others: what SQLite writes beside it has its mode. */
+/**
+ * Creates the file of a SQLite database if it is missing, and closes it to others: SQLite's files beside it
+ * get the same mode.
+ */
 export function ownDatabase(path: string): void {
   closeSync(openOwnFile(path));
   for (const suffix of ["-wal", "-shm"]) {

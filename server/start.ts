@@ -1,4 +1,4 @@
-/** Composition: configuration → plan → engines → text → HTTP. Everything that runs is put together here. */
+/** Composition of the server: configuration → plan → engines → text → HTTP. */
 
 import { readFileSync } from "node:fs";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
@@ -53,32 +53,34 @@ import { Encoder } from "./text/encoder.ts";
 import { version } from "./version.ts";
 
 export interface StartEvents extends Pick<EnginesEvents, "onLost" | "onReplaced"> {
-  /** Before anything is allocated. Not called for a simulated device, which allocates next to nothing. */
+  /** Called before any allocation. Not called for a simulated device, which allocates next to nothing. */
   onPlan(plan: ServingPlan): void;
   onProgress(progress: LoadProgress): void;
 }
 
 export interface RunningServer {
-  /** Without a path: "http://127.0.0.1:8000". */
+  /** Base URL without a path: "http://127.0.0.1:8000". */
   readonly url: string;
   /** The model's name in answers. */
   readonly model: string;
-  /** What became of packed weights on disk; null when there was nothing to say. */
+  /** Message about packed weights on disk; null for none. */
   readonly packedNote: string | null;
-  /** Where jobs are kept, or why not; null when there was nothing to say. */
+  /** Folder of the batch jobs, or the reason why there is none; null for no message. */
   readonly jobsNote: string | null;
   /** Requests in flight. */
   readonly active: number;
-  /** Resolves with the reason when the last engine is lost for good: the server can only be restarted then. */
+  /** Resolves with the reason when the last engine is lost for good: the server must then be restarted. */
   readonly lost: Promise<string>;
-  /** Reads the file of keys again now; what runs goes on. What came of it, as a sentence. */
+  /** Reloads the API key file; running requests continue. Returns a sentence about the result. */
   reloadKeys(): string;
-  /** Takes no new work, lets running requests finish for at most `timeoutMs`, cuts what is left, and stops everything.
-   *  Resolves to the number of requests that were cut. */
+  /**
+   * Refuses new work and lets running requests finish for at most `timeoutMs`. Then cuts the rest and stops
+   * everything. Resolves to the number of cut requests.
+   */
   drain(timeoutMs: number): Promise<number>;
 }
 
-/** What is needed to start engines, and what of it the rest of the server has to know. */
+/** Everything needed to start engines, shared with the rest of the server. */
 interface Prepared {
   readonly names: readonly string[];
   readonly folder: ModelFolder;
@@ -87,8 +89,10 @@ interface Prepared {
   readonly device: DeviceSetup;
 }
 
-/** Loads the model in `dir` (null: the one that comes with Bunting) and serves it. Every failure that a person can mend
- *  is an error whose message is a sentence for people. */
+/**
+ * Loads the model in `dir` (null: the one that comes with Bunting) and serves it. Errors that a person can
+ * mend have a sentence for people as their message.
+ */
 export async function startServer(
   config: Config,
   dir: string | null,
@@ -142,9 +146,9 @@ export async function startServer(
     async drain(timeoutMs) {
       const startedMs = performance.now();
       const drained = lifecycle.drain(timeoutMs);
-      await jobs?.runner.stop(); // lines that run begin again at the next start
+      await jobs?.runner.stop(); // running lines start again after the next start
       const cut = await drained;
-      // Answers are complete; what their sockets still hold goes out within what is left of the time.
+      // Answers are complete; their sockets may send buffered data for the rest of the time.
       await Promise.race([
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
@@ -162,7 +166,7 @@ export async function startServer(
   };
 }
 
-/** What turns text into tokens and back. */
+/** Services that turn text into tokens and back. */
 interface TextServices extends ModelText {
   readonly encoder: Encoder;
 }
@@ -175,7 +179,7 @@ function openText(modelDir: string): TextServices {
   return { ...text, encoder };
 }
 
-/** Engines, and what watches them. */
+/** Engines with their telemetry. */
 interface WatchedEngines {
   readonly gap: ThreadGap;
   readonly engines: RunningEngines;
@@ -232,7 +236,7 @@ async function startWatchedEngines(
   return await watched.promise;
 }
 
-/** What routes need, besides what is made for them. */
+/** Services of the routes. */
 interface AppServices extends TextServices, WatchedEngines {
   readonly json: JsonReader;
   readonly compiler: ConstraintCompiler;

@@ -1,4 +1,4 @@
 import packageJson from "../package.json" with { type: "json" };
 
-/** Of this program, as `--version`, /version and /metrics tell it. */
+/** Version of this program, as in `--version`, /version and /metrics. */
 export const version: string = packageJson.version;

@@ -1,17 +1,18 @@
 /**
- * Control tokens (<|im_end|>, <s>, …) are written as text in a chat template, and any user may type that text into a
- * message. Only the template's own may become tokens: before rendering, the first character of every control text in
- * the client's strings is replaced by a stand-in that occurs nowhere else; after rendering the text is split at the
- * control texts that are left, and the stand-ins turn back into what they stood for. A template that looks for control text in a
- * message finds it: comparing and searching see through stand-ins (text/jinja/runtime.ts).
+ * Separates the control texts (<|im_end|>, <s>, …) of a chat template from the same texts in clients'
+ * messages. Only the template's own may become control tokens. Before rendering, a stand-in that occurs
+ * nowhere else replaces the first character of every control text in the client's strings. After rendering,
+ * the text is split at the remaining control texts, and the stand-ins become their characters again. A
+ * template that searches a message for control text finds it: comparisons and searches see through stand-ins
+ * (text/jinja/runtime.ts).
  */
 import { Dict, isList, type Value } from "./jinja/values.ts";
 
 /** Text from a chat template. */
 export interface RenderedPrompt {
-  /** May hold stand-ins. */
+  /** The text, possibly with stand-ins. */
   readonly text: string;
-  /** Stand-in → the character it stands for. Empty when no client string held control text. */
+  /** Characters by stand-in. Empty when no client string held control text. */
   readonly standIns: ReadonlyMap<string, string>;
 }
 
@@ -30,7 +31,7 @@ interface TrieNode {
   isEnd: boolean;
 }
 
-/** The control texts of a tokenizer, ready to be searched for. */
+/** Search structure of a tokenizer's control texts. */
 export class ControlTexts {
   readonly texts: readonly string[];
   readonly #root: TrieNode = { children: new Map(), isEnd: false };
@@ -57,7 +58,7 @@ export class ControlTexts {
     this.#firsts = [...this.#root.children.keys()].map((unit) => String.fromCharCode(unit));
   }
 
-  /** Cuts at control texts: leftmost first, then longest. Pieces are not empty and join to `text`. */
+  /** Splits at control texts: leftmost first, then longest. Pieces are not empty and join to `text`. */
   split(text: string): TextPiece[] {
     const pieces: TextPiece[] = [];
     let from = 0;
@@ -77,8 +78,8 @@ export class ControlTexts {
   }
 
   /**
-   * A copy of a value (texts, lists, dicts with their keys, nested) in which no control text is left. `avoid` is text that
-   * stand-ins may not occur in. Null when every possible stand-in is taken.
+   * A copy of a value (texts, lists, dicts with their keys, nested) without control texts. Stand-ins do not
+   * occur in `avoid`. Null when every possible stand-in is taken.
    */
   disguise(
     value: Value,
@@ -109,8 +110,9 @@ export class ControlTexts {
   }
 
   /**
-   * Where a control text begins, overlapping ones too, and where one may begin that the text after this string
-   * completes: its end, without trailing white space that a template may trim.
+   * Positions at which a control text begins, overlapping ones included, and at which text behind this string
+   * may complete one. The end of the string also counts without trailing white space, which a template may
+   * trim.
    */
   #positions(text: string): number[] {
     const positions: number[] = [];
@@ -138,7 +140,7 @@ export class ControlTexts {
   }
 }
 
-/** Turns stand-ins back into the characters they stand for. */
+/** Turns stand-ins back into their characters. */
 export function restore(text: string, standIns: ReadonlyMap<string, string>): string {
   let result = text;
   for (const [standIn, character] of standIns) result = result.replaceAll(standIn, character);

@@ -1,9 +1,9 @@
-/** The value of a JSON text that was cut off: what is whole in it, closed where it ends. Null when nothing is. */
+/** Value of a truncated JSON text: its complete parts, with all brackets closed. Null if there are none. */
 export function wholeValueIn(json: string): unknown {
   return valueIn(json, false);
 }
 
-/** The same, with the string at the end as far as it goes. */
+/** The same, with an unfinished string at the end included. */
 export function begunValueIn(json: string): unknown {
   return valueIn(json, true);
 }
@@ -15,7 +15,7 @@ function valueIn(json: string, keepsCutString: boolean): unknown {
   const note = (end: number): void => {
     whole = { end, closers: closed() };
   };
-  /** A string here is a key, which is nothing without its value. */
+  /** True if a string here is a key, which means nothing without its value. */
   const isKey = (at: number): boolean => {
     const before = json.slice(0, at).trimEnd().at(-1);
     return closers.at(-1) === "}" && before !== ":";
@@ -40,13 +40,13 @@ function valueIn(json: string, keepsCutString: boolean): unknown {
   return whole.end === 0 ? null : JSON.parse(json.slice(0, whole.end) + whole.closers);
 }
 
-/** The text up to its end, with the string that begins at a place closed where its last whole character ends. */
+/** The text with its unfinished string, which begins at `at`, closed behind the last complete character. */
 function closedString(json: string, at: number): string {
   const [whole] = /^"(?:[^"\\\p{Cc}]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/u.exec(json.slice(at))!;
   return `${json.slice(0, at)}${whole}"`;
 }
 
-/** Of the string, number, word, bracket or space at a place; 0 if it is not whole. */
+/** Length of the string, number, word, bracket or space at a position; 0 if it is incomplete. */
 function tokenLength(json: string, at: number): number {
   const token = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\]:,]|\s+/sy;
   token.lastIndex = at;

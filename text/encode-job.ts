@@ -1,4 +1,4 @@
-/** What makes tokens of texts and chats, on whichever thread. */
+/** Jobs that tokenise texts and chats, on any thread. */
 
 import { plainText } from "./control-text.ts";
 import type { ChatMessage, RenderOptions } from "./conversation/messages.ts";
@@ -13,14 +13,17 @@ export interface TextJob {
   readonly options: EncodeOptions;
 }
 
-/** Messages, to be written by the model's chat template. */
+/** Messages for the model's chat template to write. */
 export interface ChatJob {
   readonly kind: "chat";
   readonly messages: readonly ChatMessage[];
   readonly options: RenderOptions;
-  /** A text that has more tokens, however it is cut, is not made into tokens: that would take long. */
+  /**
+   * Limit of the context: a text that exceeds it under any tokenisation is not tokenised, since that would
+   * take long.
+   */
   readonly tokensMax: number;
-  /** Otherwise the text is enough. */
+  /** False if the text suffices. */
   readonly wantsTokens: boolean;
 }
 
@@ -34,20 +37,23 @@ export interface TextOutcome {
 export type ChatOutcome =
   | {
       readonly kind: "written";
-      /** As a person would read it. */
+      /** The prompt as a person would read it. */
       readonly text: string;
-      /** Empty where none are wanted. */
+      /** Empty if the job wants none. */
       readonly tokens: Int32Array<ArrayBuffer>;
-      /** Fields that the template was given otherwise than they were sent. */
+      /** Fields whose value in the template differs from what the client sent. */
       readonly ignored: readonly string[];
     }
   | { readonly kind: "tooLong"; readonly tokensAtLeast: number }
-  /** The template refused the messages, or ran away. */
+  /** The template refused the messages, or exceeded its limits. */
   | { readonly kind: "refused"; readonly reason: string };
 
 export type OutcomeOf<Job extends EncodeJob> = Job extends ChatJob ? ChatOutcome : TextOutcome;
 
-/** Chats are only for models with a template. `isWanted` is asked now and then: what is not wanted any more is refused. */
+/**
+ * Runs a job. Chats require a template. Calls `isWanted` now and then, and refuses the job once that returns
+ * false.
+ */
 export function runJob(
   job: EncodeJob,
   { tokenizer, template }: ModelText,
@@ -76,15 +82,15 @@ function writeChat(
   }
 }
 
-/** What a template does with a message, three values, takes as long as making tokens of 48 UTF-16 units of text. */
+/** Cost of one value in a template, in UTF-16 units of text to tokenise. A message has three values. */
 const valueUnits = 16;
 
-/** Whether a job takes longer than making tokens of a text of so many UTF-16 units. */
+/** True if the job takes longer than tokenising a text of `units` UTF-16 units. */
 export function takesLonger(job: EncodeJob, units: number): boolean {
   return unitsOf(job, units) > units;
 }
 
-/** UTF-16 units of a text that takes as long as a job; counts no further than above `max`. */
+/** Cost of a job in UTF-16 units of text to tokenise; stops counting above `max`. */
 export function unitsOf(job: EncodeJob, max: number): number {
   if (job.kind === "text") return job.text.length;
   const { tools, templateKwargs } = job.options;

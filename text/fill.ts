@@ -1,17 +1,19 @@
-/** Filling in the middle: the tokens by which models of code are told what stands before and behind the text that they write. */
+/**
+ * Tokens for filling in the middle (FIM), which code models put around the text before and behind the gap.
+ */
 import type { TokenId } from "../base/token.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 export interface FillForm {
   readonly prefix: TokenId;
   readonly suffix: TokenId;
-  /** After both, before the answer; null: the text before it comes last, and the answer goes on with that. */
+  /** Token after both texts, before the answer; null: the prefix comes last, and the answer continues it. */
   readonly middle: TokenId | null;
   readonly isSuffixFirst: boolean;
-  /** Before the name of a repository, and of a file; null: there is none. */
+  /** Tokens before the name of a repository, and of a file; null: none. */
   readonly repository: TokenId | null;
   readonly file: TokenId | null;
-  /** Tokens that end what is filled in, besides the model's own end tokens. */
+  /** Tokens that end the answer, besides the model's own end tokens. */
   readonly ends: readonly TokenId[];
 }
 
@@ -27,7 +29,10 @@ interface Spelling {
   readonly isSuffixFirst?: true;
 }
 
-/** Of Qwen, Granite and CodeGemma; StarCoder and older Granite; SantaCoder; Code Llama; DeepSeek; Codestral; GLM; Seed-Coder. */
+/**
+ * Spellings of Qwen, Granite and CodeGemma; StarCoder and older Granite; SantaCoder; Code Llama; DeepSeek;
+ * Codestral; GLM; Seed-Coder.
+ */
 const spellings: readonly Spelling[] = [
   { prefix: "<|fim_prefix|>", suffix: "<|fim_suffix|>", middle: "<|fim_middle|>" },
   { prefix: "<fim_prefix>", suffix: "<fim_suffix>", middle: "<fim_middle>" },
@@ -47,7 +52,10 @@ const endTexts = [
   ...["<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>"],
 ];
 
-/** `ids`: what a file says of them, which goes before spellings. Null: the vocabulary has no such tokens. */
+/**
+ * FIM tokens of a vocabulary; null if it has none. `ids`: tokens that a GGUF file names, which take
+ * precedence over spellings.
+ */
 export function fillFormOf({ tokenOf }: Pick<Tokenizer, "tokenOf">, ids: FillIds = {}): FillForm | null {
   const first = (texts: readonly string[]): TokenId | null =>
     texts.map((text) => tokenOf(text)).find((token) => token !== null) ?? null;

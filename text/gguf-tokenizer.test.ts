@@ -129,7 +129,7 @@ describe("each pre-tokenizer cuts a text where its pattern says", () => {
     ["llama-bpe", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["qwen2", "It|'s| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["tekken", "It|'s| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïve|Test| x|=y|;| 日本"],
-    // As the patterns that tiktoken publishes for cl100k and o200k cut it.
+    // Expected splits by the patterns that tiktoken publishes for cl100k and o200k.
     ["dbrx", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["gpt-4o", "It's| |123|45| o|'CLOCK|,\n\n| | naïve|Test| x|=y|;| 日本"],
     ["seed-coder", "It|'s| |1|2|3|4|5| o|'CLOCK|,|\n\n| | naïveTest| x|=y|;| 日本"],
@@ -137,7 +137,7 @@ describe("each pre-tokenizer cuts a text where its pattern says", () => {
     ["smollm", "It|'s| |1|2|3|4|5| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
     ["qwen35", "It|'s| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["falcon", "It|'|s| |123|45| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
-    // Its signs reach from : to ~, letters among them.
+    // Its signs range from : to ~, letters among them.
     ["deepseek-llm", "It|'|s| |1|2|3|4|5| o|'|CLOCK|,|\n|\n| | na|ï|veTest| x|=|y|;| |日本"],
     ["deepseek-coder", "It|'|s| |1|2|3|4|5| o|'|CLOCK|,|\n|\n| | naïveTest| x|=|y|;| |日本"],
     ["default", "It|'|s| |123|45| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
@@ -208,7 +208,7 @@ describe("SentencePiece, from metadata", () => {
     ["tokenizer.ggml.unknown_token_id", "u32", 0],
   ];
 
-  /** Joins the neighbours that make the token of the best score, leftmost first, until none do. */
+  /** Repeatedly joins the adjacent pieces whose token has the best score, leftmost first. */
   function greedily(text: string): number[] {
     const isWord = (piece: string): boolean => types[tokens.indexOf(piece)] === 1;
     const pieces = [...text.replaceAll(" ", "▁")];

@@ -1,7 +1,8 @@
 /**
- * The tokenizer in a GGUF file's metadata, as the tokenizer.json and tokenizer_config.json that a folder would have, so
- * that both kinds of model go through one tokenizer. Three kinds are read: "gpt2", byte-level merges; "llama",
- * SentencePiece's, whose scores become merges; and "gemma4", merges over SentencePiece's spelling. Everything else is refused.
+ * Converts the tokenizer in a GGUF file's metadata to the tokenizer.json and tokenizer_config.json of a
+ * folder, so that both kinds of model use one tokenizer. It reads three kinds: "gpt2", byte-level merges;
+ * "llama", SentencePiece, whose scores become merges; and "gemma4", merges over SentencePiece's spelling. It
+ * refuses others.
  */
 import type { GgufFile } from "../model/gguf-file.ts";
 import { Metadata } from "../model/gguf-metadata.ts";
@@ -15,14 +16,14 @@ const TokenType = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5
 
 interface Vocabulary {
   readonly tokens: readonly string[];
-  /** Of each token. */
+  /** Type of each token. */
   readonly types: readonly number[];
 }
 
 const prefix = "tokenizer.ggml";
 const space = "▁";
 
-/** As `createTokenizer` takes them. Throws ModelError. */
+/** The tokenizer in the form that `createTokenizer` accepts. Throws ModelError. */
 export function ggufTokenizer(file: Pick<GgufFile, "file" | "metadata">): {
   readonly tokenizer: JsonObject;
   readonly config: JsonObject;
@@ -54,7 +55,7 @@ export function ggufTemplate(file: Pick<GgufFile, "file" | "metadata">): Templat
   };
 }
 
-/** Tokens for filling in the middle, under their names of today and of before. Throws ModelError. */
+/** Tokens for filling in the middle, under their current and former names. Throws ModelError. */
 export function ggufFillIds(file: Pick<GgufFile, "file" | "metadata">): FillIds {
   const metadata = new Metadata(file);
   const count = metadata.texts(`${prefix}.tokens`).length;
@@ -103,7 +104,7 @@ function specialToken(metadata: Metadata, name: string, count: number): number |
   return metadata.has(key) ? metadata.integer(key, 0, count - 1) : null;
 }
 
-/** Names of a chat template's variables and what metadata calls them. */
+/** Special tokens by the names of a chat template's variables. */
 function specialTokens(metadata: Metadata, { tokens }: Vocabulary): Record<string, string> {
   const texts: Record<string, string> = {};
   for (const [variable, name] of [
@@ -120,7 +121,7 @@ function specialTokens(metadata: Metadata, { tokens }: Vocabulary): Record<strin
   return texts;
 }
 
-/** Tokens that are cut out of a text before it is merged: control tokens and those that a model's authors added. */
+/** Tokens that are split off before merging: control tokens and those that a model's authors added. */
 function addedTokens({ tokens, types }: Vocabulary): JsonObject[] {
   const added: JsonObject[] = [];
   tokens.forEach((content, id) => {
@@ -132,7 +133,7 @@ function addedTokens({ tokens, types }: Vocabulary): JsonObject[] {
   return added;
 }
 
-/** Spelling → id of the tokens of some types. */
+/** Ids of the tokens of some types, by spelling. */
 function vocabOf({ tokens, types }: Vocabulary, ...wanted: readonly number[]): Record<string, number> {
   return Object.fromEntries(
     tokens.flatMap((text, token) => (wanted.includes(types[token]!) ? [[text, token] as const] : [])),
@@ -177,8 +178,10 @@ function storedMerges(metadata: Metadata): string[][] {
   });
 }
 
-/** Spaces are ▁ and characters without a token become bytes, as SentencePiece has it; merges are stored. No token has a line's end
- *  beside other text, so texts are cut there. */
+/**
+ * Merges over SentencePiece's spelling: spaces are ▁ and characters without a token become bytes; the file
+ * stores the merges. No token mixes a line break with other text, so texts are split there.
+ */
 function spelledMerges(metadata: Metadata, vocabulary: Vocabulary): JsonObject {
   const unknown = specialToken(metadata, "unknown", vocabulary.tokens.length);
   return {
@@ -208,8 +211,10 @@ function spelledMerges(metadata: Metadata, vocabulary: Vocabulary): JsonObject {
   };
 }
 
-/** SentencePiece: spaces are ▁, the neighbours that make the token of the highest score are joined, and characters
- *  without a token become bytes. */
+/**
+ * SentencePiece: spaces are ▁. The adjacent pieces whose joined token has the highest score merge first.
+ * Characters without a token become bytes.
+ */
 function sentencePiece(metadata: Metadata, vocabulary: Vocabulary): JsonObject {
   const { tokens, types } = vocabulary;
   const scores =
@@ -257,8 +262,10 @@ function sentencePiece(metadata: Metadata, vocabulary: Vocabulary): JsonObject {
   };
 }
 
-/** Every way in which two tokens make a third, best score first. Of the ways to make one token, that with the longest
- *  left part comes first: where they compete, it is the one further left. */
+/**
+ * All pairs of tokens that join to a third, best score first. Among pairs for one token, the longest left
+ * part comes first: where pairs compete, that is the one further left.
+ */
 function mergesOf({ tokens, types }: Vocabulary, scores: ArrayLike<number>): [string, string][] {
   const mergeable = new Set(tokens.filter((_, token) => types[token] === TokenType.normal));
   const ways: { readonly left: string; readonly right: string; readonly score: number }[] = [];
@@ -273,7 +280,7 @@ function mergesOf({ tokens, types }: Vocabulary, scores: ArrayLike<number>): [st
   return ways.map(({ left, right }) => [left, right]);
 }
 
-/** The tokens that go around every text, as a post-processor. */
+/** Post-processor with the tokens around every text; null if there are none. */
 function aroundText(metadata: Metadata, vocabulary: Vocabulary, addsBos: boolean): JsonObject | null {
   const tokenFor = (name: "bos" | "eos", fallback: boolean): string | null => {
     const key = `${prefix}.add_${name}_token`;

@@ -1,20 +1,20 @@
 /**
- * The JSON that values were parsed from. JavaScript reads 1.0 as 1 and puts keys that are integers first; who writes a value
- * again as it came, as chat templates do with definitions of functions, asks for its text here.
+ * Source texts of parsed JSON values. JavaScript reads 1.0 as 1 and puts integer keys first. Code that writes
+ * a value unchanged, such as chat templates with function definitions, uses its source text.
  */
 const texts = new WeakMap<object, string>();
 
-/** `value` is what `JSON.parse` made of `text`. */
+/** Stores the text of a value that `JSON.parse` made of it. */
 export function rememberJsonText(value: unknown, text: string): void {
   if (typeof value === "object" && value !== null) texts.set(value, text);
 }
 
-/** Undefined for what was not parsed, or is part of what was. */
+/** Source text of a value; undefined for a value that was not parsed, or is only a part of a parsed one. */
 export function jsonTextOf(value: object): string | undefined {
   return texts.get(value);
 }
 
-/** The values in `value`, itself among them, of which the text is known, with their texts: for a thread that gets copies of them. */
+/** Values with known source texts in `value`, itself included, for a thread that receives copies of them. */
 export function jsonTextsIn(value: unknown): (readonly [object, string])[] {
   const found: (readonly [object, string])[] = [];
   const look = (at: unknown): void => {

@@ -1,4 +1,4 @@
-/** Tokenizer and chat template of a model, wherever it keeps them. */
+/** Tokenizer and chat template of a model folder or GGUF file. */
 import { isGguf } from "../model/gguf.ts";
 import { readGgufFile } from "../model/gguf-file.ts";
 import { type FillForm, fillFormOf } from "./fill.ts";
@@ -7,18 +7,18 @@ import { ChatTemplate, readTemplateSource } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer, triedTokenizer } from "./tokenizer.ts";
 
-/** How the model fills in the middle; null: it does not. Throws ModelError. */
+/** The model's FIM tokens; null if it has none. Throws ModelError. */
 export function openFill(path: string, tokenizer: Tokenizer): FillForm | null {
   return fillFormOf(tokenizer, isGguf(path) ? ggufFillIds(readGgufFile(path)) : {});
 }
 
 export interface ModelText {
   readonly tokenizer: Tokenizer;
-  /** null when the model has none: it completes text and does not chat. */
+  /** Null when the model has none: it completes text and does not chat. */
   readonly template: ChatTemplate | null;
 }
 
-/** Of a folder or a GGUF file. Throws TokenizerError and ModelError. */
+/** Tokenizer of a folder or a GGUF file. Throws TokenizerError and ModelError. */
 export function openTokenizer(path: string): Tokenizer {
   if (!isGguf(path)) return loadTokenizer(path);
   const file = readGgufFile(path);
@@ -28,7 +28,10 @@ export function openTokenizer(path: string): Tokenizer {
   });
 }
 
-/** Of a folder or a GGUF file; null when the model has no template. Throws ModelError, and TemplateError, which names the path. */
+/**
+ * Chat template of a folder or a GGUF file; null when the model has none. Throws ModelError, and
+ * TemplateError, which names the path.
+ */
 export function openTemplate(path: string, { controlTexts }: Tokenizer): ChatTemplate | null {
   const source = isGguf(path) ? ggufTemplate(readGgufFile(path)) : readTemplateSource(path);
   if (source === null) return null;

@@ -1,4 +1,4 @@
-/** Whatever is wrong with a model's files is told with a sentence that names one of them. */
+/** Property: any fault in a model's files leads to a sentence that names one of them. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -24,7 +24,7 @@ const junk = fc.constantFrom<Json>(
   ...[null, true, 0, -1, 1.5, 1e300, 2 ** 53, "", "x", "[", "(?<", "\uD800"],
   ...[[], {}, [null], [[]], { a: null }, ["x", -1], [["x", 0]], { type: "Sequence" }, { type: null }],
 );
-/** Where: a number for each level, taken by how many members there are; what is done there. */
+/** A position as one number per level, modulo the number of members, and the change to make there. */
 const mutation = fc.record({
   path: fc.array(fc.nat(), { minLength: 1, maxLength: 7 }),
   change: fc.oneof(

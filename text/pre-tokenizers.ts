@@ -1,18 +1,18 @@
 /**
- * How byte-level tokenizers cut a text before they merge, by the names that `tokenizer.ggml.pre` has for it, with
- * what else such a name stands for. Written as tokenizer.json has it.
+ * Pre-tokenizers of byte-level tokenizers: how they split a text before merging, by their names in
+ * `tokenizer.ggml.pre`. They are written in the form of tokenizer.json.
  */
 import type { JsonObject } from "./tokenizer-file.ts";
 
-/** What a name stands for. */
+/** Settings that a name implies. */
 export interface PreTokenizer {
-  /** Each cuts the pieces of the one before. */
+  /** Patterns, each of which splits the pieces of the one before. */
   readonly patterns: readonly string[];
-  /** A piece that is a token is not merged anew. */
+  /** True if a piece that is a token is not merged anew. */
   readonly ignoresMerges: boolean;
-  /** A text begins with the beginning-of-text token unless the file says otherwise. */
+  /** True if a text begins with the beginning-of-text token unless the file says otherwise. */
   readonly addsBos: boolean;
-  /** Text is composed (Unicode's form C) first. */
+  /** True to compose the text first (Unicode's form C). */
   readonly composes: boolean;
 }
 
@@ -39,7 +39,7 @@ const onlyPatterns = (...patterns: string[]): PreTokenizer => ({
   addsBos: false,
   composes: false,
 });
-/** Of OpenAI's encodings cl100k and o200k, as their publisher's tiktoken has them. */
+/** Patterns of OpenAI's encodings cl100k and o200k, as in its tiktoken. */
 const cl100k = onlyPatterns(...llama3.patterns);
 const digitsThenGpt2 = onlyPatterns("\\p{N}", gpt2);
 const upper = "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}";
@@ -51,7 +51,7 @@ const o200k = onlyPatterns(
   `${cased("*", "+")}|${cased("+", "*")}|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|${ends}`,
 );
 
-/** Cased letters, as DeepSeek's tokenizer lists them; Unicode has more by now. */
+/** Cased letters in DeepSeek's tokenizer, a subset of those in today's Unicode. */
 const casedLetters =
   "A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373" +
   "\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-" +
@@ -73,7 +73,7 @@ const deepseek = onlyPatterns(
   ideographs,
   "\\p{N}",
 );
-/** Marks go with the letters they stand on. */
+/** Qwen 3.5: combining marks belong to the letters before them. */
 const qwen35: PreTokenizer = {
   ...qwen2,
   patterns: [
@@ -114,11 +114,11 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   falcon: onlyPatterns("[\\p{P}\\$\\+<=>\\^~\\|`]+", gpt2, "[0-9][0-9][0-9]"),
   "deepseek-llm": deepseek,
   "deepseek-coder": deepseekCoder,
-  // What the format's first readers did when nothing was said.
+  // Default of the format's first readers.
   default: onlyPatterns("[\\p{P}\\$\\+<=>\\^~\\|]+", gpt2, "\\p{N}+", "[0-9][0-9][0-9]"),
 };
 
-/** The parts of a tokenizer.json that a pre-tokenizer decides. */
+/** Parts of a tokenizer.json that the pre-tokenizer determines. */
 export function preTokenizerJson({ patterns, composes }: PreTokenizer): JsonObject {
   const splits = patterns.map((pattern) => ({
     type: "Split",

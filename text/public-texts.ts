@@ -4,8 +4,10 @@ import type { ChatTemplate } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
-/** The tokens with which prompts begin that begin with a text: those that are no more than text, and chats whose system message
- *  it is, if the model's template knows system messages. */
+/**
+ * Token prefixes of prompts that begin with a public text: the text alone, and the beginning of a chat with
+ * it as the system message. The latter is left out if the template has no system messages.
+ */
 export function publicTokens(
   text: string,
   { tokenizer, template }: ModelText,
@@ -15,7 +17,7 @@ export function publicTokens(
   return chat === null ? [plain] : [plain, chat];
 }
 
-/** What chats have in common that go on differently. */
+/** Common prefix of chats with this system message and different continuations. */
 function chatHead(content: string, tokenizer: Tokenizer, template: ChatTemplate): readonly TokenId[] | null {
   const written = (user: string): readonly TokenId[] => {
     const messages = [

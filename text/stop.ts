@@ -1,9 +1,9 @@
 /**
- * Finds stop strings in text that arrives in pieces, and holds back only what may still become one.
+ * Finds stop strings in text that arrives in pieces, and holds back only possible beginnings of one.
  *
- * The match that completes first wins; of several that complete at the same place the longest does. This makes the
- * outcome independent of how the text was cut. One Knuth-Morris-Pratt automaton per stop string: each character
- * costs O(stop strings), whatever the text.
+ * The match that completes first wins; of several at the same position the longest does. So the result does
+ * not depend on how the text was split. One Knuth-Morris-Pratt automaton per stop string: each character
+ * costs O(stop strings) amortised.
  */
 export class StopMatcher {
   readonly #automata: readonly Automaton[];
@@ -11,17 +11,19 @@ export class StopMatcher {
   #held = "";
 
   constructor(stopStrings: readonly string[], options: { readonly includeMatch: boolean }) {
-    // Well-formed, so that neither a match nor the held back text can begin or end inside a scalar.
+    // Well-formed, so that neither a match nor the held-back text can begin or end inside a scalar.
     this.#automata = stopStrings.filter((s) => s.length > 0).map((s) => automatonOf(s.toWellFormed()));
     this.#includeMatch = options.includeMatch;
   }
 
-  /** UTF-16 units that were pushed and are not told yet. */
+  /** UTF-16 units that are held back. */
   get heldUnits(): number {
     return this.#held.length;
   }
 
-  /** `text` is certain from now on. `matched` is the stop string that was found: nothing may be pushed after it. */
+  /**
+   * Returns the text that is certain now. `matched` is the stop string found; nothing may be pushed after it.
+   */
   push(text: string): { readonly text: string; readonly matched: string | null } {
     if (this.#automata.length === 0) return { text, matched: null };
     const all = this.#held + text;
@@ -37,7 +39,7 @@ export class StopMatcher {
     return { text: all.slice(0, certain), matched: null };
   }
 
-  /** The text ended: what was held back is no stop string after all. Another one may begin. */
+  /** Ends the text: returns the text held back, which is no stop string after all. Another text may begin. */
   end(): string {
     const rest = this.#held;
     this.#held = "";

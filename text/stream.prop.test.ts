@@ -15,7 +15,7 @@ const bytes = fc
   )
   .map((parts) => Buffer.concat(parts.map((part) => Buffer.from(part as string))));
 
-/** Cuts an array at random places. */
+/** Splits an array at random positions. */
 function cut<Items extends { slice(from: number, to: number): Items; readonly length: number }>(
   items: Items,
   sizes: readonly number[],
@@ -65,7 +65,7 @@ test("detokenizer: tokens whose text is known give what their bytes give", () =>
   );
 });
 
-/** What the matcher is to find, by looking at the whole text: the earliest end wins, then the longest. */
+/** Expected match from the whole text: the earliest end wins, then the longest. */
 function stopAt(text: string, stops: readonly string[], includeMatch: boolean) {
   for (let end = 1; end <= text.length; end++) {
     const found = stops.filter((stop) => stop.length > 0 && text.slice(0, end).endsWith(stop));

@@ -1,7 +1,9 @@
-/** The template refused the messages, or ran away. The sentence is fit for the client. */
+/**
+ * Error of a template that refused the messages or exceeded its limits. The sentence is fit for the client.
+ */
 export class TemplateError extends Error {
   override readonly name = "TemplateError";
-  /** It failed on what the messages are: others may pass. */
+  /** True if the messages caused the error, so that others may succeed. */
   readonly isOfMessages: boolean;
 
   constructor(message: string, isOfMessages = false) {

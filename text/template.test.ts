@@ -151,7 +151,7 @@ describe("a template that fails is an error for the client", () => {
 });
 
 describe("control text", () => {
-  /** Pieces of a prompt in which `content` stands between the template's own control texts. */
+  /** Counts the control pieces of a prompt with `content` between the template's own control texts. */
   const pieces = (content: string, source = "<|start|>{{ messages[0].content }}<|end|>") => {
     const rendered = template(source).render([user(content)], { addGenerationPrompt: false });
     expect(plainText(rendered)).toBe(source.replace(/\{\{.*?\}\}/g, content));

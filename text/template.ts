@@ -11,17 +11,17 @@ import { Dict, isList, type Value } from "./jinja/values.ts";
 import { jsonTextOf } from "./json-text.ts";
 import { TemplateError } from "./template-error.ts";
 
-/** What a chat template is made of. */
+/** Source of a chat template. */
 export interface TemplateSource {
   /** Jinja. */
   readonly template: string;
-  /** Used instead when tools are given. */
+  /** Template for requests with tools, if there is a separate one. */
   readonly toolTemplate: string | null;
   /** bos_token, eos_token and the like, as the template's variables. */
   readonly specialTokens: Readonly<Record<string, string>>;
 }
 
-/** Variables that are ours: a client that sets one would change what is rendered behind the API's back. */
+/** Reserved variables: a client that sets one would change the rendered prompt behind the API's back. */
 const ownNames = new Set([
   "messages",
   "tools",
@@ -61,7 +61,10 @@ export class ChatTemplate {
   readonly #limits: RenderLimits;
   readonly #writer = new ConversationWriter(this);
 
-  /** Throws TemplateError when the template is not valid Jinja. `wallClock` is for templates that name the date. */
+  /**
+   * Throws TemplateError when the template is not valid Jinja. `wallClock` is for templates that name the
+   * date.
+   */
   constructor(
     source: TemplateSource,
     controlTexts: ControlTexts,
@@ -76,26 +79,28 @@ export class ChatTemplate {
     this.#limits = limits;
   }
 
-  /** The Jinja that renders with tools, or without. */
+  /** Jinja source for requests with tools, or without. */
   sourceText(withTools: boolean): string {
     const { template, toolTemplate } = this.source;
     return withTools ? (toolTemplate ?? template) : template;
   }
 
-  /** Whether the template that renders with tools, or without, reads a variable or a field of this name. */
+  /** True if the template with tools, or without, contains this name as a word. */
   mentions(name: string, withTools: boolean): boolean {
     return hasWord(this.sourceText(withTools), name);
   }
 
-  /** Renders a conversation of any client: what the template does not take is arranged as it does. Throws TemplateError. */
+  /**
+   * Renders a conversation of any client, rewritten as far as the template requires. Throws TemplateError.
+   */
   write(messages: readonly ChatMessage[], options: RenderOptions, isWanted?: () => boolean): WrittenChat {
     return this.#writer.write(messages, options, isWanted);
   }
 
   /**
-   * Renders messages, as they are, to the prompt's text. Control text in messages, tools and kwargs stays text: hand the result to
-   * `Tokenizer.encodeRendered`. Content given in parts is joined with newlines. Throws TemplateError, also when it is not wanted
-   * any more.
+   * Renders messages unchanged to the prompt's text. Control text in messages, tools and kwargs stays text:
+   * pass the result to `Tokenizer.encodeRendered`. Joins content parts with newlines. Throws TemplateError,
+   * also once `isWanted` returns false.
    */
   render(
     messages: readonly ChatMessage[],
@@ -135,7 +140,7 @@ export class ChatTemplate {
       ) {
         throw new TemplateError(`chat_template_kwargs may not set ${JSON.stringify(name.slice(0, 64))}`);
       }
-      // Template words are the allow-list: a name the template does not know cannot change its outcome.
+      // The template's words are the allow-list: a name the template does not know cannot change its outcome.
       if (hasWord(template, name) || (toolTemplate !== null && hasWord(toolTemplate, name)))
         used.set(name, value);
     }
@@ -144,8 +149,8 @@ export class ChatTemplate {
 }
 
 /**
- * A folder's chat template: chat_template.jinja, else tokenizer_config.json's `chat_template`, a string or a list of
- * named ones. Null when the model has none: it can complete but not chat. Throws TemplateError.
+ * A folder's chat template: chat_template.jinja, else tokenizer_config.json's `chat_template`, a string or a
+ * list of named ones. Null when the model has none: it can complete but not chat. Throws TemplateError.
  */
 export function readTemplateSource(folder: string): TemplateSource | null {
   const configPath = join(folder, "tokenizer_config.json");
@@ -183,14 +188,14 @@ function configIn(path: string): Readonly<Record<string, unknown>> {
   throw new TemplateError(`${path}: ${reason}`);
 }
 
-/** The messages with a mark behind the content of the last. */
+/** The messages with a mark behind the content of the last one. */
 function marked(messages: readonly ChatMessage[], mark: string): readonly ChatMessage[] {
   const last = messages.at(-1);
   if (mark === "" || last === undefined) return messages;
   return [...messages.slice(0, -1), { ...last, content: `${last.content ?? ""}${mark}` }];
 }
 
-/** A character that a text does not hold, of those that stand for nothing. */
+/** A noncharacter that does not occur in the text. */
 function freeMark(text: string): string {
   for (let code = 0xfdd0; code <= 0xfdef; code++) {
     const mark = String.fromCharCode(code);
@@ -223,7 +228,7 @@ function specialTokensOf(config: Readonly<Record<string, unknown>>): Record<stri
   return tokens;
 }
 
-/** `word` consists of letters, digits and underscores. */
+/** True if the template contains the word, which consists of letters, digits and underscores. */
 function hasWord(template: string, word: string): boolean {
   return new RegExp(`\\b${word}\\b`).test(template);
 }
@@ -232,7 +237,10 @@ function parsed(template: string): JinjaTemplate {
   return expectNoError(() => new JinjaTemplate(template), "the chat template is not valid Jinja: ");
 }
 
-/** Templates' own errors (a missing variable, an operation on null) name parts of the template, never our state. */
+/**
+ * Runs a template and turns its own errors into TemplateError. They name parts of the template (a missing
+ * variable, an operation on null), never the server's state.
+ */
 function expectNoError<Result>(run: () => Result, prefix = ""): Result {
   try {
     return run();
@@ -242,7 +250,7 @@ function expectNoError<Result>(run: () => Result, prefix = ""): Result {
   }
 }
 
-/** Arguments of calls that are a text as they are, also where the template writes JSON of them. */
+/** Replaces the JSON of argument texts by the texts themselves, which a template must not quote. */
 function withArgumentTexts(written: string, messages: Value): string {
   const members = (value: Value | undefined, name: string): Value | undefined =>
     value instanceof Dict ? value.get(name) : undefined;
@@ -256,7 +264,10 @@ function withArgumentTexts(written: string, messages: Value): string {
   return text;
 }
 
-/** Content in parts as one text, and reasoning under both names that templates know, as transformers passes it. */
+/**
+ * The message with content parts joined to one text, and with reasoning under both names that templates use,
+ * as in transformers.
+ */
 function asTemplatesRead(message: ChatMessage): ChatMessage {
   const { content } = message;
   const joined = Array.isArray(content)

@@ -1,28 +1,31 @@
 import type { TokenId } from "../base/token.ts";
 
-/** What tokenizer.json says, in the forms the tokenizer needs. Shapes we do not know are refused by name. */
+/** Contents of tokenizer.json in the forms that the tokenizer needs. Unknown shapes are refused by name. */
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
-/** A tokenizer that cannot be used. The sentence names the file's part at fault. */
+/** Error of an unusable tokenizer. The sentence names the faulty part of the file. */
 export class TokenizerError extends Error {
   override readonly name = "TokenizerError";
 }
 
-/** Token id → UTF-8 bytes, as one array: token i is bytes[offsets[i] … offsets[i + 1]). */
+/** UTF-8 bytes of all tokens in one array: token i is bytes[offsets[i] … offsets[i + 1]). */
 export interface TokenTable {
-  /** One more than the highest id. */
+  /** The highest id plus one. */
   readonly vocabSize: number;
   readonly bytes: Uint8Array;
   /** vocabSize + 1 entries. */
   readonly offsets: Uint32Array;
-  /** The vocabulary's own spelling; holes are ids of no meaning. */
+  /** The vocabulary's own spellings; undefined for unused ids. */
   readonly spellings: readonly (string | undefined)[];
-  /** `decode` of a whole text drops one leading space (SentencePiece put it there). */
+  /** True if `decode` of a whole text drops one leading space (added by SentencePiece). */
   readonly dropsFirstSpace: boolean;
 }
 
-/** Reads the vocabulary. Spellings are byte-level (each byte a printable character) or SentencePiece (▁, <0xNN>). */
+/**
+ * Reads the vocabulary. Spellings are byte-level (each byte a printable character) or SentencePiece (▁,
+ * <0xNN>).
+ */
 export function tokenBytesOf(
   tokenizer: JsonObject,
   added: readonly { readonly id: number; readonly content: string }[],
@@ -105,7 +108,10 @@ function flattened(component: unknown, field: string): JsonObject[] {
     : [object];
 }
 
-/** GPT-2's printable stand-ins: character → byte. Printable Latin-1 stands for itself, the rest follows U+0100. */
+/**
+ * GPT-2's printable characters for bytes: character → byte. Printable Latin-1 stands for itself, the rest
+ * starts at U+0100.
+ */
 export const byteOfCharacter = ((): ReadonlyMap<string, number> => {
   const map = new Map<string, number>();
   let next = 0x100;
@@ -152,7 +158,7 @@ export function postProcessorTokens(postProcessor: unknown): {
   return { before, after };
 }
 
-/** Most bytes of text that one token can stand for; Infinity when the tokenizer may drop text. */
+/** Bytes of text per token at most; Infinity when the tokenizer may drop text. */
 export function encodeBound(
   tokenizer: JsonObject,
   table: TokenTable,
@@ -175,7 +181,7 @@ export function encodeBound(
   return { bytesPerTokenMax: keepsAll && !strips ? longest * shrink : Number.POSITIVE_INFINITY };
 }
 
-/** How many times shorter, in bytes, a normalizer can make a text. */
+/** Largest factor by which a normalizer can shorten a text in bytes. */
 function shrinkOf(normalizer: JsonObject): number {
   switch (normalizer.type) {
     case "Prepend":

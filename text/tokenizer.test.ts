@@ -9,7 +9,7 @@ import { type JsonObject, TokenizerError } from "./tokenizer-file.ts";
 
 const reference = join(import.meta.dir, "../tests/reference/tokenizers");
 
-/** What make.py recorded from Hugging Face's tokenizers and transformers. */
+/** Results that make.py recorded from Hugging Face's tokenizers and transformers. */
 interface Golden {
   readonly texts: readonly { text: string; ids: number[]; idsWithSpecial: number[]; decoded: string }[];
   readonly control: readonly { text: string; ids: number[]; shown: string }[];
@@ -66,7 +66,8 @@ for (const name of ["qwen", "llama3", "llama2", "mistral"]) {
     test("decodes tokens cut inside scalars as transformers does", () => {
       for (const { ids, decoded } of golden.cuts) {
         const ours = tokenizer.decode(ids, { skipSpecialTokens: false });
-        // A run of byte tokens with one broken scalar is U+FFFD throughout in transformers; we keep what is whole.
+        // In transformers, a run of byte tokens with one broken scalar is U+FFFD throughout; ours keeps whole
+        // scalars.
         if (name === "llama2" || name === "mistral")
           expect(ours.includes("\uFFFD")).toBe(decoded.includes("\uFFFD"));
         else expect(ours).toBe(decoded);

@@ -12,44 +12,56 @@ import {
 } from "./tokenizer-file.ts";
 
 export interface EncodeOptions {
-  /** Add what the tokenizer puts around every text, for most models a beginning-of-text token. */
+  /**
+   * True to add the tokenizer's special tokens around the text, for most models a beginning-of-text token.
+   */
   readonly addSpecialTokens: boolean;
-  /** Control text such as <|im_end|> becomes its token. Off unless the whole text is the caller's own prompt. */
+  /**
+   * True to turn control text such as <|im_end|> into its token. Only for texts that are entirely the
+   * caller's own prompt.
+   */
   readonly parseControlText?: boolean;
-  /** Of a text in which some control text must stay text: see `RenderedPrompt`. */
+  /** Stand-ins in the text for control text that must stay text: see `RenderedPrompt`. */
   readonly standIns?: RenderedPrompt["standIns"];
-  /** The text goes on from tokens before it: it begins in the middle of a word or a line. */
+  /** True if the text continues preceding tokens and so begins in the middle of a word or a line. */
   readonly continues?: boolean;
 }
 
 /**
- * A Hugging Face tokenizer of which we own the edges: control text is cut out here and never by the library, so the
- * caller decides when it counts; and ids turn back into bytes, not strings, so that a stream can be decoded exactly.
+ * A Hugging Face tokenizer with edges of our own. Control text is split off here and never by the library, so
+ * that the caller decides when it counts. Ids turn back into bytes, not strings, so that a stream can be
+ * decoded exactly.
  */
 export interface Tokenizer {
-  /** One more than the highest id. The model's vocabulary may be padded beyond it. */
+  /** The highest id plus one. The model's vocabulary may be padded beyond it. */
   readonly vocabSize: number;
-  /** Texts of the control tokens: added tokens that are "special", or spelled like it. Never read from plain text. */
+  /**
+   * Texts of the control tokens: added tokens that are "special", or spelled like it. Plain text never yields
+   * them.
+   */
   readonly controlTexts: ControlTexts;
-  /** Cost: about 1 µs per token, more in one enormous word; long texts belong on the tokenizer's thread. */
+  /**
+   * Encodes a text. The cost grows with its length, and faster within one enormous word; long texts belong on
+   * the tokenizer's thread.
+   */
   encode(text: string, options: EncodeOptions): TokenId[];
   /** Tokens of a rendered chat template, which writes its own beginning-of-text token. */
   encodeRendered(rendered: RenderedPrompt): TokenId[];
-  /** The text of tokens as transformers' `decode` gives it (without clean-up of spaces). */
+  /** Text of tokens as from transformers' `decode` (without clean-up of spaces). */
   decode(tokens: readonly TokenId[], options: { readonly skipSpecialTokens: boolean }): string;
-  /** What a token stands for in UTF-8, possibly a part of a scalar. Empty for ids of no meaning. Read only. */
+  /** UTF-8 bytes of a token, possibly a part of a scalar. Empty for unused ids. Read only. */
   bytesOf(token: TokenId): Uint8Array;
-  /** The same as text; null: they are not whole characters. */
+  /** The same as text; null if they are not whole characters. */
   textOf(token: TokenId): string | null;
-  /** A "special" added token: not shown where `skipSpecialTokens` is asked for. */
+  /** True for a "special" added token, which `skipSpecialTokens` hides. */
   isControl(token: TokenId): boolean;
-  /** Cut out of a text before the rest of it is made of pieces, control token or not. */
+  /** True for a token that is split off before the rest of a text is tokenised, control token or not. */
   isAdded(token: TokenId): boolean;
-  /** The vocabulary's own spelling ("Ġthe", "▁the", "<0x0A>"); null for ids of no meaning. */
+  /** The vocabulary's own spelling ("Ġthe", "▁the", "<0x0A>"); null for unused ids. */
   spellingOf(token: TokenId): string | null;
-  /** The token with this spelling. */
+  /** The token with this spelling; null for none. */
   tokenOf(spelling: string): TokenId | null;
-  /** A number of tokens that no encoding of a text of so many bytes can be below; cheap, for early refusal. */
+  /** Lower bound on the tokens of any text of this many bytes; cheap, for early refusal. */
   tokensAtLeast(textBytes: number): number;
 }
 
@@ -70,10 +82,10 @@ export function loadTokenizer(folder: string): Tokenizer {
   return triedTokenizer(file, () => createTokenizer(tokenizer, config));
 }
 
-/** Texts of many kinds, which are made into tokens once: what the library finds wrong with a file it tells only then. */
+/** Texts of many kinds to encode once: the library reports some errors of a file only then. */
 const trialTexts = ["", "Words, 12 numbers\n\tand  spaces.", "é ñ 漢字 🙂", "it's <|odd|> ▁"];
 
-/** A tokenizer that was tried. Whatever goes wrong is a TokenizerError that names the file. */
+/** Makes a tokenizer and tries it out. Throws TokenizerError with the file's name for any error. */
 export function triedTokenizer(file: string, make: () => Tokenizer): Tokenizer {
   try {
     const tokenizer = make();
@@ -93,8 +105,10 @@ export function triedTokenizer(file: string, make: () => Tokenizer): Tokenizer {
   }
 }
 
-/** A lone low surrogate, twice: no well-formed text holds it. It cuts a text so that the library takes what follows
- *  for the middle of a text, where some tokenizers add no leading space. */
+/**
+ * A lone low surrogate, twice: no well-formed text holds it. The library treats text behind it as the middle
+ * of a text, before which some tokenizers add no space.
+ */
 const middleMark = "\uDC00\uDC00";
 
 export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Tokenizer {
@@ -135,7 +149,7 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
     return ids;
   };
 
-  /** Of tokens that were asked for: answers with log probabilities hold the same few many times. */
+  /** Cache of bytes by token: answers with log probabilities repeat the same few tokens. */
   const views = new Array<Uint8Array | undefined>(table.vocabSize).fill(undefined);
   const bytesOf = (token: TokenId): Uint8Array => {
     if (!(token >= 0 && token < table.vocabSize)) return noBytes;
@@ -143,7 +157,7 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
     return views[token];
   };
 
-  /** Of tokens that were asked for. */
+  /** Cache of texts by token. */
   const texts = new Array<string | null | undefined>(table.vocabSize).fill(undefined);
   const textOf = (token: TokenId): string | null => {
     const known = texts[token];
@@ -229,14 +243,18 @@ function addedTokensOf(tokenizer: JsonObject, config: JsonObject): AddedToken[] 
   return [...byId.values()];
 }
 
-/** Some models mark their turns with tokens that are not "special" but are spelled unlike any text:
- *  <|user|>, <｜User｜>. Others, such as <think>, are ordinary text of one token. */
+/**
+ * True for tokens that are "special" or spelled unlike any text, with which some models delimit turns:
+ * <|user|>, <｜User｜>. Others, such as <think>, are ordinary text of one token.
+ */
 function isControlText({ special, content }: AddedToken): boolean {
   return special || /^<[|｜][^<>]+[|｜]>$/.test(content);
 }
 
-/** The same tokenizer for text in which nothing is control text. Added tokens that are ordinary text stay.
- *  What goes around a text is added by us. */
+/**
+ * The same tokenizer without control texts. Added tokens of ordinary text stay. `createTokenizer` itself adds
+ * the tokens around a text.
+ */
 function withoutControlTokens(
   tokenizer: JsonObject,
   control: ReadonlyMap<string, AddedToken>,

@@ -1,4 +1,7 @@
-/** Functions, calls and results in a chat template. What is expected is in tests/reference/tools, with its script. */
+/**
+ * Functions, calls and results in a chat template. The expected prompts and their script are in
+ * tests/reference/tools.
+ */
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -34,7 +37,7 @@ test("chats with functions are rendered and encoded as transformers does", () =>
 });
 
 describe("control text of the client's stays text", () => {
-  /** As in models whose tags are control tokens. */
+  /** Tokenizer whose tags are control tokens, as in some models. */
   const file = JSON.parse(readFileSync(join(reference, "tokenizers/qwen/tokenizer.json"), "utf8")) as {
     readonly added_tokens: readonly { readonly content: string }[];
   };

@@ -10,37 +10,38 @@ import type { Delta, Part, TokenEntry } from "./events.ts";
 import { PartReader } from "./parts.ts";
 import { entryOf, scalarCount } from "./token-text.ts";
 
-/** The part of a request that decides what of its tokens is text. */
+/** Part of a request that turns tokens into text. */
 export interface TextRules {
   readonly sampling: Pick<Sampling, "topLogprobs">;
-  /** Until this many tokens are out, nothing stops the text. */
+  /** Output tokens before which no stop string ends the text. */
   readonly tokensMin: number;
-  /** Text that ends a choice; none is empty. The match that completes first wins. */
+  /** Stop strings of a choice; none is empty. The match that completes first wins. */
   readonly stopStrings: readonly string[];
-  /** The matched stop string stays in the text. */
+  /** True if the matched stop string stays in the text. */
   readonly includeStopString: boolean;
-  /** Control tokens such as <|im_end|> are left out of the text. */
+  /** True to leave control tokens such as <|im_end|> out of the text. */
   readonly skipSpecialTokens: boolean;
-  /** How the model marks calls and thoughts; absent: everything is text. */
+  /** The model's delimiters of calls and reasoning; absent: everything is text. */
   readonly format?: AnswerFormat;
-  /** What the model may call; absent: nothing, and nothing is read as a call. */
+  /** Callable functions; absent: none, and no text is parsed as a call. */
   readonly calls?: OfferedCalls;
 }
 
-/** Functions that a model may call, and how often. */
+/** Functions that a model may call, and limits on the calls. */
 export interface OfferedCalls {
   readonly functions: readonly CallableFunction[];
-  /** Calls in a choice at most; null: any number. */
+  /** Calls in a choice at most; null: no limit. */
   readonly callsMax: number | null;
-  /** Or answer in text; else at least one call is made. */
+  /** True if the answer may be text; false if it must hold a call. */
   readonly mayTalk: boolean;
-  /** The field of the request that they came in. */
+  /** Name of the request field of the functions. */
   readonly param: string;
 }
 
 /**
- * One choice's tokens to text, thoughts and calls: a character is never split, and what may become a stop string or a mark
- * is held back. Stop strings end the answer where its text holds them, and are not looked for in thoughts and calls.
+ * Turns one choice's tokens into text, reasoning and calls. It never splits a character, and holds back
+ * possible beginnings of stop strings and delimiters. A stop string ends the answer in its text only, not in
+ * reasoning and calls.
  */
 export class ChoiceText {
   readonly #index: number;
@@ -49,25 +50,25 @@ export class ChoiceText {
   readonly #stopTokens: readonly TokenId[];
   readonly #shownTokens: ReadonlySet<TokenId | null>;
   readonly #detokenizer = new StreamDetokenizer();
-  /** Null: the model does not think. */
+  /** Null: the model does not reason. */
   readonly #thinking: ThinkingReader | null;
   readonly #parts: PartReader;
-  /** Text may stop it. */
+  /** True if the request has stop strings. */
   readonly #hasStops: boolean;
   /** Tokens whose text is not out yet, and `#decoded` before each. */
   #waiting: TokenId[] = [];
   #waitingFrom: number[] = [];
-  /** Of those that wait; null: none are asked for. */
+  /** Log probabilities of the waiting tokens; null: the request asks for none. */
   #entries: TokenEntry[] | null;
-  /** Something is read of the text. */
+  /** True if stop strings, calls, reasoning or log probabilities require parsing the text. */
   readonly #isRead: boolean;
-  /** Nothing is, and nothing waits: the next token's text is told as it comes. */
+  /** True if no parsing is required and no token waits: the next token's text is emitted at once. */
   #isPlain: boolean;
   #tokens = 0;
   #reasoningTokens = 0;
   /** UTF-16 units decoded. */
   #decoded = 0;
-  /** Scalars decoded, counted where there are entries. */
+  /** Unicode scalars decoded, counted only for log probabilities. */
   #scalars = 0;
 
   /** `index`: of the choice. `stopTokens` end it and are not text. */
@@ -92,12 +93,12 @@ export class ChoiceText {
     this.#isPlain = !this.#isRead;
   }
 
-  /** The stop string that ended the text; null: none has. */
+  /** Stop string that ended the text; null: none. */
   get matched(): string | null {
     return this.#parts.matched;
   }
 
-  /** All that came, whether text or not. */
+  /** Number of tokens, whether text or not. */
   get tokens(): number {
     return this.#tokens;
   }
@@ -106,12 +107,12 @@ export class ChoiceText {
     return this.#parts.hasCalls;
   }
 
-  /** Tokens of thoughts and their marks. */
+  /** Tokens of reasoning and its delimiters. */
   get reasoningTokens(): number {
     return this.#reasoningTokens;
   }
 
-  /** What became certain with the token; null: nothing. */
+  /** Delta that the token makes certain; null: none. */
   push(token: TokenId, logprobs: TokenLogprobs | null): Delta | null {
     this.#tokens++;
     if (this.#stopTokens.includes(token)) return null; // ends the choice and is not text
@@ -132,7 +133,7 @@ export class ChoiceText {
     return this.#tokens > this.#rules.tokensMin;
   }
 
-  /** What `push` comes to where nothing is read of the text, and none of it waits. */
+  /** Fast path of `push` for text that needs no parsing. */
   #tellPlain(token: TokenId, text: string): Delta {
     this.#decoded += text.length;
     return this.#deltaOf([{ kind: "text", text }], [token], null);
@@ -142,7 +143,7 @@ export class ChoiceText {
     return this.#isHidden(token) ? "" : this.#detokenizer.pushToken(token, this.#tokenizer);
   }
 
-  /** The sequence ended: what was held back is told. */
+  /** Ends the choice and emits the text that was held back. */
   end(): Delta | null {
     const last = this.#read(this.#detokenizer.end());
     const held = this.#thinking?.end() ?? { reasoning: "", answer: "" };
@@ -151,7 +152,7 @@ export class ChoiceText {
     return this.#delta(last.reasoning + held.reasoning, parts, true);
   }
 
-  /** Tells thoughts from what the answer is. */
+  /** Separates reasoning from the answer. */
   #read(text: string): ReadThinking {
     this.#decoded += text.length;
     if (this.#entries !== null) this.#scalars += scalarCount(text);
@@ -177,7 +178,7 @@ export class ChoiceText {
     return { kind: "delta", choice: this.#index, parts, tokens, logprobs };
   }
 
-  /** At the end, tokens that lie wholly in a stop string that was cut off are not part of the answer. */
+  /** Takes the waiting tokens. At the end, it drops tokens that lie wholly within a removed stop string. */
   #takeWaiting(isLast: boolean): Pick<Delta, "tokens" | "logprobs"> {
     const cutAt = this.#decoded - this.#parts.cutUnits;
     const isCut = isLast && cutAt < this.#decoded;

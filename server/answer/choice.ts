@@ -5,26 +5,31 @@ import type { SequenceListener } from "../../scheduler/fleet/fleet.ts";
 import type { ChoiceText } from "./choice-text.ts";
 import type { AnswerFailure, Delta } from "./events.ts";
 
-/** What a choice tells of its sequence to the answer that it is part of. */
+/** Callbacks from a choice to its answer. */
 export interface ChoiceListener {
   onStarted(choice: Choice, cachedTokens: number): void;
   onPromptLogprobs(choice: Choice, start: number, logprobs: readonly TokenLogprobs[]): void;
   onProgress(tokens: number): void;
-  /** All its deltas are told. `finish` is null where its text has come to a stop string while its sequence goes on. */
+  /**
+   * Called after the last delta. `finish` is null if a stop string ended the text while the sequence still
+   * runs.
+   */
   onEnd(choice: Choice, finish: Finish | null): void;
   onFailed(failure: AnswerFailure): void;
 }
 
-/** One continuation of a prompt: its sequence's tokens become deltas. What each token visits is kept in few objects, since thousands of
- *  streams push one another out of the processor's caches. */
+/**
+ * A continuation of one prompt: turns its sequence's tokens into deltas. The state per token is in few
+ * objects, because thousands of streams compete for the processor's caches.
+ */
 export class Choice implements SequenceListener {
-  /** Of all choices of the answer. */
+  /** Index among all choices of the answer. */
   readonly index: number;
-  /** Of the answer's prompts, the one that it continues, and the choice's number among those that do. */
+  /** Index of the prompt that the choice continues, and the choice's number among that prompt's choices. */
   readonly prompt: number;
   readonly place: number;
   readonly text: ChoiceText;
-  /** Until it is submitted, null. */
+  /** Null before submission. */
   id: SequenceId | null = null;
   isOpen = true;
   readonly #onDelta: (delta: Delta) => void;
@@ -57,7 +62,7 @@ export class Choice implements SequenceListener {
   }
 
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void {
-    if (!this.isOpen) return; // drawn before the fleet heard of the end
+    if (!this.isOpen) return; // generated before the fleet received the abort
     this.#tell(this.text.push(token, logprobs));
     if (this.text.matched !== null && this.isOpen) this.#listener.onEnd(this, null);
   }
@@ -79,7 +84,7 @@ export class Choice implements SequenceListener {
   }
 }
 
-/** null: the sequence came to its own end. */
+/** Failure of a finished sequence; null if the sequence ended normally. */
 export function failureOf(finish: Finish): AnswerFailure | null {
   switch (finish.kind) {
     case "stop":

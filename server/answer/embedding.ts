@@ -5,10 +5,12 @@ import { failureOf } from "./choice.ts";
 import type { AbortedBy, AnswerFailure } from "./events.ts";
 import type { RequestedService } from "./generation.ts";
 
-/** From texts in tokens to their pooled hidden states: each is a sequence on the fleet that draws nothing. */
+/**
+ * Pools the hidden states of tokenised texts: each text is a sequence on the fleet that generates no token.
+ */
 
 export interface EmbeddingRequest {
-  /** At least one, each of at least one token. */
+  /** At least one input, each of at least one token. */
   readonly inputs: readonly (readonly TokenId[])[];
   readonly pooling: Pooling;
   readonly service: RequestedService;
@@ -22,7 +24,7 @@ export interface Pooled {
   readonly cachedTokens: number;
 }
 
-/** Why there are no states. */
+/** Error that carries the reason why a request has no states. */
 export class EmbeddingFailure extends Error {
   override readonly name = "EmbeddingFailure";
   readonly failure: AnswerFailure;
@@ -33,10 +35,13 @@ export class EmbeddingFailure extends Error {
   }
 }
 
-/** Inputs of a request that are on the fleet at a time: enough to fill steps, and few enough to leave room in its queues. */
+/**
+ * Concurrent sequences of a request: enough to fill steps, and few enough to leave room in the fleet's
+ * queues.
+ */
 const SUBMITTED_MAX = 256;
 
-/** A request in flight. */
+/** An embedding request in flight. */
 export class Embedding {
   /** Rejects with EmbeddingFailure. */
   readonly done: Promise<Pooled>;
@@ -57,7 +62,7 @@ export class Embedding {
     for (let i = 0; i < SUBMITTED_MAX; i++) this.#submitNext();
   }
 
-  /** Ends its sequences; nothing happens once it is done. */
+  /** Aborts the sequences; has no effect once it is done. */
   abort(by: AbortedBy): void {
     this.#fail({ kind: "aborted", by });
   }

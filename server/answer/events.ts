@@ -1,40 +1,43 @@
 import type { TokenId } from "../../base/token.ts";
 
 /**
- * What happens to an answer, in the order in which it happens: the one language between what generates and what writes
- * to a client. Choices are numbered through, prompt by prompt. Nothing here belongs to a wire format; a codec in api/
- * turns events into a body or a stream.
+ * Events of an answer in order: the interface between generation and the codecs that write to clients.
+ * Choices are numbered through, prompt by prompt. No event belongs to a wire format; a codec in api/ turns
+ * events into a body or a stream.
  *
- * `started` comes once, if at all; each choice has its deltas and then one `finish`; the last event is `done` or
- * `failed`, exactly one of them.
+ * `started` comes once, if at all. Each choice has its deltas and then one `finish`. The last event is `done`
+ * or `failed`, exactly one of them.
  */
 export type AnswerEvent =
-  /** The first of its sequences was admitted: computing has begun. */
+  /** The engine admitted the first sequence: computing has begun. */
   | { readonly kind: "started" }
-  /** Between the start and the first delta, of a request that asked: so many tokens of the first prompt are computed or cached. */
+  /**
+   * Computed or cached tokens of the first prompt. Sent between the start and the first delta if the request
+   * asks for it.
+   */
   | { readonly kind: "progress"; readonly tokens: number }
   | Delta
   | ({ readonly kind: "finish"; readonly choice: number } & ChoiceFinish)
   | {
       readonly kind: "done";
       readonly usage: Usage;
-      /** By prompt; absent: the request asked for none. */
+      /** Log probabilities by prompt; absent: the request asks for none. */
       readonly promptLogprobs?: readonly (readonly PromptEntry[])[];
     }
   | { readonly kind: "failed"; readonly failure: AnswerFailure };
 
-/** What became certain of one choice: parts, in order, and the tokens they came from. */
+/** New content of one choice: parts in order, and the tokens they came from. */
 export interface Delta {
   readonly kind: "delta";
   readonly choice: number;
-  /** Empty when tokens gave nothing to show. */
+  /** Empty for tokens without visible text. */
   readonly parts: readonly Part[];
   readonly tokens: readonly TokenId[];
-  /** One entry per token; null when the request asked for none. */
+  /** Log probabilities, one entry per token; null if the request asks for none. */
   readonly logprobs: readonly TokenEntry[] | null;
 }
 
-/** One token as the API shows it. `text` is its bytes decoded alone (U+FFFD for part of a scalar). */
+/** A token as the API shows it. `text` is its bytes decoded alone (U+FFFD for part of a scalar). */
 export interface TokenText {
   readonly token: TokenId;
   readonly text: string;
@@ -42,62 +45,67 @@ export interface TokenText {
   readonly logprob: number;
 }
 
-/** A token of an answer, with the likeliest in its place. */
+/** A token of an answer, with the likeliest tokens at its position. */
 export interface TokenEntry extends TokenText {
   readonly top: readonly TokenText[];
   /** Unicode scalars of this choice's text before the token. */
   readonly textOffset: number;
 }
 
-/** A token of a prompt. The first has no log probability, as nothing goes before it. */
+/** A token of a prompt. The first one has no log probability, because no token precedes it. */
 export interface PromptEntry extends Omit<TokenEntry, "logprob"> {
   readonly logprob: number | null;
 }
 
 /**
- * A piece of an answer. Text, thoughts and arguments may go on in the next part; whatever ends one of them begins another or
- * is the choice's finish. Thoughts come before everything else.
+ * A piece of an answer. Text, reasoning and arguments may continue in the next part. A part of another kind,
+ * or the choice's finish, ends them. Reasoning precedes everything else.
  */
 export type Part =
   | { readonly kind: "text"; readonly text: string }
-  /** What the model thinks before it answers. */
+  /** Text that the model reasons before it answers. */
   | { readonly kind: "reasoning"; readonly text: string }
-  /** A call begins. `index` counts the calls of the choice: 0, 1, 2 … */
+  /** Beginning of a call. `index` counts the calls of the choice: 0, 1, 2 … */
   | { readonly kind: "call"; readonly index: number; readonly name: string }
-  /** More of the arguments of the call before: the JSON of an object, of which nothing may have come when the answer is cut
-   *  off at its length. */
+  /**
+   * More arguments of the preceding call, as JSON of an object; possibly none at all if the answer reaches
+   * its length limit.
+   */
   | { readonly kind: "arguments"; readonly index: number; readonly text: string };
 
 export interface ChoiceFinish {
-  /** `calls`: the model ended its answer, which holds calls. What was cut off at its length is `length`. */
+  /**
+   * `calls`: the model ended its answer, which holds calls. An answer that reaches its length limit has
+   * `length`.
+   */
   readonly reason: "stop" | "length" | "calls";
-  /** The stop string or the stop token that ended the choice; null for the model's own end or the length. */
+  /** Stop string or stop token that ended the choice; null for the model's own end or the length limit. */
   readonly stopReason: string | TokenId | null;
 }
 
 export interface Usage {
   readonly promptTokens: number;
-  /** Over all choices, end tokens included. */
+  /** Output tokens of all choices, end tokens included. */
   readonly completionTokens: number;
-  /** Of those, thoughts and their marks. */
+  /** Reasoning tokens among them, with their delimiters. */
   readonly reasoningTokens: number;
-  /** Prompt tokens whose keys and values were there already, of the first choice of each prompt. */
+  /** Prompt tokens with cached keys and values, of the first choice of each prompt. */
   readonly cachedTokens: number;
 }
 
-/** Why an answer came to nothing (more). Messages are fit for the client. */
+/** Reason why an answer failed. Messages are fit for the client. */
 export type AnswerFailure =
   | { readonly kind: "neverFits"; readonly needed: number; readonly limit: number }
   | { readonly kind: "queueFull"; readonly needed: number; readonly limit: number }
   | { readonly kind: "engineFailed"; readonly message: string }
   /** The model has no vocabulary projection. */
   | { readonly kind: "writesNoText" }
-  /** The constraint is refused; `param` is the place in the request that is at fault. */
+  /** The constraint is refused; `param` is the path of the fault in the request. */
   | { readonly kind: "badConstraint"; readonly message: string; readonly param: string }
-  /** No token goes on with a text that keeps to its constraint. */
+  /** No token can continue the text under its constraint. */
   | { readonly kind: "unsatisfiable"; readonly message: string }
   /** Ended by `Generation.abort`. */
   | { readonly kind: "aborted"; readonly by: AbortedBy };
 
-/** Why an answer ended early: its reader went away, or did not read as fast as it must, or the server stops. */
+/** Cause of an early end: the client disconnected, the client read too slowly, or the server stops. */
 export type AbortedBy = "reader" | "slowReader" | "server";

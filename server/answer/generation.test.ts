@@ -37,7 +37,9 @@ const spec: DeviceSpec = {
   vocabSize: tokenizer.vocabSize,
 };
 
-/** Draws the tokens it is told to: by the seed's low word, then by output position; end tokens after the last. */
+/**
+ * Returns scripted tokens, chosen by the seed's low word and the output position; end tokens after the last.
+ */
 class ScriptedDevice implements Device {
   readonly spec = spec;
   readonly #scripts: ReadonlyMap<number, readonly (TokenId | "failed")[]>;
@@ -78,11 +80,11 @@ class ScriptedDevice implements Device {
 
 const stillClock: Clock = { nowMs: () => 0, after: (): Cancel => () => {} };
 
-/** What a listener heard, in order. */
+/** Events that a listener received, in order. */
 interface Heard {
-  /** Kinds of events, with the choice where there is one. */
+  /** Kinds of events, with the choice if they have one. */
   readonly events: string[];
-  /** By choice. */
+  /** Deltas by choice. */
   readonly deltas: Delta[][];
   readonly finishes: (ChoiceFinish | undefined)[];
   usage: Usage | null;
@@ -94,12 +96,12 @@ interface Rig {
   readonly engine: Engine;
   readonly fleet: Fleet;
   readonly generator: Generator;
-  /** Runs one request; `onDelta` may act on the generation. */
+  /** Starts one request; `onDelta` may act on the generation. */
   begin(
     request: Partial<GenerationRequest>,
     onDelta?: (generation: Generation, heard: Heard) => void,
   ): { generation: Generation; heard: Heard };
-  /** Computes until nothing is left to do. */
+  /** Runs steps until no work is left. */
   settle(): Promise<void>;
 }
 
@@ -338,7 +340,7 @@ describe("choices", () => {
     for (const index of [0, 1]) {
       const pieces = argumentsOf(partsOf(all), index);
       expect(pieces.join("")).toBe(`{"city": "${index === 0 ? "Rome" : "Oslo"}"}`);
-      expect(pieces.length).toBe(pieces.join("").length); // each as it is written
+      expect(pieces.length).toBe(pieces.join("").length); // each delta is one character
     }
     expect(partsOf(all).filter(({ kind }) => kind === "call")).toEqual([
       { kind: "call", index: 0, name: "weather" },
@@ -359,7 +361,7 @@ describe("choices", () => {
     const functions = [{ name: "weather", parameters: null, isStrict: false }];
     const calls = { functions, callsMax: null, mayTalk: true, param: "tools" };
     const format = { calls: hermes, thinking: null };
-    /** What is told of an answer of one token for each character, and of one in long tokens. */
+    /** Parts of an answer with one token per character, and of one with long tokens. */
     const toldOf = async (text: string, more: Partial<GenerationRequest>) => {
       const { begin, settle } = rig({ 0: eachOne(text), 1: tokensOf(text) });
       const { heard } = begin({ calls, format, choices: 2, ...more });

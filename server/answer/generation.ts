@@ -9,51 +9,64 @@ import { ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
 import { PromptTokens } from "./prompt-tokens.ts";
 
-/** From a parsed request to answer events: prompts become sequences on the fleet, and their tokens text, thoughts and calls. */
+/**
+ * Runs a parsed request: its prompts become sequences on the fleet, and their tokens become answer events.
+ */
 
-/** Prompts and how to continue them. Everything is validated at the door; defaults are applied. */
+/** Prompts and how to continue them, validated and with defaults applied. */
 export interface GenerationRequest extends TextRules {
   readonly prompts: readonly (readonly TokenId[])[];
-  /** Independent continuations of each prompt, ≥ 1. Choice i of a prompt draws with seed + i, so it equals a lone
-   *  request with that seed. */
+  /**
+   * Independent continuations of each prompt, ≥ 1. Choice i of a prompt uses seed + i, so it equals a lone
+   * request with that seed.
+   */
   readonly choices: number;
   readonly sampling: Sampling;
-  /** Tokens to generate at most, ≥ 1, of those that the context has left after the prompt; null: all of them. */
+  /** Output tokens at most, ≥ 1, within the context left after the prompt; null: all of it. */
   readonly tokensMax: number | null;
   /** Tokens that end a choice, besides the model's own end tokens. */
   readonly stopTokens: readonly TokenId[];
-  /** The model's own end tokens do not end a choice. */
+  /** True if the model's own end tokens do not end a choice. */
   readonly ignoreEos: boolean;
   readonly cacheSalt: string;
-  /** Of each prompt's tokens so many alternatives are told with `done`, and how likely they were; absent: nothing is. */
+  /**
+   * Alternatives per prompt token in the prompt log probabilities of `done`; absent: no prompt log
+   * probabilities.
+   */
   readonly promptLogprobs?: number;
-  /** It is told how much of its prompt is computed. */
+  /** True to emit events of prompt progress. */
   readonly tellsProgress?: boolean;
-  /** What every choice's text must be; absent: any text. */
+  /** Constraint on every choice's text; absent: any text. */
   readonly constraint?: RequestedConstraint;
   readonly service: RequestedService;
-  /** Of a program's call: the task group that it is in (a number of `Generator.nextTaskGroup`), and its place in the program. */
+  /**
+   * Place of a program's call: its task group (a number from `Generator.nextTaskGroup`) and its position in the
+   * program.
+   */
   readonly place?: Pick<Service, "taskGroup" | "program">;
-  /** Of one of several answers in one prompt: the one before, with which the prompt begins; and whether another comes after it. */
+  /**
+   * Place among several answers in one prompt: the preceding answer, whose sequence is this prompt's prefix,
+   * and whether this is the last.
+   */
   readonly answers?: { readonly before: Generation | null; readonly isLast: boolean };
-  /** The key that it is counted for; "" where no keys are needed. */
+  /** Tenant of the API key; "" on a server without keys. */
   readonly tenant: string;
 }
 
 /** A constraint as the client wrote it. */
 export interface RequestedConstraint {
   readonly source: ConstraintSource;
-  /** The field that it came in. */
+  /** Name of the request field of the constraint. */
   readonly param: string;
 }
 
-/** How a request is to be served, as far as it may choose. */
+/** Service options that a request may choose. */
 export type RequestedService = Omit<Service, "tenant" | "taskGroup" | "program">;
 
-/** All of a request but its prompts and its key. */
+/** A request without its prompts, tenant and place. */
 export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant" | "place" | "answers">;
 
-/** One answer, where a wire format has no fields to ask for something else. */
+/** Options of one answer, for wire formats without fields for more. */
 export const oneAnswer = Object.freeze({
   choices: 1,
   tokensMin: 0,
@@ -68,43 +81,49 @@ export type AnswerListener = (event: AnswerEvent) => void;
 
 /** A request in flight. Every method may be called at any time, any number of times. */
 export interface Generation {
-  /** Ends the sequences; the last event, `failed`, comes from within this call. */
+  /** Aborts the sequences and emits the last event, `failed`, synchronously. */
   abort(by: AbortedBy): void;
-  /** The reader is slow: no further steps for this request until `resume`. What was already drawn still arrives. */
+  /**
+   * Pauses the request for a slow reader: no further steps until `resume`. Tokens of the step in flight still
+   * arrive.
+   */
   pause(): void;
   resume(): void;
-  /** It is wanted more than it was; never less. */
+  /** Raises the request's service class; never lowers it. */
   raise(service: RequestedService, taskGroup: number | null): void;
-  /** No answer comes after it, although its request said so. */
+  /** Releases the sequence: contrary to the request, no further answer continues it. */
   release(): void;
-  /** Of its first choice; null: it is not submitted. */
+  /** Sequence of the first choice; null before submission. */
   readonly sequence: SequenceId | null;
   readonly usage: Usage;
-  /** What of its constraint demands nothing, or cannot be kept to and need not be; known when it has started. */
+  /**
+   * Names of constraint parts that demand nothing, or that cannot be enforced and need not be; known once the
+   * request has started.
+   */
   readonly ignored: readonly string[];
 }
 
-/** What the generator has to know of the model. */
+/** Model facts that the generator needs. */
 export interface ModelFacts {
   /** Longest sequence in tokens, prompt and output together. */
   readonly contextMax: number;
   /** Tokens with which the model ends its answer. */
   readonly eosTokens: readonly TokenId[];
-  /** It has no vocabulary projection: nothing can be generated. Absent: it has one. */
+  /** True if the model has no vocabulary projection and cannot generate text. Absent: false. */
   readonly isHeadless?: boolean;
 }
 
-/** What the generator asks of the fleet. */
+/** Part of the fleet that the generator uses. */
 export type SequenceRunner = Pick<
   Fleet,
   "submit" | "submitTaskGroup" | "abort" | "pause" | "resume" | "raise" | "release"
 >;
 
-/** The sequences of one prompt, for the fleet. */
+/** Sequences of one prompt, for the fleet. */
 export interface Submission {
   readonly specs: readonly Unplaced[];
   readonly listeners: readonly SequenceListener[];
-  /** Told their ids, in order. */
+  /** Receives the sequences' ids, in order. */
   onSubmitted(ids: readonly SequenceId[]): void;
 }
 
@@ -124,11 +143,11 @@ export class RunningGeneration implements Generation, ChoiceListener {
   #isPaused = false;
   #promptCount = 0;
   #cachedTokens = 0;
-  /** Of the first prompt, as far as it was told. */
+  /** Highest reported progress in the first prompt. */
   #computedTokens = 0;
   #constraint: Constraint | null = null;
   readonly #tokenizer: Tokenizer;
-  /** Of which something is told, by prompt. */
+  /** Prompts with log probabilities to report; empty if the request asks for none. */
   readonly #promptTokens: readonly PromptTokens[];
 
   constructor(
@@ -167,7 +186,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
     };
   }
 
-  /** What to submit, prompt by prompt; nothing once it has ended. */
+  /** Submissions, prompt by prompt; stops once the request has ended. */
   *submissions(nextTaskGroup: () => number, constraint: Constraint | null): IterableIterator<Submission> {
     const { prompts, choices } = this.#request;
     this.#constraint = constraint;
@@ -202,7 +221,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
   raise(service: RequestedService, taskGroup: number | null): void {
     const { place, tenant } = this.#request;
     const program = place?.program ?? null;
-    this.#request = { ...this.#request, service, place: { taskGroup, program } }; // of what is submitted later
+    this.#request = { ...this.#request, service, place: { taskGroup, program } }; // for later submissions
     for (const id of this.#running()) this.#fleet.raise(id, { ...service, tenant, taskGroup, program });
   }
 
@@ -216,7 +235,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
     return this.#choices[0]!.id;
   }
 
-  /** Null when the prompt never fits, of which the listener has been told. */
+  /** Submission of one prompt. Null if the prompt never fits; the listener then has the failure. */
   #submission(
     promptTokens: readonly TokenId[],
     choices: readonly Choice[],
@@ -246,7 +265,8 @@ export class RunningGeneration implements Generation, ChoiceListener {
         ...(this.#request.tellsProgress === true && choices[i]!.index === 0 ? { tellsProgress: true } : {}),
         ...(isLast ? {} : { isHeld: true }),
         ...(before === null || before.sequence === null ? {} : { continues: before.sequence }),
-        // What is told of a prompt is told by its first choice, which shares no prefix: all of it is to be computed.
+        // The first choice reports the prompt's log probabilities. A random salt keeps it from sharing a
+        // prefix, so that the engine computes all of the prompt.
         ...(i === 0 && promptLogprobs !== undefined
           ? { promptLogprobs, cacheSalt: crypto.randomUUID() }
           : {}),
@@ -300,7 +320,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
     this.#fail(failure);
   }
 
-  /** Ids of the choices that go on. */
+  /** Ids of the running choices. */
   #running(): SequenceId[] {
     return this.#choices.flatMap(({ id, isOpen }) => (isOpen && id !== null ? [id] : []));
   }

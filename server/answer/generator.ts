@@ -18,12 +18,14 @@ import {
 } from "./generation.ts";
 import { heldTo, thoughtsLimit } from "./held-to.ts";
 
-/** Tokens of prompts that are submitted before others on this thread have their turn, if they want it. */
+/** Prompt tokens submitted between two yields to other work on this thread. */
 const TOGETHER_TOKENS = 65_536;
-/** A choice without them takes as long as one with so many. */
+/** Cost of submitting one choice, in prompt tokens, besides its own prompt. */
 const CHOICE_TOKENS = 512;
 
-/** Starts requests: compiles what an answer is held to, and submits one sequence per choice to the fleet. */
+/**
+ * Starts requests: compiles the constraint of the answer, and submits one sequence per choice to the fleet.
+ */
 export class Generator {
   readonly #fleet: SequenceRunner;
   readonly #tokenizer: Tokenizer;
@@ -32,7 +34,7 @@ export class Generator {
   #active = 0;
   #taskGroups = 0;
 
-  /** `compile` rejects with ConstraintError what no text can be held to. */
+  /** `compile` rejects with ConstraintError for a constraint that no text can meet. */
   constructor(
     fleet: SequenceRunner,
     tokenizer: Tokenizer,
@@ -55,12 +57,15 @@ export class Generator {
     return this.#active;
   }
 
-  /** A number for sequences that belong together; unique for the life of the process. */
+  /** Number of a new task group; unique for the life of the process. */
   nextTaskGroup(): number {
     return this.#taskGroups++;
   }
 
-  /** Starts a request, once the caller holds it. Refusals arrive as events like everything else. */
+  /**
+   * Starts a request asynchronously, after the caller holds the result. Refusals arrive as events like
+   * everything else.
+   */
   generate(request: GenerationRequest, listener: AnswerListener): Generation {
     const generation = this.#open(request, listener);
     const start = async (constraint: Constraint | null): Promise<void> => {
@@ -100,7 +105,10 @@ export class Generator {
     return generation;
   }
 
-  /** Starts requests that belong together, without constraints, as `generate` does, and has them placed together. */
+  /**
+   * Starts requests without constraints, as `generate` does, and has the fleet place them together as one
+   * task group.
+   */
   generateTogether(
     requests: readonly GenerationRequest[],
     listeners: readonly AnswerListener[],
@@ -139,7 +147,7 @@ export class Generator {
     return new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, { listener, onEnd });
   }
 
-  /** The choices of one prompt, which are placed together. */
+  /** Submits the choices of one prompt, which the fleet places together. */
   #submit({ specs, listeners, onSubmitted }: Submission): void {
     onSubmitted(
       specs.length === 1

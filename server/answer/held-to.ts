@@ -10,8 +10,8 @@ import type { GenerationRequest, RequestedConstraint } from "./generation.ts";
 type Request = Pick<GenerationRequest, "constraint" | "calls" | "format">;
 
 /**
- * What a request's answers are held to, all told: what the client asked for, from the end of the model's thoughts on, or
- * instead of it calls in the model's own form. Null: nothing. Throws ConstraintError for calls in no form that is known.
+ * Combined constraint on a request's answers: optional reasoning, then the client's constraint or calls in
+ * the model's own format. Null: none. Throws ConstraintError for calls if the model's call format is unknown.
  */
 export function heldTo(request: Request, tokenizer: Tokenizer): RequestedConstraint | null {
   const held = answerHeldTo(request, tokenizer);
@@ -20,13 +20,13 @@ export function heldTo(request: Request, tokenizer: Tokenizer): RequestedConstra
   const { opening, closing, isOpen } = thinking;
   const controlTexts = tokensOfTheirOwn(controlTextsIn(thinking, tokenizer.controlTexts), tokenizer);
   const answer = held?.source ?? null;
-  // Where there may be calls, only what is none has the marks.
+  // With calls, the delimiters apply only to text that is no call.
   const marks = textMarks(answer?.kind === "calls" ? null : thinking);
   const param = held?.param ?? "thinking_token_budget";
   return { source: { kind: "thinking", opening, closing, isOpen, controlTexts, answer, ...marks }, param };
 }
 
-/** The limit of a request's thoughts, if there is one. */
+/** Limit on a request's reasoning tokens; null: none. */
 export function thoughtsLimit({ format }: Request, tokenizer: Tokenizer): ThoughtsLimit | null {
   const thinking = format?.thinking ?? null;
   if (thinking === null || thinking.tokensMax === null) return null;
@@ -45,7 +45,10 @@ export function thoughtsLimit({ format }: Request, tokenizer: Tokenizer): Though
   };
 }
 
-/** After the thoughts. A structure is that of a text: where there can only be calls, nothing has it. */
+/**
+ * Constraint after the reasoning. The client's constraint applies to text, and so has no effect if the answer
+ * must be a call.
+ */
 function answerHeldTo(
   { constraint, calls, format }: Request,
   tokenizer: Tokenizer,
@@ -76,7 +79,7 @@ function textMarks(thinking: ThinkingMarks | null): {
   return { beforeText: thinking?.beforeText ?? "", afterText: thinking?.afterText ?? "" };
 }
 
-/** Of control texts those whose tokens are no text; the others are written like any text. */
+/** Control texts whose tokens are control tokens. Other control texts are generated like any text. */
 function tokensOfTheirOwn(texts: readonly string[], tokenizer: Tokenizer): string[] {
   return texts.filter((text) => tokenizer.isControl(tokenizer.tokenOf(text)!));
 }

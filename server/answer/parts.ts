@@ -5,19 +5,19 @@ import type { StopMatcher } from "../../text/stop.ts";
 import type { Part } from "./events.ts";
 
 /**
- * One choice's text after its thoughts, in pieces or whole, as parts of an answer. Stop strings are looked for in its text alone,
- * never in names, arguments and marks of calls, and none begins before a call and ends behind it.
+ * Parses one choice's text after its reasoning, in pieces or whole, into parts of an answer. Stop strings
+ * match in the text only, never in names, arguments and delimiters of calls. No match spans a call.
  */
 export class PartReader {
-  /** Null: nothing is called. */
+  /** Null: the model may call no function. */
   readonly #reader: CallReader | null;
-  /** Null: no text stops it. */
+  /** Null: the request has no stop strings. */
   readonly #stops: StopMatcher | null;
   #calls = 0;
   #matched: string | null = null;
   #cutUnits = 0;
 
-  /** `form` is how calls of the functions are written; null: they are not. */
+  /** `form` is the model's call format; null: it has none. */
   constructor(form: CallForm | null, functions: readonly CallableFunction[], stops: StopMatcher | null) {
     this.#reader = form === null || functions.length === 0 ? null : new CallReader(form, functions);
     this.#stops = stops;
@@ -27,22 +27,22 @@ export class PartReader {
     return this.#calls > 0;
   }
 
-  /** The stop string that ended the text; null: none has. */
+  /** Stop string that ended the text; null: none. */
   get matched(): string | null {
     return this.#matched;
   }
 
-  /** UTF-16 units that were read and are no part of the answer, since a stop string came before them. */
+  /** UTF-16 units that were read but follow the start of a stop string, and so are no part of the answer. */
   get cutUnits(): number {
     return this.#cutUnits;
   }
 
-  /** `mayStop`: stop strings count. Nothing may be pushed once one has matched. */
+  /** Parses text. `mayStop`: stop strings count. Nothing may be pushed after a match. */
   push(text: string, mayStop: boolean): Part[] {
     if (this.#stops === null || !mayStop) return this.#numbered(this.#read(text));
     const told: ReadPart[] = [];
     let read = 0;
-    // Scalar by scalar, so that what is read at a match is known.
+    // Scalar by scalar, so that the text read up to a match is known exactly.
     for (const piece of this.#reader === null ? [text] : text) {
       read += piece.length;
       this.#tellUpToStop(this.#stops, this.#read(piece), told);
@@ -53,7 +53,7 @@ export class PartReader {
     return this.#numbered(joined(told));
   }
 
-  /** What was held back. */
+  /** Parts that were held back. */
   end(mayStop: boolean): Part[] {
     if (this.#matched !== null) return [];
     const rest = this.#reader?.end() ?? [];

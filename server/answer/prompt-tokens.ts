@@ -6,7 +6,7 @@ import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { PromptEntry } from "./events.ts";
 import { entryOf, scalarCount, tokenTextOf } from "./token-text.ts";
 
-/** Gathers the log probabilities of one prompt's tokens, which come in pieces. */
+/** Gathers the log probabilities of one prompt's tokens, which arrive in pieces. */
 export class PromptTokens {
   readonly #tokens: readonly TokenId[];
   readonly #logprobs = new Map<number, TokenLogprobs>();
@@ -15,12 +15,12 @@ export class PromptTokens {
     this.#tokens = tokens;
   }
 
-  /** Of the tokens from `start` on; those of which was told already are the same. */
+  /** Stores log probabilities of the tokens from `start` on; repeated ones are the same. */
   take(start: number, logprobs: readonly TokenLogprobs[]): void {
     for (const [i, one] of logprobs.entries()) this.#logprobs.set(start + i, one);
   }
 
-  /** Once all were told. */
+  /** The prompt's entries. All log probabilities must have arrived. */
   entries(tokenizer: Tokenizer): PromptEntry[] {
     const detokenizer = new StreamDetokenizer();
     let textOffset = 0;

@@ -3,7 +3,7 @@ import type { TokenLogprobs } from "../../scheduler/core.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { TokenEntry, TokenText } from "./events.ts";
 
-/** A token with the likeliest in its place. `textOffset`: scalars before it. */
+/** A token with the likeliest tokens at its position. `textOffset`: scalars before it. */
 export function entryOf(
   tokenizer: Tokenizer,
   token: TokenId,
@@ -28,7 +28,7 @@ export function tokenTextOf<Logprob extends number | null>(
   return { token, text: tokenizer.textOf(token) ?? aloneDecoder.decode(bytes), bytes, logprob };
 }
 
-/** Unicode scalars of a text. */
+/** Number of Unicode scalars in a text. */
 export function scalarCount(text: string): number {
   let count = 0;
   for (let i = 0; i < text.length; i++) if ((text.charCodeAt(i) & 0xfc00) !== 0xdc00) count++;

@@ -1,36 +1,38 @@
 import type { TokenId } from "../../base/token.ts";
 import type { AnswerEvent, ChoiceFinish, Part, PromptEntry, TokenEntry, Usage } from "./events.ts";
 
-/** A call of a function, with what the model wrote of its arguments: the JSON of an object, or its beginning when the answer
- *  was cut off at its length. Numbers keep their digits and keys their order. */
+/**
+ * A call of a function with its arguments: JSON of an object, truncated if the answer reached its length
+ * limit. Numbers keep their digits and keys their order.
+ */
 export interface ToolCall {
   readonly name: string;
   readonly arguments: string;
 }
 
-/** A part with all that followed of its kind. */
+/** A part merged with the following parts of its kind. */
 export type WholePart =
   | { readonly kind: "text" | "reasoning"; readonly text: string }
   | { readonly kind: "call"; readonly index: number; readonly call: ToolCall };
 
-/** A choice when everything of it is known. */
+/** A complete choice. */
 export interface WholeChoice {
-  /** In their order, no text or thought beside another. */
+  /** Parts in order; adjacent texts, and adjacent reasoning, are merged. */
   readonly parts: readonly WholePart[];
   readonly text: string;
   readonly reasoning: string;
   readonly calls: readonly ToolCall[];
   readonly tokens: readonly TokenId[];
-  /** null when the request asked for none. */
+  /** Null if the request asks for none. */
   readonly logprobs: readonly TokenEntry[] | null;
   readonly finish: ChoiceFinish;
 }
 
-/** An answer when everything of it is known. */
+/** A complete answer. */
 export interface WholeAnswer {
   readonly choices: readonly WholeChoice[];
   readonly usage: Usage;
-  /** By prompt; absent: the request asked for none. */
+  /** Log probabilities by prompt; absent: the request asks for none. */
   readonly promptLogprobs?: readonly (readonly PromptEntry[])[];
 }
 
@@ -54,7 +56,7 @@ export class Gatherer {
     }));
   }
 
-  /** The answer with its last event, before that null. */
+  /** Takes an event. Returns the answer with the last event, null before that. */
   take(event: AnswerEvent): WholeAnswer | null {
     if (event.kind === "done") {
       const { usage, promptLogprobs } = event;

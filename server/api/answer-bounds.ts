@@ -1,12 +1,12 @@
-/** How much one answer may hold: memory, and time of the thread that writes it, go by it. */
+/** Bounds on the size of one answer: they limit memory and the time of the thread that writes it. */
 import type { GenerationOptions, GenerationRequest } from "../answer/generation.ts";
 import { badRequest } from "../http/errors.ts";
 import { requestLimits } from "../request/limits.ts";
 
 /**
- * The options, with a bound on the tokens of each choice where the request has none. Throws 400 when what it asks for is more than an answer
- * may hold: prompts × choices, × tokens, × what is told of each token. `logprobsMax` is of all its tokens, those of alternatives included;
- * null: the answer is streamed, and holds nothing.
+ * Adds a bound on the tokens of each choice where the request sets none. Throws 400 if the request may exceed
+ * a bound: prompts × choices × tokens × log probabilities per token. `logprobsMax` counts all tokens with
+ * their alternatives; null for a stream, which the server does not hold.
  */
 export function boundedOptions(
   options: GenerationOptions,
@@ -54,7 +54,10 @@ export function boundedOptions(
       );
 }
 
-/** Throws 400 when an answer repeats more of its prompts than it may hold. `times`: how often each token of a prompt is told to each choice. */
+/**
+ * Throws 400 if the answer would repeat too many prompt tokens. `times`: number of repetitions of each prompt
+ * token per choice.
+ */
 export function expectRepeatable(
   prompts: readonly { readonly length: number }[],
   choices: number,

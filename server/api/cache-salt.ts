@@ -1,8 +1,10 @@
-/** The salt under which prefixes of a tenant's prompts are cached: prompts share prefixes under equal salts only. */
+/** Cache salt of a tenant's prompts: prompts share cached prefixes only under equal salts. */
 export type CacheSaltFor = (tenant: string, requested: string) => string;
 
-/** What one tenant has sent must not show in another's `cached_tokens`, nor in how soon its answers begin. Without keys there
- *  is one tenant, "". */
+/**
+ * Isolates the prefix caches of tenants: neither `cached_tokens` nor the time to first token reveals another
+ * tenant's prompts. Without API keys there is one tenant, "".
+ */
 export function cacheSalts({ sharePrefixes }: { readonly sharePrefixes: boolean }): CacheSaltFor {
   return (tenant, requested) => (sharePrefixes || tenant === "" ? requested : `${tenant}:${requested}`);
 }

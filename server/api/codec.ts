@@ -5,26 +5,32 @@ import type { AnswerTimes } from "../http/measure.ts";
 import type { Framing } from "../http/stream.ts";
 import type { StreamText } from "../http/text-batch.ts";
 
-/** An answer's events, but for its progress, and its failure, which becomes an HTTP error or the end of a stream. */
+/**
+ * Events that a codec writes. Excluded are progress, and failure, which becomes an HTTP error or the end of a
+ * stream.
+ */
 export type ShownEvent = Exclude<AnswerEvent, { readonly kind: "failed" | "progress" }>;
 
-/** An answer as it is at the moment. `times`: where they are measured. */
+/** Current state of an answer. `times`: absent if not measured. */
 export interface CodecAnswer {
   readonly usage: Usage;
   readonly times?: AnswerTimes;
 }
 
-/** Writes one answer in one wire format. Made for each request. */
+/** Writes one answer in one wire format. The route creates one codec for each request. */
 export interface Codec {
   readonly framing: Framing;
-  /** Log probabilities that it holds, also of a stream; absent: of a stream it holds none. */
+  /** Log probabilities that the codec holds at most, in a stream too; absent: a stream holds none. */
   readonly logprobsMax?: number;
-  /** The answer as one JSON body. `times`: where they were measured. */
+  /** The answer as one JSON body. `times`: absent if not measured. */
   body(answer: WholeAnswer, times?: AnswerTimes): object;
-  /** The text of a stream for one event; "" for none. */
+  /** Stream text for one event; "" for none. */
   chunk(event: ShownEvent, answer: CodecAnswer): StreamText;
-  /** The text of a stream when so many tokens of the prompt are computed or cached; absent: it tells of no progress. */
+  /**
+   * Stream text that reports how many prompt tokens are computed or cached; absent: the format reports no
+   * progress.
+   */
   progress?(tokens: number, answer: CodecAnswer): string;
-  /** The last text of a stream that fails. */
+  /** Last text of a failed stream. */
   failure(error: ApiError): string;
 }

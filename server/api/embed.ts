@@ -1,4 +1,7 @@
-/** Embeddings for every wire format: texts to tokens, tokens to hidden states, hidden states to vectors of length 1. */
+/**
+ * Embeddings for every wire format: tokenises texts, pools their hidden states and scales them to unit
+ * vectors.
+ */
 
 import { yieldIfSpent } from "../../base/time-slice.ts";
 import type { TokenId } from "../../base/token.ts";
@@ -17,22 +20,25 @@ export interface EmbedServices extends PromptServices {
 
 export interface EmbedRequest {
   readonly inputs: readonly Prompt[];
-  /** The field that they came in. */
+  /** Name of the request field of the inputs. */
   readonly param: string;
-  /** Numbers of each vector, the first ones of the model's; null: all. */
+  /** Size of each vector: the first `dimensions` components of the model's; null for all. */
   readonly dimensions: number | null;
   readonly service: RequestedService;
   readonly cacheSalt: string;
 }
 
 export interface Embedded {
-  /** In the order of the inputs. */
+  /** Vectors in the order of the inputs. */
   readonly vectors: readonly Float32Array[];
   readonly promptTokens: number;
   readonly cachedTokens: number;
 }
 
-/** Texts of a request that are tokenised at a time: long ones go to a thread, which others use too. */
+/**
+ * Texts of a request that are tokenised concurrently. Long ones go to the encoder thread, which other
+ * requests share.
+ */
 const ENCODED_MAX = 8;
 
 export async function embed(
@@ -56,7 +62,10 @@ export async function embed(
   return { vectors, promptTokens: tokensIn(tokens), cachedTokens };
 }
 
-/** The hidden states of texts in tokens, pooled, for one HTTP request: in flight until they are there. */
+/**
+ * Pools the hidden states of tokenised texts for one HTTP request, which counts as in flight until they
+ * arrive.
+ */
 export async function pool(
   exchange: Exchange,
   { fleet }: Pick<EmbedServices, "fleet">,
@@ -92,7 +101,7 @@ export async function pool(
   }
 }
 
-/** How the served model's embeddings are made. Throws 501 where they cannot be. */
+/** Pooling method and size of the served model's embeddings. Throws 501 if the model gives none. */
 export function embeddingOf({ model }: Pick<PromptServices, "model">) {
   const { embedding = { refusal: "its engine gives no hidden states" } } = model;
   if (!("refusal" in embedding)) return embedding;
@@ -103,7 +112,7 @@ export function embeddingOf({ model }: Pick<PromptServices, "model">) {
   });
 }
 
-/** Of each input, with the special tokens that the model's tokenizer puts around a text. */
+/** Tokens of each input, with the special tokens that the model's tokenizer puts around a text. */
 async function tokensOf(
   inputs: readonly Prompt[],
   param: string,
@@ -129,7 +138,7 @@ export function tokensIn(texts: readonly (readonly TokenId[])[]): number {
   return texts.reduce((sum, { length }) => sum + length, 0);
 }
 
-/** The vector divided by its length; one of zeros stays. */
+/** Scales the vector to length 1; leaves a zero vector as it is. */
 function unitVector(state: Float32Array): Float32Array {
   const length = Math.sqrt(state.reduce((sum, value) => sum + value * value, 0));
   return length === 0 ? state : state.map((value) => value / length);

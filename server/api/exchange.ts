@@ -1,4 +1,4 @@
-/** What routes of every wire format have in common. */
+/** Helpers shared by the routes of every wire format. */
 import type { Call, Route } from "../http/route.ts";
 import { requestLimits } from "../request/limits.ts";
 import type { PromptServices } from "../request/prompt.ts";
@@ -12,7 +12,7 @@ export function exchangeOf(
   return { requestId, signal: request.signal, reply, arrivedMs, tenant, services: deps, limits: deps.limits };
 }
 
-/** The same services for a call: what makes long texts and chats into tokens stops when its client goes away. */
+/** The same services for one call: its encoder jobs stop when the client disconnects. */
 export function during<Services extends Pick<PromptServices, "encoder">>(
   { request }: Call,
   services: Services,
@@ -27,7 +27,10 @@ export function tellIgnored(call: Call, ignored: readonly string[]): void {
 
 type Asked = Exchange["services"] & Pick<Exchange, "limits"> & Pick<PromptServices, "encoder">;
 
-/** The handler of a route that asks the model for something: what of the body has no effect is told in a header. */
+/**
+ * Handler of a route that asks the model for work. It names body fields without effect in the header
+ * `x-bunting-ignored`.
+ */
 export function asking<Services extends Asked, Request extends { readonly ignored: readonly string[] }>(
   services: Services,
   parse: (body: Readonly<Record<string, unknown>>, services: Services, targets: Targets) => Request,

@@ -8,14 +8,14 @@ export interface NumberRange {
 }
 
 /**
- * Reads a JSON object of unknown content, field by field. A field that is missing or null is `undefined`; one of the
- * wrong type or out of range is a 400 that names its path, what is allowed and what was given. What no code has read
- * for is left in `unread`.
+ * Reads a JSON object of unknown content, field by field. A missing or null field is `undefined`. A value of
+ * the wrong type or out of range throws 400 with its path, the allowed values and the given one. `unread`
+ * names the fields that no code has read.
  */
 export class Fields {
   readonly #object: Readonly<Record<string, unknown>>;
   readonly #path: string;
-  /** Names, some of them more than once. */
+  /** Names of read fields, possibly with repetitions. */
   readonly #read: string[] = [];
 
   constructor(object: Readonly<Record<string, unknown>>, path = "") {
@@ -23,7 +23,7 @@ export class Fields {
     this.#path = path;
   }
 
-  /** Where the object stands in the body; empty: it is the body. */
+  /** Path of the object in the body; "" for the body itself. */
   get path(): string {
     return this.#path;
   }
@@ -33,23 +33,23 @@ export class Fields {
     return this.#path === "" ? name : `${this.#path}.${name}`;
   }
 
-  /** The field as it came; `undefined` when missing or null. */
+  /** The raw value of the field; `undefined` when missing or null. */
   raw(name: string): unknown {
     this.#read.push(name);
     return this.peek(name);
   }
 
-  /** The field as it came, without reading it. */
+  /** The raw value of the field, without marking it as read. */
   peek(name: string): unknown {
     return Object.hasOwn(this.#object, name) ? (this.#object[name] ?? undefined) : undefined;
   }
 
-  /** Whether the field is there and not null; this is not reading it. */
+  /** True if the field is present and not null. Does not mark it as read. */
   has(name: string): boolean {
     return this.peek(name) !== undefined;
   }
 
-  /** The object as it came, all of which counts as read. */
+  /** The raw object. Marks all of its fields as read. */
   all(): Readonly<Record<string, unknown>> {
     this.#read.push(...Object.keys(this.#object));
     return this.#object;
@@ -62,7 +62,10 @@ export class Fields {
     );
   }
 
-  /** Refuses fields that no code has read: where a misspelt one would change what is done. */
+  /**
+   * Throws 400 for fields that no code has read: for objects in which a misspelt field would change the
+   * result.
+   */
   expectAllRead(): void {
     const [unknown] = this.unread();
     if (unknown === undefined) return;
@@ -99,7 +102,7 @@ export class Fields {
     return value === undefined ? undefined : integerIn(value, range, this.pathOf(name));
   }
 
-  /** A list of at most `countMax` items. */
+  /** A list of at most `countMax` items. Throws 400. */
   list(name: string, countMax: number): readonly unknown[] | undefined {
     const value = this.raw(name);
     if (value === undefined) return undefined;
@@ -124,7 +127,7 @@ export class Fields {
     return value === undefined ? undefined : fieldsOf(value, this.pathOf(name));
   }
 
-  /** Entries of an object used as a map. */
+  /** Entries of an object used as a map, at most `countMax`. Throws 400. */
   entries(name: string, countMax: number): [string, unknown][] | undefined {
     const value = this.raw(name);
     if (value === undefined) return undefined;
@@ -144,26 +147,26 @@ export class Fields {
   }
 }
 
-/** Of the names of fields those that may stand in a header. */
+/** Names that are safe to put in a header. */
 export function tellable(names: readonly string[]): string[] {
   const charactersMax = requestLimits.ignoredNameCharactersMax;
   return names.filter((name) => name.length <= charactersMax && /^[A-Za-z0-9_.-]+$/.test(name));
 }
 
-/** The value as an object to read, or 400. */
+/** Wraps the value if it is an object. Throws 400. */
 export function fieldsOf(value: unknown, path: string): Fields {
   if (typeof value !== "object" || value === null || Array.isArray(value))
     throw refusal(path, "an object", value);
   return new Fields(value as Record<string, unknown>, path);
 }
 
-/** The value that a field holds as JSON in a text. Throws 400. */
+/** Parses a field's string as JSON. Throws 400. */
 export function jsonIn(text: string, path: string): unknown {
   try {
     return parseJson(text, requestLimits.innerJson, path);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    throw badRequest(error.message, path); // which names keys of the inner text, or nothing
+    throw badRequest(error.message, path); // the caught error may name keys of the inner text
   }
 }
 

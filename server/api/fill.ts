@@ -1,4 +1,4 @@
-/** Prompts that are to be filled in the middle, by the model's own tokens for it. */
+/** Prompts for filling in the middle (FIM), written with the model's own FIM tokens. */
 import type { TokenId } from "../../base/token.ts";
 import type { FillForm } from "../../text/fill.ts";
 import type { GenerationOptions } from "../answer/generation.ts";
@@ -7,26 +7,26 @@ import type { Prompt } from "../request/chat-message.ts";
 import { type PromptServices, promptTokens, refuseBusy, refuseEnormous } from "../request/prompt.ts";
 import type { ServedModel } from "../request/served-model.ts";
 
-/** What stands around the text that is wanted, besides the prompt, which stands before it. */
+/** Text behind the gap of a FIM prompt. The prompt is the text before it. */
 export interface Fill {
   readonly form: FillForm;
   readonly suffix: string;
-  /** The field that the suffix came in. */
+  /** Name of the request field of the suffix. */
   readonly param: string;
 }
 
-/** A text of another file, for the model to know. */
+/** Another file's text as context for the model. */
 export interface FillExtra {
   readonly name: string;
   readonly text: string;
 }
 
-/** Null: there is no suffix. Throws 400 where the model's vocabulary has no tokens for one. */
+/** Null if there is no suffix. Throws 400 if the model's vocabulary has no FIM tokens. */
 export function fillOf(suffix: string | undefined, param: string, served: ServedModel): Fill | null {
   return suffix === undefined || suffix === "" ? null : { form: fillFormFor(served, param), suffix, param };
 }
 
-/** Throws 400 where the vocabulary has no tokens for it. */
+/** Throws 400 if the model's vocabulary has no FIM tokens. */
 export function fillFormFor({ fill }: ServedModel, param: string): FillForm {
   if (fill !== undefined && fill !== null) return fill;
   throw badRequest(
@@ -35,13 +35,13 @@ export function fillFormFor({ fill }: ServedModel, param: string): FillForm {
   );
 }
 
-/** The model's tokens for filling end an answer as its end tokens do. */
+/** Adds the FIM tokens that end an answer to the stop tokens. */
 export function endingFill(generation: GenerationOptions, fill: Fill | null): GenerationOptions {
   if (fill === null || generation.ignoreEos) return generation;
   return { ...generation, stopTokens: [...new Set([...generation.stopTokens, ...fill.form.ends])] };
 }
 
-/** What a prompt's answer goes on with, or, with `fill`, is filled into. */
+/** Tokens of a prompt to continue or, with `fill`, to fill in the middle. */
 export async function completionTokens(
   prompt: Prompt,
   fill: Fill | null,
@@ -51,7 +51,7 @@ export async function completionTokens(
   if (fill === null) return promptTokens(prompt, addSpecialTokens, services);
   const { form, suffix, param } = fill;
   refuseEnormous([suffix], param, services);
-  // Control text of a program's source is text.
+  // A program's source may contain control texts: they are encoded as plain text.
   const before = typeof prompt === "string" ? await plainTokens(prompt, false, "prompt", services) : prompt;
   const behind = await plainTokens(suffix, true, param, services);
   const start = addSpecialTokens ? services.tokenizer.encode("", { addSpecialTokens: true }) : [];
@@ -64,8 +64,8 @@ export async function completionTokens(
 }
 
 /**
- * Tokens of other files' texts, as many of the last ones as there is room for. Where the model has no token before a file's name,
- * a line tells where one ends, as llama-server writes it.
+ * Tokens of other files' texts: as many of the last ones as fit into `room`. Without a file-name token in the
+ * vocabulary, a separator line precedes each file, as in llama-server.
  */
 export async function extraTokens(
   extras: readonly FillExtra[],

@@ -1,4 +1,7 @@
-/** What a request names as ignored is what changed nothing of it, and all of that: for every field, on every route that computes. */
+/**
+ * For every field on every computing route: a request names a field as ignored exactly if the field changes
+ * nothing.
+ */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
@@ -29,7 +32,10 @@ const model = {
 };
 const templateOf = (template: string) =>
   new ChatTemplate({ template, toolTemplate: null, specialTokens: {} }, new ControlTexts([]));
-/** With a switch; with efforts; a model that thinks and takes neither; one that does not think. */
+/**
+ * A template with a switch; one with efforts; a model that thinks and accepts neither; one that does not
+ * think.
+ */
 const templates = [
   "{{ enable_thinking }}<think>",
   "{{ reasoning_effort }}<think>",
@@ -40,7 +46,7 @@ const templates = [
 interface Route {
   readonly body: Body;
   readonly parse: (body: Body, template: ChatTemplate) => { readonly ignored: readonly string[] };
-  /** Where fields of drawing stand; absent: in the body. */
+  /** Object that holds the sampling fields; absent: the body. */
   readonly inner?: "options";
 }
 
@@ -107,7 +113,7 @@ const routes: Readonly<Record<string, Route>> = {
   "/embedding": { body: { content: "Hi" }, parse: (body) => parseLlamaEmbedding(body, scored, noTargets) },
 };
 
-/** By field, values that ask for something else than leaving it out does. */
+/** Values by field that ask for something other than the default. */
 const fields: Readonly<Record<string, readonly unknown[]>> = {
   ...{ temperature: [0, 0.5, 2], top_p: [0, 0.5], top_k: [1, 40], min_p: [0.5], seed: [7] },
   ...{ repetition_penalty: [1.1], repeat_penalty: [1.3], presence_penalty: [1], frequency_penalty: [-1] },
@@ -204,10 +210,16 @@ const fields: Readonly<Record<string, readonly unknown[]>> = {
   },
 };
 
-/** Said of the client's own business: it is told back, kept, or counted, and nothing is drawn by it. */
+/**
+ * Fields for the client's own use: the server returns, stores or counts them, and they do not affect
+ * sampling.
+ */
 const toldBack = ["user", "metadata", "store"];
 
-/** All of the request but what differs from one reading to the next, and what its template does not read. */
+/**
+ * The parsed request without values that differ between two readings and without template arguments that its
+ * template ignores.
+ */
 function askedOf(
   route: Route,
   body: Body,
@@ -234,12 +246,15 @@ function askedOf(
   return { ignored, rest };
 }
 
-/** Fields of thinking say the same thing in several words, of which the first counts even where it has no effect. */
+/**
+ * Groups the fields of thinking: they express one wish in several ways, and the first one counts even if it
+ * has no effect.
+ */
 function subjectOf(name: string): string {
   return /think|reason|output_config|chat_template/.test(name) ? "thinking" : name;
 }
 
-/** Whether the field, or all that it holds, is listed. */
+/** True if `ignored` names the field or one of its keys. */
 function isListed(name: string, value: unknown, ignored: readonly string[]): boolean {
   const paths = [name, `options.${name}`];
   if (ignored.some((one) => paths.includes(one))) return true;

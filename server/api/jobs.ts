@@ -1,4 +1,7 @@
-/** Jobs on what serves: lines come in by the same door as requests, and fill what is left of the engines. */
+/**
+ * Batch jobs on the served model: their lines enter through the same gateway as requests and use spare engine
+ * capacity.
+ */
 
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { ReasoningField } from "../config.ts";
@@ -16,7 +19,7 @@ import type { ResponsesDeps } from "./responses/responses.ts";
 
 const COMMIT_MS = 50;
 const RETRY_MS = 1000;
-/** Of one line; a request's own limit is that of a body. */
+/** Bytes of one line at most. A single request is limited by the size of its body instead. */
 const LINE_BYTES_MAX = 4 * 2 ** 20;
 
 interface JobDeps extends EmbedServices, ResponsesDeps {
@@ -30,7 +33,7 @@ interface JobDeps extends EmbedServices, ResponsesDeps {
   readonly reasoningField: ReasoningField;
 }
 
-/** Goes on with what is unfinished in the store. */
+/** Starts the job service. It resumes unfinished jobs of the store. */
 export function startJobs(
   store: JobStore,
   settings: JobSettings,
@@ -39,7 +42,7 @@ export function startJobs(
 ): JobService {
   const { specs, telemetry, generator, lifecycle, limits, model, cacheSaltFor } = deps;
   const nowSeconds = (): number => Math.floor(Date.now() / 1000);
-  // How long a line takes tells nothing of what clients feel: only its tokens are counted.
+  // A line's latency says nothing about online clients: the telemetry counts its tokens only.
   const counted: Exchange["services"]["telemetry"] = {
     observeRequest: () => {},
     countFinished: () => {},

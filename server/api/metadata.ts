@@ -1,11 +1,11 @@
-/** OpenAI's `metadata`: what a client writes on what is kept here, for itself. */
+/** OpenAI's `metadata`: a client's own notes on the objects stored here. */
 import { type Fields, refusal } from "./fields.ts";
 
 const PAIRS_MAX = 16;
 const KEY_CHARACTERS_MAX = 64;
 const VALUE_CHARACTERS_MAX = 512;
 
-/** null: none was given. Throws 400. */
+/** Null if the client sent none. Throws 400. */
 export function metadataOf(fields: Fields): Readonly<Record<string, string>> | null {
   const given = fields.raw("metadata");
   if (given === undefined) return null;

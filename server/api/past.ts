@@ -1,8 +1,11 @@
-/** What of a conversation a model of text cannot read: replaced by a text where it is past, refused where it is asked about. */
+/**
+ * Content that a text model cannot read: replaced by a text in past messages, refused in the message to
+ * answer.
+ */
 import { badRequest } from "../http/errors.ts";
 import { type Fields, tellable } from "./fields.ts";
 
-/** Kinds of content by the types of their parts, on every wire format. */
+/** Kind of content by the type of its part, on every wire format. */
 const kinds: Readonly<Record<string, string>> = {
   image: "image",
   image_url: "image",
@@ -20,21 +23,24 @@ const kinds: Readonly<Record<string, string>> = {
   container_upload: "file",
 };
 
-/** The text in place of content that is no text. */
+/** Placeholder text for non-text content. */
 export function insteadOf(type: string): string {
   const kind = kinds[type];
   return kind === undefined ? `[${type}: not read by this server]` : `[${kind}: this model reads text only]`;
 }
 
-/** How content is read that is no text. */
+/** Context for reading non-text content. */
 export interface Reading {
-  /** What it is part of is asked about now. */
+  /** True if the content belongs to the message to answer now. */
   readonly isAsked: boolean;
-  /** Fields that are read otherwise than they were sent. */
+  /** Names of fields that the server reads differently from what the client sent. */
   readonly ignored: Set<string>;
 }
 
-/** The text in place of a part, which is named as `place`. Throws 400 for one that is asked about. */
+/**
+ * Placeholder text for a part. Adds `place` and the type to `ignored`. Throws 400 if the part belongs to the
+ * message to answer.
+ */
 export function readInstead(
   part: Fields,
   type: string,
@@ -54,14 +60,15 @@ export function readInstead(
   return insteadOf(type);
 }
 
-/** Notes a name, if it may stand in a header. */
+/** Adds the name if it is safe to put in a header. */
 export function note(ignored: Set<string>, name: string): void {
   for (const one of tellable([name])) ignored.add(one);
 }
 
 /**
- * Where what is asked about now begins, by the roles of messages: behind the last answer. Where results of calls stand there, the
- * assistant is at work, and nothing there is asked about anew. An assistant's message at the end is to be gone on with.
+ * Index of the first message to answer now, by the messages' roles: the one behind the last answer. Tool
+ * results there mean that the assistant is at work, so no message is new. An assistant's message at the end
+ * is a prefix to continue.
  */
 export function askedFrom(roles: readonly unknown[]): number {
   const end = roles.findLastIndex((role) => role !== "assistant") + 1;
@@ -70,8 +77,7 @@ export function askedFrom(roles: readonly unknown[]): number {
 }
 
 /**
- * What stands in place of an item or a block of another vendor's own tools: its type, and what it says in JSON, of which long texts
- * are cut.
+ * Placeholder for an item or block of another vendor's own tools: its type and its JSON, with long texts cut.
  */
 export function describe(type: string, fields: Readonly<Record<string, unknown>>): string {
   const json = JSON.stringify(fields, (name, value: unknown) => {

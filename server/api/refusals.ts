@@ -2,7 +2,7 @@ import { type ApiError, errorResponse } from "../http/errors.ts";
 import { anthropicErrorResponse } from "./anthropic/errors.ts";
 import { ollamaErrorResponse } from "./ollama/errors.ts";
 
-/** A refusal in the form of the wire format that its path belongs to; OpenAI's if to no other. */
+/** Writes an error in the wire format that its path belongs to, by default OpenAI's. */
 export function refusalOn(path: string, error: ApiError, requestId: string): Response {
   if (path.startsWith("/api/")) return ollamaErrorResponse(error);
   if (path === "/v1/messages" || path.startsWith("/v1/messages/"))

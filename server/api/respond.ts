@@ -17,16 +17,16 @@ import type { Codec, ShownEvent } from "./codec.ts";
 
 export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 
-/** What one HTTP request brings along. */
+/** Context of one HTTP request, with the services that answer it. */
 export interface Exchange {
-  /** "" of a line of a job. */
+  /** "" for a line of a job. */
   readonly requestId: string;
   readonly signal: AbortSignal;
-  /** Null: nobody reads a stream. */
+  /** Null for a line of a job: it has no stream. */
   readonly reply: Reply | null;
-  /** When its head arrived, on the clock of `performance.now()`. */
+  /** Arrival time of the request's head, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
-  /** A name for the key; "" where no keys are needed. */
+  /** Tenant name of the API key; "" on a server without keys. */
   readonly tenant: string;
   readonly services: {
     readonly cacheSaltFor: CacheSaltFor;
@@ -37,13 +37,13 @@ export interface Exchange {
   readonly limits: RespondLimits;
 }
 
-/** What is generated, and how the prompt's reading is told. */
+/** Generation options and the ignored fields of the prompt. */
 export interface AskedAnswer extends GenerationOptions {
-  /** Fields of the prompt that the template was given otherwise than they were sent; absent: none. */
+  /** Fields whose value in the template differs from what the client sent; absent: none. */
   readonly ignored?: readonly string[];
 }
 
-/** A generation, and names for the header that tells of what had no effect. */
+/** A generation and the field names for the header `x-bunting-ignored`. */
 interface Named {
   readonly request: GenerationRequest;
   readonly names: readonly string[];
@@ -81,7 +81,7 @@ async function answerWhole(exchange: Exchange, { request, names }: Named, codec:
   return tellingIgnored(await jsonResponse(body), [...names, ...generation.ignored]);
 }
 
-/** Responds as soon as it is known that the status is 200. */
+/** Responds as soon as the status is certain to be 200. */
 async function answerStream(exchange: Exchange, { request, names }: Named, codec: Codec): Promise<Response> {
   const committed = Promise.withResolvers<void>();
   const onEvent = (event: ShownEvent): void => {
@@ -90,7 +90,7 @@ async function answerStream(exchange: Exchange, { request, names }: Named, codec
     if (event.kind === "done") stream.end();
   };
   const onFailed = (error: ApiError): void => {
-    committed.reject(error); // changes nothing once it is committed
+    committed.reject(error); // has no effect once the response is committed
     stream.write(codec.failure(error));
     stream.end();
   };
@@ -114,7 +114,10 @@ async function answerStream(exchange: Exchange, { request, names }: Named, codec
   return tellingIgnored(stream.response(), [...names, ...generation.ignored]);
 }
 
-/** Adds names of what had no effect, or reads otherwise than it was sent, to the header that tells of such. */
+/**
+ * Appends names of fields without effect, or read differently from what the client sent, to
+ * `x-bunting-ignored`.
+ */
 function tellingIgnored(response: Response, ignored: readonly string[]): Response {
   const { ignoredNamesMax: max, ignoredNameCharactersMax: charactersMax } = requestLimits;
   const names = ignored
@@ -125,7 +128,9 @@ function tellingIgnored(response: Response, ignored: readonly string[]): Respons
   return response;
 }
 
-/** A generation for one HTTP request: counted as in flight and measured until its last event. */
+/**
+ * Starts the generation of one HTTP request, which counts as in flight and is measured until its last event.
+ */
 function generate(
   { services, arrivedMs, requestId }: Exchange,
   request: GenerationRequest,
@@ -175,7 +180,7 @@ export function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError 
         overloadedRetrySeconds,
       );
     case "engineFailed":
-      // The request is to blame unless the engine is gone with everything on it: then another try may well do.
+      // The request is to blame unless the whole engine is lost: then a retry may succeed.
       return lifecycle.state === "lost" ? lifecycle.refusal()! : engineError(failure.message);
     case "writesNoText":
       return badRequest("this model writes no text: it gives embeddings alone (/v1/embeddings)", "model");

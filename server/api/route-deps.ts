@@ -20,14 +20,14 @@ export interface RouteDeps extends PromptServices {
   readonly about: ModelAbout;
   readonly fleet: Pick<Fleet, "loads" | "submit" | "abort">;
   readonly keptPrefixes: KeptPrefixes;
-  /** Of the fleet's devices, by engine. */
+  /** Devices of the fleet, by engine. */
   readonly specs: readonly DeviceSpec[];
   readonly placements: PlacementLog;
   readonly generator: Generator;
   readonly programs: Programs;
-  /** Programs that answer chats, by the model's name that clients give. */
+  /** Programs that answer chats, by model name. */
   readonly programModels: ReadonlyMap<string, ProgramModel>;
-  /** Whether Parrot's own wire formats are understood too. */
+  /** True if the server speaks Parrot's own wire formats too. */
   readonly speaksParrot: boolean;
   readonly reasoningField: ReasoningField;
   readonly telemetry: Telemetry;
@@ -35,6 +35,6 @@ export interface RouteDeps extends PromptServices {
   readonly version: string;
   readonly limits: RespondLimits;
   readonly responses: KeptResponses;
-  /** null: no files and batches are kept here. */
+  /** Null if the server keeps no files and batches. */
   readonly jobs: JobService | null;
 }

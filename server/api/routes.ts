@@ -1,4 +1,4 @@
-/** Every route of the server, in one table. */
+/** Table of all routes of the server. */
 
 import { inSlices } from "../../base/time-slice.ts";
 import { ApiError } from "../http/errors.ts";
@@ -105,21 +105,21 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   return table.flatMap((route) => [route, ...aliasesOf(route)]);
 }
 
-/** OpenAI's routes without their version, as clients ask for them that were given an address without it. */
+/** OpenAI's routes without `/v1`, for clients whose base URL lacks it. */
 function aliasesOf(route: Route): Route[] {
   const aliased =
     /^\/v1\/(chat\/completions|completions|responses(\/\{id\})?|models(\/\{id\})?|embeddings|rerank|score)$/;
   return aliased.test(route.path) ? [{ ...route, path: route.path.slice("/v1".length) }] : [];
 }
 
-/** Anthropic's, which tells of failures in its own way too. */
+/** Anthropic's routes, whose errors have a format of their own. */
 function messagesRoutes(deps: RouteDeps): readonly Route[] {
   const route = (path: string, handler: Route["handler"]): Route => ({
     method: "POST",
     path,
     isPublic: false,
     handler: (call) => {
-      call.setHeader("request-id", call.requestId); // where Anthropic's clients look for it
+      call.setHeader("request-id", call.requestId); // the header that Anthropic's clients read
       return handler(call);
     },
   });
@@ -187,7 +187,7 @@ async function session(call: Call, deps: RouteDeps): Promise<Response> {
   return openSession(await call.readWork(), call, deps);
 }
 
-/** The process lives, also while it loads or drains; not once no engine is left. */
+/** Answers 200 while the process lives, also while it loads or drains, but not once every engine is lost. */
 function alive(lifecycle: Lifecycle): object {
   if (lifecycle.state === "lost") lifecycle.expectReady();
   return { status: "ok" };
@@ -197,7 +197,7 @@ async function metrics(telemetry: Telemetry): Promise<Response> {
   return new Response(await telemetry.text(), { headers: { "content-type": telemetry.contentType } });
 }
 
-/** A model's name may hold slashes, escaped or not; what is escaped wrongly is no model's name. */
+/** Decodes a model's name, which may hold slashes, escaped or not. Returns an invalid escape unchanged. */
 function decodedPath(path: string): string {
   try {
     return decodeURIComponent(path);

@@ -1,4 +1,4 @@
-/** Scores of pairs of texts: POST /v1/rerank as Jina, Cohere and vLLM have it, POST /v1/score as vLLM does. */
+/** Scores of pairs of texts: POST /v1/rerank as in Jina, Cohere and vLLM, POST /v1/score as in vLLM. */
 
 import { yieldIfSpent } from "../../base/time-slice.ts";
 import type { TokenId } from "../../base/token.ts";
@@ -15,11 +15,11 @@ import type { Targets } from "./targets.ts";
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** A query and what is compared with it. */
+/** A query and the document to compare with it. */
 interface Pair {
   readonly query: string;
   readonly document: string;
-  /** The field of the document. */
+  /** Name of the request field of the document. */
   readonly param: string;
 }
 
@@ -31,7 +31,7 @@ interface ScoreRequest {
 }
 
 export interface RerankRequest extends ScoreRequest {
-  /** How many of the best are told. */
+  /** Number of the best documents to return. */
   readonly best: number;
   readonly returnsDocuments: boolean;
 }
@@ -52,7 +52,7 @@ export function parseRerank(body: Body, { model }: EmbedServices, targets: Targe
   };
 }
 
-/** POST /v1/score: a text and one or several others, or as many pairs. */
+/** POST /v1/score: one text and one or several others, or two lists of equal length. */
 export function parseScore(body: Body, { model }: EmbedServices, targets: Targets): ScoreRequest {
   const fields = new Fields(body);
   const first = textsOf(fields, "text_1");
@@ -73,7 +73,7 @@ export function parseScore(body: Body, { model }: EmbedServices, targets: Target
   };
 }
 
-/** A text, or a list of texts or of objects that have one. */
+/** A text, or a list of texts or of objects with a field `text`. */
 function textsOf(fields: Fields, name: string): string[] {
   const given = fields.raw(name);
   if (typeof given === "string") return [given];
@@ -138,7 +138,7 @@ async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, se
   return { scores, usage: { prompt_tokens: tokens, total_tokens: tokens } };
 }
 
-/** Throws 501 where the model gives no scores. */
+/** Weights of the model's score head. Throws 501 if the model gives no scores. */
 function headOf({ model }: EmbedServices) {
   const { score = { refusal: "its engine gives no hidden states" } } = model;
   if (!("refusal" in score)) return score;
@@ -149,7 +149,10 @@ function headOf({ model }: EmbedServices) {
   });
 }
 
-/** As the model's chat template writes a query and a document, if it knows such roles; else one behind the other. */
+/**
+ * Tokens of a pair. The chat template writes them if it knows the roles `query` and `document`; else the two
+ * are concatenated.
+ */
 async function tokensOf(
   { query, document, param }: Pair,
   services: EmbedServices,

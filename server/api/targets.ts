@@ -1,24 +1,24 @@
-/** How soon a client wants its tokens, said in headers, so that every wire format and every proxy can. */
+/** Latency targets of a client. They are headers, so that every wire format and every proxy can set them. */
 
 import { badRequest, quote } from "../http/errors.ts";
 
-/** Milliseconds wanted at most; null: not asked for. */
+/** Targets in milliseconds at most; null: none. */
 export interface Targets {
-  /** Between two tokens. */
+  /** Time between two tokens (TBT). */
   readonly tbtMs: number | null;
-  /** From the request's arrival at an engine to its first token. */
+  /** Time from the request's arrival at an engine to its first token (TTFT). */
   readonly ttftMs: number | null;
 }
 
 export const noTargets: Targets = Object.freeze({ tbtMs: null, ttftMs: null });
 
-/** Our name, and the one that gateways use. */
+/** Header names: ours, and the one that gateways use. */
 export const tbtHeaders = ["x-bunting-tbt-ms", "x-slo-tpot-ms"] as const;
 export const ttftHeaders = ["x-bunting-ttft-ms", "x-slo-ttft-ms"] as const;
 export const tbtMsMax = 60_000;
 export const ttftMsMax = 600_000;
 
-/** Throws 400 for what is no time, and for two headers that say different things. */
+/** Throws 400 for a value that is no time, and for two headers that disagree. */
 export function targetsOf(headers: Headers): Targets {
   return { tbtMs: timeOf(headers, tbtHeaders, tbtMsMax), ttftMs: timeOf(headers, ttftHeaders, ttftMsMax) };
 }

@@ -1,4 +1,7 @@
-/** How much a model is to think, as clients of several servers say it, for templates that take it in several ways. */
+/**
+ * Reasoning options of a request, in the notations of several servers, for templates with different arguments
+ * for them.
+ */
 
 import { thinkingMarksIn } from "../../text/formats/thinking.ts";
 import type { ChatTemplate } from "../../text/template.ts";
@@ -8,36 +11,39 @@ import { templateArgumentsOf } from "./openai/inputs.ts";
 const efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
 export type Effort = (typeof efforts)[number];
 
-/** Tokens of thoughts that an effort is worth where the model itself does not know of efforts; others have no limit. */
+/**
+ * Reasoning tokens at most by effort, for models that do not know of efforts. Efforts not listed have no
+ * limit.
+ */
 const effortTokens: Partial<Record<Effort, number>> = { minimal: 256, low: 1024, medium: 4096 };
 
-/** What a request says of thinking; null where it says nothing. */
+/** A request's wishes about reasoning; null where it has none. */
 export interface ThinkingAsked {
-  /** Whether to think at all. */
+  /** True to reason, false not to. */
   readonly isWanted: boolean | null;
   readonly effort: Effort | null;
-  /** Tokens of thoughts at most. */
+  /** Reasoning tokens at most. */
   readonly tokensMax: number | null;
 }
 
-/** What becomes of it with a model's template. */
+/** Effect of the wishes with a given chat template. */
 export interface ThinkingSettled {
-  /** For the template. */
+  /** Arguments for the template. */
   readonly templateArguments: Readonly<Record<string, unknown>>;
   readonly tokensMax: number | null;
-  /** What of it changes the prompt or the answer. */
+  /** True for each wish that changes the prompt or the answer. */
   readonly has: Readonly<Record<keyof ThinkingAsked, boolean>>;
 }
 
-/** A request's thinking, and the template's other arguments. */
+/** A request's reasoning options, and the template's other arguments. */
 export interface Thinking extends Omit<ThinkingSettled, "has"> {
-  /** The model's thoughts are not to be told. */
+  /** True if the answer must leave out the reasoning. */
   readonly isHidden: boolean;
-  /** Fields that were given and have no effect. */
+  /** Names of fields that the client sent and that have no effect. */
   readonly ignored: readonly string[];
 }
 
-/** One field's wish. */
+/** Wish of one field. */
 interface Wish {
   readonly path: string;
   readonly kind: keyof ThinkingAsked;
@@ -45,9 +51,10 @@ interface Wish {
 }
 
 /**
- * Reads all of a body's fields of thinking. Of several that say the same kind of thing the first of the list counts: the switches
- * `enable_thinking`, `thinking`, `think`, `reasoning`; efforts; limits. What the template is given by name goes before all.
- * `mayHide`: the wire format has answers without their thoughts.
+ * Reads all reasoning fields of a body. Among fields of the same kind the first one wins: the switches
+ * `enable_thinking`, `thinking`, `think`, `reasoning`; efforts; limits. Arguments named in
+ * `chat_template_kwargs` take precedence over all. `mayHide`: the wire format can leave the reasoning out of
+ * answers.
  */
 export function thinkingOf(
   fields: Fields,
@@ -82,7 +89,9 @@ export function thinkingOf(
   };
 }
 
-/** `given`: what the template is told by name, which other fields do not change. */
+/**
+ * Applies the wishes to a template. `given`: arguments named by the client, which the wishes do not override.
+ */
 export function settleThinking(
   { isWanted, effort, tokensMax }: ThinkingAsked,
   template: ChatTemplate | null,
@@ -123,7 +132,7 @@ const budgetNames = [
   "reasoning_budget",
 ];
 
-/** Names of what is left in objects of wishes go to `rest`. */
+/** Collects the wishes of all reasoning fields. Adds the unread names in their objects to `rest`. */
 function wishesOf(
   fields: Fields,
   rest: string[],
@@ -166,7 +175,7 @@ function wishesOf(
 
 const tokenRange = { min: 0, max: Number.MAX_SAFE_INTEGER };
 
-/** `type`, as Anthropic's API and others have it. Throws 400. */
+/** Reads `type` as in Anthropic's API and others. Throws 400. */
 function isWantedBy(thinking: Fields): boolean {
   const type = thinking.raw("type");
   if (type !== "enabled" && type !== "adaptive" && type !== "disabled")
@@ -174,7 +183,7 @@ function isWantedBy(thinking: Fields): boolean {
   return type !== "disabled";
 }
 
-/** The effort that a field names. Throws 400 for what is none. */
+/** Effort that a field names; null for none. Throws 400 for an unknown one. */
 function effortOf(fields: Fields, name: string): Effort | null {
   const given = fields.raw(name);
   if (given === undefined || given === "") return null;
@@ -183,7 +192,7 @@ function effortOf(fields: Fields, name: string): Effort | null {
   return effort;
 }
 
-/** -1 is no limit in all but vLLM's. Throws 400. */
+/** Token limit that a field sets. -1 means no limit, except in vLLM's `thinking_token_budget`. Throws 400. */
 function budgetOf(fields: Fields, name: string): number | undefined {
   const isUnlimited = name !== "thinking_token_budget" && fields.raw(name) === -1;
   return isUnlimited ? undefined : fields.integer(name, tokenRange);

@@ -1,11 +1,11 @@
 import type { Usage } from "../answer/events.ts";
 import type { AnswerTimes } from "../http/measure.ts";
 
-/** How long an answer took, as llama-server tells it. */
+/** Timings of an answer in llama-server's format. */
 export function timingsOf(usage: Usage, { promptMs, answerMs }: AnswerTimes): object {
   const { promptTokens, cachedTokens, completionTokens } = usage;
   const computed = promptTokens - cachedTokens;
-  // The first token comes with the prompt: what follows it is what the answer's time is spent on.
+  // The prompt's step yields the first token: the answer's time is spent on the tokens that follow it.
   const followed = Math.max(0, completionTokens - 1);
   return {
     cache_n: cachedTokens,
@@ -20,7 +20,7 @@ export function timingsOf(usage: Usage, { promptMs, answerMs }: AnswerTimes): ob
   };
 }
 
-/** How far the prompt is, as llama-server tells it. */
+/** Prompt progress in llama-server's format. */
 export function progressOf(
   processed: number,
   { promptTokens: total, cachedTokens: cache }: Usage,

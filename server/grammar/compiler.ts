@@ -6,16 +6,17 @@ import type { Grammar } from "../../grammar/grammar.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
 
 /**
- * Compiles constraints on a thread of its own, one after another and at a pace (pace.ts), so that no answer waits for another request's
- * schema. Work is counted in steps; a constraint that takes too long all the same takes its thread with it.
+ * Compiles constraints on a thread of their own, one after another and throttled (pace.ts), so that no answer
+ * waits for another request's schema. A step budget bounds the work. A timeout terminates the thread of a
+ * constraint that takes too long all the same.
  */
 
-/** Constraints that wait to be compiled. */
+/** Constraints in the queue at most. */
 const WAITING_MAX = 64;
 const TIMEOUT_MS = 2000;
 const CACHED_MAX = 256;
 const CACHED_BYTES_MAX = 256 * 2 ** 20;
-/** What a grammar takes: nearly all of it are numbers. */
+/** Memory of a grammar, nearly all of it typed arrays. */
 function bytesOf({ expressions, automata, terminals, productions, firstProductions }: Grammar): number {
   const tables = automata.flatMap(({ classOf, next, accepts }) => [classOf, next, accepts]);
   const lists = [expressions, productions].flatMap(({ numbers, starts }) => [numbers, starts]);
@@ -23,12 +24,15 @@ function bytesOf({ expressions, automata, terminals, productions, firstProductio
   return arrays.reduce((sum, { byteLength }) => sum + byteLength, 1024);
 }
 
-/** What the thread answers. */
+/** Message from the thread. */
 export type CompilerAnswer =
   | { readonly kind: "compiled"; readonly compiled: CompiledConstraint }
   | { readonly kind: "refused"; readonly message: string; readonly pointer: string };
 
-/** A constraint, and the names of what it was asked for that demands nothing, or cannot be kept to and need not be. */
+/**
+ * A compiled constraint, and the names of its parts that demand nothing, or that cannot be enforced and need
+ * not be.
+ */
 export interface Compiled {
   readonly constraint: Constraint;
   readonly ignored: readonly string[];
@@ -41,10 +45,10 @@ interface Job {
   readonly reject: (error: Error) => void;
 }
 
-/** What the thread is sent. */
+/** Message to the thread. */
 export interface CompilerTask {
   readonly source: ConstraintSource;
-  /** Compiles at a pace. */
+  /** True to throttle the work. */
   readonly givesWay: boolean;
 }
 
@@ -52,7 +56,7 @@ export class ConstraintCompiler {
   readonly #workerUrl: string;
   readonly #timeoutMs: number;
   readonly #cache: LRUCache<string, Compiled>;
-  /** By id: those that are being compiled. */
+  /** Running compilations by id. */
   readonly #coming = new Map<string, Promise<Compiled>>();
   readonly #jobs: Job[] = [];
   #worker: Worker | null = null;
@@ -69,8 +73,10 @@ export class ConstraintCompiler {
     });
   }
 
-  /** Rejects with ConstraintError what is not understood, contradicts itself, or takes too long. `givesWay`: somebody's answer is being
-   *  computed on the same cores. */
+  /**
+   * Compiles a constraint. Rejects with ConstraintError if it is malformed, contradictory, or takes too long.
+   * `givesWay`: throttles the work, because an answer is being computed on the same cores.
+   */
   compile(source: ConstraintSource, givesWay = false): Promise<Compiled> {
     const id = new Bun.CryptoHasher("sha256").update(JSON.stringify(source)).digest("hex");
     const cached = this.#cache.get(id);
@@ -82,12 +88,12 @@ export class ConstraintCompiler {
     return started;
   }
 
-  /** What is remembered. `bytes` is about what it takes. */
+  /** Size of the cache; `bytes` is an estimate. */
   get kept(): { readonly entries: number; readonly bytes: number } {
     return { entries: this.#cache.size, bytes: this.#cache.calculatedSize };
   }
 
-  /** Ends the thread; what waits is rejected. */
+  /** Ends the thread and rejects the queue. */
   close(): void {
     this.#stop(new Error("constraints are compiled no more"), this.#jobs.splice(0));
   }
@@ -104,7 +110,7 @@ export class ConstraintCompiler {
     return compiled;
   }
 
-  /** Gives the first job to the thread. */
+  /** Sends the first job to the thread. */
   #next(): void {
     const job = this.#jobs[0];
     if (job === undefined) return;

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { Pace, PacedBudget } from "./pace.ts";
 
-/** A thread that works and sleeps on a clock that is moved by hand. */
+/** A thread that works and sleeps on a manual clock. */
 function thread() {
   let [nowMs, spentMs, sleptMs] = [0, 0, 0];
   const pace = new Pace(
@@ -14,7 +14,7 @@ function thread() {
   );
   return {
     pace,
-    /** Works so many milliseconds in pieces of one; returns for how long it slept meanwhile. */
+    /** Works for `ms` in pieces of one; returns the milliseconds slept meanwhile. */
     work(ms: number): number {
       const before = sleptMs;
       for (let done = 0; done < ms; done++) {
@@ -24,7 +24,7 @@ function thread() {
       }
       return sleptMs - before;
     },
-    /** Works where nobody else wants the core. */
+    /** Works while no other thread needs the core. */
     workAlone(ms: number): void {
       nowMs += ms;
       spentMs += ms;

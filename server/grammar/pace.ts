@@ -1,26 +1,29 @@
 import { Budget } from "../../grammar/error.ts";
 
-/** Steps of a compiler's work between two looks at the clock: some take 20 ns, and some, in code that is new, 5 µs. */
+/**
+ * Compiler steps between two clock readings. Steps differ widely in time, most of all in code that is not
+ * optimised yet.
+ */
 const LOOK_STEPS = 500;
-/** Of its time, what a thread works for long. */
+/** Share of time that a busy thread may work in the long run. */
 const SHARE = 0.1;
-/** Milliseconds of work that may be done at once after a rest. */
+/** Milliseconds of work saved up during rest at most. */
 const SAVED_MS_MAX = 50;
 
 /**
- * A thread's pace: what takes some milliseconds now and then it does at once, and what takes long, or comes all the time, in a tenth of
- * its time. Beside engines that compute on all cores a lower priority would not do (decision 0080).
+ * Throttle of a thread as a token bucket: short, rare work runs at once. Long or constant work gets a tenth
+ * of the time. A lower priority alone does not protect engines that compute on all cores (decision 0080).
  */
 export class Pace {
   readonly #nowMs: () => number;
   readonly #spentMs: () => number;
   readonly #sleep: (ms: number) => void;
-  /** Of work that may be done at once, when it was last looked at. Below zero: so much too much has been done. */
+  /** Milliseconds of work still allowed at the last check; negative after too much work. */
   #savedMs = SAVED_MS_MAX;
   #seenMs: number;
   #seenSpentMs: number;
 
-  /** `spentMs`: of this thread's processor time; waits for a core are not in it. */
+  /** `spentMs`: processor time of this thread, without waits for a core. */
   constructor(nowMs = () => performance.now(), spentMs = threadMs, sleep = sleepFor) {
     this.#nowMs = nowMs;
     this.#spentMs = spentMs;
@@ -29,13 +32,13 @@ export class Pace {
     this.#seenSpentMs = spentMs();
   }
 
-  /** What was done since the last look counts for nothing: nobody else wanted the core. */
+  /** Excludes the work since the last check: no engine needed the core. */
   skip(): void {
     this.#seenMs = this.#nowMs();
     this.#seenSpentMs = this.#spentMs();
   }
 
-  /** To be called while there is work. Sleeps if too much has been done. */
+  /** Checks the budget and sleeps if it is overdrawn. The worker calls it regularly. */
   keep(): void {
     const [nowMs, spentMs] = [this.#nowMs(), this.#spentMs()];
     const restedMs = SHARE * (nowMs - this.#seenMs);
@@ -46,7 +49,7 @@ export class Pace {
   }
 }
 
-/** A budget whose steps are done at a pace. */
+/** A step budget that throttles its thread. */
 export class PacedBudget extends Budget {
   readonly #pace: Pace;
   #lookAt = LOOK_STEPS;

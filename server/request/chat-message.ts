@@ -1,4 +1,4 @@
-/** Messages and prompts, as every wire format hands them on. */
+/** Messages and prompts in the form that all wire formats share. */
 import type { TokenId } from "../../base/token.ts";
 import type { PastCall } from "../../text/conversation/messages.ts";
 
@@ -7,9 +7,9 @@ export interface ChatMessage {
   readonly content: string;
   readonly name?: string;
   readonly reasoning_content?: string;
-  /** Only of assistants. */
+  /** Calls of an assistant's message. */
   readonly tool_calls?: readonly PastCall[];
-  /** Of the role tool: the call whose result the content is; absent: the client names none. */
+  /** Id of the call whose result is the content, for the role tool; absent: the client names none. */
   readonly tool_call_id?: string;
 }
 
@@ -17,5 +17,5 @@ export const roles = ["system", "developer", "user", "assistant", "tool"] as con
 
 export type Role = (typeof roles)[number];
 
-/** A prompt is text or tokens. */
+/** A prompt: text or tokens. */
 export type Prompt = string | readonly TokenId[];

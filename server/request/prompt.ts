@@ -11,9 +11,9 @@ import type { ChatMessage, Prompt } from "./chat-message.ts";
 import { requestLimits } from "./limits.ts";
 import type { ServedModel } from "./served-model.ts";
 
-/** What turns a prompt into tokens. */
+/** Services that turn a prompt into tokens. */
 export interface PromptServices extends ModelText {
-  /** The same tokenizer and template; long texts and chats do not hold this thread up. */
+  /** Encoder with the same tokenizer and template; long texts and chats do not block this thread. */
   readonly encoder: RequestEncoder;
   readonly model: ServedModel;
 }
@@ -22,14 +22,14 @@ export interface ChatPrompt {
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly object[];
   readonly addGenerationPrompt: boolean;
-  /** The prompt ends within the last message, an assistant's, which the answer goes on with. */
+  /** True if the answer continues the last message, an assistant's. */
   readonly continuesLast?: boolean;
   readonly templateArguments: Readonly<Record<string, unknown>>;
-  /** Tokens of thoughts at most; null or absent: any number. */
+  /** Reasoning tokens at most; null or absent: no limit. */
   readonly thoughtsMax?: number | null;
 }
 
-/** Messages as the model's chat template writes them, in tokens. `param` is the field that holds the messages. */
+/** Tokens of messages written by the model's chat template. `param` is the field of the messages. */
 export async function chatPromptTokens(
   prompt: ChatPrompt,
   services: PromptServices,
@@ -38,16 +38,16 @@ export async function chatPromptTokens(
   return (await readyChat(prompt, services, param)).tokens;
 }
 
-/** A chat's prompt in tokens, and how the answer that follows it marks what is not text. */
+/** A chat's prompt in tokens, and the delimiters in the answer that follows it. */
 export interface ReadyChat {
   readonly tokens: TokenId[];
   readonly text: string;
   readonly format: AnswerFormat;
-  /** Fields that the template was given otherwise than they were sent. */
+  /** Fields whose value in the template differs from what the client sent. */
   readonly ignored: readonly string[];
 }
 
-/** Text that cannot fit is not even tokenised. */
+/** Prepares a chat. Refuses text that cannot fit before tokenising it. */
 export async function readyChat(
   prompt: ChatPrompt,
   services: PromptServices,
@@ -58,7 +58,7 @@ export async function readyChat(
   return { ...written, format: answerFormat(jinja, written.text, prompt.thoughtsMax ?? null) };
 }
 
-/** Messages as the model's chat template writes them, as text. */
+/** Text of messages written by the model's chat template. */
 export async function chatPromptText(prompt: ChatPrompt, services: PromptServices): Promise<string> {
   return (await writtenChat(prompt, services, "messages", false)).text;
 }
@@ -108,7 +108,7 @@ function templateOf({ template }: PromptServices, param: string): ChatTemplate {
   throw badRequest("this model has no chat template: use /v1/completions", param, "template_error");
 }
 
-/** Throws 400 for functions that the template would drop without a word. */
+/** Throws 400 for tools if the template would silently drop them. */
 function expectToolsKnown(template: ChatTemplate, { tools }: ChatPrompt): void {
   if (tools.length === 0 || template.mentions("tools", true)) return;
   const message = "this model's chat template does not know tools: leave them out, or send tool_choice none";
@@ -117,7 +117,7 @@ function expectToolsKnown(template: ChatTemplate, { tools }: ChatPrompt): void {
 
 const busyRetrySeconds = 2;
 
-/** Turns a full queue of the encoder into a 503. */
+/** Turns the errors of a full encoder queue and of a stopped request into HTTP errors. */
 export function refuseBusy(error: unknown): never {
   if (error instanceof EncoderStoppedError) throw clientGone();
   if (error instanceof EncoderBusyError)
@@ -125,7 +125,7 @@ export function refuseBusy(error: unknown): never {
   throw error;
 }
 
-/** A prompt of the caller's own making: control text in it becomes control tokens. */
+/** Tokens of a raw prompt; control texts in it become control tokens. */
 export async function promptTokens(
   prompt: Prompt,
   addSpecialTokens: boolean,
@@ -136,7 +136,7 @@ export async function promptTokens(
   return services.encoder.encode(prompt, { addSpecialTokens, parseControlText: true }).catch(refuseBusy);
 }
 
-/** Throws 400 unless the context has room for the prompt and the fewest tokens that its answer may have, at least one. */
+/** Throws 400 unless the context has room for the prompt and the minimum of output tokens, at least one. */
 export function expectFits(
   tokens: readonly TokenId[],
   { tokensMin }: Pick<GenerationOptions, "tokensMin">,
@@ -149,8 +149,10 @@ export function expectFits(
   if (room < tokensMin) throw contextExceeded(model.contextMax, tokens.length, tokensMin, "min_tokens");
 }
 
-/** Throws 400 when more log probabilities of prompts are asked for than are told. `top`: alternatives of each token; `times`: choices that
- *  each tell them. */
+/**
+ * Throws 400 if the request asks for too many prompt log probabilities. `top`: alternatives of each token;
+ * `times`: choices that repeat them.
+ */
 export function expectTellable(
   prompts: readonly (readonly TokenId[])[],
   top: number | undefined,
@@ -164,7 +166,9 @@ export function expectTellable(
   throw badRequest(message, "prompt_logprobs");
 }
 
-/** Throws 400 for texts that cannot fit the context however they are cut into tokens; tokenising them would take long. */
+/**
+ * Throws 400 for texts that cannot fit the context under any tokenisation; tokenising them would take long.
+ */
 export function refuseEnormous(
   texts: readonly string[],
   param: string,

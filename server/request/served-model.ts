@@ -5,28 +5,28 @@ import type { ModelFolder } from "../../model/model-folder.ts";
 import type { ScoreRule } from "../../model/score-head.ts";
 import type { FillForm } from "../../text/fill.ts";
 
-/** What parsing needs to know of the served model. */
+/** Facts about the served model that parsing needs. */
 export interface ServedModel {
-  /** Names it answers to; the first is its id. */
+  /** Names of the model; the first is its id. */
   readonly names: readonly string[];
-  /** It answers to every other name too. */
+  /** True if requests may use any other name too. */
   readonly answersToAny?: boolean;
-  /** Names of programs that answer chats. Absent: there are none. */
+  /** Names of programs that answer chats. Absent: none. */
   readonly programs?: readonly string[];
   readonly contextMax: number;
   readonly vocabSize: number;
-  /** Tokens of a text that stands within another. */
+  /** Tokens of a text inside another text. */
   readonly tokensOf: (text: string) => readonly TokenId[];
   readonly generationDefaults: GenerationDefaults;
-  /** How it fills in the middle; null or absent: it does not. */
+  /** The model's FIM tokens; null or absent: it cannot fill in the middle. */
   readonly fill?: FillForm | null;
   /** Absent: its engine gives no hidden states. */
   readonly embedding?: ServedEmbedding;
-  /** Absent: the same. */
+  /** Absent: its engine gives no hidden states. */
   readonly score?: ScoreRule;
 }
 
-/** How it makes embeddings, and of how many numbers; or why it cannot. */
+/** Pooling method and size of embeddings, or the reason why the model has none. */
 export type ServedEmbedding =
   | { readonly pooling: Pooling; readonly size: number }
   | { readonly refusal: string };
@@ -35,17 +35,17 @@ export function embeddingServed({ embedding, config }: ModelFolder): ServedEmbed
   return "refusal" in embedding ? embedding : { ...embedding, size: config.shape.hidden };
 }
 
-/** What clients like to show of a model. */
+/** Facts that clients display about a model. */
 export interface ModelAbout {
   readonly family: string;
   readonly format: "gguf" | "safetensors";
-  /** How many numbers its tensors hold. */
+  /** Number of parameters in its tensors. */
   readonly parameters: number;
-  /** Of its files. */
+  /** Size of its weight files. */
   readonly weightsBytes: number;
   readonly layers: number;
   readonly hidden: number;
-  /** It writes no texts. */
+  /** True if the model has no vocabulary projection and generates no text. */
   readonly isHeadless: boolean;
 }
 

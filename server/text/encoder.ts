@@ -17,25 +17,32 @@ import type { TemplateSource } from "../../text/template.ts";
 import type { EncodeOptions } from "../../text/tokenizer.ts";
 
 /**
- * Makes tokens of texts and of chats without holding up the thread that serves HTTP: of short ones at once, of long ones on threads
- * with tokenizers and templates of their own, which start when jobs come and none is free. All give the same.
+ * Tokenises texts and chats without blocking the thread that serves HTTP. It encodes short ones at once, and
+ * long ones on threads with tokenizers and templates of their own. A thread starts when a job comes and none
+ * is free. The results are the same.
  */
 
 export interface EncoderSettings {
-  /** Threads, at most. */
+  /** Threads at most. */
   readonly threads: number;
-  /** What takes longer than a text of so many UTF-16 units goes to a thread. */
+  /** UTF-16 units of a text up to which a job of that cost runs on the serving thread. */
   readonly inlineUnitsMax: number;
-  /** Before a thread is started that much is done here, in slices, of jobs that no thread has to do: so many units take as long as a
-   *  thread that begins. The same goes on until the thread has begun. */
+  /**
+   * UTF-16 units to encode here in slices before the first thread starts: about the work that takes as long
+   * as starting a thread. Encoding here continues until the thread has loaded. Jobs that need a thread are
+   * not affected.
+   */
   readonly firstUnits: number;
-  /** Jobs that wait for a thread, at most. */
+  /** Jobs in the queue for threads at most. */
   readonly waitingMax: number;
-  /** Threads run when no other wants the processor, and end when there has been no job for so long. null: neither. */
+  /**
+   * Idle milliseconds after which threads end; they run at background priority. null: they run at normal
+   * priority and never end.
+   */
   readonly idleMs: number | null;
 }
 
-/** For requests: what is not handed to a thread takes about 2 ms. */
+/** Settings for requests: the work on the serving thread stays at a few milliseconds. */
 const forRequests: EncoderSettings = {
   threads: 1,
   inlineUnitsMax: 8192,
@@ -44,7 +51,7 @@ const forRequests: EncoderSettings = {
   idleMs: null,
 };
 
-/** For jobs: every core, and no answer is awaited. Jobs themselves limit what waits. */
+/** Settings for batch jobs: all cores, since no client waits. The batch jobs limit their own queue. */
 const forJobs: EncoderSettings = {
   threads: availableParallelism(),
   inlineUnitsMax: 0,
@@ -53,28 +60,31 @@ const forJobs: EncoderSettings = {
   idleMs: 10_000,
 };
 
-/** How long a template may write here; what takes longer begins anew on a thread. */
+/** Milliseconds that a template may run here; a slower one starts again on a thread. */
 const HERE_MS = 6;
-/** Processor time of a job here from which on others of its size go to a thread at once. */
+/** Processor milliseconds of a job here beyond which jobs of its size go to a thread at once. */
 const SLOW_MS = 12;
 
-/** What tokenizers' expressions take longest with: one kind of character, over and over. */
+/** Repeated characters of one kind, on which tokenizers' regular expressions take longest. */
 const probes = ["a", "1", " ", "\n", "!", "é", "aA1 ", "'s"];
 
-/** Too many long texts and chats wait. */
+/** Error of a full queue. */
 export class EncoderBusyError extends Error {
   override readonly name = "EncoderBusyError";
 }
 
-/** Its request has ended before it was done. */
+/** Error of a job whose request ended first. */
 export class EncoderStoppedError extends Error {
   override readonly name = "EncoderStoppedError";
 }
 
-/** What requests ask of an encoder. */
+/** Part of an encoder that requests use. */
 export type RequestEncoder = Pick<Encoder, "encode" | "writeChat" | "until">;
 
-/** To a tokenizer's thread: first what makes its tokenizer and template, then jobs, which it answers in order. */
+/**
+ * Messages to a tokenizer's thread: first the tokenizer and template to load, then jobs, which it answers in
+ * order.
+ */
 export type EncoderMessage =
   | {
       readonly kind: "load";
@@ -86,9 +96,9 @@ export type EncoderMessage =
   | {
       readonly kind: "job";
       readonly job: EncodeJob;
-      /** What is remembered of values in the job. */
+      /** Source texts of JSON values in the job. */
       readonly jsonTexts: ReturnType<typeof jsonTextsIn>;
-      /** Shared; 1: nobody waits for the job any more. */
+      /** Shared flag; 1: the job is cancelled. */
       readonly stopped: Int32Array<SharedArrayBuffer>;
     };
 
@@ -102,11 +112,11 @@ interface Waiting {
   readonly reject: (reason: Error) => void;
 }
 
-/** A thread with a tokenizer and a template of its own, and what it has not answered, in the order in which it was posted. */
+/** A thread with a tokenizer and a template of its own, and its unanswered jobs in posting order. */
 interface Thread {
   readonly worker: Worker;
   readonly waiting: Waiting[];
-  /** It has its tokenizer. */
+  /** True once its tokenizer is loaded. */
   hasBegun: boolean;
 }
 
@@ -118,14 +128,14 @@ export class Encoder {
   #threads: Thread[] = [];
   #waiting = 0;
   #idle: ReturnType<typeof setTimeout> | null = null;
-  /** Left of `firstUnits`. */
+  /** Rest of `firstUnits`. */
   #firstUnits: number;
-  /** Units of what is done here; fewer where some of that many were seen to take long. */
+  /** Current limit of units encoded here; lowered after slow jobs. */
   #inlineUnitsMax: number;
-  /** What is done here, one after the other. */
+  /** Tail of the chain of jobs done here, one after the other. */
   #here: Promise<unknown> = Promise.resolve();
 
-  /** `workerUrl` is that of worker.ts, `folder` what the tokenizer was loaded from. */
+  /** `workerUrl` is that of worker.ts, `folder` the source of the tokenizer. */
   constructor(text: ModelText, folder: string, workerUrl: string, settings = forRequests) {
     this.#text = text;
     this.#folder = folder;
@@ -135,13 +145,14 @@ export class Encoder {
     this.#inlineUnitsMax = settings.inlineUnitsMax;
   }
 
-  /** Units of a text that is still made into tokens here. */
+  /** Largest text, in UTF-16 units, that is encoded on this thread. */
   get inlineUnitsMax(): number {
     return this.#inlineUnitsMax;
   }
 
-  /** Tries texts that a tokenizer's expression may take long with, shorter ones first: none of a size that does is made into tokens
-   *  here. */
+  /**
+   * Encodes worst-case texts of growing size, and lowers the limit for this thread to sizes that stay fast.
+   */
   probe(): void {
     for (const probe of probes) {
       for (let units = 16; units <= this.#inlineUnitsMax; units *= 2) {
@@ -151,12 +162,15 @@ export class Encoder {
     }
   }
 
-  /** Another one for many jobs of which none is awaited: it takes every core that nobody else wants. */
+  /** Another encoder for batch jobs, which uses all cores at background priority. */
   forJobs(): Encoder {
     return new Encoder(this.#text, this.#folder, this.#workerUrl, forJobs);
   }
 
-  /** The same for one request: what is not done when that ends is stopped, and rejected with EncoderStoppedError. */
+  /**
+   * The same encoder for one request: when `signal` aborts, unfinished jobs stop and reject with
+   * EncoderStoppedError.
+   */
   until(signal: AbortSignal): RequestEncoder {
     return {
       encode: (text, options) => this.#encode(text, options, signal),
@@ -165,17 +179,17 @@ export class Encoder {
     };
   }
 
-  /** See `Tokenizer.encode`. Rejects with EncoderBusyError when too many wait. */
+  /** See `Tokenizer.encode`. Rejects with EncoderBusyError when the queue is full. */
   encode(text: string, options: EncodeOptions): Promise<TokenId[]> {
     return this.#encode(text, options, null);
   }
 
-  /** Only where the model has a template. Rejects with EncoderBusyError when too many wait. */
+  /** Writes a chat; the model must have a template. Rejects with EncoderBusyError when the queue is full. */
   writeChat(chat: Omit<ChatJob, "kind">): Promise<ChatOutcome> {
     return this.#run({ kind: "chat", ...chat }, null);
   }
 
-  /** Ends the threads; jobs that wait are rejected. */
+  /** Ends the threads and rejects their jobs. */
   close(): void {
     for (const thread of this.#threads) this.#end(thread, "the tokenizer is closed");
     if (this.#idle !== null) clearTimeout(this.#idle);
@@ -213,7 +227,7 @@ export class Encoder {
     }
   }
 
-  /** Does a job here. Null: its template takes longer than others on this thread can wait. */
+  /** Runs a job here. Null if its template exceeds the time limit of this thread. */
   #runInTime(job: EncodeJob): TextOutcome | ChatOutcome | null {
     const untilMs = performance.now() + HERE_MS;
     let isLate = false;
@@ -226,7 +240,7 @@ export class Encoder {
     return isLate ? null : outcome;
   }
 
-  /** Does work of so many units here, and remembers when it takes long. */
+  /** Runs work of this size here, and lowers the limit if it was slow. */
   #timed<Result>(units: number, work: () => Result): Result {
     const before = process.threadCpuUsage();
     const result = work();
@@ -235,7 +249,7 @@ export class Encoder {
     return result;
   }
 
-  /** Whether a job comes before a thread has begun that would do it. */
+  /** True if the job should run here because no thread has loaded yet. */
   #mayRunHere(job: EncodeJob): boolean {
     const units = unitsOf(job, forRequests.inlineUnitsMax);
     if (this.#settings.firstUnits === 0 || units > forRequests.inlineUnitsMax) return false;
@@ -265,7 +279,7 @@ export class Encoder {
     const { promise, resolve, reject } = Promise.withResolvers<TextOutcome | ChatOutcome>();
     waiting.push({ resolve, reject });
     this.#waiting += 1;
-    // Copying a long chat takes milliseconds, as reading it did: others on this thread have a turn between.
+    // Copying a long chat takes milliseconds, as reading it did: yields to other work on this thread first.
     setImmediate(() => {
       const jsonTexts = jsonTextsIn(job);
       worker.postMessage({ kind: "job", job, jsonTexts, stopped } satisfies EncoderMessage);
@@ -273,7 +287,7 @@ export class Encoder {
     return promise;
   }
 
-  /** A thread with nothing to do, started if it may; else the one with fewest jobs. */
+  /** An idle thread, started if the limit allows; else the one with the fewest jobs. */
   #leastBusy(): Thread {
     const [first, ...others] = this.#threads;
     const least = others.reduce((a, b) => (b.waiting.length < a!.waiting.length ? b : a), first);
@@ -305,7 +319,7 @@ export class Encoder {
     return thread;
   }
 
-  /** A thread is gone; the next job that finds none free starts another. */
+  /** Removes a thread and rejects its jobs; the next job that finds none free starts another. */
   #end(thread: Thread, reason: string): void {
     thread.worker.terminate();
     this.#threads = this.#threads.filter((one) => one !== thread);

@@ -1,4 +1,4 @@
-/** Entry of a tokenizer's thread: does jobs one after another. */
+/** Entry of a tokenizer's thread: runs jobs one after another. */
 import { giveWay } from "../../base/give-way.ts";
 import { runJob } from "../../text/encode-job.ts";
 import { rememberJsonText } from "../../text/json-text.ts";

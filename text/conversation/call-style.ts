@@ -1,4 +1,4 @@
-/** How a chat template wants calls that were made before: their ids, their arguments, the text beside them. */
+/** A chat template's requirements on past calls: their ids, arguments and accompanying text. */
 import { createHash } from "node:crypto";
 import { begunValueIn } from "../cut-json.ts";
 import { jsonText } from "../jinja/json.ts";
@@ -7,20 +7,24 @@ import type { ChatMessage } from "./messages.ts";
 import { callsOf, type PastCall, textOf } from "./messages.ts";
 
 export interface CallStyle {
-  /** `nine`: nine letters or digits, as Mistral's templates demand. `numbered`: `functions.<name>:<n>`, which is all that Kimi's
-   *  write of a call's name. */
+  /**
+   * `nine`: nine letters or digits, as Mistral's templates demand. `numbered`: `functions.<name>:<n>`, from
+   * which Kimi's templates take a call's name.
+   */
   readonly ids: "any" | "nine" | "numbered";
   /** Values, or their JSON as a text. */
   readonly arguments: "values" | "text";
-  /** What of arguments that are no JSON object: the text itself, or an object with what can be read of it. */
+  /**
+   * Form of arguments that are no JSON object: the text itself, or an object with the readable part of it.
+   */
   readonly cut: "text" | "object";
-  /** Beside calls without text. */
+  /** Content of a message with calls and no text. */
   readonly noContent: "" | null;
-  /** The template writes one call of a message and no more. */
+  /** True if the template writes only one call per message. */
   readonly isOneEach: boolean;
 }
 
-/** For templates that show in no style what calls leave behind. */
+/** Fallback for templates that show calls and results in no style. */
 export const plainStyle: CallStyle = {
   ids: "any",
   arguments: "values",
@@ -29,7 +33,7 @@ export const plainStyle: CallStyle = {
   isOneEach: false,
 };
 
-/** Every style, the plainest first; `cut` is for another question. */
+/** All styles, the plainest first; `cut` is determined separately. */
 export function* callStyles(): Generator<CallStyle> {
   for (const isOneEach of [false, true])
     for (const ids of ["any", "nine", "numbered"] as const)
@@ -38,7 +42,10 @@ export function* callStyles(): Generator<CallStyle> {
           yield { ...plainStyle, ids, arguments: args, noContent, isOneEach };
 }
 
-/** Messages whose calls and results are paired, in a style. What is written of one message is a matter of it and those before. */
+/**
+ * Applies a style to messages with paired calls and results. The output for a message depends only on it and
+ * earlier ones.
+ */
 export function inStyle(messages: readonly ChatMessage[], style: CallStyle): readonly ChatMessage[] {
   const idOf = idsIn(style);
   return (style.isOneEach ? oneEach(messages) : messages).map((message) => {
@@ -74,7 +81,7 @@ function idsIn({ ids }: CallStyle) {
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/** An id of nine letters or digits, the same for the same id: that of a client stays if it is one. */
+/** Deterministic id of nine letters or digits; keeps a client's id that has this form. */
 export function nineOf(id: string): string {
   if (/^[A-Za-z0-9]{9}$/.test(id)) return id;
   const digest = createHash("sha256").update(id).digest();
@@ -88,13 +95,13 @@ function argumentsOf({ function: { arguments: given } }: PastCall, style: CallSt
   return style.arguments === "values" && style.cut === "object" ? objectIn(given) : given;
 }
 
-/** What can be read of arguments that are no JSON object. */
+/** Object with the readable part of arguments that are no JSON object. */
 function objectIn(text: string): object {
   const value = text.trimStart().startsWith("{") ? begunValueIn(text) : { arguments: text };
   return value as object;
 }
 
-/** Messages with one call each, and the results of a call right behind it. */
+/** Splits messages into ones with a single call, each directly followed by its results. */
 function oneEach(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const written: ChatMessage[] = [];
   for (let at = 0; at < messages.length; at++) {

@@ -1,13 +1,13 @@
-/** Messages as they are arranged for a chat template: what the fields of calls and their results hold. */
+/** Messages arranged for a chat template, with the fields of calls and their results. */
 
-/** A call that was made before, as the API hands it on. */
+/** A past call in the form that all wire formats share. */
 export interface PastCall {
-  /** Absent: the wire format has none, or the client gave none. */
+  /** Absent if the wire format has none or the client sent none. */
   readonly id?: string;
   readonly type: "function";
   readonly function: {
     readonly name: string;
-    /** A text where they are no JSON object, such as those of a call that was cut off. */
+    /** A text if they are no JSON object, such as a truncated call's. */
     readonly arguments: Readonly<Record<string, unknown>> | string;
   };
 }
@@ -16,7 +16,7 @@ export function callsOf(message: ChatMessage): readonly PastCall[] {
   return (message.tool_calls as readonly PastCall[] | undefined) ?? [];
 }
 
-/** Content as one text; nothing is "". */
+/** Content as one text; "" for none. */
 export function textOf({ content }: ChatMessage): string {
   if (typeof content === "string") return content;
   return Array.isArray(content) ? content.map((part) => part.text).join("\n") : "";
@@ -30,18 +30,18 @@ export function isSystem({ role }: ChatMessage): boolean {
   return role === "system" || role === "developer";
 }
 
-/** Those of two texts that are not empty, a blank line between them. */
+/** Joins two texts with a blank line between them, leaving out empty ones. */
 export function joined(first: string, second: string): string {
   return [first, second].filter((text) => text !== "").join("\n\n");
 }
 
-/** A part of a message's content; only text is known. */
+/** A part of a message's content; text is the only kind. */
 export interface TextPart {
   readonly type: "text";
   readonly text: string;
 }
 
-/** A message as the chat API has it. Further fields (name, tool_calls, …) reach the template as they are. */
+/** A message of the chat API. Further fields (name, tool_calls, …) reach the template unchanged. */
 export interface ChatMessage {
   readonly role: string;
   readonly content?: string | readonly TextPart[] | null | undefined;
@@ -49,12 +49,15 @@ export interface ChatMessage {
 }
 
 export interface RenderOptions {
-  /** Open the assistant's turn at the end. */
+  /** True to open the assistant's turn at the end. */
   readonly addGenerationPrompt: boolean;
-  /** End right behind the content of the last message; default: false. */
+  /** True to end directly behind the content of the last message; default: false. */
   readonly continuesLast?: boolean;
-  /** Function definitions as the API has them; null or empty: none. */
+  /** Function definitions in the API's form; null or empty: none. */
   readonly tools?: readonly unknown[] | null;
-  /** Further template variables from the client. Our own names are refused; those the template ignores are too. */
+  /**
+   * Further template variables from the client. Reserved names are refused; names that the template does not
+   * use are dropped.
+   */
   readonly templateKwargs?: Readonly<Record<string, unknown>>;
 }

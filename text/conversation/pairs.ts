@@ -1,18 +1,18 @@
-/** Calls and their results: each result knows its call, and results stand in the order of their calls. */
+/** Pairs calls with results: gives each result its call, and sorts results by their calls. */
 import type { ChatMessage } from "./messages.ts";
 import { callsOf, type PastCall } from "./messages.ts";
 
 interface MadeCall {
   readonly id: string;
   readonly name: string;
-  /** Its place among all calls. */
+  /** Index among all calls. */
   readonly place: number;
 }
 
 /**
- * Every call with an id, and every result with the id and the name of its call; results that follow one another are sorted by
- * their calls. A result belongs to the call of its id; without an id to the first call of its name that has none yet, or to the
- * first one of any name. A result without a call stays as it is, without `name` and behind the others.
+ * Gives every call an id, and every result the id and the name of its call; sorts adjacent results by their
+ * calls. A result with an id belongs to the call of that id. One without belongs to the first open call of
+ * its name, else to the first open call. A result without a call stays unchanged behind the others.
  */
 export function paired(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   if (!messages.some((message) => message.role === "tool" || callsOf(message).length > 0)) return messages;
@@ -43,11 +43,11 @@ export function paired(messages: readonly ChatMessage[]): readonly ChatMessage[]
 /** The calls so far. */
 class MadeCalls {
   readonly #byId = new Map<string, MadeCall[]>();
-  /** Those without a result, the first first. */
+  /** Calls without a result, oldest first. */
   readonly #open: MadeCall[] = [];
   #count = 0;
 
-  /** Its id; of a call that has none, one by its place. */
+  /** Adds a call. Returns its id or, if it has none, one made from its index. */
   add({ id = `call_${this.#count}`, function: { name } }: PastCall): string {
     const call = { id, name, place: this.#count++ };
     const same = this.#byId.get(id);
@@ -57,7 +57,7 @@ class MadeCalls {
     return id;
   }
 
-  /** The call that has a message as its result; null: there is none. */
+  /** Call that the message is a result of; null for none. */
   answeredBy(message: ChatMessage): MadeCall | null {
     const { tool_call_id: id } = message;
     const call = typeof id === "string" ? this.#ofId(id) : this.#ofName(message.name);
@@ -66,7 +66,7 @@ class MadeCalls {
     return call;
   }
 
-  /** Clients that number the calls of each answer anew give ids twice. */
+  /** Prefers the last open call: clients that number the calls of each answer anew repeat ids. */
   #ofId(id: string): MadeCall | null {
     const own = this.#byId.get(id) ?? [];
     return own.findLast((call) => this.#open.includes(call)) ?? own.at(-1) ?? null;

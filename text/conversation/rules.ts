@@ -1,6 +1,6 @@
 /**
- * What may be done to a conversation that a chat template does not take. Each rule changes a message by what stands beside it, and
- * by the template, so that turns that come later change nothing in the prompt of those before.
+ * Rewrites of conversations that a chat template refuses. A rule changes a message by its neighbours and the
+ * template only, so that later turns do not change the prompt of earlier ones.
  */
 
 import { jsonText } from "../jinja/json.ts";
@@ -9,24 +9,27 @@ import type { ChatMessage } from "./messages.ts";
 import { callsOf, isSystem, joined, type PastCall, textOf, thoughtsOf } from "./messages.ts";
 
 export interface Rule {
-  /** What is told of it: the field that reads otherwise than it was sent. Null: it means the same. */
+  /** Field to name as changed in `x-bunting-ignored`; null: the meaning stays the same. */
   readonly told: string | null;
-  /** A conversation that a template which needs no such rule takes, and texts that it then writes. */
+  /** Probe conversation for templates that do not need the rule, and texts that they then write. */
   readonly asked: readonly ChatMessage[];
   readonly shown: readonly string[];
-  /** They must stand in this order. */
+  /** True if the texts must appear in this order. */
   readonly isInOrder?: boolean;
-  /** Words that the template must hold. */
+  /** Words that the template must contain; without one of them the rule applies. */
   readonly words?: readonly string[];
-  /** Loses nothing that the template may know how to write. */
+  /** True if the rule loses nothing that the template might be able to write. */
   readonly isHarmless: boolean;
-  /** Applied only where the template then takes `asked`; else what it leaves out is told, and no more. */
+  /** True to apply the rule only if the template then accepts the probe; else the loss is only named. */
   readonly mustHelp?: boolean;
-  /** The same list where there is nothing to do. `continuesLast`: the last message is to be gone on with. */
+  /**
+   * Applies the rule; returns the same list if it changes nothing. `continuesLast`: the answer continues the
+   * last message.
+   */
   apply(messages: readonly ChatMessage[], continuesLast: boolean): readonly ChatMessage[];
 }
 
-/** In the order in which they are applied. */
+/** Rules in the order of their application. */
 export const rules: readonly Rule[] = [
   {
     told: "messages.tool_calls",
@@ -163,7 +166,7 @@ function system(content: string): ChatMessage {
   return { role: "system", content };
 }
 
-/** An assistant's message that calls a function with one argument. */
+/** An assistant's message that calls one function per value, each with one argument. */
 export function caller(...values: readonly string[]): ChatMessage {
   const calls = values.map(
     (value, index): PastCall => ({
@@ -179,13 +182,13 @@ export function result(content: string, index = 0): ChatMessage {
   return { role: "tool", content, tool_call_id: `call${index}of9`, name: `look${index}` };
 }
 
-/** The system's messages with which a conversation begins. */
+/** System messages at the beginning of a conversation. */
 function headOf(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const end = messages.findIndex((message) => !isSystem(message));
   return end < 0 ? messages : messages.slice(0, end);
 }
 
-/** Each message in place of which `change` gives some. */
+/** Replaces each message for which `change` returns some. */
 function changed(
   messages: readonly ChatMessage[],
   change: (message: ChatMessage, index: number) => readonly ChatMessage[] | null,
@@ -220,7 +223,10 @@ function resultAsUser(message: ChatMessage): ChatMessage {
   return user(`[result${of}] ${textOf(message)}`);
 }
 
-/** For templates from before the role developer, which drop its messages or write a role that the model never saw. */
+/**
+ * For templates older than the role developer, which drop its messages or write a role that the model never
+ * saw.
+ */
 function developersAsSystem(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return changed(messages, (message) =>
     message.role === "developer" ? [{ ...message, role: "system" }] : null,
@@ -248,7 +254,7 @@ function loneResultsAsUsers(messages: readonly ChatMessage[]): readonly ChatMess
   });
 }
 
-/** A result for each call behind whose message something else stands. */
+/** Adds a placeholder result for each call whose message is followed by something else. */
 function missingResults(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   let open: readonly PastCall[] = [];
   return changed(messages, (message) => {
@@ -295,7 +301,7 @@ function askedBeforeCalls(messages: readonly ChatMessage[]): readonly ChatMessag
   });
 }
 
-/** Text and calls of one message as two. */
+/** Splits text and calls of one message into two messages. */
 function textBeforeCalls(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return changed(messages, (message) => {
     if (textOf(message) === "" || callsOf(message).length === 0) return null;
@@ -304,7 +310,10 @@ function textBeforeCalls(messages: readonly ChatMessage[]): readonly ChatMessage
   });
 }
 
-/** A user's message before that of an assistant with which a conversation begins; alone, the system's becomes one. */
+/**
+ * Adds a user's message before a conversation that begins with an assistant's. If there are only system
+ * messages, turns the last one into a user's.
+ */
 function withUserFirst(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const { length } = headOf(messages);
   if (length === messages.length) return systemsAsUsers(messages, length - 1);
@@ -340,7 +349,7 @@ function together(first: ChatMessage, second: ChatMessage): ChatMessage {
   };
 }
 
-/** An assistant's words between a user's message and the calls, with their results, of the one before. */
+/** Adds an assistant's message between calls with their results and a user's message that follows them. */
 function answeredBeforeUsers(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return changed(messages, (message, index) => {
     const before = messages[index - 1];

@@ -1,4 +1,4 @@
-/** Conversations of several clients, written by templates that demand what those of families of models do. */
+/** Conversations of several clients, written by templates with the demands of various model families. */
 import { describe, expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -27,7 +27,7 @@ const call = (id: string | undefined, name: string, args: PastCall["function"]["
 });
 
 const cut = '{"patch": "+New York';
-/** Words in capitals are to be read in what is written. */
+/** The prompt must contain the words in capitals. */
 const histories: Readonly<Record<string, readonly ChatMessage[]>> = {
   "two systems, two users, results in another order, a call that was cut off": [
     system("RULES"),
@@ -129,7 +129,7 @@ describe.each([...templates])("%s", (_, template) => {
     for (const [at, end] of ends.slice(1).entries()) {
       const before = written(template, messages.slice(0, ends[at]));
       const after = written(template, messages.slice(0, end));
-      // A turn of the same role may be joined to the last; what was said in it stays where it is.
+      // A later turn of the same role may be joined to the last one, whose text stays in place.
       const last = wordsIn(messages.slice(0, ends[at])).map((word) => before.lastIndexOf(word) + word.length);
       const kept = Math.max(...last);
       expect(after.slice(0, kept)).toBe(before.slice(0, kept));

@@ -1,11 +1,11 @@
-/** A chat template, as far as a conversation is written with it; implemented by `ChatTemplate`. */
+/** Part of a chat template that the writer uses; implemented by `ChatTemplate`. */
 export interface ConversationTemplate {
   render(messages: readonly ChatMessage[], options: RenderOptions, isWanted?: () => boolean): RenderedPrompt;
   mentions(word: string, withTools: boolean): boolean;
   sourceText(withTools: boolean): string;
 }
 
-/** Writes conversations of any client by a chat template, whatever it demands of their order, their ids and their roles. */
+/** A conversation as written by a chat template. */
 
 import type { RenderedPrompt } from "../control-text.ts";
 import { callFormIn } from "../formats/call-forms.ts";
@@ -17,16 +17,17 @@ import { paired } from "./pairs.ts";
 import { caller, type Rule, result, rules } from "./rules.ts";
 
 export interface WrittenChat extends RenderedPrompt {
-  /** Fields that the template was given otherwise than they were sent. */
+  /** Fields whose value in the template differs from what the client sent. */
   readonly ignored: readonly string[];
 }
 
-/** Of a rule: to be applied; or to be told of and no more, as it does not help. */
+/** Effect of a rule: none, applied, or only named as a change because it does not help. */
 type Need = "none" | "applied" | "told";
 
 /**
- * What a template demands is found by having it write small conversations, each once and when it first matters. What is done
- * to a conversation is thus a matter of the template alone: turns that come later leave the prompt of those before as it was.
+ * Writes conversations of any client with a chat template, whatever order, ids and roles the template
+ * demands. It probes the demands with small conversations, each once and when it first matters. The rewrites
+ * thus depend on the template alone: later turns do not change the prompt of earlier ones.
  */
 export class ConversationWriter {
   readonly #template: ConversationTemplate;
@@ -37,7 +38,10 @@ export class ConversationWriter {
     this.#template = template;
   }
 
-  /** Applies the rules that the template needs; if it refuses what comes of that, all of them. Throws TemplateError. */
+  /**
+   * Applies the rules that the template needs; if it refuses the result, all harmless rules too. Throws
+   * TemplateError.
+   */
   write(
     messages: readonly ChatMessage[],
     options: RenderOptions,
@@ -97,7 +101,7 @@ export class ConversationWriter {
     return mustHelp && !shows(apply(asked, false)) ? "told" : "applied";
   }
 
-  /** The first style in which all is shown that calls leave behind. */
+  /** First style in which the template writes all parts of calls and results. */
   #style(withTools: boolean): CallStyle {
     const known = this.#styles.get(withTools);
     if (known !== undefined) return known;
@@ -116,7 +120,7 @@ export class ConversationWriter {
     return style;
   }
 
-  /** A text, where calls are JSON and the template writes one as it is. */
+  /** "text" if calls are JSON and the template writes a text unchanged. */
   #cutOf(style: CallStyle, withTools: boolean): CallStyle["cut"] {
     const form = callFormIn(this.#template.sourceText(withTools));
     if (form !== null && form.arguments.kind !== "json") return "object";
@@ -131,7 +135,7 @@ export class ConversationWriter {
     return this.#shows(inStyle(messages, style), [text], withTools) ? "text" : "object";
   }
 
-  /** Whether the template writes these messages, and in them the texts. */
+  /** True if the template accepts these messages and writes the texts. */
   #shows(
     messages: readonly ChatMessage[],
     texts: readonly string[],
@@ -154,7 +158,10 @@ export class ConversationWriter {
   }
 }
 
-/** A function with another name than those that are called, so that theirs are seen where calls are written. */
+/**
+ * An offered function whose name differs from the called ones, so that their names can only come from written
+ * calls.
+ */
 const offered = {
   type: "function",
   function: {

@@ -3,18 +3,21 @@ import type { ControlTexts } from "../control-text.ts";
 import { callFormIn } from "./call-forms.ts";
 import { type ThinkingForm, thinkingForm, thinkingMarksIn } from "./thinking.ts";
 
-/** How a model writes what in its answers is not text: told from its chat template, and from the prompt that it continues. */
+/** Format of an answer's calls and reasoning, derived from the chat template and the prompt. */
 export interface AnswerFormat {
-  /** Null: calls cannot be read. */
+  /** Null: calls cannot be parsed. */
   readonly calls: CallForm | null;
-  /** Null: there is no section of thoughts. */
+  /** Null: the answer has no section of reasoning. */
   readonly thinking: ThinkingForm | null;
 }
 
-/** Everything is text. */
+/** Format of answers that are all text. */
 export const plainFormat: AnswerFormat = { calls: null, thinking: null };
 
-/** Of an answer to a prompt that a chat template (its Jinja) wrote. `thoughtsMax`: tokens of thoughts. */
+/**
+ * Format of an answer to a prompt that a chat template (its Jinja) wrote. `thoughtsMax`: reasoning tokens at
+ * most.
+ */
 export function answerFormat(template: string, prompt: string, thoughtsMax: number | null): AnswerFormat {
   const marks = thinkingMarksIn(template);
   return {
@@ -23,7 +26,7 @@ export function answerFormat(template: string, prompt: string, thoughtsMax: numb
   };
 }
 
-/** Marks of a form that are control texts. */
+/** Delimiters of a form that are control texts. */
 export function controlTextsIn(form: CallForm | ThinkingForm | null, controlTexts: ControlTexts): string[] {
   const marks = form === null ? [] : [...Object.values(form), ...argumentMarks(form)];
   const found = marks.flatMap((mark: unknown) => (typeof mark === "string" ? controlTexts.split(mark) : []));

@@ -1,11 +1,14 @@
 import { isTextArgument } from "../../grammar/tools/call-arguments.ts";
 import type { ArgumentsForm } from "../../grammar/tools/call-form.ts";
 
-/** The arguments of one call, from a model's way of writing them to the JSON of an object. */
+/** Translates the arguments of one call from a model's format to the JSON of an object. */
 export interface ArgumentsReader {
-  /** `told` is JSON that goes on from what was told before. `rest` is what follows the arguments; null while they go on. */
+  /**
+   * `told` is JSON that continues the previous output. `rest` is the text behind the arguments; null while
+   * they continue.
+   */
   push(text: string): ArgumentsRead;
-  /** The text ended before them: what was held back. */
+  /** Ends truncated arguments. Returns the output that was held back. */
   end(): string;
 }
 
@@ -14,7 +17,7 @@ interface ArgumentsRead {
   readonly rest: string | null;
 }
 
-/** A reader of one call of a function with these parameters, a JSON Schema. */
+/** Reader of one call of a function with these parameters, a JSON Schema. */
 export function argumentsReader(form: ArgumentsForm, parameters: unknown): ArgumentsReader {
   switch (form.kind) {
     case "json":
@@ -28,7 +31,7 @@ export function argumentsReader(form: ArgumentsForm, parameters: unknown): Argum
   }
 }
 
-/** One object, as it was written. */
+/** Reader of one JSON object, copied unchanged. */
 class JsonReader implements ArgumentsReader {
   readonly #nesting = new Nesting();
 
@@ -45,13 +48,13 @@ class JsonReader implements ArgumentsReader {
   }
 }
 
-/** Where a text of JSON is: in strings and brackets. */
+/** Nesting state of a JSON text: strings and brackets. */
 class Nesting {
   #depth = 0;
   #isEscaped = false;
   isInString = false;
 
-  /** In no bracket and no string. */
+  /** True outside all brackets and strings. */
   get isOutside(): boolean {
     return this.#depth === 0 && !this.isInString;
   }
@@ -67,7 +70,9 @@ class Nesting {
   }
 }
 
-/** `name=value, name=value`, up to a closing parenthesis. Values are JSON, but for Python's words. */
+/**
+ * Reader of `name=value, name=value`, up to a closing parenthesis. Values are JSON except for Python's words.
+ */
 class PythonReader implements ArgumentsReader {
   readonly #nesting = new Nesting();
   #place: "begin" | "name" | "value" = "begin";
@@ -112,7 +117,7 @@ class PythonReader implements ArgumentsReader {
     return word + unit;
   }
 
-  /** The word that ends here. */
+  /** Ends the current word and translates it. */
   #value(): string {
     const word = pythonWords[this.#word] ?? this.#word;
     this.#word = "";
@@ -122,14 +127,17 @@ class PythonReader implements ArgumentsReader {
 
 const pythonWords: Readonly<Record<string, string>> = { True: "true", False: "false", None: "null" };
 
-/** `name:value,name:value`, up to a closing bracket: strings between two quotes, objects without any. */
+/**
+ * Reader of `name:value,name:value`, up to a closing bracket: strings between delimiters, objects with bare
+ * keys.
+ */
 class BareReader implements ArgumentsReader {
   readonly #quote: string;
   #place: "begin" | "name" | "value" | "text" = "begin";
-  /** Brackets that are open. */
+  /** Open brackets. */
   readonly #open: ("{" | "[")[] = [];
   #name = "";
-  /** Not told yet. */
+  /** Text that was held back. */
   #held = "";
 
   constructor(quote: string) {
@@ -174,7 +182,7 @@ class BareReader implements ArgumentsReader {
     return { told, rest: null };
   }
 
-  /** What is held back began a mark. */
+  /** Returns nothing: held-back text is the beginning of a delimiter. */
   end(): string {
     return "";
   }
@@ -207,13 +215,13 @@ class BareReader implements ArgumentsReader {
   }
 }
 
-/** A text for each argument: strings as they are, others as JSON. */
+/** Reader of one text per argument: strings literally, others as JSON. */
 class TaggedReader implements ArgumentsReader {
   readonly #form: Extract<ArgumentsForm, { kind: "tagged" }>;
   readonly #parameters: unknown;
   #place: "begin" | "between" | "name" | "text" | "json" = "begin";
   #count = 0;
-  /** Not told yet. */
+  /** Text that was held back. */
   #held = "";
 
   constructor(form: Extract<ArgumentsForm, { kind: "tagged" }>, parameters: unknown) {
@@ -262,7 +270,7 @@ class TaggedReader implements ArgumentsReader {
     return { told, rest: null };
   }
 
-  /** What is held back began a mark. */
+  /** Returns nothing: held-back text is the beginning of a delimiter. */
   end(): string {
     return "";
   }
@@ -276,13 +284,13 @@ class TaggedReader implements ArgumentsReader {
   }
 }
 
-/** Where `mark` first ends; Infinity: it is not there. */
+/** End of the first occurrence of `mark`; Infinity if there is none. */
 function endOf(text: string, mark: string): number {
   const at = text.indexOf(mark);
   return at < 0 ? Number.POSITIVE_INFINITY : at + mark.length;
 }
 
-/** Where what may be the beginning of `mark`, or half a character, begins at the end of a text. */
+/** Length of the text without a possible beginning of `mark`, or half a character, at its end. */
 function certainEnd(text: string, mark: string): number {
   for (let length = Math.min(mark.length - 1, text.length); length > 0; length--)
     if (mark.startsWith(text.slice(-length))) return text.length - length;

@@ -1,4 +1,4 @@
-/** One text of each form, as models write it: what is read of it, and that it is what they are held to. */
+/** Golden texts of each format: their parsed calls, and their acceptance by the grammar. */
 import { describe, expect, test } from "bun:test";
 import { compileConstraint } from "../../grammar/compile.ts";
 import { ConstraintError } from "../../grammar/error.ts";
@@ -45,13 +45,13 @@ const functions = [
 
 interface Golden {
   readonly form: CallForm;
-  /** What of a template shows the form. */
+  /** Part of a template that identifies the format. */
   readonly template: string;
-  /** A call of get_weather with Rome and 3 days, and in forms that have several, one of now. */
+  /** A call of get_weather with Rome and 3 days, and in formats with several calls, one of now. */
   readonly calls: string;
-  /** Arguments as they are told: those of JSON keep their white space. */
+  /** Parsed arguments: JSON keeps its white space. */
   readonly told: string;
-  /** A call of get_weather with all arguments, and as it is told. */
+  /** A call of get_weather with all arguments, and its parsed arguments. */
   readonly all: readonly [written: string, told: string];
   readonly controlTexts?: readonly string[];
 }
@@ -261,7 +261,7 @@ function toldOf(form: CallForm, pieces: readonly string[]): ReadPart[] {
   return joined([...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()]);
 }
 
-/** Every byte is a token, and so is every control text. */
+/** Matcher whose tokens are single bytes and control texts. */
 function matcherOf({ form, controlTexts = [] }: Golden, more: Partial<CallsSource> = {}) {
   const encode = (text: string) => new TextEncoder().encode(text);
   const masks = new Masks(
@@ -284,7 +284,7 @@ function matcherOf({ form, controlTexts = [] }: Golden, more: Partial<CallsSourc
     ...more,
   };
   const matcher = new Matcher(parserOf(compileConstraint(source).grammar, masks), masks);
-  /** Whether a text obeys, and may end. */
+  /** True if the grammar accepts the text and allows it to end. */
   return (text: string, asTokens = true): boolean => {
     const tokens: number[] = [];
     for (let at = 0; at < text.length; ) {

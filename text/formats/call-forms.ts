@@ -12,7 +12,7 @@ import { mistralArgs, mistralList } from "./mistral.ts";
 import { qwenCoder } from "./qwen-coder.ts";
 import { seed } from "./seed.ts";
 
-/** What a template contains that shows calls in a form, the most telling first. */
+/** Marks in a template that identify a call format, the most specific first. */
 const telling: readonly (readonly [marks: readonly string[], form: CallForm])[] = [
   [["<tool_call>", "<function=", "<parameter="], qwenCoder],
   [["<seed:tool_call>", "<function="], seed],
@@ -37,7 +37,7 @@ const telling: readonly (readonly [marks: readonly string[], form: CallForm])[] 
   [['{"name": function name, "parameters"'], llamaJson],
 ];
 
-/** The form in which a model writes calls, which its chat template (Jinja) shows; null: none that is known. */
+/** A model's call format, as its chat template (Jinja) shows it; null if no known format matches. */
 export function callFormIn(template: string): CallForm | null {
   return telling.find(([marks]) => marks.every((mark) => template.includes(mark)))?.[1] ?? null;
 }

@@ -4,7 +4,7 @@ import { hermes } from "./hermes.ts";
 
 const functions = ["get_weather", "f"].map((name) => ({ name, parameters: null, isStrict: false }));
 
-/** What is told of pieces, one list per piece and one for the end. */
+/** Parsed parts, one list per piece and one for the end. */
 function toldOf(pieces: readonly string[]): ReadPart[][] {
   const reader = new CallReader(hermes, functions);
   return [...pieces.map((piece) => reader.push(piece)), reader.end()];

@@ -2,7 +2,7 @@ import type { CallableFunction } from "../../grammar/source.ts";
 import { type CallForm, lengthOf, triggersOf } from "../../grammar/tools/call-form.ts";
 import { type ArgumentsReader, argumentsReader } from "./arguments-reader.ts";
 
-/** What was read of an answer. `arguments` belong to the call before: JSON, in pieces. */
+/** A parsed piece of an answer. `arguments` are a piece of the preceding call's JSON. */
 export type ReadPart =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "call"; readonly name: string }
@@ -11,33 +11,36 @@ export type ReadPart =
 const PIECE_UNITS = 512;
 
 type State =
-  /** No call so far, or text after one. */
+  /** Before any call, or text after one. */
   | { readonly kind: "text" }
-  /** What was held back begins a call, or may, with `prefix`. `before`: white space, which is text if it does not; null: a
-   *  call went before, and what is none ends them. */
+  /**
+   * The held-back text begins a call, or may, with `prefix`. `before`: preceding white space, which is text
+   * if no call follows. Null after a call: anything but another call ends the calls.
+   */
   | { readonly kind: "opening"; readonly prefix: string; readonly before: string | null }
   | { readonly kind: "arguments"; readonly reader: ArgumentsReader }
-  /** The arguments are whole. */
+  /** The arguments are complete. */
   | { readonly kind: "closing" }
-  /** No call can come any more. */
+  /** No further call can follow. */
   | { readonly kind: "rest" };
 
 /**
- * Tells calls of functions from text, in any form, while it is written: a call's name as soon as it is certain, then its
- * arguments piece by piece. Models that may call are held to the form from its first text on (grammar/tools/calls.ts),
- * so that what begins as a call is one; of an answer that was cut off, its last call has what was written of it.
+ * Separates calls of functions from text, in any format, while the answer is generated. It emits a call's
+ * name as soon as it is certain, then its arguments piece by piece. The grammar constrains models with tools
+ * from the first text on (grammar/tools/calls.ts), so that the beginning of a call leads to one. The last
+ * call of a truncated answer has the arguments written so far.
  *
- * What is told does not depend on how the text was cut. White space before a call belongs to it. Text is held back only
- * while it may become a call.
+ * The output does not depend on how the text was split. White space before a call belongs to it. Text is held
+ * back only while it may become a call.
  */
 export class CallReader {
   readonly #form: CallForm;
   readonly #functions: ReadonlyMap<string, CallableFunction>;
   readonly #triggers: readonly string[];
   #state: State = { kind: "text" };
-  /** Not told yet. */
+  /** Text that was held back. */
   #held = "";
-  /** Nothing was read so far. */
+  /** True before any text was read. */
   #isStart = true;
   #followsCall = false;
 
@@ -47,14 +50,14 @@ export class CallReader {
     this.#triggers = triggersOf(form, [...this.#functions.keys()]);
   }
 
-  /** UTF-16 units that were pushed and are not told yet. */
+  /** UTF-16 units that are held back. */
   get heldUnits(): number {
     return this.#held.length;
   }
 
   push(text: string): ReadPart[] {
     const parts: ReadPart[] = [];
-    // Short pieces, since what is left of one is copied again and again.
+    // Short pieces, since the rest of a piece is copied repeatedly.
     for (let from = 0; from < text.length; from += PIECE_UNITS) {
       for (let rest = text.slice(from, from + PIECE_UNITS); rest !== ""; ) {
         const all = this.#held + rest;
@@ -65,7 +68,7 @@ export class CallReader {
     return joined(parts);
   }
 
-  /** The text ended. */
+  /** Ends the text and emits the rest. */
   end(): ReadPart[] {
     const held = this.#held;
     this.#held = "";
@@ -76,7 +79,7 @@ export class CallReader {
         return [];
       case "opening": {
         const { before, prefix } = this.#state;
-        // A mark that was cut off after a call says nothing.
+        // Drops a truncated delimiter after a call.
         const begun = lengthOf(prefix, held);
         const isPrefix = begun === "open" || begun === held.length;
         const isMark = before === null && (this.#form.end.startsWith(held) || isPrefix);
@@ -87,7 +90,7 @@ export class CallReader {
     }
   }
 
-  /** Each reads what was held back with what came, and returns what is left to read. */
+  /** Each state reads the held-back and new text, and returns the rest. */
   #read(all: string, parts: ReadPart[]): string {
     switch (this.#state.kind) {
       case "text":
@@ -166,7 +169,7 @@ export class CallReader {
     return "";
   }
 
-  /** A call is whole. */
+  /** Ends a complete call. */
   #closed(rest: string): string {
     this.#followsCall = true;
     const { place, between, beforeName } = this.#form;
@@ -182,7 +185,7 @@ export class CallReader {
     return all;
   }
 
-  /** Tells the text up to `end`, less the white space there, and holds back what follows. */
+  /** Emits the text up to `end` without its trailing white space, and holds back the rest. */
   #tellText(text: string, end: number, parts: ReadPart[]): void {
     const certain = trimmedEnd(text, end);
     if (certain > 0) {
@@ -194,7 +197,10 @@ export class CallReader {
   }
 }
 
-/** The name in a text that opens a call, and what follows; or that it may still become one, or cannot. */
+/**
+ * Name in a text that opens a call, and the text behind it; "open" if it may still become one, "broken" if it
+ * cannot.
+ */
 function openingOf(
   text: string,
   prefix: string,
@@ -215,7 +221,7 @@ function openingOf(
   return unknownOf(named, afterName);
 }
 
-/** The same where the name is of no function: a model that is held to none may write any. */
+/** The same for a name of no function, which an unconstrained model may write. */
 function unknownOf(
   named: string,
   afterName: string,
@@ -229,13 +235,13 @@ function unknownOf(
   return { name, rest: after.slice(end) };
 }
 
-/** Where the first of the texts begins. */
+/** Index of the first occurrence of any of the texts; null for none. */
 function firstOf(texts: readonly string[], all: string): number | null {
   const found = texts.map((text) => all.indexOf(text)).filter((at) => at >= 0);
   return found.length === 0 ? null : Math.min(...found);
 }
 
-/** Units at the end of a text with which one of `texts` may begin. */
+/** Units at the end of a text that may be the beginning of one of `texts`. */
 export function openLength(texts: readonly string[], all: string): number {
   const longest = Math.max(0, ...texts.map((text) => text.length - 1));
   for (let length = Math.min(longest, all.length); length > 0; length--) {
@@ -252,12 +258,12 @@ export function trimmedEnd(text: string, end: number): number {
   return trimmed;
 }
 
-/** JSON's white space, all of it. */
+/** True if the text is only JSON's white space. */
 function isWhiteSpace(text: string): boolean {
   return /^[ \t\n\r]*$/.test(text);
 }
 
-/** Neighbours of one kind become one, empty ones none. */
+/** Merges adjacent parts of one kind and drops empty ones. */
 export function joined(parts: readonly ReadPart[]): ReadPart[] {
   const result: ReadPart[] = [];
   for (const part of parts) {

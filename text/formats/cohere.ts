@@ -2,7 +2,7 @@ import { CALL_NUMBER, type CallForm } from "../../grammar/tools/call-form.ts";
 import type { ThinkingMarks } from "./thinking-marks.ts";
 
 /**
- * As Cohere's Command R7B, A and later write calls, in place of text, a list in JSON between marks of its own:
+ * Call format of Cohere's Command R7B, A and later: in place of text, a JSON list between delimiters.
  *
  *     <|START_ACTION|>[
  *         {"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Rome"}}
@@ -21,7 +21,7 @@ export const cohere: CallForm = {
   callsMax: null,
 };
 
-/** An answer is thoughts, and then calls or text, which has marks too. */
+/** Cohere's reasoning, followed by calls or by text, which has delimiters too. */
 export const cohereThinking: ThinkingMarks = {
   opening: "<|START_THINKING|>",
   closing: "<|END_THINKING|>",

@@ -1,6 +1,6 @@
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 
-/** As DeepSeek V3.1 writes calls at the end of an answer, between marks of their own. */
+/** Call format of DeepSeek V3.1: calls at the end of an answer, between delimiters of their own. */
 export const deepSeek: CallForm = {
   begin: "<｜tool▁calls▁begin｜>",
   beforeName: "<｜tool▁call▁begin｜>",
@@ -14,7 +14,7 @@ export const deepSeek: CallForm = {
   callsMax: null,
 };
 
-/** As V3 and R1 do: what is called is a function, and its arguments stand in a block of code. */
+/** Call format of V3 and R1: each call has the type `function`, and its arguments are in a code block. */
 export const deepSeekFenced: CallForm = {
   ...deepSeek,
   beforeName: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
@@ -24,7 +24,7 @@ export const deepSeekFenced: CallForm = {
 };
 
 /**
- * As V3.2 and later do, with a text for each argument that says whether it is a string:
+ * Call format of V3.2 and later, with a text for each argument that says whether it is a string:
  *
  *     <｜DSML｜function_calls>
  *     <｜DSML｜invoke name="get_weather">
@@ -32,7 +32,7 @@ export const deepSeekFenced: CallForm = {
  *     </｜DSML｜invoke>
  *     </｜DSML｜function_calls>
  *
- * `block`: what the calls stand in, `function_calls` or `tool_calls`.
+ * `block`: name of the tag around the calls, `function_calls` or `tool_calls`.
  */
 export function deepSeekTagged(block: "function_calls" | "tool_calls"): CallForm {
   return {

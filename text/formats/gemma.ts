@@ -1,7 +1,10 @@
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 import type { ThinkingMarks } from "./thinking-marks.ts";
 
-/** As Gemma 4 writes calls at the end of an answer: `<|tool_call>call:get_weather{city:<|"|>Rome<|"|>,days:3}<tool_call|>`. */
+/**
+ * Call format of Gemma 4, at the end of an answer:
+ * `<|tool_call>call:get_weather{city:<|"|>Rome<|"|>,days:3}<tool_call|>`.
+ */
 export const gemma: CallForm = {
   begin: "",
   beforeName: "<|tool_call>call:",
@@ -15,7 +18,7 @@ export const gemma: CallForm = {
   callsMax: null,
 };
 
-/** As FunctionGemma does, with other marks. */
+/** Call format of FunctionGemma: the same with other delimiters. */
 export const functionGemma: CallForm = {
   ...gemma,
   beforeName: "<start_function_call>call:",
@@ -24,5 +27,5 @@ export const functionGemma: CallForm = {
   trigger: "<start_function_call>",
 };
 
-/** Gemma 4's thoughts are a channel. */
+/** Reasoning of Gemma 4, a channel. */
 export const gemmaThinking: ThinkingMarks = { opening: "<|channel>thought", closing: "<channel|>" };

@@ -1,7 +1,7 @@
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 
 /**
- * As GLM 4.5 and 4.6 write calls, with a text for each argument:
+ * Call format of GLM 4.5 and 4.6, with a text for each argument:
  *
  *     <tool_call>get_weather
  *     <arg_key>city</arg_key>
@@ -27,7 +27,7 @@ export const glmLines: CallForm = {
   callsMax: null,
 };
 
-/** As GLM 4.7 and later do, without line breaks. */
+/** Call format of GLM 4.7 and later, without line breaks. */
 export const glm: CallForm = {
   ...glmLines,
   afterName: "",

@@ -1,8 +1,10 @@
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 import type { ThinkingMarks } from "./thinking-marks.ts";
 
-/** As gpt-oss writes a call, a message in a channel of its own:
- *  `<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Rome"}`. */
+/**
+ * Call format of gpt-oss, a message in a channel of its own: `<|channel|>commentary to=functions.get_weather
+ * <|constrain|>json<|message|>{"city": "Rome"}`.
+ */
 export const gptOss: CallForm = {
   begin: "",
   beforeName: "<|channel|>commentary to=functions.",
@@ -16,7 +18,7 @@ export const gptOss: CallForm = {
   callsMax: 1,
 };
 
-/** Its thoughts are a message of their own too, and so is its answer's text. */
+/** Reasoning of gpt-oss: a message of its own, as is the answer's text. */
 export const gptOssThinking: ThinkingMarks = {
   opening: "<|channel|>analysis<|message|>",
   closing: "<|end|><|start|>assistant",

@@ -1,7 +1,7 @@
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 
 /**
- * As Hermes and most Qwen models write calls:
+ * Call format of Hermes and most Qwen models:
  *
  *     <tool_call>
  *     {"name": "get_weather", "arguments": {"city": "Rome"}}

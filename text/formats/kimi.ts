@@ -1,7 +1,9 @@
 import { CALL_NUMBER, type CallForm } from "../../grammar/tools/call-form.ts";
 
-/** As Kimi K2 writes calls at the end of an answer, numbered through the chat:
- *  `<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Rome"}<|tool_call_end|>`. */
+/**
+ * Call format of Kimi K2, at the end of an answer, with numbers that run through the chat:
+ * `<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Rome"}<|tool_call_end|>`.
+ */
 export const kimi: CallForm = {
   begin: "<|tool_calls_section_begin|>",
   beforeName: "<|tool_call_begin|>functions.",

@@ -1,6 +1,9 @@
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 
-/** As Llama 3 writes a call, which is all of its answer: `{"name": "get_weather", "parameters": {"city": "Rome"}}`. */
+/**
+ * Call format of Llama 3, one call as the whole answer: `{"name": "get_weather", "parameters": {"city":
+ * "Rome"}}`.
+ */
 export const llamaJson: CallForm = {
   begin: "",
   beforeName: '{"name": "',
@@ -14,7 +17,10 @@ export const llamaJson: CallForm = {
   callsMax: 1,
 };
 
-/** As Llama 3.2 and 4 write calls when told so, which are all of an answer: `[get_weather(city="Rome"), get_time()]`. */
+/**
+ * Optional call format of Llama 3.2 and 4, several calls as the whole answer: `[get_weather(city="Rome"),
+ * get_time()]`.
+ */
 export const pythonic: CallForm = {
   begin: "[",
   beforeName: "",

@@ -1,7 +1,7 @@
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 
 /**
- * As MiniMax M2 writes calls at the end of an answer, with a text for each argument:
+ * Call format of MiniMax M2, at the end of an answer, with a text for each argument:
  *
  *     <minimax:tool_call>
  *     <invoke name="get_weather">

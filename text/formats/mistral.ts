@@ -1,7 +1,9 @@
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 
-/** As Mistral's later models write calls at the end of an answer: `[TOOL_CALLS]get_weather[ARGS]{"city": "Rome"}`, one after
- *  the other. */
+/**
+ * Call format of Mistral's later models, at the end of an answer: `[TOOL_CALLS]get_weather[ARGS]{"city":
+ * "Rome"}`, one after the other.
+ */
 export const mistralArgs: CallForm = {
   begin: "",
   beforeName: "[TOOL_CALLS]",
@@ -15,8 +17,10 @@ export const mistralArgs: CallForm = {
   callsMax: null,
 };
 
-/** As its earlier models do: `[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Rome"}}]`. `space` is what some of
- *  them have after the mark. */
+/**
+ * Call format of Mistral's earlier models: `[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city":
+ * "Rome"}}]`. `space`: some models write one behind the delimiter.
+ */
 export function mistralList(space: "" | " "): CallForm {
   return {
     begin: `[TOOL_CALLS]${space}[`,

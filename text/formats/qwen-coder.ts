@@ -1,7 +1,7 @@
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 
 /**
- * As Qwen3-Coder writes calls, with a text for each argument:
+ * Call format of Qwen3-Coder, with a text for each argument:
  *
  *     <tool_call>
  *     <function=get_weather>

@@ -1,4 +1,4 @@
-/** What is read of an answer does not depend on how its text was cut, in every form. */
+/** Property: the parsed parts of an answer do not depend on how its text was split, in every format. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { CALL_NUMBER, type CallForm } from "../../grammar/tools/call-form.ts";
@@ -46,7 +46,7 @@ function toldOf(pieces: readonly string[], form = hermes): ReadPart[] {
   return joined([...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()]);
 }
 
-/** Cut once at every place, into single units, and as `sizes` say. */
+/** Splits the text once at every position, into single units, and by `sizes`. */
 function cutsOf(text: string, sizes: readonly number[]): string[][] {
   const pieces: string[] = [];
   for (let from = 0, i = 0; from < text.length; i++) {
@@ -60,7 +60,7 @@ function cutsOf(text: string, sizes: readonly number[]): string[][] {
 
 const sizes = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 6 });
 
-/** Scraps that are put together to calls, to what is nearly one, and to anything. */
+/** Scraps that combine to calls, near-calls, and anything else. */
 const scraps = fc
   .array(
     fc.constantFrom(
@@ -106,7 +106,7 @@ test("calls, and scraps of them", () => {
 });
 
 test("calls and scraps of them in every form", () => {
-  /** The marks of a form, whole and in halves, among what stands between them. */
+  /** The delimiters of a format, whole and in halves, among other texts. */
   const scrapsOf = (form: CallForm) => {
     const { begin, beforeName, afterName, afterArguments, between, end } = form;
     const texts = [
@@ -206,7 +206,7 @@ test("thoughts, and scraps of them", () => {
     fc.property(text, sizes, fc.boolean(), (answer, cut, isOpen) => {
       const whole = read([answer], isOpen);
       for (const pieces of cutsOf(answer, cut)) expect(read(pieces, isOpen)).toEqual(whole);
-      // By looking at the whole text.
+      // Expected result from the whole text.
       const [, thought, after] =
         /^\s*<think>(.*?)(?:<\/think>(.*))?$/s.exec(isOpen ? `<think>${answer}` : answer) ?? [];
       expect(whole).toEqual(

@@ -1,7 +1,7 @@
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 
 /**
- * As Seed-OSS writes calls, with a text for each argument:
+ * Call format of Seed-OSS, with a text for each argument:
  *
  *     <seed:tool_call>
  *     <function=get_weather>

@@ -1,9 +1,9 @@
-/** What surrounds thoughts. */
+/** Delimiters of reasoning. */
 export interface ThinkingMarks {
   readonly opening: string;
   readonly closing: string;
-  /** What an answer's text begins with, after thoughts or without them; absent: nothing. */
+  /** Delimiter before an answer's text, with or without reasoning; absent: none. */
   readonly beforeText?: string;
-  /** What the text may end with, before the answer does; absent: nothing. */
+  /** Optional delimiter after the text; absent: none. */
   readonly afterText?: string;
 }

@@ -4,15 +4,15 @@ import { gemmaThinking } from "./gemma.ts";
 import { gptOssThinking } from "./gpt-oss.ts";
 import type { ThinkingMarks } from "./thinking-marks.ts";
 
-/** The section of an answer in which a model thinks before it speaks: at its beginning, between two marks. */
+/** Section of reasoning at the beginning of an answer, between two delimiters. */
 export interface ThinkingForm extends ThinkingMarks {
-  /** The prompt ends with the opening mark. Else a section may come or not. */
+  /** True if the prompt ends with the opening delimiter; else the section is optional. */
   readonly isOpen: boolean;
-  /** Tokens of thoughts, after which the closing mark comes; null: any number. */
+  /** Reasoning tokens before the closing delimiter is forced; null: no limit. */
   readonly tokensMax: number | null;
 }
 
-/** Those that models are trained with. */
+/** Delimiters that models are trained with. */
 const known: readonly ThinkingMarks[] = [
   { opening: "<think>", closing: "</think>" },
   { opening: "<seed:think>", closing: "</seed:think>" },
@@ -23,40 +23,41 @@ const known: readonly ThinkingMarks[] = [
   gemmaThinking,
 ];
 
-/** Those of a model, which its chat template names; null: it does not think. */
+/** Delimiters of a model, as in its chat template; null: it does not reason. */
 export function thinkingMarksIn(template: string): ThinkingMarks | null {
   return (
     known.find(({ opening, closing }) => template.includes(opening) || template.includes(closing)) ?? null
   );
 }
 
-/** How an answer to this prompt begins. Null: the prompt has closed the section already. */
+/** Reasoning of an answer to this prompt. Null: the prompt has closed the section already. */
 export function thinkingForm(
   marks: ThinkingMarks,
   prompt: string,
   tokensMax: number | null,
 ): ThinkingForm | null {
   const end = prompt.trimEnd();
-  // Where text has a mark of its own, what closes thoughts is also the end of every prompt.
+  // For models with a delimiter before text, the closing delimiter also ends every prompt.
   if (marks.beforeText === undefined && end.endsWith(marks.closing)) return null;
   return { ...marks, isOpen: end.endsWith(marks.opening), tokensMax };
 }
 
-/** What was read of an answer: thoughts, and what follows them. */
+/** Parsed text: reasoning, and the answer after it. */
 export interface ReadThinking {
   readonly reasoning: string;
   readonly answer: string;
 }
 
 /**
- * Tells thoughts from the answer after them, in text that arrives in pieces. Marks belong to neither, nor does the white space
- * at both ends of the thoughts, nor do line breaks before the answer. What is told does not depend on how the text was cut.
+ * Separates reasoning from the answer after it, in text that arrives in pieces. The output has no delimiters,
+ * no white space at both ends of the reasoning, and no line breaks before the answer. It does not depend on
+ * how the text was split.
  */
 export class ThinkingReader {
   readonly #form: ThinkingForm;
   #state: "before" | "begins" | "open" | "closed" | "answer";
   readonly #beforeText: string;
-  /** Not told yet. */
+  /** Text that was held back. */
   #held = "";
 
   constructor(form: ThinkingForm) {
@@ -65,7 +66,7 @@ export class ThinkingReader {
     this.#state = form.isOpen ? "begins" : "before";
   }
 
-  /** What was read last is a thought. */
+  /** True if the last text read was reasoning. */
   get isOpen(): boolean {
     return this.#state === "begins" || this.#state === "open";
   }
@@ -80,7 +81,7 @@ export class ThinkingReader {
     return told;
   }
 
-  /** The text ended. */
+  /** Ends the text and emits the rest. */
   end(): ReadThinking {
     const held = this.#held;
     this.#held = "";
@@ -88,7 +89,7 @@ export class ThinkingReader {
     return { reasoning: "", answer: held };
   }
 
-  /** What follows the thoughts, or stands in their place, less the mark of text. */
+  /** Text behind, or instead of, the reasoning, without its delimiter. */
   #beginText(text: string): string {
     const mark = this.#beforeText;
     if (mark.startsWith(text) && text !== mark) {
@@ -99,7 +100,7 @@ export class ThinkingReader {
     return text.startsWith(mark) ? text.slice(mark.length) : text;
   }
 
-  /** Returns what is left to read. */
+  /** Reads text. Returns the rest. */
   #read(all: string, told: { reasoning: string; answer: string }): string {
     const { opening, closing } = this.#form;
     switch (this.#state) {

@@ -1,4 +1,4 @@
-/** The text of a block of content: its own, that of a document, or what stands in place of what cannot be read. */
+/** Context for reading a block's text: its own, a document's, or a placeholder for unreadable content. */
 
 import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
@@ -6,12 +6,15 @@ import { describe, note, readInstead } from "../past.ts";
 import type { Ignored } from "./support.ts";
 
 export interface Reading {
-  /** What the block is part of is asked about now. */
+  /** True if the block belongs to the message to answer now. */
   readonly isAsked: boolean;
   readonly ignored: Ignored;
 }
 
-/** `place`: by which it is named where it is not read. Throws 400 for what is asked about and is no text. */
+/**
+ * Text of a block. `place` names the block if it cannot be read. Throws 400 for non-text content in the
+ * message to answer.
+ */
 export function textOf(block: Fields, place: string, reading: Reading): string {
   const type = block.raw("type");
   switch (type) {
@@ -43,11 +46,11 @@ export function textOf(block: Fields, place: string, reading: Reading): string {
   }
 }
 
-/** A document that is text, with its title and context before it. */
+/** A text document, with its title and context before it. */
 function documentText(block: Fields, place: string, reading: Reading): string {
   const source = block.object("source");
   const head = [block.string("title"), block.string("context")].filter((text) => text !== undefined);
-  block.raw("citations"); // asks for what is not written here
+  block.raw("citations"); // asks for citations, which this server does not write
   const type = source?.raw("type");
   if (source !== undefined && type === "text") return [...head, source.requiredString("data")].join("\n");
   if (source !== undefined && type === "content")

@@ -15,7 +15,7 @@ interface Block {
   readonly input?: unknown;
 }
 
-/** Every field of events that clients read. */
+/** All fields of events that clients read. */
 interface StreamEvent {
   readonly type: string;
   readonly index: number;
@@ -37,7 +37,7 @@ interface Message {
   readonly usage: object;
 }
 
-/** What a client makes of a stream. Throws for events in an order that is not allowed. */
+/** Rebuilds the message from a stream, as a client does. Throws for events in a wrong order. */
 function folded(events: readonly StreamEvent[]): Message {
   let message: Message | null = null;
   let open: { block: Block; said: string } | null = null;
@@ -88,7 +88,7 @@ function folded(events: readonly StreamEvent[]): Message {
 const text = fc.string({ minLength: 1, unit: "binary" });
 const textPart = fc.record({ kind: fc.constantFrom("text" as const, "reasoning" as const), text });
 const callParts = fc.tuple(fc.dictionary(fc.string(), fc.jsonValue()), fc.nat(20));
-/** Calls come in two pieces, or without arguments. */
+/** Calls in two pieces, or without arguments. */
 const parts = fc.array(fc.oneof(textPart, callParts), { maxLength: 8 }).map((given) => {
   let calls = 0;
   return given.flatMap((part): Part[] => {
@@ -113,7 +113,7 @@ const finish = fc.constantFrom<ChoiceFinish>(
 );
 const usage: Usage = { promptTokens: 30, cachedTokens: 16, completionTokens: 5, reasoningTokens: 2 };
 
-/** The parts cut into deltas of up to three. */
+/** Cuts the parts into deltas of up to three. */
 function deltasOf(all: readonly Part[], sizes: readonly number[]): AnswerEvent[] {
   const deltas: AnswerEvent[] = [];
   for (let at = 0, i = 0; at < all.length; i++) {
@@ -171,7 +171,7 @@ test("why an answer ends, and which tokens of its prompt were new", () => {
     output_tokens: 5,
   });
   expect(bodyOf(endings[0]![0], 0).usage).toEqual(counts(14, 0));
-  expect(bodyOf(endings[0]![0], 10).usage).toEqual(counts(14, 0)); // they were cached already
+  expect(bodyOf(endings[0]![0], 10).usage).toEqual(counts(14, 0)); // they are in the cache already
   expect(bodyOf(endings[0]![0], 20).usage).toEqual(counts(10, 4));
   expect(bodyOf(endings[0]![0], 30).usage).toEqual(counts(0, 14));
 });

@@ -7,11 +7,14 @@ import { anthropicErrorBody } from "./errors.ts";
 import type { MessagesRequest } from "./schema.ts";
 
 interface Answer extends Pick<MessagesRequest, "model"> {
-  /** Tokens of the prompt that are marked for the cache. */
+  /** Prompt tokens that the client marks for the cache. */
   readonly markedTokens: number;
 }
 
-/** One answer as a message of content blocks. In a stream they come one after the other: each begins, goes on and ends. */
+/**
+ * Codec that writes one answer as a message of content blocks. In a stream the blocks follow one another:
+ * each starts, grows and stops.
+ */
 export function messagesCodec({ model, markedTokens }: Answer, requestId: string): Codec {
   const random = crypto.randomUUID().replaceAll("-", "");
   const head = { id: `msg_${random}`, type: "message", role: "assistant", model };
@@ -53,11 +56,11 @@ export function messagesCodec({ model, markedTokens }: Answer, requestId: string
   };
 }
 
-/** The blocks of a stream, of which at most one is open. */
+/** Blocks of a stream; at most one is open. */
 class BlockStream {
   readonly #callId: (index: number) => string;
   #index = -1;
-  /** The kind of block that is open. */
+  /** Kind of the open block. */
   #open: "text" | "reasoning" | "call" | null = null;
 
   constructor(callId: (index: number) => string) {
@@ -87,7 +90,7 @@ class BlockStream {
     }
   }
 
-  /** Ends the open block, if there is one. */
+  /** Ends the open block, if any. */
   end(): string {
     if (this.#open === null) return "";
     const signature =
@@ -109,7 +112,10 @@ class BlockStream {
   }
 }
 
-/** Clients send it back with the thoughts, which are taken as they are: nothing depends on it. */
+/**
+ * Constant signature of reasoning. Clients send it back with the reasoning, which the server accepts without
+ * a check.
+ */
 const SIGNATURE = Buffer.from("bunting").toString("base64");
 
 function typed(type: string, event: object = {}): string {
@@ -127,7 +133,7 @@ function blockOf(part: WholePart, callId: (index: number) => string): object {
   }
 }
 
-/** Of a call that was cut off, what is whole. */
+/** Input of a call; of a truncated call, its complete values. */
 function inputOf(call: ToolCall): unknown {
   return wholeValueIn(call.arguments) ?? {};
 }
@@ -140,8 +146,8 @@ function endingOf({ reason, stopReason }: ChoiceFinish): object {
 }
 
 /**
- * The three counts of input are all of the prompt, each token in one of them: what was cached, what was not and is marked to be, and
- * the rest.
+ * Usage of an answer. Each prompt token is in one of the three input counts: cached tokens, uncached tokens
+ * marked for the cache, and the rest.
  */
 function usageJson({ promptTokens, cachedTokens, completionTokens }: Usage, markedTokens: number): object {
   const written = Math.max(0, markedTokens - cachedTokens);

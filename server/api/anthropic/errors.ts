@@ -1,4 +1,4 @@
-/** Saying no as Anthropic's API does: what its clients match is the status, the type, and the words about length. */
+/** Errors in Anthropic's format: its clients match the status, the type, and the words about length. */
 import { type ApiError, errorResponse } from "../../http/errors.ts";
 
 export interface ErrorBody {
@@ -7,7 +7,7 @@ export interface ErrorBody {
   readonly request_id: string;
 }
 
-/** Anthropic's own status for a server with too much to do. */
+/** Anthropic's own status for an overloaded server. */
 const OVERLOADED = 529;
 
 const typeByStatus: Readonly<Record<number, string>> = {

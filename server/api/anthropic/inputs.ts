@@ -1,6 +1,6 @@
 /**
- * A conversation in Anthropic's blocks, as the messages that chat templates read. Nothing changes its place: a system
- * message among the others stays there, since moving it to the front would change the prefix that is cached.
+ * Converts a conversation in Anthropic's blocks to the messages that chat templates read. The order is kept:
+ * moving a system message to the front would change the cached prefix.
  */
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import type { ChatMessage } from "../../request/chat-message.ts";
@@ -11,14 +11,17 @@ import { askedFrom } from "../past.ts";
 import { type Reading, textOf } from "./blocks.ts";
 import { type Ignored, noteCacheControl, noteTheRest } from "./support.ts";
 
-/** A place that was marked for the cache: all before it is to be kept for so long. */
+/** A cache mark: the prefix before it should stay cached for `ttlMs`. */
 export interface CacheMark {
-  /** Messages before it. */
+  /** Number of messages before the mark. */
   readonly messages: number;
   readonly ttlMs: number;
 }
 
-/** `system` and `messages`, and the marks in them, by their places; one may have been read already, of what goes before. */
+/**
+ * Parses `system` and `messages` with their cache marks in order. `ignored` may already hold a mark from the
+ * tools, which precede them.
+ */
 export function conversationOf(
   fields: Fields,
   ignored: Ignored,
@@ -77,8 +80,8 @@ function messagesOfRole(turn: Fields, reading: Reading): ChatMessage[] {
 }
 
 /**
- * A line that Claude Code puts before its system prompt, other in each conversation: with it no two of them would share
- * anything of what is cached.
+ * Line that Claude Code puts before its system prompt. It differs between conversations and would prevent
+ * shared cached prefixes.
  */
 const attribution = /^x-anthropic-billing-header:[^\n]*(\n|$)/;
 
@@ -91,7 +94,7 @@ function systemOf(fields: Fields, ignored: Ignored): ChatMessage[] {
   return content === "" ? [] : [{ role: "system", content }];
 }
 
-/** Results of calls are messages of their own, between the texts around them. */
+/** Messages of a user turn. Results of calls are messages of their own, between the texts around them. */
 function userMessages(turn: Fields, reading: Reading): ChatMessage[] {
   const content = turn.raw("content");
   if (typeof content === "string") return [{ role: "user", content }];
@@ -116,7 +119,7 @@ function userMessages(turn: Fields, reading: Reading): ChatMessage[] {
   return messages;
 }
 
-/** Templates have no field for a call that failed, so its text says so. */
+/** Message of a call's result. Templates have no field for a failed call, so its text says so. */
 function resultOf(block: Fields, ignored: Ignored): ChatMessage {
   const text = textsOf(block, "content", "messages.content.content", { isAsked: false, ignored }).join("\n");
   const isError = block.boolean("is_error") ?? false;
@@ -164,7 +167,7 @@ function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
   };
 }
 
-/** A string, or blocks of text; nothing is none where it is past. */
+/** Texts of a string or of text blocks; empty if the field is missing in a past message. Throws 400. */
 function textsOf(fields: Fields, name: string, place: string, reading: Reading): string[] {
   const content = fields.raw(name);
   if (typeof content === "string") return [content];

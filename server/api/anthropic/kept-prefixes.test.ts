@@ -16,7 +16,7 @@ import { KeptPrefixes } from "./kept-prefixes.ts";
 const MINUTE_MS = 60_000;
 const PROMPT_TOKENS = 160;
 
-/** A fleet of engines with room for 40 pages each, and what it keeps. */
+/** A fleet of engines with 40 pages each, and its kept prefixes. */
 function openFleet(engineCount = 1) {
   const clock = new ManualClock();
   const spec = deviceSpec({ pages: 40 });
@@ -36,7 +36,7 @@ function openFleet(engineCount = 1) {
     };
     return { link, spec };
   });
-  /** By sequence. */
+  /** Engines by sequence. */
   const placed = new Map<SequenceId, EngineId>();
   const fleet = new Fleet(engines, {
     costs: engines.map(() => linearCost(1, 0.01)),
@@ -48,7 +48,7 @@ function openFleet(engineCount = 1) {
     engines.map((engine) => engine.spec),
     clock,
   );
-  /** How many tokens of the prompt were cached; it runs to its end. */
+  /** Runs a prompt to its end. Returns its number of cached tokens. */
   const run = (from: number, tokens = PROMPT_TOKENS): number => place(from, tokens).cached;
   const place = (from: number, tokens = PROMPT_TOKENS) => {
     let cached = 0;
@@ -102,7 +102,7 @@ test("of several engines the one that keeps a prefix has its next reader, howeve
     return engine;
   });
   expect(new Set(homes).size).toBe(2);
-  // All tokens of both, which one engine alone would not let one key have.
+  // All tokens of both prefixes, more than one engine alone would grant one key.
   expect(kept.tokensOf("ann")).toBe(2 * PROMPT_TOKENS);
   const others = Array.from({ length: 8 }, (_, i) => place(400 + 70 * i));
   expect(new Set(others.map(({ engine }) => engine)).size).toBe(2);
@@ -111,7 +111,7 @@ test("of several engines the one that keeps a prefix has its next reader, howeve
   expect(again).toEqual(homes.map((engine) => ({ engine, cached: PROMPT_TOKENS - 1 })));
 });
 
-/** The fleet's side, as a record of what is expected. */
+/** The fleet's interface as a record of open prefix hints. */
 class Expectations {
   readonly open = new Map<SequenceId, Expected>();
   #next = 0;

@@ -4,9 +4,9 @@ import type { SequenceId } from "../../../scheduler/core.ts";
 import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
 
-/** Of the tokens that engines have room for, those that one key may have kept: one part in so many. */
+/** Divisor: one key may keep this fraction of the tokens that all engines can cache. */
 const KEPT_PART = 4;
-/** Prefixes of one key. */
+/** Kept prefixes per key at most. */
 const KEPT_MAX = 256;
 
 const realClock: Clock = {
@@ -27,15 +27,15 @@ interface Kept {
 }
 
 /**
- * Prefixes of prompts that clients have marked for the cache. Until its time is over a prefix counts as one that will be read: it is
- * evicted after all that has no reader, but it is evicted if need be, and nothing waits for it. A key has so much kept at most; what
- * it has marked longest ago is given up for what it marks.
+ * Prompt prefixes that clients have marked for the cache. Until it expires, a prefix has a prefix hint. The
+ * cache evicts it after everything without a reader, but does evict it under pressure, and nothing waits for
+ * it. Each key has a token limit, beyond which its oldest marks go first.
  */
 export class KeptPrefixes {
   readonly #fleet: Pick<Fleet, "expect" | "forget">;
   readonly #clock: Clock;
   readonly #tokensMax: number;
-  /** By key; what was marked last comes last. */
+  /** Prefixes by key, the most recently marked one last. */
   readonly #kept = new Map<string, Kept[]>();
 
   /** `specs`: of the fleet's devices. */
@@ -50,12 +50,12 @@ export class KeptPrefixes {
     this.#tokensMax = Math.floor(tokens / KEPT_PART);
   }
 
-  /** Tokens that are kept for a key; a prefix of two prompts counts twice. */
+  /** Kept tokens of a key. A prefix shared by two prompts counts twice. */
   tokensOf(tenant: string): number {
     return (this.#kept.get(tenant) ?? []).reduce((sum, { tokens }) => sum + tokens.length, 0);
   }
 
-  /** Of more tokens than may be kept, those at the beginning are. */
+  /** Keeps a prefix, cut to the key's token limit. */
   keep(tenant: string, cacheSalt: string, prefix: readonly TokenId[], ttlMs: number): void {
     const tokens = Int32Array.from(prefix.slice(0, this.#tokensMax));
     const untilMs = this.#clock.nowMs() + ttlMs;

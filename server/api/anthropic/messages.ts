@@ -34,14 +34,14 @@ export async function answerMessages(
   const markedTokens = marked.at(-1)?.tokens.length ?? 0;
   const codec = messagesCodec({ model, markedTokens }, requestId);
   const response = await respond(exchange, { ...generation, format, ignored }, [tokens], codec, stream);
-  // Now it is known which engine computes them.
+  // The fleet has now chosen the engine that computes the tokens.
   const { tenant } = exchange;
   const cacheSalt = exchange.services.cacheSaltFor(tenant, generation.cacheSalt);
   for (const one of marked) services.keptPrefixes.keep(tenant, cacheSalt, one.tokens, one.ttlMs);
   return response;
 }
 
-/** How many tokens of a prompt lie before its message of this index, or of all if there is none. */
+/** Number of prompt tokens before the message at this index; all tokens if there is no such message. */
 async function tokensBefore(
   messages: number,
   prompt: ChatPrompt,
@@ -67,7 +67,7 @@ async function tokensBefore(
   return first < 0 ? tokens.length : first;
 }
 
-/** null: the template refuses such a conversation. */
+/** Text of a prompt; null if the template refuses the conversation. */
 async function textOf(prompt: ChatPrompt, services: PromptServices): Promise<string | null> {
   try {
     return await chatPromptText(prompt, services);
@@ -83,7 +83,7 @@ export async function countTokens(services: PromptServices, request: CountReques
   return { input_tokens: tokens.length };
 }
 
-/** Throws 400 in the words of Anthropic's API: clients read the numbers, and shorten what they send. */
+/** Throws 400 in the words of Anthropic's API: clients read the numbers and shorten their conversation. */
 function expectRoom(
   tokens: readonly TokenId[],
   generation: MessagesRequest["generation"],

@@ -15,7 +15,7 @@ const model = {
 const served = { model, template: null };
 
 const types = ["text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "", null];
-/** A block that is right, or nearly. */
+/** A valid or nearly valid block. */
 const block = fc.record(
   {
     type: fc.constantFrom(...types),
@@ -61,7 +61,7 @@ const fields = {
   service_tier: fc.constantFrom("auto", "standard_only", "flex"),
   toString: fc.constant(1),
 };
-/** A body that is right but for a few fields, which may be. */
+/** A body that is valid except for a few arbitrary fields, some of which may be valid. */
 const body = fc
   .subarray(Object.keys(fields) as (keyof typeof fields)[], { maxLength: 3 })
   .chain((names) =>
@@ -91,7 +91,7 @@ test("whatever a body holds, it is parsed or refused with a 4xx that names a fie
   expect(parsed).toBeGreaterThan(0);
 });
 
-/** Words that are all different, as blocks of a user. */
+/** A user's blocks with distinct words. */
 const turn = fc
   .array(fc.constantFrom("text", "result", "results", "string"), { minLength: 1, maxLength: 5 })
   .map((kinds) => (word: () => string): unknown[] => {

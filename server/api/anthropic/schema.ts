@@ -1,4 +1,4 @@
-/** Anthropic's request in, a typed one with every default applied out. */
+/** Parser of Anthropic's requests: a typed request with every default applied out. */
 
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
@@ -14,23 +14,23 @@ import { type CacheMark, conversationOf } from "./inputs.ts";
 import { Ignored, noteTheRest } from "./support.ts";
 import { toolUseOf } from "./tools.ts";
 
-/** What counting and answering have in common. */
+/** Fields shared by counting and answering. */
 export interface CountRequest {
-  /** As the client wrote it; one of the served names. */
+  /** Model name from the request; one of the served names. */
   readonly model: string;
   readonly prompt: ChatPrompt;
-  /** Fields that were accepted and had no effect. */
+  /** Names of accepted fields without effect. */
   readonly ignored: readonly string[];
 }
 
 export interface MessagesRequest extends CountRequest {
   readonly generation: GenerationOptions;
   readonly stream: boolean;
-  /** Of each time that was asked for the last, by rising places. */
+  /** Last mark of each lifetime, in ascending order of position. */
   readonly marks: readonly CacheMark[];
 }
 
-/** What parsing needs to know of the model. */
+/** Facts about the model that parsing needs. */
 type Served = Pick<PromptServices, "model" | "template">;
 type Body = Readonly<Record<string, unknown>>;
 
@@ -59,7 +59,7 @@ export function parseMessagesRequest(
   return { model, prompt, generation, stream, marks: last, ignored: namesOf(ignored, settleTheRest(fields)) };
 }
 
-/** The same prompt, of which nothing is generated: fields that say how are not looked at. */
+/** Parses a request to count tokens. It ignores the fields of generation. */
 export function parseCountRequest(body: Body, served: Served): CountRequest {
   const { model, prompt, ignored } = parseCommon(new Fields(body), served);
   return { model, prompt, ignored: namesOf(ignored, []) };
@@ -79,7 +79,7 @@ function parseCommon(fields: Fields, served: Served) {
   for (const name of thinking.ignored) ignored.add(name);
   const format = outputFormatOf(fields, ignored);
   const { templateArguments, tokensMax: thoughtsMax } = thinking;
-  // A conversation that ends with the assistant's own words goes on with them.
+  // The answer continues a conversation that ends with the assistant's own words.
   const continuesLast = messages.at(-1)!.role === "assistant";
   const prompt: ChatPrompt = {
     messages,
@@ -92,11 +92,11 @@ function parseCommon(fields: Fields, served: Served) {
   return { model, prompt, marks, calls, format, ignored };
 }
 
-/** The schema that the answer is held to, if there is one. */
+/** The schema that constrains the answer; null for none. */
 function outputFormatOf(fields: Fields, ignored: Ignored): RequestedConstraint | null {
   const output = fields.object("output_config");
   const format = output?.object("format");
-  output?.raw("effort"); // which is one of thinking
+  output?.raw("effort"); // a field of reasoning
   if (output !== undefined) noteTheRest(output, "output_config", ignored);
   if (format === undefined) return null;
   const type = format.raw("type");

@@ -1,16 +1,16 @@
-/** What of a request is accepted and has no effect, and its marks for the cache. */
+/** Accepted fields without effect, and cache marks of a request. */
 import { type Fields, refusal, tellable } from "../fields.ts";
 
-/** Names for the header that tells of them, without the indices of lists: `messages.content.citations`. */
+/** Names for the header `x-bunting-ignored`, without list indices: `messages.content.citations`. */
 export class Ignored extends Set<string> {
   #ttlMs: number | null = null;
 
-  /** A mark for the cache was read. */
+  /** Records a cache mark. */
   marked(ttlMs: number): void {
     this.#ttlMs = ttlMs;
   }
 
-  /** Milliseconds of the last mark that was read since this was asked; null: there was none. */
+  /** Lifetime of the last cache mark since the previous call; null for none. */
   takeMark(): number | null {
     const ttlMs = this.#ttlMs;
     this.#ttlMs = null;
@@ -20,13 +20,13 @@ export class Ignored extends Set<string> {
 
 const ttlsMs = { "5m": 5 * 60_000, "1h": 60 * 60_000 };
 
-/** Notes what is left of an object whose known fields are read: a mark for the cache, and unknown fields. */
+/** Notes the rest of an object whose known fields are read: a cache mark and unknown fields. */
 export function noteTheRest(fields: Fields, place: string, ignored: Ignored): void {
   noteCacheControl(fields, ignored);
   for (const name of tellable(fields.unread())) ignored.add(`${place}.${name}`);
 }
 
-/** Notes a mark for the cache. Throws 400 for one that is none. */
+/** Notes a cache mark. Throws 400 for an invalid one. */
 export function noteCacheControl(fields: Fields, ignored: Ignored): void {
   const mark = fields.object("cache_control");
   if (mark === undefined) return;

@@ -15,9 +15,12 @@ import { note } from "../past.ts";
 import { type Ignored, noteTheRest } from "./support.ts";
 
 export interface ToolUse {
-  /** In the shape that chat templates read; empty: nothing is called and nothing read as a call. */
+  /**
+   * Definitions in the shape that chat templates read; empty if there are no calls, and no text is parsed as
+   * one.
+   */
   readonly tools: readonly object[];
-  /** What may be called, and how often; null: nothing. */
+  /** Callable functions and the number of calls; null for no calls. */
   readonly calls: OfferedCalls | null;
 }
 
@@ -66,7 +69,10 @@ function choiceOf(given: Fields): ToolChoice {
   }
 }
 
-/** Tools of Anthropic's own are left out and named, unless the choice names them. */
+/**
+ * False for Anthropic's own tools, which are left out and named in `ignored`. Throws 400 if the choice names
+ * one.
+ */
 function isReadable(tool: Fields, choice: ToolChoice, ignored: Ignored): boolean {
   const type = tool.raw("type");
   if (type === undefined || type === "custom") return true;
@@ -81,7 +87,7 @@ function isReadable(tool: Fields, choice: ToolChoice, ignored: Ignored): boolean
   return false;
 }
 
-/** As Anthropic has it. */
+/** Anthropic's rule for names. */
 const names: NameRule = {
   pattern: /^[A-Za-z0-9_-]{1,128}$/,
   says: "1 to 128 letters, digits, underscores or hyphens",

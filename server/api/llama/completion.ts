@@ -33,26 +33,26 @@ import type { Targets } from "../targets.ts";
 import { progressOf, timingsOf } from "../timings.ts";
 import { plainPrompts, shortTextTokens } from "./prompts.ts";
 
-/** A request for /completion, llama-server's own route. */
+/** A request to /completion, llama-server's own route. */
 export interface LlamaRequest {
   readonly model: string;
-  /** More than one only where it is not a stream. */
+  /** Several only without a stream. */
   readonly prompts: readonly Prompt[];
   readonly generation: GenerationOptions;
   readonly stream: boolean;
   readonly returnsTokens: boolean;
-  /** Paths in an answer, as `generation_settings/n_predict`: nothing else is told. Empty: all is. */
+  /** Paths of the fields to return, such as `generation_settings/n_predict`; empty: all. */
   readonly told: readonly string[];
   readonly fill: LlamaFill | null;
   readonly ignored: readonly string[];
 }
 
-/** Of /infill: what stands around the text that is wanted. */
+/** Text around the gap in /infill, with other files. */
 interface LlamaFill extends Fill {
   readonly extras: readonly FillExtra[];
 }
 
-/** Fields that would change the answer and are not supported, with the values that ask for nothing. */
+/** Unsupported fields that would change the answer, with the values that ask for nothing. */
 const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   lora: [[]],
   n_indent: [0],
@@ -68,7 +68,7 @@ export function parseLlamaCompletion(body: Body, { model: served }: Served, targ
   return parse(new Fields({ ...body, ...drawingOf(body, served) }), served, targets, null);
 }
 
-/** POST /infill: `prompt` is what stands on the line before the answer, behind `input_prefix`. */
+/** POST /infill: `prompt` is the start of the line to complete, behind `input_prefix`. */
 export function parseLlamaInfill(body: Body, { model: served }: Served, targets: Targets): LlamaRequest {
   const form = fillFormFor(served, "input_suffix");
   const fields = new Fields({ ...body, ...drawingOf(body, served) });
@@ -84,7 +84,7 @@ export function parseLlamaInfill(body: Body, { model: served }: Served, targets:
   return { ...request, fill, generation: endingFill(request.generation, fill) };
 }
 
-/** `whole`: the prompt, where it is made of several fields; null: it is one of its own. */
+/** Parses the shared fields. `whole`: a prompt composed of several fields; null for a single field. */
 function parse(fields: Fields, served: ServedModel, targets: Targets, whole: string | null): LlamaRequest {
   for (const [name, neutral] of Object.entries(unsupported)) {
     const value = fields.raw(name);
@@ -124,7 +124,7 @@ function parse(fields: Fields, served: ServedModel, targets: Targets, whole: str
   };
 }
 
-/** Fields of llama-server that have other names, or other values for nothing, on other routes. */
+/** llama-server's fields whose name, or neutral value, differs from those on other routes. */
 function drawingOf(body: Readonly<Record<string, unknown>>, model: ServedModel): object {
   const { logit_bias: given } = body;
   return {
@@ -133,7 +133,10 @@ function drawingOf(body: Readonly<Record<string, unknown>>, model: ServedModel):
   };
 }
 
-/** Biases of tokens as an object has them, of pairs or of an object in which texts stand for their tokens; `false` forbids. */
+/**
+ * Converts llama-server's logit biases to an object of token biases. They are pairs, or an object whose keys
+ * may be texts; `false` forbids a token.
+ */
 function biasesOf(given: object, model: ServedModel): object {
   const pairs: readonly unknown[] = Array.isArray(given) ? given : Object.entries(given);
   const { logitBiasMax: max } = requestLimits;
@@ -173,10 +176,10 @@ export async function answerLlamaCompletion(
   return respond(exchange, generation, tokens, completionCodec(request, counts), stream);
 }
 
-/** An answer without a bound is left a quarter of the context, before texts of other files have room. */
+/** Fraction of the context reserved for an answer without a token limit, before other files get room. */
 const ANSWER_PART = 1 / 4;
 
-/** The prompt behind other files' texts. `onCut`: there was no room for all of them. */
+/** Inserts other files' texts before the prompt. Calls `onCut` if not all of them fit. */
 async function withExtras(
   prompt: readonly TokenId[],
   { form, extras }: LlamaFill,
@@ -193,7 +196,7 @@ async function withExtras(
   return [...prompt.slice(0, start), ...tokens, ...prompt.slice(start)];
 }
 
-/** `promptCounts`: tokens of each prompt. */
+/** Codec of /completion. `promptCounts`: tokens of each prompt. */
 function completionCodec(
   { model, prompts, generation, stream, returnsTokens, told }: LlamaRequest,
   promptCounts: readonly number[],
@@ -238,7 +241,7 @@ function completionCodec(
         const whole = {
           ...said(index, text, tokens, logprobs),
           ...ending(index, end, tokens.length),
-          // They are of all prompts together.
+          // The timings cover all prompts together.
           ...(choices.length === 1 ? timed(usage, times) : {}),
         };
         return told.length === 0 ? whole : partsOf(whole, told);
@@ -275,7 +278,7 @@ function completionCodec(
   };
 }
 
-/** What is at these paths, by them; nothing of paths that lead nowhere. */
+/** Values at these paths, keyed by path. Leaves out paths that do not exist. */
 function partsOf(body: object, paths: readonly string[]): object {
   const at = (path: string): unknown =>
     path

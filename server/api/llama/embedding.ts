@@ -9,11 +9,11 @@ import type { Targets } from "../targets.ts";
 import { plainPrompts } from "./prompts.ts";
 
 interface LlamaEmbeddingRequest extends EmbedRequest {
-  /** Fields that were accepted and had no effect. */
+  /** Names of accepted fields without effect. */
   readonly ignored: readonly string[];
 }
 
-/** POST /embedding: texts as `content`, or as `input`. */
+/** POST /embedding: texts in `content` or `input`. */
 export function parseLlamaEmbedding(
   body: Readonly<Record<string, unknown>>,
   { model }: Pick<EmbedServices, "model">,

@@ -1,4 +1,7 @@
-/** Prompts as llama-server takes them: as OpenAI's, texts as objects that hold them, and texts among tokens. */
+/**
+ * Prompts in llama-server's forms: OpenAI's forms, objects that hold a text, and lists that mix texts and
+ * tokens.
+ */
 import type { TokenId } from "../../../base/token.ts";
 import { badRequest } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
@@ -7,7 +10,10 @@ import { fieldsOf } from "../fields.ts";
 import { tokensOf } from "../openai/inputs.ts";
 import { notSupported } from "../openai/support.ts";
 
-/** The same in OpenAI's forms. What is neither, or more than `countMax`, is left as it is, for those to refuse. */
+/**
+ * Converts prompts to OpenAI's forms. Leaves invalid values, or more than `countMax`, for OpenAI's parser to
+ * refuse.
+ */
 export function plainPrompts(given: unknown, path: string, model: ServedModel, countMax: number): unknown {
   const tokensOfText = shortTextTokens(path, model);
   if (!Array.isArray(given) || typeof given[0] === "number" || hasBoth(given))
@@ -44,7 +50,7 @@ function mixedTokens(
   tokensOfText: ServedModel["tokensOf"],
 ): TokenId[] {
   const isText = (item: unknown): item is string => typeof item === "string";
-  // What is no token is refused by its place, as in a list of tokens alone.
+  // Refuses an invalid token by its index, as in a list of tokens alone.
   const tokens = tokensOf(
     list.map((item) => (isText(item) ? 0 : item)),
     path,
@@ -53,7 +59,10 @@ function mixedTokens(
   return list.flatMap((item, index) => (isText(item) ? tokensOfText(item) : [tokens[index]!]));
 }
 
-/** Makes texts among tokens into tokens, here and now: all of a field together are short. */
+/**
+ * Tokenises texts among tokens on this thread: a limit on all texts of a field keeps them short. Throws 400
+ * beyond it.
+ */
 export function shortTextTokens(path: string, model: ServedModel): ServedModel["tokensOf"] {
   const { mixedCharactersMax: max } = requestLimits;
   let characters = 0;

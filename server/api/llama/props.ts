@@ -1,4 +1,4 @@
-/** What llama-server tells of itself. */
+/** llama-server's routes about the server itself. */
 import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
 import { chatPromptText, chatPromptTokens, type PromptServices } from "../../request/prompt.ts";
@@ -35,7 +35,7 @@ export function propsBody({ model, template, specs, version }: PropsDeps): objec
   };
 }
 
-/** GET /slots: here an engine, which runs many requests at once. */
+/** GET /slots: a slot is an engine, which runs many requests at once. */
 export function slotsBody({ fleet, model }: PropsDeps): object[] {
   return fleet.loads().map((load, id) => {
     const running = load?.running ?? 0;
@@ -59,7 +59,7 @@ export async function countChatTokens(
   return { input_tokens: tokens.length };
 }
 
-/** POST /apply-template: the text that a chat's prompt is made of. */
+/** POST /apply-template: the text of a chat's prompt. */
 export async function applyTemplate(
   body: Readonly<Record<string, unknown>>,
   services: PromptServices,

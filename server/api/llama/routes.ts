@@ -5,7 +5,7 @@ import { answerLlamaCompletion, parseLlamaCompletion, parseLlamaInfill } from ".
 import { answerLlamaEmbedding, parseLlamaEmbedding } from "./embedding.ts";
 import { applyTemplate, countChatTokens, propsBody, slotsBody } from "./props.ts";
 
-/** Those that llama-server has besides OpenAI's. */
+/** llama-server's routes beyond OpenAI's. */
 export function llamaRoutes(deps: RouteDeps): readonly Route[] {
   const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
     method,

@@ -6,10 +6,10 @@ import type { Codec } from "../codec.ts";
 import { chatEntry } from "../openai/logprobs.ts";
 import { ollamaErrorBody } from "./errors.ts";
 
-/** One JSON value a line. Nothing stands between them: clients read each line as JSON. */
+/** NDJSON: one JSON value per line and no keep-alive text between them, because clients parse each line. */
 const ndjson: Framing = Object.freeze({ contentType: "application/x-ndjson", opening: "", keepAlive: "" });
 
-/** What became of an answer in one piece: of a stream, or of the whole. */
+/** Content of a whole answer or of one piece of a stream. */
 interface Said {
   readonly text: string;
   readonly thinking: string;
@@ -17,10 +17,10 @@ interface Said {
   readonly logprobs: readonly TokenEntry[] | null;
 }
 
-/** How a route tells what was said. */
+/** Builds a route's fields for some content. */
 type Shape = (said: Said) => object;
 
-/** `message`, with calls that are values. */
+/** `message`, with the arguments of calls as JSON values. */
 export const chatShape: Shape = ({ text, thinking, calls }) => {
   const told = calls.map((call, index) => ({
     function: { index, name: call.name, arguments: JSON.parse(call.arguments || "{}") as object },
@@ -81,7 +81,7 @@ export function ollamaCodec(model: string, shape: Shape): Codec {
   };
 }
 
-/** The answer to a request that asks for nothing: that the model is there, as it always is. */
+/** Answer to a request without a prompt: the model is loaded, as always. */
 export function readyBody(model: string, shape: Shape, unloads: boolean): object {
   const said = shape({ text: "", thinking: "", calls: [], logprobs: null });
   const reason = unloads ? "unload" : "load";
@@ -103,7 +103,7 @@ function saidIn(parts: readonly Part[], logprobs: readonly TokenEntry[] | null, 
   return { text, thinking, calls: ended, logprobs };
 }
 
-/** A call is told once it is whole. */
+/** Collects the parts of a call, which is sent once it is complete. */
 class OpenCalls {
   #open: { readonly name: string; arguments: string } | null = null;
 
@@ -125,7 +125,7 @@ class OpenCalls {
   }
 }
 
-/** One that was cut off is left out: its arguments are no value. */
+/** False for a truncated call, which is left out because its arguments are invalid JSON. */
 function isWhole(call: { readonly arguments: string }): boolean {
   try {
     JSON.parse(call.arguments || "{}");

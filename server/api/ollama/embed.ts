@@ -1,4 +1,4 @@
-/** Ollama's embeddings: POST /api/embed, and /api/embeddings as it was before. */
+/** Ollama's embeddings: POST /api/embed and its predecessor /api/embeddings. */
 
 import { requestLimits } from "../../request/limits.ts";
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
@@ -10,16 +10,18 @@ import type { Targets } from "../targets.ts";
 import { nameOf } from "./schema.ts";
 
 export interface OllamaEmbedRequest extends EmbedRequest {
-  /** As the client wrote it. */
+  /** Model name from the request. */
   readonly model: string;
-  /** Fields that were accepted and had no effect. */
+  /** Names of accepted fields without effect. */
   readonly ignored: readonly string[];
 }
 
 type Body = Readonly<Record<string, unknown>>;
 type Served = Pick<EmbedServices, "model">;
 
-/** POST /api/embed: a text or several. Texts that are too long are refused, whatever `truncate` says. */
+/**
+ * POST /api/embed: one or several texts. Throws 400 for a text that is too long, whatever `truncate` says.
+ */
 export function parseOllamaEmbed(body: Body, served: Served, targets: Targets): OllamaEmbedRequest {
   const fields = new Fields(body);
   const given = fields.raw("input");
@@ -54,7 +56,7 @@ function parse(
   { given, param, dimensions }: Asked,
 ): OllamaEmbedRequest {
   const name = nameOf(fields, model);
-  // Ollama answers no texts with no vectors.
+  // Ollama answers an empty list with an empty list.
   const inputs =
     Array.isArray(given) && given.length === 0
       ? []

@@ -1,6 +1,6 @@
 import { type ApiError, errorResponse } from "../../http/errors.ts";
 
-/** Saying no as Ollama does: a sentence. */
+/** Errors in Ollama's format: a sentence. */
 export function ollamaErrorResponse(error: ApiError): Response {
   return errorResponse(error, ollamaErrorBody(error));
 }

@@ -1,4 +1,4 @@
-/** A conversation as Ollama's clients send it, as the messages that chat templates read. */
+/** Converts the messages of Ollama's clients to those that chat templates read. */
 
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import { badRequest } from "../../http/errors.ts";
@@ -8,7 +8,10 @@ import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import { askedFrom, insteadOf } from "../past.ts";
 
-/** `ignored` gets the names of what is read otherwise than it was sent. */
+/**
+ * Parses `messages`. Adds to `ignored` the names of fields that it reads differently from what the client
+ * sent.
+ */
 export function messagesOf(fields: Fields, ignored: Set<string>): ChatMessage[] {
   const list = fields.list("messages", requestLimits.messagesMax) ?? [];
   const given = list.map((value, index) => fieldsOf(value, `messages[${index}]`));
@@ -46,7 +49,7 @@ export function messagesOf(fields: Fields, ignored: Set<string>): ChatMessage[] 
   });
 }
 
-/** The text, and what stands in place of images. */
+/** The text, with placeholders for images. */
 function contentOf(message: Fields, isAsked: boolean, ignored: Set<string>): string {
   const content = message.string("content") ?? "";
   if (isAsked) refuseImages(message);
@@ -55,7 +58,7 @@ function contentOf(message: Fields, isAsked: boolean, ignored: Set<string>): str
   return [content, ...images.map(() => insteadOf("image"))].filter((text) => text !== "").join("\n");
 }
 
-/** Throws 400: only text can be read here. */
+/** Throws 400 for images, which text models cannot read. */
 export function refuseImages(fields: Fields): void {
   const images = fields.list("images", requestLimits.contentPartsMax) ?? [];
   if (images.length === 0) return;
@@ -63,7 +66,7 @@ export function refuseImages(fields: Fields): void {
   throw badRequest(`${path}: this model reads text only, but ${images.length} images were given`, path);
 }
 
-/** Calls without ids are paired with their results by name and place. */
+/** Past calls. Calls without ids are paired with their results by name and order. */
 function callsOf(message: Fields): PastCall[] {
   const given = message.list("tool_calls", requestLimits.contentPartsMax) ?? [];
   return given.map((value, index) => {

@@ -1,4 +1,4 @@
-/** What Ollama tells of models: here there is one, and it is always loaded. */
+/** Ollama's routes about models: the server has one, which is always loaded. */
 import { createHash } from "node:crypto";
 import { ApiError } from "../../http/errors.ts";
 import type { PromptServices } from "../../request/prompt.ts";
@@ -6,20 +6,23 @@ import type { ModelAbout } from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
 import { nameOf } from "./schema.ts";
 
-/** The version of Ollama whose API is spoken here. Clients compare it with the oldest that will do for them. */
+/**
+ * Version of Ollama's API that the server implements. Clients compare it with the oldest version that they
+ * support.
+ */
 const ollamaVersion = "0.12.11";
 
 export interface ModelsDeps extends Pick<PromptServices, "model" | "template"> {
   readonly about: ModelAbout;
 }
 
-/** GET /api/tags: every name that the model answers to. */
+/** GET /api/tags: an entry for each name of the model. */
 export function tagsBody({ model, about }: ModelsDeps, startedSeconds: number): object {
   const modified_at = new Date(startedSeconds * 1000).toISOString();
   return { models: model.names.map((name) => ({ ...entryOf(name, about), modified_at })) };
 }
 
-/** GET /api/ps: the same, as what is in memory; it stays there. */
+/** GET /api/ps: the same entries as loaded models, which never expire. */
 export function psBody({ model, about }: ModelsDeps): object {
   const stays = { size_vram: 0, context_length: model.contextMax, expires_at: "9999-12-31T23:59:59Z" };
   return { models: model.names.map((name) => ({ ...entryOf(name, about), ...stays })) };
@@ -30,13 +33,13 @@ export function versionBody(): object {
   return { version: ollamaVersion };
 }
 
-/** POST /api/pull: a model that is served is there already. */
+/** POST /api/pull: succeeds for the served model, which is present already. */
 export function pullBody(body: Readonly<Record<string, unknown>>, { model }: ModelsDeps): object {
   nameOf(new Fields(body), model);
   return { status: "success" };
 }
 
-/** What Ollama does with its own store of models. */
+/** Throws 501 for changes to a store of models, which this server lacks. */
 export function refuseToStore(): never {
   throw new ApiError(
     501,
@@ -81,7 +84,7 @@ export function showBody(
 }
 
 function entryOf(name: string, about: ModelAbout): object {
-  // Clients tell models apart by it; what it is a digest of is ours to say.
+  // Clients tell models apart by the digest; its input is the server's choice.
   const digest = createHash("sha256")
     .update(JSON.stringify([name, about]))
     .digest("hex");
@@ -99,7 +102,7 @@ function detailsOf({ family, format, parameters }: ModelAbout): object {
   };
 }
 
-/** As Ollama writes it: "7.6B", "494.0M". */
+/** A count in Ollama's notation: "7.6B", "494.0M". */
 function inBillions(count: number): string {
   if (count >= 1e9) return `${(count / 1e9).toFixed(1)}B`;
   return count >= 1e6 ? `${(count / 1e6).toFixed(1)}M` : `${(count / 1e3).toFixed(1)}K`;

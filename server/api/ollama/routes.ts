@@ -11,7 +11,7 @@ import {
 import { psBody, pullBody, refuseToStore, showBody, tagsBody, versionBody } from "./models.ts";
 import { parseOllamaChat, parseOllamaGenerate } from "./schema.ts";
 
-/** Ollama's, for programs that know nothing else. */
+/** Ollama's routes, for programs that speak no other API. */
 export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly Route[] {
   const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
     method,

@@ -1,4 +1,4 @@
-/** Requests as Ollama's clients send them in, typed ones with every default applied out. */
+/** Parsers of Ollama's requests: typed requests with every default applied out. */
 
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
@@ -18,26 +18,26 @@ import type { Targets } from "../targets.ts";
 import { type Thinking, thinkingOf } from "../thinking.ts";
 import { messagesOf, refuseImages } from "./messages.ts";
 
-/** What is asked for: a conversation's next message, a text's continuation, or that the model is there. */
+/** Prompt of a request: a conversation to answer, a text to continue, or none, which only loads the model. */
 export type OllamaPrompt =
   | ({ readonly kind: "chat" } & ChatPrompt)
   | { readonly kind: "text"; readonly text: string; readonly fill: Fill | null }
   | { readonly kind: "nothing" };
 
 export interface OllamaRequest {
-  /** As the client wrote it. */
+  /** Model name from the request. */
   readonly model: string;
   readonly prompt: OllamaPrompt;
   readonly generation: GenerationOptions;
   readonly stream: boolean;
-  /** `keep_alive: 0` without a prompt. */
+  /** True for `keep_alive: 0`. */
   readonly unloads: boolean;
-  /** Fields that were accepted and had no effect. */
+  /** Names of accepted fields without effect. */
   readonly ignored: readonly string[];
 }
 
 type Body = Readonly<Record<string, unknown>>;
-/** What parsing needs to know of the model. */
+/** Facts about the model that parsing needs. */
 type Served = Pick<PromptServices, "model" | "template">;
 
 /** POST /api/chat */
@@ -58,7 +58,7 @@ export function parseOllamaChat(body: Body, served: Served, targets: Targets): O
   });
 }
 
-/** POST /api/generate: one message, or with `raw` a text to go on with. */
+/** POST /api/generate: one message or, with `raw`, a text to continue. */
 export function parseOllamaGenerate(body: Body, served: Served, targets: Targets): OllamaRequest {
   const fields = new Fields(body);
   const prompt = fields.string("prompt") ?? "";
@@ -85,15 +85,15 @@ export function parseOllamaGenerate(body: Body, served: Served, targets: Targets
 
 interface Asked extends Pick<ReturnType<typeof toolUseOf>, "tools" | "calls"> {
   readonly messages: readonly ChatMessage[];
-  /** The text itself, in place of messages. */
+  /** Raw text in place of messages; null for messages. */
   readonly raw: string | null;
-  /** Of such a text, what stands behind the answer; null: nothing. */
+  /** Text behind the answer in a raw prompt; null: none. */
   readonly fill: Fill | null;
-  /** Fields without effect, or read otherwise than they were sent. */
+  /** Names of fields without effect, or read differently from what the client sent. */
   readonly ignored: readonly string[];
 }
 
-/** Ollama itself has no rule. */
+/** Rule for function names. Ollama itself has none. */
 const anyNames: NameRule = { pattern: /^[\s\S]{1,256}$/, says: "1 to 256 characters" };
 
 function parseCommon(
@@ -140,7 +140,10 @@ function parseCommon(
   };
 }
 
-/** A served name; Ollama's clients put `:latest` behind it. Throws 404. */
+/**
+ * Model name from the request. Accepts a served name with Ollama's suffix `:latest`. Throws 404 for an
+ * unknown name.
+ */
 export function nameOf(fields: Fields, served: ServedModel): string {
   const given = fields.string("model") ?? fields.string("name");
   if (given === undefined) throw refusal("model", "a string", undefined);
@@ -149,14 +152,14 @@ export function nameOf(fields: Fields, served: ServedModel): string {
   return given;
 }
 
-/** Throws 400 for `think` with a template that has no word for it: the model cannot be made to think. */
+/** Throws 400 if `think` asks for reasoning and the chat template cannot turn it on. */
 function expectThinks(fields: Fields, { ignored }: Thinking): void {
   const given = fields.raw("think");
   if (given === undefined || given === false || given === "none" || !ignored.includes("think")) return;
   throw badRequest("think: this model's chat template has no thinking to turn on", "think");
 }
 
-/** `format`: "json" or a schema. */
+/** Reads `format`: "json" or a schema. */
 function formatOf(fields: Fields): RequestedConstraint | null {
   const format = fields.raw("format");
   if (format === undefined || format === "") return null;
@@ -172,7 +175,7 @@ function topLogprobsOf(fields: Fields): number | null {
   return wants || top > 0 ? top : null;
 }
 
-/** How to draw; the names of those without effect, such as how large the context is to be, stay unread. */
+/** Sampling options. Names without effect, such as the context size, stay unread. */
 function optionsOf(fields: Fields): Fields {
   fields.object("options");
   const given = (fields.raw("options") ?? {}) as Body;

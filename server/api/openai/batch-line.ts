@@ -1,4 +1,6 @@
-/** A batch's line as a request: it passes the same checks, and its answer is not streamed. */
+/**
+ * A batch's line as a request: it passes the same checks as an HTTP request, and its answer is not streamed.
+ */
 
 import { cacheKeyOf } from "../../../scheduler/core.ts";
 import type { GenerationOptions, RequestedService } from "../../answer/generation.ts";
@@ -22,14 +24,14 @@ import { notSupported } from "./support.ts";
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** What answers lines, besides what each brings along. */
+/** Services that answer lines, the same for each line. */
 export interface LineServices extends EmbedServices, ResponsesDeps {
   readonly services: Exchange["services"];
   readonly limits: Exchange["limits"];
   readonly reasoningField: ReasoningField;
 }
 
-/** `encoder` is for prompts of whole files, of which the answers are not asked for yet. */
+/** Gateway for lines. `encoder` tokenises the prompts of whole files, ahead of their answers. */
 export function lineDoor(deps: LineServices, encoder: Encoder): LineDoor {
   return {
     prompt: (endpoint, body, tenant) => promptOf({ ...deps, encoder }, endpoint, body, tenant),
@@ -83,7 +85,8 @@ async function answer(
   { tenant, priority, signal }: LineCall,
 ): Promise<LineAnswer> {
   const { services, limits } = deps;
-  // The job's signal outlives its lines, and would keep what listens to it: a line has one of its own.
+  // The job's signal outlives its lines and would hold on to every listener: each line has a signal of its
+  // own.
   const ending = new AbortController();
   const unheed = whenAborted(signal, () => ending.abort());
   const exchange = {
@@ -105,7 +108,7 @@ async function answer(
   return { body: text, usage: usageOf((JSON.parse(text) as { readonly usage: Usage }).usage) };
 }
 
-/** As a completion counts, or as a response does. */
+/** Usage of a completion or of a response. */
 type Usage =
   | {
       readonly prompt_tokens: number;
@@ -172,7 +175,10 @@ function completionOf({ model }: LineServices, body: Body) {
   return whole(parseCompletionRequest(body, model));
 }
 
-/** Its answer is a result of the batch, and is not kept besides: what is kept is bounded, and would make room for it. */
+/**
+ * Parses a line's Responses request. Throws 400 for `background`. Its answer is a result of the batch and not
+ * stored besides, since the bounded store would evict other responses for it.
+ */
 function responseOf(deps: LineServices, body: Body): ResponsesRequest {
   const request = whole(parseResponsesRequest(body, deps));
   if (request.background) throw notSupported("background", "true in a batch");
@@ -188,8 +194,8 @@ function offline(priority: number): RequestedService {
   return { objective: "throughput", tbtMs: null, ttftMs: null, priority };
 }
 
-/** No client waits for any one answer. */
+/** The request as an offline one: no client waits for any single answer. */
 function unread<Request extends CommonRequest>(request: Request, priority: number): Request {
-  const serviceTier = request.serviceTier === null ? null : "flex"; // what was used, whatever was asked for
+  const serviceTier = request.serviceTier === null ? null : "flex"; // the tier that serves it, whichever the line names
   return { ...request, serviceTier, generation: { ...request.generation, service: offline(priority) } };
 }

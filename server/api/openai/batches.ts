@@ -1,4 +1,4 @@
-/** OpenAI's Batches: POST /v1/batches and what belongs to it. */
+/** OpenAI's Batches: POST /v1/batches and its related routes. */
 
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
@@ -74,13 +74,13 @@ export function listBatches({ request, tenant }: Call, { store, runner }: JobSer
   return pageObject(page, (batch) => batchObject(runner.current(batch), runner.pausedBy(batch)));
 }
 
-/** GET /v1/batches/{id}; null: there is no such route. */
+/** GET /v1/batches/{id}. Throws 404 if there is no such batch. */
 export function readBatch({ rest, tenant }: Call, { store, runner }: JobService): object | null {
   const batch = batchOf(store.batch(tenant, rest), rest);
   return batchObject(runner.current(batch), runner.pausedBy(batch));
 }
 
-/** POST /v1/batches/{id}/cancel; null: there is no such route. */
+/** POST /v1/batches/{id}/cancel. Null if there is no such route. */
 export function cancelBatch({ rest, tenant }: Call, { store, runner }: JobService): object | null {
   const [id = "", what, ...more] = rest.split("/");
   if (what !== "cancel" || more.length > 0) return null;
@@ -88,7 +88,10 @@ export function cancelBatch({ rest, tenant }: Call, { store, runner }: JobServic
   return batchObject(runner.cancel(batch), null);
 }
 
-/** As OpenAI tells it; `paused_by` is ours: why it does not go on at the moment. */
+/**
+ * A batch in OpenAI's format. `paused_by` is our own field: the reason why the batch does not advance at the
+ * moment.
+ */
 export function batchObject(batch: BatchRecord, pausedBy: string | null): object {
   const { usage } = batch;
   const errors = batch.faults.map(({ code, line, message, param }) => ({ code, line, message, param }));
@@ -130,7 +133,7 @@ function batchOf(batch: BatchRecord | null, id: string): BatchRecord {
   throw new ApiError(404, "not_found_error", `there is no batch ${quote(id)}`, { param: "id" });
 }
 
-/** OpenAI's "24h"; here any whole number of hours or days. */
+/** Parses `completion_window`: OpenAI's "24h", or here any whole number of hours or days. */
 function windowOf(given: unknown): { readonly window: string; readonly seconds: number } {
   const found = typeof given === "string" ? /^(\d{1,5})([hd])$/.exec(given) : null;
   const hours = found === null ? 0 : Number(found[1]) * (found[2] === "d" ? 24 : 1);

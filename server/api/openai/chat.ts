@@ -24,7 +24,7 @@ export async function answerChat(
   return respond(exchange, { ...request.generation, format, ignored }, [tokens], codec, request.stream);
 }
 
-/** How choices of a chat look. */
+/** Format of a chat's choices. */
 export function chatFormat(
   request: Pick<ChatRequest, "returnTokenIds" | "tokensAsIds" | "tellsReasoning">,
   promptTokens: readonly TokenId[],
@@ -34,7 +34,7 @@ export function chatFormat(
   const thoughts = (text: string): object =>
     tellsReasoning && text !== "" ? reasoningJson(text, reasoningField) : {};
   const random = crypto.randomUUID().replaceAll("-", "");
-  /** 40 characters at most, as OpenAI's have. */
+  /** Tool call id of at most 40 characters, as OpenAI's. */
   const callId = (choice: number, index: number): string => `call_${random.slice(-24)}_${choice}_${index}`;
   return {
     id: `chatcmpl-${random}`,
@@ -69,7 +69,7 @@ export function chatFormat(
       const tellsTokens = returnTokenIds && tokens.length > 0;
       if (deltas.length === 0 && (logprobs !== null || tellsTokens)) deltas.push('{"content":""}');
       return deltas.map((delta, part) => {
-        const isFirst = part === 0; // which tells of the tokens
+        const isFirst = part === 0; // which carries the tokens
         const told =
           logprobs === null || !isFirst
             ? ""
@@ -85,7 +85,7 @@ export function chatFormat(
   };
 }
 
-/** A text of thoughts in the fields that hold them. */
+/** Reasoning text in the field or fields that the setting names. */
 function reasoningJson(text: string, field: ReasoningField): object {
   return field === "both" ? { reasoning_content: text, reasoning: text } : { [field]: text };
 }
@@ -106,7 +106,10 @@ function messageOf({ text, calls }: WholeChoice, thoughts: object, idOf: (call: 
   };
 }
 
-/** Clients want a call's id, type and name once and first, without arguments, and then arguments alone. */
+/**
+ * A call's part as a delta. Clients expect a call's id, type and name once, first and without arguments, and
+ * then arguments alone.
+ */
 function deltaOf(part: Extract<Part, { index: number }>, idOf: (call: number) => string): object {
   switch (part.kind) {
     case "call": {

@@ -9,7 +9,7 @@ import type { Codec, CodecAnswer, ShownEvent } from "../codec.ts";
 import { progressOf, timingsOf } from "../timings.ts";
 import type { CommonRequest } from "./schema.ts";
 
-/** How a choice looks on one route: in a body, and as JSON in a stream's chunks. */
+/** Format of a choice on one route: in a body, and as JSON in a stream's chunks. */
 export interface ChoiceFormat {
   readonly id: string;
   readonly objectName: string;
@@ -17,15 +17,17 @@ export interface ChoiceFormat {
   /** Fields of the body besides id, object, created, model, choices and usage. */
   extras(answer: WholeAnswer): object;
   whole(index: number, choice: WholeChoice, answer: WholeAnswer): object;
-  /** Before the choice's first text; null for nothing. */
+  /** Chunk before the choice's first text; null for none. */
   opening(index: number): string | null;
   delta(delta: Delta): readonly string[];
-  /** What stands before and after the JSON of a text that is a delta of its own; null: chunks tell more than the text. */
+  /** JSON before and after the text of a delta that holds text alone; null if chunks hold more than text. */
   around(index: number): readonly [before: string, after: string] | null;
   closing(index: number, finish: ChoiceFinish): string;
 }
 
-/** What chat and text completions have in common on the wire: objects with `choices`, and streams that end with [DONE]. */
+/**
+ * Wire format shared by chat and text completions: objects with `choices`, and streams that end with [DONE].
+ */
 export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec {
   const { id, chunkObjectName: object } = format;
   const { model, includeUsage, continuousUsage, serviceTier, tellsTimings } = request;
@@ -33,7 +35,7 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
   const created = Math.floor(Date.now() / 1000);
   const head = `${JSON.stringify({ id, object, created, model, system_fingerprint, ...tier }).slice(0, -1)},"choices":[`;
   const noUsage = includeUsage ? `],"usage":null}` : "]}";
-  /** By choice, once it is open; null: its chunks have more than a text that differs. */
+  /** Frames by choice, from its opening on; null if its chunks differ in more than their text. */
   const frames: (Frame | null)[] = [];
   const frameOf = (index: number): Frame | null => {
     const around = continuousUsage || tellsTimings ? null : format.around(index);
@@ -93,14 +95,14 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
       }
     },
     ...(tellsProgress ? { progress: progressText } : {}),
-    // Clients throw it; the missing [DONE] says that the stream is not whole.
+    // Clients throw this error; the missing [DONE] shows that the stream is incomplete.
     failure: (error) => sseEvent(JSON.stringify(errorBody(error))),
   };
 }
 
 type ChoiceEvent = Extract<ShownEvent, { readonly choice: number }>;
 
-/** A chunk without its text, as `sseEvent` writes it. */
+/** Bytes of a chunk before and after its text, in the format of `sseEvent`. */
 interface Frame {
   readonly before: Uint8Array;
   readonly after: Uint8Array;
@@ -108,7 +110,10 @@ interface Frame {
 
 const encoder = new TextEncoder();
 
-/** By text. There are as many as routes and their options make, and all answers share them. */
+/**
+ * Chunk endings by their text, shared by all answers. Their number is bounded by the routes and their
+ * options.
+ */
 const endings = new Map<string, Uint8Array>();
 
 function endingOf(json: string): Uint8Array {
@@ -117,16 +122,16 @@ function endingOf(json: string): Uint8Array {
   return ending;
 }
 
-/** The text of a delta that has nothing else to show; null: it has. */
+/** Text of a delta that holds nothing else; null if it does. */
 function textAlone({ parts, logprobs }: Delta): string | null {
   const [only] = parts;
   return parts.length === 1 && only!.kind === "text" && logprobs === null ? only!.text : null;
 }
 
-/** What computed the answer, as far as it may differ for the same seed. */
+/** Version of the software that computed the answer: results for one seed may differ between versions. */
 const system_fingerprint = `bunting-${version}`;
 
-/** The end of a chunk, with timings in it where they were measured. */
+/** End of a chunk, with timings if they were measured. */
 function withTimings(
   tail: string,
   { usage, times }: { readonly usage: Usage; readonly times?: AnswerTimes },

@@ -43,7 +43,7 @@ export async function answerCompletion(
   return respond(exchange, request.generation, prompts, codec, request.stream);
 }
 
-/** An answer of one token without it. */
+/** Removes the one generated token from an answer that echoes its prompt alone. */
 function promptAlone(answer: WholeAnswer): WholeAnswer {
   const finish = { reason: "length", stopReason: null } as const;
   const none = { parts: [], text: "", tokens: [], finish };

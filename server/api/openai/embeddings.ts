@@ -11,10 +11,10 @@ import { serviceOf } from "./service.ts";
 import { settleTheRest } from "./support.ts";
 
 export interface EmbeddingsRequest extends EmbedRequest {
-  /** As the client wrote it; one of the served names. */
+  /** Model name from the request; one of the served names. */
   readonly model: string;
   readonly format: "float" | "base64";
-  /** Fields that were accepted and had no effect. */
+  /** Names of accepted fields without effect. */
   readonly ignored: readonly string[];
 }
 
@@ -66,7 +66,7 @@ export async function answerEmbeddings(
   });
 }
 
-/** Its 32-bit numbers, little-endian as every machine here. */
+/** The vector's 32-bit floats in base64, little-endian as on every supported machine. */
 function base64Of(vector: Float32Array): string {
   return Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength).toString("base64");
 }

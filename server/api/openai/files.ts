@@ -1,4 +1,4 @@
-/** OpenAI's Files, as far as batches need them. */
+/** The subset of OpenAI's Files that batches need. */
 
 import { yieldIfSpent } from "../../../base/time-slice.ts";
 import { defaultPaceLimits } from "../../http/body-pieces.ts";
@@ -15,11 +15,11 @@ const LISTED_MAX = 10_000;
 const FIELDS_MAX = 16;
 const FIELD_BYTES_MAX = 4096;
 const FILENAME_CHARACTERS_MAX = 255;
-/** OpenAI's bounds of expires_after, in seconds. */
+/** OpenAI's bounds of `expires_after`, in seconds. */
 const EXPIRES_MIN = 3600;
 const EXPIRES_MAX = 2_592_000;
 
-/** POST /v1/files: the file goes to the disk as it comes. */
+/** POST /v1/files: writes the file to the disk while it arrives. */
 export async function createFile(call: Call, { store, settings, nowSeconds }: JobService): Promise<object> {
   let upload: Upload | null = null;
   const id = newId("file-");
@@ -59,7 +59,7 @@ function fileExpiry(fields: ReadonlyMap<string, string>): number | null {
   return expirySeconds(Number(seconds), "expires_after[seconds]");
 }
 
-/** Throws 400 unless OpenAI's API would take it. */
+/** Validates an expiry in seconds. Throws 400 if it is outside OpenAI's bounds. */
 export function expirySeconds(seconds: unknown, param: string): number {
   if (Number.isInteger(seconds) && Number(seconds) >= EXPIRES_MIN && Number(seconds) <= EXPIRES_MAX) {
     return Number(seconds);
@@ -86,7 +86,7 @@ export function listFiles({ request, tenant }: Call, { store }: JobService): obj
   return pageObject({ records: shown, hasMore: shown.length < wanted.length }, fileObject);
 }
 
-/** GET /v1/files/{id} and /v1/files/{id}/content; null: there is no such route. */
+/** GET /v1/files/{id} and /v1/files/{id}/content. Null if there is no such route. */
 export async function readFile(
   { rest, tenant }: Call,
   { store }: JobService,
@@ -95,7 +95,8 @@ export async function readFile(
   if (more.length > 0 || (what !== undefined && what !== "content")) return null;
   const file = fileOf(store.file(tenant, id), id);
   if (what === undefined) return fileObject(file);
-  // Read as a whole before its first byte is given out: what is damaged anywhere is told, and not broken off there.
+  // Reads the whole file before it sends the first byte: damage anywhere becomes an error, not a broken-off
+  // body.
   for (const _ of store.content(file)) await yieldIfSpent();
   return new Response(streamOf(store.content(file)), {
     headers: { "content-type": "application/octet-stream", "content-length": String(file.bytes) },
@@ -131,7 +132,7 @@ function fileOf(file: FileRecord | null, id: string): FileRecord {
   throw new ApiError(404, "not_found_error", `there is no file ${quote(id)}`, { param: "id" });
 }
 
-/** What is read comes a piece at a time. */
+/** Stream that reads one piece per pull. */
 function streamOf(parts: Generator<Uint8Array>): ReadableStream<Uint8Array> {
   return new ReadableStream({
     pull(controller) {
@@ -143,7 +144,7 @@ function streamOf(parts: Generator<Uint8Array>): ReadableStream<Uint8Array> {
   });
 }
 
-/** Errors of the store as HTTP has them. */
+/** Translates errors of the store to HTTP errors. */
 export function storageError(error: unknown): unknown {
   if (error instanceof DiskFullError) {
     return new ApiError(507, "server_error", error.message, {
@@ -157,7 +158,7 @@ export function storageError(error: unknown): unknown {
   return error;
 }
 
-/** `after`, `limit` and `order` of a list. Throws 400. */
+/** Reads a list's parameters `after`, `limit` and `order`. Throws 400. */
 export function pageQuery(search: URLSearchParams, limitMax: number): PageQuery {
   const given = search.get("limit");
   const limit = given === null ? Math.min(limitMax, 10_000) : Number(given);
@@ -174,7 +175,7 @@ export function pageQuery(search: URLSearchParams, limitMax: number): PageQuery 
   return { after: search.get("after"), limit, order };
 }
 
-/** A page as OpenAI lists it. */
+/** A page in OpenAI's list format. */
 export function pageObject<Record extends { readonly id: string }>(
   { records, hasMore }: { readonly records: readonly Record[]; readonly hasMore: boolean },
   objectOf: (record: Record) => object,

@@ -1,4 +1,7 @@
-/** How an answer is drawn and when it ends: fields that every wire format understands, beside its own names for them. */
+/**
+ * Sampling and end conditions of an answer: fields that every wire format accepts, beside its own names for
+ * them.
+ */
 
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { type GenerationOptions, oneAnswer, type RequestedConstraint } from "../../answer/generation.ts";
@@ -8,27 +11,27 @@ import type { ServedModel } from "../../request/served-model.ts";
 import { type Fields, refusal } from "../fields.ts";
 import { cacheSaltOf, samplingOf, stopStringsOf, tokenRange } from "./sampling.ts";
 
-/** Names of the most tokens that an answer may have, in OpenAI's and llama-server's bodies. */
+/** Names of the output token limit in OpenAI's and llama-server's bodies. */
 const boundNames = ["max_completion_tokens", "max_tokens", "max_output_tokens", "n_predict"];
 
-/** Names of texts that end an answer. */
+/** Names of the stop strings. */
 const stopNames = ["stop", "stop_sequences"] as const;
 
-/** What differs between wire formats. */
+/** Differences between wire formats. */
 export interface Particulars {
-  /** Their own name for the most tokens. */
+  /** The format's own name for the output token limit. */
   readonly bound: string;
-  /** Fewest tokens that may be asked for. */
+  /** Smallest output token limit that the format allows. */
   readonly tokensLeast?: 0 | 1;
   readonly stop?: (typeof stopNames)[number];
   readonly topLogprobs: number | null;
   readonly constraint: RequestedConstraint | null;
-  /** Null: nothing may be called. */
+  /** Null if the model may call no tool. */
   readonly calls: OfferedCalls | null;
   readonly service: GenerationOptions["service"];
 }
 
-/** One answer as the fields ask for it. Throws 400. */
+/** Generation options of one answer. Throws 400. */
 export function generationOf(fields: Fields, served: ServedModel, own: Particulars): GenerationOptions {
   const { constraint, calls, service, topLogprobs } = own;
   const stop = [own.stop ?? "stop", ...stopNames].find((name) => fields.has(name));
@@ -48,7 +51,10 @@ export function generationOf(fields: Fields, served: ServedModel, own: Particula
 
 type End = Pick<GenerationOptions, "tokensMax" | "tokensMin" | "stopTokens" | "ignoreEos">;
 
-/** When an answer ends, besides at stop strings. `held`: what it is held to, which knows its own end. */
+/**
+ * End conditions of an answer, besides stop strings. `held`: the answer's constraint, which determines its
+ * own end.
+ */
 export function endOf(
   fields: Fields,
   served: ServedModel,
@@ -71,8 +77,8 @@ export function endOf(
 }
 
 /**
- * Tokens that an answer may have at most; null: as many as there is room for, also where the field says -1, or -2 as llama.cpp
- * does. Of several names the wire format's own counts first; one that does not count is left unread.
+ * Output tokens at most. Null is no limit but the context; -1 and, as in llama.cpp, -2 mean the same. The
+ * wire format's own name wins over the others, which stay unread.
  */
 function tokensMaxOf(fields: Fields, bound: string, tokensLeast: number): number | null {
   const name = [bound, ...boundNames].find((one) => fields.has(one)) ?? bound;

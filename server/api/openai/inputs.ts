@@ -1,4 +1,4 @@
-/** What a model is to continue: messages, or prompts of the caller's own making. */
+/** Inputs for a model to continue: messages or raw prompts. */
 import type { TokenId } from "../../../base/token.ts";
 import { badRequest, promptTooLong } from "../../http/errors.ts";
 import { type ChatMessage, type Prompt, roles } from "../../request/chat-message.ts";
@@ -10,7 +10,10 @@ import { askedFrom, note, type Reading, readInstead } from "../past.ts";
 import { pastCallsOf } from "./past-calls.ts";
 import { isOneOf } from "./support.ts";
 
-/** `ignored` gets the names of what is read otherwise than it was sent. */
+/**
+ * Parses `messages`. Adds to `ignored` the names of fields that it reads differently from what the client
+ * sent.
+ */
 export function messagesOf(fields: Fields, ignored: Set<string> = new Set()): ChatMessage[] {
   const messages = fields.list("messages", requestLimits.messagesMax);
   if (messages === undefined || messages.length === 0) {
@@ -23,7 +26,7 @@ export function messagesOf(fields: Fields, ignored: Set<string> = new Set()): Ch
 
 function parseMessage(fields: Fields, reading: Reading): ChatMessage {
   const given = fields.string("role");
-  // As OpenAI's first models that called functions had it.
+  // `function` was the role of results in OpenAI's first function calling.
   const role = given === "function" ? "tool" : roles.find((known) => known === given);
   if (role === undefined) {
     throw refusal(fields.pathOf("role"), "system, developer, user, assistant or tool", fields.raw("role"));
@@ -45,7 +48,10 @@ function parseMessage(fields: Fields, reading: Reading): ChatMessage {
   };
 }
 
-/** Text, or parts: joined by line breaks, as other servers do for templates that take one string. */
+/**
+ * Text, or parts joined by line breaks. Other servers join them so too, for templates that accept a single
+ * string.
+ */
 function contentOf(fields: Fields, reading: Reading): string {
   const content = fields.raw("content");
   const spoken = fields.raw("audio") === undefined ? [] : [readInstead(fields, "audio", "messages", reading)];
@@ -69,7 +75,10 @@ function partText(part: Fields, reading: Reading): string {
   return part.requiredString(type === "refusal" ? "refusal" : "text");
 }
 
-/** How a chat's prompt ends: with the beginning of an assistant's message, after the last message, or within it. */
+/**
+ * End of a chat's prompt: the header of an assistant's message, the end of the last message, or a point
+ * within it.
+ */
 export function promptEndOf(
   fields: Fields,
 ): Required<Pick<ChatPrompt, "addGenerationPrompt" | "continuesLast">> {
@@ -84,14 +93,14 @@ export function promptEndOf(
   return { addGenerationPrompt: given ?? !continuesLast, continuesLast };
 }
 
-/** Options for the chat template. Which names it may take is the template's to say. */
+/** Arguments for the chat template, which alone knows the names that it accepts. */
 export function templateArgumentsOf(fields: Fields): Readonly<Record<string, unknown>> {
   const entries = fields.entries("chat_template_kwargs", requestLimits.templateArgumentsMax);
-  // The object as it came: its numbers and keys are read from its own text (text/json-text.ts).
+  // The client's own object: its numbers and keys are read from its text (text/json-text.ts).
   return entries === undefined ? {} : (fields.raw("chat_template_kwargs") as Record<string, unknown>);
 }
 
-/** One prompt or a list of them, each text or tokens. */
+/** A prompt or a list of prompts, each a text or token ids. */
 export function promptsOf(
   given: unknown,
   model: Pick<ServedModel, "contextMax" | "vocabSize">,
@@ -112,7 +121,9 @@ export function promptsOf(
   });
 }
 
-/** Tokens of a prompt that is too long anyway are not looked at. */
+/**
+ * Validates a prompt's token ids. Throws 400 for a prompt that is too long, before it looks at its tokens.
+ */
 function promptOf(
   list: readonly unknown[],
   path: string,

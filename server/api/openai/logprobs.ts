@@ -2,7 +2,7 @@ import type { PromptEntry, TokenEntry, TokenText } from "../../answer/events.ts"
 import { scalarCount } from "../../answer/token-text.ts";
 import { LazyList } from "../../http/json/slices.ts";
 
-/** JSON has no -∞; this is what OpenAI's API says instead. */
+/** Stand-in for -∞, which JSON lacks. OpenAI's API sends the same value. */
 const logprobMin = -9999;
 
 interface ChatLogprob {
@@ -11,7 +11,7 @@ interface ChatLogprob {
   readonly bytes: readonly number[];
 }
 
-/** A token of a chat, with those in its place. */
+/** A chat's token with the likeliest tokens at its position. */
 export interface ChatEntry extends ChatLogprob {
   readonly top_logprobs: readonly ChatLogprob[];
 }
@@ -32,15 +32,17 @@ export function chatEntry(entry: TokenEntry, tokensAsIds: boolean): ChatEntry {
 
 export interface CompletionLogprobs {
   readonly tokens: LazyList<PromptEntry>;
-  /** Of a prompt's first token null. */
+  /** Null for a prompt's first token. */
   readonly token_logprobs: LazyList<PromptEntry>;
   readonly top_logprobs: LazyList<PromptEntry>;
   /** Unicode scalars before each token, in the text of its choice. */
   readonly text_offset: LazyList<PromptEntry>;
 }
 
-/** `logprobs` of a text completion's choice. Alternatives come likeliest first, but that JavaScript's objects begin with names
- *  that are whole numbers; of those that read the same, the likeliest is told. */
+/**
+ * `logprobs` of a text completion's choice. Alternatives are sorted by likelihood, except that JavaScript
+ * puts keys that are whole numbers first. Of alternatives with equal text, only the likeliest appears.
+ */
 export function completionLogprobs(
   entries: readonly PromptEntry[],
   tokensAsIds: boolean,
@@ -62,8 +64,10 @@ export function completionLogprobs(
   };
 }
 
-/** A prompt with so many alternatives and the answer that follows its text, as one. What a tokenizer adds before the text, or leaves out of it, has no
- *  place in it. */
+/**
+ * Joins a prompt, with `top` alternatives per token, and its answer. Text offsets leave out the tokens that
+ * the tokenizer adds before the text.
+ */
 export function echoed(
   prompt: readonly PromptEntry[],
   text: string,
@@ -79,15 +83,18 @@ export function echoed(
   return [...placed, ...answer.map((entry) => ({ ...entry, textOffset: entry.textOffset + textLength }))];
 }
 
-/** A token in its place, as vLLM tells it. */
+/** A token at its position, in vLLM's format. */
 interface RankedToken {
   readonly logprob: number;
-  /** 1 is the likeliest; null: it is none of those that are told. */
+  /** 1 is the likeliest; null: not ranked. */
   readonly rank: number | null;
   readonly decoded_token: string;
 }
 
-/** `prompt_logprobs`: by place so many of the likeliest tokens and the one that is there, by their ids; null of the first place. */
+/**
+ * `prompt_logprobs`: by position the `top` likeliest tokens and the prompt's own, keyed by token id; null for
+ * the first position.
+ */
 export function promptLogprobsJson(entries: readonly PromptEntry[], top: number): LazyList<PromptEntry> {
   return new LazyList(entries, (entry) => {
     if (!hasLogprob(entry)) return null;

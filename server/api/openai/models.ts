@@ -1,7 +1,10 @@
 import { modelNotFound } from "../../http/errors.ts";
 import type { ServedModel } from "../../request/served-model.ts";
 
-/** GET /v1/models. Every name the model answers to is an entry; `root` is its id. `createdSeconds`: start of serving. */
+/**
+ * GET /v1/models. Each name of the model is an entry, whose `root` is the model's id. `createdSeconds`: start
+ * of serving.
+ */
 export function modelList(served: ServedModel, createdSeconds: number): object {
   return { object: "list", data: served.names.map((name) => modelEntry(name, served, createdSeconds)) };
 }

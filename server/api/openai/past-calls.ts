@@ -1,11 +1,11 @@
-/** Calls that were made before, as OpenAI's formats tell of them: read as well as can be, whoever made them. */
+/** Past calls in OpenAI's formats. The reading is lenient, since another server may have made them. */
 
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import { ApiError } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, jsonIn } from "../fields.ts";
 
-/** `tool_calls` of an assistant's message, and the `function_call` that came before there were such. */
+/** `tool_calls` of an assistant's message, and `function_call`, its predecessor. */
 export function pastCallsOf(message: Fields): PastCall[] {
   const calls = message.list("tool_calls", requestLimits.contentPartsMax) ?? [];
   const first = message.object("function_call");
@@ -15,7 +15,7 @@ export function pastCallsOf(message: Fields): PastCall[] {
   return first === undefined ? made : [calledOf(first, undefined), ...made];
 }
 
-/** A call of a function, or of a custom tool, whose text is its one argument. */
+/** A call of a function, or of a custom tool, whose text becomes its one argument. */
 function pastCallOf(call: Fields): PastCall {
   const id = call.string("id");
   const custom = call.object("custom");
@@ -35,7 +35,10 @@ export function pastCall(
   return { ...(id === undefined ? {} : { id }), type: "function", function: { name, arguments: values } };
 }
 
-/** The object that arguments are, or are the JSON of; what is neither, such as those of a call that was cut off, is their text. */
+/**
+ * Arguments as an object, given as such or as its JSON. Anything else, such as a truncated call's arguments,
+ * stays text.
+ */
 export function readArguments(given: unknown): PastCall["function"]["arguments"] {
   if (given === undefined || given === "") return {};
   if (isObject(given)) return given;

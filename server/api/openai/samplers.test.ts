@@ -13,7 +13,7 @@ const model = {
 const messages = [{ role: "user", content: "Hi" }];
 const parse = (more: object) => parseChatRequest({ messages, ...more }, model);
 
-/** As clients of llama-server send them whether or not anybody changed them. */
+/** Fields that clients of llama-server send even if nobody changed them. */
 const untouched = {
   ...{
     mirostat: 0,

@@ -1,10 +1,10 @@
-/** Ways of drawing that llama.cpp and others have and this server has not: refused unless they are off. */
+/** Samplers of llama.cpp and others that this server lacks: it refuses them unless they are off. */
 import type { Sampling } from "../../../scheduler/core.ts";
 import { badRequest, quote } from "../../http/errors.ts";
 import type { Fields } from "../fields.ts";
 import { isOneOf, notSupported } from "./support.ts";
 
-/** By field, the values that leave every token as likely as it was. */
+/** Values by field that switch the sampler off. */
 const samplersOff: Readonly<Record<string, readonly unknown[]>> = {
   mirostat: [0],
   mirostat_mode: [0],
@@ -30,7 +30,7 @@ const samplersOff: Readonly<Record<string, readonly unknown[]>> = {
   num_beams: [1],
 };
 
-/** The order in which llama.cpp draws unless it is told otherwise, of what is here too; and its letters for it. */
+/** llama.cpp's default sampler order, limited to the samplers that exist here, and its letters for them. */
 const order = ["penalties", "top_k", "top_p", "min_p", "temperature"];
 const letters: Readonly<Record<string, string>> = {
   e: "penalties",
@@ -41,11 +41,13 @@ const letters: Readonly<Record<string, string>> = {
 };
 const otherNames: Readonly<Record<string, string>> = { temp: "temperature" };
 
-/** Tokens that llama.cpp looks back at for its penalties by default, as many clients send it; and its word for a whole text. */
+/**
+ * llama.cpp's default window of penalty tokens, which many clients send, and its value for the whole text.
+ */
 const usualLookBack = 64;
 const WHOLE = -1;
 
-/** Throws 400 for what would change the draw. Of what could not, the name is left unread. */
+/** Throws 400 for samplers that would change the sampled token. Leaves the names of the others unread. */
 export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
   for (const [name, off] of Object.entries(samplersOff)) {
     const value = fields.raw(name);
@@ -66,7 +68,7 @@ export function refuseOtherSamplers(fields: Fields, sampling: Sampling): void {
     throw notSupported(fields.pathOf("repeat_last_n"), "penalties that look back at a part of the text");
 }
 
-/** Of an order those that are here; the others are off. */
+/** Normalises an order to the samplers that exist here; the others are off. */
 function samplersHere(given: unknown): unknown {
   const names = typeof given === "string" ? [...given].map((letter) => letters[letter]) : given;
   if (!Array.isArray(names)) return given;

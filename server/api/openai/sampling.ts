@@ -1,4 +1,4 @@
-/** How the next token is drawn and when the text ends, from a request's fields and the model's own defaults. */
+/** Sampling and stop strings from a request's fields and the model's own defaults. */
 import type { TokenId } from "../../../base/token.ts";
 import type { Sampling } from "../../../scheduler/core.ts";
 import { badRequest } from "../../http/errors.ts";
@@ -18,7 +18,7 @@ export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: num
   const topK = fields.integer("top_k", { min: -1, max: uint32 / 2 - 1 }) ?? defaults.topK ?? 0;
   const repetition = fields.has("repetition_penalty") ? "repetition_penalty" : "repeat_penalty";
   const sampling = {
-    // Dividing by less than this leaves nothing but the likeliest token, in f32 by way of infinities.
+    // Division by a smaller temperature overflows f32 to infinity and leaves only the likeliest token.
     temperature: temperature < greedyBelow ? 0 : temperature,
     topK: topK < 0 ? 0 : Math.min(topK, served.vocabSize),
     topP: fields.number("top_p", { min: 0, max: 1 }) ?? defaults.topP ?? 1,
@@ -42,10 +42,12 @@ export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: num
   return sampling;
 }
 
-/** What was made of a body's lists and maps, by them. */
+/** Parsed results by the body's list or map. */
 const made = new WeakMap<object, unknown>();
 
-/** Outputs of a program's call have such lists in common, which take a while to read. */
+/**
+ * Parses a list or map once: the outputs of a program's call share such lists, which take a while to read.
+ */
 function readOnce<Result>(fields: Fields, name: string, read: () => Result): Result {
   const given = fields.raw(name);
   if (typeof given !== "object" || given === null) return read();
@@ -53,7 +55,7 @@ function readOnce<Result>(fields: Fields, name: string, read: () => Result): Res
   return made.get(given) as Result;
 }
 
-/** Any integer of 64 bits; beyond 2^53 neighbours are the same number in JSON and the same seed here. */
+/** Seed from any 64-bit integer. Beyond 2^53, neighbours are the same number in JSON and so the same seed. */
 function seedOf(fields: Fields): readonly [number, number] {
   const seed = fields.integer("seed", { min: -(2 ** 63), max: 2 ** 63 });
   if (seed === undefined) {
@@ -86,7 +88,7 @@ function allowedTokensOf(fields: Fields, served: ServedModel): Uint32Array | nul
   return allowed;
 }
 
-/** Each word as the tokens that it has in a text, behind a space and behind none. */
+/** Tokens of each word, both with and without a space before it. */
 function badWordsOf(fields: Fields, served: ServedModel): (readonly TokenId[])[] {
   const words = textsOf(fields, "bad_words", requestLimits.badWordsMax, requestLimits.badWordBytesMax);
   return words.flatMap((word) => {
@@ -103,7 +105,7 @@ export function stopStringsOf(fields: Fields, name: "stop" | "stop_sequences" = 
     throw refusal(fields.pathOf(name), "a string or an array of strings", given);
   const { stopStringsMax, stopStringBytesMax } = requestLimits;
   if (typeof given === "string") return [textOf(given, stopStringBytesMax, fields.pathOf(name))];
-  // Clients send a setting that nobody filled in as an empty text.
+  // Clients send an unset option as an empty text.
   return textsOf(fields, name, stopStringsMax, stopStringBytesMax, (text) => text === "");
 }
 
@@ -137,7 +139,7 @@ export function cacheSaltOf(fields: Fields): string {
   return salt ?? "";
 }
 
-/** Alternatives per token that a chat asks for; null for no logprobs at all. */
+/** Alternatives per token of a chat; null for no logprobs at all. */
 export function chatLogprobs(fields: Fields): number | null {
   const logprobs = fields.boolean("logprobs") ?? false;
   const top = fields.integer("top_logprobs", { min: 0, max: requestLimits.topLogprobsMax });

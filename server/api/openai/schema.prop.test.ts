@@ -46,7 +46,7 @@ const fieldNames = [
   ],
 ];
 
-/** Values near the edges of what fields take, and anything else that JSON can say. */
+/** Values near the edges of the accepted ranges, and arbitrary other JSON. */
 const value = fc.oneof(
   fc.constantFrom(-1, 0, 1, 2, 0.5, 1e308, -0, 2 ** 53, 2 ** 64, "", "x", "demo", true, false, null, [], {}),
   fc.constantFrom(

@@ -1,6 +1,6 @@
 /**
- * The door: JSON of unknown content in, a typed request with every default applied out. What could not be honoured is
- * refused by name; what changes nothing in the answer is accepted and listed in `ignored`.
+ * Parsers of OpenAI's bodies: JSON of unknown content in, a typed request with every default applied out.
+ * They refuse unsupported fields by name and list fields without effect in `ignored`.
  */
 
 import type { ChatTemplate } from "../../../text/template.ts";
@@ -21,22 +21,22 @@ import { constraintOf } from "./structure.ts";
 import { isOneOf, notSupported, settleTheRest } from "./support.ts";
 import { toolsOf, toolUseOf } from "./tools.ts";
 
-/** What chat and text completions have in common. */
+/** Fields shared by chat and text completions. */
 export interface CommonRequest {
-  /** As the client wrote it; one of the served names. */
+  /** Model name from the request; one of the served names. */
   readonly model: string;
   readonly generation: GenerationOptions;
   readonly stream: boolean;
   readonly includeUsage: boolean;
   readonly continuousUsage: boolean;
-  /** Every chunk, or the body, tells how long it took, as llama-server's do. */
+  /** True if every chunk, or the body, reports timings as llama-server does. */
   readonly tellsTimings: boolean;
   readonly returnTokenIds: boolean;
-  /** Tokens in logprobs are written `token_id:N` instead of as text. */
+  /** True if tokens in logprobs are `token_id:N` instead of text. */
   readonly tokensAsIds: boolean;
-  /** What the response says of the service; null when the request named no tier. */
+  /** Service tier in the response; null when the request names none. */
   readonly serviceTier: ServiceTier | null;
-  /** Fields that were accepted and had no effect. */
+  /** Names of accepted fields without effect. */
   readonly ignored: readonly string[];
 }
 
@@ -45,23 +45,26 @@ export interface ChatRequest extends CommonRequest {
   readonly addGenerationPrompt: boolean;
   readonly continuesLast: boolean;
   readonly templateArguments: Readonly<Record<string, unknown>>;
-  /** As the client wrote them, for the chat template; empty: nothing is called. */
+  /** The client's tool definitions for the chat template; empty if the model may call none. */
   readonly tools: readonly object[];
-  /** Tokens of thoughts at most; null: any number. */
+  /** Reasoning tokens at most; null: no limit. */
   readonly thoughtsMax: number | null;
-  /** The client is told the model's thoughts. */
+  /** True if the answer shows the model's reasoning. */
   readonly tellsReasoning: boolean;
 }
 
 export interface CompletionRequest extends CommonRequest {
   readonly prompts: readonly Prompt[];
-  /** What stands behind the text that is wanted; null: nothing. */
+  /** Text behind the gap to fill; null: none. */
   readonly fill: Fill | null;
   readonly echo: boolean;
-  /** The prompt alone is told of (`max_tokens` is 0): one token is drawn, and left out. */
+  /**
+   * True if the answer holds the prompt alone (`max_tokens` is 0): the model generates one token, which is
+   * left out.
+   */
   readonly isEchoOnly: boolean;
   readonly addSpecialTokens: boolean;
-  /** `prompt_logprobs`; null: not asked for. */
+  /** `prompt_logprobs`; null if absent. */
   readonly promptLogprobs: number | null;
 }
 
@@ -194,7 +197,10 @@ function parseCommon(fields: Fields, served: ServedModel, { targets, ...own }: O
   };
 }
 
-/** The name asked for; without one, the model's id. */
+/**
+ * The requested model name, by default the model's id. Throws 400 for a program's name and 404 for an unknown
+ * one.
+ */
 export function modelOf(fields: Fields, served: ServedModel): string {
   const name = fields.string("model") ?? served.names[0]!;
   if (served.programs?.includes(name) === true)

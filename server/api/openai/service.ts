@@ -1,4 +1,4 @@
-/** How a request asks to be served: OpenAI's service_tier, vLLM's priority, and targets from headers. */
+/** Service of a request: OpenAI's service_tier, vLLM's priority, and latency targets from headers. */
 
 import { chatService } from "../../../scheduler/core.ts";
 import type { RequestedService } from "../../answer/generation.ts";
@@ -7,13 +7,13 @@ import { requestLimits } from "../../request/limits.ts";
 import { type Fields, refusal } from "../fields.ts";
 import { type Targets, tbtHeaders, ttftHeaders } from "../targets.ts";
 
-/** What a response says was used. */
+/** Service tier that a response reports. */
 export type ServiceTier = "default" | "flex" | "priority";
 
-/** Ahead of every request that asks for nothing. */
+/** Priority of the tier `priority`: ahead of every request with the default. */
 const PRIORITY_TIER = -1;
 
-/** `tier` is null when the request named none. Throws 400. */
+/** Service and tier; `tier` is null when the request names none. Throws 400. */
 export function serviceOf(
   fields: Fields,
   targets: Targets,
@@ -36,7 +36,7 @@ export function serviceOf(
   return { tier, service: { objective: "throughput", ...targets, priority } };
 }
 
-/** A chat's service, with what headers ask for, where a wire format has no fields for more. */
+/** Service of a chat with the latency targets of its headers, for wire formats without fields for more. */
 export function serviceWith(targets: Targets): RequestedService {
   return { objective: chatService.objective, ...targets, priority: 0 };
 }

@@ -1,13 +1,13 @@
-/** Structural tags as vLLM takes them: its older form of structures and triggers, and xgrammar's formats. */
+/** Structural tags as in vLLM: its older form of structures and triggers, and xgrammar's formats. */
 import type { ConstraintSource, Tag, TagFormat } from "../../../grammar/source.ts";
 import { type Fields, fieldsOf, refusal } from "../fields.ts";
 
 const ELEMENTS_MAX = 256;
 const DEPTH_MAX = 32;
-/** Characters of a mark. */
+/** Characters of a delimiter at most. */
 const MARK_MAX = 1024;
 
-/** Of an object with `type` "structural_tag". */
+/** Constraint of an object whose `type` is "structural_tag". */
 export function structuralTag(fields: Fields): ConstraintSource {
   const type = fields.raw("type") ?? "structural_tag";
   if (type !== "structural_tag") throw refusal(fields.pathOf("type"), "structural_tag", type);
@@ -101,14 +101,14 @@ function schemaOf(schema: unknown): ConstraintSource {
   return { kind: "schema", schema, layout: "compact" };
 }
 
-/** At least one object. */
+/** Non-empty list of objects. Throws 400. */
 function itemsOf(fields: Fields, name: string): Fields[] {
   const given = fields.list(name, ELEMENTS_MAX) ?? [];
   if (given.length === 0) throw refusal(fields.pathOf(name), "a list that is not empty", given);
   return given.map((one, index) => fieldsOf(one, `${fields.pathOf(name)}[${index}]`));
 }
 
-/** At least one text, none of them empty. */
+/** Non-empty list of non-empty texts. Throws 400. */
 function marksOf(fields: Fields, name: string): readonly string[] {
   const given = fields.list(name, ELEMENTS_MAX) ?? [];
   const isMark = (one: unknown): one is string =>

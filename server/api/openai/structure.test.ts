@@ -6,7 +6,7 @@ import { constraintOf } from "./structure.ts";
 
 const schema = { type: "integer" };
 
-/** The layout of a body's constraint, or the field and the message of its refusal. */
+/** Layout of a body's constraint, or the field and the message of its refusal. */
 function layoutIn(
   body: Record<string, unknown>,
 ): JsonLayout | null | [param: string | undefined, message: string] {

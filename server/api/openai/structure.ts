@@ -1,4 +1,7 @@
-/** What an answer's text must be: OpenAI's response_format, vLLM's structured_outputs and guided_*, llama-server's fields. */
+/**
+ * Constraints on an answer's text: OpenAI's response_format, vLLM's structured_outputs and guided_*,
+ * llama-server's fields.
+ */
 
 import type { JsonLayout } from "../../../grammar/schema/compile-schema.ts";
 import type { ConstraintSource } from "../../../grammar/source.ts";
@@ -9,7 +12,7 @@ import { structuralTag } from "./structural-tag.ts";
 
 type Reader = (fields: Fields, name: string, layout: JsonLayout) => ConstraintSource | null;
 
-/** By field; each is null where it demands nothing. */
+/** Readers by field; each returns null if the field demands nothing. */
 const readers: Readonly<Record<string, Reader>> = {
   response_format: responseFormat,
   structured_outputs: structuredOutputs,
@@ -23,7 +26,9 @@ const readers: Readonly<Record<string, Reader>> = {
   regex: pattern,
 };
 
-/** Throws 400 for more than one: they would have to hold together. */
+/**
+ * The one constraint of a request; null for none. Throws 400 for several, which would have to hold together.
+ */
 export function constraintOf(fields: Fields): RequestedConstraint | null {
   const layout = layoutOf(fields);
   const found: RequestedConstraint[] = [];
@@ -44,12 +49,12 @@ export function constraintOf(fields: Fields): RequestedConstraint | null {
   return first ?? null;
 }
 
-/** Left out, or a setting that nobody filled in. */
+/** True for a missing field and for an unset option, sent as an empty text. */
 function isNothing(value: unknown): boolean {
   return value === undefined || value === "";
 }
 
-/** What a wire format's own field holds the answer to, or one of those here. Throws 400 for both. */
+/** The constraint of a wire format's own field, or one of the fields here. Throws 400 for both. */
 export function constraintBeside(
   own: RequestedConstraint | null,
   fields: Fields,
@@ -60,13 +65,15 @@ export function constraintBeside(
   return own ?? other;
 }
 
-/** White space in JSON. */
+/** Fields for white space in JSON. */
 const layoutFields = ["disable_any_whitespace", "indent"];
 const patternFields = ["whitespace_pattern", "guided_whitespace_pattern"];
 const indentMax = 8;
 
-/** White space as `structured_outputs` sets it, also for JSON that another field describes; null: it does not. Throws 400 for
- *  a pattern of it. */
+/**
+ * White space as set in `structured_outputs`, also for JSON that another field describes; null if unset.
+ * Throws 400 for a white-space pattern.
+ */
 function layoutOf(fields: Fields): JsonLayout | null {
   const outputs = isObject(fields.raw("structured_outputs")) ? fields.object("structured_outputs")! : null;
   for (const given of outputs === null ? [fields] : [fields, outputs]) {
@@ -88,7 +95,7 @@ function isObject(value: unknown): boolean {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The field that holds the constraint itself. */
+/** Path of the field that holds the constraint itself. */
 function paramOf(fields: Fields, name: string): string {
   if (name === "response_format") {
     const isSchema = fields.object(name)?.raw("type") === "json_schema";
@@ -106,7 +113,7 @@ function responseFormat(fields: Fields, name: string, layout: JsonLayout): Const
     case "text":
       return null;
     case "json_object": {
-      // llama-server's way of giving a schema.
+      // llama-server's place for a schema.
       const given = format.raw("schema");
       return given === undefined ? jsonOf({ type: "object" }, layout) : schema(format, "schema", layout);
     }
@@ -115,7 +122,7 @@ function responseFormat(fields: Fields, name: string, layout: JsonLayout): Const
       if (described === undefined) throw refusal(format.pathOf("json_schema"), "an object", undefined);
       described.string("name");
       described.string("description");
-      described.boolean("strict"); // held to in any case
+      described.boolean("strict"); // enforced in any case
       return schema(described, "schema", layout);
     }
     case "structural_tag":
@@ -163,7 +170,7 @@ function schema(fields: Fields, name: string, layout: JsonLayout): ConstraintSou
   return jsonOf(parsed(fields, name, "a JSON Schema"), layout);
 }
 
-/** What is given as JSON, or as its text, as vLLM takes it. */
+/** A JSON value, given directly or, as in vLLM, as its text. */
 function parsed(fields: Fields, name: string, wanted: string): unknown {
   const given = fields.raw(name);
   if (given === undefined) throw refusal(fields.pathOf(name), wanted, undefined);

@@ -1,8 +1,8 @@
-/** What of the wire is not supported: refused when it would change the answer, listed when it would not. */
+/** Unsupported fields: refused if they would change the answer, else listed as ignored. */
 import { badRequest } from "../../http/errors.ts";
 import { type Fields, tellable } from "../fields.ts";
 
-/** Accepted, without effect on what is answered. */
+/** Accepted fields without effect on the answer. */
 export const harmless = [
   "user",
   "metadata",
@@ -20,7 +20,7 @@ export const harmless = [
   "stream_interval",
 ];
 
-/** Fields that would change the answer and are not supported, with the values that ask for nothing. */
+/** Unsupported fields that would change the answer, with the values that ask for nothing. */
 export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   functions: [[]],
   function_call: ["none"],
@@ -41,7 +41,7 @@ export const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   lora_path: [],
 };
 
-/** Throws 400 for several answers, or the prompt beside one, on routes that tell one answer alone. */
+/** Throws 400 for several answers or an echoed prompt, on routes that return one answer alone. */
 export function refuseMoreAnswers(fields: Fields): void {
   for (const [name, neutral] of Object.entries({ n: [1], n_cmpl: [1], best_of: [1], echo: [false] })) {
     const value = fields.raw(name);
@@ -50,7 +50,7 @@ export function refuseMoreAnswers(fields: Fields): void {
   }
 }
 
-/** Refuses what is asked for and not supported; returns the names of what is left, which has no effect. */
+/** Refuses unsupported fields; returns the names of the remaining ones, which have no effect. */
 export function settleTheRest(fields: Fields, accepted: readonly string[] = harmless): string[] {
   const ignored: string[] = [];
   for (const [name, neutral] of Object.entries(unsupported)) {
@@ -66,7 +66,7 @@ export function isOneOf(value: unknown, candidates: readonly unknown[]): boolean
   return candidates.some((candidate) => JSON.stringify(candidate) === JSON.stringify(value));
 }
 
-/** 400 for something that could be meant, but cannot be done here. */
+/** A 400 for a meaningful request that this server cannot fulfil. */
 export function notSupported(path: string, what: string): Error {
   return badRequest(`${path}: ${what} is not supported by this server`, path);
 }

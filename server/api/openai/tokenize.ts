@@ -15,8 +15,8 @@ import { modelOf } from "./schema.ts";
 import { toolsOf } from "./tools.ts";
 
 /**
- * POST /tokenize, in three shapes: `{prompt}` and `{messages}` as vLLM takes them, `{content}` as llama-server does,
- * each answered in its own.
+ * POST /tokenize in three shapes, each answered in its own: `{prompt}` and `{messages}` as in vLLM,
+ * `{content}` as in llama-server.
  */
 export async function answerTokenize(
   body: Readonly<Record<string, unknown>>,
@@ -68,7 +68,7 @@ async function tokenizeContent(fields: Fields, services: PromptServices): Promis
   return { tokens: tokens.map((id) => ({ id, piece: pieceOf(id, tokenizer) })) };
 }
 
-/** Text, or bytes where a token is a part of a scalar. */
+/** Text, or bytes if the token is only a part of a scalar. */
 function pieceOf(token: TokenId, tokenizer: Tokenizer): string | number[] {
   const bytes = tokenizer.bytesOf(token);
   try {
@@ -78,7 +78,7 @@ function pieceOf(token: TokenId, tokenizer: Tokenizer): string | number[] {
   }
 }
 
-/** POST /detokenize. The text stands under both names that clients look for. */
+/** POST /detokenize. The answer holds the text under both names that clients look for. */
 export function answerDetokenize(body: Readonly<Record<string, unknown>>, services: PromptServices): object {
   const fields = new Fields(body);
   modelOf(fields, services.model);

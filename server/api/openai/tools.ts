@@ -5,13 +5,16 @@ import { badRequest, quote } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
 import { type Fields, fieldsOf, refusal, tellable } from "../fields.ts";
 
-/** What the model may call, and how often. */
+/** Tools on offer and limits on their calls. */
 export interface ToolUse {
-  /** As the client wrote them, for the chat template; empty: nothing is called and nothing read as a call. */
+  /**
+   * The client's tool definitions for the chat template; empty if there are no calls, and no text is parsed
+   * as one.
+   */
   readonly tools: readonly object[];
-  /** What may be called, and how often; null: nothing. */
+  /** Callable functions and the number of calls; null for no calls. */
   readonly calls: OfferedCalls | null;
-  /** Fields that were given and have no effect. */
+  /** Names of fields that the client sent and that have no effect. */
   readonly ignored: string[];
 }
 
@@ -27,7 +30,7 @@ export function toolUseOf(fields: Fields, names: NameRule = openaiNames): ToolUs
   return { tools, calls: callsOf(choice, tools, isOne), ignored };
 }
 
-/** A definition that has been checked. */
+/** A validated definition. */
 export interface CheckedTool {
   readonly function: {
     readonly name: string;
@@ -39,7 +42,7 @@ export interface CheckedTool {
 export type ToolChoice =
   | { readonly kind: "none" | "auto" | "required" }
   | { readonly kind: "named"; readonly name: string }
-  /** Of these only; `mustCall`: and at least one. */
+  /** Only these functions; with `mustCall` at least one call. */
   | { readonly kind: "allowed"; readonly names: readonly string[]; readonly mustCall: boolean };
 
 function toolChoiceOf(fields: Fields): ToolChoice {
@@ -61,8 +64,10 @@ function toolChoiceOf(fields: Fields): ToolChoice {
   return { kind: "allowed", names, mustCall: mode === "required" };
 }
 
-/** What may be called, and what must. Arguments obey their function's schema in every mode; of a function that is strict, a
- *  schema that cannot be held to is refused. */
+/**
+ * Callable functions and call limits. Arguments obey their function's schema in every mode. A strict function
+ * whose schema cannot be enforced is refused.
+ */
 export function callsOf(
   choice: ToolChoice,
   tools: readonly CheckedTool[],
@@ -88,8 +93,8 @@ export function callsOf(
 }
 
 /**
- * The functions, checked and otherwise as they came. What else is on offer, such as a vendor's own web search, is left out and named
- * in `ignored`.
+ * The functions, validated but unchanged. Other tools, such as a vendor's own web search, are left out and
+ * named in `ignored`.
  */
 export function toolsOf(
   fields: Fields,
@@ -108,16 +113,19 @@ export function toolsOf(
     checkToolDefinition(definition, "parameters", names);
     return true;
   });
-  // The list itself where it is whole: its text is known.
+  // The client's own list if it is complete, because its text is known.
   return (isKept.includes(false) ? tools.filter((_, index) => isKept[index]) : tools) as readonly object[];
 }
 
-/** Whether tools of a type are run by the vendor, or of a shape that this server does not know. */
+/** True for tool types that the vendor runs or that this server does not know. */
 function isForeign(type: unknown): type is string {
   return typeof type === "string" && type !== "function";
 }
 
-/** Throws 400 unless name, description and schema are what a definition may have, however the format calls its schema. */
+/**
+ * Validates name, description and schema of a definition. Throws 400. `schemaField`: the format's name for
+ * the schema.
+ */
 export function checkToolDefinition(
   definition: Fields,
   schemaField: "parameters" | "input_schema",
@@ -143,7 +151,7 @@ function functionOf(fields: Fields): Fields {
   return fieldsOf(fields.raw("function"), fields.pathOf("function"));
 }
 
-/** What a vendor's functions may be called. */
+/** A vendor's rule for names of functions. */
 export interface NameRule {
   readonly pattern: RegExp;
   readonly says: string;

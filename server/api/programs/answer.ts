@@ -1,4 +1,6 @@
-/** POST /v1/programs: a whole graph in, what is awaited out, as one body or as a stream of events. */
+/**
+ * POST /v1/programs: runs a whole graph and returns its awaited values, as one body or as a stream of events.
+ */
 import type { ApiError } from "../../http/errors.ts";
 import { jsonResponse } from "../../http/json/slices.ts";
 import { ResponseStream, sseFraming } from "../../http/stream.ts";
@@ -24,7 +26,7 @@ export async function answerProgram(
 
 async function streamed(exchange: Exchange, run: Run, request: ProgramRequest): Promise<Response> {
   let isGone = false;
-  // A program goes on at its own pace: what a slow reader leaves is bounded by the stream.
+  // A program runs at its own pace: the stream itself bounds the output that a slow reader leaves unread.
   const stream = new ResponseStream(exchange.reply!, sseFraming, exchange.limits, {
     pause: () => {},
     resume: () => {},

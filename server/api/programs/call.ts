@@ -17,7 +17,7 @@ import type { Reading } from "./reading.ts";
 import { programRequestLimits } from "./request-limits.ts";
 import { transformsOf } from "./transforms.ts";
 
-/** Sampling and what the text is held to, as in OpenAI's bodies: for a call, or for one of its outputs. */
+/** Fields of sampling and constraints, as in OpenAI's bodies: for a call, or for one of its outputs. */
 const samplingFields = [
   "temperature",
   "top_k",
@@ -43,7 +43,7 @@ const samplingFields = [
   "guided_grammar",
 ];
 
-/** A prompt with placeholders, or messages with them, and what each placeholder stands for. */
+/** A call: a prompt or messages with placeholders, and the variable or text of each placeholder. */
 export function callOf(fields: Fields, name: string, reading: Reading): CallSpec {
   const places = new Places(fields, reading);
   const prompt = fields.string("prompt");
@@ -56,7 +56,7 @@ export function callOf(fields: Fields, name: string, reading: Reading): CallSpec
   }
   if (prompt !== undefined) {
     const parts = [...places.partsOf(prompt), ...places.unplaced()];
-    // As a file or a text of several lines ends.
+    // Files and multi-line texts end with a line break.
     if (parts.at(-2)?.kind === "output" && isBlank(parts.at(-1)!)) parts.pop();
     return { kind: "call", name, prompt: { kind: "text", parts } };
   }
@@ -87,7 +87,7 @@ function messageOf(fields: Fields, places: Places): Message<PromptPart> {
   return { role, parts };
 }
 
-/** What the placeholders of one call stand for. */
+/** Placeholders of one call with their inputs and outputs. */
 class Places {
   readonly #inputs = new Map<string, InputPart | { readonly kind: "text"; readonly text: string }>();
   readonly #outputs = new Map<string, OutputPart>();
@@ -123,7 +123,7 @@ class Places {
     }
   }
 
-  /** What is not listed is an input of its own name. */
+  /** Splits a template into parts. An unlisted placeholder is an input of the same name. */
   partsOf(template: string): PromptPart[] {
     return piecesOf(template).map((piece): PromptPart => {
       if (piece.kind === "text") return piece;
@@ -146,7 +146,7 @@ class Places {
     });
   }
 
-  /** The output that stands nowhere: it comes at the end. */
+  /** The one output without a placeholder, which goes to the end of the prompt. Throws 400 for several. */
   unplaced(): OutputPart[] {
     const left = [...this.#outputs].filter(([name]) => !this.#placed.has(name));
     if (left.length > 1) {
@@ -159,7 +159,7 @@ class Places {
   }
 }
 
-/** The name of a variable, or `{ variable, transforms }`, or `{ value }`. */
+/** Parses an input: the name of a variable, `{ variable, transforms }`, or `{ value }`. */
 function inputOf(
   name: string,
   given: unknown,
@@ -181,13 +181,13 @@ function inputOf(
   return input;
 }
 
-/** How a call's outputs are drawn which do not say it themselves, and where that is said. */
+/** Default sampling of a call's outputs, and its path in the body. */
 interface Shared {
   readonly fields: Readonly<Record<string, unknown>>;
   readonly path: string;
 }
 
-/** `{ variable, transforms }` and sampling, for which the call's own fields are the defaults. */
+/** Parses an output: `{ variable, transforms }` and sampling, with the call's own fields as defaults. */
 function outputOf(
   name: string,
   given: unknown,
@@ -210,7 +210,7 @@ function outputOf(
   return { kind: "output", variable, transforms, ...drawnAs(sampling, served) };
 }
 
-/** How an output is drawn and when it ends, from fields as in OpenAI's bodies. */
+/** Sampling and end conditions of an output, from fields as in OpenAI's bodies. */
 export function drawnAs(
   fields: Fields,
   served: ServedModel,

@@ -1,4 +1,4 @@
-/** Chat completions of a program: the user's message goes in, and the program's output is the assistant's answer. */
+/** Chat completions of a program: the user's message is its input, its output the assistant's answer. */
 import type { Usage } from "../../answer/events.ts";
 import { ApiError, badRequest, engineError } from "../../http/errors.ts";
 import { ResponseStream } from "../../http/stream.ts";
@@ -17,18 +17,18 @@ import type { ProgramModel } from "./files.ts";
 import { Run } from "./run.ts";
 import type { ProgramRequest } from "./schema.ts";
 
-/** What a chat asks of a program. */
+/** A chat request to a program. */
 export interface ProgramChat {
   readonly request: ChatRequest;
   readonly program: ProgramRequest;
   readonly output: string;
-  /** Fields that the program answers for itself. */
+  /** Names of fields that the program decides for itself. */
   readonly ignored: readonly string[];
 }
 
 const honoured = ["model", "messages", "stream", "stream_options", "cache_salt"];
 
-/** Throws ApiError for what the program cannot do. */
+/** Throws ApiError for requests that a program cannot serve. */
 export function parseProgramChat(
   body: Readonly<Record<string, unknown>>,
   model: ProgramModel,
@@ -110,7 +110,7 @@ async function streamed(exchange: Exchange, run: Run, codec: Codec, output: stri
     () => {
       try {
         const text = textOf(run, output);
-        if (told === "" && text !== "") tell(text); // it was written with transforms, or by a map
+        if (told === "" && text !== "") tell(text); // the value comes from transforms or a map, which send no deltas
         stream.write(codec.chunk({ kind: "finish", choice: 0, reason: "stop", stopReason: null }, answer));
         stream.write(codec.chunk({ kind: "done", usage: run.hosted.usage }, answer));
       } catch (error) {
@@ -126,7 +126,7 @@ async function streamed(exchange: Exchange, run: Run, codec: Codec, output: stri
   return stream.response();
 }
 
-/** The output's text; of a list, a line for each item. Throws ApiError when it failed. */
+/** The output's text; a list has a line for each item. Throws ApiError if the output failed. */
 function textOf({ hosted }: Run, output: string): string {
   const { value, failure } = hosted.program.variables.get(output)!;
   if (value !== null) return typeof value === "string" ? value : value.join("\n");

@@ -2,8 +2,10 @@ import type { Criteria } from "../../../scheduler/program/spec.ts";
 import { refusal } from "../fields.ts";
 import { tbtMsMax, ttftMsMax } from "../targets.ts";
 
-/** How a value is awaited: `latency`, `throughput`, `ttft:200` or `tbt:50` (milliseconds), or several with commas between.
- *  A target is a wish for latency. */
+/**
+ * Parses the criteria of an awaited value: `latency`, `throughput`, `ttft:200` or `tbt:50` (milliseconds), or
+ * several, separated by commas. A target implies latency. Throws 400.
+ */
 export function criteriaOf(given: unknown, path: string): Criteria {
   const expected = `latency, throughput, ttft:1 to ttft:${ttftMsMax} or tbt:1 to tbt:${tbtMsMax}, with commas between several`;
   let objective: Criteria["objective"] = "latency";

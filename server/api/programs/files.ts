@@ -1,4 +1,4 @@
-/** Programs that are served as models: a folder with a file each, checked when the server starts. */
+/** Programs served as models: a folder with one file each, checked when the server starts. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join, parse } from "node:path";
 import { ioReason } from "../../../model/model-error.ts";
@@ -13,19 +13,19 @@ import { ProgramReader, unsetOf } from "./schema.ts";
 
 /** A program that answers chats. */
 export interface ProgramModel {
-  /** The file's name without its ending: what clients call it. */
+  /** Model name: the file's name without its extension. */
   readonly name: string;
-  /** The variable that the last message of the user becomes. */
+  /** Variable that receives the user's last message. */
   readonly input: string;
-  /** The variable that messages before it become, a line each; null: the program does not read them. */
+  /** Variable that receives the earlier messages, one per line; null: the program does not read them. */
   readonly history: string | null;
-  /** The variable that is the answer. */
+  /** Variable with the answer. */
   readonly output: string;
-  /** The graph, read anew for each chat: seeds that it does not name are drawn then. */
+  /** Graph of one chat. Each call reads it anew and draws the seeds that it does not name. */
   part(values: ReadonlyMap<string, string>): ProgramPart;
 }
 
-/** All programs of a folder, by name. Throws ConfigError, which names file and field, for what is no program. */
+/** All programs of a folder, by name. Throws ConfigError with file and field for an invalid program. */
 export function readProgramModels(folder: string, served: ServedModel): ReadonlyMap<string, ProgramModel> {
   const models = new Map<string, ProgramModel>();
   for (const file of filesOf(folder)) {
@@ -91,7 +91,7 @@ function modelOf(name: string, content: unknown, served: ServedModel): ProgramMo
   return { name, input, history, output, part: (values) => read(values).part };
 }
 
-/** The one variable that a call writes and nothing reads. */
+/** The only variable that a call writes and nothing reads. Throws 422 if there is not exactly one. */
 function soleSink({ nodes }: ProgramPart): string {
   const read = new Set(nodes.flatMap(inputsOf));
   const sinks = nodes.flatMap(outputsOf).filter((name) => !read.has(name));

@@ -8,7 +8,7 @@ import { answerProgram } from "./answer.ts";
 import { ProgramReader } from "./schema.ts";
 import { valueOfWhenSettled } from "./variables.ts";
 
-/** A body takes a while to parse: its client may be gone by then. */
+/** The client may disconnect while the server parses the body. */
 test("a client that is gone before its program begins has nothing computed, and waits for no value", async () => {
   const server = startTestServer();
   const { generator, lifecycle, programs } = server;

@@ -1,7 +1,8 @@
 /**
- * Parrot's own wire formats (OSDI 2024): the bodies of the paper, §7, and the routes of the client that its authors published.
- * A session of theirs is a program here. Their client sends GETs with a JSON body, which HTTP servers may drop: a variable's
- * id alone says whose it is, and it is awaited with latency. Their errors are status 500 with `error` and `traceback`.
+ * Parrot's own wire formats (OSDI 2024): the bodies of the paper, §7, and the routes of the client that its
+ * authors published. A session of Parrot is a program here. Its client sends GETs with a JSON body, which
+ * HTTP servers may drop. So a variable's id contains its session, and its value is awaited with latency.
+ * Parrot's errors have status 500 with `error` and `traceback`.
  */
 import type { Criteria, ProgramPart, PromptPart, TransformStep } from "../../../scheduler/program/spec.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
@@ -20,7 +21,7 @@ import { transformOf } from "./transforms.ts";
 import { valueOfWhenSettled } from "./variables.ts";
 import { refusalError } from "./wire.ts";
 
-/** What these routes work with. */
+/** Services of these routes. */
 export interface ParrotDeps {
   readonly cacheSaltFor: CacheSaltFor;
   readonly programs: Programs;
@@ -91,7 +92,8 @@ class ParrotApi {
       cacheSalt: this.#deps.cacheSaltFor(call.tenant, ""),
     });
     this.#sessions.set(id, { id, tenant: call.tenant, hosted, calls: 0, variables: 0 });
-    // A session belongs to the key of its requests; what their client sends back as its word is not looked at.
+    // The API key of the request identifies the session's owner; the server ignores the `session_auth` that
+    // clients send back.
     return { session_id: id, session_auth: "key" };
   }
 
@@ -102,7 +104,7 @@ class ParrotApi {
     return {};
   }
 
-  /** The key's session of that number. */
+  /** The session of this number. Throws 400 if the API key has none. */
   session({ tenant }: Call, given: unknown): Session {
     const session = this.#sessions.get(Number(given));
     if (session === undefined || session.tenant !== tenant || session.hosted.isEnded) {
@@ -124,7 +126,10 @@ class ParrotApi {
     return this.#set(this.#sessionOfVariable(call, call.rest), call.rest, new Fields(body));
   }
 
-  /** In the manner of the paper's two operations, which has no body for this: `{semantic_var_id, content, session_id}`. */
+  /**
+   * Sets a variable: `{semantic_var_id, content, session_id}`, modelled on the paper's two operations, which
+   * define no body for it.
+   */
   setOfPaper(call: Call, body: Body): object {
     const fields = new Fields(body);
     const session = this.session(call, fields.raw("session_id"));
@@ -178,8 +183,10 @@ class ParrotApi {
     return { request_id: id, param_info: info };
   }
 
-  /** The paper's submit: `{prompt, placeholders: [{name, in_out, semantic_var_id, transforms}], session_id}`; `in_out` is true,
-   *  or "out", for an output. */
+  /**
+   * The paper's submit: `{prompt, placeholders: [{name, in_out, semantic_var_id, transforms}], session_id}`.
+   * `in_out` is true or "out" for an output.
+   */
   submitOfPaper(call: Call, body: Body): object {
     const fields = new Fields(body);
     const session = this.session(call, fields.raw("session_id"));
@@ -251,7 +258,7 @@ class ParrotApi {
     if (refused !== null) throw refusalError(refused);
   }
 
-  /** Names are their client's, made unique, and tell their session. */
+  /** Id of a new variable: the client's name, made unique and prefixed with its session. */
   #newVariable(session: Session, name: string): string {
     const plain = name.replace(/[^\w.-]/g, "_").slice(0, 64);
     return `${session.id}.${session.variables++}.${plain}`;
@@ -272,7 +279,7 @@ class ParrotApi {
   }
 }
 
-/** Their names of sampling fields in ours; what they do not use has no meaning here either. */
+/** Translates Parrot's sampling fields. Fields that Parrot's engines ignore are ignored here too. */
 function samplingFrom(config: Fields | undefined): Fields {
   if (config === undefined) return new Fields({});
   for (const field of ["n", "best_of"]) config.integer(field, { min: 1, max: 1 });
@@ -289,7 +296,9 @@ function samplingFrom(config: Fields | undefined): Fields {
   });
 }
 
-/** `transforms` as the paper has it, one text: the name of a transform, or JSON of one or of a list. */
+/**
+ * Parses `transforms` in the paper's form, one text: the name of a transform, or JSON of one or of a list.
+ */
 function transformsFrom(fields: Fields): TransformStep[] {
   const given = fields.raw("transforms");
   if (given === undefined || given === "") return [];
@@ -308,7 +317,10 @@ function criteriaFrom(given: string): Criteria {
   return criteriaOf(given.toLowerCase(), "criteria");
 }
 
-/** `cutsRest`: what is behind the last output is left out; their client asks for that. */
+/**
+ * Splits a template into parts. `cutsRest`: drops the text behind the last output, as Parrot's client
+ * requests.
+ */
 function partsOf(
   template: string,
   places: ReadonlyMap<string, PromptPart>,

@@ -1,10 +1,12 @@
-/** A piece of a template: text as it is, or the name in {{name}}. */
+/** A piece of a template: plain text, or the name in {{name}}. */
 export type TemplatePiece =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "placeholder"; readonly name: string };
 
-/** Cuts a template at its placeholders: `{{name}}`, white space inside does not matter. Anything else between braces is
- *  text, as JSON in a prompt is. No piece is empty. */
+/**
+ * Splits a template at its placeholders, `{{name}}` with optional white space inside. Other text between
+ * braces, such as JSON in a prompt, stays text. No piece is empty.
+ */
 export function piecesOf(template: string): TemplatePiece[] {
   const pieces: TemplatePiece[] = [];
   let from = 0;

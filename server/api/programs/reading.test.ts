@@ -5,7 +5,7 @@ import { ProgramReader } from "./schema.ts";
 
 const generationDefaults = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };
 
-/** A model, and which texts were made into its tokens. */
+/** A model that records the texts it tokenises. */
 function counted(): { readonly served: ServedModel; readonly texts: string[] } {
   const texts: string[] = [];
   const tokensOf = (text: string): readonly number[] => [texts.push(text)];

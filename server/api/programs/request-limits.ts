@@ -1,11 +1,11 @@
-/** What one request about programs may hold at most. What a program may have altogether is in server/program/limits.ts. */
+/** Limits of one request about programs. The limits of a whole program are in server/program/limits.ts. */
 export const programRequestLimits = {
   callsMax: 16_384,
   variablesMax: 32_768,
   casesMax: 64,
   transformsMax: 16,
-  /** Placeholders of one call, each place counted. */
+  /** Placeholders of one call, counted with repetitions. */
   placesMax: 4096,
-  /** Of all `bad_words`, which become tokens at once. */
+  /** Characters of all `bad_words`, which the serving thread tokenises itself. */
   wordCharactersMax: 65_536,
 } as const;

@@ -9,10 +9,10 @@ import { explainJson, refusalError, usageJson, variableJson } from "./wire.ts";
 
 const latency: Criteria = Object.freeze({ objective: "latency", ttftMs: null, tbtMs: null });
 
-/** A program from its request to the last of its awaited values. */
+/** Lifetime of a program from its request to the last awaited value. */
 export class Run {
   readonly hosted: HostedProgram;
-  /** Resolves when all that is awaited has settled; rejects with ApiError when the server ends before. */
+  /** Resolves when all awaited values have settled; rejects with ApiError if the server ends before. */
   readonly done: Promise<void>;
   readonly #programs: Programs;
   readonly #request: ProgramRequest;
@@ -31,7 +31,9 @@ export class Run {
     void this.done.finally(untrack).catch(() => {});
   }
 
-  /** Resolves when the graph is added. Rejects with ApiError when it is not taken; then nothing of it is left. */
+  /**
+   * Resolves when the graph is added. Rejects with ApiError and removes the program if the graph is refused.
+   */
   async begin(onEvent: (event: ProgramEvent) => void): Promise<void> {
     this.#unwatch = this.hosted.watch((event) => {
       onEvent(event);
@@ -44,7 +46,7 @@ export class Run {
         this.#awaited = [...awaited.keys()];
         return awaited;
       });
-      if (this.hosted.isEnded) return; // its client is gone, or the server ends: `done` tells
+      if (this.hosted.isEnded) return; // the client is gone or the server ends: `done` reports it
       if (refusal !== null) throw refusalError(refusal);
       for (const name of this.#awaited) {
         const { state } = this.hosted.program.variables.get(name)!;
@@ -58,13 +60,13 @@ export class Run {
     if (this.#left.size === 0) this.#finish();
   }
 
-  /** The server ends: its client is told why. */
+  /** Ends the program with the server's error for its client. */
   #cut(error: ApiError): void {
     this.#settle.reject(error);
     this.#close(error.message);
   }
 
-  /** The client is gone. */
+  /** Ends the program, if it wants that, when its client disconnects. */
   leave(): void {
     if (this.#request.cancelOnDisconnect) this.#close("the client went away");
   }
@@ -88,7 +90,7 @@ export class Run {
     };
   }
 
-  /** Not what the client knows itself, and not the end, which is told by `done`. */
+  /** False for values that the client itself set, and for the program's end, which `done` reports. */
   isNews(event: ProgramEvent): boolean {
     if (event.kind === "variable.ready") {
       return this.hosted.program.variables.get(event.variable)!.producer !== null;
@@ -105,7 +107,7 @@ export class Run {
   }
 
   #finish(): void {
-    // The last value may have come from within a call that is not counted yet.
+    // The last value may come from within a call that is not counted yet.
     queueMicrotask(() => {
       if (this.#request.cancelOnDisconnect) this.#close("everything that was awaited is there");
       else {
@@ -115,7 +117,7 @@ export class Run {
     });
   }
 
-  /** What calls write and nothing reads. */
+  /** Variables that calls write and nothing reads. */
   #sinks(): ReadonlyMap<string, Criteria> {
     const sinks = [...this.hosted.program.variables.values()].filter(
       ({ producer, readers }) => producer !== null && readers.size === 0,

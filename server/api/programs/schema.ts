@@ -1,4 +1,7 @@
-/** The door for programs: JSON of unknown content in, a part of a graph out. Whether names fit together is the graph's to say. */
+/**
+ * Parser of programs: JSON of unknown content in, a part of a graph out. The graph checks whether names fit
+ * together.
+ */
 
 import { atOnce } from "../../../base/time-slice.ts";
 import type {
@@ -26,22 +29,26 @@ import { transformOf, transformsOf } from "./transforms.ts";
 /** POST /v1/programs */
 export interface ProgramRequest {
   readonly part: ProgramPart;
-  /** By variable; null: whatever nothing reads, with latency. */
+  /** Criteria by awaited variable; null: all variables that nothing reads, with latency. */
   readonly awaited: ReadonlyMap<string, Criteria> | null;
   readonly cacheSalt: string;
   readonly stream: boolean;
   readonly explain: boolean;
-  /** A client that goes away ends its program; else it stays open, as a session does. */
+  /** True if the program ends when its client disconnects; else it stays open like a session. */
   readonly cancelOnDisconnect: boolean;
 }
 
-/** A variable that is to be set by a client; null: there is none. */
+/**
+ * Name of a variable that has no value and no writer, so that a client must set it; null if there is none.
+ */
 export function unsetOf({ variables, nodes }: ProgramPart): string | null {
   const written = new Set(nodes.flatMap(outputsOf));
   return variables.find(({ name, value }) => value === null && !written.has(name))?.name ?? null;
 }
 
-/** Reads parts of a graph for one model, call by call; unnamed ones are numbered on from `callsBefore`. */
+/**
+ * Reads parts of a graph for one model, call by call. Calls without names get numbers from `callsBefore` on.
+ */
 export class ProgramReader {
   readonly #reading: Reading;
   #calls: number;
@@ -74,13 +81,13 @@ export class ProgramReader {
     return request;
   }
 
-  /** What all calls of a program have in common. */
+  /** Settings shared by all calls of a program. */
   session(fields: Fields): { readonly cacheSalt: string } {
     modelOf(fields, this.#reading.served);
     return { cacheSalt: cacheSaltOf(fields) };
   }
 
-  /** `variables` and `calls`. */
+  /** Reads `variables` and `calls`. */
   part(fields: Fields): ProgramPart {
     return atOnce(this.partInSteps(fields));
   }
@@ -89,7 +96,7 @@ export class ProgramReader {
     return { variables: variablesOf(fields), nodes: yield* this.#nodes(fields, "calls") };
   }
 
-  /** One call, or one of the nodes that run calls. */
+  /** Reads one call, or one of the nodes that run calls. */
   *node(fields: Fields): Generator<void, NodeSpec> {
     const name = fields.string("name") ?? `call-${this.#calls++}`;
     const node = yield* this.#nodeOf(fields, name);
@@ -160,7 +167,7 @@ export class ProgramReader {
     }
   }
 
-  /** `calls` and `result`. */
+  /** Reads `calls` and `result`. */
   *#body(fields: Fields): Generator<void, Body> {
     return { nodes: yield* this.#nodes(fields, "calls"), result: fields.requiredString("result") };
   }
@@ -193,7 +200,7 @@ export class ProgramReader {
   }
 }
 
-/** `equals`, `contains`, `matches` a pattern, or `passes` transforms. */
+/** Reads a test: `equals`, `contains`, `matches` a pattern, or `passes` transforms. */
 function testOf(fields: Fields): Test {
   const given = ["equals", "contains", "matches", "passes"].filter((kind) => fields.raw(kind) !== undefined);
   const [kind] = given;
@@ -206,7 +213,7 @@ function testOf(fields: Fields): Test {
   return { kind: "passes", transforms: [transformOf({ regex: text }, fields.pathOf("matches"))] };
 }
 
-/** `variables`: an object of names and values; null: one that the client sets later. */
+/** Reads `variables`, an object of names and values; a null value is set later by the client. */
 function variablesOf(fields: Fields): VariableSpec[] {
   const entries = fields.entries("variables", programRequestLimits.variablesMax) ?? [];
   return entries.map(([name, value]) => ({
@@ -215,7 +222,7 @@ function variablesOf(fields: Fields): VariableSpec[] {
   }));
 }
 
-/** A text, or a list of texts. Throws 400 for more than a value may be. */
+/** A text or a list of texts. Throws 400 if it exceeds the limits of a value. */
 export function valueFrom(given: unknown, path: string): Value {
   const isValue =
     typeof given === "string" || (Array.isArray(given) && given.every((item) => typeof item === "string"));
@@ -225,7 +232,7 @@ export function valueFrom(given: unknown, path: string): Value {
   return result.value;
 }
 
-/** `await`: a name, a list of names, or an object of names and criteria. */
+/** Reads `await`: a name, a list of names, or an object of names and criteria. */
 function awaitedOf(fields: Fields): ReadonlyMap<string, Criteria> | null {
   const given = fields.raw("await");
   if (given === undefined) return null;

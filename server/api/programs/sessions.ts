@@ -1,4 +1,4 @@
-/** /v1/sessions: a program that grows call by call, whose values are set and fetched one by one. */
+/** /v1/sessions: a program that grows call by call, whose values clients set and fetch one by one. */
 
 import { inSlices } from "../../../base/time-slice.ts";
 import { outputsOf } from "../../../scheduler/program/spec.ts";
@@ -16,7 +16,7 @@ import { ProgramReader, valueFrom } from "./schema.ts";
 import { fetchVariable } from "./variables.ts";
 import { graphJson, refusalError, variableJson } from "./wire.ts";
 
-/** What the routes of sessions work with. */
+/** Services of the session routes. */
 export interface SessionDeps {
   readonly cacheSaltFor: CacheSaltFor;
   readonly programs: Programs;
@@ -25,7 +25,7 @@ export interface SessionDeps {
 
 type Body = Readonly<Record<string, unknown>>;
 
-/** POST /v1/sessions: an empty program, or one that begins with what the body holds. */
+/** POST /v1/sessions: opens an empty program, or one with the calls and variables of the body. */
 export async function openSession(
   body: Body,
   { tenant }: Call,
@@ -48,7 +48,7 @@ export async function openSession(
   );
 }
 
-/** Everything below /v1/sessions/{id}; null: there is no such thing. */
+/** All routes below /v1/sessions/{id}; null if there is no such route. */
 export async function answerSession(
   call: Call,
   exchange: Exchange,
@@ -76,7 +76,7 @@ export async function answerSession(
         : await hosted.change(async () => releaseVariable(hosted, nameIn(name)));
     case "GET variables":
       if (name === undefined) return null;
-      await hosted.change(async () => {}); // what was asked for before is there
+      await hosted.change(async () => {}); // waits for earlier changes
       return getVariable(hosted, nameIn(name), call, exchange, programs);
     default:
       return null;
@@ -88,7 +88,7 @@ async function changed(hosted: HostedProgram, call: Call, change: (body: Body) =
   return await hosted.change(async () => await change(body));
 }
 
-/** A variable's name as it stands in a path. Throws 404: no variable has a name that is no text. */
+/** Decodes a variable's name in a path. Throws 404 for an invalid escape. */
 function nameIn(path: string): string {
   try {
     return decodeURIComponent(path);
@@ -101,7 +101,7 @@ function queryOf({ request }: Call): URLSearchParams {
   return new URL(request.url).searchParams;
 }
 
-/** One call, or `{ calls, variables }`. */
+/** Adds one call, or `{ calls, variables }`. */
 async function addCalls(hosted: HostedProgram, body: Body, model: ServedModel): Promise<object> {
   const fields = new Fields(body);
   const reader = new ProgramReader(model, hosted.program.added);
@@ -119,7 +119,7 @@ function callJson(node: Parameters<typeof outputsOf>[0]): object {
   return { name: node.name, kind: node.kind, outputs: outputsOf(node) };
 }
 
-/** Sets a variable's value, once. A name that is new is declared. */
+/** Sets a variable's value, once. Declares a new name. */
 function setVariable(hosted: HostedProgram, name: string, body: Body): object {
   const fields = new Fields(body);
   const value = valueFrom(fields.raw("value"), "value");
@@ -131,14 +131,17 @@ function setVariable(hosted: HostedProgram, name: string, body: Body): object {
   return variableJson(hosted, hosted.program.variables.get(name)!);
 }
 
-/** The client has read a variable for the last time. */
+/** Releases a variable: the client will not read it again. */
 function releaseVariable(hosted: HostedProgram, name: string): object {
   const refusal = hosted.release(name);
   if (refusal !== null) throw unknownVariable(name);
   return { name, object: "variable", released: true };
 }
 
-/** Waits for a value: `criteria`, `timeout` in seconds (0: does not wait), `stream`, `cancel_on_disconnect`. */
+/**
+ * Waits for a value. Parameters: `criteria`, `timeout` in seconds (0: no wait), `stream`,
+ * `cancel_on_disconnect`.
+ */
 function getVariable(
   hosted: HostedProgram,
   name: string,

@@ -4,7 +4,7 @@ import { badRequest } from "../../http/errors.ts";
 import type { Fields } from "../fields.ts";
 import { programRequestLimits } from "./request-limits.ts";
 
-/** A list of transforms; none when the field is missing. */
+/** A list of transforms; empty when the field is missing. */
 export function transformsOf(fields: Fields, name: string): TransformStep[] {
   const list = fields.list(name, programRequestLimits.transformsMax) ?? [];
   return list.map((given, index) => transformOf(given, `${fields.pathOf(name)}[${index}]`));

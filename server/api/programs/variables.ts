@@ -9,14 +9,17 @@ import type { Exchange } from "../respond.ts";
 import { errorText, eventText, failedResponse, variableJson } from "./wire.ts";
 
 export interface FetchOptions {
-  /** How long to wait at most; 0: not at all. */
+  /** Wait in milliseconds at most; 0 for none. */
   readonly waitMs: number;
   readonly isStream: boolean;
-  /** The client went away. */
+  /** Callback for a disconnected client. */
   readonly onGone: () => void;
 }
 
-/** 200 with the value, 424 at once when it will never come, 202 when it is not there in time; or all of it as a stream. */
+/**
+ * Answers 200 with the value, 424 at once if it will never come, 202 if it is not there in time; or a stream
+ * of all of it.
+ */
 export function fetchVariable(
   hosted: HostedProgram,
   variable: Variable,
@@ -47,7 +50,7 @@ async function waited(
   return responseOf(hosted, variable);
 }
 
-/** The value of a variable, waited for. Throws ApiError when it failed, and when it is not there in time. */
+/** Waits for the value of a variable. Throws ApiError if it failed, and if it is not there in time. */
 export async function valueOfWhenSettled(
   hosted: HostedProgram,
   name: string,
@@ -63,7 +66,10 @@ export async function valueOfWhenSettled(
   throw new ApiError(424, "failed_dependency", `${origin}: ${message}`);
 }
 
-/** Resolves when the variable has settled, the time is over or the client is gone; rejects when the server ends. */
+/**
+ * Resolves when the variable has settled, the time is over or the client disconnects; rejects when the server
+ * ends.
+ */
 async function settled(
   hosted: HostedProgram,
   variable: Variable,
@@ -90,7 +96,9 @@ async function settled(
   }
 }
 
-/** `variable.delta` with what is certain so far, then as it comes, then `variable.ready` or `variable.failed`. */
+/**
+ * Streams `variable.delta` with the text so far, further deltas, then `variable.ready` or `variable.failed`.
+ */
 function streamed(
   hosted: HostedProgram,
   variable: Variable,

@@ -1,4 +1,4 @@
-/** How programs look in JSON. */
+/** JSON formats of programs. */
 
 import type { Refusal } from "../../../scheduler/program/check.ts";
 import { criticalPath, type PathPart, storiesOf } from "../../../scheduler/program/explain.ts";
@@ -10,7 +10,7 @@ import { sseEvent } from "../../http/stream.ts";
 import type { ProgramEvent } from "../../program/events.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 
-/** A variable: its state, and its value or what became of it. */
+/** A variable: its state, and its value or failure. */
 export function variableJson(hosted: HostedProgram, { name, state, value, failure }: Variable): object {
   if (failure === null) return { name, state, ...(value === null ? {} : { value }) };
   const variable = hosted.program.variables.get(name)!;
@@ -21,21 +21,21 @@ function failureJson({ code, message, origin }: Failure, path: readonly string[]
   return { code: snakeCase(code), message, origin, path };
 }
 
-/** 424: the value will never come. */
+/** A 424 response: the value will never come. */
 export function failedResponse(hosted: HostedProgram, variable: Variable): Response {
   const { code, message, origin } = hosted.failureOf(variable.failure!);
   const error = { message, type: "failed_dependency", param: variable.name, code: snakeCase(code) };
   return Response.json({ error: { ...error, origin, path: pathOf(variable) } }, { status: 424 });
 }
 
-/** An event of a stream: its name, and JSON that names it too. */
+/** An SSE event with its name, and JSON that repeats the name as `type`. */
 export function eventText(event: ProgramEvent | { readonly kind: string }, more: object = {}): string {
   const { kind, ...rest } = event;
   const data = { type: kind, ...wireOf(rest), ...more };
   return sseEvent(JSON.stringify(data), kind);
 }
 
-/** The last event of a stream that fails. */
+/** Last event of a failed stream. */
 export function errorText(error: ApiError): string {
   return sseEvent(JSON.stringify(errorBody(error)), "error");
 }
@@ -62,8 +62,10 @@ export function usageJson({ promptTokens, completionTokens, cachedTokens }: Usag
   };
 }
 
-/** Why it took as long as it did: every call's life, and the path to the value that came last. Milliseconds since the
- *  program arrived. */
+/**
+ * Explains a program's duration: the timeline of every call, and the critical path to the last value. Times
+ * are milliseconds since the program arrived.
+ */
 export function explainJson({ program }: HostedProgram, awaited: Iterable<string>): object {
   const settled = [...awaited].flatMap((name) => {
     const variable = program.variables.get(name);
@@ -88,7 +90,7 @@ function pathJson({ kind, name, fromMs, toMs }: PathPart, { arrivedMs }: Program
 
 function callsJson(program: Program): object[] {
   const since = (ms: number | null): number | null => (ms === null ? null : ms - program.arrivedMs);
-  // Numbers of this program's own: those of the process tell how many gangs others have.
+  // Numbers per program: process-wide ones would reveal how many task groups other tenants have.
   const taskGroups = new Map<number, number>();
   const numberOf = (taskGroup: number): number => {
     if (!taskGroups.has(taskGroup)) taskGroups.set(taskGroup, taskGroups.size);
@@ -109,7 +111,7 @@ function callsJson(program: Program): object[] {
   }));
 }
 
-/** Calls and variables, with what reads and writes them. */
+/** Calls and variables with their readers and writers. */
 export function graphJson(hosted: HostedProgram): object {
   const { program } = hosted;
   return {
@@ -132,7 +134,7 @@ export function graphJson(hosted: HostedProgram): object {
   };
 }
 
-/** 422, or 409 for what cannot be done any more: a graph's no. */
+/** HTTP error of a graph's refusal: 409 if it comes too late, else 422. */
 export function refusalError({ code, message }: Refusal): ApiError {
   const status = code === "notEmpty" || code === "ended" ? 409 : 422;
   return new ApiError(status, "invalid_request_error", message, { apiCode: snakeCase(code) });

@@ -10,7 +10,7 @@ import { sealedReasoning } from "./items.ts";
 
 type StreamItem = Readonly<Record<string, unknown>> & { readonly id: string; readonly type: string };
 
-/** Every field of events that clients read. */
+/** All fields of events that clients read. */
 interface StreamEvent {
   readonly type: string;
   readonly sequence_number: number;
@@ -26,7 +26,7 @@ interface StreamEvent {
   readonly response: ResponseObject;
 }
 
-/** What a client makes of a stream. Throws for events in an order that is not allowed. */
+/** Rebuilds the response from a stream, as a client does. Throws for events in a wrong order. */
 function folded(events: readonly StreamEvent[]): ResponseObject {
   const [created, begun, ...rest] = events;
   expect([created!.type, begun!.type]).toEqual(["response.created", "response.in_progress"]);
@@ -70,7 +70,7 @@ function folded(events: readonly StreamEvent[]): ResponseObject {
 }
 
 const text = fc.string({ minLength: 1, unit: "binary" });
-/** Of a call, of a function or of a custom tool, and whole or cut off. */
+/** A call of a function or of a custom tool, whole or truncated. */
 const call = fc.record({
   name: fc.constantFrom("f", "custom"),
   arguments: fc.oneof(
@@ -79,7 +79,7 @@ const call = fc.record({
     fc.constant('{"input": "cut o'),
   ),
 });
-/** Thoughts first, then text and calls, in pieces. */
+/** Reasoning first, then text and calls, in pieces. */
 const parts = fc
   .tuple(fc.array(text, { maxLength: 2 }), fc.array(fc.oneof(text, call), { maxLength: 6 }))
   .map(([thoughts, rest]) => {
@@ -105,7 +105,7 @@ const entry: TokenEntry = {
   textOffset: 0,
 };
 
-/** The parts cut into deltas of one to three, or of none. */
+/** Cuts the parts into deltas of none to three. */
 function deltasOf(
   all: readonly Part[],
   sizes: readonly number[],
@@ -129,7 +129,7 @@ test("a stream is, put together as clients do, the whole answer", () => {
   );
   fc.assert(
     fc.property(parts, sizes, finish, fc.boolean(), fc.boolean(), (all, cuts, end, sealsReasoning, tells) => {
-      // Where there are calls there are no log probabilities: the door refuses them.
+      // Requests with calls have no log probabilities: the parser refuses both together.
       const logprobs =
         tells && all.every(({ kind }) => kind === "text" || kind === "reasoning") ? [entry] : null;
       const events: ShownEvent[] = [

@@ -8,7 +8,10 @@ import type { ResponsesRequest } from "./schema.ts";
 
 export type ResponseStatus = "in_progress" | "completed" | "incomplete" | "failed" | "cancelled";
 
-/** What clients get, in whatever state. Every field that typed clients require is there from the first moment. */
+/**
+ * A response as clients see it, in any state. From the first moment it has every field that typed clients
+ * require.
+ */
 export interface ResponseObject {
   readonly id: string;
   readonly object: "response";
@@ -17,14 +20,14 @@ export interface ResponseObject {
   readonly status: ResponseStatus;
   readonly model: string;
   readonly output: readonly object[];
-  /** Further fields are the request's own (`echo`), or of no meaning here. */
+  /** Fields of the request that a response repeats (`echo`). Others have no meaning here. */
   readonly background?: boolean;
   readonly store?: boolean;
 }
 
 export type AnswerFacts = Pick<ResponsesRequest, "key" | "model" | "echo" | "told" | "sealsReasoning">;
 
-/** What a response says of its answer. */
+/** Parts of a response that depend on its answer. */
 interface Told {
   readonly output: readonly object[];
   readonly usage?: object;
@@ -33,10 +36,10 @@ interface Told {
   readonly error?: { readonly code: string; readonly message: string } | null;
 }
 
-/** `keep` is told of the response once, when it has ended, and returns it as clients see it. */
+/** Stores a response once, when it has ended, and returns it as clients see it. */
 export type Keep = (response: ResponseObject) => ResponseObject;
 
-/** One answer as a response of items. */
+/** Codec that writes one answer as a response of items. */
 export class ResponseCodec implements Codec {
   readonly framing = sseFraming;
   readonly logprobsMax = requestLimits.responseLogprobsMax;
@@ -96,7 +99,7 @@ export class ResponseCodec implements Codec {
     return this.#response("in_progress", { output: [] });
   }
 
-  /** The response of an answer that came to nothing more. */
+  /** The response of an answer that failed or was cancelled. */
   failed({ message, detail }: ApiError, status: "failed" | "cancelled" = "failed"): ResponseObject {
     const error = status === "cancelled" ? null : { code: detail.apiCode ?? "server_error", message };
     return this.#response(status, { output: this.#output.items, error });

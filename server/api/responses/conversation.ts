@@ -1,18 +1,18 @@
-/** Items as the messages that chat templates read. */
+/** Converts items to the messages that chat templates read. */
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import type { ChatMessage } from "../../request/chat-message.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
 import type { CallOutputItem, CustomCallItem, FunctionCallItem, Item } from "./items.ts";
 
-/** The one field of a call of a custom tool, as models see it. */
+/** The one argument of a custom tool's call, as models see it. */
 export const CUSTOM_INPUT = "input";
 
-/** The name by which a model knows a tool. */
+/** Name of a tool as the model sees it. */
 export function modelNameOf({ name, namespace }: Pick<FunctionCallItem, "name" | "namespace">): string {
   return namespace === undefined ? name : `${namespace}__${name}`;
 }
 
-/** An assistant's message that may grow: reasoning, text and calls that stand beside one another are one message. */
+/** An assistant's message under construction: adjacent reasoning, text and calls form one message. */
 interface Turn {
   readonly role: "assistant";
   content: string;
@@ -72,7 +72,7 @@ function pastCallOf(item: FunctionCallItem | CustomCallItem): PastCall {
   return pastCall(item.call_id === "" ? undefined : item.call_id, modelNameOf(item), values);
 }
 
-/** A client may leave it out: the output is then paired by its place. */
+/** Absent if the client leaves it out: the output then belongs to a call by its position. */
 function idOf({ call_id }: CallOutputItem): { readonly tool_call_id?: string } {
   return call_id === "" ? {} : { tool_call_id: call_id };
 }

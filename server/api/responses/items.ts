@@ -1,6 +1,6 @@
 /**
- * Items: what a response is made from, and what it is made of. One shape for what a client sends, what is kept, and what a
- * model answers, so that an output may be sent back as input. What clients leave out (an id, a status) is filled in.
+ * Items of a response's input and output. They have the same shape in requests, in the store and in answers,
+ * so that a client can send output back as input. Fields that a client leaves out (id, status) are filled in.
  */
 
 import { requestLimits } from "../../request/limits.ts";
@@ -41,7 +41,7 @@ export type ReasoningItem = Common & {
   readonly type: "reasoning";
   readonly summary: readonly object[];
   readonly content: readonly ReasoningText[];
-  /** Present where the client asked for it: what it sends back in place of `content`. */
+  /** Present if the client asks for it, to send it back in place of `content`. */
   readonly encrypted_content?: string;
 };
 
@@ -50,7 +50,7 @@ export type FunctionCallItem = Common & {
   readonly call_id: string;
   readonly name: string;
   readonly namespace?: string;
-  /** JSON of an object, or what was drawn of it. */
+  /** JSON of an object, possibly truncated. */
   readonly arguments: string;
 };
 
@@ -71,14 +71,16 @@ export type CallOutputItem = Common & {
 
 export type Item = MessageItem | ReasoningItem | FunctionCallItem | CustomCallItem | CallOutputItem;
 
-/** A stored item by its id. */
+/** Reference to a stored item by its id. */
 interface Reference {
   readonly type: "item_reference";
   readonly id: string;
 }
 
-/** `input`, with ids made by `idOf` for the items that have none. `ignored` gets the names of what is read otherwise than it was
- *  sent. Throws 400. */
+/**
+ * Parses `input`. `idOf` makes ids for items without one. `ignored` receives the names of fields that are
+ * read differently from what the client sent. Throws 400.
+ */
 export function inputItemsOf(
   fields: Fields,
   idOf: (prefix: string) => string,
@@ -101,7 +103,7 @@ function typeOf(item: Fields): unknown {
   return item.raw("type") ?? (item.raw("role") === undefined ? "item_reference" : "message");
 }
 
-/** The role of the message that an item is, or is a part of. */
+/** Role of the message that the item is, or belongs to. */
 function roleOf(item: Fields): unknown {
   const type = typeOf(item);
   if (type === "message") return item.raw("role");
@@ -146,7 +148,7 @@ function itemOf(item: Fields, idOf: (prefix: string) => string, reading: Reading
   }
 }
 
-/** An item of a tool that OpenAI runs itself, or that this server does not know: what it says, as a message. */
+/** Converts an item of a tool that OpenAI runs, or of an unknown type, to a message that describes it. */
 function foreignOf(type: string, item: Fields, ignored: Set<string>): Pick<MessageItem, "role" | "content"> {
   note(ignored, `input.${type}`);
   const text = describe(type, item.all());
@@ -155,7 +157,7 @@ function foreignOf(type: string, item: Fields, ignored: Set<string>): Pick<Messa
     : { role: "user", content: [{ type: "input_text", text }] };
 }
 
-/** A text, or a value as its JSON; nothing is "". */
+/** A text as it is, another value as its JSON; "" for a missing one. */
 function textIn(value: unknown): string {
   if (value === undefined) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
@@ -179,7 +181,7 @@ function messageOf(item: Fields, reading: Reading): Pick<MessageItem, "role" | "
   return { role, content: textsOf(item, "content", { ...reading, isAsked }).map(partOf) };
 }
 
-/** The thoughts themselves, those that were sealed here, or what another server told of its own. */
+/** Reasoning from `content`, from a string sealed by this server, or from another server's summary. */
 function reasoningOf(item: Fields, past: Reading): Omit<ReasoningItem, keyof Common | "type"> {
   const summary = item.list("summary", requestLimits.contentPartsMax) ?? [];
   const encrypted = item.string("encrypted_content");
@@ -205,7 +207,7 @@ function callOutputOf(item: Fields, past: Reading): Pick<CallOutputItem, "call_i
 
 const textTypes = ["input_text", "output_text", "reasoning_text", "summary_text", "text", "refusal"];
 
-/** A string, or parts; nothing is none where it is past. */
+/** Texts of a string or of parts; empty if the field is missing in past items. Throws 400. */
 function textsOf(item: Fields, name: string, reading: Reading): string[] {
   const given = item.raw(name);
   if (typeof given === "string") return [given];
@@ -221,7 +223,7 @@ function textsOf(item: Fields, name: string, reading: Reading): string[] {
   });
 }
 
-/** Other vendors have more of them; what is past has ended. */
+/** Maps other vendors' statuses to "completed", since past items have ended. */
 function statusOf(item: Fields): ItemStatus {
   const status = item.raw("status");
   return status === "in_progress" || status === "incomplete" ? status : "completed";
@@ -230,14 +232,14 @@ function statusOf(item: Fields): ItemStatus {
 const SEAL = "bunting-1:";
 
 /**
- * Reasoning as one opaque string, for clients that keep nothing else of it. It is not a secret: the same text stands beside it in
- * `content`.
+ * Reasoning as one opaque string, for clients that keep nothing else of it. It is not a secret: `content`
+ * holds the same text.
  */
 export function sealedReasoning(text: string): string {
   return SEAL + Buffer.from(text).toString("base64");
 }
 
-/** Nothing of what another server has sealed. */
+/** Reasoning in a string sealed by this server; empty for another server's. */
 function openedReasoning(sealed: string): string[] {
   return sealed.startsWith(SEAL) ? [Buffer.from(sealed.slice(SEAL.length), "base64").toString()] : [];
 }

@@ -6,7 +6,7 @@ import { nowSeconds } from "./codec.ts";
 import type { Item } from "./items.ts";
 import { type KeptResponse, ResponseStore, type StoreLimits } from "./store.ts";
 
-/** Why a response is not made any more: nothing of it is to be kept. */
+/** Abort reason of a deleted response: the server stores nothing of it. */
 export const DELETED = "deleted";
 
 interface Running {
@@ -14,12 +14,12 @@ interface Running {
   readonly ended: Promise<void>;
 }
 
-/** Responses that are kept, and those among them that are still being made. */
+/** Stored responses, and those among them that still run in the background. */
 export class KeptResponses {
   readonly #store: ResponseStore;
   readonly #running = new Map<string, Running>();
 
-  /** `folder` null: they are kept as long as the process lives. Throws ConfigError for one that cannot be used. */
+  /** `folder` null: the responses live as long as the process. Throws ConfigError for an unusable folder. */
   constructor(folder: string | null, limits?: StoreLimits) {
     const own = folder === null ? null : join(folder, "responses");
     const path = own === null ? null : join(own, "index.sqlite");
@@ -38,7 +38,7 @@ export class KeptResponses {
     }
   }
 
-  /** False when it could not be written, of which the log tells. */
+  /** Stores a response. Returns false and logs the error if that fails. */
   keep(owner: string, kept: KeptResponse): boolean {
     try {
       this.#store.put(owner, kept);
@@ -49,20 +49,20 @@ export class KeptResponses {
     }
   }
 
-  /** Throws 507 when it cannot be written. */
+  /** Stores a response. Throws 507 if that fails. */
   mustKeep(owner: string, kept: KeptResponse): void {
     if (this.keep(owner, kept)) return;
     throw new ApiError(507, "server_error", "this response cannot be kept here; the server's log tells why");
   }
 
-  /** Throws 404 for what is not there or is another key's. */
+  /** Returns a response. Throws 404 if there is none or it belongs to another key. */
   expect(owner: string, id: string): KeptResponse {
     const kept = this.#store.get(owner, id);
     if (kept === null) throw missing(id, "id");
     return kept;
   }
 
-  /** The response and all that it goes on from, the first one first. Throws 404. */
+  /** The response and all its predecessors, the first one first. Throws 404. */
   async chain(owner: string, id: string): Promise<readonly KeptResponse[]> {
     const chain = await this.#store.chain(owner, id);
     if ("kept" in chain) return chain.kept;
@@ -73,7 +73,7 @@ export class KeptResponses {
     );
   }
 
-  /** An item by its id, which names the response that it belongs to. */
+  /** An item by its id, which contains the id of its response. */
   item(owner: string, id: string): Item | null {
     const key = /^[a-z]+_([0-9a-f]{32})_(?:in)?\d+$/.exec(id)?.[1];
     const kept = key === undefined ? null : this.#store.get(owner, `resp_${key}`);
@@ -83,27 +83,27 @@ export class KeptResponses {
     );
   }
 
-  /** Throws 404. What is still being made is stopped. */
+  /** Deletes a response and stops it if it still runs. Throws 404. */
   delete(owner: string, id: string): void {
     if (!this.#store.delete(owner, id)) throw missing(id, "id");
     this.#running.get(id)?.ending.abort(DELETED);
   }
 
-  /** Makes a response that nobody waits for. `make` does not reject. */
+  /** Runs a response in the background. `make` does not reject. */
   run(id: string, make: (signal: AbortSignal) => Promise<void>): void {
     const ending = new AbortController();
     const ended = make(ending.signal).finally(() => this.#running.delete(id));
     this.#running.set(id, { ending, ended });
   }
 
-  /** Stops a response that is still being made. Resolves when it has ended. */
+  /** Stops a running response. Resolves when it has ended. */
   async stop(id: string): Promise<void> {
     const running = this.#running.get(id);
     running?.ending.abort();
     await running?.ended;
   }
 
-  /** Nothing runs any more. */
+  /** Closes the store. No response may run any more. */
   close(): void {
     this.#store.close();
   }

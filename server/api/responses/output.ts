@@ -5,15 +5,15 @@ import { CUSTOM_INPUT } from "./conversation.ts";
 import { type Item, type ItemStatus, type OutputText, sealedReasoning } from "./items.ts";
 import type { ToldCall } from "./tools.ts";
 
-/** An event of a stream, but for its number. */
+/** Emits an event of a stream; the caller adds its sequence number. */
 export type Emit = (type: string, fields: object) => void;
 
 export interface OutputRules {
-  /** What ids are made of. */
+  /** Random part of the ids. */
   readonly key: string;
-  /** By the name that the model knows, how a call is told; of another name, as a function's. */
+  /** Call items by the tool name that the model sees. A call of another name is a function's. */
   readonly told: ReadonlyMap<string, ToldCall>;
-  /** Reasoning is told as one opaque string too. */
+  /** True if reasoning items hold an opaque string too. */
   readonly sealsReasoning: boolean;
 }
 
@@ -21,28 +21,28 @@ type Kind = "message" | "reasoning" | "function_call" | "custom_tool_call";
 
 const prefixes = { message: "msg", reasoning: "rs", function_call: "fc", custom_tool_call: "ctc" };
 
-/** The item that goes on. */
+/** The unfinished item. */
 interface OpenItem {
   readonly kind: Kind;
   readonly id: string;
-  /** Its place among the items. */
+  /** Index among the items. */
   readonly index: number;
-  /** Of a call. */
+  /** Name of the called tool; null if the item is no call. */
   readonly called: Pick<ToldCall, "name" | "namespace"> | null;
   text: string;
   readonly logprobs: object[];
 }
 
 /**
- * The items of one answer, made part by part. The events that it emits on the way tell of these items and no others: each is
- * added, goes on and is done, and what is done is what `items` holds.
+ * Items of one answer, built part by part. Its events describe exactly these items: each is added, grows and
+ * is done, and `items` holds the items that are done.
  */
 export class Output {
   readonly #rules: OutputRules;
   readonly #emit: Emit;
   readonly #items: Item[] = [];
   #open: OpenItem | null = null;
-  /** Of tokens that have given no text yet. */
+  /** Log probabilities of tokens that have produced no text yet. */
   #heldLogprobs: object[] = [];
 
   constructor(rules: OutputRules, emit: Emit) {
@@ -55,13 +55,13 @@ export class Output {
     return this.#items;
   }
 
-  /** `logprobs`: of the parts' tokens; null when the request asked for none. */
+  /** Appends parts. `logprobs` belong to the tokens of the parts; null if the request asks for none. */
   write(parts: readonly Part[], logprobs: readonly TokenEntry[] | null): void {
     for (const entry of logprobs ?? []) this.#heldLogprobs.push(chatEntry(entry, false));
     for (const part of parts) this.#write(part);
   }
 
-  /** Nothing follows. `status` is that of what was going on until now. */
+  /** Ends the output. The unfinished item gets `status`. */
   end(status: ItemStatus): void {
     if (this.#open?.kind === "message" && this.#heldLogprobs.length > 0) this.#writeText(this.#open, "");
     this.#endItem(status);
@@ -84,7 +84,7 @@ export class Output {
       case "arguments": {
         const item = this.#open!;
         item.text += part.text;
-        // Text within JSON: it is told once it is whole.
+        // The text is inside JSON: it is sent once it is complete.
         if (item.kind === "custom_tool_call") break;
         this.#emit("response.function_call_arguments.delta", { ...placeOf(item), delta: part.text });
       }
@@ -149,7 +149,7 @@ export class Output {
     this.#items.push(done);
   }
 
-  /** The item before anything of it is there. */
+  /** The item without content. */
   #begun(item: OpenItem): object {
     const { kind } = item;
     const whole = this.#whole(item, "in_progress");
@@ -182,7 +182,7 @@ export class Output {
   }
 }
 
-/** What a stream would have told of a whole answer. */
+/** The parts that a stream would have sent for a whole answer. */
 export function partsOf(parts: readonly WholePart[]): Part[] {
   return parts.flatMap((part): Part[] => {
     if (part.kind !== "call") return [part];
@@ -202,7 +202,7 @@ function contentPlaceOf(item: OpenItem): object {
   return { ...placeOf(item), content_index: 0 };
 }
 
-/** The one part of an item's content; null: it has none. */
+/** The one content part of an item; null if it has none. */
 function contentPartOf(item: OpenItem): object | null {
   if (item.kind === "message") return outputTextOf(item);
   return item.kind === "reasoning" ? { type: "reasoning_text", text: item.text } : null;
@@ -212,7 +212,10 @@ function outputTextOf({ text, logprobs }: OpenItem): OutputText {
   return { type: "output_text", text, annotations: [], logprobs: [...logprobs] };
 }
 
-/** The text of a call of a custom tool, to whose shape it is held; of one that was cut off, what the model wrote. */
+/**
+ * Input text of a custom tool's call, which is constrained to that shape; of a truncated call, the model's
+ * raw text.
+ */
 function customInputOf(written: string): string {
   try {
     const input = (JSON.parse(written) as Readonly<Record<string, unknown>>)[CUSTOM_INPUT];

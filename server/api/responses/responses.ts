@@ -1,4 +1,4 @@
-/** OpenAI's Responses: POST /v1/responses and what belongs to it. */
+/** OpenAI's Responses: POST /v1/responses and its related routes. */
 import type { TokenId } from "../../../base/token.ts";
 import { ApiError, asApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
@@ -58,7 +58,7 @@ export async function countInputTokens(
   return { object: "response.input_tokens", input_tokens: length };
 }
 
-/** All that the model reads for a response, what it goes on from first. */
+/** Prompt tokens of a response, starting with those of its predecessors. */
 export async function responsePromptTokens(
   tenant: string,
   deps: ResponsesDeps,
@@ -67,7 +67,7 @@ export async function responsePromptTokens(
   return (await chatOf(tenant, request, ownItems(tenant, request, deps), deps)).tokens;
 }
 
-/** GET /v1/responses/{id} and /v1/responses/{id}/input_items; null: there is no such route. */
+/** GET /v1/responses/{id} and /v1/responses/{id}/input_items; null if there is no such route. */
 export function readResponse({ request, rest, tenant }: Call, { responses }: ResponsesDeps): object | null {
   const [id = "", what, ...more] = rest.split("/");
   if (more.length > 0 || (what !== undefined && what !== "input_items")) return null;
@@ -82,14 +82,14 @@ export function readResponse({ request, rest, tenant }: Call, { responses }: Res
   return response;
 }
 
-/** DELETE /v1/responses/{id}; null: there is no such route. */
+/** DELETE /v1/responses/{id}; null if there is no such route. */
 export function deleteResponse({ rest: id, tenant }: Call, { responses }: ResponsesDeps): object | null {
   if (id.includes("/")) return null;
   responses.delete(tenant, id);
   return { id, object: "response", deleted: true };
 }
 
-/** POST /v1/responses/{id}/cancel; null: there is no such route. */
+/** POST /v1/responses/{id}/cancel; null if there is no such route. */
 export async function cancelResponse(
   { rest, tenant }: Call,
   { responses }: ResponsesDeps,
@@ -121,7 +121,7 @@ async function chatOf(
   return readyChat(prompt, deps, "input");
 }
 
-/** What a response was made from and of, and all before it. */
+/** Input and output items of a response and all its predecessors. */
 async function historyOf(tenant: string, previousId: string, { responses }: ResponsesDeps): Promise<Item[]> {
   const chain = await responses.chain(tenant, previousId);
   const items = chain.flatMap(({ response, input }) => {
@@ -138,7 +138,7 @@ async function historyOf(tenant: string, previousId: string, { responses }: Resp
   );
 }
 
-/** The request's own items, with those that it names by their ids in their places. */
+/** The request's own items, with references replaced by the stored items. Throws 404. */
 function ownItems(tenant: string, { input }: ResponsesRequest, { responses }: ResponsesDeps): Item[] {
   return input.map((item, index) => {
     if (item.type !== "item_reference") return item;
@@ -152,7 +152,7 @@ function ownItems(tenant: string, { input }: ResponsesRequest, { responses }: Re
 const PAGE_DEFAULT = 20;
 const PAGE_MAX = 100;
 
-/** Items newest first, as OpenAI lists them, unless `order` is asc. */
+/** A page of items, newest first as in OpenAI's API, unless `order` is asc. */
 function pageOf(items: readonly Item[], search: URLSearchParams): object {
   const limit = Number(search.get("limit") ?? PAGE_DEFAULT);
   if (!Number.isInteger(limit) || limit < 1 || limit > PAGE_MAX)

@@ -21,7 +21,7 @@ const part = fc.record({
   text: fc.oneof(fc.string(), fc.jsonValue({ maxDepth: 1 })),
 });
 const content = fc.oneof(fc.string(), fc.array(part, { maxLength: 3 }), fc.jsonValue({ maxDepth: 1 }));
-/** An item that is right, or nearly. */
+/** A valid or nearly valid item. */
 const item = fc.record(
   {
     type: fc.constantFrom(
@@ -80,7 +80,7 @@ const fields = {
   conversation: fc.constantFrom("conv_1"),
   toString: fc.constant(1),
 };
-/** A body that is right but for a few fields, which may be. */
+/** A body that is valid except for a few arbitrary fields, some of which may be valid. */
 const body = fc
   .subarray(Object.keys(fields) as (keyof typeof fields)[], { maxLength: 4 })
   .chain((names) =>
@@ -112,7 +112,7 @@ test("whatever a body holds, it is parsed or refused with a 4xx that names a fie
   expect(parsed).toBeGreaterThan(0);
 });
 
-/** A turn of the model: a thought, a text and calls, each of which may be missing, and the results of the calls. */
+/** A turn of the model: reasoning, a text and calls, each possibly missing, and the results of the calls. */
 const turn = fc.record({ thinks: fc.boolean(), talks: fc.boolean(), calls: fc.nat(3) });
 
 test("what a model said in one turn is one message, in its order", () => {

@@ -1,4 +1,4 @@
-/** A request to the Responses API in, a typed one with every default applied out. */
+/** Parser of requests to the Responses API: a typed request with every default applied out. */
 import type { GenerationOptions, RequestedConstraint } from "../../answer/generation.ts";
 import { badRequest } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
@@ -16,35 +16,35 @@ import { inputItemsOf } from "./items.ts";
 import { type ToolUse, toolUseOf } from "./tools.ts";
 
 export interface ResponsesRequest {
-  /** What the response's id, and those of its items, are made of. */
+  /** Random part of the ids of the response and its items. */
   readonly key: string;
-  /** As the client wrote it; one of the served names. */
+  /** Model name from the request; one of the served names. */
   readonly model: string;
   readonly instructions: string | null;
   readonly input: ReturnType<typeof inputItemsOf>;
-  /** The response that this one goes on from. */
+  /** Id of the response that this one continues. */
   readonly previousId: string | null;
   readonly tools: readonly object[];
   readonly told: ToolUse["told"];
   readonly templateArguments: Readonly<Record<string, unknown>>;
-  /** Tokens of thoughts at most; null: any number. */
+  /** Reasoning tokens at most; null: no limit. */
   readonly thoughtsMax: number | null;
   readonly generation: GenerationOptions;
-  /** Reasoning is told as one opaque string too. */
+  /** True if reasoning items hold an opaque string too. */
   readonly sealsReasoning: boolean;
   readonly store: boolean;
   readonly background: boolean;
   readonly stream: boolean;
-  /** What a response says of its request. */
+  /** Fields of the request that the response repeats. */
   readonly echo: object;
-  /** Fields that were accepted and had no effect. */
+  /** Names of accepted fields without effect. */
   readonly ignored: readonly string[];
 }
 
-/** What parsing needs to know of the model. */
+/** Facts about the model that parsing needs. */
 type Served = Pick<PromptServices, "model" | "template">;
 
-/** Accepted, without effect on what is answered. */
+/** Accepted fields without effect on the answer. */
 const harmless = [
   "prompt_cache_retention",
   "prompt_cache_options",
@@ -54,7 +54,7 @@ const harmless = [
   "moderation",
 ];
 
-/** Fields of which each value asks for what is not here, but for those that ask for nothing. */
+/** Unsupported fields, with the values that ask for nothing. */
 const unsupported: Readonly<Record<string, readonly unknown[]>> = {
   conversation: [],
   prompt: [],
@@ -140,7 +140,9 @@ export function parseResponsesRequest(
   };
 }
 
-/** Ids for the items of an input: they name the response too, so that an item is found by its id alone. */
+/**
+ * Ids for items of an input. They contain the response's id, so that an item can be found by its id alone.
+ */
 function idsOf(key: string): (prefix: string) => string {
   let made = 0;
   return (prefix) => `${prefix}_${key}_in${made++}`;
@@ -164,7 +166,7 @@ function keepingOf(fields: Fields): Pick<ResponsesRequest, "store" | "background
 
 const included = ["message.output_text.logprobs", "reasoning.encrypted_content"];
 
-/** What clients want told besides; of what this server never has, nothing is told. */
+/** Extra output that the client asks for. Names that this server does not know have no effect. */
 function includeOf(fields: Fields): { has(name: string): boolean; readonly ignored: readonly string[] } {
   const given = (fields.list("include", requestLimits.ignoredNamesMax) ?? []).map((name, index) => {
     if (typeof name !== "string") throw refusal(`include[${index}]`, "a string", name);
@@ -194,7 +196,7 @@ interface Text {
   readonly ignored: readonly string[];
 }
 
-/** `text`: what the answer's text is held to. */
+/** Reads `text`: the constraint on the answer's text. */
 function textOf(fields: Fields): Text {
   const text = fields.object("text");
   const format = text?.object("format");

@@ -93,7 +93,7 @@ test("what is held never exceeds its limits, whatever is put and deleted", () =>
     fc.property(fc.array(change, { maxLength: 40 }), (changes) => {
       const { store, idsOf } = openStore();
       for (const { owner, id, size, deletes } of changes) {
-        // An id is one key's, as ids are random.
+        // Ids are random, so an id belongs to one key.
         if (deletes) store.delete(owner, id + owner);
         else store.put(owner, kept(id + owner, { text: "x".repeat(size) }));
         const held = ["1", "2", "3", "4", "5"].flatMap((one) => store.get(owner, one + owner) ?? []);

@@ -4,12 +4,12 @@ import { ownDatabase } from "../../own-files.ts";
 import type { ResponseObject } from "./codec.ts";
 import type { Item } from "./items.ts";
 
-/** What is kept of each key's responses at most. */
+/** Limits on the stored responses of one key. */
 export interface StoreLimits {
   readonly countMax: number;
   readonly bytesMax: number;
   readonly ageSecondsMax: number;
-  /** Responses that one may go on from, one behind the other. */
+  /** Length of a chain of responses that continue one another. */
   readonly chainMax: number;
 }
 
@@ -20,10 +20,10 @@ export const defaultStoreLimits: StoreLimits = Object.freeze({
   chainMax: 1_000,
 });
 
-/** A response, and what it was made from. */
+/** A response with its input. */
 export interface KeptResponse {
   readonly response: ResponseObject;
-  /** The request's own items, not those of the response that it goes on from. */
+  /** The request's own items, without those of the response that it continues. */
   readonly input: readonly Item[];
   readonly previousId: string | null;
 }
@@ -38,7 +38,7 @@ interface Held {
   bytes: number;
 }
 
-/** A chain of responses, or the id at which it breaks. */
+/** A chain of responses, or the missing id that breaks it. */
 export type Chain =
   | { readonly kept: readonly KeptResponse[] }
   | { readonly missing: string }
@@ -53,19 +53,20 @@ const tables = `
   CREATE INDEX IF NOT EXISTS responses_by_age ON responses (created);`;
 
 /**
- * Responses that clients may ask for again or go on from: in a file, or in memory. Each key sees its own. When a key has more than it
- * may, those go first that were not used for longest; a response that is gone on from is used, and so is all that it goes on from.
+ * Store of responses that clients may fetch or continue, in a file or in memory. Each key sees its own. A key
+ * beyond its limits loses its least recently used responses. Continuing a response uses it and all its
+ * predecessors.
  */
 export class ResponseStore {
   readonly #database: Database;
   readonly limits: StoreLimits;
   readonly #nowSeconds: () => number;
-  /** Orders uses: a later one is greater. */
+  /** Counter that orders uses: a later use is greater. */
   #uses: number;
-  /** What is kept of each key's. */
+  /** Number and bytes of stored responses by key. */
   readonly #held = new Map<string, Held>();
 
-  /** `path` null: in memory. Throws when the file cannot be used. */
+  /** `path` null: in memory. Throws if the file is unusable. */
   constructor(path: string | null, nowSeconds: () => number, limits: StoreLimits = defaultStoreLimits) {
     if (path !== null) ownDatabase(path);
     this.#database = new Database(path ?? ":memory:", { create: true, readwrite: true });
@@ -82,7 +83,7 @@ export class ResponseStore {
     this.#countAll();
   }
 
-  /** Keeps a response, in place of what was kept of it before. Throws when it is too large, or the disk takes no more. */
+  /** Stores a response in place of its earlier version. Throws if it is too large or the disk is full. */
   put(owner: string, kept: KeptResponse): void {
     const { response, previousId } = kept;
     const record = JSON.stringify(kept);
@@ -103,12 +104,12 @@ export class ResponseStore {
         this.#makeRoom(owner);
       })();
     } catch (error) {
-      this.#countAll(); // nothing of it was done
+      this.#countAll(); // the transaction was rolled back
       throw error;
     }
   }
 
-  /** Responses that were running when the process that ran them ended, with their owners. */
+  /** Responses that ran when an earlier process ended, with their owners. */
   interrupted(): readonly (KeptResponse & { readonly owner: string })[] {
     return this.#database
       .query<Row & { readonly owner: string }, []>(
@@ -118,7 +119,7 @@ export class ResponseStore {
       .map((row) => ({ owner: row.owner, ...read(row) }));
   }
 
-  /** null: there is none of this id, or it is another key's. */
+  /** Null if there is no such response or it belongs to another key. */
   get(owner: string, id: string): KeptResponse | null {
     const row = this.#database
       .query<Row, [string, string, number]>(
@@ -128,8 +129,10 @@ export class ResponseStore {
     return row === null ? null : read(row);
   }
 
-  /** The response of this id and all that it goes on from, the first one first. Uses them. A long one is read in slices, between
-   *  which others on this thread have their turn. */
+  /**
+   * The response and all its predecessors, the first one first. Marks them as used. Reads long chains in
+   * slices and yields to others on this thread.
+   */
   async chain(owner: string, id: string): Promise<Chain> {
     const { chainMax } = this.limits;
     const one = this.#database.query<Row & { readonly previous: string | null }, [string, string, number]>(
@@ -154,7 +157,7 @@ export class ResponseStore {
     return { kept: kept.reverse() };
   }
 
-  /** False: there was none. */
+  /** False if there was none. */
   delete(owner: string, id: string): boolean {
     return this.#drop("owner = ? AND id = ?", owner, id) > 0;
   }
@@ -177,7 +180,7 @@ export class ResponseStore {
     }
   }
 
-  /** Deletes what `condition` holds for. Returns how many there were. */
+  /** Deletes the rows that match the condition. Returns their number. */
   #drop(condition: string, ...values: (string | number)[]): number {
     const dropped = this.#database
       .query<{ readonly owner: string; readonly bytes: number }, (string | number)[]>(

@@ -1,6 +1,7 @@
 /**
- * Tools as the Responses API defines them: functions, custom tools, which take text, and namespaces of both. To the model a
- * custom tool is a function of one string, to which its calls are held, and a tool of a namespace has the names of both.
+ * Tools of the Responses API: functions, custom tools, which accept text, and namespaces of both. The model
+ * sees a custom tool as a function of one string, which constrains its calls. It sees a tool of a namespace
+ * under both names.
  */
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest } from "../../http/errors.ts";
@@ -18,19 +19,22 @@ import { note } from "../past.ts";
 import { CUSTOM_INPUT, modelNameOf } from "./conversation.ts";
 
 export interface ToolUse {
-  /** In the shape that chat templates read; empty: nothing is called and nothing read as a call. */
+  /**
+   * Definitions in the shape that chat templates read; empty if there are no calls, and no text is parsed as
+   * one.
+   */
   readonly shown: readonly object[];
-  /** What may be called, and how often; null: nothing. */
+  /** Callable functions and the number of calls; null for no calls. */
   readonly calls: OfferedCalls | null;
-  /** By the name that the model knows, how a call is told. */
+  /** Call items by the tool name that the model sees. */
   readonly told: ReadonlyMap<string, ToldCall>;
-  /** What a response says of it: `tools`, `tool_choice` and `parallel_tool_calls`. */
+  /** Fields that a response repeats: `tools`, `tool_choice` and `parallel_tool_calls`. */
   readonly echo: object;
-  /** Names of what was left out. */
+  /** Names of tools that are left out. */
   readonly ignored: ReadonlySet<string>;
 }
 
-/** What an item says of the tool that is called. */
+/** Fields of a call item that identify its tool. */
 export interface ToldCall {
   readonly type: "function_call" | "custom_tool_call";
   readonly name: string;
@@ -38,10 +42,10 @@ export interface ToldCall {
 }
 
 interface Known {
-  /** As templates and constraints read it. */
+  /** Definition for templates and constraints. */
   readonly tool: CheckedTool;
   readonly told: ToldCall;
-  /** As a response says it. */
+  /** Definition that a response repeats. */
   readonly echo: object;
 }
 
@@ -76,7 +80,7 @@ export function toolUseOf(fields: Fields): ToolUse {
   };
 }
 
-/** What reading tools goes by. */
+/** Context for reading tools. */
 interface Offer {
   readonly choice: ToolChoice;
   readonly ignored: Set<string>;
@@ -87,7 +91,10 @@ interface Entry {
   readonly echo: object;
 }
 
-/** One entry of `tools`: a tool, or a namespace of some; null: one that OpenAI runs itself, which is left out and named. */
+/**
+ * An entry of `tools`: a tool or a namespace. Null for a tool that OpenAI runs, which is left out and named
+ * in `ignored`.
+ */
 function entryOf(entry: Fields, offer: Offer): Entry | null {
   if (entry.raw("type") !== "namespace") {
     const known = toolOf(entry, null, offer);
@@ -162,8 +169,10 @@ function customOf(tool: Fields, namespace: string | null, offer: Offer): Known {
   };
 }
 
-/** What the text of a custom tool must match; null: any text. `ignored` gets the name of a form that cannot be held to; null: it is
- *  refused. */
+/**
+ * Regular expression that the text of a custom tool must match; null: any text. For an unsupported grammar,
+ * adds its name to `ignored`, or throws 400 if `ignored` is null.
+ */
 function patternOf(tool: Fields, ignored: Set<string> | null): string | null {
   const format = tool.object("format");
   if (format === undefined) return null;
