@@ -1,6 +1,6 @@
 import { assert } from "../../../base/assert.ts";
 
-/** Something that arrived as the nth. */
+/** An item with its place in the order of arrival. */
 export interface Arrived {
   readonly arrival: number;
 }
@@ -14,12 +14,12 @@ export class ArrivalList<T extends Arrived> implements Iterable<T> {
     return this.#items.length;
   }
 
-  /** The one that arrived first; undefined if there is none. */
+  /** The item that arrived first; undefined if there is none. */
   get first(): T | undefined {
     return this.#items[0];
   }
 
-  /** The one at `index` < size. */
+  /** The item at `index` < size. */
   at(index: number): T {
     const item = this.#items[index];
     assert(item !== undefined, "the index is inside of the list");
@@ -32,7 +32,7 @@ export class ArrivalList<T extends Arrived> implements Iterable<T> {
     else this.#items.splice(this.#indexOf(item.arrival), 0, item);
   }
 
-  /** False if it is not in the list. */
+  /** Removes an item; false if it is not in the list. */
   remove(item: T): boolean {
     const index = this.#indexOf(item.arrival);
     if (this.#items[index] !== item) return false;
@@ -45,7 +45,7 @@ export class ArrivalList<T extends Arrived> implements Iterable<T> {
     return this.#items[Symbol.iterator]();
   }
 
-  /** Index of the first that arrived no sooner. */
+  /** Index of the first item that arrived no sooner. */
   #indexOf(arrival: number): number {
     let low = 0;
     let high = this.#items.length;

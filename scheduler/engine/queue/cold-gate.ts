@@ -1,9 +1,9 @@
 import type { Sequence } from "../sequence.ts";
 
-/** Cold sequences go before warm ones for one part in so many of the time at most. */
+/** Cold sequences go before warm ones for at most 1 / `COLD_PART` of the time. */
 export const COLD_PART = 4;
 
-/** A sequence that has less than one part in so many of its prompt to compute takes next to nothing from others. */
+/** A sequence with a smaller part of its prompt to compute takes next to nothing from others. */
 const LITTLE_PART = 8;
 
 /** Whether half of its prompt or more is cached. */
@@ -11,22 +11,22 @@ export function isWarm({ length, cachedTokens }: Sequence): boolean {
   return cachedTokens * 2 >= length;
 }
 
-/** What a gate needs to know of its engine. */
+/** The queries that a gate makes to its engine. */
 export interface GateParts {
-  /** Milliseconds that so many tokens of a prompt after `context` others take. */
+  /** Predicts how long `tokens` of a prompt take after `context` others. */
   computeMs(tokens: number, context: number): number;
-  /** Whether it would take pages that waiting sequences will read. */
+  /** Whether the sequence would evict pages that waiting sequences will read. */
   displaces(sequence: Sequence): boolean;
 }
 
 /**
- * Bounds how often a cold sequence, most of whose prompt is not cached, goes before a warm one that waits. Under memory pressure
- * it takes the pages that warm ones were about to read: when all have waited for long, prefixes would evict each other in turn, and
- * each sequence would compute what had been there before.
+ * Bounds how often a cold sequence, most of whose prompt is not cached, goes before a waiting warm one. Under memory pressure a cold
+ * sequence evicts the pages that warm ones were about to read. When all have waited for long, prefixes would evict each other in turn,
+ * and each sequence would compute its prefix again.
  *
  * When a cold sequence is taken, the gate closes for `COLD_PART` times as long as that one takes to compute. So cached prefixes
- * are read before they are evicted, and however many prefixes take turns, at most a quarter of the time goes into computing others
- * while warm sequences wait. Those that wait for the same prefix are warm as soon as it is computed, and go with the first of them.
+ * are read before they are evicted. However many prefixes take turns, at most a quarter of the time goes into other prefixes while
+ * warm sequences wait. Sequences that wait for the same prefix are warm as soon as it is computed, and go with the first of them.
  *
  * There is one gate for all sequences that share the pages of a device.
  */
@@ -42,14 +42,14 @@ export class ColdGate {
     return nowMs >= this.#closedUntilMs;
   }
 
-  /** Whether a sequence lets other tenants' pass: it has much to compute, and would take pages that waiting sequences will read. */
+  /** Whether a sequence lets other tenants' sequences pass: it has much to compute, and would evict pages that these will read. */
   holdsBack(sequence: Sequence, nowMs: number): boolean {
     const left = sequence.length - sequence.cachedTokens;
     const isMuch = left * LITTLE_PART > sequence.length;
     return isMuch && !this.isOpen(nowMs) && this.#parts.displaces(sequence);
   }
 
-  /** The sequence is taken. */
+  /** Takes note that a sequence is admitted. */
   taken(sequence: Sequence, nowMs: number): void {
     if (isWarm(sequence)) return;
     const { length, cachedTokens } = sequence;

@@ -4,7 +4,7 @@ import type { Sequence } from "../sequence.ts";
 
 interface Waiter {
   readonly sequence: Sequence;
-  /** Wakes when the owner has published this many tokens. */
+  /** The sequence wakes when the owner has published this many tokens. */
   readonly tokens: number;
 }
 
@@ -40,19 +40,19 @@ export class InFlightPrefixes {
     this.#releaseHeld(owner, (waiter) => waiter.sequence === sequence);
   }
 
-  /** Lets go of those that wait for no more than the owner's first `tokens` tokens. */
+  /** Wakes sequences that wait for no more than the owner's first `tokens` tokens. */
   wake(owner: Sequence, tokens: number): readonly Sequence[] {
     return this.#releaseHeld(owner, (waiter) => waiter.tokens <= tokens);
   }
 
-  /** Each waiting sequence, and for how many tokens of which owner it waits. For checks. */
+  /** Each waiting sequence, its owner, and the number of tokens that it waits for. For checks. */
   *waits(): Generator<{ readonly waiter: Sequence; readonly owner: Sequence; readonly tokens: number }> {
     for (const [owner, waiters] of this.#waiters) {
       for (const { sequence, tokens } of waiters) yield { waiter: sequence, owner, tokens };
     }
   }
 
-  /** Takes out those of an owner's waiters that `goes` is true of, and returns them. */
+  /** Removes and returns the waiters of an owner for which `goes` is true. */
   #releaseHeld(owner: Sequence, goes: (waiter: Waiter) => boolean): readonly Sequence[] {
     const waiters = this.#waiters.get(owner);
     if (waiters === undefined) return [];
@@ -66,17 +66,15 @@ export class InFlightPrefixes {
   }
 }
 
-/** A running sequence that is about to compute tokens which the waiting one shares, and how many tokens they
- *  share. */
+/** A running sequence that computes a prefix which a waiting one shares, and the length of that prefix. */
 export interface InFlightPrefix {
   readonly owner: Sequence;
   readonly tokens: number;
 }
 
 /**
- * Finds the running sequence whose unfinished prompt has most in common with a waiting one beyond what is
- * cached; null if waiting would save fewer than `sharedTokensMin` tokens. Counts whole pages: only those are
- * published.
+ * Finds the running sequence whose unfinished prompt shares the longest uncached prefix with a waiting one. Null: waiting would
+ * save fewer than `sharedTokensMin` tokens. Only whole pages count, since only these are published.
  */
 export function findInFlightPrefix(
   waiting: Sequence,
@@ -99,7 +97,7 @@ export function findInFlightPrefix(
   return best;
 }
 
-/** How many tokens the two may share at most. */
+/** Most tokens that the two may share. */
 function sharedMax({ spec: one, cacheKey: key }: Sequence, { spec: other, cacheKey }: Sequence): number {
   if (key === cacheKey) return Number.POSITIVE_INFINITY;
   return one.adapter === other.adapter ? Math.min(one.publicTokens ?? 0, other.publicTokens ?? 0) : 0;

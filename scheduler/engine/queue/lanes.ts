@@ -16,15 +16,14 @@ interface Lane extends LaneRules {
   readonly objective: Objective;
   readonly tenants: Tenants;
   readonly arrivals: ArrivalList<Sequence>;
-  /** Tokens that it has had less than its share; below 0 more. */
+  /** Tokens that it lacks of its share; below 0: tokens that it had beyond it. */
   balance: number;
 }
 
 /**
  * One lane for each objective (objective.ts). Lanes that are not empty share the tokens of prompts by their credits (deficit
- * round robin): each sequence that is taken costs its lane the tokens that it computes, and the same number is handed out to
- * the lanes that are not empty, in proportion to their credits. The lane with the largest balance is next, ties to the first.
- * Balances are not saved up: a lane that was empty begins with none, or with its debt.
+ * round robin): a sequence costs its lane the tokens that it computes, and the non-empty lanes receive the same number in proportion to
+ * their credits. The lane with the largest balance is next, ties to the first. An empty lane saves no balance up, but keeps its debt.
  *
  * In a lane the tenant that has used least is next (tenants.ts), and of a tenant's sequences, by priority (ranks.ts), the one with the
  * highest response ratio (response-ratio.ts), or the one that came first; calls of programs keep their programs' order (programs.ts).
@@ -36,7 +35,7 @@ export class Lanes implements QueueOrder {
   readonly hasLanes = true;
   readonly #lanes: readonly Lane[];
   readonly #gate: ColdGate;
-  /** Of the last `peek`. */
+  /** Time of the last `peek`. */
   #nowMs = 0;
 
   constructor({ lanes, tenantSlack, tenantReach }: LanesPolicy, gate: ColdGate) {

@@ -3,13 +3,12 @@ import type { Sequence } from "../sequence.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
 /**
- * The calls of programs beside an order for all other sequences. Of the calls those of the program that arrived first are next,
- * down to its last, so that a program ends as early as if it were alone with those before it, instead of all ending late
- * together; of one program the one with the longest path behind it. Between the first call and the first of the others
- * `isBefore` decides.
+ * Orders the calls of programs beside all other sequences. Calls of the program that arrived first are next, so that it ends as early
+ * as if it were alone with the programs before it. Of one program, the call with the longest path behind it is next. Between the first
+ * call and the first of the other sequences `isBefore` decides.
  */
 export class Programs implements QueueOrder {
-  /** In order of their turns. */
+  /** Waiting calls, the next one first. */
   readonly #calls: Sequence[] = [];
   readonly #others: QueueOrder;
   readonly #isBefore: (call: Sequence, other: Sequence, nowMs: number) => boolean;
@@ -55,7 +54,7 @@ export class Programs implements QueueOrder {
     else assert(this.remove(sequence), "the call whose turn it is is taken");
   }
 
-  /** Where a call is, or would be. */
+  /** Index of a call in the list, or where it belongs. */
   #indexOf(sequence: Sequence): number {
     let low = 0;
     let high = this.#calls.length;

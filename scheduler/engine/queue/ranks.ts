@@ -1,39 +1,37 @@
 import type { Sequence } from "../sequence.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
-/** A sequence with a target for its first token is pressing when it has waited for this part of it: the rest is for its
- *  prompt. */
+/** A sequence is pressing when it has waited for this part of its target for the first token: the rest is for its prompt. */
 const PRESSING = 0.5;
 
-/** Of so many that are taken one is of a later priority, if one has waited too long there. */
+/** One of this many admissions goes to another priority, if a sequence there has aged. */
 const AGED_EVERY = 4;
 
 interface Rank {
   readonly priority: number;
   readonly order: QueueOrder;
-  /** Those with a target for their first token, the one that will be pressing first at the front. */
+  /** Sequences with a target for their first token; the first to be pressing is at the front. */
   readonly targeted: Sequence[];
 }
 
 /**
- * One tenant's waiting sequences by priority, the lowest number first. Of the same priority those that are pressing go
- * first, and the others as the given order says. Of every four that are taken one is of another priority than the first, if one
- * has aged there, and of those the one that came first: a sequence that has aged is taken at the latest with the fourth turn for each that came before it,
- * whatever its number.
+ * Orders one tenant's waiting sequences by priority, the lowest number first. Of one priority, pressing sequences go first, and the
+ * given order decides among the others. Every fourth admission goes to the first-come aged sequence of another priority, if there is
+ * one. So an aged sequence waits for at most four admissions for each aged one that came before it, whatever its number.
  */
 export class Ranks implements QueueOrder {
   readonly #orderOf: () => QueueOrder;
   readonly #isAged: (sequence: Sequence, nowMs: number) => boolean;
-  /** By priority; none is empty but that of priority 0. */
+  /** Ranks by priority; only that of priority 0 may be empty. */
   readonly #ranks: Rank[];
   #size = 0;
-  /** What `peek` returned because it is pressing. */
+  /** The pressing sequence that `peek` returned. */
   #pressing: Sequence | null = null;
-  /** What `peek` returned because it is aged; and how many were taken since the last such one, as far as it matters. */
+  /** The aged sequence that `peek` returned, and the number of admissions since the last such one, as far as it matters. */
   #aged: Sequence | null = null;
   #others = AGED_EVERY - 1;
 
-  /** `orderOf` makes the order of one priority's sequences; `isAged`: whether one has waited too long. */
+  /** `orderOf` makes the order of one priority's sequences; `isAged`: whether a sequence has waited too long. */
   constructor(
     orderOf: () => QueueOrder,
     isAged: (sequence: Sequence, nowMs: number) => boolean = () => false,
@@ -87,7 +85,7 @@ export class Ranks implements QueueOrder {
     this.#left(rank, sequence);
   }
 
-  /** Of the sequences that are next in other priorities than `first` the one that came first, if it is aged: among them no number counts. */
+  /** The first to arrive of the sequences that are next in priorities other than that of `first`; null if it is not aged. */
   #agedBehind(first: Rank | undefined, nowMs: number): Sequence | null {
     let oldest: Sequence | null = null;
     for (const rank of this.#ranks) {
@@ -102,7 +100,7 @@ export class Ranks implements QueueOrder {
     this.#size -= 1;
     const at = rank.targeted.indexOf(sequence);
     if (at !== -1) rank.targeted.splice(at, 1);
-    // Clients choose the numbers: numbers that are no longer in use are forgotten.
+    // Clients choose the numbers, so unused ones are forgotten.
     if (rank.priority !== 0 && rank.order.size === 0) this.#ranks.splice(this.#ranks.indexOf(rank), 1);
   }
 
@@ -119,7 +117,7 @@ export class Ranks implements QueueOrder {
   }
 }
 
-/** From when on a sequence is pressing; Infinity: never. */
+/** Time from which a sequence is pressing; Infinity: never. */
 function pressingFrom({ arrivedMs, service }: Sequence): number {
   const { ttftMs } = service;
   return ttftMs === null ? Number.POSITIVE_INFINITY : arrivedMs + PRESSING * ttftMs;

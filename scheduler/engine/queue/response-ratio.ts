@@ -4,11 +4,11 @@ import { ArrivalList } from "./arrival-list.ts";
 import { type ColdGate, isWarm } from "./cold-gate.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
-/** Tokens that a sequence costs besides those that it has to compute: a sequence that is all cached is not free. */
+/** Tokens that a sequence costs besides those that it computes: a sequence that is all cached is not free. */
 export const COST_MIN = 256;
-/** In one bucket a cost is less than so many times another: there are two buckets to each doubling. */
+/** Ratio of the costs at a bucket's ends: there are two buckets to each doubling. */
 export const BUCKET = 1.5;
-/** What it takes to serve a sequence, in tokens. */
+/** Cost of serving a sequence, in tokens. */
 function costOf({ length, cachedTokens }: Sequence): number {
   return COST_MIN + length - cachedTokens;
 }
@@ -22,8 +22,8 @@ function costOf({ length, cachedTokens }: Sequence): number {
  * that may cost: if it has the highest ratio, it is taken as soon as the gate is open, and pages allow.
  *
  * Sequences are in buckets by cost, warm and cold ones apart. A bucket is first come, first served, so that only the heads are
- * compared. A sequence moves when what is cached of it changes (`matched`). Few buckets are in use at a time, and of many tenants each
- * has an order of its own: only those are kept that have a sequence.
+ * compared. A sequence moves when its cached length changes (`matched`). Each tenant has an order of its own with few buckets in use, so
+ * only those with a sequence are kept.
  */
 export class ResponseRatio implements QueueOrder {
   readonly #warm = new Buckets();
@@ -87,7 +87,7 @@ class Bucket extends ArrivalList<Sequence> {
 
 /** Sequences by cost. */
 class Buckets {
-  /** The cheapest first; none is empty. */
+  /** Buckets, the cheapest first; none is empty. */
   readonly #buckets: Bucket[] = [];
 
   add(sequence: Sequence): void {
@@ -100,7 +100,7 @@ class Buckets {
     sequence.queued.bucket = bucket;
   }
 
-  /** False if it is not in one of these. */
+  /** Removes a sequence; false if it is in no bucket here. */
   remove(sequence: Sequence): boolean {
     const { bucket } = sequence.queued;
     const at = this.#buckets.indexOf(bucket as Bucket);
@@ -110,14 +110,14 @@ class Buckets {
     return true;
   }
 
-  /** Whether it is where `add` would put it now. */
+  /** Whether a sequence is where `add` would put it now. */
   isRight(sequence: Sequence): boolean {
     const { bucket } = sequence.queued;
     const index = bucketOf(sequence);
     return this.#buckets.some((one) => one === bucket && one.index === index);
   }
 
-  /** Of the buckets' first ones the one with the highest ratio, ties to the cheaper one; null: they are empty. */
+  /** The bucket head with the highest ratio, ties to the cheaper one; null: there is none. */
   highest(nowMs: number): Sequence | null {
     let best: Sequence | null = null;
     let most = 0;
@@ -132,7 +132,7 @@ class Buckets {
   }
 }
 
-/** Number of the bucket for sequences of its cost. */
+/** Number of the bucket for a sequence's cost. */
 function bucketOf(sequence: Sequence): number {
   const cost = costOf(sequence);
   const doublings = 31 - Math.clz32(cost);
@@ -152,7 +152,7 @@ export function hasHigherRatio(gate: ColdGate, call: Sequence, other: Sequence, 
   return ratio(call, nowMs) >= ratio(other, nowMs);
 }
 
-/** How long it has waited, a millisecond more so that cost decides at first, for what it costs. */
+/** Wait over cost; a millisecond more, so that cost decides at first. */
 function ratio(sequence: Sequence, nowMs: number): number {
   return (nowMs - sequence.awaitedSinceMs + 1) / costOf(sequence);
 }

@@ -6,15 +6,15 @@ import type { QueueOrder } from "./queue-order.ts";
 import { goesBefore } from "./response-ratio.ts";
 import { type Demand, VirtualTokenCounter } from "./virtual-token-counter.ts";
 
-/** Tenants that are compared at most, so that planning stays short. */
+/** Most tenants that are compared, so that planning stays short. */
 const COMPARED_MAX = 32;
 
 interface Tenant {
   readonly counter: VirtualTokenCounter;
   readonly order: QueueOrder;
-  /** Number of the last turn that it had. */
+  /** Number of its last turn. */
   turn: number;
-  /** What of it the heap knows; what is there now is never less. */
+  /** Its key in the heap; the current values are never less. */
   key: number;
   keyTurn: number;
   isListed: boolean;
@@ -27,9 +27,9 @@ interface Tenant {
  * cached is charged for the room that it takes, which is a hundredth of a token for each second. Between tenants that
  * always wait, what they computed differs by one sequence at most, and a new tenant waits for one sequence of each other's at most.
  *
- * Tenants that have used up to `reach` tokens more than that one are even with it, and the sequence with the highest response ratio
- * among them is next (response-ratio.ts): a lead of a few short prompts is no reason to serve a long one first. What tenants computed
- * differs by no more than that besides. Lanes that are first come, first served have no reach.
+ * Tenants that have used up to `reach` tokens more than that one are even with it. Among them the sequence with the highest response
+ * ratio is next (response-ratio.ts): a lead of a few short prompts is no reason to serve a long one first. Tenants' use differs by at
+ * most that much more. Lanes that are first come, first served have no reach.
  *
  * Returning tenants keep up to `slack` tokens of credit or debt. So a tenant that asks for little goes before a crowd of
  * another tenant's, but credit is not saved up for long; a new tenant begins like the others. What is used while no sequence waits is not charged.
@@ -44,7 +44,7 @@ export class Tenants {
   readonly #gate: ColdGate | null;
   readonly #byName = new Map<string, Tenant>();
   readonly #demand: Demand = { isThere: false };
-  /** A heap by `key`, then `keyTurn`. Both only grow, so they are brought up to date when they come to the top. */
+  /** A heap by `key`, then `keyTurn`. Both only grow, so they are updated when they come to the top. */
   readonly #heap: Tenant[] = [];
   /** The most that a tenant had used when it was next. */
   #level = 0;
@@ -83,12 +83,12 @@ export class Tenants {
     if (!tenant.isListed) this.#list(tenant);
   }
 
-  /** What the sequence draws is charged here from now on, without a wait. */
+  /** Charges the output of a sequence here from now on that does not wait here. */
   adopt(sequence: Sequence): void {
     sequence.queued.counter = this.#tenantOf(sequence).counter;
   }
 
-  /** False if it does not wait. */
+  /** Removes a sequence; false if it does not wait here. */
   remove(sequence: Sequence): boolean {
     if (!this.#tenantOf(sequence).order.remove(sequence)) return false;
     this.#left();
@@ -107,7 +107,7 @@ export class Tenants {
     return isHeldBack ? (this.#passing(gate, nowMs) ?? sequence) : sequence;
   }
 
-  /** Takes out the one that `peek` returned, for so many tokens. */
+  /** Removes the sequence that `peek` returned, and charges its tenant for the tokens that it will compute. */
   take(sequence: Sequence, computedTokens: number): void {
     const tenant = this.#tenantOf(sequence);
     tenant.order.take(sequence, computedTokens);
@@ -117,12 +117,12 @@ export class Tenants {
     this.#left();
   }
 
-  /** More or less of a sequence is cached now, whether it waits here or not. */
+  /** Takes note that the cached length of a sequence has changed, whether it waits here or not. */
   matched(sequence: Sequence): void {
     this.#tenantOf(sequence).order.matched?.(sequence);
   }
 
-  /** Of the tenants that are even with the one that has used least, the sequence that goes first. */
+  /** The sequence that goes first among tenants that are even with the one that has used least. */
   #firstOfEven(least: Tenant, gate: ColdGate, nowMs: number): Sequence | null {
     const most = least.counter.used + this.#reach;
     let best = least.order.peek(nowMs);
@@ -145,7 +145,7 @@ export class Tenants {
     this.#demand.isThere = this.#size > 0;
   }
 
-  /** Of those that are not held back the one whose tenant has used least; null: all are. */
+  /** The sequence, not held back by the gate, whose tenant has used least; null: the gate holds all back. */
   #passing(gate: ColdGate, nowMs: number): Sequence | null {
     let best: Sequence | null = null;
     let least = Number.POSITIVE_INFINITY;

@@ -1,12 +1,12 @@
 /** Tokens charged for each cached token and millisecond: a hundredth of a token per second. */
 export const OCCUPANCY = 0.00001;
 
-/** Whether any sequence waits, as all accounts of a lane know it. */
+/** Whether any sequence waits, shared by all counters of a lane. */
 export interface Demand {
   isThere: boolean;
 }
 
-/** What a tenant has used, in tokens; only differences between tenants mean anything. */
+/** Counts the service of a tenant in tokens (VTC); only differences between tenants mean anything. */
 export class VirtualTokenCounter {
   used = 0;
   readonly #demand: Demand;
@@ -15,17 +15,17 @@ export class VirtualTokenCounter {
     this.#demand = demand;
   }
 
-  /** One token was generated. */
+  /** Charges one generated token. */
   chargeOutput(): void {
     this.#charge(1);
   }
 
-  /** `tokens` that it did not compute were held in the cache for it for `ms`. */
+  /** Charges `tokens` that the cache held for the tenant for `ms`. */
   chargeOccupancy(tokens: number, ms: number): void {
     this.#charge(tokens * ms * OCCUPANCY);
   }
 
-  /** While no sequence waits, use costs nothing. */
+  /** Charges tokens while a sequence waits; else use costs nothing. */
   #charge(tokens: number): void {
     if (this.#demand.isThere) this.used += tokens;
   }

@@ -12,8 +12,8 @@ import type { QueueOrder } from "./queue-order.ts";
 /**
  * All sequences that wait and are not paused, each in one of three places:
  *
- *   returning   preempted, or going on from a held one; before all others, in order of arrival, once their back-off is over; offline work that has not
- *               aged behind all others
+ *   returning   preempted, or going on from a held one: before all others, in order of arrival, once their back-off is over; offline ones
+ *               that have not aged behind all others
  *   order       see queue-order.ts
  *   pending     out of the order until the prefix that they share with a running sequence is computed (in-flight-prefixes.ts)
  */
@@ -23,7 +23,7 @@ export class WaitQueue {
   readonly #pending = new InFlightPrefixes();
   #offlineSize = 0;
   readonly #returning = new ArrivalList<Sequence>();
-  /** Of these a sequence could not be admitted in this step. */
+  /** Objectives of which a sequence could not be admitted in this step. */
   readonly #passed = new Set<Objective>();
 
   constructor(order: QueueOrder, kvCache: KvCacheManager) {
@@ -35,7 +35,7 @@ export class WaitQueue {
     return this.#order.size + this.#pending.size + this.#returning.size;
   }
 
-  /** Of `size`, sequences that take what the others leave. */
+  /** Number of offline sequences among them. */
   get offlineSize(): number {
     return this.#offlineSize;
   }
@@ -50,7 +50,7 @@ export class WaitQueue {
     return this.#passed.size > 0;
   }
 
-  /** A step is about to be planned: no objective is passed any more. */
+  /** Begins a step, in which no objective is passed yet. */
   beginStep(): void {
     this.#passed.clear();
     this.#order.beginStep?.();
@@ -61,7 +61,7 @@ export class WaitQueue {
     this.#join(sequence);
   }
 
-  /** A sequence, which may run or be paused, is served otherwise from now on: where it waits it takes its new place. */
+  /** Changes the service of a sequence, which may run or be paused; a waiting one takes its new place. */
   serve(sequence: Sequence, service: Service): void {
     const isHere = sequence.state === "waiting" && !sequence.isPaused;
     if (isHere) this.remove(sequence);
@@ -95,18 +95,17 @@ export class WaitQueue {
       offline ??= sequence;
     }
     if (offline === null) return this.#order.peek(nowMs, passed);
-    // It may have been preempted for one that waits.
+    // The offline sequence may have been preempted for one that waits.
     return this.#order.peek(nowMs, new Set([...passed, offline.objective.name])) ?? offline;
   }
 
-  /** Takes out the one that `peek` returned, which will compute so many tokens. */
+  /** Removes the sequence that `peek` returned, which will compute `computedTokens`. */
   take(sequence: Sequence, computedTokens: number): void {
     if (sequence.objective.isOffline) this.#offlineSize -= 1;
     if (!this.#returning.remove(sequence)) this.#order.take(sequence, computedTokens);
   }
 
-  /** The sequence cannot be admitted now: those of other objectives may pass it until the step is planned. False if the
-   *  order has no lanes. */
+  /** Lets sequences of other objectives pass one that cannot be admitted in this step. False if the order has no lanes. */
   pass(sequence: Sequence): boolean {
     if (!this.hasLanes) return false;
     this.#passed.add(sequence.objective.name);
@@ -124,13 +123,13 @@ export class WaitQueue {
     this.#pending.park(sequence, owner, tokens);
   }
 
-  /** The owner has published `tokens` tokens (Infinity: will publish no more): puts those that waited for them
-   *  back. */
+  /** Puts sequences back that wait for at most the owner's first `tokens` tokens, which it has published. Infinity: it will publish no
+   *  more. */
   wake(owner: Sequence, tokens: number): void {
     for (const sequence of this.#pending.wake(owner, tokens)) this.#join(sequence);
   }
 
-  /** For checks. */
+  /** Sequences that wait for prefixes, for checks. */
   prefixWaits(): ReturnType<InFlightPrefixes["waits"]> {
     return this.#pending.waits();
   }
@@ -141,7 +140,7 @@ export class WaitQueue {
   }
 }
 
-/** The order of a policy. */
+/** Makes the order of a policy. */
 export function orderOf(policy: QueuePolicy, gate: ColdGate): QueueOrder {
   return policy.kind === "lanes" ? new Lanes(policy, gate) : policy.open((sequence) => sequence.cachedTokens);
 }

@@ -10,22 +10,22 @@ import {
 import type { StepPrediction } from "./step-prediction.ts";
 import { nextTile } from "./tile.ts";
 
-/** Where a stream has run of late, the next one waits no longer for an offline step than this part of the time that its prompt usually takes,
- *  and half as long on average. */
+/** Where a stream has run of late, an offline step delays the next one by at most this part of its prompt's usual time, and by half of that on
+ *  average. */
 const NOTICED = 0.2;
 
 /**
- * Offline work that is alone: of the sizes that what comes next can wait for, the one in which a token takes least. What tokens look at is
- * the same in steps of any size, and left out.
+ * Offline work alone: takes the size with the least time per token, of the sizes that the next stream can wait for. The cost of attention
+ * is the same in steps of any size, and left out.
  *
- * A step of p tokens of prompts takes T, and T0 without them. Where prompts find room only as answers end, that is as many steps as answers take,
- * with prompts in them or not: r tokens in each (`refillTokens`).
+ * A step with p prompt tokens takes T, and T0 without them. Where prompts find room only as answers end, memory refills by r tokens a
+ * step (`refillTokens`), with prompts in it or not.
  *
  *   p ≤ r   memory is not full: every step has p, and decodes in proportion. A token takes T / size, decodes included.
  *   p > r   one step of p / r has prompts, and the others have decodes alone: a token of prompts takes (T - T0) / p + T0 / r.
  *
- * Where T grows evenly, the second is the same for every p. But no step takes less than reading the weights does, and up to there tokens of prompts
- * cost nearly nothing beside decodes: then steps of r are better than ones of many tokens between ones of few.
+ * Where T grows evenly, the second is the same for every p. But no step takes less than reading the weights, and up to there prompt
+ * tokens cost nearly nothing beside decodes. Then steps of r tokens are better than a few large ones.
  */
 export class OfflineSize implements SizeRule {
   readonly #step: StepPrediction;
@@ -52,15 +52,15 @@ export class OfflineSize implements SizeRule {
     return { size: best, limitMs: targetMs };
   }
 
-  /** How long a step may take. A stream that comes meanwhile waits for its end, or for the next place in which it can be aborted; what it has
-   *  computed is lost then, so that it takes no longer than a step beside streams. */
+  /** The limit of a step. A stream that comes meanwhile waits for the step's end or its next abort point. An aborted step's work is lost, so it
+   *  takes no longer than a step beside streams. */
   get #waitMs(): number {
     const { history, backlog, stepMs } = this.#work;
     if (history.quietMs >= QUIET_AFTER_MS) return QUIET * stepMs;
     return Math.min(stepMs, history.abortPoints * NOTICED * this.#step.promptMs(backlog.streamTokens));
   }
 
-  /** How long each token of prompts takes in steps of this size; without prompts a step takes `aloneMs`. */
+  /** Time per prompt token in steps of this size; without prompts a step takes `aloneMs`. */
   #tokenMs(size: number, aloneMs: number): number {
     const { refillTokens } = this.#work.backlog;
     const before = this.#step.tokens;

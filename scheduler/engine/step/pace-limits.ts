@@ -3,17 +3,16 @@ import type { TimePolicy } from "../../policy.ts";
 import type { SequenceView } from "./step-budget.ts";
 import type { StepLoad } from "./step-load.ts";
 
-/** Where decodes alone take more than half of `stepMs`, steps with prompts take so many times as long as without: prompts have
- *  half of the time, and streams half of their speed. */
+/** Where decodes alone take more than half of `stepMs`, steps with prompts take this many times as long: prompts have half of the time, and
+ *  streams half of their speed. */
 const SLOWED = 2;
-/** Where one stream alone takes more than its part of `stepMs`, decodes alone may take so many times as long as it does. By
- *  then a step's fixed cost is spread over so many streams that more of them would add less than an eighth to the device's
- *  throughput. */
+/** Where one stream alone takes more than its part of `stepMs`, decodes may take this many times as long as it does. By then a step's fixed
+ *  cost is spread so far that more streams would add less than an eighth to the throughput. */
 const CROWDED = 8;
 /** Offline sequences lengthen a step of others by this part of it at most. */
 const OFFLINE_SHARE = 0.0625;
 
-/** How long steps may take, so that streams keep their pace. */
+/** Limits of steps by which streams keep their pace. */
 export class PaceLimits {
   readonly #policy: TimePolicy;
   readonly #costs: EngineCosts;
@@ -28,7 +27,7 @@ export class PaceLimits {
     return slackMs / (1 + this.#policy.margin + (this.#costs.margin ?? 0));
   }
 
-  /** The limit of a step with prompts beside untargeted streams, where without prompts it takes `aloneMs`. It is no promise: a device
+  /** The limit of a step with prompts beside untargeted streams, where without prompts it takes `aloneMs`. A device
    *  whose steps are hard to predict keeps to it on average. */
   untargetedMs(aloneMs: number): number {
     return Math.max(this.#policy.stepMs, SLOWED * aloneMs);

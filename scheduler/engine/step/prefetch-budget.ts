@@ -1,34 +1,33 @@
 import type { CostModel, StepShape } from "../../cost/cost-model.ts";
 
-/** What a step has, and a piece of a prefix hint that it might have as well. */
+/** A step, and a piece of a prefix hint that it might also compute. */
 export interface PrefetchStep {
-  /** Decodes, and no prompts: where these are, nothing is spare. */
+  /** The step's shape: decodes and no prompts, beside which nothing is computed ahead. */
   readonly shape: StepShape;
   /** Whether every decode is of the program that waits for the piece. */
   readonly isOwn: boolean;
-  /** So many more steps have such decodes, this one counted, ≥ 1; as far as is known. */
+  /** Number of steps with such decodes, this one included, ≥ 1, as far as is known. */
   readonly steps: number;
-  /** Tokens that the step may have more. */
+  /** Most tokens that may be added to the step. */
   readonly tokensMax: number;
-  /** Of the piece: tokens that are missing, after so many that are there. */
+  /** Missing tokens of the prefix hint, after `context` cached ones. */
   readonly left: number;
   readonly context: number;
 }
 
-/** A step with nothing else in it takes so long at most: whatever comes meanwhile waits for its end. */
+/** Limit of a step with nothing else in it: a sequence that comes meanwhile waits for its end. */
 const IDLE_MS = 25;
-/** Beside decodes of its own program alone a piece makes a step so many times as long at most. */
+/** Limit of a step beside decodes of its own program alone, in times of the step without the piece. */
 const OWN_TIMES = 2;
-/** With such pieces the step has so many tokens: the first few multiples are compared, then every one by a half larger than the one
- *  before. */
+/** Tokens of a step with such a piece: the first few multiples are compared, then sizes that grow by half. */
 const TOKENS_MIN = 8;
-/** What a token costs in the prompt of the call is seen in one of so many tokens at least. */
+/** Fewest tokens of the prompt in which a token's usual cost is measured. */
 const PROMPT_TOKENS = 256;
-/** Planning a piece, telling of it and handing it to the cache take so long, which no prediction of a step has. */
+/** Time to plan and report a piece and to hand it to the cache, which no prediction of a step includes. */
 const PIECE_MS = 0.1;
-/** Its tokens cost this part of what they do in the prompt at most: two predictions are compared, and either may be off. */
+/** Most that its tokens may cost, as a part of their cost in the prompt: either prediction may be off. */
 const WORTH = 0.85;
-/** Predictions that differ by no larger share are equal. */
+/** Largest relative difference of predictions that count as equal. */
 const EQUAL = 1e-9;
 
 /**
@@ -36,10 +35,10 @@ const EQUAL = 1e-9;
  *
  *   nothing else runs                       as many as fit `IDLE_MS`
  *   decodes of others                       as many as make the step no longer at all
- *   decodes of the same program, no target  the size by which the program gains most until they end: what its tokens cost less than in the call's
- *                                           own prompt, in as many of the steps to come as the prefix hint lasts for
+ *   decodes of the same program, no target  the size by which the program gains most until they end: the difference to the tokens' cost in the
+ *                                           call's own prompt, in as many of the steps to come as the prefix hint lasts for
  *
- * About 16 predictions.
+ * Costs about 16 predictions.
  */
 export function prefetchTokens(costs: CostModel, step: PrefetchStep): number {
   const { shape, isOwn, tokensMax, left, context } = step;
@@ -62,11 +61,11 @@ export function prefetchTokens(costs: CostModel, step: PrefetchStep): number {
   return good === 0 && aloneMs === 0 ? Math.min(most, Math.max(1, costs.tileTokens)) : good;
 }
 
-/** A device that reads its weights once per step computes some tokens beside a decode for little. Where there are more decodes to come than
- *  pieces, it is the cost of each token that counts; where there are fewer, what a step gains. */
+/** Chooses the size of a piece beside decodes: a device that reads its weights once per step computes some tokens beside a decode for little.
+ *  Where more decodes are to come than pieces, the cost of each token counts; where fewer, the gain of a step. */
 function cheapest(costs: CostModel, { shape, steps, left, context }: PrefetchStep, most: number): number {
   const aloneMs = costs.stepMs(shape);
-  // What is left over belongs to a longer prompt: there it is not among a step's first tokens, and looks at as many as here.
+  // The rest belongs to a longer prompt: there it is not among a step's first tokens, and has the same context.
   const rest = Math.max(left, PROMPT_TOKENS);
   const before = Math.max(0, context + Math.floor((left - rest) / 2));
   const promptMs = (tokens: number, context: number): number =>
@@ -82,7 +81,7 @@ function cheapest(costs: CostModel, { shape, steps, left, context }: PrefetchSte
     if (tookMs > OWN_TIMES * aloneMs) break;
     const pieces = Math.min(steps, left / tokens);
     const gainedMs = pieces * (tokens * worthMs - (tookMs - aloneMs) - PIECE_MS);
-    // Of sizes that are as good the largest is soonest done.
+    // The largest of equally good sizes is done soonest.
     if (gainedMs > 0 && gainedMs >= mostMs * (1 - EQUAL)) [mostMs, best] = [gainedMs, tokens];
     if (tokens === most) break;
   }

@@ -6,7 +6,7 @@ export interface PromptRules {
   readonly nowMs: number;
 }
 
-/** A prompt that has had no chunk for so long is not overtaken any more. */
+/** Time without a chunk after which a prompt is not overtaken any more. */
 const PATIENCE_MS = 2000;
 
 /** Whether a prompt has had no chunk for so long that none of its objective overtakes it. */
@@ -21,7 +21,7 @@ export function isStarving({ pacing }: Sequence, nowMs: number): boolean {
 export function shortestFirst(prompts: readonly Sequence[], { isAged, nowMs }: PromptRules): Sequence[] {
   const leftOf = (sequence: Sequence): number =>
     isStarving(sequence, nowMs) || isAged(sequence) ? 0 : sequence.behind;
-  // Stable sorts: what they leave open stays in order of arrival.
+  // The sort is stable: equal ones stay in order of arrival.
   return prompts.toSorted((a, b) => leftOf(a) - leftOf(b));
 }
 

@@ -3,30 +3,29 @@ import type { StepPrediction } from "./step-prediction.ts";
 import type { SizeOption } from "./step-size.ts";
 import { nextTile } from "./tile.ts";
 
-/** Sizes of a step that are compared: so many half tiles, then at distances that double each time there are half as many
- *  again. */
+/** Number of sizes at the distance of half a tile; after each further half as many the distance doubles. */
 const SIZES_FINE = 8;
 
 /** The prompts that a step might have. */
 export interface PromptDemand {
-  /** Of the first prompt: tokens to compute, after `context` that are computed. */
+  /** Tokens of the first prompt to compute, after `context` that are computed. */
   readonly left: number;
   readonly context: number;
-  /** Of all prompts that are unfinished or wait, at most. */
+  /** Most tokens of all prompts that are unfinished or wait. */
   readonly promptTokens: number;
-  /** Tokens that the step may have at most, decodes included. */
+  /** Most tokens of the step, decodes included. */
   readonly sizeMax: number;
 }
 
-/** A size that was chosen. */
+/** The choice of a size rule. */
 export interface SizeChoice {
   /** Tokens, decodes included. */
   readonly size: number;
-  /** How long the step may take, with whatever chunks fill it up. */
+  /** Limit of the step, with all chunks that fill it up. */
   readonly limitMs: number;
 }
 
-/** How long a step may take. */
+/** Limits of a step. */
 export interface StepLimits {
   /** No size that takes longer is an option. */
   readonly targetMs: number;
@@ -34,7 +33,7 @@ export interface StepLimits {
   readonly untargetedMs: number;
 }
 
-/** What an engine does and did, as far as the size of a step depends on it. */
+/** State of the engine on which the size of a step depends. */
 export interface StepWork {
   readonly backlog: Backlog;
   readonly history: StepHistory;
@@ -44,11 +43,11 @@ export interface StepWork {
 
 /** State carried across steps. */
 export interface StepHistory {
-  /** For so long no stream has run; Infinity: none ever has. */
+  /** Time since a stream ran; Infinity: none ever has. */
   readonly quietMs: number;
   /** Places in which an offline step can be aborted (`DeviceSpec.abortPoints`). */
   readonly abortPoints: number;
-  /** When an offline prompt last lengthened a step that others were in. */
+  /** Time at which an offline prompt last lengthened a step of others. */
   offlineTileMs: number;
 }
 
@@ -57,10 +56,10 @@ export interface SizeRule {
   choose(demand: PromptDemand, limits: StepLimits): SizeChoice;
 }
 
-/** Where no stream runs, a step may take so many times `stepMs` before smaller ones are looked for that are nearly as good, and one of a task
- *  group longer than that where none has run for long: a request that arrives meanwhile waits for its end. */
+/** Where no stream runs, a step may take this many times `stepMs` before a smaller one is preferred that is nearly as good. One of a task group
+ *  may take longer where none has run for long. */
 export const QUIET = 4;
-/** Where no stream has run for so long, none is expected; where one has, the next one is expected after as long again. */
+/** Time after which no stream is expected any more. Before that the next one is expected after as long again. */
 export const QUIET_AFTER_MS = 60_000;
 
 /** The sizes that a step may have, the smallest first: a grid of half tiles, coarser further up. Empty: none fits. */

@@ -2,48 +2,48 @@ import type { SequenceId } from "../../core.ts";
 import type { ObjectiveRules } from "../../objective.ts";
 import type { Sequence } from "../sequence.ts";
 
-/** What a budget reads of a sequence. */
+/** The fields of a sequence that a budget reads. */
 export type SequenceView = Pick<
   Sequence,
   "id" | "objective" | "tbtMs" | "pacing" | "length" | "isDecoding" | "isPaused"
 >;
 
-/** How many prompt and forced tokens a step has room for. One object serves the planning of one step. */
+/** Limits the prompt and forced tokens of a step. One object serves the planning of one step. */
 export interface StepBudget {
   /** Decodes that this step leaves out. */
   readonly skipped: ReadonlySet<SequenceId>;
-  /** When the first stream will have waited longer than its target; Infinity: no stream has one. */
+  /** Time at which the first stream misses its target; Infinity: no stream has one. */
   readonly deadlineMs: number;
-  /** Tokens that the next chunk may have, of a prompt with `left` ≥ 1 tokens to compute after `context` computed ones
-   *  that has got none for `waitedMs`; Returns 0 for none in this step. Changes nothing. */
+  /** Offers tokens to a prompt with `left` ≥ 1 tokens to compute after `context` computed ones, which has had no chunk for `waitedMs`. 0: none in
+   *  this step. Changes nothing. */
   offer(left: number, context: number, waitedMs: number, objective: ObjectiveRules): number;
-  /** A chunk of `tokens` after `context` is in the step. */
+  /** Adds a chunk of `tokens` after `context` to the step. */
   take(tokens: number, context: number, objective: ObjectiveRules): void;
-  /** Puts forced tokens of a decode into the step beside its one, after `context` computed ones: as many of `left` ≥ 1 as there
-   *  is room for. Returns how many. */
+  /** Adds forced tokens of a decode to the step beside its one, after `context` computed ones: as many of `left` ≥ 1 as there is room for.
+   *  Returns how many. */
   takeForced(left: number, context: number, objective: ObjectiveRules): number;
   /** Whether the streams that run keep their targets if one more sequence runs with them for good. `isAged`: it has
-   *  waited so long that others have to give way. */
+   *  waited so long that others make way. */
   admits(sequence: SequenceView, isAged: boolean): boolean;
-  /** That one more sequence runs now. */
+  /** Takes note that one more sequence runs. */
   join(sequence: SequenceView): void;
 }
 
-/** What there is to do besides decodes: offline prompts count only where there are no others, which would have to wait for the
- *  larger steps that suit a crowd. */
+/** Work besides decodes. Offline prompts count only where there are no others: a crowd of them would make steps larger, which online prompts
+ *  would wait for. */
 export interface Backlog {
   readonly countsOffline: boolean;
-  /** At most what all prompts, waiting ones too, have still to compute. */
+  /** Most tokens that all prompts, waiting ones included, have to compute. */
   readonly promptTokens: number;
-  /** What of that is likely to be computed, as far as it is not cached. */
+  /** Expected uncached tokens of these. */
   readonly likelyTokens: number;
-  /** Sequences that wait, and would fit. */
+  /** Number of waiting sequences that would fit. */
   readonly waiting: number;
-  /** So many tokens of prompts find room in a step, as answers end, spread over all that wait: those that find room now need no answer to
-   *  end. ≥ 1; Infinity: all find room now. */
+  /** Prompt tokens that find room per step as answers end, spread over all that wait; those that fit now need no answer to end. ≥ 1;
+   *  Infinity: all fit now. */
   readonly refillTokens: number;
-  /** Tokens that an answer is likely to have. */
+  /** Expected tokens of an answer. */
   readonly answerTokens: number;
-  /** Tokens that a stream's prompt, as they were of late, has to compute: what is cached of it left out. */
+  /** Average uncached tokens of recent streams' prompts. */
   readonly streamTokens: number;
 }

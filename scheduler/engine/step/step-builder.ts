@@ -3,7 +3,7 @@ import { insertByArrival } from "../queue/arrival-list.ts";
 import type { Sequence } from "../sequence.ts";
 import type { StepBudget } from "./step-budget.ts";
 
-/** The next `count` ≥ 1 tokens of a sequence. */
+/** A chunk: the next `count` ≥ 1 tokens of a sequence. */
 export interface PlannedChunk {
   readonly sequence: Sequence;
   readonly count: number;
@@ -15,11 +15,11 @@ export class StepBuilder {
   readonly nowMs: number;
   readonly chunks: PlannedChunk[] = [];
   readonly moves: PageMove[] = [];
-  /** Unfinished prompts by arrival, those included that the step admits. */
+  /** Unfinished prompts by arrival, including those that the step admits. */
   readonly prompts: Sequence[] = [];
   #hasAdmitted = false;
 
-  /** A step that begins with every decode of `running` but those that the budget leaves out; without `hasDecodes` with none. */
+  /** Begins a step with every decode of `running` but those that the budget leaves out; without `hasDecodes`, with none. */
   constructor(budget: StepBudget, running: readonly Sequence[], hasDecodes: boolean, nowMs: number) {
     this.budget = budget;
     this.nowMs = nowMs;
@@ -39,12 +39,12 @@ export class StepBuilder {
     this.chunks[index] = { sequence, count: 1 + count };
   }
 
-  /** Whether a sequence runs from this step on: a step in its place would have to begin with it. */
+  /** Whether the step admits a sequence, so that it cannot be planned again. */
   get hasAdmitted(): boolean {
     return this.#hasAdmitted;
   }
 
-  /** Adds a sequence that runs from this step on, with tokens of its prompt, and the copy that it needs. */
+  /** Adds a sequence that the step admits, with tokens of its prompt, and the copy that it needs. */
   admit(sequence: Sequence, count: number, move: PageMove | null): void {
     this.#hasAdmitted = true;
     if (move !== null) this.moves.push(move);
@@ -53,7 +53,7 @@ export class StepBuilder {
     this.addPrompt(sequence, count);
   }
 
-  /** Adds tokens of a prompt, as many as the budget has offered. */
+  /** Adds a chunk of a prompt, which the budget has offered. */
   addPrompt(sequence: Sequence, count: number): void {
     this.budget.take(count, sequence.computed, sequence.objective);
     this.chunks.push({ sequence, count });

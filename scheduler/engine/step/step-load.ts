@@ -1,7 +1,7 @@
 import type { SequenceView } from "./step-budget.ts";
 import type { StepView } from "./step-rule.ts";
 
-/** Sequences as far as their number and contexts go. */
+/** Number of sequences, and the tokens of their contexts. */
 interface Load {
   count: number;
   context: number;
@@ -9,24 +9,24 @@ interface Load {
 
 /** The sequences of a step, summed up. Streams are interactive sequences; untargeted ones have no target. */
 export class StepLoad {
-  /** Of all that run, those that were admitted in this step included. */
+  /** All running sequences, including those that this step admits. */
   readonly offline: Load = { count: 0, context: 0 };
   readonly online: Load = { count: 0, context: 0 };
   streams = 0;
   untargetedStreams = 0;
   /** The tightest target; Infinity: there is none. */
   tightestMs = Number.POSITIVE_INFINITY;
-  /** Of the decodes, as the step was begun. */
+  /** The decodes, as the step was begun. */
   readonly decodes: Load = { count: 0, context: 0 };
   readonly onlineDecodes: Load = { count: 0, context: 0 };
   untargetedDecodes = 0;
-  /** When the first of them will have waited longer than its target; Infinity: none has one. */
+  /** Time at which the first of them misses its target; Infinity: none has one. */
   deadlineMs = Number.POSITIVE_INFINITY;
-  /** Prompts that are unfinished or wait. */
+  /** Number of prompts that are unfinished or wait. */
   prompts: number;
   readonly #defaultTbtMs: number | null;
 
-  /** `defaultTbtMs`: of streams that ask for no target themselves. */
+  /** `defaultTbtMs`: the target of streams that ask for none. */
   constructor({ running, backlog }: StepView, defaultTbtMs: number | null) {
     this.#defaultTbtMs = defaultTbtMs;
     this.prompts = backlog.waiting;
@@ -38,7 +38,7 @@ export class StepLoad {
     }
   }
 
-  /** One more sequence runs. */
+  /** Adds a running sequence. */
   join(sequence: SequenceView): void {
     const { objective, length } = sequence;
     add(objective.isOffline ? this.offline : this.online, length);
@@ -48,7 +48,7 @@ export class StepLoad {
     else if (objective.isInteractive) this.untargetedStreams += 1;
   }
 
-  /** The longest time that a sequence waits for a token: what it asks for; else streams have the default. Null: any. */
+  /** The target of a sequence: its own, or the default of streams. Null: none. */
   targetOf({ objective, tbtMs }: SequenceView): number | null {
     if (objective.isOffline) return null;
     return tbtMs ?? (objective.isInteractive ? this.#defaultTbtMs : null);

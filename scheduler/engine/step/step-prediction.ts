@@ -1,9 +1,9 @@
 import type { EngineCosts, PromptShape, StepShape } from "../../cost/cost-model.ts";
 import { nextTile, tileTrim } from "./tile.ts";
 
-/** Prompts are not cut into smaller pieces than this, whatever the device's tiles. */
+/** Smallest piece into which a prompt is cut, whatever the device's tiles. */
 const CHUNK_MIN = 16;
-/** How often a chunk is made smaller at most, to fit. */
+/** Most times that a chunk is made smaller to fit. */
 const TRIES_MAX = 16;
 
 interface MutableShape extends StepShape {
@@ -12,36 +12,36 @@ interface MutableShape extends StepShape {
   decodeContext: number;
 }
 
-/** A step while it is filled, and how long the cost model says that it takes with this or that chunk more. */
+/** A step while it is filled, and the cost model's predictions for it. */
 export class StepPrediction {
   readonly #costs: EngineCosts;
   readonly #shape: MutableShape;
   #tokens: number;
 
-  /** A step of so many decodes, whose contexts have `decodeContext` tokens together. */
+  /** Begins with `decodes`, whose contexts have `decodeContext` tokens together. */
   constructor(costs: EngineCosts, decodes: number, decodeContext: number) {
     this.#costs = costs;
     this.#shape = { prompts: [], decodes, decodeContext };
     this.#tokens = decodes;
   }
 
-  /** Tokens of the step so far: decodes, and all that was added. */
+  /** Number of tokens so far: decodes and added chunks. */
   get tokens(): number {
     return this.#tokens;
   }
 
-  /** How long the step takes as it is. */
+  /** Time of the step as it is. */
   get ms(): number {
     return this.#costs.stepMs(this.#shape);
   }
 
-  /** How long the contexts of decodes take in a step that takes `aloneMs`: it is what as many tokens without contexts take less. */
+  /** Time of the decodes' contexts in a step that takes `aloneMs`: the difference to as many tokens without contexts. */
   contextMs(aloneMs: number): number {
     const { decodes } = this.#shape;
     return decodes === 0 ? 0 : Math.max(0, aloneMs - this.promptMs(decodes));
   }
 
-  /** How long the step takes with a chunk more; `others`: tokens of further prompts of which nothing is known. */
+  /** Time of the step with one more chunk; `others`: tokens of further, unknown prompts. */
   msWith(tokens: number, context: number, others = 0): number {
     const { prompts } = this.#shape;
     prompts.push({ tokens, context });
@@ -51,12 +51,12 @@ export class StepPrediction {
     return ms;
   }
 
-  /** How long a step of this prompt alone takes. */
+  /** Time of a step with a prompt of `tokens` alone. */
   promptMs(tokens: number): number {
     return this.#costs.stepMs({ prompts: [{ tokens, context: 0 }], decodes: 0, decodeContext: 0 });
   }
 
-  /** How long a step of so many tokens takes, if none of them looks at others; 0 for none. */
+  /** Time of a step of `tokens` without contexts; 0 for none. */
   bareMs(tokens: number): number {
     return tokens === 0 ? 0 : this.#costs.stepMs({ prompts: [], decodes: tokens, decodeContext: 0 });
   }
@@ -74,12 +74,12 @@ export class StepPrediction {
     this.#tokens -= 1;
   }
 
-  /** Sizes of steps are multiples of this: half a tile, as some devices have a smaller step there. */
+  /** Distance of sizes: half a tile, since the time jumps there too on some devices. */
   get quantum(): number {
     return Math.max(CHUNK_MIN, this.#costs.tileTokens / 2);
   }
 
-  /** The distance of sizes where they are compared more closely. */
+  /** Distance of sizes in a finer comparison. */
   get fineQuantum(): number {
     return Math.max(CHUNK_MIN, this.quantum >> 1);
   }
@@ -91,13 +91,13 @@ export class StepPrediction {
     return (next - this.#tokens) * 2 < quantum ? next + quantum : next;
   }
 
-  /** As much of a prompt with `left` tokens as brings the step to `size`, in whole tiles unless it is all. */
+  /** Tokens of a prompt with `left` that bring the step to `size`: whole tiles, or all that is left. */
   fill(left: number, size: number): number {
     if (left <= size - this.#tokens) return left;
     return Math.max(0, tileTrim(size, this.#costs.tileTokens) - this.#tokens);
   }
 
-  /** As much of a chunk as fits `limitMs`: `tokens`, or as many whole tiles less as it takes. */
+  /** Tokens of a chunk that fit `limitMs`: all, or fewer by whole half tiles. */
   fitting(tokens: number, context: number, limitMs: number): number {
     let fitting = tokens;
     for (let tries = 0; fitting > 0 && tries < TRIES_MAX; tries++) {
