@@ -35,8 +35,8 @@ struct Workspace {
   // activated rows of the MLP.
   InputGroup* groups = nullptr;
   InputGroup* activated_groups = nullptr;
-  // Buffers of layers with experts: norm(x) for the router [T, row_stride(H)], its logits [T, E], each pair's
-  // row of norm(x) and its activated row [T k], and scratch memory [threads] of kExpertScratch.
+  // Buffers of layers with experts: norm(x) for the router [T, row_stride(H)]; its logits [T, E]; each pair's
+  // row of norm(x) and its activated row [T k]; scratch memory [threads] of kExpertScratch.
   float* router_input = nullptr;
   float* router_logits = nullptr;
   char* expert_input = nullptr;

@@ -12,10 +12,10 @@
 //   eighth;
 //                    4 u16 of 4 scales s of 3 bits, whose upper nibbles together are d
 //
-// A number is d (s + 1/2) / 4 times its magnitude in IQ2, d (s + 1/2) / 2 in IQ3_XXS, d (2 s + 1) in IQ3_S
-// and IQ1. In IQ1 an eighth is added to or subtracted from the magnitude. Signs are one bit per number for
-// eight numbers, set if it is negative. With seven bits the eighth makes the count of set bits even. Nibbles
-// and shorter fields start at the lowest bit.
+// A number is its magnitude times a factor: d (s + 1/2) / 4 in IQ2; d (s + 1/2) / 2 in IQ3_XXS; d (2 s + 1)
+// in IQ3_S and IQ1. In IQ1 an eighth is added to or subtracted from the magnitude. Signs are one bit per
+// number for eight numbers, set if it is negative. With seven bits the eighth makes the count of set bits
+// even. Nibbles and shorter fields start at the lowest bit.
 //
 // Work:    one row of a matrix at a time, on the thread that packs it.
 // Checked: against the numbers of the Python package `gguf`, through tests/support/gguf-codebooks.ts

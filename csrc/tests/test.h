@@ -5,7 +5,7 @@
 //   }
 //   TEST(...) { if (...) SKIP("no AMX here"); ... }
 //
-// A failed CHECK is counted, the first few per test are printed, and the test continues, because kernels fail
+// A failed CHECK is counted, and the first few per test are printed. The test continues, because kernels fail
 // for many shapes at once and their list shows the cause. REQUIRE leaves the test. `bunting_tests gemm pool`
 // runs the tests whose name contains one of the words. `--part=0/2` before them runs every second test,
 // `--part=1/2` the others; `--list` prints the names. The last line is "N passed, N failed" or "N passed, N

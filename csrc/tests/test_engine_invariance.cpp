@@ -227,7 +227,7 @@ TEST(engine_invariant_to_cached_prefixes) {
   });
 }
 
-// Decodes behind a common prefix, some of them behind a longer one, with and without the shared spans.
+// Decodes after a common prefix, some of them after a longer one, with and without the shared spans.
 TEST(engine_invariant_to_shared_spans) {
   for_each_variant([](bunting_model const* model, std::string const& name) {
     EnginePointer const engine = open_engine(model, tiny_limits());
@@ -257,7 +257,7 @@ TEST(engine_invariant_to_shared_spans) {
   });
 }
 
-// The shape is wide and long enough to cut all work but the draws into several pieces.
+// The shape is wide and long enough to cut all work except the draws into several pieces.
 TEST(engine_invariant_to_threads) {
   constexpr int32_t kPrompts = 5;
   bunting_model_shape shape = tiny_shape();

@@ -6,18 +6,18 @@
 //   With a cap C > 0 a score s becomes C * tanh(s / C). With sinks the softmax denominator of a row has one
 //   more term, exp of its head's sink, which has no value.
 //
-// Algorithm: online softmax (arXiv:2205.14135, arXiv:1805.02867). A tile of up to 32 query rows, which are
-// (token, query head) pairs of one KV head, walks the keys in blocks of 64 aligned to absolute positions. Per
-// row it keeps the largest score m, the sum l of exp(score - m) in 16 lanes (token % 16), and the
-// unnormalised output o. The two products are vector code (attention_vector.h) or AMX tiles
-// (attention_amx.h). Products of bf16 pairs use queries and probabilities rounded to bf16, while l sums the
-// unrounded probabilities.
+// Algorithm: online softmax (arXiv:2205.14135, arXiv:1805.02867). A tile has up to 32 query rows, which are
+// (token, query head) pairs of one KV head. It walks the keys in blocks of 64 aligned to absolute positions.
+// Per row it keeps the largest score m, the unnormalised output o, and the sum l of exp(score - m) in 16
+// lanes (token % 16). The two products are vector code (attention_vector.h) or AMX tiles (attention_amx.h).
+// Products of bf16 pairs use queries and probabilities rounded to bf16, while l sums the unrounded
+// probabilities.
 //
 // Sequences that share pages are rows of one tile for the shared part (cf. arXiv:2402.05099). Then each
 // sequence continues alone from its state (o, l, m). Interrupting a walk after a block does not change its
-// result. Neither does a parallel walk of its segments (kernels.h): o, l and m begin anew with every segment,
-// on any thread, and the segments are added up in rising order (arXiv:2311.01282): o = o * exp(m - m') + o2 *
-// exp(m2 - m') with m' = max(m, m2), and l likewise.
+// result. Neither does a parallel walk of its segments (kernels.h): each segment starts with empty o, l and
+// m, on any thread, and the segments are added up in rising order (arXiv:2311.01282): o = o * exp(m - m') +
+// o2 * exp(m2 - m') with m' = max(m, m2), and l likewise.
 //
 // A row's bits do not depend on its neighbours. Every score is one chain over d. Every output element is one
 // chain over the tokens of its blocks in rising order. Both chains are the same in every register tile.

@@ -30,7 +30,7 @@ namespace bunting::BUNTING_ISA {
 
 // Cache budget for a chunk's weights: a quarter of a usual L2 cache of this level's processors (512 KB for
 // AVX2, 1 MB for AVX-512), because the next chunk arrives meanwhile. Tiles use half of 2 MB, because they
-// gather their inputs anew for every chunk.
+// gather their inputs again for every chunk.
 #if defined(__AMX_TILE__)
 inline constexpr int64_t kCachedWeights = 1024 * 1024;
 #elif defined(__AVX512F__)

@@ -21,8 +21,8 @@
 
 namespace bunting::BUNTING_ISA {
 
-// Rows up to which the vector unit keeps up with memory. Tiles by themselves are faster from fewer rows of
-// int8 on. But they gather their inputs for every piece of a matrix, which does not pay with few panels.
+// Rows up to which the vector unit keeps up with memory. The tile kernel alone is faster from fewer rows of
+// int8 on. But it gathers its inputs for every piece of a matrix, which does not pay with few panels.
 template <Dtype W>
 inline constexpr int64_t kTileRowsLeast = weight_group(W) == kGroupMax ? kWideRows : 8;
 

@@ -1,9 +1,9 @@
 // gemm_tile.h - GEMM micro-kernel on AMX tiles: bf16 times bf16 into f32.
 //
 // A panel's 32 values of k are one tile of weights as they lie in memory (1 KB). The kernel first copies the
-// rows of a block into tiles of 16 rows by 32 k, in reading order, with zero rows at the end. The copy costs
-// one pass per chunk of panels. Reading rows of a power-of-two stride in place would evict them from the L1
-// cache all the time.
+// rows of a block into tiles of 16 rows by 32 k, in reading order. Zero rows fill the last tile. The copy
+// costs one pass per chunk of panels. Reading rows of a power-of-two stride in place would evict them from
+// the L1 cache all the time.
 //
 //   up to 16 rows: 1 x 4 tiles of sums with four streams of weights; memory bounds the speed, so the tile's
 //   empty

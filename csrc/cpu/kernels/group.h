@@ -128,7 +128,7 @@ BUNTING_INLINE void round_groups(InputGroup* to, f32x16 const (&x)[2 * kGroups],
 
 // Separates outliers. Of n numbers that share a scale, at most n/32 reach an eighth of the largest. It
 // removes at most one per 32, until more of the others reach an eighth of their largest, or no place is left.
-// Then the others have steps of their own size. Returns the count and leaves the other numbers in x.
+// Then the scale suits the others. Returns the count and leaves the other numbers in x.
 template <int kGroups>
 __attribute__((noinline)) int take_outliers(f32x16 (&x)[2 * kGroups], float (&outliers)[kGroups],
                                             int16_t (&outliers_at)[kGroups]) {

@@ -115,8 +115,7 @@ struct Norm {
 // Activation of a gate; values are those of engine.h.
 enum class Activation : int32_t { silu = 0, gelu_tanh = 1, clamped_swiglu = 2 };
 
-// Computes y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], f32 sums, for all t in [0, T) and the columns
-// of some panels.
+// GEMM: y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], in f32, for all t in [0, T) and some panels.
 struct Gemm {
   // Input [T, ldx]. Plain weights: bf16 or f32 like w.dtype; ldx >= kp, columns K..kp-1 are zero; 64-byte
   // aligned rows. Grouped weights: InputGroup, ldx >= kp / kGroup.
@@ -152,8 +151,7 @@ struct ChunkView {
 
 inline constexpr int kAttentionBlock = 64;  // keys per block of a row's sums; blocks begin at multiples of this position
 
-// End of the segment with `position`. A row's sums over all positions are the sums of its segments, each
-// begun anew, added up in rising order. So several threads may compute the segments of a long context, and
+// End of the segment with `position`. A row's sums over all positions are the sums of its segments, each started from zero, added up in rising order. So several threads may compute the segments of a long context, and
 // the result has the same bits. Segments have 1,024 positions; further out they have a 16th of the largest
 // power of two at or below the position.
 constexpr int32_t attention_segment_end(int32_t position) {
@@ -224,7 +222,7 @@ struct RopeAppend {
   KvLayer kv;
 };
 
-// One row to draw from; the pointers are into the step block. engine.h defines the order of operations.
+// Row to draw from; the pointers are into the step block. engine.h defines the order of operations.
 struct SampleRow {
   float temperature, top_p, min_p, repetition, presence, frequency;
   int32_t top_k;

@@ -1,5 +1,5 @@
 // kv_layout.cpp - the size of a page, the copy of one layer's page (copy-on-write of a partial last page),
-// and the size of attention's working memory.
+// and the size of attention's scratch.
 //
 //   copy_page   slots [0, count) of `to` become those of `from`; the other slots of `to` are unspecified
 //   afterwards

@@ -122,7 +122,7 @@ BUNTING_FORMAT_FUNCTION int scale_bytes(Dtype dtype) {
       return 0;
   }
 }
-// Groups of a block with such values of their own.
+// Number of sets of these values per block.
 BUNTING_FORMAT_FUNCTION int64_t block_scales(Dtype dtype) {
   return is_super(dtype) ? 1 : block_length(dtype) / weight_group(dtype);
 }

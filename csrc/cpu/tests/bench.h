@@ -1,7 +1,7 @@
 // bench.h - common parts of the kernel benchmarks: timing, the machine's ceilings, and output.
 //
-// A level's ceilings are measured with a loop of independent multiply-adds in registers, with the level's
-// main instruction, and with a plain read of more memory than any cache holds.
+// A level has two ceilings. The first is a loop of independent multiply-adds in registers with the level's
+// main instruction. The second is a plain read of more memory than any cache holds.
 #pragma once
 
 #include <time.h>

@@ -79,7 +79,7 @@ Tree random_tree(uint64_t seed) {
   return tree;
 }
 
-// Returns work that heads alone cannot split evenly for 16 threads: two long contexts behind a prefix, a
+// Returns work that heads alone cannot split evenly for 16 threads: two long contexts after a prefix, a
 // prompt, and a short sequence. All their pages exist with and without `window`.
 Tree long_tree() {
   Tree tree;

@@ -14,8 +14,8 @@ struct Shape {
 };
 
 // Returns the largest difference to `want` in units of the allowed error. That is 2e-6 of the largest value
-// of a head (at most 4 in the inputs here, norm included), plus half a unit if the page rounds. A unit is one
-// of bf16, or a 127th of the head's largest value.
+// of a head, plus half a unit if the page rounds. The largest value is at most 4 in these inputs, norm
+// included. A unit is one of bf16, or a 127th of the head's largest value.
 double excess(Dtype dtype, float got, double want, double largest = 0) {
   double const half = dtype == Dtype::bf16 ? std::fabs(want) * 0x1p-8
                       : dtype == Dtype::q8 ? largest / 254

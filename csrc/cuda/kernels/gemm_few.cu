@@ -5,7 +5,7 @@
 //
 // The weights are the 16-row operand of mma.m16n8k16 and the tokens its 8 columns, so one token costs as much
 // as eight, not as sixteen. The order of k in a dot product is free. So each lane loads eight adjacent k,
-// sixteen bytes of bf16, of weight rows g and g + 8 and of each token, and assigns them to two instructions:
+// sixteen bytes of bf16, of weight rows g and g + 8 and of each token. It assigns them to two instructions:
 //
 //   lane (g, t), k = 8t .. 8t+7 of a slab of 32   -> instruction 0: words 0, 1   instruction 1: words 2, 3
 //

@@ -4,7 +4,7 @@
 //
 // A block computes 128 columns of y for 128 tokens, or for 64. K passes in steps through a ring of stages in
 // shared memory. A step is as many k as fill whole sixteen-byte chunks of weights for each of four lanes.
-// Four lanes read four adjacent chunks of a row and assign their k to instructions as gemm_few does, so the
+// Four lanes read four adjacent chunks of a row and assign their k to instructions as gemm_few does. So the
 // sums are equal bit for bit (kernels.h). Weights are widened to bf16 before the instruction (formats.h). In
 // rows of more than four chunks every other row has its halves exchanged, so that the eight lanes served
 // together read different banks.

@@ -105,7 +105,7 @@ struct WeightMatrix {
 //
 // Order of a sum: K is cut into gemm_parts() parts of whole steps of gemm_step() k. Part p of P has steps
 // [S*p/P, S*(p+1)/P). A part is one chain of matrix instructions. Two instructions share each 32 adjacent k:
-// of each eight of them the first takes k 0..3, the second k 4..7. The parts are added to the bias, or to
+// of each eight of them the first processes k 0..3, the second k 4..7. The parts are added to the bias, or to
 // zero, in order.
 struct Gemm {
   bf16 const* x;      // [T, K]
@@ -128,8 +128,9 @@ struct Experts {
 };
 
 // GEMM with one matrix per expert: each row of x is multiplied by its expert's matrix, plus that expert's
-// bias. The E matrices [N, K] and E biases [N] are consecutive. The kernel reads the matrix of each expert in
-// use once for up to 64 rows of the step, otherwise once per token tile of gemm_many. `tokens` counts rows, T
+// bias. The E matrices [N, K] and E biases [N] are consecutive. For up to 64 tokens the kernel reads the
+// matrix of each expert in use once. Otherwise it reads the matrix once per token tile of gemm_many. `tokens`
+// counts rows, T
 // * k of them. The counters are kGemmArrived or gemm_experts_arrived().
 void gemm_experts(Stream& stream, Gemm const& g, Experts const& experts);
 // Number of counters for a product with n columns per expert.

@@ -3,8 +3,8 @@
 //   logits  [rows, V] f32     results  [rows, result_words]
 //
 // Probabilities relative to the most likely token are integers in units of 2^-40. Integer sums do not depend
-// on their order. So histograms by atomic additions, sums over threads and the draw itself give the same
-// token for every distribution of the work. Tokens with a probability below 2^-40 are never drawn.
+// on their order. So the result does not depend on the order of atomic additions or on the distribution of
+// the work over threads. Tokens with a probability below 2^-40 are never drawn.
 //
 // No step sorts the vocabulary. top-k and top-p are cuts: the last token kept in the order "falling logit,
 // then rising id". The cut's logit is found digit by digit from histograms of counts (top-k) or probabilities

@@ -1,5 +1,5 @@
-// bench_kernels.cpp - benchmark of the CUDA kernels in the shapes of an 8B model (H 4096, F 14336, 32 query
-// and 8 KV heads of 128). Each result comes with this GPU's ceiling: copying memory, or multiplying 8192 x
+// bench_kernels.cpp - benchmark of the CUDA kernels in the shapes of an 8B model: H 4096, F 14336, 32 query
+// and 8 KV heads of 128. Each result comes with this GPU's ceiling: copying memory, or multiplying 8192 x
 // 8192 bf16 with cuBLASLt if it is found. It has no pass or fail.
 //
 //   bunting_bench_cuda [path of libcublasLt]
