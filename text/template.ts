@@ -250,7 +250,7 @@ function expectNoError<Result>(run: () => Result, prefix = ""): Result {
   }
 }
 
-/** Replaces the JSON of argument texts by the texts themselves, which a template must not quote. */
+/** Writes argument texts of calls verbatim, also where the template turned them into JSON strings. */
 function withArgumentTexts(written: string, messages: Value): string {
   const members = (value: Value | undefined, name: string): Value | undefined =>
     value instanceof Dict ? value.get(name) : undefined;

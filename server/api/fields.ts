@@ -62,10 +62,7 @@ export class Fields {
     );
   }
 
-  /**
-   * Throws 400 for fields that no code has read: for objects in which a misspelt field would change the
-   * result.
-   */
+  /** Throws 400 for unread fields. For objects in which a misspelt field would change the result. */
   expectAllRead(): void {
     const [unknown] = this.unread();
     if (unknown === undefined) return;

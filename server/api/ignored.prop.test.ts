@@ -1,6 +1,6 @@
 /**
- * For every field on every computing route: a request names a field as ignored exactly if the field changes
- * nothing.
+ * Property of every field on every computing route: a request names a field as ignored exactly if the field
+ * changes nothing.
  */
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";

@@ -11,7 +11,7 @@ import { callsOf, isSystem, joined, type PastCall, textOf, thoughtsOf } from "./
 export interface Rule {
   /** Field to name as changed in `x-bunting-ignored`; null: the meaning stays the same. */
   readonly told: string | null;
-  /** Probe conversation for templates that do not need the rule, and texts that they then write. */
+  /** Probe conversation, and the texts that a template without need for the rule writes for it. */
   readonly asked: readonly ChatMessage[];
   readonly shown: readonly string[];
   /** True if the texts must appear in this order. */
@@ -224,8 +224,8 @@ function resultAsUser(message: ChatMessage): ChatMessage {
 }
 
 /**
- * For templates older than the role developer, which drop its messages or write a role that the model never
- * saw.
+ * Rule for templates older than the role developer, which drop its messages or write a role that the model
+ * never saw.
  */
 function developersAsSystem(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return changed(messages, (message) =>

@@ -11,7 +11,7 @@ export type ReadPart =
 const PIECE_UNITS = 512;
 
 type State =
-  /** Before any call, or text after one. */
+  /** State before any call, and in text after one. */
   | { readonly kind: "text" }
   /**
    * The held-back text begins a call, or may, with `prefix`. `before`: preceding white space, which is text

@@ -1,4 +1,4 @@
-/** `a.b` and `a[b]`: methods and items of values, as jinja2's immutable sandbox lets a template see them. */
+/** `a.b` and `a[b]`: methods and items of values as in jinja2's immutable sandbox. */
 
 import { braceFormat } from "./brace-format.ts";
 import { toIndex } from "./convert.ts";
@@ -29,13 +29,13 @@ import {
   type Value,
 } from "./values.ts";
 
-/** Methods that would change a value: the sandbox refuses them. */
+/** Methods that change a value, which the sandbox refuses. */
 const changing: Readonly<Record<string, ReadonlySet<string>>> = {
   list: new Set(["append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"]),
   dict: new Set(["clear", "pop", "popitem", "setdefault", "update"]),
 };
 
-/** Attributes that every Python object has. */
+/** Attributes of all Python objects. */
 const internal = new Set(
   (
     "class delattr dir doc eq format ge getattribute getstate gt hash init init_subclass le lt module ne new reduce " +
@@ -51,7 +51,7 @@ export function attribute(rt: Runtime, object: Value, name: string): Value {
   return or(nativeAttribute(rt, object, name), () => or(itemOf(object, name), () => missing(object, name)));
 }
 
-/** Python's own attributes, without items: the filter `attr`. */
+/** Filter `attr`: Python's own attributes, without items. */
 export function ownAttribute(rt: Runtime, object: Value, name: string): Value {
   if (object instanceof Undefined) object.raise();
   return or(nativeAttribute(rt, object, name), () => missing(object, name));
@@ -101,7 +101,7 @@ function isHashable(key: Value): boolean {
   return !(isList(key) || key instanceof Dict);
 }
 
-/** What Python's getattr finds; undefined where it raises AttributeError. */
+/** Result of Python's getattr; undefined where it raises AttributeError. */
 function nativeAttribute(rt: Runtime, object: Value, name: string): Value | undefined {
   if (object instanceof Namespace) return object.attributes.get(name);
   if (internal.has(name)) return unsafe(object, name);
@@ -118,7 +118,7 @@ function nativeAttribute(rt: Runtime, object: Value, name: string): Value | unde
   return numberAttribute(object, name);
 }
 
-/** Methods of markup return markup, and escape the texts that they put in. */
+/** Methods of markup return markup, and escape the texts that they insert. */
 function markupAttribute(markup: Markup, name: string): Value | undefined {
   const method = textAttribute(markup.text, name);
   if (!(method instanceof Callable)) return method;

@@ -5,7 +5,7 @@ import { repr, str } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
 import { or, type Value } from "./values.ts";
 
-/** What fields are filled from. */
+/** Values for the fields. */
 export interface FieldSource {
   readonly positional: readonly Value[];
   named(name: string): Value | undefined;
@@ -24,7 +24,7 @@ const fieldParts = /^([^!:[]*(?:\[[^\]]*\][^!:[]*)*)(?:!([\s\S]))?(?::([\s\S]*))
 class Formatter {
   readonly #rt: Runtime;
   readonly #source: FieldSource;
-  /** Fields without a name count on, those in specifications too. */
+  /** Index of the next field without a name, counted in specifications too. */
   #automatic = 0;
 
   constructor(rt: Runtime, source: FieldSource) {

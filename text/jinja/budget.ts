@@ -1,14 +1,14 @@
 import { fail } from "./errors.ts";
 
-/** What rendering once may cost, far above honest use. */
+/** Limits of one rendering, far above honest use. */
 export interface RenderLimits {
-  /** Evaluated nodes of the template's syntax tree, and items that filters and operators look at. */
+  /** Evaluated nodes of the template's syntax tree, and items that filters and operators visit. */
   readonly stepsMax: number;
-  /** UTF-16 units of any one text made on the way, the result included. */
+  /** UTF-16 units of any one intermediate text, the result included. */
   readonly lengthMax: number;
-  /** UTF-16 units of all texts made on the way. */
+  /** UTF-16 units of all intermediate texts together. */
   readonly textMax: number;
-  /** Nodes within nodes, macros that call macros included. */
+  /** Depth of nested nodes, macros that call macros included. */
   readonly depthMax: number;
 }
 
@@ -19,10 +19,10 @@ export const defaultLimits: RenderLimits = {
   depthMax: 600,
 };
 
-/** Steps between two looks whether the rendering is still wanted. */
+/** Steps between two checks of `isWanted`. */
 const LOOK_EVERY_STEPS = 4096;
 
-/** Counts what one rendering has cost, and stops it at the limits, or when it is not wanted any more. */
+/** Counts the cost of one rendering. Stops it at the limits, or when it is cancelled. */
 export class Budget {
   readonly limits: RenderLimits;
   readonly #isWanted: () => boolean;
@@ -45,7 +45,7 @@ export class Budget {
     }
   }
 
-  /** Before a text of this length is made; `added` of it takes new memory. */
+  /** Charges a text before it is made; `added` of its length needs new memory. */
   text(length: number, added = length): void {
     const { lengthMax, textMax } = this.limits;
     if (length > lengthMax)

@@ -1,4 +1,4 @@
-/** Filters and tests by the names that templates call them by, and the filters that take such a name. */
+/** Filters and tests by name, and the filters with such a name as an argument. */
 import { fail } from "./errors.ts";
 import type { Filter } from "./filter.ts";
 import { filters } from "./filters.ts";
@@ -19,7 +19,7 @@ for (const [name, filter] of higherFilters(byName)) filters.set(name, filter);
 const keepsMarkup = new Set([
   ..."upper lower capitalize trim center string indent truncate reverse".split(" "),
 ]);
-/** Filters that return what they were given. */
+/** Filters that return their input. */
 const returnsInput = new Set(["default", "d", "safe", "e", "escape"]);
 
 export function applyFilter(rt: Runtime, name: Value, value: Value, args: Arguments): Value {

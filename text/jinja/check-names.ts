@@ -2,12 +2,17 @@ import { isFilterName, isTestName } from "./by-name.ts";
 import { fail } from "./errors.ts";
 import type { Body } from "./syntax.ts";
 
-/** Throws for filters and tests that do not exist; but one that only some inputs reach fails when it is reached, as in Python. */
+/**
+ * Throws for filters and tests that do not exist. As in Python, one that only some inputs reach fails when it
+ * is reached.
+ */
 export function checkNames(body: Body): void {
   visit(body, false);
 }
 
-/** Where a name is looked up when it is reached: under `if`, up to the next tag with a scope of its own. */
+/**
+ * Kinds of nodes below which a name is resolved late: under `if`, up to the next tag with a scope of its own.
+ */
 const soft = new Set(["if", "conditional"]);
 const hard = new Set(["for", "macro", "call block", "filter block", "set block", "with", "scope"]);
 

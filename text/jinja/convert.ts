@@ -1,9 +1,9 @@
-/** What functions need their arguments to be. Each throws Python's TypeError. */
+/** Conversions of function arguments. They throw Python's TypeError. */
 import { fail } from "./errors.ts";
 import { numeric } from "./numbers.ts";
 import { isTrue, typeName, Undefined, type Value } from "./values.ts";
 
-/** An int that fits JavaScript's, larger ones cut to that. */
+/** An int as a JavaScript number, clamped to ±2^53. */
 export function toIndex(value: Value): number {
   const number = numeric(value);
   if (typeof number !== "bigint") {
@@ -26,7 +26,7 @@ export function textOr(value: Value | undefined, fallback: string | null, what: 
   return value === undefined || value === null ? fallback : toText(value, what);
 }
 
-/** Raises what an undefined value stands for. */
+/** Returns a defined value; raises the error of an undefined one. */
 export function defined(value: Value): Exclude<Value, Undefined> {
   if (value instanceof Undefined) return value.raise();
   return value;

@@ -1,4 +1,4 @@
-/** Which exception Python would raise: jinja2's own, or one of the language's. */
+/** Python's exception for an error: jinja2's own, or a built-in one. */
 export type ErrorKind =
   | "TemplateSyntaxError"
   | "TemplateAssertionError"
@@ -16,10 +16,10 @@ export type ErrorKind =
   | "IndexError"
   | "OverflowError"
   | "ZeroDivisionError"
-  /** One of our own limits: Python has none of them, or another. */
+  /** A limit of ours that Python lacks or sets otherwise. */
   | "LimitError";
 
-/** A template that cannot be parsed, or that failed while it was rendered. */
+/** Error of an invalid template, or of a failed rendering. */
 export class JinjaError extends Error {
   override readonly name = "JinjaError";
   readonly kind: ErrorKind;

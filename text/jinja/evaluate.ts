@@ -1,4 +1,4 @@
-/** What expressions are worth. */
+/** Evaluation of expressions. */
 import { attribute, item, slice } from "./attributes.ts";
 import { applyFilter, applyTest } from "./by-name.ts";
 import { fail } from "./errors.ts";
@@ -20,10 +20,10 @@ import {
   type Value,
 } from "./values.ts";
 
-/** What is worth something other than itself. */
+/** Expressions that need an operation to evaluate. */
 type Operation = Exclude<Expression, { kind: "constant" | "name" }>;
 
-/** `input`: what a filter without a value of its own is applied to, the text of the block around it. */
+/** Evaluates an expression. `input`: value for a filter without one, namely the text of its filter block. */
 export function evaluate(rt: Runtime, node: Expression, scope: Scope, input: Value = null): Value {
   rt.budget.spend(1);
   if (node.kind === "constant") return node.value;
@@ -31,7 +31,7 @@ export function evaluate(rt: Runtime, node: Expression, scope: Scope, input: Val
     return or(scope.get(node.name), () => new Undefined(`'${node.name}' is undefined`));
   rt.budget.enter();
   const value = evaluateNode(rt, node, scope, input);
-  rt.budget.leave(); // an error ends the whole rendering: what was entered then does not matter
+  rt.budget.leave(); // an error ends the whole rendering, so the depth no longer matters
   return value;
 }
 
@@ -90,7 +90,7 @@ function evaluateNode(rt: Runtime, node: Operation, scope: Scope, input: Value):
   }
 }
 
-/** `a < b < c` is both, with b evaluated once. */
+/** Chained comparison: `a < b < c` is both, with b evaluated once. */
 function comparison(
   rt: Runtime,
   { first, rest }: Extract<Expression, { kind: "compare" }>,

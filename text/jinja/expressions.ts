@@ -1,4 +1,4 @@
-/** Parses expressions, each rule of precedence a method, loosest first. */
+/** Parser of expressions, with a method per precedence level, loosest first. */
 import type {
   BinaryOperator,
   CallExpression,
@@ -23,7 +23,10 @@ export class ExpressionParser {
     this.#tokens = tokens;
   }
 
-  /** Expressions with commas between them are a tuple. `endsAt`: a name that ends it too, as `in` does. */
+  /**
+   * Comma-separated expressions as a tuple; a single one as itself. `endsAt`: a name that also ends it, such
+   * as `in`.
+   */
   tuple(parse: () => Expression = () => this.expression(), endsAt?: string, mayBeEmpty = false): Expression {
     const tokens = this.#tokens;
     const isEnd = (): boolean =>
@@ -180,7 +183,7 @@ export class ExpressionParser {
     return [key, this.expression()];
   }
 
-  /** Items with commas between them, one more after the last if need be, up to the closing bracket. */
+  /** Comma-separated items, with an optional trailing comma, up to the closing bracket. */
   #separated<Item>(closer: string, parse: () => Item): Item[] {
     const items: Item[] = [];
     while (!this.#tokens.skipOperator(closer)) {
@@ -310,7 +313,7 @@ export class ExpressionParser {
     return isNegated ? { kind: "not", operand: node } : node;
   }
 
-  /** In brackets, or one operand without them. */
+  /** Arguments in brackets, or one operand without them. */
   #testArguments(): CallSyntax {
     const tokens = this.#tokens;
     if (tokens.isOperator("(")) return this.#callArguments();

@@ -4,7 +4,7 @@ import type { Arguments, Value } from "./values.ts";
 
 export type Filter = (rt: Runtime, value: Value, args: Arguments) => Value;
 
-/** Adds filters to a table: under each of `names`, with `parameters` as matcher reads them. */
+/** Adds filters to a table under each of `names`; `matcher` parses `parameters`. */
 export function definer(filters: Map<string, Filter>) {
   return (
     names: string,

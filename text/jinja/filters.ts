@@ -72,7 +72,7 @@ defineText("striptags", "", (rt, text) => {
   return rt.made(untagged.split(/\s+/).filter(Boolean).join(" "));
 });
 
-/** The text without what stands from each `start` to the next `end`. */
+/** The text without all spans from a `start` to the next `end`, both included. */
 function without(text: string, start: string, end: string): string {
   let kept = "";
   let from = 0;
@@ -125,7 +125,7 @@ define("indent", "width? first? blank?", (rt, value, [width, first, blank]) => {
     defined(value);
     return fail("TypeError", `unsupported operand type(s) for +=: '${typeName(value)}' and 'str'`);
   }
-  // As in Jinja: the added line break is what lets a text that ends in one keep it.
+  // As in Jinja: the added line break preserves one at the end of the text.
   const lines = splitLines(`${value}\n`);
   rt.budget.text(value.length + lines.length * (indention.length + 1));
   const isBlankIndented = isTrueOr(blank, false);

@@ -124,7 +124,7 @@ function integerOf(value: Value, type: string): bigint {
   return fail("TypeError", `%${type} format: an integer is required, not ${typeName(value)}`);
 }
 
-/** %d takes floats too, and cuts them. */
+/** Operand of %d, which truncates floats. */
 function numberOf(value: Value, type: string): bigint {
   const number = numeric(value);
   if (typeof number === "number") {
@@ -231,7 +231,7 @@ function numberBody(
   return { prefix: "", digits: type === "E" || type === "F" || type === "G" ? digits.toUpperCase() : digits };
 }
 
-/** Without a type a float keeps at least one digit after the point, or is written with an exponent. */
+/** Format of a whole float without a type: at least one digit after the point, or an exponent. */
 function wholeWithPoint(digits: string, precision: number, size: number): string {
   if (digits.length < precision || size === 0) return `${digits}.0`;
   return exponentialText(size, Math.max(0, precision - 1)).replace(/\.?0+e/, "e");

@@ -1,4 +1,4 @@
-/** What every template may call, as jinja2's sandbox and transformers set it up. */
+/** Global functions of templates, as in jinja2's sandbox and transformers. */
 import { fromKeys } from "./attributes.ts";
 import { toIndex } from "./convert.ts";
 import { fail } from "./errors.ts";
@@ -69,7 +69,7 @@ function dictOf(rt: Runtime, { positional, named }: Arguments): Dict {
   return dict;
 }
 
-/** Nothing at the first call, the separator after it. */
+/** Returns "" at the first call, the separator afterwards. */
 function joiner(separator: Value): Callable {
   let isUsed = false;
   return new Callable("joiner", () => {
@@ -79,7 +79,7 @@ function joiner(separator: Value): Callable {
   });
 }
 
-/** One of the items after the other, over and over. */
+/** Returns the items in turn, over and over. */
 function cycler(items: readonly Value[]): Callable {
   if (items.length === 0) fail("TypeError", "at least one item has to be provided");
   let at = 0;

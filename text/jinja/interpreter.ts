@@ -1,4 +1,4 @@
-/** Runs a template's statements, and macros; the bodies of `call` blocks are macros too. */
+/** Runs a template's statements and macros; the bodies of `call` blocks are macros too. */
 import { fail } from "./errors.ts";
 import { argumentsOf, call, evaluate } from "./evaluate.ts";
 import { Loop } from "./loop.ts";
@@ -24,10 +24,10 @@ import {
 
 type Of<Kind extends Statement["kind"]> = Extract<Statement, { kind: Kind }>;
 
-/** How a body ended: by itself, or at a `break` or `continue` that its loop has to obey. */
+/** End of a body: normal, or a `break` or `continue` for its loop. */
 type Ending = "end" | "break" | "continue";
 
-/** The text that a body makes. */
+/** Text of a body. */
 export function renderBody(rt: Runtime, body: Body, scope: Scope): string {
   const output = new Output(rt);
   new Interpreter(rt, output).run(body, scope);
@@ -138,7 +138,7 @@ class Interpreter {
     const items =
       node.test === null ? iterable : new Lazy(this.#chosen(node.target, node.test, iterable, scope));
     const loop = new Loop(this.#rt, items, depth0, node.isRecursive ? recurse : null);
-    // As Jinja has it: an iteration that `break` or `continue` cut short does not keep `else` from running.
+    // As in Jinja: iterations that `break` or `continue` cut short do not keep `else` from running.
     let isWithoutEnd = true;
     for (let item = loop.next(); item !== undefined; item = loop.next()) {
       const inner = new Scope(scope);
@@ -151,7 +151,7 @@ class Interpreter {
     return isWithoutEnd ? this.run(node.otherwise, new Scope(scope)) : "end";
   }
 
-  /** `for … if`: the condition is asked for when the item is needed. */
+  /** `for … if`: evaluates the condition when the loop needs the item. */
   *#chosen(target: Target, test: Expression, iterable: Value, scope: Scope): Generator<Value> {
     for (const item of iterate(iterable)) {
       const inner = new Scope(scope);
@@ -219,7 +219,7 @@ class Interpreter {
   }
 }
 
-/** What a filter block makes is written as it is: Python takes texts only. */
+/** Text of a filter block's value. As in Python, only texts are allowed. */
 function expectText(value: Value): string {
   const text = bare(value);
   return typeof text === "string"
@@ -241,7 +241,7 @@ function checkedName(name: string): string {
   );
 }
 
-/** `around` is where the macro stands, not where it is called. */
+/** A macro. `around` is the scope of its definition, not of its call. */
 function macro(rt: Runtime, syntax: MacroSyntax, around: Scope): Callable {
   const run = (_: Runtime, args: Arguments): Value => {
     const scope = new Scope(around);

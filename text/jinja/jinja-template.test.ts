@@ -1,4 +1,4 @@
-/** What a rendering may cost, and what stand-ins are to it. What Python makes of templates is in probes.test.ts. */
+/** Limits of a rendering, and its treatment of stand-ins. Comparisons with Python are in probes.test.ts. */
 import { describe, expect, test } from "bun:test";
 import { defaultLimits, type RenderLimits } from "./budget.ts";
 import { JinjaTemplate } from "./jinja-template.ts";

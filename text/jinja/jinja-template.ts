@@ -1,4 +1,4 @@
-/** A template, as Python's jinja2 and transformers' environment read and render it. */
+/** A template that parses and renders like Python's jinja2 with transformers' environment. */
 import { Budget, defaultLimits, type RenderLimits } from "./budget.ts";
 import { JinjaError } from "./errors.ts";
 import { globals } from "./globals.ts";
@@ -11,24 +11,24 @@ import type { Value } from "./values.ts";
 
 export interface RenderContext {
   readonly variables: ReadonlyMap<string, Value>;
-  /** For templates that name the date. */
+  /** Date for templates that name it. */
   readonly now: Date;
   readonly limits?: RenderLimits;
-  /** Asked now and then; when false, rendering fails. Default: it is. */
+  /** Called now and then; false cancels the rendering. Default: always true. */
   readonly isWanted?: () => boolean;
-  /** Characters in the variables that stand for others: see Runtime. */
+  /** Stand-ins in the variables and their characters: see Runtime. */
   readonly standIns?: ReadonlyMap<string, string>;
 }
 
 export class JinjaTemplate {
   readonly #body: Body;
 
-  /** Throws JinjaError when the text is not a template. */
+  /** Throws JinjaError for an invalid template. */
   constructor(source: string) {
     this.#body = guarded(() => parse(source));
   }
 
-  /** Throws JinjaError, also when a limit is passed. */
+  /** Renders the template. Throws JinjaError, also beyond a limit. */
   render(context: RenderContext): string {
     const { variables, now, limits = defaultLimits, standIns = new Map(), isWanted = () => true } = context;
     const rt = new Runtime(new Budget(limits, isWanted), now, standIns);
@@ -38,7 +38,7 @@ export class JinjaTemplate {
   }
 }
 
-/** Values nested too deep for the stack are the template's fault too. */
+/** Turns a stack overflow, caused by deeply nested values, into a JinjaError. */
 function guarded<Result>(run: () => Result): Result {
   try {
     return run();

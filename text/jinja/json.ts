@@ -1,4 +1,7 @@
-/** JSON as Python's `json` reads and writes it: 1.0 stays a float, keys keep their order, numbers are written as Python does. */
+/**
+ * JSON as Python's `json` reads and writes it: 1.0 stays a float, keys keep their order, numbers have
+ * Python's form.
+ */
 import { Budget, defaultLimits } from "./budget.ts";
 import { isTrueOr, toIndex } from "./convert.ts";
 import { fail } from "./errors.ts";
@@ -17,7 +20,7 @@ interface Format {
   readonly sortsKeys: boolean;
 }
 
-/** The filter `tojson(ensure_ascii, indent, separators, sort_keys)` that transformers gives to templates. */
+/** Filter `tojson(ensure_ascii, indent, separators, sort_keys)` of transformers. */
 export function toJson(rt: Runtime, value: Value, [ascii, indent, separators, sortKeys]: Given): string {
   const indentText =
     indent === undefined || indent === null
@@ -39,7 +42,7 @@ export function toJson(rt: Runtime, value: Value, [ascii, indent, separators, so
   });
 }
 
-/** An object of JavaScript's as `tojson` writes it. */
+/** JSON of a JavaScript object, as `tojson` writes it. */
 export function jsonText(given: object): string {
   const rt = new Runtime(new Budget(defaultLimits, () => true), new Date(0), new Map());
   return toJson(
@@ -49,12 +52,12 @@ export function jsonText(given: object): string {
   );
 }
 
-/** A text as `tojson` writes it. */
+/** JSON of a text, as `tojson` writes it. */
 export function jsonOfText(text: string): string {
   return quoted(text, { isAscii: false });
 }
 
-/** `lineStart`: a line break and the indentation of where the value stands. */
+/** Writes a value. `lineStart`: a line break and the value's indentation. */
 function write(rt: Runtime, value: Value, lineStart: string, format: Format): string {
   rt.budget.spend(1);
   if (value === null) return "null";
@@ -148,7 +151,10 @@ function quoted(text: string, { isAscii }: Pick<Format, "isAscii">): string {
 const literal = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|[[\]{},:]|true|false|null/y;
 const space = /[ \t\n\r]*/y;
 
-/** Reads JSON that `JSON.parse` has accepted. Throws JinjaError for an integer of more digits than Python reads. */
+/**
+ * Reads JSON that `JSON.parse` has accepted. Throws JinjaError for an integer with more digits than Python
+ * reads.
+ */
 export function readJson(text: string): Value {
   let at = 0;
   const next = (): string => {
@@ -200,7 +206,7 @@ export function readJson(text: string): Value {
   return value();
 }
 
-/** Behind the quote that ends the string which begins at `start`. */
+/** Position behind the quote that ends the string, which begins at `start`. */
 function stringEnd(text: string, start: number): number {
   for (let at = start + 1; ; at++) {
     const unit = text[at];
@@ -210,8 +216,8 @@ function stringEnd(text: string, start: number): number {
 }
 
 /**
- * A value of JavaScript's as the template's. `jsonOf`: the JSON that an object was read from, where it is known; it says
- * more than the object, which knows neither 1.0 nor the order of keys that are integers.
+ * Converts a JavaScript value to a template's. `jsonOf`: an object's JSON source, if known. It preserves 1.0
+ * and the order of integer keys, which the object loses.
  */
 export function fromJavaScript(given: unknown, jsonOf: (object: object) => string | undefined): Value {
   switch (typeof given) {

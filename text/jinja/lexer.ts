@@ -1,4 +1,6 @@
-/** Cuts a template into tokens, with trim_blocks and lstrip_blocks on, as chat templates are read. */
+/**
+ * Splits a template into tokens, with trim_blocks and lstrip_blocks on, as transformers reads chat templates.
+ */
 import { fail } from "./errors.ts";
 
 export type Token =
@@ -31,7 +33,7 @@ const string = /'(?:[^'\\]|\\[\s\S])*'|"(?:[^"\\]|\\[\s\S])*"/y;
 const operator = /\/\/|\*\*|==|!=|>=|<=|[+\-/*%~[\](){}><=.:|,;]/y;
 const closers: Readonly<Record<string, string>> = { "(": ")", "[": "]", "{": "}" };
 
-/** Throws JinjaError. */
+/** Tokens of a template. Throws JinjaError. */
 export function tokenize(template: string): Token[] {
   const source = template.replace(/\r\n|\r/g, "\n").replace(/\n$/, "");
   return new Lexer(source).run();
@@ -41,7 +43,7 @@ class Lexer {
   readonly #source: string;
   readonly #tokens: Token[] = [];
   #at = 0;
-  /** The text before this position ended a line, or is nothing. */
+  /** True if the text before this position ended a line, or is empty. */
   #lineStarts = true;
   #line = 1;
   #lineCountedTo = 0;
@@ -76,7 +78,10 @@ class Lexer {
     else this.#code(opening === "{%" ? "block" : "variable");
   }
 
-  /** The text before a tag: `sign` is the tag's, of a tag that may take white space before it on its line. */
+  /**
+   * Adds the text before a tag. `sign` is the tag's; `stripsLine`: the tag may remove white space before it
+   * on its line.
+   */
   #data(text: string, sign: string, stripsLine: boolean): void {
     let kept = text;
     if (sign === "-") kept = text.replace(spaceAtEnd, "");
@@ -203,7 +208,7 @@ class Lexer {
     }
   }
 
-  /** Escapes of a string literal, as in Python. */
+  /** Unescapes a string literal, as in Python. */
   #unescaped(text: string): string {
     if (!text.includes("\\")) return text;
     const plain: Readonly<Record<string, string>> = {
@@ -238,7 +243,7 @@ class Lexer {
     this.#tokens.push({ kind, text, line: this.#lineNow() });
   }
 
-  /** Lines are counted as tokens are made, each part of the source once. */
+  /** Current line number. Counts each part of the source once, as tokens are made. */
   #lineNow(): number {
     for (; this.#lineCountedTo < this.#at; this.#lineCountedTo++)
       if (this.#source.charCodeAt(this.#lineCountedTo) === 10) this.#line++;

@@ -4,9 +4,9 @@ import { isEqual } from "./operators.ts";
 import type { Runtime } from "./runtime.ts";
 import { type Arguments, Callable, iterate, or, sizeOf, Tuple, Undefined, type Value } from "./values.ts";
 
-/** Runs over an iterable, and knows what came before and comes next. Items are read when they are needed, not earlier. */
+/** Iterates over an iterable and knows the previous and next items. It reads items lazily. */
 export class Loop {
-  /** As the template sees it; it can be called where the loop is recursive. */
+  /** The loop as the template sees it; callable if the loop is recursive. */
   readonly value: Callable;
   readonly #rt: Runtime;
   readonly #iterable: Value;
@@ -40,7 +40,7 @@ export class Loop {
     this.value = new Callable("loop", call, "LoopContext", (name) => this.#attribute(name));
   }
 
-  /** Moves on; undefined after the last item. */
+  /** Advances; undefined after the last item. */
   next(): Value | undefined {
     this.#fill(1);
     const item = this.#ahead.shift();

@@ -1,4 +1,4 @@
-/** Every name that is read somewhere in a piece of syntax. */
+/** All names that a piece of syntax reads. */
 export function namesIn(syntax: unknown, into: Set<string> = new Set()): Set<string> {
   if (Array.isArray(syntax)) for (const item of syntax) namesIn(item, into);
   else if (typeof syntax === "object" && syntax !== null && !(syntax instanceof Set)) {

@@ -14,7 +14,7 @@ export function floatText(value: number): string {
   return plain.includes(".") ? plain : `${plain}.0`;
 }
 
-/** JavaScript writes numbers below 1e-6 with an exponent. */
+/** Decimal form without exponent, which JavaScript uses below 1e-6. */
 function fixedOf(value: number): string {
   const text = String(value);
   if (!text.includes("e")) return text;
@@ -23,7 +23,7 @@ function fixedOf(value: number): string {
   return value.toFixed(Math.max(0, places));
 }
 
-/** At least two digits, with a sign. */
+/** Exponent with a sign and at least two digits. */
 function exponentOf(exponent: number): string {
   return `${exponent < 0 ? "-" : "+"}${String(Math.abs(exponent)).padStart(2, "0")}`;
 }
@@ -38,14 +38,14 @@ export function fixedText(value: number, places: number): string {
   return sign + (isTie(size, places) ? toEven(size, places, rounded) : rounded);
 }
 
-/** Whether a number ends in exactly half of its last place. */
+/** True if a number lies exactly halfway between two values with this many places. */
 function isTie(size: number, places: number): boolean {
   if (places >= 60) return false;
   const rest = size.toFixed(100).split(".")[1]!.slice(places);
   return /^50*$/.test(rest);
 }
 
-/** `toFixed` takes the larger of two numbers equally near. */
+/** Rounds a tie to even, where `toFixed` returns the larger value. */
 function toEven(size: number, places: number, larger: string): string {
   if (/[02468]$/.test(larger)) return larger;
   const [whole = "", fraction = ""] = size.toFixed(100).split(".");
@@ -74,7 +74,7 @@ export function generalText(value: number, precision: number, keepsZeros = false
 /** Digits of an int that Python reads and writes at most. */
 export const digitsMax = 4300;
 
-/** `int(text, base)`; undefined: not a number. */
+/** `int(text, base)`; undefined if the text is no number. */
 export function readInteger(text: string, base = 10): bigint | undefined {
   const match = /^([+-]?)(0[xXbBoO])?_?([\da-zA-Z]+(?:_[\da-zA-Z]+)*)$/.exec(asciiDigits(text.trim()));
   if (match === null) return undefined;
@@ -106,7 +106,7 @@ export function readInteger(text: string, base = 10): bigint | undefined {
   return sign === "-" ? -value : value;
 }
 
-/** `float(text)`; undefined: not a number. */
+/** `float(text)`; undefined if the text is no number. */
 export function readFloat(text: string): number | undefined {
   const trimmed = asciiDigits(text.trim());
   const word = /^([+-]?)(inf|infinity|nan)$/i.exec(trimmed);
@@ -118,7 +118,7 @@ export function readFloat(text: string): number | undefined {
   return isNumber ? Number(trimmed.replaceAll("_", "")) : undefined;
 }
 
-/** Digits of other scripts as those of ASCII. */
+/** Converts digits of other scripts to ASCII. */
 function asciiDigits(text: string): string {
   return text.replace(/\P{ASCII}/gu, (character) => {
     if (!/\p{Nd}/u.test(character)) return character;
@@ -141,7 +141,7 @@ export function roundFloat(value: number, places: number): number {
   return Number(roundInteger(BigInt(Math.trunc(value)), places, value % 1 !== 0));
 }
 
-/** `round(value, places)` of an int, ties to even; `isMore`: the number is a little larger in size. */
+/** `round(value, places)` of an int, ties to even; `isMore`: the exact number is slightly larger in size. */
 export function roundInteger(value: bigint, places: number, isMore = false): bigint {
   if (places >= 0) return value;
   if (places < -400) return 0n;

@@ -1,4 +1,4 @@
-/** Arithmetic, comparing and containment. */
+/** Arithmetic, comparison and containment. */
 import { fail } from "./errors.ts";
 import { percentFormat } from "./format.ts";
 import { addMarkup, asMarkup, bare, escaped } from "./markup.ts";
@@ -22,10 +22,10 @@ import {
   type Value,
 } from "./values.ts";
 
-/** Bits of any int made on the way. */
+/** Bits of any intermediate int at most. */
 const bitsMax = 65_536n;
 
-/** Texts that are joined grow by the shorter one: JavaScript shares the other. */
+/** Joins two texts. Only the shorter one needs new memory: JavaScript shares the other. */
 export function join2(rt: Runtime, left: string, right: string): string {
   rt.budget.text(left.length + right.length, Math.min(left.length, right.length));
   return left + right;
@@ -41,7 +41,7 @@ export function binary(rt: Runtime, operator: BinaryOperator, left: Value, right
     const markup = markupBinary(rt, operator, left, right);
     if (markup !== undefined) return markup;
   }
-  // Python asks the left value first.
+  // As in Python, the left value comes first.
   if (left instanceof Undefined) left.raise();
   if (operator === "%" && typeof left === "string") return rt.made(percentFormat(rt, left, right));
   if (right instanceof Undefined) right.raise();
@@ -134,7 +134,7 @@ function trueDivision(a: bigint, b: bigint): number {
   if (fitsFloat(a) && fitsFloat(b)) return Number(a) / Number(b);
   const isNegative = a < 0n !== b < 0n;
   const [top, bottom] = [a < 0n ? -a : a, b < 0n ? -b : b];
-  // A quotient of some 70 bits, its last one saying that there is more: rounding it once is rounding right.
+  // A quotient of some 70 bits, whose last bit is set if there is a remainder: rounding it once is correct.
   const shift = 70 + bottom.toString(2).length - top.toString(2).length;
   const [up, down] = [BigInt(Math.max(0, shift)), BigInt(Math.max(0, -shift))];
   const quotient = (top << up) / (bottom << down);
@@ -186,7 +186,7 @@ function floatModulo(a: number, b: number): number {
   return rest < 0 !== b < 0 ? rest + b : rest;
 }
 
-/** As CPython does it: from the remainder, so that both agree. */
+/** Computes from the remainder, as CPython does, so that both agree. */
 function floorDivision(a: number, b: number): number {
   const rest = a % b;
   let quotient = (a - rest) / b;

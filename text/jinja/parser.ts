@@ -1,4 +1,4 @@
-/** Parses a template's statements. */
+/** Parser of a template's statements. */
 import { checkNames } from "./check-names.ts";
 import { fail } from "./errors.ts";
 import { ExpressionParser } from "./expressions.ts";
@@ -9,7 +9,7 @@ import { TokenStream } from "./tokens.ts";
 
 const depthMax = 100;
 
-/** Throws JinjaError of kind TemplateSyntaxError or TemplateAssertionError. */
+/** Syntax tree of a template. Throws JinjaError of kind TemplateSyntaxError or TemplateAssertionError. */
 export function parse(template: string): Body {
   const body = new Parser(new TokenStream(tokenize(template))).template();
   checkNames(body);
@@ -19,9 +19,9 @@ export function parse(template: string): Body {
 class Parser {
   readonly #tokens: TokenStream;
   readonly #expressions: ExpressionParser;
-  /** Tags that are open, for messages. */
+  /** Open tags, for messages. */
   readonly #open: string[] = [];
-  /** `break` and `continue` have a loop to end. */
+  /** True inside a loop, where `break` and `continue` are allowed. */
   #isInLoop = false;
 
   constructor(tokens: TokenStream) {
@@ -33,7 +33,7 @@ class Parser {
     return this.#body([]);
   }
 
-  /** Statements up to one of the tags, which is left unread; up to the template's end when there are none. */
+  /** Statements up to one of the tags, which is left unread; up to the template's end if there are none. */
   #body(ends: readonly string[]): Body {
     const tokens = this.#tokens;
     const body: Statement[] = [];
@@ -56,7 +56,7 @@ class Parser {
     }
   }
 
-  /** The body of a tag that is still open, and which of `ends` ended it; that one is read. */
+  /** Body of an open tag, and the one of `ends` that ended it, which is read. */
   #block(ends: readonly string[]): { readonly body: Body; readonly end: string } {
     this.#tokens.skipOperator(":");
     this.#tokens.expectKind("block_end");
@@ -64,7 +64,7 @@ class Parser {
     return { body, end: this.#tokens.next().text };
   }
 
-  /** The body of a macro: code of its own, which ends no loop around it. */
+  /** Parses the body of a macro, in which `break` and `continue` do not reach an enclosing loop. */
   #outsideLoops<Result>(parse: () => Result): Result {
     const wasInLoop = this.#isInLoop;
     this.#isInLoop = false;

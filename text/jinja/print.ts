@@ -84,7 +84,7 @@ function joined(rt: Runtime, parts: readonly string[]): string {
 const escapes: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 const unprintable = /[\\\n\r\t]|[\p{C}\p{Z}]/gu;
 
-/** A text in the quotes that Python would take. */
+/** Quotes a text as Python does. */
 function quoted(text: string): string {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
   const body = text.replace(unprintable, (character) => {

@@ -1,4 +1,4 @@
-/** Small templates, each of one rule, and what Python makes of them: tests/reference/templates, with the script. */
+/** Small templates of one rule each, with Python's results: tests/reference/templates, with the script. */
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,9 +10,9 @@ import type { Dict, Value } from "./values.ts";
 interface Probe {
   readonly template: string;
   readonly text?: string;
-  /** The class of Python's exception. */
+  /** Class of Python's exception. */
   readonly error?: string;
-  /** Its words, where they are the template's or tell what is undefined. */
+  /** Its message, if the template determines it or it names an undefined value. */
   readonly says?: string;
 }
 

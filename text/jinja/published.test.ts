@@ -1,6 +1,7 @@
 /**
- * Published templates with conversations of our own, as transformers renders them: tests/reference/templates keeps hashes of its
- * texts, and tools/published-templates.py fetches the templates. Without them nothing is compared, and a line says so.
+ * Published templates with conversations of our own, as transformers renders them. tests/reference/templates
+ * keeps hashes of the texts, and tools/published-templates.py fetches the templates. Without them the test
+ * compares nothing, and a line says so.
  */
 import { expect, test } from "bun:test";
 import { createHash } from "node:crypto";
@@ -16,7 +17,7 @@ import { TemplateError } from "../template-error.ts";
 interface Golden {
   readonly now: string;
   readonly specialTokens: Readonly<Record<string, string>>;
-  /** Each is JSON, so that its numbers can be read as they are written. */
+  /** JSON sources, so that numbers can be read as they are written. */
   readonly conversations: readonly string[];
   /** SHA-256 of a template → for each conversation eight characters: of the text's SHA-256, or "refused!". */
   readonly golden: Readonly<Record<string, string>>;
@@ -44,7 +45,7 @@ const cases = conversations.map((json) => {
   return { ...conversation, messages: conversation.messages.map(withArguments) };
 });
 
-/** Arguments of calls as values, as the API hands them to templates. */
+/** Parses the arguments of calls to values, as the API does. */
 function withArguments(message: ChatMessage): ChatMessage {
   const calls = message.tool_calls as readonly Call[] | undefined;
   if (calls === undefined) return message;
@@ -66,7 +67,7 @@ function outcome(template: ChatTemplate, conversation: Conversation): string {
   }
 }
 
-/** Names of the conversations of which a template makes something else than Python. */
+/** Names of conversations for which a template's result differs from Python's. */
 function differing(key: string, controlTexts: ControlTexts): string[] {
   const path = join(folder, `${key}.jinja`);
   const source = { template: readFileSync(path, "utf8"), toolTemplate: null, specialTokens };

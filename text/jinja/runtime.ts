@@ -1,6 +1,6 @@
 import type { Budget } from "./budget.ts";
 
-/** What one rendering has to do with the world around the template. */
+/** Context of one rendering: its budget, date and stand-ins. */
 export class Runtime {
   readonly budget: Budget;
   readonly now: Date;
@@ -8,8 +8,8 @@ export class Runtime {
   readonly #standInPattern: RegExp | null;
 
   /**
-   * `standIns`: characters in the given values that stand for others (text/control-text.ts). Comparing and searching
-   * see what they stand for; cutting and joining keep them.
+   * `standIns`: characters in the given values that represent others (text/control-text.ts). Comparisons and
+   * searches see the represented characters; slices and joins keep the stand-ins.
    */
   constructor(budget: Budget, now: Date, standIns: ReadonlyMap<string, string>) {
     this.budget = budget;
@@ -18,19 +18,19 @@ export class Runtime {
     this.#standInPattern = standIns.size === 0 ? null : new RegExp(`[${[...standIns.keys()].join("")}]`, "g");
   }
 
-  /** The text as the client wrote it, in as many UTF-16 units. */
+  /** The text as the client wrote it, with the same number of UTF-16 units. */
   plain(text: string): string {
     this.read(text);
     if (this.#standInPattern === null) return text;
     return text.replace(this.#standInPattern, (unit) => this.#standIns.get(unit)!);
   }
 
-  /** Counts that a text is looked through. */
+  /** Charges a search through a text. */
   read(text: string): void {
     this.budget.spend(text.length >> 10);
   }
 
-  /** The text, counted. */
+  /** Charges and returns a new text. */
   made(text: string): string {
     this.budget.text(text.length);
     return text;

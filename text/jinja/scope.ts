@@ -1,6 +1,8 @@
 import type { Value } from "./values.ts";
 
-/** Variables of one body, and what is around it. Setting stays inside, reading looks outwards. */
+/**
+ * Variables of one body, with its enclosing scope. Setting a variable stays inside, reading looks outwards.
+ */
 export class Scope {
   readonly #variables = new Map<string, Value>();
   readonly #outer: Scope | null;

@@ -31,7 +31,7 @@ export const sequenceFilters = new Map<string, Filter>();
 
 const define = definer(sequenceFilters);
 
-/** The items, counted. */
+/** The items, each charged to the budget. */
 function* counted(rt: Runtime, value: Value): Generator<Value> {
   for (const each of iterate(value)) {
     rt.budget.spend(1);
@@ -43,7 +43,7 @@ export function listOf(rt: Runtime, value: Value): Value[] {
   return [...counted(rt, value)];
 }
 
-/** Reads what an `attribute` argument names: `a.0.b`, an index, or null for the item itself. */
+/** Getter for an `attribute` argument: `a.0.b`, an index, or null for the item itself. */
 function getter(rt: Runtime, path: Value | undefined, fallback?: Value): (value: Value) => Value {
   if (path === undefined || path === null) return (value) => value;
   const steps: Value[] =
@@ -60,7 +60,7 @@ function getter(rt: Runtime, path: Value | undefined, fallback?: Value): (value:
   };
 }
 
-/** What items are compared by: without case unless asked for. */
+/** Sort key of items: case-insensitive by default. */
 function keyOf(
   rt: Runtime,
   path: Value | undefined,
@@ -116,7 +116,7 @@ define("last", "", (rt, value) => {
   return or(backwards[0], () => new Undefined("No last item, sequence was empty."));
 });
 
-/** The items from the last to the first; undefined for what Python cannot reverse. */
+/** Items from the last to the first; undefined for values that Python cannot reverse. */
 function reversed(rt: Runtime, value: Value): Value[] | undefined {
   const isReversible =
     typeof value === "string" ||
@@ -254,7 +254,7 @@ define("slice", "slices fill_with?", (rt, value, [slices, fill]) => {
   return new Lazy(run());
 });
 
-/** Set by the interpreter, which has the tables of filters and tests. */
+/** Filters and tests by name, supplied by by-name.ts, which has their tables. */
 export interface ByName {
   filter(rt: Runtime, name: Value, value: Value, args: Arguments): Value;
   test(rt: Runtime, name: Value, value: Value, args: Arguments): boolean;

@@ -1,14 +1,14 @@
-/** Matches what a call was given with what a function takes. */
+/** Matches the arguments of a call with the parameters of a function. */
 import { fail } from "./errors.ts";
 import type { Runtime } from "./runtime.ts";
 import { type Arguments, Callable, type Value } from "./values.ts";
 
-/** Values in the order of the parameters; undefined: not given. */
+/** Values in the order of the parameters; undefined for missing ones. */
 export type Given = readonly (Value | undefined)[];
 
 /**
- * `parameters`: names with spaces between them. One that ends in "?" may be left out; one that begins with "/" cannot be
- * given by name.
+ * `parameters`: names separated by spaces. A name with a final "?" is optional; one with an initial "/" is
+ * positional only.
  */
 export function matcher(name: string, parameters: string): (args: Arguments) => Given {
   const known = parameters

@@ -18,12 +18,12 @@ function dayOfYear(date: Date): number {
   return Math.round((Date.UTC(date.getFullYear(), date.getMonth(), date.getDate()) - start) / 86_400_000);
 }
 
-/** Weeks that have begun since New Year; `firstDay`: 0 for Sunday. */
+/** Number of weeks begun since New Year; `firstDay`: 0 for Sunday. */
 function weekOfYear(date: Date, firstDay: number): number {
   return Math.floor((dayOfYear(date) + 7 - ((date.getDay() - firstDay + 7) % 7)) / 7);
 }
 
-/** ISO 8601: a week belongs to the year that has its Thursday. */
+/** ISO 8601: a week belongs to the year of its Thursday. */
 function isoWeek(date: Date): { readonly year: number; readonly week: number } {
   const thursday = new Date(
     date.getFullYear(),

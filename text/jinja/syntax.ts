@@ -4,7 +4,7 @@ import type { Value } from "./values.ts";
 export type BinaryOperator = "+" | "-" | "*" | "/" | "//" | "%" | "**";
 export type CompareOperator = "==" | "!=" | "<" | "<=" | ">" | ">=" | "in" | "not in";
 
-/** What a call is written with: `f(a, *b, c=d, **e)`. */
+/** Arguments of a call: `f(a, *b, c=d, **e)`. */
 export interface CallSyntax {
   readonly positional: readonly Expression[];
   readonly named: readonly (readonly [name: string, value: Expression])[];
@@ -59,7 +59,7 @@ export type SliceBounds = readonly [
 
 export type CallExpression = Extract<Expression, { kind: "call" }>;
 
-/** What may be assigned to. */
+/** Target of an assignment. */
 export type Target =
   | { readonly kind: "name"; readonly name: string }
   | { readonly kind: "tuple"; readonly items: readonly Target[] }
@@ -115,6 +115,6 @@ export interface MacroSyntax {
   readonly name: string;
   readonly parameters: readonly Parameter[];
   readonly body: Body;
-  /** Which of `caller`, `varargs` and `kwargs` the body reads without their being parameters. */
+  /** Names among `caller`, `varargs` and `kwargs` that the body reads and that are no parameters. */
   readonly reads: ReadonlySet<string>;
 }

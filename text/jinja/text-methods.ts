@@ -88,7 +88,10 @@ define("split rsplit", "sep? maxsplit?", (rt, text, [sep, maxsplit], name) => {
   return pieces(rt, cutAt(text, find(rt, text, separator, countMax), separator.length));
 });
 
-/** Words between white space; after `countMax` cuts the rest is one word, but for its beginning. */
+/**
+ * Words separated by white space; after `countMax` words, the rest without leading white space is the last
+ * item.
+ */
 function wordsOf(text: string, countMax: number): string[] {
   const words: string[] = [];
   let at = 0;
@@ -165,7 +168,7 @@ export function replaceAll(
   return cutAt(text, places, old.length).join(replacement);
 }
 
-/** The part of a text that `start` and `end` leave, and the position that it begins at. */
+/** Part of a text between `start` and `end`, and the position where it begins. */
 function part(
   text: string,
   start: Value | undefined,
@@ -252,7 +255,7 @@ define("center ljust rjust", "/width /fillchar?", (rt, text, [width, fill], name
   return filler.repeat(left) + text + filler.repeat(missing - left);
 });
 
-/** How CPython shares odd padding. */
+/** Left share of the padding: CPython's rule for odd padding. */
 export function centerLeft(missing: number, width: number): number {
   return Math.floor(missing / 2) + (missing & width & 1);
 }
@@ -310,7 +313,7 @@ define("istitle", "", (_, text) => {
   return hasWord;
 });
 
-/** Item of a text by position; undefined when out of range. */
+/** Character of a text by position; undefined when out of range. */
 export function characterAt(text: string, index: number): string | undefined {
   const points = codePoints(text);
   return points[index < 0 ? index + points.length : index];

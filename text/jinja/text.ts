@@ -1,4 +1,4 @@
-/** Texts as Python counts them: in code points, where JavaScript counts UTF-16 units. */
+/** Texts with Python's lengths and positions: in code points, where JavaScript counts UTF-16 units. */
 import { whiteSpace } from "./lexer.ts";
 import type { Runtime } from "./runtime.ts";
 
@@ -16,7 +16,7 @@ export function lengthOf(text: string): number {
   return length;
 }
 
-/** The text's code points, each of them a text; the text itself where those are its units. */
+/** Code points of a text, each as a text; the text itself if it has no surrogates. */
 export function codePoints(text: string): string | string[] {
   return surrogate.test(text) ? [...text] : text;
 }
@@ -26,7 +26,7 @@ export function sliceText(text: string, from: number, to: number): string {
   return typeof points === "string" ? points.slice(from, to) : points.slice(from, to).join("");
 }
 
-/** Position in UTF-16 units of a code point's position. */
+/** UTF-16 position of a code point's position. */
 export function unitOf(text: string, position: number): number {
   if (!surrogate.test(text)) return Math.min(position, text.length);
   let unit = 0;
@@ -36,14 +36,14 @@ export function unitOf(text: string, position: number): number {
   return unit;
 }
 
-/** The bounds of a Python slice with step 1, within a length. */
+/** Bounds of a Python slice with step 1, within a length. */
 export function clampBounds(start: number | null, stop: number | null, length: number): [number, number] {
   const clamp = (bound: number): number =>
     bound < 0 ? Math.max(0, bound + length) : Math.min(bound, length);
   return [clamp(start ?? 0), clamp(stop ?? length)];
 }
 
-/** First units of the places where `needle` stands, without overlaps, from the left; at most `countMax`. */
+/** UTF-16 positions of `needle`, without overlaps, from the left; at most `countMax`. */
 export function placesOf(rt: Runtime, text: string, needle: string, countMax: number): number[] {
   const plain = rt.plain(text);
   const wanted = rt.plain(needle);
@@ -70,7 +70,7 @@ export function lastPlacesOf(rt: Runtime, text: string, needle: string, countMax
   return places.reverse();
 }
 
-/** Cuts out `width` units at each place. */
+/** Removes `width` units at each position and returns the pieces around them. */
 export function cutAt(text: string, places: readonly number[], width: number): string[] {
   const pieces: string[] = [];
   let from = 0;
@@ -82,7 +82,7 @@ export function cutAt(text: string, places: readonly number[], width: number): s
   return pieces;
 }
 
-/** `chars` null: white space. */
+/** Strips characters from the sides of a text. `chars` null: white space. */
 export function strip(
   rt: Runtime,
   text: string,
@@ -127,7 +127,7 @@ export function splitLines(text: string, keepEnds = false): string[] {
   return lines;
 }
 
-/** Orders by code points. */
+/** Compares two texts by code points. */
 export function compareTexts(left: string, right: string): number {
   const length = Math.min(left.length, right.length);
   for (let i = 0; i < length; i++) {
@@ -144,7 +144,7 @@ export function compareTexts(left: string, right: string): number {
 
 const digraphs = /^[\u01c4-\u01cc\u01f1-\u01f3]/;
 
-/** Upper case at the start, lower case after it. */
+/** First character in title case, the rest in lower case. */
 export function capitalize(text: string): string {
   if (text === "") return "";
   const first = String.fromCodePoint(text.codePointAt(0)!);

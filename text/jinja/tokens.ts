@@ -1,7 +1,7 @@
 import { fail } from "./errors.ts";
 import type { Token } from "./lexer.ts";
 
-/** Where a parser is in its tokens. */
+/** A parser's position in its tokens. */
 export class TokenStream {
   readonly #tokens: readonly Token[];
   #at = 0;

@@ -1,6 +1,6 @@
 /**
- * Values as Python has them. None is null, an int a bigint, a float a number, a list an array; what JavaScript lacks has a
- * class here.
+ * Python's values. None is null, an int a bigint, a float a number, a list an array; types that JavaScript
+ * lacks have a class here.
  */
 import { type ErrorKind, fail } from "./errors.ts";
 import type { Runtime } from "./runtime.ts";
@@ -22,7 +22,7 @@ export type Value =
   | Namespace
   | Callable;
 
-/** What a call was given. */
+/** Arguments of a call. */
 export interface Arguments {
   readonly positional: readonly Value[];
   readonly named: ReadonlyMap<string, Value>;
@@ -43,7 +43,7 @@ export class Tuple {
   }
 }
 
-/** What `groupby` yields: a group's name and its items, by position or as `grouper` and `list`. */
+/** Result of `groupby`: a group's name and its items, by position or as `grouper` and `list`. */
 export class GroupTuple extends Tuple {}
 
 /** A dict in the order of insertion. Keys that Python holds equal (1, 1.0 and True) are one key. */
@@ -103,7 +103,7 @@ export class Range {
   }
 }
 
-/** An iterator, read once: what `map`, `select` and other filters return. */
+/** An iterator, read once: the result of `map`, `select` and other filters. */
 export class Lazy {
   readonly iterator: Iterator<Value>;
   readonly typeName: string;
@@ -113,7 +113,7 @@ export class Lazy {
   }
 }
 
-/** A name, attribute or element that is not there. It prints as nothing; most other uses raise `message`. */
+/** A missing name, attribute or element. It prints as ""; most other uses raise `message`. */
 export class Undefined {
   readonly kind: ErrorKind;
   readonly message: string;
@@ -127,7 +127,7 @@ export class Undefined {
   }
 }
 
-/** namespace(…): the one value whose attributes a template may set. */
+/** namespace(…): the only value whose attributes a template may set. */
 export class Namespace {
   readonly attributes: Dict;
   constructor(attributes: Dict) {
@@ -135,12 +135,12 @@ export class Namespace {
   }
 }
 
-/** Functions, bound methods, macros, and objects that can be called. */
+/** Functions, bound methods, macros, and callable objects. */
 export class Callable {
   readonly typeName: string;
   readonly name: string;
   readonly call: (rt: Runtime, args: Arguments) => Value;
-  /** Attribute by name; undefined: it has none. */
+  /** Attribute by name; undefined for none. */
   readonly attribute: (name: string) => Value | undefined;
   constructor(
     name: string,
@@ -155,7 +155,7 @@ export class Callable {
   }
 }
 
-/** The value, or another one where there is none; None is a value. */
+/** The value, or the fallback if it is undefined; None is a value. */
 export function or(value: Value | undefined, fallback: () => Value): Value {
   return value === undefined ? fallback() : value;
 }
@@ -198,7 +198,7 @@ export function isTrue(value: Value): boolean {
   return sizeOf(value) !== 0;
 }
 
-/** Length of what has one but texts; undefined for the rest. */
+/** Length of a value other than a text; undefined if it has none. */
 export function sizeOf(value: Value): number | undefined {
   const items = itemsOf(value);
   if (items !== undefined) return items.length;
@@ -214,7 +214,10 @@ export function sizeOf(value: Value): number | undefined {
   return undefined;
 }
 
-/** What Python would hash: equal values have equal hashes, and only those. */
+/**
+ * Map key of a value: values that Python holds equal have the same key. Throws TypeError for unhashable
+ * values.
+ */
 function hashOf(key: Value): string | bigint | number {
   switch (typeof key) {
     case "string":
@@ -242,7 +245,7 @@ function hashOf(key: Value): string | bigint | number {
   return fail("TypeError", `unhashable type: '${typeName(key)}'`);
 }
 
-/** The items that a `for` loop would see. */
+/** Items of a `for` loop over the value. */
 export function* iterate(value: Value): Generator<Value> {
   const items = itemsOf(value);
   if (items !== undefined) yield* items;

@@ -4,7 +4,7 @@ import type { SequenceId } from "../../../scheduler/core.ts";
 import type { DeviceSpec } from "../../../scheduler/device.ts";
 import type { Fleet } from "../../../scheduler/fleet/fleet.ts";
 
-/** Divisor: one key may keep this fraction of the tokens that all engines can cache. */
+/** Divisor of the tokens that all engines can cache; the quotient is the limit of one key. */
 const KEPT_PART = 4;
 /** Kept prefixes per key at most. */
 const KEPT_MAX = 256;
@@ -27,9 +27,9 @@ interface Kept {
 }
 
 /**
- * Prompt prefixes that clients have marked for the cache. Until it expires, a prefix has a prefix hint. The
- * cache evicts it after everything without a reader, but does evict it under pressure, and nothing waits for
- * it. Each key has a token limit, beyond which its oldest marks go first.
+ * Prompt prefixes that clients have marked for the cache. Until it expires, a prefix has a hint that it will
+ * be read. The cache evicts it after everything without such a hint, but does evict it under pressure, and
+ * nothing waits for it. Each key has a token limit, beyond which its oldest marks go first.
  */
 export class KeptPrefixes {
   readonly #fleet: Pick<Fleet, "expect" | "forget">;

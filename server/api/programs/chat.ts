@@ -110,7 +110,7 @@ async function streamed(exchange: Exchange, run: Run, codec: Codec, output: stri
     () => {
       try {
         const text = textOf(run, output);
-        if (told === "" && text !== "") tell(text); // the value comes from transforms or a map, which send no deltas
+        if (told === "" && text !== "") tell(text); // it comes from transforms or a map, which send no deltas
         stream.write(codec.chunk({ kind: "finish", choice: 0, reason: "stop", stopReason: null }, answer));
         stream.write(codec.chunk({ kind: "done", usage: run.hosted.usage }, answer));
       } catch (error) {
