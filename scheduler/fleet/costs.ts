@@ -6,41 +6,40 @@ import type { Outstanding } from "./outstanding.ts";
 import type { PlacementCost } from "./placement.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
 
-/** How long a placement counts as a hit of its prefix, and as work of its engine. */
+/** Time for which a placement counts as a hit of its prefix, and as work of its engine. */
 export const WINDOW_MS = 180_000;
 
-/** Of the sequences on an engine, and the one that comes next, the part that a prompt delays by as long as it takes: others
- *  end before its turn comes, or are behind others all the same. */
+/** Share of an engine's sequences that a prompt delays by its whole time: others end before its turn, or wait for others anyway. */
 const DELAYED_SHARE = 0.5;
 
-/** What computing a prefix delays is counted once for this part of those sequences that begin with it now, on each engine
- *  that has it and one more: as many will find the new copy. */
+/** Share of the sequences with a prefix, per engine that has it and one more, among which the delay of computing it is divided: as many will
+ *  find the new copy. */
 const SHARED_WEIGHT = 0.5;
 
-/** A sequence that is to be placed, and what is known of it beforehand. */
+/** A sequence to be placed, and its estimates. */
 export interface Incoming {
   readonly spec: SequenceSpec;
-  /** Of its prompt. */
+  /** Number of tokens of its prompt. */
   readonly tokens: number;
   /** Hashes of the whole pages of its prompt. */
   readonly path: Float64Array;
-  /** Tokens that its answer is expected to have. */
+  /** Expected tokens of its answer. */
   readonly expected: number;
-  /** Nobody waits for it yet. */
+  /** Whether no client waits for it yet. */
   readonly isHint: boolean;
 }
 
-/** What engines have of its prompt. */
+/** The cached lengths of its prompt by engine. */
 interface Known {
-  /** Of its beginning, that some engine has. */
+  /** Length of its prefix that some engine has. */
   readonly tokens: number;
-  /** Sequences that are there now and begin like that, for each engine that has some of it and one more. */
+  /** Number of live sequences with that prefix, per engine that has some of it and one more. */
   readonly sharers: number;
 }
 
 /**
- * What a sequence would cost on each engine. M, whose price is a walk through what would be evicted, is looked up when it
- * is read: a choice among many engines reads it of few (e2-choice.ts).
+ * Costs of a sequence on each engine. M takes a walk through the pages that would be evicted, and is looked up when it is read: a
+ * choice among many engines reads it of few (e2-choice.ts).
  */
 export class Costs {
   readonly #views: readonly EngineView[];
@@ -48,13 +47,13 @@ export class Costs {
   readonly #index: PrefixIndex;
   readonly #tenantReach: number;
   readonly #pageTokens: number;
-  /** Pages found per engine by the last look at the index: there or promised, and there. */
+  /** Pages per engine that the last look-up found: cached or in flight, and cached. */
   readonly #found: Int32Array;
   readonly #there: Int32Array;
   readonly #costs: readonly EngineCost[];
   #nowMs = 0;
 
-  /** `views` by engine; one that comes back is another. `tenantReach`: tokens by which tenants are apart and still even. */
+  /** `views` by engine; an engine that comes back has a new one. `tenantReach`: fair-share tolerance in tokens. */
   constructor(views: readonly EngineView[], work: Outstanding, index: PrefixIndex, tenantReach: number) {
     this.#views = views;
     this.#work = work;
@@ -66,7 +65,7 @@ export class Costs {
     this.#costs = views.map((_, engine) => new EngineCost(engine as EngineId, this));
   }
 
-  /** By engine, of all that are `there`. Good until the next look. */
+  /** Costs on the engines that are `there`. Valid until the next look-up. */
   look(incoming: Incoming, there: readonly EngineId[], nowMs: number): readonly EngineCost[] {
     this.#nowMs = nowMs;
     const match = this.#index.match(incoming.path, this.#found, this.#there);
@@ -77,10 +76,9 @@ export class Costs {
     return there.map((engine) => this.#price(engine, incoming, known));
   }
 
-  /** What it costs to make room for `needed` pages: evicting what others come back for; and for pages that the
-   *  sequences there hold, waiting until as large a part of their work is done. Where sequences find their prefixes they go
-   *  on doing so, and the gate lets them pass one that does not (engine/queue/cold-gate.ts): it waits so many times as long. A copy of
-   *  a prefix that pushes others out is worth no more than its first use. */
+  /** Cost of room for `needed` pages: recomputation of evicted ones, and the wait for pages that sequences there hold, until as large a part of
+   *  their work is done. The gate lets sequences that find their prefixes pass one that does not (engine/queue/cold-gate.ts), so that
+   *  its wait is multiplied. A copy of a prefix that evicts others is worth no more than its first use. */
   roomMs({ engine, pages: needed, offlinePages, tokenMs, forOthersMs, isSpill }: EngineCost): number {
     const view = this.#views[engine]!;
     const { pagesFree, pagesCached, spec } = view;
@@ -99,7 +97,7 @@ export class Costs {
     return evictMs + waitMs === 0 ? 0 : evictMs + waitMs + forOthersMs;
   }
 
-  /** What a sequence of `objective` finds there; `tokens` long, which counts where it is alone. */
+  /** Load that a sequence of `objective` finds there; its `tokens` count where it is alone. */
   #stand(view: EngineView, engine: EngineId, objective: Objective, tokens: number): Standing {
     const { standing } = view;
     const work = this.#work;
@@ -164,7 +162,7 @@ export class Costs {
   }
 }
 
-/** What a sequence would cost on one engine; the next one's is written over it. */
+/** Cost of a sequence on one engine; the next sequence overwrites it. */
 export class EngineCost implements PlacementCost {
   readonly engine: EngineId;
   cachedTokens = 0;
@@ -175,13 +173,13 @@ export class EngineCost implements PlacementCost {
   delayMs = 0;
   decodeMs = 0;
   harmMs = 0;
-  /** Pages that it needs besides those that are cached. */
+  /** Number of pages that it needs besides cached ones. */
   pages = 0;
-  /** Pages that offline work gives up for it. */
+  /** Number of pages for which offline sequences are preempted. */
   offlinePages = 0;
-  /** Of one token of an answer. */
+  /** Time of one token of an answer. */
   tokenMs = 0;
-  /** Of what its prompt delays, the part that is put down to others that will find the prefix there. */
+  /** Share of its delay that later sequences with the same prefix bear. */
   forOthersMs = 0;
   readonly #costs: Costs;
   #evictMs: number | null = null;
@@ -201,12 +199,12 @@ export class EngineCost implements PlacementCost {
     return this.#evictMs !== null;
   }
 
-  /** M is another now. */
+  /** Forgets M, which has changed. */
   forget(): void {
     this.#evictMs = null;
   }
 
-  /** As it is now. */
+  /** A copy of the current values. */
   copy(): PlacementCost {
     const { engine, cachedTokens, loadMs, evictMs, promptMs, delayMs, decodeMs, harmMs } = this;
     return { engine, cachedTokens, loadMs, evictMs, promptMs, delayMs, decodeMs, harmMs };

@@ -9,28 +9,28 @@ import type { Placement, PlacementReason } from "./placement.ts";
 import type { PlaceableEngine, PlacementRule } from "./placement-rule.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
 
-/** The parts of a policy that say where sequences go, and what becomes of them there. */
+/** The parts of a policy on which placement depends. */
 export type DispatchPolicy = Pick<Policy, "placement" | "queue" | "batch">;
 
-/** What a dispatcher has done so far, and what it holds now. */
+/** Counters of a dispatcher. */
 export interface DispatchStats {
   readonly placements: Readonly<Partial<Record<PlacementReason, number>>>;
-  /** Of the prefix index. */
+  /** Nodes and pages of the prefix index. */
   readonly pages: number;
   readonly nodes: number;
 }
 
 /**
- * Places sequences on engines by the policy's rule (placement-rule.ts), and knows which engines are there. It is told
- * its own placements' starts, tokens and ends, and the engines' loads and caches. The same calls in the same order
+ * Places sequences on engines by the policy's rule (placement-rule.ts), and knows which engines are there. The fleet reports
+ * the starts, tokens and ends of placed sequences to it, and the engines' loads and KV events. The same calls in the same order
  * give the same placements.
  */
 export class Dispatcher {
-  /** In order. */
+  /** Engines that are there, in order. */
   #there: readonly EngineId[];
-  /** Where each sequence is that was placed and has not ended. */
+  /** Engines of all sequences that were placed and have not ended. */
   readonly #placed = new Map<SequenceId, EngineId>();
-  /** Null: there is nothing to choose from. */
+  /** The policy's rule; null: there is only one engine. */
   readonly #rule: PlacementRule | null;
   readonly #counts: Partial<Record<PlacementReason, number>> = {};
 
@@ -48,7 +48,7 @@ export class Dispatcher {
     return this.#count(spec.id, this.#rule?.place(spec, there, nowMs) ?? only(there[0]!), there);
   }
 
-  /** Places a sequence where another is held from which it goes on. */
+  /** Places a sequence on the engine of the held one that it continues. */
   placeAt(engine: EngineId, spec: SequenceSpec, nowMs: number): Placement {
     const there = this.#there;
     assert(there.includes(engine), "what is lost is not held");
@@ -56,37 +56,37 @@ export class Dispatcher {
     return this.#count(spec.id, { ...placement, reason: "continues" }, there);
   }
 
-  /** Places a sequence anew that its engine has given back. Null: no engine is there. */
+  /** Places a sequence again that its engine has returned. Null: no engine is there. */
   placeAgain(spec: SequenceSpec, nowMs: number): Placement | null {
     const there = this.#there;
     if (this.#rule?.placeAgain === undefined || there.length < 2) return this.place(spec, nowMs);
     return this.#count(spec.id, this.#rule.placeAgain(spec, there, nowMs), there);
   }
 
-  /** The engine that a prefix hint's sequence should come to. Null: no engine is there. */
+  /** Chooses the engine for a prefix hint. Null: no engine is there. */
   expect(hint: PrefixHint, nowMs: number): EngineId | null {
     const there = this.#there;
     if (there.length === 0) return null;
     return this.#rule?.expect?.(hint, there, nowMs) ?? there[hint.id % there.length]!;
   }
 
-  /** A prefix hint has become longer. */
+  /** Takes note that a prefix hint is longer. */
   extended(hint: PrefixHint, nowMs: number): void {
     this.#rule?.extended?.(hint, nowMs);
   }
 
-  /** A prefix hint was forgotten, or its engine is about to be lost. */
+  /** Removes a prefix hint, whose engine may be about to be lost. */
   forgot(id: SequenceId): void {
     this.#rule?.forgot?.(id);
   }
 
-  /** Sequences that wait where they would begin later than elsewhere, and should be taken back; each is told once. */
+  /** Waiting sequences that would begin earlier elsewhere, and should be recalled; each is named once. */
   surplus(specOf: (id: SequenceId) => SequenceSpec, nowMs: number): readonly SequenceId[] {
     const there = this.#there;
     return there.length < 2 ? [] : (this.#rule?.surplus?.(specOf, there, nowMs) ?? []);
   }
 
-  /** Places sequences that belong together. Null: no engine is there. */
+  /** Places a task group. Null: no engine is there. */
   placeTaskGroup(specs: readonly SequenceSpec[], nowMs: number): readonly (Placement | null)[] {
     const there = this.#there;
     if (this.#rule?.placeTaskGroup === undefined || there.length < 2) {
@@ -96,41 +96,41 @@ export class Dispatcher {
     return placements.map((placement, index) => this.#count(specs[index]!.id, placement, there));
   }
 
-  /** The sequence was admitted by its engine, with that much of its prompt cached. */
+  /** Takes note that a sequence was admitted, with `cachedTokens` of its prompt cached. */
   started(id: SequenceId, cachedTokens: number, nowMs: number): void {
     if (this.#placed.has(id)) this.#rule?.started?.(id, cachedTokens, nowMs);
   }
 
-  /** The sequence drew a token. The notices of the same report come first. */
+  /** Takes note of a token. KV events of the same report come first. */
   drew(id: SequenceId): void {
     if (this.#rule?.drew !== undefined && this.#placed.has(id)) this.#rule.drew(id);
   }
 
-  /** The sequence is served like this from now on. */
+  /** Changes the service of a sequence. */
   raised(id: SequenceId, service: Service): void {
     if (this.#placed.has(id)) this.#rule?.raised?.(id, service);
   }
 
-  /** The sequence ended, or leaves its engine in another way. `isWhole`: its answer was as long as it wanted. */
+  /** Takes note that a sequence has ended, or leaves its engine in another way. `isWhole`: its answer is complete. */
   ended(id: SequenceId, isWhole: boolean): void {
     if (this.#placed.delete(id)) this.#rule?.ended?.(id, isWhole);
   }
 
-  /** An engine reported. The answer is what to send back to it. */
+  /** Takes note of an engine's report; returns the message to send back to it. */
   reported(engine: EngineId, load: EngineLoad, kvEvents: KvEvents | null): "resync" | null {
     this.#rule?.reported?.(engine, load);
     if (kvEvents === null || this.#rule?.noticed === undefined) return null;
     return this.#rule.noticed(engine, kvEvents) ? null : "resync";
   }
 
-  /** The engine is gone: nothing is placed there, and what was there counts no longer. */
+  /** Removes a lost engine and its work. */
   lost(engine: EngineId): void {
     this.#there = this.#there.filter((other) => other !== engine);
     for (const [id, at] of this.#placed) if (at === engine) this.ended(id, false);
     this.#rule?.lost?.(engine);
   }
 
-  /** The engine is back, empty, in its life number `epoch`. */
+  /** Adds an engine that is back, empty, in incarnation `epoch`. */
   joined(engine: EngineId, spec: DeviceSpec, epoch: number, nowMs: number): void {
     assert(!this.#there.includes(engine), "only a lost engine comes back");
     this.#there = [...this.#there, engine].sort((a, b) => a - b);
@@ -142,13 +142,12 @@ export class Dispatcher {
     return { placements: { ...this.#counts }, pages, nodes };
   }
 
-  /** Predicted milliseconds of work that were placed on the engine and are not done; 0 under rules that do not
-   *  predict. For checks and pictures. */
+  /** Predicted milliseconds of unfinished work on an engine; 0 under rules that do not predict. For checks. */
   workMs(engine: EngineId): number {
     return this.#rule?.workMs?.(engine) ?? 0;
   }
 
-  /** Where prefixes are; null under rules that keep no index. For checks and pictures. */
+  /** The prefix index; null under rules that have none. For checks. */
   get index(): PrefixIndex | null {
     return this.#rule?.index ?? null;
   }
@@ -162,7 +161,7 @@ export class Dispatcher {
   }
 }
 
-/** An order without lanes gives every objective the same share, and knows no tenants. */
+/** The lanes of a policy; an order without lanes gives every objective the same share, and knows no tenants. */
 function turnsOf(queue: QueuePolicy): TurnRules {
   if (queue.kind === "lanes") return queue;
   const even = { credits: 1, ageingMs: Number.POSITIVE_INFINITY };

@@ -1,10 +1,10 @@
 import type { EngineId } from "../core.ts";
 import { floorMs, type PlacementCost, type PlacementReason, totalMs } from "./placement.ts";
 
-/** Costs that differ by no larger share are equal. */
+/** Largest relative difference of costs that count as equal. */
 const TIE = 1e-9;
 
-/** What the choice looks at besides the costs. */
+/** State of an engine that the choice uses besides the costs. */
 export interface E2Situation {
   readonly promptTokens: number;
   /** Whether the engine has computed anything yet. */
@@ -68,7 +68,7 @@ function leastIndex(values: Float64Array): number {
   return least;
 }
 
-/** Of two that cost the same. */
+/** Whether one of two engines with equal costs is preferred. */
 function isPreferred(a: PlacementCost, b: PlacementCost, pagesUsed: E2Situation["pagesUsed"]): boolean {
   if (a.cachedTokens !== b.cachedTokens) return a.cachedTokens > b.cachedTokens;
   const [usedA, usedB] = [pagesUsed(a.engine), pagesUsed(b.engine)];

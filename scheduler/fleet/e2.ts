@@ -25,15 +25,15 @@ import { PrefixIndex } from "./prefix-index.ts";
 import { surplus } from "./surplus.ts";
 import { taskGroupOrder } from "./task-group.ts";
 
-/** Sequences that an engine may have before it has computed its first step. */
+/** Most sequences of an engine that has not computed a step yet. */
 const COLD_SEQUENCES = 4;
-/** Of so many engines every cost is told with a placement. */
+/** Most engines whose costs are all reported with a placement. */
 const TOLD_ENGINES = 8;
 
 /** Of a prefix hint. */
 interface InFlight {
   readonly engine: EngineId;
-  /** Of what its engine lacked of it. */
+  /** Prefill cost of the uncached part, in microseconds. */
   readonly promptUs: number;
   readonly end: IndexNode | null;
 }
@@ -42,23 +42,22 @@ interface InFlight {
 export type TurnRules = Pick<LanesPolicy, "lanes" | "tenantReach">;
 
 /**
- * E2 (Preble, arXiv:2407.00023 §3.2) over live state: what each engine would cost, which one is chosen, and what that
- * changes. Differences from the paper are in docs/papers/preble.md; the paper's own rule is baselines/preble.ts.
+ * E2 (Preble, arXiv:2407.00023 §3.2) over live state: the costs of each engine, the choice, and its effects. Differences from the paper are in docs/papers/preble.md; the paper's own rule is baselines/preble.ts.
  */
 export class E2 implements PlacementRule {
   readonly index: PrefixIndex;
   readonly #batch: BatchPolicy;
-  /** By engine; one that comes back has another view. */
+  /** Views by engine; an engine that comes back has a new one. */
   readonly #views: EngineView[];
   readonly #outstanding: Outstanding;
   readonly #estimate = new OutputEstimate();
-  /** Of every sequence that was placed and has not ended. */
+  /** Work of every sequence that was placed and has not ended. */
   readonly #work = new Map<SequenceId, Work>();
-  /** Of prefix hints that are computed ahead. */
+  /** Placed prefix hints that are computed ahead. */
   readonly #inFlight = new Map<SequenceId, InFlight>();
-  /** By engine, of what is promised there. */
+  /** Total of their prefill costs, by engine. */
   readonly #inFlightUs: number[];
-  /** By engine, of those that have not begun; without those that it was asked to give back. */
+  /** Waiting sequences by engine, without those that it was asked to return. */
   readonly #waiting: readonly Map<SequenceId, Work>[];
   readonly #pageTokens: number;
   readonly #costs: Costs;
@@ -82,12 +81,12 @@ export class E2 implements PlacementRule {
     return this.#decide(incoming, engine, reason, costs, nowMs);
   }
 
-  /** Where it costs least. */
+  /** Places a sequence where it costs least. */
   placeAgain(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement {
     return this.#placeCheapest(spec, "move", there, nowMs);
   }
 
-  /** By list scheduling (task-group.ts). */
+  /** Places a task group by list scheduling (task-group.ts). */
   placeTaskGroup(
     specs: readonly SequenceSpec[],
     there: readonly EngineId[],
@@ -101,8 +100,8 @@ export class E2 implements PlacementRule {
     return placements;
   }
 
-  /** As a sequence. It is no work to sequences, which go before it, but to other prefix hints: so calls that wait are spread as they
-   *  would be if they ran, and each will find its prompt's beginning where there is room for it to run. */
+  /** Places a prefix hint like a sequence. Its work counts for other hints, but not for sequences, which go before it. So waiting calls are spread
+   *  as if they ran, and each finds its prefix where it has room to run. */
   expect(hint: PrefixHint, there: readonly EngineId[], nowMs: number): EngineId {
     const incoming = this.#incoming(sequenceFor(hint), true);
     const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
@@ -162,7 +161,7 @@ export class E2 implements PlacementRule {
 
   drew(id: SequenceId): void {
     const work = this.#work.get(id)!;
-    // With its first token its prefix is where the engine says that it is.
+    // From its first token on, the engine's KV events tell of its prefix.
     if (!work.isDecoding && work.end !== null) this.index.settle(work.end, work.engine);
     this.#outstanding.drew(work);
   }
@@ -238,7 +237,7 @@ export class E2 implements PlacementRule {
     return { spec, tokens, path, expected, isHint };
   }
 
-  /** Engines that may have it: those where it fits and that are ready; if there are none, all where it fits; else all. */
+  /** Candidates: engines where it fits and that are ready; if there are none, all where it fits; else all. */
   #open({ tokens }: Incoming, there: readonly EngineId[]): readonly EngineId[] {
     const fits = (engine: EngineId): boolean => this.#views[engine]!.fits(tokens);
     const isReady = (engine: EngineId): boolean =>
@@ -295,7 +294,7 @@ export class E2 implements PlacementRule {
   }
 }
 
-/** A prefix hint as if its sequence came now, with a token to draw. */
+/** Estimates of a prefix hint, as if its sequence came now with one token to draw. */
 function sequenceFor({ id, tokens, cacheSalt, publicTokens = 0, adapter }: PrefixHint): SequenceSpec {
   return {
     id,

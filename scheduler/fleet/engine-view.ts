@@ -8,41 +8,41 @@ import { WindowSum } from "./window-sum.ts";
 /** Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps. */
 const FULL_STEP = 2048;
 const LONG_CONTEXT = 16_384;
-/** After this many reports the model is asked again: models learn. */
+/** Number of reports after which the cost model is asked again, since it learns. */
 const PACE_REPORTS = 16;
 /** Fewest decodes that a step is assumed to have. */
 const DECODES_MIN = 8;
 
-/** What any new sequence of one objective finds on an engine. */
+/** Load that a new sequence of one objective finds on an engine. */
 export class Standing {
   objective: Objective | null = null;
-  /** Of the engine's work, up to the last that this is of; -1: it must be looked at again. */
+  /** Version of the engine's work that this was computed from; -1: none. */
   changes = -1;
-  /** Sequences that it shares with, and their mean context in tokens. */
+  /** Number of sequences beside it, and their mean context in tokens. */
   running = 0;
   context = 0;
-  /** Milliseconds of one token of its answer, of all work of offline work, and how many times as long its prompt takes. */
+  /** Time of one token of its answer, time of all offline work, and the factor by which its prompt takes longer. */
   tokenMs = 0;
   offlineMs = 0;
   stretch = 1;
-  /** Pages that offline work gives up for it. */
+  /** Number of pages for which offline sequences are preempted. */
   offlinePages = 0;
 }
 
-/** What the dispatcher sees of one engine besides its work and its cache: its size, its load, and what tokens cost there. */
+/** One engine in the dispatcher's view, besides its work and its cache: its size, its load, and its token costs. */
 export class EngineView {
   readonly spec: DeviceSpec;
   readonly costs: EngineCosts;
   readonly #batch: BatchPolicy;
   #load: EngineLoad | null = null;
-  /** Placements in the window. */
+  /** Number of placements in the window. */
   readonly hits: WindowSum;
   #reportsLeft = 0;
   #tokenMs = 0;
   #attentionMs = 0;
-  /** What was asked last: placements ask the same of an engine until something happens there. */
+  /** Last results: placements ask the same of an engine until something happens there. */
   readonly standing = new Standing();
-  /** By number of decodes, since the pace was learnt. */
+  /** Token times by number of decodes, since the cost model was last asked. */
   readonly #stretches = new Map<number, number>();
 
   /** `windowMs`: how long a placement counts. */
@@ -53,7 +53,7 @@ export class EngineView {
     this.hits = new WindowSum(windowMs);
   }
 
-  /** Whether it has computed anything in this life. */
+  /** Whether it has computed a step in this incarnation. */
   get isWarm(): boolean {
     return this.#load !== null && this.#load.stepsTotal > 0;
   }
@@ -72,14 +72,14 @@ export class EngineView {
     return tokens < Math.min(this.spec.contextMax, this.spec.pages * this.spec.pageTokens);
   }
 
-  /** Takes note of what it told last. */
+  /** Takes note of its last report. */
   reported(load: EngineLoad): void {
     this.#load = load;
     this.standing.changes = -1;
     this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
   }
 
-  /** A sequence was placed there. */
+  /** Takes note of a placement. */
   placed(nowMs: number): void {
     this.hits.add(1, nowMs);
   }

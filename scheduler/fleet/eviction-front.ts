@@ -9,18 +9,18 @@ import {
 } from "./index-node.ts";
 import type { IndexOrder } from "./index-order.ts";
 
-/** How many spans a look goes through; beyond, they are taken to be like those. */
+/** Most nodes that a look goes through; further ones are assumed to be alike. */
 const LOOK = 64;
 
 /**
- * What one engine would evict first. What is read of its spans, which lie anywhere in memory, is kept side by side until
- * something happens there: most looks are at engines where nothing has happened since the last one.
+ * The nodes that one engine would evict first. Their fields, which lie anywhere in memory, are copied side by side until the
+ * engine's cache changes: most looks are at engines where nothing has changed since the last one.
  */
 export class EvictionFront {
   readonly #engine: number;
   readonly #order: IndexOrder;
   readonly #windowMs: number;
-  /** As many as were asked for, and what was read of each. */
+  /** The copied nodes, and the fields of each. */
   readonly #nodes: IndexNode[] = [];
   readonly #words = new Float64Array(LOOK * FRONT_WORDS);
 
@@ -31,13 +31,13 @@ export class EvictionFront {
     this.#windowMs = windowMs;
   }
 
-  /** What the engine has, or who reads it, is another now. */
+  /** Forgets the copies after a change of the engine's cache or its readers. */
   changed(): void {
     this.#nodes.length = 0;
   }
 
-  /** The time to compute `pages` evicted pages again, times how often each is asked for. `stays`: which spans are not evicted all
-   *  the same; null: none. `recomputeMs` takes pages and the page that they begin at. */
+  /** Time to compute `pages` evicted pages again, weighed by the hits of each. `stays`: whether a node is not evicted all the same; null: none
+   *  is. `recomputeMs` takes pages and the page that they begin at. */
   costMs(
     pages: number,
     nowMs: number,
@@ -52,7 +52,7 @@ export class EvictionFront {
       const at = looked * FRONT_WORDS;
       const share = 1 - (nowMs - words[at + SINCE_MS]!) / this.#windowMs;
       if (share <= 0) {
-        // Its hits are of long ago.
+        // Its hits are outside of the window.
         this.changed();
         return this.costMs(pages, nowMs, stays, recomputeMs);
       }
@@ -67,7 +67,7 @@ export class EvictionFront {
     return (isCutShort ? pages / (pages - left) : 1) * sumMs;
   }
 
-  /** One span more; false if there is none. */
+  /** Copies one more node; false if there is none. */
   #read(nowMs: number): boolean {
     const node = this.#next();
     if (node === null) return false;

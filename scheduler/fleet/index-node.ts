@@ -1,4 +1,4 @@
-/** What a node keeps of an engine that has, or will have, some of it: words [at, at + KINDS), by engine. */
+/** Words of a holder, an engine that has or will have some of the node: [at, at + KINDS). */
 const ENGINE = 0;
 const CACHED = 1;
 const PROMISED = 2;
@@ -9,7 +9,7 @@ export const OLDER = 6;
 export const NEWER = 7;
 const KINDS = 8;
 
-/** What `readEviction` writes. */
+/** Words that `readEviction` writes. */
 export const EVICTABLE = 0;
 export const FIRST = 1;
 export const HITS_NOW = 2;
@@ -26,26 +26,25 @@ const nothing = new Int32Array(0);
  * A node of the prefix index: pages [first, end) of every path through it, and the engines that have them.
  *
  * An engine has the leading `cached` pages of a node, and those of its parent all, if any of the node: engines
- * evict from the tail. A promise is about the whole node: a sequence that was placed on the engine, and has not
- * told its first token yet, will have it computed. From then on, until its end, it is a waiter. Engines with neither pages,
- * promises nor waiters are its holders no longer, and nothing is kept of them.
+ * evict from the tail. A sequence that was placed on the engine and has no token yet is in flight: it will have computed the whole
+ * node. From its first token until its end it is a reader. An engine without pages, in-flight sequences and readers is no holder.
  */
 export class IndexNode {
   /** Number in the index; given to another when the node is removed. */
   readonly id: number;
   parent: IndexNode | null;
   first: number;
-  /** One per page (page-hash.ts). */
+  /** Hashes of its pages (page-hash.ts). */
   hashes: Float64Array;
-  /** By hash of the first page; null: none. */
+  /** Children by the hash of their first page; null: none. */
   children: Map<number, IndexNode> | null = null;
-  /** Promises and waiters on all engines: while there are any, the node stays whole. */
+  /** Number of in-flight sequences and readers on all engines; with any, the node stays whole. */
   sequences = 0;
-  /** Number of the last look-up that found it. */
+  /** Number of the last look-up that found the node. */
   look = 0;
-  /** Engines that have, or will have, some of it. */
+  /** Number of holders. */
   #holders = 0;
-  /** Theirs, in order of engines; room for more may follow. */
+  /** Words of the holders, in order of engines; room for more may follow. */
   #words = nothing;
   #hitsSinceMs = 0;
 
@@ -115,7 +114,7 @@ export class IndexNode {
     this.#addSequence(engine, READERS, count);
   }
 
-  /** Leading pages that an engine has, or will have. */
+  /** Number of leading pages that an engine has or will have. */
   needed(): number {
     if (this.sequences > 0) return this.pages;
     let most = 0;
@@ -124,12 +123,12 @@ export class IndexNode {
     return most;
   }
 
-  /** Keeps the leading `pages` pages. */
+  /** Cuts the node to its leading `pages` pages. */
   cut(pages: number): void {
     if (pages < this.hashes.length) this.hashes = this.hashes.slice(0, pages);
   }
 
-  /** A sequence that passes through here was placed on the engine, a holder. */
+  /** Counts in-flight sequences on a holder. */
   hit(engine: number, nowMs: number, windowMs: number): void {
     this.#roll(nowMs, windowMs);
     this.#words[this.#find(engine) + HITS]! += 1;
@@ -149,7 +148,7 @@ export class IndexNode {
     into[at + SINCE_MS] = this.#hitsSinceMs;
   }
 
-  /** Id of the neighbour in the eviction order of an engine that has some of it cached. */
+  /** Id of a neighbour in the eviction order of an engine that has some of the node cached. */
   neighbour(side: typeof OLDER | typeof NEWER, engine: number): number {
     return this.#words[this.#find(engine) + side]!;
   }
@@ -217,7 +216,7 @@ export class IndexNode {
     return at;
   }
 
-  /** An engine that has nothing here, and nothing to come, is no holder. */
+  /** Removes a holder that has nothing here and nothing in flight. */
   #dropIdle(at: number): void {
     const words = this.#words;
     if (words[at + CACHED]! > 0 || words[at + PROMISED]! > 0 || words[at + READERS]! > 0) return;

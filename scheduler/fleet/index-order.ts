@@ -1,9 +1,9 @@
 import { type IndexNode, NEWER, NO_NODE, OLDER } from "./index-node.ts";
 
-/** Per engine, the nodes that it has cached in the order in which it is expected to evict them: least recently
- *  used first, so stems after their branches. Lists through the nodes' own words. */
+/** LRU lists of the cached nodes, one per engine, in the expected order of eviction: stems after their branches. The links are words of the
+ *  nodes. */
 export class IndexOrder {
-  /** By id. */
+  /** Nodes by id. */
   readonly #nodes: readonly IndexNode[];
   readonly #oldest: Int32Array;
   readonly #newest: Int32Array;
@@ -26,7 +26,7 @@ export class IndexOrder {
     this.#insert(node, engine, this.#newest[engine]!, NO_NODE);
   }
 
-  /** Puts `node` right after `older`. */
+  /** Inserts `node` right after `older`. */
   insertAfter(older: IndexNode, node: IndexNode, engine: number): void {
     this.#insert(node, engine, older.id, older.neighbour(NEWER, engine));
   }

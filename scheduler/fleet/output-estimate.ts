@@ -1,10 +1,10 @@
-/** Assumed of the first answers. */
+/** Assumed length of the first answers. */
 const FIRST_GUESS = 128;
-/** Answers after which a prefix is known by its own. */
+/** Number of answers after which a prefix has an estimate of its own. */
 const SAMPLES = 4;
-/** Of the last answer in a mean, once there are as many; the mean of fewer counts all alike. */
+/** Weight of the last answer in a mean of many; the mean of fewer counts all alike. */
 const WEIGHT = 1 / 16;
-/** Prefixes that are remembered; the first to come goes first. */
+/** Most prefixes that are remembered; the oldest is forgotten first. */
 const PREFIXES = 4096;
 
 interface Mean {
@@ -12,20 +12,20 @@ interface Mean {
   samples: number;
 }
 
-/** How long answers will be: by the first page of the prompt, which mostly is the application's, else by all. */
+/** Expected lengths of answers: by the first page of the prompt, which mostly is the application's, else over all. */
 export class OutputEstimate {
   readonly #byPrefix = new Map<number, Mean>();
   /** The guess counts as some answers. */
   readonly #all: Mean = { tokens: FIRST_GUESS, samples: SAMPLES };
 
-  /** Tokens that the answer to a prompt will have, 1 … tokensMax. `prefix` is the hash of its first page, if any. */
+  /** Expected tokens of the answer to a prompt, 1 … tokensMax. `prefix`: the hash of its first page, if any. */
   expect(prefix: number | undefined, tokensMax: number): number {
     const own = prefix === undefined ? undefined : this.#byPrefix.get(prefix);
     const mean = own !== undefined && own.samples >= SAMPLES ? own : this.#all;
     return Math.max(1, Math.min(tokensMax, Math.round(mean.tokens)));
   }
 
-  /** An answer had `tokens` tokens. */
+  /** Takes note of an answer of `tokens` tokens. */
   ended(prefix: number | undefined, tokens: number): void {
     learn(this.#all, tokens);
     if (prefix === undefined) return;

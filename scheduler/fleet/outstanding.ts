@@ -4,40 +4,40 @@ import type { LanesPolicy } from "../policy.ts";
 import type { IndexNode } from "./index-node.ts";
 
 const OBJECTIVES = objectiveOrder.length;
-/** Objectives that are not offline work, which come before it. */
+/** Online objectives, which come before offline work. */
 const NOT_BULK = objectiveOrder.filter(({ isOffline }) => !isOffline).length;
-/** How much what answers have left counts against their number. By what is left alone an engine whose answers are new looks
+/** Weight of the tokens that answers have left against their number. By what is left alone an engine whose answers are new looks
  *  free, and crowds gather there; by their number alone one whose answers are nearly done looks full. */
 const LEFT = 1 / 3;
 /** With more tenants than this on an engine each is a small part, and none is left out of the sum. */
 const TENANTS_MAX = 32;
 
-/** What a sequence that was placed has left to compute, until it ends. */
+/** Remaining work of a placed sequence, until it ends. */
 export interface Work {
   readonly engine: number;
   objective: Objective;
   readonly tenant: string;
-  /** Asked for a time between tokens. */
+  /** Whether it has a target between tokens. */
   hasTarget: boolean;
-  /** To compute what is not cached of the prompt, in whole microseconds; 0 once the first token is there. */
+  /** Prefill cost of the uncached part, in whole microseconds; 0 from the first token on. */
   promptUs: number;
-  /** Pages that it will take, until it has been told to have them. */
+  /** Number of pages that it will take, until its engine has reported them. */
   pages: number;
-  /** Tokens of prompt and output. */
+  /** Number of tokens of prompt and output. */
   context: number;
   drawn: number;
-  /** Has a token from where it is. */
+  /** Whether it has a token from its engine. */
   isDecoding: boolean;
-  /** Output tokens that it is expected to have at the end, ≥ drawn. */
+  /** Expected output tokens at its end, ≥ drawn. */
   expected: number;
   readonly tokensMax: number;
   /** Hash of the prompt's first page. */
   readonly prefix: number | undefined;
-  /** Where its path ends in the prefix index; null: it has none there. */
+  /** The last node of its path in the prefix index; null: it has none. */
   readonly end: IndexNode | null;
 }
 
-/** A new sequence, whose prompt takes `workUs`. */
+/** Work of a new sequence, whose prompt takes `workUs`. */
 interface Arriving extends Pick<Work, "objective" | "tenant"> {
   readonly workUs: number;
   readonly turnUs: number;
@@ -53,7 +53,7 @@ export class Outstanding {
   readonly #shares: Float64Array;
   /** By engine and objective. */
   readonly #promptUs: Float64Array;
-  /** The same by tenant; no tenant without any. */
+  /** The same by tenant; tenants without work are left out. */
   readonly #tenants: readonly Map<string, number>[];
   readonly #decodeTokens: Float64Array;
   readonly #sequences: Float64Array;
@@ -85,32 +85,32 @@ export class Outstanding {
     return sharing(this.#sequences, engine, objective);
   }
 
-  /** Those of them that have a token. */
+  /** Number of these that have a token. */
   decoding(engine: number, objective: Objective = "throughput"): number {
     return sharing(this.#decoding, engine, objective);
   }
 
-  /** Those of them that asked for a time between tokens. */
+  /** Number of these that have a target between tokens. */
   targets(engine: number): number {
     return this.#targets[engine]!;
   }
 
-  /** Context of an average one of these sequences, in tokens; 0 without any. */
+  /** Mean context of these sequences, in tokens; 0 without any. */
   meanContext(engine: number, objective: Objective = "throughput"): number {
     return sharing(this.#contexts, engine, objective) / Math.max(1, this.sequences(engine, objective));
   }
 
-  /** Tokens of offline work that makes way for a sequence of `objective`. */
+  /** Number of tokens of offline sequences that make way for one of `objective`. */
   offlineContext(engine: number, objective: Objective): number {
     return sharing(this.#contexts, engine, "throughput") - sharing(this.#contexts, engine, objective);
   }
 
-  /** How often its work has changed: what was asked of it holds as long as this is the same. */
+  /** Version of an engine's work: results hold as long as it is the same. */
   changes(engine: number): number {
     return this.#changes[engine]!;
   }
 
-  /** Pages that sequences on their way will take. */
+  /** Number of pages that in-flight sequences will take. */
   pages(engine: number): number {
     return this.#pages[engine]!;
   }
@@ -166,7 +166,7 @@ export class Outstanding {
     return this.allPromptsMs(engine) + this.allDecodesMs(engine, decodeMs);
   }
 
-  /** Milliseconds of work of offline work objectives. */
+  /** Milliseconds of offline work. */
   offlineMs(engine: number, decodeMs: number): number {
     let sumMs = 0;
     for (const objective of objectiveOrder) {
@@ -179,7 +179,7 @@ export class Outstanding {
     this.#count(work, 1);
   }
 
-  /** It holds its pages, which are in the engine's own count now, and its prompt is that much work in truth. */
+  /** Takes note of an admission: the engine counts its pages now, and its prompt takes `workUs`. */
   started(work: Work, promptUs: number): void {
     this.#changes[work.engine]! += 1;
     this.#pages[work.engine]! -= work.pages;
@@ -188,7 +188,7 @@ export class Outstanding {
     work.promptUs = promptUs;
   }
 
-  /** A token was drawn. An answer that outgrows what was expected is expected to become twice as long. */
+  /** Takes note of a token. An answer that outgrows its expected length is expected to become twice as long. */
   drew(work: Work): void {
     const at = indexOf(work.engine, objectives[work.objective]);
     this.#changes[work.engine]! += 1;
@@ -206,7 +206,7 @@ export class Outstanding {
     work.expected = expected;
   }
 
-  /** It counts as of another objective. */
+  /** Changes the objective of a sequence. */
   raised(work: Work, objective: Objective, hasTarget: boolean): void {
     this.#count(work, -1);
     work.objective = objective;

@@ -6,15 +6,15 @@ import type { EngineLoad } from "../messages.ts";
 import type { Placement } from "./placement.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
 
-/** An engine as a rule first sees it. */
+/** An engine that a rule may choose. */
 export interface PlaceableEngine {
   readonly spec: DeviceSpec;
   readonly costs: CostModel;
 }
 
 /**
- * Port: how an engine is chosen, where there are several. One object serves one dispatcher, which tells it only of
- * sequences that it has placed and that have not ended. A rule implements the events that it needs. The same calls in
+ * Port: the choice among several engines. One object serves one dispatcher, which reports to it only sequences
+ * that it has placed and that have not ended. A rule implements the events that it needs. The same calls in
  * the same order give the same placements.
  */
 export interface PlacementRule {
@@ -26,42 +26,42 @@ export interface PlacementRule {
     there: readonly EngineId[],
     nowMs: number,
   ): readonly Placement[];
-  /** Waiting sequences that their engines should give back. Each is told once; by default none. */
+  /** Waiting sequences that their engines should return. Each is named once; by default none. */
   surplus?(
     specOf: (id: SequenceId) => SequenceSpec,
     there: readonly EngineId[],
     nowMs: number,
   ): readonly SequenceId[];
-  /** Places a sequence anew that its engine has given back; by default as a new one. */
+  /** Places a sequence again that its engine has returned; by default like a new one. */
   placeAgain?(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement;
 
-  /** Chooses the engine that keeps what is cached of a prefix hint. By default any. */
+  /** Chooses the engine that keeps the cached part of a prefix hint; by default any. */
   expect?(hint: PrefixHint, there: readonly EngineId[], nowMs: number): EngineId;
-  /** A prefix hint that was placed has become longer. */
+  /** Takes note that a placed prefix hint is longer. */
   extended?(hint: PrefixHint, nowMs: number): void;
-  /** A prefix hint is none any more. */
+  /** Takes note that a prefix hint is removed. */
   forgot?(id: SequenceId): void;
 
-  /** The sequence was admitted by its engine, with that much of its prompt cached. */
+  /** Takes note that a sequence was admitted, with `cachedTokens` of its prompt cached. */
   started?(id: SequenceId, cachedTokens: number, nowMs: number): void;
-  /** The sequence drew a token. The notices of the same report come first. */
+  /** Takes note of a token. KV events of the same report come first. */
   drew?(id: SequenceId): void;
-  /** The sequence is served like this from now on. */
+  /** Changes the service of a sequence. */
   raised?(id: SequenceId, service: Service): void;
-  /** The sequence ended, was given back, or its engine is lost. `isWhole`: its answer was as long as it wanted. */
+  /** Takes note that a sequence has ended, was returned, or has lost its engine. `isWhole`: its answer is complete. */
   ended?(id: SequenceId, isWhole: boolean): void;
 
-  /** An engine reported its load. */
+  /** Takes note of an engine's load. */
   reported?(engine: EngineId, load: EngineLoad): void;
-  /** An engine told what its cache took in and let go. False: it is to tell everything that it has. */
+  /** Takes note of an engine's KV events. False: some were missed, and it must send its whole cache. */
   noticed?(engine: EngineId, kvEvents: KvEvents): boolean;
-  /** The engine is gone, after all its sequences have ended. */
+  /** Takes note that an engine is lost, after all its sequences have ended. */
   lost?(engine: EngineId): void;
-  /** The engine is back, empty, in its life number `epoch`. */
+  /** Takes note that an engine is back, empty, in incarnation `epoch`. */
   joined?(engine: EngineId, spec: DeviceSpec, epoch: number, nowMs: number): void;
 
-  /** Predicted milliseconds of work that were placed on the engine and are not done. For checks. */
+  /** Predicted milliseconds of unfinished work on an engine. For checks. */
   workMs?(engine: EngineId): number;
-  /** Where prefixes are, for rules that keep them there. For checks and statistics. */
+  /** The prefix index of rules that have one. For checks and statistics. */
   readonly index?: PrefixIndex;
 }

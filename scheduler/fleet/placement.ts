@@ -1,7 +1,7 @@
 import type { EngineId } from "../core.ts";
 
 /**
- * Why an engine was chosen.
+ * The reason for which an engine was chosen.
  *
  *   only        no other engine is there
  *   exploit     more of the prompt is cached than not, and the cheapest of those that hold most was taken
@@ -12,7 +12,7 @@ import type { EngineId } from "../core.ts";
  *   replicate   the prefix is given a second engine
  *   balance     the engine with the largest share of decodes takes the prompt (Preble's ImbalR)
  *   move        waited where it would have begun later
- *   task group        list scheduling of sequences that belong together
+ *   gang        list scheduling of a task group
  *   continues   it goes on from a sequence that is held there
  *   turn        round robin
  */
@@ -30,22 +30,22 @@ export type PlacementReason =
   | "continues"
   | "turn";
 
-/** What a placement on one engine would cost, in predicted milliseconds. All ≥ 0. */
+/** Predicted cost of a placement on one engine, in milliseconds. All parts are ≥ 0. */
 export interface PlacementCost {
   readonly engine: EngineId;
   /** Prompt tokens cached there or on their way, whole pages. */
   readonly cachedTokens: number;
   /** L: work there that comes before or beside it. */
   readonly loadMs: number;
-  /** M: what evicting for it will cost sequences that come back, and waiting for pages that others hold. */
+  /** M: recomputation of evicted pages by sequences that come back, and the wait for pages that others hold. */
   readonly evictMs: number;
-  /** P: computing what is not cached, at the pace that is left beside the decodes there. */
+  /** P: prefill of the uncached part, at the pace that is left beside the decodes there. */
   readonly promptMs: number;
-  /** What the other sequences there lose together while its prompt is computed. */
+  /** Total delay of the other sequences there while its prompt is computed. */
   readonly delayMs: number;
-  /** Generating the answer, as long as answers are there. */
+  /** Decoding of the answer, of the length that is expected there. */
   readonly decodeMs: number;
-  /** What a first stream with a target costs an engine full of throughput work. */
+  /** Throughput that an engine full of offline work loses to its first stream with a target. */
   readonly harmMs: number;
 }
 
@@ -54,7 +54,7 @@ export function totalMs(cost: PlacementCost): number {
   return cost.loadMs + cost.evictMs + cost.promptMs + cost.delayMs + cost.decodeMs + cost.harmMs;
 }
 
-/** The sum of all parts but M, which may be dear to look up. */
+/** The sum of all parts but M, which may be expensive to look up. */
 export function floorMs(cost: PlacementCost): number {
   return cost.loadMs + cost.promptMs + cost.delayMs + cost.decodeMs + cost.harmMs;
 }
@@ -63,7 +63,6 @@ export function floorMs(cost: PlacementCost): number {
 export interface Placement {
   readonly engine: EngineId;
   readonly reason: PlacementReason;
-  /** By engine: of every engine that may have it, or of those that it was between if there are many; empty for policies
-   *  that look at none. */
+  /** Costs by engine: of every engine that may have it, or of the candidates if there are many; empty for policies without costs. */
   readonly costs: readonly PlacementCost[];
 }

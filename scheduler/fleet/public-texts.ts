@@ -1,6 +1,6 @@
 import type { TokenId } from "../../base/token.ts";
 
-/** With how many tokens of a public text, the one that has most in common with it, a prompt begins. */
+/** Length of the longest prefix that a prompt shares with a public text. */
 export function publicLength(
   prompt: ArrayLike<TokenId>,
   publicTexts: readonly (readonly TokenId[])[],

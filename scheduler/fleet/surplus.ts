@@ -1,9 +1,9 @@
 import type { EngineId, SequenceId } from "../core.ts";
 import { floorMs, type PlacementCost, totalMs } from "./placement.ts";
 
-/** A move must save so much: predictions err, and each move costs a message there and back. */
+/** Time that a move must save: predictions err, and each move costs a message there and back. */
 const GAIN_MS = 250;
-/** Sequences of one engine that are looked at each time. */
+/** Most sequences of one engine that are looked at each time. */
 const LOOK = 8;
 
 /** An engine where sequences wait. */
@@ -11,16 +11,16 @@ export interface Crowd {
   readonly engine: EngineId;
   /** Milliseconds of all work there. */
   readonly workMs: number;
-  /** Those that have not begun, in the order in which they were placed. */
+  /** Waiting sequences, in the order of their placement. */
   readonly waiting: readonly SequenceId[];
 }
 
 /**
- * Sequences that should begin elsewhere. A placement is a prediction, and may turn out wrong afterwards: an engine has
- * become slow, others have ended early, one has come back. Sequences that have begun stay; of those that wait the youngest
- * go, as they would wait longest, as long as that saves each of them time, what must be computed again included.
+ * Finds waiting sequences that should begin elsewhere. A placement is a prediction, and may turn out wrong: an engine has become
+ * slow, others have ended early, one has come back. Sequences that have begun stay. Of the waiting ones the youngest move first, as they
+ * would wait longest, as long as that saves each of them time, recomputation included.
  *
- * `costsOf`: what a waiting sequence would cost on each engine. Where it is, its own work is among that which is there.
+ * `costsOf`: costs of a waiting sequence on each engine. On its own engine, its work is part of the load.
  */
 export function surplus(
   crowds: readonly Crowd[],
@@ -28,7 +28,7 @@ export function surplus(
 ): SequenceId[] {
   const leastMs = Math.min(...crowds.map(({ workMs }) => workMs));
   const moved: SequenceId[] = [];
-  /** By engine, what the moves so far add and take away. */
+  /** Work that the moves so far add or remove, by engine. */
   const changeMs = new Map<EngineId, number>();
   const changed = ({ engine }: PlacementCost): number => changeMs.get(engine) ?? 0;
   for (const { engine, workMs, waiting } of crowds) {
@@ -41,7 +41,7 @@ export function surplus(
       let best = here;
       let bestMs = goesMs(here) - GAIN_MS;
       for (const cost of costs) {
-        // Where it is dearer without M already, M is not read.
+        // M is not read where the cost is higher without it.
         if (cost.engine === engine || floorMs(cost) + changed(cost) >= bestMs || goesMs(cost) >= bestMs)
           continue;
         best = cost;
