@@ -1,5 +1,5 @@
 /**
- * The nouns of Bunting. Read this file first: everything else moves these things around.
+ * The data types of the scheduler. Read this file first: everything else moves these things around.
  *
  * Everything here is plain data (it crosses threads by structured clone) and nothing here knows of clocks,
  * I/O, promises or native code. Token positions are absolute in the sequence, ranges are half-open
@@ -21,7 +21,7 @@ export type EngineId = Branded<"EngineId">;
 /** A LoRA adapter, as devices number them. 0 is none, and the only one that devices take today. */
 export type AdapterId = number;
 
-/** How the next token is drawn. Every field has a value: defaults are applied at the door. */
+/** Sampling parameters. Every field has a value: the API applies the defaults. */
 export interface Sampling {
   /** 0 means greedy (arg-max, ties to the lowest id); else > 0. */
   readonly temperature: number;
@@ -41,7 +41,7 @@ export interface Sampling {
   readonly logitBias: readonly (readonly [TokenId, number])[];
   /** The only tokens that may be drawn, one bit each as in `SampleRow.allowed`; null: any. */
   readonly allowedTokens: Uint32Array | null;
-  /** Words as tokens, ≥ 1 each, that the output may not complete: after all others of a word its last token is not drawn. */
+  /** Words as tokens, ≥ 1 each, that the output may not contain: the last token of a word is not drawn after all others. */
   readonly badWords: readonly (readonly TokenId[])[];
   /** 64 bits as two uint32 [low, high]. With the output position it decides every random draw. */
   readonly seed: readonly [number, number];
@@ -49,7 +49,7 @@ export interface Sampling {
   readonly topLogprobs: number | null;
 }
 
-/** The likeliest token, and nothing else asked for. */
+/** Greedy sampling without any option. */
 export const greedySampling: Sampling = {
   temperature: 0,
   topK: 0,
@@ -65,7 +65,7 @@ export const greedySampling: Sampling = {
   topLogprobs: null,
 };
 
-/** When a sequence ends, besides the client going away. */
+/** Conditions that end a sequence, besides an abort. */
 export interface StopRule {
   /** Tokens to generate at most, ≥ 1. */
   readonly tokensMax: number;
@@ -75,12 +75,12 @@ export interface StopRule {
   readonly stopTokens: readonly TokenId[];
 }
 
-/** What a sequence is for, and so how it is ordered and paced (Parrot's performance objectives, arXiv:2405.19888 §5.2).
- *  `latency`: its tokens are read as they come; `gang`: one of several, and only the last to end matters; `throughput`:
- *  only the tokens per second of many matter. What each means is in objective.ts. */
+/** The SLO class of a sequence (Parrot's performance objectives, arXiv:2405.19888 §5.2), which orders and paces it. `latency`: an online
+ *  stream; `gang`: a member of a task group, of which the last to end counts; `throughput`: offline work. The rules of each are in
+ *  objective.ts. */
 export type Objective = "latency" | "gang" | "throughput";
 
-/** The program (scheduler/program/) whose call a sequence is, as far as its turn goes. */
+/** The program (scheduler/program/) whose call a sequence is, as far as its order goes. */
 export interface ProgramPlace {
   /** Unique for the life of the process. Programs that arrive later have higher numbers. */
   readonly id: number;
@@ -90,7 +90,7 @@ export interface ProgramPlace {
   readonly remainingMs: number;
 }
 
-/** How a sequence is to be served. Says nothing about what it computes. */
+/** The service that a sequence gets. It does not affect the tokens. */
 export interface Service {
   readonly objective: Objective;
   /** Shares of the machine are kept per tenant. "": the client has no name. */
@@ -99,15 +99,15 @@ export interface Service {
   readonly tbtMs: number | null;
   /** Milliseconds wanted at most from arrival to the first token; null: no target. */
   readonly ttftMs: number | null;
-  /** Of a tenant's waiting sequences those with a lower number go first. An integer; 0 unless asked for. */
+  /** Priority among a tenant's waiting sequences: the lowest number goes first. An integer; 0 unless asked for. */
   readonly priority: number;
-  /** Sequences with the same number belong together; null: alone. Unique for the life of the process. */
+  /** Number of its task group; null: none. Unique for the life of the process. */
   readonly taskGroup: number | null;
-  /** Null: it is not the call of a program. */
+  /** Its program; null: it is not the call of one. */
   readonly program: ProgramPlace | null;
 }
 
-/** A chat: its tokens are read as they come, and no target was asked for. */
+/** The service of a chat without targets. */
 export const chatService: Service = Object.freeze({
   objective: "latency",
   tenant: "",
@@ -118,45 +118,44 @@ export const chatService: Service = Object.freeze({
   program: null,
 });
 
-/** What an engine is asked to run: one model invocation's token stream. */
+/** A sequence as submitted to an engine. */
 export interface SequenceSpec {
   readonly id: SequenceId;
   /** At least one token. An Int32Array crosses threads fastest. */
   readonly promptTokens: ArrayLike<TokenId>;
-  /** Output tokens drawn already, by an engine that was lost. They are known from the start, count towards
-   *  `tokensMax` and penalties, and are not told again; the next draw's position is their number. */
+  /** Output tokens that a lost engine has drawn. They are known from the start, count towards `tokensMax` and penalties, and are not reported
+   *  again; the next draw's position is their number. */
   readonly drawnTokens: ArrayLike<TokenId>;
   readonly sampling: Sampling;
   readonly stop: StopRule;
-  /** Of each place of its prompt that is computed, and not cached: so many likeliest tokens are told, and the log probability of
-   *  the one that is there. Absent: nothing is. */
+  /** Number of top log probabilities to return for each computed (uncached) prompt position, besides that of its token. Absent: none. */
   readonly promptLogprobs?: number;
-  /** After each step that computes a part of its prompt it is told how much is; absent: it is not. */
+  /** Whether to report the number of computed prompt tokens after each step that computes some; absent: no. */
   readonly tellsProgress?: boolean;
   /** Prefixes are shared only between sequences with the same salt ("" by default): isolation of tenants. */
   readonly cacheSalt: string;
-  /** But for so many of its first tokens, which are a text that everybody may know; absent: none are. */
+  /** Length of the leading public prefix, which is shared across salts; absent: 0. */
   readonly publicTokens?: number;
-  /** Absent: any text. */
+  /** The constraint of its output; absent: any text. */
   readonly constraint?: Constraint;
-  /** What it is computed with; prefixes are shared only between sequences with the same one. */
+  /** Its adapter; prefixes are shared only between sequences with the same one. */
   readonly adapter: AdapterId;
   readonly service: Service;
-  /** It draws nothing: it ends, `pooled`, when the hidden states that are wanted of its prompt are computed. Absent: it draws. */
+  /** Pooling of a sequence that draws nothing, and ends as `pooled` when its hidden states are computed. Absent: it draws. */
   readonly pooling?: Pooling;
-  /** Another will go on from it: what it computed stays where it is when it ends, until that one comes (`continues`), or never
-   *  will (`release`). */
+  /** Whether another sequence will go on from it: its pages stay on its engine when it ends, until that one comes (`continues`), or never will
+   *  (`release`). */
   readonly isHeld?: boolean;
   /** The held sequence with which its prompt begins. It goes to the same engine, and before all that wait there. */
   readonly continues?: SequenceId;
 }
 
 /**
- * The beginning of the prompt of a sequence that is still to come: a call waits for the rest of it. What is cached of it is
- * evicted last, and what is not may be computed ahead.
+ * The known beginning of a prompt to come, whose call waits for the rest. Its cached pages are evicted last, and missing ones may be
+ * computed ahead.
  */
 export interface PrefixHint extends Pick<SequenceSpec, "cacheSalt" | "publicTokens" | "adapter"> {
-  /** Of the same numbers as sequences: steps that compute a part of it name it so. */
+  /** Its id among those of sequences: steps that compute a part of it name it so. */
   readonly id: SequenceId;
   readonly tokens: ArrayLike<TokenId>;
   /** Number of the program whose call it is; null: of none. */
@@ -165,16 +164,16 @@ export interface PrefixHint extends Pick<SequenceSpec, "cacheSalt" | "publicToke
   readonly isWarmed: boolean;
 }
 
-/** With whom a sequence shares its prefixes. */
+/** Sequences with which one shares its prefixes. */
 export interface Sharing {
-  /** With sequences of the same key: all of it. There is one for each pair of adapter and salt. */
+  /** Sequences with the same key share all of it. There is one key for each pair of adapter and salt. */
   readonly key: string;
-  /** With those of the same public key: so many of its first tokens, whole pages. There is one for each adapter. */
+  /** Sequences with the same public key share its first `publicTokens`, whole pages. There is one such key for each adapter. */
   readonly publicKey: string;
   readonly publicTokens: number;
 }
 
-/** Of a sequence or a prefix hint, on an engine with pages of so many tokens. */
+/** The sharing of a sequence or a prefix hint, on an engine with pages of `pageTokens`. */
 export function sharingOf(
   { adapter, cacheSalt, publicTokens = 0 }: Pick<SequenceSpec, "adapter" | "cacheSalt" | "publicTokens">,
   pageTokens: number,
@@ -186,7 +185,7 @@ export function sharingOf(
   };
 }
 
-/** Prefixes that are not public are shared between sequences with equal keys. */
+/** The cache key: sequences with equal keys share prefixes that are not public. */
 export function cacheKeyOf({ adapter, cacheSalt }: Pick<SequenceSpec, "adapter" | "cacheSalt">): string {
   return `${adapter}:${cacheSalt}`;
 }
@@ -202,27 +201,27 @@ export interface Chunk {
   readonly start: number;
   /** TokenIds. */
   readonly tokens: Int32Array;
-  /** PageIds of positions [0, start + tokens.length), in order, none more; the last may be partly filled. */
+  /** PageIds of positions [0, start + tokens.length), exactly as many as needed; the last page may be partial. */
   readonly pages: Int32Array;
-  /** What is wanted of its tokens, by rising `afterIndex`; of a text that is to go on nothing while tokens that are known are
-   *  left to compute. A chunk may be drawn from after several of its tokens, as speculation wants it. */
+  /** Output rows by rising `afterIndex`. A sequence that draws has none while known tokens are left to compute. A chunk may have several, as for
+   *  speculation. */
   readonly samples: readonly ChunkRow[];
   readonly adapter: AdapterId;
 }
 
-/** What is wanted of one token of a chunk. */
+/** An output of one token of a chunk. */
 export type ChunkRow = SampleRow | HiddenRow;
 
-/** The token's hidden state: what the final norm makes of it, and the vocabulary projection would read. */
+/** A hidden state to return: the output of the final norm. */
 export interface HiddenRow {
   readonly wants: "hidden";
   /** Index of the token within the chunk. */
   readonly afterIndex: number;
 }
 
-/** One row of logits to draw from. */
+/** A row of logits to sample from. */
 export interface SampleRow {
-  /** It is drawn from. */
+  /** Absent: the row is sampled. */
   readonly wants?: never;
   /** Index within the chunk of the token that the drawn one follows. */
   readonly afterIndex: number;
@@ -236,16 +235,16 @@ export interface SampleRow {
   readonly seen: SeenTokens | null;
   /** One bit per vocabulary entry, 1 = allowed, ceil(vocabSize / 32) words; null allows all. */
   readonly allowed: Uint32Array | null;
-  /** From which `allowed` is made (constraint/constrained-device.ts); absent: nothing is. */
+  /** The constraint from which `allowed` is made (gpu/constrained-device.ts); absent: none. */
   readonly constraint?: RowConstraint;
 }
 
-/** A constraint, and where a sequence is in its text. */
+/** A constraint, and the output so far on which its mask depends. */
 export interface RowConstraint {
   readonly of: Constraint;
   /** The output so far. */
   readonly drawn: Int32Array;
-  /** Tokens that end the text and are none of it. */
+  /** Stop tokens, which are not part of the text. */
   readonly endTokens: readonly TokenId[];
 }
 
@@ -257,14 +256,14 @@ export interface SeenTokens {
   readonly length: number;
 }
 
-/** Where a page's keys and values lie. Today there is only the device's own memory. */
+/** The memory in which a page lies: today only the device's own. */
 export type PageTier = "device";
 
 /** The first `count` tokens' keys and values of page `from` become those of the device's page `to`, before the step's
  *  chunks run. `from` keeps its own. */
 export interface PageMove {
   readonly from: PageId;
-  /** Of `from`. */
+  /** The memory of `from`. */
   readonly tier: PageTier;
   readonly to: PageId;
   readonly count: number;
@@ -276,7 +275,7 @@ export interface Step {
   readonly number: number;
   readonly moves: readonly PageMove[];
   readonly chunks: readonly Chunk[];
-  /** All of it is offline work: a device that can gives it up when a sequence comes that is awaited. */
+  /** Whether all of it is offline work, which the device may abort when online work comes. */
   readonly isAbortable?: boolean;
 }
 
@@ -286,7 +285,7 @@ export interface TokenLogprobs {
   readonly top: readonly { readonly token: TokenId; readonly logprob: number }[];
 }
 
-/** What came of one of the rows of a chunk. */
+/** The result of one row of a chunk. */
 export type Sampled =
   | {
       readonly kind: "token";
@@ -298,7 +297,7 @@ export type Sampled =
     }
   /** [hidden size] */
   | { readonly kind: "hidden"; readonly sequence: SequenceId; readonly hidden: Float32Array }
-  /** Nothing was drawn yet: the row's mask is still being worked out. To be asked again in the next step. */
+  /** Nothing was drawn yet, since the row's mask is not ready: the engine asks again in the next step. */
   | { readonly kind: "deferred"; readonly sequence: SequenceId }
   /** This row alone failed (for example its logits were not finite); the others are good. */
   | { readonly kind: "failed"; readonly sequence: SequenceId; readonly reason: string };
@@ -308,12 +307,12 @@ export type StepResult =
   | { readonly kind: "done"; readonly sampled: readonly Sampled[]; readonly deviceMs: number }
   /** Nothing was computed; the same step may be started again. */
   | { readonly kind: "retry"; readonly reason: string }
-  /** It was given up for what is awaited. Its moves are made; nothing else of it counts. */
+  /** The device aborted the step for online work. Its moves are made; nothing else of it counts. */
   | { readonly kind: "aborted"; readonly reason: string }
-  /** The device is gone. Its pages and everything on them are lost. */
+  /** The device is lost, with its pages and everything on them. */
   | { readonly kind: "lost"; readonly reason: string };
 
-/** Why a sequence ended. Exactly one per sequence. */
+/** The reason for which a sequence ended. Exactly one per sequence. */
 export type Finish =
   | { readonly kind: "stop"; readonly token: TokenId }
   | { readonly kind: "length" }

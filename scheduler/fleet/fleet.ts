@@ -23,44 +23,43 @@ import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
 import type { Placement } from "./placement.ts";
 import { publicLength } from "./public-texts.ts";
 
-/** The way to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported
- *  lost. */
+/** The link to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported lost. */
 export interface EngineLink {
   send(message: EngineMessage): void;
 }
 
 /** Receives a sequence's tokens. `onFinish` is called last and exactly once; it may be called from within
- *  `submit`. A listener may call the fleet: all that follows from what it is told is decided by then. */
+ *  `submit`. A listener may call the fleet, whose state is complete by then. */
 export interface SequenceListener {
-  /** Admitted: computing begins. `cachedTokens` of the prompt need not be computed. */
+  /** Called when the sequence is admitted. `cachedTokens` of the prompt need not be computed. */
   onStarted(cachedTokens: number): void;
-  /** Of the tokens of its prompt from `start` ≥ 1 on, of a sequence that asked for them; all come before its first token, some
-   *  perhaps twice. */
+  /** Called with log probabilities of prompt tokens from `start` ≥ 1 on, if the sequence asks for them: before its first token, some perhaps
+   *  twice. */
   onPromptLogprobs?(start: number, logprobs: readonly TokenLogprobs[]): void;
-  /** So many tokens of its prompt are computed, of a sequence that asked; perhaps fewer than were before. */
+  /** Called with the number of computed prompt tokens, if the sequence asks for it; it may fall. */
   onProgress?(tokens: number): void;
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void;
   onFinish(finish: Finish): void;
 }
 
-/** What a fleet is asked to run. */
+/** A sequence without an id, as submitted to a fleet. */
 export type Unplaced = Omit<SequenceSpec, "id" | "drawnTokens" | "publicTokens">;
 
-/** What a fleet is told of a sequence that is still to come. */
+/** A prefix hint without an id, as given to a fleet. */
 export type Expected = Omit<PrefixHint, "id" | "publicTokens">;
 
-/** How a fleet places. */
+/** Options of a fleet. */
 export interface FleetOptions {
   readonly policy: DispatchPolicy;
-  /** What is believed of each engine at first, by EngineId. */
+  /** First cost models, by EngineId. */
   readonly costs: readonly EngineCosts[];
   /** Needed where there are several engines. */
   readonly clock: Pick<Clock, "nowMs">;
   /** Most sequences that wait for an engine to come back; one more is rejected with `queueFull`. */
   readonly queueMax: number;
-  /** Tokens that everybody may know: prompts that begin like one share so many tokens with all others that do. */
+  /** Public texts: prompts that begin alike share their pages under all cache salts. */
   readonly publicTexts: readonly (readonly TokenId[])[];
-  /** Told every placement, also of sequences that go on elsewhere, before the engine is. */
+  /** Called with every placement, also of sequences that go on elsewhere, before the engine gets the message. */
   readonly onPlacement: (sequence: SequenceId, placement: Placement) => void;
 }
 
@@ -73,11 +72,11 @@ const fleetDefaults: FleetOptions = {
   onPlacement: () => {},
 };
 
-/** Milliseconds between two looks for sequences that wait in the wrong place, and how often one is moved at most. */
+/** Milliseconds between two looks for sequences to move, and the most moves of one sequence. */
 const MOVE_EVERY_MS = 200;
 const MOVES_MAX = 2;
 
-/** How often a sequence continues on another engine at most. */
+/** Most times that a sequence continues on another engine. */
 const REPLAYS_MAX = 2;
 
 /** A sequence that has not ended, wherever it is. */
@@ -86,18 +85,18 @@ interface ActiveSequence {
   /** Its service may be raised. */
   spec: Omit<SequenceSpec, "id" | "drawnTokens">;
   readonly listener: SequenceListener;
-  /** Null: it waits for an engine that is coming. */
+  /** Its engine; null: it waits for one that is coming. */
   engine: EngineId | null;
-  /** What its listener was told: another engine continues after these. */
+  /** Tokens that its listener has: another engine continues after these. */
   readonly drawn: TokenId[];
   isAnnounced: boolean;
-  /** Admitted where it is. */
+  /** Whether its engine has admitted it. */
   isStarted: boolean;
-  /** Engines lost with it. */
+  /** Number of engines that were lost with it. */
   losses: number;
-  /** It was running where an engine was lost, and has drawn nothing since: it may have crashed the engine. */
+  /** Whether it was running on a lost engine and has drawn nothing since: it may have crashed the engine. */
   isSuspect: boolean;
-  /** How often it was taken back from an engine before it began. */
+  /** Number of moves before it began. */
   moves: number;
   isPaused: boolean;
   isAborted: boolean;
@@ -106,19 +105,19 @@ interface ActiveSequence {
 /** A prefix hint that was not forgotten. */
 interface Expectation {
   hint: PrefixHint;
-  /** Where it is known; null: there was no engine. */
+  /** Its engine; null: there was none. */
   engine: EngineId | null;
   readonly onWarmed: (tokens: number) => void;
 }
 
-/** An engine as the fleet last heard of it. */
+/** An engine's state by its last report. */
 interface EngineState {
   link: EngineLink;
   load: EngineLoad;
-  /** Of the last engine that was lost here; null: none was. */
+  /** Load of the last engine that was lost here; null: none was. */
   loadBefore: EngineLoad | null;
   lostReason: string | null;
-  /** Lost, and another one is on its way. */
+  /** Whether it is lost and its replacement is coming. */
   isComing: boolean;
 }
 
@@ -126,34 +125,32 @@ interface EngineState {
  * All engines of this machine: gives out sequence ids, has sequences placed, and passes their tokens to listeners.
  * Knows no threads: links carry messages one way, `report` and `lost` are called with what comes back.
  *
- * When an engine is lost, its sequences continue elsewhere: their prompt and the tokens told so far are computed again,
- * and what is drawn is a function of those, the seed and the position, so that listeners notice a pause and nothing
- * else.
+ * When an engine is lost, its sequences continue elsewhere: their prompt and the tokens so far are computed again. Draws are a
+ * function of these tokens, the seed and the position, so that listeners notice nothing but a pause.
  *
- * One of those that were running may have crashed the engine. They continue one at a time, the next one when the one
- * before has drawn a token, and all others after them: so a sequence that crashes another engine is the only suspect there,
- * and fails. A sequence that was on three lost engines fails in any case.
+ * One of the running sequences may have crashed the engine. These suspects continue one at a time, each after the one before has
+ * drawn a token, and all others after them. So a sequence that crashes another engine is the only suspect there, and fails. A sequence that was on three lost engines fails in any case.
  */
 export class Fleet {
   readonly #engines: readonly EngineState[];
   readonly #dispatcher: Dispatcher;
   readonly #options: FleetOptions;
-  /** By engine. */
+  /** State by engine. */
   readonly #estimated: readonly EstimatedCosts[];
   /** In order of id. */
   readonly #active = new Map<SequenceId, ActiveSequence>();
-  /** Where sequences that have ended are held. */
+  /** Engines of held sequences that have ended. */
   readonly #held = new Map<SequenceId, EngineId>();
   /** In order of id. */
   readonly #expectations = new Map<SequenceId, Expectation>();
   #waiting = 0;
-  /** Why the last engine was lost. */
+  /** The reason for which the last engine was lost. */
   #lostReason = "";
   /** The suspect that runs now. */
   #trial: ActiveSequence | null = null;
   #nextId = 0;
   #movedMs = 0;
-  /** What listeners are to be told, in order. */
+  /** Calls of listeners to make, in order. */
   readonly #news: (() => void)[] = [];
   #isTelling = false;
 
@@ -179,17 +176,17 @@ export class Fleet {
     }));
   }
 
-  /** What is believed of each engine's costs, by EngineId. */
+  /** Cost models, by EngineId. */
   get estimated(): readonly EngineCosts[] {
     return this.#estimated;
   }
 
-  /** Sequences that have not ended. */
+  /** Number of sequences that have not ended. */
   get active(): number {
     return this.#active.size;
   }
 
-  /** Where sequences go, and what is known for it. */
+  /** The dispatcher, which places sequences. */
   get dispatcher(): Dispatcher {
     return this.#dispatcher;
   }
@@ -201,7 +198,7 @@ export class Fleet {
     return active.id;
   }
 
-  /** Submits sequences that belong together, at least one: they are placed as the policy places task groups. */
+  /** Submits a task group of at least one sequence. */
   submitTaskGroup(specs: readonly Unplaced[], listeners: readonly SequenceListener[]): SequenceId[] {
     const taskGroup = specs.map((spec, index) => this.#open(spec, listeners[index]!));
     const placements = this.#dispatcher.placeTaskGroup(taskGroup.map(specOf), this.#nowMs());
@@ -212,8 +209,8 @@ export class Fleet {
     return taskGroup.map(({ id }) => id);
   }
 
-  /** A sequence will come whose prompt begins like this: what is cached of it is kept if there is room, and the rest computed
-   *  ahead if there is time. `onWarmed` hears of tokens that were. The same number serves to extend and to forget it. */
+  /** Adds a prefix hint: its cached pages are kept if there is room, and the rest is computed ahead if there is time. `onWarmed` is called with
+   *  tokens that were. Returns the id by which it is extended and forgotten. */
   expect(expected: Expected, onWarmed: (tokens: number) => void = () => {}): SequenceId {
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
@@ -224,7 +221,7 @@ export class Fleet {
     return id;
   }
 
-  /** More is known of it: `tokens` begins with what was told before. Does nothing if it was forgotten. */
+  /** Extends a prefix hint to `tokens`, which begin with the former ones. Does nothing if it was forgotten. */
   extend(id: SequenceId, tokens: ArrayLike<TokenId>): void {
     const expectation = this.#expectations.get(id);
     if (expectation === undefined) return;
@@ -235,7 +232,7 @@ export class Fleet {
     this.#send(engine, { kind: "expect", hint });
   }
 
-  /** The sequence was submitted, or will never be. `givesUp`: nor will another that begins like this, as far as is known. */
+  /** Removes a prefix hint, whose sequence was submitted or never will be. `givesUp`: no other is known to begin like this. */
   forget(id: SequenceId, givesUp = false): void {
     const expectation = this.#expectations.get(id);
     if (expectation === undefined) return;
@@ -246,8 +243,7 @@ export class Fleet {
     }
   }
 
-  /** The sequence is no longer wanted; does nothing if it has ended. Tokens on their way still arrive, then
-   *  `aborted`. */
+  /** Aborts a sequence; does nothing if it has ended. Tokens on their way still arrive, then `aborted`. */
   abort(id: SequenceId): void {
     const active = this.#active.get(id);
     if (active === undefined) return;
@@ -266,8 +262,7 @@ export class Fleet {
     this.#setPaused(id, false);
   }
 
-  /** The sequence is wanted more than it was, wherever it is; never less. Does nothing if it has ended, or is served as well
-   *  already. */
+  /** Raises the service of a sequence, and never lowers it. Does nothing if it has ended, or is served as well already. */
   raise(id: SequenceId, wanted: Service): void {
     const active = this.#active.get(id);
     if (active === undefined) return;
@@ -279,14 +274,13 @@ export class Fleet {
     this.#send(active.engine, { kind: "raise", sequence: id, service });
   }
 
-  /** No sequence goes on from the held one, whether it has ended or not. Told once, unless one does. */
+  /** Releases a held sequence, whether it has ended or not: no other continues it. Called once, unless one does. */
   release(id: SequenceId): void {
     const engine = this.#takeHeld(id);
     if (engine !== undefined) this.#send(engine, { kind: "release", sequence: id });
   }
 
-  /** Takes what an engine has to tell and passes it on, in order. `learnt`: what it has learnt of its costs; null: the fleet
-   *  knows. */
+  /** Passes an engine's report on, in order. `learnt`: its cost model; null: it has not changed. */
   report(engine: EngineId, report: EngineReport, learnt: EngineCosts | null = null): void {
     const nowMs = this.#nowMs();
     const state = this.#engines[engine]!;
@@ -336,14 +330,14 @@ export class Fleet {
     this.tellNews();
   }
 
-  /** Takes what an engine has learnt of its costs; placements go by a copy of it. */
+  /** Takes an engine's cost model; placements use a copy of it. */
   believe(engine: EngineId, learnt: EngineCosts): void {
     this.#estimated[engine]!.take(steady(learnt));
   }
 
   /**
-   * The engine is gone. What was there continues on the others; where there are none, it waits if one `isComing`, and
-   * fails otherwise. Told again of the same engine, `isComing` is news of its replacement.
+   * Removes a lost engine. Its sequences continue on the others; where there are none, they wait if a replacement `isComing`, and
+   * fail otherwise. Called again for the same engine, it says whether the replacement is still coming.
    */
   lost(engine: EngineId, reason: string, isComing = false): void {
     const state = this.#engines[engine]!;
@@ -368,7 +362,7 @@ export class Fleet {
     this.tellNews();
   }
 
-  /** Another engine has taken the place of a lost one, in life number `epoch` of that place. */
+  /** Adds an engine that replaces a lost one, in incarnation `epoch`. */
   replaced(engine: EngineId, link: EngineLink, spec: DeviceSpec, epoch: number): void {
     const state = this.#engines[engine]!;
     assert(state.lostReason !== null, "only a lost engine is replaced");
@@ -383,7 +377,7 @@ export class Fleet {
     this.tellNews();
   }
 
-  /** What each engine told last, by EngineId. Totals go on when a lost engine is replaced. */
+  /** Last loads, by EngineId. Totals go on when a lost engine is replaced. */
   loads(): readonly EngineLoad[] {
     return this.#engines.map(({ load }) => load);
   }
@@ -395,7 +389,7 @@ export class Fleet {
     if (expectation.engine !== null) this.#send(expectation.engine, { kind: "expect", hint });
   }
 
-  /** With how much of it is public. What tells of its whole prompt is to compute all of it. */
+  /** Adds the length of its public prefix. A sequence that reports on its whole prompt must compute all of it, and has none. */
   #withPublic<Spec extends object>(
     spec: Spec & { readonly promptLogprobs?: number },
     tokens: ArrayLike<TokenId>,
@@ -437,7 +431,7 @@ export class Fleet {
     );
   }
 
-  /** Where a sequence is held, or will be when it has ended; from now on its engine alone knows of it. */
+  /** Returns the engine on which a sequence is or will be held, and forgets it: from now on only the engine knows it. */
   #takeHeld(id: SequenceId): EngineId | undefined {
     const active = this.#active.get(id);
     const engine = active === undefined ? this.#held.get(id) : (active.engine ?? undefined);
@@ -446,7 +440,7 @@ export class Fleet {
     return engine;
   }
 
-  /** Sends a sequence where it was placed; without a place it waits, or ends. */
+  /** Sends a sequence to its engine; without one it waits, or ends. */
   #begin(active: ActiveSequence, placement: Placement | null): void {
     const { id } = active;
     if (placement === null) {
@@ -471,7 +465,7 @@ export class Fleet {
     }
   }
 
-  /** The engine where the sequence was is lost: it waits to go on, or ends. */
+  /** Lets a sequence of a lost engine wait to go on, or ends it. */
   #takeBack(active: ActiveSequence, reason: string): void {
     const { isStarted, isSuspect } = active;
     active.engine = null;
@@ -487,8 +481,8 @@ export class Fleet {
     this.#goOn();
   }
 
-  /** Places the waiting sequences. Of those that have lost an engine that is the next suspect, or all if there is none; a
-   *  paused suspect is left out, as it would delay the others. */
+  /** Places the waiting sequences. Of those that have lost an engine only the next suspect is placed, or all if there is none; a paused suspect
+   *  is left out, as it would delay the others. */
   #goOn(): void {
     const waiting = [...this.#active.values()].filter(({ engine }) => engine === null);
     const next = waiting.find(({ isSuspect, isPaused }) => isSuspect && !isPaused);
@@ -501,7 +495,7 @@ export class Fleet {
     }
   }
 
-  /** Asks engines for what they have not begun, and others would begin sooner. */
+  /** Recalls waiting sequences that other engines would begin sooner. */
   #recall(nowMs: number): void {
     if (nowMs - this.#movedMs < MOVE_EVERY_MS) return;
     this.#movedMs = nowMs;
@@ -513,7 +507,7 @@ export class Fleet {
     }
   }
 
-  /** An engine has given a sequence back. */
+  /** Places a sequence again that its engine has returned. */
   #move(sequence: SequenceId): void {
     const active = this.#active.get(sequence);
     if (active === undefined) return;
@@ -548,8 +542,8 @@ export class Fleet {
     if (active === this.#trial) this.#endTrial();
   }
 
-  /** Last of all, as listeners call the fleet: a recording has what they do after the event that they were told of, and a replay
-   *  repeats it there. */
+  /** Calls the listeners, last of all since they call the fleet: a recording has their calls after the event, and a replay repeats them
+   *  there. */
   protected tellNews(): void {
     if (this.#isTelling) return; // the listener's caller goes on with the rest
     this.#isTelling = true;
@@ -569,7 +563,7 @@ export class Fleet {
   }
 }
 
-/** What placements go by. */
+/** The spec by which a sequence is placed. */
 function steady(learnt: EngineCosts): EngineCosts {
   return learnt instanceof OnlineCostModel ? learnt.steady() : learnt;
 }
@@ -578,7 +572,7 @@ function isHereOrComing({ lostReason, isComing }: EngineState): boolean {
   return lostReason === null || isComing;
 }
 
-/** What an engine is asked to run, from what is drawn so far on. */
+/** The spec for an engine, which continues after the tokens drawn so far. */
 function specOf({ spec, id, drawn }: ActiveSequence): SequenceSpec {
   return { ...spec, id, drawnTokens: drawn.slice() };
 }

@@ -4,7 +4,7 @@ import { EvictionFront } from "./eviction-front.ts";
 import { IndexNode, NO_NODE } from "./index-node.ts";
 import { IndexOrder } from "./index-order.ts";
 
-/** Which notices of an engine are next. */
+/** The next expected KV events of an engine. */
 interface Stream {
   epoch: number;
   next: number;
@@ -21,13 +21,13 @@ export interface KnownPrefix {
  * The prefix trees of all engines in one: a radix tree over page hashes (Preble's global tree, arXiv:2407.00023
  * §3.2), in which every node knows how much of it each engine has.
  *
- * What engines have is what they tell by their notices, in order and without a gap, and nothing else is assumed
- * to be cached. A promise stands for what a sequence on its way to an engine will have put there.
+ * Pages count as cached only by the engines' KV events, in order and without a gap. Besides, the index knows the prefixes of sequences in
+ * flight to an engine, which will be cached there.
  */
 export class PrefixIndex {
   readonly #windowMs: number;
   readonly #root: IndexNode;
-  /** By id; removed nodes stay until their id is given to another. */
+  /** Nodes by id; removed nodes stay until their id is reused. */
   readonly #nodes: IndexNode[] = [];
   readonly #freeIds: number[] = [];
   readonly #order: IndexOrder;
@@ -37,10 +37,10 @@ export class PrefixIndex {
   readonly #fronts: readonly EvictionFront[];
   /** Number of the last look-up (`match`); those of nodes are 0 before any. */
   #look = 1;
-  /** What it found, by engine. */
+  /** Pages that it found, by engine. */
   #found: Int32Array | null = null;
   readonly #isFound = (node: IndexNode): boolean => node.look === this.#look;
-  /** Where the last walk ended: page `#depth` of the path, inside or at the end of `#at`. */
+  /** The end of the last walk: page `#depth` of the path, inside or at the end of `#at`. */
   #at: IndexNode;
   #depth = 0;
 
@@ -60,7 +60,7 @@ export class PrefixIndex {
     return { pages: this.#pages, nodes: this.#nodes.length - this.#freeIds.length };
   }
 
-  /** Pages that the engine has cached. */
+  /** Number of pages that the engine has cached. */
   pagesCached(engine: number): number {
     return this.#pagesCached[engine]!;
   }
@@ -87,8 +87,8 @@ export class PrefixIndex {
     return deepest === null ? null : { node: deepest, pages: depth };
   }
 
-  /** A sequence with this path was placed on the engine, which will have all of it. Returns the node in which the
-   *  path ends; null for an empty path. It ends with `settle` or `release`. */
+  /** Counts a sequence with this path as in flight to the engine, which will have all of it. Returns the last node of the path; null for an
+   *  empty path. It ends with `settle` or `release`. */
   addInFlight(path: Float64Array, engine: number, nowMs: number): IndexNode | null {
     if (path.length === 0) return null;
     this.#fronts[engine]!.changed();
@@ -102,7 +102,7 @@ export class PrefixIndex {
     return this.#at;
   }
 
-  /** Ends a promise: what has come of it, the engine has told, and will not evict while the sequence is there. */
+  /** Makes an in-flight sequence a reader: the engine has reported its pages, and will not evict them while it is there. */
   settle(end: IndexNode, engine: number): void {
     this.#fronts[engine]!.changed();
     for (let node = end; node.parent !== null; node = node.parent) {
@@ -111,7 +111,7 @@ export class PrefixIndex {
     }
   }
 
-  /** A sequence that was promised, or has settled, is gone. */
+  /** Removes a sequence that is in flight, or a reader (`isSettled`). */
   release(end: IndexNode, engine: number, isSettled: boolean): void {
     this.#fronts[engine]!.changed();
     for (let node = end; node.parent !== null; node = node.parent) {
@@ -121,7 +121,7 @@ export class PrefixIndex {
     this.#prune(end);
   }
 
-  /** Takes in what an engine tells. False if something was missed: then the engine is to tell everything. */
+  /** Applies an engine's KV events. False: some were missed, and the engine must send its whole cache. */
   apply(engine: number, { epoch, number, isWhole, events }: KvEvents): boolean {
     const stream = this.#streams[engine]!;
     if (epoch !== stream.epoch) return true;
@@ -134,16 +134,16 @@ export class PrefixIndex {
     return !isMissing;
   }
 
-  /** The engine is gone, and so is all that it had; its next life is number `epoch`, empty at first. */
+  /** Removes all pages of a lost engine, whose next incarnation is `epoch`, empty at first. */
   restart(engine: number, epoch: number): void {
     this.#forget(engine);
     this.#streams[engine] = { epoch, next: 0 };
   }
 
   /**
-   * What evicting `pages` pages would cost the sequences that come back for them: over the nodes that would go, the time to
-   * compute them again, weighed by their part of the engine's `hits` in the window (Preble's M). What a sequence there
-   * reads, or will, is not evicted, nor what the last `match` found. `recomputeMs` takes pages and the page that they begin at.
+   * The cost of evicting `pages` pages to sequences that come back for them: the time to compute the evicted nodes again, weighed by their
+   * share of the engine's `hits` in the window (Preble's M). Pages that a sequence reads or will read are not evicted, nor those that
+   * the last `match` found. `recomputeMs` takes pages and the page that they begin at.
    */
   evictionMs(
     engine: number,
@@ -152,12 +152,12 @@ export class PrefixIndex {
     nowMs: number,
     recomputeMs: (pages: number, first: number) => number,
   ): number {
-    // What begins with a page that it lacks it has nothing of.
+    // It has nothing of nodes behind a page that it lacks.
     const stays = this.#found?.[engine] === 0 ? null : this.#isFound;
     return this.#fronts[engine]!.costMs(pages, nowMs, stays, recomputeMs) / Math.max(1, hits);
   }
 
-  /** All nodes but the root, parents first. For checks and pictures. */
+  /** All nodes but the root, parents first. For checks. */
   *nodes(): Generator<IndexNode> {
     const stack = [...(this.#root.children?.values() ?? [])];
     for (let node = stack.pop(); node !== undefined; node = stack.pop()) {
@@ -207,7 +207,7 @@ export class PrefixIndex {
     if (before === 0 && pages > 0) this.#order.append(node, engine);
   }
 
-  /** The path's nodes are the engine's most recently used ones now, stems after their branches. */
+  /** Makes the path's nodes the engine's most recently used ones, stems after their branches. */
   #touch(end: IndexNode, engine: number): void {
     for (let node = end; node.parent !== null; node = node.parent) {
       if (node.cached(engine) === 0) continue;
@@ -216,7 +216,7 @@ export class PrefixIndex {
     }
   }
 
-  /** Goes down the path as far as the tree does. */
+  /** Walks down the tree along the path. */
   #walk(path: Float64Array): void {
     let node = this.#root;
     let depth = 0;
@@ -289,8 +289,8 @@ function adopt(parent: IndexNode, child: IndexNode): void {
   parent.children.set(child.hashes[0]!, child);
 }
 
-/** How many pages of `path` from `depth` on are the node's; its first one is. A hash is of everything before, so one
- *  equal page means that all before it are. */
+/** Counts the pages of `path` from `depth` on that are the node's; its first one is. A hash covers all pages before, so that one equal page means
+ *  that all before it are equal. */
 function commonPages({ hashes }: IndexNode, path: Float64Array, depth: number): number {
   let equal = 1;
   let differs = Math.min(hashes.length, path.length - depth) + 1;
