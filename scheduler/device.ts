@@ -1,10 +1,10 @@
 import type { Step, StepResult } from "./core.ts";
 
-/** What a device can hold and do; fixed for its life. */
+/** Limits of a device; fixed for its life. */
 export interface DeviceSpec {
   /** For people: "cpu (AVX-512 BF16, 2 threads)". */
   readonly name: string;
-  /** KV pages. */
+  /** Number of KV pages. */
   readonly pages: number;
   /** Tokens per page. */
   readonly pageTokens: number;
@@ -15,9 +15,9 @@ export interface DeviceSpec {
   /** Longest sequence in tokens, prompt and output together. */
   readonly contextMax: number;
   readonly vocabSize: number;
-  /** Numbers of a hidden state, and how many hidden states a step may want; absent: none can be had. */
+  /** Length of a hidden state, and most hidden states of a step; absent: the device returns none. */
   readonly hidden?: { readonly size: number; readonly rowsMax: number };
-  /** In so many places, spread evenly over its time, a step that gives way can be given up; absent: it is always computed to its end. */
+  /** Number of points, spread evenly over its time, in which a step can be aborted; absent: it is always computed to its end. */
   readonly abortPoints?: number;
 }
 

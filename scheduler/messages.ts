@@ -10,30 +10,29 @@ import type { DeviceSpec } from "./device.ts";
  */
 export type EngineMessage =
   | { readonly kind: "submit"; readonly sequence: SequenceSpec }
-  /** The sequence is no longer wanted. It ends with `aborted`, unless it has ended already. */
+  /** Aborts a sequence, which ends with `aborted` unless it has ended already. */
   | { readonly kind: "abort"; readonly sequence: SequenceId }
-  /** A slow reader: keep the sequence's pages but run it no further until `resume`. */
+  /** Pauses a sequence with a slow client: it keeps its pages but runs no further until `resume`. */
   | { readonly kind: "pause"; readonly sequence: SequenceId }
   | { readonly kind: "resume"; readonly sequence: SequenceId }
-  /** The sequence is wanted more than it was: it is served like this from now on (`raised` in objective.ts). */
+  /** Changes the service of a sequence to a better one (`raised` in objective.ts). */
   | { readonly kind: "raise"; readonly sequence: SequenceId; readonly service: Service }
-  /** No other goes on from the held sequence, whether it has ended or not. */
+  /** Releases a held sequence, whether it has ended or not: no other continues it. */
   | { readonly kind: "release"; readonly sequence: SequenceId }
-  /** Wanted elsewhere: it is given back (`returned`) if it was never admitted, and stays otherwise. */
+  /** Recalls a sequence: it is `returned` if it was never admitted, and stays otherwise. */
   | { readonly kind: "recall"; readonly sequence: SequenceId }
-  /** A call is going to read this prefix. Told again of the same prefix hint, it has become longer. */
+  /** Adds a prefix hint. Sent again with the same id, the prefix is longer. */
   | { readonly kind: "expect"; readonly hint: PrefixHint }
-  /** The prefix hint's sequence has been sent, or never will be. `givesUp`: nothing else is known to read it either. */
+  /** Removes a prefix hint, whose sequence has been sent or never will be. `givesUp`: nothing else is known to read the prefix either. */
   | { readonly kind: "forget"; readonly hint: SequenceId; readonly givesUp: boolean }
-  /** A notice was missed: the next report's notices tell everything that is cached. */
+  /** Asks for the whole cache in the next KV events, after some were missed. */
   | { readonly kind: "resync" };
 
-/** Everything an engine has to tell after one step or one message, in one delivery. */
+/** The output of an engine after one step or one message. */
 export interface EngineReport {
-  /** 0, 1, 2 … of the engine. */
+  /** Number of the report: 0, 1, 2 … per engine. */
   readonly number: number;
-  /** Sequences that were admitted: from now on they hold pages. Told once per sequence, also when preempted
-   *  later. */
+  /** Sequences that were admitted, and hold pages. Each is named once, also if it is preempted later. */
   readonly started: readonly { readonly sequence: SequenceId; readonly cachedTokens: number }[];
   /** Tokens drawn, columnar: sequences[i] drew tokens[i]. A sequence that drew several has them in order. */
   readonly sequences: readonly SequenceId[];
@@ -42,16 +41,16 @@ export interface EngineReport {
   readonly logprobs: readonly (TokenLogprobs | null)[] | null;
   /** Ended sequences; their last token, if any, is in `tokens` of this same report or an earlier one. */
   readonly finished: readonly { readonly sequence: SequenceId; readonly finish: Finish }[];
-  /** Sequences given back: the engine knows nothing of them any more. */
+  /** Sequences that were returned, of which the engine keeps nothing. */
   readonly returned: readonly SequenceId[];
   /** Tokens of prefix hints that were computed ahead. */
   readonly warmed: readonly { readonly hint: SequenceId; readonly tokens: number }[];
-  /** What sequences asked for of their prompts; told again of what is computed again. */
+  /** Log probabilities of prompts that ask for them; repeated for tokens that are computed again. */
   readonly prompts: readonly PromptLogprobs[];
-  /** How many tokens of their prompts are computed, of sequences that asked. */
+  /** Number of computed prompt tokens, of sequences that ask for it. */
   readonly progress: readonly { readonly sequence: SequenceId; readonly tokens: number }[];
   readonly load: EngineLoad;
-  /** Changes of the prefix cache since the report before; null: none. */
+  /** Changes of the prefix cache since the previous report; null: none. */
   readonly kvEvents: KvEvents | null;
 }
 
@@ -67,11 +66,11 @@ export interface EngineLoad {
   readonly waiting: number;
   /** Sequences that hold pages, paused ones included. */
   readonly running: number;
-  /** Paused ones, whether they hold pages or not. */
+  /** Paused sequences, whether they hold pages or not. */
   readonly paused: number;
   readonly pagesTotal: number;
   readonly pagesFree: number;
-  /** Held by the prefix cache and by no running sequence: can be evicted. */
+  /** Evictable pages: held by the prefix cache and by no running sequence. */
   readonly pagesCached: number;
   /** Prompt tokens still to compute, waiting and running. */
   readonly tokensPending: number;
@@ -82,13 +81,13 @@ export interface EngineLoad {
   readonly prefixQueriedTotal: number;
   readonly prefixHitTotal: number;
   readonly preemptionsTotal: number;
-  /** Pages that the prefix cache gave up for others. */
+  /** Evicted pages. */
   readonly evictedPagesTotal: number;
-  /** Steps after which a stream had waited longer than its target. */
+  /** Steps in which a stream missed its target. */
   readonly stepsOverTarget: number;
   /** Times that a throughput decode was left out of a step. */
   readonly skippedDecodesTotal: number;
-  /** Of the last step: tokens in it, milliseconds inside the device, and from its start to its report. */
+  /** The last step: its tokens, its time in the device, and the time from its start to its report. */
   readonly stepTokens: number;
   readonly deviceMs: number;
   readonly stepMs: number;
@@ -106,13 +105,13 @@ const TOTALS = [
   "skippedDecodesTotal",
 ] as const satisfies readonly (keyof EngineLoad)[];
 
-/** A load whose totals go on from those of `before`, an engine that was lost in the same place; null: there was none. */
+/** Adds the totals of `before`, the lost engine that this one replaces; null: there was none. */
 export function goneOn(load: EngineLoad, before: EngineLoad | null): EngineLoad {
   if (before === null) return load;
   return { ...load, ...Object.fromEntries(TOTALS.map((name) => [name, before[name] + load[name]])) };
 }
 
-/** Of an engine that has done nothing yet. */
+/** The load of a new engine. */
 export function idleLoad(spec: DeviceSpec): EngineLoad {
   return {
     waiting: 0,

@@ -1,29 +1,29 @@
 import type { Objective, Service } from "./core.ts";
 
-/** How the waiting sequences of one objective share prompt tokens with those of the others (engine/queue/lanes.ts). */
+/** Rules by which one objective shares prompt tokens with the others (engine/queue/lanes.ts). */
 export interface LaneRules {
-  /** > 0. While several objectives wait, each gets prompt tokens in proportion to its credits. */
+  /** Weight > 0: while several objectives wait, each gets prompt tokens in proportion to its credits. */
   readonly credits: number;
-  /** A sequence that has waited longer than this is aged: no other is admitted before it for want of room. */
+  /** Time after which a waiting sequence is aged: no other is admitted before it for want of room. */
   readonly ageingMs: number;
 }
 
-/** What an objective means to the scheduler. */
+/** Rules of an objective. */
 export interface ObjectiveRules extends LaneRules {
   readonly name: Objective;
-  /** 0, 1, 2: prompts of a lower number are computed first, and its sequences are preempted last. */
+  /** Rank 0, 1 or 2: prompts of a lower number are computed first, and its sequences are preempted last. */
   readonly precedence: number;
   /** Whether sequences of one tenant and priority are admitted in order of arrival; else by response ratio. */
   readonly isFirstCome: boolean;
   /** Whether its tokens are read as they come: the policy's default target holds for it, and without a target the
    *  steps beside its decodes stay short. */
   readonly isInteractive: boolean;
-  /** Whether it takes what the others leave: it has no target, its decodes may be left out of steps, and its prompts
-   *  hardly lengthen the steps of interactive streams. */
+  /** Whether it is offline work, which uses what the others leave: it has no target, its decodes may be left out of steps, and its prompts hardly
+   *  lengthen the steps of interactive streams. */
   readonly isOffline: boolean;
 }
 
-/** Every objective and its meaning: the one place that says so. */
+/** The rules of every objective. */
 export const objectives: Readonly<Record<Objective, ObjectiveRules>> = {
   latency: {
     name: "latency",
@@ -55,15 +55,15 @@ export const objectives: Readonly<Record<Objective, ObjectiveRules>> = {
   },
 };
 
-/** By precedence. */
+/** Objectives by precedence. */
 export const objectiveOrder: readonly ObjectiveRules[] = [
   objectives.latency,
   objectives.gang,
   objectives.throughput,
 ];
 
-/** A service that is at least as good as both: the more urgent objective with its task group, the tighter targets. Whose sequence it is does not change.
- *  `current` itself where it is as good already. */
+/** Combines two services into one that is at least as good as both: the more urgent objective with its task group, and the tighter targets. The
+ *  tenant stays. Returns `current` itself where it is as good already. */
 export function raised(current: Service, wanted: Service): Service {
   const ahead = objectives[current.objective].precedence - objectives[wanted.objective].precedence;
   const { objective, taskGroup } = ahead > 0 ? wanted : current;

@@ -2,9 +2,9 @@ import { objectives } from "./objective.ts";
 import type { ServedPolicy } from "./policy.ts";
 
 /**
- * Bunting's own, as it serves and as it is measured. `tbtMs` is the target of streams that ask for none themselves; null,
- * what serves without `--tbt-ms`: they have none, and steps are of the size with the least total delay. How large steps are and how
- * many sequences run is up to the device: its cost model, its memory, and what it takes in one step.
+ * The policy that serves and is measured. `tbtMs`: the default target of streams. Without `--tbt-ms` it is null: they have none, and steps
+ * have the size with the least total delay. The size of steps and the number of sequences depend on the device: its cost model, its
+ * memory, and its limits of a step.
  */
 export function ours(tbtMs: number | null = null): ServedPolicy {
   return {

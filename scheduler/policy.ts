@@ -8,19 +8,19 @@ import type { StepRule } from "./engine/step/step-rule.ts";
 import type { PlaceableEngine, PlacementRule } from "./fleet/placement-rule.ts";
 import type { LaneRules } from "./objective.ts";
 
-/** Which engine a sequence goes to: by ours (fleet/e2.ts), or by a rule that ours is compared with. */
+/** The choice of engines: by ours (fleet/e2.ts), or by the rule of a baseline. */
 export type PlacementPolicy = { readonly kind: "e2" } | PlacementBaseline;
 
 /** A rule of baselines/. */
 export interface PlacementBaseline {
   readonly kind: "baseline";
-  /** Whether engines are to tell what they cache. */
+  /** Whether engines send KV events. */
   readonly readsKvEvents: boolean;
-  /** A rule for at least two engines. */
+  /** Opens a rule for at least two engines. */
   open(engines: readonly PlaceableEngine[]): PlacementRule;
 }
 
-/** Which waiting sequence is next: by ours (engine/queue/lanes.ts), or in the order of a baseline. */
+/** The order of waiting sequences: by ours (engine/queue/lanes.ts), or by that of a baseline. */
 export type QueuePolicy = LanesPolicy | QueueBaseline;
 
 /** A lane for each objective, which share prompt tokens by credits; in a lane the tenant that has used least, and of its
@@ -38,26 +38,25 @@ export interface LanesPolicy {
 /** An order of baselines/. */
 export interface QueueBaseline {
   readonly kind: "baseline";
-  /** `lookUp` tells how many of a sequence's known tokens are cached now. */
+  /** Opens an order. `lookUp` returns the number of a sequence's cached tokens. */
   open(lookUp: (sequence: Sequence) => number): QueueOrder;
 }
 
-/** What a step is filled with: by ours (engine/step/time-budget.ts), or by the rule of a baseline. */
+/** The contents of steps: by ours (engine/step/time-budget.ts), or by the rule of a baseline. */
 export type BatchPolicy = TimePolicy | StepBaseline;
 
 /** As many prompt tokens as the device computes in time, and serve best: no number of tokens is chosen beforehand. */
 export interface TimePolicy {
   readonly kind: "time";
-  /** Of streams that ask for no target themselves; null: those have none, and want their answers soon. */
+  /** Default target of streams that ask for none; null: they have none, and steps have the least total delay. */
   readonly tbtMs: number | null;
-  /** How long a step with prompts takes at most beside streams without a target, unless they alone take more than
-   *  half of it. */
+  /** Limit of a step with prompts beside streams without a target, unless these alone take more than half of it. */
   readonly stepMs: number;
-  /** Share of the time that is left alone, besides what the cost model's own error asks for. */
+  /** Share of the time that is left free, besides the margin of the cost model's own error. */
   readonly margin: number;
   /** After this many milliseconds without tokens the oldest prompt gets one tile, whatever the slack. */
   readonly starvationMs: number;
-  /** Steps in a row for which an offline decode (objective.ts) may be left out. */
+  /** Most steps in a row for which an offline decode (objective.ts) may be left out. */
   readonly skipsMax: number;
 }
 
@@ -71,9 +70,9 @@ export interface StepBaseline {
   open(stepTokens: number, spec: DeviceSpec): StepRule;
 }
 
-/** What may run at once (engine/admission.ts). */
+/** Limits of the running sequences (engine/admission.ts). */
 export interface AdmissionPolicy {
-  /** Null: as many as the device takes in a step. Memory and the time of their steps limit them as well. */
+  /** Most running sequences; null: as many as the device takes in a step. Memory and the time of steps limit them too. */
   readonly sequencesMax: number | null;
   /** Share of the pages that admission leaves available. */
   readonly watermark: number;
@@ -88,15 +87,15 @@ export interface CacheBaseline {
   open(pagesTotal: number, pageTokens: number, epoch: number | null): KvCacheManager;
 }
 
-/** A whole scheduler as one value. Ours is in policies.ts; those that it is compared with are in baselines/, hold
- *  functions, and can be simulated only. */
+/** A whole scheduler as one value. Ours is in policies.ts. Those that it is compared with are in baselines/, hold functions, and can only be
+ *  simulated. */
 export interface Policy {
   readonly name: string;
   readonly placement: PlacementPolicy;
   readonly queue: QueuePolicy;
   readonly batch: BatchPolicy;
   readonly admission: AdmissionPolicy;
-  /** By default ours (cache/kv-cache-manager.ts). */
+  /** The cache of a baseline; by default ours (cache/kv-cache-manager.ts). */
   readonly cache?: CacheBaseline;
 }
 

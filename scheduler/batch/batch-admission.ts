@@ -4,16 +4,16 @@ import { assert } from "../../base/assert.ts";
  *  which keep what those will read (docs/scheduler-tuning.md), and can begin at once. With less, what the engines admit by its prompt alone leaves
  *  none waiting where memory holds a few groups. */
 const AHEAD = 0.5;
-/** Assumed of the first answers. */
+/** Assumed length of the first answers. */
 const ANSWER_GUESS = 128;
-/** Weight of one more answer in what is expected, once there are many. */
+/** Weight of one more answer in the expected length, once there are many. */
 const LATELY = 1 / 64;
 
-/** What a feed has to know of a job's sequences, by place in the order of the job. */
+/** Sizes of a job's sequence. */
 export interface BatchItem {
-  /** Tokens of its prompt that it does not share with the one before. */
+  /** Prompt tokens that it does not share with the sequence before. */
   readonly newTokens: number;
-  /** Tokens that its answer may have at most. */
+  /** Most tokens of its answer. */
   readonly tokensMax: number;
 }
 
@@ -23,30 +23,30 @@ export interface BatchItems {
   at(place: number): BatchItem | undefined;
 }
 
-/** What a job may fill. */
+/** The capacity that a job may fill. */
 export interface BatchRoom {
   /** Tokens of keys and values. */
   readonly tokens: number;
-  /** Sequences that the devices take in a step. */
+  /** Most sequences of the devices' steps. */
   readonly sequences: number;
-  /** Tokens that they take in a step. */
+  /** Most tokens of the devices' steps. */
   readonly stepTokens: number;
 }
 
 /**
- * How many of a job's sequences are given to the engines at a time: as many as their memory is likely to hold, and half as many more.
- * Memory decides, and no number that was chosen beforehand (BatchLLM, arXiv:2412.03594 §4.3.3); what the devices take in a step is the only other
- * limit. A sequence is expected to need what is new in its prompt and an answer as long as the job's answers have been. Of short answers
- * memory would hold more than ever are there at a time: a sequence has ended as many steps after its prompt as its answer has tokens.
+ * Admits as many of a job's sequences to the engines as their memory is likely to hold, and half as many more. Memory decides, and no
+ * fixed number (BatchLLM, arXiv:2412.03594 §4.3.3); the only other limit is the size of the devices' steps. A sequence is expected to need
+ * its new prompt tokens and an answer as long as the job's answers so far. With short answers fewer sequences run at a time than memory
+ * holds: each ends as many steps after its prompt as its answer has tokens.
  *
- * Sequences are given in the order of the job, so that those which share a prefix are on the engines together. What is not given yet costs
- * nothing: a chat finds the queue of an engine short, whatever the size of the job. One sequence is always given, whatever it needs.
+ * Sequences are admitted in the order of the job, so that those with a common prefix run together. The others cost nothing yet: a chat
+ * finds the queue of an engine short, whatever the size of the job. One sequence is always admitted, whatever it needs.
  */
 export class BatchAdmission {
   readonly #items: BatchItems;
   #room: BatchRoom;
   #next = 0;
-  /** Places of sequences that were given and have not ended. */
+  /** Places of admitted sequences that have not ended. */
   readonly #given = new Set<number>();
   #newTokens = 0;
   #answerTokens = ANSWER_GUESS;
@@ -57,27 +57,27 @@ export class BatchAdmission {
     this.#room = room;
   }
 
-  /** Sequences that were given and have not ended. */
+  /** Number of admitted sequences that have not ended. */
   get given(): number {
     return this.#given.size;
   }
 
-  /** Whether every sequence was given and has ended. */
+  /** Whether every sequence was admitted and has ended. */
   get isDone(): boolean {
     return this.#next === this.#items.length && this.#given.size === 0;
   }
 
-  /** Tokens that an answer is expected to have. */
+  /** Expected tokens of an answer. */
   get answerTokens(): number {
     return this.#answerTokens;
   }
 
-  /** Other jobs came or went. */
+  /** Changes the capacity, as other jobs came or went. */
   setRoom(room: BatchRoom): void {
     this.#room = room;
   }
 
-  /** The place of the sequence that is to run next; null: not now, or there is none left. */
+  /** Admits the next sequence, and returns its place; null: not now, or there is none left. */
   next(): number | null {
     const item = this.#items.at(this.#next);
     if (item === undefined || !this.#hasRoomFor(item)) return null;
@@ -88,7 +88,7 @@ export class BatchAdmission {
     return place;
   }
 
-  /** A sequence has ended, with an answer of so many tokens; null: without. */
+  /** Takes note that a sequence has ended, with an answer of `tokens`; null: without one. */
   ended(place: number, answerTokens: number | null): void {
     assert(this.#given.delete(place), "a sequence ends once, after it was given");
     this.#newTokens -= this.#items.at(place)!.newTokens;

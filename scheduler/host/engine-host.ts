@@ -6,80 +6,79 @@ import { Engine } from "../engine/engine.ts";
 import type { EngineSettings } from "../engine/engine-options.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 
-/** How often the fleet is told what an engine has learnt of its costs, at most. */
+/** Shortest time between two reports of an engine's cost model to the fleet. */
 const LEARNT_EVERY_MS = 1000;
 
 /** The engine's end of its link to the fleet. Both directions keep their order. */
 export interface EngineEnd {
-  /** The next message that has arrived; null: none has. */
+  /** Takes the next message that has arrived; null: none has. */
   next(): EngineMessage | null;
-  /** `learnt`: what the engine believes of its costs by now; null when the fleet was told less than a second ago. It goes
-   *  on learning: what takes time or crosses threads takes a copy. */
+  /** Sends a report. `learnt`: the engine's cost model; null if the fleet got it less than a second ago. It goes on learning, so that a receiver
+   *  that keeps it takes a copy. */
   report(report: EngineReport, learnt: EngineCosts | null): void;
 }
 
-/** What an engine touches the world with. */
+/** The ports of an engine. */
 export interface HostPorts {
   readonly link: EngineEnd;
   readonly device: Device;
   readonly clock: Clock;
 }
 
-/** What an engine in an engine host is besides its ports. */
+/** An engine's state besides its ports. */
 export interface HostedEngine {
-  /** Which life of the place this is: 0, and one more each time that a lost engine is replaced. */
+  /** The engine's incarnation: 0, and one more each time that a lost engine is replaced. */
   readonly epoch: number;
   readonly settings: EngineSettings;
   readonly costs: EngineCosts;
 }
 
-/** What an engine is told through messages and turns. */
+/** The inputs of a hosted engine. */
 type EngineInput = Pick<Engine, "receive" | "run">;
 
 interface Life {
   readonly engine: Engine;
   readonly clock: Clock;
-  /** Of the turn that comes by itself; null: there is none. */
+  /** Time of the turn that comes without a message; null: there is none. */
   wakeMs: number | null;
   /** The engine, or what decorates it. */
   readonly input: EngineInput;
   readonly link: EngineEnd;
 }
 
-/** Decorators that see all that goes into an engine (recording/recorder.ts). */
+/** Decorators that record all inputs of an engine (recording/recorder.ts). */
 export interface HostRecorder {
   engine(engine: EngineInput): EngineInput;
   device(device: Device): Device;
 }
 
 /**
- * A place for an engine, in which one engine lives after another. It keeps the rules of hosting, which are the same in a
- * thread, in a simulation and in a replay:
+ * Runs one engine after another. The rules of hosting are the same in a thread, in a simulation and in a replay:
  *
- *   - messages are received in the order in which they were sent, all that have arrived before the engine goes on;
+ *   - the engine receives messages in the order in which they were sent, and all that have arrived before it goes on;
  *   - a step's result comes after every message that arrived while the step was computed;
  *   - an engine that asks for it has a turn at a later time, whatever comes;
- *   - an engine is never told that its device is lost: its life ends with an error, so that what ran there goes on
- *     elsewhere instead of failing;
- *   - the fleet hears what an engine has learnt of its costs with a report, once a second.
+ *   - an engine never sees that its device is lost: it ends with an error, so that its sequences continue elsewhere instead of
+ *     failing;
+ *   - the fleet gets an engine's cost model with a report, once a second.
  *
- * When turns come, and when a lost engine is replaced, is up to the host.
+ * The caller decides when turns come, and when a lost engine is replaced.
  */
 export class EngineHost {
   readonly #recorder: HostRecorder | null;
   #life: Life | null = null;
 
-  /** `recorder` writes down all that engines here are told and answer. */
+  /** `recorder` records the inputs of engines here. */
   constructor(recorder: HostRecorder | null = null) {
     this.#recorder = recorder;
   }
 
-  /** Null while nothing lives here. */
+  /** The engine; null: there is none. */
   get engine(): Engine | null {
     return this.#life?.engine ?? null;
   }
 
-  /** An engine's life begins. */
+  /** Opens an engine. */
   open({ link, device, clock }: HostPorts, { settings, epoch, costs }: HostedEngine): void {
     assert(this.#life === null, "only a lost engine is replaced");
     const answering: Device = {
@@ -106,7 +105,7 @@ export class EngineHost {
     this.#life = { engine, input: this.#recorder?.engine(engine) ?? engine, link, clock, wakeMs: null };
   }
 
-  /** The engine takes note of the messages that have arrived. */
+  /** Hands the messages that have arrived to the engine. */
   receive(): void {
     const life = this.#life;
     if (life === null) return;
@@ -115,7 +114,7 @@ export class EngineHost {
     }
   }
 
-  /** Messages first, then the engine goes on. */
+  /** Hands messages over, then lets the engine go on. */
   turn(): void {
     this.receive();
     this.#life?.input.run();
@@ -134,7 +133,7 @@ export class EngineHost {
     });
   }
 
-  /** The engine is gone, with all that it held. Its ports are the host's to close. */
+  /** Drops the engine with all that it holds. The caller closes its ports. */
   close(): void {
     this.#life = null;
   }

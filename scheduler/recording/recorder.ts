@@ -26,14 +26,14 @@ import {
 } from "./recording.ts";
 
 /**
- * The recorder: decorators that write down what a fleet and its engines are told, and what they decide. A server, in
- * which each thread has its own, and a simulation are recorded by the same.
+ * The recorder: decorators that record the inputs of a fleet and its engines, and their decisions. A server, with one
+ * recorder per thread, and a simulation use the same ones.
  */
 
 /** Takes a recording, the head first. */
 export type RecordingSink = (entry: RecordingHead | RecordingEntry) => void;
 
-/** Writes down what goes into an engine, before the engine hears of it: messages, turns, and its device's answers. */
+/** Records an engine's inputs before the engine gets them: messages, turns, and its device's answers. */
 export function engineRecorder(
   id: EngineId,
   clock: Pick<Clock, "nowMs">,
@@ -66,7 +66,7 @@ export function engineRecorder(
 
 const noNumbers = new Float32Array(0);
 
-/** Nothing is decided by the numbers of hidden states, which are many. */
+/** Leaves the numbers of hidden states out, on which no decision depends. */
 function answerOf(result: StepResult) {
   if (result.kind === "done") {
     const sampled = result.sampled.map((one) =>
@@ -79,26 +79,26 @@ function answerOf(result: StepResult) {
 
 /** A clock whose time stands still within a turn. */
 export interface TurnClock extends Pick<Clock, "nowMs"> {
-  /** Begins a turn. Missing where time stands still by itself, as in a simulation. */
+  /** Begins a turn. Absent where time stands still by itself, as in a simulation. */
   turn?(): void;
 }
 
 /**
- * A fleet that writes down what it is told. Each call is a turn of its clock; what a listener does in answer to one is
- * part of that turn, and written after it.
+ * A fleet that records its inputs. Each call is a turn of its clock; a listener's calls in answer to it are part of that turn, and
+ * recorded after it.
  */
 export class RecordedFleet extends Fleet {
   readonly #clock: TurnClock;
   readonly #write: RecordingSink;
   readonly #placed: Map<SequenceId, Placement>;
-  /** By engine. */
+  /** Epochs by engine. */
   readonly #epochs: number[];
-  /** A call is on the stack: those from within it belong to its turn. */
+  /** Whether a call is on the stack: calls from within it belong to its turn. */
   #isInTurn = false;
-  /** A call is placed and not written down yet. */
+  /** Whether a call is being placed, and not recorded yet. */
   #isWriting = false;
 
-  /** Of a policy that is data: what was recorded can be read again. */
+  /** Throws for a policy that is not data: only data can be read again. */
   constructor(
     engines: readonly { readonly link: EngineLink; readonly spec: DeviceSpec }[],
     options: FleetOptions & { readonly policy: Policy; readonly clock: TurnClock },
@@ -203,7 +203,7 @@ export class RecordedFleet extends Fleet {
     }
   }
 
-  /** Written once it is placed, and before listeners hear of it: what they do in answer comes after it. */
+  /** Records a call once it is placed, and before listeners are called, whose own calls come after it. */
   #call(specs: readonly Unplaced[], submit: () => SequenceId[]): SequenceId[] {
     return this.#turn(() => {
       this.#isWriting = true;

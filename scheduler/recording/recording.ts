@@ -16,8 +16,8 @@ import type { EngineMessage } from "../messages.ts";
 import type { ServedPolicy } from "../policy.ts";
 
 /**
- * Of the recordings' format and of the scheduler's rules. Raise it when you change either: a recording made by
- * other rules would be run again by these and seem to be wrong. A test knows what is decided in this version.
+ * Version of the recordings' format and of the scheduler's rules. Raise it when you change either: a recording made by other rules
+ * would seem to be wrong. A test knows the decisions of this version.
  */
 export const RECORDING_VERSION = 48;
 
@@ -30,18 +30,18 @@ export interface RecordingHead {
   readonly kind: "head";
   readonly version: typeof RECORDING_VERSION;
   readonly policy: ServedPolicy;
-  /** By engine. */
+  /** Device specs by engine. */
   readonly specs: readonly DeviceSpec[];
   /** Most sequences that wait at one engine. */
   readonly queueMax: number;
-  /** In tokens. */
+  /** Public texts, as tokens. */
   readonly publicTexts: readonly (readonly TokenId[])[];
 }
 
 /** One input or decision. `atMs` is the clock of the turn in which it happened: a thread reads its clock once per
  *  turn, so that a replay reads the same. */
 export type RecordingEntry =
-  /** Fleet: a client's call, and where it was placed. Neighbours that were submitted together are placed together. */
+  /** Fleet: a client's call, and its placement. Neighbours that were submitted together are placed together. */
   | {
       readonly kind: "call";
       readonly atMs: number;
@@ -56,14 +56,14 @@ export type RecordingEntry =
       readonly atMs: number;
       readonly sequence: SequenceId;
     }
-  /** Fleet: a sequence is wanted more. */
+  /** Fleet: the service of a sequence was raised. */
   | {
       readonly kind: "raise";
       readonly atMs: number;
       readonly sequence: SequenceId;
       readonly service: Service;
     }
-  /** Fleet: a sequence is still to come, more is known of it, or it is not expected any more. */
+  /** Fleet: a prefix hint was added, extended, or removed. */
   | { readonly kind: "expect"; readonly atMs: number; readonly hint: PrefixHint }
   | {
       readonly kind: "extend";
@@ -94,7 +94,7 @@ export type RecordingEntry =
       readonly isComing: boolean;
     }
   | { readonly kind: "replaced"; readonly atMs: number; readonly engine: EngineId; readonly epoch: number }
-  /** What is believed of an engine's costs from now on: by itself (first entry of its life), or by the fleet. */
+  /** Cost model of an engine from now on: in the engine (first entry of an incarnation), or in the fleet. */
   | {
       readonly kind: "costs";
       readonly atMs: number;
@@ -124,7 +124,7 @@ export type RecordingEntry =
 /** The entries of one kind. */
 export type EntryOf<Kind extends RecordingEntry["kind"]> = Extract<RecordingEntry, { readonly kind: Kind }>;
 
-/** Where a replay first decided otherwise than the recording; null when it never did. */
+/** The first decision in which a replay differs from the recording; null: none does. */
 export type Divergence = {
   readonly entry: number;
   readonly atMs: number;
@@ -132,7 +132,7 @@ export type Divergence = {
   readonly replayed: string;
 } | null;
 
-/** 32 bits of which sequences a step computes, which of their tokens, and on which pages. */
+/** Hashes a step to 32 bits: its sequences, their tokens, and their pages. */
 export function planHash({ number, moves, chunks }: Step): number {
   let hash = mix(0x2545f491, number);
   for (const { from, to, count } of moves) hash = mix(mix(mix(hash, from), to), count);
