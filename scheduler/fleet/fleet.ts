@@ -135,7 +135,7 @@ export class Fleet {
   readonly #engines: readonly EngineState[];
   readonly #dispatcher: Dispatcher;
   readonly #options: FleetOptions;
-  /** State by engine. */
+  /** Cost models by engine. */
   readonly #estimated: readonly EstimatedCosts[];
   /** In order of id. */
   readonly #active = new Map<SequenceId, ActiveSequence>();
