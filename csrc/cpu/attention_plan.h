@@ -7,7 +7,7 @@
 //
 //   phase 0   the outermost shared spans; all positions of sequences that share nothing
 //   phase p   the spans directly inside those of phase p - 1; the own positions of sequences with p enclosing
-//   spans
+//             spans
 //
 // Within a phase items are sorted by falling cost and grouped into pieces of about equal cost. An item much
 // longer than a thread's fair share is cut between tiles of rows. A single tile is cut between segments of

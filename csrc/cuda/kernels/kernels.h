@@ -221,8 +221,7 @@ struct CombineExperts {
 };
 void combine_experts(Stream& stream, CombineExperts const& c);
 
-// ---- between the GEMMs
-// -------------------------------------------------------------------------------------
+// ---- between the GEMMs ------------------------------------------------------------------------------------
 
 // RoPE angles: cos, sin[t, i] of the token's position, composed from the far and the near angle, times the
 // magnitude. The bits are those of rope_table.h.
