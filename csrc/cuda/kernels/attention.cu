@@ -12,9 +12,9 @@
 //                   the output; in between the warps exchange row maxima and probabilities
 //
 // Absolute positions alone decide which keys a row sees. With heads of 256 shared memory holds one tile: the
-// next keys replace its keys while its values are added. Its registers do not hold the sums of many rows, so
-// those are computed 16 at a time. Heads of 512 are processed in two halves of the dimensions, which
-// alternate in shared memory.
+// next keys replace its keys while its values are added. The registers cannot hold the sums of many rows
+// either, so the kernel computes 16 rows at a time. Heads of 512 are processed in two halves of the
+// dimensions, which alternate in shared memory.
 //
 // A row's arithmetic is the same in every item. Tiles begin at multiples of 64 positions. A span of positions
 // (span_end) is one chain: 64 scores update the row maximum, then four times 16 values are added. Spans are
