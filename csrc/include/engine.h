@@ -350,9 +350,9 @@ bunting_status bunting_model_close(bunting_model* model);
 
 typedef struct bunting_engine bunting_engine;
 
-/* Implementation of plain GEMMs on a GPU: the engine's own kernels, or cuBLASLt for steps of more than 64 tokens that are not
- * decode-only. The engine loads and checks cuBLASLt when it opens (bunting_cublaslt_probe). With cuBLASLt results are not
- * batch-invariant. */
+/* Implementation of plain GEMMs on a GPU: the engine's own kernels, or cuBLASLt for products of more than 64 rows. Decode-only
+ * steps that run as a recorded graph, of up to 256 tokens, never use cuBLASLt. The engine loads and checks cuBLASLt when it
+ * opens (bunting_cublaslt_probe). With cuBLASLt results are not batch-invariant. */
 enum { BUNTING_GEMM_OWN = 0, BUNTING_GEMM_CUBLASLT = 1 };
 
 #define BUNTING_DEVICES_MAX 8
