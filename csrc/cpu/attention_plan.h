@@ -6,8 +6,7 @@
 // items.
 //
 //   phase 0   the outermost shared spans; all positions of sequences that share nothing
-//   phase p   the spans directly inside those of phase p - 1; the own positions of sequences with p enclosing
-//   spans
+//   phase p   spans nested directly in those of phase p - 1; own positions of sequences in p nested spans
 //
 // Within a phase items are sorted by falling cost and grouped into pieces of about equal cost. An item much
 // longer than a thread's fair share is cut between tiles of rows. A single tile is cut between segments of

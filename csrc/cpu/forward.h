@@ -2,8 +2,8 @@
 //
 //   page copies; x = embed(ids)                                      x [T, H] f32, the residual stream
 //   per layer: qkv = norm(x) * Wqkv; rotate q and k, append k and v to their pages;
-//              x += attention(q, pages) * Wo; x += (activation(gate) . up) * Wdown with gate|up = norm(x) *
-//              Wgu
+//              x += attention(q, pages) * Wo;
+//              x += (activation(gate) . up) * Wdown with gate|up = norm(x) * Wgu
 //   per requested row: norm(x) itself, or logits = norm(x) * Wvocab and one draw
 //
 // The layer's shape (engine.h) says which norms, biases, scales and caps exist. A GEMM adds its result to x

@@ -108,8 +108,7 @@ GPU_DEVICE void warp_sync([[maybe_unused]] int line = GPU_LINE) {
 #endif
 }
 
-// ---- exchange between the lanes of a warp; these order no memory
-// -------------------------------------------
+// ---- exchange between the lanes of a warp; these order no memory ------------------------------------------
 
 // Returns the value of x in lane `source`. T has four bytes.
 template <class T>

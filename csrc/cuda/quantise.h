@@ -1,10 +1,12 @@
 // quantise.h - quantised weights of a matrix in the reading order of the GEMM kernels.
 //
 //   plain              bf16, rows as they are
-//   int8_128, int8_32  groups of 128 or of 32 adjacent k with an f16 scale each: w = scale * q, -128 <= q <=
-//   127 int4_32            likewise, groups of 32: w = scale * (q - 8), 0 <= q <= 15 mxfp4              e2m1
-//   in groups of 32 with a power of two each: w = scale * q (OCP Microscaling Formats 1.0) fp8 e4m3 with an
-//   f32 scale per row: w = scale * q
+//   int8_128, int8_32  groups of 128 or of 32 adjacent k with an f16 scale each: w = scale * q,
+//                      -128 <= q <= 127
+//   int4_32            likewise, groups of 32: w = scale * (q - 8), 0 <= q <= 15
+//   mxfp4              e2m1 in groups of 32 with a power of two each: w = scale * q
+//                      (OCP Microscaling Formats 1.0)
+//   fp8                e4m3 with an f32 scale per row: w = scale * q
 //
 // A row is cut into pieces of kPieceBytes: 64 k of eight bits or 128 of four. The last piece is padded with
 // zeros, and its scales are padded too. Lane t of the four that share a row in a matrix instruction

@@ -31,8 +31,7 @@ struct Grid {
 // the grid continues.
 std::string run_grid(Grid const& grid, void (*body)(void*), void* argument, uint64_t seed);
 
-// ---- sabotage: tests of the checks
-// -------------------------------------------------------------------------
+// ---- sabotage: tests of the checks ------------------------------------------------------------------------
 
 // Place in a kernel's source that orders memory or starts a copy into a ring. `line` is that of the call.
 struct Site {

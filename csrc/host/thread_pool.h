@@ -10,7 +10,7 @@
 // A section is [0, total) in pieces of `grain`, which free threads fetch in rising order. run() returns when
 // all pieces are done, and their writes are visible then. `thread` is in [0, threads()), and no two pieces
 // run at once with the same number, so it can index scratch memory. The caller of run() works too, as thread
-// 0. The assignment of pieces to threads is random, so pieces must not depend on it.
+// 0. The assignment of pieces to threads varies, so pieces must not depend on it.
 //
 // Inside a step an idle thread spins for some microseconds, then yields, and after about a millisecond sleeps
 // on a futex. This is fast if every thread has a core, and harmless otherwise. Outside a step run() must

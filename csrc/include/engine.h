@@ -124,8 +124,9 @@ enum { BUNTING_GROUPED_HEADS = 4096 };
  * PLAIN: the type that `compute` names.
  * INT8, INT6, INT4, Q8_0: integers in groups along a row that share one f16 scale. INT8 and INT6 have groups of 128 (8.125
  * and 6.125 bits per weight). INT4 (4.5 bits) and Q8_0 (int8, 8.5 bits) have groups of 32, as GGUF's Q4_0 and Q8_0. A tensor
- * stored in the same format keeps its numbers exactly, as does Q4_0 in Q8_0; any other tensor is rounded. On a CPU the engine rounds the activations for such a matrix to int8, except outliers, in groups of 32 for Q8_0, otherwise 128.
- * Sums within a group are exact. A GPU's copy of INT6 is int8.
+ * stored in the same format keeps its numbers exactly, as does Q4_0 in Q8_0; any other tensor is rounded. On a CPU the
+ * engine rounds the activations for such a matrix to int8, except outliers, in groups of 32 for Q8_0, otherwise 128. Sums
+ * within a group are exact. A GPU's copy of INT6 is int8.
  * FP8, for GPUs: e4m3 with one f32 scale per row. The packed weights are bf16; each engine rounds them for its own copy.
  * On CPUs also the type number of any row of block_formats.h that files can have, for tensors stored in that type. They
  * keep their numbers exactly, in the same number of bits or up to 6 % more. GPUs support BUNTING_MXFP4 of these. */
@@ -349,9 +350,9 @@ bunting_status bunting_model_close(bunting_model* model);
 
 typedef struct bunting_engine bunting_engine;
 
-/* Implementation of plain GEMMs on a GPU: the engine's own kernels, or cuBLASLt for steps of more than 64 tokens that are not
- * decode-only. The engine loads and checks cuBLASLt when it opens (bunting_cublaslt_probe). With cuBLASLt results are not
- * batch-invariant. */
+/* Implementation of plain GEMMs on a GPU: the engine's own kernels, or cuBLASLt for products of more than 64 rows. Decode-only
+ * steps that run as a recorded graph, of up to 256 tokens, never use cuBLASLt. The engine loads and checks cuBLASLt when it
+ * opens (bunting_cublaslt_probe). With cuBLASLt results are not batch-invariant. */
 enum { BUNTING_GEMM_OWN = 0, BUNTING_GEMM_CUBLASLT = 1 };
 
 #define BUNTING_DEVICES_MAX 8

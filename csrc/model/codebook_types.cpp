@@ -4,13 +4,13 @@
 //   IQ2_XXS      66  d; per 32 numbers: 4 row numbers; u32 of 4 signs of 7 bits, scale s in the upper 4 bits
 //   IQ2_XS       74  d; 32 u16 of a row number (9 bits) and signs (7 bits); 16 nibbles of scales s
 //   IQ2_S        82  d; 32 low bytes of row numbers; 32 bytes of signs; 32 pairs of upper bits; 16 nibbles of
-//   s IQ3_XXS      98  d; 64 row numbers; per 32 numbers the u32 of IQ2_XXS IQ3_S       110  d; 64 low bytes
-//   of row numbers; 64 upper bits; 32 bytes of signs; 8 nibbles of scales s IQ1_S        50  d; 32 low bytes
-//   of row numbers; per 32 numbers a u16: 4 times 3 upper bits, s in 3 bits, and
-//                    a flag that subtracts an eighth
+//                    scales s
+//   IQ3_XXS      98  d; 64 row numbers; per 32 numbers the u32 of IQ2_XXS
+//   IQ3_S       110  d; 64 low bytes of row numbers; 64 upper bits; 32 bytes of signs; 8 nibbles of scales s
+//   IQ1_S        50  d; 32 low bytes of row numbers; per 32 numbers a u16: 4 times 3 upper bits, s in 3 bits,
+//                    and a flag that subtracts an eighth
 //   IQ1_M        56  32 low bytes of row numbers; 32 nibbles: 3 upper bits, and a flag that subtracts an
-//   eighth;
-//                    4 u16 of 4 scales s of 3 bits, whose upper nibbles together are d
+//                    eighth; 4 u16 of 4 scales s of 3 bits, whose upper nibbles together are d
 //
 // A number is its magnitude times a factor: d (s + 1/2) / 4 in IQ2; d (s + 1/2) / 2 in IQ3_XXS; d (2 s + 1)
 // in IQ3_S and IQ1. In IQ1 an eighth is added to or subtracted from the magnitude. Signs are one bit per

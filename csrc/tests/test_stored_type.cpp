@@ -80,8 +80,8 @@ TEST(stored_q4_0_is_the_same_numbers_in_q8_0) {
   }
 }
 
-// Bounds the memory of blocks. K is a multiple of a block's length, so a panel's
-// header only adds its padding to whole lines.
+// Bounds the memory of blocks. K is a multiple of a block's length, so a panel's header only adds its padding
+// to whole lines.
 TEST(blocks_take_a_tenth_more_memory_than_in_a_file_at_most) {
   for (Dtype const dtype : file_types()) {
     if (!is_grouped(dtype)) continue;

@@ -36,12 +36,10 @@
 //
 // Work:     items [begin, end) of attention_plan.h; a tile reads every page once.
 // Roofline: decodes are bound by memory, 4*D*context bytes (bf16) per KV head; prompts by arithmetic, 4*D
-// flops per
-//           query head and visible token plus an exp.
+//           flops per query head and visible token plus an exp.
 // Checked:  against reference::attention in double, |diff| <= 1e-5 * largest |v| in f32 (scores are sums of D
-// terms in
-//           f32, exp is within 2 ulp), 2^-8 more where probabilities are rounded, one bf16 rounding more for
-//           bf16 outputs; bitwise over chunkings, splits and sharing.
+//           terms in f32, exp is within 2 ulp), 2^-8 more where probabilities are rounded, one bf16 rounding
+//           more for bf16 outputs; bitwise over chunkings, splits and sharing.
 #include <cfloat>
 
 #include "cpu/kernels/attention_amx.h"

@@ -7,7 +7,7 @@
 //
 //   tiles 0-3   sums of four pages, or of four times 16 dimensions
 //   tiles 4, 5  queries and keys, whole;   tiles 6, 7   halves of queries and keys, or probabilities and
-//   values
+//               values
 //
 // Rows beyond the last one may hold any bits, because rows of a tile do not mix.
 #pragma once

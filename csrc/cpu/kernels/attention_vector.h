@@ -6,7 +6,7 @@
 //
 //   score<R, N>(t, block, row, page)   scores[r][16 n ..] = q_r . k of the 16 tokens of page n
 //   weigh<R, N>(t, block, row, d)      o[r][d ..] = o[r][d ..] * rescale[r] + sum over tokens of p[r][t] *
-//   v[t][d ..]
+//                                      v[t][d ..]
 //
 // Each kStepBytes of a page's keys are one step over dimensions for its 16 tokens. Each kStepBytes of its
 // values are one step over tokens for 16 dimensions (kv_layout.h). Each score is one chain over d, and each

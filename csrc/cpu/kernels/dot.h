@@ -6,9 +6,8 @@
 //
 //   VPDPBUSD     four products at once.
 //   VPMADDUBSW   pairs of products in 16 bits. Up to 5 bits, four pairs are added in 16 bits before they are
-//   widened
-//                (4 * 2 * 31 * 127 < 2^15); with 6 bits, two pairs. Weights of 8 bits are made signed first,
-//                and their signs are moved to the inputs (2 * 128 * 127 < 2^15).
+//                widened (4 * 2 * 31 * 127 < 2^15); with 6 bits, two pairs. Weights of 8 bits are made signed
+//                first, and their signs are moved to the inputs (2 * 128 * 127 < 2^15).
 //   16 bits      the even and the odd bytes of weights separately, each product in 16 bits.
 #pragma once
 

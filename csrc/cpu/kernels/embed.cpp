@@ -5,9 +5,8 @@
 //   ids   [T], 0 <= id < V
 //
 // Work:     token rows [begin, end). A row of the table is one column of a panel: H/2 pairs (or H values) 64
-// bytes
-//           apart, so each fetched cache line serves one of them. In return the packed table also serves the
-//           vocabulary projection and is not stored twice.
+//           bytes apart, so each fetched cache line serves one of them. In return the packed table also
+//           serves the vocabulary projection and is not stored twice.
 // Roofline: memory latency, T*H*32 bytes of lines for bf16.
 // Checked:  bit for bit against reference::embed.
 #include <algorithm>

@@ -11,8 +11,8 @@
 // Work:     token rows [begin, end).
 // Roofline: T*F*(8 + 4 or 2) bytes, in L2 if the rows follow their GEMM; 25 operations per 16 values.
 // Checked:  against reference::gate; e^x is accurate to 2 ulp, so 1e-6 relative in f32 for silu, and 1e-6 of
-// the
-//           gate for gelu_tanh, whose exponent is larger. Groups bit for bit against those of the f32 output.
+//           the gate for gelu_tanh, whose exponent is larger. Groups bit for bit against those of the f32
+//           output.
 #include "cpu/kernels/group.h"
 
 namespace bunting::BUNTING_ISA {

@@ -7,12 +7,10 @@
 // in pairs as VDPBF16PS does; AMX adds in groups of 32 as TDPBF16PS does. Partial sums are f32.
 //
 // Work:     panels [begin, end) for all rows; gemm_block.h has the blocking, gemm_vector.h and gemm_tile.h
-// have the
-//           micro-kernels.
+//           have the micro-kernels.
 // Roofline: few rows: memory, the packed weights once; many rows: 2*T*N*K operations at the level's peak.
 // Checked:  against reference::gemm in f64, |diff| <= 2^-24 * sqrt(K) * 4 * (|y0| + sum |x||w|), and bit for
-// bit
-//           between a row alone and the same row in a batch.
+//           bit between a row alone and the same row in a batch.
 #include "cpu/kernels/gemm_tile.h"
 #include "cpu/kernels/gemm_vector.h"
 

@@ -10,13 +10,12 @@
 // row come last.
 //
 // Work:     panels [begin, end) for all rows; gemm_block.h has the blocking. Superblocks are unpacked for
-// many rows
-//           where that is faster (gemm_widened.h). With tiles scales are folded in (gemm_folded_tile.h).
+//           many rows where that is faster (gemm_widened.h). With tiles scales are folded in
+//           (gemm_folded_tile.h).
 // Roofline: few rows: memory, the packed weights once (8.125 bits each for q8 in groups of 128, 4.5 for q4 in
-// groups
-//           of 32); many rows: the level's byte multiply-add, less the cost of finishing. With VNNI finishing
-//           is two multiplications and a conversion, per eight dot products in groups of 32 and per 32 in
-//           groups of 128.
+//           groups of 32); many rows: the level's byte multiply-add, less the cost of finishing. With VNNI
+//           finishing is two multiplications and a conversion, per eight dot products in groups of 32 and per
+//           32 in groups of 128.
 // Checked:  against reference::gemm in f64 over the same integers, |diff| <= 2^-24 * sqrt(K) * 4 * (|y0| +
 //           sum |x||w|), and bit for bit between a row alone and the same row in a batch.
 #include "cpu/kernels/gemm_grouped.h"

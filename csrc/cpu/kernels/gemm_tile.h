@@ -6,8 +6,7 @@
 // the L1 cache all the time.
 //
 //   up to 16 rows: 1 x 4 tiles of sums with four streams of weights; memory bounds the speed, so the tile's
-//   empty
-//                  rows cost nothing
+//                  empty rows cost nothing
 //   more rows:     2 x 2 tiles of sums; every loaded tile serves two products
 #pragma once
 

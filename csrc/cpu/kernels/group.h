@@ -83,8 +83,7 @@ inline constexpr float kLeastMagnitude = 1e-30f;  // 127 / it is finite
 
 // Rounds activations to integers, 32 per group, for kGroups groups that share a scale:
 //   scale = max |x| / 127      q = round_to_even(x * (127 / max |x|))
-//   minus_sum = -(sum of q) over all that share a scale of weights; or of two groups, or as f32, as
-//   InputGroup says
+//   minus_sum = -(sum of q) over all that share a scale of weights; or of two groups, or in f32 (InputGroup)
 // Numbers below 1e-30 become zero. A number that is not finite makes the scale NaN, so exactly that row of
 // the product becomes NaN.
 template <int kGroups>

@@ -151,9 +151,10 @@ struct ChunkView {
 
 inline constexpr int kAttentionBlock = 64;  // keys per block of a row's sums; blocks begin at multiples of this position
 
-// End of the segment with `position`. A row's sums over all positions are the sums of its segments, each started from zero, added up in rising order. So several threads may compute the segments of a long context, and
-// the result has the same bits. Segments have 1,024 positions; further out they have a 16th of the largest
-// power of two at or below the position.
+// End of the segment with `position`. A row's sums over all positions are the sums of its segments, each
+// started from zero, added up in rising order. So several threads may compute the segments of a long context,
+// and the result has the same bits. Segments have 1,024 positions; further out they have a 16th of the
+// largest power of two at or below the position.
 constexpr int32_t attention_segment_end(int32_t position) {
   int32_t const length = position < 16 * 1024 ? 1024 : 1 << (27 - __builtin_clz(uint32_t(position)));
   return (position / length + 1) * length;
@@ -281,7 +282,8 @@ constexpr int64_t attention_sums_floats(int64_t head_size) { return head_size + 
 constexpr int64_t attention_state_floats(int64_t head_size) { return 2 * attention_sums_floats(head_size); }
 size_t sample_scratch_bytes(int32_t vocab);
 size_t kv_page_bytes(Dtype dtype, int32_t kv_heads, int32_t head_size);
-// Copies the first `count` tokens of page `from` to page `to` of one layer; the other slots of `to` become unspecified.
+// Copies the first `count` tokens of page `from` to page `to` of one layer; the other slots of `to` become
+// unspecified.
 void copy_page(KvLayer const& kv, int32_t from, int32_t to, int32_t count);
 
 // Returns the table for a level of BUNTING_ISA_*; null if the library was built without it.

@@ -2,7 +2,7 @@
 // and the size of attention's scratch.
 //
 //   copy_page   slots [0, count) of `to` become those of `from`; the other slots of `to` are unspecified
-//   afterwards
+//               afterwards
 //
 // Work:     all keys of a head (every cache line has all 16 tokens), and the needed token pairs of values.
 // Checked:  tests/test_kv_layout.cpp, element by element.

@@ -4,8 +4,7 @@
 //
 //   bf16   K [D/2][Tp][2]    pairs of neighbouring dimensions   V [Tp/2][D][2]   pairs of neighbouring tokens
 //   f32    K [D][Tp]                                            V [Tp][D]
-//   q8     as bf16, in bytes, after [Tp] f32 scales             likewise: x = scale of the token * byte, -127
-//   .. 127
+//   q8     as bf16, in bytes, after [Tp] f32 scales             likewise: x = token's scale * byte
 //
 // One load of K has one dimension (or pair) of all 16 tokens, so one broadcast query value gives 16 scores at
 // once. One load of V has a run of dimensions of one token (or pair), so one broadcast probability multiplies

@@ -8,9 +8,8 @@
 //   scale_and_cap: x = s(x * scale), s(x) = cap * tanh(x / cap) if there is a cap
 //
 //   x [T, ldx] f32      w [H] f32       d [T, ldd] f32
-//   y [T, ld] f32 or bf16, columns H .. ld-1 zeroed (the GEMM reads them); may alias x if f32 and ldx == ld
-//   == H;
-//              or q8: InputGroup, round_up(H, 64) / 32 of them written
+//   y [T, ld] f32 or bf16, columns H .. ld-1 zeroed (the GEMM reads them); may alias x if f32 and
+//             ldx == ld == H; or q8: InputGroup, round_up(H, 64) / 32 of them written
 //
 // Work:     token rows [begin, end); a row two or three times through L1.
 // Roofline: memory bound, T*H*(4 + 4 or 2) bytes.

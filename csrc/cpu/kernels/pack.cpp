@@ -2,8 +2,7 @@
 //
 //   src [N, K] row-major, bf16, f16 or f32; may be unaligned in a mapped file
 //   w   [ceil(N/16)] panels, see kernels.h; columns >= N and rows >= K become zero. pack_grouped.cpp makes
-//   grouped
-//       weights.
+//       grouped weights.
 //
 // Work:     one panel after another: 16 rows of the source, 64 values of each at a time, transposed in L1.
 // Roofline: memory bound, reads N*K*sizeof(src) and writes w.bytes() once.

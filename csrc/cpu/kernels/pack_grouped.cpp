@@ -7,9 +7,8 @@
 //   q8  scale = f16(max |w| / 127), q = round(w / scale)
 //   q6  the same with 31, and q5_0 with 15
 //   q4  tries eleven scales, at which the largest |w| becomes 6 to 9 steps, each replaced by its best
-//   multiple, the
-//       sum of w q over the sum of q q. Keeps the one with the least squared error; then q = round(w / scale)
-//       once more, within -8 .. 7
+//       multiple, the sum of w q over the sum of q q. Keeps the one with the least squared error; then q =
+//       round(w / scale) once more, within -8 .. 7
 // All round to nearest even. A group with a number that is not finite gets the scale NaN.
 //
 // Work:     one panel after another, the numbers of one column that share a scale at a time.

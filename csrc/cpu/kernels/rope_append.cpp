@@ -12,10 +12,10 @@
 //   kv   slot position % 16 of page token_pages[t]: k and v as bf16 (rounded to nearest even), f32 or int8
 //
 // Work:     token rows [begin, end); every row writes its own slots.
-// Roofline: negligible beside the projection before it; the keys of a token touch D/2 (bf16) or D (f32) cache
-// lines. Checked:  against reference::rope_append, |diff| <= 2e-6 of the head's largest value in f32 (two
-// products, one sum
-//           and the norm), and one bf16 step more if the page is bf16.
+// Roofline: negligible beside the projection before it; the keys of a token touch D/2 (bf16) or D (f32)
+//           cache lines.
+// Checked:  against reference::rope_append, |diff| <= 2e-6 of the head's largest value in f32 (two products,
+//           one sum and the norm), and one bf16 step more if the page is bf16.
 #include <cmath>
 
 #include "cpu/kernels/kv_layout.h"

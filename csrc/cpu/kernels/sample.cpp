@@ -11,7 +11,7 @@
 //
 // Work:     one row per call; O(V), for top-k about one pass over the logits.
 // Checked:  against reference::sample (sorts everything, double), chi-square of the draws, bitwise over the
-// levels.
+//           levels.
 #include <algorithm>
 #include <bit>
 #include <cmath>

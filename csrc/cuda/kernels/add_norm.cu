@@ -6,8 +6,7 @@
 // itself.
 //
 // Work:     one block per row. A thread adds up every 256th group of four columns and reads them again for y,
-// from
-//           L1; once more where the mean is subtracted.
+//           from L1; once more where the mean is subtracted.
 // Roofline: memory, 14 * H bytes per row with a delta.
 // Checked:  against reference::norm and reference::add_normed in double, one bf16 rounding.
 #include "cuda/kernels/device.h"

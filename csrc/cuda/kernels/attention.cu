@@ -9,13 +9,12 @@
 //
 //   many rows (64)  each of the four warps computes 16 rows
 //   few rows (16)   each warp computes the scores of 16 keys of a tile, then a quarter of the dimensions of
-//   the
-//                   output; in between the warps exchange row maxima and probabilities
+//                   the output; in between the warps exchange row maxima and probabilities
 //
 // Absolute positions alone decide which keys a row sees. With heads of 256 shared memory holds one tile: the
-// next keys replace its keys while its values are added. Its registers do not hold the sums of many rows, so
-// those are computed 16 at a time. Heads of 512 are processed in two halves of the dimensions, which
-// alternate in shared memory.
+// next keys replace its keys while its values are added. The registers cannot hold the sums of many rows
+// either, so the kernel computes 16 rows at a time. Heads of 512 are processed in two halves of the
+// dimensions, which alternate in shared memory.
 //
 // A row's arithmetic is the same in every item. Tiles begin at multiples of 64 positions. A span of positions
 // (span_end) is one chain: 64 scores update the row maximum, then four times 16 values are added. Spans are
@@ -36,11 +35,9 @@
 //
 // Work:     a persistent block per entry of item_begin.
 // Roofline: decodes by memory, 4*D bytes per position and KV head; chunks by arithmetic, 4*D flops per
-// position and
-//           query row.
+//           position and query row.
 // Checked:  against reference::attention in double, two bf16 roundings; plans that split, share and permute
-// against
-//           each other, bit for bit.
+//           against each other, bit for bit.
 #include "boundary/error.h"
 #include "cuda/kernels/attention_softmax.h"
 #include "cuda/kernels/device.h"

@@ -2,7 +2,8 @@
 // of one size.
 //
 //   pages  [page][..][Tp][D] bf16: these layers are a row of parts of Tp * D elements, and the slots of a
-//   part are adjacent. In e4m3 each layer has 2 Hk such parts, followed by Hk parts of Tp words (KvPages).
+//          part are adjacent. In e4m3 each layer has 2 Hk such parts, followed by Hk parts of Tp words
+//          (KvPages).
 //
 // Work:     one block per copy and kPartsPerBlock parts, sixteen bytes per thread and turn.
 // Roofline: memory, 4 bytes per copied element.

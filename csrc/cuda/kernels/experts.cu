@@ -6,8 +6,7 @@
 // Everything stays on the device: the host never learns how many pairs an expert has.
 //
 // Work:     grouping: a block per expert counts all pairs of the experts before its own, and then places its
-// own;
-//           each of its warps has a part of the pairs. Sums: a block per token.
+//           own; each of its warps has a part of the pairs. Sums: a block per token.
 // Roofline: grouping reads E * T * k words from L2; sums by memory, (4 k + 4) * H bytes per token.
 // Checked:  exactly, and against sums in double.
 #include "cuda/kernels/device.h"

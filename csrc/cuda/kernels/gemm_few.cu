@@ -22,11 +22,10 @@
 // tokens that the expert does not have.
 //
 // Work:     a block has 128 columns of y, 16 per warp, and one part of K, so that its warps share tokens in
-// L1. The
-//           block that arrives last adds the parts in order.
+//           L1. The block that arrives last adds the parts in order.
 // Roofline: memory, N*K weights. At least 32 KiB of weights are in flight per multiprocessor. Tokens come
-// from L2
-//           once per 128 columns: an eighth of the bytes of bf16 weights for 16 tokens, half of them for 64.
+//           from L2 once per 128 columns: an eighth of the bytes of bf16 weights for 16 tokens, half of them
+//           for 64.
 // Checked:  against sums in double, f32 rounding over K terms; against gemm_many, bit for bit.
 #include <algorithm>
 

@@ -10,10 +10,10 @@
 // together read different banks.
 //
 // Work:     eight warps of 32 columns x half of the tokens. Adjacent blocks share weights: tokens vary
-// fastest. The
-//           parts of K are computed one after the other and added in registers.
-// Roofline: arithmetic, 2*T*N*K flops; per instruction of 4096 flops a warp reads at most 192 bytes of shared
-// memory. Checked:  against sums in double, f32 rounding over K terms; against gemm_few, bit for bit.
+//           fastest. The parts of K are computed one after the other and added in registers.
+// Roofline: arithmetic, 2*T*N*K flops; per instruction of 4096 flops a warp reads at most 192 bytes of
+//           shared memory.
+// Checked:  against sums in double, f32 rounding over K terms; against gemm_few, bit for bit.
 #include <algorithm>
 
 #include "cuda/kernels/device.h"

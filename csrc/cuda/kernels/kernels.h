@@ -130,8 +130,7 @@ struct Experts {
 // GEMM with one matrix per expert: each row of x is multiplied by its expert's matrix, plus that expert's
 // bias. The E matrices [N, K] and E biases [N] are consecutive. For up to 64 tokens the kernel reads the
 // matrix of each expert in use once. Otherwise it reads the matrix once per token tile of gemm_many. `tokens`
-// counts rows, T
-// * k of them. The counters are kGemmArrived or gemm_experts_arrived().
+// counts rows, T * k of them. The counters are kGemmArrived or gemm_experts_arrived().
 void gemm_experts(Stream& stream, Gemm const& g, Experts const& experts);
 // Number of counters for a product with n columns per expert.
 constexpr int32_t gemm_experts_arrived(int32_t n, int32_t experts) {
@@ -156,8 +155,8 @@ constexpr int32_t gemm_step(Format format) {
 
 // ---- keys and values ------------------------------------------------------------------------------------
 
-// KV pages of one layer: [page][layer][keys | values][kv head][Tp][D]. Strides are in units of two
-// bytes, so that the engine may choose another order of the outer dimensions.
+// KV pages of one layer: [page][layer][keys | values][kv head][Tp][D]. Strides are in units of two bytes, so
+// that the engine may choose another order of the outer dimensions.
 //
 // Elements are bf16 or e4m3. In e4m3 each head and slot has a multiplier for its keys and one for its values.
 // All multipliers are after the layer's values: [kv head][Tp] words, keys in the low half. A multiplier is a
@@ -222,8 +221,7 @@ struct CombineExperts {
 };
 void combine_experts(Stream& stream, CombineExperts const& c);
 
-// ---- between the GEMMs
-// -------------------------------------------------------------------------------------
+// ---- between the GEMMs ------------------------------------------------------------------------------------
 
 // RoPE angles: cos, sin[t, i] of the token's position, composed from the far and the near angle, times the
 // magnitude. The bits are those of rope_table.h.

@@ -6,8 +6,9 @@
 //   position
 //
 // Work:     a thread per token and pair; once a step, for all layers and heads that have the rope.
-// Roofline: memory, 24 bytes per number, and seven operations in f64, which are cheap even on GPUs with 1/64
-// rate. Checked:  bit for bit against the CPU's.
+// Roofline: memory, 24 bytes per number, and seven operations in f64, which are cheap even on GPUs with a
+//           1/64 rate.
+// Checked:  bit for bit against the CPU's.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"
 

@@ -8,9 +8,9 @@
 //   x = x * query_scale[position]                                                (q, if there is one)
 //
 // Work:     one warp per token and head. Per turn a lane holds two adjacent pairs: (i, i + R/2) in the
-// rotated part; in the rest a pair is half the rest's length apart. Roofline: memory, 6 * D bytes per head.
-// For a norm over all heads each head's warp adds up all of them, from L1
-//           and L2.
+//           rotated part; in the rest a pair is half the rest's length apart.
+// Roofline: memory, 6 * D bytes per head. For a norm over all heads each head's warp adds up all of them,
+//           from L1 and L2.
 // Checked:  against reference::rope_append in double, one rounding to bf16 or e4m3.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"

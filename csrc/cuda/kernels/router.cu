@@ -5,11 +5,9 @@
 //   chosen[t]    the k experts with the largest logits, ties to the lower number; their weights
 //
 // Work:     logits: a block has four experts and eight tokens; each of its four warps processes every fourth
-// 128
-//           columns, and their sums are added in order. Choice: a warp per token.
+//           128 columns, and their sums are added in order. Choice: a warp per token.
 // Roofline: one token reads the router once, over E/4 blocks; many tokens are bound by L1, three reads of
-// sixteen
-//           bytes per 32 multiplications of four numbers each.
+//           sixteen bytes per 32 multiplications of four numbers each.
 // Checked:  against reference::choose_experts, and bit for bit against the same row in another batch.
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"

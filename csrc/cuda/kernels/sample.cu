@@ -12,10 +12,10 @@
 // The next digits are the bits of the logit within one such bin.
 //
 // Work:     one block of 512 threads per row, which allows enough registers and enough 16-byte loads in
-// flight. Roofline: memory, 4*V bytes per pass, from L2: 2 passes for greedy, 4 for plain sampling, 5 more
-// per cut. Checked:  against reference::sample (sorts everything, double); chi-square of the draws; equal
-// bits for any order of
-//           threads.
+//           flight.
+// Roofline: memory, 4*V bytes per pass, from L2: 2 passes for greedy, 4 for plain sampling, 5 more per cut.
+// Checked:  against reference::sample (sorts everything, double); chi-square of the draws; equal bits for any
+//           order of threads.
 #include "boundary/philox.h"
 #include "cuda/kernels/device.h"
 #include "cuda/kernels/kernels.h"

@@ -4,7 +4,7 @@
 //
 //   bunting_bench_cuda [path of libcublasLt]
 //   bunting_bench_emulated                      the same program on the emulator, in tiny shapes: shows that
-//   it runs
+//                                               it runs
 //
 // A measurement is a graph of many launches over more memory than L2 holds. The graph is launched until the
 // time of starting and ending it is negligible. The fastest of several runs counts.
@@ -122,8 +122,7 @@ double copy_bytes_per_second() {
          seconds_of(4, [&](Stream& s, int) { s.copy(to.as<char>(), from.as<char>(), kCopied); });
 }
 
-// ---- GEMM
-// --------------------------------------------------------------------------------------------------
+// ---- GEMM -------------------------------------------------------------------------------------------------
 
 struct Product {
   char const* name;
