@@ -6,6 +6,7 @@ test("all who ask within a second are given one text, and one is made at a time"
   const making: ((text: string) => void)[] = [];
   const scrape = new Scrape(
     () => new Promise((resolve) => making.push(resolve)),
+    undefined,
     () => nowMs,
   );
   const first = [scrape.text(), scrape.text()];
@@ -29,6 +30,7 @@ test("after a text that could not be made another is tried a second later", asyn
   let tries = 0;
   const scrape = new Scrape(
     () => (++tries === 1 ? Promise.reject(new Error("no")) : Promise.resolve("text")),
+    undefined,
     () => nowMs,
   );
   expect(scrape.text()).rejects.toThrow("no");

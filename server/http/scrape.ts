@@ -1,20 +1,26 @@
-/** How long a text of all metrics is given out before another is made. */
-const KEPT_MS = 1000;
+/** Time for which a text of all metrics is sent before another is made. */
+const METRICS_KEPT_MS = 1000;
 
-/** The text of all metrics: made once a second at most and once at a time, however many ask for it. */
+/** Text of all metrics: made once in `keptMs` at most and once at a time, however many clients ask for it. */
 export class Scrape {
   readonly #make: () => Promise<string>;
+  readonly #keptMs: number;
   readonly #nowMs: () => number;
   #text: Promise<string> | null = null;
   #madeMs = Number.NEGATIVE_INFINITY;
 
-  constructor(make: () => Promise<string>, nowMs: () => number = () => performance.now()) {
+  constructor(
+    make: () => Promise<string>,
+    keptMs = METRICS_KEPT_MS,
+    nowMs: () => number = () => performance.now(),
+  ) {
     this.#make = make;
+    this.#keptMs = keptMs;
     this.#nowMs = nowMs;
   }
 
   text(): Promise<string> {
-    if (this.#text === null || this.#nowMs() - this.#madeMs >= KEPT_MS) {
+    if (this.#text === null || this.#nowMs() - this.#madeMs >= this.#keptMs) {
       this.#madeMs = Number.POSITIVE_INFINITY; // until it is made, all wait for it
       this.#text = this.#make().finally(() => {
         this.#madeMs = this.#nowMs();

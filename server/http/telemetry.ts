@@ -147,6 +147,8 @@ export interface TelemetryOptions {
   readonly predictionErrors: () => readonly number[];
   /** Of the thread that serves HTTP, of the last minute. */
   readonly gap: () => Gap;
+  /** Time for which a text of metrics is sent to all that scrape; absent: a second. */
+  readonly metricsKeptMs?: number;
 }
 
 /** What is computed: requests, whose clients wait, or jobs. */
@@ -156,7 +158,7 @@ export class Telemetry {
   readonly log: RequestLog | null;
   readonly #registry = new Registry();
   readonly #registers = [this.#registry];
-  readonly #scrape = new Scrape(() => this.#registry.metrics());
+  readonly #scrape: Scrape;
   readonly #modelName: string;
   readonly #answerLabels: Readonly<Record<"model_name" | "engine", string>>;
   /** By engine: number of the last step that was counted. */
@@ -166,7 +168,17 @@ export class Telemetry {
   readonly #server = mapValues(serverHistograms, (row) => this.#histogram(row));
   readonly #answers: Readonly<Record<RequestHistogram, AnswerHistogram>>;
 
-  constructor({ modelName, version, specs, loads, predictionErrors, gap, log }: TelemetryOptions) {
+  constructor({
+    modelName,
+    version,
+    specs,
+    loads,
+    predictionErrors,
+    gap,
+    log,
+    metricsKeptMs,
+  }: TelemetryOptions) {
+    this.#scrape = new Scrape(() => this.#registry.metrics(), metricsKeptMs);
     this.log = log ?? null;
     this.#modelName = modelName;
     // A request's engine is the fleet's business; with one engine there is nothing to ask.

@@ -203,6 +203,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     loads: () => fleet.loads(),
     predictionErrors: () => [0.05],
     gap: () => gap.worst,
+    metricsKeptMs: 0, // tests read what has just been counted
   });
   const lifecycle = new Lifecycle();
   const { isHeadless = false, pooling = "last" } = options;
