@@ -3,6 +3,7 @@ import { type Lexer, type LexState, NO_STATE } from "../parser/lexer.ts";
 import type { ParseSet } from "../parser/parse-set.ts";
 import { addThread, copyOf, noPlace, type Parser, type ParseState, type Place } from "../parser/parser.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
+import { DistinctTokens } from "./distinct-tokens.ts";
 import { forcedToken } from "./forced.ts";
 import { FreeString } from "./free-string.ts";
 import { again, Job, type Pieces } from "./job.ts";
@@ -49,6 +50,9 @@ export class Masks {
   readonly #forced = new Map<number, number | null>();
   /** Of each `find`. */
   readonly #alike = noPlace();
+  readonly #plain = noPlace();
+  /** Made for the first grammar in which items must be distinct. */
+  #distinctTokens: DistinctTokens | null = null;
   readonly #masksMax: number;
   #parsers = 0;
   readonly #parserIds = new WeakMap<Parser, number>();
@@ -83,6 +87,14 @@ export class Masks {
   /** The mask, if it is known; else work towards it, which may have been begun already: ask again when it is done. A mask is
    *  lent: it is of use until others are asked for. */
   find(parser: Parser, given: ParseState): Mask | Job<unknown> {
+    if (given.texts === null) return this.#findPlain(parser, given);
+    parser.forgetCame(given, this.#plain);
+    const found = this.#findPlain(parser, this.#plain);
+    return found instanceof Job ? found : this.#findDistinct(parser, given, found);
+  }
+
+  /** The same where no items must be distinct, or as if none had come. */
+  #findPlain(parser: Parser, given: ParseState): Mask | Job<unknown> {
     const alike = this.#alike;
     if (!alikeOf(parser.lexer, given, alike)) {
       const key = this.#keyOf(parser, given);
@@ -94,6 +106,27 @@ export class Masks {
       return jobOf(this.#jobs, key, parser, (budget) => this.#make(parser, copyOf(alike), key, budget));
     this.#keep(key, known);
     return known;
+  }
+
+  /** The mask where items must be distinct. `mask`: of the state that was just looked for, as if none had come. */
+  #findDistinct(parser: Parser, given: ParseState, mask: Mask): Mask | Job<unknown> {
+    this.#distinctTokens ??= new DistinctTokens(this.vocabulary);
+    const strings = this.#strings.get(parser.lexer.regexes) ?? null;
+    if (!this.#distinctTokens.concerns(mask, parser, given, strings)) return mask;
+    const key = this.#keyOf(parser, given);
+    const known = this.#masks.get(key);
+    if (known === undefined)
+      return jobOf(this.#jobs, key, parser, (budget) =>
+        this.#makeDistinct(parser, copyOf(given), this.memory.copyOf(mask), key, budget),
+      );
+    this.#keep(key, known);
+    return known;
+  }
+
+  *#makeDistinct(parser: Parser, state: ParseState, mask: Mask, key: number, budget: Budget): Pieces<void> {
+    const strings = this.#strings.get(parser.lexer.regexes) ?? null;
+    yield* this.#distinctTokens!.takeOut(mask, parser, state, strings, budget);
+    this.#keep(key, mask);
   }
 
   *#findAlike({ lexer }: Parser, { lexes }: ParseState): Pieces<void> {
