@@ -46,8 +46,10 @@ export type Production =
   | DistinctProduction
   | { readonly kind: "repeat"; readonly symbol: GrammarSymbol; readonly min: number; readonly max: number };
 
-/** Items of a list at most of which no two may be the same: each is told apart from all before it. */
+/** Items of a list at most of which no two may be the same, as each is told apart from all before it; and bytes of them, after which none
+ *  comes that need not. */
 export const DISTINCT_ITEMS_MAX = 64;
+export const DISTINCT_BYTES_MAX = 8192;
 
 /** min to max items of which no two are the same text: 1 at least, and DISTINCT_ITEMS_MAX at most. Both symbols are terminals: the item's
  *  has `min` texts at least, each a scalar of JSON, and the separator's begin with a comma. The list comes after a bracket. */

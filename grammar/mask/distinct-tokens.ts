@@ -1,5 +1,6 @@
 import type { Budget } from "../error.ts";
-import { DISTINCT_ITEMS_MAX } from "../grammar.ts";
+import { DISTINCT_BYTES_MAX, DISTINCT_ITEMS_MAX } from "../grammar.ts";
+import { type CameItems, isFull } from "../parser/distinct.ts";
 import { noPlace, type Parser, type ParseState } from "../parser/parser.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
 import { hasTexts } from "../regex/text-count.ts";
@@ -10,6 +11,9 @@ import { childOf, type Mask, tokenBytes, type Vocabulary } from "./vocabulary.ts
 const COMMA = 44;
 const QUOTE = 34;
 const BRACKET = 91;
+/** In place of texts; no byte is a unit of them. */
+const LONG = "\u0100";
+const FULL = "\u0101";
 const whiteSpace = new Set([9, 10, 13, 32]);
 
 /**
@@ -19,25 +23,28 @@ const whiteSpace = new Set([9, 10, 13, 32]);
 export class DistinctTokens {
   readonly #vocabulary: Vocabulary;
   /** Those with a comma; with one after a quote, an opening bracket, and a bracket after a quote. */
-  readonly #withComma: readonly number[];
-  readonly #afterQuote: readonly number[];
-  readonly #afterBracket: readonly number[];
-  readonly #afterQuoteBracket: readonly number[];
+  readonly #withComma: number[] = [];
+  readonly #afterQuote: number[] = [];
+  readonly #afterBracket: number[] = [];
+  readonly #afterQuoteBracket: number[] = [];
   /** By expression, whether it matches more texts than a list has items. */
   readonly #isRich = new WeakMap<Regexes, Map<Regex, boolean>>();
 
   constructor(vocabulary: Vocabulary) {
     this.#vocabulary = vocabulary;
-    const tokensWith = (...wanted: readonly number[]): number[] =>
-      Array.from(vocabulary.trie.tokens).filter((token) => {
-        let found = 0;
-        for (const byte of tokenBytes(vocabulary, token)) if (byte === wanted[found]) found += 1;
-        return found === wanted.length;
-      });
-    this.#withComma = tokensWith(COMMA);
-    this.#afterQuote = tokensWith(QUOTE, COMMA);
-    this.#afterBracket = tokensWith(BRACKET, COMMA);
-    this.#afterQuoteBracket = tokensWith(QUOTE, BRACKET, COMMA);
+    for (const token of vocabulary.trie.tokens) {
+      const bytes = tokenBytes(vocabulary, token);
+      const last = bytes.lastIndexOf(COMMA);
+      if (last < 0) continue;
+      this.#withComma.push(token);
+      const quote = bytes.indexOf(QUOTE);
+      const isAfterQuote = quote >= 0 && quote < last;
+      if (isAfterQuote) this.#afterQuote.push(token);
+      const bracket = bytes.lastIndexOf(BRACKET, last);
+      if (bracket < 0) continue;
+      this.#afterBracket.push(token);
+      if (isAfterQuote && quote < bracket) this.#afterQuoteBracket.push(token);
+    }
   }
 
   /** Takes out of the mask the tokens that make two items the same, or that can only be gone on with so. */
@@ -58,6 +65,21 @@ export class DistinctTokens {
       );
       if (!goesOn) mask[token >>> 5]! &= ~(1 << (token & 31));
     }
+  }
+
+  /** The state with one text for all that make no difference to a mask: they are longer than any item within a token, and become none that
+   *  came. */
+  alike(parser: Parser, state: ParseState): ParseState {
+    const { height } = this.#vocabulary.trie;
+    const texts = state.texts!.slice(0, state.count).map((text, thread) => {
+      const { distinct, isMixed } = state.sets[thread]!;
+      if (distinct === null || isMixed || text.length <= height) return text;
+      if (parser.cameLike(state, thread).length > 0) return text;
+      const bytes = distinct.bytes + text.length;
+      if (bytes > DISTINCT_BYTES_MAX) return FULL;
+      return bytes + height > DISTINCT_BYTES_MAX ? text : LONG;
+    });
+    return { ...state, texts };
   }
 
   /** Whether there may be any such in the mask. */
@@ -113,24 +135,25 @@ export class DistinctTokens {
 
   /** Whether in each thread that goes on with the token one item alone ends, and the next can be gone on with in more ways than items may
    *  have come. False also where that is not seen at a glance. */
-  #isSafe({ lexer }: Parser, { sets, lexes, count }: ParseState, bytes: Uint8Array): boolean {
+  #isSafe({ lexer }: Parser, { sets, lexes, texts, count }: ParseState, bytes: Uint8Array): boolean {
     for (let i = 0; i < count; i++) {
       const { distinct, isMixed } = sets[i]!;
       if (distinct === null || isMixed || lexer.count(lexes[i]!) !== 1) return false;
-      if (!this.#isSafeItem(lexer.regexes, lexer.rest(lexes[i]!, 0), distinct.item, bytes)) return false;
+      if (!this.#isSafeItem(lexer.regexes, lexer.rest(lexes[i]!, 0), distinct, texts![i]!.length, bytes))
+        return false;
     }
     return true;
   }
 
-  /** The same of one: of an item `under` is left, and all match `item`. */
-  #isSafeItem(regexes: Regexes, under: Regex, item: Regex, bytes: Uint8Array): boolean {
+  /** The same of one: of an item `under` is left after so many bytes. */
+  #isSafeItem(regexes: Regexes, under: Regex, came: CameItems, begun: number, bytes: Uint8Array): boolean {
     let [at, rest] = [0, under];
     for (; at < bytes.length && !regexes.isNullable(rest); at++) rest = regexes.derivative(rest, bytes[at]!);
     if (at === bytes.length) return !regexes.isEmpty(rest);
-    if (bytes[at] !== COMMA) return false;
+    if (bytes[at] !== COMMA || isFull(came, came.count + 1, came.bytes + begun + at)) return false;
     at += 1;
     while (whiteSpace.has(bytes[at]!)) at += 1;
-    let next = item;
+    let next = came.item;
     for (; at < bytes.length && !regexes.isNullable(next); at++) next = regexes.derivative(next, bytes[at]!);
     return !regexes.isNullable(next) && this.#hasMany(regexes, next);
   }

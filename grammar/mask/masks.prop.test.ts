@@ -262,6 +262,26 @@ test("under a schema of sets the mask is what trying every token gives", () => {
   );
 });
 
+test("near the most bytes of a set the mask is what trying every token gives", () => {
+  const aaaa = tokens.findLastIndex((token) => compareBytes(token, encoder.encode("aaaa")) === 0);
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 2035, max: 2048 }),
+      fc.constantFrom(0, 2),
+      choices,
+      (count, minItems, walk) => {
+        const schema = { type: "array", items: { type: "string" }, uniqueItems: true, minItems };
+        const { grammar } = compileConstraint({ kind: "schema", schema, layout: "compact" });
+        const matcher = new Matcher(parserOf(grammar, masks), masks);
+        for (const byte of encoder.encode('["')) matcher.accept(byte);
+        for (let at = 0; at < count; at++) matcher.accept(aaaa);
+        check(matcher, walk);
+      },
+    ),
+    runs(6),
+  );
+});
+
 test("under a grammar the mask is what trying every token gives", () => {
   fc.assert(
     fc.property(grammar, choices, (rules, walk) => {

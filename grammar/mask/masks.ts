@@ -20,6 +20,8 @@ const MASKS_MAX = 65_536;
 const JOBS_MAX = 256;
 /** States of which it is remembered what must follow. */
 const FORCED_MAX = 8192;
+/** Bytes of an item under way with which such a state is remembered, where items must be distinct. */
+const FORCED_TEXT_MAX = 64;
 /** More states than a parser ever has. */
 const STATES_MAX = 2 ** 28;
 /** Steps of work for one mask. */
@@ -113,7 +115,7 @@ export class Masks {
     this.#distinctTokens ??= new DistinctTokens(this.vocabulary);
     const strings = this.#strings.get(parser.lexer.regexes) ?? null;
     if (!this.#distinctTokens.concerns(mask, parser, given, strings)) return mask;
-    const key = this.#keyOf(parser, given);
+    const key = this.#keyOf(parser, this.#distinctTokens.alike(parser, given));
     const known = this.#masks.get(key);
     if (known === undefined)
       return jobOf(this.#jobs, key, parser, (budget) =>
@@ -163,6 +165,9 @@ export class Masks {
   /** The token that must come next, see forced.ts; null: there is none such. */
   forcedOf(parser: Parser, state: ParseState): number | null {
     if (parser.onlyByte(state) === null) return null;
+    // Long ones would take more memory than it saves.
+    if (state.texts?.some((text) => text.length > FORCED_TEXT_MAX) === true)
+      return forcedToken(this.vocabulary, parser, state);
     const key = this.#keyOf(parser, state);
     let forced = this.#forced.get(key);
     if (forced === undefined) forced = forcedToken(this.vocabulary, parser, state);

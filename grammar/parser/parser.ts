@@ -3,7 +3,7 @@ import { type Grammar, IN_SEQUENCE, terminalsOf } from "../grammar.ts";
 import type { Pieces } from "../mask/job.ts";
 import { sortedOnce } from "../regex/numbers.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
-import { type CameItems, Distinct } from "./distinct.ts";
+import { type CameItems, Distinct, isFull } from "./distinct.ts";
 import { Lexer, type LexState, NO_ENDS, NO_STATE } from "./lexer.ts";
 import { Lists } from "./lists.ts";
 import { type Frame, type Item, ParseSet } from "./parse-set.ts";
@@ -359,7 +359,12 @@ export class Parser {
       let came: CameItems | null = null;
       if (productions.isDistinct(one)) {
         const terminal = ~productions.symbolOf(one, 0);
-        came = this.#distinct!.none(`${one}:${frame.id}`, terminal, this.#terminals[terminal]!);
+        came = this.#distinct!.none(
+          `${one}:${frame.id}`,
+          terminal,
+          this.#terminals[terminal]!,
+          productions.distinctMin(one),
+        );
       }
       items.push({ production: one, dot: 0, frame, came });
     }
@@ -436,9 +441,9 @@ export class Parser {
       const min = productions.minOf(production);
       if (came !== null) {
         const isBefore = dot === BEFORE_ITEM;
-        if (!isBefore && came.count >= productions.distinctMin(production)) complete(frame);
-        const hasMore = came.count < productions.maxOf(production);
-        if (isBefore || (hasMore && !this.lexer.regexes.isEmpty(this.#distinct!.restOf(came))))
+        if (!isBefore && came.count >= came.min) complete(frame);
+        const hasMore = came.count < productions.maxOf(production) && !isFull(came, came.count, came.bytes);
+        if (isBefore || (hasMore && this.#distinct!.hasRest(came)))
           wait(item, productions.symbolOf(production, dot));
       } else if (min !== IN_SEQUENCE) {
         const symbol = productions.symbolOf(production, 0);

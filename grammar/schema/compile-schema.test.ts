@@ -337,6 +337,21 @@ describe("JSON Schema", () => {
       expect([text, obeys(text)]).toEqual([text, false]);
   });
 
+  test("a set of long texts is closed, unless it needs more of them", () => {
+    const items = { type: "string" };
+    const long = "x".repeat(8191);
+    for (const [minItems, isAllowed] of [
+      [0, false],
+      [2, true],
+    ] as const) {
+      const obeys = compile({ type: "array", items, uniqueItems: true, minItems });
+      expect(obeys(JSON.stringify([long.slice(2), "a"]))).toBe(true);
+      expect(obeys(JSON.stringify([long, "a"]))).toBe(isAllowed);
+      expect(obeys(JSON.stringify([long, long]))).toBe(false);
+      expect(obeys(JSON.stringify([long, `${long}y`]))).toBe(isAllowed);
+    }
+  });
+
   test("what is not understood is refused with its place, and what demands nothing is told", () => {
     const refusal = (schema: unknown): [string, string] => {
       try {
