@@ -229,12 +229,13 @@ const distinct = fc.record({
     { type: "string", maxLength: 1 },
     { type: "string", pattern: "^[ab]{0,3}$" },
     { type: "string", pattern: "^a*b?$", maxLength: 4 },
+    { type: "string", pattern: "^(a|b[a-k])$" },
     { type: ["string", "null"], minLength: 2 },
     { type: "integer" },
     { type: ["number", "string", "boolean"] },
   ),
 });
-const sets = fc.oneof(
+const sets = fc.oneof<fc.Arbitrary<object>[]>(
   distinct,
   fc
     .tuple(distinct, distinct)
@@ -247,6 +248,13 @@ const pieceOfSet = fc.constantFrom(
   ...['["', "[", "a", '","', '"', '"]', ",", "1", '"a', "b", '","a', '","a","'],
 );
 
+/** After "a" no item begins with a. */
+const onlyOneBeginsSo = {
+  type: "array",
+  items: { type: "string", pattern: "^(a|b[a-k])$" },
+  uniqueItems: true,
+};
+
 test("under a schema of sets the mask is what trying every token gives", () => {
   fc.assert(
     fc.property(sets, fc.array(pieceOfSet, { maxLength: 10 }), choices, (source, begun, walk) => {
@@ -258,7 +266,7 @@ test("under a schema of sets the mask is what trying every token gives", () => {
       }
       check(matcher, walk);
     }),
-    runs(60),
+    { ...runs(60), examples: [[onlyOneBeginsSo, ['["', "a"], [0]]] },
   );
 });
 
