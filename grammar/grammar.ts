@@ -24,7 +24,7 @@ export interface Grammar {
   /** By terminal, the number of its expression. */
   readonly terminals: Int32Array;
   /** Productions of nonterminal 0, then of 1, …: `IN_SEQUENCE, 0, symbols …`, or `min, max, symbol` of a repetition; max may be
-   *  Infinity. */
+   *  Infinity. `DISTINCT - min, max, item, separator` where no two items are the same text. */
   readonly productions: FlatLists;
   /** By nonterminal, its first production; one entry more than nonterminals. */
   readonly firstProductions: Int32Array;
@@ -32,6 +32,8 @@ export interface Grammar {
 
 /** In place of how often a symbol comes at least: the production is a sequence of symbols. */
 export const IN_SEQUENCE = -1;
+/** The same, less how often an item comes at least: the symbols are an item and what separates two, and all items differ. */
+export const DISTINCT = -2;
 /** Where a production's symbols begin in its list. */
 export const SYMBOLS_AT = 2;
 
@@ -41,7 +43,23 @@ export type GrammarSymbol = number;
 /** One way to write a nonterminal. `max` may be Infinity. */
 export type Production =
   | { readonly kind: "sequence"; readonly symbols: readonly GrammarSymbol[] }
+  | DistinctProduction
   | { readonly kind: "repeat"; readonly symbol: GrammarSymbol; readonly min: number; readonly max: number };
+
+/** Items of a list at most of which no two may be the same, as each is told apart from all before it; and bytes of them, after which none
+ *  comes that need not. */
+export const DISTINCT_ITEMS_MAX = 64;
+export const DISTINCT_BYTES_MAX = 8192;
+
+/** min to max items of which no two are the same text: 1 at least, and DISTINCT_ITEMS_MAX at most. Both symbols are terminals: the item's
+ *  has `min` texts at least, each a scalar of JSON, and the separator's begin with a comma. The list comes after a bracket. */
+export interface DistinctProduction {
+  readonly kind: "distinct";
+  readonly item: GrammarSymbol;
+  readonly separator: GrammarSymbol;
+  readonly min: number;
+  readonly max: number;
+}
 
 /** Makes a grammar piece by piece. */
 export class GrammarBuilder {
@@ -95,6 +113,11 @@ export class GrammarBuilder {
     return this.#add({ kind: "repeat", symbol, min, max });
   }
 
+  /** Items of which no two are the same text. */
+  distinct(items: Omit<DistinctProduction, "kind">): GrammarSymbol {
+    return this.#add({ kind: "distinct", ...items });
+  }
+
   /** Nothing at all. */
   get nothing(): GrammarSymbol {
     return this.#add({ kind: "sequence", symbols: [] });
@@ -132,10 +155,16 @@ function trimmed(
   const isProductive = new Uint8Array(given.length);
   const canWrite = (symbol: GrammarSymbol): boolean =>
     symbol < 0 ? !isDead[~symbol] : isProductive[symbol] === 1;
-  const isAlive = (production: Production): boolean =>
-    production.kind === "sequence"
-      ? production.symbols.every(canWrite)
-      : production.min === 0 || canWrite(production.symbol);
+  const isAlive = (production: Production): boolean => {
+    switch (production.kind) {
+      case "sequence":
+        return production.symbols.every(canWrite);
+      case "distinct":
+        return canWrite(production.item);
+      case "repeat":
+        return production.min === 0 || canWrite(production.symbol);
+    }
+  };
   for (let hasChanged = true; hasChanged; ) {
     hasChanged = false;
     given.forEach((productions, nonterminal) => {
@@ -185,11 +214,13 @@ function trimmed(
   const nonterminals: Production[][] = [];
   for (let i = 0; i < order.length; i++) {
     nonterminals.push(
-      alive[order[i]!]!.map((production) =>
-        production.kind === "sequence"
-          ? { kind: "sequence", symbols: production.symbols.map(numberOf) }
-          : { ...production, symbol: numberOf(production.symbol) },
-      ),
+      alive[order[i]!]!.map((production): Production => {
+        if (production.kind === "sequence")
+          return { kind: "sequence", symbols: production.symbols.map(numberOf) };
+        if (production.kind === "repeat") return { ...production, symbol: numberOf(production.symbol) };
+        const { item, separator } = production;
+        return { ...production, item: numberOf(item), separator: numberOf(separator) };
+      }),
     );
   }
   const used = [...terminalNumbers.keys()].map((terminal) => terminals[terminal]!);
@@ -204,6 +235,10 @@ function trimmed(
 
 function numbersOfProduction(production: Production): number[] {
   if (production.kind === "sequence") return [IN_SEQUENCE, 0, ...production.symbols];
+  if (production.kind === "distinct") {
+    const { item, separator, min, max } = production;
+    return [DISTINCT - min, max, item, separator];
+  }
   return [production.min, production.max, production.symbol];
 }
 

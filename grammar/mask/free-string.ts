@@ -82,7 +82,7 @@ export class FreeString {
     let kind = this.#kinds.get(rest);
     if (kind === undefined) {
       if (this.limitsOf(rest) !== null) kind = "counted";
-      else kind = this.#isBroad(rest) && this.#endsWithQuote(rest) ? "broad" : "other";
+      else kind = this.#isBroad(rest) && this.endsWithQuote(rest) ? "broad" : "other";
       this.#kinds.set(rest, kind);
     }
     return kind;
@@ -103,10 +103,11 @@ export class FreeString {
   }
 
   /** Whether what it matches is the rest of a string. */
-  #endsWithQuote(rest: Regex): boolean {
+  endsWithQuote(rest: Regex): boolean {
     const shape = this.regexes.shapeOf(rest);
-    if (shape.kind === "cat") return this.#endsWithQuote(shape.tail);
-    if (shape.kind === "alt") return shape.parts.every((part) => this.#endsWithQuote(part));
+    if (shape.kind === "cat") return this.endsWithQuote(shape.tail);
+    if (shape.kind === "alt") return shape.parts.every((part) => this.endsWithQuote(part));
+    if (shape.kind === "and") return shape.parts.some((part) => this.endsWithQuote(part));
     return rest === this.#quote;
   }
 

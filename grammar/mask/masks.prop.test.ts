@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
+import { compileConstraint } from "../compile.ts";
 import { Budget } from "../error.ts";
 import { GrammarBuilder, type GrammarSymbol } from "../grammar.ts";
 import type { Parser } from "../parser/parser.ts";
@@ -78,6 +79,22 @@ const pieces = [
     "{}",
     'a"}',
     'b",',
+  ],
+  ...[
+    '","a"',
+    '","a","',
+    '","b","a"]',
+    '["a","',
+    '["a","a"',
+    '["a","b","a',
+    '",1,',
+    "1,1",
+    ",1,2,",
+    '],["a","a"',
+    ',"a"',
+    '", "a',
+    "1,1,",
+    "null,null",
   ],
 ];
 const tokens = [
@@ -200,6 +217,78 @@ const grammar = fc.array(
   { minLength: 4, maxLength: 4 },
 );
 const terminals = ["a", "ab", "b?", "[ab]+", "1{2,3}", "é|\\n"];
+
+/** Sets of values that are not known; some are soon used up, or read in two ways. */
+const distinct = fc.record({
+  type: fc.constant("array"),
+  uniqueItems: fc.constant(true),
+  minItems: fc.constantFrom(0, 2),
+  maxItems: fc.constantFrom(2, 4, 1000),
+  items: fc.constantFrom<object>(
+    { type: "string" },
+    { type: "string", maxLength: 1 },
+    { type: "string", pattern: "^[ab]{0,3}$" },
+    { type: "string", pattern: "^a*b?$", maxLength: 4 },
+    { type: "string", pattern: "^(a|b[a-k])$" },
+    { type: ["string", "null"], minLength: 2 },
+    { type: "integer" },
+    { type: ["number", "string", "boolean"] },
+  ),
+});
+const sets = fc.oneof<fc.Arbitrary<object>[]>(
+  distinct,
+  fc
+    .tuple(distinct, distinct)
+    .map(([a, { items }]) => ({ anyOf: [a, { type: "array", items, minItems: 3 }] })),
+  distinct.map((items) => ({ type: "array", items })),
+  distinct.map((a) => ({ type: "object", properties: { a }, required: ["a"] })),
+);
+/** What two items are made of that are often the same. */
+const pieceOfSet = fc.constantFrom(
+  ...['["', "[", "a", '","', '"', '"]', ",", "1", '"a', "b", '","a', '","a","'],
+);
+
+/** After "a" no item begins with a. */
+const onlyOneBeginsSo = {
+  type: "array",
+  items: { type: "string", pattern: "^(a|b[a-k])$" },
+  uniqueItems: true,
+};
+
+test("under a schema of sets the mask is what trying every token gives", () => {
+  fc.assert(
+    fc.property(sets, fc.array(pieceOfSet, { maxLength: 10 }), choices, (source, begun, walk) => {
+      const { grammar } = compileConstraint({ kind: "schema", schema: source, layout: "compact" });
+      const matcher = new Matcher(parserOf(grammar, masks), masks);
+      for (const piece of begun) {
+        const text = encoder.encode(piece);
+        matcher.accept(tokens.findLastIndex((token) => compareBytes(token, text) === 0));
+      }
+      check(matcher, walk);
+    }),
+    { ...runs(60), examples: [[onlyOneBeginsSo, ['["', "a"], [0]]] },
+  );
+});
+
+test("near the most bytes of a set the mask is what trying every token gives", () => {
+  const aaaa = tokens.findLastIndex((token) => compareBytes(token, encoder.encode("aaaa")) === 0);
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 2035, max: 2048 }),
+      fc.constantFrom(0, 2),
+      choices,
+      (count, minItems, walk) => {
+        const schema = { type: "array", items: { type: "string" }, uniqueItems: true, minItems };
+        const { grammar } = compileConstraint({ kind: "schema", schema, layout: "compact" });
+        const matcher = new Matcher(parserOf(grammar, masks), masks);
+        for (const byte of encoder.encode('["')) matcher.accept(byte);
+        for (let at = 0; at < count; at++) matcher.accept(aaaa);
+        check(matcher, walk);
+      },
+    ),
+    runs(6),
+  );
+});
 
 test("under a grammar the mask is what trying every token gives", () => {
   fc.assert(

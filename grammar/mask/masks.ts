@@ -3,6 +3,7 @@ import { type Lexer, type LexState, NO_STATE } from "../parser/lexer.ts";
 import type { ParseSet } from "../parser/parse-set.ts";
 import { addThread, copyOf, noPlace, type Parser, type ParseState, type Place } from "../parser/parser.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
+import { DistinctTokens } from "./distinct-tokens.ts";
 import { forcedToken } from "./forced.ts";
 import { FreeString } from "./free-string.ts";
 import { again, Job, type Pieces } from "./job.ts";
@@ -19,6 +20,8 @@ const MASKS_MAX = 65_536;
 const JOBS_MAX = 256;
 /** States of which it is remembered what must follow. */
 const FORCED_MAX = 8192;
+/** Bytes of an item under way with which such a state is remembered, where items must be distinct. */
+const FORCED_TEXT_MAX = 64;
 /** More states than a parser ever has. */
 const STATES_MAX = 2 ** 28;
 /** Steps of work for one mask. */
@@ -49,6 +52,9 @@ export class Masks {
   readonly #forced = new Map<number, number | null>();
   /** Of each `find`. */
   readonly #alike = noPlace();
+  readonly #plain = noPlace();
+  /** Made for the first grammar in which items must be distinct. */
+  #distinctTokens: DistinctTokens | null = null;
   readonly #masksMax: number;
   #parsers = 0;
   readonly #parserIds = new WeakMap<Parser, number>();
@@ -83,6 +89,14 @@ export class Masks {
   /** The mask, if it is known; else work towards it, which may have been begun already: ask again when it is done. A mask is
    *  lent: it is of use until others are asked for. */
   find(parser: Parser, given: ParseState): Mask | Job<unknown> {
+    if (given.texts === null) return this.#findPlain(parser, given);
+    parser.forgetCame(given, this.#plain);
+    const found = this.#findPlain(parser, this.#plain);
+    return found instanceof Job ? found : this.#findDistinct(parser, given, found);
+  }
+
+  /** The same where no items must be distinct, or as if none had come. */
+  #findPlain(parser: Parser, given: ParseState): Mask | Job<unknown> {
     const alike = this.#alike;
     if (!alikeOf(parser.lexer, given, alike)) {
       const key = this.#keyOf(parser, given);
@@ -94,6 +108,27 @@ export class Masks {
       return jobOf(this.#jobs, key, parser, (budget) => this.#make(parser, copyOf(alike), key, budget));
     this.#keep(key, known);
     return known;
+  }
+
+  /** The mask where items must be distinct. `mask`: of the state that was just looked for, as if none had come. */
+  #findDistinct(parser: Parser, given: ParseState, mask: Mask): Mask | Job<unknown> {
+    this.#distinctTokens ??= new DistinctTokens(this.vocabulary);
+    const strings = this.#strings.get(parser.lexer.regexes) ?? null;
+    if (!this.#distinctTokens.concerns(mask, parser, given, strings)) return mask;
+    const key = this.#keyOf(parser, this.#distinctTokens.alike(parser, given));
+    const known = this.#masks.get(key);
+    if (known === undefined)
+      return jobOf(this.#jobs, key, parser, (budget) =>
+        this.#makeDistinct(parser, copyOf(given), this.memory.copyOf(mask), key, budget),
+      );
+    this.#keep(key, known);
+    return known;
+  }
+
+  *#makeDistinct(parser: Parser, state: ParseState, mask: Mask, key: number, budget: Budget): Pieces<void> {
+    const strings = this.#strings.get(parser.lexer.regexes) ?? null;
+    yield* this.#distinctTokens!.takeOut(mask, parser, state, strings, budget);
+    this.#keep(key, mask);
   }
 
   *#findAlike({ lexer }: Parser, { lexes }: ParseState): Pieces<void> {
@@ -130,6 +165,9 @@ export class Masks {
   /** The token that must come next, see forced.ts; null: there is none such. */
   forcedOf(parser: Parser, state: ParseState): number | null {
     if (parser.onlyByte(state) === null) return null;
+    // Long ones would take more memory than it saves.
+    if (state.texts?.some((text) => text.length > FORCED_TEXT_MAX) === true)
+      return forcedToken(this.vocabulary, parser, state);
     const key = this.#keyOf(parser, state);
     let forced = this.#forced.get(key);
     if (forced === undefined) forced = forcedToken(this.vocabulary, parser, state);

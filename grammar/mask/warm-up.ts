@@ -3,17 +3,18 @@ import { compileConstraint } from "../compile.ts";
 import type { Masks } from "./masks.ts";
 import { Matcher, parserOf } from "./matcher.ts";
 
-/** Of what answers are held to most: names, strings of all kinds, numbers, arrays, and properties of any name. */
+/** Of what answers are held to most: names, strings of all kinds, numbers, arrays, sets, and properties of any name. */
 const record = {
   type: "object",
   properties: {
     name: { type: "string", pattern: "^[a-z ]+$", maxLength: 40 },
     when: { type: "string", format: "date-time" },
     tags: { type: "array", items: { enum: ["red", "green", "blue"] } },
+    words: { type: "array", items: { type: "string", maxLength: 5 }, uniqueItems: true },
     size: { type: "number", minimum: 0 },
     any: {},
   },
-  required: ["name", "when", "tags", "size", "any"],
+  required: ["name", "when", "tags", "words", "size", "any"],
 };
 /** Of what takes the most work: words that are counted, ends and lengths that depend on each other, words found anywhere. */
 const strings = [

@@ -1,3 +1,4 @@
+import type { CameItems } from "./distinct.ts";
 import { type LexState, NO_STATE } from "./lexer.ts";
 
 /** A nonterminal that began in a set, which items wait for there. */
@@ -12,10 +13,13 @@ export interface Item {
   readonly production: number;
   readonly dot: number;
   readonly frame: Frame;
+  /** Of a production whose items are distinct: those that came. */
+  readonly came: CameItems | null;
 }
 
-/** Numbers that are kept of an item: its production, its dot, and of its frame the place of the origin and the number. */
-const ITEM_NUMBERS = 4;
+/** Numbers that are kept of an item: its production, its dot, of its frame the place of the origin and the number, and the place of
+ *  what came; -1: it is none such. */
+const ITEM_NUMBERS = 5;
 
 /** A place between two terminals: everything that may be under way there. Kept as numbers and not as objects: of its items there are
  *  dozens, and thousands of sets. */
@@ -25,11 +29,18 @@ export class ParseSet {
   lex = NO_STATE;
   /** Whether the text may end here. */
   isFinal = false;
+  /** Whether it is in a list whose items are distinct, before one of them or after it. */
+  isInList = false;
+  /** Of the terminals before which it is, one that is an item of a list whose items are distinct: those that came; null: there is none. */
+  distinct: CameItems | null = null;
+  /** Whether that is so of several, or something else waits for the same text. */
+  isMixed = false;
   /** Pairs of what items wait for, in ascending order, and where in this array they begin; then the items. */
   #numbers = new Int32Array(0);
   #groups = 0;
   /** Where items' frames began. */
   #origins: readonly (ParseSet | null)[] = [];
+  #came: readonly CameItems[] = [];
 
   constructor(id: number) {
     this.id = id;
@@ -42,21 +53,24 @@ export class ParseSet {
     const groups = [...waiting].sort(([a], [b]) => a - b);
     const numbers: number[] = [];
     const origins: (ParseSet | null)[] = [];
+    const all: CameItems[] = [];
     let at = 2 * groups.length;
     for (const [what, items] of groups) {
       numbers.push(what, at);
       at += ITEM_NUMBERS * items.length;
     }
     for (const [, items] of groups) {
-      for (const { production, dot, frame } of items) {
+      for (const { production, dot, frame, came } of items) {
         let origin = origins.indexOf(frame.origin);
         if (origin < 0) origin = origins.push(frame.origin) - 1;
-        numbers.push(production, dot, origin, frame.id);
+        numbers.push(production, dot, origin, frame.id, came === null ? -1 : all.push(came) - 1);
       }
     }
     this.#numbers = Int32Array.from(numbers);
     this.#groups = groups.length;
     this.#origins = origins;
+    this.#came = all;
+    this.isInList = all.length > 0;
   }
 
   /** Items that wait for a terminal (`~terminal`) or a frame (its number). */
@@ -72,7 +86,8 @@ export class ParseSet {
     const items: Item[] = [];
     for (let at = numbers[2 * low + 1]!; at < end; at += ITEM_NUMBERS) {
       const frame = { id: numbers[at + 3]!, origin: this.#origins[numbers[at + 2]!]! };
-      items.push({ production: numbers[at]!, dot: numbers[at + 1]!, frame });
+      const came = this.#came[numbers[at + 4]!] ?? null;
+      items.push({ production: numbers[at]!, dot: numbers[at + 1]!, frame, came });
     }
     return items;
   }

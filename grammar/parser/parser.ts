@@ -3,16 +3,20 @@ import { type Grammar, IN_SEQUENCE, terminalsOf } from "../grammar.ts";
 import type { Pieces } from "../mask/job.ts";
 import { sortedOnce } from "../regex/numbers.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
+import { type CameItems, Distinct, isFull } from "./distinct.ts";
 import { Lexer, type LexState, NO_ENDS, NO_STATE } from "./lexer.ts";
 import { Lists } from "./lists.ts";
 import { type Frame, type Item, ParseSet } from "./parse-set.ts";
-import { Productions } from "./productions.ts";
+import { AFTER_ITEM, BEFORE_ITEM, Productions } from "./productions.ts";
 
 /** All that a text which has been read so far may be: terminals under way, each since a set. */
 export interface ParseState {
   /** Of each thread, the set and what is under way since. What is beyond `count` is of no account. */
   readonly sets: readonly ParseSet[];
   readonly lexes: readonly LexState[];
+  /** Of each thread, the bytes since the set, a unit each, where an item under way must differ from others; "" for others. Null: they are
+   *  not known, or no items of the grammar must. Items whose text is not known differ from all. */
+  readonly texts: readonly string[] | null;
   readonly count: number;
   /** Whether the text may end here. */
   readonly mayEnd: boolean;
@@ -22,13 +26,14 @@ export interface ParseState {
 export interface Place extends ParseState {
   readonly sets: ParseSet[];
   readonly lexes: LexState[];
+  texts: string[] | null;
   count: number;
   mayEnd: boolean;
 }
 
 /** A place without threads. */
 export function noPlace(): Place {
-  return { sets: [], lexes: [], count: 0, mayEnd: false };
+  return { sets: [], lexes: [], texts: null, count: 0, mayEnd: false };
 }
 
 /** One thread more, unless it is there already. */
@@ -40,9 +45,25 @@ export function addThread(place: Place, set: ParseSet, lex: LexState): void {
   place.count = count + 1;
 }
 
+/** The same, with what was read since the set. */
+function addText(place: Place, texts: string[], set: ParseSet, lex: LexState, text: string): void {
+  const { sets, lexes, count } = place;
+  for (let i = 0; i < count; i++) if (sets[i] === set && lexes[i] === lex && texts[i] === text) return;
+  sets[count] = set;
+  lexes[count] = lex;
+  texts[count] = text;
+  place.count = count + 1;
+}
+
 /** A state of its own, which stays as it is. */
-export function copyOf({ sets, lexes, count, mayEnd }: ParseState): Place {
-  return { sets: sets.slice(0, count), lexes: lexes.slice(0, count), count, mayEnd };
+export function copyOf({ sets, lexes, texts, count, mayEnd }: ParseState): Place {
+  return {
+    sets: sets.slice(0, count),
+    lexes: lexes.slice(0, count),
+    texts: texts?.slice(0, count) ?? null,
+    count,
+    mayEnd,
+  };
 }
 
 /** Sets that are remembered, and numbers of states; beyond, all are forgotten and made anew as they are needed. */
@@ -60,6 +81,9 @@ const ITEMS_MAX = 2 ** 22;
 export class Parser {
   readonly lexer: Lexer;
   readonly #productions: Productions;
+  readonly #terminals: readonly Regex[];
+  /** Null: no items must be distinct. */
+  readonly #distinct: Distinct | null;
   /** Items are numbered: the first of each production. */
   readonly #firstItems: Float64Array;
   /** Sets by the items that they were made of, and by what ended where: sets and terminals, in pairs. */
@@ -70,6 +94,7 @@ export class Parser {
   /** Threads of states, and the number of the first of them. */
   #states = new Lists();
   #firstState = 0;
+  #textNumbers = new Map<string, number>();
   #frames = 1;
   #setCount = 0;
   #start: ParseState | null = null;
@@ -93,6 +118,8 @@ export class Parser {
     this.lexer = new Lexer(regexes, terminals);
     const isEmpty = Uint8Array.from(terminals, (regex) => (regexes.isNullable(regex) ? 1 : 0));
     this.#productions = new Productions(grammar, isEmpty);
+    this.#terminals = terminals;
+    this.#distinct = this.#productions.hasDistinct ? new Distinct(regexes) : null;
     const { count } = this.#productions;
     this.#firstItems = new Float64Array(count);
     let items = 0;
@@ -110,6 +137,7 @@ export class Parser {
       const set = this.#setOf(this.#itemsOf(0, frame));
       const start = noPlace();
       if (set.lex !== NO_STATE) addThread(start, set, set.lex);
+      if (this.#distinct !== null) start.texts = [""];
       start.mayEnd = set.isFinal;
       this.#start = start;
     }
@@ -136,7 +164,7 @@ export class Parser {
   }
 
   /** The state's number: the same one for the same threads, unless it was forgotten meanwhile. No other state ever has it. */
-  numberOf({ sets, lexes, count, mayEnd }: ParseState): number {
+  numberOf({ sets, lexes, texts, count, mayEnd }: ParseState): number {
     const key = this.#key;
     key[0] = mayEnd ? 1 : 0;
     for (let i = 0; i < count; i++) {
@@ -146,8 +174,19 @@ export class Parser {
     if (this.#states.size >= STATES_MAX) {
       this.#firstState += STATES_MAX;
       this.#states = new Lists();
+      this.#textNumbers = new Map();
     }
-    return this.#firstState + this.#states.numberOf(key, 1 + 2 * count);
+    if (texts === null) return this.#firstState + this.#states.numberOf(key, 1 + 2 * count);
+    key[0] += 2;
+    for (let i = 0; i < count; i++) key[2 * count + 1 + i] = this.#numberOfText(texts[i]!);
+    return this.#firstState + this.#states.numberOf(key, 1 + 3 * count);
+  }
+
+  #numberOfText(text: string): number {
+    const numbers = this.#textNumbers;
+    const number = numbers.get(text) ?? numbers.size;
+    numbers.set(text, number);
+    return number;
   }
 
   /** Whether any text goes on with the byte. */
@@ -157,11 +196,14 @@ export class Parser {
   }
 
   /** Writes to `to` what the text may be after one more byte. False: no text goes on so. */
-  follow({ sets, lexes, count }: ParseState, byte: number, to: Place): boolean {
+  follow(state: ParseState, byte: number, to: Place): boolean {
+    const { sets, lexes, texts, count } = state;
+    if (texts !== null) return this.#followTexts(state, texts, byte, to);
     const { lexer } = this;
     const ending = this.#ending;
     ending.count = 0;
     to.count = 0;
+    to.texts = null;
     for (let i = 0; i < count; i++) {
       const set = sets[i]!;
       const lex = lexer.next(lexes[i]!, byte);
@@ -176,6 +218,68 @@ export class Parser {
     if (after.lex !== NO_STATE) addThread(to, after, after.lex);
     to.mayEnd = after.isFinal;
     return true;
+  }
+
+  /** The same where it must be known which items came. */
+  #followTexts(
+    { sets, lexes, count }: ParseState,
+    texts: readonly string[],
+    byte: number,
+    to: Place,
+  ): boolean {
+    const { lexer } = this;
+    const ending = noPlace();
+    ending.texts = [];
+    to.count = 0;
+    to.texts ??= [];
+    for (let i = 0; i < count; i++) {
+      const set = sets[i]!;
+      const lex = lexer.next(lexes[i]!, byte);
+      if (lex === NO_STATE) continue;
+      const text = set.distinct === null ? "" : texts[i]! + String.fromCharCode(byte);
+      const isEnding = lexer.endsOf(lex) !== NO_ENDS;
+      if (isEnding) addText(ending, ending.texts, set, lex, text);
+      if (!isEnding || lexer.goesOn(lex)) addText(to, to.texts, set, lex, text);
+    }
+    to.mayEnd = false;
+    if (ending.count === 0) return to.count > 0;
+    const isPlain = ending.sets.every(({ distinct }) => distinct === null);
+    const after = isPlain ? this.#afterAll(ending) : this.#setOf(this.#itemsAfter(ending));
+    if (after.lex !== NO_STATE) addText(to, to.texts, after, after.lex, "");
+    to.mayEnd = after.isFinal;
+    return true;
+  }
+
+  /** Items that came of which the one under way in a thread may become one. */
+  cameLike({ sets, texts }: ParseState, thread: number): string[] {
+    const { distinct, isMixed } = sets[thread]!;
+    if (texts === null || distinct === null || isMixed) return [];
+    return this.#distinct!.begunSo(distinct, texts[thread]!);
+  }
+
+  /** Writes to `to` the state as if no items had come, as far as that can be told. */
+  forgetCame(state: ParseState, to: Place): void {
+    const { sets, lexes, texts, count, mayEnd } = state;
+    to.count = 0;
+    to.mayEnd = mayEnd;
+    to.texts = null;
+    for (let i = 0; i < count; i++) {
+      const isLike = texts !== null && this.cameLike(state, i).length > 0;
+      addThread(to, sets[i]!, isLike ? this.#plainOf(lexes[i]!, sets[i]!.distinct!, texts[i]!) : lexes[i]!);
+    }
+  }
+
+  /** What is under way without regard to the items that came. */
+  #plainOf(lex: LexState, { terminal, item }: CameItems, text: string): LexState {
+    const { lexer } = this;
+    let rest = item;
+    for (let at = 0; at < text.length; at++) rest = lexer.regexes.derivative(rest, text.charCodeAt(at));
+    const parts: number[] = [];
+    for (let index = 0; index < lexer.count(lex); index++) {
+      const one = lexer.terminal(lex, index);
+      parts.push(one, one === terminal ? rest : lexer.rest(lex, index));
+    }
+    return lexer.state(parts);
   }
 
   /** The byte that must follow; null: the text may end, or go on in several ways. */
@@ -198,13 +302,9 @@ export class Parser {
     return this.#afterAll(ending);
   }
 
-  #afterAll({ sets, lexes, count }: Place): ParseSet {
-    if (this.#setsOfKernels.length >= SETS_MAX) {
-      this.#kernels = new Lists();
-      this.#setsOfKernels = [];
-      this.#endings = new Lists();
-      this.#setsAfter = [];
-    }
+  #afterAll(ending: Place): ParseSet {
+    const { sets, lexes, count } = ending;
+    this.#forgetMany();
     const { lexer } = this;
     const key = this.#key;
     for (let i = 0; i < count; i++) {
@@ -214,30 +314,68 @@ export class Parser {
     const number = this.#endings.numberOf(key, 2 * count);
     const known = this.#setsAfter[number];
     if (known !== undefined) return known;
-    const items: Item[] = [];
-    for (let i = 0; i < count; i++) {
-      for (const terminal of lexer.terminalsOf(lexer.endsOf(lexes[i]!)))
-        for (const item of sets[i]!.itemsFor(~terminal)) items.push(this.#advance(item));
-    }
-    const after = this.#setOf(items);
+    const after = this.#setOf(this.#itemsAfter(ending));
     this.#setsAfter[number] = after;
     return after;
+  }
+
+  #forgetMany(): void {
+    if (this.#setsOfKernels.length < SETS_MAX) return;
+    this.#kernels = new Lists();
+    this.#setsOfKernels = [];
+    this.#endings = new Lists();
+    this.#setsAfter = [];
+    this.#distinct?.forget();
+  }
+
+  /** Items that waited for the terminals that end, gone on. */
+  #itemsAfter({ sets, lexes, texts, count }: Place): Item[] {
+    const { lexer } = this;
+    const items: Item[] = [];
+    for (let i = 0; i < count; i++) {
+      const text = texts?.[i] ?? null;
+      for (const terminal of lexer.terminalsOf(lexer.endsOf(lexes[i]!))) {
+        for (const item of sets[i]!.itemsFor(~terminal)) {
+          const next = item.came === null ? this.#advance(item) : this.#comeTo(item, item.came, text);
+          if (next !== null) items.push(next);
+        }
+      }
+    }
+    return items;
+  }
+
+  /** After an item of a list or what separates two. Null: the item came before. */
+  #comeTo(item: Item, came: CameItems, text: string | null): Item | null {
+    if (item.dot === AFTER_ITEM) return { ...item, dot: BEFORE_ITEM };
+    if (text !== null && this.#distinct!.has(came, text)) return null;
+    return { ...item, dot: AFTER_ITEM, came: this.#distinct!.with(came, text) };
   }
 
   /** All that a nonterminal may be, of which nothing is done. */
   #itemsOf(nonterminal: number, frame: Frame): Item[] {
     const productions = this.#productions;
     const items: Item[] = [];
-    for (let one = productions.firstOf(nonterminal); one < productions.firstOf(nonterminal + 1); one++)
-      items.push({ production: one, dot: 0, frame });
+    for (let one = productions.firstOf(nonterminal); one < productions.firstOf(nonterminal + 1); one++) {
+      let came: CameItems | null = null;
+      if (productions.isDistinct(one)) {
+        const terminal = ~productions.symbolOf(one, 0);
+        came = this.#distinct!.none(
+          `${one}:${frame.id}`,
+          terminal,
+          this.#terminals[terminal]!,
+          productions.distinctMin(one),
+        );
+      }
+      items.push({ production: one, dot: 0, frame, came });
+    }
     return items;
   }
 
-  #advance({ production, dot, frame }: Item): Item {
+  #advance({ production, dot, frame, came }: Item): Item {
     const productions = this.#productions;
     const isEndless = productions.maxOf(production) === Number.POSITIVE_INFINITY;
     const next = isEndless ? Math.min(dot + 1, productions.minOf(production)) : dot + 1;
-    return { production, dot: next, frame };
+    return { production, dot: next, frame, came };
   }
 
   /** The set of these items and all that follows from them. */
@@ -251,7 +389,9 @@ export class Parser {
     return set;
   }
 
-  #keyOf({ production, dot, frame }: Item): number {
+  #keyOf({ production, dot, frame, came }: Item): number {
+    // What came is of one list at one place of a text.
+    if (came !== null) return -(2 * came.id + dot + 1);
     return frame.id * ITEMS_MAX + this.#firstItems[production]! + dot;
   }
 
@@ -297,9 +437,15 @@ export class Parser {
     for (const item of kernel) add(item);
     for (let i = 0; i < items.length; i++) {
       const item = items[i]!;
-      const { production, dot, frame } = item;
+      const { production, dot, frame, came } = item;
       const min = productions.minOf(production);
-      if (min !== IN_SEQUENCE) {
+      if (came !== null) {
+        const isBefore = dot === BEFORE_ITEM;
+        if (!isBefore && came.count >= came.min) complete(frame);
+        const hasMore = came.count < productions.maxOf(production) && !isFull(came, came.count, came.bytes);
+        if (isBefore || (hasMore && this.#distinct!.hasRest(came)))
+          wait(item, productions.symbolOf(production, dot));
+      } else if (min !== IN_SEQUENCE) {
         const symbol = productions.symbolOf(production, 0);
         // Going on over an empty one changes nothing.
         if (dot >= min || productions.canBeEmpty(symbol)) complete(frame);
@@ -314,7 +460,31 @@ export class Parser {
     }
     this.lexer.regexes.budget.spend(items.length);
     const terminals = [...waiting.keys()].filter((what) => what < 0).map((what) => ~what);
-    set.fill(waiting, this.lexer.start(terminals.sort((a, b) => a - b)), isFinal);
+    terminals.sort((a, b) => a - b);
+    set.fill(
+      waiting,
+      this.#distinct === null ? this.lexer.start(terminals) : this.#startOf(set, terminals, waiting),
+      isFinal,
+    );
     return set;
+  }
+
+  /** Before the first byte of any of the terminals, of which those are narrowed that are items which must differ from others. */
+  #startOf(
+    set: ParseSet,
+    terminals: readonly number[],
+    waiting: ReadonlyMap<number, readonly Item[]>,
+  ): LexState {
+    const parts = terminals.flatMap((terminal) => {
+      const rests = waiting.get(~terminal)!.map(({ came, dot }) => {
+        if (came === null || dot !== BEFORE_ITEM) return this.#terminals[terminal]!;
+        set.isMixed ||= set.distinct !== null;
+        set.distinct = came;
+        return this.#distinct!.restOf(came);
+      });
+      set.isMixed ||= rests.length > 1 && set.distinct !== null;
+      return [terminal, this.lexer.regexes.alt(rests)];
+    });
+    return this.lexer.state(parts);
   }
 }

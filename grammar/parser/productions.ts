@@ -1,4 +1,15 @@
-import { type FlatLists, type Grammar, type GrammarSymbol, IN_SEQUENCE, SYMBOLS_AT } from "../grammar.ts";
+import {
+  DISTINCT,
+  type FlatLists,
+  type Grammar,
+  type GrammarSymbol,
+  IN_SEQUENCE,
+  SYMBOLS_AT,
+} from "../grammar.ts";
+
+/** The items of a production whose items are distinct: before one of them, and after it. */
+export const BEFORE_ITEM = 0;
+export const AFTER_ITEM = 1;
 
 /** A grammar's productions as a parser reads them: from the numbers that they are, of which nothing is made. */
 export class Productions {
@@ -26,10 +37,26 @@ export class Productions {
     return this.#firsts[nonterminal]!;
   }
 
-  /** How often the symbol of a repetition comes at least; IN_SEQUENCE: the production is none. */
+  /** How often the symbol of a repetition comes at least; IN_SEQUENCE: the production is none, below it: its items are distinct. */
   minOf(production: number): number {
     const { numbers, starts } = this.#lists;
     return numbers[starts[production]!]!;
+  }
+
+  isDistinct(production: number): boolean {
+    return this.minOf(production) < IN_SEQUENCE;
+  }
+
+  /** How many distinct items come at least. */
+  distinctMin(production: number): number {
+    return DISTINCT - this.minOf(production);
+  }
+
+  /** Whether there is a production whose items are distinct. */
+  get hasDistinct(): boolean {
+    for (let production = 0; production < this.count; production++)
+      if (this.isDistinct(production)) return true;
+    return false;
   }
 
   maxOf(production: number): number {
@@ -51,6 +78,7 @@ export class Productions {
   dotMax(production: number): number {
     const min = this.minOf(production);
     if (min === IN_SEQUENCE) return this.symbolCount(production);
+    if (this.isDistinct(production)) return AFTER_ITEM;
     const max = this.maxOf(production);
     return max === Number.POSITIVE_INFINITY ? min : max;
   }

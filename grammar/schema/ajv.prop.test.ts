@@ -40,6 +40,43 @@ const value = fc.letrec<{ value: unknown }>((tie) => ({
 const stringOf = (one: unknown): string => JSON.stringify(one);
 
 const pattern = fc.constantFrom("^a", "b$", "^[ab]*$", "1", "^.{2}$", "a|é");
+/** Items that are no known values, some of which are soon used up. */
+const distinctItem = fc.oneof(
+  object({
+    type: fc.constant("string"),
+    minLength: optional(size),
+    maxLength: optional(size),
+    pattern: optional(pattern),
+  }),
+  fc.constantFrom<object>(
+    { type: "string", pattern: "^[ab]{0,3}$" },
+    { type: "string", pattern: "^(a|ab|b[ab])$" },
+    { type: ["string", "null", "boolean"], maxLength: 1 },
+    { type: "integer" },
+    { type: "integer", minimum: 1, maximum: 20 },
+    { type: "number" },
+    { type: ["number", "string"], maxLength: 2 },
+    { anyOf: [{ enum: [1, 1.5, "a", null] }, { type: "number", minimum: 0 }] },
+    { type: "string", format: "date" },
+  ),
+);
+const set = object({
+  type: fc.constant("array"),
+  items: distinctItem,
+  uniqueItems: fc.constant(true),
+  minItems: optional(size),
+  maxItems: optional(fc.integer({ min: 2, max: 5 })),
+});
+/** Two ways to read the same items, sets in sets of properties, and one after the other. */
+const sets = fc.oneof(
+  { weight: 3, arbitrary: set },
+  fc
+    .tuple(set, distinctItem)
+    .map(([a, items]) => ({ anyOf: [a, { type: "array", items, minItems: 3, maxItems: 4 }] })),
+  fc.tuple(set, set).map(([a, b]) => ({ anyOf: [a, b] })),
+  set.map((items) => ({ type: "array", items, minItems: 1, maxItems: 3 })),
+  set.map((a) => ({ type: "object", additionalProperties: a, minProperties: 1, maxProperties: 2 })),
+);
 const schema = fc.letrec<{ schema: unknown }>((tie) => ({
   schema: fc.oneof(
     { depthSize: "small" },
@@ -77,6 +114,7 @@ const schema = fc.letrec<{ schema: unknown }>((tie) => ({
       items: fc.record({ enum: fc.uniqueArray(value, { minLength: 1, maxLength: 4, selector: stringOf }) }),
       uniqueItems: fc.constant(true),
     }),
+    set,
     object({
       type: fc.constantFrom("object", "object", undefined),
       properties: optional(fc.dictionary(key, tie("schema"), { maxKeys: 3, noNullPrototype: true })),
@@ -164,6 +202,31 @@ function drawnAnswers(sources: fc.Arbitrary<unknown>, count: number): number {
   );
   return finished;
 }
+
+test("a schema of sets allows what Ajv says that it allows", () => {
+  const few = fc.array(fc.oneof(fc.constantFrom("", "a", "b", "ab", "aa", 1, 1.5, null, true), value), {
+    maxLength: 5,
+  });
+  const given = fc.oneof(
+    few,
+    fc.array(few, { maxLength: 3 }),
+    fc.dictionary(key, few, { maxKeys: 2, noNullPrototype: true }),
+  );
+  fc.assert(
+    fc.property(sets, fc.array(given, { minLength: 1, maxLength: 12 }), (source, instances) => {
+      const grammar = compiled(source);
+      if (grammar === null) return;
+      const parser = Parser.of(grammar, new Regexes());
+      for (const instance of instances)
+        expect([instance, acceptsInAnyOrder(parser, instance)]).toEqual([instance, allows(source, instance)]);
+    }),
+    runs(60),
+  );
+});
+
+test("every answer of sets that is drawn at random and ends is valid by Ajv", () => {
+  expect(drawnAnswers(sets, 50)).toBeGreaterThan(20);
+});
 
 test("every answer that is drawn at random and ends is valid by Ajv", () => {
   expect(drawnAnswers(schema, 100)).toBeGreaterThan(30);

@@ -125,6 +125,55 @@ const cases: readonly {
     no: [[true], [true, true], [null, true, null]],
   },
   {
+    name: "strings of any text, each once",
+    schema: { type: "array", items: { type: "string" }, uniqueItems: true, minItems: 2 },
+    yes: [["a", "ab"], ["", "\n", '"', "a", "é"], Array.from({ length: 64 }, (_, index) => `v${index}`)],
+    no: [
+      ["a"],
+      ["a", "a"],
+      ["\n", "a", "\n"],
+      ["é", "b", "é"],
+      [1, "a"],
+      Array.from({ length: 65 }, (_, index) => `v${index}`),
+    ],
+  },
+  {
+    name: "strings of a pattern, each once",
+    schema: { type: "array", items: { type: "string", pattern: "^[ab]{2}$" }, uniqueItems: true },
+    yes: [[], ["aa", "ab", "ba", "bb"]],
+    no: [["aa", "aa"], ["aa", "ab", "ba", "bb", "aa"], ["a"]],
+  },
+  {
+    name: "numbers and strings, each once",
+    schema: { type: "array", items: { type: ["number", "string"] }, uniqueItems: true },
+    yes: [[1, 1.5, "1", -1, 0, 100]],
+    no: [
+      [1, 1],
+      [1.5, "a", 1.5],
+      [0, -1, 0],
+    ],
+  },
+  {
+    name: "sets in a list, each by itself",
+    schema: { type: "array", items: { type: "array", items: { type: "string" }, uniqueItems: true } },
+    yes: [[["a"], ["a", "b"], [], ["a"]]],
+    no: [[["a", "a"]], [["a"], ["b", "a", "b"]]],
+  },
+  {
+    name: "eleven values, each once",
+    schema: {
+      type: "array",
+      items: { type: "integer", minimum: 1, maximum: 11 },
+      uniqueItems: true,
+      minItems: 11,
+    },
+    yes: [[11, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]],
+    no: [
+      [1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+      [11, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10],
+    ],
+  },
+  {
     name: "one text, which differs from all others",
     schema: { type: "array", items: { type: "string" }, uniqueItems: true, maxItems: 1 },
     yes: [[], ["any"]],
@@ -281,6 +330,28 @@ describe("JSON Schema", () => {
     expect(texts.map(lines)).toEqual([true, true, false, false, false, true, false, false, false, true]);
   });
 
+  test("numbers of a set are written in one way, so that equal ones are the same text", () => {
+    const obeys = compile({ type: "array", items: { type: "number" }, uniqueItems: true });
+    for (const text of ["[1, 1.5,-2]", "[0]", "[0.5,5]"]) expect([text, obeys(text)]).toEqual([text, true]);
+    for (const text of ["[1.0]", "[-0]", "[1e2]", "[0.50]", "[1,10,1]"])
+      expect([text, obeys(text)]).toEqual([text, false]);
+  });
+
+  test("a set of long texts is closed, unless it needs more of them", () => {
+    const items = { type: "string" };
+    const long = "x".repeat(8191);
+    for (const [minItems, isAllowed] of [
+      [0, false],
+      [2, true],
+    ] as const) {
+      const obeys = compile({ type: "array", items, uniqueItems: true, minItems });
+      expect(obeys(JSON.stringify([long.slice(2), "a"]))).toBe(true);
+      expect(obeys(JSON.stringify([long, "a"]))).toBe(isAllowed);
+      expect(obeys(JSON.stringify([long, long]))).toBe(false);
+      expect(obeys(JSON.stringify([long, `${long}y`]))).toBe(isAllowed);
+    }
+  });
+
   test("what is not understood is refused with its place, and what demands nothing is told", () => {
     const refusal = (schema: unknown): [string, string] => {
       try {
@@ -315,13 +386,22 @@ describe("JSON Schema", () => {
       "#/properties/a~1b/uniqueItems",
     );
     const unique = (items: object) => refusal({ type: "array", items, uniqueItems: true });
-    expect(unique({ type: "string" })).toEqual([
+    expect(unique({ type: "object" })).toEqual([
       "#/uniqueItems",
-      "uniqueItems is supported where the items are known values, as of an enum or a range of integers, 64 at most, or where maxItems is 1, and here are more",
+      "uniqueItems is supported where the items are strings, numbers, booleans or null, but here they may be objects or arrays",
     ]);
-    expect(unique({ type: "integer", minimum: 1, maximum: 11 })[1]).toBe(
-      "uniqueItems is supported where 1024 sets of the values can be chosen at most, but of 11 here 2048 can: allow fewer values, or a smaller maxItems",
+    expect(refusal({ type: "array", items: { type: "string" }, uniqueItems: true, minItems: 65 })[1]).toBe(
+      "uniqueItems is supported with 64 items at most, but minItems asks for 65",
     );
+    // More than there are.
+    expect(
+      refusal({
+        type: "array",
+        items: { pattern: "^[ab]?$", type: "string" },
+        uniqueItems: true,
+        minItems: 4,
+      })[1],
+    ).toBe("nothing can be written that obeys it");
     expect(refusal({ items: { $ref: "https://elsewhere.example/x" } })).toEqual([
       "#/items/$ref",
       '$ref "https://elsewhere.example/x" leads out of the schema, and nothing is fetched',

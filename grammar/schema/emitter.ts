@@ -1,6 +1,7 @@
 import { type Budget, ConstraintError } from "../error.ts";
-import type { GrammarBuilder, GrammarSymbol, Production } from "../grammar.ts";
+import { DISTINCT_ITEMS_MAX, type GrammarBuilder, type GrammarSymbol, type Production } from "../grammar.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
+import { hasTexts } from "../regex/text-count.ts";
 import { keyOf, type Normalizer } from "./normalizer.ts";
 import { type ArrayPart, type Condition, isAnyShape, kinds, type ObjectPart, type Shape } from "./shapes.ts";
 
@@ -66,7 +67,8 @@ export class Emitter {
     return symbols.map((symbol) => ({ kind: "sequence", symbols: [symbol] }));
   }
 
-  #scalarsOf(shape: Shape): Regex {
+  /** `isDistinct`: each number is written in one way. */
+  #scalarsOf(shape: Shape, isDistinct = false): Regex {
     const regexes = this.#regexes;
     const parts: Regex[] = [];
     for (const [name, bit] of [
@@ -76,7 +78,10 @@ export class Emitter {
     ] as const) {
       if (shape.kinds & bit) parts.push(this.#text(name));
     }
-    if (shape.kinds & kinds.number) parts.push(this.#normalizer.numberTextsOf(shape));
+    if (shape.kinds & kinds.number)
+      parts.push(
+        isDistinct ? this.#normalizer.distinctNumberTextsOf(shape) : this.#normalizer.numberTextsOf(shape),
+      );
     if (shape.kinds & kinds.string) {
       const quote = this.#text('"');
       parts.push(regexes.cat(quote, this.#normalizer.stringsOf(shape), quote));
@@ -183,7 +188,7 @@ export class Emitter {
     return start;
   }
 
-  /** Few values, each of which may come once. */
+  /** Scalars, each of which may come once. */
   #uniqueItems(parts: readonly ArrayPart[], min: number, max: number): GrammarSymbol {
     const pointer = `${parts.find((part) => part.isUnique)!.pointer}/uniqueItems`;
     const refuse = (why: string): never => {
@@ -191,18 +196,24 @@ export class Emitter {
     };
     if (parts.some((part) => part.prefix.length > 0 || part.contains !== null))
       refuse("neither beside prefixItems nor beside contains");
-    const values = this.#valuesOf(this.#normalizer.itemsOf(parts, 0));
-    if (values === null)
-      return refuse(
-        `where the items are known values, as of an enum or a range of integers, ${UNIQUE_MAX} at most, or where maxItems is 1, and here are more`,
-      );
-    const sets = setsOf(values.length, max);
-    if (sets > UNIQUE_SETS_MAX)
-      return refuse(
-        `where ${UNIQUE_SETS_MAX} sets of the values can be chosen at most, but of ${values.length} here ${sets} can: allow fewer values, or a smaller maxItems`,
+    if (min > DISTINCT_ITEMS_MAX)
+      refuse(`with ${DISTINCT_ITEMS_MAX} items at most, but minItems asks for ${min}`);
+    const shapes = this.#normalizer.shapesOf(this.#normalizer.itemsOf(parts, 0));
+    if (shapes.some((shape) => shape.kinds & (kinds.array | kinds.object)))
+      refuse(
+        "where the items are strings, numbers, booleans or null, but here they may be objects or arrays",
       );
     const builder = this.#builder;
     const comma = this.#terminal(",", this.#space.afterComma);
+    const values = this.#valuesOf(shapes);
+    if (values === null || setsOf(values.length, max) > UNIQUE_SETS_MAX) {
+      const item = this.#regexes.alt(shapes.map((shape) => this.#scalarsOf(shape, true)));
+      if (!hasTexts(this.#regexes, item, Math.max(min, 1))) return builder.never;
+      return builder.distinct({
+        ...{ item: builder.terminal(item), separator: comma },
+        ...{ min: Math.max(min, 1), max: Math.min(max, DISTINCT_ITEMS_MAX) },
+      });
+    }
     const places = new Map<bigint, GrammarSymbol>();
     /** After the values whose bits are set. */
     const after = (used: bigint, count: number): GrammarSymbol => {
@@ -231,10 +242,9 @@ export class Emitter {
   }
 
   /** Scalars that obey, if they are few and can be told apart by their texts; null: they are not. */
-  #valuesOf(conditions: readonly Condition[]): Regex[] | null {
+  #valuesOf(shapes: readonly Shape[]): Regex[] | null {
     const values: Regex[] = [];
-    for (const shape of this.#normalizer.shapesOf(conditions)) {
-      if (shape.kinds & (kinds.array | kinds.object)) return null;
+    for (const shape of shapes) {
       const texts = textsOf(this.#regexes, this.#scalarsOf(shape), UNIQUE_MAX + 1);
       if (texts === null) return null;
       values.push(...texts.map((text) => this.#regexes.literal(text)));

@@ -235,6 +235,12 @@ export class Normalizer implements ReadingTools {
     return numbers.length === 0 ? freeTexts : regexes.and([freeTexts, exactTexts, ...numbers]);
   }
 
+  /** The same with one way to write each number. */
+  distinctNumberTextsOf(shape: Shape): Regex {
+    const texts = this.numberTextsOf(shape);
+    return shape.numberTexts === null ? this.regexes.and([texts, this.numbers.distinctTexts]) : texts;
+  }
+
   /** The inside of strings of the shape. */
   stringsOf({ strings }: Shape): Regex {
     return strings.length === 0 ? this.encoding.anyText : this.regexes.and(strings);

@@ -16,6 +16,8 @@ export class Numbers {
   readonly freeTexts: Regex;
   /** Texts of few enough digits that no two of them are the same double. */
   readonly exactTexts: Regex;
+  /** Of those, one for each number. */
+  readonly distinctTexts: Regex;
   readonly #regexes: Regexes;
   /** Numbers without a sign, and those of them that are zero. */
   readonly #magnitudes: Regex;
@@ -57,6 +59,12 @@ export class Numbers {
     );
     const dot = regexes.optional(this.#text("."));
     this.exactTexts = regexes.cat(sign, regexes.repeat(regexes.cat(digit, dot), 1, 15));
+    const shortest = regexes.cat(this.#text("."), regexes.star(digit), this.#digits(1, 9));
+    this.distinctTexts = regexes.and([
+      this.exactTexts,
+      regexes.cat(sign, whole, regexes.optional(shortest)),
+      regexes.not(this.#text("-0")),
+    ]);
   }
 
   /** How a number is written if it has to be this one: without an exponent. */

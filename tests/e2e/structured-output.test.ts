@@ -53,6 +53,7 @@ const schemas: readonly Record<string, unknown>[] = [
     ],
   },
   { type: "array", items: { enum: ["a", "b", "c"] }, uniqueItems: true, minItems: 2 },
+  { type: "array", items: { type: "string", maxLength: 2 }, uniqueItems: true, minItems: 2, maxItems: 9 },
 ];
 
 test("answers drawn at random keep to their schema, whatever it is and however they are told", async () => {

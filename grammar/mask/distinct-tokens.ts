@@ -1,0 +1,175 @@
+import type { Budget } from "../error.ts";
+import { DISTINCT_BYTES_MAX, DISTINCT_ITEMS_MAX } from "../grammar.ts";
+import { type CameItems, isFull } from "../parser/distinct.ts";
+import { noPlace, type Parser, type ParseState } from "../parser/parser.ts";
+import type { Regex, Regexes } from "../regex/regexes.ts";
+import { hasTexts } from "../regex/text-count.ts";
+import type { FreeString } from "./free-string.ts";
+import { again, type Pieces } from "./job.ts";
+import { childOf, type Mask, tokenBytes, type Vocabulary } from "./vocabulary.ts";
+
+const COMMA = 44;
+const QUOTE = 34;
+const BRACKET = 91;
+/** In place of texts; no byte is a unit of them. */
+const LONG = "\u0100";
+const FULL = "\u0101";
+const whiteSpace = new Set([9, 10, 13, 32]);
+
+/**
+ * Tokens in which an item of a list ends and the next begins. A mask is made without knowing the text of an item that ends inside of a
+ * token; where no two items may be the same, those tokens are read one by one.
+ */
+export class DistinctTokens {
+  readonly #vocabulary: Vocabulary;
+  /** Those with a comma; with one after a quote, an opening bracket, and a bracket after a quote. */
+  readonly #withComma: number[] = [];
+  readonly #afterQuote: number[] = [];
+  readonly #afterBracket: number[] = [];
+  readonly #afterQuoteBracket: number[] = [];
+  /** By expression, whether it matches more texts than a list has items. */
+  readonly #isRich = new WeakMap<Regexes, Map<Regex, boolean>>();
+
+  constructor(vocabulary: Vocabulary) {
+    this.#vocabulary = vocabulary;
+    for (const token of vocabulary.trie.tokens) {
+      const bytes = tokenBytes(vocabulary, token);
+      const last = bytes.lastIndexOf(COMMA);
+      if (last < 0) continue;
+      this.#withComma.push(token);
+      const quote = bytes.indexOf(QUOTE);
+      const isAfterQuote = quote >= 0 && quote < last;
+      if (isAfterQuote) this.#afterQuote.push(token);
+      const bracket = bytes.lastIndexOf(BRACKET, last);
+      if (bracket < 0) continue;
+      this.#afterBracket.push(token);
+      if (isAfterQuote && quote < bracket) this.#afterQuoteBracket.push(token);
+    }
+  }
+
+  /** Takes out of the mask the tokens that make two items the same, or that can only be gone on with so. */
+  *takeOut(
+    mask: Mask,
+    parser: Parser,
+    state: ParseState,
+    strings: FreeString | null,
+    budget: Budget,
+  ): Pieces<void> {
+    const place = noPlace();
+    for (const token of this.#tokensIn(mask, parser, state, strings)) {
+      if (budget.isPaused) yield;
+      const bytes = tokenBytes(this.#vocabulary, token);
+      budget.spend(bytes.length);
+      const goesOn = yield* again(
+        () => this.#isSafe(parser, state, bytes) || parser.read(state, bytes, 0, bytes.length, place),
+      );
+      if (!goesOn) mask[token >>> 5]! &= ~(1 << (token & 31));
+    }
+  }
+
+  /** The state with one text for all that make no difference to a mask: they are longer than any item within a token, and become none that
+   *  came. */
+  alike(parser: Parser, state: ParseState): ParseState {
+    const { height } = this.#vocabulary.trie;
+    const texts = state.texts!.slice(0, state.count).map((text, thread) => {
+      const { distinct, isMixed } = state.sets[thread]!;
+      if (distinct === null || isMixed || text.length <= height) return text;
+      if (parser.cameLike(state, thread).length > 0) return text;
+      const bytes = distinct.bytes + text.length;
+      if (bytes > DISTINCT_BYTES_MAX) return FULL;
+      return bytes + height > DISTINCT_BYTES_MAX ? text : LONG;
+    });
+    return { ...state, texts };
+  }
+
+  /** Whether there may be any such in the mask. */
+  concerns(mask: Mask, parser: Parser, state: ParseState, strings: FreeString | null): boolean {
+    return this.#tokensIn(mask, parser, state, strings).next().done !== true;
+  }
+
+  *#tokensIn(mask: Mask, parser: Parser, state: ParseState, strings: FreeString | null): Generator<number> {
+    const isIn = (token: number): boolean => ((mask[token >>> 5]! >>> (token & 31)) & 1) === 1;
+    for (const token of this.#crossing(parser, state, strings)) if (isIn(token)) yield token;
+    for (const token of this.#alongItems(parser, state)) if (isIn(token)) yield token;
+  }
+
+  /** Tokens in which an item may end, and another come. */
+  #crossing(
+    { lexer }: Parser,
+    { sets, lexes, count }: ParseState,
+    strings: FreeString | null,
+  ): Iterable<number> {
+    let isInList = false;
+    let isInString = strings !== null;
+    for (let i = 0; i < count; i++) {
+      const set = sets[i]!;
+      if (set.isMixed) return this.#vocabulary.trie.tokens;
+      isInList ||= set.isInList;
+      for (let index = 0; isInString && index < lexer.count(lexes[i]!); index++) {
+        const rest = lexer.rest(lexes[i]!, index);
+        isInString = strings!.endsWithQuote(rest) && !lexer.regexes.isNullable(rest);
+      }
+    }
+    if (isInString) return isInList ? this.#afterQuote : this.#afterQuoteBracket;
+    return isInList ? this.#withComma : this.#afterBracket;
+  }
+
+  /** Tokens that write some or the rest of an item that came, and what goes on after it. */
+  #alongItems(parser: Parser, state: ParseState): number[] {
+    const { trie } = this.#vocabulary;
+    const found: number[] = [];
+    for (let i = 0; i < state.count; i++) {
+      const begun = state.texts![i]!.length;
+      for (const text of parser.cameLike(state, i)) {
+        let node = 0;
+        for (let at = begun; at < text.length; at++) {
+          node = childOf(trie, node, text.charCodeAt(at));
+          if (node < 0) break;
+          const last = at === text.length - 1 ? trie.ends[node]! : node + 1;
+          found.push(...trie.tokens.subarray(trie.firstTokens[node]!, trie.firstTokens[last]!));
+        }
+      }
+    }
+    return found;
+  }
+
+  /** Whether in each thread that goes on with the token one item alone ends, and the next can be gone on with in more ways than items may
+   *  have come. False also where that is not seen at a glance. */
+  #isSafe({ lexer }: Parser, { sets, lexes, texts, count }: ParseState, bytes: Uint8Array): boolean {
+    for (let i = 0; i < count; i++) {
+      const { distinct, isMixed } = sets[i]!;
+      if (distinct === null || isMixed || lexer.count(lexes[i]!) !== 1) return false;
+      if (!this.#isSafeItem(lexer.regexes, lexer.rest(lexes[i]!, 0), distinct, texts![i]!.length, bytes))
+        return false;
+    }
+    return true;
+  }
+
+  /** The same of one: of an item `under` is left after so many bytes. */
+  #isSafeItem(regexes: Regexes, under: Regex, came: CameItems, begun: number, bytes: Uint8Array): boolean {
+    let [at, rest] = [0, under];
+    for (; at < bytes.length && !regexes.isNullable(rest); at++) rest = regexes.derivative(rest, bytes[at]!);
+    if (at === bytes.length) return !regexes.isEmpty(rest);
+    if (bytes[at] !== COMMA || isFull(came, came.count + 1, came.bytes + begun + at)) return false;
+    at += 1;
+    while (whiteSpace.has(bytes[at]!)) at += 1;
+    let next = came.item;
+    for (; at < bytes.length && !regexes.isNullable(next); at++) next = regexes.derivative(next, bytes[at]!);
+    return !regexes.isNullable(next) && this.#hasMany(regexes, next);
+  }
+
+  /** Whether more texts match than items may have come. */
+  #hasMany(regexes: Regexes, regex: Regex): boolean {
+    let known = this.#isRich.get(regexes);
+    if (known === undefined) {
+      known = new Map();
+      this.#isRich.set(regexes, known);
+    }
+    let isRich = known.get(regex);
+    if (isRich === undefined) {
+      isRich = hasTexts(regexes, regex, DISTINCT_ITEMS_MAX);
+      known.set(regex, isRich);
+    }
+    return isRich;
+  }
+}
