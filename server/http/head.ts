@@ -1,6 +1,6 @@
 /** A request's head: from what came on a connection to what routes are given, and what is checked before them. */
 
-import { ApiError, badRequest } from "./errors.ts";
+import { ApiError, badRequest, quote } from "./errors.ts";
 import type { HttpLimits } from "./limits.ts";
 import type { RequestBody } from "./request-body.ts";
 import { HEAD_BYTES_MAX, type ParseFailure, type RequestHead } from "./request-parser.ts";
@@ -24,6 +24,12 @@ export function requestOf(head: RequestHead, body: RequestBody, signal: AbortSig
   const headers = new Headers();
   for (let at = 0; at < head.headers.length; at += 2)
     headers.append(head.headers[at]!, head.headers[at + 1]!);
+  const coding = headers.get("transfer-encoding");
+  if (coding !== null && coding.toLowerCase() !== "chunked") {
+    // What stands in front of the server may find another end of such a body.
+    const message = `the transfer coding of a request can only be chunked, but is ${quote(coding)}`;
+    throw new ApiError(501, "invalid_request_error", message, { headers: { connection: "close" } });
+  }
   const path = target.startsWith("/") ? target : (URL.parse(target)?.pathname ?? `/${target}`);
   const url = `http://${hostOf(headers) ?? NO_HOST}${path}`;
   const takesBody = method !== "GET" && method !== "HEAD";
