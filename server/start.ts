@@ -12,15 +12,12 @@ import { type ModelText, openFill, openTemplate, openTokenizer } from "../text/m
 import { publicTokens } from "../text/public-texts.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { textVocabulary } from "../text/vocabulary.ts";
-import { Generator } from "./answer/generator.ts";
-import { KeptPrefixes } from "./api/anthropic/kept-prefixes.ts";
 import { cacheSalts } from "./api/cache-salt.ts";
-import { startJobs } from "./api/jobs.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
 import { refusalOn } from "./api/refusals.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
-import { routesOf } from "./api/routes.ts";
 import { demoModelFolder } from "./assets.ts";
+import { type ComposedServer, composeServer } from "./compose.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
 import { chooseContext, modelNames, planProblem, planServing, type ServingPlan } from "./engines/plan.ts";
@@ -32,9 +29,7 @@ import {
   startEngines,
 } from "./engines/start.ts";
 import { ConstraintCompiler } from "./grammar/compiler.ts";
-import { type App, createApp } from "./http/app.ts";
 import { ApiKeys, KeyFileError } from "./http/auth.ts";
-import { BodyReader } from "./http/body.ts";
 import { ThreadGap } from "./http/gap.ts";
 import { JsonReader } from "./http/json/reader.ts";
 import { Lifecycle } from "./http/lifecycle.ts";
@@ -45,9 +40,8 @@ import { RequestLog } from "./http/request-log.ts";
 import { PlacementLog } from "./http/state.ts";
 import { Telemetry } from "./http/telemetry.ts";
 import { openJobs } from "./jobs/data-folder.ts";
-import type { JobService, JobSettings } from "./jobs/service.ts";
+import type { JobSettings } from "./jobs/service.ts";
 import type { JobStore } from "./jobs/store.ts";
-import { openPrograms } from "./program/programs.ts";
 import { aboutOf, embeddingServed, type ServedModel } from "./request/served-model.ts";
 import { Encoder } from "./text/encoder.ts";
 import { version } from "./version.ts";
@@ -129,7 +123,7 @@ export async function startServer(
   });
   const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);
   const deps = { ...text, ...watched, json, compiler, model, programModels, lifecycle, keys, responses };
-  const { app, jobs } = openApp(config, prepared, deps, store);
+  const { app, jobs } = compose(config, prepared, deps, store);
   server.serve = app.fetch;
   lifecycle.becomeReady();
 
@@ -236,7 +230,7 @@ async function startWatchedEngines(
   return await watched.promise;
 }
 
-/** Services of the routes. */
+/** What the composition needs, besides what the configuration says. */
 interface AppServices extends TextServices, WatchedEngines {
   readonly json: JsonReader;
   readonly compiler: ConstraintCompiler;
@@ -247,48 +241,29 @@ interface AppServices extends TextServices, WatchedEngines {
   readonly responses: KeptResponses;
 }
 
-function openApp(
+function compose(
   config: Config,
   { folder, contextMax, device }: Prepared,
-  deps: AppServices,
+  services: AppServices,
   store: JobStore | null,
-): { readonly app: App; readonly jobs: JobService | null } {
-  const { engines, telemetry, lifecycle, keys, tokenizer, compiler } = deps;
-  const limits = defaultHttpLimits;
-  const isHeadless = folder.config.isHeadless ?? false;
-  const facts = { contextMax, eosTokens: folder.eosTokens, isHeadless };
-  const { fleet } = engines;
-  const generator = new Generator(fleet, tokenizer, facts, (source) =>
-    compiler.compile(source, device.kind === "cpu" && fleet.active > 0),
-  );
-  const served = {
-    ...deps,
-    about: aboutOf(folder),
+): ComposedServer {
+  const { engines, compiler } = services;
+  const { fleet, specs } = engines;
+  return composeServer({
+    ...services,
     fleet,
-    specs: engines.specs,
-    keptPrefixes: new KeptPrefixes(fleet, engines.specs),
-    generator,
+    specs,
+    facts: { contextMax, eosTokens: folder.eosTokens, isHeadless: folder.config.isHeadless ?? false },
+    compile: (source) => compiler.compile(source, device.kind === "cpu" && fleet.active > 0),
+    about: aboutOf(folder),
     cacheSaltFor: cacheSalts(config),
     speaksParrot: config.parrotApi,
     reasoningField: config.reasoningField,
-    programs: openPrograms({ ...deps, generator, fleet, engines: engines.specs.length }),
     version,
-    limits,
-  };
-  const jobs = store === null ? null : startJobs(store, jobSettings(config), served);
-  const routes = routesOf({ ...served, jobs });
-  const bodies = new BodyReader(limits, deps.json);
-  const app = createApp({
-    routes,
-    telemetry,
-    lifecycle,
-    keys,
-    bodies,
+    limits: defaultHttpLimits,
     origins: originRules(config),
-    limits,
-    refuse: refusalOn,
+    jobs: store === null ? null : { store, settings: jobSettings(config) },
   });
-  return { app, jobs };
 }
 
 function servedModelOf(

@@ -16,20 +16,15 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import { type EngineLink, Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
-import { Generator } from "../../server/answer/generator.ts";
-import { KeptPrefixes } from "../../server/api/anthropic/kept-prefixes.ts";
+import type { Generator } from "../../server/answer/generator.ts";
 import { cacheSalts } from "../../server/api/cache-salt.ts";
-import { startJobs } from "../../server/api/jobs.ts";
 import { readProgramModels } from "../../server/api/programs/files.ts";
-import { refusalOn } from "../../server/api/refusals.ts";
 import { KeptResponses } from "../../server/api/responses/kept.ts";
 import type { StoreLimits } from "../../server/api/responses/store.ts";
-import { routesOf } from "../../server/api/routes.ts";
+import { composeServer } from "../../server/compose.ts";
 import type { ReasoningField } from "../../server/config.ts";
 import { ConstraintCompiler } from "../../server/grammar/compiler.ts";
-import { createApp } from "../../server/http/app.ts";
 import { ApiKeys, type KeySources } from "../../server/http/auth.ts";
-import { BodyReader } from "../../server/http/body.ts";
 import { ThreadGap } from "../../server/http/gap.ts";
 import { JsonReader } from "../../server/http/json/reader.ts";
 import { Lifecycle } from "../../server/http/lifecycle.ts";
@@ -40,7 +35,7 @@ import { Telemetry } from "../../server/http/telemetry.ts";
 import { limitUnsent } from "../../server/http/unsent.ts";
 import { type JobService, openStore } from "../../server/jobs/service.ts";
 import type { HostLimits } from "../../server/program/limits.ts";
-import { openPrograms, type Programs } from "../../server/program/programs.ts";
+import type { Programs } from "../../server/program/programs.ts";
 import { aboutOf } from "../../server/request/served-model.ts";
 import { Encoder } from "../../server/text/encoder.ts";
 import { fillFormOf } from "../../text/fill.ts";
@@ -208,7 +203,6 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   const lifecycle = new Lifecycle();
   const { isHeadless = false, pooling = "last" } = options;
   const facts = { contextMax: spec.contextMax, eosTokens: config.eosTokens, isHeadless };
-  const generator = new Generator(fleet, tokenizer, facts, (source) => compiler.compile(source));
   const limits = { ...defaultHttpLimits, ...options.limits };
   const model = {
     names: ["demo", "also/demo"],
@@ -222,49 +216,45 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     score:
       options.scoreWeights === undefined ? { refusal: "it is a test's" } : { weights: options.scoreWeights },
   };
-  const programs = openPrograms(
-    { ...text, generator, fleet, engines: options.toldEngines ?? 1, telemetry, model },
-    options.programLimits,
-  );
-  const served = {
+  const { data, onWrite } = options;
+  const responses = new KeptResponses(data ?? null, options.responseLimits);
+  const json = new JsonReader(new URL("../../server/http/json/worker.ts", import.meta.url).href);
+  const { app, generator, programs, jobs } = composeServer({
     ...text,
     about: { ...aboutOf(openModelFolder(demoFolder)), isHeadless },
     fleet,
     specs: [spec],
-    keptPrefixes: new KeptPrefixes(fleet, [spec]),
+    facts,
+    compile: (source) => compiler.compile(source),
     placements,
-    generator,
-    programs,
     cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
     speaksParrot: options.speaksParrot ?? false,
     reasoningField: options.reasoningField ?? "both",
     programModels:
       options.programFolder === undefined ? new Map() : readProgramModels(options.programFolder, model),
+    programEngines: options.toldEngines ?? 1,
+    ...(options.programLimits === undefined ? {} : { programLimits: options.programLimits }),
     telemetry,
     lifecycle,
     model,
     version: "0.0.0-test",
     limits,
-    responses: new KeptResponses(options.data ?? null, options.responseLimits),
-  };
-  const settings = { fileBytesMax: 2 ** 20, linesMax: 5000, retentionSeconds: 86_400 };
-  const { data, onWrite } = options;
-  const jobs = data === undefined ? null : startJobs(openStore(data, onWrite), settings, served, 20);
-  const routes = routesOf({ ...served, jobs });
-  const json = new JsonReader(new URL("../../server/http/json/worker.ts", import.meta.url).href);
-  const app = createApp({
-    routes,
-    telemetry,
-    lifecycle,
-    bodies: new BodyReader(limits, json),
+    responses,
+    json,
     keys: new ApiKeys({ keys: [], file: null, ...options.keys }),
     origins: {
       loopbackOnly: options.loopbackOnly ?? true,
       hosts: options.allowedHosts ?? [],
       origins: options.corsOrigins ?? [],
     },
-    limits,
-    refuse: refusalOn,
+    jobs:
+      data === undefined
+        ? null
+        : {
+            store: openStore(data, onWrite),
+            settings: { fileBytesMax: 2 ** 20, linesMax: 5000, retentionSeconds: 86_400 },
+            retryMs: 20,
+          },
   });
   const server = new HttpServer("127.0.0.1", 0, app.fetch);
   limitUnsent(server.port);
@@ -294,7 +284,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     close: async () => {
       await jobs?.runner.stop();
       jobs?.store.close();
-      served.responses.close();
+      responses.close();
       compiler.close();
       json.close();
       gap.close();

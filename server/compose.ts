@@ -1,0 +1,63 @@
+/** Composition of the part of the server that answers requests: generator, programs, jobs, routes and HTTP app. */
+
+import type { ConstraintSource } from "../grammar/source.ts";
+import type { Fleet } from "../scheduler/fleet/fleet.ts";
+import type { ModelFacts } from "./answer/generation.ts";
+import { Generator } from "./answer/generator.ts";
+import { KeptPrefixes } from "./api/anthropic/kept-prefixes.ts";
+import { startJobs } from "./api/jobs.ts";
+import { refusalOn } from "./api/refusals.ts";
+import type { RouteDeps } from "./api/route-deps.ts";
+import { routesOf } from "./api/routes.ts";
+import type { Compiled } from "./grammar/compiler.ts";
+import { type App, type AppDeps, createApp } from "./http/app.ts";
+import { BodyReader } from "./http/body.ts";
+import type { JsonReader } from "./http/json/reader.ts";
+import type { HttpLimits } from "./http/limits.ts";
+import type { JobService, JobSettings } from "./jobs/service.ts";
+import type { JobStore } from "./jobs/store.ts";
+import type { HostLimits } from "./program/limits.ts";
+import { openPrograms, type Programs } from "./program/programs.ts";
+import type { Encoder } from "./text/encoder.ts";
+
+type GivenToRoutes = Omit<RouteDeps, "fleet" | "generator" | "programs" | "keptPrefixes" | "jobs" | "limits">;
+
+/** Running engines, a model's text, and settings. */
+export interface ServerParts extends GivenToRoutes, Pick<AppDeps, "keys" | "origins"> {
+  readonly encoder: Encoder;
+  readonly fleet: Fleet;
+  readonly facts: ModelFacts;
+  readonly compile: (source: ConstraintSource) => Promise<Compiled>;
+  readonly json: JsonReader;
+  readonly limits: HttpLimits;
+  /** Engines that programs count on; absent: all. */
+  readonly programEngines?: number;
+  readonly programLimits?: Partial<HostLimits>;
+  /** null: the server keeps no jobs. */
+  readonly jobs: {
+    readonly store: JobStore;
+    readonly settings: JobSettings;
+    readonly retryMs?: number;
+  } | null;
+}
+
+export interface ComposedServer {
+  readonly app: App;
+  readonly generator: Generator;
+  readonly programs: Programs;
+  readonly jobs: JobService | null;
+}
+
+/** Puts the parts together. Unfinished jobs resume. */
+export function composeServer(parts: ServerParts): ComposedServer {
+  const { fleet, specs, tokenizer, facts, compile, limits, jobs: kept } = parts;
+  const generator = new Generator(fleet, tokenizer, facts, compile);
+  const engines = parts.programEngines ?? specs.length;
+  const programs = openPrograms({ ...parts, generator, engines }, parts.programLimits);
+  const served = { ...parts, keptPrefixes: new KeptPrefixes(fleet, specs), generator, programs };
+  const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);
+  const routes = routesOf({ ...served, jobs });
+  const bodies = new BodyReader(limits, parts.json);
+  const app = createApp({ ...parts, routes, bodies, refuse: refusalOn });
+  return { app, generator, programs, jobs };
+}
