@@ -1,27 +1,30 @@
 import type { Step, StepResult } from "./core.ts";
 
-/** Limits of a device; fixed for its life. */
+/** Capacity and capabilities of a device; fixed for its life. */
 export interface DeviceSpec {
-  /** For people: "cpu (AVX-512 BF16, 2 threads)". */
+  /** Name for people: "cpu (AVX-512 BF16, 2 threads)". */
   readonly name: string;
   /** Number of KV pages. */
   readonly pages: number;
   /** Tokens per page. */
   readonly pageTokens: number;
-  /** Most tokens in one step, over all chunks. */
+  /** Tokens in one step at most, over all chunks. */
   readonly stepTokensMax: number;
-  /** Most chunks in one step. */
+  /** Chunks in one step at most. */
   readonly stepChunksMax: number;
-  /** Longest sequence in tokens, prompt and output together. */
+  /** Longest sequence in tokens, prompt plus output. */
   readonly contextMax: number;
   readonly vocabSize: number;
-  /** Length of a hidden state, and most hidden states of a step; absent: the device returns none. */
+  /** Size of a hidden state, and how many a step may return. Absent: the device returns none. */
   readonly hidden?: { readonly size: number; readonly rowsMax: number };
-  /** Number of points, spread evenly over its time, in which a step can be aborted; absent: it is always computed to its end. */
+  /**
+   * Number of abort points, spread evenly over an abortable step. Absent: the device computes every step to
+   * its end.
+   */
   readonly abortPoints?: number;
 }
 
-/** Port: executes steps, decides nothing. One step at a time. */
+/** Port of a device: executes steps, one at a time, and decides nothing. */
 export interface Device {
   readonly spec: DeviceSpec;
   /** Starts one step and returns at once; calls `done` exactly once, later (never from within `start`), on

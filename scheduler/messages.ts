@@ -4,64 +4,76 @@ import type { Finish, PrefixHint, SequenceId, SequenceSpec, Service, TokenLogpro
 import type { DeviceSpec } from "./device.ts";
 
 /**
- * The link between the fleet (main thread) and an engine: plain data in both directions, so that the two may
- * live on one thread, two threads or in two processes. An engine's only inputs are these messages, its
+ * Messages between the fleet (main thread) and an engine. They are plain data in both directions, so that
+ * both may live on one thread, on two, or in two processes. An engine's only inputs are these messages, its
  * device's results and its clock.
  */
 export type EngineMessage =
   | { readonly kind: "submit"; readonly sequence: SequenceSpec }
-  /** Aborts a sequence, which ends with `aborted` unless it has ended already. */
+  /** Aborts the sequence. It ends with `aborted`, unless it has ended already. */
   | { readonly kind: "abort"; readonly sequence: SequenceId }
-  /** Pauses a sequence with a slow client: it keeps its pages but runs no further until `resume`. */
+  /** Pauses the sequence of a slow reader: it keeps its pages but does not run until `resume`. */
   | { readonly kind: "pause"; readonly sequence: SequenceId }
   | { readonly kind: "resume"; readonly sequence: SequenceId }
-  /** Changes the service of a sequence to a better one (`raised` in objective.ts). */
+  /** Raises the service of the sequence from now on (`raised` in objective.ts). */
   | { readonly kind: "raise"; readonly sequence: SequenceId; readonly service: Service }
-  /** Releases a held sequence, whether it has ended or not: no other continues it. */
+  /** Releases the held sequence: no other will continue it. Valid before and after its end. */
   | { readonly kind: "release"; readonly sequence: SequenceId }
-  /** Recalls a sequence: it is `returned` if it was never admitted, and stays otherwise. */
+  /**
+   * Recalls the sequence for another engine: the engine returns it (`returned`) if it was never admitted,
+   * else keeps it.
+   */
   | { readonly kind: "recall"; readonly sequence: SequenceId }
-  /** Adds a prefix hint. Sent again with the same id, the prefix is longer. */
+  /** Announces a prompt prefix of a call. A second message for the same hint extends the prefix. */
   | { readonly kind: "expect"; readonly hint: PrefixHint }
-  /** Removes a prefix hint, whose sequence has been sent or never will be. `givesUp`: nothing else is known to read the prefix either. */
+  /**
+   * Ends the prefix hint: its sequence was sent or never will be. `givesUp`: no other known sequence reads it
+   * either.
+   */
   | { readonly kind: "forget"; readonly hint: SequenceId; readonly givesUp: boolean }
-  /** Asks for the whole cache in the next KV events, after some were missed. */
+  /**
+   * Requests a full snapshot: the fleet missed a KV event, so the next report lists everything that is
+   * cached.
+   */
   | { readonly kind: "resync" };
 
-/** The output of an engine after one step or one message. */
+/** Report of an engine after one step or one message. */
 export interface EngineReport {
   /** Number of the report: 0, 1, 2 … per engine. */
   readonly number: number;
-  /** Sequences that were admitted, and hold pages. Each is named once, also if it is preempted later. */
+  /**
+   * Sequences admitted for the first time; from now on they hold pages. A sequence preempted later is not
+   * listed again.
+   */
   readonly started: readonly { readonly sequence: SequenceId; readonly cachedTokens: number }[];
-  /** Tokens drawn, columnar: sequences[i] drew tokens[i]. A sequence that drew several has them in order. */
+  /** Columns of drawn tokens: sequences[i] drew tokens[i]. A sequence that drew several has them in order. */
   readonly sequences: readonly SequenceId[];
   readonly tokens: readonly TokenId[];
   /** logprobs[i] belongs to tokens[i]; null when no row of this step asked for any. */
   readonly logprobs: readonly (TokenLogprobs | null)[] | null;
   /** Ended sequences; their last token, if any, is in `tokens` of this same report or an earlier one. */
   readonly finished: readonly { readonly sequence: SequenceId; readonly finish: Finish }[];
-  /** Sequences that were returned, of which the engine keeps nothing. */
+  /** Returned sequences; the engine has forgotten them. */
   readonly returned: readonly SequenceId[];
-  /** Tokens of prefix hints that were computed ahead. */
+  /** Tokens of prefix hints that the engine computed ahead. */
   readonly warmed: readonly { readonly hint: SequenceId; readonly tokens: number }[];
-  /** Log probabilities of prompts that ask for them; repeated for tokens that are computed again. */
+  /** Prompt logprobs of sequences that requested them; the engine repeats those of recomputed tokens. */
   readonly prompts: readonly PromptLogprobs[];
-  /** Number of computed prompt tokens, of sequences that ask for it. */
+  /** Computed prompt tokens of sequences with `tellsProgress`. */
   readonly progress: readonly { readonly sequence: SequenceId; readonly tokens: number }[];
   readonly load: EngineLoad;
-  /** Changes of the prefix cache since the previous report; null: none. */
+  /** Changes of the prefix cache since the last report; null: none. */
   readonly kvEvents: KvEvents | null;
 }
 
-/** Log probabilities of the tokens of a prompt from `start` on. */
+/** Logprobs of the prompt tokens from `start` on. */
 export interface PromptLogprobs {
   readonly sequence: SequenceId;
   readonly start: number;
   readonly logprobs: readonly TokenLogprobs[];
 }
 
-/** A snapshot and running totals; totals only grow. */
+/** Load of an engine: a snapshot and running totals; totals only grow. */
 export interface EngineLoad {
   readonly waiting: number;
   /** Sequences that hold pages, paused ones included. */
@@ -72,7 +84,7 @@ export interface EngineLoad {
   readonly pagesFree: number;
   /** Evictable pages: held by the prefix cache and by no running sequence. */
   readonly pagesCached: number;
-  /** Prompt tokens still to compute, waiting and running. */
+  /** Prompt tokens still to compute, of waiting and running sequences. */
   readonly tokensPending: number;
   readonly stepsTotal: number;
   readonly promptTokensTotal: number;
@@ -81,13 +93,13 @@ export interface EngineLoad {
   readonly prefixQueriedTotal: number;
   readonly prefixHitTotal: number;
   readonly preemptionsTotal: number;
-  /** Evicted pages. */
+  /** Pages that the prefix cache evicted. */
   readonly evictedPagesTotal: number;
-  /** Steps in which a stream missed its target. */
+  /** Steps after which a stream had waited longer than its TBT target. */
   readonly stepsOverTarget: number;
-  /** Times that a throughput decode was left out of a step. */
+  /** Throughput decodes left out of a step, in total. */
   readonly skippedDecodesTotal: number;
-  /** The last step: its tokens, its time in the device, and the time from its start to its report. */
+  /** Last step: its tokens, milliseconds inside the device, and milliseconds from its start to its report. */
   readonly stepTokens: number;
   readonly deviceMs: number;
   readonly stepMs: number;
@@ -105,13 +117,13 @@ const TOTALS = [
   "skippedDecodesTotal",
 ] as const satisfies readonly (keyof EngineLoad)[];
 
-/** Adds the totals of `before`, the lost engine that this one replaces; null: there was none. */
+/** Adds the totals of `before`, a lost engine in the same place, to a load; null: there was none. */
 export function goneOn(load: EngineLoad, before: EngineLoad | null): EngineLoad {
   if (before === null) return load;
   return { ...load, ...Object.fromEntries(TOTALS.map((name) => [name, before[name] + load[name]])) };
 }
 
-/** The load of a new engine. */
+/** Returns the load of an engine that has done nothing yet. */
 export function idleLoad(spec: DeviceSpec): EngineLoad {
   return {
     waiting: 0,

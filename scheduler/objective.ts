@@ -1,29 +1,44 @@
 import type { Objective, Service } from "./core.ts";
 
-/** Rules by which one objective shares prompt tokens with the others (engine/queue/lanes.ts). */
+/**
+ * Rules by which the lane of an SLO class shares prompt tokens with the other lanes (engine/queue/lanes.ts).
+ */
 export interface LaneRules {
-  /** Weight > 0: while several objectives wait, each gets prompt tokens in proportion to its credits. */
+  /** Weight > 0: while several lanes wait, each gets prompt tokens in proportion to its credits. */
   readonly credits: number;
-  /** Time after which a waiting sequence is aged: no other is admitted before it for want of room. */
+  /**
+   * Milliseconds after which a waiting sequence is aged: admission lets no other overtake it for lack of
+   * room.
+   */
   readonly ageingMs: number;
 }
 
-/** Rules of an objective. */
+/** Scheduling rules of an SLO class. */
 export interface ObjectiveRules extends LaneRules {
   readonly name: Objective;
-  /** Rank 0, 1 or 2: prompts of a lower number are computed first, and its sequences are preempted last. */
+  /**
+   * Precedence 0, 1 or 2: the planner computes prompts of lower numbers first and preempts their sequences
+   * last.
+   */
   readonly precedence: number;
-  /** Whether sequences of one tenant and priority are admitted in order of arrival; else by response ratio. */
+  /**
+   * True if sequences of one tenant and priority are admitted in order of arrival, false if by response
+   * ratio.
+   */
   readonly isFirstCome: boolean;
-  /** Whether its tokens are read as they come: the policy's default target holds for it, and without a target the
-   *  steps beside its decodes stay short. */
+  /**
+   * True if clients read the tokens as they come. The policy's default TBT target then applies; without a
+   * target, steps beside its decodes stay short.
+   */
   readonly isInteractive: boolean;
-  /** Whether it is offline work, which uses what the others leave: it has no target, its decodes may be left out of steps, and its prompts hardly
-   *  lengthen the steps of interactive streams. */
+  /**
+   * True for offline work, which uses what online work leaves. It has no target, steps may skip its decodes,
+   * and its prompts hardly lengthen steps of interactive streams.
+   */
   readonly isOffline: boolean;
 }
 
-/** The rules of every objective. */
+/** Rules of every SLO class; the only place that defines them. */
 export const objectives: Readonly<Record<Objective, ObjectiveRules>> = {
   latency: {
     name: "latency",
@@ -34,7 +49,7 @@ export const objectives: Readonly<Record<Objective, ObjectiveRules>> = {
     isInteractive: true,
     isOffline: false,
   },
-  // Members arrive together; by arrival one task group is finished before the next begins.
+  // Members arrive together: first come, first served finishes one task group before the next begins.
   gang: {
     name: "gang",
     precedence: 1,
@@ -55,15 +70,17 @@ export const objectives: Readonly<Record<Objective, ObjectiveRules>> = {
   },
 };
 
-/** Objectives by precedence. */
+/** SLO classes by precedence. */
 export const objectiveOrder: readonly ObjectiveRules[] = [
   objectives.latency,
   objectives.gang,
   objectives.throughput,
 ];
 
-/** Combines two services into one that is at least as good as both: the more urgent objective with its task group, and the tighter targets. The
- *  tenant stays. Returns `current` itself where it is as good already. */
+/**
+ * Returns a service at least as good as both: the more urgent SLO class with its task group, and the tighter
+ * targets. The tenant stays. Returns `current` itself if it is as good already.
+ */
 export function raised(current: Service, wanted: Service): Service {
   const ahead = objectives[current.objective].precedence - objectives[wanted.objective].precedence;
   const { objective, taskGroup } = ahead > 0 ? wanted : current;

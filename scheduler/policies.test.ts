@@ -1,4 +1,4 @@
-/** Policies as values: every row runs, and none of them changes what a sequence says. */
+/** Policies as values: every row runs, and none of them changes the tokens of a sequence. */
 
 import { expect, test } from "bun:test";
 import { policies, policyNames, policyOf, withChanges } from "../simulation/baselines/policies.ts";

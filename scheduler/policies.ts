@@ -2,9 +2,9 @@ import { objectives } from "./objective.ts";
 import type { ServedPolicy } from "./policy.ts";
 
 /**
- * The policy that serves and is measured. `tbtMs`: the default target of streams. Without `--tbt-ms` it is null: they have none, and steps
- * have the size with the least total delay. The size of steps and the number of sequences depend on the device: its cost model, its
- * memory, and its limits of a step.
+ * Returns Bunting's own policy, as served and as simulated. `tbtMs` is the TBT target of streams without one.
+ * Null (serving without `--tbt-ms`) gives them none: steps then have the size with the least total delay. The
+ * device bounds step size and running sequences: by its cost model, its memory, and its limits per step.
  */
 export function ours(tbtMs: number | null = null): ServedPolicy {
   return {

@@ -12,7 +12,7 @@ function taken(feed: BatchAdmission): number[] {
 
 describe("feed", () => {
   test("gives what memory holds, and half as many more", () => {
-    // 72 + 128 expected tokens each: 2000 hold 10, the job's 1333 and half of them.
+    // 72 + 128 expected tokens each: 2000 hold 10, the job's 1333 with half as many more.
     const feed = new BatchAdmission(items(100, 72), { tokens: 1334, sequences: 1000, stepTokens: 8192 });
     expect(taken(feed)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     feed.ended(3, 128);
@@ -25,7 +25,7 @@ describe("feed", () => {
   });
 
   test("gives no more than can be there at a time, where answers are short", () => {
-    // An answer of a token is there for two steps: they take 200 tokens, of 10 and 1 each.
+    // An answer of one token lasts two steps: they have 200 tokens, for prompts of 10 and 1 tokens.
     const feed = new BatchAdmission(items(100, 10, 1), {
       tokens: 1_000_000,
       sequences: 1000,

@@ -1,52 +1,56 @@
 import { assert } from "../../base/assert.ts";
 
-/** Of the pages that a job may fill, the part that its sequences ahead of the running ones may need besides: they wait on the engines,
- *  which keep what those will read (docs/scheduler-tuning.md), and can begin at once. With less, what the engines admit by its prompt alone leaves
- *  none waiting where memory holds a few groups. */
+/**
+ * Share of the job's pages that waiting sequences may need on top. They wait on the engines, whose caches
+ * protect their prefixes (docs/scheduler-tuning.md), and can begin at once. With a smaller share, engines
+ * that admit by prompt alone would have no waiting sequence when memory holds only a few groups.
+ */
 const AHEAD = 0.5;
-/** Assumed length of the first answers. */
+/** Expected tokens of the first answers. */
 const ANSWER_GUESS = 128;
-/** Weight of one more answer in the expected length, once there are many. */
+/** Weight of a new answer in the running average, once there are many. */
 const LATELY = 1 / 64;
 
-/** Sizes of a job's sequence. */
+/** Sequence of a job as batch admission sees it, by position in the job's order. */
 export interface BatchItem {
-  /** Prompt tokens that it does not share with the sequence before. */
+  /** Prompt tokens that are not shared with the sequence before. */
   readonly newTokens: number;
-  /** Most tokens of its answer. */
+  /** Tokens of the answer at most. */
   readonly tokensMax: number;
 }
 
-/** A job's sequences, in its order. */
+/** Sequences of a job, in its order. */
 export interface BatchItems {
   readonly length: number;
   at(place: number): BatchItem | undefined;
 }
 
-/** The capacity that a job may fill. */
+/** Capacity that a job may use. */
 export interface BatchRoom {
   /** Tokens of keys and values. */
   readonly tokens: number;
-  /** Most sequences of the devices' steps. */
+  /** Sequences per step, over the devices. */
   readonly sequences: number;
-  /** Most tokens of the devices' steps. */
+  /** Tokens per step, over the devices. */
   readonly stepTokens: number;
 }
 
 /**
- * Admits as many of a job's sequences to the engines as their memory is likely to hold, and half as many more. Memory decides, and no
- * fixed number (BatchLLM, arXiv:2412.03594 §4.3.3); the only other limit is the size of the devices' steps. A sequence is expected to need
- * its new prompt tokens and an answer as long as the job's answers so far. With short answers fewer sequences run at a time than memory
- * holds: each ends as many steps after its prompt as its answer has tokens.
+ * Batch admission: how many sequences of a job are on the engines at a time. It gives as many as their memory
+ * is likely to hold, and half as many more. Memory decides, not a fixed number (BatchLLM, arXiv:2412.03594
+ * §4.3.3); the devices' step limits are the only other bound. The expected size of a sequence is its new
+ * prompt tokens plus the mean answer of the job so far. Short answers never fill the memory: a sequence ends
+ * as many steps after its prompt as its answer has tokens.
  *
- * Sequences are admitted in the order of the job, so that those with a common prefix run together. The others cost nothing yet: a chat
- * finds the queue of an engine short, whatever the size of the job. One sequence is always admitted, whatever it needs.
+ * Sequences are given in the job's order, so that those with a shared prefix are on the engines together.
+ * Sequences not yet given cost nothing: a chat finds a short queue, whatever the size of the job. At least
+ * one sequence is always given, whatever it needs.
  */
 export class BatchAdmission {
   readonly #items: BatchItems;
   #room: BatchRoom;
   #next = 0;
-  /** Places of admitted sequences that have not ended. */
+  /** Positions of sequences given and not ended. */
   readonly #given = new Set<number>();
   #newTokens = 0;
   #answerTokens = ANSWER_GUESS;
@@ -57,12 +61,12 @@ export class BatchAdmission {
     this.#room = room;
   }
 
-  /** Number of admitted sequences that have not ended. */
+  /** Number of sequences given and not ended. */
   get given(): number {
     return this.#given.size;
   }
 
-  /** Whether every sequence was admitted and has ended. */
+  /** True if every sequence was given and has ended. */
   get isDone(): boolean {
     return this.#next === this.#items.length && this.#given.size === 0;
   }
@@ -72,12 +76,12 @@ export class BatchAdmission {
     return this.#answerTokens;
   }
 
-  /** Changes the capacity, as other jobs came or went. */
+  /** Sets the capacity, after other jobs came or went. */
   setRoom(room: BatchRoom): void {
     this.#room = room;
   }
 
-  /** Admits the next sequence, and returns its place; null: not now, or there is none left. */
+  /** Returns the position of the next sequence to run; null: none now, or none left. */
   next(): number | null {
     const item = this.#items.at(this.#next);
     if (item === undefined || !this.#hasRoomFor(item)) return null;
@@ -88,7 +92,7 @@ export class BatchAdmission {
     return place;
   }
 
-  /** Takes note that a sequence has ended, with an answer of `tokens`; null: without one. */
+  /** Records the end of a sequence. `answerTokens`: length of its answer; null: it has none. */
   ended(place: number, answerTokens: number | null): void {
     assert(this.#given.delete(place), "a sequence ends once, after it was given");
     this.#newTokens -= this.#items.at(place)!.newTokens;

@@ -27,7 +27,7 @@ function ordered(
   return orderOf(tree, choice, answer);
 }
 
-/** What every choice of opened nodes saves, the most of it. */
+/** Tries every choice of opened nodes; returns the most tokens saved. */
 function bruteForce(tree: PrefixTree): number {
   const inner = [...tree.prompts.keys()].filter((node) => node !== ROOT && tree.prompts[node]! > 1);
   let most = 0;
@@ -48,7 +48,7 @@ function common(a: ArrayLike<number>, b: ArrayLike<number>): number {
 }
 
 describe("groups", () => {
-  /** Figure 4 of the paper. */
+  /** Figure 4 of BatchLLM. */
   const figure4 = ["x", "bcc", "bcd", "bceeeeeef", "bceeeeeeg", "bh"].map(tokens);
 
   test("the paper's example saves ten tokens, four by first levels alone", () => {

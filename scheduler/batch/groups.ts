@@ -2,16 +2,19 @@ import { assert } from "../../base/assert.ts";
 import type { OneLevel } from "./one-level.ts";
 import { type NodeIndex, type PrefixTree, ROOT } from "./prefix-tree.ts";
 
-/** Prompts that share their first `prefixTokens` tokens, which are computed once for all of them. */
+/** Group of prompts whose first `prefixTokens` tokens are computed once for all of them. */
 export interface PrefixGroup {
   readonly prefixTokens: number;
-  /** Indices of prompts, ascending, at least one. A prompt that shares nothing is alone, with a prefix of 0 tokens. */
+  /**
+   * Indices of prompts, ascending, at least one. A prompt that shares no prefix is alone, with a prefix of 0
+   * tokens.
+   */
   readonly members: readonly number[];
 }
 
-/** Each prompt in the group of the nearest opened node; groups in order of their first member. */
+/** Puts each prompt in the group of its nearest opened node; groups are in order of their first member. */
 export function groupsOf(tree: PrefixTree, { isOpened }: OneLevel): PrefixGroup[] {
-  /** By node: the members of its group; null: they are alone. */
+  /** Members of each node's group, by node; null: its prompts are alone. */
   const groupOf: (number[] | null)[] = [null];
   const groups: PrefixGroup[] = [];
   for (let node = ROOT; node < tree.nodes; node++) {
@@ -30,22 +33,23 @@ export function groupsOf(tree: PrefixTree, { isOpened }: OneLevel): PrefixGroup[
   return groups.sort((a, b) => a.members[0]! - b.members[0]!);
 }
 
-/** Prompts in the order in which a job runs, and how much of each is new. */
+/** Order in which a job runs its prompts, with the new tokens of each. */
 export interface BatchOrder {
-  /** Indices of prompts. */
+  /** Indices of prompts, in this order. */
   readonly prompts: Int32Array;
-  /** By place in this order: tokens that the prompt has in common with the one before. */
+  /** Tokens that each prompt shares with the one before, by position in this order. */
   readonly sharedTokens: Int32Array;
 }
 
 /**
- * A walk of the prefix tree: prompts that share a prefix come one after the other, and so do the groups that share a shorter one, so
- * that a cache that knows every level finds the upper levels, too. Of what a node has below it a group's own members come first,
- * then the groups within.
+ * Orders prompts by a walk of the prefix tree. Prompts that share a prefix are adjacent, and so are groups
+ * that share a shorter one; a multi-level cache then hits the upper levels, too. A group's own members come
+ * before the groups within it.
  *
- * Parts of the tree come by their ratio of answer tokens to prompt tokens, the highest first (BatchLLM, arXiv:2412.03594 §4.3.2):
- * long answers begin early, and later prompts fill the steps that they leave room in. A prefix counts once. Unlike the paper's, the
- * ratio counts answers: `answerTokens` tells how many tokens one is likely to have, by prompt, > 0. Ties are in order of the prompts.
+ * Subtrees come by descending ratio of answer tokens to prompt tokens (BatchLLM, arXiv:2412.03594 §4.3.2).
+ * Long answers then begin early, and later prompts fill the room in their steps. A prefix counts once. Unlike
+ * the paper's, the ratio counts answers: `answerTokens` is the expected answer length by prompt, > 0. Ties
+ * keep the order of the prompts.
  */
 export function orderOf(
   tree: PrefixTree,
@@ -56,7 +60,7 @@ export function orderOf(
   const count = sorted.length;
   const answers = new Float64Array(nodes);
   const tokens = new Float64Array(nodes);
-  /** By node: answer tokens for each of its prompts' tokens. */
+  /** Answer tokens per prompt token, by node. */
   const ratio = new Float64Array(nodes);
   const first = new Int32Array(nodes).fill(count);
   for (let node = nodes - 1; node > ROOT; node--) {
@@ -71,10 +75,10 @@ export function orderOf(
     answers[above]! += answers[node]!;
     first[above] = Math.min(first[above]!, first[node]!);
   }
-  /** Whether a node is opened, or below one that is. */
+  /** True for opened nodes and all nodes below them, by node. */
   const isInGroup = isOpened.slice();
   for (let node = 1; node < nodes; node++) isInGroup[node]! |= isInGroup[parent[node]!]!;
-  // What comes first is the last on the stack.
+  // The stack reverses the order: the last one pushed comes first.
   const fromLast = (a: NodeIndex, b: NodeIndex): number =>
     (isInGroup[parent[a]!] === 1 ? isOpened[b]! - isOpened[a]! : 0) ||
     ratio[a]! - ratio[b]! ||

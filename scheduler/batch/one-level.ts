@@ -1,39 +1,43 @@
 import { type PrefixTree, ROOT } from "./prefix-tree.ts";
 
-/** A choice of nodes whose tokens are computed once, for all prompts that end at them or below. */
+/** Choice of nodes whose tokens are computed once, for all prompts that end at or below them. */
 export interface OneLevel {
-  /** By node: 1 where it was opened. A prompt's group is that of the nearest opened node above its end; without any it is
-   *  alone. */
+  /**
+   * 1 for opened nodes, by node. A prompt's group is that of the nearest opened node above its end; without
+   * one it is alone.
+   */
   readonly isOpened: Uint8Array;
-  /** Tokens that need not be computed if each group computes its prefix once, and shares nothing with other groups. */
+  /** Tokens saved when each group computes its prefix once and shares nothing with other groups. */
   readonly savedTokens: number;
 }
 
 /**
- * The groups that save most when each prompt shares one prefix with one group: an exact optimum, where BatchLLM's Algorithm 1
- * (arXiv:2412.03594 §4.2, here in baselines/batchllm.ts) is a greedy choice. With the nearest opened node above v at depth d, what v and
- * everything below can save at most is
+ * Chooses the groups that save most when each prompt shares one prefix with one group. This is an exact
+ * optimum; BatchLLM's Algorithm 1 (arXiv:2412.03594 §4.2, here in simulation/baselines/batchllm.ts) is a
+ * greedy choice. For a node v whose nearest opened ancestor is at depth d, v and its subtree save at most:
  *
- *   best(v, d) = max(keep, open)
- *   keep = ends(v) d + sum over children c of best(c, d)
- *   open = ends(v) depth(v) + sum over children c of best(c, depth(v)) - depth(v)
+ *     best(v, d) = max(keep, open)
+ *     keep = ends(v) d + sum over children c of best(c, d)
+ *     open = ends(v) depth(v) + sum over children c of best(c, depth(v)) - depth(v).
  *
- * since opening v costs one computation of its tokens. d is the depth of a node above v, so that there are as many values as v has
- * nodes above it: altogether no more than the prompts have tokens. What keeping saves grows with d, and what opening saves does not
- * depend on it: so v is opened below the first so many of the nodes above it, and one number tells the choice.
+ * Opening v costs one computation of its tokens. The depth d is that of an ancestor, so v has as many values
+ * as ancestors: in total at most the tokens of all prompts. keep grows with d and open does not depend on it.
+ * So v is opened below its first ancestors up to some level, and one number per node holds the choice.
  */
 export function oneLevel(tree: PrefixTree): OneLevel {
   const { nodes, parent, depth, ends, prompts } = tree;
   const level = new Int32Array(nodes);
   for (let node = 1; node < nodes; node++) level[node] = level[parent[node]!]! + 1;
 
-  /** By node: of the nodes above it, from the root on, the first so many below which it is opened. */
+  /** Number of ancestors, from the root on, below which the node is opened, by node. */
   const opensBelow = new Int32Array(nodes);
-  /** By level, of the nodes above the one that is looked at: the sum of what the children so far save at most, by level of the
-   *  nearest opened node; without those that can only be kept. Below a node the part with most prompts comes first here, so that
-   *  only few sums are there at a time. */
+  /**
+   * Sums of the children's best savings so far, by level of the current node's ancestor, then by level of the
+   * nearest opened node. Nodes that can only be kept are left out. The heaviest child comes first here, so
+   * that few sums exist at a time.
+   */
   const sums: (Float64Array | undefined)[] = [];
-  /** By node: prompts that end here, or at a child that cannot be opened. */
+  /** Prompts that end at the node or at a child that cannot be opened, by node. */
   const kept = ends.slice();
   for (let node = nodes - 1; node > ROOT; node--) {
     const above = parent[node]!;
@@ -60,7 +64,7 @@ export function oneLevel(tree: PrefixTree): OneLevel {
 
 function opened({ nodes, parent }: PrefixTree, level: Int32Array, opensBelow: Int32Array): Uint8Array {
   const isOpened = new Uint8Array(nodes);
-  /** By node: the level of the nearest opened node, itself included. */
+  /** Level of the nearest opened node, itself included, by node. */
   const nearest = new Int32Array(nodes);
   for (let node = 1; node < nodes; node++) {
     const above = nearest[parent[node]!]!;

@@ -1,20 +1,20 @@
 import { assert } from "../../base/assert.ts";
 import type { TokenId } from "../../base/token.ts";
 
-/** A node's place in the columns of a tree. */
+/** Index of a node in the columns of a tree. */
 export type NodeIndex = number;
 
-/** The node that every prompt begins at. */
+/** Root node, where every prompt begins. */
 export const ROOT: NodeIndex = 0;
 
-/** The prompts of a job, one behind the other: prompt i is tokens [from[i], from[i + 1]). */
+/** Prompts of a job, concatenated: prompt i is tokens [from[i], from[i + 1]). */
 export interface PromptTable {
   readonly tokens: Int32Array;
-  /** One entry more than prompts. */
+  /** Offsets, one more than prompts. */
   readonly from: ArrayLike<number>;
 }
 
-/** A table of a few prompts. */
+/** Makes a table of a few prompts. */
 export function promptTable(prompts: readonly ArrayLike<TokenId>[]): PromptTable {
   const from = [0];
   for (const { length } of prompts) from.push(from.at(-1)! + length);
@@ -25,37 +25,41 @@ export function promptTable(prompts: readonly ArrayLike<TokenId>[]): PromptTable
   return { tokens, from };
 }
 
-/** Prompts that one tree holds, at most: a prompt and the token that it is sorted by are one number. */
+/** Prompts in one tree at most: a prompt and its sort token are packed into one number. */
 export const TREE_PROMPTS_MAX = 2 ** 20;
 
 /**
- * The compact prefix tree of all prompts of a job, built before any of them runs (BatchLLM, arXiv:2412.03594 §4.2). A node
- * stands for the tokens [0, depth) that some prompts have in common; a prompt that is the prefix of another, or equal to it, ends
- * at an inner node, or at the same one. Nodes are columns of numbers: a job has tens of thousands of prompts.
+ * Compact prefix tree of all prompts of a job, built before any of them runs (BatchLLM, arXiv:2412.03594
+ * §4.2). A node stands for the tokens [0, depth) that some prompts share. A prompt that is a prefix of
+ * another ends at an inner node; equal prompts end at the same node. Nodes are columns of numbers, since a
+ * job has tens of thousands of prompts.
  *
- * Nodes are numbered as a walk from the root meets them: a node comes before those below it, and these are side by side. Of the
- * nodes below one the part with most prompts comes last.
+ * Nodes are numbered in preorder, so that a node comes before its subtree, which is contiguous. The heaviest
+ * child comes last.
  *
- * It is built as a radix sort goes, from the first token on. The prompts of a node are compared with the first of them, up to
- * where one differs: there the node ends. They are then sorted by the next token, and those with the same one are a node below. So no
- * token is read but those that are shared, each once for each prompt that has it.
+ * Construction is a radix sort from the first token on. The prompts of a node are compared with the first of
+ * them up to the first difference: there the node ends. They are then sorted by the next token; those with
+ * the same one form a child. Only shared tokens are read, each once per prompt that has it.
  */
 export class PrefixTree {
-  /** Nodes there are, the root among them. */
+  /** Number of nodes, the root included. */
   readonly nodes: number;
-  /** By node: the node above; the root's is itself. */
+  /** Parent by node; the root's is itself. */
   readonly parent: Int32Array;
-  /** By node: tokens from the root to its end. */
+  /** Tokens from the root to the node's end, by node. */
   readonly depth: Int32Array;
-  /** By node: prompts that end here or below. */
+  /** Prompts that end at or below the node, by node. */
   readonly prompts: Int32Array;
-  /** By node: prompts that end exactly here. */
+  /** Prompts that end exactly at the node, by node. */
   readonly ends: Int32Array;
-  /** By node: the first node that is not below it any more. */
+  /** First node after the node's subtree, by node. */
   readonly after: Int32Array;
-  /** Prompts in order of their tokens: those of a node are side by side, the ones that end there first, ascending. */
+  /**
+   * Prompts in order of their tokens. Those of a node are contiguous; the ones that end there come first,
+   * ascending.
+   */
   readonly sorted: Int32Array;
-  /** By node: where its prompts begin in `sorted`. */
+  /** Index in `sorted` of the node's first prompt, by node. */
   readonly begin: Int32Array;
 
   constructor(table: PromptTable) {
@@ -74,24 +78,24 @@ export class PrefixTree {
     }
   }
 
-  /** The nodes right below one. */
+  /** Returns the children of a node. */
   children(node: NodeIndex): NodeIndex[] {
     const children: NodeIndex[] = [];
     for (let child = node + 1; child < this.after[node]!; child = this.after[child]!) children.push(child);
     return children;
   }
 
-  /** The prompts that end exactly at a node, ascending. */
+  /** Returns the prompts that end exactly at a node, ascending. */
   promptsAt(node: NodeIndex): Int32Array {
     return this.sorted.subarray(this.begin[node]!, this.begin[node]! + this.ends[node]!);
   }
 
-  /** Tokens between its parent and it. */
+  /** Returns the tokens of the edge from the parent to the node. */
   edgeTokens(node: NodeIndex): number {
     return this.depth[node]! - this.depth[this.parent[node]!]!;
   }
 
-  /** Tokens that need not be computed if every token of the tree is computed once: no schedule saves more. */
+  /** Tokens saved when every token of the tree is computed once; no schedule saves more. */
   get savedAtMost(): number {
     let saved = 0;
     for (let node = 1; node < this.nodes; node++) {
@@ -111,7 +115,7 @@ interface Split {
   readonly sorted: Int32Array;
 }
 
-/** Splits all prompts into nodes, and each node's into those below. */
+/** Splits all prompts into nodes, top down. */
 function split({ tokens, from }: PromptTable): Split {
   const count = from.length - 1;
   assert(count <= TREE_PROMPTS_MAX, "a tree has prompts, as many as it may");
@@ -123,7 +127,7 @@ function split({ tokens, from }: PromptTable): Split {
   const ends = new Int32Array(room);
   const sorted = Int32Array.from({ length: count }, (_, prompt) => prompt);
   const keys = new Float64Array(count);
-  /** Nodes to come: the node above, and where their prompts begin and end in `sorted`. */
+  /** Stack of nodes to split: their parents, and their ranges in `sorted`. */
   const stack = new Int32Array(3 * (count + 1));
   let top = 0;
   const push = (above: NodeIndex, start: number, end: number): void => {
@@ -164,7 +168,7 @@ function split({ tokens, from }: PromptTable): Split {
       }
       push(node, first, at);
     }
-    // The heaviest below the others on the stack.
+    // Puts the heaviest child below the others on the stack.
     for (let i = 0; i < 3 && most > 0; i++) {
       const other = stack[pushed + i]!;
       stack[pushed + i] = stack[heaviest + i]!;
@@ -183,8 +187,10 @@ function split({ tokens, from }: PromptTable): Split {
   };
 }
 
-/** Keys of prompts that have `depth` tokens in common, sorted: those that end there first, the others by their next token, and those
- *  with the same one by their number. A key is that token's, times what a tree has room for, and the prompt. */
+/**
+ * Sorts prompts that share `depth` tokens: those that end there first, the others by their next token, ties
+ * by number. The sort key is that token times the tree's capacity, plus the prompt's number.
+ */
 function sortByNext(
   keys: Float64Array,
   { tokens, from }: PromptTable,
@@ -202,7 +208,7 @@ function sortByNext(
   keys.subarray(start, end).sort();
 }
 
-/** How far prompts agree that have their first `agreed` tokens in common. */
+/** Returns the length of the common prefix of prompts whose first `agreed` tokens are equal. */
 function agreeUntil(
   tokens: Int32Array,
   from: ArrayLike<number>,
@@ -220,7 +226,10 @@ function agreeUntil(
   return until;
 }
 
-/** How far the tokens behind `a` and `b` are equal, in [from, end]; eight at a time, as this is what building a tree takes. */
+/**
+ * Returns the first difference of the tokens behind `a` and `b` in [from, end]. Compares eight at a time,
+ * since building a tree spends its time here.
+ */
 function firstDifference(tokens: Int32Array, a: number, b: number, from: number, end: number): number {
   let at = from;
   for (; at + 8 <= end; at += 8) {

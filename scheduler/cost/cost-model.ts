@@ -1,62 +1,69 @@
 import type { Step } from "../core.ts";
 
-/** A prompt chunk as far as its cost goes. */
+/** Shape of a prompt chunk, as far as it determines the cost. */
 export interface PromptShape {
   /** Tokens computed in the step, ≥ 1. */
   readonly tokens: number;
-  /** Tokens of the same sequence that are computed already. */
+  /** Tokens of the same sequence that are already computed. */
   readonly context: number;
 }
 
-/** A step as far as its cost goes. */
+/** Shape of a step, as far as it determines the cost. */
 export interface StepShape {
   readonly prompts: readonly PromptShape[];
   readonly decodes: number;
-  /** Context tokens of all decodes together. */
+  /** Context tokens of all decodes, summed. */
   readonly decodeContext: number;
 }
 
 /**
- * Port: how long a step takes. One model serves five: the step budget, the dispatcher's costs, admission, the
- * planner and the timed device. Every implementation is a pure function of the shape (until it is corrected by
- * what was measured, see online.ts), greater than zero, and grows with every number in the shape.
+ * Port of a cost model: predicts how long a step takes. The step budget, the dispatcher, admission, the
+ * planner and the timed device use the same model. Every implementation is a pure function of the shape,
+ * until measurements correct it (online.ts). Predictions are > 0 and grow with every number in the shape.
  */
 export interface CostModel {
-  /** For people: "A100, Mistral-7B shape". */
+  /** Name for people: "A100, Mistral-7B shape". */
   readonly name: string;
-  /** Tokens in a step beyond a multiple of which the time jumps; 1 where there are no such steps. */
+  /** Tile size in tokens: the time jumps beyond each multiple of it. 1 without tiles. */
   readonly tileTokens: number;
-  /** Milliseconds from a step's start to its result. Costs O(prompts). */
+  /** Milliseconds from the start of a step to its result. O(prompts). */
   stepMs(shape: StepShape): number;
 }
 
-/** Parts of a step's time: what each step has, its tokens, its sequences, what prompts look at, the contexts of decodes, and its first tokens
- *  where these take another time than all others. */
+/**
+ * Number of parts of a step's time: fixed cost, tokens, sequences, prompt attention, decode contexts, and
+ * first tokens. The last part is for models whose first tokens cost other than the rest.
+ */
 export const PARTS = 6;
 
-/** A cost model that tells where a step's time goes. */
+/** Cost model that splits a step's time into parts. */
 export interface PartedCostModel extends CostModel {
-  /** Puts the milliseconds of each part into `into`: they are ≥ 0, add up to `stepMs`, and each grows with every number in
-   *  the shape. */
+  /**
+   * Writes the milliseconds of each part to `into`. Parts are ≥ 0, sum to `stepMs`, and grow with every
+   * number in the shape.
+   */
   partsMs(shape: StepShape, into: Float64Array): void;
 }
 
-/** A step's time from its parts. */
+/** Sums the parts to the time of a step. */
 export function sumOf(parts: Float64Array): number {
   let sum = 0;
   for (let part = 0; part < PARTS; part++) sum += parts[part]!;
   return sum;
 }
 
-/** A cost model as an engine uses it: told what its steps took, and aware of its own error. */
+/** Cost model that learns from measured steps and knows its own error. */
 export interface EngineCosts extends CostModel {
-  /** Takes note of a step that took `ms` from its start to its result. */
+  /** Learns from a step that took `ms` from its start to its result. */
   observe?(shape: StepShape, ms: number): void;
-  /** Most steps take at most 1 + margin times what is predicted; ≥ 0, 0 if not given. */
+  /** Error margin ≥ 0: most steps take at most 1 + margin times the prediction. 0 if absent. */
   readonly margin?: number;
 }
 
-/** Milliseconds to compute `tokens` of a prompt after `context` cached ones, alone, in one step. 0 for none. */
+/**
+ * Milliseconds to compute `tokens` prompt tokens after `context` cached ones, alone in one step. 0 for no
+ * tokens.
+ */
 export function promptMs(model: CostModel, tokens: number, context: number): number {
   if (tokens === 0) return 0;
   return model.stepMs({ prompts: [{ tokens, context }], decodes: 0, decodeContext: 0 });
@@ -67,8 +74,10 @@ export function decodeStepMs(model: CostModel, decodes: number, context: number)
   return model.stepMs({ prompts: [], decodes, decodeContext: decodes * context });
 }
 
-/** A step's shape. A chunk of one token after others is a decode; of those one token of a prompt may be the last, which
- *  costs the same. */
+/**
+ * Returns the shape of a step. A chunk of one token after others counts as a decode; the last single token of
+ * a prompt may be one, at the same cost.
+ */
 export function shapeOf({ chunks }: Step): StepShape {
   const prompts: PromptShape[] = [];
   let decodes = 0;

@@ -1,4 +1,4 @@
-/** The bound that most predictions keep, as errors come and go. */
+/** Error quantile: the bound that most predictions stay below, as errors come and go. */
 
 import { expect, test } from "bun:test";
 import { SeededRandom } from "../../base/random.ts";

@@ -3,27 +3,29 @@ import { assert } from "../../base/assert.ts";
 const BUCKETS = 24;
 const FIRST = 0.0025;
 const RATIO = 1.3;
-/** Upper bounds of the buckets, 0.25 % to 104 %; the first holds everything below, the last everything above. Products,
- *  since powers have other last bits on other machines. */
+/**
+ * Upper bounds of the buckets, 0.25 % to 104 %. The first bucket holds everything below, the last everything
+ * above. Built by multiplication: the last bits of powers differ between machines.
+ */
 const bounds: readonly number[] = boundsOf();
 
-/** So many errors of one size. */
+/** Prior belief: `count` errors of one size. */
 export interface ErrorBelief {
   readonly error: number;
   readonly count: number;
 }
 
 /**
- * Below which error most predictions stay: a histogram of relative errors in which the oldest count ever less. The last
- * `1 / (1 - forget)` errors decide, so a few that are large are heeded at once, and forgotten as soon. What it tells is a
- * bucket's upper bound, at most 1.3 times the error itself. One error costs O(buckets).
+ * Error quantile of predictions: an exponentially weighted histogram of relative errors. The last `1 / (1 -
+ * forget)` errors decide, so a few large ones count at once and are soon forgotten. It returns a bucket's
+ * upper bound, at most 1.3 times the error itself. O(buckets) per error.
  */
 export class ErrorQuantile {
   readonly #weights = new Float64Array(BUCKETS);
   readonly #forget: number;
   readonly #belief: ErrorBelief;
 
-  /** `belief`: what counts as seen before the first. */
+  /** `belief`: errors that count as observed before the first. */
   constructor(forget: number, belief: ErrorBelief) {
     assert(forget > 0 && forget < 1, "shares are between 0 and 1");
     this.#forget = forget;
@@ -31,7 +33,7 @@ export class ErrorQuantile {
     this.reset();
   }
 
-  /** The bound that `covered`, 0 to 1, of the errors keep: 0.0025 … 1.04. */
+  /** Returns the bound that a share `covered` (0 to 1) of the errors stay below: 0.0025 … 1.04. */
   below(covered: number): number {
     let total = 0;
     for (const weight of this.#weights) total += weight;
@@ -43,7 +45,7 @@ export class ErrorQuantile {
     return FIRST;
   }
 
-  /** What makes another of the same, as plain data. */
+  /** Plain data that restores this histogram. */
   get state(): readonly number[] {
     return [...this.#weights];
   }
@@ -52,13 +54,13 @@ export class ErrorQuantile {
     this.#weights.set(weights);
   }
 
-  /** Forgets all errors: only what was believed at first is left. */
+  /** Forgets all observed errors; only the belief remains. */
   reset(): void {
     this.#weights.fill(0);
     this.#weights[bucketOf(this.#belief.error)] = this.#belief.count;
   }
 
-  /** Takes note of an error: by which share of what was predicted more was needed; below 0, less was. */
+  /** Adds an error: actual / predicted - 1; negative if the prediction was too high. */
   add(error: number): void {
     const weights = this.#weights;
     for (let index = 0; index < BUCKETS; index++) weights[index]! *= this.#forget;

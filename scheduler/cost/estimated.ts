@@ -1,6 +1,6 @@
 import type { EngineCosts, StepShape } from "./cost-model.ts";
 
-/** What is believed of an engine's costs away from the engine: what the engine told last of what it has learnt. */
+/** Costs of an engine as known outside of it: the last model that the engine reported. */
 export class EstimatedCosts implements EngineCosts {
   #model: EngineCosts;
 
@@ -20,7 +20,7 @@ export class EstimatedCosts implements EngineCosts {
     return this.#model.margin ?? 0;
   }
 
-  /** Forgets what was believed before. */
+  /** Replaces the model with the engine's latest. */
   take(model: EngineCosts): void {
     this.#model = model;
   }

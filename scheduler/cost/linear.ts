@@ -1,33 +1,39 @@
 import { PARTS, type PartedCostModel, type StepShape, sumOf } from "./cost-model.ts";
 
-/** Milliseconds that sequences add to those of their tokens: each of them, as one token is drawn for it; each pair of a
- *  prompt's token and one that it looks at; and each token of decodes' contexts. */
+/**
+ * Costs of sequences in milliseconds, besides those of their tokens: per sequence (one token is drawn for
+ * it), per query-key pair of a prompt, and per token of decode contexts.
+ */
 export interface SequenceCost {
   readonly sequenceMs: number;
   readonly pairMs: number;
   readonly contextMs: number;
 }
 
-/** Tokens of a step up to so many, those of the entry before not counted, take `tokenMs` each, however many more there are: the device reads
- *  its weights meanwhile. */
+/**
+ * Price of the first tokens of a step: those up to `tokens`, beyond the entry before, take `tokenMs` each.
+ * The device reads its weights meanwhile, so later tokens do not change it.
+ */
 export interface FirstTokens {
   readonly tokens: number;
   readonly tokenMs: number;
 }
 
-/** What makes a linear cost model, as plain data. Numbers are ≥ 0. */
+/** Parameters of a linear cost model, as plain data ≥ 0. */
 export interface LinearState {
   readonly kind: "linear";
   readonly stepMs: number;
   readonly tokenMs: number;
   readonly tileTokens: number;
   readonly sequences: SequenceCost;
-  /** In ascending order. */
+  /** Prices of first tokens, in ascending order. */
   readonly first: readonly FirstTokens[];
 }
 
-/** A step's fixed cost, a cost per token, and what sequences add, in milliseconds: the shape of a model on a device without
- *  tiles. */
+/**
+ * Linear cost model: a fixed cost per step, a cost per token, and the cost of sequences, in milliseconds.
+ * Fits a device without tiles.
+ */
 export class LinearCost implements PartedCostModel {
   readonly name: string;
   readonly tileTokens: number;
@@ -56,14 +62,14 @@ export class LinearCost implements PartedCostModel {
     return new LinearCost(stepMs, tokenMs, tileTokens, sequences, first);
   }
 
-  /** What makes another of the same. */
+  /** Plain data that restores this model. */
   get state(): LinearState {
     const { tileTokens } = this;
     const [stepMs, tokenMs, sequences, first] = [this.#stepMs, this.#tokenMs, this.#sequences, this.#first];
     return { kind: "linear", stepMs, tokenMs, tileTokens, sequences, first };
   }
 
-  /** Of a machine that is `slowdown` > 0 times as slow. */
+  /** Returns the model of a machine `slowdown` > 0 times as slow. */
   times(slowdown: number): LinearCost {
     const { sequenceMs, pairMs, contextMs } = this.#sequences;
     return new LinearCost(
@@ -104,8 +110,10 @@ export class LinearCost implements PartedCostModel {
   }
 }
 
-/** A linear cost model; `tileTokens` for a device that computes so many tokens at once. Without `sequences` they add nothing, and
- *  without `first` all tokens cost the same. */
+/**
+ * Makes a linear cost model; `tileTokens` is for a device that computes that many tokens at once. Without
+ * `sequences` they add nothing; without `first` all tokens cost the same.
+ */
 export function linearCost(
   stepMs: number,
   tokenMs: number,
@@ -116,6 +124,8 @@ export function linearCost(
   return new LinearCost(stepMs, tokenMs, tileTokens, sequences, first);
 }
 
-/** Of a device that nothing is known of: a simulated one, or one whose engine has told nothing yet. An engine on a real
- *  device begins with what its first steps took. */
+/**
+ * Prior of an unknown device: a simulated one, or one whose engine has reported nothing yet. An engine on a
+ * real device starts with its first measured steps.
+ */
 export const unknownCost = linearCost(5, 0.02);

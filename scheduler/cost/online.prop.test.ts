@@ -1,4 +1,4 @@
-/** What no observations can make of the cost model, and how soon any that agree are believed. */
+/** Bounds on the online cost model under any observations, and how soon it believes consistent ones. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -9,7 +9,7 @@ import { openProfile } from "./profiles.ts";
 
 interface Observation {
   readonly shape: StepShape;
-  /** What it took, over what the prior says; or anything at all. */
+  /** Measured time over the prior's, or any number at all. */
   readonly factor: number;
 }
 
@@ -32,7 +32,7 @@ const shapes: fc.Arbitrary<StepShape> = fc
     decodeContext: (prompts.length === 0 ? decodes + 1 : decodes) * context,
   }));
 
-/** Whatever a clock may say. */
+/** Any value that a clock may report. */
 const anything = fc.oneof(
   fc.double({ min: 0.1, max: 10, noNaN: true }),
   fc.double({ min: 1e-9, max: 1e9, noNaN: true }),
@@ -98,7 +98,7 @@ test("whatever was observed, more work is never predicted to take less time", ()
   );
 });
 
-/** Shares by which noise changes what steps take. */
+/** Relative noise of step times. */
 const NOISE = 0.05;
 const jitter = fc.double({ min: 1 - NOISE, max: 1 + NOISE, noNaN: true });
 const jitters = (count: number) => fc.array(jitter, { minLength: count, maxLength: count });
@@ -137,7 +137,7 @@ test("any change of speed is followed within fifteen steps of any kinds, roughly
         prior,
         after.map(({ shape, factor }) => ({ shape, factor: change * factor })),
       );
-      // What steps looked like until they were believed is in the weights for a while.
+      // The weights keep a trace of the steps before the model believed the new speed.
       expect(model.stepMs(asked) / (change * prior.stepMs(asked))).toBeWithin(1 / 2, 2);
     }),
   );
@@ -158,7 +158,7 @@ test("up to seven steps that took anything leave the slowdown among what the oth
           prior,
           lies.map((lie) => ({ shape, factor: lie })),
         );
-        // Of one shape the weights are as good as any: what they make of it is what the slowdown leaves.
+        // With a single shape any weights fit; the slowdown makes up the difference.
         expect(model.stepMs(shape) / (factor * prior.stepMs(shape))).toBeCloseTo(1, 6);
       },
     ),

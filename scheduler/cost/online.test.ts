@@ -1,4 +1,4 @@
-/** A cost model that learns what steps really take: how soon, how exactly, and what it cannot be talked into. */
+/** Online cost model: how fast it learns real step times, how exactly, and its bounds. */
 
 import { describe, expect, test } from "bun:test";
 import { SeededRandom } from "../../base/random.ts";
@@ -18,7 +18,7 @@ function shapes(count: number, seed: number): StepShape[] {
   });
 }
 
-/** Steps that hold decodes alone. */
+/** Steps with decodes only. */
 function decodes(count: number, seed: number): StepShape[] {
   const random = new SeededRandom(seed);
   return Array.from({ length: count }, () => {
@@ -99,7 +99,7 @@ test("it stays right about a device that is as it was believed to be", () => {
 
 describe("noise", () => {
   const none: Noise = { deviation: 0, outlierShare: 0, outlierFactor: 1, flipEveryMs: null, flipFactor: 1 };
-  /** A model that has seen so many noisy steps of a device. */
+  /** Model after `steps` noisy steps of a device. */
   function learnt(noise: Noise, steps: number, observed = shapes(steps, 7)): OnlineCostModel {
     const device = new DeviceNoise(noise, 3);
     const model = new OnlineCostModel(small);
@@ -134,13 +134,13 @@ describe("noise", () => {
     for (const [index, shape] of all.entries()) {
       const ms = device.took(small.stepMs(shape), nowMs);
       const ratio = model.stepMs(shape) / ms;
-      // By the flip itself, and by what the steps before it was believed have made of the weights.
+      // Covers the change itself, and the trace in the weights of steps before the model believed it.
       expect(ratio).toBeWithin(1 / 5, 5);
       if (index > 500 && (ratio > 1.25 || ratio < 0.8)) off += 1;
       model.observe(shape, ms);
       nowMs += ms;
     }
-    // Each flip costs eight steps, and there is one in some thirty steps with prompts of this device.
+    // Each change spoils eight steps, and comes about every thirty prompt steps of this device.
     expect(off / all.length).toBeLessThan(0.3);
   });
 
@@ -215,7 +215,10 @@ describe("steady: what those are told who place work", () => {
     expect(spread(asked.map(([, steady]) => steady!))).toBeLessThan(3);
   });
 
-  /** Of steps of 20 ms for so long: when each ended in seconds, the slowdown that is told, and that of the moment. */
+  /**
+   * Runs 20 ms steps for `seconds`; returns the end of each in seconds, the reported slowdown, and the
+   * current one.
+   */
   function told(seconds: number, slowdownAt: (second: number) => number) {
     const model = new OnlineCostModel(linearCost(20, 1));
     const aloneMs = linearCost(20, 1).stepMs(shape);
@@ -253,7 +256,7 @@ describe("steady: what those are told who place work", () => {
 });
 
 describe("what no step shows for long", () => {
-  /** What an hour of such steps makes of the prediction of a prompt, beside that of a decode. */
+  /** Drift, after an hour of such steps, of the predicted prompt cost and the decode cost. */
   function afterDecodes(speedOf: (index: number, random: SeededRandom) => number): number[] {
     const random = new SeededRandom(20);
     const model = new OnlineCostModel(small);
@@ -281,7 +284,7 @@ describe("what no step shows for long", () => {
     const prompt = promptOf(256);
     for (let step = 0; step < 20; step++) model.observe(prompt, 4.5);
     for (const [index, shape] of decodes(30_000, 29).entries()) {
-      // Two engines share two cores: each is as fast as the other leaves it.
+      // Two engines share two cores: the speed of each depends on the other.
       const speed = Math.floor(index / 200) % 2 === 0 ? 1 : 3;
       model.observe(shape, speed * (2 + 0.05 * shape.decodes) * (0.95 + 0.1 * random.unit()));
       expect(model.stepMs(prompt)).toBeLessThan(3 * 3 * 4.5);

@@ -4,12 +4,12 @@ import { ErrorQuantile } from "./error-quantile.ts";
 import { LinearCost, type LinearState } from "./linear.ts";
 import { ProfileCostModel, type ProfileTable } from "./profile.ts";
 
-/** What makes a prior that is plain data at heart. */
+/** Parameters of a prior that is plain data. */
 export type PriorState =
   | LinearState
   | { readonly kind: "profile"; readonly table: ProfileTable; readonly overheadMs: number };
 
-/** An online model as plain data, to cross threads or lie in a file. */
+/** State of an online model as plain data, to cross threads or go into a file. */
 export interface OnlineState {
   readonly prior: PriorState;
   readonly slowdown: number;
@@ -24,72 +24,83 @@ export interface OnlineState {
   readonly observations: number;
 }
 
-/** A part takes at least a tenth and at most ten times what the prior says of it, beside the others. */
+/** Bound on a part's weight: 1/10 to 10 times the prior's, relative to the other parts. */
 export const WEIGHT_MAX = 10;
-/** The machine is at most so many times as slow, or as fast, as the prior says: room for a prior of another device. */
+/** Bound on the slowdown, both ways; wide enough for a prior of another device. */
 export const SLOWDOWN_MAX = 10_000;
-/** The slowdown is the median of so many steps: a change is believed when it is older than half of them. */
+/** Steps in the median that is the slowdown: it follows a change after more than half of them. */
 export const RECENT = 15;
 
-/** What is told to those who place work averages the slowdown over about so long; of longer steps it is that of the moment. */
+/** Averaging time of the slowdown reported for placement; for longer steps it is the current slowdown. */
 const STEADY_MS = 100;
-/** What a machine's speed usually is, and how far it is from that, are averages over about so long: work that is placed waits for seconds. */
+/** Averaging time of the machine's usual speed and its deviation from it: placed work waits for seconds. */
 const USUAL_MS = 10_000;
-/** The speed counts as off by no more than this part of the usual one: a device that gets stuck is no device that often is. */
+/**
+ * Cap on one deviation, as a share of the usual speed: a single long stall does not make a machine restless.
+ */
 const UNREST_MAX = 2;
-/** How much an observation counts for the weights when the next one is made: the last 500 decide. */
+/** Decay of an observation's weight per new observation: the last 500 decide. */
 const FORGET = 0.998;
-/** The prior counts as so many observations of each part. A part that is no longer observed is back at its prior when what
- *  is remembered of it is less than that: after 4,000 steps at most. */
+/**
+ * Weight of the prior, in observations per part. A part without observations returns to its prior once its
+ * remembered weight falls below this: after 4,000 steps at most.
+ */
 const PRIOR = 0.2;
 const SWEEPS = 4;
-/** For the weights an observation is off by at most so much. One that is off by more is luck, or one of several, and then
- *  they are believed all the same. (A machine whose cores are shared lets a third of its short steps take ten times as
- *  long, and of its long ones none: taken at their word they would say that tokens are nearly free.) */
+/**
+ * Clamp on the error of one observation in the regression. Larger errors are chance, or repeat and are learnt
+ * anyway. (On shared cores a third of the short steps may take ten times as long, and no long ones:
+ * unclamped, tokens would seem nearly free.)
+ */
 const SURPRISE = 1.25;
-/** When the median leaps by more, from one step to the next, then the machine has another speed now (a clock that was
- *  lowered, a neighbour that came or went), and earlier errors say nothing of this one. */
+/**
+ * Jump of the median between two steps that means a new machine speed, such as a lower clock or a new
+ * neighbour. Earlier errors then say nothing of the new speed.
+ */
 const LEAP = 1.25;
-/** A step that took so many times what was predicted says something of the machine, which slept, and nothing of errors
- *  that a margin could cover. */
+/**
+ * Ratio of time to prediction from which a step is an outlier: the machine slept. The error margin ignores
+ * it.
+ */
 const OUTLIER = 8;
-/** The margin covers this share of the last few hundred steps: targets are kept by 99 of 100. */
+/** Quantile of the margin over the last few hundred steps: 99 of 100 steps keep it. */
 const COVERED = 0.99;
 const ERRORS_FORGET = 0.995;
-/** What is believed of the prior's error before there are steps to tell. */
+/** Assumed error of the prior before the first steps. */
 const ERRORS_BELIEF = { error: 0.1, count: 2 };
 
-/** Of a step in `#recent`: its parts, and what it took. */
+/** Row size in `#recent`: the parts of a step and its time. */
 const STRIDE = PARTS + 1;
 
 /**
- * A cost model that learns from what steps took. It begins with a prior, which says what the parts of a step take, and
- * corrects it twice over:
+ * Cost model that learns from measured steps. It begins with a prior for the parts of a step and corrects it
+ * twice:
  *
- *   prediction = slowdown × Σ weight × part
+ *     prediction = slowdown × Σ weight × part
  *
- * The slowdown is common to all parts and follows the machine: the median, over the last 15 steps, of what a step took
- * over what its weighted parts say. So it follows any change of speed within 8 steps, and up to 7 steps of 15 may be off
- * by anything. It is 1/10,000 … 10,000: priors may be of another machine altogether.
+ * The slowdown is common to all parts and follows the machine. It is the median, over the last 15 steps, of
+ * measured time over weighted parts. It follows any change of speed within 8 steps, and up to 7 of 15 steps
+ * may be arbitrarily wrong. It stays within 1/10,000 … 10,000: a prior may come from another machine
+ * altogether.
  *
- * The weights say how parts compare, and follow the model that is served: regularised least squares of the error as a
- * share of the prediction, the oldest observations forgotten. Each is 1/10 … 10, whatever was observed. What is common
- * to all observations is taken out of them first, since it is the slowdown's. Ridge regression pulls each weight to 1,
- * hardly where there are observations, and all the way where they were forgotten. So of parts that no step has the
- * prediction is the prior's, times the slowdown; and as a change of speed leaves weights alone, nothing adds up over
- * many of them.
+ * The weights say how parts compare, and follow the served model. They come from regularised least squares of
+ * the relative error, with exponential forgetting, and stay within 1/10 … 10. The error common to all
+ * observations is divided out first, since it belongs to the slowdown. Ridge regression pulls each weight to
+ * 1: hardly where there are observations, fully where they are forgotten. A part that no step has is
+ * therefore predicted as prior × slowdown. A change of speed leaves the weights alone, so errors do not
+ * accumulate over many changes.
  *
- * Where steps take half a millisecond, on cores that others use, the last 15 are but a moment, which says nothing of work
- * that waits. `steady` is the same model with a slowdown that is averaged over time: over a tenth of a second, and, as far as
- * the machine has been restless of late, over ten. A machine that was even is believed when it changes. One whose speed comes and goes
- * will have another one when the work that is placed now is computed.
+ * On shared cores with steps of half a millisecond, the last 15 steps say nothing about work that waits.
+ * `steady` is the same model with a slowdown averaged over a tenth of a second. For a machine that was
+ * restless lately it averages over ten seconds. A machine that was even is believed when it changes; one
+ * whose speed fluctuates will have changed again when placed work runs.
  *
- * A prior must therefore be right about a device's parts beside each other within 10 times, and need not be right about
- * its speed. That holds of a prior that was measured on the device with the model, however coarsely, and of a profile
- * of a model of that kind; see docs/decisions/0014-costs-are-a-prior-corrected-within-bounds.md.
+ * A prior must therefore be right within 10 times about parts relative to each other, but not about the
+ * speed. A prior measured on the device with the model satisfies that, however coarse. So does a profile of a
+ * similar model; see docs/decisions/0014-costs-are-a-prior-corrected-within-bounds.md.
  *
- * All parts grow with the shape, so predictions do, too. One observation costs O(parts² + recent). Predictions decide, so
- * only +, -, × and ÷ make them, which give the same bits on every machine.
+ * All parts grow with the shape, so predictions do, too. O(parts² + recent) per observation. Predictions
+ * decide schedules, so they use only +, -, × and ÷, which give the same bits on every machine.
  */
 export class OnlineCostModel implements EngineCosts, PartedCostModel {
   readonly name: string;
@@ -97,24 +108,29 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
   readonly #prior: PartedCostModel;
   #slowdown = 1;
   readonly #weights = new Float64Array(PARTS).fill(1);
-  /** Sums over observations of x xᵀ and x y: x are a step's parts as shares of what was expected, y is what it took as a
-   *  share of that. */
+  /**
+   * Decayed sums over observations of x xᵀ (`#gram`) and x y (`#goal`). x: a step's parts as shares of its
+   * expected time; y: its measured time over the expected.
+   */
   readonly #gram = new Float64Array(PARTS * PARTS);
   readonly #goal = new Float64Array(PARTS);
-  /** The last steps, in turn; at first steps that took what the prior says. */
+  /** Ring buffer of the last steps, filled at first with steps that match the prior. */
   readonly #recent = new Float64Array(RECENT * STRIDE).fill(1);
   readonly #errors = new ErrorQuantile(ERRORS_FORGET, ERRORS_BELIEF);
-  /** The slowdown, averaged over `STEADY_MS`. */
+  /** Slowdown averaged over `STEADY_MS`. */
   #steady = 1;
-  /** The slowdown, averaged over `USUAL_MS`; and by which part the two are apart, on average over as long. */
+  /**
+   * Slowdown averaged over `USUAL_MS`, and the average relative distance of the two over the same time
+   * (`#unrest`).
+   */
   #usual = 1;
   #unrest = 0;
   #observations = 0;
-  /** Of the step that is looked at. */
+  /** Scratch: the parts of the step being observed or predicted. */
   readonly #parts = new Float64Array(PARTS);
   readonly #ratios = new Float64Array(RECENT);
 
-  /** `prior` is believed until observations say otherwise. */
+  /** Starts from `prior` until observations correct it. */
   constructor(prior: PartedCostModel) {
     this.name = prior.name;
     this.tileTokens = prior.tileTokens;
@@ -122,7 +138,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     for (let step = 0; step < RECENT; step++) this.#recent[step * STRIDE + PARTS] = PARTS;
   }
 
-  /** What `state` told; it goes on learning from there. */
+  /** Restores a model from its `state`; it continues to learn. */
   static from(state: OnlineState): OnlineCostModel {
     const { prior } = state;
     const model =
@@ -130,13 +146,15 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     return new OnlineCostModel(model).#set(state);
   }
 
-  /** Another with the same prior that has learnt the same. */
+  /** Copies the model with its prior and everything learnt. */
   copy(): OnlineCostModel {
     return new OnlineCostModel(this.#prior).#set(this.#learnt());
   }
 
-  /** A copy for placement: as slow as the machine usually is, but for what its unrest does not explain of how slow it was over the
-   *  last tenth of a second. */
+  /**
+   * Returns a copy for placement with the usual slowdown. It deviates by the part of the last tenth of a
+   * second that the machine's unrest does not explain.
+   */
   steady(): OnlineCostModel {
     const model = this.copy();
     const band = 1 + this.#unrest;
@@ -144,7 +162,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     return model;
   }
 
-  /** 99 % of steps stay below prediction × (1 + margin); 0.0025 … 1.04. */
+  /** Error margin: 99 % of steps stay below prediction × (1 + margin); 0.0025 … 1.04. */
   get margin(): number {
     return this.#errors.below(COVERED);
   }
@@ -159,7 +177,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     for (let part = 0; part < PARTS; part++) into[part]! *= this.#slowdown * this.#weights[part]!;
   }
 
-  /** Takes note of a step that took `ms`. The first one is left out: it warms up the machine. */
+  /** Learns from a step that took `ms`. Skips the first step, which warms up the machine. */
   observe(shape: StepShape, ms: number): void {
     this.#observations += 1;
     if (this.#observations === 1 || !(ms > 0 && ms < Number.POSITIVE_INFINITY)) return;
@@ -181,7 +199,9 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     this.#usual += (this.#slowdown - this.#usual) * part;
   }
 
-  /** Everything that makes another of the same. Breaks an invariant if the prior is neither linear nor a profile. */
+  /**
+   * Plain data that restores this model. Breaks an invariant if the prior is neither linear nor a profile.
+   */
   state(): OnlineState {
     const prior = this.#prior;
     const isData = prior instanceof LinearCost || prior instanceof ProfileCostModel;
@@ -219,14 +239,14 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     return this;
   }
 
-  /** The weighted sum of the parts that begin at `from`. */
+  /** Sums the weighted parts that begin at `from`. */
   #weigh(parts: Float64Array, from: number): number {
     let ms = 0;
     for (let part = 0; part < PARTS; part++) ms += this.#weights[part]! * parts[from + part]!;
     return ms;
   }
 
-  /** What the recent steps say of the machine. */
+  /** Median slowdown of the recent steps. */
   #median(): number {
     const ratios = this.#ratios;
     for (let step = 0; step < RECENT; step++) {
@@ -236,7 +256,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     return within(ratios.sort()[(RECENT - 1) / 2]!, SLOWDOWN_MAX);
   }
 
-  /** Adds the step whose parts were looked at to what the weights are learnt from. */
+  /** Adds the step in `#parts` to the sums of the regression. */
   #remember(ms: number): void {
     const [gram, goal, parts] = [this.#gram, this.#goal, this.#parts];
     const expected = this.#slowdown * this.#weigh(parts, 0);
@@ -253,11 +273,11 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
         sumOfGram += gram[i * PARTS + j]!;
       }
     }
-    // The factor that fits all observations best if all weights are one is the slowdown's.
+    // Divides out the factor that fits all observations best with weights of one: it belongs to the slowdown.
     for (let i = 0; i < PARTS; i++) goal[i]! *= sumOfGram / sumOfGoal;
   }
 
-  /** Coordinate descent, once around. */
+  /** Runs one sweep of coordinate descent. */
   #solve(): void {
     const [gram, weights] = [this.#gram, this.#weights];
     for (let i = 0; i < PARTS; i++) {
@@ -268,7 +288,7 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
   }
 }
 
-/** The value, or the nearest to it in 1 / most … most. */
+/** Clamps a value to 1 / most … most. */
 function within(value: number, most: number): number {
   return Math.min(Math.max(value, 1 / most), most);
 }

@@ -1,4 +1,4 @@
-/** The measured device models: they grow with everything, and keep the hardware's tiles. */
+/** Measured device profiles: they grow with every number in the shape and keep the hardware's tiles. */
 
 import { describe, expect, test } from "bun:test";
 import { InvariantError } from "../../base/assert.ts";
@@ -8,7 +8,10 @@ import { linearCost } from "./linear.ts";
 import { ProfileCostModel } from "./profile.ts";
 import { openProfile, profileNames } from "./profiles.ts";
 
-/** The first pair of shapes, of which the second is larger in one number, that takes less time; null if there is none. */
+/**
+ * Returns the first pair of shapes in which the larger one takes less time; null if none does. The two differ
+ * in one number.
+ */
 function fallsAt(model: CostModel): { smaller: StepShape; larger: StepShape } | null {
   const random = new SeededRandom(11);
   for (let i = 0; i < 20_000; i++) {

@@ -1,36 +1,40 @@
 import { assert } from "../../base/assert.ts";
 import { PARTS, type PartedCostModel, type StepShape, sumOf } from "./cost-model.ts";
 
-/** A device's measured times, as far as a step's cost goes: the files of profiles/, written by tools/fit-profile.ts.
- *  All times are milliseconds of the whole model, all ≥ 0. */
+/**
+ * Measured times of a device: the files of profiles/, written by tools/fit-profile.ts. All times are
+ * milliseconds of the whole model, ≥ 0.
+ */
 export interface ProfileTable {
   readonly name: string;
-  /** Where the measurements come from, and what is not measured. */
+  /** Origin of the measurements, and gaps in them. */
   readonly source: string;
-  /** Of the measurements. */
+  /** Licence of the measurements. */
   readonly licence: string;
   readonly tileTokens: number;
-  /** What the device holds of keys and values, and the longest sequence. */
+  /** KV pages of the device, and its longest sequence. */
   readonly pages: number;
   readonly pageTokens: number;
   readonly contextMax: number;
-  /** What the server's own code adds to a step: once, and per sequence. */
+  /** Overhead of the server's own code: per step and per sequence. */
   readonly overhead: { readonly stepMs: number; readonly sequenceMs: number };
-  /** The output head and drawing: once, and per row. */
+  /** Output head and sampling: per step and per row. */
   readonly head: { readonly stepMs: number; readonly sequenceMs: number };
-  /** Everything that depends on the number of tokens alone: `ms[i]` up to and with `tokens[i]`. */
+  /** Time of everything that depends on the token count alone: `ms[i]` up to and including `tokens[i]`. */
   readonly linear: { readonly tokens: readonly number[]; readonly ms: readonly number[] };
-  /** Attention of a prompt's chunk: once, per token, per pair of a token and one that it looks at, and per token of the
-   *  context. */
+  /** Prompt attention of a chunk: per chunk, per token, per query-key pair, and per context token. */
   readonly prompt: {
     readonly chunkMs: number;
     readonly tokenMs: number;
     readonly pairMs: number;
     readonly contextMs: number;
   };
-  /** Attention of all decodes: once, per decode, per token of their contexts. */
+  /** Decode attention: per step, per decode, and per context token. */
   readonly decode: { readonly stepMs: number; readonly sequenceMs: number; readonly contextMs: number };
-  /** Of the attention fits, as shares of a step of one chunk, or of decodes alone. The linear part is a table. */
+  /**
+   * Errors of the attention fits, as shares of a step of one chunk, or of decodes alone. The linear part is a
+   * table.
+   */
   readonly error: {
     readonly promptP50: number;
     readonly promptP90: number;
@@ -39,27 +43,28 @@ export interface ProfileTable {
   };
 }
 
-/** Beyond its end the table goes on as steeply as over its last share of this size. */
+/** Share of the table at its end from whose slope it is extrapolated. */
 const SLOPE_SHARE = 1 / 4;
 
 /**
- * A cost model of measured times: T = overhead(sequences) + head(sequences) + linear(tokens) + attention of each chunk
- * + attention of the decodes. The linear part is a staircase, as the hardware's tiles make it: a token more costs nothing
- * or a whole tile. It grows with everything, since all numbers of a table are ≥ 0 and its staircase never falls.
+ * Cost model of measured times: overhead(sequences) + head(sequences) + linear(tokens) + attention of each
+ * chunk + attention of the decodes. The linear part is a staircase, as the hardware's tiles make it: one more
+ * token costs nothing or a whole tile. Predictions grow with the shape, since all numbers of a table are ≥ 0
+ * and its staircase never falls.
  */
 export class ProfileCostModel implements PartedCostModel {
   readonly name: string;
   readonly tileTokens: number;
   readonly #table: ProfileTable;
   readonly #overheadMs: number;
-  /** Milliseconds by number of tokens, up to the table's end. */
+  /** Milliseconds by token count, up to the table's end. */
   readonly #linearMs: Float64Array;
   readonly #slopeMs: number;
   readonly #stepMs: number;
   readonly #sequenceMs: number;
   readonly #parts = new Float64Array(PARTS);
 
-  /** `overheadMs` is added to every step. */
+  /** Adds `overheadMs` to every step. */
   constructor(table: ProfileTable, overheadMs = 0) {
     this.name = table.name;
     this.tileTokens = table.tileTokens;
@@ -73,7 +78,7 @@ export class ProfileCostModel implements PartedCostModel {
     this.#sequenceMs = table.overhead.sequenceMs + table.head.sequenceMs;
   }
 
-  /** What makes another of the same. */
+  /** Plain data that restores this model. */
   get state() {
     return { kind: "profile", table: this.#table, overheadMs: this.#overheadMs } as const;
   }
@@ -83,7 +88,7 @@ export class ProfileCostModel implements PartedCostModel {
     return sumOf(this.#parts);
   }
 
-  /** The first part is a step of one token, whose time goes into reading the weights. */
+  /** Writes the parts. The first one is a step of one token, whose time goes into reading the weights. */
   partsMs({ prompts, decodes, decodeContext }: StepShape, into: Float64Array): void {
     const { prompt, decode } = this.#table;
     let tokens = decodes;
@@ -105,7 +110,7 @@ export class ProfileCostModel implements PartedCostModel {
   #linear(tokens: number): number {
     const end = this.#linearMs.length - 1;
     if (tokens <= end) return this.#linearMs[tokens]!;
-    // A staircase there too, of the same tiles.
+    // The extrapolation is a staircase of the same tiles.
     const tiles = Math.ceil((tokens - end) / this.tileTokens);
     return this.#linearMs[end]! + tiles * this.tileTokens * this.#slopeMs;
   }

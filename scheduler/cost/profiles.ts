@@ -4,24 +4,23 @@ import a100 from "./profiles/a100-mistral-7b.json" with { type: "json" };
 import a6000 from "./profiles/a6000-llama-8b.json" with { type: "json" };
 import rtx4090 from "./profiles/rtx4090-llama-8b.json" with { type: "json" };
 
-/** By the device's name. */
+/** Profiles by device name. */
 const tables = { a100, a6000, rtx4090 } satisfies Readonly<Record<string, ProfileTable>>;
 
-/** A device that was measured. */
+/** Name of a measured device. */
 export type ProfileName = keyof typeof tables;
 
-/** All that there are. */
+/** All profile names. */
 export const profileNames = Object.keys(tables) as readonly ProfileName[];
 
-/** A measured device: what its steps take, and what it holds. */
+/** Measured device: cost model and capacity. */
 export interface MeasuredDevice {
   readonly profile: ProfileCostModel;
   readonly spec: DeviceSpec;
   readonly table: ProfileTable;
 }
 
-/** Opens a device as it was measured, or changed: `overheadMs` is added to every step, `spec`
- *  replaces what the device holds. */
+/** Opens a measured device. `overheadMs` is added to every step; `spec` overrides its capacity. */
 export function openProfile(
   name: ProfileName,
   changes: { readonly overheadMs?: number; readonly spec?: Partial<DeviceSpec> } = {},
@@ -40,7 +39,7 @@ export function openProfile(
   return { profile: new ProfileCostModel(table, changes.overheadMs), spec, table };
 }
 
-/** All of them as they were measured. */
+/** All measured devices without changes. */
 export const deviceModels: Readonly<Record<ProfileName, MeasuredDevice>> = {
   a100: openProfile("a100"),
   a6000: openProfile("a6000"),

@@ -1,4 +1,4 @@
-/** The rules of hosting, on a device that answers when it is told to. */
+/** Hosting rules, on a device whose steps the test completes. */
 
 import { expect, test } from "bun:test";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
@@ -9,13 +9,13 @@ import { OnlineCostModel } from "../cost/online.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 import { EngineHost } from "./engine-host.ts";
 
-/** An engine host with an engine, and all that it says. */
+/** Makes an engine host with an engine; records all its reports. */
 function bench() {
   const clock = new ManualClock();
   const host = new EngineHost();
   const inbox: EngineMessage[] = [];
   const reports: EngineReport[] = [];
-  /** When the fleet was told what the engine has learnt. */
+  /** Times of reports that had learnt costs. */
   const learntMs: number[] = [];
   let flying: { readonly step: Step; readonly done: (result: StepResult) => void } | null = null;
   const spec = deviceSpec({ pages: 64 });
@@ -97,7 +97,7 @@ test("an engine never hears that its device is lost, and another takes its engin
   expect(() => open()).toThrow("only a lost engine is replaced");
   host.close();
   expect(host.engine).toBeNull();
-  host.turn(); // nothing lives here, and nothing happens
+  host.turn(); // no engine lives here, so the turn has no effect
   open(1);
   submit(2, 1);
   host.turn();

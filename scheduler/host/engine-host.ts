@@ -6,79 +6,82 @@ import { Engine } from "../engine/engine.ts";
 import type { EngineSettings } from "../engine/engine-options.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 
-/** Shortest time between two reports of an engine's cost model to the fleet. */
+/** Minimum milliseconds between reports of an engine's learnt costs to the fleet. */
 const LEARNT_EVERY_MS = 1000;
 
-/** The engine's end of its link to the fleet. Both directions keep their order. */
+/** Engine's end of its link to the fleet. Both directions keep their order. */
 export interface EngineEnd {
-  /** Takes the next message that has arrived; null: none has. */
+  /** Returns the next message that has arrived; null: none. */
   next(): EngineMessage | null;
-  /** Sends a report. `learnt`: the engine's cost model; null if the fleet got it less than a second ago. It goes on learning, so that a receiver
-   *  that keeps it takes a copy. */
+  /**
+   * Sends a report. `learnt`: the engine's current cost model; null if one was sent within the last second.
+   * The model continues to learn, so a receiver that is slow or on another thread takes a copy.
+   */
   report(report: EngineReport, learnt: EngineCosts | null): void;
 }
 
-/** The ports of an engine. */
+/** Ports of an engine. */
 export interface HostPorts {
   readonly link: EngineEnd;
   readonly device: Device;
   readonly clock: Clock;
 }
 
-/** An engine's state besides its ports. */
+/** Parameters of a hosted engine besides its ports. */
 export interface HostedEngine {
-  /** The engine's incarnation: 0, and one more each time that a lost engine is replaced. */
+  /** Number of the engine's life in this place: 0, plus one for each replacement of a lost engine. */
   readonly epoch: number;
   readonly settings: EngineSettings;
   readonly costs: EngineCosts;
 }
 
-/** The inputs of a hosted engine. */
+/** Inputs of an engine: messages and turns. */
 type EngineInput = Pick<Engine, "receive" | "run">;
 
 interface Life {
   readonly engine: Engine;
   readonly clock: Clock;
-  /** Time of the turn that comes without a message; null: there is none. */
+  /** Time of the next turn that the engine asked for; null: none. */
   wakeMs: number | null;
-  /** The engine, or what decorates it. */
+  /** Engine, or its decorator. */
   readonly input: EngineInput;
   readonly link: EngineEnd;
 }
 
-/** Decorators that record all inputs of an engine (recording/recorder.ts). */
+/** Decorators that see all inputs of an engine (recording/recorder.ts). */
 export interface HostRecorder {
   engine(engine: EngineInput): EngineInput;
   device(device: Device): Device;
 }
 
 /**
- * Runs one engine after another. The rules of hosting are the same in a thread, in a simulation and in a replay:
+ * Host of one engine after another. It keeps the hosting rules, which are the same in a thread, a simulation
+ * and a replay:
  *
- *   - the engine receives messages in the order in which they were sent, and all that have arrived before it goes on;
- *   - a step's result comes after every message that arrived while the step was computed;
- *   - an engine that asks for it has a turn at a later time, whatever comes;
- *   - an engine never sees that its device is lost: it ends with an error, so that its sequences continue elsewhere instead of
- *     failing;
- *   - the fleet gets an engine's cost model with a report, once a second.
+ * - The engine receives messages in the order sent, all that have arrived before it runs.
+ * - A step's result comes after every message that arrived while the step was computed.
+ * - An engine that asks for a later turn gets one, whatever else arrives.
+ * - An engine never hears that its device is lost. Its life ends with an error, and its sequences continue
+ * elsewhere instead of failing.
+ * - The fleet receives an engine's learnt costs with a report, once a second.
  *
- * The caller decides when turns come, and when a lost engine is replaced.
+ * The owner of the host decides when turns come, and when to replace a lost engine.
  */
 export class EngineHost {
   readonly #recorder: HostRecorder | null;
   #life: Life | null = null;
 
-  /** `recorder` records the inputs of engines here. */
+  /** `recorder` records all inputs and outputs of engines here. */
   constructor(recorder: HostRecorder | null = null) {
     this.#recorder = recorder;
   }
 
-  /** The engine; null: there is none. */
+  /** Null while no engine lives here. */
   get engine(): Engine | null {
     return this.#life?.engine ?? null;
   }
 
-  /** Opens an engine. */
+  /** Starts the life of an engine. */
   open({ link, device, clock }: HostPorts, { settings, epoch, costs }: HostedEngine): void {
     assert(this.#life === null, "only a lost engine is replaced");
     const answering: Device = {
@@ -105,7 +108,7 @@ export class EngineHost {
     this.#life = { engine, input: this.#recorder?.engine(engine) ?? engine, link, clock, wakeMs: null };
   }
 
-  /** Hands the messages that have arrived to the engine. */
+  /** Passes the messages that have arrived to the engine. */
   receive(): void {
     const life = this.#life;
     if (life === null) return;
@@ -114,7 +117,7 @@ export class EngineHost {
     }
   }
 
-  /** Hands messages over, then lets the engine go on. */
+  /** Runs a turn: messages first, then the engine. */
   turn(): void {
     this.receive();
     this.#life?.input.run();
@@ -133,7 +136,7 @@ export class EngineHost {
     });
   }
 
-  /** Drops the engine with all that it holds. The caller closes its ports. */
+  /** Drops the engine with all that it held. The owner of the host closes the ports. */
   close(): void {
     this.#life = null;
   }

@@ -12,40 +12,46 @@ import {
   type Value,
 } from "./spec.ts";
 
-/** What nodes with bodies do to the program that they are in. */
+/** Host of nodes with bodies: the program they are in. */
 export interface BlockHost {
   readonly limits: Limits;
   readonly transform: Transform;
   nowMs(): number;
-  /** Nodes of the program, ended ones included. */
+  /** Number of nodes in the program, ended ones included. */
   nodeCount(): number;
   open(spec: NodeSpec, scope: Scope, prefix: string, copied: Copied): void;
-  /** A body was copied that makes `result`; `width` are or will be beside it, itself included. */
+  /**
+   * Hears that a body of `block` was copied and makes `result`. `width`: bodies that run or will run beside
+   * it, itself included.
+   */
   copied(block: Node, result: Variable, width: number): void;
   end(block: Node, value: Value): void;
   fail(node: Node, failure: Failure, by: Variable | null): void;
 }
 
-/** A node whose bodies run. */
+/** Run of a node whose bodies are being copied. */
 interface Run {
   readonly node: Node;
-  /** Of a map or reduce. */
+  /** List items of a map or reduce; empty for others. */
   readonly items: readonly string[];
-  /** The values of the bodies that were copied, in order. */
+  /** Results of the copied bodies, in order. */
   readonly results: Variable[];
-  /** Those of them that are not known yet, each with the number of bodies whose value it is. */
+  /** Results that are not known yet, each with the number of bodies that it is the value of. */
   readonly awaited: Map<Variable, number>;
-  /** Bodies whose value is not known yet. */
+  /** Number of bodies whose value is not known yet. */
   live: number;
 }
 
-/** What a copy of a body is handed: a name in it, the value, and where that comes from. */
+/** Binding of a name in a copied body: the name, the value, and the variable it comes from. */
 interface Binding {
   readonly name: string;
   readonly value: Value;
 }
 
-/** The nodes with bodies: copies them as values become known, and ends when their values are. */
+/**
+ * Nodes with bodies: copies the bodies as values become known, and ends each node when all its results are
+ * known.
+ */
 export class Blocks {
   readonly #host: BlockHost;
   readonly #runs = new Map<Node, Run>();
@@ -54,7 +60,7 @@ export class Blocks {
     this.#host = host;
   }
 
-  /** What the node needs to begin is ready. */
+  /** Starts a node whose inputs are ready. */
   begin(node: Node): void {
     const { spec } = node;
     assert(spec.kind !== "call", "calls have no bodies");
@@ -81,19 +87,19 @@ export class Blocks {
     else this.#goOn(run);
   }
 
-  /** A variable that the running node reads is ready or failed. */
+  /** Handles a variable, read by the running node, that became ready or failed. */
   settled(node: Node, variable: Variable): void {
     const run = this.#runs.get(node);
     if (run === undefined) return;
     const bodies = run.awaited.get(variable);
-    if (bodies === undefined) return; // its bodies read it
+    if (bodies === undefined) return; // only its bodies read it
     run.awaited.delete(variable);
     run.live -= bodies;
     if (variable.state === "failed") this.#host.fail(node, variable.failure!, variable);
     else this.#goOn(run);
   }
 
-  /** The node has failed: nothing will read what its bodies make. */
+  /** Drops the bodies of a failed node: no other node reads their results. */
   drop(node: Node): void {
     if (!this.#runs.delete(node)) return;
     const message = `${node.name} has failed, which alone would read it.`;
@@ -102,14 +108,14 @@ export class Blocks {
     }
   }
 
-  /** How something is awaited has changed: bodies that run hear of it, outer ones first. */
+  /** Propagates a changed objective to the running bodies, outer ones first. */
   deduceAgain(): void {
     for (const run of this.#runs.values()) {
       for (const result of run.results) this.#host.copied(run.node, result, widthOf(run));
     }
   }
 
-  /** Copies what can be copied now, and ends the node when nothing is left. */
+  /** Copies the bodies that can be copied now, and ends the node if none is left. */
   #goOn(run: Run): void {
     const { node, items, results } = run;
     const { spec } = node;
@@ -166,7 +172,10 @@ export class Blocks {
     if (!run.node.isEnded) this.#goOn(run);
   }
 
-  /** Copies a body; its value is among the results from then on. The node fails if that value has, or there are too many. */
+  /**
+   * Copies a body and adds its result. The node fails if that result has failed, or if there are too many
+   * nodes.
+   */
   #copy(run: Run, body: Body, cause: Variable, bindings: readonly Binding[]): void {
     const { node, results } = run;
     const { nodesMax } = this.#host.limits;
@@ -234,7 +243,7 @@ export class Blocks {
   }
 }
 
-/** Bodies of a node that may run beside each other. */
+/** Number of bodies of a node that may run in parallel. */
 function widthOf({ node, items }: Run): number {
   const spec: Exclude<NodeSpec, CallSpec> = node.spec as Exclude<NodeSpec, CallSpec>;
   return spec.kind === "map" ? Math.min(items.length, spec.concurrencyMax) : 1;

@@ -2,33 +2,33 @@ import { type CostModel, decodeStepMs, promptMs } from "../cost/cost-model.ts";
 import { OutputEstimate } from "../fleet/output-estimate.ts";
 import { type CallSpec, partsOf } from "./spec.ts";
 
-/** Tokens of an answer that may be as long as it likes. */
+/** Token limit of an unlimited answer. */
 const UNLIMITED = Number.MAX_SAFE_INTEGER;
-/** Characters of a text by which calls are told apart. */
+/** Leading characters of a text that identify similar calls. */
 const KEY_CHARS = 1024;
 
 /**
- * What calls take, before they run: their texts' prompts and their answers, alone on a device. Answers are expected to be as long
- * as those of calls that began alike. Serves all programs of a process.
+ * Expected times of calls before they run: prompt and answers, alone on a device. The expected answer length
+ * is that of calls with the same beginning. One instance serves all programs of a process.
  */
 export class CallEstimates {
   readonly #costs: () => CostModel;
   readonly #charsPerToken: number;
   readonly #outputs = new OutputEstimate();
 
-  /** `costs`: what is believed of the device now. */
+  /** `costs`: returns the current cost model of the device. */
   constructor(costs: () => CostModel, charsPerToken = 4) {
     this.#costs = costs;
     this.#charsPerToken = charsPerToken;
   }
 
-  /** Milliseconds that a step takes longer by a text of so many characters, of which nothing is cached. */
+  /** Milliseconds by which a text of `chars` uncached characters lengthens a step. */
   readMs(chars: number): number {
     const costs = this.#costs();
     return promptMs(costs, 1 + Math.ceil(chars / this.#charsPerToken), 0) - promptMs(costs, 1, 0);
   }
 
-  /** Milliseconds from the call's beginning to its end. A value that it reads counts as long as an answer. */
+  /** Milliseconds from the call's beginning to its end. An input value counts as long as an answer. */
   readonly expectedMs = (call: CallSpec): number => {
     const costs = this.#costs();
     const key = keyOf(call);
@@ -47,14 +47,14 @@ export class CallEstimates {
     return ms + promptMs(costs, Math.ceil(read), 0);
   };
 
-  /** The call's answers had so many tokens together. */
+  /** Learns the total output tokens of an ended call. */
   ended(call: CallSpec, outputTokens: number): void {
     const outputs = partsOf(call.prompt).filter(({ kind }) => kind === "output").length;
     this.#outputs.ended(keyOf(call), outputTokens / outputs);
   }
 }
 
-/** A hash of the beginning of the call's text; of one that begins with a value, of its name. */
+/** Hashes the beginning of the call's text; for a call that begins with a value, its name. */
 function keyOf({ prompt, name }: CallSpec): number {
   const first = partsOf(prompt).find(({ kind }) => kind === "text");
   const text = first?.kind === "text" ? first.text : name;

@@ -13,7 +13,7 @@ import {
   type Value,
 } from "./spec.ts";
 
-/** Why a part of a program is not taken. Nothing of it is. */
+/** Refusal of a part of a program; the program adds nothing of that part. */
 export interface Refusal {
   readonly code:
     | "badName"
@@ -25,24 +25,26 @@ export interface Refusal {
     | "notEmpty"
     | "twoProducers"
     | "unknownName";
-  /** Names the node or variable, and the limit and the value. */
+  /** Message that names the node or variable, and the limit and the value. */
   readonly message: string;
 }
 
-/** Names that clients may give. What is copied from bodies has others. */
+/** Names that clients may use. Copies of bodies have other names. */
 const NAME = /^[\w.-]{1,128}$/;
-/** Bodies within bodies. */
+/** Nesting depth of bodies at most. */
 const DEPTH_MAX = 8;
 
-/** The program as far as something is added to it. */
+/** Existing program that the part is added to. */
 interface Existing {
   readonly scope: Scope;
   readonly nodes: ReadonlyMap<string, Node>;
   readonly limits: Limits;
 }
 
-/** Why `part` cannot be added, by the first thing that is wrong with it; null: it can. O(its nodes and what they read,
- *  write and lead to). */
+/**
+ * Returns the first reason why `part` cannot be added; null: it can. O(nodes, reads and writes of the part,
+ * and the nodes that they lead to).
+ */
 export function refusalOf(part: ProgramPart, existing: Existing): Refusal | null {
   const checking = refusalInSteps(part, existing);
   for (;;) {
@@ -51,7 +53,7 @@ export function refusalOf(part: ProgramPart, existing: Existing): Refusal | null
   }
 }
 
-/** The same, some nodes at a time. */
+/** Same check in steps, some nodes at a time. */
 export function* refusalInSteps(part: ProgramPart, existing: Existing): Generator<void, Refusal | null> {
   try {
     checkSizes(part, existing);
@@ -96,12 +98,12 @@ export function* refusalInSteps(part: ProgramPart, existing: Existing): Generato
   }
 }
 
-/** Why the client cannot give the variable this value. */
+/** Reason why the client cannot set the variable to this value; null: it can. */
 export function valueRefusal(name: string, value: Value, limits: Limits): Refusal | null {
   return caught(() => checkValue(name, value, limits));
 }
 
-/** Characters of a value, all items of a list together. */
+/** Characters of a value, summed over the items of a list. */
 export function charsOf(value: Value): number {
   return typeof value === "string" ? value.length : value.reduce((sum, item) => sum + item.length, 0);
 }
@@ -153,7 +155,7 @@ function checkValue(name: string, value: Value, { valueCharsMax }: Limits): void
     refuse("limit", `The value of ${name} has ${chars} characters; at most ${valueCharsMax} are taken.`);
 }
 
-/** Who of some nodes writes what, names checked. */
+/** Maps each written variable to the node that writes it, and checks the names. */
 function writersOf(nodes: readonly NodeSpec[], existing: ReadonlyMap<string, Node>): Map<string, string> {
   const names = new Set<string>();
   const writers = new Map<string, string>();
@@ -204,7 +206,7 @@ function checkBody(
   const isKnownHere = (name: string): boolean => local.has(name) || isKnown(name);
   for (const inner of nodes) checkNode(inner, isKnownHere, depth + 1);
   if (!isKnownHere(result)) refuseUnknown(node.name, result);
-  for (const _ of checkCycle(nodes, null)); // a body is small, or one of few
+  for (const _ of checkCycle(nodes, null)); // a body is small, or there are few
 }
 
 function checkPrompt(node: Extract<NodeSpec, { kind: "call" }>): void {
@@ -240,7 +242,7 @@ function refuseUnknown(node: string, name: string): never {
   refuse("unknownName", `${node} reads ${name}, which nothing declares or writes.`);
 }
 
-/** Whether new nodes close a cycle, among themselves or (with a scope) by way of nodes that are there. */
+/** Checks that new nodes close no cycle: among themselves, or (with a scope) through existing nodes. */
 function* checkCycle(nodes: readonly NodeSpec[], scope: Scope | null): Generator<void, void> {
   const readers = new Map<string, NodeSpec[]>();
   for (const node of nodes) {

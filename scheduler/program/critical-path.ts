@@ -1,15 +1,17 @@
 import type { Node } from "./graph.ts";
 import { type Body, bodiesOf, type CallSpec, inputsOf, type NodeSpec, outputsOf } from "./spec.ts";
 
-/** Port: milliseconds that a call is expected to take, from its beginning to its end. */
+/** Port: returns the milliseconds that a call is expected to take from its beginning to its end. */
 export type ExpectedMs = (call: CallSpec) => number;
 
-/** Taken for the length of a list that is not known yet, and for the bodies of a repeat. */
+/** Assumed length of an unknown list, and assumed bodies of a repeat. */
 const ITEMS_GUESS = 8;
 const REPEATS_GUESS = 4;
 
-/** Writes down, for nodes that have not ended, the expected time from there to the end of the longest path. What comes after them
- *  and is not `isWanted` is known already. Each node and edge once. */
+/**
+ * Sets the expected time from each given unended node to the end of the longest path. Successors that are not
+ * `isWanted` have known times already. O(nodes + edges).
+ */
 export function measurePaths(
   nodes: Iterable<Node>,
   isWanted: (node: Node) => boolean,
@@ -35,7 +37,7 @@ export function measurePaths(
   }
 }
 
-/** Milliseconds that a node is expected to take, with all that it copies one after another. */
+/** Milliseconds that a node is expected to take, with everything it copies, one after another. */
 export function expectedOf(spec: NodeSpec, expectedMs: ExpectedMs): number {
   if (spec.kind === "call") return expectedMs(spec);
   const longest = Math.max(0, ...bodiesOf(spec).map((body) => bodyMs(body, expectedMs)));
@@ -46,7 +48,7 @@ function measure(node: Node, expectedMs: ExpectedMs): void {
   node.expectedMs = expectedOf(node.spec, expectedMs);
   let after = 0;
   for (const reader of readersOf(node)) {
-    // A node whose body this is counts as far as it is followed by something.
+    // A node that this is a body of counts only as far as others follow it.
     const ms = reader === node.block ? reader.remainingMs - reader.expectedMs : reader.remainingMs;
     if (ms > after) after = ms;
   }
@@ -70,7 +72,7 @@ function roundsOf(spec: Exclude<NodeSpec, CallSpec>): number {
   }
 }
 
-/** The longest path to a body's result. */
+/** Milliseconds of the longest path to a body's result. */
 function bodyMs({ nodes, result }: Body, expectedMs: ExpectedMs): number {
   const writers = new Map(nodes.flatMap((node) => outputsOf(node).map((name) => [name, node] as const)));
   const known = new Map<NodeSpec, number>();

@@ -1,6 +1,6 @@
 /**
- * A cycle that can be reached from `starts`: its vertices in order, each once; null if there is none. Depth first without
- * recursion, each vertex and edge once. It yields with each start and each vertex that is left.
+ * Finds a cycle reachable from `starts`: its vertices in order, each once; null if there is none. Iterative
+ * depth-first search; visits each vertex and edge once. Yields at each start and each finished vertex.
  */
 export function* findCycle<Vertex>(
   starts: Iterable<Vertex>,

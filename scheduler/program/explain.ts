@@ -2,35 +2,38 @@ import type { Objective } from "../core.ts";
 import type { Node, NodeTimes, NodeTokens, Variable } from "./graph.ts";
 import type { Program } from "./program.ts";
 
-/** What became of one call, and when. */
+/** Timeline of one call. */
 export interface CallStory {
   readonly name: string;
   readonly state: Node["state"];
   readonly objective: Objective;
   readonly taskGroup: number | null;
   readonly times: Readonly<NodeTimes>;
-  /** The variable that came last of those that it waited for; null: it waited for none. */
+  /** Input variable that became ready last; null: the call waited for none. */
   readonly waitedFor: string | null;
   readonly tokens: Readonly<NodeTokens>;
 }
 
 /**
- * A part of the time from a program's arrival to a value.
+ * Part of the time from a program's arrival to a value.
  *
- *   client    the call was not there yet, or a value of the client's
- *   queue     the call was ready and not begun
- *   prompt    from its beginning to its first token
- *   answer    from there to the value
+ * client:    the call or a value of the client had not arrived yet.
+ * queue:     the call was ready and had not begun.
+ * prompt:    from its beginning to its first token.
+ * answer:    from there to the value.
  */
 export interface PathPart {
   readonly kind: "client" | "queue" | "prompt" | "answer";
-  /** The call, or the variable that the client set. */
+  /** Name of the call, or of the variable that the client set. */
   readonly name: string;
   readonly fromMs: number;
   readonly toMs: number;
 }
 
-/** Every call of a program that is or was, in the order in which they came to be. */
+/**
+ * Returns the timelines of the program's calls, ended ones included and forgotten ones excluded, in order of
+ * creation.
+ */
 export function storiesOf(program: Program): readonly CallStory[] {
   const stories = [];
   for (const node of program.nodes.values()) {
@@ -42,13 +45,15 @@ export function storiesOf(program: Program): readonly CallStory[] {
   return stories;
 }
 
-/** Why a settled variable came when it did: parts without gaps from the program's arrival to then, back along what each call
- *  waited for last. Parts that took no time are left out. */
+/**
+ * Critical path of a settled variable: parts without gaps from the program's arrival to the value. Follows
+ * the last input of each call backward. Leaves out parts of no length.
+ */
 export function criticalPath(program: Program, variable: Variable): readonly PathPart[] {
   const parts: PathPart[] = [];
   let at: Variable | null = variable;
   let toMs = variable.settledMs;
-  /** Puts what was before the parts so far. */
+  /** Prepends a part. */
   const before = (kind: PathPart["kind"], name: string, fromMs: number): void => {
     if (fromMs < toMs) parts.push({ kind, name, fromMs, toMs });
     toMs = Math.min(toMs, fromMs);

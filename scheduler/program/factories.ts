@@ -47,11 +47,14 @@ export function given(...names: string[]): ProgramPart["variables"] {
   return names.map((name) => ({ name, value: name }));
 }
 
-/** How people wait. */
+/** Criteria of a user who reads along. */
 export const soon: Criteria = { objective: "latency", ttftMs: null, tbtMs: null };
 export const sometime: Criteria = { objective: "throughput", ttftMs: null, tbtMs: null };
 
-/** For tests: `lines` splits a text into its lines, `join` joins a list, `upper` is for texts, all others fail. */
+/**
+ * For tests: `lines` splits a text into its lines, `join` joins a list, `upper` accepts texts, all others
+ * fail.
+ */
 export const transforms: Transform = (value, steps) => {
   let at = value;
   for (const { kind } of steps) {
@@ -63,15 +66,15 @@ export const transforms: Transform = (value, steps) => {
   return { kind: "value", value: at };
 };
 
-/** For tests: a program whose calls are answered by hand, and what it told. */
+/** For tests: a program whose calls the test answers, with a log of its events. */
 export class ManualProgram implements ProgramListener {
   readonly program: Program;
   nowMs = 0;
-  /** Told and not ended, by name, in order. */
+  /** Running calls by name, in order: announced and not ended. */
   readonly running = new Map<string, ReadyCall>();
-  /** Calls that became ready together. */
+  /** Names of calls that became ready together. */
   readonly batches: string[][] = [];
-  /** What waiting calls' prompts were told to begin with. */
+  /** Heads of the prompts of waiting calls, as announced. */
   readonly heads: string[] = [];
   readonly dropped: string[] = [];
   readonly settled: Variable[] = [];
@@ -101,12 +104,12 @@ export class ManualProgram implements ProgramListener {
     this.settled.push(variable);
   }
 
-  /** The text that a running call was given, values in angle brackets. */
+  /** Text of a running call, values in angle brackets. */
   promptOf(name: string): string {
     return shown(this.running.get(name)!.prompt);
   }
 
-  /** Answers a running call: all outputs, of which each is `answers` in turn, or the variable's name. */
+  /** Answers a running call: output i with `answers[i]`, or with the variable's name. */
   answer(name: string, ...answers: string[]): void {
     this.running.delete(name);
     const node = this.program.nodes.get(name)!;
@@ -116,13 +119,13 @@ export class ManualProgram implements ProgramListener {
     this.program.ended(name);
   }
 
-  /** A running call fails. */
+  /** Fails a running call. */
   break(name: string): void {
     this.running.delete(name);
     this.program.failed(name, "engine", "The device was lost.");
   }
 
-  /** A variable in few words. */
+  /** Formats a variable's state. */
   show(name: string): string {
     const { state, value, failure } = this.program.variables.get(name)!;
     if (state === "ready") return JSON.stringify(value);
@@ -130,7 +133,7 @@ export class ManualProgram implements ProgramListener {
   }
 }
 
-/** A prompt in one line: values in angle brackets, outputs in square ones. */
+/** Formats a prompt in one line: values in angle brackets, outputs in square ones. */
 export function shown(
   prompt: Prompt<{ readonly kind: string; readonly text?: string; readonly variable?: string }>,
 ): string {

@@ -2,35 +2,41 @@ import { assert } from "../../base/assert.ts";
 import type { Objective } from "../core.ts";
 import { bodiesOf, boundBy, inputsOf, type NodeSpec, outputsOf, type Value } from "./spec.ts";
 
-/** What a variable is: nobody writes it yet; a node will; it has its value; it never will. */
+/**
+ * State of a variable: empty (no node writes it yet), pending (a node will write it), ready (has its value),
+ * failed (never gets one).
+ */
 export type VariableState = "empty" | "pending" | "ready" | "failed";
 
-/** Why a value never comes. */
+/** Failure of a value. */
 export interface Failure {
-  /** cancelled: nobody wants it any more. transform: a value was not what a transform takes. limit: a limit of programs.
-   *  noCase: no case of a choice. Others come from the engine that ran the call. */
+  /**
+   * Code of the failure. cancelled: no reader or client needs it any more. transform: a transform did not
+   * accept the value. limit: a limit of programs. noCase: no case of a choice matched. Others come from the
+   * engine that ran the call.
+   */
   readonly code: string;
   readonly message: string;
-  /** The node where it began. */
+  /** Name of the node where the failure began. */
   readonly origin: string;
 }
 
-/** A value that flows between nodes. Set once. */
+/** Variable: a value that flows between nodes. Set once. */
 export class Variable {
   readonly name: string;
-  /** Null: the client's, or bound by a node to what it hands to a body. */
+  /** Node that writes it. Null: the client sets it, or a node binds it for its body. */
   producer: Node | null = null;
-  /** Everything that reads it, but for what is forgotten. */
+  /** Nodes that read it, forgotten ones excluded. */
   readonly readers = new Set<Node>();
   state: VariableState = "empty";
   value: Value | null = null;
   failure: Failure | null = null;
-  /** Nobody will ask for it from outside, nor read it in what is added later. */
+  /** True after the client's release: no client requests it, and no node added later reads it. */
   isReleased = false;
-  /** When it was ready or failed, and whether its readers know. */
+  /** Time at which it became ready or failed; and whether its readers know (`isKnown`). */
   settledMs = 0;
   isKnown = false;
-  /** Of a bound one: the variable that it comes of. */
+  /** Variable that a bound one comes from; null for others. */
   origin: Variable | null = null;
 
   constructor(name: string) {
@@ -38,48 +44,51 @@ export class Variable {
   }
 }
 
-/** Names as a node sees them. */
+/** Scope: the names that a node sees. */
 export interface Scope {
   readonly names: Map<string, Variable>;
-  /** Null: the program's own. */
+  /** Enclosing scope; null: this is the program's own. */
   readonly outer: Scope | null;
 }
 
 /** A node of the running graph. */
 export class Node {
-  /** Unique in the program: what was copied from a body has its place before it, as in `parts[3]/summarise`. */
+  /**
+   * Name, unique in the program. A node copied from a body has its path as prefix, as in
+   * `parts[3]/summarise`.
+   */
   readonly name: string;
   readonly spec: NodeSpec;
   readonly scope: Scope;
-  /** The node whose body this was copied from; and what was copied from this one's. */
+  /** Node whose body this was copied from; and the nodes copied from this one's bodies (`copies`). */
   readonly block: Node | null;
   readonly copies: Node[] = [];
-  /** What it needs to begin, each once; and with these what its bodies read around them. */
+  /** Inputs needed to begin, each once; and the same plus the outer variables that its bodies read. */
   readonly inputs: readonly Variable[];
   readonly reads: readonly Variable[];
-  /** By index of `outputsOf`. */
+  /** Outputs, by index of `outputsOf`. */
   readonly outputs: readonly Variable[];
-  /** Inputs that it does not know to be ready. */
+  /** Inputs that the node does not know to be ready. */
   missing = 0;
   state: "waiting" | "running" | "done" | "failed" = "waiting";
-  /** Why it failed, and the variable that it failed by; null: by itself. */
+  /** Failure of the node, and the variable that caused it; null: the node itself failed. */
   failure: Failure | null = null;
   failedBy: Variable | null = null;
 
-  /** How what it makes is awaited (objectives.ts). */
+  /** SLO class deduced from the criteria of its outputs (objectives.ts). */
   objective: Objective = "throughput";
   taskGroup: TaskGroup | null = null;
   ttftMs: number | null = null;
   tbtMs: number | null = null;
-  /** Milliseconds that it is expected to take, and from its beginning to the end of the longest path from here. */
+  /** Expected milliseconds of the node, and from its beginning to the end of the longest path from it. */
   expectedMs = 0;
   remainingMs = 0;
 
-  /** Of a copy: the variable by which it was made. */
+  /** Variable that caused the copy; null for nodes that are not copies. */
   readonly cause: Variable | null;
-  /** What it waited for last: an input, or its cause; null: nothing. */
+  /** Last settled input, or the cause of the copy; null: neither. */
   lastInput: Variable | null = null;
-  /** Of a node with bodies: the last of their values. */
+  /** Last settled result of its bodies; null for nodes without bodies. */
   lastResult: Variable | null = null;
   readonly times: NodeTimes = {
     readyMs: null,
@@ -114,14 +123,14 @@ export class Node {
   }
 }
 
-/** Nodes of which only the last one counts. */
+/** Task group: nodes of which only the last to end counts. */
 export interface TaskGroup {
   readonly number: number;
-  /** The task group that it turned out to be one with. */
+  /** Task group that this one was merged into; null: none. */
   mergedInto: TaskGroup | null;
 }
 
-/** When a node's life went on; null: not yet. */
+/** Times of a node's transitions; null: not yet. */
 export interface NodeTimes {
   readyMs: number | null;
   placedMs: number | null;
@@ -130,8 +139,7 @@ export interface NodeTimes {
   endedMs: number | null;
 }
 
-/** Of a call: tokens of its prompt, those of them that were cached, those of them that were computed ahead for it, and tokens
- *  of its answers. */
+/** Token counts of a call: prompt, cached part of it, part computed ahead, and answers. */
 export interface NodeTokens {
   prompt: number;
   found: number;
@@ -139,19 +147,19 @@ export interface NodeTokens {
   output: number;
 }
 
-/** Whose body a node was copied from, and by which variable that came to be known. */
+/** Origin of a copied node: the node of the body, and the variable that caused the copy. */
 export interface Copied {
   readonly block: Node;
   readonly cause: Variable;
 }
 
-/** How a node comes to its variables. */
+/** Lookup of a node's variables. */
 export interface Finder {
   read(name: string): Variable;
   write(name: string): Variable;
 }
 
-/** The variable of that name as seen from a scope. */
+/** Returns the variable of that name as seen from a scope. */
 export function lookUp(scope: Scope, name: string): Variable | null {
   for (let at: Scope | null = scope; at !== null; at = at.outer) {
     const variable = at.names.get(name);
@@ -160,7 +168,7 @@ export function lookUp(scope: Scope, name: string): Variable | null {
   return null;
 }
 
-/** What a node's bodies read that is neither bound nor written in them. */
+/** Free variables of a node's bodies: read there, and neither bound nor written there. */
 export function freeNamesOf(spec: NodeSpec): readonly string[] {
   const bodies = bodiesOf(spec);
   if (bodies.length === 0) return [];
@@ -174,7 +182,10 @@ export function freeNamesOf(spec: NodeSpec): readonly string[] {
   return [...free];
 }
 
-/** The way of a failure to a variable: the node where it began, and every variable and node after it. O(its length). */
+/**
+ * Path of a failure to a variable: the node where it began, then every variable and node after it. O(its
+ * length).
+ */
 export function pathOf(variable: Variable): readonly string[] {
   const path: string[] = [];
   for (let at: Variable | null = variable; at !== null; at = at.producer?.failedBy ?? null) {

@@ -1,18 +1,18 @@
-/** Items that a map or reduce takes at most, and bodies of a repeat. */
+/** List items of a map or reduce at most, and bodies of a repeat. */
 export const MAP_ITEMS_MAX = 1024;
 export const REPEAT_COUNT_MAX = 1024;
 
-/** What one program may have at most. */
+/** Limits of one program. */
 export interface Limits {
-  /** Nodes, what was copied from bodies included. */
+  /** Nodes at most, copies of bodies included. */
   readonly nodesMax: number;
-  /** Variables that clients declare or nodes outside of bodies write. */
+  /** Variables at most that clients declare or nodes outside of bodies write. */
   readonly variablesMax: number;
-  /** Characters of one value, all items of a list together. */
+  /** Characters of one value at most, summed over the items of a list. */
   readonly valueCharsMax: number;
 }
 
-/** Limits unless others are asked for. */
+/** Default limits. */
 export const programLimits: Limits = {
   nodesMax: 16_384,
   variablesMax: 32_768,

@@ -5,25 +5,27 @@ import type { Criteria } from "./spec.ts";
 const RANKS: Readonly<Record<Objective, number>> = { throughput: 0, gang: 1, latency: 2 };
 
 /**
- * What each node is for, deduced backward from what is awaited (Parrot, §5.2).
+ * Deduction of each node's SLO class, backward from the awaited values (Parrot, §5.2).
  *
- * From a value that is awaited with latency the stage of a node is the longest way to it, in nodes. Alone in its stage, a node
- * is on the way of everything before it, and wants its own latency. Several of one stage are a task group: only the last of them
- * counts. What is awaited with throughput, or not at all, wants throughput.
+ * The stage of a node is the longest path, in nodes, from it to a value awaited with latency. A node alone in
+ * its stage gets the latency class, since everything before the value depends on it. Several nodes of one
+ * stage form a task group: only the last of them counts. Nodes of values awaited with throughput, or not
+ * awaited, get the throughput class.
  *
- * Wishes add up: latency over gang over throughput, and never down again. Two task groups that share a node are one.
+ * Criteria accumulate: latency over gang over throughput, and never down again. Task groups that share a node
+ * are merged.
  */
 export class Objectives {
-  /** Gives numbers to task groups; unique for the life of the process. */
+  /** Returns numbers for task groups, unique for the life of the process. */
   readonly #nextTaskGroup: () => number;
-  /** By the value or node that they are awaited for, and by stage. */
+  /** Task groups by the awaited value or node, then by stage. */
   readonly #taskGroups = new Map<Variable | Node, Map<number, TaskGroup>>();
 
   constructor(nextTaskGroup: () => number) {
     this.#nextTaskGroup = nextTaskGroup;
   }
 
-  /** The variable is awaited: takes note of it in everything that it comes of. O(nodes and edges before it). */
+  /** Adds a criterion for the variable to everything it depends on. O(nodes and edges before it). */
   want(variable: Variable, { objective, ttftMs, tbtMs }: Criteria): void {
     const { producer } = variable;
     if (producer === null || objective === "throughput") return;
@@ -32,18 +34,21 @@ export class Objectives {
     this.#mark(variable, variable, 1);
   }
 
-  /** Nothing more is awaited for the sake of that. */
+  /** Forgets the task groups of a value or node. */
   forget(of: Variable | Node): void {
     this.#taskGroups.delete(of);
   }
 
-  /** A body was copied; `result` is its value, `width` bodies are or will be beside it, itself included. */
+  /**
+   * Handles a copied body: `result` is its value, `width` the bodies that run or will run beside it, itself
+   * included.
+   */
   copied(block: Node, result: Variable, width: number): void {
     if (block.objective === "throughput") return;
     if (result.producer?.block === block) this.#mark(block, result, block.objective === "gang" ? 2 : width);
   }
 
-  /** The number of the task group that a node is in. */
+  /** Returns the number of the task group that a node is in; null: none. */
   taskGroupOf({ objective, taskGroup }: Node): number | null {
     return objective === "gang" && taskGroup !== null ? rootOf(taskGroup).number : null;
   }
@@ -82,7 +87,7 @@ export class Objectives {
   }
 }
 
-/** The task group that stands for all that turned out to be one with it. The way there is halved each time. */
+/** Finds the root of a merged task group, halving the path on the way. */
 function rootOf(taskGroup: TaskGroup): TaskGroup {
   let root = taskGroup;
   while (root.mergedInto !== null) {
@@ -98,8 +103,10 @@ function raise(node: Node, objective: Objective, taskGroup: TaskGroup | null): v
   node.taskGroup = taskGroup;
 }
 
-/** The nodes that a variable comes of, by stage: those of stage 0 write it. Nodes of other bodies than its own are left out, and
- *  so is what comes before a node that has ended: it has no more to do with it. */
+/**
+ * Nodes that a variable depends on, by stage; stage 0 writes it. Leaves out nodes of other bodies and
+ * everything before an ended node, which no longer affects it.
+ */
 function stagesBefore({ producer }: Variable): readonly (readonly Node[])[] {
   if (producer === null) return [];
   const order = consumersFirst(producer);
@@ -116,7 +123,7 @@ function stagesBefore({ producer }: Variable): readonly (readonly Node[])[] {
   return stages;
 }
 
-/** Everything before a node and itself, each after all that reads it. */
+/** Returns a node and all its predecessors in reverse topological order: each after all its readers. */
 function consumersFirst(last: Node): readonly Node[] {
   const seen = new Set<Node>([last]);
   const producersFirst: Node[] = [];

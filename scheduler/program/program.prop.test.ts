@@ -1,4 +1,4 @@
-/** Promises of programs, on graphs, answers, failures and orders that nobody chose. */
+/** Invariants of programs, on random graphs, answers, failures and event orders. */
 
 import { test } from "bun:test";
 import fc from "fast-check";
@@ -10,16 +10,16 @@ import { type Node, pathOf } from "./graph.ts";
 import type { ReadyCall } from "./program.ts";
 import type { CallSpec, NodeSpec } from "./spec.ts";
 
-/** Call i reads some outputs of calls before it, and perhaps the client's variable. */
+/** Graph of calls: call i reads some outputs of earlier calls, and perhaps the client's variable. */
 interface GraphCase {
   readonly reads: readonly (readonly number[])[];
   readonly readsExternal: readonly boolean[];
-  /** Of each call, whether it fails when it runs. */
+  /** Failing calls, by call. */
   readonly breaks: readonly boolean[];
-  /** Which of the running calls is answered next, in turn. */
+  /** Choices of the next running call to answer, in turn. */
   readonly turns: readonly number[];
   readonly awaited: readonly { readonly call: number; readonly latency: boolean }[];
-  /** Sizes of the parts that it is added in. */
+  /** Sizes of the parts in which the graph is added. */
   readonly parts: readonly number[];
   readonly cancelAfter: number;
 }
@@ -52,7 +52,7 @@ function callsOf({ reads, readsExternal }: GraphCase): CallSpec[] {
   );
 }
 
-/** Checks at every event that no call runs early or twice, and no variable is set twice. */
+/** Checks at every event that no call runs early or twice and no variable is set twice. */
 class CheckedProgram extends ManualProgram {
   readonly #told = new Set<string>();
   readonly #set = new Set<string>();
@@ -235,7 +235,7 @@ test("the critical path adds up to the time that the client waited", () => {
   );
 });
 
-/** Nodes with bodies over the list and the text that the client gives, some within others. */
+/** Nodes with bodies over the client's list and text, some nested. */
 const nested = fc.letrec<{ node: NodeSpec }>((tie) => ({
   node: fc.oneof(
     { maxDepth: 2 },
@@ -294,7 +294,7 @@ function unique(): string {
   return `name${names}`;
 }
 
-/** A body of one node, whose value is made a text by a call of its own where it is a list. */
+/** Makes a body of one node; another call turns a list value into a text. */
 function joined(node: NodeSpec): { nodes: NodeSpec[]; result: string } {
   const own = unique();
   const inner: NodeSpec = node.kind === "call" ? call(node.name, ["word"], [own]) : { ...node, output: own };

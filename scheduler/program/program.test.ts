@@ -1,4 +1,4 @@
-/** What a program does with its graph, its values and its failures, in plain cases. */
+/** Graph, values and failures of a program, in plain cases. */
 
 import { describe, expect, test } from "bun:test";
 import { bodyOf, call, given, input, ManualProgram, output, sometime, soon, text } from "./factories.ts";
@@ -226,7 +226,7 @@ describe("failures", () => {
   test("cancel ends everything, and what is told afterwards comes too late", () => {
     const host = opened(nodes, [{ name: "empty", value: null }]);
     host.program.cancel();
-    // Those that ran, and those whose prompts were known in part.
+    // Calls that ran, and calls with a partly known prompt.
     expect([...host.dropped].sort()).toEqual(["a", "b", "both", "c", "other"]);
     expect(host.show("x")).toBe("cancelled of a");
     expect(host.show("empty")).toBe("cancelled of empty");
@@ -505,7 +505,7 @@ describe("what nobody reads any more is given up", () => {
     for (const name of ["x", "z", "w"]) expect(host.program.release(name)).toBeNull();
     expect(names(host)).toEqual([[], []]);
     expect(host.program.release("w")).toEqual({ code: "unknownName", message: "There is no variable w." });
-    // Its names are free.
+    // Names of forgotten nodes are free.
     expect(host.program.add({ nodes: [call("a", [], ["x"])], variables: [] })).toBeNull();
     expect(host.program.isDone).toBe(false);
   });

@@ -21,18 +21,18 @@ import {
   type Value,
 } from "./spec.ts";
 
-/** A call whose inputs are all known: to be run now. */
+/** Ready call: all inputs are known, so the host runs it now. */
 export interface ReadyCall {
-  /** Its name, unique in the program. */
+  /** Name of the call, unique in the program. */
   readonly call: string;
   readonly prompt: Prompt<RenderedPart>;
   readonly service: CallService;
 }
 
-/** What is known of how a call is awaited. */
+/** Scheduling parameters of a call, as known now. */
 export interface CallService {
   readonly objective: Objective;
-  /** Of the calls of which only the last one counts; null: alone. */
+  /** Task group of the call; null: none. */
   readonly taskGroup: number | null;
   readonly ttftMs: number | null;
   readonly tbtMs: number | null;
@@ -40,88 +40,94 @@ export interface CallService {
   readonly remainingMs: number;
 }
 
-/** Runs a program's calls and hears of its values. May call the program from within. */
+/**
+ * Listener that runs a program's calls and receives its values. It may call the program from within a
+ * callback.
+ */
 export interface ProgramListener {
-  /** All that became ready in one event, in the order of the graph. Each call is told once. */
+  /** Receives all calls that became ready in one event, in graph order. Each call comes once. */
   onReady(calls: readonly ReadyCall[]): void;
-  /** More is known of what a waiting call's prompt begins with (`headOf`): it may be computed ahead. */
+  /** Hears that more of a waiting call's prompt is known (`headOf`), so the host may warm it. */
   onHead(call: string): void;
-  /** A call that was told by `onReady` or `onHead` is not wanted any more. */
+  /** Hears that a call announced by `onReady` or `onHead` was dropped. */
   onDropped(call: string): void;
-  /** The variable is ready or failed. */
+  /** Hears that a variable is ready or failed. */
   onSettled(variable: Variable): void;
-  /** Nobody reads the variable any more: its value is given up, and its name is free. */
+  /** Hears that a variable has no readers left: the program drops its value and frees its name. */
   onForgotten?(variable: Variable, value: Value | null): void;
 }
 
-/** What a program runs with. */
+/** Options of a program. */
 export interface ProgramOptions {
   readonly clock: Pick<Clock, "nowMs">;
   readonly limits: Limits;
   readonly transform: Transform;
-  /** What calls are expected to take. */
+  /** Expected times of calls. */
   readonly expectedMs: ExpectedMs;
-  /** Gives a number to a task group; unique for the life of the process. */
+  /** Returns the number of a new task group, unique for the life of the process. */
   readonly nextTaskGroup: () => number;
 }
 
-/** What a call computed, as far as its host knows. */
+/** Token counts of a call, as far as its host knows them. */
 export type CallTokens = Partial<NodeTokens>;
 
 const CANCELLED = "cancelled";
 const cancelled: Refusal = { code: "ended", message: "The program was cancelled." };
-/** Calls that are told in one event where a part is added in steps. */
+/** Calls announced per event when a part is added in steps. */
 const TOLD_AT_ONCE = 128;
 
-/** What the listener is to be told. */
+/** Pending notifications of the listener. */
 interface News {
   readonly settled: Variable[];
-  /** Calls that are not wanted any more. */
+  /** Dropped calls. */
   readonly dropped: string[];
   /** Calls to run. */
   readonly begun: { readonly node: Node; readonly prompt: Prompt<RenderedPart> }[];
-  /** Waiting calls of which more may be known. */
+  /** Waiting calls whose heads may have grown. */
   readonly grown: Node[];
 }
 
 const noNews = (): News => ({ settled: [], dropped: [], begun: [], grown: [] });
 
 /**
- * The executor: events in, ready calls out.
+ * Executor of a program: events in, ready calls out.
  *
- * Inputs are `add`, `want`, `set` and `cancel` of the client, and what becomes of calls, told by the host that runs them.
- * Each goes along the edges that it settles, each edge once; what follows is told to the listener when the graph is
- * consistent again, in order. Nothing is polled, and nothing happens between events.
+ * Events are the client's `add`, `want`, `set` and `cancel`, and the host's reports on calls. Each event
+ * follows the edges that it settles, each edge once. The program then notifies the listener in order, once
+ * the graph is consistent. It never polls, and does nothing between events.
  *
- * A node fails only by itself or by a value that it reads; its outputs fail with it, and nothing else does.
+ * A node fails only by itself or through a value that it reads. Its outputs fail with it, and nothing else
+ * does.
  */
 export class Program {
   readonly #options: ProgramOptions;
   readonly #listener: ProgramListener;
   readonly #scope: Scope = { names: new Map(), outer: null };
-  /** Every node, also those that were copied from bodies, by name. */
+  /** Nodes by name, copies of bodies included. */
   readonly #nodes = new Map<string, Node>();
   readonly #objectives: Objectives;
   readonly #blocks: Blocks;
   readonly #awaited = new Map<Variable, Criteria>();
-  /** Nodes that have not ended, and of them those whose paths are not measured yet. */
+  /** Nodes that have not ended, and those among them whose paths are not measured yet. */
   readonly #unfinished = new Set<Node>();
   #unmeasured: Node[] = [];
-  /** Calls that the listener knows of and that have not ended; of those that wait, how many parts of their prompt it knows. */
+  /**
+   * Calls that the listener knows and that have not ended; and for waiting ones, the prompt parts it knows.
+   */
   readonly #known = new Set<Node>();
   readonly #headParts = new Map<Node, number>();
-  /** To be followed: settled variables whose readers do not know it, and nodes whose inputs are all there. */
+  /** Work queues: settled variables whose readers do not know it, and nodes whose inputs are all ready. */
   #settled: Variable[] = [];
   #ready: Node[] = [];
   #news = noNews();
   /** Released variables that may have lost their last reader or their node. */
   readonly #unread = new Set<Variable>();
-  /** Nodes that clients have added so far. */
+  /** Number of nodes that clients have added. */
   #added = 0;
   #isRunning = false;
-  /** A part is being added in steps. */
+  /** True while a part is being added in steps. */
   #isAdding = false;
-  /** What became of calls meanwhile. */
+  /** Reports on calls that arrived meanwhile. */
   readonly #later: (() => void)[] = [];
   #isCancelled = false;
   readonly arrivedMs: number;
@@ -151,30 +157,32 @@ export class Program {
     this.arrivedMs = options.clock.nowMs();
   }
 
-  /** Every variable of the program's own names. */
+  /** Variables of the program's own scope, by name. */
   get variables(): ReadonlyMap<string, Variable> {
     return this.#scope.names;
   }
 
-  /** Every node, also those that were copied from bodies, by name. */
+  /** Nodes by name, copies of bodies included. */
   get nodes(): ReadonlyMap<string, Node> {
     return this.#nodes;
   }
 
-  /** Nodes that were added so far, whether they are forgotten or not: a number for the next one. */
+  /** Number of nodes added so far, forgotten ones included; usable to number the next one. */
   get added(): number {
     return this.#added;
   }
 
-  /** Whether every node has ended. */
+  /** True if every node has ended. */
   get isDone(): boolean {
     return this.#unfinished.size === 0;
   }
 
   /* ---- the client ---- */
 
-  /** Adds variables and nodes, of which the client wants some; returns why not, if so, and then nothing has changed. What is
-   *  ready runs at once. */
+  /**
+   * Adds variables and nodes, with criteria for the ones that the client awaits. Returns a refusal and
+   * changes nothing if the part is invalid. Ready calls run at once.
+   */
   add(part: ProgramPart, wants: Readonly<Record<string, Criteria>> = {}): Refusal | null {
     const adding = this.#add(part, wants, Number.POSITIVE_INFINITY);
     for (;;) {
@@ -183,8 +191,10 @@ export class Program {
     }
   }
 
-  /** The same in steps, for a part of many nodes. Between them the client may do nothing but cancel; what the host tells of calls is
-   *  heard at the end. Calls are told some at a time. */
+  /**
+   * Same as `add`, in steps, for a part of many nodes. Between steps the client may only cancel, and reports
+   * on calls are deferred to the end. Announces ready calls in groups.
+   */
   *adding(
     part: ProgramPart,
     wants: Readonly<Record<string, Criteria>> = {},
@@ -199,7 +209,7 @@ export class Program {
     }
   }
 
-  /** `atOnce`: calls that are told in one event. */
+  /** `atOnce`: calls announced per event. */
   *#add(
     part: ProgramPart,
     wants: Readonly<Record<string, Criteria>>,
@@ -216,7 +226,7 @@ export class Program {
       const variable = this.#declare(name);
       if (value !== null) this.#settle(variable, value, null);
     }
-    // Nodes of one part may read what later ones write.
+    // Nodes of one part may read outputs of later ones.
     for (const node of part.nodes) {
       for (const name of outputsOf(node)) if (!this.#scope.names.has(name)) this.#declare(name);
     }
@@ -240,7 +250,7 @@ export class Program {
     return null;
   }
 
-  /** The client waits for a variable; more wishes for it add up. Unknown names are refused. */
+  /** Adds a criterion for a variable; several accumulate. Refuses unknown names. */
   want(name: string, criteria: Criteria): Refusal | null {
     const variable = this.#scope.names.get(name);
     if (variable === undefined) return unknownName(name);
@@ -250,7 +260,7 @@ export class Program {
     return null;
   }
 
-  /** The client gives a variable its value: one that nobody writes and that has none. */
+  /** Sets a variable that no node writes and that has no value yet. */
   set(name: string, value: Value): Refusal | null {
     const variable = this.#scope.names.get(name);
     if (variable === undefined) return unknownName(name);
@@ -266,8 +276,10 @@ export class Program {
     return null;
   }
 
-  /** The client asks no more for a variable, and adds nothing that reads it. Its value is given up as soon as nothing reads it, and
-   *  a node that has ended is forgotten with the last of its outputs: so a program may go on for ever. */
+  /**
+   * Releases a variable: the client requests it no more and adds no readers. The program drops the value once
+   * nothing reads it. It forgets an ended node with the last of its outputs, so a program may run for ever.
+   */
   release(name: string): Refusal | null {
     const variable = this.#scope.names.get(name);
     if (variable === undefined) return unknownName(name);
@@ -279,7 +291,7 @@ export class Program {
     return null;
   }
 
-  /** Nothing more is wanted: what has not ended fails, and what was not set never will be. */
+  /** Cancels the program: nodes that have not ended fail, and unset variables fail. */
   cancel(): void {
     this.#isCancelled = true;
     const failure = { code: CANCELLED, message: cancelled.message };
@@ -290,15 +302,15 @@ export class Program {
     this.#run();
   }
 
-  /* ---- the host: what becomes of calls ---- */
+  /* ---- reports of the host on calls ---- */
 
-  /** The call has an engine. */
+  /** Reports that the call is placed on an engine. */
   placed(call: string): void {
     const node = this.#runningCall(call);
     if (node !== null) node.times.placedMs ??= this.#nowMs();
   }
 
-  /** Its computing begins. */
+  /** Reports that the engine started to compute the call. */
   started(call: string, tokens: CallTokens = {}): void {
     const node = this.#runningCall(call);
     if (node === null) return;
@@ -306,13 +318,13 @@ export class Program {
     Object.assign(node.tokens, tokens);
   }
 
-  /** It has drawn its first token. */
+  /** Reports the first token of the call. */
   drewFirst(call: string): void {
     const node = this.#runningCall(call);
     if (node !== null) node.times.firstMs ??= this.#nowMs();
   }
 
-  /** Output `index` of the call, in the order of its prompt, is complete. */
+  /** Reports that output `index` of the call, in prompt order, is complete. */
   wrote(call: string, index: number, text: string): void {
     if (this.#defers(() => this.wrote(call, index, text))) return;
     const node = this.#runningCall(call);
@@ -321,7 +333,7 @@ export class Program {
     this.#run();
   }
 
-  /** The call has ended well; all its outputs are written. */
+  /** Reports the successful end of the call, after all its outputs. */
   ended(call: string, tokens: CallTokens = {}): void {
     if (this.#defers(() => this.ended(call, tokens))) return;
     const node = this.#runningCall(call);
@@ -335,30 +347,30 @@ export class Program {
     this.#run();
   }
 
-  /** The call failed: what it has not written fails with it. */
+  /** Reports a failure of the call; its unwritten outputs fail with it. */
   failed(call: string, code: string, message: string): void {
     if (this.#defers(() => this.failed(call, code, message))) return;
     const node = this.#runningCall(call);
     if (node === null) return;
-    this.#known.delete(node); // who tells it need not be told
+    this.#known.delete(node); // the host reported it, so it needs no notice
     this.#fail(node, { code, message, origin: call }, null);
     this.#run();
   }
 
-  /** Whether a part is being added: then it is heard afterwards. */
+  /** Defers a report while a part is being added in steps; true if it did. */
   #defers(hear: () => void): boolean {
     if (this.#isAdding) this.#later.push(hear);
     return this.#isAdding;
   }
 
-  /** What a waiting call's prompt begins with, as far as it is known. */
+  /** Returns the beginning of a waiting call's prompt, as far as it is known. */
   headOf(call: string): Prompt<TextPart | ValuePart> {
     const node = this.#nodes.get(call);
     assert(node !== undefined && node.spec.kind === "call", "the program has the call");
     return renderHead(node.spec, (name) => lookUp(node.scope, name)!, this.#options.transform);
   }
 
-  /** How a call is awaited now. */
+  /** Returns the current scheduling parameters of a call. */
   serviceOf(call: string): CallService {
     const node = this.#nodes.get(call);
     assert(node !== undefined, "the program has the call");
@@ -375,7 +387,7 @@ export class Program {
     return variable;
   }
 
-  /** Makes a node, whose variables are all in its scope. */
+  /** Makes a node; all its variables are in its scope. */
   #open(spec: NodeSpec, scope: Scope, prefix: string, copied: Copied | null): Node {
     const find = (name: string): Variable => {
       const variable = lookUp(scope, name);
@@ -398,7 +410,10 @@ export class Program {
     this.#blocks.deduceAgain();
   }
 
-  /** Paths from new nodes; from all that have not ended, if they made longer what is before them. */
+  /**
+   * Measures the paths from new nodes, or from all unended nodes if new ones lengthened the paths before
+   * them.
+   */
   #measure(): void {
     if (this.#unmeasured.length === 0) return;
     const isNew = new Set(this.#unmeasured);
@@ -410,7 +425,7 @@ export class Program {
     measurePaths(from, (node) => from.has(node), this.#options.expectedMs);
   }
 
-  /** Gives up what nothing reads any more, once everything is told. */
+  /** Forgets variables without readers, once the listener knows everything. */
   #forget(): void {
     for (const variable of this.#unread) {
       if (this.#isUnread(variable)) {
@@ -438,7 +453,7 @@ export class Program {
     );
   }
 
-  /** With all that was copied for it. */
+  /** Forgets a node and all its copies. */
   #forgetNode(node: Node): void {
     if (!this.#nodes.delete(node.name)) return;
     this.#objectives.forget(node);
@@ -448,7 +463,10 @@ export class Program {
 
   /* ---- events ---- */
 
-  /** Follows what has changed to its end, and tells it. Events from within the listener join the outermost. */
+  /**
+   * Processes all changes to the end and notifies the listener. Events from within the listener join the
+   * outermost run.
+   */
   #run(): void {
     if (this.#isRunning) return;
     this.#isRunning = true;
@@ -471,14 +489,14 @@ export class Program {
     }
   }
 
-  /** Tells a variable's readers; who begins to read it meanwhile sees that it is known. */
+  /** Informs the readers of a variable; nodes that begin to read it meanwhile see that it is known. */
   #inform(variable: Variable): void {
     variable.isKnown = true;
     for (const reader of [...variable.readers]) this.#hear(reader, variable);
     if (variable.isReleased) this.#unread.add(variable);
   }
 
-  /** Whether there was anything to tell. */
+  /** Notifies the listener; false if there was no news. */
   #tell(): boolean {
     const { settled, dropped, begun, grown } = this.#news;
     this.#news = noNews();
@@ -496,7 +514,7 @@ export class Program {
     return settled.length + dropped.length + begun.length + grown.length > 0;
   }
 
-  /** A waiting call's prompt may begin with more than was told of it. Each of its parts is looked at once. */
+  /** Announces the head of a waiting call if it may have grown. Looks at each prompt part once. */
   #tellHead(node: Node): void {
     if (node.state !== "waiting") return;
     const parts = promptPartsOf(node);
@@ -512,7 +530,7 @@ export class Program {
     this.#listener.onHead(node.name);
   }
 
-  /** A reader hears of a variable that is ready or failed. */
+  /** Informs a reader that a variable is ready or failed. */
   #hear(node: Node, variable: Variable): void {
     if (node.state === "running") this.#blocks.settled(node, variable);
     else if (node.state === "waiting" && node.inputs.includes(variable)) {
@@ -525,7 +543,7 @@ export class Program {
     }
   }
 
-  /** All inputs are there. */
+  /** Begins a node whose inputs are all ready. */
   #begin(node: Node): void {
     if (node.state !== "waiting") return;
     node.state = "running";
@@ -577,7 +595,7 @@ export class Program {
     this.#finish(node);
   }
 
-  /** The node fails, and with it what it has not written. `by`: the variable that it failed by; null: by itself. */
+  /** Fails a node and its unwritten outputs. `by`: the variable that caused it; null: the node itself. */
   #fail(node: Node, failure: Failure, by: Variable | null): void {
     if (node.isEnded) return;
     node.state = "failed";
@@ -609,7 +627,7 @@ export class Program {
     this.#news.settled.push(variable);
   }
 
-  /** Null: it has ended, and what is told of it comes too late. */
+  /** Returns the node of a running call. Null: it has ended, and the report comes too late. */
   #runningCall(call: string): Node | null {
     const node = this.#nodes.get(call);
     assert(node !== undefined && node.spec.kind === "call", "the program has the call");
@@ -622,7 +640,7 @@ export class Program {
   }
 }
 
-/** Whether it has ended, with all that was copied for it. */
+/** True if a node has ended with all its copies. */
 function isOver({ isEnded, copies }: Node): boolean {
   return isEnded && copies.every(isOver);
 }
@@ -636,7 +654,7 @@ function promptPartsOf({ spec }: Node): readonly PromptPart[] {
   return partsOf(spec.prompt);
 }
 
-/** The one that was settled last; null where there is none. */
+/** Returns the variable that was settled last; null for an empty list. */
 function latestOf(variables: readonly Variable[]): Variable | null {
   let latest: Variable | null = null;
   for (const variable of variables) {

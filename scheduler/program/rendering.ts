@@ -10,21 +10,21 @@ import {
   type Transform,
 } from "./spec.ts";
 
-/** A value in its place. Values are never control text, whatever they look like. */
+/** Value in its place in a prompt. Values are never control text, whatever they contain. */
 export interface ValuePart {
   readonly kind: "value";
   readonly text: string;
 }
 
-/** A piece of a prompt whose inputs are known. */
+/** Piece of a prompt whose inputs are known. */
 export type RenderedPart = TextPart | ValuePart | OutputPart;
 
-/** A prompt with its values, or what is wrong with one of them. */
+/** Rendered prompt, or an error in one of its values. */
 export type Rendered =
   | { readonly kind: "prompt"; readonly prompt: Prompt<RenderedPart> }
   | { readonly kind: "failed"; readonly variable: Variable; readonly message: string };
 
-/** Puts a call's values in their places. `read` tells the variable of a name, which is ready. */
+/** Renders a call's prompt with its values. `read` returns the variable of a name, which must be ready. */
 export function render(call: CallSpec, read: (name: string) => Variable, transform: Transform): Rendered {
   const texts = new Map<InputPart, string>();
   for (const part of partsOf(call.prompt)) {
@@ -39,8 +39,9 @@ export function render(call: CallSpec, read: (name: string) => Variable, transfo
   return { kind: "prompt", prompt: mapped(call.prompt, place) };
 }
 
-/** The beginning of a call's prompt as far as it is known: up to the first output, or the first value that is not ready or that
- *  its transforms do not take. */
+/**
+ * Renders the known beginning of a call's prompt: up to the first output, unready value, or failed transform.
+ */
 export function renderHead(
   call: CallSpec,
   read: (name: string) => Variable,

@@ -3,133 +3,147 @@ import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Objective, Sampling } from "../core.ts";
 
 /**
- * What a client says of a program: data alone, checked by graph.ts.
+ * Program as a client describes it: data alone, checked by check.ts.
  *
- * A program is a graph of nodes that read and write *variables*. A variable is set once. A call's node runs a model; the
- * other nodes copy a body of nodes when a value is known: as often as a list has items, as a value chooses, or until a test
- * is passed.
+ * A program is a graph of nodes that read and write *variables*. A variable is set once. A call node runs a
+ * model. The other nodes copy a body of nodes when a value is known: for each item of a list, for the chosen
+ * case, or until a test passes.
  */
 export interface ProgramPart {
   readonly variables: readonly VariableSpec[];
   readonly nodes: readonly NodeSpec[];
 }
 
-/** What a variable holds. A list comes of a transform or a map, and is read by a map, a reduce or a transform. */
+/** Value of a variable. Lists come from transforms and maps; maps, reduces and transforms read them. */
 export type Value = string | readonly string[];
 
-/** A variable that is there before any node writes it: with its value, or (null) to be set or written later. */
+/** Variable declared before any node writes it: with its value, or null if set or written later. */
 export interface VariableSpec {
   readonly name: string;
   readonly value: Value | null;
 }
 
-/** One step of a chain of transforms. What kinds there are is the `Transform`'s business. */
+/** Step of a chain of transforms. `Transform` defines the kinds. */
 export interface TransformStep {
   readonly kind: string;
 }
 
-/** Port: applies a chain to a value. The same value and chain give the same result, in bounded time and size. */
+/** Port: applies a chain of transforms to a value. Deterministic, and bounded in time and size. */
 export type Transform = (value: Value, steps: readonly TransformStep[]) => Transformed;
 
-/** What became of a value. */
+/** Result of a transform. */
 export type Transformed =
   | { readonly kind: "value"; readonly value: Value }
   | { readonly kind: "failed"; readonly message: string };
 
-/** A node of the graph. */
+/** Node of the graph. */
 export type NodeSpec = CallSpec | MapSpec | ReduceSpec | ChooseSpec | RepeatSpec;
 
-/** One sequence of a model: texts, values and answers in turn. It begins when all that it reads is known. */
+/**
+ * Call: one sequence of a model, with texts, values and answers in turn. It begins when all its inputs are
+ * ready.
+ */
 export interface CallSpec {
   readonly kind: "call";
   readonly name: string;
   readonly prompt: Prompt<PromptPart>;
 }
 
-/** Text as it is, or messages for the model's chat template. An output in a chat is the only part of its message. */
+/**
+ * Prompt as plain text, or as messages for the model's chat template. In a chat, an output is the only part
+ * of its message.
+ */
 export type Prompt<PartOf> =
   | { readonly kind: "text"; readonly parts: readonly PartOf[] }
   | { readonly kind: "chat"; readonly messages: readonly Message<PartOf>[] };
 
-/** One message of a chat. */
+/** Chat message. */
 export interface Message<PartOf> {
   readonly role: string;
   readonly parts: readonly PartOf[];
 }
 
-/** A piece of a prompt. After the last output there is nothing. */
+/** Piece of a prompt. The prompt ends after the last output. */
 export type PromptPart = TextPart | InputPart | OutputPart;
 
-/** Text that every run of the call has. */
+/** Constant text. */
 export interface TextPart {
   readonly kind: "text";
   readonly text: string;
 }
 
-/** A variable's value after `transforms`, which make it a text. */
+/** Input: a variable's value after `transforms`, which must yield a text. */
 export interface InputPart {
   readonly kind: "input";
   readonly variable: string;
   readonly transforms: readonly TransformStep[];
 }
 
-/** What the model draws here; after `transforms` it is the variable's value. What follows in the same call reads the drawn
- *  tokens themselves. */
+/**
+ * Output: the model draws text here; after `transforms` it becomes the variable's value. Later parts of the
+ * same call read the drawn tokens themselves.
+ */
 export interface OutputPart {
   readonly kind: "output";
   readonly variable: string;
   readonly transforms: readonly TransformStep[];
   readonly sampling: Sampling;
-  /** Tokens to draw at most; null: as many as there is room for. */
+  /** Tokens to draw at most; null: up to the context limit. */
   readonly tokensMax: number | null;
-  /** Texts that end it, and are not part of it. */
+  /** Stop strings, not part of the output. */
   readonly stop: readonly string[];
-  /** What its text is held to, and the client's field that said so; left out: nothing. */
+  /** Constraint on the text, and the client's field that set it. Absent: none. */
   readonly constraint?: { readonly source: ConstraintSource; readonly param: string };
-  /** What else ends it; left out: the model's own end tokens, at any time. */
+  /** Other end conditions. Absent: the model's own end tokens, at any time. */
   readonly ends?: {
-    /** Until so many tokens are drawn, nothing ends it. */
+    /** Minimum number of tokens before any end. */
     readonly tokensMin: number;
     readonly stopTokens: readonly TokenId[];
-    /** The model's own end tokens do not end it. */
+    /** True if the model's own end tokens do not end it. */
     readonly ignoreEos: boolean;
   };
 }
 
-/** Nodes to be copied, with names of their own. They read what is around them, and write none of it. */
+/**
+ * Body: nodes to copy, each copy with its own names. They read the variables around them, and write none of
+ * those.
+ */
 export interface Body {
   readonly nodes: readonly NodeSpec[];
-  /** The variable whose value is the body's. */
+  /** Name of the variable that is the body's value. */
   readonly result: string;
 }
 
-/** The body for each item of a list; `output` is the list of results, in order. */
+/** Map: one body per list item; `output` is the list of results, in order. */
 export interface MapSpec {
   readonly kind: "map";
   readonly name: string;
   readonly over: string;
-  /** The item's name in the body. */
+  /** Name of the item in the body. */
   readonly item: string;
   readonly body: Body;
   readonly output: string;
-  /** Bodies that run at once, ≥ 1. */
+  /** Bodies that run at once at most, ≥ 1. */
   readonly concurrencyMax: number;
 }
 
-/** The body for one item of a list after another; each result is the next one's accumulator, the last one is `output`. */
+/**
+ * Reduce: one body after another, per list item. Each result is the next accumulator; the last one is
+ * `output`.
+ */
 export interface ReduceSpec {
   readonly kind: "reduce";
   readonly name: string;
   readonly over: string;
   readonly item: string;
-  /** The variable that the first accumulator is, and its name in the body. */
+  /** Variable that is the first accumulator; and the accumulator's name in the body. */
   readonly initial: string;
   readonly accumulator: string;
   readonly body: Body;
   readonly output: string;
 }
 
-/** The body of the first case whose test the value passes, else `otherwise`; null: `output` fails. */
+/** Choose: the body of the first case whose test the value passes, else `otherwise`. Null: `output` fails. */
 export interface ChooseSpec {
   readonly kind: "choose";
   readonly name: string;
@@ -139,12 +153,14 @@ export interface ChooseSpec {
   readonly output: string;
 }
 
-/** The body again and again: its result is the next one's state, and in the end `output`. Ends when a result passes the test,
- *  or after `countMax` ≥ 1 bodies. */
+/**
+ * Repeat: each result is the next state, and the last one is `output`. Ends when a result passes the test, or
+ * after `countMax` ≥ 1 bodies.
+ */
 export interface RepeatSpec {
   readonly kind: "repeat";
   readonly name: string;
-  /** The variable that the first state is, and its name in the body. */
+  /** Variable that is the first state; and the state's name in the body. */
   readonly initial: string;
   readonly state: string;
   readonly body: Body;
@@ -153,26 +169,26 @@ export interface RepeatSpec {
   readonly output: string;
 }
 
-/** A question about a text. `passes`: whether a chain of transforms succeeds on it, such as a pattern that is found. */
+/** Test of a text. `passes`: true if a chain of transforms succeeds on it, such as a pattern search. */
 export type Test =
   | { readonly kind: "equals"; readonly text: string }
   | { readonly kind: "contains"; readonly text: string }
   | { readonly kind: "passes"; readonly transforms: readonly TransformStep[] };
 
-/** How a value is awaited (Parrot's criteria). */
+/** Criteria of an awaited value (Parrot). */
 export interface Criteria {
   readonly objective: Extract<Objective, "latency" | "throughput">;
-  /** Milliseconds wanted at most to its first token, and between two; null: no target. */
+  /** Targets in milliseconds: to the first token (TTFT), and between two (TBT); null: no target. */
   readonly ttftMs: number | null;
   readonly tbtMs: number | null;
 }
 
-/** All parts of a prompt in order, whatever message they are in. */
+/** Returns all parts of a prompt in order, across messages. */
 export function partsOf<PartOf>(prompt: Prompt<PartOf>): readonly PartOf[] {
   return prompt.kind === "text" ? prompt.parts : prompt.messages.flatMap(({ parts }) => parts);
 }
 
-/** The bodies of a node. */
+/** Returns the bodies of a node. */
 export function bodiesOf(spec: NodeSpec): readonly Body[] {
   switch (spec.kind) {
     case "call":
@@ -184,7 +200,7 @@ export function bodiesOf(spec: NodeSpec): readonly Body[] {
   }
 }
 
-/** The variables without which a node cannot begin. A name may come several times. */
+/** Returns the variables that a node needs to begin. A name may occur several times. */
 export function inputsOf(spec: NodeSpec): readonly string[] {
   switch (spec.kind) {
     case "call":
@@ -200,13 +216,13 @@ export function inputsOf(spec: NodeSpec): readonly string[] {
   }
 }
 
-/** The variables that a node writes. */
+/** Returns the variables that a node writes. */
 export function outputsOf(spec: NodeSpec): readonly string[] {
   if (spec.kind !== "call") return [spec.output];
   return partsOf(spec.prompt).flatMap((part) => (part.kind === "output" ? [part.variable] : []));
 }
 
-/** The names that a node gives to what it hands to its bodies. */
+/** Returns the names that a node binds in its bodies. */
 export function boundBy(spec: NodeSpec): readonly string[] {
   switch (spec.kind) {
     case "map":

@@ -26,14 +26,14 @@ import {
 } from "./recording.ts";
 
 /**
- * The recorder: decorators that record the inputs of a fleet and its engines, and their decisions. A server, with one
- * recorder per thread, and a simulation use the same ones.
+ * Decorators that record the inputs and decisions of a fleet and its engines. A server, where each thread has
+ * its own, and a simulation use the same ones.
  */
 
-/** Takes a recording, the head first. */
+/** Sink of a recording; the head comes first. */
 export type RecordingSink = (entry: RecordingHead | RecordingEntry) => void;
 
-/** Records an engine's inputs before the engine gets them: messages, turns, and its device's answers. */
+/** Records the inputs of an engine before the engine sees them: messages, turns, and its device's results. */
 export function engineRecorder(
   id: EngineId,
   clock: Pick<Clock, "nowMs">,
@@ -66,7 +66,7 @@ export function engineRecorder(
 
 const noNumbers = new Float32Array(0);
 
-/** Leaves the numbers of hidden states out, on which no decision depends. */
+/** Drops the numbers of hidden states, which are many: no decision depends on them. */
 function answerOf(result: StepResult) {
   if (result.kind === "done") {
     const sampled = result.sampled.map((one) =>
@@ -77,15 +77,15 @@ function answerOf(result: StepResult) {
   return { result: result.kind, deviceMs: 0, sampled: [] };
 }
 
-/** A clock whose time stands still within a turn. */
+/** Clock whose time stands still within a turn. */
 export interface TurnClock extends Pick<Clock, "nowMs"> {
   /** Begins a turn. Absent where time stands still by itself, as in a simulation. */
   turn?(): void;
 }
 
 /**
- * A fleet that records its inputs. Each call is a turn of its clock; a listener's calls in answer to it are part of that turn, and
- * recorded after it.
+ * Fleet that records its inputs. Each call is a turn of its clock. Calls that a listener makes in response
+ * are part of that turn, and recorded after it.
  */
 export class RecordedFleet extends Fleet {
   readonly #clock: TurnClock;
@@ -93,12 +93,12 @@ export class RecordedFleet extends Fleet {
   readonly #placed: Map<SequenceId, Placement>;
   /** Epochs by engine. */
   readonly #epochs: number[];
-  /** Whether a call is on the stack: calls from within it belong to its turn. */
+  /** True while a call is on the stack: calls from within belong to its turn. */
   #isInTurn = false;
-  /** Whether a call is being placed, and not recorded yet. */
+  /** True while a call is placed and not yet recorded. */
   #isWriting = false;
 
-  /** Throws for a policy that is not data: only data can be read again. */
+  /** Records a fleet of a policy that is data, so that a replay can read it. */
   constructor(
     engines: readonly { readonly link: EngineLink; readonly spec: DeviceSpec }[],
     options: FleetOptions & { readonly policy: Policy; readonly clock: TurnClock },
@@ -195,7 +195,7 @@ export class RecordedFleet extends Fleet {
     if (this.#isInTurn) return act();
     this.#clock.turn?.();
     this.#isInTurn = true;
-    this.#placed.clear(); // of sequences that were placed again, which a replay decides again and does not compare
+    this.#placed.clear(); // of re-placed sequences; a replay decides these again and does not compare them
     try {
       return act();
     } finally {
@@ -203,7 +203,7 @@ export class RecordedFleet extends Fleet {
     }
   }
 
-  /** Records a call once it is placed, and before listeners are called, whose own calls come after it. */
+  /** Records the call once it is placed and before listeners hear of it: their calls come after it. */
   #call(specs: readonly Unplaced[], submit: () => SequenceId[]): SequenceId[] {
     return this.#turn(() => {
       this.#isWriting = true;

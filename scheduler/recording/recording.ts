@@ -16,15 +16,15 @@ import type { EngineMessage } from "../messages.ts";
 import type { ServedPolicy } from "../policy.ts";
 
 /**
- * Version of the recordings' format and of the scheduler's rules. Raise it when you change either: a recording made by other rules
- * would seem to be wrong. A test knows the decisions of this version.
+ * Version of the recording format and of the scheduler's rules. Raise it when you change either: under other
+ * rules a replay of an old recording would diverge. A test pins the decisions of this version.
  */
 export const RECORDING_VERSION = 48;
 
 /**
- * The format of a recording: a head, then entries in the order in which they happened on their thread. The
- * inputs of the fleet and of each engine are all there, so the same code makes the same decisions again; the
- * decisions are there too (as hashes), so that a replay can tell where it first differs.
+ * Head of a recording. Entries follow in the order in which they happened on their thread. They hold all
+ * inputs of the fleet and of each engine, so that the same code repeats the same decisions. They also hold
+ * the decisions (as hashes), so that a replay finds the first divergence.
  */
 export interface RecordingHead {
   readonly kind: "head";
@@ -32,21 +32,23 @@ export interface RecordingHead {
   readonly policy: ServedPolicy;
   /** Device specs by engine. */
   readonly specs: readonly DeviceSpec[];
-  /** Most sequences that wait at one engine. */
+  /** Waiting sequences per engine at most. */
   readonly queueMax: number;
-  /** Public texts, as tokens. */
+  /** Public texts in tokens. */
   readonly publicTexts: readonly (readonly TokenId[])[];
 }
 
-/** One input or decision. `atMs` is the clock of the turn in which it happened: a thread reads its clock once per
- *  turn, so that a replay reads the same. */
+/**
+ * Input or decision. `atMs` is the clock of its turn: a thread reads its clock once per turn, so that a
+ * replay reads the same.
+ */
 export type RecordingEntry =
-  /** Fleet: a client's call, and its placement. Neighbours that were submitted together are placed together. */
+  /** Fleet: a client's sequence and its placement. Neighbours submitted together are placed together. */
   | {
       readonly kind: "call";
       readonly atMs: number;
       readonly sequence: SequenceSpec;
-      /** The first of those that were submitted together. */
+      /** First sequence of those submitted together. */
       readonly first: SequenceId;
       readonly engine: EngineId | null;
       readonly reason: PlacementReason;
@@ -56,14 +58,14 @@ export type RecordingEntry =
       readonly atMs: number;
       readonly sequence: SequenceId;
     }
-  /** Fleet: the service of a sequence was raised. */
+  /** Fleet: a sequence's service was raised. */
   | {
       readonly kind: "raise";
       readonly atMs: number;
       readonly sequence: SequenceId;
       readonly service: Service;
     }
-  /** Fleet: a prefix hint was added, extended, or removed. */
+  /** Fleet: a prefix hint was announced, extended or ended. */
   | { readonly kind: "expect"; readonly atMs: number; readonly hint: PrefixHint }
   | {
       readonly kind: "extend";
@@ -85,7 +87,7 @@ export type RecordingEntry =
       readonly epoch: number;
       readonly report: number;
     }
-  /** Fleet: an engine is gone; `isComing`: another will take its place. */
+  /** Fleet: an engine was lost; `isComing`: another will replace it. */
   | {
       readonly kind: "lost";
       readonly atMs: number;
@@ -94,14 +96,17 @@ export type RecordingEntry =
       readonly isComing: boolean;
     }
   | { readonly kind: "replaced"; readonly atMs: number; readonly engine: EngineId; readonly epoch: number }
-  /** Cost model of an engine from now on: in the engine (first entry of an incarnation), or in the fleet. */
+  /**
+   * Cost model of an engine from now on: the engine's own (first entry of its life), or the fleet's view of
+   * it.
+   */
   | {
       readonly kind: "costs";
       readonly atMs: number;
       readonly engine: EngineId;
       readonly state: OnlineState;
     }
-  /** Engine: a message was received in this turn. */
+  /** Engine: received a message in this turn. */
   | {
       readonly kind: "message";
       readonly atMs: number;
@@ -110,7 +115,7 @@ export type RecordingEntry =
     }
   /** Engine: `run` was called after the messages of this turn. */
   | { readonly kind: "run"; readonly atMs: number; readonly engine: EngineId }
-  /** Engine: its device answered the step in flight; `plan` is the hash of that step's chunks and pages. */
+  /** Engine: its device finished the step in flight; `plan` is the hash of that step's chunks and pages. */
   | {
       readonly kind: "step";
       readonly atMs: number;
@@ -121,10 +126,10 @@ export type RecordingEntry =
       readonly plan: number;
     };
 
-/** The entries of one kind. */
+/** Entries of one kind. */
 export type EntryOf<Kind extends RecordingEntry["kind"]> = Extract<RecordingEntry, { readonly kind: Kind }>;
 
-/** The first decision in which a replay differs from the recording; null: none does. */
+/** First difference between a replay's decisions and the recording; null: none. */
 export type Divergence = {
   readonly entry: number;
   readonly atMs: number;
@@ -132,7 +137,7 @@ export type Divergence = {
   readonly replayed: string;
 } | null;
 
-/** Hashes a step to 32 bits: its sequences, their tokens, and their pages. */
+/** 32-bit hash of a step: its sequences, their tokens, and their pages. */
 export function planHash({ number, moves, chunks }: Step): number {
   let hash = mix(0x2545f491, number);
   for (const { from, to, count } of moves) hash = mix(mix(mix(hash, from), to), count);

@@ -16,7 +16,7 @@ const months = [
   "december",
 ];
 
-/** Digits of each part of a form; MMMM is a month's English name, and one digit is enough for day and month. */
+/** Patterns for each part of a form. MMMM is an English month name; one digit suffices for day and month. */
 const parts: readonly (readonly [string, RegExp])[] = [
   ["YYYY", /^\d{4}/],
   ["MMMM", /^[A-Za-z]{3,9}/],
@@ -24,7 +24,7 @@ const parts: readonly (readonly [string, RegExp])[] = [
   ["DD", /^\d{1,2}/],
 ];
 
-/** A text in the form, as YYYY-MM-DD. Days that are in no calendar fail. */
+/** Parses a text in the given form to YYYY-MM-DD. Fails on days that no calendar has. */
 export function parseDate(text: string, form: string): Transformed {
   const refused = failed(`${JSON.stringify(text.slice(0, 40))} is no date of the form ${form}`);
   const found = new Map<string, string>();
@@ -45,7 +45,7 @@ export function parseDate(text: string, form: string): Transformed {
   return ok(`${String(year).padStart(4, "0")}-${two(month)}-${two(day)}`);
 }
 
-/** 1 to 12 of a name or its first three letters; 0 for none. */
+/** Number of a month (1 to 12) by its name or first three letters; 0 for no month. */
 function monthOf(name: string): number {
   const wanted = name.toLowerCase();
   return months.findIndex((month) => month === wanted || month.slice(0, 3) === wanted) + 1;

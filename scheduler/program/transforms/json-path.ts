@@ -1,12 +1,15 @@
 import type { Transformed } from "../spec.ts";
 import { failed, ok } from "./value.ts";
 
-/** Keys, indexes (negative ones from the end), and null for each item of an array. */
+/** JSON path: keys, indexes (negative ones from the end), and null for each item of an array. */
 export type JsonPath = readonly (string | number | null)[];
 
 const stepsMax = 32;
 
-/** `$.items[0].name`, `items[*]["full name"]`; `$` alone is everything. null: no path. */
+/**
+ * Parses a path such as `$.items[0].name` or `items[*]["full name"]`; `$` is the whole value. Null: not a
+ * path.
+ */
 export function parseJsonPath(text: string): JsonPath | null {
   const path: (string | number | null)[] = [];
   let rest = text.replace(/^\$\.?/, "");
@@ -27,11 +30,14 @@ function unquoted(text: string): string {
   try {
     return JSON.parse(text) as string;
   } catch {
-    return ""; // an escape that JSON does not know
+    return ""; // JSON has no such escape
   }
 }
 
-/** What is at the path: text, or a list for an array. Models like to put JSON between fences, which are left out. */
+/**
+ * Reads the value at the path: a text, or a list for an array. Strips the code fences that models put around
+ * JSON.
+ */
 export function jsonAt(text: string, path: JsonPath): Transformed {
   let value: unknown;
   try {

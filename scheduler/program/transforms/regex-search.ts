@@ -1,32 +1,35 @@
 import type { Assertion, CharacterSet, Regex } from "./regex.ts";
 import { regexLimits } from "./regex.ts";
 
-/** What a search came to. `text`: of the wanted group; null when it took no part in the match. */
+/** Result of a search. `text`: text of the requested group; null if it took no part in the match. */
 export type Search =
   | { readonly kind: "found"; readonly text: string | null }
   | { readonly kind: "none" }
-  /** More steps than one search may take. */
+  /** The search exceeded its step limit. */
   | { readonly kind: "tooLong" };
 
 /** Threads by falling priority, at most one per instruction. */
 interface Threads {
   count: number;
   readonly at: Int32Array;
-  /** Where the wanted group begins and ends; -1: not yet. */
+  /** Bounds of the requested group; -1: not reached yet. */
   readonly begins: Int32Array;
   readonly ends: Int32Array;
-  /** By instruction: the position for which a thread was added last. */
+  /** Position for which a thread was added last, by instruction. */
   readonly seen: Int32Array;
 }
 
-/** The first match in a text. Time: at most instructions × characters, and `regexLimits.stepsMax`. */
+/** Finds the first match in a text. Time: at most instructions × characters, and `regexLimits.stepsMax`. */
 export function searchRegex(regex: Regex, text: string): Search {
   const { instructions, ignoresCase } = regex;
   let current = noThreads(instructions.length);
   let next = noThreads(instructions.length);
   let steps = 0;
 
-  /** Follows what reads no character, and keeps what does. The depth is bounded by the number of instructions. */
+  /**
+   * Follows instructions that read no character, and keeps those that do. The instruction count bounds the
+   * depth.
+   */
   const add = (threads: Threads, at: number, begin: number, end: number, position: number): void => {
     if (threads.seen[at] === position) return;
     threads.seen[at] = position;
@@ -61,7 +64,7 @@ export function searchRegex(regex: Regex, text: string): Search {
   let found: Search | null = null;
   for (let position = 0; ; ) {
     if (found === null)
-      add(current, 0, -1, -1, position); // a match may also begin here, if none did before
+      add(current, 0, -1, -1, position); // without a match so far, one may also begin here
     else if (current.count === 0) break;
     const code = text.codePointAt(position) ?? -1;
     const after = position + (code > 0xffff ? 2 : 1);
@@ -74,7 +77,7 @@ export function searchRegex(regex: Regex, text: string): Search {
       steps++;
       if (instruction.op === "match") {
         found = { kind: "found", text: end === -1 ? null : text.slice(begin, end) };
-        break; // threads of lower priority do not matter any more
+        break; // threads of lower priority no longer matter
       }
       if (instruction.op !== "set" || code === -1) continue;
       if (isIn(instruction.set, code, ignoresCase)) add(next, at + 1, begin, end, after);

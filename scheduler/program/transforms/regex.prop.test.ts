@@ -1,4 +1,4 @@
-/** Searches find what JavaScript's own engine finds, and take no longer than they may. */
+/** Searches find the same as JavaScript's own engine, and keep their step limit. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
@@ -12,7 +12,7 @@ function found(pattern: string, text: string, group: number | null = null): stri
   return search.kind === "found" ? search.text : null;
 }
 
-/** Engines differ in when they give up repeating nothing. */
+/** Engines differ in when they stop repeating an empty match. */
 function mayBeEmpty(part: string): boolean {
   return new RegExp(`^(?:${part.replace(/\\b|(?<!\[)\^|\$/g, "")})$`, "u").test("");
 }

@@ -1,14 +1,15 @@
 /**
- * Regular expressions whose time is bounded, for patterns that come from clients. A pattern becomes a list of
- * instructions, and a search runs all of their threads side by side over the text, each instruction at most once per
- * character (Thompson's construction with Pike's captures; R. Cox, "Regular Expression Matching: the Virtual Machine
- * Approach", 2009). The time is at most instructions × characters, whatever the pattern; both are bounded, and so are the
- * steps of one search.
+ * Regular expressions with bounded time, for patterns from clients. A pattern compiles to a list of
+ * instructions. A search runs all their threads in parallel over the text, each instruction at most once per
+ * character. This is Thompson's construction with Pike's captures (R. Cox, "Regular Expression Matching: the
+ * Virtual Machine Approach", 2009). The time is at most instructions × characters for any pattern. Limits
+ * bound both, and the steps of one search.
  *
- * The syntax is JavaScript's, less what cannot be searched like this (back references, look-around): literals, `.`, classes,
- * \d \w \s \b and their opposites, `^`, `$`, groups, `|`, `*`, `+`, `?`, `{m,n}` and their lazy forms, and flags at
- * the front: `(?i)`, `(?m)`, `(?s)`. As in JavaScript the first match wins, and of a match the first alternative (only in how
- * often nothing is repeated may the two differ). Text and pattern are read by code points.
+ * The syntax is JavaScript's without back references and look-around, which cannot be searched like this. It
+ * has literals, `.`, classes, \d \w \s \b and their opposites, `^`, `$`, groups, `|`, `*`, `+`, `?`, `{m,n}`
+ * and their lazy forms. Flags come at the front: `(?i)`, `(?m)`, `(?s)`. As in JavaScript the first match
+ * wins, and within a match the first alternative. Only repetitions of an empty match may differ. Text and
+ * pattern are read by code points.
  */
 
 import { digits, spaces, wordCharacters } from "../../../base/character-classes.ts";
@@ -17,24 +18,24 @@ export const regexLimits = {
   patternCharactersMax: 1000,
   instructionsMax: 2000,
   repeatMax: 1000,
-  /** Instructions that one search may execute: about a tenth of a second. */
+  /** Instructions per search at most: about a tenth of a second. */
   stepsMax: 4_000_000,
 } as const;
 
-/** A pattern, ready for searches. */
+/** Compiled pattern. */
 export interface Regex {
   readonly instructions: readonly Instruction[];
   readonly ignoresCase: boolean;
-  /** Capturing groups in the pattern. */
+  /** Number of capturing groups. */
   readonly groups: number;
 }
 
-/** A pattern that cannot be used. */
+/** Error in a pattern. */
 export interface BadRegex {
   readonly problem: string;
 }
 
-/** What a thread does at one place of the pattern. */
+/** Instruction of the virtual machine. */
 export type Instruction =
   | { readonly op: "set"; readonly set: CharacterSet }
   | { readonly op: "split"; readonly first: number; readonly second: number }
@@ -46,7 +47,7 @@ export type Instruction =
 
 export type Assertion = "textStart" | "textEnd" | "lineStart" | "lineEnd" | "word" | "notWord";
 
-/** Ranges of code points, both ends included. */
+/** Ranges of code points, both ends inclusive. */
 export interface CharacterSet {
   readonly ranges: readonly (readonly [number, number])[];
   readonly isNegated: boolean;
@@ -62,14 +63,17 @@ type Node =
       readonly kind: "repeat";
       readonly inner: Node;
       readonly min: number;
-      /** null: any number. */
+      /** Repetitions at most; null: unlimited. */
       readonly max: number | null;
       readonly isGreedy: boolean;
     };
 
 class PatternError extends Error {}
 
-/** `group`: whose text is wanted; 0 is the whole match, null the first group if there is one. */
+/**
+ * Compiles a pattern. `group`: the group to extract; 0 is the whole match, null the first group if there is
+ * one.
+ */
 export function compileRegex(pattern: string, group: number | null): Regex | BadRegex {
   const { patternCharactersMax } = regexLimits;
   if (pattern.length > patternCharactersMax) {
@@ -93,7 +97,7 @@ const classes: Readonly<Record<string, CharacterSet["ranges"]>> = { d: digits, w
 const controls: Readonly<Record<string, number>> = { n: 0x0a, r: 0x0d, t: 0x09, f: 0x0c, v: 0x0b, "0": 0 };
 const codePointMax = 0x10ffff;
 
-/** Recursive descent; nesting is bounded by the pattern's length. */
+/** Recursive-descent parser; the pattern's length bounds the nesting. */
 class Parser {
   readonly #characters: readonly string[];
   #at = 0;
@@ -218,7 +222,7 @@ class Parser {
     return typeof escaped === "number" ? literal(escaped) : { kind: "set", set: escaped };
   }
 
-  /** What follows a backslash: a code point, or a class. */
+  /** Parses an escape: a code point, or a class. */
   #escaped(): number | CharacterSet {
     const character = this.#characters[this.#at++];
     if (character === undefined) throw new PatternError("it ends with a backslash");
@@ -276,7 +280,7 @@ function literal(code: number): Node {
   return { kind: "set", set: { ranges: [[code, code]], isNegated: false } };
 }
 
-/** Of ranges by rising code points. */
+/** Complements ranges in ascending order of code points. */
 function complement(ranges: CharacterSet["ranges"]): [number, number][] {
   const others: [number, number][] = [];
   let from = 0;
@@ -288,10 +292,10 @@ function complement(ranges: CharacterSet["ranges"]): [number, number][] {
   return others;
 }
 
-/** Instructions that find the node and note where group `wanted` begins and ends. */
+/** Emits the instructions that match the node and record the bounds of group `wanted`. */
 function emitAll(whole: Node, wanted: number): Instruction[] {
   const code: Instruction[] = [];
-  /** Also counts what emits nothing, so that nested repetitions of nothing end too. */
+  /** Also counts nodes that emit no instruction, so that nested empty repetitions terminate. */
   let emitted = 0;
 
   const push = (instruction: Instruction): number => code.push(instruction) - 1;

@@ -1,4 +1,4 @@
-/** Every transform, a row each. A row for text does the same to each item of a list. */
+/** Table of all transforms. A transform for text applies to each item of a list. */
 import type { Transformed, Value } from "../spec.ts";
 import { parseDate } from "./date.ts";
 import { jsonAt, parseJsonPath } from "./json-path.ts";
@@ -7,70 +7,72 @@ import { searchRegex } from "./regex-search.ts";
 import type { TextTools } from "./value.ts";
 import { byteLength, failed, ok, valueLimits } from "./value.ts";
 
-/** One transform. */
+/** Transform of the table. */
 export interface TransformRow {
-  /** What is wrong with an argument; null: nothing. */
+  /** Error in an argument; null: none. */
   problem(argument: unknown): string | null;
-  /** It is given failures too, and not only values. */
+  /** True if it also receives failures, not only values. */
   readonly mends: boolean;
-  /** Failures are given only to rows that mend them. */
+  /** Applies the transform. Only rows with `mends` receive failures. */
   apply(given: Transformed, argument: unknown, tools: TextTools): Transformed;
 }
 
-/** Longest argument that is a text. */
+/** Longest text argument, in bytes. */
 const argumentBytesMax = 65_536;
 const enumValuesMax = 1024;
 
-/** By the name that clients write. */
+/** Transforms by the name that clients write. */
 export const transforms: Readonly<Record<string, TransformRow>> = {
-  /** Without white space at both ends. */
+  /** Removes white space at both ends. */
   strip: onText(none, (text) => ok(text.trim())),
-  /** In lower case. */
+  /** Converts to lower case. */
   lower: onText(none, (text) => ok(text.toLowerCase())),
-  /** The text of a group of the first match: the first group, or the whole match of a pattern without groups. */
+  /** Extracts a group of the first match: the first group, or the whole match of a pattern without groups. */
   regex: onText(regexArgument, (text, regex) => {
     const search = searchRegex(regex, text);
     if (search.kind === "tooLong") return failed(`the search took more than ${regexLimits.stepsMax} steps`);
     if (search.kind === "none") return failed("the pattern matches nowhere");
     return search.text === null ? failed("the pattern matches, but not its group") : ok(search.text);
   }),
-  /** What is at a path in JSON: text as it is, numbers and objects as JSON, an array as a list. */
+  /** Extracts the value at a JSON path: text as it is, numbers and objects as JSON, an array as a list. */
   json: onOne(jsonArgument, (text, path) => jsonAt(text, path)),
-  /** A list of what is between separators. */
+  /** Splits at a separator. */
   split: onOne(textArgument, (text, separator) => {
     const parts = text.split(separator, valueLimits.itemsMax + 1);
     return parts.length <= valueLimits.itemsMax
       ? ok(parts)
       : failed(`more than ${valueLimits.itemsMax} parts`);
   }),
-  /** A list of the lines with text, without list markers such as "- " or "2. ". */
+  /** Splits into the lines with text, without list markers such as "- " or "2. ". */
   lines: onOne(none, (text) => ok(listedLines(text))),
-  /** The item at an index; negative ones count from the end. */
+  /** Picks the item at an index; negative ones count from the end. */
   item: onList(indexArgument, (items, index) => {
     const item = items.at(index);
     return item === undefined ? failed(`there is no item ${index} in a list of ${items.length}`) : ok(item);
   }),
-  /** One text of a list, with a separator between. */
+  /** Joins a list with a separator. */
   join: onList(anyTextArgument, (items, separator) => {
     const bytes = byteLength(items.join("")) + byteLength(separator) * Math.max(0, items.length - 1);
     return bytes > valueLimits.bytesMax ? tooLarge(bytes) : ok(items.join(separator));
   }),
-  /** The longest beginning that has so many tokens at most. */
+  /** Truncates to a number of tokens. */
   truncate: onText(countArgument, (text, tokensMax, tools) => ok(tools.truncate(text, tokensMax))),
-  /** A text with the value in each place of {{value}}. */
+  /** Replaces each {{value}} in a template with the text. */
   template: onText(textArgument, (text, template) => {
     const pieces = template.split("{{value}}");
     const bytes = byteLength(pieces.join("")) + (pieces.length - 1) * byteLength(text);
     return bytes > valueLimits.bytesMax ? tooLarge(bytes) : ok(pieces.join(text));
   }),
-  /** Stands for a value that is empty, and for one that an earlier transform could not make. */
+  /** Replaces an empty value, or the failure of an earlier transform. */
   default: {
     mends: true,
     problem: (argument) => problemOf(anyTextArgument(argument)),
     apply: (given, argument) =>
       given.kind === "failed" || given.value.length === 0 ? ok(argument as string) : given,
   },
-  /** One of these texts, in their spelling; upper and lower case and white space around it do not matter. */
+  /**
+   * Matches one of the given texts, ignoring case and surrounding white space; returns the given spelling.
+   */
   enum: onText(textsArgument, (text, allowed) => {
     const wanted = text.trim().toLowerCase();
     const found = allowed.find((one) => one.toLowerCase() === wanted);
@@ -78,24 +80,24 @@ export const transforms: Readonly<Record<string, TransformRow>> = {
       ? failed(`${shown(text)} is none of ${allowed.slice(0, 10).join(", ")}`)
       : ok(found);
   }),
-  /** A decimal number and nothing else, in JavaScript's shortest form. */
+  /** Parses a decimal number and nothing else; returns JavaScript's shortest form. */
   number: onText(none, (text) => {
     const isNumber = /^\s*[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d{1,3})?\s*$/.test(text.slice(0, 400));
     const number = isNumber && text.length <= 400 ? Number(text) : Number.NaN;
     return Number.isFinite(number) ? ok(String(number)) : failed(`${shown(text)} is no number`);
   }),
-  /** A date in a form such as DD.MM.YYYY, as YYYY-MM-DD. */
+  /** Parses a date in a form such as DD.MM.YYYY, as YYYY-MM-DD. */
   date: onText(dateArgument, (text, form) => parseDate(text.trim(), form)),
 };
 
-/** What an argument was read as, or what is wrong with it. */
+/** Parsed argument, or an error in it. */
 type Read<Argument> = { readonly argument: Argument } | { readonly problem: string };
 
 function problemOf(read: Read<unknown>): string | null {
   return "problem" in read ? read.problem : null;
 }
 
-/** A row for a value that is a text or a list. */
+/** Makes a row for a value that is a text or a list. */
 function row<Argument>(
   read: (argument: unknown) => Read<Argument>,
   apply: (value: Value, argument: Argument, tools: TextTools) => Transformed,
@@ -111,7 +113,7 @@ function row<Argument>(
   };
 }
 
-/** Text in, text out; of a list, each item. */
+/** Makes a row from text to text; applies to each item of a list. */
 function onText<Argument>(
   read: (argument: unknown) => Read<Argument>,
   apply: (text: string, argument: Argument, tools: TextTools) => Transformed,
@@ -128,7 +130,7 @@ function onText<Argument>(
   });
 }
 
-/** Only for a text. */
+/** Makes a row for texts only. */
 function onOne<Argument>(
   read: (argument: unknown) => Read<Argument>,
   apply: (text: string, argument: Argument) => Transformed,
@@ -138,7 +140,7 @@ function onOne<Argument>(
   );
 }
 
-/** Only for a list. */
+/** Makes a row for lists only. */
 function onList<Argument>(
   read: (argument: unknown) => Read<Argument>,
   apply: (items: readonly string[], argument: Argument) => Transformed,
@@ -161,7 +163,7 @@ function listedLines(text: string): string[] {
   for (const line of text.split("\n")) {
     const bare = line.trim().replace(/^(?:[-*•]|\d{1,4}[.)])\s+/, "");
     if (bare !== "") lines.push(bare);
-    if (lines.length > valueLimits.itemsMax) break; // too many, and told so
+    if (lines.length > valueLimits.itemsMax) break; // already too many; `checked` reports it
   }
   return lines;
 }
@@ -205,7 +207,7 @@ function countArgument(argument: unknown): Read<number> {
     : { problem: "its argument must be an integer from 1" };
 }
 
-/** A pattern, or a pattern and the number of a group. */
+/** Reads a pattern, or a pattern and a group number. */
 function regexArgument(argument: unknown): Read<Regex> {
   const { pattern, group = null } = (
     typeof argument === "string" ? { pattern: argument } : (argument ?? {})

@@ -1,4 +1,7 @@
-/** Whatever steps are applied to whatever value: a value within the limits comes of it, or a sentence, and the same each time. */
+/**
+ * Any steps on any value: the result is a value within the limits or an error sentence, and the same each
+ * time.
+ */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
@@ -22,7 +25,7 @@ const text = fc.oneof(
 );
 const value: fc.Arbitrary<Value> = fc.oneof(text, fc.array(text, { maxLength: 4 }));
 
-/** Arguments that some step takes, and some that none does. */
+/** Arguments that some step accepts, and some that none does. */
 const argument = fc.oneof(
   fc.constant(null),
   fc.integer({ min: -3, max: 5 }),
@@ -70,7 +73,7 @@ test("steps are taken or refused, and what is taken can be applied to anything",
         );
       }
       expect(transform(start, steps)).toEqual(result);
-      expect(transform(start, JSON.parse(JSON.stringify(steps)))).toEqual(result); // as a recording keeps them
+      expect(transform(start, JSON.parse(JSON.stringify(steps)))).toEqual(result); // as stored in a recording
     }),
     runs(1000),
   );

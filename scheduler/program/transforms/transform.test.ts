@@ -7,7 +7,7 @@ import { parseStep, type Step, transformWith } from "./transform.ts";
 import type { TextTools } from "./value.ts";
 import { byteLength, valueLimits } from "./value.ts";
 
-/** A token per character. */
+/** Tokenizer with one token per character. */
 const tools: TextTools = { truncate: (text, tokensMax) => text.slice(0, tokensMax) };
 
 function stepOf(given: unknown): Step {
@@ -16,7 +16,7 @@ function stepOf(given: unknown): Step {
   return step;
 }
 
-/** The value, or the failure's sentence in <>. */
+/** Returns the value, or the error sentence in <>. */
 function after(value: Value, ...steps: unknown[]): Value {
   const result = transformWith(tools)(value, steps.map(stepOf));
   return result.kind === "value" ? result.value : `<${result.message}>`;

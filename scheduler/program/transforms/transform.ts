@@ -1,18 +1,18 @@
 /**
- * What may be done to a value on its way between calls (Parrot, §5.1): a list of named steps, each pure and bounded in
- * time and size. A step that cannot be done is a failure with a sentence, and fails the variable.
+ * Transforms of a value between calls (Parrot, §5.1): a list of named steps, each pure and bounded in time
+ * and size. A failed step has an error sentence and fails the variable.
  */
 import type { Transform, Transformed, TransformStep } from "../spec.ts";
 import { transforms } from "./table.ts";
 import { checked, failed, type TextTools } from "./value.ts";
 
-/** One step: a row of the table and its argument, which was checked. */
+/** Step: a row of the table with its checked argument. */
 export interface Step extends TransformStep {
-  /** null: none. */
+  /** Argument; null: none. */
   readonly argument: unknown;
 }
 
-/** A step from what a client wrote: `"strip"` or `{ "split": "," }`; a sentence when it is none. */
+/** Parses a step of a client: `"strip"` or `{ "split": "," }`. Returns an error sentence if it is invalid. */
 export function parseStep(given: unknown): Step | { readonly problem: string } {
   const { kind, argument } = namedArgument(given);
   const row = kind !== null && Object.hasOwn(transforms, kind) ? transforms[kind] : undefined;
@@ -32,7 +32,7 @@ function namedArgument(given: unknown): { readonly kind: string | null; readonly
   return { kind: others.length === 0 ? kind : null, argument };
 }
 
-/** Applies steps of the table, the first one first; `default` takes the place of what failed before it. */
+/** Returns a function that applies steps of the table in order; `default` replaces an earlier failure. */
 export function transformWith(tools: TextTools): Transform {
   return (value, steps) => {
     let result = checked(value);

@@ -1,13 +1,13 @@
 import type { Transformed, Value } from "../spec.ts";
 
-/** Bounds of every value, set by a client, a call or a transform. */
+/** Limits of every value, set by a client, a call or a transform. */
 export const valueLimits = {
-  /** Of its text in UTF-8, of all items together. */
+  /** Bytes of text in UTF-8 at most, summed over all items. */
   bytesMax: 1024 * 1024,
   itemsMax: 1024,
 } as const;
 
-/** The value, or why it is beyond the limits. */
+/** Returns the value, or a failure if it exceeds the limits. */
 export function checked(value: Value): Transformed {
   const { bytesMax, itemsMax } = valueLimits;
   const items = typeof value === "string" ? [value] : value;
@@ -17,12 +17,12 @@ export function checked(value: Value): Transformed {
   return bytes > bytesMax ? failed(`a value of ${bytes} bytes, but ${bytesMax} are allowed`) : ok(value);
 }
 
-/** What a transform made. */
+/** Successful result of a transform. */
 export function ok(value: Value): Transformed {
   return { kind: "value", value };
 }
 
-/** A failure with its sentence. */
+/** Failure with its error sentence. */
 export function failed(message: string): Transformed {
   return { kind: "failed", message };
 }
@@ -34,14 +34,14 @@ export function byteLength(text: string): number {
     const unit = text.charCodeAt(at);
     if (unit < 0x80) bytes += 1;
     else if (unit < 0x800 || (unit & 0xf800) === 0xd800)
-      bytes += 2; // a surrogate is half of four bytes
+      bytes += 2; // a surrogate stands for half of four bytes
     else bytes += 3;
   }
   return bytes;
 }
 
-/** What transforms ask of the model's text. */
+/** Text functions of the model that transforms use. */
 export interface TextTools {
-  /** The longest beginning of a text that has so many tokens at most. */
+  /** Returns the longest beginning of a text with at most `tokensMax` tokens. */
   truncate(text: string, tokensMax: number): string;
 }
