@@ -1,4 +1,4 @@
-/** All promises of checks.ts at once: whatever is asked, of whatever machine and policy, and whatever goes wrong. */
+/** All invariants of checks.ts at once, under random workloads, machines, policies and faults. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -68,7 +68,7 @@ const asked = fc.record({
   isPublic: fc.boolean(),
 });
 
-/** Found once, and kept: a chat that cannot keep its target waited beside an offline prompt that made way for it. */
+/** Regression: a chat that cannot keep its target waited beside an offline prompt that made way for it. */
 const slowAtOnce: Fault = { kind: "slow", factor: 20, atMs: 0, engine: 0 as EngineId };
 const machine = { policy: "ours", engines: 1, pages: 640 as const, linkDelayMs: 0 as const };
 const load = { kinds: ["mixed"], seed: 0, calls: 8, callsPerSecond: 1 as const };
@@ -87,7 +87,7 @@ test("the scheduler keeps its promises", () => {
           "asked",
           kinds.map((kind) => ({ workload: workloads[kind]!(rest) })),
         );
-      // The beginning of the first prompt, with which others begin, too.
+      // Beginning of the first prompt, which other prompts share.
       const text = isPublic ? workload().next()?.promptTokens().subarray(0, 500) : undefined;
       const report = simulate({
         workload: workload(),

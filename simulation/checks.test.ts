@@ -1,4 +1,4 @@
-/** The checks of a simulation find what they look for. */
+/** Each check of a simulation detects its violation. */
 
 import { describe, expect, test } from "bun:test";
 import { InvariantError } from "../base/assert.ts";

@@ -11,22 +11,22 @@ import { firstCome } from "./baselines/vllm.ts";
 import type { SimulatedClient } from "./client.ts";
 import type { SimulatedHost } from "./simulated-host.ts";
 
-/** How long a call may wait beside so many times the wait of one that is admitted before it (`#compareWaits`). */
+/** Milliseconds that a call may wait per wait of a call admitted before it (`#compareWaits`). */
 const PATIENCE_MS = 60_000;
 
-/** Records are walked through after so many events: each time would be most of a simulation. */
+/** Events between two walks through all records; a walk per event would dominate a simulation. */
 const WALK_EVERY = 64;
 
 /**
- * Watches a simulation and breaks an invariant as soon as one of the scheduler's promises is not kept:
+ * Watches a simulation and breaks an invariant as soon as the scheduler breaks one of its promises:
  *
- *   after every event      time has not gone back; now and then, the records of engines and dispatcher agree
- *   at every step          no empty chunk, one per sequence, no page written by two, no more tokens and chunks than
- *                          device and policy allow
- *   at every admission     first come, first served, where the policy says so; where it goes by response ratio, no other call
- *                          of the same tenant has waited out of proportion
- *   at every end           as many tokens as were to come
- *   at the end             no call waits or runs, no work is left, nothing is taken for cached that is not
+ * After every event: time has not gone back; now and then, the records of engines and dispatcher agree.
+ * At every step: no empty chunk, one chunk per sequence, no page written by two, tokens and chunks within the
+ * limits of device and policy.
+ * At every admission: first come, first served, if the policy says so. By response ratio, no other call of
+ * the same tenant has waited out of proportion.
+ * At every end: the expected number of tokens.
+ * At the end: no call waits or runs, no work is left, and no page counts as cached that is not.
  */
 export class Checks {
   readonly #policy: Policy;
@@ -34,12 +34,14 @@ export class Checks {
   readonly #fleet: Fleet;
   #events = 0;
   #nowMs = 0;
-  /** The order in which calls were sent to engines, those sent again in their new place, and by engine the last one
-   *  admitted. */
+  /**
+   * Order in which calls were sent to engines (re-sent calls by their new place), and the last admitted one
+   * by engine.
+   */
   readonly #orders = new Map<number, number>();
   #sent = 0;
   readonly #admitted: number[];
-  /** By engine, calls that were sent there and not admitted yet, and when they were sent. */
+  /** Calls sent to an engine and not admitted yet, with the time of sending, by engine. */
   readonly #waiting: readonly Map<SimulatedClient, number>[];
 
   constructor(policy: Policy, hosts: readonly SimulatedHost[], fleet: Fleet) {
@@ -57,7 +59,7 @@ export class Checks {
     if (this.#events % WALK_EVERY === 0) this.#walk();
   }
 
-  /** An engine starts a step. */
+  /** Checks a step that an engine starts. */
   step(engine: EngineId, step: Step): void {
     const { spec } = this.#hosts[engine]!;
     const { chunks } = step;
@@ -84,7 +86,7 @@ export class Checks {
     }
   }
 
-  /** A sequence goes to an engine. */
+  /** Records that a sequence is sent to an engine. */
   sent(call: SimulatedClient): void {
     this.#orders.set(call.index, this.#sent);
     this.#sent += 1;
@@ -92,7 +94,7 @@ export class Checks {
     if (call.engine !== null) this.#waiting[call.engine]!.set(call, this.#nowMs);
   }
 
-  /** A sequence is admitted, for the first time. */
+  /** Checks the first admission of a sequence. */
   started(call: SimulatedClient): void {
     const { queue, admission } = this.#policy;
     const { index, engine } = call;
@@ -118,7 +120,7 @@ export class Checks {
     );
   }
 
-  /** All calls have been answered, and every report has arrived. */
+  /** Checks the end: all calls are answered and all reports have arrived. */
   end(): void {
     const { active, dispatcher } = this.#fleet;
     this.#walk();
@@ -134,8 +136,10 @@ export class Checks {
     for (const waiting of this.#waiting) waiting.delete(call);
   }
 
-  /** No starvation: by response ratio (engine/queue/response-ratio.ts) a call waits at most in proportion to its cost, and while prompts
-   *  that it shares or that go before it are computed. */
+  /**
+   * Checks that no call starves. By response ratio (engine/queue/response-ratio.ts), a call waits at most in
+   * proportion to its cost, plus the time to compute prompts that it shares or that go before it.
+   */
   #compareWaits(call: SimulatedClient, engine: EngineId): void {
     const { tenant, objective, priority, ttftMs } = call.arrival.service;
     if (objectives[objective].isFirstCome || ttftMs !== null) return;
@@ -149,7 +153,9 @@ export class Checks {
     }
   }
 
-  /** The dispatcher knows of whole pages only; the last page of a prefix may be a part of one. */
+  /**
+   * Compares cache sizes. The dispatcher knows whole pages only; the last page of a prefix may be partial.
+   */
   #compareCaches(id: EngineId): void {
     const known = this.#fleet.dispatcher.index!.pagesCached(id);
     assert(known <= this.#fleet.loads()[id]!.pagesCached, "nothing is taken for cached that is not");

@@ -6,22 +6,22 @@ import type { PlacementReason } from "../scheduler/fleet/placement.ts";
 import type { RequestRecord } from "./report.ts";
 import type { Arrival } from "./workload.ts";
 
-/** Observes all clients of a simulation. */
+/** Observer of all clients of a simulation. */
 export interface ClientObserver {
-  /** Admitted for the first time. */
+  /** Hears of the first admission of a call. */
   onStarted(call: SimulatedClient): void;
-  /** `gapMs` after the token before; null: the first. */
+  /** Receives a token. `gapMs`: time since the token before; null for the first. */
   onToken(call: SimulatedClient, token: TokenId, gapMs: number | null): void;
   onFinish(call: SimulatedClient): void;
 }
 
-/** One simulated client with one request: waits for its tokens and writes down when they come. */
+/** Simulated client with one request: receives its tokens and records when they come. */
 export class SimulatedClient implements SequenceListener {
   readonly index: number;
   readonly arrival: Arrival;
   readonly promptTokens: number;
   readonly arrivedMs: number;
-  /** Where it was placed last, and why; null: nowhere yet. */
+  /** Engine of the last placement, and its reason; null: not placed yet. */
   engine: EngineId | null = null;
   reason: PlacementReason = "only";
   readonly tokens: TokenId[] = [];
@@ -89,7 +89,10 @@ export class SimulatedClient implements SequenceListener {
   }
 }
 
-/** What a client submits: it ends with `stopToken`, and its seed is its index, so that the device knows whose it is. */
+/**
+ * Makes the sequence that a client submits. It ends with `stopToken`; its seed is its index, by which the
+ * device knows its client.
+ */
 export function sequenceOf(
   { index, arrival }: SimulatedClient,
   promptTokens: Int32Array,
@@ -106,7 +109,7 @@ export function sequenceOf(
   };
 }
 
-/** Whether two arrivals are placed together. */
+/** True if two arrivals are placed together. */
 export function isSameTaskGroup(a: Arrival, b: Arrival): boolean {
   return a.service.taskGroup !== null && a.service.taskGroup === b.service.taskGroup && a.atMs === b.atMs;
 }

@@ -3,17 +3,19 @@ import type { Cancel, Clock } from "../base/clock.ts";
 
 interface Event {
   readonly atMs: number;
-  /** Ties go in the order in which events were set. */
+  /** Tie breaker: the order in which events were set. */
   readonly order: number;
   run: (() => void) | null;
 }
 
-/** Virtual time: it stands still while code runs and jumps from event to event, so that a simulation's history depends
- *  on nothing but its inputs. A binary heap; setting and running an event costs O(log events). */
+/**
+ * Virtual clock: time stands still while code runs and jumps from event to event. A simulation's history then
+ * depends on its inputs alone. A binary heap; setting and running an event costs O(log events).
+ */
 export class EventClock implements Clock {
   #nowMs = 0;
   #orders = 0;
-  /** The parent of i is (i - 1) >> 1, and comes first. */
+  /** Binary heap: the parent of i is (i - 1) >> 1, and comes first. */
   readonly #heap: Event[] = [];
 
   nowMs(): number {
@@ -25,7 +27,7 @@ export class EventClock implements Clock {
     return this.at(this.#nowMs + delayMs, run);
   }
 
-  /** Runs `run` at exactly `atMs`, which is not past. */
+  /** Schedules `run` at exactly `atMs`, which must not be past. */
   at(atMs: number, run: () => void): Cancel {
     assert(atMs >= this.#nowMs && atMs < Number.POSITIVE_INFINITY, "time does not go back, and has an end");
     const event: Event = { atMs, order: this.#orders, run };
@@ -36,7 +38,7 @@ export class EventClock implements Clock {
     };
   }
 
-  /** Moves to the next event and runs it; false if there is none. */
+  /** Advances to the next event and runs it; false if there is none. */
   runNext(): boolean {
     for (;;) {
       const event = this.#pop();
@@ -70,7 +72,7 @@ export class EventClock implements Clock {
     return first;
   }
 
-  /** Puts `event` in place of the first. */
+  /** Replaces the first event by `event` and sifts it down. */
   #sink(event: Event): void {
     const heap = this.#heap;
     let index = 0;

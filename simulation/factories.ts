@@ -12,7 +12,7 @@ import {
 } from "../scheduler/core.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 
-/** A small device: 64 pages of 16 tokens, a vocabulary of 1000. */
+/** Makes a small device: 64 pages of 16 tokens, a vocabulary of 1000. */
 export function deviceSpec(overrides: Partial<DeviceSpec> = {}): DeviceSpec {
   return {
     name: "simulated",
@@ -26,13 +26,14 @@ export function deviceSpec(overrides: Partial<DeviceSpec> = {}): DeviceSpec {
   };
 }
 
-/** Greedy, nothing else. */
+/** Makes greedy sampling parameters without other options. */
 export function sampling(overrides: Partial<Sampling> = {}): Sampling {
   return { ...greedySampling, ...overrides };
 }
 
-/** A sequence without an id that generates `tokensMax` tokens after a prompt, and may differ in anything
- *  else. */
+/**
+ * Makes a sequence without an id that generates `tokensMax` tokens after a prompt; overrides change the rest.
+ */
 export function sequenceSpec(
   promptTokens: ArrayLike<TokenId>,
   tokensMax: number,

@@ -1,13 +1,13 @@
 import type { EngineId } from "../scheduler/core.ts";
 
-/** Something that goes wrong with one engine at a given time. */
+/** Fault of one engine at a given time. */
 export type Fault = { readonly atMs: number; readonly engine: EngineId } & (
-  | /** Everything on it is lost, if it is not lost already; another takes its place after `backAfterMs`, or never. */ {
+  | /** Loss of the engine with everything on it, if it lives. Another replaces it after `backAfterMs`; null: never. */ {
       readonly kind: "lost";
       readonly backAfterMs: number | null;
     }
-  /** Its steps take `factor` times as long from now on; 1 ends it. */
+  /** Slowdown: its steps take `factor` times as long from now on; 1 ends it. */
   | { readonly kind: "slow"; readonly factor: number }
-  /** The notices of its next `count` reports do not arrive. */
+  /** Loss of the KV events of its next `count` reports. */
   | { readonly kind: "dropNotices"; readonly count: number }
 );

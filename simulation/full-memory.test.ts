@@ -1,4 +1,4 @@
-/** A job on a card that holds few of its sequences: how large steps should be depends on how often one ends. */
+/** Job on a GPU that holds few of its sequences: the best step size depends on how often one ends. */
 
 import { expect, test } from "bun:test";
 import { openProfile } from "../scheduler/cost/profiles.ts";
@@ -9,7 +9,7 @@ import { staticBudget } from "./baselines/static-budget.ts";
 import { simulate } from "./simulator.ts";
 import { jobPrompts, jobWorkload } from "./workloads/job.ts";
 
-/** Prompts per second of a job, in the order in which its prompts came. */
+/** Runs a job in arrival order of its prompts; returns prompts per second. */
 function rateOf(policy: Policy, ownTokens: number, outputTokens: number): number {
   const shape = { sharers: { exactly: 4 }, instructionTokens: 0, prefixTokens: 200, varies: true };
   const prompts = jobPrompts({ ...shape, prompts: 200, ownTokens, outputTokens }, 1);

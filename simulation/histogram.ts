@@ -1,10 +1,10 @@
-/** Buckets per doubling: a bucket is at most 1/128 wide, its middle at most 0.4 % away from what is in it. */
+/** Buckets per doubling. A bucket is at most 1/128 wide; its middle is within 0.4 % of its contents. */
 const SPLITS = 128;
 const SPLIT_BITS = 7;
-/** Up to 2⁵² µs. */
+/** Number of buckets: durations up to 2⁵² µs. */
 const BUCKETS = SPLITS * 47;
 
-/** Counts durations by their size, whatever their number: quantiles within 0.4 % (or 1 µs), mean and maximum exact. */
+/** Histogram of durations in constant memory: quantiles within 0.4 % (or 1 µs), mean and maximum exact. */
 export class Histogram {
   readonly #counts = new Uint32Array(BUCKETS);
   #count = 0;
@@ -15,7 +15,7 @@ export class Histogram {
     return this.#count;
   }
 
-  /** One more duration of `ms` ≥ 0. */
+  /** Adds a duration of `ms` ≥ 0. */
   add(ms: number): void {
     this.#counts[bucketOf(ms)]! += 1;
     this.#count += 1;
@@ -23,14 +23,14 @@ export class Histogram {
     if (ms > this.#max) this.#max = ms;
   }
 
-  /** How many durations are longer than `ms`, within a bucket. */
+  /** Counts the durations longer than `ms`, to the precision of a bucket. */
   countAbove(ms: number): number {
     let count = 0;
     for (let bucket = bucketOf(ms) + 1; bucket < BUCKETS; bucket++) count += this.#counts[bucket]!;
     return count;
   }
 
-  /** The smallest duration that a share of `share` of all do not exceed; 0 if there are none. */
+  /** Smallest duration that a share `share` of all durations do not exceed; 0 for an empty histogram. */
   quantile(share: number): number {
     const rank = Math.ceil(share * this.#count);
     let seen = 0;
@@ -53,7 +53,7 @@ export class Histogram {
   }
 }
 
-/** Microseconds below 128 have a bucket each; above, a doubling has 128. */
+/** Maps a duration to its bucket. Microseconds below 128 have a bucket each; above, a doubling has 128. */
 function bucketOf(ms: number): number {
   let us = Math.round(ms * 1000);
   let shift = 0;
@@ -72,7 +72,7 @@ function middleMs(bucket: number): number {
   return ((bucket - excess * SPLITS + 0.5) * 2 ** excess) / 1000;
 }
 
-/** Shares of a distribution, within 0.5 %. */
+/** Quantiles of a distribution, within 0.5 %. */
 export interface Quantiles {
   readonly count: number;
   readonly mean: number;

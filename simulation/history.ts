@@ -1,10 +1,12 @@
-/** A running hash of what happened, in two halves of 32 bits. Equal histories have equal hashes on every machine:
- *  integers only, and times in whole microseconds. */
+/**
+ * Running hash of all events, in two halves of 32 bits. Equal histories have equal hashes on every machine:
+ * it hashes integers only, and times in whole microseconds.
+ */
 export class History {
   #low = 0x2545f491;
   #high = 0x6c078965;
 
-  /** One thing that happened, as up to four integers of any size. */
+  /** Adds an event of up to four integers of any size. */
   note(nowMs: number, a: number, b: number, c: number): void {
     const us = Math.round(nowMs * 1000);
     this.#mix(us);
@@ -14,7 +16,7 @@ export class History {
     this.#mix(c);
   }
 
-  /** 16 hexadecimal digits. */
+  /** Hash as 16 hexadecimal digits. */
   get hash(): string {
     return hex(this.#high) + hex(this.#low);
   }

@@ -1,4 +1,4 @@
-/** Time that is moved by hand. */
+/** Clock that a test moves. */
 
 import { expect, test } from "bun:test";
 import { InvariantError } from "../base/assert.ts";

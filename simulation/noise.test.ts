@@ -1,4 +1,4 @@
-/** Noise: as much as was said, and the same for the same seed. */
+/** Noise: the configured amount, and the same for the same seed. */
 
 import { expect, test } from "bun:test";
 import { InvariantError } from "../base/assert.ts";
@@ -12,7 +12,7 @@ const none: Noise = {
   flipFactor: 1,
 };
 
-/** How many times as long very short steps take. */
+/** Factors by which very short steps take longer. */
 function factors(noise: Noise, count: number, seed = 1, everyMs = 10): number[] {
   const device = new DeviceNoise(noise, seed);
   const ms = 2 ** -10;

@@ -1,32 +1,37 @@
 import { assert } from "../base/assert.ts";
 import { SeededRandom } from "../base/random.ts";
 
-/** How the steps of a machine that others use, too, differ from what its cost model says. */
+/** Noise of a shared machine: how step times differ from its cost model. */
 export interface Noise {
-  /** Standard deviation of a step's time as a share of it, 0 … 0.25; no step is off by more than 3.5 times that. */
+  /** Standard deviation of a step's time as a share of it, 0 … 0.25; at most 3.5 times that in any step. */
   readonly deviation: number;
-  /** This share of the steps, 0 … 1, takes `outlierFactor` times as long: a collector of garbage, a page read from disk. */
+  /**
+   * Share of the steps, 0 … 1, that take `outlierFactor` times as long: a garbage collection, a page read
+   * from disk.
+   */
   readonly outlierShare: number;
   readonly outlierFactor: number;
-  /** Each device is as fast as its model for so long, `flipFactor` times as slow for as long, and so on; null: always as
-   *  fast. Devices flip at different times. */
+  /**
+   * Half period of speed flips: each device alternates between its model's speed and `flipFactor` times as
+   * slow. Null: no flips. Devices flip at different times.
+   */
   readonly flipEveryMs: number | null;
   readonly flipFactor: number;
 }
 
-/** Named noises: of a quiet desktop, and of a machine with heavy noise. */
+/** Noises by name: a quiet desktop, and a machine with heavy noise. */
 export const noises = {
   mild: { deviation: 0.05, outlierShare: 0.001, outlierFactor: 5, flipEveryMs: null, flipFactor: 1 },
   rough: { deviation: 0.15, outlierShare: 0.003, outlierFactor: 10, flipEveryMs: 4000, flipFactor: 3 },
 } as const satisfies Readonly<Record<string, Noise>>;
 
-/** A noise with a name. */
+/** Name of a noise. */
 export type NoiseName = keyof typeof noises;
 
-/** All that there are. */
+/** All noise names. */
 export const noiseNames = Object.keys(noises) as readonly NoiseName[];
 
-/** So many draws, uniform in 0 … 1, make one that is nearly normal. Their sum has mean 2 and deviation 1 / √3. */
+/** Uniform draws in 0 … 1 that make one nearly normal number. Their sum has mean 2 and deviation 1 / √3. */
 const DRAWS = 4;
 const SCALE = 1.7320508075688772;
 
@@ -47,7 +52,7 @@ export class DeviceNoise {
     this.#phaseMs = 2 * (flipEveryMs ?? 0) * this.#random.unit();
   }
 
-  /** What a step takes that starts now and would take `ms` where nothing disturbs it; draws. */
+  /** Draws the time of a step that starts now and would take `ms` undisturbed. */
   took(ms: number, nowMs: number): number {
     const { deviation, outlierShare, outlierFactor } = this.#noise;
     let sum = 0;
@@ -57,7 +62,10 @@ export class DeviceNoise {
     return this.#flipped(ms * (factor * (isOutlier ? outlierFactor : 1)), nowMs);
   }
 
-  /** Of a step in which the speed flips each part goes at its own speed: were it the speed of its start, long steps would escape it. */
+  /**
+   * Computes the time of a step in pieces, each at the speed of its period. With the speed of its start, long
+   * steps would escape the flips.
+   */
   #flipped(ms: number, nowMs: number): number {
     const { flipEveryMs, flipFactor } = this.#noise;
     if (flipEveryMs === null) return ms;

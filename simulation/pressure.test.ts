@@ -1,4 +1,4 @@
-/** Memory pressure: calls about three documents, on an engine that has room for one of them and its answers. */
+/** Memory pressure: calls about three documents, on an engine with room for one document and its answers. */
 
 import { describe, expect, test } from "bun:test";
 import { SeededRandom } from "../base/random.ts";

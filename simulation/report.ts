@@ -2,29 +2,29 @@ import type { EngineId, Finish } from "../scheduler/core.ts";
 import type { PlacementReason } from "../scheduler/fleet/placement.ts";
 import { Histogram, type Quantiles } from "./histogram.ts";
 
-/** One request of a simulation, from its client's side. Times are virtual milliseconds. */
+/** Record of one request, from its client's side. Times are virtual milliseconds. */
 export interface RequestRecord {
   readonly kind: string;
   readonly tenant: string;
-  /** Where it was placed last; null: nowhere. */
+  /** Engine of the last placement; null: never placed. */
   readonly engine: EngineId | null;
   readonly reason: PlacementReason;
   readonly arrivedMs: number;
-  /** Admitted for the first time; null: never. */
+  /** Time of the first admission; null: never admitted. */
   readonly startedMs: number | null;
-  /** First token; null: none. */
+  /** Time of the first token; null: no token. */
   readonly firstMs: number | null;
   readonly finishedMs: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly outputTokens: number;
-  /** Longest time between two of its tokens; 0 with fewer than two. */
+  /** Longest time between two tokens; 0 with fewer than two. */
   readonly longestGapMs: number;
-  /** unfinished: the simulation ended before. */
+  /** Reason of the end; unfinished: the simulation ended before. */
   readonly finish: Finish["kind"] | "unfinished";
 }
 
-/** What one engine did. */
+/** Record of one engine. */
 export interface EngineRecord {
   readonly steps: number;
   readonly busyMs: number;
@@ -36,33 +36,36 @@ export interface EngineRecord {
   readonly evictedPages: number;
 }
 
-/** Everything a simulation tells. */
+/** Report of a simulation. */
 export interface SimulationReport {
   readonly policy: string;
   readonly workload: string;
   readonly seed: number;
-  /** Every call ended; false if the simulation was ended before. */
+  /** True if every call ended; false if the simulation stopped before. */
   readonly isComplete: boolean;
-  /** Calls that were refused, failed or have not ended: the figures of those that ended well leave them out. */
+  /** Calls that were refused, failed or have not ended; the other figures leave them out. */
   readonly unanswered: number;
   /** Virtual time from the first arrival to the last end. */
   readonly durationMs: number;
   readonly calls: readonly RequestRecord[];
   readonly engines: readonly EngineRecord[];
-  /** Milliseconds, of the calls that were watched. Of those that ended well: arrival to first token, time per token after the first, arrival to end; of
-   *  all that were admitted, arrival to admission; of all tokens but first ones, the time since the one before. */
+  /**
+   * Times of watched calls in milliseconds. Calls that ended well: arrival to first token, time per token
+   * after the first, and arrival to end. All admitted calls: arrival to admission. All tokens but first ones:
+   * time since the token before.
+   */
   readonly ttft: Quantiles;
   readonly tbt: Quantiles;
   readonly tpot: Quantiles;
   readonly latency: Quantiles;
   readonly queueing: Quantiles;
-  /** Prompt tokens found in the cache over prompt tokens, of calls that were admitted. */
+  /** Cached prompt tokens over prompt tokens, of admitted calls. */
   readonly hitRate: number;
-  /** Equal for equal histories: every placement, step and token with its time (history.ts). */
+  /** Hash of the history: every placement, step and token with its time (history.ts). */
   readonly historyHash: string;
 }
 
-/** Draws up the report of a run; `tbt` are the gaps between tokens of calls of the `watched` kind; undefined: all. */
+/** Summarizes a run; `tbt` are the gaps between tokens of calls of the `watched` kind; undefined: all. */
 export function summarize(
   run: Pick<
     SimulationReport,

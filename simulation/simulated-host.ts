@@ -13,44 +13,48 @@ import type { DeviceNoise } from "./noise.ts";
 import type { EngineRecord } from "./report.ts";
 import { TimedDevice } from "./timed-device.ts";
 
-/** What a simulated engine host is made of. */
+/** Parameters of a simulated engine host. */
 export interface SimulatedHostSetup {
   readonly engine: EngineId;
   readonly spec: DeviceSpec;
-  /** How long its steps take. */
+  /** Real cost model of its steps. */
   readonly profile: CostModel;
-  /** How long a new engine here thinks that they take. */
+  /** Returns the cost model that a new engine here starts with. */
   readonly believe: () => EngineCosts;
-  /** How its steps differ from that; null: not at all. */
+  /** Noise of the step times; null: none. */
   readonly noise: DeviceNoise | null;
   readonly settings: EngineSettings;
-  /** One way between fleet and engine, in milliseconds. */
+  /** One-way delay between fleet and engine, in milliseconds. */
   readonly delayMs: number;
   readonly nextToken: (row: SampleRow) => TokenId;
-  /** Whether its decodes read a page that they have in common once. */
+  /** True if its decodes read a shared page once. */
   readonly sharesReads: boolean;
-  /** Takes a recording of what is told here; null: none is made. */
+  /** Sink of a recording; null: none. */
   readonly record: RecordingSink | null;
 }
 
-/** Hears of an engine host, as it happens. */
+/** Observer of an engine host. */
 export interface HostObserver {
   onStep(engine: EngineId, step: Step): void;
-  /** A report reached the fleet. `learnt`: what the engine has learnt of its costs; null: the fleet knows. */
+  /**
+   * Hears that a report reached the fleet. `learnt`: the engine's cost model; null: unchanged for the fleet.
+   */
   onReport(engine: EngineId, report: EngineReport, learnt: EngineCosts | null): void;
 }
 
-/** What is left of an engine when it is lost. */
+/** State of one engine's life, kept after its loss. */
 interface Life {
   readonly device: TimedDevice;
   readonly costs: EngineCosts;
-  /** Arrived, not yet received. */
+  /** Messages that have arrived and are not received yet. */
   readonly inbox: EngineMessage[];
   load: EngineLoad | null;
 }
 
-/** An engine host in a simulated machine: its device takes time, and so does the way to the fleet. What goes wrong with it is done
- *  to it here. */
+/**
+ * Simulated engine host: its device and its link to the fleet take virtual time. It also carries out the
+ * faults.
+ */
 export class SimulatedHost implements EngineLink {
   readonly id: EngineId;
   readonly spec: DeviceSpec;
@@ -58,9 +62,9 @@ export class SimulatedHost implements EngineLink {
   readonly #clock: EventClock;
   readonly #observer: HostObserver;
   readonly #host: EngineHost;
-  /** The last one is in the engine host, unless it is lost. */
+  /** Lives in this place; the last one is in the engine host, unless it is lost. */
   readonly #lives: Life[] = [];
-  /** The last messages sent, and when: those of one moment arrive together. */
+  /** Last messages sent, with their time: those of one moment arrive together. */
   #sent: EngineMessage[] = [];
   #sentMs = -1;
   #slowdown = 1;
@@ -78,17 +82,17 @@ export class SimulatedHost implements EngineLink {
     this.open();
   }
 
-  /** Null while it is lost. */
+  /** Null while the engine is lost. */
   get engine(): Engine | null {
     return this.#host.engine;
   }
 
-  /** What the last engine here has learnt. */
+  /** Cost model learnt by the last engine here. */
   get costs(): EngineCosts {
     return this.#lives.at(-1)!.costs;
   }
 
-  /** Messages of one moment arrive together. */
+  /** Sends a message; those of one moment arrive together. */
   send(message: EngineMessage): void {
     const life = this.#living();
     if (life === null) return;
@@ -108,14 +112,14 @@ export class SimulatedHost implements EngineLink {
     });
   }
 
-  /** The engine is gone, with everything that is on its way from or to it. */
+  /** Loses the engine with everything in transit to and from it. */
   lose(): void {
     this.#living()?.device.close();
     this.#host.close();
     this.#sentMs = -1;
   }
 
-  /** An engine begins where there is none; returns its epoch. */
+  /** Opens an engine in an empty place; returns its epoch. */
   open(): number {
     const { spec, profile, believe, noise, settings, nextToken, sharesReads } = this.#setup;
     const clock = this.#clock;
@@ -135,17 +139,17 @@ export class SimulatedHost implements EngineLink {
     return epoch;
   }
 
-  /** From now on steps take `factor` times as long. */
+  /** Makes steps take `factor` times as long from now on. */
   slowDown(factor: number): void {
     this.#slowdown = factor;
   }
 
-  /** The next `count` reports with notices lose them. */
+  /** Drops the KV events of the next `count` reports that have any. */
   dropKvEvents(count: number): void {
     this.#kvEventsToDrop += count;
   }
 
-  /** Sums over all that lived here. */
+  /** Sums over all engines that lived here. */
   record(): EngineRecord {
     const sum = (value: (life: Life) => number): number =>
       this.#lives.reduce((total, life) => total + value(life), 0);
@@ -161,12 +165,12 @@ export class SimulatedHost implements EngineLink {
     };
   }
 
-  /** The caches of baselines keep no pages for calls to come. */
+  /** Filters messages: the caches of baselines ignore prefix hints. */
   #isReceived({ kind }: EngineMessage): boolean {
     return kind !== "expect" || (this.#setup.settings.cache ?? null) === null;
   }
 
-  /** The engine that is in the engine host. */
+  /** Life of the engine that is in the engine host; null: none. */
   #living(): Life | null {
     return this.#host.engine === null ? null : this.#lives.at(-1)!;
   }

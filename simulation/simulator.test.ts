@@ -1,4 +1,4 @@
-/** The simulator: virtual time, the same history for the same seed, and every call answered. */
+/** Simulator: virtual time, the same history for the same seed, and every call answered. */
 
 import { describe, expect, test } from "bun:test";
 import { SeededRandom } from "../base/random.ts";
@@ -24,7 +24,9 @@ const policy: Policy = {
   admission: { sequencesMax: 32, watermark: 0.01 },
 };
 
-/** Calls of random lengths over four prefixes, one each 10 ms on average; half of them have a second turn. */
+/**
+ * Calls of random lengths over four prefixes, one every 10 ms on average; half of them have a second turn.
+ */
 class Chats implements Workload {
   readonly name = "chats";
   readonly vocabSize = 900;

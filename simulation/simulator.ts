@@ -22,46 +22,56 @@ import { type RequestRecord, type SimulationReport, summarize } from "./report.t
 import { type HostObserver, SimulatedHost } from "./simulated-host.ts";
 import type { Arrival, Workload } from "./workload.ts";
 
-/** A device of a simulation. */
+/** Device of a simulation. */
 export interface TimedDeviceSetup {
   readonly profile: PartedCostModel;
   readonly spec: DeviceSpec;
-  /** Whether its decodes read a page that they have in common once; by default each reads its own context, as `profile` has
-   *  it. */
+  /**
+   * True if its decodes read a shared page once. By default each decode reads its own context, as `profile`
+   * assumes.
+   */
   readonly sharesReads?: boolean;
 }
 
-/** Everything that a simulation depends on. */
+/** All inputs of a simulation. */
 export interface SimulationSetup {
   readonly workload: Workload;
   readonly policy: Policy;
-  /** `profile` says how long steps take. The vocabulary is the workload's, whatever `spec` says. */
+  /**
+   * Devices, one per engine; `profile` gives the step times. The vocabulary is the workload's, not that of
+   * `spec`.
+   */
   readonly devices: readonly TimedDeviceSetup[];
-  /** How long the scheduler thinks that steps take, by engine. By default it begins with the profile, learns from what
-   *  steps took, and the fleet hears of it once a second. */
+  /**
+   * Cost models of the scheduler, by engine. By default each starts with the profile, learns from measured
+   * steps, and reports to the fleet once a second.
+   */
   readonly estimated?: readonly EngineCosts[];
-  /** Of the tokens that are drawn. */
+  /** Seed of the drawn tokens and the noise. */
   readonly seed: number;
-  /** As the fleet takes them; by default none. */
+  /** Public texts of the fleet; by default none. */
   readonly publicTexts?: readonly (readonly TokenId[])[];
-  /** One way between fleet and engines; by default 0.2 ms. */
+  /** One-way delay between fleet and engines; by default 0.2 ms. */
   readonly linkDelayMs?: number;
-  /** Breaks an invariant as soon as the scheduler breaks a promise (checks.ts); takes several times as long. */
+  /**
+   * Enables the checks of checks.ts, which break an invariant when the scheduler breaks a promise. Slows the
+   * run down several times.
+   */
   readonly checks?: boolean;
   readonly faults?: readonly Fault[];
-  /** How steps differ from what `profile` says; null, or by default: not at all. Of the same seed as the draws. */
+  /** Noise of the step times; null (default): none. Uses the same seed as the draws. */
   readonly noise?: Noise | null;
-  /** Calls whose times are reported: those of this kind; by default all. */
+  /** Kind of the calls whose times are reported; by default all. */
   readonly watched?: string;
-  /** The simulation ends here, whatever is unfinished; by default never. */
+  /** Virtual time at which the simulation ends, whatever is unfinished; by default never. */
   readonly limitMs?: number;
-  /** Asked each time that a call ends: true ends the simulation. */
+  /** Called at each end of a call; true ends the simulation. */
   readonly until?: (progress: Progress) => boolean;
-  /** Takes a recording of the run, the head first; of policies that are data. Not with `estimated`. */
+  /** Sink of a recording of the run, the head first; for policies that are data. Not with `estimated`. */
   readonly record?: RecordingSink;
 }
 
-/** How far a simulation is. The histograms are of the calls that are watched, and go on growing. */
+/** Progress of a simulation. The histograms cover watched calls, and continue to grow. */
 export interface Progress {
   readonly nowMs: number;
   readonly arrived: number;
@@ -70,17 +80,19 @@ export interface Progress {
   readonly queueing: Histogram;
 }
 
-/** Runs the very scheduler that serves (fleet, engines, policies) in virtual time, on devices that only take time. The
- *  same setup gives the same report on every machine. */
+/**
+ * Runs the serving scheduler (fleet, engines, policies) in virtual time, on devices that only take time. The
+ * same setup gives the same report on every machine.
+ */
 export function simulate(setup: SimulationSetup): SimulationReport {
   return new Simulation(setup).run();
 }
 
 const LINK_DELAY_MS = 0.2;
-/** Clients of a simulation are never turned away. */
+/** Queue limit: a simulation refuses no client. */
 const QUEUE_MAX = Number.MAX_SAFE_INTEGER;
 
-/** What a note of the history is about. */
+/** Event kinds of the history. */
 const ARRIVED = 1;
 const PLACED = 2;
 const REPORTED = 3;
@@ -98,15 +110,15 @@ class Simulation implements ClientObserver, HostObserver {
   readonly #checks: Checks | null;
   readonly #hosts: readonly SimulatedHost[];
   readonly #fleet: Fleet;
-  /** By index, which is also the seed of their sequence. */
+  /** Calls by index, which is also the seed of their sequence; null after the end. */
   readonly #calls: (SimulatedClient | null)[] = [];
-  /** By what the workload calls them. */
+  /** Prefix hints by the workload's keys. */
   readonly #hints = new Map<string, SequenceId>();
-  /** Of those that have ended, whose calls are null then: a long run has few calls in memory. */
+  /** Records of ended calls, whose entries in `#calls` are null: a long run keeps few calls in memory. */
   readonly #records: RequestRecord[] = [];
-  /** A token that no workload has: the end of an answer. */
+  /** Stop token: the end of an answer, in no workload's vocabulary. */
   readonly #stopToken: TokenId;
-  /** Of the placement whose sequence is sent next. */
+  /** Reason of the placement whose sequence is sent next. */
   #reason: PlacementReason = "only";
   #ended = 0;
   #isStopped = false;
@@ -158,7 +170,7 @@ class Simulation implements ClientObserver, HostObserver {
 
   /* ---- clients ---- */
 
-  /** Neighbours of one task group arrive in one event. */
+  /** Schedules the next arrivals; neighbours of one task group arrive in one event. */
   #expect(first: Arrival | null): void {
     if (first === null) return;
     const together = [first];
@@ -174,7 +186,10 @@ class Simulation implements ClientObserver, HostObserver {
     this.#tellHints();
   }
 
-  /** After the arrivals of the same time: a call's prefix hint is forgotten when it has been sent. */
+  /**
+   * Passes hint changes to the fleet after arrivals of the same time: a call's hint is forgotten once the
+   * call is sent.
+   */
   #tellHints(): void {
     for (const { atMs, key, hint } of this.#setup.workload.takeHintChanges?.() ?? []) {
       this.#clock.at(atMs, () => {
@@ -281,7 +296,7 @@ class Simulation implements ClientObserver, HostObserver {
     this.#history.note(this.#clock.nowMs(), PLACED, id, engine);
   }
 
-  /** The token at a position of a call's answer: at its end the stop token, before any other. */
+  /** Returns the token at a position of a call's answer; at its end the stop token, never before. */
   #nextToken({ sampling, position }: SampleRow): TokenId {
     const index = sampling.seed[0];
     if (position + 1 >= this.#calls[index]!.arrival.outputTokens) return this.#stopToken;
@@ -321,7 +336,7 @@ class Simulation implements ClientObserver, HostObserver {
   }
 }
 
-/** Neighbours of one task group together. */
+/** Groups neighbouring arrivals by task group. */
 function byTaskGroup(arrivals: readonly Arrival[]): Arrival[][] {
   const groups: Arrival[][] = [];
   for (const arrival of arrivals) {
@@ -332,7 +347,7 @@ function byTaskGroup(arrivals: readonly Arrival[]): Arrival[][] {
   return groups;
 }
 
-/** Each engine has noise of its own. */
+/** Returns the seed of an engine's noise; each engine has its own. */
 function noiseSeed(seed: number, engine: EngineId): number {
   return new SeededRandom(seed).child(`noise of engine ${engine}`).uint32();
 }

@@ -1,4 +1,4 @@
-/** A device that takes the time that its model says, and nothing else. */
+/** Timed device: takes the time of its cost model, and has no other effect. */
 
 import { expect, test } from "bun:test";
 import { InvariantError } from "../base/assert.ts";

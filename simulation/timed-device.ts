@@ -5,7 +5,7 @@ import type { Sampled, SampleRow, Step, StepResult } from "../scheduler/core.ts"
 import { type CostModel, type StepShape, shapeOf } from "../scheduler/cost/cost-model.ts";
 import type { Device, DeviceSpec } from "../scheduler/device.ts";
 
-/** What a timed device did. */
+/** Work counters of a timed device. */
 export interface DeviceWork {
   steps: number;
   busyMs: number;
@@ -13,9 +13,9 @@ export interface DeviceWork {
 }
 
 /**
- * A device that only takes time, as long as its cost model says: for simulations of hours of work of large devices. It
- * keeps no page contents; what it draws is up to `nextToken`. (The simulated device of gpu/ is the one that finds
- * mistakes in paging.)
+ * Device that only takes time, as its cost model says: for simulations of hours of work on large devices. It
+ * keeps no page contents; `nextToken` chooses the tokens. (The simulated device of gpu/ is the one that finds
+ * paging bugs.)
  */
 export class TimedDevice implements Device {
   readonly spec: DeviceSpec;
@@ -24,13 +24,15 @@ export class TimedDevice implements Device {
   readonly #costs: CostModel;
   readonly #took: (ms: number) => number;
   readonly #nextToken: (row: SampleRow) => TokenId;
-  /** By page, the last step in which a decode read it; null: each decode reads its own context. */
+  /** Last step in which a decode read a page, by page; null: each decode reads its own context. */
   readonly #readIn: Int32Array | null;
   #isInFlight = false;
   #isClosed = false;
 
-  /** A step takes what `took` makes of what `costs` says; it is asked once a step (noise.ts). With
-   *  `sharesReads` its kernels read a page once for all decodes that have it in their context. */
+  /**
+   * `took` maps the predicted time of a step to its real time; called once per step (noise.ts). With
+   * `sharesReads`, kernels read a page once for all decodes that have it in their context.
+   */
   constructor(
     spec: DeviceSpec,
     clock: Clock,
@@ -61,7 +63,7 @@ export class TimedDevice implements Device {
     });
   }
 
-  /** A step in flight is forgotten. */
+  /** Drops a step in flight. */
   close(): void {
     this.#isClosed = true;
   }

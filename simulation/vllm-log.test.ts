@@ -1,4 +1,7 @@
-/** A real engine's log (vLLM 0.19 on an RTX 4090, LLMServingSim), where its trace is: the simulated engine takes as long. */
+/**
+ * Log of a real engine (vLLM 0.19 on an RTX 4090, LLMServingSim), if its trace is present: the simulated
+ * engine takes as long.
+ */
 
 import { expect, test } from "bun:test";
 import { openProfile } from "../scheduler/cost/profiles.ts";
@@ -10,7 +13,7 @@ import { parseVllmLog, vllmLogWorkload } from "./workloads/vllm-log.ts";
 const folder = tracesFolder(null);
 const [run, asked] = [readTrace(folder, "vllmRun"), readTrace(folder, "vllmAsked")];
 
-/** Milliseconds that vLLM's own code adds to a step: fits the log's first hundred calls. */
+/** Milliseconds that vLLM's own code adds to a step, fitted to the log's first hundred calls. */
 const OVERHEAD_MS = 1;
 
 test.skipIf(run === null || asked === null)(

@@ -2,47 +2,52 @@ import type { TokenId } from "../base/token.ts";
 import type { Service } from "../scheduler/core.ts";
 import type { Expected } from "../scheduler/fleet/fleet.ts";
 
-/** One call that a simulated client makes. */
+/** Call of a simulated client. */
 export interface Arrival {
   readonly atMs: number;
-  /** Made when it arrives, so that a long trace need not be in memory. */
+  /** Returns the prompt; made at arrival, so that a long trace need not be in memory. */
   readonly promptTokens: () => Int32Array;
-  /** Tokens that the answer will have, ≥ 1. */
+  /** Tokens of the answer, ≥ 1. */
   readonly outputTokens: number;
-  /** What the client asks for at most, ≥ outputTokens: all that the scheduler may know beforehand. */
+  /** Token limit that the client sends, ≥ outputTokens: all that the scheduler may know in advance. */
   readonly tokensMax: number;
   readonly cacheSalt: string;
-  /** Arrivals of one task group are neighbours and have one time: they are placed together. */
+  /**
+   * Service of the call. Arrivals of one task group are neighbours with the same time, and are placed
+   * together.
+   */
   readonly service: Service;
-  /** Which part of a mixed workload: reports tell them apart. */
+  /** Part of a mixed workload that the call belongs to; reports are per kind. */
   readonly kind: string;
 }
 
-/** What became of an arrival, as its client saw it. */
+/** Answer to an arrival, as its client saw it. */
 export interface Answer {
   readonly finishedMs: number;
   readonly tokens: readonly TokenId[];
 }
 
-/** What a fleet is told of calls that are still to come. */
+/** Change of a prefix hint. */
 export interface HintChange {
   readonly atMs: number;
-  /** Which call. */
+  /** Key of the call. */
   readonly key: string;
-  /** What it begins with, new or longer than before; null: it was sent at that time, or never will be. */
+  /** New or extended hint; null: the call was sent at that time, or never will be. */
   readonly hint: Expected | null;
 }
 
-/** Which calls arrive when, and with what. Deterministic: made from a trace or a seed. Used once. */
+/** Workload: which calls arrive when. Deterministic, from a trace or a seed. Used once. */
 export interface Workload {
   readonly name: string;
-  /** Of the vocabulary of its tokens. */
+  /** Vocabulary size of its tokens. */
   readonly vocabSize: number;
-  /** The next arrival in order of time, of those that wait for no answer; null: no more. */
+  /** Returns the next arrival, by time, that depends on no answer; null: no more. */
   next(): Arrival | null;
-  /** The arrivals that an answer brings about, neighbours of one task group placed together, such as the next turn of a conversation; their `atMs` is not before
-   *  `answer.finishedMs`. */
+  /**
+   * Returns the arrivals that an answer causes, such as the next turn of a conversation. Neighbours of one
+   * task group are placed together; no `atMs` is before `answer.finishedMs`.
+   */
   after(arrival: Arrival, answer: Answer): readonly Arrival[];
-  /** What has changed in prefix hints by the last `next` or `after`. */
+  /** Returns the changes of prefix hints by the last `next` or `after`. */
   takeHintChanges?(): readonly HintChange[];
 }

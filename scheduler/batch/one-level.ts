@@ -16,8 +16,8 @@ export interface OneLevel {
  * optimum; BatchLLM's Algorithm 1 (arXiv:2412.03594 §4.2, here in simulation/baselines/batchllm.ts) is a
  * greedy choice. For a node v whose nearest opened ancestor is at depth d, v and its subtree save at most:
  *
- *     best(v, d) = max(keep, open)
- *     keep = ends(v) d + sum over children c of best(c, d)
+ *     best(v, d) = max(keep, open);
+ *     keep = ends(v) d + sum over children c of best(c, d);
  *     open = ends(v) depth(v) + sum over children c of best(c, depth(v)) - depth(v).
  *
  * Opening v costs one computation of its tokens. The depth d is that of an ancestor, so v has as many values

@@ -6,20 +6,20 @@ import { plainAdmission } from "./engine-rules.ts";
 import { staticBudget } from "./static-budget.ts";
 import { cached, vllm } from "./vllm.ts";
 
-/** A node of the tree while it is changed. */
+/** Mutable tree node. */
 interface Branch {
-  /** Of the branch above, which this one's are behind. */
+  /** Tokens of the parent branch, which the tokens of this one follow. */
   tokens: number;
-  /** Prompts that end here or below. */
+  /** Prompts that end at or below the node. */
   prompts: number;
   readonly ends: number[];
   children: Branch[];
 }
 
 /**
- * BatchLLM's groups by its Algorithm 1 (arXiv:2412.03594 §4.2): from below, a branch is cut from its parent and takes a copy of the
- * parent's tokens along where that saves more than the copy costs. A greedy choice: the copy is charged in full also when no prompt is
- * left at the parent, and what is saved further up is not looked at.
+ * Groups prompts by BatchLLM's Algorithm 1 (arXiv:2412.03594 §4.2). Bottom up, it cuts a branch from its
+ * parent with a copy of the parent's tokens where that saves more than the copy costs. The choice is greedy.
+ * It charges the whole copy even if no prompt is left at the parent, and ignores savings further up.
  */
 export function algorithm1(tree: PrefixTree): PrefixGroup[] {
   const branches: Branch[] = Array.from({ length: tree.nodes }, (_, node) => ({
@@ -63,8 +63,10 @@ function forkFrom(branch: Branch, child: Branch): void {
   child.children = staying;
 }
 
-/** Groups by R = 1 / (prefix + sum of what is behind it), the highest first (§4.3.2, with all answers equally long); `lengthOf`: tokens
- *  of a prompt. */
+/**
+ * Sorts groups by descending R = 1 / (prefix + sum of the suffixes) (§4.3.2, with equally long answers).
+ * `lengthOf`: tokens of a prompt.
+ */
 export function byRatio(groups: readonly PrefixGroup[], lengthOf: (prompt: number) => number): PrefixGroup[] {
   const tokensOf = ({ prefixTokens, members }: PrefixGroup): number =>
     members.reduce((sum, prompt) => sum + lengthOf(prompt) - prefixTokens, prefixTokens);
@@ -72,8 +74,10 @@ export function byRatio(groups: readonly PrefixGroup[], lengthOf: (prompt: numbe
   return sized.sort((a, b) => a.tokens - b.tokens).map(({ group }) => group);
 }
 
-/** The engine of BatchLLM (§4.3): its authors' vLLM with chunks of 2048 tokens, and no limit of sequences but memory. A prefix that
- *  members of a group wait for is computed once and kept for them. */
+/**
+ * Engine of BatchLLM (§4.3): its authors' vLLM with chunks of 2048 tokens, where only memory limits the
+ * sequences. A prefix that group members wait for is computed once and kept for them.
+ */
 export const batchllm: Policy = {
   name: "batchllm",
   placement: vllm.placement,

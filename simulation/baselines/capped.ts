@@ -3,14 +3,19 @@ import type { StepPass } from "../../scheduler/engine/step/step-rule.ts";
 import { objectives } from "../../scheduler/objective.ts";
 import type { StepBaseline } from "../../scheduler/policy.ts";
 
-/** Most tokens of an engine's sequences together: while one of them is interactive, and otherwise; null: as many as fit. */
+/**
+ * Caps on the total tokens of an engine's sequences: while one of them is interactive, and otherwise. Null:
+ * as many as fit.
+ */
 export interface TokenCaps {
   readonly latency: number;
   readonly throughput: number | null;
 }
 
-/** A rule that admits no more sequences than keep to caps on their tokens, as published systems bound the time of a step. One
- *  sequence may always run. */
+/**
+ * Wraps a step rule so that it admits only sequences within caps on their tokens, as published systems bound
+ * step times. One sequence may always run.
+ */
 export function capped(rule: StepBaseline, caps: TokenCaps): StepBaseline {
   return {
     ...rule,
@@ -29,7 +34,7 @@ export function capped(rule: StepBaseline, caps: TokenCaps): StepBaseline {
   };
 }
 
-/** The tokens that an engine may have, given what runs there. */
+/** Returns the cap of an engine, given its running sequences. */
 export function capOf({ latency, throughput }: TokenCaps, hasLatency: boolean): number {
   return hasLatency ? latency : (throughput ?? Number.POSITIVE_INFINITY);
 }

@@ -1,4 +1,4 @@
-/** Whole prompts first, and other policies that decide otherwise than we do. */
+/** Prompt-first steps, and other policies that decide differently from ours. */
 
 import { expect, test } from "bun:test";
 import type { SequenceId } from "../../scheduler/core.ts";
@@ -16,7 +16,7 @@ const { findInFlightPrefix, promptOrder, overtakable } = plainAdmission;
 const ownPrefixes = { ...servedAdmission, findInFlightPrefix };
 const inOrder = { ...servedAdmission, promptOrder, overtakable };
 
-/** "A120 B30" for a step with 120 tokens of A and 30 of B. */
+/** Formats steps: "A120 B30" for a step with 120 tokens of A and 30 of B. */
 function shapes(harness: EngineHarness): string[] {
   return harness.steps.map(({ chunks }) =>
     chunks.map(({ sequence, tokens }) => String.fromCharCode(65 + sequence) + tokens.length).join(" "),
@@ -57,7 +57,7 @@ test("one prompt is always in a step of prompts, if need be cut to what the devi
 
 test("chunks give way to whole prompts while more than a share of the pages is available", () => {
   const harness = play(populateFast(64, 0.9), [320, 100]);
-  // Of 256 pages, 236 are available beside A's 20, and 226 beside 30, which is less than nine tenths, until A ends.
+  // 256 pages: 236 are free beside A's 20, and 226 beside 30, which is less than nine tenths, until A ends.
   expect(shapes(harness).slice(0, 3)).toEqual(["A320 B100", "A1 B1", "A1 B1"]);
   const crowded = play(populateFast(64, 0.9), [480, 100], [100]);
   expect(shapes(crowded).slice(0, 4)).toEqual(["A480", "A1 B63", "A1 B37", "C100"]);

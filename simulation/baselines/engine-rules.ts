@@ -5,7 +5,7 @@ import type { AdmissionRule } from "../../scheduler/engine/admission-rule.ts";
 import type { Sequence } from "../../scheduler/engine/sequence.ts";
 import type { CacheBaseline } from "../../scheduler/policy.ts";
 
-/** Admits to the last page, in order of arrival, whatever others compute now. */
+/** Admits in order of arrival until the last page is used, whatever prefixes are in flight. */
 export const plainAdmission: AdmissionRule = {
   headroom: () => 0,
   findInFlightPrefix: () => null,
@@ -14,7 +14,7 @@ export const plainAdmission: AdmissionRule = {
   backOffSteps: () => 0,
 };
 
-/** A prefix cache in which recency alone decides what is evicted. */
+/** Prefix cache with plain LRU eviction. */
 export const recencyCache: CacheBaseline = {
   kind: "baseline",
   open: (pagesTotal, pageTokens, epoch) =>
@@ -63,7 +63,7 @@ class RecencyEviction implements EvictionPolicy {
   }
 }
 
-/** Hands nothing over to the cache, so that nothing is found there. */
+/** KV cache manager that hands no pages to the prefix cache, so that lookups find none. */
 class Uncached extends KvCacheManager {
   override track(): void {}
 

@@ -3,15 +3,17 @@ import { ArrivalList } from "../../scheduler/engine/queue/arrival-list.ts";
 import type { QueueOrder } from "../../scheduler/engine/queue/queue-order.ts";
 import type { Sequence } from "../../scheduler/engine/sequence.ts";
 
-/** Of so many that came first, LongestPrefix takes the best. */
+/** Waiting sequences that LongestPrefix compares at most, first come first. */
 const COMPARED_MAX = 512;
 
-/** The longest cached prefix first, ties by arrival (SGLang, arXiv:2312.07104 §3). As there, sequences are compared once
- *  per step; of long queues the first 512 (SGLang gives the comparison up above 128). */
+/**
+ * Longest cached prefix first, ties by arrival (SGLang, arXiv:2312.07104 §3). As there, sequences are
+ * compared once per step; in long queues the first 512 (SGLang gives the comparison up above 128).
+ */
 export class LongestPrefix implements QueueOrder {
   readonly #waiting = new ArrivalList<Sequence>();
   readonly #lookUp: (sequence: Sequence) => number;
-  /** The best last; empty: to be compared again. */
+  /** Compared sequences, best last; empty: to be compared again. */
   #compared: Sequence[] = [];
 
   constructor(lookUp: (sequence: Sequence) => number) {

@@ -2,7 +2,9 @@ import type { Policy } from "../../scheduler/policy.ts";
 import { staticBudget } from "./static-budget.ts";
 import { vllm } from "./vllm.ts";
 
-/** Iteration-level scheduling alone (Orca, OSDI 2022): whole prompts among decodes, few sequences at once. */
+/**
+ * Iteration-level scheduling alone (Orca, OSDI 2022): whole prompts among decodes, few sequences at a time.
+ */
 export const orca: Policy = {
   ...vllm,
   name: "orca",

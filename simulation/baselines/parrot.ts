@@ -9,16 +9,20 @@ import type { PlacementBaseline, Policy, QueueBaseline } from "../../scheduler/p
 import { capOf, capped, type TokenCaps } from "./capped.ts";
 import { cached, promptsFirst } from "./vllm.ts";
 
-/** Tokens of a step of prompts, as in the authors' engines. */
+/** Tokens of a prefill step, as in the authors' engines. */
 const STEP_TOKENS = 8000;
 
-/** First come, first served, but programs in the order of their arrival, and of one program the longest path first. */
+/**
+ * First come, first served among single calls; programs in order of arrival; within a program the longest
+ * path first.
+ */
 export const appOrder: QueueBaseline = { kind: "baseline", open: () => new Programs(new FirstCome()) };
 
 /**
- * Parrot as published (Lin et al., OSDI 2024, arXiv:2405.19888 §5.4, algorithm 1): programs in order, task groups and shared
- * prefixes placed together, and engines that hold no more tokens than `caps` allow. What the paper leaves open is decided as
- * in the authors' artifact; docs/papers/parrot.md lists it. To be run with programs' graphs.
+ * Parrot as published (Lin et al., OSDI 2024, arXiv:2405.19888 §5.4, algorithm 1). Programs keep their order,
+ * task groups and shared prefixes are placed together, and engines hold no more tokens than `caps` allow. The
+ * authors' artifact decides where the paper is silent; docs/papers/parrot.md lists these points. Needs
+ * workloads with program graphs.
  */
 export function parrot(caps: TokenCaps): Policy {
   return {
@@ -30,12 +34,12 @@ export function parrot(caps: TokenCaps): Policy {
   };
 }
 
-/** Algorithm 1 as a policy's value. */
+/** Makes algorithm 1 as a placement policy. */
 export function parrotPlacement(caps: TokenCaps): PlacementBaseline {
   return { kind: "baseline", readsKvEvents: false, open: (engines) => new Algorithm1(engines, caps) };
 }
 
-/** What was placed and has not ended. */
+/** Placed sequence that has not ended. */
 interface Resident {
   readonly engine: EngineId;
   readonly tokens: number;
@@ -47,7 +51,7 @@ class Algorithm1 implements PlacementRule {
   readonly #pageTokens: number;
   readonly #capacity: readonly number[];
   readonly #residents = new Map<SequenceId, Resident>();
-  /** By hash of a prefix of whole pages: engines that have had a context with it. */
+  /** Engines that had a context with a prefix of whole pages, by the prefix's hash. */
   readonly #contexts = new Map<number, Set<EngineId>>();
 
   constructor(engines: readonly PlaceableEngine[], caps: TokenCaps) {
@@ -63,7 +67,7 @@ class Algorithm1 implements PlacementRule {
     return this.#put(spec, path, engine);
   }
 
-  /** A task group goes to one engine. */
+  /** Places a task group on one engine. */
   placeTaskGroup(specs: readonly SequenceSpec[], there: readonly EngineId[]): readonly Placement[] {
     const engine = this.#find(specs, there) ?? this.#emptiest(there);
     return specs.map((spec) => this.#put(spec, this.#pathOf(spec), engine));
@@ -77,7 +81,7 @@ class Algorithm1 implements PlacementRule {
     for (const holders of this.#contexts.values()) holders.delete(engine);
   }
 
-  /** FindEngine: of engines with room, the one whose residents lose least, then the one that is fullest. */
+  /** FindEngine: among engines with room, the one whose residents lose least, then the fullest. */
   #find(specs: readonly SequenceSpec[], engines: readonly EngineId[]): EngineId | null {
     const isLatency = specs.some(isLatencySpec);
     const needed = specs.reduce((sum, spec) => sum + tokensOf(spec), 0);
@@ -95,7 +99,10 @@ class Algorithm1 implements PlacementRule {
     return best?.engine ?? null;
   }
 
-  /** Where no engine has room a call would wait in Parrot's own queue; here it waits at the engine with fewest tokens. */
+  /**
+   * Returns the engine with fewest tokens, for a call when no engine has room. In Parrot it would wait in a
+   * global queue.
+   */
   #emptiest(engines: readonly EngineId[]): EngineId {
     const [first, ...others] = engines;
     assert(first !== undefined, "there is an engine");
@@ -105,7 +112,7 @@ class Algorithm1 implements PlacementRule {
     );
   }
 
-  /** Engines with a context that begins like this one, the longest such beginning. */
+  /** Engines with a context that shares the longest prefix with this one. */
   #holdersOf(path: Float64Array, there: readonly EngineId[]): readonly EngineId[] {
     for (let page = path.length - 1; page >= 0; page--) {
       const holders = there.filter((engine) => this.#contexts.get(path[page]!)?.has(engine) ?? false);

@@ -1,4 +1,4 @@
-/** Placement rules that ours is compared with, by example. */
+/** Placement rules of the baselines, by example. */
 
 import { describe, expect, test } from "bun:test";
 import type { KvEvent } from "../../scheduler/cache/kv-event.ts";
@@ -16,12 +16,12 @@ import { roundRobin } from "./round-robin.ts";
 import { shortestQueue } from "./shortest-queue.ts";
 
 const spec = deviceSpec({ pages: 1024, contextMax: 8192, vocabSize: 100_000 });
-/** A prompt of n tokens takes 5 + n / 10 ms; a decode in a step of 32 takes 8.2 / 32 ms. */
+/** Costs where a prompt of n tokens takes 5 + n / 10 ms and a decode in a step of 32 takes 8.2 / 32 ms. */
 const costs = linearCost(5, 0.1);
 const asPublished: PrebleOptions = { adjusts: true, balances: true, knowsEvictions: true };
 const bare: PrebleOptions = { adjusts: false, balances: false, knowsEvictions: true };
 
-/** Prompts that share nothing with those of other numbers. */
+/** Makes a prompt that shares no prefix with those of other numbers. */
 function text(number: number, tokens: number): number[] {
   return Array.from({ length: tokens }, (_, i) => 1000 * (number + 1) + (i % 1000));
 }
@@ -45,7 +45,7 @@ class Bench {
     return { ...this.dispatcher.place(sequence, this.nowMs)!, id };
   }
 
-  /** Places it, and it answers with `tokens` tokens after having waited. */
+  /** Places a request, which waits and then answers with `tokens` tokens. */
   run(promptTokens: readonly number[], tokens = 0, waitedMs = 0): Placement {
     const placement = this.place(promptTokens);
     this.dispatcher.started(placement.id, 0, this.nowMs + waitedMs);
@@ -122,7 +122,7 @@ describe("Preble", () => {
     bench.run(text(1, 160));
     const half = bench.place([...text(1, 160), ...text(2, 160)]);
     expect([half.engine, half.reason]).toEqual([1 as EngineId, "explore"]);
-    // Both have it now; the one with less to do is taken.
+    // Both have it cached now; the rule chooses the one with less work.
     const more = bench.place([...text(1, 160), ...text(3, 144)]);
     expect([more.engine, more.reason, more.costs[0]!.cachedTokens]).toEqual([0 as EngineId, "exploit", 160]);
   });
@@ -134,7 +134,7 @@ describe("Preble", () => {
     for (const prompt of [wanted, other]) bench.run(prompt);
     bench.dispatcher.joined(1 as EngineId, spec, 1, 0);
     bench.run(wanted);
-    // 40 pages are full; ten of `other` go, which one of three requests had.
+    // 40 pages are full; the ten pages of `other`, with one of three requests, are evicted.
     expect(bench.place(text(3, 160)).costs[0]!.evictMs).toBeCloseTo(21 / 3, 6);
   });
 
@@ -184,7 +184,7 @@ describe("Preble", () => {
   test("a prefix whose requests wait twice as long as before is replicated", () => {
     const bench = new Bench(prebleE2(asPublished));
     const [hot, other] = [text(1, 1600), text(2, 1600)];
-    // Both engines have as much to do, so that nothing is redirected.
+    // Both engines have equal work, so that no request is redirected.
     const reasons: string[] = [];
     for (let i = 0; i < 40; i++) {
       bench.nowMs += WINDOW_MS / 40;

@@ -7,12 +7,12 @@ import { sarathi } from "./sarathi.ts";
 import { sglang, sglangChunked } from "./sglang.ts";
 import { vllm, vllmChunked } from "./vllm.ts";
 
-/** Copies a policy under another name with some parts exchanged: a step of an ablation. */
+/** Copies a policy under another name with some parts replaced: a step of an ablation. */
 export function withChanges(policy: Policy, name: string, changes: Partial<Omit<Policy, "name">>): Policy {
   return { ...policy, ...changes, name };
 }
 
-/** Every policy by its name: the baselines, and ours. */
+/** Policies by name: the baselines and ours. */
 export const policies: ReadonlyMap<string, Policy> = new Map(
   [
     vllm,
@@ -28,10 +28,10 @@ export const policies: ReadonlyMap<string, Policy> = new Map(
   ].map((policy) => [policy.name, policy]),
 );
 
-/** The names in the order of the table in docs/papers. */
+/** Policy names in the order of the table in docs/papers. */
 export const policyNames: readonly string[] = [...policies.keys()];
 
-/** A policy by its name; throws RangeError, whose message is for people. */
+/** Returns a policy by its name; throws RangeError with a message for people. */
 export function policyOf(name: string): Policy {
   const policy = policies.get(name);
   if (policy === undefined) {

@@ -1,10 +1,10 @@
 import { type PrebleNode, type PrebleTree, subtreeLoadMs } from "./preble-tree.ts";
 import { type PrebleWait, WINDOW_MS } from "./preble-window.ts";
 
-/** Requests of each half of the window below which their waiting says nothing. */
+/** Requests per half window at least, for their waits to count. */
 const WAITS_MIN = 4;
 
-/** A GPU's load, and DT. */
+/** Load of a GPU, and its decode time DT. */
 export interface PrebleLoad {
   readonly gpu: number;
   readonly loadMs: number;
@@ -12,9 +12,9 @@ export interface PrebleLoad {
 }
 
 /**
- * Autoscaling (arXiv:2407.00023 §3.2): a prefix whose requests wait twice as long in the second half of H as in the
- * first, on the GPU with the most load, is given the lightest GPU as well, and of its subtrees half of the load.
- * `loads` is not empty.
+ * Autoscaling (arXiv:2407.00023 §3.2). Applies to a prefix on the most loaded GPU whose requests wait twice
+ * as long in the second half of H as in the first. It assigns the prefix, with subtrees of half the load, to
+ * the lightest GPU as well. `loads` is not empty.
  */
 export function autoscale(
   tree: PrebleTree,

@@ -14,25 +14,25 @@ import { autoscale } from "./preble-autoscale.ts";
 import { type PrebleNode, PrebleTree } from "./preble-tree.ts";
 import { PrebleWindow } from "./preble-window.ts";
 
-/** Which of Preble's parts are on. */
+/** Enabled parts of Preble. */
 export interface PrebleOptions {
   /** Post-assignment load adjustment: rebalancing and autoscaling. */
   readonly adjusts: boolean;
   /** Prefill-decoding balancing. */
   readonly balances: boolean;
-  /** The engines' evictions are known, and what they cost. */
+  /** True if the scheduler knows the engines' evictions and their costs. */
   readonly knowsEvictions: boolean;
 }
 
-/** Th_bal and ImbalR, which the paper leaves to profiles, as in the authors' code. */
+/** Thresholds Th_bal and ImbalR, as in the authors' code; the paper leaves them to profiles. */
 const TH_BAL = 1.5;
 const IMBAL_R = 0.7;
-/** Decodes of a step by which DT is told: the paper's Figure 10 has one, with which placement is worse. */
+/** Decodes per step assumed for DT. The paper's Figure 10 assumes one, which gives worse placement. */
 const DECODES = 32;
-/** Milliseconds between two looks for prefixes to replicate. */
+/** Milliseconds between two searches for prefixes to replicate. */
 const REVIEW_MS = 1000;
 
-/** Preble's placement as a policy's value. */
+/** Makes Preble's placement as a policy. */
 export function prebleE2(options: PrebleOptions): PlacementBaseline {
   return {
     kind: "baseline",
@@ -41,30 +41,30 @@ export function prebleE2(options: PrebleOptions): PlacementBaseline {
   };
 }
 
-/** Where a request goes, and why. */
+/** Chosen GPU with the reason. */
 interface Choice {
   readonly cost: PlacementCost;
   readonly reason: PlacementReason;
 }
 
-/** A prompt as the global scheduler sees it. */
+/** Prompt as the global scheduler sees it. */
 interface Prompt {
   /** Hashes of its whole pages. */
   readonly path: Float64Array;
   readonly tokens: number;
-  /** Nodes that it goes through. */
+  /** Tree nodes along its path. */
   readonly nodes: readonly PrebleNode[];
   /** Leading tokens that each GPU caches. */
   readonly cached: readonly number[];
 }
 
 /**
- * E2, the global scheduler of Preble as published (Srivatsa et al., ICLR 2025, arXiv:2407.00023 §3.2, algorithms 1 and
- * 2). Where more of a prompt is cached than must be computed, it exploits the GPU with the least load cost of those that
- * cache most of it; else it explores the GPU with the least of all. Load cost is L + M + P, in predicted
- * milliseconds.
+ * E2, the global scheduler of Preble as published (Srivatsa et al., ICLR 2025, arXiv:2407.00023 §3.2,
+ * algorithms 1 and 2). If more of a prompt is cached than must be computed, it exploits: among the GPUs that
+ * cache most of it, it takes the one with the least load cost. Else it explores: it takes the GPU with the
+ * least load cost of all. The load cost is L + M + P, in predicted milliseconds.
  *
- * What the paper leaves open is decided so that Preble does better; docs/papers/preble.md lists it.
+ * Open points of the paper are decided in Preble's favour; docs/papers/preble.md lists them.
  */
 class Preble implements PlacementRule {
   readonly #options: PrebleOptions;
@@ -72,7 +72,7 @@ class Preble implements PlacementRule {
   readonly #pageTokens: number;
   readonly #tree: PrebleTree;
   readonly #window: PrebleWindow;
-  /** By engine, its life and the number of its next notices. */
+  /** Epoch and next KV event number, by engine. */
   readonly #streams: { epoch: number; next: number }[];
   #reviewedMs = 0;
 
@@ -87,7 +87,7 @@ class Preble implements PlacementRule {
     this.#streams = engines.map(() => ({ epoch: 0, next: 0 }));
   }
 
-  /** Algorithm 1, and the adjustments after it. */
+  /** Runs algorithm 1 and the adjustments after it. */
   place(spec: SequenceSpec, there: readonly EngineId[], nowMs: number): Placement {
     this.#window.advance(nowMs);
     if (this.#options.adjusts && nowMs - this.#reviewedMs >= REVIEW_MS) this.#review(there, nowMs);
@@ -121,8 +121,10 @@ class Preble implements PlacementRule {
     this.#window.ended(id);
   }
 
-  /** "The local scheduler then asynchronously informs the global scheduler about the eviction" (§3.3). Only where
-   *  notices were lost, which the paper does not speak of, it tells all that it caches. */
+  /**
+   * Applies KV events: "The local scheduler then asynchronously informs the global scheduler about the
+   * eviction" (§3.3). A full snapshot follows lost events only, which the paper does not cover.
+   */
   noticed(engine: EngineId, { epoch, number, isWhole, events }: KvEvents): boolean {
     const stream = this.#streams[engine]!;
     if (epoch !== stream.epoch) return true;
@@ -153,8 +155,11 @@ class Preble implements PlacementRule {
     return { path, tokens, nodes, cached: found.map((count) => count * this.#pageTokens) };
   }
 
-  /** Of those that cache most the one with the least cost. Rebalancing: what is to exploit a GPU with more than TH_BAL
-   *  times the load of the lightest goes to that one instead, whichever prefix it is, until the loads are closer. */
+  /**
+   * Exploits: the GPU with the least cost among those that cache most. Rebalancing: if that GPU has more than
+   * TH_BAL times the load of the lightest, its exploiting requests go to the lightest, whatever their prefix.
+   * This lasts until the loads are closer.
+   */
   #exploit({ nodes }: Prompt, costs: readonly PlacementCost[], most: number): Choice {
     const replica = nodes.find((node) => node.replica !== null);
     if (replica !== undefined) {
@@ -170,7 +175,7 @@ class Preble implements PlacementRule {
     return { cost, reason: "exploit" };
   }
 
-  /** Prefill-decoding balancing first, then the least cost. */
+  /** Explores: prefill-decoding balancing first, then the least cost. */
   #explore(costs: readonly PlacementCost[]): Choice {
     if (this.#options.balances) {
       const ratioOf = ({ engine, loadMs }: PlacementCost): number =>
@@ -181,7 +186,7 @@ class Preble implements PlacementRule {
     return { cost: least(costs, totalMs), reason: "explore" };
   }
 
-  /** Algorithm 2. */
+  /** Computes the load cost by algorithm 2. */
   #loadCost(gpu: EngineId, { tokens, cached }: Prompt): PlacementCost {
     const cachedTokens = cached[gpu]!;
     return {
@@ -196,24 +201,24 @@ class Preble implements PlacementRule {
     };
   }
 
-  /** L: prefills and decodes of all requests in the window H, done or not. */
+  /** L: prefills and decodes of all requests in the window H, ended or not. */
   #loadMs(gpu: number): number {
     return this.#window.prefillMs(gpu) + this.#decodesMs(gpu);
   }
 
-  /** DT of all requests in the window. */
+  /** Sum of DT over all requests in the window. */
   #decodesMs(gpu: number): number {
     return this.#window.requests(gpu) * this.#decodeMs(gpu);
   }
 
-  /** DT: an answer of average length among those of this GPU in the window. */
+  /** DT: decode time of an answer of this GPU's average length in the window. */
   #decodeMs(gpu: number): number {
     const { costs } = this.#engines[gpu]!;
     const stepMs = decodeStepMs(costs, DECODES, this.#window.promptTokens(gpu));
     return (this.#window.outputTokens(gpu) * stepMs) / DECODES;
   }
 
-  /** M: of the nodes that would be evicted, the prefill time by the share of the GPU's requests that are theirs. */
+  /** M: prefill time of the nodes that would be evicted, weighted by their share of the GPU's requests. */
   #evictMs(gpu: number, missedTokens: number): number {
     const needed = Math.ceil(missedTokens / this.#pageTokens);
     let left = this.#tree.pagesOn(gpu) + needed - this.#engines[gpu]!.spec.pages;
@@ -229,7 +234,7 @@ class Preble implements PlacementRule {
     return sumMs;
   }
 
-  /** PT: tokens of a prompt alone, in one step. */
+  /** PT: prefill time of the tokens alone in one step. */
   #prefillMs(gpu: number, tokens: number): number {
     return promptMs(this.#engines[gpu]!.costs, tokens, 0);
   }

@@ -1,4 +1,4 @@
-/** The global tree against a plain list of what each GPU was given and has evicted. */
+/** Global tree compared with a plain list of each GPU's cached and evicted pages. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -6,7 +6,7 @@ import { type PrebleNode, PrebleTree } from "./preble-tree.ts";
 
 const GPUS = 2;
 
-/** Pages of a prompt over a small alphabet, each hash of all before it. */
+/** Pages of a prompt over a small alphabet; each hash covers all pages before it. */
 const pathArbitrary = fc.array(fc.integer({ min: 1, max: 2 }), { maxLength: 6 }).map((digits) => {
   let hash = 0;
   return Float64Array.from(digits, (digit) => (hash = 10 * hash + digit));
@@ -23,7 +23,7 @@ test("the tree knows what is cached where, how often it was asked for, and keeps
   fc.assert(
     fc.property(fc.array(actionArbitrary, { maxLength: 40 }), (actions) => {
       const tree = new PrebleTree(GPUS);
-      /** By GPU, the pages that it has, by hash. */
+      /** Cached page hashes, by GPU. */
       const cached = Array.from({ length: GPUS }, () => new Set<number>());
       const open: { end: PrebleNode; gpu: number; path: Float64Array }[] = [];
       for (const { kind, path, gpu, from } of actions) {
@@ -59,7 +59,7 @@ test("the tree knows what is cached where, how often it was asked for, and keeps
   );
 });
 
-/** Whether a page goes on from another, or is it. */
+/** True if a page equals or follows another on its path. */
 function isBelow(page: number, above: number): boolean {
   return String(page).startsWith(String(above));
 }

@@ -1,20 +1,23 @@
 import { assert } from "../../base/assert.ts";
 
-/** A node of the global tree: pages [first, end) of every prompt through it. An engine that caches a node caches its parent. */
+/**
+ * Node of the global tree: pages [first, end) of every prompt through it. An engine that caches a node caches
+ * its parent.
+ */
 export class PrebleNode {
   parent: PrebleNode | null;
   first: number;
-  /** One hash per page (cache/page-hash.ts). */
+  /** Hashes, one per page (cache/page-hash.ts). */
   hashes: Float64Array;
   readonly children = new Map<number, PrebleNode>();
-  /** GPUs that cache it, as far as the global scheduler knows. */
+  /** GPUs that cache the node, as far as the global scheduler knows. */
   readonly holders: Set<number>;
-  /** By GPU, requests of the window H that passed through, and their prefill times in whole microseconds. */
+  /** Requests of the window H through the node, by GPU, and their prefill times in whole microseconds. */
   readonly hits: number[];
   readonly prefillUs: number[];
-  /** Where its next request is to go, so that it has one more holder; null: as usual. */
+  /** GPU that the next request goes to, as one more holder; null: no replication. */
   replica: number | null = null;
-  /** When it may be replicated next. */
+  /** Earliest time of the next replication. */
   replicableMs = 0;
 
   constructor(parent: PrebleNode | null, first: number, hashes: Float64Array, like: PrebleNode | number) {
@@ -33,13 +36,14 @@ export class PrebleNode {
 }
 
 /**
- * Preble's global prefix tree (arXiv:2407.00023 §3.2): per node its tokens, the GPUs that cache it, and the number of
- * requests per GPU that share it within the window H. A node without either is removed. Tokens are counted in pages.
+ * Preble's global prefix tree (arXiv:2407.00023 §3.2): per node its tokens, the GPUs that cache it, and the
+ * requests per GPU that share it within the window H. A node with neither holders nor requests is removed.
+ * Tokens are counted in pages.
  */
 export class PrebleTree {
   readonly #gpus: number;
   readonly #root: PrebleNode;
-  /** By GPU, the nodes that it caches, least recently used first, stems after their branches. */
+  /** Cached nodes by GPU, least recently used first, parents after their children. */
   readonly #used: Set<PrebleNode>[];
   readonly #pages: number[];
 
@@ -50,18 +54,20 @@ export class PrebleTree {
     this.#pages = Array.from({ length: gpus }, () => 0);
   }
 
-  /** Pages of the nodes that a GPU caches. */
+  /** Returns the number of pages that a GPU caches. */
   pagesOn(gpu: number): number {
     return this.#pages[gpu]!;
   }
 
-  /** The nodes of a GPU in the order in which it is expected to evict them (LRU, §3.3). */
+  /** Returns the nodes of a GPU in the expected order of eviction (LRU, §3.3). */
   leastRecent(gpu: number): Iterable<PrebleNode> {
     return this.#used[gpu]!;
   }
 
-  /** The nodes that have pages of the path, from the root on, the last one maybe only a part; and by GPU, how many
-   *  leading pages of the path it caches. */
+  /**
+   * Matches a path: the nodes with pages of it, from the root on, the last one perhaps in part; and the
+   * leading pages that each GPU caches.
+   */
   match(path: Float64Array): { readonly nodes: readonly PrebleNode[]; readonly found: readonly number[] } {
     const nodes: PrebleNode[] = [];
     const found = new Array<number>(this.#gpus).fill(0);
@@ -76,8 +82,10 @@ export class PrebleTree {
     return { nodes, found };
   }
 
-  /** A request with this path goes to a GPU, which will cache all of it. Returns the node that the path ends with;
-   *  null for an empty path. */
+  /**
+   * Adds a request whose path the GPU will cache completely. Returns the node at the path's end; null for an
+   * empty path.
+   */
   insert(path: Float64Array, gpu: number, prefillUs: number): PrebleNode | null {
     if (path.length === 0) return null;
     const end = this.#endOf(path);
@@ -89,8 +97,10 @@ export class PrebleTree {
     return end;
   }
 
-  /** A request that ended with this node is out of the window. `forgets`: what is not asked for any more is taken for
-   *  evicted, as no one tells. */
+  /**
+   * Removes a request that ended at this node from the window. `forgets`: treat unrequested nodes as evicted,
+   * for engines without KV events.
+   */
   expire(end: PrebleNode, gpu: number, prefillUs: number, forgets: boolean): void {
     for (const node of pathTo(end)) {
       node.hits[gpu]! -= 1;
@@ -100,12 +110,12 @@ export class PrebleTree {
     this.#prune(end);
   }
 
-  /** The GPU caches the path. */
+  /** Marks the path as cached by the GPU. */
   cache(path: Float64Array, gpu: number): void {
     if (path.length > 0) for (const node of pathTo(this.#endOf(path))) this.#use(node, gpu);
   }
 
-  /** The GPU has evicted the path from page `from` on, and with it all that goes on from there. */
+  /** Marks the path from page `from` on, and everything below, as evicted by the GPU. */
   evict(path: Float64Array, from: number, gpu: number): void {
     const node = this.match(path).nodes.find((node) => commonEnd(node, path) > from);
     if (node === undefined) return;
@@ -113,19 +123,19 @@ export class PrebleTree {
     this.release(node, gpu);
   }
 
-  /** From now on the GPU does not count as caching the node and what is below it. */
+  /** Removes the GPU from the holders of the node and its subtree. */
   release(node: PrebleNode, gpu: number): void {
     for (const child of [...node.children.values()]) if (child.holders.has(gpu)) this.release(child, gpu);
     this.#drop(node, gpu);
     this.#prune(node);
   }
 
-  /** The GPU caches nothing. */
+  /** Marks the GPU's cache as empty. */
   clear(gpu: number): void {
     for (const child of [...this.#root.children.values()]) this.release(child, gpu);
   }
 
-  /** Goes down the path and makes it end with a node. */
+  /** Descends the path and splits the tree so that a node ends there. */
   #endOf(path: Float64Array): PrebleNode {
     let node = this.#root;
     while (node.end < path.length) {
@@ -141,7 +151,7 @@ export class PrebleTree {
     return node;
   }
 
-  /** Cuts a node before page `at`; returns the new upper part. */
+  /** Splits a node before page `at`; returns the new upper part. */
   #split(node: PrebleNode, at: number): PrebleNode {
     const parent = node.parent!;
     const upper = new PrebleNode(parent, node.first, node.hashes.slice(0, at - node.first), node);
@@ -150,7 +160,7 @@ export class PrebleTree {
     node.parent = upper;
     parent.children.set(upper.hashes[0]!, upper);
     upper.children.set(node.hashes[0]!, node);
-    // A stem is as recent as its branches, and after them.
+    // A parent is as recent as its children, and comes after them.
     for (const gpu of upper.holders) this.#used[gpu] = withAfter(this.#used[gpu]!, node, upper);
     return upper;
   }
@@ -176,12 +186,12 @@ export class PrebleTree {
   }
 }
 
-/** The node and those above it, but for the root. */
+/** Yields the node and its ancestors, without the root. */
 function* pathTo(end: PrebleNode): Generator<PrebleNode> {
   for (let node = end; node.parent !== null; node = node.parent) yield node;
 }
 
-/** Where the part ends that a node and a path through it have in common. */
+/** End of the common part of a node and a path through it. */
 function commonEnd({ first, hashes }: PrebleNode, path: Float64Array): number {
   const most = Math.min(hashes.length, path.length - first);
   let equal = 1;
@@ -198,7 +208,7 @@ function withAfter(nodes: ReadonlySet<PrebleNode>, older: PrebleNode, added: Pre
   return result;
 }
 
-/** Algorithm 2's L of the requests through a node alone, where one answer takes `decodeMs`. */
+/** Returns L of algorithm 2 for the requests through one node, where an answer takes `decodeMs`. */
 export function subtreeLoadMs({ hits, prefillUs }: PrebleNode, gpu: number, decodeMs: number): number {
   return prefillUs[gpu]! / 1000 + hits[gpu]! * decodeMs;
 }

@@ -1,24 +1,24 @@
 import type { SequenceId } from "../../scheduler/core.ts";
 import type { PrebleNode } from "./preble-tree.ts";
 
-/** H, three minutes (§3.2). */
+/** Window H: three minutes (§3.2). */
 export const WINDOW_MS = 180_000;
 
-/** A request that was placed in the window. */
+/** Request placed in the window. */
 export interface PrebleRequest {
   readonly gpu: number;
-  /** Where its path ends in the tree; null: its prompt has no whole page. */
+  /** Tree node at the end of its path; null: its prompt has no whole page. */
   readonly end: PrebleNode | null;
-  /** Of what was not cached of its prompt, in whole microseconds, so that sums are exact. */
+  /** Prefill time of its uncached tokens, in whole microseconds so that sums are exact. */
   readonly prefillUs: number;
   readonly tokens: number;
   readonly placedMs: number;
 }
 
-/** How long a request of the window waited to begin. */
+/** Waiting time of a request in the window, until it began. */
 export interface PrebleWait {
   readonly end: PrebleNode;
-  /** In the window's second half. */
+  /** True in the window's second half. */
   readonly isLate: boolean;
   readonly waitedMs: number;
 }
@@ -28,29 +28,31 @@ interface Entry {
   waitedMs: number | null;
 }
 
-/** Sums over one GPU's requests of the window. */
+/** Sums over one GPU's requests in the window. */
 interface Totals {
   requests: number;
   prefillUs: number;
   tokens: number;
-  /** Of answers that ended in the window. */
+  /** Number of answers that ended in the window. */
   outputs: number;
   outputTokens: number;
 }
 
-/** The history H of Preble's global scheduler (arXiv:2407.00023 §3.2): requests placed and answers ended in the last
- *  three minutes, and their sums per GPU. */
+/**
+ * History H of Preble's global scheduler (arXiv:2407.00023 §3.2): requests placed and answers ended in the
+ * last three minutes, with their sums per GPU.
+ */
 export class PrebleWindow {
   readonly #onExpired: (request: PrebleRequest) => void;
   readonly #totals: readonly Totals[];
-  /** Oldest first. */
+  /** Entries, oldest first. */
   #entries: Entry[] = [];
   #outputs: { readonly gpu: number; readonly tokens: number; readonly atMs: number }[] = [];
-  /** Requests that have not ended, and what they have drawn. */
+  /** Requests that have not ended, with the tokens they have drawn. */
   readonly #open = new Map<SequenceId, { readonly entry: Entry; drawn: number }>();
   #nowMs = 0;
 
-  /** `onExpired` is told of each request that leaves the window. */
+  /** `onExpired` receives each request that leaves the window. */
   constructor(gpus: number, onExpired: (request: PrebleRequest) => void) {
     this.#onExpired = onExpired;
     this.#totals = Array.from({ length: gpus }, () => {
@@ -93,7 +95,7 @@ export class PrebleWindow {
     this.#open.get(id)!.drawn += 1;
   }
 
-  /** Ends are dated by the last event with a time, which is a step ago at most. */
+  /** Records an end, dated by the last event with a time: at most a step ago. */
   ended(id: SequenceId): void {
     const { entry, drawn } = this.#open.get(id)!;
     this.#open.delete(id);
@@ -110,13 +112,13 @@ export class PrebleWindow {
     return this.#totals[gpu]!.prefillUs / 1000;
   }
 
-  /** Mean length of a prompt; 0 without any. */
+  /** Mean prompt length; 0 without requests. */
   promptTokens(gpu: number): number {
     const { tokens, requests } = this.#totals[gpu]!;
     return tokens / Math.max(1, requests);
   }
 
-  /** Mean length of an answer of this GPU; of all where it has none, 0 where no one has. */
+  /** Mean answer length of this GPU; of all GPUs if it has no answer, 0 if none has. */
   outputTokens(gpu: number): number {
     const own = this.#totals[gpu]!;
     if (own.outputs > 0) return own.outputTokens / own.outputs;
@@ -128,7 +130,7 @@ export class PrebleWindow {
     return outputTokens / Math.max(1, outputs);
   }
 
-  /** Of the requests that have begun. */
+  /** Only requests that have begun. */
   *waits(nowMs: number): Generator<PrebleWait> {
     for (const { request, waitedMs } of this.#entries) {
       if (waitedMs === null || request.end === null) continue;
@@ -149,7 +151,7 @@ export class PrebleWindow {
   }
 }
 
-/** What is left of a queue whose first elements go, each of which is told. */
+/** Drops the leading elements that match, calls `onGone` for each, and returns the rest. */
 function dropWhile<Item>(items: Item[], goes: (item: Item) => boolean, onGone: (item: Item) => void): Item[] {
   let gone = 0;
   while (gone < items.length && goes(items[gone]!)) {

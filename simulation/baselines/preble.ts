@@ -29,8 +29,10 @@ export const preble: Policy = {
   },
 };
 
-/** What Preble's code does where it differs from the paper: no costs of eviction, no notices, no rebalancing, and whole
- *  prompts first while half of the pages is available. */
+/**
+ * Preble's code, where it differs from the paper: no eviction costs, no KV events, no rebalancing, and
+ * prompt-first steps while half of the pages is free.
+ */
 export const prebleCode: Policy = {
   ...preble,
   name: "preble-code",
@@ -38,7 +40,7 @@ export const prebleCode: Policy = {
   batch: populateFast(512, 0.5),
 };
 
-/** Whole prompts first while more than `share` of the pages is available, else a static budget. */
+/** Prompt-first steps while more than `share` of the pages is free, else a static budget. */
 export function populateFast(stepTokens: number, share: number): StepBaseline {
   return {
     kind: "baseline",

@@ -1,4 +1,4 @@
-/** The order of the waiting: Preble's groups, and what is ours about them. */
+/** Queue order by Preble's priority groups, with our additions. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -8,7 +8,7 @@ import { runs } from "../../tests/support/property.ts";
 import { sequenceSpec } from "../factories.ts";
 import { PriorityGroups } from "./priority-groups.ts";
 
-/** A waiting room whose cached shares the test sets: `cached[i]` of the 100 prompt tokens of sequence i. */
+/** Makes a queue with cached shares set by the test: `cached[i]` of the 100 prompt tokens of sequence i. */
 function waitingRoom(groupCount: number, cached: number[]) {
   const groups = new PriorityGroups(groupCount, (sequence) => cached[sequence.id]!);
   const add = (index: number): void => {

@@ -4,26 +4,26 @@ import type { QueueOrder } from "../../scheduler/engine/queue/queue-order.ts";
 import type { Sequence } from "../../scheduler/engine/sequence.ts";
 
 /**
- * The order of the waiting: Preble's prioritised request scheduling (arXiv:2407.00023 §3.3). Sequences are in
- * P groups by the share of their prompt that is cached, group g = min(P - 1, floor(P × cached / length)), and
- * group g gets g + 1 of every P(P + 1)/2 picks: sequences that are mostly cached go first, and none starves.
+ * Queue order of Preble's prioritised request scheduling (arXiv:2407.00023 §3.3). Sequences are in P groups
+ * by the cached share of their prompt: group g = min(P - 1, floor(P × cached / length)). Group g gets g + 1
+ * of every P(P + 1)/2 picks: mostly cached sequences go first, and none starves.
  *
- * Ours where the paper is silent or its code differs:
- * - The picks are a deficit round robin, from the highest group down, with the quantum g + 1: a group that
- *   stays non-empty is served within P(P + 1)/2 picks. A group that runs empty forfeits the rest of its turn.
- * - Inside a group, first come first served. P = 1 is plain FCFS.
- * - The cached share is looked up again when a sequence's turn comes (the code does it on arrival only); if
- *   it has changed group, it moves and the turn goes on.
+ * Our choices where the paper is silent or its code differs:
+ * - The picks are a deficit round robin, from the highest group down, with the quantum g + 1. A group that
+ * stays non-empty is served within P(P + 1)/2 picks; a group that runs empty forfeits the rest of its turn.
+ * - Within a group, first come first served. P = 1 is plain FCFS.
+ * - The cached share is looked up again when a sequence's turn comes (the code does it on arrival only). If
+ * its group has changed, the sequence moves and the turn continues.
  */
 export class PriorityGroups implements QueueOrder {
   readonly #groups: ArrivalList<Sequence>[];
   readonly #lookUp: (sequence: Sequence) => number;
-  /** The group whose turn it is, and how many picks are left of its turn. */
+  /** Group of the current turn, and its remaining picks. */
   #turn: number;
   #credit: number;
   #size = 0;
 
-  /** `lookUp` tells how many of a sequence's known tokens are cached now. */
+  /** `lookUp` returns how many of a sequence's known tokens are cached now. */
   constructor(groupCount: number, lookUp: (sequence: Sequence) => number) {
     assert(groupCount >= 1, "there is at least one group");
     this.#groups = Array.from({ length: groupCount }, () => new ArrivalList());
@@ -64,7 +64,7 @@ export class PriorityGroups implements QueueOrder {
     }
   }
 
-  /** One pick of its group's turn. */
+  /** Uses one pick of its group's turn. */
   take(sequence: Sequence): void {
     const group = this.#groups[this.#turn]!;
     assert(group.first === sequence && this.#credit > 0, "the next sequence is taken");

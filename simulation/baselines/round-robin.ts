@@ -1,7 +1,7 @@
 import type { PlacementRule } from "../../scheduler/fleet/placement-rule.ts";
 import type { PlacementBaseline } from "../../scheduler/policy.ts";
 
-/** One engine after the other. */
+/** Places sequences on the engines in turn. */
 export const roundRobin: PlacementBaseline = {
   kind: "baseline",
   readsKvEvents: false,

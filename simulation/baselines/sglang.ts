@@ -4,10 +4,10 @@ import { roundRobin } from "./round-robin.ts";
 import { staticBudget } from "./static-budget.ts";
 import { cached, promptsFirst } from "./vllm.ts";
 
-/** The longest cached prefix first. */
+/** Queue order: longest cached prefix first. */
 export const longestPrefix: QueueBaseline = { kind: "baseline", open: (lookUp) => new LongestPrefix(lookUp) };
 
-/** SGLang (arXiv:2312.07104) as Preble's authors ran it, one beside the other. */
+/** SGLang (arXiv:2312.07104) as Preble's authors ran it: independent instances. */
 export const sglang: Policy = {
   name: "sglang",
   placement: roundRobin,
@@ -16,5 +16,5 @@ export const sglang: Policy = {
   ...cached,
 };
 
-/** What Preble gains by chunking alone. */
+/** SGLang with chunked prefill, to isolate Preble's gain from chunking. */
 export const sglangChunked: Policy = { ...sglang, name: "sglang-chunked", batch: staticBudget(512) };

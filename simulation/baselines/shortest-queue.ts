@@ -2,7 +2,7 @@ import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import type { PlacementRule } from "../../scheduler/fleet/placement-rule.ts";
 import type { PlacementBaseline } from "../../scheduler/policy.ts";
 
-/** Where the fewest sequences are that have not ended; ties to the lowest engine. */
+/** Places a sequence on the engine with the fewest unended sequences; ties to the lowest engine. */
 export const shortestQueue: PlacementBaseline = {
   kind: "baseline",
   readsKvEvents: false,

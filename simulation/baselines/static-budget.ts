@@ -3,7 +3,10 @@ import type { StepBudget } from "../../scheduler/engine/step/step-budget.ts";
 import type { StepPass } from "../../scheduler/engine/step/step-rule.ts";
 import type { StepBaseline } from "../../scheduler/policy.ts";
 
-/** Every decode, and prompts get what decodes leave of `stepTokens` (Sarathi-Serve, arXiv:2403.02310 §4.3). */
+/**
+ * Static token budget: every decode, and prompts in the rest of `stepTokens` (Sarathi-Serve, arXiv:2403.02310
+ * §4.3).
+ */
 export function staticBudget(stepTokens: number): StepBaseline {
   return { kind: "baseline", stepTokens, isStallFree: true, open };
 }
@@ -13,7 +16,7 @@ function open(stepTokens: number): ReturnType<StepBaseline["open"]> {
   return { passes: () => passes };
 }
 
-/** A step of every decode and of what they leave to prompts. */
+/** Step pass with every decode, then prompts in the rest. */
 export function staticPass(stepTokens: number): StepPass {
   return {
     hasDecodes: true,
@@ -26,8 +29,10 @@ export function staticPass(stepTokens: number): StepPass {
   };
 }
 
-/** What decodes leave of a fixed number of tokens: none, rather than less than none, when there are more decodes than
- *  tokens. */
+/**
+ * Budget that decodes leave of a fixed number of tokens: 0, never negative, when there are more decodes than
+ * tokens.
+ */
 class StaticBudget implements StepBudget {
   readonly skipped: ReadonlySet<SequenceId> = new Set();
   readonly deadlineMs = Number.POSITIVE_INFINITY;

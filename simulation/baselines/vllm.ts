@@ -11,7 +11,7 @@ import { staticBudget } from "./static-budget.ts";
 /** First come, first served. */
 export const firstCome: QueueBaseline = { kind: "baseline", open: () => new FirstCome() };
 
-/** What of a policy is about memory. */
+/** Memory-related part of a policy. */
 export type MemoryRules = Pick<Policy, "admission"> & { readonly cache: CacheBaseline };
 
 /** vLLM 0.2 as Sarathi-Serve's authors ran it: no prefix cache, one percent of the pages kept free. */
@@ -26,7 +26,7 @@ export const cached: MemoryRules = {
   cache: recencyCache,
 };
 
-/** vLLM before it had chunks: whole prompts in steps of their own, first come, first served. */
+/** vLLM before chunked prefill: whole prompts in steps of their own, first come, first served. */
 export const vllm: Policy = {
   name: "vllm",
   placement: roundRobin,
@@ -35,7 +35,7 @@ export const vllm: Policy = {
   ...uncached,
 };
 
-/** vLLM with chunks and prefix cache, and with its limit of sequences. */
+/** vLLM with chunked prefill, prefix cache, and its limit on sequences. */
 export function vllmChunked(sequencesMax = 256): Policy {
   return {
     ...vllm,
@@ -46,7 +46,10 @@ export function vllmChunked(sequencesMax = 256): Policy {
   };
 }
 
-/** Whole prompts in steps of their own, which decodes wait for: at most `stepTokens` in a step, but one prompt always. */
+/**
+ * Prompt-first rule: whole prompts in steps of their own, while decodes wait. At most `stepTokens` in a step,
+ * but always at least one prompt.
+ */
 export function promptsFirst(stepTokens: number): StepBaseline {
   return {
     kind: "baseline",
@@ -59,19 +62,22 @@ export function promptsFirst(stepTokens: number): StepBaseline {
   };
 }
 
-/** A step of whole prompts. `tokensMax`: what a step of the device can hold. */
+/** Step pass of whole prompts. `tokensMax`: step limit of the device. */
 export function wholePrompts(stepTokens: number, tokensMax: number): StepPass {
   return { hasDecodes: false, hasPrompts: true, open: () => new WholePrompts(stepTokens, tokensMax) };
 }
 
-/** A step of every decode. */
+/** Step pass of every decode. */
 export const decodesAlone: StepPass = {
   hasDecodes: true,
   hasPrompts: false,
   open: () => new WholePrompts(0, 0),
 };
 
-/** Whole prompts only: as many as fit `stepTokens`, but one always, cut at what a step of the device can hold. */
+/**
+ * Budget of whole prompts only: as many as fit `stepTokens`, but at least one, cut at the step limit of the
+ * device.
+ */
 class WholePrompts implements StepBudget {
   readonly skipped: ReadonlySet<SequenceId> = new Set();
   readonly deadlineMs = Number.POSITIVE_INFINITY;

@@ -1,4 +1,4 @@
-/** A recorded run decides the same again, and one that was tampered with is found out. */
+/** A replay repeats a recorded run's decisions, and detects a recording that was changed. */
 
 import { describe, expect, test } from "bun:test";
 import { SeededRandom } from "../../base/random.ts";
@@ -18,7 +18,10 @@ import type { Arrival, Workload } from "../workload.ts";
 import { type Replayed, replay } from "./replay.ts";
 import { recordedCosts, recordedWorkload } from "./what-if.ts";
 
-/** 60 calls over three prefixes; each tenth is a task group of three. `keys`: that they come from, in turn. */
+/**
+ * Makes 60 calls over three prefixes; each tenth is a task group of three. `keys`: their cache salts, in
+ * turn.
+ */
 function calls(keys: readonly string[] = [""]): Workload {
   const random = new SeededRandom(4);
   const arrivals: Arrival[] = [];
@@ -123,7 +126,10 @@ describe("what was recorded is decided again", () => {
   });
 });
 
-/** When this fails, the scheduler decides otherwise than before: raise `RECORDING_VERSION`, and write down both here. */
+/**
+ * A failure means that the scheduler decides differently than before: raise `RECORDING_VERSION` and update
+ * both values here.
+ */
 test("these decisions are those of this version", () => {
   const hashes = [ours(null), ours(12)].map((policy) => record({ policy }).report.historyHash);
   expect({ version: RECORDING_VERSION, hashes }).toEqual({
@@ -204,7 +210,7 @@ test("a record is a workload for runs that did not happen", () => {
 describe("an engine that breaks down is told in a sentence, not by an exception", () => {
   const isDrawn = (entry: RecordingEntry, engine: number): boolean =>
     entry.kind === "step" && entry.engine === engine && entry.sampled.length > 0;
-  /** A step whose answers are missing breaks an invariant of the engine. */
+  /** A step without its results breaks an invariant of the engine. */
   const broken = (entries: readonly RecordingEntry[], at: number): readonly RecordingEntry[] =>
     entries.with(at, { ...(entries[at] as Extract<RecordingEntry, { kind: "step" }>), sampled: [] });
 

@@ -12,29 +12,29 @@ import type {
 } from "../../scheduler/recording/recording.ts";
 import { ReplayedHost } from "./replayed-host.ts";
 
-/** Where the scheduler broke down while it was run again. */
+/** Failure of the scheduler during a replay. */
 export interface Breakdown {
-  /** Which entry of the recording it was given then. */
+  /** Index of the recording's entry at which it failed. */
   readonly entry: number;
   readonly atMs: number;
-  /** Null: the fleet, and with it everything. */
+  /** Failed engine; null: the fleet, which ends the replay. */
   readonly engine: EngineId | null;
   readonly reason: string;
-  /** That engine was lost in the recording, too, or the recording ends there: it broke down in the same way. */
+  /** True if the recording lost that engine too, or ends there: the failure is the recorded one. */
   readonly isRecorded: boolean;
 }
 
-/** What became of a recording that was run again. */
+/** Result of a replay. */
 export interface Replayed {
-  /** Null if every placement, message, step and report is the same; else the first that is not. */
+  /** First placement, message, step or report that differs; null: none. */
   readonly divergence: Divergence;
   readonly breakdowns: readonly Breakdown[];
 }
 
 /**
- * Runs what was recorded again: the same fleet and engines, given what they were given then, at the times of then. An
- * engine that breaks down takes no more part, until another takes its place in the recording; the others go on.
- * Memory: the reports not yet received.
+ * Replays a recording: the same fleet and engines, with the recorded inputs at the recorded times. An engine
+ * that fails takes no more part until the recording replaces it; the others continue. Memory: the reports not
+ * yet received.
  */
 export function replay(head: RecordingHead, entries: readonly RecordingEntry[]): Replayed {
   return new Replay(head, entries).run();
@@ -87,7 +87,7 @@ class Replay {
     return { divergence: this.#divergence, breakdowns: this.#breakdowns };
   }
 
-  /** Whether it was the fleet that broke down. */
+  /** Records a failure; true if the fleet failed. */
   #breakDown(entry: RecordingEntry, reason: string): boolean {
     const engine = isOfEngine(entry) ? entry.engine : null;
     const later = this.#entries.slice(this.#entry + 1);
@@ -115,7 +115,7 @@ class Replay {
     else if (kind === "step") this.#step(host, entry);
     else if (kind === "reported") this.#reported(host, entry);
     else if (kind === "costs") {
-      host.expect({ costs: OnlineCostModel.from(entry.state) }); // its own, if it has not begun
+      host.expect({ costs: OnlineCostModel.from(entry.state) }); // the engine's own costs, if its life has not begun
       fleet.believe(engine, OnlineCostModel.from(entry.state));
     } else if (kind === "lost") {
       host.lose();
@@ -149,7 +149,7 @@ class Replay {
     this.#compare(`hint ${hint.id}`, `hint ${id}`);
   }
 
-  /** Reports arrive in their order, each of them. */
+  /** Delivers the reports in order, each of them. */
   #reported(host: ReplayedHost, { engine, report: number }: EntryOf<"reported">): void {
     const report = host.nextReport();
     const nameOfReport = (told: number): string => `report ${told} of engine ${engine}`;
@@ -177,12 +177,12 @@ class Replay {
   }
 }
 
-/** Whether it is an engine that is told, not the fleet. */
+/** True if the entry is an input of an engine, false if of the fleet. */
 function isOfEngine(entry: RecordingEntry): entry is EntryOf<"message" | "run" | "step"> {
   return entry.kind === "message" || entry.kind === "run" || entry.kind === "step";
 }
 
-/** Whether the engine does nothing more before it is lost, or before the recording ends. */
+/** True if the engine has no more entries before its loss or the recording's end. */
 function isLostNext(later: readonly RecordingEntry[], engine: EngineId): boolean {
   for (const entry of later) {
     if (!("engine" in entry) || entry.engine !== engine) continue;
@@ -192,7 +192,7 @@ function isLostNext(later: readonly RecordingEntry[], engine: EngineId): boolean
   return true;
 }
 
-/** The calls from `index` on that were placed together, at least one. */
+/** Returns the calls from `index` on that were placed together, at least one. */
 function callsOfOneTaskGroup(entries: readonly RecordingEntry[], index: number): EntryOf<"call">[] {
   const calls: EntryOf<"call">[] = [];
   for (let i = index; i < entries.length; i++) {

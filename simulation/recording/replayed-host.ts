@@ -10,23 +10,23 @@ import { type EntryOf, planHash } from "../../scheduler/recording/recording.ts";
 
 const LOST = "The device said so when this was recorded.";
 
-/** An engine host whose time, turns, messages and results are those of a recording. */
+/** Engine host whose time, turns, messages and results come from a recording. */
 export class ReplayedHost implements EngineLink {
   readonly #host = new EngineHost();
   readonly #ports: HostPorts;
   readonly #settings: EngineSettings;
   #atMs = 0;
-  /** Which life of the place begins next, and what that engine will think of its costs. */
+  /** Epoch and cost model of the next engine in this place. */
   #next: { readonly epoch: number; readonly costs: EngineCosts } = { epoch: 0, costs: unknownCost };
-  /** Sent by the fleet, not yet received. */
+  /** Messages that the fleet has sent and no engine has received. */
   #sent: EngineMessage[] = [];
-  /** Received in the recording, not yet by the engine. */
+  /** Messages received in the recording and not yet by the engine. */
   #inbox: EngineMessage[] = [];
-  /** Not yet taken by the fleet. */
+  /** Reports that the fleet has not received. */
   #reports: EngineReport[] = [];
-  /** The step in flight. */
+  /** Step in flight. */
   #flying: { readonly step: Step; readonly done: (result: StepResult) => void } | null = null;
-  /** Broke down, and the recording has not come to its loss yet. */
+  /** True after a failure, until the recording reaches its loss. */
   isDown = false;
 
   constructor(spec: DeviceSpec, settings: EngineSettings) {
@@ -34,7 +34,7 @@ export class ReplayedHost implements EngineLink {
     this.#ports = {
       clock: {
         nowMs: () => this.#atMs,
-        // Turns that came by themselves are in the recording, as all others.
+        // The recording has entries for timer turns like for all others.
         after: () => () => {},
       },
       device: {
@@ -53,7 +53,7 @@ export class ReplayedHost implements EngineLink {
     };
   }
 
-  /** Hash of the step in flight; null when there is none. */
+  /** Hash of the step in flight; null: none. */
   get plan(): number | null {
     return this.#flying === null ? null : planHash(this.#flying.step);
   }
@@ -62,7 +62,7 @@ export class ReplayedHost implements EngineLink {
     this.#sent.push(message);
   }
 
-  /** The next message that the fleet has sent, and no engine has received. */
+  /** Returns the next message that the fleet has sent and no engine has received. */
   nextSent(): EngineMessage | null {
     return this.#sent.shift() ?? null;
   }
@@ -71,7 +71,7 @@ export class ReplayedHost implements EngineLink {
     return this.#reports.shift() ?? null;
   }
 
-  /** The engine that begins here next thinks this of its costs, or is in this life of the place. */
+  /** Sets the cost model, or the epoch, of the next engine here. */
   expect(next: { readonly costs: EngineCosts } | { readonly epoch: number }): void {
     this.#next = { ...this.#next, ...next };
   }
@@ -87,7 +87,7 @@ export class ReplayedHost implements EngineLink {
     this.#host.turn();
   }
 
-  /** Ends the step in flight. */
+  /** Completes the step in flight. */
   answer({ atMs, result, sampled, deviceMs }: EntryOf<"step">): void {
     this.#openAt(atMs);
     const { done } = this.#flying!;
@@ -102,7 +102,7 @@ export class ReplayedHost implements EngineLink {
     this.isDown = false;
   }
 
-  /** An engine's life begins with the first thing that the recording says of it. */
+  /** Starts an engine's life at its first entry. */
   #openAt(atMs: number): void {
     this.#atMs = atMs;
     if (this.#host.engine === null) this.#host.open(this.#ports, { ...this.#next, settings: this.#settings });

@@ -1,4 +1,4 @@
-/** What a recording says about runs that did not happen: another policy, target or number of engines. */
+/** What-if runs from a recording: with another policy, target or number of engines. */
 
 import type { SequenceId } from "../../scheduler/core.ts";
 import { unknownCost } from "../../scheduler/cost/linear.ts";
@@ -7,8 +7,10 @@ import type { RecordingEntry, RecordingHead } from "../../scheduler/recording/re
 import type { Arrival, Workload } from "../workload.ts";
 import { workloadOf } from "../workloads/parts.ts";
 
-/** The calls at their times, with the prompts that they had and answers as long as they were. A call that was broken off
- *  ends where it was. */
+/**
+ * Makes a workload of the recorded calls, at their times, with their prompts and answer lengths. An aborted
+ * call ends where it was aborted.
+ */
 export function recordedWorkload(head: RecordingHead, entries: readonly RecordingEntry[]): Workload {
   const lengths = new Map<SequenceId, number>();
   for (const entry of entries) {
@@ -23,7 +25,7 @@ export function recordedWorkload(head: RecordingHead, entries: readonly Recordin
   const startMs = calls[0]?.atMs ?? 0;
   const arrivals = calls.map(({ atMs, sequence }): Arrival => {
     const { id, promptTokens, promptLogprobs, stop, cacheSalt, service } = sequence;
-    const told = promptLogprobs === undefined ? 0 : promptTokens.length - 1; // rows of the prompt
+    const told = promptLogprobs === undefined ? 0 : promptTokens.length - 1; // rows of prompt logprobs
     const outputTokens = Math.min(stop.tokensMax, Math.max(1, (lengths.get(id) ?? 1) - told));
     return {
       atMs: atMs - startMs,
@@ -38,7 +40,7 @@ export function recordedWorkload(head: RecordingHead, entries: readonly Recordin
   return workloadOf("recorded", arrivals, undefined, head.specs[0]!.vocabSize);
 }
 
-/** What each engine had learnt of its costs by the record's end. */
+/** Returns each engine's learnt cost model at the end of the recording. */
 export function recordedCosts(head: RecordingHead, entries: readonly RecordingEntry[]): OnlineCostModel[] {
   const states: (OnlineState | null)[] = head.specs.map(() => null);
   for (const entry of entries) if (entry.kind === "costs") states[entry.engine] = entry.state;

@@ -1,18 +1,22 @@
-/** Agents at work: every call's prompt is the last call's prompt and what came of it, and it is made when the last one is
- *  answered (LMCache agent trace: sessions of a coding agent). */
+/**
+ * Agent sessions. Every call's prompt is the last call's prompt plus its result, and the client sends it when
+ * the last one is answered. (LMCache agent trace: sessions of a coding agent.)
+ */
 
 import { SeededRandom } from "../../base/random.ts";
 import { chatService } from "../../scheduler/core.ts";
 import type { Answer, Arrival, Workload } from "../workload.ts";
 import { drawNormal, exponentialGapMs, nameOf, promptOf, tokensOfText, workloadOf } from "./parts.ts";
 
-/** One call of a session. */
+/** Call of a session. */
 export interface AgentCall {
   readonly promptTokens: () => Int32Array;
   readonly outputTokens: number;
 }
 
-/** One session's JSON lines with timestamp, input and output as text. Tokens are four characters each. */
+/**
+ * Parses one session's JSON lines with timestamp, input and output as text. Tokens are four characters each.
+ */
 export function parseAgentSession(jsonLines: string): readonly AgentCall[] {
   const rows = jsonLines
     .split("\n")
@@ -25,7 +29,9 @@ export function parseAgentSession(jsonLines: string): readonly AgentCall[] {
   }));
 }
 
-/** Sessions of about twenty calls: a common instruction, a task, and then some hundreds of tokens more each time. */
+/**
+ * Draws sessions of about twenty calls: a common instruction, a task, and some hundred more tokens each time.
+ */
 export function agentSessions(count: number, seed: number): readonly (readonly AgentCall[])[] {
   const random = new SeededRandom(seed).child("agents");
   return Array.from({ length: count }, (_, session) => {
@@ -42,10 +48,13 @@ export function agentSessions(count: number, seed: number): readonly (readonly A
   });
 }
 
-/** What a tool takes between an answer and the next call. */
+/** Milliseconds of a tool between an answer and the next call. */
 const TOOL_MS = 1000;
 
-/** Sessions begin by a Poisson process; a session's next call comes `TOOL_MS` after its last answer. */
+/**
+ * Makes a workload: sessions begin by a Poisson process; a session's next call comes `TOOL_MS` after its last
+ * answer.
+ */
 export function agentWorkload(
   sessions: readonly (readonly AgentCall[])[],
   options: { readonly seed: number; readonly sessionsPerSecond: number },

@@ -1,19 +1,21 @@
-/** Calls with the arrival times and lengths of a public cloud (Azure LLM inference trace 2023, coding): rare long pauses,
- *  dense bursts, long prompts, short answers. No prefix is known to be shared. */
+/**
+ * Calls with the arrival times and lengths of a public cloud (Azure LLM inference trace 2023, coding): rare
+ * long pauses, dense bursts, long prompts, short answers. No shared prefixes are known.
+ */
 
 import { SeededRandom } from "../../base/random.ts";
 import { chatService } from "../../scheduler/core.ts";
 import type { Workload } from "../workload.ts";
 import { burstyGapMs, type Distribution, drawFrom, nameOf, promptOf, workloadOf } from "./parts.ts";
 
-/** One call. `atMs` counts from the first. */
+/** Call of the trace. `atMs` counts from the first. */
 export interface TimedCall {
   readonly atMs: number;
   readonly promptTokens: number;
   readonly outputTokens: number;
 }
 
-/** Rows of TIMESTAMP,ContextTokens,GeneratedTokens; a timestamp is "2023-11-16 18:17:03.9799600". */
+/** Parses rows of TIMESTAMP,ContextTokens,GeneratedTokens; a timestamp is "2023-11-16 18:17:03.9799600". */
 export function parseAzure(csv: string): readonly TimedCall[] {
   const rows: TimedCall[] = [];
   let firstMs: number | null = null;
@@ -59,7 +61,10 @@ const outputDistribution: Distribution = [
   [1, 1200],
 ];
 
-/** Calls drawn from the trace's statistics: 390 ms between calls on average, with a coefficient of variation of 13. */
+/**
+ * Draws calls from the trace's statistics: 390 ms between calls on average, with a coefficient of variation
+ * of 13.
+ */
 export function azureCalls(count: number, seed: number): readonly TimedCall[] {
   const random = new SeededRandom(seed).child("azure");
   let atMs = 0;
@@ -70,7 +75,7 @@ export function azureCalls(count: number, seed: number): readonly TimedCall[] {
   });
 }
 
-/** The calls as they are, `timeScale` times as far apart, at most `calls` of them. */
+/** Makes a workload of the calls, `timeScale` times as far apart, at most `calls` of them. */
 export function azureWorkload(
   rows: readonly TimedCall[],
   options: { readonly seed: number; readonly calls: number; readonly timeScale: number },

@@ -1,5 +1,5 @@
 /**
- * Single calls of chat lengths without any prefix in common: the workload of Sarathi-Serve's capacity figures
+ * Single calls of chat lengths without a common prefix: the workload of Sarathi-Serve's capacity figures
  * (arXiv:2403.02310, Table 2, openchat_sharegpt4).
  */
 
@@ -16,14 +16,15 @@ import {
   workloadOf,
 } from "./parts.ts";
 
-/** Prompt and answer of one call, in tokens, both ≥ 1. */
+/** Lengths of prompt and answer of one call, in tokens, both ≥ 1. */
 export interface Lengths {
   readonly promptTokens: number;
   readonly outputTokens: number;
 }
 
-/** Rows of a table with the columns num_prefill_tokens and num_decode_tokens. Lines that hold no such pair are left
- *  out. */
+/**
+ * Parses a table with the columns num_prefill_tokens and num_decode_tokens. Skips lines without such a pair.
+ */
 export function parseLengths(csv: string): readonly Lengths[] {
   const [head = "", ...lines] = csv.split("\n");
   const columns = head.trim().split(",");
@@ -38,7 +39,7 @@ export function parseLengths(csv: string): readonly Lengths[] {
   return rows;
 }
 
-// Medians and 90th percentiles as published; the rest of the curve is ours, so that the means agree.
+// Medians and 90th percentiles as published; the rest of the curve is fitted so that the means agree.
 const promptDistribution: Distribution = [
   [0, 10],
   [0.1, 74],
@@ -56,7 +57,7 @@ const outputDistribution: Distribution = [
   [1, 1024],
 ];
 
-/** Lengths drawn from the published statistics, for where the table itself is absent. */
+/** Draws lengths from the published statistics, for use without the table. */
 export function chatLengths(count: number, seed: number): readonly Lengths[] {
   const random = new SeededRandom(seed).child("chat lengths");
   return Array.from({ length: count }, () => ({
@@ -65,12 +66,12 @@ export function chatLengths(count: number, seed: number): readonly Lengths[] {
   }));
 }
 
-/** Longest answer that chat clients ask for. */
+/** Longest answer that chat clients request. */
 export const CHAT_TOKENS_MAX = 1024;
 
 /**
- * `calls` calls by a Poisson process, with lengths taken in an order that the seed decides. Times scale with
- * `callsPerSecond` and are otherwise the same for the same seed, so that a search over rates compares like with like.
+ * Makes a workload of `calls` calls by a Poisson process, with lengths in a seeded order. Only the times
+ * scale with `callsPerSecond`, so that a search over rates compares like with like.
  */
 export function chatWorkload(
   lengths: readonly Lengths[],

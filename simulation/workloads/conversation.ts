@@ -1,6 +1,6 @@
 /**
- * Conversations whose turns begin with all that was said before (Mooncake, FAST'25: conversation trace). The trace
- * names blocks of 512 prompt tokens by what they and everything before them hold.
+ * Conversations whose turns begin with the whole conversation so far (Mooncake, FAST'25: conversation trace).
+ * The trace hashes blocks of 512 prompt tokens with everything before them.
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -11,7 +11,7 @@ import { type Distribution, drawFrom, exponentialGapMs, nameOf, promptOf, worklo
 /** Tokens of a block of the trace. */
 export const BLOCK_TOKENS = 512;
 
-/** One call: its prompt is its blocks, of which the last may be shorter. */
+/** Call of the trace: its prompt is its blocks; the last one may be shorter. */
 export interface BlockCall {
   readonly atMs: number;
   readonly promptTokens: number;
@@ -19,7 +19,7 @@ export interface BlockCall {
   readonly blocks: readonly number[];
 }
 
-/** JSON lines with timestamp (ms), input_length, output_length and hash_ids. */
+/** Parses JSON lines with timestamp (ms), input_length, output_length and hash_ids. */
 export function parseMooncake(jsonLines: string): readonly BlockCall[] {
   const calls: BlockCall[] = [];
   for (const line of jsonLines.split("\n")) {
@@ -56,9 +56,9 @@ const outputDistribution: Distribution = [
 ];
 
 /**
- * Conversations like the trace's: they open by a Poisson process, every prompt starts with one common block, a third of
- * the calls are followed by another turn half a minute or more later, which adds a few blocks. About as much is shared
- * as in the trace.
+ * Draws conversations like the trace's, with about as much sharing. They open by a Poisson process, and every
+ * prompt starts with one common block. A third of the calls has another turn half a minute or more later,
+ * with a few more blocks.
  */
 export function conversations(
   options: { readonly callsPerSecond: number; readonly calls: number },
@@ -87,7 +87,7 @@ export function conversations(
   return calls.sort((a, b) => a.atMs - b.atMs);
 }
 
-/** The calls as they are, `timeScale` times as far apart, at most `calls` of them. */
+/** Makes a workload of the calls, `timeScale` times as far apart, at most `calls` of them. */
 export function conversationWorkload(
   rows: readonly BlockCall[],
   options: { readonly calls: number; readonly timeScale: number },

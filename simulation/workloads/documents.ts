@@ -1,6 +1,7 @@
 /**
- * Questions about documents, in general: which prefixes calls have in common, how unequally often they are asked for, how
- * long everything is, how many tenants ask, and how evenly. Every other workload is one corner of this one; a search draws from all.
+ * Questions about documents, in general. The load sets shared prefixes, their popularity, all lengths, and
+ * the number and shares of tenants. Every other workload is a corner case of this one; a search draws from
+ * all.
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -9,43 +10,48 @@ import type { Arrival, Workload } from "../workload.ts";
 import { exp, ln } from "./elementary.ts";
 import { burstyGapMs, exponentialGapMs, nameOf, type PromptPiece, promptOf, workloadOf } from "./parts.ts";
 
-/** Tokens, drawn uniformly; least ≤ most. */
+/** Range of token counts, drawn uniformly; least ≤ most. */
 export interface TokenRange {
   readonly least: number;
   readonly most: number;
 }
 
-/** Calls about documents: their prefixes, lengths, times and tenants. */
+/** Load of calls about documents: their prefixes, lengths, times and tenants. */
 export interface DocumentLoad {
-  /** What all prompts begin with; 0: nothing. */
+  /** Tokens that all prompts begin with; 0: none. */
   readonly rootTokens: number;
   readonly documents: number;
-  /** Of one document, the same in each of its calls. */
+  /** Tokens of a document, the same in each of its calls. */
   readonly documentTokens: TokenRange;
-  /** Popularity of the k-th document is k to the power of minus this; 0: all alike. */
+  /** Exponent of the popularity: that of the k-th document is k to the power of minus this; 0: all equal. */
   readonly skew: number;
-  /** Sections that follow a document, one in each prompt; 0: none. */
+  /** Sections that may follow a document, one per prompt; 0: none. */
   readonly sections: number;
   readonly sectionTokens: TokenRange;
-  /** What no other call has, ≥ 1. */
+  /** Tokens that are unique to a call, ≥ 1. */
   readonly suffixTokens: TokenRange;
   readonly outputTokens: TokenRange;
-  /** What each client asks for at most; null: exactly what its answer will have. */
+  /** Token limit that each client sends; null: exactly the answer's length. */
   readonly tokensMax: number | null;
   readonly calls: number;
   readonly callsPerSecond: number;
-  /** Coefficient of variation of the times between calls: 1 is a Poisson process, more has pauses and bursts. */
+  /**
+   * Coefficient of variation of the times between calls: 1 is a Poisson process, more has pauses and bursts.
+   */
   readonly variation: number;
-  /** Tenants, with equal shares of the calls, each about all documents. */
+  /** Number of tenants, with equal shares of the calls, each about all documents. */
   readonly tenants: number;
 }
 
-/** The same load and seed make the same arrivals; times scale with `callsPerSecond` and are otherwise the same. */
+/**
+ * Makes a workload. The same load and seed give the same arrivals; only the times scale with
+ * `callsPerSecond`.
+ */
 export function documentWorkload(load: DocumentLoad, seed: number): Workload {
   return workloadOf("documents", documentArrivals(load, seed));
 }
 
-/** The arrivals of that workload. */
+/** Returns the arrivals of that workload. */
 export function documentArrivals(load: DocumentLoad, seed: number): readonly Arrival[] {
   const random = new SeededRandom(seed);
   const [lengths, gaps, draws] = [random.child("lengths"), random.child("arrivals"), random.child("calls")];
@@ -85,7 +91,7 @@ function draw({ least, most }: TokenRange, random: SeededRandom): number {
   return least + random.below(most - least + 1);
 }
 
-/** Sums of k to the power of −skew. */
+/** Cumulative sums of k to the power of −skew. */
 function cumulated(count: number, skew: number): number[] {
   let sum = 0;
   return Array.from({ length: count }, (_, index) => {

@@ -1,4 +1,4 @@
-/** Logarithm and exponential without the machine's own. */
+/** Logarithm and exponential without the machine's own functions. */
 
 import { expect, test } from "bun:test";
 import { SeededRandom } from "../../base/random.ts";

@@ -1,9 +1,10 @@
 /**
- * Logarithm and exponential from +, -, × and ÷ alone, which every machine rounds alike: `Math.log` and `Math.exp` have other
- * last bits elsewhere, and arrivals that differ in the last bit make another history.
+ * Logarithm and exponential from +, -, × and ÷ alone, which every machine rounds alike. `Math.log` and
+ * `Math.exp` differ in the last bits between machines, and a last bit in an arrival time makes another
+ * history.
  */
 
-/** The natural logarithm of x > 0, finite; within 1e-15 of it or of 1. */
+/** Natural logarithm of x > 0, finite; absolute or relative error within 1e-15. */
 export function ln(x: number): number {
   let [scaled, doublings] = [x, 0];
   for (; scaled > 1.5; doublings++) scaled /= 2;
@@ -15,7 +16,7 @@ export function ln(x: number): number {
   return doublings * Math.LN2 + 2 * t * sum;
 }
 
-/** e to the power of x, |x| ≤ 700; within 1e-13 of it, relatively. */
+/** Exponential e^x, |x| ≤ 700; relative error within 1e-13. */
 export function exp(x: number): number {
   const doublings = Math.round(x / Math.LN2);
   const rest = x - doublings * Math.LN2;

@@ -23,7 +23,7 @@ const shape: JobShape = {
 
 const { profile, spec } = openProfile("a6000");
 
-/** A job as it is served: in order, by a feed. */
+/** Makes a job as served: in order, through batch admission. */
 function fedJob(engines = 1, prompts = jobPrompts(shape, 1)) {
   const table = promptTable(prompts.map(({ parts }) => promptOf(parts)()));
   const tree = new PrefixTree(table);
@@ -45,7 +45,7 @@ describe("a job", () => {
     const { tree, workload } = fedJob();
     const { calls, engines } = simulate({ workload, policy: ours(), devices: [{ profile, spec }], seed: 1 });
     const prompts = calls.reduce((sum, { promptTokens }) => sum + promptTokens, 0);
-    // The last token of a prompt is computed whatever is cached, and to a device it is a decode where it is alone in its step.
+    // The last token of a prompt is computed even if cached. Alone in its step, it counts as a decode.
     const once = prompts - tree.savedAtMost;
     expect(engines[0]!.promptTokensComputed).toBeWithin(once - calls.length, once + calls.length + 1);
     expect(calls.every(({ finish }) => finish === "stop")).toBe(true);

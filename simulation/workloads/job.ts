@@ -1,6 +1,6 @@
 /**
- * Offline jobs: all prompts are there before the first one runs, and many begin alike. Shapes are those of BatchLLM's evaluation
- * (arXiv:2412.03594 §6).
+ * Offline jobs: all prompts are known before the first one runs, and many share prefixes. Shapes are those of
+ * BatchLLM's evaluation (arXiv:2412.03594 §6).
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -9,29 +9,32 @@ import { chatService, type Service } from "../../scheduler/core.ts";
 import type { Arrival, Workload } from "../workload.ts";
 import { drawNormal, nameOf, type PromptPiece, promptOf, shuffled, workloadOf } from "./parts.ts";
 
-/** One prompt of a job, and how long its answer will be. */
+/** Prompt of a job, with the length of its answer. */
 export interface JobPrompt {
   readonly parts: readonly PromptPiece[];
   readonly outputTokens: number;
 }
 
-/** How many prompts share a prefix: always as many, or a geometric number with a mean of so many. */
+/** Number of prompts per prefix: a constant, or geometric with the given mean. */
 export type Sharers = { readonly exactly: number } | { readonly geometric: number };
 
-/** A job's prompts. Lengths are means in tokens; prefixes and what follows vary by a quarter, unless `varies` is false. */
+/**
+ * Shape of a job's prompts. Lengths are means in tokens; prefixes and suffixes vary by a quarter, unless
+ * `varies` is false.
+ */
 export interface JobShape {
   readonly prompts: number;
   readonly sharers: Sharers;
-  /** What all prompts begin with. */
+  /** Tokens that all prompts begin with. */
   readonly instructionTokens: number;
-  /** Shared, without the instruction. */
+  /** Tokens of a shared prefix, without the instruction. */
   readonly prefixTokens: number;
   readonly ownTokens: number;
   readonly outputTokens: number;
   readonly varies: boolean;
 }
 
-/** The prompts in an order that the seed decides: nobody sorts them beforehand. */
+/** Makes the prompts in a seeded random order, as clients do not sort them. */
 export function jobPrompts(shape: JobShape, seed: number): readonly JobPrompt[] {
   const { prompts, instructionTokens, prefixTokens, ownTokens, outputTokens, varies } = shape;
   const random = new SeededRandom(seed).child("job");
@@ -60,10 +63,12 @@ function sharersOf(sharers: Sharers, random: SeededRandom): number {
   return count;
 }
 
-/** Nobody waits for any one answer. */
+/** Service of a job: no client waits for a single answer. */
 export const jobService: Service = { ...chatService, objective: "throughput", tenant: "job" };
 
-/** A job's prompts in the order `places`: all at once, or as many at a time as a feed gives. */
+/**
+ * Makes a workload of a job's prompts in the order `places`: all at once, or as batch admission gives them.
+ */
 export function jobWorkload(
   prompts: readonly JobPrompt[],
   places: ArrayLike<number>,

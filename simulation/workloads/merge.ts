@@ -1,8 +1,10 @@
 import { assert } from "../../base/assert.ts";
 import type { Arrival, Workload } from "../workload.ts";
 
-/** Several workloads at once, by time; ties go to the earlier part. A part may begin `startMs` late and get a kind of its own, by which
- *  reports tell it apart. */
+/**
+ * Merges several workloads by time; ties go to the earlier part. A part may begin `startMs` late, and may set
+ * the kind of its calls for reports.
+ */
 export function merged(
   name: string,
   parts: readonly { readonly workload: Workload; readonly startMs?: number; readonly kind?: string }[],

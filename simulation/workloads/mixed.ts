@@ -1,6 +1,6 @@
 /**
- * Three kinds of work at once, each of another tenant: chats that are read as they come (100 ms between tokens wanted),
- * applications that split a text among parallel calls and join the answers, and offline work without a deadline.
+ * Mixed workload of three tenants: chats that clients read as they come (target of 100 ms between tokens),
+ * map-reduce applications, and offline work without a deadline.
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -14,8 +14,10 @@ const MAP_CALLS = 16;
 const MAP = { sharedTokens: 300, ownTokens: 1024, outputTokens: 50 };
 const BULK = { sharedTokens: 1100, ownTokens: 400, outputTokens: 96 };
 
-/** `calls` chats at `callsPerSecond`; an application of 16 calls and one more every 8 s; an offline job of a fourth as many
- *  calls as there are chats, all at the start. */
+/**
+ * Makes `calls` chats at `callsPerSecond`; every 8 s an application of 16 calls and one more; and at the
+ * start an offline job of a fourth as many calls as chats.
+ */
 export function mixedWorkload(
   lengths: readonly Lengths[],
   options: { readonly seed: number; readonly callsPerSecond: number; readonly calls: number },

@@ -1,8 +1,9 @@
 /**
- * What workloads are made of: prompts of named parts, times between arrivals, and draws from published quantiles.
+ * Building blocks of workloads: prompts of named parts, times between arrivals, and draws from published
+ * quantiles.
  *
- * Texts do not matter to a scheduler, only which prompts begin alike. So a prompt is a list of parts, and a part is a
- * name and a length: two prompts begin with the same tokens as far as their parts are the same.
+ * A scheduler depends on shared prefixes, not on the texts. So a prompt is a list of parts, each with a name
+ * and a length. Two prompts share a prefix as far as their parts are equal.
  */
 
 import type { Random } from "../../base/random.ts";
@@ -10,24 +11,26 @@ import type { TokenId } from "../../base/token.ts";
 import type { Answer, Arrival, Workload } from "../workload.ts";
 import { ln } from "./elementary.ts";
 
-/** Vocabulary of workloads that have no tokens of their own. */
+/** Default vocabulary size, for workloads without tokens of their own. */
 export const VOCABULARY = 32_768;
 
-/** Tokens [0, tokens) of an endless text with this name. */
+/** Part of a prompt: tokens [0, tokens) of an endless text with this name. */
 export interface PromptPiece {
   readonly name: number;
   readonly tokens: number;
 }
 
-/** A name of a part from numbers: equal for equal numbers, in 32 bits. */
+/** Makes a part's name from numbers: a 32-bit hash, equal for equal numbers. */
 export function nameOf(...numbers: readonly number[]): number {
   let hash = 0x2545f491;
   for (const number of numbers) hash = scramble(hash ^ scramble(number));
   return hash >>> 0;
 }
 
-/** The prompt of these parts, made when it is asked for. The vocabulary's last token is never in it: a device that
- *  only takes time ends answers with that. */
+/**
+ * Returns a function that makes the prompt of these parts. The prompt never contains the vocabulary's last
+ * token, with which a timed device ends answers.
+ */
 export function promptOf(parts: readonly PromptPiece[], vocabSize = VOCABULARY): () => Int32Array {
   return () => {
     let length = 0;
@@ -44,8 +47,10 @@ export function promptOf(parts: readonly PromptPiece[], vocabSize = VOCABULARY):
   };
 }
 
-/** A piece of text as tokens: one for every four characters, equal for equal characters. Shares prefixes as the texts
- *  do, without a tokenizer. */
+/**
+ * Converts a text to tokens, one per four characters, equal for equal characters. Keeps shared prefixes
+ * without a tokenizer.
+ */
 export function tokensOfText(text: string, vocabSize = VOCABULARY): TokenId[] {
   const tokens: TokenId[] = [];
   for (let start = 0; start < text.length; start += 4) {
@@ -56,14 +61,14 @@ export function tokensOfText(text: string, vocabSize = VOCABULARY): TokenId[] {
   return tokens;
 }
 
-/** Milliseconds to the next arrival of a Poisson process. */
+/** Draws the milliseconds to the next arrival of a Poisson process. */
 export function exponentialGapMs(random: Random, meanMs: number): number {
   return -ln((random.uint32() + 1) / 2 ** 32) * meanMs;
 }
 
 /**
- * Milliseconds to the next arrival of a process with pauses: most gaps are exponential around `dense` × mean, a few are
- * long, so that their mean is `meanMs` and their coefficient of variation `variation` > 1.
+ * Draws the milliseconds to the next arrival of a process with pauses. Most gaps are exponential around
+ * `dense` × mean; a few are long. The mean is `meanMs`, the coefficient of variation `variation` > 1.
  */
 export function burstyGapMs(random: Random, meanMs: number, variation: number, dense = 0.2): number {
   const square = (variation * variation + 1) / 2;
@@ -76,7 +81,7 @@ export function burstyGapMs(random: Random, meanMs: number, variation: number, d
 /** Points (share, value) of a distribution function, both increasing, from share 0 to 1. */
 export type Distribution = readonly (readonly [share: number, value: number])[];
 
-/** A draw from a distribution that is linear between its points, rounded. */
+/** Draws from a distribution that is linear between its points; rounded. */
 export function drawFrom(distribution: Distribution, random: Random): number {
   const share = random.uint32() / 2 ** 32;
   let index = 1;
@@ -86,7 +91,7 @@ export function drawFrom(distribution: Distribution, random: Random): number {
   return Math.round(below + ((above - below) * (share - belowShare)) / (aboveShare - belowShare));
 }
 
-/** About normal (the sum of twelve uniform draws), rounded, cut to [least, most]. */
+/** Draws a nearly normal number (the sum of twelve uniform draws), rounded, clamped to [least, most]. */
 export function drawNormal(
   random: Random,
   { mean, deviation, least, most }: { mean: number; deviation: number; least: number; most: number },
@@ -96,7 +101,7 @@ export function drawNormal(
   return Math.round(Math.min(most, Math.max(least, mean + sum * deviation)));
 }
 
-/** A new order of `items`, every order as likely as any other. */
+/** Shuffles `items`; every order is equally likely. */
 export function shuffled<Item>(items: readonly Item[], random: { below(below: number): number }): Item[] {
   const order = [...items];
   for (let i = order.length - 1; i > 0; i--) {
@@ -106,7 +111,10 @@ export function shuffled<Item>(items: readonly Item[], random: { below(below: nu
   return order;
 }
 
-/** Calls in order of time, of which each is asked for when it is needed, so that a long workload need not be in memory. */
+/**
+ * Makes a workload of calls in order of time. Each is created when needed, so that a long workload need not
+ * be in memory.
+ */
 export function workloadOf(
   name: string,
   arrivals: Iterable<Arrival>,
@@ -122,7 +130,7 @@ export function workloadOf(
   };
 }
 
-/** A bijection of 32 bits in which every input bit moves about half of the output bits. */
+/** Bijection of 32 bits in which every input bit changes about half of the output bits. */
 function scramble(value: number): number {
   let x = value | 0;
   x = Math.imul(x ^ (x >>> 16), 0x21f0aaad);

@@ -1,4 +1,4 @@
-/** Programs in virtual time: by the same executor, on the same fleet, as they are served. */
+/** Programs in virtual time: on the same executor and fleet as in the server. */
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
@@ -21,7 +21,7 @@ import type { Answer, Arrival } from "../workload.ts";
 import { allUses, type ProgramArrival, type ProgramSetup, ProgramWorkload, uniqueText } from "./programs.ts";
 
 const ROUND_TRIP_MS = 250;
-/** Computed while weights are read. */
+/** First tokens that are computed while the device reads its weights. */
 const few = { tokens: 16, tokenMs: 0.001 };
 
 interface Options {
@@ -34,7 +34,7 @@ interface Options {
   readonly pages?: number;
 }
 
-/** Programs whose answers are written down, in the order of their prompts. */
+/** Programs with a log of their answers, in prompt order. */
 class ToldPrograms extends ProgramWorkload {
   readonly answers: string[] = [];
 
@@ -132,7 +132,7 @@ describe("a program", () => {
       call(`m${index}`, [text(1, 160), text(10 + index, 20)], 3),
     );
     const { report } = run([program({ nodes, variables: [] }, ["m0"])]);
-    // The device takes a prompt's chunk of one token for a decode: what was not cached is what was computed.
+    // The device counts a prompt chunk of one token as a decode; the uncached tokens are the computed ones.
     const computed = report.calls.map(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens);
     expect(computed.reduce((sum, tokens) => sum + tokens, 0)).toBe(160 + count * 20);
   });
@@ -153,7 +153,7 @@ function partsOf(node: CallSpec): readonly PromptPart[] {
   return node.prompt.kind === "text" ? node.prompt.parts : [];
 }
 
-/** Layers of calls that read some of the layer before, with texts before and after what they read. */
+/** Layers of calls that read some outputs of the layer before, with texts around them. */
 const graphs: fc.Arbitrary<ProgramArrival> = fc
   .record({
     layers: fc.array(

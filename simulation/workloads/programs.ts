@@ -16,43 +16,43 @@ import {
 } from "../../scheduler/program/spec.ts";
 import type { Answer, Arrival, HintChange, Workload } from "../workload.ts";
 
-/** A program that a client wants to have run. */
+/** Program that a client submits. */
 export interface ProgramArrival {
-  /** When its client sends it, or its first calls. */
+  /** Time at which the client sends it, or its first calls. */
   readonly atMs: number;
   readonly kind: string;
   readonly part: ProgramPart;
-  /** What the client waits for; the program is done when all of it is there. */
+  /** Awaited values with their criteria; the program is done when all of them are ready. */
   readonly wants: Readonly<Record<string, Criteria>>;
 }
 
-/** How clients run their programs, and what the server makes of it. */
+/** Mode in which clients run their programs, and the server's use of them. */
 export interface ProgramSetup {
   readonly name: string;
-  /** graph: the server runs it. calls: the client sends each call when its inputs are there, as a chat. */
+  /** graph: the server runs it. calls: the client sends each call as a chat when its inputs are ready. */
   readonly sends: "graph" | "calls";
-  /** Milliseconds from client to server and back, drawn anew for each message between these. */
+  /** Range of the client's round trip to the server in milliseconds, drawn for each message. */
   readonly roundTripMs: readonly [number, number];
   readonly random: SeededRandom;
   readonly expectedMs: ExpectedMs;
-  /** Of graphs: what the server makes use of. */
+  /** Uses of the graph by the server; for `graph` only. */
   readonly uses: ProgramUses;
 }
 
-/** What a server may know of a graph, each of which can be left out. */
+/** Uses of a graph by a server; each can be switched off. */
 export interface ProgramUses {
-  /** What calls are awaited for; else all of them are awaited as chats are. */
+  /** True if objectives are deduced from the criteria; else every call is awaited like a chat. */
   readonly objectives: boolean;
-  /** Task groups are placed together, and served as such. */
+  /** True if task groups are placed together and served as such. */
   readonly taskGroups: boolean;
-  /** Programs keep the order of their arrival. */
+  /** True if programs keep the order of their arrival. */
   readonly order: boolean;
-  /** What waiting calls will read is kept, and computed ahead. */
+  /** True if prefixes of waiting calls are protected and warmed. */
   readonly hints: boolean;
   readonly warming: boolean;
 }
 
-/** Everything. */
+/** All uses. */
 export const allUses: ProgramUses = {
   objectives: true,
   taskGroups: true,
@@ -61,51 +61,51 @@ export const allUses: ProgramUses = {
   warming: true,
 };
 
-/** A program as its client saw it. */
+/** Record of a program, as its client saw it. */
 export interface ProgramRecord {
   readonly kind: string;
   readonly arrivedMs: number;
   readonly doneMs: number;
-  /** Of all its calls. */
+  /** Output tokens of all its calls. */
   readonly outputTokens: number;
 }
 
-/** A character is a token: texts can be cut and joined as tokens are. */
+/** Offset of characters, one per token, so that texts are cut and joined like tokens. */
 const FIRST_CHAR = 0x100;
-/** Tokens that characters below the surrogates stand for. */
+/** Vocabulary size: tokens that characters below the surrogates can represent. */
 export const PROGRAM_VOCABULARY = 0xd000;
 
-/** The text of some tokens. */
+/** Returns the text of some tokens. */
 export function textOf(tokens: Iterable<TokenId>): string {
   let text = "";
   for (const token of tokens) text += String.fromCharCode(token + FIRST_CHAR);
   return text;
 }
 
-/** A text of so many tokens that nobody else has. */
+/** Makes a text of `tokens` random tokens, unique to its caller. */
 export function uniqueText(random: SeededRandom, tokens: number): string {
   return textOf(Array.from({ length: tokens }, () => random.below(PROGRAM_VOCABULARY)));
 }
 
-/** A call that was sent, and which of its outputs is being drawn. */
+/** Call that was sent, with the output being drawn. */
 interface Sent {
   readonly run: ProgramRun;
   readonly ready: ReadyCall;
   readonly output: number;
-  /** All tokens before the answer. */
+  /** Tokens before the answer. */
   readonly tokens: Int32Array;
 }
 
 /**
- * Programs as a workload: the same executor that serves, run by the server or (as a client of chat completions would) on the
- * client's side. Answers are as long as their outputs' `tokensMax`.
+ * Programs as a workload. The serving executor runs on the server's side, or on the client's (as a client of
+ * chat completions would). An answer is as long as its output's `tokensMax`.
  */
 export class ProgramWorkload implements Workload {
   readonly name: string;
   readonly vocabSize = PROGRAM_VOCABULARY;
   readonly records: ProgramRecord[] = [];
   readonly setup: ProgramSetup;
-  /** By the time at which the server hears of them. */
+  /** Programs by the time at which the server receives them. */
   readonly #programs: { readonly program: ProgramArrival; readonly heardMs: number }[];
   readonly #sent = new Map<Arrival, Sent>();
   #coming: Arrival[] = [];
@@ -178,7 +178,7 @@ export class ProgramWorkload implements Workload {
   }
 }
 
-/** One program, as long as it runs. */
+/** Running program. */
 class ProgramRun implements ProgramListener {
   readonly #workload: ProgramWorkload;
   readonly #number: number;
@@ -204,7 +204,7 @@ class ProgramRun implements ProgramListener {
     });
   }
 
-  /** The calls that need no answer. */
+  /** Returns the calls that depend on no answer. */
   start(): readonly Arrival[] {
     const { part, wants } = this.#arrival;
     const refusal = this.#program.add(part, wants);
@@ -212,7 +212,7 @@ class ProgramRun implements ProgramListener {
     return this.#send(0);
   }
 
-  /** What an answer leads to. */
+  /** Handles an answer; returns the arrivals that it causes. */
   answered(
     { ready, output, tokens }: Sent,
     finishedMs: number,
@@ -228,7 +228,7 @@ class ProgramRun implements ProgramListener {
       this.#program.ended(ready.call);
       return this.#send(sendMs);
     }
-    // The same sequence goes on from its own tokens.
+    // The same sequence continues from its own tokens.
     const next = { run: this, ready, output: output + 1, tokens: tokensOf(ready, output + 1, tokens, drawn) };
     return [this.#arrivalOf(next, sendMs), ...this.#send(sendMs)];
   }
@@ -306,7 +306,10 @@ function outputsOf({ prompt }: ReadyCall) {
   return partsOf(prompt).filter((part) => part.kind === "output");
 }
 
-/** The tokens before output number `output`: after `before`, which ends with the output before it, or from the start. */
+/**
+ * Returns the tokens before output number `output`: after `before`, which ends with the output before it, or
+ * from the start.
+ */
 function tokensOf(
   { prompt }: ReadyCall,
   output: number,

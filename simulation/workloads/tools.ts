@@ -1,6 +1,6 @@
 /**
- * Calls of tools: Preble's Toolbench with Zipf popularity (arXiv:2407.00023, Table 1, A.1 and §4.4). Every prompt is one
- * system prompt, then one tool's description, then a question: 9 %, 76 % and 15 % of 1,835 tokens on average.
+ * Tool calls: Preble's Toolbench with Zipf popularity (arXiv:2407.00023, Table 1, A.1 and §4.4). Every prompt
+ * is one system prompt, one tool's description and a question: 9 %, 76 % and 15 % of 1,835 tokens on average.
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -14,21 +14,23 @@ const TOOL_TOKENS = { mean: 1395, deviation: 700, least: 100, most: 3400 };
 const QUESTION_TOKENS = { mean: 275, deviation: 120, least: 30, most: 600 };
 const ANSWER_TOKENS = { mean: 43, deviation: 16, least: 4, most: 120 };
 
-/** Tokens that the descriptions of each set of tools would have, a fourth of their characters, from StableToolBench's
- *  JSON: a list of queries with the APIs that they may use. */
+/**
+ * Estimates the tokens of each tool set's descriptions as a fourth of their characters. Input:
+ * StableToolBench's JSON, a list of queries with their permitted APIs.
+ */
 export function parseToolBench(json: string): readonly number[] {
   const queries = JSON.parse(json) as { api_list: readonly unknown[] }[];
   const texts = new Set(queries.map((query) => JSON.stringify(query.api_list)));
   return [...texts].map((text) => Math.ceil(text.length / 4));
 }
 
-/** Tools by the length of their description, drawn from the published statistics. */
+/** Draws tools, as lengths of their descriptions, from the published statistics. */
 export function tools(count: number, seed: number): readonly number[] {
   const random = new SeededRandom(seed).child("tools");
   return Array.from({ length: count }, () => drawNormal(random, TOOL_TOKENS));
 }
 
-/** `count` tools with the proportions of real descriptions and the published mean. */
+/** Makes `count` tools with the proportions of real descriptions and the published mean. */
 export function toolsLike(real: readonly number[], count: number, seed: number): readonly number[] {
   const random = new SeededRandom(seed).child("tools");
   const order = shuffled(real, random);
@@ -43,8 +45,10 @@ export function toolsLike(real: readonly number[], count: number, seed: number):
   return drawn.map((tokens) => cut(tokens, scale));
 }
 
-/** `calls` calls by a Poisson process; the i-th most popular tool is asked for in proportion to i^-exponent. Answers'
- *  lengths are known beforehand, as in Preble's runs. */
+/**
+ * Makes a workload of `calls` calls by a Poisson process. The i-th most popular tool is requested in
+ * proportion to i^-exponent. Answer lengths are known in advance, as in Preble's runs.
+ */
 export function toolWorkload(
   toolTokens: readonly number[],
   options: {

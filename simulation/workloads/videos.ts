@@ -1,6 +1,6 @@
 /**
- * Questions about videos: Preble's VideoQA (arXiv:2407.00023, A.4 and §4.1). A video is a long prefix, a question a short
- * ending, an answer a few tokens; nothing else is shared.
+ * Questions about videos: Preble's VideoQA (arXiv:2407.00023, A.4 and §4.1). A video is a long prefix, a
+ * question a short suffix, an answer a few tokens; no other prefix is shared.
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -8,7 +8,7 @@ import { chatService } from "../../scheduler/core.ts";
 import type { Workload } from "../workload.ts";
 import { drawNormal, exponentialGapMs, nameOf, promptOf, shuffled, workloadOf } from "./parts.ts";
 
-/** A video by its length, and the lengths of the questions that are asked about it. */
+/** Video: its length, and the lengths of the questions about it. */
 export interface Video {
   readonly tokens: number;
   readonly questionTokens: readonly number[];
@@ -16,13 +16,18 @@ export interface Video {
 
 const FRAMES_PER_IMAGE = 30;
 const TOKENS_PER_IMAGE = 256;
-/** Longest video: longer ones are cut, as Preble does. */
+/** Longest video: longer ones are cut, as in Preble. */
 export const VIDEO_TOKENS_MAX = 8192;
-/** The random number that Preble puts before every question, so that equal questions share nothing. */
+/**
+ * Tokens of the random number that Preble puts before every question, so that equal questions share no
+ * prefix.
+ */
 const QUESTION_HEAD_TOKENS = 12;
 
-/** The table of NExT-QA: one line per question, with its video, the video's frames, and five answers to choose from.
- *  A question's tokens are a fourth of its characters. */
+/**
+ * Parses the table of NExT-QA: one line per question, with its video, the video's frames, and five answers to
+ * choose from. A question's tokens are a fourth of its characters.
+ */
 export function parseNextQa(csv: string): readonly Video[] {
   const [head = "", ...lines] = csv.split("\n");
   const columns = cellsOf(head);
@@ -44,7 +49,7 @@ export function parseNextQa(csv: string): readonly Video[] {
   return [...videos.values()];
 }
 
-/** Cells of a line, which may stand in double quotes. */
+/** Splits a line into cells, which may be in double quotes. */
 function cellsOf(line: string): string[] {
   const cells: string[] = [];
   for (const [, quoted, plain] of line.trim().matchAll(/(?:"((?:[^"]|"")*)"|([^,]*))(?:,|$)/g)) {
@@ -53,8 +58,10 @@ function cellsOf(line: string): string[] {
   return cells;
 }
 
-/** Videos drawn from the table's statistics: half are cut to the longest, the others have 2,660 tokens and more; eight or
- *  nine questions each. */
+/**
+ * Draws videos from the table's statistics: half are cut to the longest, the others have 2,660 tokens and
+ * more; eight or nine questions each.
+ */
 export function videos(count: number, seed: number): readonly Video[] {
   const random = new SeededRandom(seed).child("videos");
   return Array.from({ length: count }, () => ({
@@ -65,11 +72,13 @@ export function videos(count: number, seed: number): readonly Video[] {
   }));
 }
 
-/** Answers are a letter and a few words around it. */
+/** Tokens of an answer: a letter and a few words around it. */
 const ANSWER_TOKENS = 10;
 
-/** `calls` calls by a Poisson process about `videosMax` of the videos, drawn in proportion to their length, as Preble
- *  does. */
+/**
+ * Makes a workload of `calls` calls by a Poisson process about `videosMax` of the videos, drawn in proportion
+ * to their length, as Preble does.
+ */
 export function videoWorkload(
   all: readonly Video[],
   options: {

@@ -1,10 +1,13 @@
-/** A run of a real engine, call by call (LLMServingSim's measurements of vLLM): what was asked, and what a client saw. */
+/**
+ * Log of a real engine, call by call (LLMServingSim's measurements of vLLM): the requests, and the times that
+ * a client saw.
+ */
 
 import { chatService } from "../../scheduler/core.ts";
 import type { Workload } from "../workload.ts";
 import { workloadOf } from "./parts.ts";
 
-/** One call of the run. Times are milliseconds since the first call was queued. */
+/** Call of the log. Times are milliseconds since the first call was queued. */
 export interface LoggedCall {
   readonly queuedMs: number;
   readonly scheduledMs: number;
@@ -14,8 +17,10 @@ export interface LoggedCall {
   readonly outputTokens: number;
 }
 
-/** JSON lines of the run (queued_ts, scheduled_ts, first_token_ts, last_token_ts in seconds, output_toks), and of what was
- *  asked (input_tok_ids), line by line the same calls. */
+/**
+ * Parses JSON lines of the run (queued_ts, scheduled_ts, first_token_ts, last_token_ts in seconds,
+ * output_toks) and of the requests (input_tok_ids). Both list the same calls, line by line.
+ */
 export function parseVllmLog(runLines: string, askedLines: string): readonly LoggedCall[] {
   const asked = linesOf<{ input_tok_ids: number[] }>(askedLines);
   const run = linesOf<{
@@ -44,10 +49,10 @@ function linesOf<Row>(jsonLines: string): Row[] {
     .map((line) => JSON.parse(line) as Row);
 }
 
-/** Llama 3's vocabulary, and one more token that ends answers. */
+/** Vocabulary size: Llama 3's, plus one token that ends answers. */
 const VOCABULARY = 128_257;
 
-/** The calls as they came, with the answers' lengths as they were; `most` limits their number. */
+/** Makes a workload of the logged calls with their times and answer lengths; `most` limits their number. */
 export function vllmLogWorkload(calls: readonly LoggedCall[], most = calls.length): Workload {
   const arrivals = calls.slice(0, most).map((call) => ({
     atMs: call.queuedMs,

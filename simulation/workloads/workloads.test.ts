@@ -1,4 +1,4 @@
-/** Readers of traces on samples of their formats, and drawn workloads against the statistics they stand for. */
+/** Trace parsers on samples of their formats, and drawn workloads against the published statistics. */
 
 import { expect, test } from "bun:test";
 import { SeededRandom } from "../../base/random.ts";
@@ -28,7 +28,7 @@ function quantile(values: readonly number[], share: number): number {
   return [...values].sort((a, b) => a - b)[Math.floor(share * (values.length - 1))]!;
 }
 
-/** Within 5 %. */
+/** Expects a value within 5 %. */
 function expectNear(value: number, wanted: number): void {
   expect(value).toBeGreaterThan(wanted * 0.95);
   expect(value).toBeLessThan(wanted * 1.05);
@@ -216,7 +216,7 @@ test("questions about documents share the root, the document and the section, an
   expect(calls.every(({ tokensMax, outputTokens }) => tokensMax === Math.max(8, outputTokens))).toBe(true);
   expect(new Set(calls.map(({ service }) => service.tenant))).toEqual(new Set(["0", "1", "2"]));
   expectNear(calls.at(-1)!.atMs, 1_000_000);
-  // The most popular of four by 1/k has 12 of 25 calls.
+  // With popularity 1/k, the most popular of four has 12 of 25 calls.
   const counts = Map.groupBy(prompts, (prompt) => prompt[50]!);
   expectNear(Math.max(...[...counts.values()].map((same) => same.length)), 960);
 });
