@@ -138,7 +138,7 @@ export class Checks {
 
   /**
    * Checks that no call starves. By response ratio (engine/queue/response-ratio.ts), a call waits at most in
-   * proportion to its cost, plus the time to compute prompts that it shares or that go before it.
+   * proportion to its cost. The time to compute prompts that it shares, or that go before it, comes on top.
    */
   #compareWaits(call: SimulatedClient, engine: EngineId): void {
     const { tenant, objective, priority, ttftMs } = call.arrival.service;

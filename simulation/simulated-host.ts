@@ -24,7 +24,7 @@ export interface SimulatedHostSetup {
   /** Noise of the step times; null: none. */
   readonly noise: DeviceNoise | null;
   readonly settings: EngineSettings;
-  /** One-way delay between fleet and engine, in milliseconds. */
+  /** Delay of the link between fleet and engine in one direction, in milliseconds. */
   readonly delayMs: number;
   readonly nextToken: (row: SampleRow) => TokenId;
   /** True if its decodes read a shared page once. */

@@ -51,7 +51,7 @@ export interface SimulationSetup {
   readonly seed: number;
   /** Public texts of the fleet; by default none. */
   readonly publicTexts?: readonly (readonly TokenId[])[];
-  /** One-way delay between fleet and engines; by default 0.2 ms. */
+  /** Delay of the link between fleet and engines in one direction; by default 0.2 ms. */
   readonly linkDelayMs?: number;
   /**
    * Enables the checks of checks.ts, which break an invariant when the scheduler breaks a promise. Slows the

@@ -16,7 +16,7 @@ import { roundRobin } from "./round-robin.ts";
 import { shortestQueue } from "./shortest-queue.ts";
 
 const spec = deviceSpec({ pages: 1024, contextMax: 8192, vocabSize: 100_000 });
-/** Costs where a prompt of n tokens takes 5 + n / 10 ms and a decode in a step of 32 takes 8.2 / 32 ms. */
+/** Costs where a prompt of n tokens takes 5 + n / 10 ms. A decode in a step of 32 takes 8.2 / 32 ms. */
 const costs = linearCost(5, 0.1);
 const asPublished: PrebleOptions = { adjusts: true, balances: true, knowsEvictions: true };
 const bare: PrebleOptions = { adjusts: false, balances: false, knowsEvictions: true };

@@ -1,4 +1,4 @@
-/** What-if runs from a recording: with another policy, target or number of engines. */
+/** Counterfactual runs from a recording: with another policy, target or number of engines. */
 
 import type { SequenceId } from "../../scheduler/core.ts";
 import { unknownCost } from "../../scheduler/cost/linear.ts";

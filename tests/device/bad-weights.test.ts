@@ -1,4 +1,4 @@
-/** What the engine itself says about weights that are not what the folder promised: by file, tensor and reason. */
+/** Engine errors for weights that differ from the folder's metadata: by file, tensor and reason. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

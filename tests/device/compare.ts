@@ -1,4 +1,4 @@
-/** How two rows of logits are compared. */
+/** Cosine of two rows of logits. */
 
 export function cosineOf(a: Float32Array, b: Float32Array): number {
   let [ab, aa, bb] = [0, 0, 0];

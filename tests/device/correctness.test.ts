@@ -1,10 +1,10 @@
 /**
- * Every engine of this machine against Hugging Face transformers, for every family: the CPU engine at every instruction
- * set, the CUDA engine on the emulated GPU and, where there is one, on a real one.
+ * Comparison of every engine of this machine with Hugging Face transformers, for every family. The CPU engine
+ * runs at every instruction set; the CUDA engine runs on the emulated GPU and, if present, on a real one.
  *
- * Two claims are tested together. The mathematics is right: logits agree with the reference, and in f32 the greedy tokens
- * are the same. And the result does not depend on how it was computed: however a prompt is cut, shared, batched or
- * computed again, the logits are the same bits as those of the prompt computed whole.
+ * Two claims are tested together. First, the mathematics is right: logits agree with the reference, and in
+ * f32 the greedy tokens are equal. Second, results do not depend on the computation's course. However a
+ * prompt is cut, shared, batched or recomputed, its logits are the same bits as those of the whole prompt.
  */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { isaNames, type NativeLibrary } from "../../gpu/native.ts";
@@ -22,13 +22,13 @@ import { bestTwo, cosineOf, largestDifference, sameBits } from "./compare.ts";
 import { cpuLibrary, gpuEngines } from "./library.ts";
 import { Rig, type RigOptions, type Stream } from "./rig.ts";
 
-setDefaultTimeout(120_000); // milliseconds; an emulated GPU, or portable kernels without optimisation, on a busy machine
+setDefaultTimeout(120_000); // milliseconds, for an emulated GPU or unoptimised portable kernels on a busy machine
 
 const promptNames: readonly PromptName[] = ["long", "branch", "short"];
 
-/** How much is computed. */
+/** Amount of computation. */
 interface Effort {
-  /** Of a prompt, each one whose position is a multiple of this, and the last. */
+  /** Stride of the compared positions of a prompt; the last one is compared, too. */
   readonly everyPosition: number;
   readonly greedyTokens: number;
   readonly chunkSizes: readonly number[];
@@ -45,7 +45,7 @@ const thorough: Effort = {
   mixes: [1, 2, 3],
   lostAfter: [1, 12, 31],
 };
-/** An emulated GPU needs a twentieth of a second for a step. */
+/** Reduced effort: an emulated GPU needs a twentieth of a second per step. */
 const brief: Effort = {
   everyPosition: 6,
   greedyTokens: 6,
@@ -55,13 +55,13 @@ const brief: Effort = {
   lostAfter: [2],
 };
 
-/** A way to compute. */
+/** Engine configuration to test. */
 interface Way {
   readonly name: string;
   readonly library: NativeLibrary;
   readonly options: Partial<RigOptions> & { readonly compute: Compute };
   readonly models: readonly ReferenceName[];
-  /** Numbers of threads that give the same bits as two. */
+  /** Thread counts that give the same bits as two threads. */
   readonly threads: readonly number[];
   readonly effort: Effort;
 }
@@ -91,8 +91,9 @@ function ways(): Way[] {
   return [...onCpu, ...onGpus];
 }
 
-/** What counts as agreement. `margin`: where the reference's best logit leads by more, the arg-max must be the same.
- *  Seen: in f32 a cosine of 1 to seven digits and differences up to 2e-5; in bf16 0.9996 and 0.17. */
+/**
+ * Tolerances of agreement. `margin`: if the reference's best logit leads by more, the arg-max must be equal.
+ */
 const tolerances: Readonly<Record<Compute, { cosine: number; margin: number }>> = {
   f32: { cosine: 0.9999, margin: 0.001 },
   bf16: { cosine: 0.999, margin: 0.2 },
@@ -112,7 +113,7 @@ for (const { name: way, library, options, models, threads, effort } of ways()) {
       afterAll(() => rig.close());
 
       const expectWholeBits = (prompt: PromptName) => (position: number, logits: Float32Array) => {
-        const wanted = whole[prompt].get(position); // undefined after the prompt
+        const wanted = whole[prompt].get(position); // undefined beyond the prompt
         if (wanted !== undefined && !sameBits(logits, wanted)) {
           const difference = largestDifference(logits, wanted);
           throw new Error(
@@ -120,7 +121,8 @@ for (const { name: way, library, options, models, threads, effort } of ways()) {
           );
         }
       };
-      // In bf16 rounding may turn a near tie, so there the tokens of the first way are what the others must give.
+      // In bf16 rounding may flip a near tie: the tokens of the first configuration are then the expected
+      // ones.
       const greedy: Partial<Record<PromptName, readonly number[]>> =
         compute === "f32" ? { ...model.greedy } : {};
       const expectGreedy = (prompt: PromptName, tokens: readonly number[]): void => {
@@ -181,7 +183,7 @@ for (const { name: way, library, options, models, threads, effort } of ways()) {
           expectGreedy("branch", rig.generate(stream, greedyTokens, size, moves, expectWholeBits("branch")));
           rig.free(stream, Math.floor(model.branchAt / 16));
         }
-        // The pages that were shared and copied from still hold what they held.
+        // Shared and copied pages still hold their original contents.
         const again = rig.branch(long, 48, model.prompts.long);
         expectGreedy(
           "long",
@@ -220,11 +222,13 @@ for (const { name: way, library, options, models, threads, effort } of ways()) {
   }
 }
 
-/** By position. */
+/** Logits of each prompt, by position. */
 type WholeLogits = Readonly<Record<PromptName, ReadonlyMap<number, Float32Array>>>;
 
-/** The logits after every `every`th position and the last, each from a prompt that ends there and is computed in one
- *  chunk. */
+/**
+ * Returns the logits after every `every`th position and the last. Each comes from a prompt that ends there,
+ * in one chunk.
+ */
 function computeWhole(rig: Rig, model: ReferenceModel, every: number): WholeLogits {
   const logitsOf = (prompt: PromptName): Map<number, Float32Array> => {
     const tokens = model.prompts[prompt];
@@ -240,7 +244,10 @@ function computeWhole(rig: Rig, model: ReferenceModel, every: number): WholeLogi
   return { long: logitsOf("long"), branch: logitsOf("branch"), short: logitsOf("short") };
 }
 
-/** Runs all streams to the end of their greedy tokens, in steps that mix chunks and decodes as the seed says. */
+/**
+ * Runs all streams to the end of their greedy tokens, in steps with a seeded random mix of chunks and
+ * decodes.
+ */
 function runMixed(
   rig: Rig,
   streams: readonly Stream[],

@@ -1,4 +1,4 @@
-/** The CPU engine is a device like any other, at every instruction set of this machine. */
+/** Device conformance of the CPU engine, at every instruction set of this machine. */
 import { afterAll, describe } from "bun:test";
 import { deviceConformance } from "../../gpu/conformance.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";

@@ -1,4 +1,7 @@
-/** The CUDA engine's library, where it is built: it loads on any machine, and says why it cannot compute there. */
+/**
+ * Library of the CUDA engine, if built: it loads on any machine, and returns the reason if it cannot compute
+ * there.
+ */
 import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { openLibrary } from "../../gpu/native.ts";

@@ -1,5 +1,7 @@
-/** Whatever the door lets in, the engine takes: a request that is in range must never make the engine refuse a step,
- *  which is taken for a bug and ends the engine. */
+/**
+ * Every request that the API accepts must be valid for the engine. The engine treats an invalid step as a bug
+ * and stops.
+ */
 import { afterAll, expect, test } from "bun:test";
 import fc from "fast-check";
 import { closeNativeModel, openCpuDevice, openNativeModel, PAGE_TOKENS } from "../../gpu/native/open.ts";
@@ -39,12 +41,12 @@ const served: ServedModel = {
   generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
 };
 
-/** Numbers near edges: of the fields' ranges, of f32, of int32. */
+/** Numbers near limits: of the fields' ranges, of f32, of int32. */
 const edge = fc.constantFrom(
   ...[0, -0, 1, 2, -1, -2, 20, 100, -100, 0.5, 0.01, 0.999999999, 1.0000000001, 100.00000001],
   ...[1e-5, 1e-9, 1e-45, 1e-46, 1e-300, 5e-324, 1e38, 1e39, 2 ** 31 - 1, 2 ** 31, 2 ** 32, 2 ** 53, 2 ** 63],
 );
-/** Mostly between two numbers or one of them; now and then an edge, which may be outside. */
+/** Numbers mostly within the range, bounds included; now and then an edge case that may be outside. */
 const real = (min: number, max: number) =>
   fc.oneof(
     { weight: 10, arbitrary: fc.double({ min, max, noNaN: true }) },

@@ -1,6 +1,6 @@
 /**
- * Pooled hidden states against those of Hugging Face transformers, through an engine: on the CPU with weights as they are and
- * in int8, and on the emulated GPU. And they are the same bits however the scheduler computes them.
+ * Pooled hidden states through an engine, compared with Hugging Face transformers: on the CPU with plain and
+ * int8 weights, and on the emulated GPU. They are the same bits however the scheduler computes them.
  */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -21,7 +21,7 @@ import { renameTensors } from "../support/headless-folder.ts";
 import { cosineOf, largestDifference } from "./compare.ts";
 import { cpuLibrary, emulatedLibrary } from "./library.ts";
 
-setDefaultTimeout(60_000); // milliseconds; an emulated GPU on a busy machine
+setDefaultTimeout(60_000); // milliseconds, for an emulated GPU on a busy machine
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-embeddings-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -35,11 +35,11 @@ interface Way {
   readonly quant?: Quant;
   readonly pages?: number;
   readonly stepTokens?: number;
-  /** A chat of the same prompt runs beside. */
+  /** True if a chat of the same prompt runs beside it. */
   readonly hasCompany?: boolean;
 }
 
-/** The states of a prompt by each pooling, from one engine. */
+/** Returns the states of a prompt by each pooling, from one engine. */
 function pooledStates(way: Way, prompt: readonly number[]): Float32Array[] {
   const { library, compute, quant = "none", pages = 64, stepTokens = 64 } = way;
   const isGpu = library !== cpu;
@@ -81,7 +81,7 @@ function pooledStates(way: Way, prompt: readonly number[]): Float32Array[] {
   return states;
 }
 
-/** The same of transformers' hidden states. */
+/** Returns the same from transformers' hidden states. */
 function referenceStates(name: ReferenceName): Float32Array[] {
   const { prompts, hidden } = referenceModel(name);
   const count = prompts.long.length;

@@ -1,7 +1,7 @@
 /**
- * Every family on the CPU engine, from a folder and from a GGUF file of the same numbers: its logits are those of transformers.
- * In bf16 they are near, there and on the emulated GPU. That results do not depend on chunks, cache or company is tested for every
- * kind of layer by kinds.test.ts, and for the families of correctness.test.ts.
+ * Logits of every family on the CPU engine, from a folder and from a GGUF file of the same numbers, compared
+ * with transformers. In bf16 they are near, also on the emulated GPU. kinds.test.ts tests for every kind of
+ * layer that results do not depend on chunks, cache or company. correctness.test.ts does so for its families.
  */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -28,7 +28,7 @@ const library = cpuLibrary();
 const scratch = mkdtempSync(join(tmpdir(), "bunting-families-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** The logits after each position that the reference has, from chunks that end there. */
+/** Returns the logits after each position of the reference, from chunks that end there. */
 function logitsOf(path: string, compute: "f32" | "bf16", on = library): Float32Array[] {
   const rig = new Rig(on, openModelFolder(path), { compute, quant: "none" });
   const stream = rig.stream(familyPrompt);
@@ -56,7 +56,7 @@ describe.each(Object.keys(familyConfigs).map((name) => [name]))("%s", (name) => 
     }
   });
 
-  // Of no mixture here are two experts so near each other that bf16 would choose another one.
+  // These mixtures have no two experts near enough for bf16 to choose another one.
   test("in bf16 they are near", () => {
     for (const [index, logits] of logitsOf(folder, "bf16").entries()) {
       expect(cosineOf(logits, wanted[index]!)).toBeGreaterThan(0.998);

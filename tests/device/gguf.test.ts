@@ -1,7 +1,7 @@
 /**
- * GGUF files on the CPU engine. A file must be computed as the folder that holds the same numbers: bit for bit, whatever
- * their storage, since both are rounded to bf16 from the same floats. And numbers in blocks must stay close to those they
- * were made from, in the logits as well.
+ * GGUF files on the CPU engine. A file must give the same bits as a folder with the same numbers, whatever
+ * its storage type. Both are rounded to bf16 from the same floats. Block formats must stay close to their
+ * original numbers, in the logits as well.
  */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -34,7 +34,7 @@ function ggufOf(dir: string, type: StoredName): string {
   return file;
 }
 
-/** Logits after every position of a prompt. */
+/** Returns the logits after every position of a prompt. */
 function logitsOf(
   path: string,
   compute: "f32" | "bf16",
@@ -52,7 +52,7 @@ function expectSame(got: readonly Float32Array[], want: readonly Float32Array[])
   expect(got.findIndex((row, position) => !sameBits(row, want[position]!))).toBe(-1);
 }
 
-/** How the folders of tests/reference are stored. */
+/** Storage type of each folder in tests/reference. */
 const stored: Readonly<Record<ReferenceName, StoredName>> = {
   llama3: "F32",
   llama2: "BF16",
@@ -86,7 +86,7 @@ describe.each(referenceNames.map((name) => [name]))("%s", (name) => {
   });
 });
 
-/** A model wide enough for blocks of 256, in the shape of each architecture. */
+/** Model wide enough for blocks of 256, in the shape of each architecture. */
 const wide: JsonObject = {
   hidden_size: 256,
   intermediate_size: 512,
@@ -104,9 +104,10 @@ const wideFamilies: readonly (readonly [string, JsonObject])[] = [
   ["qwen3", { architectures: ["Qwen3ForCausalLM"], head_dim: 64 }],
 ];
 
-/** How far logits may turn away from the original's: the smallest cosine at any position. Random weights are the worst
- *  case for numbers of few bits. Seen, the least over families: 0.9997, 0.9973, 0.9904, 0.9908, 0.9856, 0.9587, 0.9580,
- *  0.9386. */
+/**
+ * Smallest cosine with the original's logits at any position. Random weights are the worst case for low-bit
+ * numbers.
+ */
 const cosineMin: Readonly<Record<NamesOf<"blocks">, number>> = {
   Q8_0: 0.9995,
   Q6_K: 0.996,
@@ -144,7 +145,7 @@ describe.each(wideFamilies)("a random %s model", (family, fields) => {
         expect(cosineOf(row, original[position]!)).toBeGreaterThan(cosineMin);
       }
       if (!["Q8_0", "Q4_0", "Q5_0", "Q4_K", "Q5_K", "Q6_K"].includes(type)) return;
-      // Multiplied in its own blocks, with rows in int8.
+      // Multiplies in its own blocks, with rows in int8.
       const own = logitsOf(file, "bf16", tokens, "auto");
       expect(sameBits(own[5]!, logits[5]!)).toBeFalse();
       for (const [position, row] of own.entries()) {
@@ -154,7 +155,7 @@ describe.each(wideFamilies)("a random %s model", (family, fields) => {
   );
 });
 
-/** Blocks of any bits; how far logits may turn when their numbers are rounded to int4 or int6. Seen in IQ2_S: 0.9777. */
+/** Smallest cosine when numbers of random codebook blocks are rounded to int4 or int6. */
 const codebookCosineMin: Readonly<Record<NamesOf<"codebook">, number>> = {
   ...{ IQ2_XXS: 0.98, IQ2_XS: 0.97, IQ2_S: 0.97 },
   ...{ IQ3_XXS: 0.99, IQ3_S: 0.99 },
@@ -181,7 +182,7 @@ describe("a model of rows of code books", () => {
   );
 });
 
-/** A copy of a folder whose weights are f32, rounded to what a storage type can hold. */
+/** Copies a folder whose weights are f32, rounded to the precision of a storage type. */
 function withNumbersOf(dir: string, type: StoredName): string {
   files += 1;
   const copy = join(scratch, `folder-${files}`);

@@ -1,4 +1,4 @@
-/** The CUDA engine is a device like any other: on the emulated GPU, and on a real one where there is one. */
+/** Device conformance of the CUDA engine: on the emulated GPU, and on a real one if present. */
 import { afterAll, setDefaultTimeout } from "bun:test";
 import { deviceConformance } from "../../gpu/conformance.ts";
 import { closeNativeModel, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
@@ -6,7 +6,7 @@ import { openModelFolder } from "../../model/folder.ts";
 import { referenceModel } from "../reference/models.ts";
 import { gpuEngines } from "./library.ts";
 
-setDefaultTimeout(60_000); // milliseconds; an emulated GPU on a busy machine
+setDefaultTimeout(60_000); // milliseconds, for an emulated GPU on a busy machine
 
 const limits = {
   threads: 1,

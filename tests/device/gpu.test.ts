@@ -1,6 +1,6 @@
 /**
- * What GPUs have of their own: weights, keys and values in fewer bits, and how far the logits turn with them; memory that is
- * taken and given back; what is refused. What single kernels compute is compared with sums in double in csrc/cuda/tests.
+ * GPU-only features: low-bit weights, keys and values, with their effect on the logits; memory allocation and
+ * release; refusals. csrc/cuda/tests compares single kernels with sums in double.
  */
 import { beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -28,8 +28,10 @@ setDefaultTimeout(120_000);
 
 type Fewer = Partial<Pick<RigOptions, "quant" | "kv">>;
 
-/** Cosines to the model in bf16 that the mean over positions must exceed. Sums over 48 to 128 random weights are hard on
- *  few bits. Seen, the least: 0.9991, 0.9896, 0.952, 0.9934, 0.998, 0.991. */
+/**
+ * Cosines with the bf16 model that the mean over positions must exceed. Sums over 48 to 128 random weights
+ * are hard on low-bit numbers.
+ */
 const ways: readonly (readonly [string, Fewer, number])[] = [
   ["weights in int8", { quant: "int8" }, 0.999],
   ["weights in int6", { quant: "int6" }, 0.985],
@@ -39,7 +41,7 @@ const ways: readonly (readonly [string, Fewer, number])[] = [
   ["all in fp8", { quant: "fp8", kv: "fp8" }, 0.985],
 ];
 
-/** Wide enough for blocks of 256. */
+/** Model wide enough for blocks of 256. */
 const wideModel: JsonObject = {
   architectures: ["Qwen3ForCausalLM"],
   hidden_size: 256,
@@ -167,7 +169,7 @@ describe("memory, of which the emulated GPU counts every byte", () => {
     const device = openGpuDevice(library, model, limits, 0);
     const taken = before - freeBytes();
     const planned = workspaceBytes + copyBytes + limits.pages * model.pageBytes;
-    // Besides, what steps are written into and read from, which on a real GPU is the host's memory.
+    // Buffers for step inputs and outputs come on top; on a real GPU they are host memory.
     expect(taken).toBeGreaterThanOrEqual(planned);
     expect(taken).toBeLessThan(planned * 1.5);
     for (const tokens of [[1, 2, 3], [4], [5, 6]]) stepOf(device, tokens);
@@ -223,7 +225,7 @@ describe("a CPU refuses with a sentence", () => {
   });
 });
 
-/** Logits after every position, each a stream of its own in one step. */
+/** Returns the logits after every position, each a stream of its own in one step. */
 function logitsOf(rig: Rig, tokens: readonly number[]): Float32Array[] {
   const parts = tokens.map((_, position) => ({
     stream: rig.stream(tokens.slice(0, position + 1)),
@@ -234,7 +236,7 @@ function logitsOf(rig: Rig, tokens: readonly number[]): Float32Array[] {
   return logits;
 }
 
-/** The logits after a prompt that is computed at once. */
+/** Returns the logits after a prompt that is computed in one step. */
 function stepOf(device: NativeDevice, tokens: readonly number[]): Float32Array {
   const afterIndex = tokens.length - 1;
   const row = { afterIndex, sampling: sampling(), position: 0, banned: [], seen: null, allowed: null };

@@ -1,4 +1,7 @@
-/** What an engine on the CPU begins with: what an earlier start, or the first engine, has measured; else what it measures. */
+/**
+ * Initial costs of an engine on the CPU: those measured by an earlier start or by the first engine, else its
+ * own measurement.
+ */
 
 import { afterAll, expect, test } from "bun:test";
 import {
@@ -39,7 +42,7 @@ function setupOf(packedFolders: readonly string[]): DeviceSetup {
   return { kind: "cpu", library, folder, model, limits };
 }
 
-/** What an engine begins with. */
+/** Returns the initial costs of an engine. */
 function begun(packed: string | null, costs: Shared["costs"] = null, engine = 0): LinearState {
   const setup = setupOf(packed === null ? [] : [packed]);
   const opened = openDevice(setup, engine as EngineId, { model: null, costs }, new LoopClock(), () => {});
@@ -53,7 +56,7 @@ const keptIn = (packed: string): string[] =>
 const textIn = (packed: string): string => readFileSync(join(packed, keptIn(packed)[0]!), "utf8");
 const partsIn = (packed: string): LinearState => JSON.parse(textIn(packed)).costs;
 
-/** Parts beside each other. */
+/** Returns the parts relative to each other. */
 function shares({ stepMs, tokenMs, sequences, first }: LinearState): number[] {
   const { sequenceMs, pairMs, contextMs } = sequences;
   const firstMs = first.map(({ tokenMs }) => tokenMs);
@@ -68,7 +71,7 @@ test("the first start keeps what it measured, and the second begins with what is
   expect(keptIn(packed)).toHaveLength(1);
   expect(partsIn(packed)).toEqual(first);
   const second = begun(packed);
-  // On a machine that changed meanwhile it was measured again, and that is what is kept.
+  // On a machine whose speed changed meanwhile, the engine measured again and kept the new costs.
   for (const [index, share] of shares(partsIn(packed)).entries())
     expect(shares(second)[index]).toBeCloseTo(share, 9);
   expect(keptIn(packed)).toHaveLength(1);

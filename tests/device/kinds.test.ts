@@ -1,6 +1,6 @@
 /**
- * One small model of every kind of layer, on the CPU, on the emulated GPU and on a real one: however its prompt is cut, shared, batched or computed
- * again, its logits are the same bits.
+ * Small models with every kind of layer, on the CPU, the emulated GPU and a real one. However the prompt is
+ * cut, shared, batched or recomputed, its logits are the same bits.
  */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -19,7 +19,7 @@ setDefaultTimeout(60_000);
 const scratch = mkdtempSync(join(tmpdir(), "bunting-kinds-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** Together they have every value of every word of model/shape.ts. */
+/** Model shapes that together have every value of every field of model/shape.ts. */
 const kinds = [
   ["gemma2", "norms around, caps, GELU, windows in every other layer"],
   ["gemma3", "two ropes, norms of heads"],
@@ -39,9 +39,9 @@ interface Way {
   readonly library: NativeLibrary;
   readonly compute: "f32" | "bf16";
   readonly quant: Quant;
-  /** Of chunks. */
+  /** Chunk sizes. */
   readonly sizes: readonly number[];
-  /** Of the prompt's positions, those that are compared: each one that is a multiple of this, and the last. */
+  /** Stride of the compared positions of the prompt; the last one is compared, too. */
   readonly every: number;
 }
 const everySize = Array.from({ length: 20 }, (_, index) => index + 1);

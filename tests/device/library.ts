@@ -1,4 +1,7 @@
-/** The engines' libraries as `npm test` builds them; BUNTING_LIBRARY and BUNTING_EMULATED_LIBRARY name others. */
+/**
+ * Engine libraries as `npm test` builds them; BUNTING_LIBRARY and BUNTING_EMULATED_LIBRARY override the
+ * paths.
+ */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { NativeError, type NativeLibrary, openLibrary } from "../../gpu/native.ts";
@@ -13,7 +16,7 @@ export function cpuLibraryPath(): string {
   return present(process.env.BUNTING_LIBRARY ?? join(build, "libbunting_cpu.so"));
 }
 
-/** The CUDA engine on the emulated GPU. */
+/** Opens the CUDA engine on the emulated GPU. */
 export function emulatedLibrary(): NativeLibrary {
   return openLibrary(emulatedLibraryPath());
 }
@@ -22,16 +25,16 @@ export function emulatedLibraryPath(): string {
   return present(process.env.BUNTING_EMULATED_LIBRARY ?? join(build, "cuda/libbunting_emu.so"));
 }
 
-/** Where the CUDA engine is, if it is built. */
+/** Path of the CUDA engine, if it is built. */
 export const cudaLibraryPath = join(build, "cuda/libbunting_cuda.so");
 
-/** An engine that computes on a GPU. */
+/** Engine that computes on a GPU. */
 export interface GpuEngine {
   readonly name: "emu" | "cuda";
   readonly library: NativeLibrary;
 }
 
-/** The emulated GPU, and the real one where there is one and the engine for it is built. */
+/** Returns the emulated GPU, and the real one if present with its engine built. */
 export function gpuEngines(): readonly GpuEngine[] {
   const emulated: GpuEngine = { name: "emu", library: emulatedLibrary() };
   if (!existsSync(cudaLibraryPath)) return [emulated];
@@ -39,7 +42,7 @@ export function gpuEngines(): readonly GpuEngine[] {
   return gpuRefusal(library, 0) === null ? [emulated, { name: "cuda", library }] : [emulated];
 }
 
-/** Why the library cannot compute on that GPU; null when it can. */
+/** Returns why the library cannot compute on that GPU; null if it can. */
 export function gpuRefusal(library: NativeLibrary, gpu: number): string | null {
   try {
     library.deviceProbe(gpu);

@@ -1,4 +1,4 @@
-/** The native boundary seen from TypeScript: what cannot be opened, what is refused, and how it is said. */
+/** Native boundary seen from TypeScript: models and steps that it refuses, and the error messages. */
 import { afterAll, describe, expect, test } from "bun:test";
 import { copyFileSync, cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -138,7 +138,7 @@ describe("a model", () => {
     expect(model).toMatchObject({ ...plan, contextMax, vocabSize: shape.vocab, isa: bestIsa(library) });
     const keysAndValues = 2 * shape.layers.length * shape.kvHeads * shape.headSize * PAGE_TOKENS;
     expect(plan.pageBytes).toBe(keysAndValues * 2);
-    // Its tables of turns are as long as its context.
+    // RoPE tables are as long as the context.
     const longer = { ...shape, contextMax: 100_000 };
     expect(plan.weightBytes).toBeLessThan(library.modelPlan(longer, options, PAGE_TOKENS).weightBytes);
     const { workspaceBytes, copyBytes } = library.enginePlan(shape, options, limits);

@@ -1,4 +1,4 @@
-/** Activations of which a few channels are hundreds of times larger than the others. */
+/** Activations with a few channels hundreds of times larger than the others. */
 import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -34,7 +34,7 @@ function logitsOf(library: ReturnType<typeof cpuLibrary>, path: string, quant: Q
   return logits;
 }
 
-/** sum p ln(p / q) in nats, the mean over positions. */
+/** KL divergence, sum p ln(p / q) in nats, averaged over positions. */
 function divergence(want: readonly Float32Array[], got: readonly Float32Array[]): number {
   const logs = (logits: Float32Array): number[] => {
     const largest = Math.max(...logits);

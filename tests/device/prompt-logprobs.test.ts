@@ -1,4 +1,6 @@
-/** What an engine tells of a prompt's tokens is what it told when it drew them, however the prompt is cut into chunks. */
+/**
+ * Prompt logprobs are equal to those of the same tokens when drawn, however the prompt is cut into chunks.
+ */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import type { TokenId } from "../../base/token.ts";
@@ -19,7 +21,7 @@ afterAll(() => closeNativeModel(library, model));
 const TOP = 3;
 const prompt = [100, 200, 300, 400, 500, 600];
 
-/** What a sequence drew, and what was told of it and of its prompt. */
+/** Returns the tokens that a sequence drew, with their logprobs and those of its prompt. */
 function run(spec: Omit<SequenceSpec, "id">, stepRowsMax: number) {
   const limits = { threads: 2, pages: 16, pageTokens: 16, stepTokensMax: 64, topLogprobsMax: TOP };
   const device = openCpuDevice(library, model, { ...limits, stepChunksMax: stepRowsMax });

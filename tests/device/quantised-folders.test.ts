@@ -1,4 +1,7 @@
-/** Folders as vLLM's users have them: computed as a folder in F32 with the numbers that are published to be meant. */
+/**
+ * Quantised folders in vLLM's formats: their logits match a folder in F32 with the documented meaning of the
+ * numbers.
+ */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,7 +29,7 @@ const sizes = {
   ...{ hidden_size: 256, intermediate_size: 384, vocab_size: 500, tie_word_embeddings: false },
   ...{ num_attention_heads: 4, num_key_value_heads: 2, num_hidden_layers: 2, max_position_embeddings: 128 },
 };
-/** Every expert computes every token, so that roundings choose no other one. */
+/** Mixtures where every expert computes every token, so that rounding cannot change the choice. */
 const models: Readonly<Record<string, JsonObject>> = {
   Qwen2: sizes,
   Qwen3Moe: {
@@ -60,7 +63,10 @@ const bytes = { layout: "rows", bits: 8, hasZeros: false, hasOrder: false } as c
 const packedNames = { integers: "weight_packed", scales: "weight_scale" };
 const byteNames = { integers: "weight", scales: "weight_scale" };
 
-/** The blocks that matrices of layers become, and how near logits come: what is kept loses the rounding of scales to f16. */
+/**
+ * Block formats that matrices of layers become, with the bound on the logits: conversion only rounds scales
+ * to f16.
+ */
 const ways: readonly (readonly [string, QuantisedWay, number, number])[] = [
   [
     "GPTQ",

@@ -1,4 +1,7 @@
-/** Weights in int8, int6 and int4: how far the logits turn, that company does not matter, and packed weights on disk. */
+/**
+ * Weights in int8, int6 and int4: effect on the logits, independence from company, and packed weights on
+ * disk.
+ */
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import {
   chmodSync,
@@ -33,7 +36,7 @@ function rigOf(dir: string, quant: Quant, isa: Isa | "auto" = "auto", packed: re
   return new Rig(library, openModelFolder(dir), { isa, quant, packedFolders: packed });
 }
 
-/** Logits after every position of a prompt, each a stream of its own in one step. */
+/** Returns the logits after every position of a prompt, each a stream of its own in one step. */
 function logitsOf(rig: Rig, tokens: readonly number[]): Float32Array[] {
   const parts = tokens.map((_, position) => ({
     stream: rig.stream(tokens.slice(0, position + 1)),
@@ -44,8 +47,11 @@ function logitsOf(rig: Rig, tokens: readonly number[]): Float32Array[] {
   return logits;
 }
 
-/** Cosines to the model in bf16 that the mean over positions must exceed. Sums over 48 to 96 random weights are hard on
- *  few bits; the steps of int6 are four times those of int8, and 1 - cosine goes with their square. */
+/**
+ * Cosines with the bf16 model that the mean over positions must exceed. Sums over 48 to 96 random weights are
+ * hard on low-bit numbers. The steps of int6 are four times those of int8, and 1 - cosine grows with their
+ * square.
+ */
 const cosineMin = { int8: 0.998, int6: 0.975, int4: 0.9 } as const;
 
 describe.each(referenceNames.map((name) => [name]))("%s", (name) => {
@@ -86,7 +92,7 @@ describe("packed weights", () => {
   };
   const packedIn = (folder: string): string[] =>
     readdirSync(folder).filter((name) => name.endsWith(".bunting-packed"));
-  /** Opens, computes, closes. */
+  /** Opens a device, computes, and closes it. */
   const start = (model: string, quant: Quant, folders: readonly string[]) => {
     const rig = rigOf(model, quant, "auto", folders);
     const result = { note: rig.packedNote, logits: logitsOf(rig, tokens).at(-1)! };

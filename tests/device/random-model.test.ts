@@ -1,4 +1,4 @@
-/** A folder that tools/random-model.ts writes loads like any other, and its model answers. */
+/** A folder written by tools/random-model.ts loads like any other, and its model answers. */
 import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -36,7 +36,7 @@ test.each(Object.keys(publishedShapes))("a small %s answers", (name) => {
     const { logits } = drawn!;
     expect(logits).toHaveLength(4000);
     expect(logits.every(Number.isFinite)).toBe(true);
-    expect(new Set(logits).size).toBeGreaterThan(1000); // no constant: the weights matter
+    expect(new Set(logits).size).toBeGreaterThan(1000); // not a constant, so the weights matter
   } finally {
     rig.close();
   }

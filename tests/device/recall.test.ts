@@ -1,7 +1,7 @@
 /**
- * The embedded model finds a code and a name in a prompt of 1,500 tokens, and says the same whatever the scheduler does with
- * that prompt: a chunk of any size, pages of an earlier prompt, company in the batch, computed again after preemption. A
- * wrong page, position or mask anywhere in those tokens shows as a wrong digit.
+ * The embedded model finds a code and a name in a prompt of 1,500 tokens, and answers the same under any
+ * scheduling. Cases: chunks of any size, pages of an earlier prompt, company in the batch, recomputation
+ * after preemption. A wrong page, position or mask anywhere shows as a wrong digit.
  */
 import { afterAll, expect, test } from "bun:test";
 import { join } from "node:path";
@@ -40,8 +40,10 @@ interface Outcome {
   readonly load: EngineLoad;
 }
 
-/** Answers to `asked` (indexes of `recalls`), all submitted at once, by an engine with so many pages and prompt tokens a
- *  step. */
+/**
+ * Returns answers to `asked` (indexes of `recalls`), submitted together, by an engine with the given pages
+ * and prompt tokens per step.
+ */
 function answers(
   asked: readonly number[],
   pages: number,
@@ -72,7 +74,7 @@ function answers(
     }
   };
   asked.forEach((which, index) => {
-    // On and on, each on pages of its own: that takes more of them than admission keeps free.
+    // Long answers, each on pages of its own: they need more than admission keeps free.
     const isLong = how === "long and unshared";
     const cacheSalt = isLong ? `${index}` : "";
     const stopRule = { stop: { stopTokens: isLong ? [] : [stop] } };

@@ -1,6 +1,6 @@
 /**
- * Drives a native device by hand, for tests that decide exactly what is computed with what: no scheduler, pages taken in a
- * shuffled order, and the raw logits of every row that was drawn.
+ * Test rig that drives a native device directly: tests decide exactly what each step computes. It has no
+ * scheduler, assigns pages in a shuffled order, and returns the raw logits of every drawn row.
  */
 
 import type { TokenId } from "../../base/token.ts";
@@ -24,7 +24,7 @@ const limits = {
 
 const greedy = sampling();
 
-/** A token stream on the rig: what is computed so far, and where. */
+/** Token stream on the rig: its computed tokens and their pages. */
 export interface Stream {
   readonly tokens: TokenId[];
   /** Pages of the computed tokens, in order. */
@@ -33,14 +33,14 @@ export interface Stream {
   computed: number;
 }
 
-/** What a step's chunk drew. */
+/** Result of a step's chunk. */
 export interface Drawn {
   readonly token: TokenId;
-  /** [vocab], of the chunk's last token. */
+  /** Logits [vocab] after the chunk's last token. */
   readonly logits: Float32Array;
 }
 
-/** How the device computes. */
+/** Options of the device. */
 export interface RigOptions {
   readonly compute: "f32" | "bf16";
   readonly isa: Isa | "auto";
@@ -48,7 +48,7 @@ export interface RigOptions {
   readonly quant: Quant;
   readonly kv: KvFormat;
   readonly gemm: GemmChoice;
-  /** For packed weights. */
+  /** Folders of packed weights. */
   readonly packedFolders: readonly string[];
 }
 
@@ -56,7 +56,7 @@ const defaults: RigOptions = {
   ...{ compute: "bf16", isa: "auto", threads: 2, quant: "none", kv: "plain", gemm: "own", packedFolders: [] },
 };
 
-/** A device on the CPU, or on the first GPU if the library is for those. */
+/** Device on the CPU, or on the first GPU if the library is for GPUs. */
 export class Rig {
   readonly #library: NativeLibrary;
   readonly #model: ReturnType<typeof openNativeModel>;
@@ -79,11 +79,11 @@ export class Rig {
     this.#device = isGpu
       ? openGpuDevice(library, this.#model, { ...limits, threads, gemm }, 0)
       : openCpuDevice(library, this.#model, { ...limits, threads });
-    // 191 and 320 have no common divisor: every page once, neighbours far apart.
+    // 191 and 320 are coprime: every page once, neighbours far apart.
     for (let i = 0; i < limits.pages; i += 1) this.#free.push(((i * 191) % limits.pages) as PageId);
   }
 
-  /** What became of packed weights. */
+  /** Note of the device on packed weights; null: none. */
   get packedNote(): string | null {
     return this.#model.packedNote;
   }
@@ -92,8 +92,10 @@ export class Rig {
     return { tokens: [...tokens], pages: [], computed: 0 };
   }
 
-  /** A stream with the first `count` tokens' keys and values of another: whole pages shared, the partial last one copied
-   *  by the next step. */
+  /**
+   * Makes a stream with the keys and values of another's first `count` tokens. It shares whole pages; the
+   * next step copies the partial last one.
+   */
   branch(from: Stream, count: number, tokens: readonly TokenId[]): { stream: Stream; moves: PageMove[] } {
     const shared = Math.floor(count / pageTokens);
     const stream: Stream = { tokens: [...tokens], pages: from.pages.slice(0, shared), computed: count };
@@ -104,7 +106,10 @@ export class Rig {
     return { stream, moves: [{ from: from.pages[shared]!, tier: "device", to: page, count: rest }] };
   }
 
-  /** Computes the next `count` tokens of each stream in one step; draws after the last of each but where it is not wanted. */
+  /**
+   * Computes the next `count` tokens of each stream in one step; draws after the last of each unless a stream
+   * declines.
+   */
   step(
     parts: readonly { stream: Stream; count: number; isUndrawn?: true }[],
     moves: readonly PageMove[] = [],
@@ -144,8 +149,11 @@ export class Rig {
     });
   }
 
-  /** Computes what is left of the stream's tokens in chunks of `size`, then draws greedily until `count` tokens are
-   *  added; returns those. `seen` gets the logits after every chunk, with the position of its last token. */
+  /**
+   * Computes the rest of the stream's tokens in chunks of `size`, then draws greedily until `count` tokens
+   * are added; returns those. `seen` receives the logits after every chunk, with the position of its last
+   * token.
+   */
   generate(
     stream: Stream,
     count: number,
@@ -165,7 +173,7 @@ export class Rig {
     return stream.tokens.slice(start);
   }
 
-  /** The logits after each of the tokens, all in one step. */
+  /** Returns the logits after each of the tokens, all in one step. */
   logitsAfterEach(tokens: readonly TokenId[]): Float32Array[] {
     const parts = tokens.map((_, position) => ({
       stream: this.stream(tokens.slice(0, position + 1)),
@@ -174,7 +182,7 @@ export class Rig {
     return this.step(parts).map(({ logits }) => logits);
   }
 
-  /** Gives back pages; with `shared` the first pages stay with another stream. */
+  /** Frees pages; with `shared` the first pages stay with another stream. */
   free(stream: Stream, shared = 0): void {
     this.#free.push(...stream.pages.splice(shared));
     stream.pages.length = 0;

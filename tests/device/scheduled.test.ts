@@ -1,6 +1,6 @@
 /**
- * The scheduler on the CPU engine: whatever it decides (prefixes taken from its cache, prompts cut to a token budget,
- * sequences preempted and computed again), every sequence gets the tokens that it gets alone.
+ * Scheduler on the CPU engine: every sequence gets the same tokens as alone. That holds for prefix cache
+ * hits, chunked prompts, preemption and recomputation.
  */
 import { describe, expect, test } from "bun:test";
 import type { TokenId } from "../../base/token.ts";
@@ -22,12 +22,12 @@ const tokensMax = 32;
 interface Wanted {
   readonly prompt: readonly TokenId[];
   readonly sampling: Partial<Sampling>;
-  /** Steps that are done before it is submitted. */
+  /** Steps to complete before the sequence is submitted. */
   readonly afterSteps: number;
 }
 
 interface Outcome {
-  /** Per sequence, in the order of submission. */
+  /** Tokens per sequence, in order of submission. */
   readonly tokens: readonly (readonly TokenId[])[];
   readonly load: EngineLoad;
 }
@@ -83,7 +83,7 @@ function schedule(
   return { tokens, load: last! };
 }
 
-/** Each prompt three times, one every `gap` steps. */
+/** Makes each prompt three times, one every `gap` steps. */
 const staggered = (
   model: ReferenceModel,
   gap: number,

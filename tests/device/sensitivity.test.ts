@@ -1,6 +1,6 @@
 /**
- * The comparison with transformers would notice a wrong computation: each part of a model, changed a little, takes the
- * logits out of the tolerance of correctness.test.ts. Without this, agreement there could mean a blind test.
+ * Sensitivity of the comparison with transformers: a small change to any part of a model takes the logits out
+ * of correctness.test.ts's tolerance. Without this, agreement there could mean a blind test.
  */
 import { describe, expect, test } from "bun:test";
 import { openModelFolder } from "../../model/folder.ts";
@@ -12,7 +12,7 @@ import { Rig } from "./rig.ts";
 
 const library = cpuLibrary();
 
-/** The worst cosine over the positions of the long prompt, computed with a changed shape. */
+/** Returns the worst cosine over the positions of the long prompt, with a changed shape. */
 function worstCosine(name: ReferenceName, change: (shape: ModelShape) => Partial<ModelShape>): number {
   const model = referenceModel(name);
   const folder = openModelFolder(model.dir);

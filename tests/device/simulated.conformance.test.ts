@@ -1,4 +1,4 @@
-/** The simulated device keeps every promise that a real one keeps. */
+/** Device conformance of the simulated device. */
 import { deviceConformance } from "../../gpu/conformance.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";

@@ -1,4 +1,7 @@
-/** What one request may hold is bounded, and refused with a sentence; what others do goes on meanwhile. */
+/**
+ * Limits of a single request: beyond them the server refuses with a sentence, and serves other clients
+ * meanwhile.
+ */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { bodyOf, chatBody, post, startTestServer, type TestServer } from "./server.ts";
 

@@ -1,4 +1,4 @@
-/** Requests of coding agents in the middle of a session, on every wire that they use, under a template that demands much. */
+/** Requests of coding agents in mid-session, on every wire format that they use, under a strict template. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -32,7 +32,7 @@ const png = "iVBORw0KGgo=";
 const picture = "[image: this model reads text only]";
 const called = (name: string, args: string) =>
   `<tool_call>\n{"name": "${name}", "arguments": ${args}}\n</tool_call>`;
-/** The system's turn, with tools of one schema. */
+/** Makes the system's turn, with tools of one schema. */
 const head = (...offered: readonly string[]) => {
   const parameters =
     '"parameters": {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}';

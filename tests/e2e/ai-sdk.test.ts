@@ -1,4 +1,7 @@
-/** Vercel's AI SDK with its provider for OpenAI-compatible servers; it validates every chunk against a schema. */
+/**
+ * AI SDK of Vercel with its provider for OpenAI-compatible servers, which validates every chunk against a
+ * schema.
+ */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { APICallError, generateText, streamText } from "ai";

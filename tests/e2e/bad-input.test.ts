@@ -1,6 +1,6 @@
 /**
- * Whatever is sent, the answer is a refusal in OpenAI's shape that tells nothing of the machine, and a stream that runs
- * beside it has the tokens it has alone.
+ * Bad input of any kind: the server refuses in OpenAI's shape and reveals nothing of the machine. A stream
+ * beside it gets the same tokens as alone.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { connect } from "node:net";
@@ -51,7 +51,7 @@ const many = (count: number, item: unknown) => Array.from({ length: count }, () 
 const keys = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [String(i), 1]));
 const nested = (depth: number): unknown => (depth === 0 ? 1 : [nested(depth - 1)]);
 
-/** Fields added to a good chat request, and the path of the one that is refused. */
+/** Fields added to a valid chat request, and the path of the field that the server refuses. */
 const chatFields: readonly (readonly [fields: Readonly<Record<string, unknown>>, param: string])[] = [
   [{ guided_json: `${'{"items":'.repeat(100_000)}{}${"}".repeat(100_000)}` }, "guided_json"],
   [{ n: 100_000_000 }, "n"],
@@ -363,7 +363,7 @@ describe("a head is refused", () => {
     const open = startTestServer({ keys: { keys: ["secret"] }, loopbackOnly: false });
     const ask = (path: string, host: string) =>
       raw(`GET ${path} HTTP/1.1\r\nHost: ${host}\r\n\r\n`, undefined, open.origin);
-    // /page/state of host x is /state for a router that takes hosts to have four letters at least.
+    // A router that expects hosts of at least four letters would read /page/state of host x as /state.
     for (const host of ["a.example", "127.0.0.1", "abc", "x", "x:1"]) {
       for (const path of ["/state", "/page/../state", "/page/%2e%2e/state", "/page//state", "//page/state"]) {
         expect(await ask(path, host)).toMatch(/^HTTP\/1.1 (401|404)/);
@@ -440,7 +440,7 @@ test("the stream beside all this had the tokens it has alone", async () => {
   await server.settled();
 });
 
-/** Sends bytes as they are; resolves to what came back when the server has answered or closed the connection. */
+/** Sends raw bytes; resolves to the bytes received once the server has answered or closed the connection. */
 function raw(
   head: string,
   more?: (write: (text: string) => void) => ReturnType<typeof setInterval>,

@@ -1,4 +1,4 @@
-/** `bunting batch` and `bunting jobs`, as a person runs them. */
+/** Commands `bunting batch` and `bunting jobs` as a user runs them. */
 
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -24,12 +24,12 @@ function idsOf(path: string): number[] {
   return lines.map((line) => Number((JSON.parse(line) as { readonly custom_id: string }).custom_id));
 }
 
-/** What a command keeps of its batch. */
+/** Path of the command's state file for its batch. */
 function stateOf(output: string): string {
   return join(`${output}.job`, "state.json");
 }
 
-/** Resolves when the command has noted which batch is its own. */
+/** Resolves when the command has recorded the id of its batch. */
 async function hasBegun(output: string): Promise<void> {
   await hasBegunIn(`${output}.job`);
 }
@@ -40,7 +40,7 @@ async function hasBegunIn(job: string): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** What `look` finds, as soon as it finds something. */
+/** Polls `look` until it finds something, and returns that. */
 async function some<Found>(look: () => readonly Found[]): Promise<readonly Found[]> {
   for (;;) {
     const found = look();

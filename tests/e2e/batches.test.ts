@@ -1,4 +1,4 @@
-/** Files and batches over HTTP, with OpenAI's own client and with requests that it would not make. */
+/** Files and batches over HTTP, with OpenAI's own client and with raw requests that it would not make. */
 
 import { afterEach, beforeEach, describe, expect, spyOn, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -36,7 +36,7 @@ function chatLine(customId: string, content: string, more: object = {}): string 
   return JSON.stringify({ custom_id: customId, method: "POST", url: "/v1/chat/completions", body });
 }
 
-/** What the client throws, in words: its promises are not ones that `rejects` takes. */
+/** Returns the client's error as text; its promises do not work with `rejects`. */
 async function refusalOf(promise: PromiseLike<unknown>): Promise<string> {
   try {
     await promise;
@@ -164,7 +164,7 @@ describe("a batch", () => {
     const { choices, usage } = outputs[0]!.response.body;
     expect(choices).toEqual(alone.choices);
     expect(usage!.total_tokens).toBe(alone.usage!.total_tokens);
-    // Two lines are one and the same: but for its last page, the prompt is computed once.
+    // Two lines are equal: the prompt is computed once, except for its last page.
     const cachedOf = ({ response }: OutputLine) => response.body.usage!.prompt_tokens_details!.cached_tokens!;
     const cached = outputs.map(cachedOf).sort((a, b) => a - b);
     expect(cached[1]).toBeGreaterThanOrEqual(usage!.prompt_tokens - 16);
@@ -375,7 +375,7 @@ describe("a batch", () => {
     const listed: string[] = [];
     for await (const { id } of client.batches.list({ limit: 35 })) listed.push(id);
     expect(listed).toEqual(created.toReversed());
-    // As `bunting jobs list` does.
+    // Lists batches as `bunting jobs list` does.
     const all = await Array.fromAsync(new JobsClient({ url: server.origin, apiKey: null }).batches());
     expect(all.map(({ id }) => id)).toEqual(listed);
   });

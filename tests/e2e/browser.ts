@@ -1,9 +1,9 @@
-/** A real browser for tests, over the DevTools protocol: just enough to open a page, type, press keys and look. */
+/** Browser for tests, over the DevTools protocol: opens a page, types, presses keys and reads. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** Path of Chromium or Chrome; null when the machine has none. */
+/** Path of Chromium or Chrome; null if the machine has none. */
 export const chromium =
   ["chromium", "chromium-browser", "google-chrome"].map((name) => Bun.which(name)).find(Boolean) ?? null;
 
@@ -70,7 +70,7 @@ export class Browser {
     return page;
   }
 
-  /** One command of the protocol; rejects with the browser's message. */
+  /** Sends one command of the protocol; rejects with the browser's message. */
   call(method: string, params: object = {}, sessionId?: string): Promise<unknown> {
     const id = ++this.#lastId;
     const pending = Promise.withResolvers<unknown>();
@@ -81,7 +81,7 @@ export class Browser {
     return pending.promise;
   }
 
-  /** Replaces what was listening to that event. */
+  /** Sets the listener of an event, replacing the one before. */
   on(method: string, listener: (params: unknown) => void): void {
     this.#listeners.set(method, listener);
   }
@@ -111,7 +111,7 @@ export class Page {
     this.#session = session;
   }
 
-  /** Resolves when everything the page names is loaded. */
+  /** Resolves when the page and everything that it refers to is loaded. */
   async go(url: string): Promise<void> {
     const loaded = new Promise((resolve) => this.#browser.on("Page.loadEventFired", resolve));
     await this.call("Page.enable");
@@ -127,7 +127,7 @@ export class Page {
     this.#browser.on(method, listener);
   }
 
-  /** The value of an expression in the page; a promise is awaited. */
+  /** Evaluates an expression in the page; awaits a promise. */
   async evaluate(expression: string): Promise<unknown> {
     const params = { expression, awaitPromise: true, returnByValue: true };
     const { result, exceptionDetails } = (await this.call("Runtime.evaluate", params)) as Evaluated;
@@ -135,7 +135,7 @@ export class Page {
     throw new Error(exceptionDetails.exception?.description ?? exceptionDetails.text);
   }
 
-  /** Resolves to the expression's value as soon as it is truthy; it is looked at whenever the page changes. */
+  /** Resolves to the expression's value once it is truthy; checks whenever the page changes. */
   when(expression: string): Promise<unknown> {
     return this.evaluate(`new Promise((resolve, reject) => {
       const observer = new MutationObserver(look);
@@ -172,11 +172,11 @@ export class Page {
   }
 }
 
-/** The address that the browser prints when it listens. */
+/** Returns the address that the browser prints when it listens. */
 async function debuggerUrl(stderr: ReadableStream<Uint8Array>): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
-  // Not a loop over the stream: leaving it would close the pipe, and the browser could not write any more.
+  // A loop over the stream would close the pipe on exit, and the browser could not write any more.
   const reader = stderr.getReader();
   for (let read = await reader.read(); !read.done; read = await reader.read()) {
     text += decoder.decode(read.value, { stream: true });

@@ -1,11 +1,11 @@
-/** `bunting chat` in a terminal: what is one message, and how it ends. */
+/** Command `bunting chat` in a terminal: message boundaries and exit. */
 
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { TerminalProgram } from "./program.ts";
 import { startTestServer, type TestServer } from "./server.ts";
 
 let server: TestServer;
-/** The last prompt, as the model was given it. */
+/** Last prompt that the model received. */
 let asked = "";
 beforeAll(() => {
   server = startTestServer({
@@ -24,7 +24,7 @@ async function chat(): Promise<TerminalProgram> {
   return program;
 }
 
-/** Enter, after which an answer comes. */
+/** Presses Enter and waits for the answer. */
 async function enter(program: TerminalProgram, answers: number): Promise<void> {
   program.press("\r");
   await program.outputMatch(new RegExp(`(Understood\\.[^]*cached[^]*> [^]*){${answers}}`));
@@ -38,7 +38,7 @@ test("lines that are pasted are one message, with what is typed after them", asy
   program.press(" and more");
   await enter(program, 1);
   expect(asked).toBe("<user>one\n  /two\nthree and more");
-  // The next one begins anew.
+  // The next prompt starts a new conversation.
   program.press("four");
   await enter(program, 2);
   expect(asked).toEndWith("<assistant>Understood.<user>four");

@@ -1,4 +1,4 @@
-/** The command line: what it refuses and in which words, how it drains, how it chats and measures. */
+/** Command line: refusals and their messages, graceful shutdown, chat and benchmark commands. */
 
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { Program, TerminalProgram } from "./program.ts";
 const scratch = mkdtempSync(join(tmpdir(), "bunting-cli-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** Serving without a model's arithmetic: steps take 5 ms. */
+/** Arguments of a server without a model's arithmetic: steps take 5 ms. */
 const simulated = ["serve", "--device", "simulated", "--port", "0"];
 
 async function streamTokens(
@@ -129,7 +129,7 @@ test("--help fits 80 columns where no terminal is, in groups", async () => {
   const all = [main, ...(await Promise.all(commands.map((name) => helpOf(name))))];
   for (const text of all) {
     expect(text.split("\n").filter((line) => line.length > 80)).toEqual([]);
-    // Options of the command itself are not in the group that commander makes for what has no other.
+    // Options of the command itself must not be in commander's default group.
     expect(text.match(/^Options:\n(?: {2,}.*\n)*/m)![0]).toMatch(
       /^Options:\n(?: {2}-V.*\n)? {2}-h, --help.*\n$/,
     );
@@ -179,7 +179,7 @@ describe("a server that is told to stop", () => {
     await Bun.sleep(150); // two signals within a tenth of a second count as one
     program.signal("SIGTERM");
     expect(await program.exitCode()).toBe(143);
-    await reader.cancel().catch(() => {}); // its server is gone
+    await reader.cancel().catch(() => {}); // its server has stopped
   });
 });
 
@@ -342,14 +342,14 @@ test("--log-requests tells of responses and of answers, and of no text", async (
 });
 
 test("a server that npx has started ends with it", async () => {
-  // npx starts a shell, and ends without telling what runs in it.
+  // npx starts a shell, and exits without reporting the program that the shell runs.
   const command = `"${process.execPath}" server/main.ts ${simulated.join(" ")} & echo "started $!"; wait`;
   const environment = { ...(process.env as Record<string, string>), npm_command: "exec" };
   const program = new Program(["sh", "-c", command], { environment });
   await program.url();
   program.signal("SIGKILL");
   await program.outputMatch(/Stopping\./);
-  expect(await program.exitCode()).not.toBe(0); // of the shell; the output ends with the server
+  expect(await program.exitCode()).not.toBe(0); // the shell's exit code; the output ends with the server
 });
 
 test("doctor explains the machine and what serve would do", async () => {

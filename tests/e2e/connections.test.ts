@@ -1,4 +1,4 @@
-/** HTTP/1.1 as clients may use it and as few do, on connections of which every byte is the test's own. */
+/** HTTP/1.1 in rarely used forms, on connections whose every byte the test controls. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { connectionsMax } from "../../server/http/descriptors.ts";
 import { HttpServer } from "../../server/http/server.ts";
@@ -17,7 +17,7 @@ interface Answer {
   readonly body: string;
 }
 
-/** A connection on which bytes are sent as they are. */
+/** Connection that sends raw bytes. */
 class Client {
   #received = Buffer.alloc(0);
   #wake = (): void => {};
@@ -48,7 +48,7 @@ class Client {
     return this;
   }
 
-  /** Reads nothing from here on. */
+  /** Stops reading. */
   pause(): this {
     this.#socket.pause();
     return this;
@@ -62,12 +62,12 @@ class Client {
     this.#socket.end();
   }
 
-  /** Resolves once anything has come. */
+  /** Resolves once any bytes have arrived. */
   async heard(): Promise<void> {
     await this.#until(() => (this.#received.length > 0 ? 0 : -1));
   }
 
-  /** The next answer, whole; `hasBody` is false for HEAD. */
+  /** Reads the next complete answer; `hasBody` is false for HEAD. */
   async answer(hasBody = true): Promise<Answer> {
     const end = await this.#until(() => this.#received.indexOf("\r\n\r\n"));
     const head = this.#take(end + 4).toString("latin1");
@@ -179,7 +179,8 @@ describe("requests behind one that is not answered yet", () => {
     await own.kill();
   });
 
-  // Nothing is read of a connection on which requests wait: that its client has gone shows when it is written to.
+  // The server does not read a connection with waiting requests: it notices a lost client only when it
+  // writes.
   test.each([
     ["resets the connection", (client: Client) => client.leave()],
     ["closes it", (client: Client) => client.close()],
@@ -202,7 +203,7 @@ describe("requests behind one that is not answered yet", () => {
 });
 
 describe("trailers of a body in chunks", () => {
-  /** A chat in one chunk that ends in trailers. */
+  /** Makes a chat request in one chunk that ends in trailers. */
   function chatWith(trailers: string): string {
     const json = JSON.stringify(short());
     const head = postOf(short()).replace(/Content-Length: .*$/s, "Transfer-Encoding: chunked\r\n\r\n");
@@ -454,7 +455,7 @@ describe("a connection", () => {
 });
 
 describe("a client that takes its time", () => {
-  /** Sends a byte at each answer that another client gets, until the slow one is answered. */
+  /** Sends a byte at each answer to another client, until the slow client is answered. */
   async function trickle(own: { readonly origin: string }, slow: Client, byte: string): Promise<Answer> {
     const clock = await Client.open(own.origin);
     let answer: Answer | null = null;

@@ -1,6 +1,6 @@
 /**
- * Histories of six clients, each on its own wire format, under chat templates that demand what those of families of models do: what
- * the server has answered once can go on.
+ * Histories of six clients, each on its own wire format, under strict chat templates of model families. Every
+ * conversation that the server has answered once can continue.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { familyTemplates } from "../support/family-templates.ts";
@@ -44,7 +44,7 @@ const made = (id: string | undefined, name: string, values: unknown) => ({
 interface Client {
   readonly route: string;
   readonly body: object;
-  /** What a template that knows tools is offered besides. */
+  /** Extra fields for templates with tools. */
   readonly tools: object;
 }
 

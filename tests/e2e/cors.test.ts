@@ -57,7 +57,7 @@ describe("a page of an origin that is let in", () => {
     expect(await stream.text()).toEndWith("data: [DONE]\n\n");
     expect(stream.headers.get("access-control-allow-origin")).toBe(origin);
     expect(stream.headers.get("vary")).toContain("origin");
-    // A page is told also why it was refused.
+    // A page can also read the reason of a refusal.
     const refused = await fetch(`${server.origin}/v1/models`, { headers: { origin } });
     expect([refused.status, refused.headers.get("access-control-allow-origin")]).toEqual([401, origin]);
   });

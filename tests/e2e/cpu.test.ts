@@ -1,4 +1,6 @@
-/** The whole program on the CPU engine with the embedded model: HTTP stays free while steps are computed. */
+/**
+ * Whole program on the CPU engine with the embedded model: HTTP stays responsive while steps are computed.
+ */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import OpenAI from "openai";
 import { Program } from "./program.ts";

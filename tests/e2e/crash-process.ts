@@ -1,4 +1,6 @@
-/** A server in a process of its own, to be killed: `bun crash-process.ts <folder>` prints where it listens. */
+/**
+ * Server in a separate process, for tests that kill it: `bun crash-process.ts <folder>` prints its address.
+ */
 
 import { startTestServer } from "./server.ts";
 

@@ -1,7 +1,8 @@
 /**
- * A job survives: its server is killed at random moments, again and again, and in the end each line has the one answer that it has in a run
- * that nobody disturbs. CRASHES says how often on the simulated device (200 unless told, which takes three minutes), and
- * MODEL_CRASHES on the model that comes with Bunting (5): `CRASHES=1000 MODEL_CRASHES=50 npx bun test tests/e2e/crash.test.ts`.
+ * Durability of batch jobs. The test kills their server at random moments, again and again. In the end each
+ * line has the one answer of an undisturbed run. CRASHES is the number of kills on the simulated device
+ * (default 200, three minutes), MODEL_CRASHES that on the embedded model (default 5): `CRASHES=1000
+ * MODEL_CRASHES=50 npx bun test tests/e2e/crash.test.ts`.
  */
 
 import { expect, test } from "bun:test";
@@ -12,14 +13,14 @@ import { SeededRandom } from "../../base/random.ts";
 
 const SEED = Number(process.env.PROPERTY_SEED ?? Math.floor(Math.random() * 2 ** 32));
 
-/** A server that is killed, and what it has to do. */
+/** Server that is killed, and its jobs. */
 interface Trial {
   readonly device: string;
   readonly crashes: number;
   readonly lines: number;
-  /** A process lives so long at most, after it listens. */
+  /** Lifetime of a process at most, after it listens. */
   readonly lifeMs: number;
-  /** Serves from a folder, and prints where it listens. */
+  /** Command of a server that works on a folder and prints its address. */
   readonly command: (data: string) => readonly string[];
 }
 
@@ -95,7 +96,7 @@ async function begin(life: Life, input: string): Promise<string> {
   return (await ask<Batch>(life, "/batches", { method: "POST", body: JSON.stringify(body), headers })).id;
 }
 
-/** What each line says, in order of the output. */
+/** Returns the answer of each line, in order of the output. */
 async function answersOf(
   life: Life,
   { output_file_id: file }: Batch,

@@ -1,6 +1,6 @@
 /**
- * The embedded model's answers from the running program: the twenty questions one by one and in a crowd, tools, and a
- * prefix that a crowd shares.
+ * Answers of the embedded model from the running program: the twenty questions one by one and concurrently,
+ * tools, and a prefix shared by many requests.
  */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import OpenAI from "openai";

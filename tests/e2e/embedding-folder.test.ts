@@ -1,4 +1,7 @@
-/** The whole program with a folder for embeddings, which has no vocabulary projection: on the CPU, and on the emulated GPU. */
+/**
+ * Whole program with an embedding model's folder, which has no vocabulary projection: on the CPU and on the
+ * emulated GPU.
+ */
 import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,7 +14,7 @@ import { Program } from "./program.ts";
 const scratch = mkdtempSync(join(tmpdir(), "bunting-embedding-folder-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** A small model of the published one's class. */
+/** Makes a small model of the published one's class. */
 function folderOf(pooling: "lasttoken" | "mean_tokens"): string {
   const small = {
     ...{ hidden_size: 96, intermediate_size: 64, num_attention_heads: 4, num_key_value_heads: 2 },
@@ -26,7 +29,10 @@ function folderOf(pooling: "lasttoken" | "mean_tokens"): string {
 
 const texts = Array.from({ length: 12 }, (_, i) => `Text number ${i}, ${"and more words ".repeat(i)}`);
 
-/** Vectors of all texts in one request, and of some of them alone; that they are the same is expected if `isExact`. */
+/**
+ * Returns vectors of all texts in one request, and checks some of them alone; they must be equal if
+ * `isExact`.
+ */
 async function vectorsOf(dir: string, device: string, isExact: boolean): Promise<number[][]> {
   const program = Program.bunting(["serve", dir, "--device", device, "--port", "0", "--threads", "2"]);
   try {

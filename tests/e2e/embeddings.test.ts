@@ -1,4 +1,7 @@
-/** Embeddings over HTTP: OpenAI's own client, Ollama's forms, batches, and a model that gives nothing else. */
+/**
+ * Embeddings over HTTP: OpenAI's own client, Ollama's forms, batches, and a model that returns embeddings
+ * only.
+ */
 
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";

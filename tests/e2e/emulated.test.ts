@@ -1,6 +1,6 @@
 /**
- * The whole program on the emulated GPU: every CUDA kernel and everything that drives them, behind the real server. And
- * what happens when a GPU is lost under a stream.
+ * Whole program on the emulated GPU: every CUDA kernel and its host code behind the real server. Also the
+ * loss of a GPU during a stream.
  */
 import { expect, test } from "bun:test";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ function emulated(
   });
 }
 
-/** `mishaps` are those of csrc/cuda/runtime_emulated.h. */
+/** Starts the server; `mishaps` are those of csrc/cuda/runtime_emulated.h. */
 function serveEmulated(mishaps: string, options: readonly string[] = []): Program {
   return emulated("serve", options, {
     BUNTING_EMULATOR_MISHAPS: mishaps,
@@ -39,7 +39,7 @@ async function end(program: Program): Promise<void> {
   expect(await program.exitCode()).toBe(0);
 }
 
-/** The text of each delta of a streamed answer to the first question. */
+/** Returns the text of each delta of a streamed answer to the first question. */
 async function stream(client: OpenAI): Promise<string[]> {
   const { messages } = questions[0]!;
   const deltas: string[] = [];
@@ -66,7 +66,7 @@ test(
   timeoutMs,
 );
 
-// A step of the demo model is about 75 operations of a stream, and there are a few hundred before the first request.
+// A step of the demo model has about 75 stream operations; a few hundred come before the first request.
 test.each([
   ["lost", "lose_device=700", /Engine 0 was lost: the device is lost: a mishap that was asked for\./],
   [

@@ -1,4 +1,4 @@
-/** Every program in examples/ runs against the embedded model and prints what is right. */
+/** Every program in examples/ runs against the embedded model and prints the expected output. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
 import { join, resolve } from "node:path";

@@ -1,4 +1,4 @@
-/** dist/bunting as a stranger gets it: one file, an empty folder, an empty home. */
+/** Executable dist/bunting as a new user gets it: one file, an empty folder, an empty home. */
 
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { appendFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -37,14 +37,14 @@ async function chatOnce(): Promise<string> {
   });
   const body = (await response.json()) as { choices: { message: { content: string } }[] };
   expect(response.status).toBe(200);
-  // Long enough for the tokenizer's own thread, which is a file of its own inside the executable.
+  // Long enough for the encoder thread, whose code is a separate file inside the executable.
   const long = await fetch(`${url}/tokenize`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ prompt: "word ".repeat(4000) }),
   });
   expect(((await long.json()) as { count: number }).count).toBeGreaterThan(1000);
-  // The page is bundled into the executable, which has no sources to make it from.
+  // The executable bundles the page, since it has no sources to build it from.
   const html = await (await fetch(url)).text();
   const script = await fetch(new URL(/<script[^>]*src="([^"]+)"/.exec(html)![1]!, `${url}/`));
   expect([script.status, script.headers.get("content-type")]).toEqual([200, "text/javascript;charset=utf-8"]);

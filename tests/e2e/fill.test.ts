@@ -1,4 +1,4 @@
-/** Filling in the middle: OpenAI's and Ollama's `suffix`, and llama-server's /infill. */
+/** Fill-in-the-middle: `suffix` of OpenAI and Ollama, and /infill of llama-server. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,7 +19,7 @@ const filled = "a + b";
 let folder = "";
 let server: TestServer;
 let plain: TestServer;
-/** The last prompt that the model read. */
+/** Last prompt that the model read. */
 let read = "";
 beforeAll(() => {
   folder = tokenizerWith(mkdtempSync(join(tmpdir(), "bunting-fill-")), marks);

@@ -1,4 +1,7 @@
-/** A GGUF file in the place of a folder: served, chatted with and examined by the same commands, with the same answers. */
+/**
+ * GGUF file in place of a folder: the same commands serve it, chat with it and examine it, with the same
+ * answers.
+ */
 
 import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
@@ -18,7 +21,7 @@ const folder = demoCutAsSmolLm(join(scratch, "demo"));
 const file = join(scratch, "demo-bf16.gguf");
 writeFileSync(file, ggufBytes(convertModel(folder, { type: "BF16", pre: "smollm", name: "Bunting demo" })));
 
-/** An answer without chance, and the tokens of a text that is long enough for the tokenizer's own thread. */
+/** Returns a greedy answer, and the tokens of a text long enough for the encoder thread. */
 async function answersOf(url: string): Promise<unknown[]> {
   const post = async (path: string, body: object): Promise<Record<string, unknown>> => {
     const headers = { "content-type": "application/json" };

@@ -1,4 +1,7 @@
-/** Jobs beside each other and beside requests: who gets how much of the engines, and where it is told. */
+/**
+ * Batch jobs beside each other and beside online requests: their shares of the engines, and where the server
+ * reports them.
+ */
 
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -21,7 +24,7 @@ afterEach(async () => {
   rmSync(data, { recursive: true, force: true });
 });
 
-/** An engine on which few sequences run at a time, so that lines wait. */
+/** Starts an engine with few running sequences, so that lines wait. */
 function start(options: Partial<TestServerOptions> = {}): TestServer {
   server = startTestServer({ data, stepMs: 0, spec: { stepChunksMax: 8 }, ...options });
   return server;
@@ -31,7 +34,10 @@ function clientOf({ origin }: TestServer, apiKey = "none"): OpenAI {
   return new OpenAI({ apiKey, baseURL: `${origin}/v1`, maxRetries: 0 });
 }
 
-/** Lines of so many words, of which no two begin alike, with 32 tokens of answer each. */
+/**
+ * Starts a batch of `lines` lines with `words` words each, no two with a common beginning, and answers of 32
+ * tokens.
+ */
 async function begin(client: OpenAI, lines: number, words: number, more: object = {}): Promise<OpenAI.Batch> {
   const text = Array.from({ length: lines }, (_, index) => {
     const body = { prompt: `${index} sails`.repeat(words), max_tokens: 32, ignore_eos: true };
@@ -83,7 +89,7 @@ test("of one key's jobs the one with the lower number goes first", async () => {
   await running.jobs!.runner.ended(id);
   const after = await client.batches.retrieve(first.id);
   expect(after.status).toBe("in_progress");
-  // Those that ran already when the other came.
+  // Lines that were already running when the other job came.
   expect(after.request_counts!.completed - before.request_counts!.completed).toBeLessThan(20);
 }, 60_000);
 

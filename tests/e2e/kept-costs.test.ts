@@ -1,4 +1,7 @@
-/** The whole program keeps what its steps cost beside the packed weights, and starts whatever became of the file. */
+/**
+ * The program keeps its measured step costs beside the packed weights, and starts whatever happened to that
+ * file.
+ */
 
 import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -9,7 +12,7 @@ import { Program } from "./program.ts";
 const packed = mkdtempSync(join(tmpdir(), "bunting-served-costs-"));
 afterAll(() => rmSync(packed, { recursive: true }));
 
-/** Serves two engines until one request each is answered; what is kept then. */
+/** Serves two engines until each has answered a request; returns the kept costs. */
 async function served(): Promise<string> {
   const args = ["serve", "--device", "cpu:2", "--threads", "2", "--port", "0", "--packed-weights", packed];
   const program = Program.bunting(args);

@@ -1,4 +1,4 @@
-/** What llama-server's clients look for, and small fields of several servers. */
+/** Compatibility with llama-server's clients, and small fields of several servers. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -160,7 +160,7 @@ describe("/completion", () => {
       [{ response_fields: ["content"], stream: true }, "response_fields"],
       [{ prompt: { prompt_string: "a", multimodal_data: ["x"] } }, "prompt.multimodal_data"],
       [{ n_predict: 0 }, "n_predict"],
-      // What becomes tokens at once is little, of all entries and of all prompts together.
+      // The server limits text that it tokenizes in passing, over all entries and over all prompts together.
       [
         { logit_bias: Object.fromEntries(Array.from({ length: 1025 }, (_, i) => [`word ${i}`, 1])) },
         "logit_bias",

@@ -1,4 +1,4 @@
-/** Many clients, clients that leave, clients that do not read, and what is left behind: nothing. */
+/** Many clients, clients that leave, and clients that do not read: none of them leaves resources behind. */
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
@@ -41,12 +41,14 @@ test("200 streams at once, half of which leave at a random moment, leave nothing
   expect(first).toHaveLength(100);
   for (let i = 1; i <= 4; i++) expect(await round(seed + i)).toEqual(first);
   Bun.gc(true);
-  // 800 more streams: what each left behind would have to be below 64 KiB to pass.
+  // To pass, each of 800 more streams must leave less than 64 KiB behind.
   expect(process.memoryUsage.rss() - rssBytes).toBeLessThan(50 * 1024 * 1024);
   await server.close();
 }, 30_000);
 
-/** Starts a stream and cuts the connection after so many chunks; 0 cuts it right after the request is sent. */
+/**
+ * Starts a stream and cuts the connection after `chunks` chunks; 0 cuts it right after the request is sent.
+ */
 async function leaveAfter(server: TestServer, body: object, chunks: number): Promise<void> {
   const controller = new AbortController();
   const request = post(server, "/v1/chat/completions", body, { signal: controller.signal });
@@ -76,7 +78,10 @@ test("a client that leaves has its pages back within a step or two", async () =>
   await server.close();
 });
 
-/** Far more than sockets hold: 8 choices of 1000 tokens with 20 alternatives each are some 12 MB. */
+/**
+ * Body whose answer far exceeds socket buffers: 8 choices of 1000 tokens with 20 alternatives each are some
+ * 12 MB.
+ */
 const flood = { max_tokens: 1000, seed: 9, logprobs: true, top_logprobs: 20, n: 8 };
 
 test("a reader that stops is paused, and goes on where it was when it reads again", async () => {
@@ -92,7 +97,7 @@ test("a reader that stops is paused, and goes on where it was when it reads agai
   const reader = slowReader(server, body);
   const tokensBefore = load().generatedTokensTotal;
   let told = 0;
-  // The system of the reader may take some more after they were paused; then they go on for a moment.
+  // The reader's system may accept more after the pause; the streams then continue for a moment.
   for (let tokensThen = -1; load().generatedTokensTotal !== tokensThen + 20; ) {
     tokensThen = load().generatedTokensTotal;
     for (let i = 0; i < 20; i++, told++) await tell();
@@ -130,11 +135,11 @@ test.skipIf(process.platform !== "linux")(
     };
     expect(state.engines[0]!.load.paused).toBe(streams * choices);
     const paused = load();
-    // Without a bound Linux takes some 11,000 tokens of a stream, which is all that is asked for here.
+    // Without a bound, Linux buffers some 11,000 tokens of a stream: all that this test requests.
     expect(paused.generatedTokensTotal / streams).toBeLessThan(2000);
     for (let i = 0; i < 20; i++) await tell();
     expect(load().generatedTokensTotal).toBe(paused.generatedTokensTotal + 20);
-    // What is unsent (16 KiB and a write), and what was sent and is not acknowledged yet.
+    // Bounds the unsent bytes (16 KiB and one write) plus the sent bytes without an acknowledgement.
     const held = unsentBytes(server);
     expect(held).toHaveLength(streams);
     for (const bytes of held) expect(bytes).toBeLessThan(128 * 1024);
@@ -149,8 +154,10 @@ test.skipIf(process.platform !== "linux")(
   20_000,
 );
 
-/** What the kernel holds for the server's connections, in bytes each; without those that hold a short answer, of which it is
- *  not told at once that it arrived. */
+/**
+ * Returns the kernel's buffered bytes per server connection. Skips connections with only a short answer,
+ * whose acknowledgement may be delayed.
+ */
 function unsentBytes(server: TestServer): number[] {
   const port = Number(new URL(server.origin).port).toString(16).toUpperCase().padStart(4, "0");
   const established = "01";
@@ -287,7 +294,7 @@ test("metrics count what happened", async () => {
   await server.close();
 });
 
-/** Every line of the exposition, which must be a comment or a sample. */
+/** Parses the exposition; every line must be a comment or a sample. */
 function parseMetrics(text: string): Map<string, number> {
   const samples = new Map<string, number>();
   for (const line of text.split("\n")) {
@@ -303,7 +310,7 @@ async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1));
 }
 
-/** A client that asks for a stream and, after its first bytes, reads nothing until told. */
+/** Client that requests a stream and, after its first bytes, reads no more until resumed. */
 function slowReader(server: TestServer, body: object) {
   const socket: Socket = connect(Number(new URL(server.origin).port), "127.0.0.1");
   const text = JSON.stringify(body);
@@ -333,7 +340,7 @@ function slowReader(server: TestServer, body: object) {
   };
 }
 
-/** The body of an HTTP/1.1 answer in chunked transfer encoding. */
+/** Decodes the body of an HTTP/1.1 answer in chunked transfer encoding. */
 function dechunk(answer: Buffer): string {
   let at = answer.indexOf("\r\n\r\n") + 4;
   const parts: Buffer[] = [];

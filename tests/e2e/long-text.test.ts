@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { loadTokenizer } from "../../text/tokenizer.ts";
 import { demoFolder, startTestServer } from "./server.ts";
 
-/** Texts long enough for the tokenizer's own thread. */
+/** Server for texts long enough for the encoder thread. */
 
 const server = startTestServer({ spec: { contextMax: 65_536, pages: 8192 } });
 const tokenizer = loadTokenizer(demoFolder);
@@ -44,5 +44,5 @@ test("the server answers others while a long text is tokenised", async () => {
     answered++;
   }
   expect((await slow).status).toBe(200);
-  expect(answered).toBeGreaterThan(20); // tokenised on the serving thread it would be one or two
+  expect(answered).toBeGreaterThan(20); // tokenization on the main thread would allow one or two
 });

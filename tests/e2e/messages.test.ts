@@ -1,4 +1,7 @@
-/** Anthropic's Messages: its official client, unchanged but for its base URL, and what the client does not look at. */
+/**
+ * Messages API of Anthropic: its official client with only the base URL changed, and details that the client
+ * does not check.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,7 +12,7 @@ import { bodyOf, chatBody, post, startTestServer, type TestServer } from "./serv
 const template = readFileSync(join(import.meta.dir, "../reference/tools/template.jinja"), "utf8");
 const call = (city: string) =>
   `<tool_call>\n{"name": "get_weather", "arguments": {"city": "${city}"}}\n</tool_call>`;
-/** Each by its seed. */
+/** Answers by seed. */
 const answers = [
   "Just text, one two three.",
   `Let me look.\n${call("Rome")}\n${call("Øslo")}\nThat was all.`,
@@ -36,7 +39,7 @@ afterEach(() => server.settled());
 afterAll(() => server.close());
 
 type Body = Anthropic.MessageCreateParamsNonStreaming;
-/** With the seed, which the API does not have, of one of the answers. */
+/** Makes a body with the seed of an answer, a field that the API does not have. */
 const asking = (seed: number, more: Partial<Body> = {}): Body =>
   ({ model: "demo", max_tokens: 100, messages, ...more, seed }) as Body;
 const headers = { "x-api-key": key, "anthropic-version": "2023-06-01" };
@@ -50,7 +53,7 @@ async function failure(promise: PromiseLike<unknown>) {
   throw new Error("expected a failure");
 }
 
-/** A stream's events as they stand on the wire: their names, and their data. */
+/** Returns a stream's events as sent: their names and their data. */
 async function eventsOf(body: object, to = server) {
   const response = await post(to, route, { ...body, stream: true }, { headers });
   expect(response.status).toBe(200);
@@ -300,7 +303,7 @@ describe("tokens of input", () => {
     const marked = first.cache_read_input_tokens! + first.cache_creation_input_tokens!;
     expect(second.cache_creation_input_tokens).toBe(0);
     expect(second.cache_read_input_tokens!).toBeGreaterThanOrEqual(marked);
-    expect(second.input_tokens).toBeLessThan(17); // the last page, which is not whole
+    expect(second.input_tokens).toBeLessThan(17); // the partial last page
   });
 });
 

@@ -1,4 +1,4 @@
-/** Ollama's API on the wire: what its own client (tests/suites/clients) does not look at. */
+/** Ollama's API on the wire: details that its own client (tests/suites/clients) does not check. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { post, startTestServer, type TestServer } from "./server.ts";
 
 const template = readFileSync(join(import.meta.dir, "../reference/tools/template.jinja"), "utf8");
 const call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>';
-/** Each by its seed. */
+/** Answers by seed. */
 const answers = ["Just text, one two three.", `Look.\n${call}\n${call}`];
 const tools = [{ type: "function", function: { name: "get_weather", parameters: { type: "object" } } }];
 

@@ -1,4 +1,4 @@
-/** The official client of OpenAI, unchanged but for its base URL. */
+/** Official client of OpenAI with only the base URL changed. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import OpenAI from "openai";
 import type { Chunk } from "../../scheduler/core.ts";

@@ -1,4 +1,4 @@
-/** The page at `/` before the model is loaded, and what it keeps of conversations. */
+/** Page at `/` before the model is loaded, and its stored conversations. */
 
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { refusalOn } from "../../server/api/refusals.ts";
@@ -75,7 +75,7 @@ describe.skipIf(chromium === null)("in a browser", () => {
     await page.press("Enter");
     expect(await page.evaluate(questions)).toEqual([]);
 
-    // As the server itself, once it is ready.
+    // Serves like the server itself, once it is ready.
     waiting.serve = (request) => {
       const { method, headers, body } = request;
       return fetch(server.origin + pathOf(request), { method, headers, body });
@@ -125,7 +125,7 @@ describe.skipIf(chromium === null)("in a browser", () => {
     expect(await two.evaluate(questions)).toEqual([]);
     await choose(two, "Begin.");
     await ask(two, "This way.");
-    await one.when(hasOnePast); // it has heard of the other's
+    await one.when(hasOnePast); // it has received the other tab's message
     await ask(one, "That way.");
     await two.when(hasOnePast);
     for (const page of [one, two]) await page.go(server.origin);

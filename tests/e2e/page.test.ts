@@ -1,11 +1,11 @@
-/** The page at `/`: what is served, and that a browser can talk to the model with it. */
+/** Page at `/`: the served files, and a chat in a browser. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import type { Snapshot } from "../../server/http/state.ts";
 import { Browser, chromium, type Page } from "./browser.ts";
 import { bodyOf, chatBody, post, startTestServer, type TestServer } from "./server.ts";
 
-/** Of a model that thinks before it answers. */
+/** Template of a model that thinks before it answers. */
 const thinkingTemplate = `{% for m in messages %}<|im_start|>{{ m.role }}
 {{ m.content }}<|im_end|>
 {% endfor %}<|im_start|>assistant
@@ -22,7 +22,7 @@ describe("the files", () => {
   });
   afterAll(() => server.close());
 
-  /** Paths, as the page names them. */
+  /** Returns the paths that the page refers to. */
   async function references(): Promise<string[]> {
     const html = await (await fetch(server.origin)).text();
     return [...html.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, path]) => path!);
@@ -60,7 +60,7 @@ describe("the files", () => {
     for (const path of ["", ...(await references())]) {
       const text = await (await fetch(new URL(path, `${server.origin}/`))).text();
       const hosts = [...text.matchAll(/(?:https?:|["'(=])\/\/[\w.-]+[^"'\s)]*/g)].map(([url]) => url);
-      // Never fetched: a namespace is a name, and an error of the Markdown reader says where to report it.
+      // URLs that no page fetches: a namespace, and the address in an error message of the Markdown parser.
       const names = /^http:\/\/www\.w3\.org\/2000\/svg$|^https:\/\/github\.com\/markedjs\/marked\./;
       expect(hosts.filter((url) => !names.test(url))).toEqual([]);
     }
@@ -98,7 +98,7 @@ describe("GET /state", () => {
     const answer = await post(server, "/v1/chat/completions", body, { signal: ending.signal });
     const reader = answer.body!.getReader();
     let said = "";
-    while (!/"content":"[^"]/.test(said)) said += new TextDecoder().decode((await reader.read()).value); // a token is drawn
+    while (!/"content":"[^"]/.test(said)) said += new TextDecoder().decode((await reader.read()).value); // until a token is drawn
 
     const count = expect.any(Number);
     const during = await state();

@@ -29,7 +29,7 @@ async function send<Body>(path: string, body: object): Promise<Body> {
   return answer as Body;
 }
 
-/** A GET with a JSON body, as their client sends it. */
+/** Sends a GET with a JSON body, as the authors' client does. */
 function getWithBody(
   path: string,
   body: object,
@@ -64,7 +64,7 @@ async function end(id: number): Promise<void> {
   expect((await fetch(`${server.origin}/v1/session/${id}`, init)).status).toBe(200);
 }
 
-/** What their client sends for every function. */
+/** Metadata that the authors' client sends for every function. */
 const metadata = {
   models: [],
   model_type: "token_id",

@@ -1,8 +1,8 @@
-/** Programs over HTTP, as tests send them and read what comes. */
+/** HTTP helpers for tests of programs. */
 import { afterEach, expect } from "bun:test";
 import { post, startTestServer, type TestServer, type TestServerOptions } from "./server.ts";
 
-/** A server for each test, on which nothing is left when the test ends. */
+/** Starts a server per test, and checks at its end that no program is left. */
 export function cleanServers(): (options?: TestServerOptions) => TestServer {
   let servers: TestServer[] = [];
   afterEach(async () => {
@@ -20,7 +20,7 @@ export function cleanServers(): (options?: TestServerOptions) => TestServer {
   };
 }
 
-/** What tests read of a program's body. */
+/** Fields of a program's body that tests read. */
 export interface ProgramBody {
   readonly id: string;
   readonly variables: Readonly<Record<string, VariableBody>>;
@@ -71,7 +71,7 @@ export async function valuesOf(server: TestServer, body: object): Promise<Record
   return Object.fromEntries(Object.values(variables).map(({ name, value }) => [name, value]));
 }
 
-/** A call of one answer to one message; `seed` picks the text on a server that was given answers. */
+/** Makes a call with one message and one answer; `seed` picks the text on a server with scripted answers. */
 export const ask = (content: string, output: string, seed: number, more: object = {}): object => ({
   messages: [{ role: "user", content }],
   outputs: { [output]: { ...more } },

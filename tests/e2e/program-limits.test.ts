@@ -1,4 +1,4 @@
-/** What programs may ask for, at the limit and beyond, and what is refused. */
+/** Limits of programs: at the limit, beyond it, and refusals. */
 import { describe, expect, test } from "bun:test";
 import { programLimits } from "../../scheduler/program/limits.ts";
 import { valueLimits } from "../../scheduler/program/transforms/value.ts";
@@ -179,8 +179,8 @@ describe("limits, at the limit and one beyond", () => {
     const two = [ask("?", "a", 0), ask("{{a}}", "b", 0)];
     expect(await valuesOf(server, { calls: two })).toEqual({ b: "12345" });
     const { variables } = await run(server, { variables: { c: "x" }, calls: two, await: ["b", "c"] });
-    expect(variables.b!.value).toBe("12345"); // the value itself is there, and nothing after it
-    // A session that releases what it has read may go on.
+    expect(variables.b!.value).toBe("12345"); // the value itself is there, and no values after it
+    // A session that releases values after reading them may continue.
     const session = await post(server, "/v1/sessions", { calls: [ask("?", "v0", 0)] });
     const { id } = (await session.json()) as ProgramBody;
     const path = `/v1/sessions/${id}`;

@@ -1,4 +1,4 @@
-/** Programs that are served as models, to the official client. */
+/** Programs served as models, with the official client. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

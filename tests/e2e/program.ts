@@ -1,4 +1,4 @@
-/** Runs the command line as a person would: as a process, seen through its output, signals and exit code. */
+/** Runs the command line as a user would: as a process, seen through its output, signals and exit code. */
 
 import { resolve } from "node:path";
 
@@ -9,13 +9,13 @@ export interface ProgramOptions {
   readonly environment?: Readonly<Record<string, string>>;
 }
 
-/** A running program. Kill it, or let it end, before the test ends. */
+/** Running program. The test must kill it or let it end. */
 export class Program {
   readonly #process: Bun.Subprocess<"pipe", "pipe", "pipe">;
   readonly #out: Output;
   readonly #errors: Output;
 
-  /** `bunting …` from the source tree. */
+  /** Starts `bunting …` from the source tree. */
   static bunting(args: readonly string[], options: ProgramOptions = {}): Program {
     return new Program([process.execPath, resolve(root, "server/main.ts"), ...args], options);
   }
@@ -35,7 +35,7 @@ export class Program {
     this.#errors = new Output(this.#process.stderr);
   }
 
-  /** Everything written to standard output so far. */
+  /** Standard output so far. */
   get output(): string {
     return this.#out.text;
   }
@@ -49,7 +49,7 @@ export class Program {
     this.#process.stdin.flush();
   }
 
-  /** Nothing more is typed. */
+  /** Closes standard input. */
   endInput(): void {
     this.#process.stdin.end();
   }
@@ -58,14 +58,14 @@ export class Program {
     this.#process.kill(signal);
   }
 
-  /** The first match in standard output, as soon as it is there. Rejects when the output ends without it. */
+  /** Resolves to the first match in standard output; rejects if the output ends without one. */
   async outputMatch(pattern: RegExp): Promise<RegExpExecArray> {
     const match = await this.#out.match(pattern);
     if (match === null) throw new Error(`no ${pattern} in:\n${this.output}${this.errors}`);
     return match;
   }
 
-  /** Waits for `serve` to say that it is ready; its address, without a path. */
+  /** Waits until `serve` reports that it is ready; resolves to its address, without a path. */
   async url(): Promise<string> {
     return (await this.outputMatch(/ at (http:\/\/\S+)\/v1/))[1]!;
   }
@@ -78,12 +78,12 @@ export class Program {
   }
 }
 
-/** A program that runs in a terminal of its own, as a person sees it. */
+/** Program in a terminal of its own, as a user sees it. */
 export class TerminalProgram {
   readonly #process: Bun.Subprocess;
   readonly #screen: Output;
 
-  /** `bunting …` from the source tree. */
+  /** Starts `bunting …` from the source tree. */
   constructor(args: readonly string[]) {
     const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
     const shown = writable.getWriter();
@@ -98,7 +98,7 @@ export class TerminalProgram {
     this.#process = Bun.spawn(command, { cwd: root, env: { ...process.env }, terminal });
   }
 
-  /** Everything that was written, with what moves the cursor. */
+  /** Output so far, with cursor control sequences. */
   get output(): string {
     return this.#screen.text;
   }
@@ -112,7 +112,7 @@ export class TerminalProgram {
     this.#process.terminal!.write(keys);
   }
 
-  /** The first match in what is written from now on or was before. */
+  /** Resolves to the first match in past or future output. */
   async outputMatch(pattern: RegExp): Promise<RegExpExecArray> {
     const match = await this.#screen.match(pattern);
     if (match === null) throw new Error(`no ${pattern} in:\n${this.output}`);
@@ -127,7 +127,7 @@ export class TerminalProgram {
   }
 }
 
-/** A stream's text as it grows. */
+/** Text of a stream as it grows. */
 class Output {
   text = "";
   readonly ended: Promise<void>;

@@ -1,4 +1,7 @@
-/** Programs that nobody chose: each is refused or answered, every value or failure is told, and nothing stays behind. */
+/**
+ * Random programs: the server refuses or answers each, reports every value or failure, and leaves nothing
+ * behind.
+ */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../support/property.ts";
@@ -73,7 +76,10 @@ const program = fc.record({
   explain: fc.boolean(),
 });
 
-/** Mostly whole: a name is written once, and what nobody writes is given. Cycles stay, and so do some unknown names. */
+/**
+ * Repairs most defects of a random body: each name has one writer, and names without a writer are given.
+ * Cycles stay, and so do some unknown names.
+ */
 function mended(body: typeof program extends fc.Arbitrary<infer One> ? One : never): typeof body {
   const written = new Set<string>();
   const outputOf = (one: object): string =>

@@ -1,4 +1,6 @@
-/** Programs over HTTP: their values are those of the same calls made one by one, and nothing outlives them. */
+/**
+ * Programs over HTTP: their values are those of the same calls made one by one, and no state outlives them.
+ */
 import { describe, expect, test } from "bun:test";
 import type { SequenceId } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
@@ -42,7 +44,7 @@ describe("the same tokens, so the same answers, as calls of a client's own", () 
       temperature: 0.5,
     });
     expect((await bodyOf(said)).choices[0]!.message.content).toBe(values.said as string);
-    // As a prompt of the client's own the text would hold a control token: a value never does.
+    // In a client's own prompt the text would contain a control token; in a value it never does.
     const plain = await valuesOf(server, {
       variables: { text: "plain words" },
       calls: [{ prompt: "Text: {{text}}\nSummary:", output: "summary", seed: 3, max_tokens: 12 }],
@@ -117,11 +119,11 @@ describe("the same tokens, so the same answers, as calls of a client's own", () 
     const [first, second, third] = submitted;
     expect(submitted.map(({ spec }) => spec.isHeld ?? false)).toEqual([true, true, false]);
     expect(submitted.map(({ spec }) => spec.continues)).toEqual([undefined, first!.id, second!.id]);
-    // All that was drawn but the last token.
+    // All drawn tokens but the last.
     expect(second!.cached).toBe(first!.spec.promptTokens.length + 20 - 1);
     expect(third!.cached).toBeGreaterThanOrEqual(second!.spec.promptTokens.length);
     await server.settled();
-    // A call that ends before its last output lets go as well.
+    // A call that ends before its last output releases its pages, too.
     await run(server, {
       calls: [
         { prompt: "{{n}} and {{m}}", outputs: { n: { max_tokens: 3, transforms: ["number"] }, m: {} } },
@@ -338,7 +340,7 @@ test("an explanation's critical path adds up to the time that was waited", async
 });
 
 test("the beginning of a prompt is computed while its call waits for a value", async () => {
-  // Sixteen tokens are computed while weights are read.
+  // The device computes sixteen tokens while it reads its weights.
   const estimated = linearCost(5, 0.05, 1, undefined, [{ tokens: 16, tokenMs: 0.001 }]);
   const server = start({ programLimits: { headMsMin: 0 }, estimated });
   const head = "The beginning of this text is known from the start. ".repeat(12);
@@ -380,7 +382,8 @@ test("a prompt that begins with another call's prompt and answer goes on from th
   expect(variables.end!.value).toBe("They slept.");
   const [first, second] = explain.calls.map(({ tokens }) => tokens);
   expect(first!.output).toBeGreaterThan(20);
-  // But for the last token of the answer, which nobody computed, and for one that may be cut otherwise where texts meet.
+  // Excludes the answer's last token, which was never computed, and one that may be tokenized differently at
+  // the joint.
   expect(second!.found).toBeGreaterThanOrEqual(first!.prompt + first!.output - 3);
 });
 
@@ -456,7 +459,7 @@ test("a member that never begins does not keep its task group waiting", async ()
 
 test("many long prompts at once wait for their turn to be made into tokens", async () => {
   const server = start();
-  const text = "0123456789 ".repeat(1000); // too long for the model, and for making tokens of it in passing
+  const text = "0123456789 ".repeat(1000); // too long for the model, and to tokenize in passing
   const calls = Array.from({ length: 100 }, (_, index) => ask("{{text}}", `v${index}`, 1));
   const { variables } = await run(server, { variables: { text }, calls });
   const codes = new Set(Object.values(variables).map(({ error }) => error!.code));

@@ -1,4 +1,4 @@
-/** The configurations of docs/reference/proxies.md, each in the proxy that it is for, where that is installed. */
+/** Configurations of docs/reference/proxies.md, each in its proxy, if installed. */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -8,7 +8,7 @@ import { chatBody, startTestServer, type TestServer } from "./server.ts";
 
 interface Proxy {
   readonly program: string;
-  /** The whole file around what the page tells. */
+  /** Builds the complete file around the page's configuration. */
   fileOf(told: string, folder: string): string;
   commandOf(file: string): readonly string[];
 }
@@ -46,7 +46,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** What comes on a connection, and what was sent on it, as they are. */
+/** Opens a raw connection; returns it with the bytes received and a function to send. */
 async function connect(port: number) {
   let received = "";
   let wake = (): void => {};
@@ -109,7 +109,7 @@ for (const { program, fileOf, commandOf } of proxies) {
         stderr: "ignore",
         env: { ...process.env, HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder },
       });
-      // None of them tells when it listens.
+      // The proxies do not report when they listen.
       for (let isUp = false; !isUp; ) {
         isUp = await connect(port).then(
           (client) => {
@@ -175,7 +175,7 @@ for (const { program, fileOf, commandOf } of proxies) {
         );
         expect(await attacker.until(/"usage".*\}$/s)).toMatch(/^HTTP\/1\.1 200(?!.*trailed)/s);
         attacker.forget();
-        // HAProxy gives only a client's second request a connection that another one has used.
+        // HAProxy reuses another client's connection only from a client's second request on.
         const victim = await connect(port);
         for (const client of [victim, attacker, victim]) {
           client.send(`GET /health HTTP/1.1\r\n${host}\r\n`);

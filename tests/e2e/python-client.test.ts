@@ -1,5 +1,7 @@
-/** OpenAI's own Python client, where a Python has it: its batch example, unchanged but for its base URL, which is in the environment,
- *  and embeddings. */
+/**
+ * OpenAI's own Python client, if installed: its batch example with the base URL in the environment, and
+ * embeddings.
+ */
 
 import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -52,7 +54,7 @@ print(json.dumps({
 }))
 `;
 
-/** It asks for base64 by itself, and gives numbers. */
+/** The client itself requests base64 and returns numbers. */
 const embedding = `
 import json
 
@@ -67,7 +69,7 @@ print(json.dumps({
 }))
 `;
 
-/** What a script prints, run against a server with a folder for its data. */
+/** Returns the output of a script, run against a server with a data folder. */
 async function outputOf(script: string): Promise<unknown> {
   const folder = mkdtempSync(join(tmpdir(), "bunting-python-"));
   const data = join(folder, "data");

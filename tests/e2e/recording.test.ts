@@ -1,4 +1,4 @@
-/** A server that is recorded, and what `bunting simulate` makes of the recording. */
+/** Recorded server, and `bunting simulate` on its recording. */
 
 import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -1,4 +1,7 @@
-/** OpenAI's Responses: the official client, unchanged but for its base URL, and what the client does not look at. */
+/**
+ * Responses API of OpenAI: the official client with only the base URL changed, and details that the client
+ * does not check.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,7 +17,7 @@ import { startTestServer, type TestServer } from "./server.ts";
 const template = readFileSync(join(import.meta.dir, "../reference/tools/template.jinja"), "utf8");
 const call = (name: string, values: string) =>
   `<tool_call>\n{"name": "${name}", "arguments": ${values}}\n</tool_call>`;
-/** Each by its seed. */
+/** Answers by seed. */
 const answers = [
   "Just text, one two three.",
   `Let me look.\n${call("get_weather", '{"city": "Rome"}')}\n${call("get_weather", '{"city": "Øslo"}')}`,
@@ -32,7 +35,7 @@ const tools = [
   },
 ];
 const keys = ["key-of-ann", "key-of-bob"];
-/** With `store`, which the client's types of answers lack. */
+/** Response with `store`, which the client's types lack. */
 type Kept = Answer & { readonly store: boolean };
 type Body = ResponseCreateParamsNonStreaming;
 type Input = NonNullable<Body["input"]>;
@@ -54,7 +57,7 @@ afterAll(async () => {
   rmSync(data, { recursive: true });
 });
 
-/** With the seed, which the API does not have, of one of the answers. */
+/** Makes a body with the seed of an answer, a field that the API does not have. */
 const asking = (seed: number, more: Partial<Body> = {}): Body =>
   ({ model: "demo", input: "Weather?", ...more, seed }) as Body;
 
@@ -73,7 +76,7 @@ async function eventsOf(body: Body): Promise<ResponseStreamEvent[]> {
   return events;
 }
 
-/** What a client makes of a stream's events, each of which must follow from those before it. */
+/** Folds a stream's events as a client does, and checks that each follows from those before it. */
 function folded(events: readonly ResponseStreamEvent[]): Answer {
   expect(events.map((event) => event.sequence_number)).toEqual(events.map((_, index) => index));
   expect(events.slice(0, 2).map(({ type }) => type)).toEqual(["response.created", "response.in_progress"]);
@@ -116,7 +119,7 @@ function folded(events: readonly ResponseStreamEvent[]): Answer {
   return last.response;
 }
 
-/** Without what differs from one response to the next. */
+/** Removes the fields that differ from one response to the next. */
 function comparable(response: Answer): unknown {
   const { id, output_text: _, ...rest } = response;
   const text = JSON.stringify({ ...rest, created_at: 0, completed_at: 0 });
@@ -295,7 +298,7 @@ describe("a conversation", () => {
       input: [{ role: "user" as const, content: "Weather?" }, ...first.output, ...outputs] as Input,
     };
     expect(await told(continued)).toBe(await told(whole));
-    // Codex sends items back without ids and states; the AI SDK sends the ids alone.
+    // Codex returns items without ids and states; the AI SDK sends the ids alone.
     const bare = first.output.map(({ id: _, ...item }) => ({ ...item, status: undefined }));
     const references = first.output.map(({ id }) => ({ type: "item_reference", id }));
     for (const sent of [bare, references]) {

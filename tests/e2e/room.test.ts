@@ -1,4 +1,4 @@
-/** How many tokens an answer may have: the most is a bound and no demand, the fewest is a demand. */
+/** Answer lengths: the maximum is a bound that the server may lower; the minimum is a demand. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { ask as called, run } from "./program-http.ts";
 import { bodyOf, chatBody, post, startTestServer, type TestServer } from "./server.ts";

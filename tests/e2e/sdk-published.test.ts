@@ -1,4 +1,4 @@
-/** The client for programs as it is published, in Node, in Deno and in a page of a browser: the same program in each. */
+/** Published client for programs, in Node, in Deno and in a browser page: the same program in each. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,7 +7,10 @@ import { Browser, chromium } from "./browser.ts";
 import { Program } from "./program.ts";
 import { startTestServer, type TestServer } from "./server.ts";
 
-/** What a user's module does with the client: a stream, values, a failure, a value that nobody waits for any more, a session. */
+/**
+ * User's module that uses the client: a stream, values, a failure, a value that no caller awaits any more, a
+ * session.
+ */
 const userModule = `
 import { Bunting, chat, input, join, lines, map, number, output, semantic, Session, user } from "./dist/index.js";
 
@@ -102,7 +105,7 @@ test.skipIf(chromium === null)(
     const page = await browser.open(String(pages.url));
     const options = JSON.stringify({ url: server.origin, apiKey: "secret" });
     expect(await page.evaluate(`import("/run.mjs").then(({ run }) => run(${options}))`)).toEqual(expected);
-    // A page without an origin is not let in: its browser keeps the answer from it.
+    // A page without an origin gets no access: its browser hides the answer from it.
     await page.go("data:text/html,");
     const asked = `fetch("${server.origin}/v1/models", { headers: { authorization: "Bearer secret" } })`;
     expect(await page.evaluate(`${asked}.then(() => "read", (error) => error.name)`)).toBe("TypeError");

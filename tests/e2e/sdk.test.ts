@@ -1,4 +1,7 @@
-/** The client for programs in Bun, from its source, against a server whose answers are known. As it is published: sdk-published.test.ts. */
+/**
+ * Client for programs in Bun, from its source, against a server with known answers. sdk-published.test.ts
+ * tests the published form.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import {
   assistant,
@@ -50,7 +53,7 @@ afterEach(async () => {
 });
 afterAll(() => server.close());
 
-/** The answer's text is picked by the seed. */
+/** The seed picks the answer's text. */
 const list = chat([user`List ${input("what")}.`], output("items", { seed: 0, as: lines() }));
 const define = chat([user`Define ${input("word")}.`], output("meaning", { seed: 1 }));
 const merge = semantic`Merge: ${input("all")}\nMerged: ${output("merged", { seed: 2 })}`;

@@ -1,4 +1,4 @@
-/** What serves is what is measured: the policy that a server starts with is the benchmarks' own, as a whole value. */
+/** The policy that a server starts with equals the benchmarks' own, as a whole value. */
 
 import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -18,7 +18,7 @@ import { demoFolder } from "./server.ts";
 const scratch = mkdtempSync(join(tmpdir(), "bunting-policy-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** What a server that was started with these settings wrote down of itself. */
+/** Returns the recording head of a server started with these settings. */
 async function started(settings: Partial<Config>): Promise<RecordingHead> {
   const record = join(scratch, "recording");
   const device = { kind: "simulated", engines: 2 } as const;

@@ -1,6 +1,6 @@
 /**
- * A whole server inside the test: real sockets, tokenizer, template and scheduler, on the simulated device. Its tokens
- * depend on prompt and seed alone, so that two answers can be compared whatever ran beside them.
+ * Whole server inside the test: real sockets, tokenizer, template and scheduler, on the simulated device. Its
+ * tokens depend on prompt and seed alone, so that two answers can be compared whatever ran beside them.
  */
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
@@ -50,62 +50,64 @@ export const demoFolder = join(import.meta.dir, "../../models/demo");
 export interface TestServerOptions {
   /** Milliseconds per step; every step also takes 10 µs per token. */
   readonly stepMs?: number;
-  /** What the engine believes of its steps; left out: what it believes of a device that it knows nothing of. */
+  /** Cost model of the engine; absent: that of an unknown device. */
   readonly estimated?: LinearCost;
   readonly spec?: Partial<DeviceSpec>;
   readonly engine?: EngineSettings;
-  /** In place of the engine: what it would report is told to the function. */
+  /** Replaces the engine; `tell` delivers its reports. */
   readonly link?: (tell: (report: EngineReport) => void) => EngineLink;
-  /** How many engines programs are told of; there is one. */
+  /** Number of engines that programs see; there is one. */
   readonly toldEngines?: number;
   readonly programLimits?: Partial<HostLimits>;
-  /** Of programs that are served as models. */
+  /** Folder of programs served as models. */
   readonly programFolder?: string;
   readonly sharePrefixes?: boolean;
-  /** Texts that every key may know. */
+  /** Public texts, whose cached prefixes all keys share. */
   readonly publicTexts?: readonly string[];
   readonly speaksParrot?: boolean;
   readonly reasoningField?: ReasoningField;
   readonly limits?: Partial<HttpLimits>;
   readonly keys?: Partial<KeySources>;
-  /** Default: as when listening on a loopback address. */
+  /** True if the server listens on a loopback address only; by default true. */
   readonly loopbackOnly?: boolean;
   readonly corsOrigins?: readonly string[];
   readonly allowedHosts?: readonly string[];
   readonly fault?: (step: Step) => StepResult | null;
-  /** What the model says, in place of the simulated device's own tokens; of a list, seed s gets the text at s. */
+  /**
+   * Answers of the model, in place of the simulated device's own tokens; in a list, seed s selects text s.
+   */
   readonly answers?: readonly string[] | Says;
-  /** The folder of files and batches; by default there are none. */
+  /** Data folder of files and batches; absent: the server has none. */
   readonly data?: string;
-  /** What is kept of responses. */
+  /** Limits of stored responses. */
   readonly responseLimits?: StoreLimits;
-  /** Before anything of them is written: may throw instead. */
+  /** Hook before each write to the store; may throw instead. */
   readonly onWrite?: (what: string) => void;
-  /** Milliseconds that a constraint may take to compile. */
+  /** Time limit to compile a constraint, in milliseconds. */
   readonly compileTimeoutMs?: number;
-  /** The model answers to any name. */
+  /** True if the model answers to any name. */
   readonly answersToAny?: boolean;
-  /** Jinja, in place of the demo model's. */
+  /** Jinja template in place of the demo model's. */
   readonly template?: string;
-  /** How its embeddings are made; by default, by the last token. */
+  /** Pooling of embeddings; by default the last token's. */
   readonly pooling?: Pooling;
-  /** A folder whose tokenizer is used in place of the demo model's. */
+  /** Folder of a tokenizer in place of the demo model's. */
   readonly textFolder?: string;
-  /** Its scores are products of hidden states with these; absent: it gives none. */
+  /** Weights for scores, which are products with hidden states; absent: the model has no scores. */
   readonly scoreWeights?: Float32Array;
-  /** The model has no vocabulary projection. */
+  /** True if the model has no vocabulary projection. */
   readonly isHeadless?: boolean;
 }
 
 export interface TestServer {
-  /** http://127.0.0.1:port */
+  /** Origin: http://127.0.0.1:port. */
   readonly origin: string;
   readonly fleet: Fleet;
   readonly lifecycle: Lifecycle;
   readonly generator: Generator;
   readonly jobs: JobService | null;
   readonly programs: Programs;
-  /** Resolves when nothing runs any more; throws if then a page is owned or a sequence left. */
+  /** Resolves when the server is idle; throws if a page is still owned or a sequence is left. */
   settled(): Promise<void>;
   close(): Promise<void>;
 }
@@ -123,7 +125,7 @@ const tokenizerWorker = new URL("../../server/text/worker.ts", import.meta.url).
 const config = readModelConfig(demoFolder);
 const source = readTemplateSource(demoFolder);
 
-/** `jinja` and the folder of the tokenizer: in place of the demo model's. */
+/** Makes the text functions with a template `jinja` and a tokenizer folder in place of the demo model's. */
 function textWith(jinja: string | undefined, folder = demoFolder) {
   const tokenizer = folder === demoFolder ? demoTokenizer : loadTokenizer(folder);
   const used = jinja === undefined ? source : { template: jinja, toolTemplate: null, specialTokens: {} };
@@ -260,7 +262,8 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   limitUnsent(server.port);
 
   const settled = async (): Promise<void> => {
-    // A client that left may be gone before its request is read: what the fleet has is known when no request is left.
+    // The server may not have read the request of a client that left: the fleet's state is final once no
+    // request is left.
     do {
       await lifecycle.whenIdle();
       while (fleet.active > 0) await new Promise<void>((resolve) => waiters.push(resolve));
@@ -294,7 +297,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   };
 }
 
-/** A request's JSON body, posted. */
+/** Posts a request's JSON body. */
 export function post(
   server: TestServer,
   path: string,
@@ -309,12 +312,12 @@ export function post(
   });
 }
 
-/** A chat of one user message, with what a test adds. */
+/** Makes a chat body of one user message, with extra fields. */
 export function chatBody(content: string, more: Readonly<Record<string, unknown>> = {}): object {
   return { model: "demo", messages: [{ role: "user", content }], ...more };
 }
 
-/** Every field that tests read of the answers' bodies; a missing one shows as undefined in an assertion. */
+/** Fields of answer bodies that tests read; a missing one is undefined in an assertion. */
 export interface Wire {
   readonly id: string;
   readonly created: number;
@@ -329,7 +332,7 @@ export interface Wire {
   readonly prompt_token_ids: readonly number[];
   readonly data: readonly { readonly id: string; readonly max_model_len: number }[];
   readonly count: number;
-  /** Of llama-server's shape with pieces: objects with these fields. */
+  /** Tokens in llama-server's shape; with pieces, they are objects with these fields. */
   readonly tokens: readonly (number & { readonly id: number })[];
   readonly token_strs: readonly string[];
   readonly error: {
@@ -366,7 +369,7 @@ export interface WireChoice {
 }
 
 export interface WireToolCall {
-  /** In streams only; there, id, type and name come once. */
+  /** Index, in streams only; there, id, type and name come once. */
   readonly index: number;
   readonly id?: string;
   readonly type?: string;
@@ -389,7 +392,7 @@ export function chunksOf(events: readonly string[]): Wire[] {
 }
 
 export interface StreamText {
-  /** The lines after `data: `, in order. */
+  /** Payloads of the `data: ` lines, in order. */
   readonly events: readonly string[];
   readonly comments: number;
 }
@@ -404,7 +407,7 @@ export async function readEvents(response: Response): Promise<StreamText> {
   return { events, comments };
 }
 
-/** All content of choice `index` in a chat stream's events. */
+/** Concatenates the content of choice `index` in a chat stream's events. */
 export function contentOf(events: readonly string[], index = 0): string {
   return chunksOf(events)
     .flatMap((chunk) => chunk.choices)

@@ -1,4 +1,4 @@
-/** How soon requests are served, as their clients ask for it. */
+/** Urgency of requests, as clients set it. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import type { Service, Step } from "../../scheduler/core.ts";
 import { unknownCost } from "../../scheduler/cost/linear.ts";
@@ -96,7 +96,9 @@ describe("what a request asks for", () => {
   });
 });
 
-/** Most tokens in a step that also continues a chat, while prompts of 600 tokens come in beside it. */
+/**
+ * Returns the most tokens in a step that also decodes a chat, while prompts of 600 tokens arrive beside it.
+ */
 async function mostBesideChat(tier: string, firstToken: number): Promise<number> {
   steps.length = 0;
   const reader = new AbortController();

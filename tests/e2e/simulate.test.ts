@@ -1,4 +1,4 @@
-/** `bunting simulate` as a person runs it. */
+/** Command `bunting simulate` as a user runs it. */
 
 import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -8,7 +8,7 @@ import { Program } from "./program.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-simulate-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
-/** Nothing is beside it, so no folder of traces is found: what is drawn must do. */
+/** Copy without a folder of traces beside it, so that it must use drawn workloads. */
 const bare = join(scratch, "bare");
 mkdirSync(bare);
 

@@ -1,4 +1,4 @@
-/** Stop strings are looked for in text alone, so that no call is told that the model did not make. On every wire format. */
+/** Stop strings apply to text alone, so that they never truncate a tool call. On every wire format. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,10 @@ const answers = [call, `I look at Paris.\n${call}`, '{"city": "Paris"}'];
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
 const openaiTool = { type: "function", function: { name: "weather", parameters } };
 
-/** By route: the tools, a choice that forces a call, and what a whole answer or a stream's events say of arguments. */
+/**
+ * Tools and a forcing tool choice, by route; and the fields of a body or of stream events that hold
+ * arguments.
+ */
 const formats: Readonly<Record<string, { readonly tools: object; readonly forced: object }>> = {
   "/v1/chat/completions": { tools: { tools: [openaiTool] }, forced: { tool_choice: "required" } },
   "/v1/responses": {
@@ -33,7 +36,7 @@ beforeAll(() => {
 afterEach(() => server.settled());
 afterAll(() => server.close());
 
-/** All values under these names, wherever a value has them. */
+/** Returns all values under these names, at any depth. */
 function valuesAt(value: unknown, names: readonly string[]): unknown[] {
   if (typeof value !== "object" || value === null) return [];
   return Object.entries(value).flatMap(([name, one]) =>
@@ -76,7 +79,7 @@ describe.each(Object.keys(formats))("%s", (path) => {
 
     const lines = (await ask(0, stop, more, true)).split("\n").map((line) => line.replace(/^data: /, ""));
     const events = lines.filter((line) => line.startsWith("{")).map((line) => JSON.parse(line) as object);
-    // Responses tell them in deltas and then whole again.
+    // Responses report arguments in deltas and then completely.
     const deltas = events.filter((event) => !("type" in event) || /delta/.test(String(event.type)));
     const pieces = valuesAt(deltas, ["arguments", "partial_json", "delta"]).flatMap((value) =>
       typeof value === "object" && !("city" in value!)

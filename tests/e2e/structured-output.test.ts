@@ -1,4 +1,7 @@
-/** Answers that are held to a schema, a regular expression or a choice, asked for as clients of several servers do. */
+/**
+ * Answers constrained to a schema, a regular expression or a choice, requested as clients of several servers
+ * do.
+ */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import OpenAI from "openai";
 import { allows } from "../support/schema-oracle.ts";
@@ -82,7 +85,7 @@ test("answers drawn at random keep to their schema, whatever it is and however t
       content = choice!.message.content!;
       reason = choice!.finish_reason;
     }
-    if (reason === "length") return; // cut off, and left as it is
+    if (reason === "length") return; // truncated, so not checked
     expect(reason).toBe("stop");
     expect([content, allows(schema, JSON.parse(content))]).toEqual([content, true]);
     finished++;

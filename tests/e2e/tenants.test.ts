@@ -1,9 +1,9 @@
-/** What one key's requests leave behind does not show in the answers to another's. */
+/** Isolation of tenants: cached prefixes of one key do not show in another key's answers. */
 import { afterEach, expect, test } from "bun:test";
 import { chatBody, post, startTestServer, type TestServer } from "./server.ts";
 
 const text = "Once there was a kite. ".repeat(12);
-/** A request of each kind with one long prompt, and where its answer tells what was found in the cache. */
+/** Request of each kind with one long prompt, and the field of its answer that reports cached tokens. */
 const requests = {
   "/v1/chat/completions": chatBody(text, { max_tokens: 1 }),
   "/v1/completions": { prompt: text, max_tokens: 1 },
@@ -21,7 +21,7 @@ function start(sharePrefixes: boolean): void {
   server = startTestServer({ sharePrefixes, keys: { keys: ["red", "blue"] } });
 }
 
-/** Tokens of the prompt that were in the cache. */
+/** Returns the prompt tokens that were in the cache. */
 async function cached(key: string, route: string, body: object): Promise<number> {
   const response = await post(server, route, body, { headers: { authorization: `Bearer ${key}` } });
   if (!response.ok) throw new Error(await response.text());
@@ -75,7 +75,7 @@ test.each([
     const ofOther = await cached("blue", route, body);
     expect(ofOther).toBeGreaterThan(50);
     expect(ofOther).toBeLessThan(own - 50);
-    // What another key has sent is as good as what nobody has.
+    // A prompt that another key has sent counts like a new one.
     expect(await cached("green", route, bodyOf(`Nobody has sent this: ${text}`))).toBe(ofOther);
     expect(await cached("blue", route, body)).toBe(own);
   },

@@ -1,4 +1,7 @@
-/** Models that think before they answer: what clients hear of it, and how they limit it. What the model says is scripted. */
+/**
+ * Models that think before they answer: how clients receive thoughts, and how they limit them. The model's
+ * output is scripted.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
@@ -14,7 +17,7 @@ import {
   type TestServer,
 } from "./server.ts";
 
-/** As models' own are: thoughts between marks, begun by the prompt or closed by it, on request. */
+/** Template like real ones: thoughts between marks, which the prompt opens or closes on request. */
 const template = `{%- if tools %}{{ tools | tojson }}{% endif %}
 {%- for m in messages %}<|im_start|>{{ m.role }}
 {% if m.reasoning_content %}<think>

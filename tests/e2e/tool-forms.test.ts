@@ -1,10 +1,10 @@
-/** Calls in the forms of several models: forced, drawn at random, whole and streamed. */
+/** Tool calls in the forms of several models: forced, drawn at random, whole and streamed. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import OpenAI from "openai";
 import { allows } from "../support/schema-oracle.ts";
 import { startTestServer, type TestServer } from "./server.ts";
 
-/** What of a chat template shows its form. */
+/** Snippets of a chat template that identify its call form. */
 const shown: Readonly<Record<string, string>> = {
   hermes: '<tool_call>\n{"name": …}\n</tool_call>',
   "qwen coder": "<tool_call>\n<function=example>\n<parameter=a>\n1\n</parameter>",
@@ -73,10 +73,10 @@ test.each(Object.keys(shown))(
         max_tokens: 400,
         tool_choice: "required" as const,
         parallel_tool_calls: false,
-        thinking_token_budget: 4, // has no effect where the form has no thoughts
+        thinking_token_budget: 4, // no effect on forms without thoughts
       };
       const [choice] = (await client.chat.completions.create(asked)).choices;
-      if (choice!.finish_reason === "length") continue; // which the helper takes for an error
+      if (choice!.finish_reason === "length") continue; // the helper treats it as an error
       const final = await client.chat.completions.stream(asked).finalChatCompletion();
       const callsOf = (message: OpenAI.ChatCompletionMessage) =>
         (message.tool_calls ?? []).map((call) => (call.type === "function" ? call.function : null)!);

@@ -1,4 +1,6 @@
-/** Functions that the model may call, as clients offer them and hear of calls. What the model says is scripted. */
+/**
+ * Functions that clients offer to the model, and the calls that they receive. The model's output is scripted.
+ */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +25,7 @@ const call = (name: string, values: string) =>
   `<tool_call>\n{"name": "${name}", "arguments": ${values}}\n</tool_call>`;
 const rome = call("get_weather", '{"city": "Rome"}');
 const oslo = call("get_weather", '{"city": "Øslo", "days": 12345678901234567890}');
-/** Each by its seed. */
+/** Answers by seed. */
 const answers = [
   "No function needed.",
   `Let me look.\n${rome}\n${oslo}`,
@@ -66,7 +68,7 @@ async function streamedChoices(more: Readonly<Record<string, unknown>>) {
   return { events, choices: chunksOf(events).flatMap((chunk) => chunk.choices) };
 }
 
-/** A stream's calls, put together as clients do. */
+/** Assembles a stream's calls as clients do. */
 function callsOf(choices: readonly WireChoice[], index = 0): WireToolCall[] {
   const calls: WireToolCall[] = [];
   for (const delta of choices

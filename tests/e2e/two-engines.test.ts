@@ -1,4 +1,4 @@
-/** Two CPU engines on one copy of the embedded model, with a target and a recording: the whole program. */
+/** Whole program with two CPU engines on one copy of the embedded model, with a target and a recording. */
 
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** The shapes that clients were built against, field by field. */
+/** Response shapes that clients depend on, field by field. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { version } from "../../server/version.ts";
 import {
@@ -157,7 +157,7 @@ describe("a chat answered whole", () => {
     const only = await drawn({ allowed_token_ids: [300, 301] });
     expect(only).toHaveLength(12);
     expect(only.filter((token) => token !== 300 && token !== 301)).toEqual([]);
-    // 262 is "is" and 283 " is".
+    // Token 262 is "is", token 283 is " is".
     const three = { allowed_token_ids: [262, 283, 300], logit_bias: { "262": 50, "283": 50 } };
     expect((await drawn(three)).includes(300)).toBe(false);
     expect(await drawn({ ...three, bad_words: ["is"] })).toEqual(Array(12).fill(300));

@@ -1,12 +1,12 @@
-/** One question on every wire format, and what each says of its answer, in the same words. */
+/** Common interface to one question on every wire format, and to the answer. */
 import { post, type TestServer } from "./server.ts";
 
 export interface Question {
   readonly content: string;
-  /** Tokens of the answer at most; null: the field is left out. */
+  /** Tokens of the answer at most; null: leaves the field out. */
   readonly max?: number | null;
   readonly stop?: unknown;
-  /** Of how to draw: in `options` on Ollama's routes. */
+  /** Sampling fields; in `options` on Ollama's routes. */
   readonly drawing?: Readonly<Record<string, unknown>>;
   readonly more?: Readonly<Record<string, unknown>>;
 }
@@ -20,19 +20,19 @@ export interface Said {
 
 export interface Asked {
   readonly status: number;
-  /** Null: it was refused. */
+  /** Answer; null: the server refused. */
   readonly said: Said | null;
-  /** The refusal's sentence; "" if there is none. */
+  /** Message of the refusal; "" without one. */
   readonly message: string;
   readonly ignored: readonly string[];
 }
 
 export interface Wire {
   readonly path: string;
-  /** The word for an answer that was cut off at its length. */
+  /** Value of the finish reason for an answer cut at its length. */
   readonly length: string;
   readonly isChat: boolean;
-  /** The bound's name. */
+  /** Name of the token limit field. */
   readonly bound: string;
   readonly body: (question: Question) => object;
   // biome-ignore lint/suspicious/noExplicitAny: bodies of six formats
@@ -66,7 +66,7 @@ const inOptions =
   });
 const messages = (content: string): object => ({ messages: [{ role: "user", content }] });
 
-/** OpenAI's two. */
+/** Makes the wire formats of OpenAI's two routes. */
 const openai = (path: string, isChat: boolean): Wire => ({
   path,
   length: "length",

@@ -1,8 +1,9 @@
 /**
- * Small random models of every family, beyond those whose weights are committed in this folder: configurations, weights from
- * a seed, and what transformers computes with them (families.py, which is given the folders that this writes).
+ * Small random models of every family, beyond those with weights committed in this folder: configurations,
+ * seeded weights, and the results of transformers on them. This writes the model folders; families.py
+ * computes the results.
  *
- *   npx bun tests/reference/families.ts <folder>
+ *    npx bun tests/reference/families.ts <folder>
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -49,7 +50,7 @@ const gemma4 = {
   tie_word_embeddings: true,
 };
 
-/** config.json of each; of three layers, or of as many as all kinds of its layers need. */
+/** Configurations (config.json) by name; of three layers, or as many as all layer kinds need. */
 export const familyConfigs: Readonly<Record<string, JsonObject>> = {
   "llama-biases": of("Llama", "llama", { attention_bias: true, mlp_bias: true }),
   "llama-yarn": of("Llama", "llama", {
@@ -116,7 +117,7 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     sliding_window: 12,
     tie_word_embeddings: true,
   }),
-  // Inputs of layers, and keys of layers before with double MLPs, as in the small ones.
+  // Per-layer inputs, keys of earlier layers, and double MLPs, as in the small models.
   gemma4: of("Gemma4", "gemma4_text", {
     ...gemma4,
     num_hidden_layers: 8,
@@ -126,7 +127,7 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     hidden_size_per_layer_input: 16,
     vocab_size_per_layer_input: vocab,
   }),
-  // Values that are keys, and fewer of them.
+  // Values that are keys, with fewer heads.
   "gemma4-keys": of("Gemma4", "gemma4_text", {
     ...gemma4,
     num_hidden_layers: 3,
@@ -252,17 +253,23 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
-/** Files of metadata cannot tell that not all layers of these have experts, or go by an architecture that is not read. */
+/**
+ * Families with folders only: GGUF metadata cannot say that some of their layers have no experts, or their
+ * architecture is unsupported.
+ */
 export const foldersOnly: readonly string[] = ["qwen3-moe", "glm"];
 
-/** What each of them is given, and after which positions its logits are kept. */
+/** Prompt of every model, and the positions after which its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(
   { length: 48 },
   (_, index) => (index * 37 + 11) % vocab,
 );
 export const familyPositions = [9, 30, 47] as const;
 
-/** Weights that make every part matter: projections keep variance, norms and biases are far from neutral. */
+/**
+ * Returns the distribution of a tensor's weights so that every part matters: projections keep variance, norms
+ * and biases are far from neutral.
+ */
 function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
   if (untrained !== null) return { mean: untrained, sigma: 0.25 };
   if (name.includes("embed_tokens") || name.startsWith("lm_head"))
@@ -271,13 +278,13 @@ function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
   return { mean: 0, sigma: 1.4 / Math.sqrt(shape.at(-1)!) };
 }
 
-/** Writes one of them. */
+/** Writes the folder of one model. */
 export function writeFamily(name: string, folder: string): void {
-  const json = JSON.parse(JSON.stringify(familyConfigs[name])) as JsonObject; // without what is undefined
+  const json = JSON.parse(JSON.stringify(familyConfigs[name])) as JsonObject; // drops undefined values
   writeRandomModel({ file: "config.json", json }, folder, { seed: 20, spreadOf });
 }
 
-/** transformers' float32 logits [vocab] after each of `familyPositions`. */
+/** Reads transformers' float32 logits [vocab] after each of `familyPositions`. */
 export function familyLogits(name: string): Float32Array[] {
   const bytes = readFileSync(join(import.meta.dir, "families", `${name}.f32.bin`));
   const all = new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));

@@ -1,25 +1,35 @@
-/** The reference models of this folder, for tests: what to feed them and what transformers answered. See README.md. */
+/**
+ * Reference models of this folder, for tests: their prompts and the answers of transformers. See README.md.
+ */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 export type PromptName = "long" | "branch" | "short";
-/** How the engine computes: BUNTING_F32 or BUNTING_BF16. */
+/** Compute type of the engine: BUNTING_F32 or BUNTING_BF16. */
 export type Compute = "f32" | "bf16";
 
 export interface ReferenceModel {
   readonly name: string;
-  /** A complete model folder, but for a tokenizer. */
+  /** Model folder, complete except for a tokenizer. */
   readonly dir: string;
   readonly vocab: number;
-  /** `branch` has its first `branchAt` tokens in common with `long`. */
+  /** Prompts; `branch` shares its first `branchAt` tokens with `long`. */
   readonly prompts: Readonly<Record<PromptName, readonly number[]>>;
   readonly branchAt: number;
-  /** The 32 tokens that transformers' greedy decoding (float32, the weights as stored) appends to each prompt. */
+  /**
+   * Tokens that transformers' greedy decoding (float32, weights as stored) appends to each prompt, 32 per
+   * prompt.
+   */
   readonly greedy: Readonly<Record<PromptName, readonly number[]>>;
-  /** transformers' float32 logits [vocab] after `position` of a prompt, with the weights as they are for f32, or
-   *  rounded to bf16 first. */
+  /**
+   * Returns transformers' float32 logits [vocab] after `position` of a prompt. Weights are as stored for f32,
+   * or rounded to bf16 first.
+   */
   logits(compute: Compute, prompt: PromptName, position: number): Float32Array;
-  /** transformers' float32 hidden states of `long`, behind the final norm, [53, hidden]: with the weights as they are. */
+  /**
+   * Returns transformers' float32 hidden states of `long` after the final norm, [53, hidden], with weights as
+   * stored.
+   */
   hidden(): Float32Array;
 }
 
@@ -33,7 +43,7 @@ export const referenceNames = [
   "qwen3-128",
 ] as const;
 
-/** Those whose heads GPUs have kernels for. */
+/** Models with head sizes that GPU kernels support. */
 export const gpuReferenceNames: readonly ReferenceName[] = ["mistral", "qwen2", "llama3-96", "qwen3-128"];
 
 export type ReferenceName = (typeof referenceNames)[number];
@@ -69,7 +79,7 @@ export function referenceModel(name: ReferenceName): ReferenceModel {
   };
 }
 
-/** All of them. */
+/** Loads all reference models. */
 export function referenceModels(): readonly ReferenceModel[] {
   return referenceNames.map(referenceModel);
 }

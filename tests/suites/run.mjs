@@ -1,7 +1,8 @@
 /**
- * Runs suites of tests that others wrote, or that need packages which the tree does without: `node tests/suites/run.mjs [name …]`.
- * Each installs what it needs, in the versions that it names, to a folder of its own (build/suites/<name>); one that cannot be
- * installed here is skipped with one line. Ends with 1 when a suite fails. What fails, and why, is in docs/reference/compat.md.
+ * Runs third-party test suites and those with large packages: `node tests/suites/run.mjs [name …]`. Each
+ * installs its requirements, in fixed versions, to its own folder (build/suites/<name>). A suite that cannot
+ * be installed here is skipped with one line. Exits with 1 if a suite fails. Known failures and their reasons
+ * are in docs/reference/compat.md.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
@@ -16,7 +17,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "../..");
 const minutesMax = 10;
 
-/** True, or what the command said last before it failed. */
+/** Runs a command; returns true, or its last output line if it failed. */
 function succeeds(command, args, { cwd = root, stdio = "pipe", env = {} } = {}) {
   const options = {
     cwd,
@@ -30,7 +31,7 @@ function succeeds(command, args, { cwd = root, stdio = "pipe", env = {} } = {}) 
   return status === 0 || (stderr ?? "").trim().split("\n").at(-1) || `exit code ${status ?? signal}`;
 }
 
-/** The first failure of steps, or true. */
+/** Returns the first failure of the steps, or true. */
 function all(...steps) {
   for (const step of steps) {
     const outcome = step();
@@ -55,13 +56,13 @@ function installPython(name) {
   );
 }
 
-/** Of a package of npm, which is not among this tree's. */
+/** Installs npm packages that are not dependencies of this tree. */
 function installNpm(name, ...packages) {
   mkdirSync(folderOf(name), { recursive: true });
   return succeeds("npm", ["install", "--prefix", folderOf(name), "--no-audit", "--no-fund", ...packages]);
 }
 
-/** Runs the tests of a suite's folder, and ends with their counts. */
+/** Runs the tests of a suite's folder and prints their counts. */
 function pytest(name, { cwd = join(here, name), args = [], env = {} }) {
   return succeeds(pythonOf(name), ["-m", "pytest", "-q", "-p", "no:cacheprovider", ...args], {
     cwd,
@@ -72,7 +73,7 @@ function pytest(name, { cwd = join(here, name), args = [], env = {} }) {
 
 const scriptedServer = [join(root, "node_modules/.bin/bun"), join(here, "scripted-server.ts")];
 
-/** Runs `work` beside a server whose model says what words.ts has. */
+/** Runs `work` beside a server whose model answers by words.ts. */
 async function withServer(work, options = {}) {
   const [command, ...args] = scriptedServer;
   const server = spawn(command, [...args, JSON.stringify(options)], {
@@ -89,7 +90,7 @@ async function withServer(work, options = {}) {
   }
 }
 
-/** Agents' folders of programs. */
+/** Returns an agent's folder of executables. */
 const binOf = (name, { npm }) =>
   join(folderOf(`agents/${name}`), npm === undefined ? "venv/bin" : "node_modules/.bin");
 
@@ -102,7 +103,7 @@ function installAgent(name, { npm, python }) {
   );
 }
 
-/** Plays an agent's session; true when nothing failed. Requests and answers are kept for a look at failures. */
+/** Plays an agent's session; true if all of it passed. Keeps requests and answers, to examine failures. */
 async function runAgent(name, agent) {
   const log = mkdtempSync(join(tmpdir(), `bunting-${name}-`));
   const play = (url) => playSession(agent, url, binOf(name, agent), log);
@@ -115,7 +116,7 @@ async function runAgent(name, agent) {
   return failures.length === 0;
 }
 
-/** llama.cpp's sources come with a Python package that wraps them. */
+/** Python package that contains llama.cpp's sources. */
 const LLAMA_CPP = "llama_cpp_python==0.3.36";
 const llamaFolder = folderOf("llama-cpp");
 const llamaSource = () => {
@@ -129,7 +130,7 @@ const llamaTests = () => join(llamaSource(), "tools/server/tests");
 function fetchLlamaCpp() {
   if (llamaSource() !== null) return true;
   mkdirSync(llamaFolder, { recursive: true });
-  // Nothing of the package is built or run.
+  // Downloads the sources only; builds and runs no part of the package.
   const source = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "-d", llamaFolder];
   const had = succeeds("python3", ["-m", "pip", "download", "-q", ...source, LLAMA_CPP]);
   if (had !== true) return had;
@@ -140,9 +141,9 @@ function fetchLlamaCpp() {
 const llamaFiles =
   "chat_completion completion tokenize security stream compat_anthropic compat_oai_responses tool_call embedding basic template";
 
-/** By name: what installs it, and what runs it. */
+/** Suites by name: installation and command. */
 const suites = {
-  /** Clients of packages that are too large, or too rarely needed, for the tree's own tests. */
+  /** Clients from packages that are too large, or too rarely needed, for the tree's own tests. */
   clients: {
     install: () => succeeds("npm", ["ci"], { cwd: join(here, "clients") }),
     run: () => succeeds("npx", ["bun", "test", "tests/suites/clients"], { stdio: "inherit" }),
@@ -155,17 +156,17 @@ const suites = {
         pytest("python-clients", { env: { BUNTING_URL: url, LITELLM_LOCAL_MODEL_COST_MAP: "True" } }),
       ),
   },
-  /** What the compliance tests of Open Responses ask for; they are not published as a package. */
+  /** Requests of the Open Responses compliance tests, which are not published as a package. */
   "open-responses": {
     install: () => installPython("open-responses"),
     run: () => withServer((url) => pytest("open-responses", { env: { BUNTING_URL: url } })),
   },
-  /** LangChain's standard tests of chat models, by its clients for OpenAI's two APIs and Anthropic's. */
+  /** Standard chat model tests of LangChain, through its clients for OpenAI's two APIs and Anthropic's. */
   langchain: {
     install: () => installPython("langchain"),
     run: () => withServer((url) => pytest("langchain", { env: { BUNTING_URL: url } })),
   },
-  /** llama.cpp's tests of its own server. */
+  /** Server tests of llama.cpp. */
   "llama-server": {
     install: () => all(() => installPython("llama-server"), fetchLlamaCpp),
     run: () =>
@@ -181,7 +182,7 @@ const suites = {
         },
       }),
   },
-  /** Published vocabularies with the tokens of some texts, which come with llama.cpp's sources. */
+  /** Published vocabularies with the tokens of some texts, from llama.cpp's sources. */
   vocabularies: {
     install: fetchLlamaCpp,
     run: () =>
@@ -189,7 +190,10 @@ const suites = {
         stdio: "inherit",
       }),
   },
-  /** Coding agents and chat clients, a session of each: `node tests/suites/run.mjs agents`, or `agents:codex` for one. */
+  /**
+   * Sessions of coding agents and chat clients: `node tests/suites/run.mjs agents`, or `agents:codex` for
+   * one.
+   */
   ...Object.fromEntries(
     Object.entries(codingAgents).map(([name, agent]) => [
       `agents:${name}`,
@@ -199,7 +203,7 @@ const suites = {
 };
 
 const wanted = process.argv.slice(2);
-/** A group's name stands for all of it. */
+/** True if the command line selects the suite; a group's name selects the whole group. */
 const isWanted = (name) =>
   wanted.length === 0 || wanted.includes(name) || wanted.includes(name.replace(/:.*/, ""));
 const names = Object.keys(suites).flatMap((name) => [name, name.replace(/:.*/, "")]);

@@ -1,18 +1,19 @@
 /**
- * A server on the simulated device, whose model says what words.ts has for each prompt: `bun tests/suites/scripted-server.ts [options]`,
- * which are JSON. It writes its address as one line, and serves until its standard input ends.
+ * Server on the simulated device whose model answers by words.ts: `bun tests/suites/scripted-server.ts
+ * [options]`, with options in JSON. It prints its address as one line, and serves until its standard input
+ * ends.
  */
 import { readFileSync } from "node:fs";
 import { startTestServer } from "../e2e/server.ts";
 import { wordsFor } from "./words.ts";
 
-/** What a suite may ask for. */
+/** Options of a suite. */
 interface Options {
-  /** Tokens of a prompt and its answer. */
+  /** Context limit in tokens: prompt plus answer. */
   readonly contextMax?: number;
   readonly key?: string;
   readonly corsOrigins?: readonly string[];
-  /** The file of a chat template. */
+  /** Path of a chat template. */
   readonly template?: string;
 }
 

@@ -1,12 +1,13 @@
 /**
- * Published vocabularies, with the token ids that their own tokenizers make of some texts: a folder in which `NAME.gguf` is a
- * vocabulary, `NAME.gguf.inp` has texts and `NAME.gguf.out` their tokens, a line each, as llama.cpp keeps them.
+ * Published vocabularies, compared with the token ids that their own tokenizers produce. FOLDER has
+ * llama.cpp's layout: `NAME.gguf` is a vocabulary, `NAME.gguf.inp` has texts and `NAME.gguf.out` their
+ * tokens, a line each.
  *
- *   npx bun tests/suites/vocabularies.ts FOLDER
+ *    npx bun tests/suites/vocabularies.ts FOLDER
  *
- * A line for each: texts whose tokens are the published ones, of all; or why it is not read. Ends with 1 if any differs. Some
- * of these tokens were made without composing text first (Unicode's form C), where the model's own tokenizer does so; what is
- * equal but for that is counted apart.
+ * Prints a line per vocabulary: the number of texts with the published tokens, and of all; or why it cannot
+ * be read. Exits with 1 if any differs. Some published tokens were made without Unicode normalization (form
+ * C), which the model's own tokenizer does. Texts that are equal except for that are counted separately.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,11 +20,11 @@ const separator = "\n__ggml_vocab_test__\n";
 
 interface Tokenizers {
   readonly whole: Tokenizer;
-  /** The same without what it does to a text before it cuts it, where that is to compose it; else null. */
+  /** Tokenizer without its Unicode normalization, if it has one; else null. */
   readonly uncomposed: Tokenizer | null;
 }
 
-/** Or why it is refused. */
+/** Loads both tokenizers, or returns why the file is refused. */
 function tokenizersOf(path: string): Tokenizers | string {
   try {
     const { tokenizer, config } = ggufTokenizer(readGgufFile(path));

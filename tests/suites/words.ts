@@ -1,8 +1,8 @@
 /**
- * What the scripted model of the suites says: in the sessions of coding agents what agents/acts.ts has, else of the rules whose pattern is found in the last message of the user or a
- * tool, as `role: text`, the first.
- * Where an answer is held to a form, the first of a rule's texts that has it; `$1` stands for what the pattern's first group found,
- * `$seed` for the request's.
+ * Answers of the suites' scripted model. In sessions of coding agents it answers by agents/acts.ts. Otherwise
+ * the first rule applies whose pattern matches the last message of the user or a tool, as `role: text`. If
+ * the answer is constrained, it is the first of the rule's texts that fits. `$1` stands for the pattern's
+ * first group, `$seed` for the request's seed.
  */
 
 import { actedIn } from "./agents/acts.ts";
@@ -10,7 +10,7 @@ import { call } from "./calls.ts";
 
 interface Rule {
   readonly asked: RegExp;
-  /** To be found in the whole prompt too, which tells the tools. */
+  /** Pattern that the whole prompt, with its tools, must match too. */
   readonly offered?: RegExp;
   readonly says: readonly string[];
 }
@@ -55,7 +55,10 @@ const rules: readonly Rule[] = [
 
 const otherwise = ["Hello. I am a scripted model, and this is all that I have to say."];
 
-/** The texts for a prompt: plain, or in the demo model's template, whose last turn is the one to write. */
+/**
+ * Returns the texts for a prompt: plain, or in the demo model's template, whose last turn is the one to
+ * write.
+ */
 export function wordsFor(prompt: string, seed: number): readonly string[] {
   const turns = prompt.split("<|im_start|>").slice(0, -1);
   const acted = actedIn(prompt, turns);

@@ -1,21 +1,23 @@
 import type { Parser, ParseState } from "../../grammar/parser/parser.ts";
 
-/** A number as it was written. */
+/** Number with its spelling in the JSON text. */
 export class NumberText {
   constructor(readonly text: string) {}
 }
 
-/** Orders of properties that are tried for one value. */
+/** Property orders tried for one value at most. */
 const TRIES_MAX = 20_000;
 
-/** Whether a value can be written with the properties of its objects in some order: a constraint asks for one, and a model
- *  follows. Numbers may be given as NumberText. */
+/**
+ * True if the parser accepts the value with its objects' properties in some order: a constraint demands one,
+ * which a model follows. Numbers may be given as NumberText.
+ */
 export function acceptsInAnyOrder(parser: Parser, value: unknown): boolean {
   for (const state of new Writer(parser).after(parser.start, value)) if (state.mayEnd) return true;
   return false;
 }
 
-/** The value as compact JSON, properties in the order in which they come. */
+/** Formats the value as compact JSON, with properties in their given order. */
 export function written(value: unknown): string {
   if (value instanceof NumberText) return value.text;
   if (Array.isArray(value)) return `[${value.map(written).join()}]`;
@@ -33,7 +35,7 @@ class Writer {
     this.#parser = parser;
   }
 
-  /** After the value, in each way to write it. */
+  /** Yields the parser after the value, once per way to write it. */
   *after(state: ParseState, value: unknown): Generator<ParseState> {
     if (value instanceof NumberText || typeof value !== "object" || value === null) {
       yield* this.#text(state, written(value));

@@ -1,4 +1,7 @@
-/** The thread that compiles constraints, but for two: a choice of "never" is not answered, and one of "told" is refused with what is asked of the thread. */
+/**
+ * Compiler thread with two special cases: it never answers a choice of "never", and refuses one of "told"
+ * with a message that says how the task is paced.
+ */
 import type { CompilerAnswer, CompilerTask } from "../../server/grammar/compiler.ts";
 import "../../server/grammar/worker.ts";
 

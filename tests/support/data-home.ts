@@ -1,4 +1,4 @@
-/** Has the servers of tests keep their jobs in a folder that goes with the tests, and never in a person's home. */
+/** Redirects the job folder of test servers to a temporary folder, away from the user's home. */
 
 import { afterAll } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";

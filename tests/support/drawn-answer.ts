@@ -1,10 +1,10 @@
-/** Answers that a constraint allows, at random. */
+/** Random answers that a constraint allows. */
 import type { Grammar } from "../../grammar/grammar.ts";
 import { Masks } from "../../grammar/mask/masks.ts";
 import { Matcher, parserOf } from "../../grammar/mask/matcher.ts";
 import { tokenBytes, vocabularyOf } from "../../grammar/mask/vocabulary.ts";
 
-/** Every byte, and pieces of JSON. */
+/** Vocabulary: every byte, and pieces of JSON. */
 const tokens = [
   ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
   ...['{"', '":', '","', '"}', "},", "[]", '"a":', "true", "null", "ab", "12", ".5", "é", '"]', "],["].map(
@@ -13,11 +13,13 @@ const tokens = [
 ];
 const vocabulary = vocabularyOf(tokens.length, (token) => tokens[token]!);
 const masks = new Masks(vocabulary);
-/** Longer answers are given up. */
+/** Tokens of an answer at most; longer ones are cut off. */
 const ANSWER_TOKENS_MAX = 300;
 
-/** An answer that is drawn with all allowed tokens alike, and ends at every second place where it may; null: it is cut off. `next` gives
- *  numbers from 0 on. */
+/**
+ * Draws an answer uniformly from the allowed tokens; it ends at every second place where it may. Null: cut
+ * off. `next` yields integers from 0 on.
+ */
 export function drawnAnswer(grammar: Grammar, next: () => number): string | null {
   const matcher = new Matcher(parserOf(grammar, masks), masks);
   const bytes: number[] = [];

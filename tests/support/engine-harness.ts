@@ -23,10 +23,10 @@ import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { deviceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
 
-/** Prefix hints have numbers from here on, sequences below. */
+/** First number of prefix hints; sequences have lower numbers. */
 export const FIRST_HINT = 1_000_000;
 
-/** What became of one sequence. */
+/** Outcome of one sequence. */
 export interface Outcome {
   cachedTokens: number | null;
   readonly tokens: TokenId[];
@@ -37,17 +37,18 @@ export interface HarnessOptions {
   readonly spec?: Partial<DeviceSpec>;
   readonly engine?: EngineSettings;
   readonly cost?: CostModel;
-  /** False where decodes may be left out of a step. */
+  /** False if the policy may leave decodes out of a step. */
   readonly isStallFree?: boolean;
   readonly fault?: (step: Step) => StepResult | null;
-  /** What tokens stand for, where sequences are constrained; `maskSteps`: see ConstrainedDevice. */
+  /** Texts of the tokens, for constrained sequences; `maskSteps`: see ConstrainedDevice. */
   readonly vocabulary?: Vocabulary;
   readonly maskSteps?: number;
 }
 
-/** One engine on the simulated device under a hand-moved clock, with every integrity check on, and that of
- *  stall-free steps. Sequences are 0, 1, 2 …,
- *  A, B, C … in traces. */
+/**
+ * Engine on the simulated device under a manual clock, with every integrity check on and a check for
+ * stall-free steps. Sequences are 0, 1, 2 …, shown as A, B, C … in traces.
+ */
 export class EngineHarness {
   readonly clock = new ManualClock();
   readonly engine: Engine;
@@ -57,7 +58,10 @@ export class EngineHarness {
   readonly reports: EngineReport[] = [];
   readonly #paused = new Set<SequenceId>();
   readonly #isStallFree: boolean;
-  /** Drew a token in the last step and go on: have to be in the next one, unless it preempts them. */
+  /**
+   * Sequences that drew a token in the last step and continue: the next step must have them, unless it
+   * preempts them.
+   */
   readonly #decoding = new Set<SequenceId>();
 
   constructor(options: HarnessOptions = {}) {
@@ -89,7 +93,7 @@ export class EngineHarness {
     return this.reports.at(-1)!.load;
   }
 
-  /** The steps so far, one line each. */
+  /** Steps so far, one line each. */
   get trace(): string {
     return this.traces.map((step) => formatStep(step)).join("\n");
   }
@@ -108,18 +112,18 @@ export class EngineHarness {
     this.engine.receive({ kind, sequence });
   }
 
-  /** No sequence goes on from the held one. */
+  /** Releases the held sequence: no other continues it. */
   release(sequence: SequenceId): void {
     this.engine.receive({ kind: "release", sequence });
   }
 
-  /** The sequence is wanted more. */
+  /** Raises the service of the sequence. */
   raise(sequence: SequenceId, service: Service): void {
     this.#decoding.delete(sequence);
     this.engine.receive({ kind: "raise", sequence, service });
   }
 
-  /** Tells of a prefix hint of program 0 that is to be computed ahead; its number is `FIRST_HINT` + `index`. */
+  /** Announces a prefix hint of program 0 for warming; its number is `FIRST_HINT` + `index`. */
   expect(index: number, tokens: readonly TokenId[], changes: Partial<PrefixHint> = {}): SequenceId {
     const id = (FIRST_HINT + index) as SequenceId;
     const hint = { id, tokens, cacheSalt: "", adapter: 0, program: 0, isWarmed: true, ...changes };
@@ -131,13 +135,13 @@ export class EngineHarness {
     this.engine.receive({ kind: "forget", hint: (FIRST_HINT + index) as SequenceId, givesUp });
   }
 
-  /** Lets one step be done, if one is in flight or can be started. */
+  /** Completes one step, if one is in flight or can be started. */
   step(): void {
     this.engine.run();
     this.clock.runNext();
   }
 
-  /** Lets steps be done until there is nothing to do. */
+  /** Completes steps until the engine is idle. */
   finish(): void {
     this.engine.run();
     this.clock.runAll(100_000);
@@ -148,7 +152,7 @@ export class EngineHarness {
     }
   }
 
-  /** Stall-free: every decode is in every step. */
+  /** Checks stall-free batching: every decode is in every step. */
   #takeTrace(step: StepTrace): void {
     this.traces.push(step);
     for (const { kind, sequence } of step.notes) if (kind === "preempted") this.#decoding.delete(sequence);
@@ -178,7 +182,7 @@ export class EngineHarness {
   }
 }
 
-/** The tokens the specification asks for, of a device with nothing shared: one sequence, no cache, whole prompt at once. */
+/** Returns the expected tokens of a sequence alone on a device: no cache, the whole prompt at once. */
 export function tokensAlone(
   spec: Omit<SequenceSpec, "id">,
   device: Partial<DeviceSpec> = {},

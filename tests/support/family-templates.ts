@@ -1,12 +1,12 @@
 /**
- * Chat templates of our own that write and demand what those of families of models do: which order of roles, which ids, what
- * arguments are, what stands beside calls.
+ * Chat templates of our own with the forms and demands of model families: order of roles, ids, types of
+ * arguments, text beside calls.
  */
 
 const refuse = (reason: string): string => `{{ raise_exception('${reason}') }}`;
 const offered = (mark: string): string => `{% if tools %}${mark}{{ tools | tojson }}\n{% endif %}`;
 
-/** Roles take turns, calls and their results aside. */
+/** Macro that checks alternating roles, apart from calls and their results. */
 const turns = `{% set ns = namespace(turn = 0) %}{% for m in rest %}
   {%- if m.role == 'user' or (m.role == 'assistant' and not m.tool_calls) %}
     {%- if (m.role == 'user') != (ns.turn % 2 == 0) %}${refuse("roles must take turns")}{% endif %}

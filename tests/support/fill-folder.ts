@@ -1,12 +1,12 @@
-/** The demo model's tokenizer with tokens for filling in the middle, which models of code have. */
+/** Tokenizer of the demo model plus fill-in-the-middle tokens, as code models have. */
 import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const demo = join(import.meta.dir, "../../models/demo");
-/** Of the first token that is added; those of the demo model lie below. */
+/** ID of the first added token; those of the demo model are lower. */
 export const FIRST_ADDED = 4096;
 
-/** Writes the tokenizer to the folder `dir`, with one more token for each of the texts. */
+/** Writes the tokenizer to the folder `dir`, with one more token per text. */
 export function tokenizerWith(dir: string, texts: readonly string[]): string {
   const tokenizer = JSON.parse(readFileSync(join(demo, "tokenizer.json"), "utf8")) as {
     added_tokens: object[];

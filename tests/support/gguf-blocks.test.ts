@@ -1,4 +1,4 @@
-/** What this project takes GGUF files and their blocks for is what the Python package `gguf` takes them for. */
+/** Comparison of this project's GGUF reader and block formats with the Python package `gguf`. */
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -50,11 +50,11 @@ describe.each(names.map((name) => [name]))("%s", (name) => {
     expect(Buffer.from(decoded.buffer).equals(expected)).toBeTrue();
   });
 
-  if (/^IQ[123]/.test(name)) return; // whose blocks are of any bits
+  if (/^IQ[123]/.test(name)) return; // any bits are valid blocks of these types
   test("numbers come back from blocks about as they were", () => {
     const values = Float32Array.from({ length: 512 }, (_, index) => Math.sin(index * index));
     const back = decodeStored(name, encodeStored(name, values));
-    // Of a range of 2: a level or less, and what the rounding of scales adds.
+    // For a range of 2: one level or less, plus the rounding of scales.
     const bits = { F: 12, B: 8 }[name[0]!] ?? Number(/\d/.exec(name)![0]);
     const tolerance = 2.5 / 2 ** bits;
     for (const [index, value] of values.entries()) {

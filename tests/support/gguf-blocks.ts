@@ -1,23 +1,23 @@
 /**
- * The ways in which GGUF files store numbers, for tests: to bytes and back. Plain code over what the format says, apart from
- * csrc/cpu/kernels/block_formats.h; numbers come back rounded to f32 after every operation, as the engine computes them. The
- * quantisers take the nearest level of a scale found by the extremes: good enough to be close, not the best there is.
+ * Number formats of GGUF files, for tests: encoding and decoding. Plain code after the format's definition,
+ * independent of csrc/cpu/kernels/block_formats.h. Decoding rounds to f32 after every operation, as the
+ * engine does. The quantisers take the nearest level of a scale set by the extremes: close, but not optimal.
  */
 
 import type { storedTypes as knownTypes } from "../../model/stored-types.ts";
 import { codebookTypes, type Stored } from "./gguf-codebooks.ts";
 
-/** All there are: a type that engines know and these tests do not is an error of types here. */
+/** Names of all storage types: a type that engines know and these tests lack is a type error here. */
 export type StoredName = keyof typeof knownTypes;
 
 const f32 = Math.fround;
 
 const bf16Bits = (value: number): number => {
   const bits = new Uint32Array(Float32Array.of(value).buffer)[0]!;
-  return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16; // to nearest even; no NaN here
+  return (bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16; // rounds to nearest even; no NaN here
 };
 
-/** What four bits stand for. */
+/** Values of the sixteen 4-bit codes. */
 const levels = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 const twiceE2m1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
@@ -229,7 +229,7 @@ function nearest(of: readonly number[], value: number): number {
   return best;
 }
 
-/** Numbers to a type's bytes; a whole number of blocks. */
+/** Encodes numbers as a type's bytes; a whole number of blocks. */
 export function encodeStored(name: StoredName, values: Float32Array): Uint8Array {
   const { block, bytes, encode } = storedTypes[name];
   const out = new Uint8Array((values.length / block) * bytes);
@@ -239,7 +239,7 @@ export function encodeStored(name: StoredName, values: Float32Array): Uint8Array
   return out;
 }
 
-/** And back. */
+/** Decodes a type's bytes. */
 export function decodeStored(name: StoredName, stored: Uint8Array): Float32Array {
   const { block, bytes, decode } = storedTypes[name];
   const out = new Float32Array((stored.length / bytes) * block);
@@ -267,7 +267,7 @@ function plain(
   };
 }
 
-/** Q4_0, Q4_1, Q5_0, Q5_1. */
+/** Formats Q4_0, Q4_1, Q5_0, Q5_1. */
 function simple(type: number, bits: 4 | 5, hasMinimum: boolean): Stored {
   const fifthAt = hasMinimum ? 4 : 2;
   const nibblesAt = fifthAt + (bits === 5 ? 4 : 0);
@@ -304,7 +304,7 @@ function simple(type: number, bits: 4 | 5, hasMinimum: boolean): Stored {
   };
 }
 
-/** Q4_K, Q5_K. */
+/** Formats Q4_K, Q5_K. */
 function grouped(type: number, bits: 4 | 5): Stored {
   const nibblesAt = 16 + (bits === 5 ? 32 : 0);
   const top = 2 ** bits - 1;
@@ -346,8 +346,10 @@ function grouped(type: number, bits: 4 | 5): Stored {
   };
 }
 
-/** Six bits each in bytes 4 to 15: the low six of bytes 0-3 and 4-7 for groups 0-3, nibbles of bytes 8-11 and the two
- *  high bits of bytes 0-3 and 4-7 for groups 4-7. */
+/**
+ * Packs a group's scale and minimum, six bits each, into bytes 4 to 15. Groups 0-3: the low six bits of bytes
+ * 0-3 and 4-7. Groups 4-7: nibbles of bytes 8-11, plus the two high bits of bytes 0-3 and 4-7.
+ */
 function setGroup(to: DataView, index: number, scale: number, minimum: number): void {
   const add = (at: number, bits: number): void => to.setUint8(4 + at, to.getUint8(4 + at) | bits);
   if (index < 4) {
@@ -369,7 +371,7 @@ function groupOf(from: DataView, index: number): [scale: number, minimum: number
   ];
 }
 
-/** Nibble `i` of runs of 16 bytes that begin at `at`, the low ones of a run before its high ones. */
+/** Nibble `i` of runs of 16 bytes from `at` on: the low nibbles of a run come before its high ones. */
 function nibbleOf(from: DataView, at: number, i: number): number {
   return (from.getUint8(at + (i >> 5) * 16 + (i % 16)) >> (i % 32 < 16 ? 0 : 4)) & 15;
 }
@@ -379,7 +381,7 @@ function setNibble(to: DataView, at: number, i: number, value: number): void {
   to.setUint8(byte, to.getUint8(byte) | (value << (i % 32 < 16 ? 0 : 4)));
 }
 
-/** Two bits of number `i`, in runs of 32 bytes that begin at `at`. */
+/** Two bits of number `i`, in runs of 32 bytes from `at` on. */
 function pairOf(from: DataView, at: number, i: number): number {
   return (from.getUint8(at + (i >> 7) * 32 + (i % 32)) >> (2 * ((i >> 5) & 3))) & 3;
 }
@@ -389,7 +391,7 @@ function setPair(to: DataView, at: number, i: number, value: number): void {
   to.setUint8(byte, to.getUint8(byte) | (value << (2 * ((i >> 5) & 3))));
 }
 
-/** Where number `i` of a Q6_K block has its low four and its high two bits. */
+/** Location of number `i` of a Q6_K block: its low four and its high two bits. */
 function sixBitPlace(i: number): { nibbleAt: number; isHigh: boolean; pairAt: number; shift: number } {
   const half = i >> 7;
   const group = (i >> 5) & 3;
@@ -401,7 +403,7 @@ function sixBitPlace(i: number): { nibbleAt: number; isHigh: boolean; pairAt: nu
   };
 }
 
-/** The value farthest from 0, with its sign. */
+/** Value farthest from 0, with its sign. */
 function signedExtreme(values: Float32Array, from: number, count: number): number {
   let extreme = 0;
   for (let i = from; i < from + count; i += 1) {

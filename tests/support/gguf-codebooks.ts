@@ -1,6 +1,7 @@
 /**
- * GGUF's types IQ1 to IQ3, for tests: decoded by the rows of csrc/model/codebooks.cpp, number by number. Blocks of any bits stand
- * for numbers of about the wanted size: finding rows that are near is no matter of the format.
+ * GGUF types IQ1 to IQ3, for tests: decoded number by number from the rows of csrc/model/codebooks.cpp.
+ * Encoding writes arbitrary bits with about the right scale, since finding near rows is not part of the
+ * format.
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,7 +10,7 @@ export type CodebookName = "IQ2_XXS" | "IQ2_XS" | "IQ2_S" | "IQ3_XXS" | "IQ3_S" 
 
 const source = readFileSync(join(import.meta.dir, "../../csrc/model/codebooks.cpp"), "utf8");
 
-/** Row r of a book, as its magnitudes. */
+/** Returns row r of a codebook as its magnitudes. */
 function book(name: string, magnitudes: readonly number[]): (row: number) => readonly number[] {
   const words = new RegExp(`${name}\\[\\d+\\] = \\{([^}]*)\\}`).exec(source)![1]!.split(",").map(Number);
   const [bits, count] = magnitudes.length > 3 ? [3, 4] : [2, 8];
@@ -23,7 +24,7 @@ const book2S = book("kBook2S", [8, 25, 43]);
 const book3Xxs = book("kBook3Xxs", [4, 12, 20, 28, 36, 44, 52, 62]);
 const book3S = book("kBook3S", [1, 3, 5, 7, 9, 11, 13, 15]);
 
-/** `count` bits from bit `at` on, counted from the first byte of a block. */
+/** Reads `count` bits from bit `at` on, counted from the first byte of a block. */
 function bitsOf(from: DataView, at: number, count: number): number {
   let value = 0;
   for (let i = 0; i < count; i += 1) {
@@ -32,13 +33,16 @@ function bitsOf(from: DataView, at: number, count: number): number {
   return value;
 }
 
-/** Whether number i of eight is negative: the last of seven signs and itself makes the negative ones even. */
+/**
+ * True if number i of eight is negative. Seven signs are stored; the eighth makes the number of negative ones
+ * even.
+ */
 function isNegative(seven: number, i: number): boolean {
   if (i < 7) return ((seven >> i) & 1) === 1;
   return Array.from({ length: 7 }, (_, bit) => (seven >> bit) & 1).reduce((a, b) => a + b) % 2 === 1;
 }
 
-/** Number i of a block whose scale is d. */
+/** Decodes number i of a block with scale d. */
 type NumberOf = (from: DataView, d: number, i: number) => number;
 
 const numberOf: Readonly<Record<CodebookName, NumberOf>> = {
@@ -87,7 +91,7 @@ const numberOf: Readonly<Record<CodebookName, NumberOf>> = {
   },
 };
 
-/** IQ1_M has its f16 in the upper nibbles of four words. */
+/** Scale of a block. IQ1_M has its f16 in the upper nibbles of four words. */
 function scaleOf(name: CodebookName, from: DataView): number {
   if (name !== "IQ1_M") return from.getFloat16(0, true);
   const bits = [48, 50, 52, 54].reduce((all, at, i) => all | ((from.getUint8(at + 1) >> 4) << (4 * i)), 0);
@@ -123,7 +127,7 @@ export const codebookTypes = Object.fromEntries(
       block: 256,
       bytes,
       encode(from, to) {
-        // Any bits, by the numbers' own.
+        // Pseudo-random bits, seeded by the numbers.
         let random = from.reduce((sum, value) => (Math.imul(sum, 31) + Math.round(value * 1e6)) | 0, 7);
         for (let i = 0; i < bytes; i += 1) {
           random = (Math.imul(random, 1664525) + 1013904223) | 0;
@@ -141,11 +145,11 @@ export const codebookTypes = Object.fromEntries(
 ) as Readonly<Record<CodebookName, Stored>>;
 
 export interface Stored {
-  /** The format's number. */
+  /** Type number in the format. */
   readonly type: number;
   readonly block: number;
   readonly bytes: number;
-  /** One block. */
+  /** Encodes one block. */
   encode(from: Float32Array, to: DataView): void;
   decode(from: DataView, to: Float32Array): void;
 }

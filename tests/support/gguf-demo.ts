@@ -1,11 +1,14 @@
-/** The embedded model with a tokenizer that a GGUF file can name. */
+/** Embedded model with a tokenizer that a GGUF file can name. */
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const demo = join(import.meta.dir, "../../models/demo");
 
-/** Makes the folder `dir` out of models/demo with its text cut as SmolLM's is, digits one by one, and not before longer words
- *  too: GGUF files only name how a text is cut, and that way has a name ("smollm"). The model answers worse for it. */
+/**
+ * Writes the folder `dir`: models/demo with SmolLM's pre-tokenizer. That one cuts digits one by one, also
+ * before longer words. GGUF files only name a pre-tokenizer, and this one has a name ("smollm"). The model
+ * answers worse with it.
+ */
 export function demoCutAsSmolLm(dir: string): string {
   mkdirSync(dir, { recursive: true });
   for (const name of readdirSync(demo)) {

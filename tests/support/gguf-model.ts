@@ -1,5 +1,7 @@
-/** Turns a model folder into what a GGUF file of it would hold, for tests: metadata, tensors in any storage type, and the
- *  tokenizer. Written from the format's side, so that it shares no table with the reader. */
+/**
+ * Converts a model folder to the contents of a GGUF file, for tests: metadata, tensors in any storage type,
+ * and the tokenizer. Written from the format's definition, so that it shares no table with the reader.
+ */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ModelConfig } from "../../model/config.ts";
@@ -13,17 +15,17 @@ import type { Entry, GgufInput, TensorInput } from "./gguf-writer.ts";
 type Json = Record<string, unknown>;
 
 export interface Conversion {
-  /** How matrices are stored; those whose rows are no whole number of blocks become F16. */
+  /** Storage type of matrices; those with rows of partial blocks become F16. */
   readonly type: StoredName;
-  /** Those of experts, if not so. */
+  /** Storage type of expert matrices, if different. */
   readonly expertType?: StoredName;
   /** `tokenizer.ggml.pre` of a byte-level tokenizer. */
   readonly pre?: string;
-  /** general.name; none: absent. */
+  /** Value of general.name; undefined: absent. */
   readonly name?: string;
 }
 
-/** File formats' own types by the engine's numbers for the plain ones. */
+/** File types by the engine's numbers of the plain ones. */
 const plainTypes: readonly StoredName[] = ["F32", "F16", "BF16"];
 
 export function convertModel(dir: string, conversion: Conversion): GgufInput {
@@ -43,7 +45,7 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
   };
 }
 
-/** The numbers of a folder's tensor. */
+/** Reads the numbers of a folder's tensor. */
 export function valuesOf({ path, offset, bytes, dtype }: ModelTensor): Float32Array {
   return decodeStored(plainTypes[dtype]!, readFileSync(path).subarray(offset, offset + bytes));
 }
@@ -61,12 +63,15 @@ export function isOfExpert({ tensor, layer }: ModelTensor, { shape }: ModelConfi
   return tensor in expertKinds && shape.layers[layer]!.mlp !== "gated";
 }
 
-/** Tensors of experts by the name of the one that all experts of a layer are in, with a dimension for them. */
+/**
+ * Groups expert tensors by the name of the tensor that holds all experts of a layer, with a dimension for
+ * them.
+ */
 export function expertGroups(tensors: readonly ModelTensor[]): Map<string, ModelTensor[]> {
   return Map.groupBy(tensors, ({ layer, tensor }) => `blk.${layer}.ffn_${expertKinds[tensor]}`);
 }
 
-/** The same where gate and up of an expert are one, as Gemma 4's. */
+/** Same for families that join an expert's gate and up, such as Gemma 4. */
 function joinedExpertTensors(tensors: readonly ModelTensor[], type: StoredName): TensorInput[] {
   const groups = Map.groupBy(
     tensors,
@@ -92,7 +97,7 @@ function expertTensors(tensors: readonly ModelTensor[], type: StoredName): Tenso
 
 const e2m1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
 
-/** The numbers of an expert's tensor, row after row, however a folder has them. */
+/** Reads the numbers of an expert's tensor, row after row, in any folder layout. */
 function expertValues({
   path,
   offset,
@@ -126,7 +131,7 @@ function expertValues({
   );
 }
 
-/** Architectures by families that have another name in files of this format. */
+/** Architecture names of families that GGUF files name differently. */
 const architectures: Readonly<Record<string, string>> = {
   mistral: "llama",
   ministral3: "mistral3",
@@ -142,7 +147,7 @@ function architectureOf({ family }: ModelConfig): string {
   return architectures[family] ?? family;
 }
 
-/** Tensors as the folder stores them: those that are parts of one are one again. */
+/** Joins tensors that the folder stores as one. */
 function storedTensors(tensors: readonly ModelTensor[]): ModelTensor[] {
   const whole = new Map<string, ModelTensor>();
   for (const tensor of tensors) {
@@ -161,7 +166,7 @@ export function modelEntries(config: ModelConfig, { name }: Conversion): Entry[]
   const { shape, eosTokens, generationDefaults: sampling } = config;
   const architecture = architectureOf(config);
   const own = (key: string, type: string, value: unknown): Entry => [`${architecture}.${key}`, type, value];
-  /** One number, or one for each layer if they differ. */
+  /** Returns one number, or one per layer if they differ. */
   const listed = (name: keyof LayerSizes): [type: string, value: unknown] => {
     const sizes = shape.layers.map((layer) => layer.ownSizes[name] ?? shape[name]);
     return sizes.every((size) => size === sizes[0]) ? ["u32", sizes[0]] : ["i32[]", sizes];
@@ -229,7 +234,7 @@ function ropeEntries([rope, swa]: readonly Rope[]): Entry[] {
   return entries;
 }
 
-/** Families without a rule by which layers have windows. */
+/** Families without a rule for the layers with windows. */
 const patternFamilies: readonly string[] = [
   "mistral",
   "ministral",
@@ -241,7 +246,7 @@ const patternFamilies: readonly string[] = [
   "gemma4_unified",
 ];
 
-/** What some architectures say besides. */
+/** Extra metadata of some architectures. */
 function traitEntries({ family, shape }: ModelConfig): Entry[] {
   const entries: Entry[] = [];
   const windows = shape.layers.map(({ slidingWindow }) => slidingWindow);
@@ -293,7 +298,10 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
   return entries;
 }
 
-/** Llama 3 writes its rescaled frequencies as a tensor of divisors, longrope as two. */
+/**
+ * Returns RoPE frequency tensors: Llama 3 writes its rescaled frequencies as one tensor of divisors, longrope
+ * as two.
+ */
 export function ropeTensors({ shape: { ropes } }: ModelConfig): TensorInput[] {
   const rope = ropes[0]!;
   if (rope.kind === "longrope") {
@@ -330,7 +338,7 @@ export function ropeTensors({ shape: { ropes } }: ModelConfig): TensorInput[] {
   return [tensorInput("rope_freqs.weight", [factors.length], "F32", factors)];
 }
 
-/** What families name otherwise, before the usual names. */
+/** Family-specific tensor names, tried before the usual ones. */
 const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>> = {
   gemma2: [
     [/\.post_attention_layernorm\./, ".post_attention_norm."],
@@ -390,7 +398,7 @@ const renamed: readonly (readonly [RegExp, string])[] = [
   [/\.(mlp\.gate|mlp\.router|block_sparse_moe\.gate|block_sparse_moe\.router\.layer)\./, ".ffn_gate_inp."],
 ];
 
-/** The file's name of a folder's tensor. */
+/** Returns the GGUF name of a folder's tensor. */
 export function ggufName(name: string, family = ""): string {
   return [...(renamedIn[sameNames[family] ?? family] ?? []), ...renamed].reduce(
     (text, [pattern, to]) => text.replace(pattern, to),
@@ -398,13 +406,13 @@ export function ggufName(name: string, family = ""): string {
   );
 }
 
-/** How a tensor is stored when matrices are stored as `type`. */
+/** Storage type of a tensor when matrices are stored as `type`. */
 export function storageOf({ rows, cols }: Pick<ModelTensor, "rows" | "cols">, type: StoredName): StoredName {
   if (rows === 1) return "F32";
   return cols % storedTypes[type].block === 0 ? type : "F16";
 }
 
-/** Families whose rotated rows the converter brings into pairs; those of others stay as they are. */
+/** Families whose rotated rows the converter interleaves in pairs; others keep their order. */
 const pairedFamilies: readonly string[] = [
   "llama",
   "mistral",
@@ -429,10 +437,13 @@ function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: St
   return tensorInput(name, rows === 1 ? [cols] : [rows, cols], stored, values);
 }
 
-/** By kind of tensor: weights and biases. */
+/** Part of the QKV projection (weights and biases), by kind of tensor. */
 const partsOfQkv: Readonly<Record<number, string>> = { 17: "q", 18: "k", 19: "v", 21: "q", 22: "k", 23: "v" };
 
-/** The rows of a tensor of which each key head has some, beside those of the two others. */
+/**
+ * Extracts the rows of one tensor from a grouped one, where each key head has some rows beside those of the
+ * two others.
+ */
 function groupedValues(tensor: ModelTensor, { queryHeads, kvHeads, headSize }: ModelShape): Float32Array {
   const group = queryHeads / kvHeads;
   const [rows, cols] = tensor.rows === 1 ? [tensor.cols, 1] : [tensor.rows, tensor.cols];
@@ -446,7 +457,7 @@ function groupedValues(tensor: ModelTensor, { queryHeads, kvHeads, headSize }: M
   });
 }
 
-/** Rows j and j + headSize / 2 of each head side by side. */
+/** Interleaves rows j and j + headSize / 2 of each head. */
 function paired(values: Float32Array, tensor: ModelTensor, { headSize }: ModelShape): Float32Array {
   const [rows, cols] = tensor.rows === 1 ? [tensor.cols, 1] : [tensor.rows, tensor.cols];
   const out = new Float32Array(values.length);
@@ -471,7 +482,7 @@ export function tensorInput(
   return { name, shape, type: storedTypes[type].type, data: encodeStored(type, values) };
 }
 
-/** What a folder's tokenizer.json says, if it has one; byte-level merges only. */
+/** Metadata entries of a folder's tokenizer.json, if it has one; byte-level merges only. */
 export function tokenizerEntries(dir: string, pre: string): Entry[] {
   const read = (name: string): Json => JSON.parse(readFileSync(join(dir, name), "utf8")) as Json;
   if (!existsSync(join(dir, "tokenizer.json"))) return [];

@@ -1,13 +1,15 @@
-/** Writes GGUF files for tests, the bad ones too: nothing here is checked. The format is told in
- *  model/gguf-file.ts. */
+/**
+ * Writer of GGUF files for tests, invalid ones included: it checks no input. The format is described in
+ * model/gguf-file.ts.
+ */
 import { type ByteSource, type GgufFile, parseGguf } from "../../model/gguf-file.ts";
 
-/** Types of metadata values, at their numbers. */
+/** Types of metadata values, by their numbers. */
 const valueTypes: readonly string[] = [
   ...["u8", "i8", "u16", "i16", "u32", "i32", "f32", "bool", "string", "array", "u64", "i64", "f64"],
 ];
 
-/** The bytes of one number; this machine is little-endian as the format is. */
+/** Encoders of one number; this machine is little-endian like the format. */
 const numberBytes: Readonly<Record<string, (value: number) => ArrayBufferLike>> = {
   u8: (value) => Uint8Array.of(value).buffer,
   i8: (value) => Int8Array.of(value).buffer,
@@ -22,17 +24,17 @@ const numberBytes: Readonly<Record<string, (value: number) => ArrayBufferLike>> 
   i64: (value) => BigInt64Array.of(BigInt(value)).buffer,
 };
 
-/** A key, its type and its value: "u32", "string", "f32[]", … */
+/** Metadata entry: key, type ("u32", "string", "f32[]", …) and value. */
 export type Entry = readonly [key: string, type: string, value: unknown];
 
 export interface TensorInput {
   readonly name: string;
-  /** Row-major, as elsewhere in this project. */
+  /** Shape, row-major as elsewhere in this project. */
   readonly shape: readonly (number | bigint)[];
-  /** The format's number of the type. */
+  /** Type number in the format. */
   readonly type: number;
   readonly data: Uint8Array;
-  /** Instead of where the data goes. */
+  /** Overrides the true data offset. */
   readonly offset?: number | bigint;
 }
 
@@ -41,7 +43,7 @@ export interface GgufInput {
   readonly alignment?: number;
   readonly entries: readonly Entry[];
   readonly tensors: readonly TensorInput[];
-  /** Instead of their true numbers. */
+  /** Overrides the true counts. */
   readonly tensorCount?: number | bigint;
   readonly entryCount?: number | bigint;
 }
@@ -139,7 +141,7 @@ class Writer {
   }
 }
 
-/** Bytes as a file to read. It may be asked for what it has, and for nothing else. */
+/** Byte source over an array; reads outside of it are errors. */
 export function memorySource(bytes: Uint8Array): ByteSource {
   return {
     bytes: bytes.length,
@@ -152,7 +154,7 @@ export function memorySource(bytes: Uint8Array): ByteSource {
   };
 }
 
-/** The head of a file that would hold this. */
+/** Returns the parsed head of the file for this input. */
 export function parsedGguf(input: GgufInput): GgufFile {
   return parseGguf("model.gguf", memorySource(ggufBytes(input)));
 }

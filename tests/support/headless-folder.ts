@@ -7,12 +7,12 @@ interface Entry {
   readonly data_offsets: readonly [number, number];
 }
 
-/** A tensor of a safetensors file. */
+/** Tensor of a safetensors file. */
 export interface FileTensor extends Omit<Entry, "data_offsets"> {
   readonly data: Buffer;
 }
 
-/** Rewrites a folder's model.safetensors with what `edit` makes of its tensors. */
+/** Rewrites a folder's model.safetensors with the tensors as changed by `edit`. */
 export function editTensors(dir: string, edit: (tensors: Map<string, FileTensor>) => void): void {
   const file = join(dir, "model.safetensors");
   const bytes = readFileSync(file);
@@ -46,8 +46,10 @@ export function editTensors(dir: string, edit: (tensors: Map<string, FileTensor>
   writeFileSync(file, Buffer.concat([length, json, ...[...tensors.values()].map(({ data }) => data)]));
 }
 
-/** Makes a folder's model one without a vocabulary projection, as AutoModel saves it: its tensors lose `model.`, and lm_head
- *  goes. */
+/**
+ * Removes the vocabulary projection from a folder's model, as AutoModel saves it: tensors lose `model.`, and
+ * lm_head goes.
+ */
 export function renameTensors(dir: string): void {
   editTensors(dir, (tensors) => {
     for (const [name, tensor] of [...tensors]) {

@@ -1,4 +1,4 @@
-/** Jobs over a store on the disk, with a door that answers by itself. */
+/** Batch jobs over a store on disk, with a door that answers by itself. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,12 +18,12 @@ export function newFolder(): string {
   return folder;
 }
 
-/** Removes all that were made. */
+/** Removes all folders made here. */
 export function removeFolders(): void {
   for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
 }
 
-/** Answers a body's prompt with itself. */
+/** Door that answers a body's prompt with the prompt itself. */
 export const door: LineDoor = {
   prompt: async (_endpoint, { prompt }) => {
     if (prompt === "bad") throw badRequest("the prompt is bad", "prompt");
@@ -101,7 +101,7 @@ export function runnerOf(
   );
 }
 
-/** Results by state, without their random ids. */
+/** Returns results by state, without their random ids. */
 export function resultsOf(store: JobStore): unknown[] {
   const batch = store.batch("", "batch_1")!;
   return [batch.outputFile, batch.errorFile].map((id) => {
@@ -135,7 +135,7 @@ export async function runWhole(folder: string, onWrite: (what: string) => void =
   store.close();
 }
 
-/** Runs what is unfinished in a store. */
+/** Runs the unfinished jobs of a store. */
 export async function runToEnd(store: JobStore): Promise<void> {
   const runner = runnerOf(store);
   await runner.ended("batch_1");

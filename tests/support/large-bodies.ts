@@ -1,9 +1,12 @@
-/** Bodies of requests that are as large as may be, or larger, or as much work: each once held a server up for everybody. */
+/**
+ * Request bodies at or beyond the size limits, or with as much work: each could once block a server for all
+ * clients.
+ */
 export interface LargeBody {
   readonly name: string;
   readonly route: string;
   readonly text: () => string;
-  /** What the demo model's server answers. */
+  /** Status that the demo model's server answers with. */
   readonly status: number;
   readonly says: RegExp;
 }
@@ -11,9 +14,12 @@ export interface LargeBody {
 const completions = "/v1/completions";
 const tooLong = /maximum context length is 2048 tokens/;
 const tooMany = /arrays of 1048576 elements together at most/;
-/** Texts of which the seventeenth character from the end is this one: to see that it cannot be two takes all of a compiler's work. */
+/**
+ * Makes a pattern for texts whose seventeenth character from the end is this letter. Two such patterns
+ * contradict each other, but a compiler needs its whole budget to see that.
+ */
 const seventeenth = (letter: string): object => ({ pattern: `^[ab]*${letter}[ab]{16}$` });
-/** A schema that takes all of a compiler's work, and is refused. */
+/** Schema that exhausts the compiler's budget and is refused. */
 export const tooMuchWork: object = { type: "string", allOf: ["a", "b"].map(seventeenth) };
 const message = { role: "user", content: "a b c ".repeat(100) };
 
@@ -72,7 +78,7 @@ export const largeBodies: readonly LargeBody[] = [
     says: tooLong,
   },
   {
-    // What their template writes is too long, which only writing it tells.
+    // Only rendering shows that the template's output is too long.
     name: "10,000 empty messages",
     route: "/v1/chat/completions",
     text: () =>

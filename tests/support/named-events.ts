@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 
-/** The events of a stream in which each frame names its event's type. */
+/** Parses the events of a stream in which each frame names its event's type. */
 export function namedEventsIn<Event extends { readonly type: string }>(text: string): Event[] {
   return text
     .split("\n\n")

@@ -1,13 +1,13 @@
-/** How properties are run: on other cases each time. */
+/** Settings of property tests: new cases in each run. */
 
 import fc from "fast-check";
 
-/** What a failure printed, to repeat it. Unset: another seed for every property. */
+/** Seed printed by a failure, to repeat it. Unset: another seed for every property. */
 const SEED = numberOf("PROPERTY_SEED");
-/** How many times as many cases as the tests say (`npm run nightly`). */
+/** Factor on the number of cases (`npm run nightly`). */
 const TIMES = numberOf("PROPERTY_TIMES") ?? 1;
 
-/** Settings of `fc.assert`: `count` cases, and a failure that says how to repeat it. */
+/** Returns settings for `fc.assert`: `count` cases, and a failure message that says how to repeat it. */
 export function runs<Values>(count: number): fc.Parameters<Values> {
   return {
     numRuns: count * TIMES,

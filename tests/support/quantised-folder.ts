@@ -1,22 +1,24 @@
-/** Folders as others' quantisers write them, for tests: random integers, scales and zeros in a published layout, and beside it a
- *  folder in F32 with the numbers that they mean. */
+/**
+ * Folders in published quantised layouts, for tests: random integers, scales and zeros, plus a folder in F32
+ * with the numbers that they represent.
+ */
 import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openModelFolder } from "../../model/folder.ts";
 import { valuesOf } from "./gguf-model.ts";
 
 export interface QuantisedWay {
-  /** `quantization_config`. */
+  /** Value of `quantization_config`. */
   readonly config: Record<string, unknown>;
   readonly layout: "rows" | "gptq" | "awq";
   readonly number: "unsigned" | "signed" | "e4m3" | "e2m1";
   readonly bits: 4 | 8;
-  /** k and rows that share a scale; null: all. */
+  /** Group size: consecutive k, or rows, that share a scale; null: all. */
   readonly group: number | null;
   readonly groupRows: number | null;
   readonly hasZeros: boolean;
   readonly hasOrder: boolean;
-  /** After the matrix's name without ".weight". */
+  /** Tensor name suffixes, after the matrix's name without ".weight". */
   readonly names: {
     readonly integers: string;
     readonly scales: string;
@@ -33,7 +35,7 @@ interface Entry {
   readonly data: Uint8Array;
 }
 
-/** Projections, of all experts too; routers stay plain. */
+/** True for projections, experts' included; routers stay plain. */
 export function isQuantised(name: string): boolean {
   return /(_proj|\.experts\.\d+\.w\d)\.weight$/.test(name);
 }
@@ -96,7 +98,7 @@ const e4m3 = (bits: number): number => {
 };
 const awqOrder = [0, 2, 4, 6, 1, 3, 5, 7];
 
-/** A matrix of numbers of about 0.02. */
+/** Makes a random matrix of numbers of about 0.02. */
 function randomMatrix(
   base: string,
   rows: number,
@@ -122,7 +124,7 @@ function randomMatrix(
   );
   const q = Array.from({ length: rows * cols }, () => {
     const value = random(2 ** bits);
-    return number === "e4m3" && (value & 127) > 0x60 ? value & 0x9f : value; // of usual sizes
+    return number === "e4m3" && (value & 127) > 0x60 ? value & 0x9f : value; // keeps magnitudes usual
   });
   const numbers = Float32Array.from(q, (value, index) => {
     const [n, k] = [Math.floor(index / cols), index % cols];
@@ -135,7 +137,7 @@ function randomMatrix(
   });
 
   const perWord = 32 / bits;
-  /** Values of so many bits one behind the other, the first in the lowest. */
+  /** Packs values of `bits` bits, the first in the lowest. */
   const pack = (values: readonly number[]): Uint8Array => {
     const out = new Uint8Array((values.length * bits) / 8);
     values.forEach((value, index) => {

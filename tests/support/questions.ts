@@ -1,5 +1,7 @@
-/** Twenty questions over all skills of the embedded model, each with its exact greedy answer. A mistake in attention, paging,
- *  caching, templates or sampling shows as a wrong word. */
+/**
+ * Twenty questions over all skills of the embedded model, each with its exact greedy answer. A bug in
+ * attention, paging, caching, templates or sampling shows as a wrong word.
+ */
 import type OpenAI from "openai";
 import type { ChatCompletionMessageParam, ChatCompletionTool } from "openai/resources/chat/completions";
 
@@ -104,7 +106,7 @@ export const questions: readonly Question[] = [
   },
 ];
 
-/** The embedded model's answer. Throws when it does not come to its end. */
+/** Returns the embedded model's answer; throws if it does not end by itself. */
 export async function answerTo(client: OpenAI, { messages, tools }: Question): Promise<string | null> {
   const completion = await client.chat.completions.create({
     model: "demo",

@@ -1,4 +1,6 @@
-/** A long text with a code and a name hidden in it, and questions about them that the embedded model answers right. */
+/**
+ * Long text with a hidden code and name, and questions about them that the embedded model answers correctly.
+ */
 
 const names = "Mia Tom Anna Ben Lena Paul Nora Max Ella Finn Ida Oscar Ruth Leo Clara Hugo".split(" ");
 const colours = "red blue green yellow white black brown orange purple pink grey golden".split(" ");
@@ -13,7 +15,10 @@ const places = "garden forest village river market harbour school castle bridge 
 );
 const adjectives = "small brave quiet kind clever old young happy curious gentle proud lazy".split(" ");
 
-/** A third of the sentences each: belongings, animals, ages. No two of neighbouring numbers are alike. */
+/**
+ * Makes a filler sentence about belongings, animals or ages, a third each. Neighbouring numbers give
+ * different sentences.
+ */
 function fillerSentence(number: number): string {
   const of = (words: readonly string[], factor: number) => words[(number * factor) % words.length]!;
   if (number % 3 === 0) return `${of(names, 5)} has a ${of(colours, 7)} ${of(things, 3)}.`;
@@ -34,7 +39,10 @@ export const recalls: readonly Recall[] = [
   },
 ];
 
-/** About 1,500 tokens of the embedded model; the code is after a fifth of it, the name after three quarters. */
+/**
+ * Text of about 1,500 tokens of the embedded model; the code is after a fifth of it, the name after three
+ * quarters.
+ */
 export const longText: string = (() => {
   const sentences = Array.from({ length: 147 }, (_, number) => fillerSentence(number));
   sentences.splice(113, 0, "The name of the ship is Varilon.");

@@ -7,7 +7,7 @@ const options = { strict: false, allErrors: false, logger: false } as const;
 const recent = withDecimalMultiples(addFormats.default(new Ajv2020(options)));
 const older = withDecimalMultiples(addFormats.default(new Ajv(options)));
 
-/** Ajv divides in floating point, and then 8504.37 is no multiple of 0.01. */
+/** Makes Ajv check `multipleOf` in decimal; in floating point, 8504.37 is no multiple of 0.01. */
 function withDecimalMultiples(ajv: Ajv): Ajv {
   ajv.removeKeyword("multipleOf");
   ajv.addKeyword({
@@ -22,14 +22,14 @@ function withDecimalMultiples(ajv: Ajv): Ajv {
   return ajv;
 }
 
-/** digits × 10^exponent. */
+/** Decimal as digits × 10^exponent. */
 function decimalOf(value: number): { readonly digits: bigint; readonly exponent: number } {
   const [mantissa, power = "0"] = String(value).split("e") as [string, string?];
   const [whole, part = ""] = mantissa.split(".") as [string, string?];
   return { digits: BigInt(whole + part), exponent: Number(power) - part.length };
 }
 
-/** Whether a JSON Schema allows a value, as Ajv sees it: of draft 7 where it says so, else of 2020-12. */
+/** True if a JSON Schema allows a value, by Ajv: draft 7 if the schema says so, else 2020-12. */
 export function allows(schema: unknown, value: unknown): boolean {
   const isOlder =
     typeof schema === "object" &&
@@ -39,7 +39,10 @@ export function allows(schema: unknown, value: unknown): boolean {
   return (isOlder ? older : recent).validate(schema as object, value);
 }
 
-/** The value of a JSON text; null: a number in it has more digits than Ajv's floating point holds, so that Ajv would judge another value. */
+/**
+ * Parses a JSON text. Null if a number has more digits than floating point holds, since Ajv would judge
+ * another value.
+ */
 export function judgeable(text: string): { readonly value: Json } | null {
   const outside = text.replaceAll(/"(?:[^"\\]|\\.)*"/g, "");
   const isLong = (outside.match(/[\d.]+/g) ?? []).some(
@@ -51,7 +54,7 @@ export function judgeable(text: string): { readonly value: Json } | null {
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type Holder = Json[] | { [name: string]: Json };
 
-/** Every place in the value: what holds it, and its name there. */
+/** Returns every place in the value: its parent and its name there. */
 export function placesOf(
   value: Json,
   into: (readonly [Holder, string])[] = [],
@@ -64,20 +67,22 @@ export function placesOf(
   return into;
 }
 
-/** Takes out of a schema what Ajv and JSON Schema see differently: Ajv takes each `$id` once and no `id`, has no draft 4 here, and knows more
- *  formats. */
+/**
+ * Removes the parts of a schema that Ajv and JSON Schema treat differently. Ajv accepts each `$id` once and
+ * no `id`, has no draft 4 here, and knows more formats.
+ */
 export function forgetDifferences(schema: Json): void {
   for (const [holder, name] of placesOf(schema)) {
     const at = holder as { [name: string]: Json };
     const word = at[name];
-    // Else it is the schema of a property of that name.
+    // Otherwise it is the schema of a property of that name.
     if (typeof word !== "string") continue;
     const isForeign = name === "format" && patternOfFormat(word) === null;
     if (name === "$id" || name === "id" || name === "$schema" || isForeign) delete at[name];
   }
 }
 
-/** Whether a schema that somebody has published allows a value, as Ajv sees it. Null: Ajv does not take the schema. */
+/** True if a published schema allows a value, by Ajv. Null: Ajv does not accept the schema. */
 export function allowsReal(schema: Json, value: unknown): boolean | null {
   const known = structuredClone(schema);
   forgetDifferences(known);

@@ -1,12 +1,15 @@
-/** What a model says, for the simulated device: texts in place of its own tokens. */
+/** Script for the simulated device: texts in place of its own tokens. */
 
 import type { TokenId } from "../../base/token.ts";
 import type { Script } from "../../gpu/simulated/device.ts";
 import type { SequenceId } from "../../scheduler/core.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 
-/** The texts that the model would write after a prompt, the one wanted most first: what is drawn goes on with the first that
- *  it is the beginning of, so that an answer which is held to calls or to JSON takes the text that is one. */
+/**
+ * Returns the texts that the model would write after a prompt, in order of preference. The draw continues
+ * with the first text that the output so far is a beginning of. An answer constrained to calls or JSON thus
+ * selects the text of that form.
+ */
 export type Says = (prompt: string, seed: number) => readonly string[];
 
 interface Line {
@@ -14,8 +17,11 @@ interface Line {
   readonly tokens: readonly TokenId[];
 }
 
-/** Draws the tokens of the texts, and end tokens after them. What was forced, or drawn where the texts' tokens were not allowed,
- *  is gone on from: after it in a text that begins with it, else at the same number of tokens of the first. */
+/**
+ * Makes a script that draws the tokens of the texts, then end tokens. After forced tokens, or when the mask
+ * did not allow the text's token, the script realigns. It continues in a text that begins with the output,
+ * else at the same token count of the first text.
+ */
 export function scriptOf(tokenizer: Tokenizer, endTokens: readonly TokenId[], says: Says): Script {
   const encode = (text: string, continues: boolean): TokenId[] =>
     tokenizer.encode(text, { addSpecialTokens: false, parseControlText: true, continues });
@@ -23,7 +29,10 @@ export function scriptOf(tokenizer: Tokenizer, endTokens: readonly TokenId[], sa
     Buffer.concat(Array.from(tokens, (token) => tokenizer.bytesOf(token)));
   const linesOf = new Map<SequenceId, readonly Line[]>();
 
-  /** The token after those that were drawn, an end token after the last; null: they are not the text's beginning. */
+  /**
+   * Returns the token after the drawn ones, or an end token after the last; null: the output is not the
+   * text's beginning.
+   */
   const next = ({ text, tokens }: Line, drawn: readonly TokenId[], drawnText: Buffer): TokenId | null => {
     if (drawn.every((token, i) => token === tokens[i])) return tokens[drawn.length] ?? endTokens[0]!;
     if (!text.subarray(0, drawnText.length).equals(drawnText)) return null;

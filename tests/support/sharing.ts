@@ -1,12 +1,12 @@
 import { type Sharing, sharingOf } from "../../scheduler/core.ts";
 import { publicLength } from "../../scheduler/fleet/public-texts.ts";
 
-/** Of a prompt under a salt, where nothing is public. */
+/** Makes the cache keys of a prompt under a salt, without public text. */
 export function ownSharing(cacheSalt: string): Sharing {
   return sharingOf({ adapter: 0, cacheSalt }, 1);
 }
 
-/** Of prompts under a salt, where a text is public. */
+/** Makes the cache keys of prompts under a salt, with a public text. */
 export function sharingBeside(
   publicText: readonly number[],
   pageTokens: number,

@@ -1,11 +1,11 @@
 /**
- * The sessions of coding agents: what the scripted model says in them. A user's message names an act and the folder it is played
- * in, `Act write in /folder.`; the number of answers since then tells the step. Every agent's tools do the same deeds.
+ * Scripted answers for sessions of coding agents. A user's message names an act and its folder, `Act write in
+ * /folder.`; the number of answers since then is the step. All agents' tools do the same deeds.
  */
 
 import { call } from "../calls.ts";
 
-/** Deeds by an agent's tools: the tool and its arguments. Paths are absolute. */
+/** Deeds in terms of an agent's tools: the tool and its arguments. Paths are absolute. */
 interface Hands {
   write(path: string, text: string): Deed;
   read(path: string): Deed;
@@ -16,7 +16,7 @@ interface Hands {
 /** Quotes a text for a shell. */
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** Hands by a tool that one agent alone offers. */
+/** Deeds by agent, keyed by a tool that only that agent offers. */
 const handsBy: Readonly<Record<string, Hands>> = {
   // Codex
   exec_command: {
@@ -66,10 +66,10 @@ const words = (count: number): string => Array.from({ length: count }, (_, i) =>
 
 type Deed = readonly [tool: string, args: Readonly<Record<string, unknown>>];
 
-/** A text, deeds after it. */
+/** Step of an act: a text, then deeds. */
 type Step = (hands: Hands, folder: string) => readonly [string, ...Deed[]];
 
-/** The steps of each act; the last one is text. */
+/** Steps of each act; the last one is text. */
 const acts: Readonly<Record<string, readonly Step[]>> = {
   write: [
     (hands, folder) => ["I write it.", hands.write(`${folder}/greeting.txt`, "hello")],
@@ -111,16 +111,16 @@ const acts: Readonly<Record<string, readonly Step[]>> = {
   ],
 };
 
-/** A file as Aider reads it from an answer, which calls no tools. */
+/** Formats a file the way Aider, which calls no tools, reads it from an answer. */
 const listing = (name: string, text: string): string => `I write it.\n\n${name}\n\`\`\`\n${text}\n\`\`\`\n`;
 
-/** An answer to Aider. */
+/** Returns an answer to Aider. */
 function listed(act: string): string {
   const note = /^note(\d+)$/.exec(act)?.[1];
   return note === undefined ? listing("much.txt", words(400)) : listing(`note${note}.txt`, `note ${note}`);
 }
 
-/** The parameters' names of each tool that the prompt offers, in their order. */
+/** Parses the tools that the prompt offers: their parameters' names, in order. */
 function toolsIn(prompt: string): ReadonlyMap<string, readonly string[]> {
   const listed = /<tools>\n([\s\S]*?)<\/tools>/.exec(prompt)?.[1] ?? "";
   const tools = listed.split("\n").filter((line) => line !== "");
@@ -132,13 +132,16 @@ function toolsIn(prompt: string): ReadonlyMap<string, readonly string[]> {
   );
 }
 
-/** A call with the arguments that the tool has, in the order of its schema, which an answer is held to. */
+/** Formats a call with the tool's arguments in the order of its schema, which constrains the answer. */
 function callOf([name, args]: Deed, tools: ReadonlyMap<string, readonly string[]>): string {
   const keys = (tools.get(name) ?? []).filter((key) => key in args);
   return call(name, Object.fromEntries(keys.map((key) => [key, args[key]])));
 }
 
-/** Texts of the model in a session of an agent; null: the prompt is none. `turns` are the prompt's, in the demo model's template. */
+/**
+ * Returns the model's texts in a session of an agent; null: the prompt is not of a session. `turns` are the
+ * prompt's, in the demo model's template.
+ */
 export function actedIn(prompt: string, turns: readonly string[]): readonly string[] | null {
   const actOf = (turn: string) => /^user\n[\s\S]*\bAct (\w+) in (\S+)\./.exec(turn);
   const begin = turns.findLastIndex((turn) => actOf(turn) !== null);
@@ -149,10 +152,11 @@ export function actedIn(prompt: string, turns: readonly string[]): readonly stri
   const sumsUp = lastUser === turns[begin] ? /<summary>/ : /summar/i;
   const tools = toolsIn(prompt);
   const hands = Object.entries(handsBy).find(([tool]) => tools.has(tool))?.[1];
-  // Titles and summaries are asked for without tools, after the act's message or at its end.
+  // Agents request titles and summaries without tools, after the act's message or at its end.
   if (hands === undefined || sumsUp.test(lastUser))
     return ["Acts were played so far.", JSON.stringify({ title: "Acts" })];
-  // Answers that the server puts between messages, for a strict template, are none of the model's.
+  // Skips answers that the server inserts between messages for a strict template; the model did not write
+  // them.
   const answers = turns.slice(begin + 1).filter((turn) => /^assistant\n(?!\[no answer\])/.test(turn)).length;
   const [text, ...deeds] = acts[name]?.[answers]?.(hands, folder) ?? ["The act is played already."];
   return [[text, ...deeds.map((deed) => callOf(deed, tools))].filter((part) => part !== "").join("\n")];

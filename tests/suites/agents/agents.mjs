@@ -1,6 +1,6 @@
-/** Coding agents and chat clients, as their packages come, with the settings of docs/agents.md. */
+/** Coding agents and chat clients as packaged, with the settings of docs/agents.md. */
 
-/** A context in which opencode compacts the session before it goes on. */
+/** Context size at which opencode compacts the session before it continues. */
 const smallContext = JSON.stringify({
   provider: { bunting: { models: { demo: { limit: { context: 32_768, output: 12_000 } } } } },
 });
@@ -11,9 +11,9 @@ const acts = ["write", "parallel", "look", "cut", "on", "long", "compact", "end"
 const notes = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => `note${from + i}`);
 
 /**
- * By name: the package, the title of its section in docs/agents.md, the server's context in tokens, the groups of acts that a process
- * plays, and what a process is given beside the settings: arguments, its standard input, and its environment. `cutExit` is the exit code after
- * an answer that was cut.
+ * Agents by name: the package, the title of its section in docs/agents.md, the server's context in tokens,
+ * and the groups of acts per process. A process gets arguments, standard input and an environment besides the
+ * settings. `cutExit` is the exit code after a truncated answer.
  */
 export const codingAgents = {
   codex: {

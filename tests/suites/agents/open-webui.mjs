@@ -1,4 +1,6 @@
-/** Open WebUI, as its package comes: its server is asked what its page asks, and keeps the chat. */
+/**
+ * Open WebUI as packaged: the test sends its server the requests of its page, and the server keeps the chat.
+ */
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -9,7 +11,7 @@ import { setTimeout as delay } from "node:timers/promises";
 
 const secondsMax = 300;
 
-/** A tool of the user, in Python. */
+/** User-defined tool, in Python. */
 const tool = `class Tools:
     def add_numbers(self, first: int, second: int) -> str:
         """
@@ -28,7 +30,7 @@ async function freePort() {
   return port;
 }
 
-/** Asks until `answers` gives something. */
+/** Polls `answers` until it returns a value. */
 async function until(answers) {
   const endMs = Date.now() + secondsMax * 1000;
   for (;;) {
@@ -39,7 +41,7 @@ async function until(answers) {
   }
 }
 
-/** Starts the server, which writes to `log`; `chat` sends a message of one chat and waits for the answer. */
+/** Starts the server, which logs to `log`; `chat` sends a message of one chat and waits for the answer. */
 export async function startOpenWebui([command, ...args], env, log) {
   const port = await freePort();
   const output = openSync(log, "w");
@@ -108,7 +110,7 @@ export async function startOpenWebui([command, ...args], env, log) {
       messages.push({ role: "assistant", content: answer.content });
       return answer;
     },
-    /** Titles of its notes. */
+    /** Returns the titles of its notes. */
     notes: async () => (await ask("GET", "/api/v1/notes/")).map(({ title }) => title),
     close,
   };

@@ -1,9 +1,12 @@
-/** A proxy before the server: keeps each request's body and its answer in a folder, and tells which were answered with an error. */
+/**
+ * Proxy in front of the server: keeps each request's body and answer in a folder, and reports which ones
+ * ended with an error.
+ */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer, request } from "node:http";
 import { join } from "node:path";
 
-/** The field of each wire that limits an answer's tokens. */
+/** Name of the token limit field, by wire format. */
 const limitOf = {
   "/v1/responses": "max_output_tokens",
   "/v1/messages": "max_tokens",
@@ -17,7 +20,7 @@ export async function startRecorder(target, log) {
   const exchanges = [];
   let tokensMax = null;
 
-  /** The body with the answer limited to `tokensMax` tokens, as an operator may do. */
+  /** Returns the body with the answer limited to `tokensMax` tokens, as an operator may do. */
   const limited = (path, body) => {
     const field = limitOf[path.replace(/\?.*/, "")];
     if (tokensMax === null || field === undefined) return body;
@@ -59,14 +62,14 @@ export async function startRecorder(target, log) {
   return {
     url: `http://127.0.0.1:${server.address().port}`,
     exchanges,
-    /** Counts the answers that a model was asked for. */
+    /** Counts the answers requested from a model. */
     turns: () => exchanges.filter(({ path }) => limitOf[path.replace(/\?.*/, "")] !== undefined).length,
-    /** Tells whether an answer ended at its limit of tokens. */
+    /** True if an answer ended at its token limit. */
     hasCut: () =>
       exchanges.some(({ answer }) =>
         /"finish_reason":"length"|"stop_reason":"max_tokens"|"reason":"max_output_tokens"/.test(answer),
       ),
-    /** Requests that the server has not answered, or with an error. */
+    /** Returns requests without an answer, or with an error. */
     failures: () =>
       exchanges
         .filter(({ status }) => status === null || status >= 400)
@@ -74,7 +77,7 @@ export async function startRecorder(target, log) {
           ({ method, path, status, answer, file }) =>
             `${method} ${path}: ${status} ${answer.slice(0, 300)} (${file})`,
         ),
-    /** Limits the tokens of answers; null: as the client asks. */
+    /** Limits the tokens of answers; null: as the client requests. */
     limitAnswers(max) {
       tokensMax = max;
     },

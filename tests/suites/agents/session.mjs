@@ -10,7 +10,7 @@ import { settingsOf } from "./settings.mjs";
 
 const secondsMax = 300;
 
-/** A PNG of `side` × `side` red pixels. */
+/** Makes a PNG of `side` × `side` red pixels. */
 function picture(side) {
   const chunk = (type, data) => {
     const named = Buffer.concat([Buffer.from(type), data]);
@@ -33,7 +33,7 @@ function picture(side) {
   ]);
 }
 
-/** Runs a command to its end: its exit code and all that it wrote. */
+/** Runs a command to its end; returns its exit code and all output. */
 function run([command, ...args], input, options) {
   return new Promise((resolve) => {
     const child = spawn(command, args, { ...options, timeout: secondsMax * 1000 });
@@ -49,7 +49,7 @@ function run([command, ...args], input, options) {
   });
 }
 
-/** The working folder's files after each act; null: there must be none. */
+/** Files of the working folder after each act; null: the file must not exist. */
 const filesAfter = {
   write: { "greeting.txt": /^hello$/, "count.txt": /^\s*5\s*$/ },
   parallel: { "one.txt": /^one$/, "two.txt": /^two$/, "three.txt": /^three$/ },
@@ -67,7 +67,7 @@ const filesOf = (act) => {
 
 const fileIn = (path) => (existsSync(path) ? readFileSync(path, "utf8") : null);
 
-/** Tokens of answers in the act `cut`: too few for its call. */
+/** Token limit of answers in the act `cut`: too low for its call. */
 const cutTokens = 300;
 const turnsMin = 20;
 
@@ -126,8 +126,8 @@ async function playChat({ agent, recorder, home, bin, log }) {
 }
 
 /**
- * Plays an agent's session on the server at `target`: its turns, and failures. `log` is a folder for requests, answers and all that
- * the agent wrote.
+ * Plays an agent's session on the server at `target`; returns its turns and failures. `log` is a folder for
+ * requests, answers and the agent's output.
  */
 export async function playSession(agent, target, bin, log) {
   const home = mkdtempSync(join(tmpdir(), "bunting-agent-"));

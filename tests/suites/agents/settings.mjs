@@ -4,7 +4,10 @@ import { readFileSync } from "node:fs";
 const page = new URL("../../../docs/agents.md", import.meta.url);
 const addressOfPage = "http://127.0.0.1:8000";
 
-/** Files of the home by path, the environment, and the command of a section of the page, told of the server at `url`. */
+/**
+ * Returns the home files by path, the environment, and the command from a section of the page, for the server
+ * at `url`.
+ */
 export function settingsOf(title, url) {
   const text = readFileSync(page, "utf8").replaceAll(addressOfPage, url);
   const section = text.split(/^## /m).find((part) => part.startsWith(`${title}\n`));

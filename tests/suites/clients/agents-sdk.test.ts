@@ -1,4 +1,4 @@
-/** OpenAI's Agents SDK, by the Responses API, its default, and by chats. */
+/** Agents SDK of OpenAI, over the Responses API (its default) and over chat completions. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import {
   Agent,

@@ -1,4 +1,4 @@
-/** Vercel's AI SDK with OpenAI's own provider, which speaks the Responses API unless it is told not to. */
+/** AI SDK of Vercel with OpenAI's own provider, which uses the Responses API by default. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +20,10 @@ beforeAll(() => {
 afterEach(() => server.settled());
 afterAll(() => server.close());
 
-/** The model that gives these answers, one request after the other: their seeds are put into what the SDK sends. */
+/**
+ * Makes a model that gives these answers, one request after the other: it inserts their seeds into the SDK's
+ * requests.
+ */
 function modelSaying(...seeds: readonly number[]) {
   const left = [...seeds];
   const seeded = (url: string | URL | Request, init?: RequestInit): Promise<Response> => {

@@ -1,4 +1,7 @@
-/** OpenAI's and Anthropic's own clients where they parse answers, and the AI SDK with two more of its providers. */
+/**
+ * Official clients of OpenAI and Anthropic, where they parse answers, and the AI SDK with two more of its
+ * providers.
+ */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";

@@ -1,4 +1,4 @@
-/** Ollama's own client. */
+/** Official client of Ollama. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { Ollama } from "ollama";
 import { startTestServer, type TestServer } from "../../e2e/server.ts";
 
 const template = readFileSync(join(import.meta.dir, "../../reference/tools/template.jinja"), "utf8");
-/** Each by its seed. */
+/** Answers by seed. */
 const answers = [
   "Just text, one two three.",
   `Let me look.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>`,
