@@ -11,21 +11,23 @@ import { compileCalls } from "./tools/calls.ts";
 import { compileTags } from "./tools/tags.ts";
 import { compileThinking } from "./tools/thinking.ts";
 
-/** A compiled constraint, and the names of what was passed over because it demands nothing that is known. */
+/** Compiled constraint, with the names of keywords that it ignores because they have no known meaning. */
 export interface CompiledConstraint {
   readonly grammar: Grammar;
   readonly ignored: readonly string[];
 }
 
-/** Of a constraint as it is given, in UTF-16 units. */
+/** Length of a constraint's source at most, in UTF-16 units. */
 export const SOURCE_UNITS_MAX = 65_536;
-/** Texts of a choice. */
+/** Texts of a choice at most. */
 export const CHOICES_MAX = 10_000;
-/** About a second of work. */
+/** Step budget of a compilation: about a second of work. */
 export const COMPILE_STEPS = 3_000_000;
 
-/** Throws ConstraintError for what is not understood, contradicts itself, or is too much work: counted in steps, so that the
- *  same source always ends the same way. */
+/**
+ * Compiles a constraint. Throws ConstraintError for unsupported or contradictory sources and for too much
+ * work. Work is counted in steps, so that the same source always gives the same result.
+ */
 export function compileConstraint(
   source: ConstraintSource,
   budget = new Budget(COMPILE_STEPS),

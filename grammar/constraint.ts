@@ -1,21 +1,21 @@
 import type { TokenId } from "../base/token.ts";
 import type { Grammar } from "./grammar.ts";
 
-/** What an output's text must be. Plain data. */
+/** Constraint on an output's text. Plain data. */
 export interface Constraint {
-  /** The same for constraints that are the same. */
+  /** ID, equal for equal constraints. */
   readonly id: string;
   readonly grammar: Grammar;
-  /** Of the thoughts before it, which are a part of its grammar; absent: they may have any length. */
+  /** Limit on the thoughts before the answer, which are part of its grammar; absent: no limit. */
   readonly thoughts?: ThoughtsLimit;
 }
 
-/** Thoughts have so many tokens at most: then those of the mark that closes them are drawn. */
+/** Limit on thoughts, in tokens: at the limit the tokens of the closing mark are forced. */
 export interface ThoughtsLimit {
   readonly tokensMax: number;
-  /** The prompt has begun them; else a text may begin with their opening mark. */
+  /** True if the prompt has opened the thoughts; else the text may begin with the opening mark. */
   readonly isOpen: boolean;
-  /** Marks, as bytes of the vocabulary (mask/vocabulary.ts). */
+  /** Opening mark, as bytes of the vocabulary (mask/vocabulary.ts); likewise `closing`. */
   readonly opening: readonly number[];
   readonly closing: readonly number[];
   readonly closingTokens: readonly TokenId[];

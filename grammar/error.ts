@@ -1,11 +1,11 @@
 /**
- * A constraint that cannot be kept: not understood, contradictory, or more work than is allowed. The caller that compiles one turns
- * it into an answer for the client; nothing is ever left out instead.
+ * Error in a constraint: unsupported, contradictory, or too much work. The caller that compiles it turns it
+ * into a refusal for the client; no part of a constraint is ever silently dropped.
  */
 export class ConstraintError extends Error {
   override readonly name = "ConstraintError";
 
-  /** `pointer` is the JSON pointer of what is at fault inside the schema ("#/properties/a"), "" where there is none. */
+  /** `pointer` is the JSON pointer of the fault inside the schema ("#/properties/a"), "" without one. */
   constructor(
     message: string,
     readonly pointer = "",
@@ -14,17 +14,16 @@ export class ConstraintError extends Error {
   }
 }
 
-/** Work that is to be begun again after a pause. */
+/** Interruption of work that must be restarted after a pause. */
 export class BrokenOff extends Error {
   override readonly name = "BrokenOff";
 }
 const brokenOff = new BrokenOff("work is paused");
 
-/** Steps after a pause until work is broken off: so much is found out each time that it is begun again. */
+/** Steps of overrun after a pause until work is interrupted: the minimum progress per restart. */
 const OVERDRAFT = 64;
 
-/** Work that may still be done, in steps: counted and not timed, so that the same input always ends the same way. A step takes
- *  20 to 200 ns. */
+/** Work budget in steps: counted, not timed, so that the same input always gives the same result. */
 export class Budget {
   #spent = 0;
   #pauseAt = Number.POSITIVE_INFINITY;
@@ -34,12 +33,12 @@ export class Budget {
     this.#steps = steps;
   }
 
-  /** Steps done so far. */
+  /** Number of steps done. */
   get spent(): number {
     return this.#spent;
   }
 
-  /** Work that can be cut is to pause after so many steps more. */
+  /** Requests that resumable work pauses after `steps` more steps. */
   pauseAfter(steps: number): void {
     this.#pauseAt = this.#spent + steps;
   }
@@ -48,13 +47,15 @@ export class Budget {
     return this.#spent >= this.#pauseAt;
   }
 
-  /** Throws BrokenOff a little after the pause: for work that cannot be cut but begun again, since what it has found out is
-   *  remembered. */
+  /**
+   * Throws BrokenOff shortly after the pause. For work that cannot resume but can restart, since its results
+   * so far are cached.
+   */
   breakOff(): void {
     if (this.#spent >= this.#pauseAt + OVERDRAFT) throw brokenOff;
   }
 
-  /** Throws ConstraintError when that is more than all. */
+  /** Spends steps; throws ConstraintError if the budget is exceeded. */
   spend(steps: number): void {
     this.#spent += steps;
     if (this.#spent > this.#steps)

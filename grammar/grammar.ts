@@ -3,65 +3,50 @@ import type { Pieces } from "./mask/job.ts";
 import type { Automaton, Regex, Regexes, RegexShape } from "./regex/regexes.ts";
 import { kinds, numbersOf } from "./regex/shape.ts";
 
-/** Lists of numbers, one after the other, and where each begins; one entry more than lists. */
+/** Lists of numbers, concatenated, with the start of each; one start more than lists. */
 export interface FlatLists {
   readonly numbers: Float64Array;
   readonly starts: Int32Array;
 }
 
 /**
- * What every constraint is compiled to: a context-free grammar over bytes whose terminals are regular expressions. Plain
- * data, so that it is compiled on one thread and used on another; and numbers in shared memory, so that it takes nothing to hand
- * it over, and nothing to keep it.
+ * Compiled form of every constraint: a context-free grammar over bytes whose terminals are regular
+ * expressions. Plain data, compiled on one thread and used on another. Its numbers are in shared memory, so
+ * that sending and keeping it cost nothing.
  *
- * There is no lexer that takes the longest match: a text is allowed if it can be cut into terminals in any way that the
- * grammar derives. Nonterminal 0 is the whole text.
+ * There is no longest-match lexer: a text is allowed if any split into terminals can be derived. Nonterminal
+ * 0 is the whole text.
  */
 export interface Grammar {
-  /** Expressions as numbers (`numbersOf`), whose parts are numbers of earlier ones. */
+  /** Expressions as numbers (`numbersOf`); their parts are numbers of earlier ones. */
   readonly expressions: FlatLists;
   readonly automata: readonly Automaton[];
-  /** By terminal, the number of its expression. */
+  /** Number of each terminal's expression. */
   readonly terminals: Int32Array;
-  /** Productions of nonterminal 0, then of 1, …: `IN_SEQUENCE, 0, symbols …`, or `min, max, symbol` of a repetition; max may be
-   *  Infinity. `DISTINCT - min, max, item, separator` where no two items are the same text. */
+  /**
+   * Productions of nonterminal 0, then of 1, …: `IN_SEQUENCE, 0, symbols …`, or `min, max, symbol` for a
+   * repetition; max may be Infinity.
+   */
   readonly productions: FlatLists;
-  /** By nonterminal, its first production; one entry more than nonterminals. */
+  /** First production by nonterminal; one entry more than nonterminals. */
   readonly firstProductions: Int32Array;
 }
 
-/** In place of how often a symbol comes at least: the production is a sequence of symbols. */
+/** Marker in place of a repetition's min: the production is a sequence of symbols. */
 export const IN_SEQUENCE = -1;
-/** The same, less how often an item comes at least: the symbols are an item and what separates two, and all items differ. */
-export const DISTINCT = -2;
-/** Where a production's symbols begin in its list. */
+/** Index of the first symbol in a production's list. */
 export const SYMBOLS_AT = 2;
 
-/** A nonterminal's number, or ~n for terminal n. */
+/** Symbol: a nonterminal's number, or ~n for terminal n. */
 export type GrammarSymbol = number;
 
-/** One way to write a nonterminal. `max` may be Infinity. */
+/** Production: an alternative of a nonterminal. `max` may be Infinity. */
 export type Production =
   | { readonly kind: "sequence"; readonly symbols: readonly GrammarSymbol[] }
   | DistinctProduction
   | { readonly kind: "repeat"; readonly symbol: GrammarSymbol; readonly min: number; readonly max: number };
 
-/** Items of a list at most of which no two may be the same, as each is told apart from all before it; and bytes of them, after which none
- *  comes that need not. */
-export const DISTINCT_ITEMS_MAX = 64;
-export const DISTINCT_BYTES_MAX = 8192;
-
-/** min to max items of which no two are the same text: 1 at least, and DISTINCT_ITEMS_MAX at most. Both symbols are terminals: the item's
- *  has `min` texts at least, each a scalar of JSON, and the separator's begin with a comma. The list comes after a bracket. */
-export interface DistinctProduction {
-  readonly kind: "distinct";
-  readonly item: GrammarSymbol;
-  readonly separator: GrammarSymbol;
-  readonly min: number;
-  readonly max: number;
-}
-
-/** Makes a grammar piece by piece. */
+/** Builder of a grammar. */
 export class GrammarBuilder {
   readonly regexes: Regexes;
   readonly #terminals = new Map<Regex, number>();
@@ -71,7 +56,7 @@ export class GrammarBuilder {
     this.regexes = regexes;
   }
 
-  /** Productions and terminals so far. */
+  /** Number of productions and terminals. */
   get size(): number {
     return this.#nonterminals.length + this.#terminals.size;
   }
@@ -85,53 +70,48 @@ export class GrammarBuilder {
     return ~terminal;
   }
 
-  /** A nonterminal whose productions are told later, so that it may be used in them. */
+  /** Declares a nonterminal whose productions follow later, so that they may refer to it. */
   declare(): GrammarSymbol {
     this.#nonterminals.push(null);
     return this.#nonterminals.length - 1;
   }
 
-  /** Tells what a declared nonterminal may be. */
+  /** Defines the productions of a declared nonterminal. */
   define(nonterminal: GrammarSymbol, productions: Production[]): void {
     this.#nonterminals[nonterminal] = productions;
   }
 
-  /** One after the other. */
+  /** Returns the symbols in sequence. */
   sequence(...symbols: readonly GrammarSymbol[]): GrammarSymbol {
     return symbols.length === 1 ? symbols[0]! : this.#add({ kind: "sequence", symbols });
   }
 
-  /** Any of them. */
+  /** Returns an alternative of the symbols. */
   choice(symbols: readonly GrammarSymbol[]): GrammarSymbol {
     if (symbols.length === 1) return symbols[0]!;
     return this.#add(...symbols.map((symbol): Production => ({ kind: "sequence", symbols: [symbol] })));
   }
 
-  /** min to max times. */
+  /** Returns min to max repetitions of a symbol. */
   repeat(symbol: GrammarSymbol, min: number, max: number): GrammarSymbol {
     if (min === 1 && max === 1) return symbol;
     return this.#add({ kind: "repeat", symbol, min, max });
   }
 
-  /** Items of which no two are the same text. */
-  distinct(items: Omit<DistinctProduction, "kind">): GrammarSymbol {
-    return this.#add({ kind: "distinct", ...items });
-  }
-
-  /** Nothing at all. */
+  /** Symbol of the empty text. */
   get nothing(): GrammarSymbol {
     return this.#add({ kind: "sequence", symbols: [] });
   }
 
-  /** What can never be written. */
+  /** Symbol that no text matches. */
   get never(): GrammarSymbol {
     return this.#add();
   }
 
-  /** Throws ConstraintError when there is no text that obeys. */
+  /** Returns the grammar; throws ConstraintError if no text is allowed. */
   finish(start: GrammarSymbol): Grammar {
     const wanted = start >= 0 ? start : this.sequence(start, this.nothing);
-    // What was declared and never defined belongs to something that was given up.
+    // Nonterminals that were declared and never defined belong to abandoned alternatives.
     const nonterminals = this.#nonterminals.map((productions) => productions ?? []);
     return trimmed(this.regexes, [...this.#terminals.keys()], nonterminals, wanted);
   }
@@ -143,8 +123,10 @@ export class GrammarBuilder {
   }
 }
 
-/** Without what can never be completed, never be reached, or only stands for something else. Whatever is left can be
- *  completed, so that a text which has begun well has a good end. */
+/**
+ * Removes nonterminals that cannot be completed, cannot be reached, or only stand for another symbol. Every
+ * remaining one can be completed, so that each allowed beginning has an allowed end.
+ */
 function trimmed(
   regexes: Regexes,
   terminals: readonly Regex[],
@@ -181,7 +163,7 @@ function trimmed(
       return isNothing ? { kind: "sequence", symbols: [] } : production;
     }),
   );
-  /** What a nonterminal with one production of one symbol stands for. */
+  /** Symbol that a nonterminal with one production of one symbol stands for. */
   const meantBy = (symbol: GrammarSymbol): GrammarSymbol => {
     let meant = symbol;
     for (let i = 0; i < 64 && meant >= 0; i++) {
@@ -249,14 +231,14 @@ function flat(lists: readonly (readonly number[])[]): FlatLists {
   return { numbers, starts };
 }
 
-/** Where each of several things begins of which there are so many, and where the last one ends. */
+/** Start offsets of lists with these lengths, and the end of the last one. */
 function startsOf(counts: readonly number[]): Int32Array {
   const starts = new Int32Array(new SharedArrayBuffer(4 * (counts.length + 1)));
   for (const [index, count] of counts.entries()) starts[index + 1] = starts[index]! + count;
   return starts;
 }
 
-/** The expressions of terminals as plain data. */
+/** Converts the expressions of terminals to plain data. */
 function flatRegexes(
   regexes: Regexes,
   roots: readonly Regex[],
@@ -308,7 +290,7 @@ function partsOf(shape: RegexShape): readonly Regex[] {
   }
 }
 
-/** A grammar's terminals as expressions of `regexes`. */
+/** Restores a grammar's terminals as expressions of `regexes`. */
 export function* terminalsOf(grammar: Grammar, regexes: Regexes, budget: Budget): Pieces<Regex[]> {
   const { expressions, automata, terminals } = grammar;
   const made: Regex[] = [];

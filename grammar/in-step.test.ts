@@ -1,7 +1,7 @@
 /**
- * What holds of answers with a constraint in the engine's steps, a test each. That it holds in any order and company of
- * commands is a property of the engine (engine/engine.prop.test.ts); that forced tokens are one chunk is in engine.test.ts;
- * that log probabilities are those of the raw logits is checked on devices (gpu/conformance.ts).
+ * Constrained answers in the engine's steps. Other tests cover the rest: any order and company of commands
+ * (engine/engine.prop.test.ts), forced tokens as one chunk (engine.test.ts), and logprobs of the raw logits
+ * (gpu/conformance.ts).
  */
 import { expect, test } from "bun:test";
 import { ConstrainedDevice } from "../gpu/constrained-device.ts";
@@ -158,7 +158,7 @@ test("penalties count what is drawn and what is forced, and biases choose among 
   expect(spoken(outcomes[0]!)).toBe("abcabcabcabc");
   const last = rows.at(-1)!;
   expect([last[0], last[1], last[2]].reduce((sum, count) => sum! + count!, 0)).toBeGreaterThanOrEqual(6);
-  // "q" is not allowed, however much it is wanted; "y" is, in its place.
+  // The mask forbids "q" despite its bias; "y" is allowed in its place.
   const wanted = {
     logitBias: [
       [16, 100],
@@ -195,7 +195,7 @@ test("a row that no token goes on with fails alone", () => {
 });
 
 test("masks of the next step are prepared while the device computes", () => {
-  /** Whether the mask was there when the device started, and when it had. */
+  /** True, for each of the two, if the mask was ready when the device started, and after it had. */
   const preparedWith = (workSteps: number): [atStart: boolean, after: boolean] => {
     let atStart = false;
     const busy: Device = {

@@ -1,4 +1,7 @@
-/** Random grammars in both forms beside the language's own regular expressions, and faults in grammars that people write. */
+/**
+ * Random grammars in both notations compared with JavaScript's own regular expressions, and faults in real
+ * grammars.
+ */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
@@ -7,7 +10,7 @@ import { ConstraintError } from "../error.ts";
 import { Parser, type ParseState } from "../parser/parser.ts";
 import { Regexes } from "../regex/regexes.ts";
 
-/** What a rule says, in the form of llama.cpp, in Lark's, and as a regular expression. */
+/** Forms of a rule: in llama.cpp's notation, in Lark's, and as a regular expression. */
 type Forms = readonly [gbnf: string, lark: string, regex: string];
 
 const literal = fc.constantFrom("a", "b", "ab", "é").map((text): Forms => [`"${text}"`, `"${text}"`, text]);
@@ -81,7 +84,7 @@ test("grammars without recursion match what regular expressions match, in rules 
   );
 });
 
-/** As people write them. */
+/** Grammars as users write them. */
 const written = [
   'root ::= sum "\\n"?\nsum ::= sum [+-] term | term # left\nterm ::= num | "(" ws sum ws ")"\nnum ::= [1-9] [0-9]{0,2} | "0"\nws ::= " "{,2}',
   'root ::= "{" pair ("," pair)* "}"\npair ::= "\\"" [a-z]+ "\\":" value\nvalue ::= [0-9]+ | root',

@@ -5,8 +5,8 @@ import { allCharacters, codePoints, otherThan, plainEncoding, type TextEncoding 
 import { countOf, type Expression, RuleWriter, Scanner } from "./rules.ts";
 
 /**
- * Grammars as llama.cpp writes them: `name ::= "text" | [a-z]+ other*`, beginning with the rule `root`. Rules may be recursive
- * on every side.
+ * Grammars in llama.cpp's notation (GBNF): `name ::= "text" | [a-z]+ other*`, starting with the rule `root`.
+ * Rules may be recursive anywhere.
  */
 export function compileGbnf(source: string, builder: GrammarBuilder): GrammarSymbol {
   const rules = new GbnfReader(source, builder.regexes).read();

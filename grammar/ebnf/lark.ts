@@ -6,8 +6,9 @@ import { codePoints, plainEncoding, type TextEncoding } from "../regex/text.ts";
 import { countOf, type Expression, RuleWriter, Scanner } from "./rules.ts";
 
 /**
- * Grammars as Lark writes them: `start: "text" name+ | /regex/`, terminals in capitals, `%ignore` and some of `%import common`.
- * Any way to cut a text into terminals counts, not only the longest: priorities have no meaning.
+ * Grammars in Lark's notation: `start: "text" name+ | /regex/`, terminals in capitals, `%ignore` and some of
+ * `%import common`. Any split of a text into terminals is valid, not only the longest match: priorities have
+ * no meaning.
  */
 export function compileLark(source: string, builder: GrammarBuilder): GrammarSymbol {
   const { rules, ignored } = new LarkReader(source, builder.regexes).read();
@@ -22,7 +23,7 @@ export function compileLark(source: string, builder: GrammarBuilder): GrammarSym
 
 const ignoredRule = "%ignore";
 
-/** What is ignored may come after each terminal of a rule. */
+/** Inserts the ignored terminals after each terminal of a rule. */
 function withIgnored(
   rules: ReadonlyMap<string, Expression>,
   ignored: readonly Expression[],
@@ -53,7 +54,7 @@ function isTerminal(name: string): boolean {
   return /^_*[A-Z]/.test(name);
 }
 
-/** Of Lark's own module common. */
+/** Terminals of Lark's own module common. */
 const common: Readonly<Record<string, string>> = {
   DIGIT: "[0-9]",
   HEXDIGIT: "[a-fA-F0-9]",
@@ -134,7 +135,7 @@ class LarkReader {
     const isOver = (): boolean =>
       scanner.isAtEnd || scanner.sees(/[|)\]]/y) || scanner.sees(ruleStart) || scanner.sees(directive);
     while (!isOver()) {
-      if (this.#take(/->[ \t]*[a-zA-Z_][a-zA-Z0-9_]*/y) !== null) continue; // names what was read
+      if (this.#take(/->[ \t]*[a-zA-Z_][a-zA-Z0-9_]*/y) !== null) continue; // alias of an alternative
       let part = this.#atom();
       for (let times = this.#times(); times !== null; times = this.#times()) {
         part = { kind: "repeat", of: part, min: times[0], max: times[1] };
@@ -173,7 +174,7 @@ class LarkReader {
   }
 
   #times(): readonly [number, number] | null {
-    if (this.#scanner.sees(ruleStart)) return null; // whose name may begin with a ?
+    if (this.#scanner.sees(ruleStart)) return null; // a rule name may begin with ?
     if (this.#take(/\*/y) !== null) return [0, Number.POSITIVE_INFINITY];
     if (this.#take(/\+/y) !== null) return [1, Number.POSITIVE_INFINITY];
     if (this.#take(/\?/y) !== null) return [0, 1];
@@ -209,7 +210,7 @@ class LarkReader {
   }
 }
 
-/** A text as it is meant: its escapes are those of JSON and a few more. */
+/** Resolves the escapes of a text: those of JSON and a few more. */
 function unescaped(text: string, scanner: Scanner): string {
   return text.replace(
     /\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([\s\S]))/g,

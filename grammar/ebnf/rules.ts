@@ -2,18 +2,18 @@ import { ConstraintError } from "../error.ts";
 import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
 import type { Regex } from "../regex/regexes.ts";
 
-/** The right side of a rule. `max` may be Infinity. */
+/** Right side of a rule. `max` may be Infinity. */
 export type Expression =
   | { readonly kind: "regex"; readonly regex: Regex }
   | { readonly kind: "rule"; readonly name: string }
   | { readonly kind: "sequence" | "choice"; readonly parts: readonly Expression[] }
   | { readonly kind: "repeat"; readonly of: Expression; readonly min: number; readonly max: number };
 
-/** Repetitions that are counted. */
+/** Count of a repetition at most. */
 export const COUNT_MAX = 100_000;
 const DEPTH_MAX = 64;
 
-/** Writes rules as a grammar; what holds no rule becomes one terminal. */
+/** Writes rules as a grammar; expressions without rules become one terminal each. */
 export class RuleWriter {
   readonly #builder: GrammarBuilder;
   readonly #rules: ReadonlyMap<string, Expression>;
@@ -24,7 +24,7 @@ export class RuleWriter {
     this.#rules = rules;
   }
 
-  /** Throws ConstraintError for a rule that is not there. */
+  /** Returns the symbol of a rule; throws ConstraintError if it does not exist. */
   symbolOf(name: string): GrammarSymbol {
     let symbol = this.#symbols.get(name);
     if (symbol === undefined) {
@@ -56,7 +56,7 @@ export class RuleWriter {
     }
   }
 
-  /** As one expression, if no rule is in it. */
+  /** Returns the expression as one regex if it refers to no rule; else null. */
   #regular(expression: Expression): Regex | null {
     const { regexes } = this.#builder;
     switch (expression.kind) {
@@ -81,7 +81,7 @@ export class RuleWriter {
   }
 }
 
-/** Reads a grammar's source by patterns. */
+/** Scanner of a grammar's source, by sticky patterns. */
 export class Scanner {
   readonly #source: string;
   #at = 0;
@@ -94,7 +94,7 @@ export class Scanner {
     return this.#at >= this.#source.length;
   }
 
-  /** What the sticky pattern matches here, or null; goes on after it. */
+  /** Consumes a match of the sticky pattern here; null without one. */
   take(pattern: RegExp): RegExpExecArray | null {
     pattern.lastIndex = this.#at;
     const match = pattern.exec(this.#source);
@@ -102,7 +102,7 @@ export class Scanner {
     return match;
   }
 
-  /** Whether the sticky pattern matches here. */
+  /** True if the sticky pattern matches here. */
   sees(pattern: RegExp): boolean {
     pattern.lastIndex = this.#at;
     return pattern.test(this.#source);
@@ -115,7 +115,7 @@ export class Scanner {
   }
 }
 
-/** A count of a repetition as written. */
+/** Parses the count of a repetition. */
 export function countOf(text: string, scanner: Scanner): number {
   const count = Number(text);
   if (count > COUNT_MAX) throw scanner.error(`a repetition may count to ${COUNT_MAX} at most`);

@@ -1,4 +1,7 @@
-/** Random schemas beside Ajv: what it allows and nothing else. Longer: PROPERTY_TIMES=10 and more. */
+/**
+ * Random schemas compared with Ajv: the grammar allows no value that Ajv rejects. Longer runs:
+ * PROPERTY_TIMES=10 and more.
+ */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { acceptsInAnyOrder } from "../../tests/support/any-order.ts";
@@ -16,7 +19,7 @@ const size = fc.integer({ min: 0, max: 3 });
 const optional = <Value>(arbitrary: fc.Arbitrary<Value>): fc.Arbitrary<Value | undefined> =>
   fc.option(arbitrary, { nil: undefined, freq: 1 });
 
-/** Without what is undefined. */
+/** Arbitrary object without undefined values. */
 function object(model: Record<string, fc.Arbitrary<unknown>>): fc.Arbitrary<object> {
   return fc
     .record(model)
@@ -144,7 +147,7 @@ const schema = fc.letrec<{ schema: unknown }>((tie) => ({
   ),
 })).schema;
 
-/** Two schemas that mean each other and themselves. */
+/** Two schemas that refer to each other and to themselves. */
 const recursive = fc.tuple(schema, schema).map(([a, b]) => ({
   $ref: "#/$defs/a",
   $defs: { a: { anyOf: [a, tie("b")] }, b: { anyOf: [b, tie("a")] } },
@@ -154,7 +157,7 @@ function tie(name: string): object {
   return { type: ["array", "object"], items: of, additionalProperties: of, maxItems: 2, maxProperties: 2 };
 }
 
-/** Null: refused, or too much work. */
+/** Compiles a schema; null: refused, or too much work. */
 function compiled(source: unknown): Grammar | null {
   try {
     return compileConstraint({ kind: "schema", schema: source, layout: "compact" }).grammar;
@@ -185,7 +188,7 @@ test("a schema that compiles allows what Ajv says that it allows", () => {
   );
 });
 
-/** Draws an answer for each schema, all of which Ajv must allow. Returns how many came to an end. */
+/** Draws an answer for each schema; Ajv must allow all of them. Returns the number of completed answers. */
 function drawnAnswers(sources: fc.Arbitrary<unknown>, count: number): number {
   let finished = 0;
   fc.assert(

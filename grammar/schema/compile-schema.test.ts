@@ -18,7 +18,7 @@ function compile(schema: unknown, layout: JsonLayout = "compact"): (text: string
   };
 }
 
-/** Of each schema: values that are allowed, and values that are not. */
+/** Cases by schema: allowed values, and values that are not. */
 const cases: readonly {
   readonly name: string;
   readonly schema: unknown;
@@ -437,7 +437,8 @@ describe("JSON Schema", () => {
   });
 
   test("what is more work than is allowed is refused, each time after as much of it", () => {
-    // Of texts whose nineteenth letter from the end is both: all 2 ** 19 ends would have to be looked at.
+    // No text's nineteenth letter from the end is both; to see that, a compiler would visit all 2 ** 19
+    // suffixes.
     const letters = ["a", "b"].map((letter) => ({ type: "string", pattern: `^[ab]*${letter}[ab]{18}$` }));
     for (let time = 0; time < 2; time++)
       expect(() => compile({ allOf: letters })).toThrow("it takes more than 3000000 steps of work");

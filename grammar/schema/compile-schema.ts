@@ -6,19 +6,21 @@ import { Emitter, type WhiteSpace } from "./emitter.ts";
 import { Normalizer } from "./normalizer.ts";
 import { anyShape, kinds } from "./shapes.ts";
 
-/** White space that values may have: `tight` none; `compact` one space at most after a comma or a colon; else line ends as
- *  well, followed by any number of times so many spaces. */
+/**
+ * White space in JSON. `tight`: none. `compact`: at most one space after a comma or a colon. Else also line
+ * ends, each followed by any number of indentations of that many spaces.
+ */
 export type JsonLayout = "tight" | "compact" | { readonly indent: number };
 
-/** Times that a line may be indented. */
+/** Indentations of a line at most. */
 const INDENTATIONS_MAX = 32;
 
 /**
- * JSON texts of values that a schema (JSON Schema 2020-12, or 7 where `$schema` says so) allows. Nothing of the schema is left
- * out: what cannot be held to is refused, with the pointer of its keyword. Returns also the names of what demands nothing
- * that is known: unknown keywords and formats. `wanted` "object" leaves out all values that are none.
+ * Compiles a schema (JSON Schema 2020-12, or 7 if `$schema` says so) to a grammar of JSON texts. No part of
+ * the schema is dropped: unsupported keywords are refused with their pointer. Also returns the names of
+ * ignored keywords and formats, which have no known meaning. `wanted` "object" allows objects only.
  *
- * Each string and number is written in one way, as JSON.stringify does, but for numbers about which little is said.
+ * Each string and number has one spelling, as by JSON.stringify, except numbers with few conditions.
  */
 export function compileSchema(
   source: unknown,

@@ -1,29 +1,29 @@
 import { ConstraintError } from "../error.ts";
 
-/** A schema as its author wrote it, with all that its place in the document says of it. */
+/** Schema as written, with the context of its place in the document. */
 export interface RawSchema {
   readonly schema: Readonly<Record<string, unknown>> | boolean;
   /** JSON pointer as a fragment: "#/properties/a". */
   readonly pointer: string;
-  /** What references in it are relative to. */
+  /** Base URI of its references. */
   readonly base: string;
-  /** Before draft 2019-09 nothing beside a `$ref` counts. */
+  /** True before draft 2019-09, where a `$ref` overrides all keywords beside it. */
   readonly isOldDraft: boolean;
 }
 
-/** Objects and arrays within each other; a level of a schema takes one or two of them. No schema of jsonschemabench has more. */
+/** Nesting depth of objects and arrays at most; a level of a schema needs one or two. */
 const DEPTH_MAX = 64;
 const NO_BASE = "schema:";
-/** Their values are data and hold no schemas. */
+/** Keywords whose values are data, not schemas. */
 const data = new Set(["enum", "const", "default", "examples", "example"]);
 
-/** A document and the schemas in it, by object and by address. Only what is in the document can be referred to. */
+/** Document with its schemas, by object and by address. References can only refer to the document itself. */
 export class SchemaDocument {
   readonly root: RawSchema;
   readonly #byObject = new Map<object, RawSchema>();
   readonly #byAddress = new Map<string, RawSchema>();
 
-  /** Throws ConstraintError for what is no schema, or too deep. */
+  /** Reads a document; throws ConstraintError if it is not a schema, or too deep. */
   constructor(source: unknown) {
     const depth = depthOf(source);
     if (depth > DEPTH_MAX)
@@ -33,7 +33,7 @@ export class SchemaDocument {
     this.#byAddress.set(NO_BASE, this.root);
   }
 
-  /** The schema that a keyword's value is. */
+  /** Returns the schema that is a keyword's value. */
   at(value: unknown, pointer: string, base: string, isOldDraft: boolean): RawSchema {
     if (typeof value === "boolean") return { schema: value, pointer, base, isOldDraft };
     if (!isObject(value)) throw new ConstraintError("a schema must be an object or a boolean", pointer);
@@ -44,7 +44,7 @@ export class SchemaDocument {
     return raw;
   }
 
-  /** The schema below a keyword, or an entry of it. */
+  /** Returns the schema below a keyword, or an entry of it. */
   below(raw: RawSchema, ...path: readonly (string | number)[]): RawSchema {
     let value: unknown = raw.schema;
     let { pointer } = raw;
@@ -55,7 +55,7 @@ export class SchemaDocument {
     return this.at(value, pointer, raw.base, raw.isOldDraft);
   }
 
-  /** What a `$ref` refers to. Throws ConstraintError if it is not in the document. */
+  /** Resolves a `$ref`; throws ConstraintError if its target is not in the document. */
   resolve(reference: string, { base, pointer, isOldDraft }: RawSchema): RawSchema {
     const fail = (why: string): never => {
       throw new ConstraintError(`$ref ${JSON.stringify(reference)} ${why}`, `${pointer}/$ref`);
@@ -119,7 +119,10 @@ export class SchemaDocument {
   }
 }
 
-/** How many objects and arrays are within each other. Level by level, since there may be more of them than calls may be nested. */
+/**
+ * Returns the nesting depth of objects and arrays. Iterates level by level, since the depth may exceed the
+ * call stack.
+ */
 function depthOf(value: unknown): number {
   const holdersIn = (values: readonly unknown[]): object[] =>
     values.filter((one): one is object => typeof one === "object" && one !== null);
@@ -129,7 +132,7 @@ function depthOf(value: unknown): number {
   return depth;
 }
 
-/** The reference made absolute; null if it cannot be read. */
+/** Returns the absolute address of a reference; null if it is invalid. */
 function addressOf(reference: string, base: string): string | null {
   let decoded: string;
   try {
@@ -151,12 +154,12 @@ function addressOf(reference: string, base: string): string | null {
   }
 }
 
-/** A plain object. */
+/** True for plain objects. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A step of a JSON pointer (RFC 6901). */
+/** Escapes a step of a JSON pointer (RFC 6901). */
 export function escapePointer(step: string): string {
   return step.replaceAll("~", "~0").replaceAll("/", "~1");
 }

@@ -5,19 +5,19 @@ import { hasTexts } from "../regex/text-count.ts";
 import { keyOf, type Normalizer } from "./normalizer.ts";
 import { type ArrayPart, type Condition, isAnyShape, kinds, type ObjectPart, type Shape } from "./shapes.ts";
 
-/** White space between the parts of a value, as a regular expression each. */
+/** White space between the parts of a value, as regular expressions. */
 export interface WhiteSpace {
   readonly afterComma: Regex;
   readonly afterColon: Regex;
-  /** After an opening bracket and before a closing one, where something is between them. */
+  /** White space after an opening bracket and before a closing one, of non-empty values. */
   readonly inBrackets: Regex;
 }
 
-/** What an object may hold is written out for so many combinations of place and count at most. */
+/** Combinations of place and count that an object is expanded to at most. */
 const PLACES_MAX = 4096;
-/** Patterns of property names that overlap each other in every way. */
+/** Overlapping patterns of property names at most. */
 const PATTERNS_MAX = 6;
-/** Values of which each may come once, and the sets of them that may have come. */
+/** Values with `uniqueItems` at most, and sets of them that may have occurred. */
 const UNIQUE_MAX = 64;
 const UNIQUE_SETS_MAX = 1024;
 const SYMBOLS_MAX = 200_000;
@@ -39,7 +39,7 @@ export class Emitter {
     this.#budget = budget;
   }
 
-  /** Values for which all conditions hold. */
+  /** Returns the symbol of values that satisfy all conditions. */
   valueOf(conditions: readonly Condition[]): GrammarSymbol {
     const key = keyOf(conditions);
     let symbol = this.#values.get(key);
@@ -108,7 +108,7 @@ export class Emitter {
       : builder.choice([builder.terminal(this.#text("[]")), some]);
   }
 
-  /** At least one item: those with conditions of their own one by one, the others repeated. */
+  /** Returns at least one item: those with conditions of their own one by one, the others repeated. */
   #items(parts: readonly ArrayPart[], min: number, max: number): GrammarSymbol {
     const builder = this.#builder;
     if (max === 0) return builder.never;
@@ -133,7 +133,7 @@ export class Emitter {
     return builder.sequence(item(0), rest);
   }
 
-  /** Items of which some are of a kind: counted one by one. */
+  /** Returns items with a `contains` condition, counted one by one. */
   #itemsWith(
     parts: readonly ArrayPart[],
     [only, another]: readonly ArrayPart[],
@@ -159,7 +159,7 @@ export class Emitter {
     const wanted = this.valueOf([...conditions, item]);
     const other = this.valueOf(isCounted ? [...conditions, normal.not([item])] : conditions);
     const places = new Map<string, GrammarSymbol>();
-    /** After so many items, of which so many were wanted ones. */
+    /** State after `items` items, of which `found` satisfied the condition. */
     const after = (items: number, found: number): GrammarSymbol => {
       const key = `${items} ${found}`;
       const known = places.get(key);
@@ -188,7 +188,7 @@ export class Emitter {
     return start;
   }
 
-  /** Scalars, each of which may come once. */
+  /** Returns lists of a few possible values, each at most once. */
   #uniqueItems(parts: readonly ArrayPart[], min: number, max: number): GrammarSymbol {
     const pointer = `${parts.find((part) => part.isUnique)!.pointer}/uniqueItems`;
     const refuse = (why: string): never => {
@@ -215,7 +215,7 @@ export class Emitter {
       });
     }
     const places = new Map<bigint, GrammarSymbol>();
-    /** After the values whose bits are set. */
+    /** State after the values whose bits are set. */
     const after = (used: bigint, count: number): GrammarSymbol => {
       const known = places.get(used);
       if (known !== undefined) return known;
@@ -241,8 +241,8 @@ export class Emitter {
     return start;
   }
 
-  /** Scalars that obey, if they are few and can be told apart by their texts; null: they are not. */
-  #valuesOf(shapes: readonly Shape[]): Regex[] | null {
+  /** Returns the allowed scalars as texts, if they are few and distinct; else null. */
+  #valuesOf(conditions: readonly Condition[]): Regex[] | null {
     const values: Regex[] = [];
     for (const shape of shapes) {
       const texts = textsOf(this.#regexes, this.#scalarsOf(shape), UNIQUE_MAX + 1);
@@ -275,7 +275,7 @@ interface Property {
   readonly isRequired: boolean;
 }
 
-/** Names that no property has of its own, and what their values are. */
+/** Names of undeclared properties, and the conditions on their values. */
 interface FreeNames {
   readonly names: Regex;
   readonly value: GrammarSymbol;
@@ -333,7 +333,7 @@ class ObjectEmitter {
     return mayBeEmpty ? builder.choice([builder.terminal(this.#text("{}")), some]) : some;
   }
 
-  /** Whether the number of properties matters, besides by which are required. */
+  /** True if the number of properties matters beyond the required ones. */
   get #isCounted(): boolean {
     const required = this.#properties.filter((property) => property.isRequired).length;
     const isEnough = required >= this.#min;
@@ -343,7 +343,7 @@ class ObjectEmitter {
     return !isEnough || isBounded;
   }
 
-  /** The first property that is there, of those from `index`. */
+  /** Returns the object's members from property `index` on, none written yet. */
   #first(index: number): GrammarSymbol {
     const place = `first ${index}`;
     const known = this.#places.get(place);
@@ -371,7 +371,7 @@ class ObjectEmitter {
     return symbol;
   }
 
-  /** What may follow `count` properties, of those from `index`. */
+  /** Returns the members from property `index` on, after `count` properties. */
   #rest(index: number, count: number): GrammarSymbol {
     const property = this.#properties[index];
     if (property === undefined) return this.#freeRest(count, count, true);
@@ -391,8 +391,11 @@ class ObjectEmitter {
     return symbol;
   }
 
-  /** Names of the reader's own choice, any number of them. Two of them may be the same, so that only the first is sure to
-   *  be one more: `sure` counts those that are, `count` all. `isFirst`: no such name has come. */
+  /**
+   * Returns any number of undeclared properties. Two of them may have the same name, so only the first is
+   * certainly distinct. `sure` counts distinct properties, `count` all. `isFirst`: no undeclared property has
+   * come yet.
+   */
   #freeRest(sure: number, count: number, isFirst: boolean): GrammarSymbol {
     const builder = this.#builder;
     if (this.#free.length === 0) return sure >= this.#min ? builder.nothing : builder.never;
@@ -481,7 +484,7 @@ class ObjectEmitter {
     for (let chosen = 0; chosen < 2 ** patterns.length; chosen++) {
       const matched = new Set(patterns.filter((_, index) => chosen & (1 << index)));
       const names = regexes.and([
-        ...(matched.size > 0 ? [] : [anyText]), // of which all patterns are parts
+        ...(matched.size > 0 ? [] : [anyText]), // all patterns contribute to it
         ...allowed,
         ...patterns.map((pattern) => (matched.has(pattern) ? pattern : regexes.not(pattern))),
       ]);
@@ -495,7 +498,7 @@ class ObjectEmitter {
     return free;
   }
 
-  /** Patterns of names whose values are not the same as those of other names. */
+  /** Returns patterns of names whose values have other conditions than other names'. */
   #tellingPatterns({ patterns, additional }: ObjectPart): Regex[] {
     const isAny = (value: Condition): boolean => this.#normalizer.shapesOf([value]).some(isAnyShape);
     const isOtherAny = additional === null || isAny(additional);
@@ -516,7 +519,7 @@ class ObjectEmitter {
   }
 }
 
-/** How many sets of up to `most` of `count` values there are. */
+/** Returns the number of subsets of up to `most` of `count` values. */
 function setsOf(count: number, most: number): number {
   let sets = 1;
   let ofSize = 1;
@@ -527,7 +530,7 @@ function setsOf(count: number, most: number): number {
   return Math.round(sets);
 }
 
-/** All that an expression matches, if it is not more than `countMax`; null: it is. */
+/** Returns all texts of an expression; null: more than `countMax`. */
 function textsOf(regexes: Regexes, regex: Regex, countMax: number): Uint8Array[] | null {
   const texts: Uint8Array[] = [];
   const visit = (rest: Regex, bytes: readonly number[]): boolean => {

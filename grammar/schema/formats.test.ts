@@ -1,4 +1,4 @@
-/** What each format allows and what it does not: texts as people write them, which Ajv sees alike. */
+/** Formats: allowed and rejected texts, all real, on which Ajv agrees. */
 import { expect, test } from "bun:test";
 import { allows } from "../../tests/support/schema-oracle.ts";
 import { compileConstraint } from "../compile.ts";

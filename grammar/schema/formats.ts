@@ -1,6 +1,6 @@
 import { regexFormat } from "./regex-format.ts";
 
-/** Formats of strings, as patterns of what may be written: each a part of what its standard allows, never more. */
+/** Patterns of string formats. Each is a subset of its standard, never more. */
 
 const hexadecimal = "[0-9a-fA-F]";
 const year = "[0-9]{4}";
@@ -22,8 +22,8 @@ const ipv6 =
   `|(?:(?:${group}:){0,2}${group})?::(?:${group}:){2}${last32}` +
   `|(?:(?:${group}:){0,3}${group})?::${group}:${last32}|(?:(?:${group}:){0,4}${group})?::${last32}` +
   `|(?:(?:${group}:){0,5}${group})?::${group}|(?:(?:${group}:){0,6}${group})?::)`;
-// Shorter than the 63 and 253 characters that may be, and without double hyphens, which are kept for other alphabets: so
-// nothing has to be counted across parts.
+// Shorter than the permitted 63 and 253 characters, and without double hyphens, which are reserved for other
+// alphabets. No length must then be counted across parts.
 const label = "[a-zA-Z0-9]{1,20}(?:-[a-zA-Z0-9]{1,20}){0,2}";
 const hostname = `${label}(?:\\.${label}){0,3}`;
 const atom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]{1,20}";
@@ -47,7 +47,7 @@ const sources: Readonly<Record<string, string>> = {
   uri: `[a-zA-Z][a-zA-Z0-9+.-]*:(?://${authority}${rest}|${pathCharacter}+${rest})`,
 };
 
-/** The pattern of a format, to be found from beginning to end; null: none is known, and any string passes. */
+/** Returns the pattern of a format, for the whole string; null: unknown, so any string is allowed. */
 export function patternOfFormat(format: string): string | null {
   return Object.hasOwn(sources, format) ? `^(?:${sources[format]})$` : null;
 }

@@ -18,18 +18,18 @@ import {
   type Shape,
 } from "./shapes.ts";
 
-/** What one schema says, without the schemas that it only points to. */
+/** Conditions of one schema, without those of referenced schemas. */
 export interface Reading {
   readonly shape: Shape;
-  /** These hold as well. */
+  /** Conditions that hold as well. */
   readonly all: readonly Condition[];
-  /** Of each list one entry holds, and all that is in it. */
+  /** Alternatives: of each list one entry holds, with all its conditions. */
   readonly any: readonly (readonly (readonly Condition[])[])[];
-  /** Exactly one holds; null: no such list. */
+  /** Alternatives of which exactly one holds (oneOf); null: none. */
   readonly one: { readonly of: readonly Condition[]; readonly pointer: string } | null;
 }
 
-/** What reading a schema needs. */
+/** Tools to read a schema. */
 export interface ReadingTools {
   readonly document: SchemaDocument;
   readonly regexes: Regexes;
@@ -38,7 +38,7 @@ export interface ReadingTools {
   condition(raw: RawSchema): Condition;
   not(of: readonly Condition[]): Condition;
   any(shapes: readonly Shape[]): Condition;
-  /** A keyword that was passed over because it demands nothing that we know of. */
+  /** Records a keyword that is ignored because it has no known meaning. */
   ignored(name: string): void;
 }
 
@@ -63,7 +63,9 @@ const annotations = new Set(
 );
 const refused = ["$dynamicRef", "$recursiveRef", "extends", "disallow", "divisibleBy"];
 
-/** Reads the keywords of one schema. Throws ConstraintError, with the pointer of the keyword, for what is not understood. */
+/**
+ * Reads the keywords of one schema. Throws ConstraintError with the keyword's pointer for unsupported ones.
+ */
 export function readSchema(raw: RawSchema, tools: ReadingTools): Reading {
   if (raw.schema === true) return { shape: anyShape, all: [], any: [], one: null };
   if (raw.schema === false) return { shape: { ...anyShape, kinds: 0 }, all: [], any: [], one: null };
@@ -187,7 +189,7 @@ class Reader {
     const min = this.#count("minLength") ?? 0;
     const max = this.#count("maxLength") ?? Number.POSITIVE_INFINITY;
     if (min > max) sets.push(regexes.empty);
-    // Many a pattern says as much itself, and what is said twice would be looked at twice.
+    // Drops redundant length conditions: many patterns imply them, and each condition costs time.
     const bytes = sets.map((set) => byteRangeOf(regexes, set));
     const least = Math.max(0, ...bytes.map((range) => charactersMin(range.min)));
     const most = Math.min(Number.POSITIVE_INFINITY, ...bytes.map((range) => range.max));
@@ -214,7 +216,7 @@ class Reader {
     return lists;
   }
 
-  /** Scalars in one shape; arrays and objects in one each. */
+  /** Returns shapes of values: one for all scalars, and one per array or object. */
   #shapesOfValues(values: readonly unknown[]): Shape[] {
     const { regexes, encoding, numbers } = this.#tools;
     let bits = 0;
@@ -339,7 +341,9 @@ class Reader {
     return [[holds, otherwise === undefined ? [not] : [not, otherwise]]];
   }
 
-  /** For each property that others depend on: it is not there, or it is and they hold. */
+  /**
+   * Returns alternatives per property that others depend on: it is absent, or present with its conditions.
+   */
   #dependencies(): (readonly (readonly Condition[])[])[] {
     const all: (readonly (readonly Condition[])[])[] = [];
     for (const keyword of ["dependentRequired", "dependentSchemas", "dependencies"]) {
@@ -399,7 +403,7 @@ class Reader {
     throw this.#error(name, `${name} must be a number`);
   }
 
-  /** Larger than anything that is ever written: no limit. */
+  /** Reads a count; undefined for counts larger than any text: no limit. */
   #count(name: string): number | undefined {
     const value = this.#number(name);
     if (value === undefined) return undefined;
@@ -440,7 +444,7 @@ class Reader {
     );
   }
 
-  /** Errors from within are the keyword's. */
+  /** Adds the keyword to errors from within. */
   #at<Result>(keyword: string, work: () => Result): Result {
     try {
       return work();

@@ -17,14 +17,14 @@ import {
   type Shape,
 } from "./shapes.ts";
 
-/** Shapes of one schema at most: beyond, its alternatives multiply. */
+/** Shapes per schema at most, since alternatives multiply. */
 const SHAPES_MAX = 512;
-/** How deep is looked whether a value is possible at all. */
+/** Depth to which the search for impossible values goes. */
 const LOOK_MAX = 6;
 
 interface Step {
   readonly condition: Condition;
-  /** What led here without a value in between. */
+  /** Path of schemas that led here without a value in between. */
   readonly path: Path | null;
 }
 
@@ -33,7 +33,7 @@ interface Path {
   readonly before: Path | null;
 }
 
-/** Turns conditions that hold together into shapes any of which may hold. */
+/** Normalizer: converts conditions that hold together to alternative shapes. */
 export class Normalizer implements ReadingTools {
   readonly document: SchemaDocument;
   readonly regexes: Regexes;
@@ -85,7 +85,7 @@ export class Normalizer implements ReadingTools {
 
   /* ---- shapes ---- */
 
-  /** Shapes of values for which all conditions hold; those that no value has are left out. */
+  /** Returns the shapes of values that satisfy all conditions; drops shapes without values. */
   shapesOf(conditions: readonly Condition[]): readonly Shape[] {
     const key = keyOf(conditions);
     let shapes = this.#shapes.get(key);
@@ -97,7 +97,7 @@ export class Normalizer implements ReadingTools {
     return shapes;
   }
 
-  /** What the value of a property has to obey. */
+  /** Returns the conditions on the value of a property. */
   valuesOf(parts: readonly ObjectPart[], name: string): Condition[] {
     const bytes = this.encoding.bytesOf(name);
     return parts.flatMap((part) => {
@@ -110,7 +110,7 @@ export class Normalizer implements ReadingTools {
     });
   }
 
-  /** What the item at an index has to obey. */
+  /** Returns the conditions on the item at an index. */
   itemsOf(parts: readonly ArrayPart[], index: number): Condition[] {
     return parts.flatMap((part) => {
       const item = index < part.prefix.length ? part.prefix[index]! : part.rest;
@@ -118,13 +118,13 @@ export class Normalizer implements ReadingTools {
     });
   }
 
-  /** Whether a value may obey; true also where that is not looked into. */
+  /** True if a value may satisfy the conditions, or if the search does not go that deep. */
   isPossible(conditions: readonly Condition[], depth = 0): boolean {
     if (depth > LOOK_MAX) return true;
     const key = keyOf(conditions);
     const known = this.#possible.get(key);
     if (known !== undefined) return known;
-    this.#possible.set(key, true); // while it is looked into: a value inside of itself is no obstacle
+    this.#possible.set(key, true); // during the search: a value inside of itself is no obstacle
     const steps = conditions.map((condition) => ({ condition, path: null }));
     const isPossible = this.#expand(steps).some((shape) => this.#alive(shape, depth).length > 0);
     this.#possible.set(key, isPossible);
@@ -193,7 +193,7 @@ export class Normalizer implements ReadingTools {
     return reading;
   }
 
-  /** Exactly one: as they are where no two can hold together, else each without the others. */
+  /** Returns the alternatives of a oneOf: unchanged if they are disjoint, else each without the others. */
   #exclusive({ of, pointer }: NonNullable<Reading["one"]>): (readonly Condition[])[] {
     if (of.length > 64) throw new ConstraintError("oneOf may have 64 schemas at most", pointer);
     const clashes = of.map((one, index) =>
@@ -211,7 +211,7 @@ export class Normalizer implements ReadingTools {
 
   /* ---- what is possible ---- */
 
-  /** The shape without kinds of which there is no value; nothing if none is left. */
+  /** Removes kinds without values from the shape; empty if none is left. */
   #alive(shape: Shape, depth: number): Shape[] {
     let alive = shape.kinds;
     if (alive & kinds.number && this.regexes.isEmpty(this.numberTextsOf(shape))) alive &= ~kinds.number;
@@ -223,7 +223,7 @@ export class Normalizer implements ReadingTools {
     return [alive === shape.kinds ? shape : { ...shape, kinds: alive }];
   }
 
-  /** How numbers of the shape are written. */
+  /** Returns the spellings of the shape's numbers. */
   numberTextsOf({ numbers, isInteger, numberTexts }: Shape): Regex {
     const { regexes } = this;
     const { integerTexts, freeTexts, exactTexts, integers } = this.numbers;
@@ -235,13 +235,7 @@ export class Normalizer implements ReadingTools {
     return numbers.length === 0 ? freeTexts : regexes.and([freeTexts, exactTexts, ...numbers]);
   }
 
-  /** The same with one way to write each number. */
-  distinctNumberTextsOf(shape: Shape): Regex {
-    const texts = this.numberTextsOf(shape);
-    return shape.numberTexts === null ? this.regexes.and([texts, this.numbers.distinctTexts]) : texts;
-  }
-
-  /** The inside of strings of the shape. */
+  /** Returns the contents of the shape's strings. */
   stringsOf({ strings }: Shape): Regex {
     return strings.length === 0 ? this.encoding.anyText : this.regexes.and(strings);
   }
@@ -268,7 +262,9 @@ export class Normalizer implements ReadingTools {
 
   /* ---- complements ---- */
 
-  /** Shapes of all values that do not have this one. Throws ConstraintError where that is no list of shapes. */
+  /**
+   * Returns shapes of all values outside this one. Throws ConstraintError if they are not a list of shapes.
+   */
   #negated(shape: Shape): Shape[] {
     const { regexes } = this;
     const negated: Shape[] = [];
@@ -338,7 +334,7 @@ export class Normalizer implements ReadingTools {
   }
 }
 
-/** Equal for equal sets of conditions. */
+/** Returns a key that is equal for equal sets of conditions. */
 export function keyOf(conditions: readonly Condition[]): string {
   return [...new Set(conditions.filter((one) => !isTrue(one)).map(({ id }) => id))]
     .sort((a, b) => a - b)

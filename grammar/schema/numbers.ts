@@ -2,24 +2,24 @@ import { ConstraintError } from "../error.ts";
 import type { Automaton, Regex, Regexes } from "../regex/regexes.ts";
 
 /**
- * Sets of numbers as sets of the texts that stand for them: plain decimals ("-12.50"), with any zeros at the end and without
- * exponents. Every text of a number is in a set or none is, so that intersections and complements are those of numbers.
+ * Sets of numbers as sets of decimal texts ("-12.50"), with optional trailing zeros and without exponents. A
+ * set contains all texts of a number or none, so that intersections and complements are those of numbers.
  */
 export class Numbers {
-  /** Every plain decimal. */
+  /** All plain decimals. */
   readonly all: Regex;
-  /** Those without a fraction, "2.0" among them. */
+  /** Decimals without a fraction, such as "2" and "2.0". */
   readonly integers: Regex;
-  /** How an integer is written. */
+  /** Spellings of integers. */
   readonly integerTexts: Regex;
-  /** How a number is written about which nothing is said: exponents as well, none beyond what a double holds. */
+  /** Spellings of numbers without conditions: also exponents, within the range of a double. */
   readonly freeTexts: Regex;
-  /** Texts of few enough digits that no two of them are the same double. */
+  /** Texts with few enough digits that different numbers are different doubles. */
   readonly exactTexts: Regex;
   /** Of those, one for each number. */
   readonly distinctTexts: Regex;
   readonly #regexes: Regexes;
-  /** Numbers without a sign, and those of them that are zero. */
+  /** Numbers without a sign, and the zeros among them. */
   readonly #magnitudes: Regex;
   readonly #zero: Regex;
   readonly #digit: Regex;
@@ -67,19 +67,19 @@ export class Numbers {
     ]);
   }
 
-  /** How a number is written if it has to be this one: without an exponent. */
+  /** Spelling of a fixed number: without an exponent. */
   textOf(value: number): Uint8Array {
     const { whole, fraction } = decimalOf(Math.abs(value));
     const text = fraction === "" ? whole : `${whole}.${fraction}`;
     return new TextEncoder().encode(value < 0 ? `-${text}` : text);
   }
 
-  /** The one number. */
+  /** Set of one number. */
   equal(value: number): Regex {
     return this.#regexes.and([this.atLeast(value, false), this.atMost(value, false)]);
   }
 
-  /** Numbers ≥ value, or > value. */
+  /** Set of numbers ≥ value, or > value. */
   atLeast(value: number, isExclusive: boolean): Regex {
     const regexes = this.#regexes;
     if (value === 0 && !isExclusive)
@@ -87,7 +87,7 @@ export class Numbers {
     return regexes.and([this.all, regexes.not(this.atMost(value, !isExclusive))]);
   }
 
-  /** Numbers ≤ value, or < value. */
+  /** Set of numbers ≤ value, or < value. */
   atMost(value: number, isExclusive: boolean): Regex {
     const regexes = this.#regexes;
     const magnitude = decimalOf(Math.abs(value));
@@ -107,7 +107,9 @@ export class Numbers {
     return regexes.cat(minus, above);
   }
 
-  /** Whole multiples of a positive number. Throws ConstraintError when there are too many states to count through. */
+  /**
+   * Set of whole multiples of a positive number. Throws ConstraintError if its automaton has too many states.
+   */
   multipleOf(value: number): Regex {
     const { whole, fraction } = decimalOf(value);
     const places = fraction.length;
@@ -117,14 +119,14 @@ export class Numbers {
     return this.#regexes.and([this.all, this.#regexes.automaton(multiplesAutomaton(divisor, places))]);
   }
 
-  /** Without sign: texts of numbers ≤, or <, the magnitude. */
+  /** Texts without sign of numbers ≤, or <, the magnitude. */
   #magnitudeAtMost({ whole, fraction }: Decimal, isExclusive: boolean): Regex {
     const regexes = this.#regexes;
     const anyFraction = regexes.optional(
       regexes.cat(this.#text("."), regexes.repeat(this.#digit, 1, Number.POSITIVE_INFINITY)),
     );
     const parts: Regex[] = [];
-    // Fewer digits, or a smaller digit at the first place where they differ.
+    // Fewer digits, or a smaller digit at the first difference.
     if (whole.length > 1)
       parts.push(
         regexes.cat(
@@ -149,12 +151,12 @@ export class Numbers {
         ),
       );
     }
-    // The same whole part: the fraction decides.
+    // Same whole part: the fraction decides.
     const fractions: Regex[] = [];
     for (let i = 0; i < fraction.length; i++) {
       const digit = Number(fraction[i]);
       const begun = this.#text(fraction.slice(0, i));
-      if (i > 0) fractions.push(begun); // shorter, and smaller as the last digit of a fraction is no zero
+      if (i > 0) fractions.push(begun); // shorter, and smaller since a fraction's last digit is not zero
       if (digit > 0) {
         fractions.push(regexes.cat(begun, this.#digits(0, digit - 1), regexes.star(this.#digit)));
       }
@@ -188,17 +190,17 @@ export class Numbers {
   }
 }
 
-/** Of states in the automaton of multiples. */
+/** States in an automaton of multiples at most. */
 const MULTIPLES_MAX = 20_000;
 
 interface Decimal {
-  /** Without zeros in front, but "0". */
+  /** Whole part without leading zeros, except "0". */
   readonly whole: string;
-  /** Without zeros at the end; may be "". */
+  /** Fraction without trailing zeros; may be "". */
   readonly fraction: string;
 }
 
-/** A number ≥ 0 as digits, without an exponent. */
+/** Converts a number ≥ 0 to digits, without an exponent. */
 function decimalOf(value: number): Decimal {
   const [mantissa = "", exponent = "0"] = String(value).split("e");
   const [whole = "", fraction = ""] = mantissa.split(".");
@@ -217,14 +219,17 @@ function decimalOf(value: number): Decimal {
   return { whole: left.replace(/^0+(?=.)/, ""), fraction: right.replace(/0+$/, "") };
 }
 
-/** Reads a decimal from the left and keeps the remainder of its digits: multiples of divisor / 10^places. */
+/**
+ * Automaton that reads a decimal from the left and keeps the remainder: accepts multiples of divisor /
+ * 10^places.
+ */
 function multiplesAutomaton(divisor: number, places: number): Automaton {
   const classOf = new Uint8Array(256).fill(12);
   for (let digit = 0; digit < 10; digit++) classOf[48 + digit] = digit;
   classOf[45] = 10;
   classOf[46] = 11;
   const classes = 13;
-  // State: which of the places is next (0: before the point), and the remainder of the digits so far.
+  // State: the next place (0: before the point), and the remainder of the digits so far.
   const stages = places + 2;
   if (stages * divisor > 4 * MULTIPLES_MAX) throw new ConstraintError("multipleOf has too many digits");
   const next = new Int32Array(stages * divisor * classes).fill(-1);
@@ -235,7 +240,7 @@ function multiplesAutomaton(divisor: number, places: number): Automaton {
     return result;
   };
   for (let stage = 0; stage < stages; stage++) {
-    // Digits still missing to all places; stage 1 is right after the point.
+    // Digits missing to all places; stage 1 is right after the point.
     const missing = stage === 0 ? places : places - stage + 1;
     for (let remainder = 0; remainder < divisor; remainder++) {
       const state = stage * divisor + remainder;

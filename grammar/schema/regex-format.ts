@@ -1,23 +1,23 @@
 /**
- * The format `regex`, as a pattern of patterns: a part of ECMA 262 that is valid with the flag u and without it. Groups come a few
- * in each other and no more, ranges and counts only where it shows that they do not end before they begin; no back references,
- * names or lookarounds.
+ * Format `regex`, as a pattern of patterns: the subset of ECMA 262 that is valid with and without the flag u.
+ * Groups nest only a few levels. Ranges and counts must visibly have their bounds in order. There are no back
+ * references, names or lookarounds.
  */
 
-/** Groups in each other. */
+/** Nesting of groups at most. */
 const DEPTH = 3;
 
 const syntax = "[\\^$\\\\.*+?()[\\]{}|/]";
 const escaped = `\\\\(?:${syntax}|[dDsSwWtnvfr]|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4})`;
 
-/** "a-[a-c]", "b-[b-c]" and "c-[c-c]" for "abc". */
+/** Ranges with ordered bounds: "a-[a-c]", "b-[b-c]" and "c-[c-c]" for "abc". */
 function ranges(characters: string): string[] {
   return [...characters].map((low) => `${low}-[${low}-${characters.at(-1)}]`);
 }
 
 const alphabet = "abcdefghijklmnopqrstuvwxyz";
 const range = [...ranges("0123456789"), ...ranges(alphabet), ...ranges(alphabet.toUpperCase())].join("|");
-// What no escape is for: a hyphen stands for itself at the beginning and at the end.
+// Characters without an escape: a hyphen stands for itself at the beginning and at the end.
 const member = `(?:${range}|[^\\\\\\]-]|${escaped}|\\\\-)`;
 const characterClass = `\\[\\^?-?${member}*-?\\]`;
 
@@ -33,7 +33,7 @@ const counts = [
 ];
 const quantifier = `(?:[*+?]|\\{(?:${counts.join("|")})\\})\\??`;
 
-/** Alternatives of what a pattern consists of, with so many groups in each other. */
+/** Returns the alternatives of a pattern, with groups nested `depth` levels. */
 function disjunction(depth: number): string {
   const group = depth === 0 ? [] : [`\\((?:\\?:)?${disjunction(depth - 1)}\\)`];
   const atoms = ["[^\\\\^$.*+?()[\\]{}|]", "\\.", escaped, characterClass, ...group];

@@ -1,43 +1,43 @@
 import type { Regex } from "../regex/regexes.ts";
 import type { RawSchema } from "./document.ts";
 
-/** The kinds of JSON values, as bits. */
+/** Kinds of JSON values, as bits. */
 export const kinds = { null: 1, false: 2, true: 4, number: 8, string: 16, array: 32, object: 64 } as const;
-/** Values of every kind. */
+/** Bits of all kinds. */
 export const allKinds = 127;
 
-/** A condition on a value. Each exists once: `id` names it. */
+/** Condition on a value. Each exists once, identified by `id`. */
 export type Condition =
   | { readonly id: number; readonly kind: "raw"; readonly raw: RawSchema }
-  /** None of what the others say together. */
+  /** Negation: the value does not satisfy all of these together. */
   | { readonly id: number; readonly kind: "not"; readonly of: readonly Condition[] }
-  /** Any of these. */
+  /** Alternatives. */
   | { readonly id: number; readonly kind: "any"; readonly shapes: readonly Shape[] };
 
 /**
- * What values look like, in a form without alternatives: values of some kinds, each kind with its own conditions, all of
- * which hold. A schema is a list of shapes, any of which may hold.
+ * Shape of values: a conjunction without alternatives. It has bits for the allowed kinds, and conditions for
+ * each kind, all of which hold. A schema is a list of alternative shapes.
  */
 export interface Shape {
   /** Bits of `kinds`. */
   readonly kinds: number;
   /** Sets of numbers (numbers.ts). */
   readonly numbers: readonly Regex[];
-  /** The number is written without a fraction. */
+  /** True if the number is written without a fraction. */
   readonly isInteger: boolean;
-  /** Exactly these are written, if not null: no other text of the same number. */
+  /** Allowed spellings, if not null: no other text of the same number. */
   readonly numberTexts: Regex | null;
-  /** Insides of JSON strings. */
+  /** Sets of contents of JSON strings. */
   readonly strings: readonly Regex[];
   readonly arrays: readonly ArrayPart[];
   readonly objects: readonly ObjectPart[];
 }
 
-/** What one schema says of arrays. */
+/** Conditions of one schema on arrays. */
 export interface ArrayPart {
-  /** Of the first items. */
+  /** Conditions on the first items. */
   readonly prefix: readonly Condition[];
-  /** Of all others; null: nothing. */
+  /** Condition on all other items; null: none. */
   readonly rest: Condition | null;
   readonly min: number;
   readonly max: number;
@@ -46,21 +46,21 @@ export interface ArrayPart {
   readonly pointer: string;
 }
 
-/** What one schema says of objects. */
+/** Conditions of one schema on objects. */
 export interface ObjectPart {
   readonly properties: ReadonlyMap<string, Condition>;
   readonly patterns: readonly { readonly names: Regex; readonly value: Condition }[];
-  /** Of what is neither in `properties` nor matched by `patterns`; null: nothing. */
+  /** Condition on properties that are neither in `properties` nor match `patterns`; null: none. */
   readonly additional: Condition | null;
   readonly required: readonly string[];
   readonly min: number;
   readonly max: number;
-  /** Names of all properties; null: any. */
+  /** Condition on the names of all properties; null: any. */
   readonly names: Condition | null;
   readonly pointer: string;
 }
 
-/** Any value. */
+/** Shape of any value. */
 export const anyShape: Shape = {
   kinds: allKinds,
   numbers: [],
@@ -71,13 +71,13 @@ export const anyShape: Shape = {
   objects: [],
 };
 
-/** Whether any value is of the shape. */
+/** True if the shape allows any value. */
 export function isAnyShape({ kinds, numbers, isInteger, numberTexts, ...others }: Shape): boolean {
   const parts = [numbers, others.strings, others.arrays, others.objects];
   return kinds === allKinds && !isInteger && numberTexts === null && parts.every((one) => one.length === 0);
 }
 
-/** Any array. */
+/** Conditions of any array. */
 export const anyArray: ArrayPart = {
   prefix: [],
   rest: null,
@@ -88,7 +88,7 @@ export const anyArray: ArrayPart = {
   pointer: "#",
 };
 
-/** Any object. */
+/** Conditions of any object. */
 export const anyObject: ObjectPart = {
   properties: new Map(),
   patterns: [],
@@ -100,7 +100,7 @@ export const anyObject: ObjectPart = {
   pointer: "#",
 };
 
-/** Both hold. `both` intersects texts of numbers. */
+/** Intersection of two shapes. `both` intersects texts of numbers. */
 export function meet(a: Shape, b: Shape, both: (a: Regex, b: Regex) => Regex): Shape {
   if (a === anyShape) return b;
   if (b === anyShape) return a;

@@ -7,11 +7,11 @@ import { anyName, isObject, objectOf, plainText, type Schema } from "./plain-arg
 
 const SCALARS: readonly unknown[] = ["integer", "number", "boolean", "null"];
 const DEPTH_MAX = 32;
-/** Keywords that are known of arrays, and those of any value that demand nothing. */
+/** Supported keywords of arrays, and keywords of any value without effect. */
 const arrayWords = ["type", "items", "minItems", "maxItems"];
 const plainWords = ["title", "description", "default", "examples"];
 
-/** Arguments as `name:value,name:value`, in the order of their names, as templates sort them. */
+/** Writes arguments as `name:value,name:value`, sorted by name like in templates. */
 export class BareArguments {
   readonly #quote: string;
   readonly #texts: MarkedTexts;
@@ -31,13 +31,13 @@ export class BareArguments {
     return { symbol: this.#membersOf(schema, 0), ignored: this.#ignored };
   }
 
-  /** What is between the brackets of an object. */
+  /** Returns the members between the brackets of an object. */
   #membersOf(schema: unknown, depth: number): GrammarSymbol {
     const { names, required, isClosed } = objectOf(schema, this.#ignored);
     const builder = this.#builder;
     if (names.length === 0) return isClosed ? builder.nothing : this.#anyMembers();
     const properties = (schema as { readonly properties: Schema }).properties;
-    /** What may follow, from the last member to the first; the second where none went before. */
+    /** Members from the last to the first; the second variable is for the case that none came before. */
     let after = builder.nothing;
     let first = builder.nothing;
     for (const name of sorted(names).reverse()) {
@@ -99,7 +99,7 @@ export class BareArguments {
     return symbol;
   }
 
-  /** Of which nothing is said. */
+  /** Symbol of a value without a schema. */
   get #anyValue(): GrammarSymbol {
     if (this.#anything === null) {
       const builder = this.#builder;
@@ -137,7 +137,7 @@ export class BareArguments {
     return this.#builder.terminal(this.#texts.literal(text));
   }
 
-  /** Errors of what is made have their place. */
+  /** Adds the pointer to errors of `make`. */
   #at(pointer: string, make: () => GrammarSymbol): GrammarSymbol {
     try {
       return make();
@@ -152,7 +152,7 @@ function pointerPart(name: string): string {
   return name.replaceAll("~", "~0").replaceAll("/", "~1");
 }
 
-/** As templates sort names: capital letters are as small ones. */
+/** Sorts names like templates: case-insensitively. */
 function sorted(names: readonly string[]): string[] {
   const keys = names.map((name) => ({ name, key: name.toLowerCase() }));
   return keys.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)).map(({ name }) => name);

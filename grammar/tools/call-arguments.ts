@@ -7,7 +7,7 @@ import type { ArgumentsForm } from "./call-form.ts";
 import type { MarkedTexts } from "./marked-texts.ts";
 import { anyName, isObject, objectOf, plainText, type Schema } from "./plain-arguments.ts";
 
-/** A call's arguments that `schema` allows, in one of the ways in which models write them. */
+/** Compiles a call's arguments that `schema` allows, in one of the forms in which models write them. */
 export function compileArguments(
   form: ArgumentsForm,
   schema: unknown,
@@ -20,7 +20,7 @@ export function compileArguments(
   return new ArgumentList(form, texts, builder, budget).compile(schema);
 }
 
-/** Whether an argument is text as it is; others are JSON. What reads arguments asks the same. */
+/** True if an argument is written as plain text, false if as JSON. The parser of calls uses the same test. */
 export function isTextArgument(parameters: unknown, name: string): boolean {
   const properties = isObject(parameters) && isObject(parameters.properties) ? parameters.properties : {};
   const schema = Object.hasOwn(properties, name) ? properties[name] : undefined;
@@ -29,7 +29,7 @@ export function isTextArgument(parameters: unknown, name: string): boolean {
   );
 }
 
-/** With one of these beside its type, a string is written as JSON. */
+/** Keywords that make a string argument JSON. */
 const conditions = ["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"];
 
 /** Arguments by name, in the order of the schema's properties. */
@@ -59,11 +59,11 @@ class ArgumentList {
     return { symbol, ignored: this.#ignored };
   }
 
-  /** Those that are required and any of the others, each once. */
+  /** Returns lists of all required arguments and any of the others, each once. */
   #listOf(schema: Schema, names: readonly string[], required: readonly unknown[]): GrammarSymbol {
     const builder = this.#builder;
     const argumentOf = new Map(names.map((name) => [name, this.#argument(schema, name)]));
-    /** What may follow, from the last argument to the first; the second where none went before. */
+    /** Arguments from the last to the first; the second variable is for the case that none came before. */
     let after = builder.nothing;
     let first = builder.nothing;
     for (const name of names.toReversed()) {
@@ -121,7 +121,7 @@ class ArgumentList {
         );
       if (this.#form.kind === "python" && isObject(property) && property.type === "boolean")
         return this.#builder.choice([...this.#mark("True"), ...this.#mark("False")]);
-      // What it refers to is defined beside it.
+      // Definitions for its references stand beside it.
       const { $defs, definitions } = schema;
       const shared = {
         ...($defs === undefined ? {} : { $defs }),

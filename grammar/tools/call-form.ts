@@ -1,10 +1,11 @@
 /**
- * The texts in which a model writes calls of functions, from the first to the last:
+ * Tool-call form of a model: the texts around calls, from first to last.
  *
- *     begin · beforeName NAME afterName ARGUMENTS afterArguments · between · beforeName … afterArguments · end
+ *     begin · beforeName NAME afterName ARGUMENTS afterArguments · between · beforeName … afterArguments ·
+ * end.
  *
- * What reads calls (text/formats/) and what holds a model to them (calls.ts) both follow it. In all of these texts
- * `CALL_NUMBER` stands for digits. Plain data.
+ * The parser of calls (text/formats/) and the constraint on the model (calls.ts) both use it. In all these
+ * texts `CALL_NUMBER` stands for digits. Plain data.
  */
 export interface CallForm {
   readonly begin: string;
@@ -14,44 +15,52 @@ export interface CallForm {
   readonly afterArguments: string;
   readonly between: string;
   readonly end: string;
-  /** The beginning of `begin` and `beforeName` that no other text holds. Null: there is none, and only a name makes a call. */
+  /**
+   * Beginning of `begin` and `beforeName` that occurs in no other text. Null: none, so that only a function's
+   * name identifies a call.
+   */
   readonly trigger: string | null;
-  /** Where calls may be: anywhere in an answer's text, at its end, or alone in it. */
+  /** Allowed positions of calls: anywhere in an answer's text, at its end, or alone in it. */
   readonly place: "anywhere" | "end" | "alone";
-  /** Calls that the model knows how to write in one answer; null: any number. */
+  /** Calls per answer that the model can write; null: any number. */
   readonly callsMax: number | null;
 }
 
 export type ArgumentsForm =
-  /** One JSON object. */
+  /** Arguments as one JSON object. */
   | { readonly kind: "json" }
-  /** `name=value, name=value`, as in Python. */
+  /** Arguments as `name=value, name=value`, like in Python. */
   | { readonly kind: "python" }
-  /** `name:value,name:value` without white space, by name: strings between two quotes, objects `{name:value}`, other values as
-   *  in JSON. */
+  /**
+   * Arguments as `name:value,name:value` without white space, sorted by name. Strings are between two quotes,
+   * objects are `{name:value}`, other values are JSON.
+   */
   | { readonly kind: "bare"; readonly quote: string }
-  /** One text per argument: strings as they are, other values as JSON. */
+  /** Arguments as one text each: strings plain, other values as JSON. */
   | {
       readonly kind: "tagged";
       readonly beforeName: string;
       readonly afterName: string;
-      /** Where the value is a string; absent: the same. */
+      /** Text after the name of a string argument; absent: the same. */
       readonly afterTextName?: string;
       readonly afterValue: string;
-      /** What of `afterValue` ends a value: text that is an argument does not hold it. */
+      /** Part of `afterValue` that ends a value; text arguments cannot contain it. */
       readonly closing: string;
     };
 
-/** Up to four digits, by which a model tells its calls apart. */
+/** Placeholder of a call number, up to four digits, by which a model distinguishes its calls. */
 export const CALL_NUMBER = "{number}";
 export const DIGITS_MAX = 4;
 
-/** The texts of a form's text between its numbers. */
+/** Splits a form's text at its numbers. */
 export function partsBetweenNumbers(text: string): readonly string[] {
   return text.split(CALL_NUMBER);
 }
 
-/** Units of `text` that are the form's text, with which it begins; "open": it may still become it, "broken": it cannot. */
+/**
+ * Length of the form's text at the beginning of `text`, in UTF-16 units; "open": it may still match with more
+ * text, "broken": it cannot.
+ */
 export function lengthOf(formText: string, text: string): number | "open" | "broken" {
   let at = 0;
   for (const [index, part] of partsBetweenNumbers(formText).entries()) {
@@ -68,7 +77,7 @@ export function lengthOf(formText: string, text: string): number | "open" | "bro
   return at;
 }
 
-/** Texts that begin calls of the functions. */
+/** Returns the texts that begin calls of the functions. */
 export function triggersOf(form: CallForm, names: readonly string[]): readonly string[] {
   if (form.trigger !== null) return [form.trigger];
   return names.map((name) => form.begin + form.beforeName + name + form.afterName);

@@ -6,8 +6,8 @@ import { type CallForm, triggersOf } from "./call-form.ts";
 import { MarkedTexts } from "./marked-texts.ts";
 
 /**
- * Calls of functions in a model's own form. Arguments obey their function's schema. Where there may be text as well, or
- * instead, it is any that begins no call, or what `otherwise` is.
+ * Compiles calls in a model's own form; arguments obey their function's schema. Text beside or instead of
+ * calls is any that begins no call, or what `otherwise` allows.
  */
 export function compileCalls(
   source: CallsSource,
@@ -52,7 +52,7 @@ export function compileCalls(
     return { symbol: builder.choice([marked(talk), calls]), ignored };
   }
   const talk = builder.terminal(texts.without(triggers));
-  // An answer that may hold one call ends with it; one that may hold any number may go on.
+  // An answer limited to one call ends with it; with any number of calls, more may follow.
   const rest =
     form.place === "end" || max === 1
       ? builder.repeat(calls, 0, 1)
@@ -60,8 +60,10 @@ export function compileCalls(
   return { symbol: builder.sequence(talk, rest), ignored };
 }
 
-/** Arguments that their function's schema allows. A schema that cannot be held to leaves any object, unless the function is
- *  strict. */
+/**
+ * Compiles the arguments of a function by its schema. An unsupported schema allows any object, unless the
+ * function is strict.
+ */
 function argumentsOf(
   { name, parameters, isStrict }: CallableFunction,
   form: CallForm,

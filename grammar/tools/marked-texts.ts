@@ -3,27 +3,29 @@ import { CONTROL_BYTE, controlBytes } from "../mask/vocabulary.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
 import { DIGITS_MAX, partsBetweenNumbers } from "./call-form.ts";
 
-/** Texts of an answer among which a model writes marks: some are control tokens, and others text like any other. */
+/** Texts of an answer with the model's marks: some marks are control tokens, others plain text. */
 export class MarkedTexts {
   readonly #regexes: Regexes;
   readonly #controlTexts: readonly string[];
-  /** Any bytes but those of control tokens. Models may write bytes that are no characters; and each byte leads back to where it
-   *  came from, so that most of a vocabulary is allowed without being walked. */
+  /**
+   * Any bytes except those of control tokens. Models may write bytes that form no character. Each byte leads
+   * back to the same state, so that most of a vocabulary is allowed without a walk.
+   */
   readonly anyText: Regex;
 
-  /** `controlTexts`: those of the marks that are control tokens, the longest first where one begins another. */
+  /** `controlTexts`: marks that are control tokens; if one begins another, the longer one first. */
   constructor(regexes: Regexes, controlTexts: readonly string[]) {
     this.#regexes = regexes;
     this.#controlTexts = controlTexts;
     this.anyText = regexes.star(regexes.bytes([0, CONTROL_BYTE - 1]));
   }
 
-  /** A text, in which control texts are control tokens. */
+  /** Matches a text, with control tokens for its control texts. */
   literal(text: string): Regex {
     return this.#regexes.literal(markBytes(text, this.#controlTexts));
   }
 
-  /** The same of a text of a call's form, in which numbers may be. */
+  /** Same for a text of a call form, which may contain numbers. */
   numbered(formText: string): Regex {
     const regexes = this.#regexes;
     const number = regexes.repeat(regexes.bytes([48, 57]), 1, DIGITS_MAX);
@@ -31,14 +33,14 @@ export class MarkedTexts {
     return regexes.cat(first!, ...others.flatMap((part) => [number, part]));
   }
 
-  /** A text after one mark, which another may end. "": there is no such mark. */
+  /** Wraps a text in optional marks: one before it, and one that may end it. "": no such mark. */
   between(before: string, after: string, text: GrammarSymbol, builder: GrammarBuilder): GrammarSymbol {
     const opening = before === "" ? [] : [builder.terminal(this.literal(before))];
     const closing = after === "" ? [] : [builder.repeat(builder.terminal(this.literal(after)), 0, 1)];
     return builder.sequence(...opening, text, ...closing);
   }
 
-  /** Any text that none of these texts is in. */
+  /** Any text that contains none of these texts. */
   without(texts: readonly string[]): Regex {
     const { anyText } = this;
     const found = texts.map((text) => this.#regexes.cat(anyText, this.#plain(text), anyText));
@@ -54,13 +56,15 @@ export class MarkedTexts {
     return this.#regexes.and([this.anyText, this.#regexes.not(this.#regexes.alt(found))]);
   }
 
-  /** Spelled out, whether or not there is a token of this text: what reads the text sees no difference. */
+  /**
+   * Matches the text in plain bytes, whether or not a token has the same text: a parser sees no difference.
+   */
   #plain(text: string): Regex {
     return this.#regexes.literal(bytesOf(text));
   }
 }
 
-/** The bytes of a text in which `controlTexts` are control tokens. */
+/** Returns the bytes of a text in which `controlTexts` are control tokens. */
 export function markBytes(text: string, controlTexts: readonly string[]): number[] {
   const bytes: number[] = [];
   let plain = "";

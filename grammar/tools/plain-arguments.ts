@@ -1,4 +1,4 @@
-/** What forms have in common in which arguments are not JSON. */
+/** Common parts of call forms whose arguments are not JSON. */
 import { ConstraintError } from "../error.ts";
 import type { GrammarBuilder } from "../grammar.ts";
 import { compilePattern } from "../regex/pattern.ts";
@@ -9,9 +9,9 @@ import type { MarkedTexts } from "./marked-texts.ts";
 
 export type Schema = Readonly<Record<string, unknown>>;
 
-/** Keywords of an object that arguments one by one can be held to; others that demand something are refused. */
+/** Supported keywords of the arguments object; others with an effect are refused. */
 const known = new Set(["type", "properties", "required", "additionalProperties"]);
-/** Keywords that demand something which is not said argument by argument. */
+/** Keywords with an effect that cannot be expressed argument by argument. */
 const demanding = [
   ...["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const"],
   ...["patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"],
@@ -22,11 +22,14 @@ const demanding = [
 interface ObjectSchema {
   readonly names: readonly string[];
   readonly required: readonly unknown[];
-  /** It has no others. */
+  /** True if it allows no other properties. */
   readonly isClosed: boolean;
 }
 
-/** Throws ConstraintError for what cannot be held to. Adds what demands nothing that is known to `ignored`. */
+/**
+ * Reads the arguments schema; throws ConstraintError for unsupported parts. Adds keywords without known
+ * meaning to `ignored`.
+ */
 export function objectOf(schema: unknown, ignored: string[]): ObjectSchema {
   if (!isObject(schema)) throw new ConstraintError("parameters must be an object", "#");
   const refused = demanding.find((word) => Object.hasOwn(schema, word));
@@ -48,7 +51,7 @@ export function objectOf(schema: unknown, ignored: string[]): ObjectSchema {
   return { names, required: wanted, isClosed: additionalProperties === false };
 }
 
-/** A string that is written as it is, up to `closing`. */
+/** Matches a string written plainly, up to `closing`. */
 export function plainText(
   property: Schema,
   closing: string,
@@ -57,7 +60,7 @@ export function plainText(
   ignored: string[],
 ): Regex {
   const encoding = plainEncoding(regexes);
-  // Characters, since they become JSON.
+  // Valid characters only, since they become JSON.
   const parts = [encoding.anyText, texts.without([closing])];
   const allowed = Object.hasOwn(property, "const") ? [property.const] : property.enum;
   if (Array.isArray(allowed)) {
@@ -79,7 +82,7 @@ export function plainText(
   return regexes.and(parts);
 }
 
-/** A name of an argument about which nothing is said. */
+/** Matches the name of an undeclared argument. */
 export function anyName(regexes: Regexes): Regex {
   const letters: [number, number][] = [
     [65, 90],
@@ -90,7 +93,7 @@ export function anyName(regexes: Regexes): Regex {
   return regexes.cat(first, regexes.repeat(regexes.bytes(...letters, [48, 57]), 0, 63));
 }
 
-/** Whether a value of JSON is an object. */
+/** True for JSON objects. */
 export function isObject(value: unknown): value is Schema {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -3,7 +3,7 @@ import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
 import type { CompiledPart, ConstraintSource, Tag, TagFormat, TriggeredTags } from "../source.ts";
 import { MarkedTexts } from "./marked-texts.ts";
 
-/** `compile` makes a part of a constraint. Throws ConstraintError for what cannot be held to. */
+/** Compiles structural tags; `compile` compiles a part. Throws ConstraintError for unsupported formats. */
 export function compileTags(
   format: TagFormat,
   compile: (source: ConstraintSource) => CompiledPart,
@@ -25,7 +25,7 @@ class TagCompiler {
     this.#texts = new MarkedTexts(builder.regexes, []);
   }
 
-  /** `ends`: marks that end it, and so are in none of its free text. */
+  /** `ends`: marks that end it, so that its free text contains none of them. */
   symbolOf(format: TagFormat, ends: readonly string[]): GrammarSymbol {
     const builder = this.#builder;
     switch (format.kind) {

@@ -7,7 +7,7 @@ import type { ThinkingSource } from "../source.ts";
 import { markBytes } from "./marked-texts.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
-/** The last two are halves of one character. */
+/** Token texts; the last two are halves of one character. */
 const texts = ["", "<think>", "</", "think", ">", "\n", "hm", "yes", "no", "[THINK]", "[/THINK]", "{", "}"];
 const halves = [encode("é").slice(0, 1), encode("é").slice(1)];
 const [open, close, mark, end, line, hm, yes, no, controlOpen, controlClose] = [
@@ -47,7 +47,7 @@ function matcherOf(
   return new Matcher(parser, masks, limit);
 }
 
-/** Whether a text of these tokens obeys, and may end. */
+/** True if a text of these tokens is allowed, and may end. */
 function obeys(source: ThinkingSource, tokens: readonly number[]): boolean {
   const matcher = matcherOf(source, null, []);
   return tokens.every((token) => matcher.accept(token)) && matcher.mayEnd;
@@ -83,7 +83,7 @@ test("text may have marks of its own, after thoughts and without them; the last 
 
 const closing = [close, mark, end];
 
-/** What must follow after each of the tokens, the first of them before any. */
+/** Returns the forced tokens before the first token and after each. */
 function forcedAlong(matcher: Matcher, tokens: readonly number[]): number[][] {
   return [
     matcher.forcedTokens(8),

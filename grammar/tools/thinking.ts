@@ -2,12 +2,12 @@ import type { GrammarBuilder } from "../grammar.ts";
 import type { CompiledPart, ThinkingSource } from "../source.ts";
 import { MarkedTexts } from "./marked-texts.ts";
 
-/** Line breaks that may stand before the opening mark, and after the closing one. */
+/** Line breaks allowed before the opening mark and after the closing one. */
 const BREAKS_MAX = 4;
 
 /**
- * Thoughts, which may be any text, and then what the answer must be; or the answer at once, if the prompt has not begun the
- * thoughts. `given` null: any text.
+ * Compiles thoughts (any text) followed by the constrained answer. If the prompt has not opened the thoughts,
+ * they are optional. `given` null: any text.
  */
 export function compileThinking(
   { opening, closing, isOpen, controlTexts, beforeText, afterText }: ThinkingSource,

@@ -38,7 +38,7 @@ test("lines that are pasted are one message, with what is typed after them", asy
   program.press(" and more");
   await enter(program, 1);
   expect(asked).toBe("<user>one\n  /two\nthree and more");
-  // The next prompt starts a new conversation.
+  // The next message starts empty.
   program.press("four");
   await enter(program, 2);
   expect(asked).toEndWith("<assistant>Understood.<user>four");

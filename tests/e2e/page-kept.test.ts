@@ -125,7 +125,7 @@ describe.skipIf(chromium === null)("in a browser", () => {
     expect(await two.evaluate(questions)).toEqual([]);
     await choose(two, "Begin.");
     await ask(two, "This way.");
-    await one.when(hasOnePast); // it has received the other tab's message
+    await one.when(hasOnePast); // it has seen the other page's conversation
     await ask(one, "That way.");
     await two.when(hasOnePast);
     for (const page of [one, two]) await page.go(server.origin);

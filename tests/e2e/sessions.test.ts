@@ -92,7 +92,7 @@ describe("sessions", () => {
       const [service] = raised;
       return service === undefined ? null : { objective: service.objective, tbtMs: service.tbtMs };
     };
-    // One token has arrived, so the call is running.
+    // The first token has arrived, so the call is running.
     const { body } = await fetch(`${server.origin}${path}/variables/text?stream=true&criteria=throughput`);
     for await (const _ of body!) break;
     expect(await told("throughput")).toEqual({ objective: "throughput", tbtMs: null });
