@@ -1,11 +1,12 @@
 /**
- * Draws machines and loads at random, runs ours and every rival on each in virtual time, and lists where ours loses to the best rival.
+ * Random search for losses. Draws machines and loads, and runs our policy and every rival on each in virtual
+ * time. Lists the cases where ours loses to the best rival.
  *
  *   npx bun benchmarks/adversary.ts [--seed 1] [--configurations 100] [--settings]
  *   npx bun benchmarks/adversary.ts --repeat 1-42
  *
- * One seed draws the same configurations in the same order. --settings runs other settings of ours as well; --repeat prints one
- * configuration with every policy.
+ * A seed always draws the same configurations in the same order. --settings also runs other settings of ours;
+ * --repeat prints one configuration with every policy.
  */
 
 import { parseArgs } from "node:util";

@@ -1,13 +1,13 @@
 /**
- * What a stream of free text feels of others' schemas: the gaps between its tokens while nobody else asks, while clients send schemas
- * that take a compiler all the work it may do, while clients ask for free answers, and while as many ask for answers under schemas whose
- * masks take the most work, by turns on one server.
+ * Effect of other clients' schemas on a stream of free text. Measures the gaps between its tokens in four
+ * cases, by turns on one server. The stream is alone; clients send schemas that exhaust the compiler's
+ * budget; clients request free answers; as many request answers under schemas with the costliest masks.
  *
  *   npx bun tools/random-model.ts Qwen2.5-0.5B <folder>
  *   npx bun benchmarks/constraint-beside.ts <folder> [--clients 4] [--tokens 150] [--rounds 5] [--quant int8]
  *
- * No two schemas are the same, so that no cache helps. A ratio is of one round's gaps, each over those of the row that it is compared
- * with; of all rounds the middle one and the range. Clients and server share the machine.
+ * No two schemas are the same, so that no cache helps. A ratio compares one round's gaps with those of the
+ * reference row; the table shows the median and range of all rounds. Clients and server share the machine.
  */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -51,7 +51,7 @@ let asked = 0;
 interface Company {
   readonly name: string;
   readonly body: (() => object) | null;
-  /** The row that it is compared with. */
+  /** Name of the row that it is compared with. */
   readonly over: string;
 }
 const held = (schema: object): object => ({
@@ -73,7 +73,7 @@ const companies: readonly Company[] = [
   },
 ];
 
-/** Milliseconds between the tokens of a stream, and how many requests of the company were answered beside it. */
+/** Returns the milliseconds between the tokens of a stream, and the number of requests answered beside it. */
 async function gapsBeside({ body }: Company): Promise<{ gaps: number[]; answered: number }> {
   const ending = new AbortController();
   let answered = 0;
@@ -99,7 +99,7 @@ async function gapsBeside({ body }: Company): Promise<{ gaps: number[]; answered
   }
   ending.abort();
   await Promise.all(company);
-  // Schemas of clients that are gone are compiled all the same, one after another: this one comes last.
+  // The compiler continues with schemas of clients that have left, one after another; this one comes last.
   await (await ask(held({ type: "null" }), AbortSignal.timeout(60_000))).arrayBuffer();
   const gaps = timesMs.slice(1).map((timeMs, index) => timeMs - timesMs[index]!);
   return { gaps: gaps.slice(COLD_TOKENS).sort((a, b) => a - b), answered };
@@ -112,7 +112,7 @@ function quantile(sorted: readonly number[], share: number): number {
 const gapsOf = new Map(companies.map(({ name }) => [name, [] as (readonly number[])[]]));
 const answeredOf = new Map(companies.map(({ name }) => [name, 0]));
 try {
-  for (const company of companies) await gapsBeside(company); // code is run for the first time
+  for (const company of companies) await gapsBeside(company); // warm-up
   for (let round = 0; round < rounds; round++) {
     for (const company of companies) {
       const { gaps, answered } = await gapsBeside(company);

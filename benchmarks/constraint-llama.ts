@@ -1,14 +1,16 @@
 /**
- * Answers that are held to schemas, ours beside llama-server's: the same bodies to the same route (`/completion` with
- * `json_schema`), as many at a time, with llama-server's usual sampling at temperature 1; random weights of one model in int8 and Q8_0.
+ * Constrained answers, ours compared with llama-server's. Both get the same bodies on the same route
+ * (`/completion` with `json_schema`) at the same concurrency, with llama-server's default sampling at
+ * temperature 1. One model with random weights in int8 and Q8_0.
  *
- *   npx bun benchmarks/constraint-llama.ts --place <folder of models> --llama-server <program> [--rows 32] [--answers 1]
- *     [--tokens 256] [--rounds 2] [--seconds 600]
+ *   npx bun benchmarks/constraint-llama.ts --place <folder of models> --llama-server <program> [--rows 32]
+ *     [--answers 1] [--tokens 256] [--rounds 2] [--seconds 600]
  *
- * A record is an answer that has ended by itself. Ajv judges each. What was cut, at `--tokens` or after `--seconds` of a round, is
- * counted apart, as neither valid nor invalid, and what was refused as well. llama-server draws from all tokens first, and looks at what its grammar allows where it does
- * not allow what was drawn: with random weights that is nearly always so, which a trained model spares it most times. Each answer has
- * a slot of its own there, and `LLAMA_ARG_…` of the environment reach it.
+ * A record is an answer that has ended by itself; Ajv judges each. Answers cut at `--tokens` or after
+ * `--seconds` of a round count separately, as neither valid nor invalid. So do refused requests. llama-server
+ * first draws from all tokens, and consults its grammar only if the drawn token is not allowed. With random
+ * weights that is nearly always so; a trained model would mostly spare it. Each answer has a slot of its own
+ * there, and `LLAMA_ARG_…` variables of the environment apply to it.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { availableParallelism, tmpdir } from "node:os";
@@ -40,7 +42,7 @@ const short = { type: "string", maxLength: 12 };
 function record(properties: Readonly<Record<string, object>>): object {
   return { type: "object", properties, required: Object.keys(properties), additionalProperties: false };
 }
-/** Schemas that applications use, each with a keyword or two beside the plain ones. */
+/** Schemas as applications use them, each with one or two of the rarer keywords. */
 const schemas: Readonly<Record<string, object>> = {
   "long keys, bounds, enums": record({
     accountIdentifier: { type: "integer", minimum: 1, maximum: 99_999 },
@@ -106,7 +108,7 @@ interface Answer {
   readonly tokens_predicted: number;
 }
 
-/** `rows` clients, each of which asks `answers` times, one schema after another. */
+/** Runs `rows` clients, each of which requests `answers` answers, one schema after another. */
 async function run(name: string, url: string, round: number): Promise<Run> {
   const bySchema = new Map(names.map((one) => [one, { records: 0, invalid: 0, cut: 0, refused: 0 }]));
   const ended = AbortSignal.timeout(1000 * Number(values.seconds));

@@ -1,11 +1,14 @@
 /**
- * What constraints cost and save in an engine's steps, on a model folder, in one thread as an engine's in the server:
+ * Costs and savings of constraints in an engine's steps, on a model folder, in one thread like an engine of
+ * the server:
  *
- * - steps of free answers, and of as many of which half are held to schemas that are all different and force next to nothing;
- * - records per second of a schema with long keys, with forced tokens drawn one by one and computed together.
+ * - steps of free answers, and of as many where half are constrained: all schemas differ and force next to no
+ * tokens;
+ * - records per second under a schema with long keys: forced tokens drawn one by one, or computed together.
  *
  *   npx bun tools/random-model.ts Qwen2.5-0.5B <folder>
- *   npx bun benchmarks/constraint-steps.ts <folder> [--rows 32] [--steps 60] [--rounds 3] [--quant int8] [--library <path>]
+ *   npx bun benchmarks/constraint-steps.ts <folder> [--rows 32] [--steps 60] [--rounds 3] [--quant int8]
+ *     [--library <path>]
  */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -59,7 +62,7 @@ const model = openNativeModel(library, folder, compute, () => {});
 const vocabulary = textVocabulary(openTokenizer(path), model.vocabSize);
 const random = new SeededRandom(1);
 
-/** An engine on the model, the devices around it, and what it draws. */
+/** Engine on the model, with its devices and its drawn tokens. */
 class Rig {
   readonly engine: Engine;
   readonly #native: ReturnType<typeof openCpuDevice>;
@@ -68,7 +71,7 @@ class Rig {
   readonly drawn: number[] = [];
   ended = 0;
 
-  /** `forces`: tokens that are forced come together. */
+  /** `forces`: forced tokens come together. */
   constructor(forces: boolean) {
     const limits = {
       threads,
@@ -130,7 +133,7 @@ class Rig {
   }
 }
 
-/** A result without what is forced, which is then drawn. */
+/** Removes the forced tokens from a result, so that the engine draws them one by one. */
 function oneByOne(result: StepResult): StepResult {
   if (result.kind !== "done") return result;
   const sampled = result.sampled.map((one): Sampled => {
@@ -150,7 +153,7 @@ function median(given: readonly number[]): number {
   return given.toSorted((a, b) => a - b)[Math.floor(given.length / 2)]!;
 }
 
-/** Medians of the steps in which `held` of twice `rows` answers are held to a schema each. */
+/** Returns median step times with `held` constrained answers out of twice `rows`. */
 function stepMs(held: number): number {
   const rig = new Rig(true);
   for (let i = 0; i < 2 * rows; i++) {

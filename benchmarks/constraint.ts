@@ -1,16 +1,17 @@
 /**
- * Constrained output on real schemas: how long they take to compile, whether values are told apart rightly, and what a mask
- * takes. Needs the schemas of MaskBench (guidance-ai/jsonschemabench, folder maskbench/data), and optionally the official test
- * suite (json-schema-org/JSON-Schema-Test-Suite) and a vocabulary.
+ * Constrained output on real schemas: compile times, verdicts on values, and mask times. Needs the schemas of
+ * MaskBench (guidance-ai/jsonschemabench, folder maskbench/data). Optional: the official test suite
+ * (json-schema-org/JSON-Schema-Test-Suite) and a vocabulary.
  *
- *   npx bun benchmarks/constraint.ts <maskbench/data> [--every 10] [--first 0] [--suite <folder>] [--ranks <o200k_base.js>]
- *     [--only verdicts,delays,masks] [--slowest 5]
+ *   npx bun benchmarks/constraint.ts <maskbench/data> [--every 10] [--first 0] [--suite <folder>]
+ *     [--ranks <o200k_base.js>] [--only verdicts,delays,masks] [--slowest 5]
  *
- * Every tenth schema is taken, or every so manyth from `--first` on: `--every 1` takes all. Times are those of one thread's processor
- * time, that of collecting garbage and compiling code beside left out, and of masks by the wall's clock as well, which counts on a machine that
- * does nothing else. Masks are written after what an engine warms up before it is ready, and their schemas are compiled on a thread of its own, as in the server. The vocabulary is the first 151,936 tokens
- * of js-tiktoken's o200k_base where that file is given; else one of our own of the same size, of syllables and what JSON consists of,
- * whose masks are less varied.
+ * It uses every tenth schema; `--every` and `--first` select others, `--every 1` all. Times are processor
+ * time of one thread, without concurrent garbage collection and JIT compilation. Masks also have wall time,
+ * which is meaningful on an idle machine. Masks are computed after the warm-up of an engine, and their
+ * schemas compile on a separate thread, as in the server. The vocabulary is the first 151,936 tokens of
+ * js-tiktoken's o200k_base if given. Otherwise it is a generated one of the same size, of syllables and JSON
+ * fragments, whose masks vary less.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,16 +1,17 @@
 /**
- * The CPU engine against this machine's measured ceilings and, when it is there, against llama.cpp in the same run, at the
- * same weight width and with as many threads, llama.cpp in the fastest of its configurations. Rows are measured in rounds
- * of both, of which medians count. Random weights. The machine should be idle; models and GGUF files are made once and kept
- * in --place.
+ * CPU engine compared with this machine's measured ceilings and, if present, with llama.cpp in the same run.
+ * Both use the same weight width and thread count, llama.cpp its fastest configuration. Rows are measured in
+ * rounds of both; medians count. Weights are random. The machine should be idle. Models and GGUF files are
+ * made once and kept in --place.
  *
- *   npx bun benchmarks/cpu.ts [--place folder] [--only "1B bf16" --only server …] [--list] [--record benchmarks/cpu/results.json]
- *     [--threads 2] [--isa avx2] [--library build/native/libbunting_cpu.so] [--llama-bench path] [--llama-server path] [--json]
+ *   npx bun benchmarks/cpu.ts [--place folder] [--only "1B bf16" --only server …] [--list]
+ *     [--record benchmarks/cpu/results.json] [--threads 2] [--isa avx2]
+ *     [--library build/native/libbunting_cpu.so] [--llama-bench path] [--llama-server path] [--json]
  *
- * `--only` takes the rows whose names contain a text, in the order of the texts; `--list` names them. `--record` puts what
- * was measured into a file, row by row, beside what was measured before, and writes the table to a page of the same name.
- * `--isa` forces a lower instruction set for the rows of the engine. llama-batched-bench and llama-quantize are looked for
- * beside llama-bench.
+ * `--only` selects the rows whose names contain a text, in the order of the texts; `--list` names them.
+ * `--record` adds the results to a file, row by row, beside earlier ones, and writes the table to a page of
+ * the same name. `--isa` forces a lower instruction set for the rows of the engine. llama-batched-bench and
+ * llama-quantize must be beside llama-bench.
  */
 
 import { tmpdir } from "node:os";
@@ -84,7 +85,7 @@ for (const row of chosen) {
     return { ...figure, what, date, commit };
   });
   figures.push(...measured);
-  // Rows as they come, for the impatient.
+  // Prints rows as they come.
   for (const figure of measured) console.error(cells(figure).join("  "));
   if (values.record !== undefined) keep(values.record, { ...about, figures: measured });
 }
@@ -99,7 +100,7 @@ function keep(path: string, now: Recording): void {
   writeRecording(path, merged(readRecording(path), now, order), how);
 }
 
-/** "version: 1234 (abcdef)" is what it says of itself, on the other stream. */
+/** Returns llama.cpp's version, "version: 1234 (abcdef)", which it prints on the other stream. */
 async function llamaVersion(program: string): Promise<string> {
   const child = Bun.spawn([program, "--version"], { stdout: "pipe", stderr: "pipe" });
   const [out, error] = await Promise.all([

@@ -1,6 +1,6 @@
 /**
- * Embeddings per second beside llama-server, of one model file on both: texts of one length in requests of many, and alone, one after
- * another. Both count the same tokens: texts are sent as tokens.
+ * Embeddings per second compared with llama-server, with one model file on both. Texts have one length, in
+ * large requests and alone, one after another. Texts are sent as tokens, so that both count the same.
  *
  *   bun benchmarks/embeddings.ts <model.gguf> <llama-server> [--rounds 3] [--threads N]
  */
@@ -17,7 +17,7 @@ const LOADS = [
   { name: "4 texts of 512 tokens in one request", requests: 1, texts: 4, tokens: 512 },
   { name: "16 requests of a text of 32 tokens, one after another", requests: 16, texts: 1, tokens: 32 },
 ] as const;
-/** Tokens of the model's vocabulary that every tokenizer has as plain text. */
+/** Token range that is plain text in every tokenizer of the model. */
 const TOKENS = { first: 1000, count: 50_000 };
 
 const { values, positionals } = parseArgs({
@@ -31,7 +31,7 @@ const [model, llamaServer] = positionals;
 if (model === undefined || llamaServer === undefined) throw new Error("give a GGUF file and llama-server");
 await main(model, llamaServer);
 
-/** Texts per second. No two texts begin alike, so that nothing is cached. */
+/** Returns texts per second. No two texts begin alike, so that no prefix is cached. */
 async function rate(
   server: Pick<RunningProgram, "url">,
   { requests, texts, tokens }: (typeof LOADS)[number],
@@ -70,7 +70,7 @@ async function main(gguf: string, program: string): Promise<void> {
   for (const load of LOADS) {
     const ratios: number[] = [];
     const rates = { ours: 0, theirs: 0 };
-    // The first round is not counted: caches of both are cold.
+    // The first round does not count: caches of both are cold.
     for (let round = 0; round <= Number(values.rounds); round++) {
       const seed = 100 * LOADS.indexOf(load) + round;
       const [own, other] = [

@@ -1,11 +1,12 @@
 /**
- * An 8B model on a GPU, through the server: decoding with 1, 32 and 128 clients, beside the least that a step can take,
- * which is reading the weights and the keys and values once at the speed at which the GPU copies memory.
+ * 8B model on a GPU, through the server: decoding with 1, 32 and 128 clients, compared with the lower bound
+ * of a step. That is reading the weights and the keys and values once, at the speed at which the GPU copies
+ * memory.
  *
  *   bun benchmarks/gpu-serving.ts <folder of Llama-3.1-8B> [copy TB/s, as bunting_bench_cuda prints it]
  *
- * Tokens have no text worth timing when weights are random, so that times between tokens are those of the server's
- * chunks. The share outside native code is of all wall time while nearly all clients have a running sequence.
+ * With random weights tokens have no useful text, so times between tokens are those of the server's chunks.
+ * The share outside native code is of all wall time while nearly all clients have a running sequence.
  */
 
 import { join, resolve } from "node:path";
@@ -18,9 +19,11 @@ const OUTPUT_TOKENS = 256;
 const REQUESTS_PER_CLIENT = 3;
 const CLIENTS = [1, 32, 128] as const;
 
-/** Read by each step, in bytes: all matrices in bf16 but the table of embeddings, of which only rows are read. */
+/**
+ * Bytes that each step reads: all matrices in bf16 except the embedding table, of which it reads single rows.
+ */
 const WEIGHT_BYTES = 2 * (8_030_261_248 - 128_256 * 4096);
-/** Keys and values of a token: 32 layers, 8 heads of 128. */
+/** Bytes of keys and values of a token: 32 layers, 8 heads of 128. */
 const KV_BYTES = 2 * 32 * 8 * 128 * 2;
 
 const [folder, copyTbps] = process.argv.slice(2);
@@ -50,7 +53,7 @@ function load(target: Target, clients: number): Promise<LoadReport> {
   return runLoad(target, plan, () => {}, new AbortController().signal);
 }
 
-/** Milliseconds that a step of so many decodes takes at least; null when the speed of copying is not told. */
+/** Lower bound of a step of `clients` decodes, in milliseconds; null without the speed of copying. */
 function floorMs(clients: number): number | null {
   const bytesPerMs = Number(copyTbps) * 1e9;
   const context = PROMPT_TOKENS + OUTPUT_TOKENS / 2;

@@ -1,15 +1,17 @@
 /**
- * Jobs on this machine: how long it takes to put prompts in order, how fast they are tokenised, what keeping a result costs, and what
- * order is worth on the CPU engine: a job whose prompts share prefixes, grouped over the order of its file and over all at once on one engine
- * (`orders`), and what chats feel of it (`beside`, a job that lasts as long: --prompts 300); as a batch over the same prompts thrown at the same server at once, and at
- * llama-server; and what memory a batch takes that is as large as the limits allow (`large`, on simulated engines; Linux alone tells).
+ * Batch jobs on this machine. Measures the time to order prompts, tokenization speed, and the cost of keeping
+ * a result. `orders`: value of the order on the CPU engine, for a job with shared prefixes: grouped, in file
+ * order, and all at once. `beside`: latency of chats beside a job that lasts as long (--prompts 300).
+ * `batch`, `atOnce`, `llama`: a batch, the same prompts sent at once to the same server, and to llama-server.
+ * `large`: memory of the largest permitted batch, on simulated engines (Linux only).
  *
- *   npx bun benchmarks/jobs.ts [--only order,tokens,store,orders,beside,atOnce,batch,llama,large] [--place <folder>] [--llama-server <program>]
- *                              [--prompts 56] [--prefix 275] [--own 100] [--output 32] [--kv-gib 0.04] [--rounds 3]
+ *   npx bun benchmarks/jobs.ts [--only order,tokens,store,orders,beside,atOnce,batch,llama,large]
+ *     [--place <folder>] [--llama-server <program>] [--prompts 56] [--prefix 275] [--own 100] [--output 32]
+ *     [--kv-gib 0.04] [--rounds 3]
  *
- * With a place for models it is 0.5B of random weights in int8 (for llama-server Q8_0), made once and kept; without, it is the model
- * that comes with Bunting. Prompts are in groups of seven, a quarter as long as in the paper's first case. The server's memory holds a few groups
- * of prompts, not all.
+ * With a folder for models, the model has 0.5B random weights in int8 (for llama-server Q8_0), made once and
+ * kept. Without, it is the model that comes with Bunting. Prompts are in groups of seven, a quarter as long
+ * as in the paper's first case. The server's memory holds a few groups of prompts, not all.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -52,15 +54,15 @@ const root = resolve(import.meta.dir, "..");
 const only = values.only.split(",");
 const scratch = mkdtempSync(join(tmpdir(), "bunting-jobs-"));
 const modelAt = values.place === undefined ? join(root, "models/demo") : modelFolder(values.place, "0.5B");
-/** A sequence's at most: lengths of prompts are met within a fifth. */
+/** Length of a sequence at most: prompt lengths are exact within a fifth. */
 const contextTokens = Math.ceil(1.2 * (Number(values.prefix) + Number(values.own)) + Number(values.output));
 const SHARERS = 7;
 const ROUNDS = 5;
-/** Chats of a turn, one in so many milliseconds, and the tokens of their answers. */
+/** Chats per turn, the milliseconds between them, and the tokens of their answers. */
 const CHATS = 20;
 const CHAT_EACH_MS = 500;
 const CHAT_TOKENS = 12;
-/** 50,000 of these are the 200 MiB that a file may have. */
+/** Bytes of a line: 50,000 lines make the 200 MiB that a file may have. */
 const LINE_BYTES = Math.floor((200 * 2 ** 20) / 50_000);
 const rows: (readonly [string, string])[] = [];
 const tell = (what: string, figure: string): void => {
@@ -68,7 +70,7 @@ const tell = (what: string, figure: string): void => {
   console.error(`${what}: ${figure}`);
 };
 
-/** The least of some runs: what the machine's other work adds is no part of it. */
+/** Returns the least time of several runs, since other work on the machine can only add to it. */
 function leastMs(run: () => void): number {
   const times = Array.from({ length: ROUNDS }, () => {
     const startMs = performance.now();
@@ -98,7 +100,7 @@ function grouping(prompts: number): void {
   tell(`${prompts} prompts grouped and put in order`, `${orderedMs.toFixed(1)} ms`);
 }
 
-/** Texts of 1,500 tokens or so, as a job's are tokenised: on one thread, and on all cores. */
+/** Tokenizes texts of about 1,500 tokens, as a job's: on one thread, and on all cores. */
 async function tokenising(): Promise<void> {
   const tokenizer = loadTokenizer(modelAt);
   const random = new SeededRandom(1);
@@ -124,7 +126,7 @@ async function tokenising(): Promise<void> {
   tell(`tokenised on ${availableParallelism()} cores`, rate(allMs));
 }
 
-/** Milliseconds that keeping a result of 2 kB takes, in groups of 64. */
+/** Returns the milliseconds to keep a result of 2 kB, in groups of 64. */
 function keeping(): number {
   const store = new JobStore(join(scratch, "store"));
   const lines = Array.from({ length: 640 }, (_, index) => ({
@@ -160,14 +162,14 @@ function textOf(random: SeededRandom, count: number): string {
   return Array.from({ length: count }, () => words[random.below(words.length)]).join(" ");
 }
 
-/** Makes texts of about so many tokens. */
+/** Returns a function that makes texts of about `tokens` tokens. */
 function textMaker(random: SeededRandom): (tokens: number) => string {
   const options = { addSpecialTokens: false, parseControlText: false };
   const sample = loadTokenizer(modelAt).encode(textOf(random, 1000), options);
   return (tokens) => textOf(random, Math.round((1000 * tokens) / sample.length));
 }
 
-/** Prompts in groups of sharers, in an order in which nobody would find them. */
+/** Makes prompts in groups that share a prefix, in shuffled order. */
 function prompts(): string[] {
   const random = new SeededRandom(7);
   const text = textMaker(random);
@@ -186,7 +188,7 @@ const requestOf = (prompt: string) => ({
   temperature: 0,
 });
 
-/** Seconds until every prompt has its answer, and tokens of prompts, of which so many were cached. */
+/** Seconds until every prompt has its answer, and prompt tokens, total and cached. */
 interface Timed {
   readonly seconds: number;
   readonly tokens: number;
@@ -200,7 +202,7 @@ function startBunting(): Promise<Started> {
   return startServer([process.execPath, join(root, "server/main.ts"), "serve", modelAt, ...options], scratch);
 }
 
-/** A batch's file. */
+/** Makes a batch's file. */
 function fileOf(list: readonly string[]): string {
   const lines = list.map((prompt, index) =>
     JSON.stringify({
@@ -229,7 +231,7 @@ async function asBatch(): Promise<Timed> {
   return { seconds, tokens, cached: details.cached_tokens };
 }
 
-/** Measures files of the most lines and bytes, of half, and of an eighth. */
+/** Measures files with the most lines and bytes, with half, and with an eighth. */
 async function large(): Promise<void> {
   const options = ["--device", "simulated", "--data"];
   for (const lines of [6250, 25_000, 50_000]) {
@@ -276,7 +278,9 @@ async function atOnce(url: string, more: object): Promise<Timed> {
   };
 }
 
-/** llama-server by itself takes four sequences at a time; it has a slot for each here that is long enough. */
+/**
+ * Runs the job on llama-server. By default that has four slots; here it has one long enough slot per prompt.
+ */
 async function onLlama(program: string, place: string): Promise<Timed> {
   const gguf = await ggufFile(place, "0.5B", "int8", program);
   const [choice] = llamaServers({ program, gguf, threads: availableParallelism() }, 4, contextTokens);
@@ -284,7 +288,9 @@ async function onLlama(program: string, place: string): Promise<Timed> {
   return await atOnce(server.url, {}).finally(server.stop);
 }
 
-/** Chats of as many tokens as the job's groups share, with short answers, some of them beside each other. */
+/**
+ * Measures chats with as many tokens as the job's groups share, and short answers, some of them concurrent.
+ */
 async function besideChats(): Promise<void> {
   const server = await startBunting();
   const random = new SeededRandom(9);
@@ -330,7 +336,7 @@ async function time(name: string, what: string, run: () => Promise<Timed>): Prom
   tell(`${values.prompts} prompts ${what}`, `${one.seconds.toFixed(1)} s, ${cached}`);
 }
 
-/** Runs the orders by turns, so that other programs disturb each alike. */
+/** Runs the orders by turns, so that other programs disturb each equally. */
 async function comparingOrders(): Promise<void> {
   const { prompts, prefix, own, output } = values;
   const bench = await OrdersBench.open(modelAt, Number(values["kv-gib"]), 2 * contextTokens, {
@@ -366,8 +372,10 @@ async function comparingOrders(): Promise<void> {
   }
 }
 
-/** A process that nothing keeps alive, as its threads do not, asks again and again whether it is done, and takes a core for that. A server
- *  has its sockets. */
+/**
+ * Keeps the process alive. Its threads do not, and an idle process without a handle would poll on a whole
+ * core; a server has its sockets.
+ */
 const awake = setInterval(() => {}, 1000);
 if (only.includes("order")) {
   grouping(3000);

@@ -1,9 +1,11 @@
 /**
- * Every kernel of the CPU engine on every instruction set of this machine, one thread, as a share of what the machine can do
- * by that instruction set: `npx bun benchmarks/kernels.ts [--level avx2] [--record benchmarks/cpu/kernels.md]`.
+ * Kernels of the CPU engine on every instruction set of this machine, in one thread. Results are shares of
+ * the machine's peak with that instruction set: `npx bun benchmarks/kernels.ts [--level avx2] [--record
+ * benchmarks/cpu/kernels.md]`.
  *
- * Times are processor time of the measuring thread, so that arithmetic is measured rightly on a busy machine too; what
- * waits for memory is not. Single kernels in more shapes: build/native/bunting_bench_gemm, bunting_bench_attention.
+ * Times are processor time of the measuring thread. Compute-bound kernels are thus measured correctly on a
+ * busy machine too; memory-bound ones are not. Single kernels in more shapes:
+ * build/native/bunting_bench_gemm, bunting_bench_attention.
  */
 import { writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -44,7 +46,7 @@ async function linesOf(program: string, ...options: string[]): Promise<Line[]> {
     .map((line) => JSON.parse(line) as Line);
 }
 
-/** The rate that the better share is of. */
+/** Formats the rate that the better share belongs to. */
 function cell(line: Line | undefined): string | null {
   if (line === undefined) return null;
   const isArithmetic = line.ofPeak > line.ofMemory || (line.ofPeak === 0 && line.gflops > line.gbytes);

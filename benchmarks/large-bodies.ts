@@ -1,12 +1,13 @@
 /**
- * What streams feel while clients send bodies as large as the server takes, and larger: for each body a server on the simulated
- * device, in a process of its own, two streams, and attackers that send it again and again.
+ * Effect of request bodies at and beyond the server's size limits on streams. For each body: a server on the
+ * simulated device in a separate process, two streams, and attackers that send the body again and again.
  *
  *   bun benchmarks/large-bodies.ts [--attackers 8] [--repeats 3] [--only <word of a body's name>]
  *
- * A gap is the longest time between two tokens of a stream; "thread" is what the server says of its own thread,
- * `bunting_thread_gap_seconds`, which leaves out what this program did, and "computing" `bunting_thread_gap_computing_seconds`, which
- * leaves out waits for a processor too: attackers run on the same machine.
+ * A gap is the longest time between two tokens of a stream. "thread" is the server's own gap of its thread,
+ * `bunting_thread_gap_seconds`, which excludes this program. "computing" is
+ * `bunting_thread_gap_computing_seconds`, which also excludes waits for a processor: attackers run on the
+ * same machine.
  */
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -27,7 +28,7 @@ const { values } = parseArgs({
 
 const folder = mkdtempSync(join(tmpdir(), "bunting-bodies-"));
 
-/** Reads streams until the signal; tells the milliseconds between two pieces. */
+/** Reads streams until the signal; reports the milliseconds between two chunks. */
 async function readStreams(url: string, signal: AbortSignal, onGap: (gapMs: number) => void): Promise<void> {
   const body = JSON.stringify({ prompt: "hello", max_tokens: 1500, ignore_eos: true, stream: true });
   const headers = { "content-type": "application/json" };
@@ -42,7 +43,7 @@ async function readStreams(url: string, signal: AbortSignal, onGap: (gapMs: numb
   }
 }
 
-/** A client in a process of its own, so that this one's gaps are the server's. */
+/** Runs a client in a separate process, so that gaps in this one are the server's. */
 async function attack(url: string, route: string, file: string): Promise<string> {
   const given = [
     "-s",
@@ -63,7 +64,7 @@ function gaugeMs(metrics: string, name: string): string {
   return (1000 * Number(new RegExp(`^${name} (\\S+)$`, "m").exec(metrics)![1])).toFixed(0);
 }
 
-/** A server of its own, which is attacked after a second. */
+/** Measures a separate server, attacked after a second. */
 async function row(name: string, attackAt: (url: string) => Promise<string>): Promise<string[]> {
   const program = Program.bunting(["serve", "--device", "simulated", "--port", "0"]);
   const url = await program.url();

@@ -1,9 +1,10 @@
 /**
- * The papers' claims in virtual time: the scheduler that serves on measured device models, beside what each paper claims.
+ * Claims of papers in virtual time: the serving scheduler on measured device models, compared with each
+ * paper's claim.
  *
  *   npx bun benchmarks/papers.ts [--only sarathi,…] [--quick] [--seeds 5] [--traces <folder>]
  *
- * Without traces the workloads are drawn from published statistics. --quick takes one seed and fewer calls.
+ * Without traces the workloads are drawn from published statistics. --quick uses one seed and fewer calls.
  */
 
 import { parseArgs } from "node:util";

@@ -1,17 +1,19 @@
 /**
- * What a client waits for when the server runs its graph of calls, over what it waits for when it sends the calls one by one, on the
- * same server in turns, with an added round trip before each request; and, with --llama-server, when it sends them to that. Greedy,
- * fixed lengths, on Bunting the same tokens both ways.
+ * Client-side latency of a graph of calls: run by the server, relative to calls that the client sends one by
+ * one. Both run on the same server in turns, with an added round trip before each request. With
+ * --llama-server, the client also sends the calls to that. Greedy, fixed lengths; Bunting's tokens are the
+ * same both ways.
  *
  *   bun benchmarks/programs.ts [model folder] [--repeats 3] [--round-trips 0,50,250] [--only chain,map]
- *                              [--llama-server <program> --gguf <the same model> --threads 2] [-- options of serve]
+ *     [--llama-server <program> --gguf <the same model> --threads 2] [-- options of serve]
  *
- * The two chains have the same texts in another order: where the text stands before the value it is computed while the value is
- * awaited, so that one over the other is what computing ahead is worth. "One chat" is a program of one call beside the chat route.
+ * The two chains have the same texts in another order. Text before the value is computed while the value is
+ * awaited: the ratio of the two shows the gain of warming. "One chat" is a program of one call, compared with
+ * the chat route.
  *
- * "Between calls" is what of a program's time went by while no call was at work, from its arrival to the last value, by its own account
- * (`explain`). "At most" is how many times as fast it would be without any of that, with the same steps: what makes steps faster, or the
- * time between them shorter, does so for the client's way too.
+ * "Between calls" is the part of a program's time without a running call, from its arrival to the last value,
+ * by its own account (`explain`). "At most" is the speedup if that part were zero, with the same steps.
+ * Faster steps, or less time between them, help the client's way too.
  */
 
 import { resolve } from "node:path";
@@ -20,7 +22,7 @@ import { table } from "../server/cli/table.ts";
 import { llamaServers } from "./cpu/llama.ts";
 import { deviceMs, startServer } from "./started-server.ts";
 
-/** A call: its prompt, in which {{name}} is another call's answer, and how many tokens it answers with. */
+/** Call: its prompt, in which {{name}} is another call's answer, and the tokens of its answer. */
 interface BenchCall {
   readonly name: string;
   readonly prompt: string;
@@ -30,7 +32,7 @@ interface BenchCall {
 interface Workload {
   readonly name: string;
   readonly calls: readonly BenchCall[];
-  /** Prompts are messages of a user's; else texts to complete. */
+  /** True if prompts are user messages; else they are texts to complete. */
   readonly isChat?: boolean;
 }
 
@@ -52,7 +54,7 @@ const serveOptions = end < 0 ? [] : process.argv.slice(end + 1);
 const folders = positionals.slice(0, positionals.length - serveOptions.length);
 
 const times = (count: number): readonly number[] => Array.from({ length: count }, (_, index) => index);
-/** About 100 tokens that differ by number. */
+/** Makes about 100 tokens that differ by number. */
 const text = (number: number): string =>
   times(12)
     .map(
@@ -145,7 +147,7 @@ async function post<Body>(url: string, path: string, body: object, roundTripMs: 
 
 type Answers = Readonly<Record<string, string>>;
 
-/** Variables that no other call reads: the result for the client. */
+/** Returns the variables that no other call reads: the result for the client. */
 function resultsOf(calls: readonly BenchCall[]): readonly string[] {
   const read = new Set(
     calls.flatMap(({ prompt }) => [...prompt.matchAll(/\{\{(\w+)\}\}/g)].map(([, name]) => name!)),
@@ -153,12 +155,12 @@ function resultsOf(calls: readonly BenchCall[]): readonly string[] {
   return calls.map(({ name }) => name).filter((name) => !read.has(name));
 }
 
-/** A prompt as a request's fields. */
+/** Returns the request fields of a prompt. */
 function promptFields(prompt: string, isChat = false): object {
   return isChat ? { messages: [{ role: "user", content: prompt }] } : { prompt };
 }
 
-/** One request for all. */
+/** Runs the workload as a single program request. */
 async function asProgram(
   url: string,
   workload: Workload,
@@ -169,7 +171,7 @@ async function asProgram(
   return Object.fromEntries(Object.entries(variables).map(([name, { value }]) => [name, value]));
 }
 
-/** Milliseconds of a program's time in which no call was at work. */
+/** Returns the milliseconds of a program's time without a running call. */
 async function betweenCallsMs(url: string, workload: Workload): Promise<number> {
   const body = { ...programBody(workload, `run ${runs++}`), explain: true };
   const { explain } = await post<Program>(url, "/v1/programs", body, 0);
@@ -202,13 +204,13 @@ function programBody({ calls, isChat }: Workload, salt: string): object {
   };
 }
 
-/** The text of a completion or of a chat. */
+/** Text of a completion or of a chat. */
 interface Choice {
   readonly text?: string;
   readonly message?: { readonly content: string };
 }
 
-/** A request for each call, sent as soon as what it reads has arrived. */
+/** Sends a request for each call as soon as its inputs have arrived. */
 async function byClient(
   url: string,
   { calls, isChat = false }: Workload,
@@ -221,7 +223,7 @@ async function byClient(
     const parts = await Promise.all(
       template.split(/\{\{(\w+)\}\}/).map((part, index) => (index % 2 === 0 ? part : answers.get(part)!)),
     );
-    // Servers without salts find nothing of earlier runs either.
+    // Makes prompts unique on servers without cache salts, so that no prefix is cached from earlier runs.
     const prompt = isLlama ? `${salt}. ${parts.join("")}` : parts.join("");
     const own = isLlama ? {} : { cache_salt: salt };
     const body = { ...promptFields(prompt, isChat), max_tokens: tokens, ...own, ...greedy };
@@ -237,7 +239,7 @@ async function byClient(
 }
 
 async function timed(url: string, way: typeof asProgram, workload: Workload, roundTripMs: number) {
-  const salt = `run ${runs++}`; // nothing is cached from before
+  const salt = `run ${runs++}`; // no prefix is cached from before
   const startMs = performance.now();
   const answers = await way(url, workload, roundTripMs, salt);
   return { ms: performance.now() - startMs, answers };
@@ -247,7 +249,7 @@ function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
 }
 
-/** Ratio of the medians, and the least and most ratio of a repeat. */
+/** Formats the ratio of the medians, and the least and greatest ratio of a repeat. */
 function faster(longMs: readonly number[], shortMs: readonly number[]): string {
   const ratios = longMs.map((ms, repeat) => ms / shortMs[repeat]!).sort((a, b) => a - b);
   const [least, most] = [ratios[0]!.toFixed(2), ratios.at(-1)!.toFixed(2)];
@@ -255,14 +257,14 @@ function faster(longMs: readonly number[], shortMs: readonly number[]): string {
   return ratios.length === 1 ? middle : `${middle} (${least}–${most})`;
 }
 
-/** Median difference of all repeats, and the range of the middle half. */
+/** Formats the median difference of all repeats, and the range of the middle half. */
 function longer(longMs: readonly number[], shortMs: readonly number[]): string {
   const more = longMs.map((ms, repeat) => ms - shortMs[repeat]!).sort((a, b) => a - b);
   const at = (part: number): string => more[Math.floor(part * (more.length - 1))]!.toFixed(1);
   return `${at(0.5)} (${at(0.25)}–${at(0.75)})`;
 }
 
-/** Client-driven on llama-server, by workload and round trip. */
+/** Returns client-driven times on llama-server, by workload and round trip. */
 async function llamaMs(): Promise<ReadonlyMap<string, readonly number[]>> {
   const [program, gguf] = [asked["llama-server"], asked.gguf];
   const took = new Map<string, readonly number[]>();
@@ -293,12 +295,12 @@ interface Measured {
   readonly clientMs: readonly number[];
   readonly programMs: readonly number[];
   readonly betweenMs: readonly number[];
-  /** Time in which the engine computed, of the first two. */
+  /** Compute time of the engine, for the first two ways. */
   readonly clientComputedMs: readonly number[];
   readonly programComputedMs: readonly number[];
 }
 const measured: Measured[] = [];
-/** With what the engine computed for it. */
+/** Runs a way on our server; also returns the engine's compute time. */
 async function onServer(way: typeof asProgram, workload: Workload, roundTripMs: number) {
   const beforeMs = await deviceMs(server.target);
   const run = await timed(url, way, workload, roundTripMs);

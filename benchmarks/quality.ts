@@ -1,18 +1,18 @@
 /**
- * What rounding weights to int8, int6, int4 or fp8, or keys and values to int8 or fp8, does to a model:
- * `npx bun benchmarks/quality.ts [model …] [--tokens N] [--outliers F] [--library path]`; the library decides whether a CPU or a
- * GPU computes, and F, a power of two, is how much larger outliers are that are planted in each model first.
+ * Effect of rounding on a model: weights to int8, int6, int4 or fp8, keys and values to int8 or fp8. `npx bun
+ * benchmarks/quality.ts [model …] [--tokens N] [--outliers F] [--library path]`. The library decides whether
+ * a CPU or a GPU computes. F, a power of two, is the factor of outliers planted in each model first.
  *
- * Without a model: the embedded one, and small random ones of the three families. The model in bf16 writes texts at
- * temperature 1, to questions where it has a chat template and from random tokens where not; then each way to round
- * reads the same texts. Printed are means over all their positions:
+ * Without a model: the embedded one, and small random ones of the three families. The model in bf16 writes
+ * texts at temperature 1: answers to questions if it has a chat template, else continuations of random
+ * tokens. Then each rounded model reads the same texts. The table shows means over all their positions:
  *
- *   perplexity   e^(mean of -ln p of the text's next token); of a text that bf16 drew, so that its own is the floor
- *   KL           sum p ln(p / q) in nats, p in bf16
- *   same best    how often the likeliest token is the same
- *   logit error  root mean square of the difference of logits over that of the logits around their mean
+ * perplexity:   e^(mean of -ln p of the text's next token); since bf16 drew the text, its own is the floor.
+ * KL:           sum p ln(p / q) in nats, p in bf16.
+ * same best:    share of positions with the same likeliest token.
+ * logit error:  RMS of the difference of logits over RMS of the logits around their mean.
  *
- * The last column is the room that weights and tables take where they are computed with.
+ * The last column is the memory of weights and tables on the computing device.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -70,7 +70,7 @@ const questions = [
   "What is 90 minus 27?",
 ];
 
-/** The model in one format, with a stream of tokens for each text. */
+/** Model in one format, with a stream of tokens per text. */
 class Reader {
   readonly weightBytes: number;
   readonly #library: NativeLibrary;
@@ -100,7 +100,7 @@ class Reader {
     this.weightBytes = copyBytes > 0 ? copyBytes : this.#model.weightBytes;
   }
 
-  /** Logits after the last token of each stream, of which all tokens from `starts` on are new. */
+  /** Returns the logits after the last token of each stream; tokens from `starts` on are new. */
   read(streams: readonly (readonly number[])[], starts: readonly number[]): Float32Array[] {
     const chunks = streams.map((tokens, index): Chunk => {
       const pages = Math.ceil(tokens.length / PAGE_TOKENS);
@@ -141,7 +141,7 @@ function hasGpu(library: NativeLibrary): boolean {
   }
 }
 
-/** ln of the probabilities that logits give. */
+/** Log probabilities of logits. */
 function logProbabilities(logits: Float32Array): Float64Array {
   const largest = logits.reduce((a, b) => Math.max(a, b));
   let sum = 0;
@@ -156,7 +156,7 @@ function indexOfBest(values: ArrayLike<number>): number {
   return best;
 }
 
-/** A token drawn from the probabilities. */
+/** Draws a token from the probabilities. */
 function draw(logs: Float64Array, random: SeededRandom): number {
   let left = random.unit();
   const last = logs.length - 1;
@@ -205,7 +205,7 @@ class Tally {
   }
 }
 
-/** Beginnings of the texts. */
+/** Makes the beginnings of the texts. */
 function beginnings(path: string, vocab: number, random: SeededRandom): number[][] {
   const tokenizer = openTokenizer(path);
   const template = openTemplate(path, tokenizer);
@@ -217,7 +217,7 @@ function beginnings(path: string, vocab: number, random: SeededRandom): number[]
   ]);
 }
 
-/** Rows of the table for one model. */
+/** Measures one model; returns the rows of its table. */
 function measure(library: NativeLibrary, path: string, drawn: number): string[][] {
   const folder = openModelFolder(path);
   const random = new SeededRandom(1);
@@ -250,7 +250,7 @@ function measure(library: NativeLibrary, path: string, drawn: number): string[][
   return rows;
 }
 
-/** Small models of each family, whose random weights spread logits as trained ones do not: the hard case. */
+/** Writes small models of each family. Random weights spread logits unlike trained ones: the hard case. */
 function writeFamilies(into: string): string[] {
   const shape = {
     ...{ hidden_size: 512, intermediate_size: 1536, num_hidden_layers: 6, vocab_size: 2048 },
@@ -265,7 +265,7 @@ function writeFamilies(into: string): string[] {
   });
 }
 
-/** A copy of the model with outliers. */
+/** Copies the model with outliers. */
 function withOutliers(model: string, factor: number): string {
   const copy = join(scratch, `${basename(model)} × ${factor}`);
   plantOutliers(model, copy, factor);

@@ -1,5 +1,5 @@
 /**
- * What the scheduler costs, in real time: see scheduler/*.ts for what each table shows. A step of a small model on a CPU
+ * Cost of the scheduler in real time; scheduler/*.ts describes each table. A step of a small model on a CPU
  * takes some 2000 µs.
  *
  *   bun benchmarks/scheduler.ts [--only steps|placements|simulation|programs] [--json]

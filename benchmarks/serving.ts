@@ -1,7 +1,8 @@
 /**
- * What clients of the executable feel on the embedded model: start to first token, then 8 and 64 clients streaming.
- * Server and clients share this machine's cores, so 64 clients are a load on the machine as well as on the server. The
- * share outside native code is of all wall time while at least 56 sequences run: planning, messages, and waiting for a core.
+ * Client-side latency of the executable on the embedded model: start to first token, then 8 and 64 streaming
+ * clients. Server and clients share this machine's cores, so 64 clients load the machine as well as the
+ * server. The share outside native code is of all wall time while at least 56 sequences run: planning,
+ * messages, and waiting for a core.
  *
  *   npm run build && bun benchmarks/serving.ts [executable] [--json]
  */
@@ -26,7 +27,7 @@ const executable = resolve(
 );
 const scratch = mkdtempSync(join(tmpdir(), "bunting-serving-"));
 
-/** The executable in an empty folder. */
+/** Starts the executable in an empty folder. */
 const start = (): Promise<Started> =>
   startServer([executable, "serve"], scratch, { XDG_CACHE_HOME: join(scratch, "cache") });
 

@@ -1,4 +1,4 @@
-/** A server in a process of its own, and what its engine does while it has work. */
+/** Server in a separate process, with the activity of its engine. */
 
 import type { Target } from "../server/cli/client.ts";
 
@@ -11,7 +11,7 @@ export interface Started {
   stop(): Promise<void>;
 }
 
-/** Starts `command`, with the options to listen on a free port; resolves when it says that it is ready. */
+/** Starts `command`, with the options to listen on a free port; resolves when it reports that it is ready. */
 export async function startServer(
   command: readonly string[],
   cwd: string,
@@ -53,8 +53,10 @@ function metricOf(metrics: string, name: string): number {
   return Number(line?.split(" ")[1]);
 }
 
-/** Watches the engine from the first to the last sample in which at least `running` sequences run; `stop` resolves to the
- *  share of that time that it spent outside native code, null if there were no two such samples. */
+/**
+ * Watches the engine from the first to the last sample with at least `running` running sequences. `stop`
+ * resolves to the share of that time outside native code; null without two such samples.
+ */
 export function watchEngine(target: Target, running: number): { stop(): Promise<number | null> } {
   const samples: { readonly timeMs: number; readonly deviceMs: number }[] = [];
   let isStopped = false;

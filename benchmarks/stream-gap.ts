@@ -1,14 +1,16 @@
 /**
- * The silences of streams while long prompts arrive, without a target and with `--tbt-ms`, on a server that has just been
- * started and has seen no long prompt yet: clients read streams, and prompts of which nothing is cached are sent beside them,
- * with one service tier or another, one after the other or, with `--together`, all at once. Gaps are those that clients see.
- * Quiet gaps are the same streams' before the first prompt.
+ * Gaps of streams while long prompts arrive, without a target and with `--tbt-ms`. The server has just
+ * started and has seen no long prompt yet. Clients read streams, while uncached prompts are sent beside them,
+ * with one service tier or another. The prompts come one after the other or, with `--together`, all at once.
+ * Gaps are those that clients see. Quiet gaps are those of the same streams before the first prompt.
  *
  *   bun tools/random-model.ts Qwen2.5-0.5B <folder>
- *   bun benchmarks/stream-gap.ts <folder> [--tbt-ms 0,150,300] [--tier default,flex] [--streams 1] [--prompts 3]
- *     [--prompt-tokens 4000] [--together] [--device cpu] [--quant auto] [--step-tokens 2048] [--rounds 1]
- *   bun benchmarks/stream-gap.ts <folder> --tbt-ms 0 --streams 6 --prompts 5 --prompt-tokens 3000 --together --quant int8
- *     [--tbt-ms 0,1000 --step-tokens 2048,256 --rounds 3]   # with a target far away: steps of as many tokens, by turns
+ *   bun benchmarks/stream-gap.ts <folder> [--tbt-ms 0,150,300] [--tier default,flex] [--streams 1]
+ *     [--prompts 3] [--prompt-tokens 4000] [--together] [--device cpu] [--quant auto] [--step-tokens 2048] [--rounds 1]
+ *   bun benchmarks/stream-gap.ts <folder> --tbt-ms 0 --streams 6 --prompts 5 --prompt-tokens 3000 --together
+ *     --quant int8 [--tbt-ms 0,1000 --step-tokens 2048,256 --rounds 3]
+ *
+ * The last form runs with a loose target: steps of equally many tokens, by turns.
  */
 
 import { parseArgs } from "node:util";
@@ -18,7 +20,7 @@ import { startServer } from "../server/start.ts";
 
 const QUIET_TOKENS = 32;
 const STREAM_TOKENS_MAX = 20_000;
-/** Every model has so many tokens. */
+/** Tokens that every vocabulary has. */
 const VOCABULARY = 4000;
 
 const { values, positionals } = parseArgs({
@@ -40,11 +42,11 @@ const { values, positionals } = parseArgs({
 interface Measured {
   readonly quietMs: readonly number[];
   readonly busyMs: readonly number[];
-  /** From sending each prompt to its first token. */
+  /** Seconds from sending each prompt to its first token. */
   readonly firstSeconds: readonly number[];
-  /** Counts of the engine. */
+  /** Counter of the engine. */
   readonly stepsOverTarget: number;
-  /** The P99 of measured over predicted step times. */
+  /** 99th percentile of measured over predicted step times. */
   readonly predictionError: number;
 }
 
@@ -116,7 +118,7 @@ function metricOf(metrics: string, name: string): number {
   return Number(line?.split(" ").at(-1) ?? Number.NaN);
 }
 
-/** Tokens that differ for each seed, the same each time. */
+/** Makes random tokens, the same each time for a seed. */
 function randomTokens(seed: number, count: number): number[] {
   let state = Math.imul(seed, 0x9e3779b9) | 1;
   return Array.from({ length: count }, () => {

@@ -1,13 +1,14 @@
 /**
- * What streams cost the server beside a bare Bun.serve that writes the same text: processor time per token of many streams at
- * once, memory of streams that wait, and memory after many requests with random ends. Each server has a process of its own, whose
- * time and memory are read from the kernel (Linux). Clients only read, in the process of the benchmark, and are not counted.
+ * Cost of streams for the server, compared with a bare Bun.serve that writes the same text. Measures
+ * processor time per token of many streams, memory of waiting streams, and memory after many requests with
+ * random ends. Each server has a separate process, whose time and memory come from the kernel (Linux).
+ * Clients only read, in the process of the benchmark, and do not count.
  *
- * Time is that of the thread that serves, and beside it that of the whole process, in which Bun compiles what runs often and collects
- * garbage on threads of its own. Where it is counted the server's engine computes nothing: by a clock it reports a token for every
- * stream, as the bare server writes a chunk by a clock. With long steps most of the time is spent asleep, and after it the processor's
- * caches are cold and its clock is slow, which costs most what visits most memory; with short steps the thread is busy, as it is when
- * its cost matters.
+ * Times are of the serving thread and of the whole process, whose other threads run Bun's JIT and garbage
+ * collection. The measured server's engine computes nothing: on a timer it reports a token for every stream,
+ * as the bare server writes a chunk on a timer. With long steps the thread mostly sleeps. Cold processor
+ * caches and a lowered clock then cost most for whatever touches most memory. With short steps the thread is
+ * busy, as it is when its cost matters.
  *
  *   bun benchmarks/streams.ts [--streams 512] [--tokens 400] [--step-ms 3,20] [--idle 10000] [--requests 100000]
  */
@@ -25,9 +26,9 @@ import { demoFolder, startTestServer } from "../tests/e2e/server.ts";
 import { loadTokenizer } from "../text/tokenizer.ts";
 
 const ROUNDS = 5;
-/** Tokens that are drawn before they come again. */
+/** Length of the token cycle. */
 const DRAWS = 65_536;
-/** Chunks of a stream before time is counted. */
+/** Chunks of a stream before the timed part. */
 const CHUNKS_BEFORE = 10;
 const AT_ONCE = 64;
 const TELL_TIMES = 5;
@@ -45,14 +46,17 @@ const { values } = parseArgs({
   },
 });
 
-/** The server with an engine that goes by a clock, with streams that wait, or with quick answers; bare servers that write a chunk for
- *  each token by a clock: one and the same text for all, or each stream's own, which is put together around its token's text. */
+/**
+ * Server with a timed engine, with waiting streams, or with quick answers. Or a bare server that writes a
+ * chunk per token on a timer: one text for all streams, or each stream's own text, assembled around its
+ * token's text.
+ */
 type Role = "ours" | "waiting" | "quick" | "bare" | "joining";
 
 if (values.serve !== undefined) serve(values.serve as Role);
 else await main();
 
-/** One of the servers that are measured, in a process of its own. */
+/** Runs one of the measured servers in this process. */
 function serve(role: Role): void {
   tellPort(role === "bare" || role === "joining" ? serveBare(role) : serveEngine(role));
 }
@@ -68,15 +72,17 @@ function serveEngine(role: Exclude<Role, "bare" | "joining">): string {
   return server.origin;
 }
 
-/** A token with its text and that text's bytes of JSON. */
+/** Token with its text and the text's JSON bytes. */
 interface Drawn {
   readonly token: TokenId;
   readonly text: string;
   readonly jsonBytes: number;
 }
 
-/** Plain pieces of text of the demo model, each as often as its place in the vocabulary has it (Zipf): frequent pieces were merged
- *  early. The same for every server. */
+/**
+ * Draws plain pieces of the demo model's text, with Zipf frequencies by place in the vocabulary: frequent
+ * pieces were merged early. The same for every server.
+ */
 function drawnTokens(): readonly Drawn[] {
   const tokenizer = loadTokenizer(demoFolder);
   const pieces: Drawn[] = [];
@@ -91,7 +97,7 @@ function drawnTokens(): readonly Drawn[] {
   return Array.from({ length: DRAWS }, () => pieces[rank()]!);
 }
 
-/** Reports a token for each sequence at each step, and computes nothing. */
+/** Engine that reports a token for each sequence at each step, and computes nothing. */
 class ClockedEngine implements EngineLink {
   #running: { readonly id: SequenceId; left: number }[] = [];
   readonly #tell: (report: EngineReport) => void;
@@ -139,18 +145,18 @@ function tellPort(origin: string): void {
 interface BareStream {
   left: number;
   readonly end: () => void;
-  /** The parts of its chunks around a token's text. */
+  /** Parts of its chunks around a token's text. */
   readonly before: string;
   readonly after: string;
 }
 
-/** A chunk around the JSON of its text. */
+/** Splits a chunk around the JSON of its text. */
 function partsOf(chunk: string): { readonly before: string; readonly after: string } {
   const [, before = "", after = ""] = /^(.*"content":)".*?"(,.*|}.*)$/s.exec(chunk) ?? [];
   return { before, after };
 }
 
-/** A Bun.serve that does nothing but write, to all streams at each step. */
+/** Starts a Bun.serve that only writes, to all streams at each step. */
 function serveBare(role: "bare" | "joining"): string {
   const open = new Map<ReadableStreamDirectController, BareStream>();
   const { before, after } = partsOf(values.chunk);
@@ -221,7 +227,7 @@ async function start(role: Role, { chunk = "", stepMs = "20" } = {}): Promise<Me
   };
 }
 
-/** A client that reads one stream and keeps nothing. */
+/** Client that reads one stream and keeps nothing. */
 class Reader {
   bytes = 0;
   readonly closed = Promise.withResolvers<void>();
@@ -286,7 +292,7 @@ async function perByte(
   return { thread: (thread - from.time.thread) / bytes, process: (process - from.time.process) / bytes };
 }
 
-/** The chunk of one token, as the server writes it. */
+/** Returns the chunk of one token, as the server writes it. */
 async function chunkOf(port: number, body: object): Promise<string> {
   const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
     method: "POST",
@@ -357,7 +363,7 @@ async function idle(): Promise<void> {
   );
 }
 
-/** Requests of which a part is left at a random moment, the rest read to the end. */
+/** Runs requests of which some are aborted at a random moment; the rest are read to the end. */
 async function ends(): Promise<void> {
   const server = await start("quick");
   const total = Number(values.requests);

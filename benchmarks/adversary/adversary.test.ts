@@ -1,4 +1,4 @@
-/** Draws repeat and stay within what they promise; losses are counted against the best rival. */
+/** Draws are reproducible and within their bounds; losses count against the best rival. */
 
 import { expect, test } from "bun:test";
 import { drawConfiguration, idOf, parseId } from "./configuration.ts";

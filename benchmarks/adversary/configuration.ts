@@ -1,4 +1,4 @@
-/** Machines and loads drawn at random: each is drawn from a seed and a number. */
+/** Random machines and loads, each determined by a seed and a number. */
 
 import { SeededRandom } from "../../base/random.ts";
 import { decodeStepMs, promptMs } from "../../scheduler/cost/cost-model.ts";
@@ -8,50 +8,55 @@ import type { DocumentLoad, TokenRange } from "../../simulation/workloads/docume
 import { exp, ln } from "../../simulation/workloads/elementary.ts";
 
 export interface Configuration {
-  /** The search and the number of the draw: together they make it again. */
+  /** Seed of the search; with the number of the draw (`index`) it reproduces the configuration. */
   readonly seed: number;
   readonly index: number;
   readonly device: ProfileName;
   readonly engines: number;
   /** Pages of each engine. */
   readonly pages: number;
-  /** Share of what the engines can do, by a rough estimate. */
+  /** Load as a share of the engines' capacity, by a rough estimate. */
   readonly loadShare: number;
   readonly load: DocumentLoad;
   readonly noise: NoiseName | null;
 }
 
-/** "7-123", as `--repeat` takes it. */
+/** Formats an id such as "7-123", as `--repeat` accepts it. */
 export function idOf({ seed, index }: Pick<Configuration, "seed" | "index">): string {
   return `${seed}-${index}`;
 }
 
-/** The numbers in an id; throws a sentence for people. */
+/** Parses an id; throws an error with a message for people. */
 export function parseId(id: string): { readonly seed: number; readonly index: number } {
   const match = /^(\d+)-(\d+)$/.exec(id);
   if (match === null) throw new Error(`${id} is no configuration: one is <seed>-<number>, such as 7-123.`);
   return { seed: Number(match[1]), index: Number(match[2]) };
 }
 
-/** Longest sequences are far below. */
+/** Context limit, far above the longest sequences. */
 export const CONTEXT_MAX = 131_072;
 const PAGE_TOKENS = 16;
-/** Calls of a run: enough to fill its engines (one and a half times what runs together in all), few enough that it is
- *  simulated in a fraction of a second. */
+/**
+ * Calls of a run at least. They fill the engines (one and a half times the concurrent sequences), yet
+ * simulate in a fraction of a second.
+ */
 const CALLS_MIN = 120;
 const CALLS_PER_ENGINE_MIN = 20;
 const CALLS_TO_FILL_MAX = 600;
-/** More where calls are short: the first second, in which nothing is cached or known, is not to decide. */
+/**
+ * Shortest time of arrivals in seconds. It adds calls if calls are short, so that the first, uncached second
+ * does not decide.
+ */
 const ARRIVALS_MIN_S = 10;
 const CALLS_MAX = 3000;
 const TOGETHER_MAX = 64;
 
-/** The configuration with this number of the search with this seed. */
+/** Returns configuration number `index` of the search with this seed. */
 export function drawConfiguration(seed: number, index: number): Configuration {
   const random = new SeededRandom(seed).child(`configuration ${index}`);
   const is = (percent: number): boolean => random.below(100) < percent;
   const among = <Item>(items: readonly Item[]): Item => items[random.below(items.length)]!;
-  /** Draws as likely between 1 and 2 as between 2 and 4. */
+  /** Draws on a logarithmic scale: as likely between 1 and 2 as between 2 and 4. */
   const scale = (least: number, most: number): number => least * exp(random.unit() * ln(most / least));
   const range = (least: number, most: number): TokenRange => {
     const middle = scale(least, most);
@@ -92,7 +97,7 @@ export function drawConfiguration(seed: number, index: number): Configuration {
     Math.max(outputTokens.most, lengths.tokensMax ?? 0);
   const { spec } = openProfile(device);
   const share = is(50) ? 1 : scale(0.1, 1);
-  // A machine that cannot hold one sequence and half of another is not realistic.
+  // A realistic machine holds at least one and a half sequences.
   const pages = Math.max(Math.round(spec.pages * share), Math.ceil((1.5 * longest) / PAGE_TOKENS));
   const machine = { device, engines, pages };
   const together = togetherOf(machine, lengths);
@@ -112,7 +117,7 @@ export function drawConfiguration(seed: number, index: number): Configuration {
 type Machine = Pick<Configuration, "device" | "engines" | "pages">;
 type Lengths = Omit<DocumentLoad, "calls" | "callsPerSecond">;
 
-/** Estimates the sequences that fit into an engine with their own tokens and a part of their prefix. */
+/** Estimates how many sequences fit into an engine, with their own tokens and a part of their prefix. */
 function togetherOf({ pages }: Machine, load: Lengths): number {
   const own = middleOf(load.suffixTokens) + middleOf(load.outputTokens) + prefixOf(load) / 4;
   return Math.max(1, Math.min(TOGETHER_MAX, Math.floor((0.7 * pages * PAGE_TOKENS) / own)));
@@ -138,7 +143,7 @@ function prefixOf({ rootTokens, documentTokens, sectionTokens }: Lengths): numbe
   return rootTokens + middleOf(documentTokens) + middleOf(sectionTokens);
 }
 
-/** Tokens of all prefixes together. */
+/** Tokens of all prefixes, summed. */
 function prefixesOf({ rootTokens, documents, documentTokens, sections, sectionTokens }: Lengths): number {
   return rootTokens + documents * (middleOf(documentTokens) + sections * middleOf(sectionTokens));
 }
@@ -147,7 +152,7 @@ function middleOf({ least, most }: TokenRange): number {
   return (least + most) / 2;
 }
 
-/** Its traits, by which losses are grouped. */
+/** Returns the traits of a configuration, by which losses are grouped. */
 export function traitsOf({
   device,
   engines,

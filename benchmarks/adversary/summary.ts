@@ -11,7 +11,7 @@ import {
   timesWorse,
 } from "./trial.ts";
 
-/** More than so many times worse than the best rival is a loss. */
+/** Ratio to the best rival from which a result is a loss. */
 const LOSS_RATIO = 1.1;
 const WORST_SHOWN = 5;
 
@@ -57,7 +57,10 @@ function lossShares(trials: readonly Trial[], of: (trial: Trial) => Figures): st
   });
 }
 
-/** The policy of one trial that loses in the fewest figures; of several the one whose ratios are least in sum. */
+/**
+ * Returns the policy of a trial that loses in the fewest figures; among several, the one with the lowest sum
+ * of ratios.
+ */
 function losesLeast(trial: Trial): Figures {
   const scored = [trial.ours, ...Object.values(trial.rivals)].map((figures) => {
     const ratios = figureNames

@@ -1,4 +1,4 @@
-/** One configuration under ours and every rival, and what each did. */
+/** Trial of a configuration: results of our policy and of every rival. */
 
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
@@ -30,14 +30,14 @@ export const figures = {
 } as const satisfies Record<keyof Figures, string>;
 export const figureNames = Object.keys(figures) as readonly (keyof Figures)[];
 
-/** The policy that serves without `--tbt-ms`. */
+/** Our policy as served without `--tbt-ms`. */
 export const own = ours();
 const inOrder = { ...own.admission, overtakes: false };
 
-/** Each rival with the limits that its authors ran. */
+/** Rivals, with the limits that their authors used. */
 const rivals: readonly Policy[] = [
   ...["vllm", "vllm-chunked", "orca", "sglang", "sglang-chunked"].map(policyOf),
-  // Chunks of SGLang's first size.
+  // Chunk size of SGLang's first release.
   withChanges(policyOf("sglang-chunked"), "longest-prefix", { batch: staticBudget(2048) }),
   policyOf("sarathi"),
   withChanges(sarathi(256), "sarathi-256", {}),

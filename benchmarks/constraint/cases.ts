@@ -1,4 +1,4 @@
-/** Schemas and vocabularies that constraints are measured on. */
+/** Schemas and vocabularies for the measurements. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { compileConstraint } from "../../grammar/compile.ts";
@@ -9,7 +9,7 @@ import { NumberText } from "../../tests/support/any-order.ts";
 
 const VOCABULARY = 151_936;
 
-/** Schemas whose masks take the most work of all that are known: each character counts, in several ways. */
+/** Schemas with the costliest known masks: each character counts, in several ways. */
 export const worstMasks = [9, 19, 29, 39].map((words) => ({
   type: "string",
   minLength: 200,
@@ -17,7 +17,7 @@ export const worstMasks = [9, 19, 29, 39].map((words) => ({
   pattern: `^(?:\\S+\\s+){0,${words}}\\S+$`,
 }));
 
-/** A schema and values of which it is known whether it allows them. */
+/** Schema with values whose validity is known. */
 export interface Case {
   /** Name of its file. */
   readonly name: string;
@@ -25,15 +25,17 @@ export interface Case {
   readonly tests: readonly { readonly data: unknown; readonly valid: boolean }[];
 }
 
-/** JSON in which numbers keep their digits: 2.0 is no integer's text. */
+/** Parses JSON and keeps the digits of numbers: 2.0 is not the text of an integer. */
 export function parseExactly(text: string): unknown {
   return JSON.parse(text, (_, value, context?: { readonly source?: string }) =>
     typeof value === "number" ? new NumberText(context?.source ?? String(value)) : value,
   );
 }
 
-/** Every so manyth file of the folder, from the `first`th on. Read as they are needed: what is kept is marked at each collection of
- *  garbage. */
+/**
+ * Yields every `every`th file of the folder, from the `first`th on. Reads lazily, since live objects slow
+ * down each garbage collection.
+ */
 export function* realSchemas(folder: string, every: number, first: number): Generator<Case> {
   for (const [index, file] of readdirSync(folder).sort().entries()) {
     if (index % every !== first) continue;
@@ -43,7 +45,7 @@ export function* realSchemas(folder: string, every: number, first: number): Gene
   }
 }
 
-/** Null: it is refused. */
+/** Compiles a schema; null: refused. */
 export function compile(schema: unknown): Grammar | null {
   try {
     return compileConstraint({ kind: "schema", schema, layout: "compact" }).grammar;
@@ -53,7 +55,7 @@ export function compile(schema: unknown): Grammar | null {
   }
 }
 
-/** Builds a vocabulary of the file's tokens, by rank, or of our own. */
+/** Builds a vocabulary from the file's tokens, by rank, or a generated one. */
 export function vocabulary(ranks: { readonly bpe_ranks: string } | null): Vocabulary {
   const texts = tokens(ranks);
   return vocabularyOf(texts.length, (token) => texts[token]!);

@@ -9,7 +9,7 @@ import { compile, quantiles, worstMasks } from "./cases.ts";
 import { threadMs } from "./thread-clock.ts";
 
 const DELAY_STEPS = 120;
-/** Steps of a device in which code is run for the first time. */
+/** Warm-up steps of a device. */
 const COLD_STEPS = 5;
 
 /** Measures how masks for four answers under the worst schemas delay a step, beside a free answer. */

@@ -13,30 +13,33 @@ import { written } from "../../tests/support/any-order.ts";
 import { type Case, quantiles } from "./cases.ts";
 import { threadMs } from "./thread-clock.ts";
 
-/** Bytes of a written value that are walked; the rest is left out. */
+/** Bytes of a value to walk at most; the rest is left out. */
 const BYTES_MAX = 4000;
-/** One mask, in microseconds: by the clock of the thread that makes it, and by the clock on the wall. */
+/** Time of a mask in microseconds: thread time and wall time. */
 interface TimedMask {
   readonly threadUs: number;
   readonly wallUs: number;
-  /** The longest piece of its work. */
+  /** Longest piece of its work, in thread time. */
   readonly pieceThreadUs: number;
   readonly pieceWallUs: number;
-  /** Work for it, which is the same each time. */
+  /** Steps of work, the same each time. */
   readonly steps: number;
 }
 
 const clocks = ["threadUs", "wallUs", "pieceThreadUs", "pieceWallUs"] as const;
 type Clock = (typeof clocks)[number];
 
-/** A mask whose time is worth knowing where it was. */
+/** Mask with its position, for the list of slow ones. */
 interface SlowMask extends TimedMask {
   readonly name: string;
-  /** The text before it. */
+  /** Text before it. */
   readonly text: string;
 }
 
-/** Each valid value is read token by token, longest first; the mask of each place is timed, and the `slowest` of them are told. */
+/**
+ * Reads each valid value token by token, longest first, and times the mask at each position. Lists the
+ * `slowest` masks.
+ */
 export async function measureMasks(
   cases: Iterable<Case>,
   vocabulary: Vocabulary,
@@ -47,18 +50,18 @@ export async function measureMasks(
   const warmAtMs = threadMs();
   warmUp(masks);
   const warmedAtMs = threadMs();
-  Bun.gc(true); // of what making the vocabulary left, which the server does on another thread
+  Bun.gc(true); // garbage from making the vocabulary, which the server leaves on another thread
   const [readMs, warmMs] = [warmAtMs - startedMs, warmedAtMs - warmAtMs];
   console.log(
     `vocabulary of ${vocabulary.size}: read in ${readMs.toFixed(0)} ms, then warmed up in ${warmMs.toFixed(0)}`,
   );
   const compiler = new ConstraintCompiler(new URL("../../server/grammar/worker.ts", import.meta.url).href);
-  /** Columns, so that few objects are marked by collections of garbage. */
+  /** Columns, so that garbage collections mark few objects. */
   const times = { threadUs: [], wallUs: [], pieceThreadUs: [], pieceWallUs: [] } as Record<Clock, number[]>;
   const givenUp: string[] = [];
   let slow: SlowMask[] = [];
   let schemas = 0;
-  /** The latest parsers, as many as an engine keeps. */
+  /** Latest parsers, as many as an engine keeps. */
   const parsers: Parser[] = [];
   for (const { name, schema, tests } of cases) {
     const compiled = await compiler
@@ -115,8 +118,10 @@ export async function measureMasks(
   }
 }
 
-/** The longest token that the text goes on with. Every byte is one. Looked up in the trie, so that this thread keeps no more than an
- *  engine's does: all of it is marked at each collection of garbage. */
+/**
+ * Returns the longest token that continues the text; every byte is a token. Looks it up in the trie, so that
+ * this thread keeps no more objects than an engine's: each garbage collection marks all of them.
+ */
 function longestToken({ trie }: Vocabulary, text: Uint8Array, from: number): number {
   let [longest, node] = [-1, 0];
   for (let at = from; at < text.length; at++) {
@@ -136,7 +141,7 @@ function slowestOf(masks: readonly SlowMask[], most: number): SlowMask[] {
   return masks.toSorted((a, b) => b.threadUs - a.threadUs).slice(0, most);
 }
 
-/** A mask as the device that writes masks makes it, in pieces; null: it is too much work. */
+/** Computes a mask in pieces, as the constrained device does; null: too much work. */
 function timedMask(matcher: Matcher): (TimedMask & { readonly mask: Mask }) | null {
   let [threadUs, wallUs, pieceThreadUs, pieceWallUs] = [0, 0, 0, 0];
   const piece = <Value>(work: () => Value): Value => {

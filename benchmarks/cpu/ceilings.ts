@@ -1,4 +1,4 @@
-/** Ceilings of the machine, and the least time of work by them. */
+/** Ceilings of the machine, and lower bounds of times by them. */
 import { resolve } from "node:path";
 import type { ModelShape } from "../../model/shape.ts";
 import type { Format, Streams } from "./engine.ts";
@@ -12,8 +12,10 @@ export interface Ceilings {
   readonly int8: number;
 }
 
-/** Measured beside `library`, where its build is: the best of three, since other programs on the machine lower a rate, and
- *  nothing raises it. */
+/**
+ * Measures with the tools beside `library`: the best of three runs, since other programs can only lower a
+ * rate.
+ */
 export async function measureCeilings(library: string, threads: number): Promise<Ceilings> {
   await runProgram(["cmake", "--build", resolve(library, ".."), "--target", "bunting_bench_ceilings"]);
   const measured: Ceilings[] = [];
@@ -22,7 +24,7 @@ export async function measureCeilings(library: string, threads: number): Promise
   return { readBytes: best("readBytes"), f32: best("f32"), bf16: best("bf16"), int8: best("int8") };
 }
 
-/** Measures the memory bandwidth of the moment. Multiplying is steady; this is not. */
+/** Measures the current memory bandwidth, which varies; compute rates are steady. */
 export async function measureReadBytes(library: string, threads: number): Promise<number> {
   const out = await runProgram([...measuring(library, threads), "--read"]);
   return (JSON.parse(out) as Pick<Ceilings, "readBytes">).readBytes;
@@ -32,7 +34,10 @@ function measuring(library: string, threads: number): string[] {
   return [resolve(library, "../bunting_bench_ceilings"), String(threads)];
 }
 
-/** Work of a prompt: matrices, attention scores and outputs. The vocabulary counts once, for the last row. */
+/**
+ * Lower bound of a prompt's time: matrices, attention scores and outputs. The vocabulary projection counts
+ * once, for the last row.
+ */
 export function prefillFloorSeconds(
   shape: ModelShape,
   tokens: number,
@@ -44,7 +49,7 @@ export function prefillFloorSeconds(
   return matrices / rateOf(format, ceilings) + attention / ceilings.bf16;
 }
 
-/** Least time of a step of decodes: reading weights and pages once, or computing. */
+/** Lower bound of a decode step: reading weights and pages once, or computing. */
 export function decodeFloorSeconds(
   shape: ModelShape,
   weightBytes: number,
@@ -61,7 +66,7 @@ export function decodeFloorSeconds(
   return Math.max(reading, matrices / rateOf(format, ceilings) + attention / ceilings.bf16);
 }
 
-/** That one token is multiplied with: of experts, those that it uses. */
+/** Weights of a layer that one token is multiplied with; of experts, those that it uses. */
 function layerWeights(shape: ModelShape): number {
   return shape.layers.length * (attentionWeights(shape) + (experts(shape)?.used ?? 1) * mlpWeights(shape));
 }
@@ -75,13 +80,15 @@ function mlpWeights(shape: ModelShape): number {
   return 3 * shape.hidden * (experts(shape)?.feedForward ?? shape.feedForward);
 }
 
-/** Experts of the layers, or null: the measured models have them in all layers or in none. */
+/** Experts of the layers; null: none. The measured models have them in all layers or in none. */
 function experts({ layers, experts }: ModelShape): ModelShape["experts"] {
   return layers.every(({ mlp }) => mlp === "experts") ? experts : null;
 }
 
-/** The part of all weights that a step of so many streams does not read: an embedding of its own, and of experts those that no
- *  stream uses, if each uses random ones. */
+/**
+ * Share of all weights that a step of `streams` streams does not read: a separate embedding table, and
+ * experts that no stream uses, if each uses random ones.
+ */
 function unusedShare(shape: ModelShape, streams: number): number {
   const { count, used } = experts(shape) ?? { count: 1, used: 1 };
   const vocabulary = shape.hidden * shape.vocab;

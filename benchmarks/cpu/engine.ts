@@ -1,5 +1,7 @@
-/** Rates of the CPU engine without scheduler and server: steps as the scheduler would build them, timed from `start` to
- *  `deliver`. Weights are random, so tokens do not matter; pages are written before they are read. */
+/**
+ * Rates of the CPU engine without scheduler and server. The steps are like the scheduler's, timed from
+ * `start` to `deliver`. Weights are random, so tokens do not matter; pages are written before they are read.
+ */
 
 import { dirname } from "node:path";
 import type { NativeDevice } from "../../gpu/native/device.ts";
@@ -19,10 +21,13 @@ import {
 const PAGE_TOKENS = 16;
 const STEP_TOKENS = 512;
 const STREAMS_MAX = 32;
-/** Steps of a measurement of decodes; llama.cpp is asked for as many. */
+/** Decode steps per measurement, the same for llama.cpp. */
 export const DECODE_STEPS = 32;
 
-/** Weight formats: ours rounds a folder to the first three, and reads the others from llama.cpp's own file. */
+/**
+ * Weight formats: our loader rounds a folder to the first three, and reads the others from llama.cpp's own
+ * file.
+ */
 export type Format =
   | "bf16"
   | "int8"
@@ -37,14 +42,14 @@ export const isFileFormat = (format: Format): boolean => format.includes("_");
 
 export interface Streams {
   readonly streams: number;
-  /** Context of each stream before it decodes. */
+  /** Context of each stream before it decodes, in tokens. */
   readonly contextTokens: number;
-  /** Tokens of those in pages that all share. */
+  /** Tokens of the context in pages that all streams share. */
   readonly sharedTokens: number;
 }
 
 interface Stream {
-  /** Streams of other numbers have other tokens, and so, in a mixture, other experts. */
+  /** Number of the stream. Others have other tokens, and so, in a mixture, other experts. */
   readonly number: number;
   readonly pages: number[];
   computed: number;
@@ -52,7 +57,7 @@ interface Stream {
 
 export class EngineBench {
   readonly shape: ModelShape;
-  /** Read by a step of decodes. */
+  /** Weight bytes that a decode step reads. */
   readonly weightBytes: number;
   readonly #library: NativeLibrary;
   readonly #model: NativeModel;
@@ -60,7 +65,10 @@ export class EngineBench {
   #nextPage = 0;
   #steps = 0;
 
-  /** `folder`: or a GGUF file, for formats of files. Packed weights are kept there: rows are measured one at a time, and packing takes longer than they do. */
+  /**
+   * `folder`: a folder, or a GGUF file for formats of files. It also keeps packed weights: rows are measured
+   * one at a time, and packing takes longer than a row.
+   */
   constructor(library: NativeLibrary, folder: string, format: Format, threads: number, isa: Isa | "auto") {
     const { config, tensors } = openModelFolder(folder);
     this.shape = config.shape;
@@ -70,7 +78,7 @@ export class EngineBench {
     const options = { compute: "bf16", isa, threads, formats, contextMax: null, packedFolders } as const;
     this.#library = library;
     this.#model = openNativeModel(library, { config, tensors }, options, () => {});
-    // Without the cosines and sines, of which a step reads next to nothing.
+    // Excludes the RoPE tables, of which a step reads next to nothing.
     this.weightBytes = this.#model.weightBytes - config.shape.contextMax * config.shape.headSize * 4;
     this.#device = openCpuDevice(library, this.#model, {
       threads,
@@ -87,10 +95,10 @@ export class EngineBench {
     closeNativeModel(this.#library, this.#model);
   }
 
-  /** Prompt tokens per second of one prompt, in steps of at most 512. */
+  /** Returns prompt tokens per second of one prompt, in steps of at most 512. */
   prefill(tokens: number): number {
     this.#nextPage = 0;
-    // Threads and caches warm up first, as llama-bench's do.
+    // Warm-up of threads and caches, as in llama-bench.
     this.#fill({ number: 0, pages: [], computed: 0 }, Math.min(STEP_TOKENS, tokens), true);
     this.#nextPage = 0;
     const stream: Stream = { number: 0, pages: [], computed: 0 };
@@ -99,7 +107,7 @@ export class EngineBench {
     return (tokens * 1000) / (performance.now() - startMs);
   }
 
-  /** Tokens per second of all streams together. */
+  /** Returns tokens per second, summed over all streams. */
   decode({ streams, contextTokens, sharedTokens }: Streams): number {
     this.#nextPage = 0;
     const stem: Stream = { number: 0, pages: [], computed: 0 };
@@ -114,7 +122,7 @@ export class EngineBench {
     return (streams * DECODE_STEPS * 1000) / (performance.now() - startMs);
   }
 
-  /** Computes the stream up to `tokens`; draws after the last one if asked. */
+  /** Computes the stream up to `tokens`; samples after the last one if `draws`. */
   #fill(stream: Stream, tokens: number, draws: boolean): void {
     while (stream.computed < tokens) {
       const count = Math.min(STEP_TOKENS, tokens - stream.computed);

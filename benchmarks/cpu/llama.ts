@@ -1,11 +1,11 @@
-/** llama.cpp beside us: its own programs, in each of the configurations that may be its fastest. */
+/** Measurements of llama.cpp with its own programs, in each configuration that may be its fastest. */
 import { dirname, join } from "node:path";
 import { DECODE_STEPS, type Streams } from "./engine.ts";
 import type { Configuration } from "./rounds.ts";
 import { type RunningProgram, runProgram, startProgram } from "./runs.ts";
 
 export interface Llama {
-  /** Path of llama-bench or llama-server; other programs are beside it. */
+  /** Path of llama-bench or llama-server; the other programs are beside it. */
   readonly program: string;
   readonly gguf: string;
   readonly threads: number;
@@ -13,12 +13,12 @@ export interface Llama {
 
 const flashChoices = ["off", "on"] as const;
 
-/** Prompt tokens per second of one prompt. */
+/** Configurations for prompt tokens per second of one prompt. */
 export function llamaPrefill(llama: Llama, tokens: number): Configuration[] {
   return llamaBench(llama, ["-p", String(tokens), "-n", "0"]);
 }
 
-/** Tokens per second of one stream behind a context. */
+/** Configurations for tokens per second of one stream after a context. */
 export function llamaDecode(llama: Llama, { contextTokens }: Streams): Configuration[] {
   return llamaBench(llama, ["-p", "0", "-n", String(DECODE_STEPS), "-d", String(contextTokens)]);
 }
@@ -36,8 +36,10 @@ function llamaBench({ program, gguf, threads }: Llama, work: readonly string[]):
   }));
 }
 
-/** Tokens per second of all streams together: with a cache for each stream or one for all, which is how a prefix is
- *  shared. */
+/**
+ * Configurations for tokens per second of all streams: with a cache per stream, or one shared cache, which is
+ * how llama.cpp shares a prefix.
+ */
 export function llamaBatched({ program, gguf, threads }: Llama, work: Streams): Configuration[] {
   const { streams, contextTokens, sharedTokens } = work;
   const caches = sharedTokens > 0 ? [[], ["-kvu"]] : [[]];
@@ -64,8 +66,10 @@ export interface ServerChoice {
   start(): Promise<RunningProgram>;
 }
 
-/** Flash attention on or off; a sequence at once for each client, or as many as it takes by itself, which is four that share
- *  one cache. */
+/**
+ * Server configurations: flash attention on or off; one slot per client, or the default of four slots that
+ * share one cache.
+ */
 export function llamaServers(llama: Llama, clients: number, contextTokens: number): ServerChoice[] {
   const { program, gguf, threads } = llama;
   return [clients, null].flatMap((slots) =>

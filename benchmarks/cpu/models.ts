@@ -1,5 +1,7 @@
-/** The models that are measured: random weights of published shapes, as a folder for us and as GGUF files for llama.cpp. Made
- *  once and kept. */
+/**
+ * Models for the measurements: random weights of published shapes, as a folder for us and as GGUF files for
+ * llama.cpp. Made once and kept.
+ */
 import { closeSync, existsSync, openSync, readSync, renameSync, writeSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { openModelFolder } from "../../model/folder.ts";
@@ -18,7 +20,7 @@ import { namedConfig, writeRandomModel } from "../../tools/random-model.ts";
 import type { Format } from "./engine.ts";
 import { runProgram } from "./runs.ts";
 
-/** The last two in few layers: a step takes as long for each of them, however many there are. */
+/** Model shapes. The last two have few layers: a step takes the same time for each layer. */
 export const modelNames = {
   "0.5B": "Qwen2.5-0.5B",
   "1B": "Llama-3.2-1B",
@@ -36,7 +38,7 @@ const ggufTypes: Readonly<Record<Format, string>> = {
   mxfp4_moe: "MXFP4_MOE",
 };
 
-/** The model's folder, made if it is not there. */
+/** Returns the model's folder; makes it if it is missing. */
 export function modelFolder(place: string, name: ModelName): string {
   const folder = join(place, name);
   if (!existsSync(join(folder, "config.json"))) {
@@ -49,7 +51,10 @@ export function modelFolder(place: string, name: ModelName): string {
   return folder;
 }
 
-/** The same model as a GGUF file of the width, made if it is not there; llama-quantize is beside llama-bench. */
+/**
+ * Returns the same model as a GGUF file of that width; makes it if it is missing. llama-quantize must be
+ * beside llama-bench.
+ */
 export async function ggufFile(
   place: string,
   name: ModelName,
@@ -68,8 +73,10 @@ export async function ggufFile(
   return path;
 }
 
-/** Matrices as they are in the folder, vectors in F32. Rows of Q and K keep their order, and those of experts that of the file,
- *  which random weights do not have. */
+/**
+ * Writes matrices as stored in the folder, and vectors in F32. Rows of Q and K keep their order, and those of
+ * experts the file's order, which does not matter for random weights.
+ */
 function writePlain(folder: string, path: string): void {
   console.error(`writing ${path}`);
   const { config, tensors } = openModelFolder(folder);
@@ -122,7 +129,7 @@ function writePlain(folder: string, path: string): void {
   for (const tensor of dense) {
     write(stored(tensor, isVector(tensor) || ggufName(tensor.name, family).includes("ffn_gate_inp")));
   }
-  // Rows are whole blocks, so that nothing is between them.
+  // Rows are whole blocks, without padding between them.
   for (const [, experts] of groups) for (const tensor of experts) write(stored(tensor, isVector(tensor)));
   for (const { data } of rope) write(data);
   closeSync(file);

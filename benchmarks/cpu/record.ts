@@ -1,12 +1,14 @@
-/** Results kept in a file: a machine is quiet for minutes at a time, so that rows come a few at a time, and each
- *  says when and with which code it was measured. */
+/**
+ * Results kept in a file. A machine is quiet only for minutes, so rows come a few at a time. Each has the
+ * date and commit of its measurement.
+ */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import type { Cell } from "../../server/cli/table.ts";
 import type { Ceilings } from "./ceilings.ts";
 import type { Figure } from "./rows.ts";
 
 export interface Measured extends Figure {
-  /** UTC, to the minute. */
+  /** Date in UTC, to the minute. */
   readonly date: string;
   /** Commit of this project. */
   readonly commit: string;
@@ -15,9 +17,9 @@ export interface Measured extends Figure {
 export interface Recording {
   readonly machine: string;
   readonly threads: number;
-  /** Version of llama.cpp; null: it was not measured. */
+  /** Version of llama.cpp; null: not measured. */
   readonly llamaVersion: string | null;
-  /** Ceilings as measured last. */
+  /** Ceilings of the latest measurement. */
   readonly ceilings: Ceilings;
   readonly figures: readonly Measured[];
 }
@@ -25,11 +27,11 @@ export interface Recording {
 export function readRecording(path: string): Recording | null {
   if (!existsSync(path)) return null;
   const kept = JSON.parse(readFileSync(path, "utf8")) as Recording;
-  // Figures from before there were rounds lack their spread.
+  // Early recordings have no spread.
   return { ...kept, figures: kept.figures.map((figure) => ({ ...figure, spread: figure.spread ?? null })) };
 }
 
-/** The new one with those figures of the old one that were not measured again; those of `order` in its order. */
+/** Merges recordings: keeps old figures without a new measurement, and sorts figures by `order`. */
 export function merged(old: Recording | null, now: Recording, order: readonly string[]): Recording {
   const byName = new Map([...(old?.figures ?? []), ...now.figures].map((figure) => [figure.what, figure]));
   const rank = ({ what }: Measured): number => {
@@ -40,7 +42,7 @@ export function merged(old: Recording | null, now: Recording, order: readonly st
   return { ...now, llamaVersion: now.llamaVersion ?? old?.llamaVersion ?? null, figures };
 }
 
-/** Writes it as JSON, and the same as a page beside it. */
+/** Writes the recording as JSON, and as a page beside it. */
 export function writeRecording(path: string, recording: Recording, how: string): void {
   writeFileSync(path, `${JSON.stringify(recording, null, 2)}\n`);
   writeFileSync(path.replace(/\.json$/, ".md"), page(recording, how));
@@ -65,7 +67,7 @@ export function cells(figure: Figure): Cell[] {
   const percentOf = (of: number): string => `${(of * 100).toFixed(0)} %`;
   const percent = share === null ? null : percentOf(share);
   const ratio = times === null ? null : `${times.toFixed(2)}×`;
-  // llama.cpp has the same ceiling where it reads as many weights.
+  // llama.cpp has the same ceiling if it reads as many weights.
   const theirShare = share === null || times === null ? "" : ` (${percentOf(share / times)})`;
   const theirs = llama === null ? null : `${rounded(llama)}${theirShare}`;
   const range = spread === null ? null : spread.map((value) => value.toFixed(2)).join("-");
@@ -75,7 +77,7 @@ export function cells(figure: Figure): Cell[] {
   ];
 }
 
-/** Ours over llama.cpp's, or the other way round for milliseconds. */
+/** Ratio of ours to llama.cpp's; inverted for milliseconds. */
 function ratioOf({ ours, unit, llama }: Figure): number | null {
   if (llama === null) return null;
   return unit === "ms" ? llama / ours : ours / llama;
@@ -95,7 +97,7 @@ function aimText({ aim, unit }: Figure): string {
     .join(", ");
 }
 
-/** Null where nothing was asked for or nothing could be compared. */
+/** Verdict on the aim; null without an aim or a comparison. */
 function isMet(figure: Figure, { ratio, share, msMost }: Figure["aim"]): string | null {
   const times = ratioOf(figure);
   const isOpen = ratio === undefined ? share === undefined && msMost === undefined : times === null;
@@ -107,7 +109,7 @@ function isMet(figure: Figure, { ratio, share, msMost }: Figure["aim"]): string 
   return isReached ? "yes" : "**no**";
 }
 
-/** "2 threads read 34 GB/s, …" */
+/** Formats ceilings: "2 threads read 34 GB/s, …". */
 export function ceilingText(threads: number, { readBytes, f32, bf16, int8 }: Ceilings): string {
   const giga = (value: number): string => Math.round(value / 1e9).toLocaleString("en");
   return `${threads} threads read ${giga(readBytes)} GB/s and multiply at ${giga(f32)} GFLOP/s in f32, ${giga(bf16)} in bf16, ${giga(int8)} GOP/s in int8`;

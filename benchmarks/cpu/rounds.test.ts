@@ -26,7 +26,7 @@ test("of configurations the one with the best median counts, not the one with th
 });
 
 test("the ratio is one of medians, the spread is of rounds, each beside its own", () => {
-  // Sorted by size, 5 beside 10, 12 beside 12 and 24 beside 20 would be 0.5 to 1.2; the worst beside the best 0.25.
+  // Sorted by size, 5 / 10, 12 / 12 and 24 / 20 would be 0.5 to 1.2; the worst over the best would be 0.25.
   const of = compared(rounds([24, 5, 12], [10, 20, 12], [9, 9, 9]), ["a", "b"]);
   expect(of).toEqual({ ours: 12, llama: 12, llamaWith: "a", spread: [0.25, 2.4] });
 });

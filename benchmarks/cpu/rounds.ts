@@ -1,37 +1,42 @@
-/** Rates beside each other on a machine whose memory is fast in one minute and slow in the next, where the best of a few tries
- *  is luck. What is compared is measured moments apart, in rounds: their median counts, and the range of their ratios says
- *  how much a single round could have misled. */
+/**
+ * Comparison of rates on a machine whose memory speed changes from minute to minute, where the best of a few
+ * tries is luck. Compared rates are measured moments apart, in rounds, and their medians count. The range of
+ * their ratios shows how far a single round could have misled.
+ */
 import { assert } from "../../base/assert.ts";
 
-/** Measurements of one moment; rates per second. */
+/** Round: measurements moments apart; rates per second. */
 export interface Round {
-  /** Memory bandwidth of all threads together. */
+  /** Memory bandwidth of all threads, summed. */
   readonly readBytes: number;
   readonly ours: number;
-  /** One of each configuration, in their order; empty where llama.cpp is not beside. */
+  /** Rates of llama.cpp by configuration, in order; empty without llama.cpp. */
   readonly llama: readonly number[];
 }
 
-/** One way to run llama.cpp. */
+/** Configuration of llama.cpp. */
 export interface Configuration {
   readonly name: string;
-  /** Runs it once; the rate per second. */
+  /** Runs it once; returns the rate per second. */
   measure(): Promise<number>;
 }
 
 export interface Compared {
-  /** Medians of the rounds. */
+  /** Median of our rates over the rounds. */
   readonly ours: number;
-  /** Rate of the configuration with the best median. */
+  /** Median rate of llama.cpp's best configuration. */
   readonly llama: number | null;
   readonly llamaWith: string;
   readonly spread: Spread | null;
 }
 
-/** The lowest and the highest ratio that one round alone would have given. */
+/** Lowest and highest ratio of a single round. */
 export type Spread = readonly [lowest: number, highest: number];
 
-/** `count` rounds. Every other one runs backwards: none is always first, or always behind the same other one. */
+/**
+ * Measures `count` rounds. Every other one runs in reverse, so that no configuration always comes first, or
+ * always after the same one.
+ */
 export async function measureRounds(
   count: number,
   readBytes: () => Promise<number>,
@@ -63,7 +68,7 @@ export function compared(rounds: readonly Round[], configurations: readonly stri
   return { ours, llama, llamaWith: configurations[index]!, spread };
 }
 
-/** Every rate, of which a median hides the spread. */
+/** Formats every rate, since a median hides the spread. */
 export function roundsText(rounds: readonly Round[], configurations: readonly string[]): string {
   const text = (name: string, rateOf: (round: Round) => number): string =>
     `${name}: ${rounds.map((round) => rateOf(round).toFixed(1)).join(" ")}`;
@@ -74,7 +79,7 @@ export function roundsText(rounds: readonly Round[], configurations: readonly st
   ].join("; ");
 }
 
-/** Median of an odd number of values, so that it is one of them. */
+/** Returns the median of an odd number of values, which is one of them. */
 export function median(values: readonly number[]): number {
   assert(values.length % 2 === 1, "a median of an even number of values");
   return [...values].sort((a, b) => a - b)[(values.length - 1) / 2]!;

@@ -1,4 +1,4 @@
-/** The rows of the table: what is measured, what was aimed at, and how each is run. */
+/** Rows of the table: measurement, aim, and how each is run. */
 import { join, resolve } from "node:path";
 import { type Isa, openLibrary } from "../../gpu/native.ts";
 import { streamChat } from "../../server/cli/client.ts";
@@ -11,34 +11,34 @@ import { type Configuration, compared, measureRounds, median, roundsText, type S
 import { startProgram } from "./runs.ts";
 import { type Crowd, contextTokensOf, serveBoth, startOurs } from "./serving.ts";
 
-/** One line of the table. */
+/** Line of the table. */
 export interface Figure {
-  /** Unique. */
+  /** Unique description. */
   readonly what: string;
   readonly ours: number;
   readonly unit: "tok/s" | "ms";
-  /** Share of the speed that the machine's ceilings allow, 0 … 1; null where that is not known. */
+  /** Share of the speed that the machine's ceilings allow, 0 … 1; null: unknown. */
   readonly share: number | null;
   readonly llama: number | null;
-  /** The configuration in which llama.cpp was fastest. */
+  /** Fastest configuration of llama.cpp. */
   readonly llamaWith: string;
-  /** Spread of the ratio to llama.cpp over rounds; null where both are not measured in rounds. */
+  /** Spread of the ratio to llama.cpp over rounds; null if not measured in rounds of both. */
   readonly spread: Spread | null;
   readonly aim: Aim;
 }
 
-/** The aim of a row; an absent part is no aim. */
+/** Aim of a row; an absent part is no aim. */
 export interface Aim {
-  /** Times llama.cpp: tokens per second at least, milliseconds at most. */
+  /** Aim as a multiple of llama.cpp: tokens per second at least, milliseconds at most. */
   readonly ratio?: number;
   readonly share?: number;
   readonly msMost?: number;
 }
 
-/** One measurement, of one figure or two. */
+/** Measurement of one or two figures. */
 export interface Row {
   readonly name: string;
-  /** Rows of one model in one format come together: it is loaded once. */
+  /** Model of the row. Rows of one model in one format are adjacent: it is loaded once. */
   readonly model: ModelName | null;
   readonly format: Format | null;
   run(bench: Bench): Promise<readonly Figure[]>;
@@ -83,19 +83,21 @@ export class Bench {
   }
 }
 
-/** Rounds of one stream, which only reads memory: the memory of a shared machine is up to twice as fast in one minute as in
- *  the next, so that only many rounds have a steady median. */
+/**
+ * Rounds of a single stream, which is bound by memory bandwidth. On a shared machine that varies so much that
+ * only many rounds have a steady median.
+ */
 const ROUNDS_ONE_STREAM = 21;
-/** Rounds of all others, which arithmetic mostly bounds. */
+/** Rounds of all other rows, which are mostly compute bound. */
 const ROUNDS = 3;
 
-/** The work of both sides in each round. */
+/** Work of both sides in each round. */
 interface Work {
   readonly rounds: number;
-  /** Once, in the engine that is open; tokens per second. */
+  /** Runs ours once, in the open engine; returns tokens per second. */
   ours(): number;
   llama(llama: Llama): readonly Configuration[];
-  /** Least time of one token by the ceilings. */
+  /** Lower bound of the time of one token by the ceilings. */
   floorSeconds(ceilings: Ceilings): number;
 }
 
@@ -199,7 +201,7 @@ function server(model: ModelName, format: Format, what: string, crowd: Crowd, ai
 
 const root = resolve(import.meta.dir, "../..");
 
-/** The first start extracts the library and the model. */
+/** First start, which extracts the library and the model. */
 const embeddedStart: Row = {
   ...{ name: "embedded model: executable start to first token", model: null, format: null },
   run: async (bench) => {
@@ -225,7 +227,7 @@ const embeddedStart: Row = {
   },
 };
 
-/** The first start packs the weights and keeps them. */
+/** Second start; the first one packs the weights and keeps them. */
 function secondStart(model: ModelName, format: Format, aim: Aim): Row {
   const name = `${model} ${format}: second start to ready`;
   return {
@@ -298,7 +300,7 @@ export const rows: readonly Row[] = [
     prefill(model, "q4_k_m", 512, { ratio: 3 }),
     decode(model, "q4_k_m", "1 stream", own(1), { ratio: 1.15 }),
     decode(model, "q4_k_m", "8 streams", own(8), { ratio: 2.5 }),
-    // Behind few tokens: 4,096 of prompts take the other side minutes.
+    // Short prompts: 4,096 tokens would take llama.cpp minutes.
     decode(model, "q4_k_m", "32 streams", { ...own(32), contextTokens: 32 }, { ratio: 3.5 }),
   ]),
   ...(["30B-A3B", "gpt-oss"] as const).flatMap((model) => [

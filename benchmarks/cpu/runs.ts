@@ -1,4 +1,4 @@
-/** Programs that a benchmark starts: run to their end, or kept as servers. None outlives the benchmark. */
+/** Programs of a benchmark: run to their end, or kept as servers. All end with the benchmark. */
 
 const running = new Set<Bun.Subprocess>();
 process.on("exit", () => {
@@ -13,7 +13,7 @@ function whileRunning<Child extends Bun.Subprocess>(child: Child): Child {
   return child;
 }
 
-/** Output of a program that must end well. */
+/** Returns the output of a program; throws if it fails. */
 export async function runProgram(command: readonly string[]): Promise<string> {
   const child = whileRunning(Bun.spawn([...command], { stdout: "pipe", stderr: "pipe" }));
   const [out, error] = await Promise.all([
@@ -27,7 +27,7 @@ export async function runProgram(command: readonly string[]): Promise<string> {
 
 export interface RunningProgram {
   readonly url: string;
-  /** From its start to its first good answer at `healthPath`. */
+  /** Milliseconds from its start to its first good answer at `healthPath`. */
   readonly readyMs: number;
   stop(): Promise<void>;
 }
@@ -60,7 +60,7 @@ export async function startProgram(
       await response.arrayBuffer();
       if (response.ok) break;
     } catch {
-      // Not listening yet.
+      // The server does not listen yet.
     }
     await Bun.sleep(10);
   }

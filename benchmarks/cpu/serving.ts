@@ -16,7 +16,7 @@ export interface Crowd {
   readonly outputTokens: number;
 }
 
-/** Our server on a folder, from source. */
+/** Starts our server on a folder, from source. */
 export function startOurs(folder: string, format: Format, threads: number): Promise<RunningProgram> {
   const quant = format === "bf16" ? "none" : format;
   return startProgram(
@@ -29,7 +29,7 @@ export function startOurs(folder: string, format: Format, threads: number): Prom
   );
 }
 
-/** Throws when a request fails, or an answer is not as long as was asked for. */
+/** Loads a server with clients; throws if a request fails or an answer has the wrong length. */
 async function loadServer(url: string, crowd: Crowd): Promise<LoadReport> {
   const target = { url, apiKey: null };
   const [model] = await listModels(target);
@@ -52,13 +52,16 @@ async function loadServer(url: string, crowd: Crowd): Promise<LoadReport> {
 }
 
 export interface Served {
-  /** An odd number of runs. */
+  /** Reports of our server, an odd number. */
   readonly ours: readonly LoadReport[];
-  /** With most tokens per second; null: it is not beside. */
+  /** Report of llama.cpp with most tokens per second; null: not present. */
   readonly llama: { readonly report: LoadReport; readonly name: string } | null;
 }
 
-/** Ours before, amid and after llama.cpp's choices, of which each runs only once: it takes minutes. */
+/**
+ * Runs ours before, amid and after llama.cpp's configurations, each of which runs only once since it takes
+ * minutes.
+ */
 export async function serveBoth(
   crowd: Crowd,
   startOurs: () => Promise<RunningProgram>,
@@ -81,7 +84,7 @@ export async function serveBoth(
   return { ours, llama };
 }
 
-/** Context of a server for one client: prompt, answer and some words around. */
+/** Context of a server for one client: prompt, answer and some words around them. */
 export function contextTokensOf({ sharedTokens, ownTokens, outputTokens }: Crowd): number {
   return sharedTokens + ownTokens + outputTokens + 128;
 }

@@ -1,9 +1,12 @@
-/** Latency of chats beside a job: the same chats with a job and twice without, by turns in one run of the server. */
+/**
+ * Latency of chats beside a job. The same chats run once with a job and twice without, by turns in one run of
+ * the server.
+ */
 
 import type { Target } from "../../server/cli/client.ts";
 import { hasEnded, JobsClient } from "../../server/cli/jobs-client.ts";
 
-/** Milliseconds, of the chats of all turns of a kind. */
+/** Times in milliseconds, of the chats in all turns of a kind. */
 export interface Felt {
   readonly firstTokens: number[];
   readonly gaps: number[];
@@ -12,15 +15,15 @@ export interface Felt {
 export interface Beside {
   readonly without: Felt;
   readonly beside: Felt;
-  /** The same chats once more without a job: the difference between two turns that have no job. */
+  /** Same chats again without a job: the difference between two turns without one. */
   readonly again: Felt;
-  /** Tokens per second that the job computes beside chats, of those that it computes alone. */
+  /** Tokens per second of the job beside chats, as a share of those alone. */
   readonly jobShare: number;
 }
 
 export interface Chats {
   readonly rounds: number;
-  /** When each chat of a turn comes, in milliseconds from its start: the same in all turns. */
+  /** Arrival of each chat in a turn, in milliseconds from its start: the same in all turns. */
   readonly arrivalsMs: readonly number[];
   readonly prompt: () => string;
   readonly outputTokens: number;
@@ -50,7 +53,7 @@ export async function besideJob(target: Target, chats: Chats): Promise<Beside> {
     if (status !== "cancelling") throw new Error(`the job ended before its turn did: ${status}`);
     while (!hasEnded(await jobs.batch(id))) await Bun.sleep(20);
   };
-  // Threads, caches and the engine's beliefs warm up first.
+  // Warm-up of threads, caches and the engine's cost model.
   await turn(target, chats, noneFelt());
   const turns = [() => turn(target, chats, felt.without), withJob, () => turn(target, chats, felt.again)];
   for (let round = 0; round < chats.rounds; round++) {
@@ -66,7 +69,7 @@ function noneFelt(): Felt {
   return { firstTokens: [], gaps: [] };
 }
 
-/** Chats that come whether or not those before them have ended. */
+/** Runs an open-loop turn: chats arrive whether or not earlier ones have ended. */
 async function turn(target: Target, chats: Chats, felt: Felt): Promise<void> {
   await Promise.all(
     chats.arrivalsMs.map(async (arrivalMs) => {
@@ -81,7 +84,7 @@ async function later<Value>(read: (target: Target) => Promise<Value>, target: Ta
   return await read(target);
 }
 
-/** Tokens per second that jobs compute during `work`. */
+/** Returns the tokens per second of jobs during `work`. */
 async function rateOf(target: Target, work: () => Promise<void>): Promise<number> {
   const [startMs, before] = [performance.now(), await jobTokens(target)];
   await work();
@@ -115,7 +118,7 @@ async function stream({ url }: Target, { prompt, outputTokens }: Chats, felt: Fe
     if (events === 0) continue;
     const nowMs = performance.now();
     (isFirst ? felt.firstTokens : felt.gaps).push(nowMs - lastMs);
-    // Events of one piece arrived together.
+    // Events of one network chunk arrived together.
     for (let event = 1; event < events; event++) felt.gaps.push(0);
     isFirst = false;
     lastMs = nowMs;

@@ -1,18 +1,18 @@
 /**
- * A batch as large as the limits allow, by `bunting batch` on a server: what memory both come to, from the start to the last result, beside
- * a smaller one.
+ * Batch as large as the limits allow, by `bunting batch` on a server: peak memory of both from the start to
+ * the last result, compared with a smaller batch.
  */
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Started } from "../started-server.ts";
 
-/** MiB in memory at most, until then. */
+/** Peak memory in MiB, up to then. */
 export interface Peaks {
   readonly ready: number;
   readonly uploaded: number;
   readonly ended: number;
-  /** Memory of the command. */
+  /** Peak memory of the command. */
   readonly command: number;
   readonly seconds: number;
 }
@@ -47,12 +47,15 @@ export async function largeBatch(
   return { ready, uploaded, ended: peakMib(server.pid), command: peak, seconds };
 }
 
-/** True once the command has noted which batch is its own. */
+/** True once the command has recorded the id of its batch. */
 function hasBegun(state: string): boolean {
   return existsSync(state) && (JSON.parse(readFileSync(state, "utf8")) as { batch: unknown }).batch !== null;
 }
 
-/** Simulated engines compute as slowly as others, and prompts take no memory once they are tokenised: most of a line is a field that no model reads. */
+/**
+ * Makes the lines. Most of a line is a field that no model reads: simulated engines compute as slowly as real
+ * ones, and tokenized prompts take no memory.
+ */
 function textOf(lines: number, lineBytes: number): string {
   const all = Array.from({ length: lines }, (_, index) => {
     const line = (user: string): string => {
@@ -64,7 +67,7 @@ function textOf(lines: number, lineBytes: number): string {
   return `${all.join("\n")}\n`;
 }
 
-/** 0 for a process that has just ended. */
+/** Peak memory of a process in MiB; 0 if it has just ended. */
 function peakMib(pid: number): number {
   const found = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"));
   return Math.round(Number(found?.[1] ?? 0) / 1024);

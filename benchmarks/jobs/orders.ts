@@ -1,6 +1,7 @@
 /**
- * What the order of a job is worth on the CPU engine: the same prompts, the same engine, the same memory, by turns as a job is served; as a job
- * in the order of its file; and all at once, so that the engine's queue orders what waits. Each turn begins without a cached prefix.
+ * Value of a job's order on the CPU engine, with the same prompts, engine and memory. By turns: as jobs are
+ * served, in file order, and all at once, so that the engine's queue orders the waiting prompts. Each turn
+ * begins with an empty cache.
  */
 
 import { openLibrary } from "../../gpu/native.ts";
@@ -23,11 +24,11 @@ export type Order = (typeof orders)[number];
 /** Results of one turn. */
 export interface Turn {
   readonly seconds: number;
-  /** Share of prompt tokens that were not computed. */
+  /** Share of prompt tokens that were cached. */
   readonly cachedShare: number;
 }
 
-/** A prompt in its place in a feed. */
+/** Prompt with its position in the job. */
 interface Placed extends BatchItem {
   readonly prompt: Int32Array;
 }
@@ -100,7 +101,7 @@ export class OrdersBench {
             stepTokens: Number.POSITIVE_INFINITY,
           }
         : this.#room;
-    // A task group is served in order of arrival, and otherwise like a job that is alone.
+    // Task groups are served in order of arrival, and otherwise like a job that is alone.
     const objective = order === "as in the file" ? "gang" : "throughput";
     const feed = new BatchAdmission(items, room);
     const cacheSalt = String(this.#turns++);
@@ -140,7 +141,7 @@ export class OrdersBench {
     const spec = { promptTokens, sampling: greedySampling, stop, cacheSalt, adapter: 0, service };
     let isStarted = false;
     this.#engines.fleet.submit(spec, {
-      // Once more after a preemption: then its own pages are cached.
+      // Repeated after a preemption: the sequence's own pages are then cached.
       onStarted: (tokens) => {
         if (!isStarted) told.onStarted(tokens);
         isStarted = true;

@@ -1,4 +1,4 @@
-/** The systems that run a job: vLLM and SGLang in the order of arrival, BatchLLM as published, and ours as it serves. */
+/** Systems that run a job: vLLM and SGLang in order of arrival, BatchLLM as published, and ours as served. */
 
 import { BatchAdmission } from "../../scheduler/batch/batch-admission.ts";
 import { orderOf } from "../../scheduler/batch/groups.ts";
@@ -19,7 +19,7 @@ import { devices } from "./bench.ts";
 /** Pages of an engine, of 16 tokens each. */
 export const PAGES = 25_000;
 
-/** A job with what is known of it before it runs. */
+/** Job with its prefix tree, known before it runs. */
 export interface KnownJob {
   readonly prompts: readonly JobPrompt[];
   readonly table: PromptTable;
@@ -32,12 +32,12 @@ export function known(shape: JobShape, seed: number): KnownJob {
   return { prompts, table, tree: new PrefixTree(table) };
 }
 
-/** A way to run a job. */
+/** System that runs a job. */
 export interface System {
   readonly name: string;
   readonly policy: Policy;
   readonly workload: (job: KnownJob, engines: number) => Workload;
-  /** Its attention reads a shared prefix once for all decodes of a group, instead of once for each. */
+  /** True if its attention reads a shared prefix once for all decodes of a group, false if once for each. */
   readonly sharesReads: boolean;
 }
 
@@ -69,13 +69,13 @@ export function asServed({ prompts, table, tree }: KnownJob, engines: number, pa
 }
 
 export const vllm: System = { name: "vllm", policy: vllmChunked(), workload: asTheyCome, sharesReads: false };
-/** vLLM's default then. */
+/** vLLM with its default settings at the time of the paper. */
 export const vllmInSmallSteps: System = {
   ...vllm,
   name: "vllm, steps of 512",
   policy: withChanges(vllmChunked(), "512", { batch: staticBudget(512) }),
 };
-/** vLLM as released with a cache. */
+/** vLLM as released with a prefix cache. */
 export const vllmWholePrompts: System = {
   ...vllm,
   name: "vllm, whole prompts",

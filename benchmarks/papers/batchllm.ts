@@ -1,10 +1,12 @@
 /**
- * BatchLLM's results (arXiv:2412.03594 §6) on an A100 with pages for 400,000 tokens: a job whose prompts share prefixes, all there from the
- * start. vLLM and SGLang take it in the order of arrival, BatchLLM as published in its own order. Attention reads a shared prefix once
- * for all decodes of a group in BatchLLM and ours, as their kernels do, and once for each in the others.
+ * Results of BatchLLM (arXiv:2412.03594 §6) on an A100 with pages for 400,000 tokens: a job with shared
+ * prefixes, complete from the start. vLLM and SGLang run it in order of arrival, BatchLLM as published in its
+ * own order. The kernels of BatchLLM and ours read a shared prefix once for all decodes of a group, the
+ * others once for each.
  *
- * The paper's averages (7 sharers, 1,100 + 400 tokens) would save 63 % of the tokens, and it says that 56 % can be saved. A geometric number of
- * sharers with a mean of 4 saves 55 %, and seen from a prompt there are 7 on average; so it is drawn here, and likewise 6.2 for 11.36.
+ * The paper's averages (7 sharers, 1,100 + 400 tokens) would save 63 % of the tokens, but the paper states 56
+ * %. A geometric number of sharers with a mean of 4 saves 55 %, and is 7 on average as seen from a prompt.
+ * The workload uses that distribution, and likewise 6.2 for 11.36.
  */
 
 import { orderOf } from "../../scheduler/batch/groups.ts";
@@ -52,14 +54,14 @@ const case2: JobShape = {
 
 type Shape = readonly [name: string, shape: JobShape];
 
-/** A micro-benchmark of the paper: all prompts alike. */
+/** Micro-benchmark of the paper: all prompts have the same shape. */
 function micro(prefixTokens: number, ownTokens: number, degree: number, prompts: number): Shape {
   const name = `${prefixTokens}/${ownTokens}, degree ${degree}, ${prompts} prompts`;
   const sizes = { prompts, instructionTokens: 0, prefixTokens, ownTokens, varies: false };
   return [name, { ...case1, ...sizes, sharers: { exactly: degree } }];
 }
 
-/** A device; without `pages` with the memory that a model of 8B leaves it. */
+/** Device; without `pages` it has the memory that an 8B model leaves. */
 interface Card {
   readonly name: string;
   readonly profile: ProfileName;
@@ -67,14 +69,14 @@ interface Card {
 }
 
 const a100: Card = { name: "A100", profile: "a100", pages: PAGES };
-/** They hold 41,000 and 199,000 tokens. */
+/** GPUs with room for 41,000 and 199,000 tokens. */
 const cards: readonly Card[] = [
   { name: "RTX 4090", profile: "rtx4090" },
   { name: "A6000", profile: "a6000" },
 ];
 
 interface Run {
-  /** Share of prompt tokens that were not computed. */
+  /** Share of prompt tokens that were cached. */
   readonly saved: number;
   readonly perSecond: number;
 }
@@ -92,10 +94,11 @@ function run(system: System, job: KnownJob, { profile: name, pages }: Card, seed
 }
 
 /**
- * Prompts per second that no schedule exceeds on this device's cost model: it knows all prompts and answers, has any memory, and may put any
- * tokens side by side. Every token of the prefix tree is computed once, in steps of the size with the best rate of all; a prompt's new
- * tokens are one chunk; every answer token but the first is a decode, which reads what is new in its own prompt and what it has drawn, and
- * shares all other reads with the decodes of its group.
+ * Returns an upper bound of prompts per second of any schedule, on this device's cost model. The ideal
+ * schedule knows all prompts and answers, has unlimited memory, and may combine any tokens in a step. It
+ * computes every token of the prefix tree once, in steps of the size with the best rate. A prompt's new
+ * tokens are one chunk. Every answer token but the first is a decode. It reads the new part of its own prompt
+ * and its drawn tokens, and shares all other reads with the decodes of its group.
  */
 function boundPerSecond({ prompts, table, tree }: KnownJob): number {
   const { profile, spec } = openProfile("a100");
@@ -126,9 +129,10 @@ function boundPerSecond({ prompts, table, tree }: KnownJob): number {
   return (1000 * prompts.length) / ms;
 }
 
-/** Claim: prefixes that are known beforehand save more than a cache finds, and whole jobs are done sooner. */
+/** Claim: prefixes known in advance save more than a cache finds, and whole jobs end sooner. */
 export function offlineJobs(bench: Bench): void {
-  // The paper does not say how many prompts its micro-benchmarks have. The more there are, the less of their prefixes a cache holds.
+  // The paper does not give the number of prompts of its micro-benchmarks. The more there are, the less of
+  // their prefixes a cache holds.
   const micros = (bench.isQuick ? [320] : [960, 3000]).flatMap((prompts) =>
     [4, 16].flatMap((degree) => [
       micro(2000, 200, degree, prompts),
@@ -140,7 +144,10 @@ export function offlineJobs(bench: Bench): void {
   for (const shape of micros) compare(bench, shape, a100, [vllm, sglang, published, served], 1.1);
 }
 
-/** Claim: the same on cards that hold less, beside vLLM in its default steps and as released; a job that shares little is no slower. */
+/**
+ * Claim: same on GPUs with less memory, compared with vLLM in its default steps and as released. A job that
+ * shares little is no slower.
+ */
 export function onCards(bench: Bench): void {
   const systems = [vllm, vllmInSmallSteps, vllmWholePrompts, published, served];
   for (const card of cards) {
@@ -156,7 +163,7 @@ function cases({ isQuick }: Bench): readonly Shape[] {
   ];
 }
 
-/** Runs a job on each system; ours over each vLLM is to be `least`. */
+/** Runs a job on each system; the ratio of ours to each vLLM must be `least`. */
 function compare(
   bench: Bench,
   [name, shape]: Shape,
@@ -199,7 +206,7 @@ function percent(value: number): string {
   return `${value.toFixed(1)} %`;
 }
 
-/** Claim: on the prefix trees of real traces the exact choice saves what Algorithm 1 saves, or more. */
+/** Claim: on the prefix trees of real traces, the exact choice saves as much as Algorithm 1, or more. */
 export function realTrees(bench: Bench): void {
   const lines: string[][] = [];
   for (const [name, table] of traceTables(bench.traces)) {
@@ -219,7 +226,10 @@ export function realTrees(bench: Bench): void {
   bench.table("Tokens saved on real prefix trees", head, lines);
 }
 
-/** A block of Mooncake's traces, 512 tokens, is one number; agents' texts are a number for every four characters. */
+/**
+ * Builds prompt tables of traces: a number per block of 512 tokens (Mooncake), or per four characters
+ * (agents' texts).
+ */
 function traceTables(folder: string | null): readonly (readonly [string, PromptTable])[] {
   const blocks = (name: "mooncake" | "mooncakeSynthetic"): PromptTable => {
     const text = readTrace(folder, name);

@@ -1,4 +1,4 @@
-/** The settings of a run and the places for its results; devices and numbers that claims share. */
+/** Settings of a run and sinks for its results; devices and numbers that claims share. */
 
 import type { PartedCostModel } from "../../scheduler/cost/cost-model.ts";
 import { openProfile, type ProfileName } from "../../scheduler/cost/profiles.ts";
@@ -7,15 +7,15 @@ import type { SimulationReport } from "../../simulation/report.ts";
 import type { Row } from "./table.ts";
 
 export interface Bench {
-  /** The folder of traces; null: workloads are drawn. */
+  /** Folder of traces; null: workloads are drawn. */
   readonly traces: string | null;
   readonly seeds: readonly number[];
-  /** Fewer calls and rates, for a first look. */
+  /** True for fewer calls and rates. */
   readonly isQuick: boolean;
   row(row: Row): void;
-  /** A table of its own. */
+  /** Prints a separate table. */
   table(title: string, head: readonly string[], lines: readonly (readonly string[])[]): void;
-  /** Progress, for the reader of the terminal. */
+  /** Prints progress to the terminal. */
   note(line: string): void;
 }
 
@@ -24,7 +24,7 @@ export interface DeviceModel {
   readonly spec: DeviceSpec;
 }
 
-/** `count` devices of one kind. `overheadMs` is added to every step; `spec` replaces what the device holds. */
+/** Makes `count` devices of one kind. `overheadMs` is added to every step; `spec` overrides the capacity. */
 export function devices(
   name: ProfileName,
   count: number,
@@ -34,14 +34,14 @@ export function devices(
   return Array.from({ length: count }, () => ({ profile, spec }));
 }
 
-/** Throws unless every call was answered: calls that were refused would flatter those that were not. */
+/** Throws unless every call was answered: refused calls would flatter the others. */
 export function allAnswered(report: SimulationReport): SimulationReport {
   if (report.unanswered > 0)
     throw new Error(`${report.policy}: ${report.unanswered} calls were not answered.`);
   return report;
 }
 
-/** Milliseconds as seconds for people. */
+/** Formats milliseconds as seconds. */
 export function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
 }
@@ -50,7 +50,7 @@ export function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
-/** Divides by index. */
+/** Divides element by element. */
 export function ratios(above: readonly number[], below: readonly number[]): number[] {
   return above.map((value, index) => value / below[index]!);
 }

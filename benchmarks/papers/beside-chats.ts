@@ -1,4 +1,4 @@
-/** Chats beside a job on simulated A100: their latency over that without the job, and the job's pace. */
+/** Chats beside a job on simulated A100s: their latency over that without the job, and the job's rate. */
 
 import { ours } from "../../scheduler/policies.ts";
 import type { SimulationReport } from "../../simulation/report.ts";
@@ -11,7 +11,7 @@ import { asServed, known, PAGES } from "./batchllm-systems.ts";
 import { allAnswered, type Bench, devices } from "./bench.ts";
 import { row } from "./table.ts";
 
-/** Chats that come beside a job. */
+/** Load of chats beside a job. */
 interface Load {
   readonly name: string;
   readonly tbtMs: number | null;
@@ -22,8 +22,10 @@ interface Load {
   readonly prompts: number;
 }
 
-/** 30 % of what four A100 serve of these chats within the target; and one chat from time to time. Chats' prompts have 10 to 7,000
- *  tokens: of a few dozen the median is one of two that are far apart. */
+/**
+ * Loads: 30 % of the chat rate that four A100s serve within the target, and occasional single chats. Chat
+ * prompts have 10 to 7,000 tokens: with a few dozen chats, the two middle values are far apart.
+ */
 const loads: readonly Load[] = [
   { name: "no target", tbtMs: null, engines: 4, callsPerSecond: 3, calls: 600, prompts: 6000 },
   { name: "target 100 ms", tbtMs: 100, engines: 4, callsPerSecond: 3, calls: 600, prompts: 14_000 },
@@ -33,7 +35,7 @@ const loads: readonly Load[] = [
 interface Run {
   readonly calm: SimulationReport;
   readonly beside: SimulationReport;
-  /** The job's pace in percent of that alone. */
+  /** Rate of the job in percent of that alone. */
   readonly share: number;
 }
 
@@ -64,7 +66,7 @@ function run(bench: Bench, load: Load, seed: number): Run {
   return { calm, beside, share: (100 * pace(beside, done)) / pace(alone, prompts) };
 }
 
-/** Claim: chats beside a job keep their pace, and the job gets what they leave. */
+/** Claim: chats beside a job keep their latency, and the job gets the rest. */
 export function besideChats(bench: Bench): void {
   for (const load of loads) {
     const { name, tbtMs } = load;

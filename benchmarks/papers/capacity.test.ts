@@ -1,9 +1,9 @@
-/** The search for a capacity, on made-up systems. */
+/** Search for the capacity of synthetic systems. */
 
 import { expect, test } from "bun:test";
 import { capacityOf, type Probe, rateAt } from "./capacity.ts";
 
-/** Keeps 100 ms up to a rate, and gets no slower than 2 s of waiting up to another. */
+/** Makes a system that keeps 100 ms up to one rate, and 2 s of waiting up to another. */
 function system(
   tbtRate: number,
   queueingRate: number,

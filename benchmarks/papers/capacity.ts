@@ -1,10 +1,10 @@
 /**
- * Capacity as Sarathi-Serve measures it: the highest rate of calls at which the 99th percentile of the time between
- * tokens keeps to a target and the median call waits at most two seconds to begin. A search over rates that are 2.5 %
- * apart.
+ * Capacity as Sarathi-Serve measures it: the highest rate of calls that meets two conditions. The 99th
+ * percentile of the time between tokens keeps a target, and the median call waits at most two seconds to
+ * begin. Searches over rates that are 2.5 % apart.
  */
 
-/** The result of a run at one rate, whatever the target. */
+/** Result of a run at one rate, whatever the target. */
 export interface Probe {
   readonly tbtP99Ms: number;
   readonly queueingP50Ms: number;
@@ -14,11 +14,16 @@ export const QUEUEING_P50_MAX_MS = 2000;
 
 const RATIO = 1.025;
 const PROBES_MAX = 20;
-/** One call in about a hundred seconds: what does not keep the target there never does. */
+/**
+ * Lowest rate of the search, about one call in a hundred seconds: a system that misses the target there
+ * always does.
+ */
 const INDEX_LEAST = -240;
 
-/** The rate with this number: rates are a geometric series, so that searches for different targets meet at the same
- *  rates. */
+/**
+ * Returns the rate with this number. Rates are a geometric series, so that searches for different targets
+ * meet at the same rates.
+ */
 export function rateAt(index: number): number {
   return 4 * RATIO ** index;
 }
@@ -28,8 +33,8 @@ export function keeps(probe: Probe, tbtMs: number): boolean {
 }
 
 /**
- * The highest rate per second at which `probe` keeps the target, given that what keeps it at one rate keeps it at every
- * lower one; 0 if none is found. Searches outwards from rate number `start`, then between.
+ * Returns the highest rate per second at which `probe` keeps the target; 0 if none is found. Assumes that the
+ * target holds at every lower rate, too. Searches outwards from rate number `start`, then by bisection.
  */
 export function capacityOf(probe: (index: number) => Probe, tbtMs: number, start = 0): number {
   let probes = 0;

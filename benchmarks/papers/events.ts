@@ -1,6 +1,6 @@
 /**
- * What goes wrong in a fleet, on four A6000: each event beside the same run without it. Calls that have nothing to do with
- * the event must not wait much longer for it: at most twice as long at the 99th percentile, and a second.
+ * Faults and load changes in a fleet of four A6000s: each event compared with the same run without it.
+ * Unrelated calls must not wait much longer: at the 99th percentile at most twice as long plus a second.
  */
 
 import { chatService } from "../../scheduler/core.ts";
@@ -22,16 +22,16 @@ const CALLS = 1800;
 interface Scenario {
   readonly name: string;
   readonly make: (seed: number) => Workload;
-  /** The event, as calls of another kind or as faults. */
+  /** Event, as calls of another kind or as faults. */
   readonly event?: (seed: number) => Workload;
   readonly faults?: readonly Fault[];
 }
 
-/** Half of what the four can do. */
+/** Normal load: half of the capacity of the four. */
 const usual = (seed: number): Workload =>
   toolWorkload(tools(320, 1), { seed, callsPerSecond: 18, calls: CALLS, exponent: 1.1 });
 
-/** One tool alone, asked for as often as all the others together, for half a minute. */
+/** Hot spot: a single tool, requested as often as all the others together, for half a minute. */
 const hot = (seed: number): Workload =>
   toolWorkload(tools(1, 2), { seed: seed + 100, callsPerSecond: 18, calls: 540, exponent: 1.1 });
 
@@ -45,7 +45,7 @@ const chats = (seed: number): Workload =>
     service: tenant("usual"),
   });
 
-/** Ten times as many calls of another tenant for five seconds. */
+/** Burst: ten times as many calls, of another tenant, for five seconds. */
 const burst = (seed: number): Workload =>
   chatWorkload(chatLengths(4096, 1), {
     seed: seed + 100,
@@ -74,7 +74,7 @@ const scenarios: readonly Scenario[] = [
   },
 ];
 
-/** Claim: an event is felt by the calls that it concerns only. */
+/** Claim: an event affects only the calls that it concerns. */
 export function underEvents(bench: Bench): void {
   for (const { name, make, event, faults = [] } of scenarios) {
     const runs = bench.seeds.map((seed) => {
@@ -107,7 +107,7 @@ function run(workload: Workload, seed: number, faults: readonly Fault[]): Simula
   return simulate({ workload, policy: ours(), devices: devices("a6000", DEVICES), seed, faults });
 }
 
-/** Waits of the calls that are not the event itself: 99th percentile, ms. */
+/** Waiting time of unrelated calls: 99th percentile in ms. */
 function othersP99({ calls }: SimulationReport): number {
   const waits = calls
     .filter(({ kind }) => kind !== "event")

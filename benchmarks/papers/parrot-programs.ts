@@ -1,4 +1,6 @@
-/** The programs of Parrot's evaluation as graphs: their shapes from the paper's §8, their lengths from the authors' artifact. */
+/**
+ * Programs of Parrot's evaluation as graphs: shapes from the paper's §8, lengths from the authors' artifact.
+ */
 
 import { SeededRandom } from "../../base/random.ts";
 import { greedySampling } from "../../scheduler/core.ts";
@@ -13,8 +15,11 @@ import { type ProgramArrival, uniqueText } from "../../simulation/workloads/prog
 
 export const soon: Criteria = { objective: "latency", ttftMs: null, tbtMs: null };
 
-/** Tokens of each of the ten articles, by the authors' own times of chains with chunks of 1,024: by as much as 75 more tokens out of each call take
- *  longer, at 27 ms a token, the articles have 36 to 81 chunks. */
+/**
+ * Tokens of each of the ten articles, derived from the authors' times of chains with chunks of 1,024. An
+ * article's number of chunks follows from the extra time of 75 more output tokens per call, at 27 ms a token.
+ * It is 36 to 81.
+ */
 export const articleTokens: readonly number[] = [58, 37, 41, 36, 48, 46, 81, 78, 38, 49].map(
   (chunks) => chunks * 1024,
 );
@@ -26,7 +31,7 @@ export interface Summary {
   readonly outputTokens: number;
 }
 
-/** A chunk after another, each behind the summary so far. */
+/** Makes a chain: one chunk after another, each with the summary so far. */
 export function chain({ random, articleTokens: tokens, chunkTokens, outputTokens }: Summary): ProgramPart {
   const count = Math.max(2, Math.floor(tokens / chunkTokens));
   const head = uniqueText(new SeededRandom(1), 40);
@@ -38,12 +43,12 @@ export function chain({ random, articleTokens: tokens, chunkTokens, outputTokens
   return { nodes, variables: [] };
 }
 
-/** The last variable of a chain, which alone is awaited. */
+/** Returns the last variable of a chain, the only awaited one. */
 export function lastOf({ nodes }: ProgramPart): string {
   return `summary${nodes.length - 1}`;
 }
 
-/** Every chunk by itself, then one call over all that came of it. */
+/** Makes a map-reduce: each chunk separately, then one call over all results. */
 export function mapReduce({
   random,
   articleTokens: tokens,
@@ -70,7 +75,7 @@ export function mapReduce({
   return { nodes: [...nodes, reduce], variables: [] };
 }
 
-/** One call: a constant text, an own one, an answer. */
+/** Makes a program of a single call: a constant text, a unique one, an answer. */
 export function single(constant: string, own: string, outputTokens: number): ProgramPart {
   return {
     nodes: [call("call", [text(constant), text(own), output("answer", outputTokens)])],
@@ -78,7 +83,7 @@ export function single(constant: string, own: string, outputTokens: number): Pro
   };
 }
 
-/** Calls of one kind at random times, so many per second, for so long. */
+/** Makes calls of one kind at random times, with a given rate and duration. */
 export function stream(
   random: SeededRandom,
   {
@@ -95,8 +100,10 @@ export function stream(
   return arrivals;
 }
 
-/** MetaGPT's shape (figure 1d): an architect, then for each file a coder, and three times a reviewer who reads all files and a
- *  coder who revises. */
+/**
+ * Makes MetaGPT's shape (figure 1d): an architect, then a coder per file. Three times, a reviewer reads all
+ * files and a coder revises.
+ */
 export function multiAgent(random: SeededRandom, files: number): { part: ProgramPart; wants: string[] } {
   const role = (seed: number, tokens: number): PromptPart => text(uniqueText(new SeededRandom(seed), tokens));
   const each = <Item>(make: (file: number) => Item): Item[] =>
@@ -134,7 +141,7 @@ export function multiAgent(random: SeededRandom, files: number): { part: Program
   return { part: { nodes, variables: [] }, wants: each((file) => `code3_${file}`) };
 }
 
-/** The four applications of figure 17 as the artifact has them. */
+/** Applications of figure 17, as in the artifact. */
 const gpts = [
   { prompt: 7437, query: 7, output: 704 },
   { prompt: 1116, query: 8, output: 89 },
@@ -142,7 +149,7 @@ const gpts = [
   { prompt: 2031, query: 4, output: 416 },
 ];
 
-/** A user of one of the four, all equally likely. */
+/** Makes a call of one of the four applications, all equally likely. */
 export function gptsCall(random: SeededRandom): ProgramPart {
   const index = random.below(gpts.length);
   const { prompt, query, output: tokens } = gpts[index]!;

@@ -1,7 +1,7 @@
 /**
- * Parrot's claims (Lin et al., OSDI 2024): programs against the same graphs driven by their clients. Each row of its evaluation
- * is run as a program by ours and by Parrot as published, and call by call on vLLM-like and Sarathi-like servers. Clients
- * are 200 to 300 ms away there and back.
+ * Claims of Parrot (Lin et al., OSDI 2024): programs compared with the same graphs driven by their clients.
+ * Each row of its evaluation runs as a program on ours and on Parrot as published. It also runs call by call
+ * on vLLM-like and Sarathi-like servers. The round trip to clients takes 200 to 300 ms.
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -36,8 +36,10 @@ import {
 } from "./parrot-programs.ts";
 import { row } from "./table.ts";
 
-/** Tokens that an engine has, by the artifact: a 13B model on an A100, a 7B model on an A6000; most of them beside a latency
- *  call, in Parrot's own engines and in those of its latency-centric baseline. */
+/**
+ * Token capacities of engines, from the artifact: a 13B model on an A100, a 7B model on an A6000. Also the
+ * caps beside a latency call, in Parrot's own engines and in those of its latency-centric baseline.
+ */
 const A100_TOKENS = 45_000;
 const A6000_TOKENS = 54_000;
 const A100_OVERHEAD_MS = 13;
@@ -45,20 +47,23 @@ const A6000_OVERHEAD_MS = 10;
 const LATENCY_TOKENS = 6144;
 const AGENTS_LATENCY_TOKENS = 7096;
 const GPTS_LATENCY_TOKENS = 30_000;
-/** Parrot's time at 8 requests per second by the authors' raw results; at twice that rate it took three times as long. */
+/**
+ * Parrot's time at 8 requests per second, from the authors' raw results; at twice that rate it was three
+ * times as long.
+ */
 const GPTS_MS_PER_TOKEN = 126;
 const CLIENT_TOKENS = 4096;
-/** Both caps of the chains of figures 11 and 12. */
+/** Caps of the chains of figures 11 and 12. */
 const latencyCentric = { clientCap: CLIENT_TOKENS, parrotCap: CLIENT_TOKENS };
 
 const ROUND_TRIP_MS = [200, 300] as const;
 
-/** A server, and who runs the graph. */
+/** Server, with the side that runs the graph. */
 interface System {
   readonly name: string;
   readonly policy: Policy;
   readonly sends: "graph" | "calls";
-  /** True if its kernels read common contexts of decodes once. */
+  /** True if its kernels read shared contexts of decodes once. */
   readonly sharesReads: boolean;
   readonly uses?: Partial<ProgramUses>;
 }
@@ -84,7 +89,7 @@ const published = (latency = LATENCY_TOKENS): System => {
 };
 const oursByGraph: System = { name: "ours", policy: ours(), sends: "graph", sharesReads: true };
 
-/** Ours without a part of what it knows of a graph. */
+/** Ablations: ours without one use of the graph. */
 const ablations: readonly System[] = [
   { ...oursByGraph, name: "without gangs", uses: { taskGroups: false } },
   { ...oursByGraph, name: "without programs' order", uses: { order: false } },
@@ -136,7 +141,7 @@ export function chains(bench: Bench): void {
   });
 }
 
-/** Claim: maps of a summary are served for its reduce. */
+/** Claim: the maps of a summary are scheduled for its reduce. */
 export function mapReduces(bench: Bench): void {
   for (const outputTokens of bench.isQuick ? [50] : [25, 50, 100]) {
     const least = outputTokens === 25 ? 1.7 : outputTokens === 100 ? 2.2 : null;
@@ -154,7 +159,7 @@ export function mapReduces(bench: Bench): void {
   }
 }
 
-/** Claim: agents who read the same files. */
+/** Claim: agents that read the same files. */
 export function agents(bench: Bench): void {
   const files = bench.isQuick ? 8 : 16;
   const scene: Scene = (seed) => {
@@ -299,14 +304,14 @@ interface Comparison {
   /** Tokens that the client-driven vLLM-like server may hold; null: as many as fit. */
   readonly clientCap: number | null;
   readonly parrotCap?: number;
-  /** The least factor wanted of ours over that. */
+  /** Required factor of ours over that server; null: none. */
   readonly least: number | null;
   readonly ablates?: boolean;
-  /** Also over the vLLM-like server without a cap. */
+  /** True to compare with the vLLM-like server without a cap, too. */
   readonly uncapped?: boolean;
 }
 
-/** Programs' times on every system; those of the background do not count. */
+/** Compares the times of programs on every system; background programs do not count. */
 function compare(
   bench: Bench,
   what: string,
@@ -343,7 +348,7 @@ function compare(
   );
 }
 
-/** The devices have computed a request when the programs come, and nothing since for a minute. */
+/** Warm-up: the devices have computed a request, and idle for a minute before the programs come. */
 const WARM_UP_MS = 65_000;
 
 function run(
@@ -371,9 +376,11 @@ function run(
   return workload.records.filter(({ kind }) => kind !== "warm-up");
 }
 
-/** The measured model is of 7B with grouped queries. Vicuna-13B has 1.8 times its weights and multiplications, 1.6 times the
- *  work of attention in prompts, and 6.25 times its keys and values. With what the authors' engine adds to each step a token
- *  takes some 27 ms, as they measured. */
+/**
+ * Scales the measured 7B model with grouped queries to Vicuna-13B. That has 1.8 times the weights and
+ * multiplications, 1.6 times the prompt attention, and 6.25 times the keys and values. With the overhead of
+ * the authors' engine a token takes some 27 ms, as they measured.
+ */
 function a100(): DeviceModel[] {
   const changes = { overheadMs: A100_OVERHEAD_MS, spec: { pages: Math.floor(A100_TOKENS / 16) } };
   return devices("a100", 1, changes).map(({ profile, spec }) => ({
@@ -382,7 +389,10 @@ function a100(): DeviceModel[] {
   }));
 }
 
-/** Vicuna-7B has four times the measured model's keys and values. Alone a token takes some 32 ms, as in the authors' engine. */
+/**
+ * Scales to Vicuna-7B, with four times the measured model's keys and values. Alone, a token takes some 32 ms,
+ * as in the authors' engine.
+ */
 function a6000(count: number): DeviceModel[] {
   const changes = { overheadMs: A6000_OVERHEAD_MS, spec: { pages: Math.floor(A6000_TOKENS / 16) } };
   return devices("a6000", count, changes).map((model) => ({
@@ -391,7 +401,7 @@ function a6000(count: number): DeviceModel[] {
   }));
 }
 
-/** A measured device with another model: each part of its steps takes so many times as long. */
+/** Cost model of a measured device with another model: each part of a step is multiplied by a factor. */
 class Scaled implements PartedCostModel {
   readonly name: string;
   readonly tileTokens: number;

@@ -1,6 +1,6 @@
 /**
- * Preble's workloads on four A6000 with a model of Mistral-7B's shape: placement by cost and queues by priority groups
- * against round robin; ours against Preble as published; and Preble's ablation, step by step.
+ * Preble's workloads on four A6000s with a model of Mistral-7B's shape. Compares placement by cost and queues
+ * by priority groups with round robin, ours with Preble as published, and the steps of Preble's ablation.
  */
 
 import { ours } from "../../scheduler/policies.ts";
@@ -19,19 +19,19 @@ import { rangeOf, row, shown } from "./table.ts";
 const DEVICE = "a6000";
 const DEVICES = 4;
 
-/** The reports of one policy over all seeds. */
+/** Reports of one policy over all seeds. */
 interface Result {
   readonly policy: Policy;
   readonly reports: readonly SimulationReport[];
 }
 
-/** Ours as it serves without `--tbt-ms`, after latency alone as Preble is. */
+/** Our policy as served without `--tbt-ms`, for latency alone like Preble. */
 const oursForLatency: Policy = ours();
 
-/** The same, but for the size of steps, which is Preble's. */
+/** Our policy with Preble's step size. */
 const oursAtItsBudget: Policy = withChanges(ours(), "ours, its budget", { batch: staticBudget(512) });
 
-/** Preble's steps in its own order, between the baseline and ours. */
+/** Preble's ablation steps in its own order, between the baseline and ours. */
 export function preblePolicies(): readonly Policy[] {
   const [sglang, chunked, preble] = [policyOf("sglang"), policyOf("sglang-chunked"), policyOf("preble")];
   const parts = (adjusts: boolean, balances: boolean) =>
@@ -79,7 +79,7 @@ const average = (report: SimulationReport): number => report.latency.mean;
 const tail = (report: SimulationReport): number => report.latency.p99;
 const toFirst = (report: SimulationReport): number => report.ttft.mean;
 
-/** Claims: Preble over round robin, what of it chunking does, ours over Preble, and the ablation. */
+/** Claims: Preble over round robin, the part due to chunking, ours over Preble, and the ablation. */
 export function againstRoundRobin(bench: Bench): void {
   const full = !bench.isQuick;
   const loads = [

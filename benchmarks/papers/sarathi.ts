@@ -1,6 +1,6 @@
 /**
- * Sarathi-Serve's capacity on one A100 with a model of Mistral-7B's shape: static budgets against whole prompts first,
- * and a budget from a target against the best static one.
+ * Capacity of Sarathi-Serve on one A100 with a model of Mistral-7B's shape. Compares static budgets with
+ * prompt-first steps, and a target-driven budget with the best static one.
  */
 
 import { ours } from "../../scheduler/policies.ts";
@@ -14,10 +14,10 @@ import { allAnswered, type Bench, devices, mean, ratios } from "./bench.ts";
 import { capacityOf, type Probe, QUEUEING_P50_MAX_MS, rateAt } from "./capacity.ts";
 import { rangeOf, row, shown } from "./table.ts";
 
-/** Runs a policy at one rate, each at most once, with the same arrivals for every policy of a seed. */
+/** Runs a policy at one rate, each at most once; every policy gets the same arrivals for a seed. */
 type Prober = (policy: Policy, seed: number) => (index: number) => Probe;
 
-/** Gives a run up as soon as it cannot keep a target of `tbtMaxMs` any more. */
+/** Aborts a run as soon as it cannot keep a target of `tbtMaxMs` any more. */
 function prober(rows: readonly Lengths[], calls: number, tbtMaxMs: number): Prober {
   const known = new Map<string, Probe>();
   const models = devices("a100", 1);
@@ -45,7 +45,7 @@ function prober(rows: readonly Lengths[], calls: number, tbtMaxMs: number): Prob
 
 const gaps = new Map<string, number>();
 
-/** Times between tokens in a workload, whatever its rate. */
+/** Times between tokens in a workload, independent of its rate. */
 function gapsOf(rows: readonly Lengths[], calls: number, seed: number): number {
   const key = `${calls} ${seed}`;
   let count = gaps.get(key);
@@ -58,7 +58,7 @@ function gapsOf(rows: readonly Lengths[], calls: number, seed: number): number {
   return count;
 }
 
-/** Capacity of a policy for each seed; each search begins where the one before ended. */
+/** Capacity of a policy for each seed; each search begins where the last one ended. */
 function capacities(bench: Bench, probe: Prober, policy: Policy, tbtMs: number): number[] {
   let start = -16;
   return bench.seeds.map((seed) => {
@@ -71,7 +71,10 @@ function capacities(bench: Bench, probe: Prober, policy: Policy, tbtMs: number):
 
 const line = (values: readonly number[]): string => shown(rangeOf(values), "");
 
-/** Claim: stall-free batches carry more than whole prompts first, the more so the stricter the target. */
+/**
+ * Claim: stall-free batches have a higher capacity than prompt-first steps, the more so the stricter the
+ * target.
+ */
 export function againstVllm(bench: Bench): void {
   const { rows } = lengthsOf(bench.traces);
   const lines: string[][] = [];
@@ -89,12 +92,12 @@ export function againstVllm(bench: Bench): void {
   bench.table("Capacity, calls per second", ["P99 TBT", "Sarathi, budget", "vLLM-like", "Orca-like"], lines);
 }
 
-/** The first binds hard, the others do not. */
+/** Targets: the first is tight, the others are not. */
 const TARGETS_MS = [36, 60, 100];
-/** Multiples of the device's tile. */
+/** Budgets: multiples of the device's tile. */
 const BUDGETS = [128, 256, 384, 512, 768];
 
-/** Claim: a budget that follows a target carries more than the best budget that does not. */
+/** Claim: a budget that follows a target has a higher capacity than the best static one. */
 export function againstStatic(bench: Bench): void {
   const { rows } = lengthsOf(bench.traces);
   const probe = prober(rows, bench.isQuick ? 384 : 1024, Math.max(...TARGETS_MS));
@@ -104,7 +107,7 @@ export function againstStatic(bench: Bench): void {
       values: capacities(bench, probe, sarathi(budget), tbtMs),
     }));
     const best = fixed.reduce((a, b) => (mean(b.values) > mean(a.values) ? b : a));
-    // Sarathi's rules but for the budget.
+    // Sarathi's rules except the budget.
     const policy = withChanges(sarathi(2048), `target ${tbtMs} ms`, { batch: ours(tbtMs).batch });
     const followed = capacities(bench, probe, policy, tbtMs);
     const gain = ratios(followed, best.values);

@@ -1,4 +1,4 @@
-/** Rows of results: what was expected, what was measured over several seeds, and whether the one meets the other. */
+/** Rows of results: expectation, measurement over several seeds, and verdict. */
 
 export interface Range {
   readonly mean: number;
@@ -11,7 +11,7 @@ export function rangeOf(values: readonly number[]): Range {
   return { mean: sum / values.length, least: Math.min(...values), most: Math.max(...values) };
 }
 
-/** One line of the table. A row without an expectation is there for comparison. */
+/** Line of the table. A row without an expectation is for comparison. */
 export interface Row {
   readonly claim: string;
   readonly what: string;
@@ -21,7 +21,7 @@ export interface Row {
   readonly isMet: boolean | null;
 }
 
-/** A row whose mean has to be at least (or at most) a number. */
+/** Makes a row whose mean must be at least (or at most) a number. */
 export function row(
   claim: string,
   what: string,
@@ -37,7 +37,7 @@ export function row(
   return { claim, what, expected, measured, isMet };
 }
 
-/** "2.91× (2.80–3.05)". */
+/** Formats a range: "2.91× (2.80–3.05)". */
 export function shown({ mean, least, most }: Range, unit: string): string {
   if (digits(least) === digits(most)) return `${digits(mean)}${unit}`;
   return `${digits(mean)}${unit} (${digits(least)}–${digits(most)})`;
@@ -51,7 +51,7 @@ function digits(value: number): string {
     : value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
 }
 
-/** Markdown. */
+/** Formats rows as a Markdown table. */
 export function tableOf(rows: readonly Row[]): string {
   const verdict = ({ isMet }: Row): string => (isMet === null ? "" : isMet ? "yes" : "**no**");
   const lines = rows.map(

@@ -1,6 +1,6 @@
 /**
- * The simulator against a real engine: vLLM 0.19 on an RTX 4090, 300 chats in half a minute, far more than it can hold.
- * One number is fitted, what a step takes beside its kernels, on the first 100 calls.
+ * Simulator compared with a real engine: vLLM 0.19 on an RTX 4090, 300 chats in half a minute, far more than
+ * it can hold. A single number is fitted on the first 100 calls: the time of a step besides its kernels.
  */
 
 import { readTrace } from "../../server/cli/simulate/traces.ts";
@@ -10,7 +10,7 @@ import { type LoggedCall, parseVllmLog, vllmLogWorkload } from "../../simulation
 import { allAnswered, type Bench, devices, mean } from "./bench.ts";
 import { row } from "./table.ts";
 
-/** Milliseconds of one call. */
+/** Times of one call in milliseconds. */
 interface Times {
   readonly ttftMs: number;
   readonly tpotMs: number;
@@ -18,7 +18,7 @@ interface Times {
 
 const FITTED_CALLS = 100;
 
-/** Claim: what is simulated is what happens. */
+/** Claim: the simulation agrees with the real run. */
 export function realRun(bench: Bench): void {
   const [run, asked] = [readTrace(bench.traces, "vllmRun"), readTrace(bench.traces, "vllmAsked")];
   if (run === null || asked === null) {
@@ -79,7 +79,7 @@ function timesOf(calls: readonly LoggedCall[], overheadMs: number): Times[] {
   }));
 }
 
-/** Percent by which the simulated summary is above the real one. */
+/** Deviation of the simulated summary from the real one, in percent. */
 function difference(
   simulated: readonly Times[],
   real: readonly Times[],

@@ -1,10 +1,11 @@
 /**
- * Placements per second with 8, 64 and 256 engines of 12,407 pages each (an A6000), all full, so that what comes in
- * evicts. Two workloads: tool calls (simulation/workloads/tools.ts: 1,835 tokens each, 320 tools by Zipf), and chats of
- * many turns under a few system prompts. Engines are real prefix caches without devices: between any two placements one of
- * them admits, computes and ends its oldest sequence and some draw tokens, and what they report keeps the index and the
- * live work true; the placements alone are timed. Memory is what the heap grows by while an index is filled, per page that an
- * engine has cached and per span and holder; the engines' own caches are built beforehand.
+ * Placements per second with 8, 64 and 256 engines of 12,407 pages each (an A6000), all full, so that each
+ * placement evicts. Two workloads: tool calls (simulation/workloads/tools.ts: 1,835 tokens each, 320 tools by
+ * Zipf), and multi-turn chats under a few system prompts. Engines are real prefix caches without devices.
+ * Between any two placements one engine admits, computes and ends its oldest sequence, and some draw tokens.
+ * Their reports keep the index and the live work current. Only the placements are timed. Memory is the growth
+ * of the heap while an index is filled, per page that an engine has cached and per span and holder. The
+ * engines' own caches are built beforehand.
  */
 
 import { heapStats } from "bun:jsc";
@@ -32,42 +33,42 @@ import { tools, toolWorkload } from "../../simulation/workloads/tools.ts";
 
 const PAGE_TOKENS = 16;
 const PAGES = 12_407;
-/** Sequences per engine that have been placed and not ended. */
+/** Placed and unended sequences per engine. */
 const LIVE = 16;
 /** Calls per second and engine. */
 const CALLS_PER_SECOND = 5;
 /** Engines that draw tokens between two placements. */
 const STEPS = 4;
-/** Placements that are timed, and those before that are not. */
+/** Timed placements, and the warm-up ones before them. */
 const TIMED = 15_000;
 const WARM = 5000;
 
-/** The figures of one workload on one number of engines. */
+/** Figures of one workload on one number of engines. */
 export interface PlacementRow {
   readonly workload: string;
   readonly engines: number;
   readonly pages: number;
   readonly nodes: number;
-  /** Mean of the fastest 99 of 100, since other programs delay the rest. */
+  /** Rate by the mean of the fastest 99 %, since other programs delay the rest. */
   readonly placementsPerSecond: number;
   readonly p50Us: number;
   readonly p99Us: number;
-  /** Time of the reports between two placements. */
+  /** Time of the reports between two placements, in microseconds. */
   readonly reportUs: number;
   readonly bytesPerCachedPage: number;
-  /** Engines that have some of a span, on average. */
+  /** Mean number of engines that have a part of a span. */
   readonly holdersPerSpan: number;
   readonly bytesPerSpan: number;
 }
 
-/** An engine without a device: it has computed what it is given at once. */
+/** Engine without a device: it computes instantly. */
 class Holder {
   readonly #pool = new PagePool(PAGES, PAGE_TOKENS);
   readonly #book = new KvEventLog(PAGE_TOKENS, 0);
   readonly #cache = new Cache(this.#pool, this.#book);
   computed = 0;
 
-  /** Returns how much of the prompt was cached. */
+  /** Computes a prompt; returns its cached tokens. */
   compute(tokens: Int32Array): number {
     const lock = this.#cache.lock(
       tokens,
@@ -96,7 +97,7 @@ class Holder {
     return this.#book.take(this.#cache);
   }
 
-  /** Tells everything that it has. */
+  /** Returns a snapshot of its whole cache. */
   takeAll(): KvEvents {
     this.#book.resync();
     return this.take()!;
@@ -109,14 +110,14 @@ interface Live {
   readonly engine: EngineId;
 }
 
-/** A dispatcher, and engines that do what it decides. */
+/** Dispatcher with engines that follow its decisions. */
 class Machine {
   readonly dispatcher: Dispatcher;
   readonly holders: readonly Holder[];
   readonly #spec = openProfile("a6000", { spec: { pages: PAGES } }).spec;
   readonly #calls: () => Int32Array;
   readonly #live: Live[] = [];
-  /** Sequences that decode, by engine. */
+  /** Decoding sequences, by engine. */
   readonly #drawing: SequenceId[][];
   #first = 0;
   #nextId = 0;
@@ -133,7 +134,7 @@ class Machine {
     this.dispatcher = new Dispatcher(ours(), members);
   }
 
-  /** Places a call; returns the nanoseconds that this took. */
+  /** Places a call; returns the nanoseconds of the placement. */
   place(): number {
     const promptTokens = this.#calls();
     const id = this.#nextId as SequenceId;
@@ -148,7 +149,7 @@ class Machine {
     return tookNs;
   }
 
-  /** The oldest sequence is computed, and another, that many places behind, has ended. */
+  /** Computes the oldest sequence, and ends the one a fixed number of places behind it. */
   #goOn(): void {
     const { holders, dispatcher } = this;
     const half = (LIVE * holders.length) / 2;
@@ -210,7 +211,7 @@ function measurePlacement(workload: string, engines: number, calls: () => Int32A
   };
 }
 
-/** Bytes of heap of an index of everything told. */
+/** Returns the heap bytes of an index after all KV events. */
 function memoryOf(
   told: readonly KvEvents[],
 ): Pick<PlacementRow, "bytesPerCachedPage" | "holdersPerSpan" | "bytesPerSpan"> {
@@ -236,7 +237,7 @@ function heapBytes(): number {
   return heapSize + extraMemorySize;
 }
 
-/** Prompts of tool calls, one after the other. */
+/** Yields prompts of tool calls, one after the other. */
 function toolCalls(): () => Int32Array {
   const toolTokens = tools(320, 1);
   let seed = 0;
@@ -252,8 +253,10 @@ function toolCalls(): () => Int32Array {
   };
 }
 
-/** Turns of chats, each chat with one of 24 system prompts of 400 to 1,600 tokens: up to 12 turns of 64 to 400 tokens each,
- *  question and answer, of one of as many chats as go on at once. */
+/**
+ * Yields turns of chats, each with one of 24 system prompts of 400 to 1,600 tokens. A chat has up to 12 turns
+ * of 64 to 400 tokens each, question and answer; `chatsAtOnce` chats are interleaved.
+ */
 function chatTurns(chatsAtOnce: number): () => Int32Array {
   const random = new SeededRandom(5);
   const chats: { name: number; tokens: number[] }[] = [];
@@ -279,7 +282,7 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-/** Both workloads on each number of engines. */
+/** Measures both workloads on each number of engines. */
 export function measurePlacements(engines: readonly number[] = [8, 64, 256]): readonly PlacementRow[] {
   return engines.flatMap((count) => [
     measurePlacement("tools", count, toolCalls()),
@@ -287,7 +290,7 @@ export function measurePlacements(engines: readonly number[] = [8, 64, 256]): re
   ]);
 }
 
-/** The rows for people. */
+/** Formats the rows. */
 export function placementTable(rows: readonly PlacementRow[]): string {
   const lines = rows.map((row) => {
     const cells = [

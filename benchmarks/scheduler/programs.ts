@@ -1,4 +1,7 @@
-/** Cost of programs in the scheduler: graphs of 10,000 calls from their arrival to the last end, with nothing computed. */
+/**
+ * Cost of programs in the scheduler: graphs of 10,000 calls from their arrival to the last end, without
+ * computation.
+ */
 
 import { call, soon } from "../../scheduler/program/factories.ts";
 import { Program } from "../../scheduler/program/program.ts";
@@ -17,7 +20,7 @@ const CALLS = 10_000;
 const RUNS = 7;
 const LAYER = 100;
 
-/** Each call reads the one before; one reads all others; each reads three of a layer before. */
+/** Graphs: each call reads the one before; one reads all others; each reads three of a layer before. */
 const graphs: Readonly<Record<string, () => CallSpec[]>> = {
   chain: () => calls((index) => (index === 0 ? [] : [index - 1])),
   "map and reduce": () => calls((index) => (index === CALLS - 1 ? [...Array(index).keys()] : [])),

@@ -1,5 +1,7 @@
-/** Simulated over real time: four A6000 (Llama-3.1-8B shape) under three kinds of work at once, one core; the quietest of
- *  three runs. */
+/**
+ * Simulated time over real time: four A6000s (Llama-3.1-8B shape) under three kinds of work at once, one
+ * core; the fastest of three runs.
+ */
 
 import { deviceModels } from "../../scheduler/cost/profiles.ts";
 import { lengthsOf } from "../../server/cli/simulate/traces.ts";
@@ -38,7 +40,7 @@ function measure(policy: string): SimulationRow {
       realS: (Bun.nanoseconds() - startNs) / 1e9,
     };
   };
-  run(CALLS / 10); // compiles
+  run(CALLS / 10); // JIT warm-up
   const runs = [run(CALLS), run(CALLS), run(CALLS)];
   return runs.reduce((best, other) => (other.realS < best.realS ? other : best));
 }

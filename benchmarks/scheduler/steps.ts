@@ -1,7 +1,8 @@
 /**
- * What steps cost: microseconds of TypeScript per step (apply the last one, report, plan the next), on a device that
- * answers at once; and of those the planning, from the report to the start of the next step. Of five runs the quietest:
- * others may run on the machine. Pauses of the collector are in it.
+ * Cost of steps: microseconds of TypeScript per step (apply the last one, report, plan the next), on a device
+ * that answers at once. Planning, from the report to the start of the next step, is also shown separately.
+ * Shows the fastest of five runs, since other programs may run on the machine. Includes garbage collection
+ * pauses.
  */
 
 import { SeededRandom } from "../../base/random.ts";
@@ -18,7 +19,7 @@ import { ManualClock } from "../../simulation/manual-clock.ts";
 
 const VOCABULARY = 32_000;
 
-/** Computes nothing: draws tokens that no sequence stops at. */
+/** Device that computes nothing and draws tokens that stop no sequence. */
 class InstantDevice implements Device {
   readonly spec = deviceSpec({
     pages: 32_768,
@@ -36,7 +37,7 @@ class InstantDevice implements Device {
     this.#done = done;
   }
 
-  /** The result of the step in flight, made outside of what is timed; null if there is none. */
+  /** Prepares the result of the step in flight outside of the timed part; null: no step is in flight. */
   compute(): (() => void) | null {
     const step = this.#step;
     const done = this.#done;
@@ -60,14 +61,14 @@ interface Scenario {
   readonly promptTokens: number;
   readonly sharedTokens: number;
   readonly tokensMax: number;
-  /** Sequences kept waiting, one more for each that ends; null: none follows. */
+  /** Number of waiting sequences, kept constant by adding one per end; null: none follow. */
   readonly waiting: number | null;
   readonly engine: EngineSettings;
 }
 
 const fixed: EngineSettings = { batch: staticBudget(1024) };
 
-/** Three tenants, some of them with throughput work; prompts share three quarters. */
+/** Settings for three tenants, some with throughput work; prompts share three quarters. */
 const crowded: EngineSettings = { ...ours(), queueMax: 8192 };
 
 const scenarios: readonly Scenario[] = [
@@ -118,13 +119,13 @@ export interface StepRow {
   readonly meanUs: number;
   readonly p50Us: number;
   readonly p99Us: number;
-  /** The planning among these. */
+  /** Mean planning time of these. */
   readonly planMeanUs: number;
   readonly planP50Us: number;
   readonly planP99Us: number;
 }
 
-/** Between two steps, so that sequences age. */
+/** Milliseconds between two steps, so that sequences age. */
 const STEP_MS = 20;
 const STEPS_WARM = 1000;
 const STEPS_TIMED = 2000;
@@ -143,7 +144,7 @@ function measure(scenario: Scenario): StepRow {
     options,
     (report: EngineReport) => {
       ended += report.finished.length;
-      if (reportedNs === 0) reportedNs = Bun.nanoseconds(); // of a step's two reports the second is part of what is planned
+      if (reportedNs === 0) reportedNs = Bun.nanoseconds(); // the second of a step's two reports counts as planning
     },
     linearCost(10, 0.05),
   );

@@ -209,7 +209,7 @@ export class Normalizer implements ReadingTools {
     return meet(a, b, (x, y) => this.regexes.and([x, y]));
   }
 
-  /* ---- what is possible ---- */
+  /* ---- possible values ---- */
 
   /** Removes kinds without values from the shape; empty if none is left. */
   #alive(shape: Shape, depth: number): Shape[] {

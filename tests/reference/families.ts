@@ -3,7 +3,7 @@
  * seeded weights, and the results of transformers on them. This writes the model folders; families.py
  * computes the results.
  *
- *    npx bun tests/reference/families.ts <folder>
+ *   npx bun tests/reference/families.ts <folder>
  */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -3,7 +3,7 @@
  * llama.cpp's layout: `NAME.gguf` is a vocabulary, `NAME.gguf.inp` has texts and `NAME.gguf.out` their
  * tokens, a line each.
  *
- *    npx bun tests/suites/vocabularies.ts FOLDER
+ *   npx bun tests/suites/vocabularies.ts FOLDER
  *
  * Prints a line per vocabulary: the number of texts with the published tokens, and of all; or why it cannot
  * be read. Exits with 1 if any differs. Some published tokens were made without Unicode normalization (form
