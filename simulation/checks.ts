@@ -11,7 +11,10 @@ import { firstCome } from "./baselines/vllm.ts";
 import type { SimulatedClient } from "./client.ts";
 import type { SimulatedHost } from "./simulated-host.ts";
 
-/** Milliseconds that a call may wait per wait of a call admitted before it (`#compareWaits`). */
+/**
+ * Milliseconds that a call may wait beyond its proportion of the wait of a call admitted before it
+ * (`#compareWaits`).
+ */
 const PATIENCE_MS = 60_000;
 
 /** Events between two walks through all records; a walk per event would dominate a simulation. */

@@ -484,7 +484,7 @@ class ObjectEmitter {
     for (let chosen = 0; chosen < 2 ** patterns.length; chosen++) {
       const matched = new Set(patterns.filter((_, index) => chosen & (1 << index)));
       const names = regexes.and([
-        ...(matched.size > 0 ? [] : [anyText]), // all patterns contribute to it
+        ...(matched.size > 0 ? [] : [anyText]), // all patterns are subsets of it
         ...allowed,
         ...patterns.map((pattern) => (matched.has(pattern) ? pattern : regexes.not(pattern))),
       ]);

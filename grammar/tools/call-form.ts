@@ -1,8 +1,7 @@
 /**
  * Tool-call form of a model: the texts around calls, from first to last.
  *
- *     begin · beforeName NAME afterName ARGUMENTS afterArguments · between · beforeName … afterArguments ·
- * end.
+ *    begin · beforeName NAME afterName ARGUMENTS afterArguments · between · beforeName … afterArguments · end.
  *
  * The parser of calls (text/formats/) and the constraint on the model (calls.ts) both use it. In all these
  * texts `CALL_NUMBER` stands for digits. Plain data.

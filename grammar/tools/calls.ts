@@ -7,7 +7,7 @@ import { MarkedTexts } from "./marked-texts.ts";
 
 /**
  * Compiles calls in a model's own form; arguments obey their function's schema. Text beside or instead of
- * calls is any that begins no call, or what `otherwise` allows.
+ * calls must not begin a call, or must obey `otherwise`.
  */
 export function compileCalls(
   source: CallsSource,

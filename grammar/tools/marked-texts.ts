@@ -33,7 +33,7 @@ export class MarkedTexts {
     return regexes.cat(first!, ...others.flatMap((part) => [number, part]));
   }
 
-  /** Wraps a text in optional marks: one before it, and one that may end it. "": no such mark. */
+  /** Puts the mark `before` in front of a text, and allows the mark `after` at its end. "": no such mark. */
   between(before: string, after: string, text: GrammarSymbol, builder: GrammarBuilder): GrammarSymbol {
     const opening = before === "" ? [] : [builder.terminal(this.literal(before))];
     const closing = after === "" ? [] : [builder.repeat(builder.terminal(this.literal(after)), 0, 1)];

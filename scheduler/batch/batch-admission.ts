@@ -36,21 +36,21 @@ export interface BatchRoom {
 }
 
 /**
- * Batch admission: how many sequences of a job are on the engines at a time. It gives as many as their memory
- * is likely to hold, and half as many more. Memory decides, not a fixed number (BatchLLM, arXiv:2412.03594
- * §4.3.3); the devices' step limits are the only other bound. The expected size of a sequence is its new
- * prompt tokens plus the mean answer of the job so far. Short answers never fill the memory: a sequence ends
- * as many steps after its prompt as its answer has tokens.
+ * Batch admission: how many sequences of a job are on the engines at a time. It submits as many as their
+ * memory is likely to hold, and half as many more. Memory decides, not a fixed number (BatchLLM,
+ * arXiv:2412.03594 §4.3.3); the devices' step limits are the only other bound. The expected size of a
+ * sequence is its new prompt tokens plus the mean answer of the job so far. Short answers never fill the
+ * memory: a sequence ends as many steps after its prompt as its answer has tokens.
  *
- * Sequences are given in the job's order, so that those with a shared prefix are on the engines together.
- * Sequences not yet given cost nothing: a chat finds a short queue, whatever the size of the job. At least
- * one sequence is always given, whatever it needs.
+ * It submits sequences in the job's order, so that those with a shared prefix are on the engines together.
+ * Later sequences cost nothing: a chat finds a short queue, however large the job. At least one sequence is
+ * always submitted, however large it is.
  */
 export class BatchAdmission {
   readonly #items: BatchItems;
   #room: BatchRoom;
   #next = 0;
-  /** Positions of sequences given and not ended. */
+  /** Positions of submitted sequences that have not ended. */
   readonly #given = new Set<number>();
   #newTokens = 0;
   #answerTokens = ANSWER_GUESS;
@@ -61,12 +61,12 @@ export class BatchAdmission {
     this.#room = room;
   }
 
-  /** Number of sequences given and not ended. */
+  /** Number of submitted sequences that have not ended. */
   get given(): number {
     return this.#given.size;
   }
 
-  /** True if every sequence was given and has ended. */
+  /** True if every sequence was submitted and has ended. */
   get isDone(): boolean {
     return this.#next === this.#items.length && this.#given.size === 0;
   }

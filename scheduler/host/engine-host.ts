@@ -61,8 +61,7 @@ export interface HostRecorder {
  * - The engine receives messages in the order sent, all that have arrived before it runs.
  * - A step's result comes after every message that arrived while the step was computed.
  * - An engine that asks for a later turn gets one, whatever else arrives.
- * - An engine never hears that its device is lost. Its life ends with an error, and its sequences continue
- * elsewhere instead of failing.
+ * - An engine never hears that its device is lost: its life ends, and its sequences continue elsewhere.
  * - The fleet receives an engine's learnt costs with a report, once a second.
  *
  * The owner of the host decides when turns come, and when to replace a lost engine.

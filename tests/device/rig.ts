@@ -107,8 +107,8 @@ export class Rig {
   }
 
   /**
-   * Computes the next `count` tokens of each stream in one step; draws after the last of each unless a stream
-   * declines.
+   * Computes the next `count` tokens of each stream in one step; draws after the last of each unless
+   * `isUndrawn`.
    */
   step(
     parts: readonly { stream: Stream; count: number; isUndrawn?: true }[],
