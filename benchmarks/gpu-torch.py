@@ -1,9 +1,9 @@
-"""What PyTorch takes on this GPU for the products that bench_kernels.cpp measures, and transformers for an 8B model.
+"""Times of PyTorch on this GPU for the matrix products of bench_kernels.cpp, and of transformers for an 8B model.
 
     python3 benchmarks/gpu-torch.py                           products
     python3 benchmarks/gpu-torch.py <folder of Llama-3.1-8B>  decoding
 
-Not needed by anything; benchmarks/gpu.sh runs it where torch is installed. Weights rotate over more memory than L2 holds.
+Optional: benchmarks/gpu.sh runs it if torch is installed. Weights rotate over more memory than the L2 cache holds.
 """
 
 import sys
@@ -16,7 +16,7 @@ FAR_MORE_THAN_CACHE = 400 << 20
 
 
 def seconds_of(run, count):
-    """Of one of `count` calls of run(i), recorded as a graph that is launched for 20 ms at least; the fastest of eight."""
+    """Returns the seconds of one of `count` calls of run(i), recorded as a graph and launched for at least 20 ms; the fastest of eight."""
     for i in range(3):
         run(i)
     torch.cuda.synchronize()
@@ -56,7 +56,7 @@ def products():
 def decoding(folder):
     from transformers import AutoModelForCausalLM
 
-    # The argument for the type has another name in every other version.
+    # Versions differ in the name of the type argument.
     model = AutoModelForCausalLM.from_pretrained(folder).to("cuda", torch.bfloat16)
     print("\n| Sequences | ms per token, transformers |")
     print("|---|---|")

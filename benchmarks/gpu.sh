@@ -2,24 +2,24 @@
 # On a machine with an NVIDIA GPU: builds the CUDA engine, checks it, measures it, and prints one report in Markdown.
 #
 #   benchmarks/gpu.sh [--report file] [part ...]    the parts named, in this order, or all of them
-#   benchmarks/gpu.sh --prepare                     only builds, for all GPUs: for a machine that has no nvcc
-#   benchmarks/gpu.sh --dry-run [part ...]          no GPU: says what each part would run, and runs what needs none
+#   benchmarks/gpu.sh --prepare                     only builds, for all GPUs: for use on a machine without nvcc
+#   benchmarks/gpu.sh --dry-run [part ...]          prints the commands of each part, and runs those that need no GPU
 #
 #   build       libbunting_cuda.so, its tests and benchmarks, for this GPU
 #   tests       every kernel against plain loops, and the engine against the rules of a device, on the GPU
-#   memcheck, racecheck, synccheck    the tests of the kernels under compute-sanitizer
-#   kinds       every family and kind of layer on the GPU, against transformers and in chunks, company and from cache
-#   kernels     each kernel beside the measured speed of copying and of a large product; mixtures of experts, heads of 256
+#   memcheck, racecheck, synccheck    kernel tests under compute-sanitizer
+#   kinds       every family and kind of layer on the GPU, against transformers and with chunks, company and cache
+#   kernels     each kernel compared with the measured speeds of copying and of a large matrix product; mixtures of experts, heads of 256
 #   serving     an 8B model of random weights through the server
 #   torch       PyTorch and transformers on the same GPU
 #
-# No command of a part takes more than nine minutes ($BUNTING_STEP_SECONDS), so that each part can be a call of its own
-# where calls are short. A report is continued when parts are named, and begun anew otherwise. What cannot run here is
-# said and left out. The exit code is 1 if anything failed.
+# Each command is limited to nine minutes ($BUNTING_STEP_SECONDS), so that every part can run as a separate short call.
+# The script appends to the report when parts are named, and starts a new one otherwise. It lists the commands that cannot
+# run here and skips them. The exit code is 1 if any command failed.
 #
-#   BUNTING_CUBLASLT    the library, if it is not where CUDA or PyTorch put it
+#   BUNTING_CUBLASLT    path of the library, if not where CUDA or PyTorch install it
 #   BUNTING_BUN         the bun to use
-#   BUNTING_GPU_MODEL   folder of an 8B model; made if it is not there (16 GB)
+#   BUNTING_GPU_MODEL   folder of an 8B model; created if missing (16 GB)
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
@@ -54,7 +54,7 @@ wanted() { [ -z "$parts" ] || [[ " $parts " == *" $1 "* ]]; }
 say() { printf '%s\n' "$*" | tee -a "$report"; }
 left_out() { say "Left out: $*" && say ""; }
 
-# step "title" command...: runs it, its output into the report, and goes on whatever becomes of it.
+# step "title" command...: runs it, writes its output into the report, and continues even if it fails.
 step() {
   local title=$1 log code started=$SECONDS
   shift
@@ -82,7 +82,7 @@ step() {
   return $code
 }
 
-# Commands of which the last line says enough, unless they fail.
+# Reports only the last line of a command's output, unless it fails.
 last_line='log=$(mktemp); "$@" >"$log" 2>&1; code=$?; [ $code -eq 0 ] && tail -n 1 "$log" || tail -n 40 "$log"; rm -f "$log"; exit $code'
 brief() { if $dry; then step "$@"; else step "$1" bash -c "$last_line" gpu.sh "${@:2}"; fi; }
 
@@ -133,7 +133,7 @@ done
 
 if wanted tests; then
   brief "Kernels against plain loops, on the GPU" $built/bunting_cuda_tests
-  # Of these files the tests that have the GPU's name; the emulated one need not be there.
+  # Tests of these files with the GPU's name; the emulated GPU need not be built.
   rules="tests/device/gpu.conformance.test.ts tests/device/gpu.test.ts tests/device/correctness.test.ts"
   ls $rules >/dev/null || exit 2
   if [ -x "$bun" ]; then
@@ -167,7 +167,7 @@ for tool in memcheck racecheck synccheck; do
 done
 
 if wanted kernels; then
-  # PyTorch brings a cuBLASLt of its own, where CUDA's is not installed.
+  # Uses PyTorch's own cuBLASLt if CUDA's is not installed.
   cublaslt=${BUNTING_CUBLASLT:-$(python3 -c 'import glob, site
 paths = [p for s in site.getsitepackages() for p in glob.glob(s + "/nvidia/*/lib/libcublasLt.so.1[23]")]
 print(paths[-1] if paths else "")' 2>/dev/null)}

@@ -1,13 +1,13 @@
-"""What transformers computes with the models that families.ts writes.
+"""Computes the logits of transformers for the models that families.ts writes.
 
     npx bun tests/reference/families.ts <folder>
     python tests/reference/families.py <folder> [names]
 
-InternLM 2, whose code comes with its weights, is computed as a Llama of the same numbers.
+InternLM 2, whose code comes with its weights, is converted to a Llama with the same numbers.
 
 For each model, or those named: families/<name>.f32.bin, the logits after three positions of a fixed prompt as raw little-endian
-float32 [3, vocab], computed in float32 from the weights as stored; those in MXFP4 transformers turns into
-bfloat16 first (with the package accelerate), which has all of their numbers. The committed files come from torch 2.13.0 and transformers
+float32 [3, vocab], computed in float32 from the weights as stored. transformers converts MXFP4 weights to
+bfloat16 first (with the package accelerate), which is exact. The committed files come from torch 2.13.0 and transformers
 5.23.0.
 """
 
@@ -37,7 +37,7 @@ RENAMED = {
 
 
 def as_llama(folder, config):
-    """InternLM 2: each key head has the rows of its query heads, then of its key, then of its value."""
+    """Converts InternLM 2: each key head has the rows of its query heads, then of its key, then of its value."""
     heads, keys, hidden = config["num_attention_heads"], config["num_key_value_heads"], config["hidden_size"]
     weights = {}
     for name, numbers in load_file(folder / "model.safetensors").items():

@@ -1,4 +1,4 @@
-"""Makes the reference models of this folder: tiny random models of every family, and what transformers computes with them.
+"""Makes the reference models of this folder: tiny random models of every family, and the results of transformers on them.
 
     python make.py [models]
 
@@ -79,7 +79,7 @@ MODELS = {
 
 
 def random_weights(model, generator):
-    """Weights that make every part matter: projections keep variance, norms and biases are far from neutral."""
+    """Makes weights for which every part matters: projections keep variance, norms and biases are far from neutral."""
     state = {}
     for name, tensor in model.state_dict().items():
         noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float32)
@@ -97,7 +97,7 @@ def random_weights(model, generator):
 
 
 def write_folder(folder, spec, state):
-    """The folder as a user would have it, in the old or new spelling, in one file or several."""
+    """Writes the folder as users have it: in the old or new spelling of the configuration, in one weight file or several."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     config = spec["config"]
@@ -136,7 +136,7 @@ def logits_of(model, tokens):
 
 
 def continue_greedily(model, prompt):
-    """transformers' own greedy decoding, and the smallest margin on its way (from one full pass, as a second opinion)."""
+    """Returns transformers' own greedy decoding, and the smallest margin on its path (from one full pass, as a second opinion)."""
     with torch.no_grad():
         tokens = model.generate(
             torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), do_sample=False,
@@ -150,7 +150,7 @@ def continue_greedily(model, prompt):
 
 
 def make(name, spec, seed):
-    """One attempt; None if a greedy path comes too close to a tie or says too little."""
+    """Makes one attempt; None if a greedy path comes too close to a tie or has too few distinct tokens."""
     folder = HERE / name
     generator = torch.Generator().manual_seed(seed)
     write_folder(folder, spec, random_weights(AutoModelForCausalLM.from_config(spec["config"]), generator))
@@ -166,14 +166,14 @@ def make(name, spec, seed):
         if margin < MARGIN_MIN or len(set(greedy[key])) < 12:
             return None
 
-    # Rows of the logits files: all positions of "long", then of "short", then those of "branch" that "long" has not.
+    # Rows of the logits files: all positions of "long", then of "short", then those of "branch" beyond the prefix shared with "long".
     def rows(model):
         branch = logits_of(model, prompts["branch"])[BRANCH_AT:]
         return torch.cat([logits_of(model, prompts["long"]), logits_of(model, prompts["short"]), branch])
 
     exact = rows(model)
     exact.numpy().astype("<f4").tofile(folder / "logits.f32.bin")
-    with torch.no_grad():  # what the vocabulary projection reads
+    with torch.no_grad():  # input of the vocabulary projection
         hidden = model.model(torch.tensor([prompts["long"]])).last_hidden_state[0]
     hidden.numpy().astype("<f4").tofile(folder / "hidden.f32.bin")
     if spec["dtype"] != torch.bfloat16:

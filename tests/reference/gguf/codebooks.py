@@ -1,5 +1,5 @@
-"""Writes csrc/model/codebooks.cpp: the code books of GGUF's types IQ1 to IQ3, which are constants of the format, from those of
-the Python package `gguf`. Run by hand; the result is committed.
+"""Writes csrc/model/codebooks.cpp: the codebooks of GGUF's types IQ1 to IQ3, constants of the format, from the Python package
+`gguf`. Run by hand; the result is committed.
 
     pip install gguf==0.19.0
     python tests/reference/gguf/codebooks.py

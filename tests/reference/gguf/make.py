@@ -1,5 +1,5 @@
-"""Writes what the Python package `gguf` makes of the format, as a second opinion: a small file with values and tensors of
-every kind, and what its blocks of every type mean as numbers. Run by hand; the results are committed.
+"""Writes reference data with the Python package `gguf`, as a second opinion on the format: a small file with values and tensors
+of every kind, and the decoded blocks of every type. Run by hand; the results are committed.
 
     pip install gguf==0.19.0
     python tests/reference/gguf/make.py
@@ -16,7 +16,7 @@ from gguf.quants import dequantize
 HERE = Path(__file__).parent
 TYPES = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "Q2_K", "Q3_K", "IQ4_NL", "IQ4_XS", "MXFP4"]
 TYPES += ["IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ1_S", "IQ1_M"]
-# Where a block has its f16 scales.
+# Offsets of a block's f16 scales.
 SCALES = {
     **{"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]},
     **{"Q2_K": [80, 82], "Q3_K": [108], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": []},
@@ -25,7 +25,7 @@ SCALES = {
 
 
 def blocks(name: str, random: np.random.Generator, count: int) -> np.ndarray:
-    """Random bits, but finite scales."""
+    """Makes blocks of random bits with finite scales."""
     kind = GGMLQuantizationType[name]
     block, size = GGML_QUANT_SIZES[kind]
     if block == 1:
@@ -37,7 +37,7 @@ def blocks(name: str, random: np.random.Generator, count: int) -> np.ndarray:
     data = random.integers(0, 256, (count, size), dtype=np.uint8)
     if name == "MXFP4":
         data[:, 0] = random.integers(110, 135, count)
-    if name == "IQ1_M":  # an exponent that is finite, in the upper nibble of its last word
+    if name == "IQ1_M":  # keeps the exponent in the upper nibble of its last word finite
         data[:, 55] &= 0xBF
     for at in SCALES[name]:
         data[:, at : at + 2] = random.standard_normal(count).astype(np.float16).view(np.uint8).reshape(count, 2)

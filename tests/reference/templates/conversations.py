@@ -1,5 +1,5 @@
-"""Conversations that templates are tried with, as a client sends them: arguments of calls are JSON in a text. Each has a
-name, messages, and what else a request may have: tools, addGenerationPrompt (true unless said) and variables for the template.
+"""Conversations to test templates with, as a client sends them: arguments of calls are JSON texts. Each has a name, messages,
+and optional fields of a request: tools, addGenerationPrompt (true by default) and variables for the template.
 """
 
 import json
@@ -164,7 +164,7 @@ CONVERSATIONS = [
 
 
 def as_templates_read(messages: list) -> list:
-    """Arguments of calls as values."""
+    """Parses the arguments of calls to values."""
     read = []
     for message in messages:
         calls = [

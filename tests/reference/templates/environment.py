@@ -1,4 +1,4 @@
-"""What transformers makes of a template: its own environment, and for chats its own entry."""
+"""Rendering by transformers: its own template environment, and for chats its own entry point."""
 
 import copy
 
@@ -6,9 +6,9 @@ from transformers.utils.chat_template_utils import _compile_jinja_template, rend
 
 
 def rendered(template: str, variables: dict) -> dict:
-    """The variables are copied: some filters of Python's change lists.
+    """Renders a template; copies the variables, since some of Python's filters change lists.
 
-    {"text"} or {"error": class of the exception}, and "says" where the words are the template's."""
+    Returns {"text"} or {"error": class of the exception}, with "says" for messages of the template."""
     try:
         return {"text": _compile_jinja_template(template).render(**copy.deepcopy(variables))}
     except Exception as error:  # noqa: BLE001: any class is a result
@@ -18,7 +18,7 @@ def rendered(template: str, variables: dict) -> dict:
 
 
 def chat(template: str, messages: list, tools: list | None, add_generation_prompt: bool, variables: dict) -> str | None:
-    """The prompt's text; None when the template refuses or fails."""
+    """Returns the prompt's text; None if the template refuses or fails."""
     try:
         texts, _ = render_jinja_template(
             conversations=[messages],

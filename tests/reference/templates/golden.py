@@ -1,4 +1,4 @@
-"""Hashes of what transformers makes of published templates with our conversations."""
+"""Hashes of transformers' renderings of our conversations with published templates."""
 
 import datetime
 import hashlib
@@ -20,7 +20,7 @@ class FixedClock(datetime.datetime):
 
 
 def short_hash(text: str | None) -> str:
-    """Eight characters; a refusal or an error has none of its own."""
+    """Returns eight characters; refusals and errors have no hash of their own."""
     return "refused!" if text is None else hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 

@@ -1,5 +1,5 @@
-"""Records what transformers makes of templates. Run by hand when a probe is added, or with the published templates to make
-golden.json anew; the results are committed, the published templates are not.
+"""Records the renderings of templates by transformers. Run by hand when a probe is added, or with the published templates to
+renew golden.json; the results are committed, the published templates are not.
 
     python tests/reference/templates/make.py probes
     python tests/reference/templates/make.py golden build/templates

@@ -1,6 +1,6 @@
-"""Small templates, each of one rule. What Python makes of them is in probes.json, which make.py writes."""
+"""Small templates, one per rule. make.py writes Python's renderings to probes.json."""
 
-# What every probe may read. JSON keeps all of it.
+# Variables of every probe; JSON can represent all of them.
 VARIABLES = {
     "s": "Hello, World",
     "sp": " \t two  words \n",

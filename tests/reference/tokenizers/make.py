@@ -1,5 +1,5 @@
-"""Trains four tiny tokenizers of the kinds that models ship with, and records what Hugging Face's `tokenizers` and
-`transformers` make of texts and chats with them. Run by hand when a case is added; the results are committed.
+"""Trains four tiny tokenizers of the kinds that models ship with, and records the tokens of texts and chats by Hugging Face's
+`tokenizers` and `transformers`. Run by hand when a case is added; the results are committed.
 
     python tests/reference/tokenizers/make.py
 """
@@ -50,7 +50,7 @@ TEXTS = [
     "a\u0301\u0301\u0301 combining",
 ]
 
-# Texts that name control tokens: `parse` is what transformers makes of them, where the text counts as the token.
+# Texts that name control tokens: `parse` has the tokens by transformers, which parses such text as the token.
 CONTROL_TEXTS = ["{end}", "a{end}b", "{start}user\nhi{end}\n", "{end}{end}  {start} x", " {start} spaced {end} "]
 
 CHATS = [
@@ -71,7 +71,7 @@ CHATS = [
     {"messages": [{"role": "user", "content": "be quick"}], "kwargs": {"enable_thinking": False}},
 ]
 
-# Written for these tests; together they use what chat templates in the wild use.
+# Written for these tests; together they use the features of published chat templates.
 CHATML = """{%- if tools %}
     {{- '<|im_start|>system\\n' }}
     {%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
@@ -138,7 +138,7 @@ def byte_level(pattern: str, vocab: int, ignore_merges: bool) -> Tokenizer:
 
 
 def sentence_piece(vocab: int) -> Tokenizer:
-    """Trained on words; what surrounds the model is set by the caller."""
+    """Trains a model on words; the caller sets the steps around the model."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=True)
     byte_tokens = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -180,7 +180,7 @@ def llama3() -> tuple[Tokenizer, dict]:
 
 
 def llama2() -> tuple[Tokenizer, dict]:
-    """Spaces by a normalizer, as older conversions have it: every piece of text gets a leading space."""
+    """Handles spaces by a normalizer, like older conversions: every piece of text gets a leading space."""
     tokenizer = sentence_piece(620)
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     tokenizer.pre_tokenizer = None
@@ -192,7 +192,7 @@ def llama2() -> tuple[Tokenizer, dict]:
 
 
 def mistral() -> tuple[Tokenizer, dict]:
-    """Spaces by Metaspace: only the first piece of a text gets one. Some control tokens eat the space beside them."""
+    """Handles spaces by Metaspace: only the first piece of a text gets one. Some control tokens strip adjacent spaces."""
     tokenizer = sentence_piece(620)
     tokenizer.normalizer = None
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="first", split=False)
@@ -255,7 +255,7 @@ def golden(name: str, tokenizer: Tokenizer, fast: PreTrainedTokenizerFast) -> di
         rendered = fast.apply_chat_template(**arguments, tokenize=False)
         ids = fast.apply_chat_template(**arguments, tokenize=True, return_dict=False)
         chats.append({**chat, "rendered": rendered, "ids": list(ids)})
-    # Tokens cut anywhere: what a whole-text decode makes of incomplete scalars.
+    # Tokens cut anywhere: a whole-text decode with incomplete scalars.
     pieces = tokenizer.encode("👩‍👩‍👧 小鳥 é", add_special_tokens=False).ids
     cuts = [{"ids": pieces[a:b], "decoded": tokenizer.decode(pieces[a:b])} for a in range(0, len(pieces), 2) for b in range(a + 1, len(pieces), 3)]
     return {"texts": texts, "control": control, "chats": chats, "cuts": cuts}

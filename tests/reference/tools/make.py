@@ -1,5 +1,5 @@
-"""Records what transformers makes of chats with functions: definitions, calls and results, through a template of the
-kind that Qwen and Hermes models ship with. Run by hand when a case is added; the results are committed.
+"""Records the rendering of chats with functions by transformers: definitions, calls and results, through a template like
+those of Qwen and Hermes models. Run by hand when a case is added; the results are committed.
 
     python tests/reference/tools/make.py
 """
@@ -30,8 +30,8 @@ WEATHER = function(
         "required": ["city"],
     },
 )
-# Everything that JSON writers treat differently. Not here: numbers such as 1.0 and 1e16, which JavaScript reads as integers,
-# and keys that are integers, which it puts first.
+# Values that JSON writers treat differently. Left out: numbers such as 1.0 and 1e16, which JavaScript reads as integers,
+# and integer keys, which it puts first.
 ODD = function(
     "odd",
     parameters={

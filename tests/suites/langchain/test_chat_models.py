@@ -1,4 +1,4 @@
-"""LangChain's standard tests of chat models, through its own clients. BUNTING_URL is the address of the scripted server."""
+"""Standard chat model tests of LangChain, through its own clients. BUNTING_URL is the address of the scripted server."""
 
 import os
 
@@ -11,7 +11,7 @@ URL = os.environ["BUNTING_URL"]
 
 
 class Chats(ChatModelIntegrationTests):
-    """Only text goes in."""
+    """Configuration of the tests: text input only."""
 
     supports_image_inputs = False
     supports_audio_inputs = False
@@ -24,7 +24,7 @@ class Chats(ChatModelIntegrationTests):
         return {**self.where, "model": "demo", "max_tokens": 100, "max_retries": 0}
 
     def invoke_with_cache_read_input(self, *, stream: bool = False) -> AIMessage:
-        """The second time the prompt's beginning is cached."""
+        """Invokes the model twice: the second time, the prompt's beginning is cached."""
         model = self.chat_model_class(**self.chat_model_params)
         prompt = "Hello. " * 50
         model.invoke(prompt)

@@ -1,4 +1,4 @@
-"""A plugin of pytest for llama.cpp's tests of its server: where they start theirs they get ours, with what of their options it has."""
+"""Pytest plugin for llama.cpp's server tests: starts our server in place of theirs, with the options that ours supports."""
 
 import json
 import os
@@ -8,10 +8,10 @@ import urllib.parse
 import utils
 
 SERVER = os.environ["BUNTING_SERVER"]
-"""Runs a scripted server: a command, as JSON."""
+"""Command of the scripted server, as JSON."""
 
 started: dict[str, tuple[subprocess.Popen, str]] = {}
-"""By options: tests that ask for the same ones share a server."""
+"""Servers by options: tests with the same options share one."""
 
 
 def options_of(server: utils.ServerProcess) -> dict:

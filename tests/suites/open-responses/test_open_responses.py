@@ -1,4 +1,4 @@
-"""Open Responses: what its compliance tests ask for, but images and files, held to the types that are made of its specification.
+"""Requests of the Open Responses compliance tests, without images and files; checked against types generated from its specification.
 BUNTING_URL is the address of the scripted server."""
 
 import json
@@ -20,7 +20,7 @@ TOOL = {
 
 
 def event_types() -> dict:
-    """The specification's events, by their names on the wire."""
+    """Returns the specification's event types, by their names on the wire."""
     found = [model for name, model in vars(types).items() if name.endswith("StreamingEvent")]
     return {next(iter(model.model_fields["type"].annotation)).value: model for model in found}
 
@@ -39,7 +39,7 @@ def whole(body: dict) -> dict:
 
 
 def streamed(body: dict) -> dict:
-    """The response of the last event. Each event is one of the specification, in order, and the items are those that were told."""
+    """Returns the response of the last event. Checks that each event follows the specification, in order, with consistent items."""
     answer = httpx.post(URL, json={"model": "demo", **body, "stream": True})
     assert answer.headers["content-type"].startswith("text/event-stream")
     frames = [frame.split("\n") for frame in answer.text.strip().split("\n\n") if not frame.startswith(":")]

@@ -1,5 +1,5 @@
 """Clients in Python: a structured answer, a tool's call and its result, a stream and a refusal through each. BUNTING_URL is the
-address of the scripted server (words.ts has what its model says)."""
+address of the scripted server (its model answers by words.ts)."""
 
 import os
 
@@ -26,7 +26,7 @@ def is_told(joke: Joke) -> None:
 
 
 class Asked:
-    """A tool, which notes where it was asked for."""
+    """Tool that records the requested places."""
 
     def __init__(self):
         self.places = []
@@ -140,7 +140,7 @@ class TestAnthropic:
 
 
 class TestAgents:
-    """OpenAI's Agents SDK, by the Responses API, its default, and by chats."""
+    """Agents SDK of OpenAI, over the Responses API (its default) and over chat completions."""
 
     @pytest.fixture(params=["responses", "chats"])
     def model(self, request):
@@ -312,7 +312,7 @@ class TestLiteLLM:
 
 
 class TestLLM:
-    """Simon Willison's, told of the server as its documentation says."""
+    """Tool `llm` by Simon Willison, configured as its documentation says."""
 
     @pytest.fixture
     def model(self, tmp_path, monkeypatch):
