@@ -25,7 +25,8 @@ export interface Grammar {
   readonly terminals: Int32Array;
   /**
    * Productions of nonterminal 0, then of 1, …: `IN_SEQUENCE, 0, symbols …`, or `min, max, symbol` for a
-   * repetition; max may be Infinity.
+   * repetition; max may be Infinity. `DISTINCT - min, max, item, separator` is a list whose items are
+   * distinct texts.
    */
   readonly productions: FlatLists;
   /** First production by nonterminal; one entry more than nonterminals. */
@@ -34,6 +35,11 @@ export interface Grammar {
 
 /** Marker in place of a repetition's min: the production is a sequence of symbols. */
 export const IN_SEQUENCE = -1;
+/**
+ * Marker from which a list's min is subtracted: the symbols are item and separator, and all items are
+ * distinct.
+ */
+export const DISTINCT = -2;
 /** Index of the first symbol in a production's list. */
 export const SYMBOLS_AT = 2;
 
@@ -45,6 +51,26 @@ export type Production =
   | { readonly kind: "sequence"; readonly symbols: readonly GrammarSymbol[] }
   | DistinctProduction
   | { readonly kind: "repeat"; readonly symbol: GrammarSymbol; readonly min: number; readonly max: number };
+
+/**
+ * Items of a list of distinct items at most, since each is compared with all before it; and their bytes,
+ * beyond which no optional item follows.
+ */
+export const DISTINCT_ITEMS_MAX = 64;
+export const DISTINCT_BYTES_MAX = 8192;
+
+/**
+ * List of min to max distinct texts, 1 ≤ min, max ≤ DISTINCT_ITEMS_MAX. Both symbols are terminals. The
+ * item's has at least `min` texts, each a JSON scalar; the separator's texts begin with a comma. The list
+ * follows a bracket.
+ */
+export interface DistinctProduction {
+  readonly kind: "distinct";
+  readonly item: GrammarSymbol;
+  readonly separator: GrammarSymbol;
+  readonly min: number;
+  readonly max: number;
+}
 
 /** Builder of a grammar. */
 export class GrammarBuilder {
@@ -96,6 +122,11 @@ export class GrammarBuilder {
   repeat(symbol: GrammarSymbol, min: number, max: number): GrammarSymbol {
     if (min === 1 && max === 1) return symbol;
     return this.#add({ kind: "repeat", symbol, min, max });
+  }
+
+  /** Returns a list of distinct items. */
+  distinct(items: Omit<DistinctProduction, "kind">): GrammarSymbol {
+    return this.#add({ kind: "distinct", ...items });
   }
 
   /** Symbol of the empty text. */

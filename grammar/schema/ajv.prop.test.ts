@@ -43,7 +43,7 @@ const value = fc.letrec<{ value: unknown }>((tie) => ({
 const stringOf = (one: unknown): string => JSON.stringify(one);
 
 const pattern = fc.constantFrom("^a", "b$", "^[ab]*$", "1", "^.{2}$", "a|é");
-/** Items that are no known values, some of which are soon used up. */
+/** Item schemas with unbounded or large value sets, and some that run out of distinct values. */
 const distinctItem = fc.oneof(
   object({
     type: fc.constant("string"),
@@ -70,7 +70,7 @@ const set = object({
   minItems: optional(size),
   maxItems: optional(fc.integer({ min: 2, max: 5 })),
 });
-/** Two ways to read the same items, sets in sets of properties, and one after the other. */
+/** Alternative sets over the same items, sets within objects, and lists of the same items. */
 const sets = fc.oneof(
   { weight: 3, arbitrary: set },
   fc

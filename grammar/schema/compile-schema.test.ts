@@ -393,7 +393,7 @@ describe("JSON Schema", () => {
     expect(refusal({ type: "array", items: { type: "string" }, uniqueItems: true, minItems: 65 })[1]).toBe(
       "uniqueItems is supported with 64 items at most, but minItems asks for 65",
     );
-    // More than there are.
+    // More items than distinct values.
     expect(
       refusal({
         type: "array",

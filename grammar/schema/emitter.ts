@@ -67,7 +67,7 @@ export class Emitter {
     return symbols.map((symbol) => ({ kind: "sequence", symbols: [symbol] }));
   }
 
-  /** `isDistinct`: each number is written in one way. */
+  /** `isDistinct`: each number has one spelling. */
   #scalarsOf(shape: Shape, isDistinct = false): Regex {
     const regexes = this.#regexes;
     const parts: Regex[] = [];
@@ -188,7 +188,7 @@ export class Emitter {
     return start;
   }
 
-  /** Returns lists of a few possible values, each at most once. */
+  /** Returns lists of scalars, each at most once. */
   #uniqueItems(parts: readonly ArrayPart[], min: number, max: number): GrammarSymbol {
     const pointer = `${parts.find((part) => part.isUnique)!.pointer}/uniqueItems`;
     const refuse = (why: string): never => {
@@ -242,7 +242,7 @@ export class Emitter {
   }
 
   /** Returns the allowed scalars as texts, if they are few and distinct; else null. */
-  #valuesOf(conditions: readonly Condition[]): Regex[] | null {
+  #valuesOf(shapes: readonly Shape[]): Regex[] | null {
     const values: Regex[] = [];
     for (const shape of shapes) {
       const texts = textsOf(this.#regexes, this.#scalarsOf(shape), UNIQUE_MAX + 1);

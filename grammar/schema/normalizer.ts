@@ -235,6 +235,12 @@ export class Normalizer implements ReadingTools {
     return numbers.length === 0 ? freeTexts : regexes.and([freeTexts, exactTexts, ...numbers]);
   }
 
+  /** Same, with one spelling per number. */
+  distinctNumberTextsOf(shape: Shape): Regex {
+    const texts = this.numberTextsOf(shape);
+    return shape.numberTexts === null ? this.regexes.and([texts, this.numbers.distinctTexts]) : texts;
+  }
+
   /** Returns the contents of the shape's strings. */
   stringsOf({ strings }: Shape): Regex {
     return strings.length === 0 ? this.encoding.anyText : this.regexes.and(strings);

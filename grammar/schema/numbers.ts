@@ -16,7 +16,7 @@ export class Numbers {
   readonly freeTexts: Regex;
   /** Texts with few enough digits that different numbers are different doubles. */
   readonly exactTexts: Regex;
-  /** Of those, one for each number. */
+  /** Subset of `exactTexts` with one text per number. */
   readonly distinctTexts: Regex;
   readonly #regexes: Regexes;
   /** Numbers without a sign, and the zeros among them. */
