@@ -1,10 +1,13 @@
-/** Bytes that parsers have been known to take for different requests: the server takes them for one and the same, or refuses them. */
+/**
+ * Byte sequences known from request smuggling, which parsers may split into different requests: the server
+ * parses them in one way, or refuses them.
+ */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { bodyPieces } from "../../server/http/body-pieces.ts";
 import { HttpServer } from "../../server/http/server.ts";
 
 let server: HttpServer;
-/** By the number in its path: what each request was taken for, in their order. */
+/** Parsed requests in order, by the case number in their path. */
 const taken = new Map<string, string[]>();
 beforeAll(() => {
   const pace = { bodyGraceMs: 300, bodyBytesPerSecondMin: 1024 };
@@ -30,7 +33,7 @@ beforeAll(() => {
 });
 afterAll(() => server.kill());
 
-/** What the server says to bytes that come in pieces, until it closes the connection. */
+/** Sends bytes in pieces; resolves to the server's answer once it closes the connection. */
 async function say(pieces: readonly string[]): Promise<string> {
   const closed = Promise.withResolvers<void>();
   let heard = "";
@@ -55,7 +58,10 @@ async function say(pieces: readonly string[]): Promise<string> {
 
 let count = 0;
 
-/** `%` in the bytes stands for the number of the case. A last request follows, which asks for the end of the connection. */
+/**
+ * Runs a case; `%` in the bytes stands for its number. A last request follows, which asks the server to close
+ * the connection.
+ */
 async function outcomeOf(bytes: string, cut: (text: string) => readonly string[]) {
   const number = String(count++);
   const whole = `${bytes}GET /%/end HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`;
@@ -69,7 +75,7 @@ const halves = (text: string): readonly string[] => [
   text.slice(0, text.length >> 1),
   text.slice(text.length >> 1),
 ];
-/** A long text in pieces of some bytes, a short one byte by byte. */
+/** Splits a long text into pieces of some bytes, and a short one into single bytes. */
 const bits = (text: string): readonly string[] =>
   text.match(new RegExp(`.{1,${Math.ceil(text.length / 400)}}`, "gs"))!;
 
