@@ -32,7 +32,10 @@ export interface Vocabulary {
   /** Offset of each token in `bytes`; one entry more than tokens. Tokens without text have no bytes. */
   readonly offsets: Int32Array;
   readonly bytes: Uint8Array;
-  /** 1 for added tokens, which the tokenizer splits off before merging the rest; no merge produces them. */
+  /**
+   * Flags: 1 for added tokens, which the tokenizer splits off before merging the rest; no merge produces
+   * them.
+   */
   readonly isAdded: Uint8Array;
 }
 
