@@ -30,7 +30,7 @@ export class Matcher {
     this.#thoughts = limit === null ? null : thoughtsAtStart(limit);
   }
 
-  /** Accepted tokens. */
+  /** Number of accepted tokens. */
   get length(): number {
     return this.#length;
   }
