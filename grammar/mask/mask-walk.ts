@@ -14,7 +14,7 @@ interface Frame {
   child: number;
   end: number;
   readonly place: Place;
-  /** Bytes on which a place with several threads loops; undefined if not known yet. */
+  /** Bytes on which a place with several threads loops; null if they are few, undefined if not known yet. */
   looping: Looping | null | undefined;
 }
 

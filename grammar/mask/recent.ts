@@ -1,5 +1,5 @@
 /**
- * Makes it the newest of at most `most` entries. Evicts and returns the value that was remembered the longest
+ * Makes the entry the newest of at most `most`. Evicts and returns the value that was remembered the longest
  * ago.
  */
 export function remember<Key, Value>(

@@ -13,7 +13,7 @@ export interface Trie {
   readonly firstTokens: Int32Array;
   /** Depth of each node in bytes. */
   readonly depths: Uint16Array;
-  /** Length of the longest token in bytes, rounded up to a power of two. */
+  /** Length of the longest text in bytes, rounded up to a power of two. */
   readonly height: number;
   readonly tokens: Int32Array;
 }

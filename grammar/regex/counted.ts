@@ -228,7 +228,7 @@ export class CountedIntersections {
   }
 }
 
-/** Benefit of counting a repetition. */
+/** Benefit of counting a repetition; greater is better. */
 function sizeOf({ min, max }: CountedTail): number {
   return max === Number.POSITIVE_INFINITY ? min : max;
 }

@@ -123,8 +123,8 @@ export class Expressions implements ExpressionTable {
   }
 
   /**
-   * True if it contains an intersection or a complement; its language may then be empty although it is not
-   * `empty`.
+   * True if it contains an intersection, a complement or an automaton; its language may then be empty
+   * although it is not `empty`.
    */
   isBoolean(regex: Regex): boolean {
     return (this.#flags[regex]! & BOOLEAN) !== 0;
@@ -151,8 +151,8 @@ export class Expressions implements ExpressionTable {
   }
 
   /**
-   * True if every match is a match of `free`, which is the star of some expression. False also where a quick
-   * check cannot decide.
+   * True if every match is a match of `free`, which is free text (`FreeText`). False also where a quick check
+   * cannot decide.
    */
   isWithin(regex: Regex, free: Regex): boolean {
     return this.#freeText.isWithin(regex, free);

@@ -51,8 +51,8 @@ export function byteRangeOf(regexes: RegexTable, regex: Regex): ByteRange {
 }
 
 /**
- * Bytes that suffice to complete a match from any state: an upper bound. Infinity for expressions that
- * contain an intersection or a complement.
+ * Bytes that suffice to complete a match from any state: an upper bound. Infinity for boolean expressions
+ * (`isBoolean`).
  */
 export function reachOf(regexes: RegexTable, regex: Regex): number {
   if (regexes.isBoolean(regex)) return Number.POSITIVE_INFINITY;

@@ -366,7 +366,7 @@ class Builder {
         const { of, min, max } = pattern;
         if (!hasAssertion(of)) {
           const once = this.build(of, regexes.epsilon, "later");
-          // Further iterations are part of the any text that follows.
+          // Further iterations are covered by the `anyText` that follows.
           return regexes.cat(regexes.repeat(once, min, rest === this.#encoding.anyText ? min : max), rest);
         }
         if (max > 1) throw this.#error("an assertion inside of a repetition");

@@ -73,8 +73,8 @@ export interface Facts {
   /** True if it matches the empty string. */
   readonly isNullable: boolean;
   /**
-   * True if it contains an intersection or a complement; its language may then be empty although it is not
-   * `empty`.
+   * True if it contains an intersection, a complement or an automaton; its language may then be empty
+   * although it is not `empty`.
    */
   readonly isBoolean: boolean;
   /** True if it contains a repetition with a count. */
