@@ -11,23 +11,26 @@ import { childOf, type Mask, tokenBytes, type Vocabulary } from "./vocabulary.ts
 const COMMA = 44;
 const QUOTE = 34;
 const BRACKET = 91;
-/** In place of texts; no byte is a unit of them. */
+/** Stand-ins for item texts in a cache key; no byte is a unit of them. */
 const LONG = "\u0100";
 const FULL = "\u0101";
 const whiteSpace = new Set([9, 10, 13, 32]);
 
 /**
- * Tokens in which an item of a list ends and the next begins. A mask is made without knowing the text of an item that ends inside of a
- * token; where no two items may be the same, those tokens are read one by one.
+ * Tokens in which an item of a list ends and the next begins. A mask ignores the text of an item that ends
+ * inside a token. Where no two items may be equal, the parser reads those tokens one by one.
  */
 export class DistinctTokens {
   readonly #vocabulary: Vocabulary;
-  /** Those with a comma; with one after a quote, an opening bracket, and a bracket after a quote. */
+  /**
+   * Tokens with a comma; those with one after a quote, after an opening bracket, and after a quote and then a
+   * bracket.
+   */
   readonly #withComma: number[] = [];
   readonly #afterQuote: number[] = [];
   readonly #afterBracket: number[] = [];
   readonly #afterQuoteBracket: number[] = [];
-  /** By expression, whether it matches more texts than a list has items. */
+  /** True for an expression that matches more texts than a list may have items. */
   readonly #isRich = new WeakMap<Regexes, Map<Regex, boolean>>();
 
   constructor(vocabulary: Vocabulary) {
@@ -47,7 +50,7 @@ export class DistinctTokens {
     }
   }
 
-  /** Takes out of the mask the tokens that make two items the same, or that can only be gone on with so. */
+  /** Removes from the mask the tokens that make two items equal, or that can only continue to equal items. */
   *takeOut(
     mask: Mask,
     parser: Parser,
@@ -67,8 +70,10 @@ export class DistinctTokens {
     }
   }
 
-  /** The state with one text for all that make no difference to a mask: they are longer than any item within a token, and become none that
-   *  came. */
+  /**
+   * State with one stand-in for all texts that make no difference to a mask. Such a text is longer than any
+   * token and begins no earlier item.
+   */
   alike(parser: Parser, state: ParseState): ParseState {
     const { height } = this.#vocabulary.trie;
     const texts = state.texts!.slice(0, state.count).map((text, thread) => {
@@ -82,7 +87,7 @@ export class DistinctTokens {
     return { ...state, texts };
   }
 
-  /** Whether there may be any such in the mask. */
+  /** True if the mask may contain a token that must be read by itself. */
   concerns(mask: Mask, parser: Parser, state: ParseState, strings: FreeString | null): boolean {
     return this.#tokensIn(mask, parser, state, strings).next().done !== true;
   }
@@ -93,7 +98,7 @@ export class DistinctTokens {
     for (const token of this.#alongItems(parser, state)) if (isIn(token)) yield token;
   }
 
-  /** Tokens in which an item may end, and another come. */
+  /** Tokens in which an item may end and another begin. */
   #crossing(
     { lexer }: Parser,
     { sets, lexes, count }: ParseState,
@@ -114,7 +119,7 @@ export class DistinctTokens {
     return isInList ? this.#withComma : this.#afterBracket;
   }
 
-  /** Tokens that write some or the rest of an item that came, and what goes on after it. */
+  /** Tokens that write part or the rest of an earlier item, and any text after it. */
   #alongItems(parser: Parser, state: ParseState): number[] {
     const { trie } = this.#vocabulary;
     const found: number[] = [];
@@ -133,8 +138,10 @@ export class DistinctTokens {
     return found;
   }
 
-  /** Whether in each thread that goes on with the token one item alone ends, and the next can be gone on with in more ways than items may
-   *  have come. False also where that is not seen at a glance. */
+  /**
+   * True if in every thread at most one item ends within the token, and the next item has enough completions.
+   * Those must outnumber any possible earlier items. False also where a quick check cannot decide.
+   */
   #isSafe({ lexer }: Parser, { sets, lexes, texts, count }: ParseState, bytes: Uint8Array): boolean {
     for (let i = 0; i < count; i++) {
       const { distinct, isMixed } = sets[i]!;
@@ -145,7 +152,7 @@ export class DistinctTokens {
     return true;
   }
 
-  /** The same of one: of an item `under` is left after so many bytes. */
+  /** Checks one thread: `under` is the derivative of the item after `begun` bytes. */
   #isSafeItem(regexes: Regexes, under: Regex, came: CameItems, begun: number, bytes: Uint8Array): boolean {
     let [at, rest] = [0, under];
     for (; at < bytes.length && !regexes.isNullable(rest); at++) rest = regexes.derivative(rest, bytes[at]!);
@@ -158,7 +165,7 @@ export class DistinctTokens {
     return !regexes.isNullable(next) && this.#hasMany(regexes, next);
   }
 
-  /** Whether more texts match than items may have come. */
+  /** True if the expression matches more texts than a list may have items. */
   #hasMany(regexes: Regexes, regex: Regex): boolean {
     let known = this.#isRich.get(regexes);
     if (known === undefined) {

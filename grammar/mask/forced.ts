@@ -2,16 +2,19 @@ import { noPlace, type Parser, type ParseState } from "../parser/parser.ts";
 import { childOf, type Trie, type Vocabulary } from "./vocabulary.ts";
 
 /**
- * The token that must come next where a grammar leaves the text no choice, as inside of the keys of an object: null where it
- * leaves one, or where the tokens are not certain.
+ * First jump-forward token: the token that must come next where the grammar allows only one text, as in the
+ * keys of an object. Null where it allows several, or where the tokenization is not certain.
  *
- * Forced text can be cut into tokens in many ways, and each way is the same text. One of them is what the model has learnt to
- * write: that of its tokenizer. So the text is cut by merging pairs, the pair with the lowest token first (Sennrich, Haddow and
- * Birch, "Neural Machine Translation of Rare Words with Subword Units", ACL 2016, §3.2; tokens are numbered in the order in
- * which their merges were learnt). A token counts only if none could reach from inside of it, or from its beginning, over the
- * end of the forced text: what comes there is for the model to say, and may change the cut.
+ * Forced text can be tokenized in many ways; the model has learnt that of its tokenizer. So the text is cut
+ * by byte-pair merges, the pair with the lowest token first. Token numbers follow the order in which merges
+ * were learnt. See Sennrich, Haddow and Birch, "Neural Machine Translation of Rare Words with Subword Units",
+ * ACL 2016, §3.2.
  *
- * It follows from the state alone, so that each sequence goes the same way however its steps were made up.
+ * A token counts only if no token that begins inside it, or with it, could extend past the end of the forced
+ * text. The model chooses the text there, which may change the tokenization.
+ *
+ * The result follows from the state alone, so each sequence gets the same tokens however its steps were
+ * batched.
  */
 export function forcedToken(vocabulary: Vocabulary, parser: Parser, state: ParseState): number | null {
   const { trie } = vocabulary;
@@ -23,7 +26,7 @@ export function forcedToken(vocabulary: Vocabulary, parser: Parser, state: Parse
   return first.token;
 }
 
-/** The bytes that must follow, `most` of them at most, and what the text may be after them. */
+/** Forced bytes, at most `most`, and the state after them. */
 function forcedText(parser: Parser, start: ParseState, most: number): { text: number[]; end: ParseState } {
   const text: number[] = [];
   let end: ParseState = start;
@@ -45,7 +48,7 @@ interface Piece {
   readonly length: number;
 }
 
-/** The text as tokens; null: it has a byte that no token stands for. */
+/** Tokenization of the text; null if a byte of it has no token of its own. */
 function cut(vocabulary: Vocabulary, text: readonly number[]): Piece[] | null {
   const { trie, isAdded } = vocabulary;
   const pieceOf = (from: number, length: number): Piece | null => {
@@ -55,11 +58,11 @@ function cut(vocabulary: Vocabulary, text: readonly number[]): Piece[] | null {
       if (node < 0) return null;
     }
     const [first, end] = [trie.firstTokens[node]!, trie.firstTokens[node + 1]!];
-    // Of tokens with one text the last is the usual one: bytes that stand in for missing characters come first.
+    // The last of several tokens with the same text is the usual one: byte fallback tokens come first.
     return first === end ? null : { node, token: trie.tokens[end - 1]!, length };
   };
   const pieces: Piece[] = [];
-  /** By piece, where it begins. */
+  /** Start offset of each piece. */
   const starts: number[] = [];
   for (let at = 0; at < text.length; ) {
     const piece = pieceOf(at, Math.max(1, addedLength(vocabulary, text, at)));
@@ -68,7 +71,7 @@ function cut(vocabulary: Vocabulary, text: readonly number[]): Piece[] | null {
     starts.push(at);
     at += piece.length;
   }
-  /** By place, the piece with the next one. */
+  /** Token that merges a piece with the next one, or null. */
   const pairOf = (index: number): Piece | null => {
     const [piece, next] = [pieces[index]!, pieces[index + 1]!];
     const isWhole = isAdded[piece.token] === 1 || isAdded[next.token] === 1;
@@ -88,7 +91,10 @@ function cut(vocabulary: Vocabulary, text: readonly number[]): Piece[] | null {
   }
 }
 
-/** Bytes of the longest added token at a place of the text, which is one piece from the beginning; 0: there is none. */
+/**
+ * Length in bytes of the longest added token at an offset of the text; 0 if there is none. Added tokens are
+ * never merged.
+ */
 function addedLength({ trie, isAdded }: Vocabulary, text: readonly number[], from: number): number {
   let length = 0;
   for (let node = 0, at = from; at < text.length; ) {
@@ -100,7 +106,7 @@ function addedLength({ trie, isAdded }: Vocabulary, text: readonly number[], fro
   return length;
 }
 
-/** Whether a token could begin at a place of the text and go on after its end. */
+/** True if a token could begin at an offset of the text and extend past its end. */
 function reachesOver(
   trie: Trie,
   parser: Parser,

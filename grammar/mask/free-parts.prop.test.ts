@@ -1,4 +1,4 @@
-/** Masks of strings over a vocabulary that is large enough for parts of it to be taken whole. */
+/** Masks of strings over a vocabulary that is large enough for whole subtrees to be allowed at once. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
@@ -10,7 +10,7 @@ import { vocabularyOf } from "./vocabulary.ts";
 const encoder = new TextEncoder();
 const plain = [..."ab1 é€\u2028😀"].map((unit) => encoder.encode(unit));
 const all = [...plain, ...['"', "\\n", "\\u00", "\\"].map((unit) => encoder.encode(unit))];
-/** `first`, and up to so many of the units in every order. */
+/** `first` followed by every sequence of at most `most` units. */
 function orders(first: string, units: readonly Uint8Array[], most: number): Uint8Array[] {
   const found = [encoder.encode(first)];
   let last = found;
@@ -20,7 +20,10 @@ function orders(first: string, units: readonly Uint8Array[], most: number): Uint
   }
   return found;
 }
-/** Below most characters is plain text alone; below others are quotes, escapes that are cut, and halves of characters. */
+/**
+ * Vocabulary: most first characters are followed by plain text alone, others by quotes, cut escapes, and
+ * halves of characters.
+ */
 const texts: readonly Uint8Array[] = [
   ...Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte)),
   ...[...'{":,}'].map((unit) => encoder.encode(`"${unit}`)),
@@ -29,7 +32,7 @@ const texts: readonly Uint8Array[] = [
   Uint8Array.of(97, 0xe2, 0x80),
   Uint8Array.of(98, 0xa9),
 ];
-// Few are remembered, so that the memory of one becomes that of another.
+// The cache is small, so that evicted buffers are reused for other masks.
 const masks = new Masks(
   vocabularyOf(texts.length, (token) => texts[token]!),
   0,

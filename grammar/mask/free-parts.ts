@@ -1,32 +1,39 @@
 import type { Regex, Regexes } from "../regex/regexes.ts";
 import type { Trie } from "./vocabulary.ts";
 
-/** Nodes below a node that make it worth being known as a part. */
+/** Nodes below a node from which on it is recorded as a part. */
 const PART_NODES_MIN = 16;
-/** In place of the number of a free string's state, for nodes that are no part. */
+/** Stand-in for the number of a free string's state, for nodes that are no part. */
 export const NO_PART = 255;
-/** Words of a set of bytes. */
+/** Words of a byte set. */
 const WORDS = 8;
 
 /**
- * Parts of a vocabulary's trie in which all is text inside of a free JSON string: below their nodes, characters follow each
- * other whole, and no quote ends them. Of each it is known with which bytes its characters begin. A string of which such
- * characters lead back to where it was goes on with all tokens of the part, so that it need not be walked.
+ * Subtrees ("parts") of a vocabulary's trie in which everything is text inside a free JSON string. Whole
+ * characters follow each other there, and no quote ends the string. Each part records the bytes with which
+ * its characters begin. If all those characters lead an expression back to itself, every token of the part is
+ * allowed without a walk.
  */
 export class FreeParts {
-  /** By node with many below it, what is left of a free string, as `freeStates` numbers it; else NO_PART. */
+  /**
+   * Number (`freeStates`) of the free string's derivative at each node that has a large subtree; else
+   * NO_PART.
+   */
   readonly states: Uint8Array;
   readonly #regexes: Regexes;
-  /** A free string. */
+  /** Expression of a free string with its closing quote. */
   readonly #free: Regex;
   readonly #numbers: ReadonlyMap<Regex, number>;
   readonly #meanings: readonly Uint8Array[];
-  /** By node, the number of its part; -1: it is none. */
+  /** Part number of each node; -1 if it is none. */
   readonly partOf: Int32Array;
-  /** By part, the set of bytes with which its characters begin. */
+  /** Byte sets with which the characters of each part begin, WORDS words per part. */
   readonly #begins: number[] = [];
 
-  /** `meanings`: what each byte of the trie stands for, which all lead a free string the same way. */
+  /**
+   * `meanings` gives the byte class of each trie byte; all bytes of a class have the same derivative of a
+   * free string.
+   */
   constructor(regexes: Regexes, free: Regex, trie: Trie, meanings: readonly Uint8Array[]) {
     this.#regexes = regexes;
     this.#free = free;
@@ -37,15 +44,20 @@ export class FreeParts {
     this.#visit(trie, 0, free);
   }
 
-  /** Whether all tokens of the part go on with a string that may be continued by any characters that begin with `loops`. */
+  /**
+   * True if all tokens of the part continue a string that loops on every character whose first byte is in
+   * `loops`.
+   */
   isWhole(part: number, loops: Uint32Array): boolean {
     for (let word = 0; word < WORDS; word++)
       if ((this.#begins[part * WORDS + word]! & ~loops[word]!) !== 0) return false;
     return true;
   }
 
-  /** The bytes with which characters begin below the node, at which `rest` is left of a free string; null: not all of it is
-   *  text inside of one. */
+  /**
+   * Set of bytes with which characters begin below the node, where `rest` is the free string's derivative.
+   * Null if not everything below is text inside the string.
+   */
   #visit(trie: Trie, node: number, rest: Regex): Uint32Array | null {
     const regexes = this.#regexes;
     const end = trie.ends[node]!;
@@ -72,7 +84,10 @@ export class FreeParts {
   }
 }
 
-/** What may be left of a free string inside of it, each with a number: the same ones for the same string of other `regexes`. */
+/**
+ * Derivatives of a free string inside it, numbered. The numbers are the same for the same string in another
+ * `Regexes`.
+ */
 export function freeStates(regexes: Regexes, free: Regex): ReadonlyMap<Regex, number> {
   const numbers = new Map([[free, 0]]);
   for (const state of numbers.keys()) {
@@ -85,12 +100,12 @@ export function freeStates(regexes: Regexes, free: Regex): ReadonlyMap<Regex, nu
   return numbers;
 }
 
-/** With which characters strings stay where they are. */
+/** Characters on which expressions loop: their derivative is the expression itself. */
 export class Loops {
   readonly #regexes: Regexes;
-  /** A free string. */
+  /** Expression of a free string with its closing quote. */
   readonly #free: Regex;
-  /** By expression, the set of bytes that begin characters which lead back to it. */
+  /** Set of bytes that begin looping characters, for each expression. */
   readonly #loops = new Map<Regex, Uint32Array>();
   readonly #freeStates: ReadonlyMap<Regex, number>;
 
@@ -100,12 +115,12 @@ export class Loops {
     this.#freeStates = freeStates(regexes, free);
   }
 
-  /** The number of what is left if it is what is left of a free string (`freeStates`); -1: it is not. */
+  /** Number of the expression if it is a derivative of a free string (`freeStates`); -1 if it is not. */
   freeStateOf(rest: Regex): number {
     return this.#freeStates.get(rest) ?? -1;
   }
 
-  /** The bytes that begin characters after each of which what is left of a string is the same as before. */
+  /** Bytes that begin only characters after which the derivative equals the expression. */
   loopsOf(rest: Regex): Uint32Array {
     let loops = this.#loops.get(rest);
     if (loops === undefined) {
@@ -122,10 +137,12 @@ export class Loops {
     return loops;
   }
 
-  /** Whether all characters that begin with the byte are characters of the string, and lead back to it. */
+  /**
+   * True if all characters that begin with the byte are characters of the string and lead back to `start`.
+   */
   #leadsBack(start: Regex, first: number): boolean {
     const regexes = this.#regexes;
-    /** What is left of the free string, which is within a character, and of this one. */
+    /** Derivative of the string for each derivative of the free string inside a character. */
     const rests = new Map<Regex, Regex>();
     const isBack = (free: Regex, rest: Regex, byte: number): boolean => {
       const nextFree = regexes.derivative(free, byte);

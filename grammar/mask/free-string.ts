@@ -9,46 +9,51 @@ import { remember } from "./recent.ts";
 import { CHARACTERS_MAX, type StringMasks, type StringTokens, type TokenSet } from "./string-tokens.ts";
 import { StringWalk } from "./string-walk.ts";
 
-/** How many characters a string may still have. `max` may be Infinity. */
+/** Number of characters that a string may still have. `max` may be Infinity. */
 interface Limits {
   readonly min: number;
   readonly max: number;
 }
 
-/** `counted`: the rest of a string of which nothing is demanded but how many characters it has; `broad`: the rest of another
- *  with which many tokens go on. */
+/**
+ * `counted`: the rest of a string that is limited only in its number of characters. `broad`: the rest of
+ * another string that many tokens continue.
+ */
 export type StringKind = "counted" | "broad" | "other";
 
-/** Expressions whose tokens are remembered, of each set. */
+/** Expressions whose tokens are remembered, per token set. */
 const WALKED_MAX = 128;
-/** An expression is broad if more tokens than one in so many begin as it does. */
+/** An expression is broad if more than one in this many tokens has a first byte that continues it. */
 const BROAD = 16;
-/** One step for so many tokens is done to find out whether a walk can be spared. */
+/** Tokens per step of work spent on finding out whether a walk can be skipped. */
 const OPEN = 8;
-/** States that there is room for in a walk's table: more are copied to a larger one, which is not kept for another walk. */
+/**
+ * States for which a walk's table has room at first. A walk with more copies it to a larger table, which is
+ * not reused.
+ */
 const TABLE_STATES = 1024;
 
 /**
- * Strings of JSON as expressions, and which of a vocabulary's tokens go on with them: those that stay inside of the string
- * without a parser, and by walks that serve every place of a text where limits of length cannot run out within a token.
+ * Expressions for JSON strings, and the tokens that continue them. Tokens that stay inside a string need no
+ * parser. One walk serves every position of a text at which no length limit can run out within a token.
  */
 export class FreeString {
   readonly regexes: Regexes;
   readonly tokens: StringTokens;
   readonly #memory: MaskMemory;
-  /** Of a walk that has ended, for the next. */
+  /** Table of a finished walk, to be reused by the next. */
   #spareTable: Int32Array | null = null;
-  /** The inside of a string and its closing quote. */
+  /** Expression of the inside of a string and its closing quote. */
   readonly #free: Regex;
   readonly #character: Regex;
   readonly #quote: Regex;
   readonly #alwaysOpen: AlwaysOpen;
   readonly #loops: Loops;
   readonly #kinds = new Map<Regex, StringKind>();
-  /** By expression, ordered by last use. */
+  /** Remembered tokens of each expression, least recently used first. */
   readonly #walked = new Map<TokenSet, Map<Regex, StringMasks | null>>();
 
-  /** `room`: for so many expressions. */
+  /** `room` is the number of expressions to reserve memory for. */
   constructor(tokens: StringTokens, memory: MaskMemory, room: number) {
     this.regexes = new Regexes(room);
     this.tokens = tokens;
@@ -62,7 +67,7 @@ export class FreeString {
     this.#loops = new Loops(this.regexes, free);
   }
 
-  /** Of a string about which nothing is said but how many characters come; null for others. */
+  /** Limits of a string that is restricted only in its number of characters; null for other expressions. */
   limitsOf(rest: Regex): Limits | null {
     if (rest === this.#free) return { min: 0, max: Number.POSITIVE_INFINITY };
     const shape = this.regexes.shapeOf(rest);
@@ -77,7 +82,7 @@ export class FreeString {
     return { min: Math.min(head.min, longest + 1), max };
   }
 
-  /** How the tokens are best found that go on with an expression. */
+  /** Cheapest way to find the tokens that continue an expression. */
   kindOf(rest: Regex): StringKind {
     let kind = this.#kinds.get(rest);
     if (kind === undefined) {
@@ -102,7 +107,7 @@ export class FreeString {
     return BROAD * going > all;
   }
 
-  /** Whether what it matches is the rest of a string. */
+  /** True if every match is the rest of a string. */
   endsWithQuote(rest: Regex): boolean {
     const shape = this.regexes.shapeOf(rest);
     if (shape.kind === "cat") return this.endsWithQuote(shape.tail);
@@ -111,8 +116,10 @@ export class FreeString {
     return rest === this.#quote;
   }
 
-  /** Of the set's tokens those that go on with a broad expression. Null where one has its closing quote elsewhere than in a
-   *  free string, as after a backslash, or before the quote that opens the string. */
+  /**
+   * Tokens of the set that continue a broad expression. Null if a token's closing quote is elsewhere than in
+   * a free string, as after a backslash or before the opening quote.
+   */
   *tokensOf(set: TokenSet, rest: Regex, budget: Budget): Pieces<StringMasks | null> {
     let walked = this.#walked.get(set);
     if (walked === undefined) {

@@ -1,9 +1,12 @@
 import { BrokenOff, Budget } from "../error.ts";
 
-/** Work that can be cut anywhere: it yields where its budget is paused. */
+/** Work that can be suspended: it yields where its budget is paused. */
 export type Pieces<Value> = Generator<undefined, Value>;
 
-/** Work that cannot be cut, but remembers what it finds out and so can be begun again where it is broken off. */
+/**
+ * Repeats work that cannot be suspended until it is done. The work remembers its partial results, so an
+ * interrupted run is resumed by calling it again.
+ */
 export function* again<Value>(work: () => Value): Pieces<Value> {
   for (;;) {
     try {
@@ -15,13 +18,16 @@ export function* again<Value>(work: () => Value): Pieces<Value> {
   }
 }
 
-/** Work that is done a piece at a time, so that no step waits for all of it. */
+/** Work done a piece at a time, so that no step waits for all of it. */
 export class Job<Value> {
   readonly #budget: Budget;
   readonly #pieces: Pieces<Value>;
   readonly #ended: (value: Value | null) => void;
 
-  /** Of `stepsMax` steps at most. `ended` is told what came of it; null: it is too much work. */
+  /**
+   * Limits the work to `stepsMax` steps. `ended` receives the result, or null if the work failed, as when it
+   * exceeds the limit.
+   */
   constructor(
     stepsMax: number,
     work: (budget: Budget) => Pieces<Value>,
@@ -32,13 +38,15 @@ export class Job<Value> {
     this.#ended = ended;
   }
 
-  /** Steps of work so far. */
+  /** Steps of work done. */
   get spent(): number {
     return this.#budget.spent;
   }
 
-  /** Does so many steps of work, or a few more. Null: there is more to do. Throws ConstraintError when all of it is too
-   *  much. */
+  /**
+   * Does `steps` steps of work, or a few more. Returns null if work is left. Throws ConstraintError if it
+   * exceeds its limit.
+   */
   run(steps: number): Value | null {
     this.#budget.pauseAfter(steps);
     try {

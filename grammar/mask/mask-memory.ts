@@ -1,24 +1,24 @@
 import type { Mask } from "./vocabulary.ts";
 
 /**
- * Masks that nobody needs any more, to be written again. Thousands are made in a second, and each is large: left to the
- * collection of garbage they would hold a step up by milliseconds now and then.
+ * Pool of unused mask buffers. Masks are large and are made often, so garbage collection of them would delay
+ * steps.
  */
 export class MaskMemory {
   readonly #words: number;
   readonly #free: Mask[] = [];
 
-  /** Of masks for so many tokens. */
+  /** Pools masks for a vocabulary of `tokens` tokens. */
   constructor(tokens: number) {
     this.#words = Math.ceil(tokens / 32);
   }
 
-  /** Of one mask. */
+  /** Size of one mask. */
   get bytes(): number {
     return 4 * this.#words;
   }
 
-  /** A mask without a token. */
+  /** Mask without a token. */
   none(): Mask {
     return this.#free.pop()?.fill(0) ?? new Uint32Array(this.#words);
   }
@@ -29,7 +29,7 @@ export class MaskMemory {
     return copy;
   }
 
-  /** Takes back what nobody looks at any more. */
+  /** Takes back masks that nobody reads any more. */
   giveBack(...masks: readonly Mask[]): void {
     this.#free.push(...masks);
   }

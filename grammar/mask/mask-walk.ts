@@ -5,22 +5,22 @@ import type { ParseSet } from "../parser/parse-set.ts";
 import { addThread, noPlace, type Parser, type Place } from "../parser/parser.ts";
 import type { Mask, Trie } from "./vocabulary.ts";
 
-/** Nodes below a node that make it worth finding out which of them need not be walked. */
+/** Nodes below a node from which on it pays to look for bytes that loop. */
 const LOOPING_NODES_MIN = 256;
 
-/** A node of the trie whose children are being walked, with what the text may be there. Used again for each depth. */
+/** Trie node whose children are being walked, with the parser's place there. Reused at each depth. */
 interface Frame {
-  /** The next child, and the end of them all. */
+  /** Next child, and the end of all children. */
   child: number;
   end: number;
   readonly place: Place;
-  /** Of several threads; undefined: not known yet. */
+  /** Bytes on which a place with several threads loops; null if they are few, undefined if not known yet. */
   looping: Looping | null | undefined;
 }
 
 /**
- * A walk of a trie along which a parser goes: the tokens that it meets are those that may come next. It is cut short where
- * the work for it is used up, and goes on from there.
+ * Walk of a trie in step with a parser: the tokens that it reaches are allowed next. It stops where its
+ * budget is paused, and resumes there.
  */
 export class MaskWalk {
   readonly #parser: Parser;
@@ -28,11 +28,11 @@ export class MaskWalk {
   readonly #mask: Mask;
   readonly #budget: Budget;
   readonly #frames: Frame[];
-  /** By state. */
+  /** Looping bytes of each state. */
   readonly #looping = new Map<string, Looping | null>();
   #depth = 0;
 
-  /** Sets in the mask the tokens along which terminals go on that are under way since the set. */
+  /** Sets in the mask the tokens that continue the terminals under way (`lex`) since the set. */
   constructor(parser: Parser, trie: Trie, mask: Mask, budget: Budget, set: ParseSet, lex: LexState) {
     this.#parser = parser;
     this.#trie = trie;
@@ -43,7 +43,7 @@ export class MaskWalk {
     this.#frames = [{ child: 1, end: trie.ends[0]!, place, looping: undefined }];
   }
 
-  /** Walks until its budget is paused. False: there is more to walk. */
+  /** Walks until its budget is paused. False if more is left to walk. */
   run(): boolean {
     const { bytes, ends } = this.#trie;
     const parser = this.#parser;
@@ -69,7 +69,7 @@ export class MaskWalk {
       }
       const below = this.#below();
       const goesOn = parser.follow(place, bytes[child]!, below.place);
-      frame.child = end; // not before: what was broken off is begun again
+      frame.child = end; // only now: an interrupted step is repeated
       if (!goesOn) continue;
       this.#allow(child, child + 1);
       if (below.place.count === 0) continue;
@@ -81,7 +81,7 @@ export class MaskWalk {
     return true;
   }
 
-  /** The frame of the depth below. */
+  /** Frame one level deeper. */
   #below(): Frame {
     let frame = this.#frames[this.#depth + 1];
     if (frame === undefined) {
@@ -91,7 +91,7 @@ export class MaskWalk {
     return frame;
   }
 
-  /** Where the frame's state comes back to itself, if much of the vocabulary is below its node. */
+  /** Bytes on which the frame's place loops, if a large part of the vocabulary is below its node. */
   #loopingOf(frame: Frame): Looping | null {
     if (frame.looping === undefined) frame.looping = this.#findLooping(frame);
     return frame.looping;
@@ -110,7 +110,7 @@ export class MaskWalk {
     return looping ?? null;
   }
 
-  /** The tokens of nodes [from, to). */
+  /** Allows the tokens of nodes [from, to). */
   #allow(from: number, to: number): void {
     const { tokens, firstTokens } = this.#trie;
     const end = firstTokens[to]!;

@@ -102,11 +102,13 @@ const tokens = [
   ...pieces.map((one) => encoder.encode(one)),
 ];
 const vocabulary = vocabularyOf(tokens.length + 1, (token) => tokens[token] ?? new Uint8Array(0));
-// Few are remembered, so that the memory of one becomes that of another.
+// The cache is small, so that evicted buffers are reused for other masks.
 const masks = new Masks(vocabulary, 0);
 
-/** Walks at random as masks allow; at each place the mask must be what trying every token gives. A forced token is of a text
- *  that all of them begin, or that begins them. */
+/**
+ * Walks at random along allowed tokens. At each place the mask must equal the result of trying every token. A
+ * forced token must be a prefix of all allowed tokens, or they of it.
+ */
 function check(matcher: Matcher, choices: readonly number[]): void {
   for (const choice of choices) {
     const forced = matcher.forcedTokens(8);
@@ -182,7 +184,7 @@ const schema = fc.letrec<{ value: object }>((tie) => ({
   ),
 })).value;
 
-/** A key's closing quote is the second one of `"a":`. */
+/** Object whose keys may have any name: a key's closing quote is the second one of `"a":`. */
 const keysOfAnyName = {
   type: "object",
   properties: {},
@@ -208,7 +210,7 @@ test("under a schema the mask is what trying every token gives", () => {
   );
 });
 
-/** Grammars that are ambiguous, recursive on every side, and whose terminals overlap. */
+/** Grammars that are ambiguous, left- and right-recursive, with overlapping terminals. */
 const grammar = fc.array(
   fc.array(fc.array(fc.oneof(fc.nat(3), fc.integer({ min: -6, max: -1 })), { maxLength: 3 }), {
     minLength: 1,
@@ -218,7 +220,9 @@ const grammar = fc.array(
 );
 const terminals = ["a", "ab", "b?", "[ab]+", "1{2,3}", "é|\\n"];
 
-/** Sets of values that are not known; some are soon used up, or read in two ways. */
+/**
+ * Lists of distinct items that are no enumeration. Some run out of values soon, or can be parsed in two ways.
+ */
 const distinct = fc.record({
   type: fc.constant("array"),
   uniqueItems: fc.constant(true),
@@ -243,12 +247,12 @@ const sets = fc.oneof<fc.Arbitrary<object>[]>(
   distinct.map((items) => ({ type: "array", items })),
   distinct.map((a) => ({ type: "object", properties: { a }, required: ["a"] })),
 );
-/** What two items are made of that are often the same. */
+/** Pieces of text from which two equal items are often made. */
 const pieceOfSet = fc.constantFrom(
   ...['["', "[", "a", '","', '"', '"]', ",", "1", '"a', "b", '","a', '","a","'],
 );
 
-/** After "a" no item begins with a. */
+/** List in which no further item may begin with "a" once "a" has come. */
 const onlyOneBeginsSo = {
   type: "array",
   items: { type: "string", pattern: "^(a|b[a-k])$" },
@@ -306,7 +310,7 @@ test("under a grammar the mask is what trying every token gives", () => {
           productions.map((symbols) => ({ kind: "sequence", symbols: symbols.map(symbolOf) })),
         );
       });
-      // One production that ends, so that there is something to write.
+      // A production that ends, so that the language is not empty.
       const start = builder.choice([
         nonterminals[0]!,
         builder.sequence(symbolOf(-1), nonterminals[1]!),

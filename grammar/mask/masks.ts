@@ -13,53 +13,56 @@ import { remember } from "./recent.ts";
 import { type StringMasks, StringTokens } from "./string-tokens.ts";
 import type { Mask, Trie, Vocabulary } from "./vocabulary.ts";
 
-/** Masks that are remembered, by their memory and by their number. */
+/** Cached masks at most, by their memory and by their number. */
 const MASK_BYTES_MAX = 64 * 2 ** 20;
 const MASKS_MAX = 65_536;
-/** Masks under way that are remembered. */
+/** Mask jobs under way that are remembered. */
 const JOBS_MAX = 256;
-/** States of which it is remembered what must follow. */
+/** States whose jump-forward token is remembered. */
 const FORCED_MAX = 8192;
-/** Bytes of an item under way with which such a state is remembered, where items must be distinct. */
+/** Bytes of an unfinished item up to which such a state is remembered, where items must be distinct. */
 const FORCED_TEXT_MAX = 64;
-/** More states than a parser ever has. */
+/** Upper bound of a parser's state numbers. */
 const STATES_MAX = 2 ** 28;
-/** Steps of work for one mask. */
+/** Steps of work for one mask at most. */
 const MASK_STEPS = 4_000_000;
-/** Expressions after which others are begun. There is room for them from the first on: memory that is not written to takes none, and
- *  copying it would hold a step up. */
+/**
+ * Expressions in a table before new parsers get a fresh one. The table reserves room for them at once:
+ * untouched memory costs nothing, but copying it later would delay a step.
+ */
 const REGEXES_MAX = 100_000;
 const unlimited = new Budget(Number.POSITIVE_INFINITY);
 
 /**
- * Which tokens may come next. A token may if its bytes lead the parser anywhere: everything that a grammar has begun can be
- * completed. So the vocabulary's trie is walked as far as the parser goes along (mask-walk.ts).
+ * Logits masks: the tokens that may come next. A token is allowed if the parser can read its bytes, as every
+ * text that the parser accepts can be completed. So the vocabulary's trie is walked as far as the parser
+ * accepts it (mask-walk.ts).
  *
- * Of text that is forced one token alone may be the one that comes (forced.ts).
+ * Where the grammar forces the next text, the jump-forward token is known without a mask (forced.ts).
  */
 export class Masks {
   readonly vocabulary: Vocabulary;
-  /** Of all masks, also of those that are copied for a row. */
+  /** Pool of all mask buffers, also of copies made for a batch row. */
   readonly memory: MaskMemory;
-  /** Of the expressions that new parsers are made with, and of those that others were made with. */
+  /** Strings of the expression table that new parsers use, and those of every table still in use. */
   #freeString: FreeString;
   readonly #strings = new WeakMap<Regexes, FreeString>();
-  /** By what `#keyOf` makes of a state. Ordered by last use. */
+  /** Masks by the key of a state (`#keyOf`), least recently used first. */
   readonly #masks = new Map<number, Mask>();
-  /** The same; of masks under way, and of those that find out for which states masks are made. */
+  /** Jobs by the key of a state: those that make masks, and those that clamp states. */
   readonly #jobs = new Map<number, Job<unknown>>();
   readonly #alikeJobs = new Map<number, Job<unknown>>();
   readonly #forced = new Map<number, number | null>();
-  /** Of each `find`. */
+  /** Scratch places of each `find`. */
   readonly #alike = noPlace();
   readonly #plain = noPlace();
-  /** Made for the first grammar in which items must be distinct. */
+  /** Created for the first grammar in which items must be distinct. */
   #distinctTokens: DistinctTokens | null = null;
   readonly #masksMax: number;
   #parsers = 0;
   readonly #parserIds = new WeakMap<Parser, number>();
 
-  /** Remembers masks of so many bytes, and 16 at least. */
+  /** Caches at most `keptBytesMax` bytes of masks, but at least 16 masks. */
   constructor(vocabulary: Vocabulary, keptBytesMax: number = MASK_BYTES_MAX) {
     this.vocabulary = vocabulary;
     this.memory = new MaskMemory(vocabulary.size);
@@ -73,21 +76,25 @@ export class Masks {
     return strings;
   }
 
-  /** What parsers for these masks are made with: equal strings of different grammars are then one. Others after some time, so
-   *  that what parsers without texts were made with is forgotten. */
+  /**
+   * Expression table for parsers that use these masks, so that equal strings of different grammars are one
+   * expression. A full table is replaced, so that memory of finished parsers is freed.
+   */
   get regexes(): Regexes {
     const { regexes, tokens } = this.#freeString;
     if (regexes.size > REGEXES_MAX) this.#freeString = this.#newStrings(tokens);
     return this.#freeString.regexes;
   }
 
-  /** Of masks that are remembered. */
+  /** Bytes of all cached masks. */
   get keptBytes(): number {
     return this.memory.bytes * this.#masks.size;
   }
 
-  /** The mask, if it is known; else work towards it, which may have been begun already: ask again when it is done. A mask is
-   *  lent: it is of use until others are asked for. */
+  /**
+   * Mask if it is known, else the job that makes it, which may have begun already; call again when it is
+   * done. The mask is lent: it is valid until the next call.
+   */
   find(parser: Parser, given: ParseState): Mask | Job<unknown> {
     if (given.texts === null) return this.#findPlain(parser, given);
     parser.forgetCame(given, this.#plain);
@@ -95,7 +102,7 @@ export class Masks {
     return found instanceof Job ? found : this.#findDistinct(parser, given, found);
   }
 
-  /** The same where no items must be distinct, or as if none had come. */
+  /** Finds the mask of a state without distinct items, or as if no item had come. */
   #findPlain(parser: Parser, given: ParseState): Mask | Job<unknown> {
     const alike = this.#alike;
     if (!alikeOf(parser.lexer, given, alike)) {
@@ -110,7 +117,10 @@ export class Masks {
     return known;
   }
 
-  /** The mask where items must be distinct. `mask`: of the state that was just looked for, as if none had come. */
+  /**
+   * Finds the mask where items must be distinct. `mask` belongs to the state that was just looked up, as if
+   * no item had come.
+   */
   #findDistinct(parser: Parser, given: ParseState, mask: Mask): Mask | Job<unknown> {
     this.#distinctTokens ??= new DistinctTokens(this.vocabulary);
     const strings = this.#strings.get(parser.lexer.regexes) ?? null;
@@ -153,7 +163,7 @@ export class Masks {
     if (gone !== undefined) this.memory.giveBack(gone);
   }
 
-  /** Throws ConstraintError when it takes too much work. */
+  /** Makes the mask at once. Throws ConstraintError if that takes too much work. */
   maskOf(parser: Parser, state: ParseState): Mask {
     for (;;) {
       const found = this.find(parser, state);
@@ -162,10 +172,10 @@ export class Masks {
     }
   }
 
-  /** The token that must come next, see forced.ts; null: there is none such. */
+  /** Jump-forward token (forced.ts); null if there is none. */
   forcedOf(parser: Parser, state: ParseState): number | null {
     if (parser.onlyByte(state) === null) return null;
-    // Long ones would take more memory than it saves.
+    // Long texts would take more memory than they save.
     if (state.texts?.some((text) => text.length > FORCED_TEXT_MAX) === true)
       return forcedToken(this.vocabulary, parser, state);
     const key = this.#keyOf(parser, state);
@@ -202,10 +212,10 @@ function jobOf(
   return job;
 }
 
-/** The work, while which expressions are made within the budget. */
+/** Runs the work with its budget as that of the expression table. */
 function* spentOn(regexes: Regexes, budget: Budget, work: Pieces<unknown>): Pieces<unknown> {
   for (;;) {
-    // Of the same expressions others may be in hand between two pieces.
+    // Other jobs may use the same table between two pieces.
     regexes.budget = budget;
     try {
       const { done, value } = work.next();
@@ -217,8 +227,10 @@ function* spentOn(regexes: Regexes, budget: Budget, work: Pieces<unknown>): Piec
   }
 }
 
-/** Writes to `to` the state in which all tokens go on that go on in this one: what may still come is not counted beyond a token.
- *  False: it is not known yet. */
+/**
+ * Writes to `to` the clamped state, which allows the same tokens: it keeps no counts beyond the length of a
+ * token. False if a clamped lexer state is not known yet.
+ */
 function alikeOf(lexer: Lexer, { sets, lexes, count, mayEnd }: ParseState, to: Place): boolean {
   to.count = 0;
   to.mayEnd = mayEnd;
@@ -230,12 +242,12 @@ function alikeOf(lexer: Lexer, { sets, lexes, count, mayEnd }: ParseState, to: P
   return true;
 }
 
-/** Writes the mask of one place. */
+/** Writes the mask of one state. */
 class MaskWriter {
   readonly #parser: Parser;
   readonly #trie: Trie;
   readonly #memory: MaskMemory;
-  /** Null: the parser's expressions are of others. */
+  /** Null if the parser uses a table of expressions unknown to these masks. */
   readonly #strings: FreeString | null;
   readonly #budget: Budget;
   readonly #mask: Mask;
@@ -254,8 +266,10 @@ class MaskWriter {
     return this.#mask;
   }
 
-  /** Of terminals inside of strings the tokens that stay there, whichever string it is; what reaches a quote of each by
-   *  itself; and all other terminals together. */
+  /**
+   * Adds the tokens of a thread. Broad strings share the tokens that stay inside them; each string adds its
+   * tokens with a quote; one walk adds all other terminals.
+   */
   *#add(set: ParseSet, lex: LexState): Pieces<void> {
     const { lexer } = this.#parser;
     const rests = Array.from({ length: lexer.count(lex) }, (_, index) => lexer.rest(lex, index));
@@ -271,8 +285,10 @@ class MaskWriter {
     if (left !== NO_STATE) yield* this.#walk(this.#trie, this.#mask, set, left);
   }
 
-  /** Tokens that do not reach a quote, of several strings at once: names that are told apart by patterns go on with one or
-   *  another. False: they are not known. */
+  /**
+   * Adds tokens without a closing quote, for several strings at once: patterns that tell property names apart
+   * are alternatives. False if these tokens are not known.
+   */
   *#addOpen(rests: readonly Regex[]): Pieces<boolean> {
     const strings = this.#strings;
     if (strings === null || rests.length === 0) return false;
@@ -287,7 +303,7 @@ class MaskWriter {
     return true;
   }
 
-  /** `hasOpen`: the mask has the tokens already that do not reach a quote of a broad one. */
+  /** `hasOpen`: the mask already has the tokens without a closing quote of broad strings. */
   *#addString(
     set: ParseSet,
     terminal: number,
@@ -311,17 +327,19 @@ class MaskWriter {
     this.#memory.giveBack(after);
   }
 
-  /** Of tokens with a quote those that go on after it, wherever in them it is. */
+  /** Mask of the tokens that the parser accepts after their closing quote, wherever it is in them. */
   *#afterQuote(set: ParseSet, terminal: number, strings: FreeString): Pieces<Mask> {
     const mask = this.#memory.none();
-    // Strings end with their quote: whatever the string, the same is complete after it.
+    // Every string ends with its quote, so the parser's place after it is the same.
     const ended = this.#parser.lexer.state([terminal, strings.regexes.epsilon]);
     const after = yield* again(() => this.#parser.after(set, ended));
     if (after.lex !== NO_STATE) yield* this.#walk(strings.tokens.afterQuote, mask, after, after.lex);
     return mask;
   }
 
-  /** `after`: what may follow the string. */
+  /**
+   * Allows tokens inside the string, and those beyond it that are in `after`, the continuations of the quote.
+   */
   #allow({ inside, beyond }: StringMasks, after: Mask): void {
     const mask = this.#mask;
     for (let word = 0; word < mask.length; word++)

@@ -7,24 +7,21 @@ import type { Masks } from "./masks.ts";
 import { closingToken, type ThoughtsState, thoughtsAfter, thoughtsAtStart } from "./thoughts.ts";
 import { type Mask, tokenBytes } from "./vocabulary.ts";
 
-/**
- * One text under way under a grammar, token by token. Its state follows from the tokens alone: a matcher that is told the
- * same tokens is the same.
- */
+/** Sequence under a grammar, read token by token. Its state is a function of the accepted tokens alone. */
 export class Matcher {
   readonly #parser: Parser;
   readonly #masks: Masks;
   readonly #limit: ThoughtsLimit | null;
-  /** The tokens that were read, and more room. */
+  /** Accepted tokens, with spare room. */
   #tokens = new Int32Array(16);
   #length = 0;
-  /** Where the text is in its grammar, and in its thoughts, if they have a limit. */
+  /** State of the text in its grammar, and in its reasoning section, if that is limited. */
   #state: Place;
   #thoughts: ThoughtsState | null;
-  /** Written anew by each token that is read. */
+  /** Scratch place, overwritten by each token. */
   #spare = noPlace();
 
-  /** At the beginning of a text. */
+  /** Starts at the beginning of a text. */
   constructor(parser: Parser, masks: Masks, limit: ThoughtsLimit | null = null) {
     this.#parser = parser;
     this.#masks = masks;
@@ -33,32 +30,38 @@ export class Matcher {
     this.#thoughts = limit === null ? null : thoughtsAtStart(limit);
   }
 
-  /** Tokens read. */
+  /** Number of accepted tokens. */
   get length(): number {
     return this.#length;
   }
 
-  /** Whether the text may end here. */
+  /** True if the text may end here. */
   get mayEnd(): boolean {
     return this.#state.mayEnd;
   }
 
-  /** Whether it must: nothing can follow. */
+  /** True if the text must end here: no token can follow. */
   get mustEnd(): boolean {
     return this.#state.count === 0;
   }
 
-  /** Tokens with which the text can go on; none of them ends it. Throws ConstraintError when it takes too much work. */
+  /**
+   * Tokens that can continue the text, without an end token. Throws ConstraintError if the mask takes too
+   * much work.
+   */
   mask(): Mask {
     return this.#masks.maskOf(this.#parser, this.#state);
   }
 
-  /** The same, if it is known; else work towards it: ask again when it is done. */
+  /** Mask if it is known, else the job that makes it; call again when it is done. */
   findMask(): Mask | Job<unknown> {
     return this.#masks.find(this.#parser, this.#state);
   }
 
-  /** Tokens that must follow, see forced.ts, or because thoughts have come to their limit: `most` of them at most. */
+  /**
+   * Jump-forward tokens, `most` at most: forced by the grammar (forced.ts) or because reasoning has reached
+   * its limit.
+   */
   forcedTokens(most: number): number[] {
     const tokens: number[] = [];
     let [state, thoughts] = [this.#state, this.#thoughts];
@@ -72,7 +75,7 @@ export class Matcher {
     }
   }
 
-  /** Reads a token. False if the text cannot go on with it; then nothing has changed. */
+  /** Reads a token. False if the text cannot continue with it; then nothing has changed. */
   accept(token: number): boolean {
     if (!this.#read(this.#state, token, this.#spare)) return false;
     [this.#state, this.#spare] = [this.#spare, this.#state];
@@ -82,13 +85,13 @@ export class Matcher {
     return true;
   }
 
-  /** The token that must come because of the limit. `to`: written over. */
+  /** Token that must come because of the reasoning limit, or null. Overwrites `to`. */
   #closing(state: ParseState, thoughts: ThoughtsState | null, to: Place): number | null {
     const token = thoughts === null ? null : closingToken(thoughts, this.#limit!);
     return token === null || !this.#read(state, token, to) ? null : token;
   }
 
-  /** Writes to `to` where the text is after the token. False: it cannot go on with it. */
+  /** Writes to `to` the state after the token. False if the text cannot continue with it. */
   #read(state: ParseState, token: number, to: Place): boolean {
     const { bytes, offsets } = this.#masks.vocabulary;
     const [from, end] = [offsets[token]!, offsets[token + 1]!];
@@ -100,14 +103,14 @@ export class Matcher {
     return thoughtsAfter(thoughts, this.#limit!, token, tokenBytes(this.#masks.vocabulary, token));
   }
 
-  /** Takes the last `count` tokens back: reads those before them again. */
+  /** Removes the last `count` tokens by reading all tokens before them again. */
   rollback(count: number): void {
     const again = new Matcher(this.#parser, this.#masks, this.#limit);
     for (let at = 0; at < this.#length - count; at++) again.accept(this.#tokens[at]!);
     this.#become(again);
   }
 
-  /** Another text that has begun in the same way. */
+  /** Copy for another sequence with the same beginning. */
   fork(): Matcher {
     const other = new Matcher(this.#parser, this.#masks, this.#limit);
     other.#become(this);
@@ -122,7 +125,7 @@ export class Matcher {
   }
 }
 
-/** A parser for a grammar whose masks are made by `masks`. */
+/** Parser for a grammar, over the expression table of `masks`. */
 export function parserOf(grammar: Grammar, masks: Masks): Parser {
   return Parser.of(grammar, masks.regexes);
 }

@@ -1,4 +1,7 @@
-/** Makes it the newest entry of `most` at most: the one goes that was remembered the longest ago, and is returned. */
+/**
+ * Makes the entry the newest of at most `most`. Evicts and returns the value that was remembered the longest
+ * ago.
+ */
 export function remember<Key, Value>(
   entries: Map<Key, Value>,
   key: Key,

@@ -4,54 +4,62 @@ import { freeStrings } from "../regex/text.ts";
 import { FreeParts } from "./free-parts.ts";
 import { type Mask, type TokenText, type Trie, tokenBytes, trieOf, type Vocabulary } from "./vocabulary.ts";
 
-/** Tokens that stay inside of a string, up to its quote at most; and those with a quote that may end it and more after it. */
+/**
+ * Tokens that stay inside a string, up to its closing quote at most, and tokens with more text after a quote
+ * that may end it.
+ */
 export interface StringMasks {
   readonly inside: Mask;
   readonly beyond: Mask;
 }
 
-/** Some tokens of a vocabulary. */
+/** Some tokens of a vocabulary, as a trie. */
 export interface TokenSet {
-  /** Of their bytes as `meanings` says: what each byte of the trie stands for. */
+  /** Trie of the tokens, written in byte classes, and the bytes that each trie byte stands for. */
   readonly trie: Trie;
   readonly meanings: readonly Uint8Array[];
-  /** The own bytes of the trie's tokens, one after the other; and where they begin, with one entry more than tokens. */
+  /** Original bytes of the trie's tokens, concatenated, and their offsets; one offset more than tokens. */
   readonly bytes: Uint8Array;
   readonly offsets: Int32Array;
-  /** All of them inside, and none beyond. */
+  /** Masks with all tokens of the set inside and none beyond. */
   readonly all: StringMasks;
-  /** Not null: none of them reaches the quote of a free string; where they are text inside of one whatever they begin with. */
+  /** Subtrees of free-string text; null if tokens of the set may reach the quote of a free string. */
   readonly parts: FreeParts | null;
 }
 
-/** Tokens are walked apart by their bytes, so many at most: a limit that may run out within the few long ones cannot within
- *  most. */
+/**
+ * Largest token length in bytes of each set, walked separately. A length limit that may run out within the
+ * few long tokens often cannot within the others.
+ */
 const BYTES_MAX = [16, 32, Number.POSITIVE_INFINITY];
 /** Pairs of limits whose tokens are remembered. */
 const WITHIN_MAX = 256;
-/** Characters of a token are counted up to here. */
+/** Largest number of characters that is counted in a token. */
 export const CHARACTERS_MAX = 254;
-/** The token is not of the kind. */
+/** The token does not belong to the group. */
 const NONE = 255;
 const ownMeanings = Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte));
 
 /**
- * A vocabulary's tokens as they are read inside of a JSON string of which nothing is demanded, a free string: which stay
- * inside, which reach its quote, how many characters each has, and a small trie of what follows the quote. Worked out once.
+ * Tokens of a vocabulary as read inside a free string: a JSON string without any restriction. Records which
+ * tokens stay inside, which reach the quote, and how many characters each has. A small trie holds all text
+ * after the quote. Computed once per vocabulary.
  */
 export class StringTokens {
-  /** Those that do not reach the quote, by their length. */
+  /** Tokens that do not reach the quote, grouped by length. */
   readonly open: readonly TokenSet[];
-  /** Those that do, and those that no free string has, by their length. */
+  /** Tokens that reach the quote or are in no free string, grouped by length. */
   readonly others: readonly TokenSet[];
-  /** Of tokens that go beyond the quote, what comes after it. */
+  /** Trie of the text after the quote, of tokens that go beyond it. */
   readonly afterQuote: Trie;
-  /** By token that goes beyond the quote: its bytes up to the quote and with it; 0 for others. */
+  /** Bytes of each token up to and including the quote, if it goes beyond the quote; else 0. */
   readonly quoteEnd: Uint16Array;
-  /** Most characters of a token, as far as they are counted. */
+  /** Largest number of characters of a token, as far as they are counted. */
   longest = 0;
-  /** By number of characters, one that is begun among them, the tokens that have fewer: of those that do not reach the quote, that
-   *  end with it, and that go beyond it. */
+  /**
+   * Tokens with fewer than n characters, by n; an unfinished character counts. The three lists hold tokens
+   * without the quote, those that end with it, and those beyond it.
+   */
   readonly #open: readonly Mask[];
   readonly #closed: readonly Mask[];
   readonly #beyond: readonly Mask[];
@@ -109,7 +117,7 @@ export class StringTokens {
     this.#beyond = masksBelow(beyondCounts, this.longest);
     this.afterQuote = trieOf(beyond);
     const [open, others] = [BYTES_MAX.map((): TokenText[] => []), BYTES_MAX.map((): TokenText[] => [])];
-    // In the order of their bytes already.
+    // Trie order, so the entries are sorted by their bytes already.
     for (const token of trie.tokens) {
       const text = tokenBytes(vocabulary, token);
       const index = BYTES_MAX.findIndex((most) => text.length <= most);
@@ -142,7 +150,9 @@ export class StringTokens {
     this.others = setsOf(others, false);
   }
 
-  /** Tokens that stay inside of a string that may have so many characters more, and those that may go beyond it. */
+  /**
+   * Tokens that stay inside a string with `min` to `max` characters left, and those that may go beyond it.
+   */
   within(min: number, max: number): StringMasks {
     const end = Math.min(max, this.longest) + 1;
     const key = min * (CHARACTERS_MAX + 2) + end;
@@ -161,7 +171,7 @@ export class StringTokens {
   }
 }
 
-/** By number, the tokens that count less; one mask where no token makes a difference. */
+/** Masks of tokens that count less than n, by n. Neighbours share one mask where no token differs. */
 function masksBelow(counts: Uint8Array, longest: number): Mask[] {
   const words = Math.ceil(counts.length / 32);
   const own: (Mask | undefined)[] = [];

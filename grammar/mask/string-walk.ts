@@ -4,53 +4,61 @@ import { type FreeParts, type Loops, NO_PART } from "./free-parts.ts";
 import type { StringMasks, TokenSet } from "./string-tokens.ts";
 import type { Mask } from "./vocabulary.ts";
 
-/** In place of the number of a state: what is left is not known yet, is nothing that matches, or no more than the end; or is not
- *  the same after all that a byte of the trie stands for. */
+/**
+ * Special state numbers: not computed yet; no match possible; the string has ended; the bytes of the trie
+ * byte's class lead to different states.
+ */
 const UNKNOWN = -1;
 const DEAD = -2;
 const END = -3;
 const APART = -4;
-/** Nodes between two looks at the budget: a step each. */
+/** Nodes between two checks of the budget, one step of work each. */
 const NODES = 64;
-/** Of a way from a state by a byte that is met the first time, and of a new state, in steps of work. */
+/** Steps of work for a new transition, and for a new state. */
 const FIND_STEPS = 16;
 const STATE_STEPS = 64;
-/** Of a token that is read by its own bytes. */
+/** Steps of work for a token that is read by its original bytes. */
 const TOKEN_STEPS = 2;
-/** Nodes below parts that a state came to, from which on it is found out which of them it goes on with whole. */
+/** Nodes below parts that a state has visited before its looping bytes are computed. */
 const LOOPS_AFTER_NODES = 2048;
 
 /**
- * A walk of some tokens along the rest of one string, its closing quote included: as mask-walk.ts, but by the expression
- * alone, without a parser, and many times as fast: what is left after each byte is kept in a table, as states of an automaton.
- * Of all tokens those are taken out that do not go on.
+ * Walk of a token set along the rest of one string with its closing quote. It works as mask-walk.ts, but
+ * follows only the expression, without a parser, and much faster. Derivatives are DFA states in a transition
+ * table. The walk removes all tokens that do not continue the string.
  */
 export class StringWalk {
   readonly #inside: Mask;
   readonly #beyond: Mask;
-  /** Whether those have their quote where a free string has it, so far. */
+  /** True while every token beyond the quote has it where a free string has it. */
   isAlike = true;
   readonly #quoteEnd: Uint16Array;
   readonly #regexes: Regexes;
   readonly #loops: Loops;
   readonly #set: TokenSet;
   readonly #budget: Budget;
-  /** What is left in each state, and the state's number by that. */
+  /** Expression of each DFA state, and the state of each expression. */
   readonly #rests: Regex[] = [];
   readonly #numbers = new Map<Regex, number>();
-  /** The state after each of 256 bytes, by state. Grows. */
+  /** Transition table, 256 next states per state. Grows. */
   #table: Int32Array;
-  /** By state: which of a free string it is; nodes below parts that were met, and the bytes that begin characters which lead back to it. */
+  /**
+   * For each state: its free-string state, nodes visited below parts, and bytes that begin looping
+   * characters.
+   */
   readonly #freeStates: number[] = [];
   readonly #partNodes: number[] = [];
   readonly #loopsOf: (Uint32Array | null)[] = [];
-  /** By depth, the state after the node that is being walked or above it. */
+  /** DFA state at each depth of the path to the current node. */
   readonly #states: Int32Array;
-  /** The node to be walked next. */
+  /** Node to walk next. */
   #child = 1;
 
-  /** `quoteEnd`: by token, its bytes up to the quote that would end a free string and with it. `masks`: all tokens of the set are
-   *  inside, and none beyond, before the walk. `table`: what another walk left, to be written over; a few states at least. */
+  /**
+   * `quoteEnd`: bytes of each token up to and including the quote that would end a free string. `masks`: all
+   * tokens of the set are inside, and none beyond, before the walk. `table`: buffer of a finished walk to
+   * overwrite, with room for at least a few states.
+   */
   constructor(
     regexes: Regexes,
     loops: Loops,
@@ -73,12 +81,12 @@ export class StringWalk {
     this.#states[0] = this.#stateOf(rest);
   }
 
-  /** What another walk may write over once this one has ended. */
+  /** Table that another walk may overwrite after this one has ended. */
   get table(): Int32Array {
     return this.#table;
   }
 
-  /** Walks until its budget is paused. False: there is more to walk. */
+  /** Walks until its budget is paused. False if more is left to walk. */
   run(): boolean {
     const { parts, trie } = this.#set;
     const { bytes, depths, ends, firstTokens } = trie;
@@ -99,7 +107,7 @@ export class StringWalk {
         const isPart = parts !== null && parts.states[child] !== NO_PART;
         child = isPart && this.#isWhole(parts, child, next) ? ends[child]! : child + 1;
       } else if (next === UNKNOWN) {
-        this.#child = child; // which may be broken off
+        this.#child = child; // the next call may be interrupted
         this.#find(state, bytes[child]!);
         table = this.#table;
       } else {
@@ -110,7 +118,7 @@ export class StringWalk {
           this.#takeOut(below, last);
           this.#goBeyond(depth, below, last);
         } else {
-          this.#child = child; // which may be broken off
+          this.#child = child; // the next call may be interrupted
           this.#readTokens(state, depth - 1, first, last);
           table = this.#table;
           nodes += TOKEN_STEPS * (last - first);
@@ -122,7 +130,7 @@ export class StringWalk {
     return child === bytes.length;
   }
 
-  /** Whether the state goes on with all tokens below a part. */
+  /** True if the state accepts all tokens below a part. */
   #isWhole(parts: FreeParts, node: number, state: number): boolean {
     if (parts.states[node] === this.#freeStates[state]) return true;
     const part = parts.partOf[node]!;
@@ -137,7 +145,10 @@ export class StringWalk {
     return parts.isWhole(part, loops);
   }
 
-  /** Tokens [from, to) of the trie, each by its own bytes from `depth` on: so many bytes of all led to the state. */
+  /**
+   * Reads tokens [from, to) of the trie by their original bytes from `depth` on: their first `depth` bytes
+   * led to the state.
+   */
   #readTokens(state: number, depth: number, from: number, to: number): void {
     const { bytes, offsets } = this.#set;
     for (let at = from; at < to; at++) {
@@ -156,7 +167,7 @@ export class StringWalk {
     return next === UNKNOWN ? this.#find(state, byte) : next;
   }
 
-  /** Tokens [from, to) of the trie. */
+  /** Removes tokens [from, to) of the trie. */
   #takeOut(from: number, to: number): void {
     const { tokens } = this.#set.trie;
     for (let at = from; at < to; at++) {
@@ -165,7 +176,7 @@ export class StringWalk {
     }
   }
 
-  /** Tokens [from, to) of the trie, which follow the quote after so many bytes. */
+  /** Marks tokens [from, to) of the trie as going beyond a quote that ends after `bytes` bytes. */
   #goBeyond(bytes: number, from: number, to: number): void {
     const { tokens } = this.#set.trie;
     for (let at = from; at < to; at++) {
@@ -175,7 +186,7 @@ export class StringWalk {
     }
   }
 
-  /** Where the byte of the trie, or of a token, leads from the state. */
+  /** Computes the transition from the state on a byte of the trie or of a token. */
   #find(state: number, byte: number): number {
     this.#budget.spend(FIND_STEPS);
     const regexes = this.#regexes;
@@ -186,7 +197,7 @@ export class StringWalk {
     let next = APART;
     if (alike.every((one) => classOf[one] === classOf[first])) {
       const rest = regexes.derivative(before, first);
-      // After its quote nothing of a string goes on.
+      // A string ends with its quote.
       if (regexes.isNullable(rest)) next = END;
       else next = regexes.isEmpty(rest) ? DEAD : this.#stateOf(rest);
     }

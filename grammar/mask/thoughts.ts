@@ -2,26 +2,26 @@ import type { TokenId } from "../../base/token.ts";
 import type { ThoughtsLimit } from "../constraint.ts";
 import { CONTROL_BYTE } from "./vocabulary.ts";
 
-/** Where a text is as to its thoughts, after some tokens. It follows from the tokens alone. */
+/** Position of a text relative to its reasoning section. A function of its tokens alone. */
 export interface ThoughtsState {
   readonly place: "before" | "inside" | "after";
-  /** The last bytes in which a mark may have begun. */
+  /** Last bytes, in which a delimiter may have begun. */
   readonly bytes: readonly number[];
-  /** Tokens of thoughts so far. */
+  /** Reasoning tokens so far. */
   readonly tokens: number;
-  /** Tokens of the closing mark that were the last ones. */
+  /** Tokens of the closing delimiter that the text now ends with. */
   readonly closingTokens: number;
 }
 
 const LINE_BREAK = 10;
 const CHARACTER_BYTES_MAX = 4;
 
-/** Before any token. */
+/** State before any token. */
 export function thoughtsAtStart({ isOpen }: ThoughtsLimit): ThoughtsState {
   return { place: isOpen ? "inside" : "before", bytes: [], tokens: 0, closingTokens: 0 };
 }
 
-/** After one token more. */
+/** State after one more token. */
 export function thoughtsAfter(
   state: ThoughtsState,
   limit: ThoughtsLimit,
@@ -50,15 +50,15 @@ export function thoughtsAfter(
   };
 }
 
-/** The token that must come next because the thoughts have come to their limit; null: none. */
+/** Token that must come next because reasoning has reached its limit; null if there is none. */
 export function closingToken(state: ThoughtsState, limit: ThoughtsLimit): TokenId | null {
-  // The closing mark itself is no thought. A character that has begun is completed before it.
+  // The closing delimiter does not count as reasoning. An unfinished character is completed first.
   const over = state.tokens - state.closingTokens - limit.tokensMax;
   const isAtLimit = over >= CHARACTER_BYTES_MAX || (over >= 0 && !isInCharacter(state.bytes));
   return state.place === "inside" && isAtLimit ? (limit.closingTokens[state.closingTokens] ?? null) : null;
 }
 
-/** Whether the last character lacks bytes (RFC 3629). */
+/** True if the last character lacks bytes (RFC 3629). */
 function isInCharacter(bytes: readonly number[]): boolean {
   let at = bytes.length - 1;
   while (at >= 0 && (bytes[at]! & 0xc0) === 0x80) at--;

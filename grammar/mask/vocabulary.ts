@@ -1,48 +1,56 @@
 import { compareBytes } from "../regex/expressions.ts";
 
 /**
- * A trie of byte strings as flat arrays, so that threads can share it. Nodes are numbered in the order of a walk from the
- * root, 0, down; so everything below a node is a range of nodes, and of tokens.
+ * Trie of byte strings as flat arrays, so that threads can share it. Nodes are numbered in depth-first order,
+ * the root being 0. So everything below a node is a range of nodes and of tokens.
  */
 export interface Trie {
-  /** By node, the byte that leads to it. */
+  /** Incoming byte of each node. */
   readonly bytes: Uint8Array;
-  /** By node, the node after all that are below it. */
+  /** First node after the subtree of each node. */
   readonly ends: Int32Array;
-  /** By node, where its own tokens begin in `tokens`; those of everything below follow. One entry more than nodes. */
+  /** Offset in `tokens` of each node's own tokens; those of its subtree follow. One entry more than nodes. */
   readonly firstTokens: Int32Array;
-  /** By node, how many bytes lead to it. */
+  /** Depth of each node in bytes. */
   readonly depths: Uint16Array;
-  /** Bytes of the longest way down, rounded up to a power of two. */
+  /** Length of the longest text in bytes, rounded up to a power of two. */
   readonly height: number;
   readonly tokens: Int32Array;
 }
 
-/** One bit per token, bit t % 32 of word t / 32 for token t. Shared by all texts at the same place: never written to once it
- *  is made. */
+/**
+ * Logits mask, one bit per token: bit t % 32 of word t / 32 for token t. Shared by all texts in the same
+ * state, so it is never written after it is made.
+ */
 export type Mask = Uint32Array;
 
-/** What the tokens of a model stand for. Plain data over shared memory: made once, used by every engine's thread. */
+/** Bytes of a model's tokens. Plain data in shared memory, made once and used by every engine's thread. */
 export interface Vocabulary {
-  /** Tokens that the model can draw. */
+  /** Tokens that the model can sample. */
   readonly size: number;
   readonly trie: Trie;
-  /** By token, where its bytes begin in `bytes`; one entry more than tokens. Tokens that are no text have none. */
+  /** Offset of each token in `bytes`; one entry more than tokens. Tokens without text have no bytes. */
   readonly offsets: Int32Array;
   readonly bytes: Uint8Array;
-  /** By token, 1 for those that are cut out of a text before the rest of it is made of pieces: no merges lead to them. */
+  /**
+   * Flags: 1 for added tokens, which the tokenizer splits off before merging the rest; no merge produces
+   * them.
+   */
   readonly isAdded: Uint8Array;
 }
 
-/** In no text in UTF-8: it begins the bytes of a control token, so that no constraint takes one for text. */
+/**
+ * Byte that occurs in no UTF-8 text. It begins the bytes of a control token, so that no constraint accepts
+ * one as text.
+ */
 export const CONTROL_BYTE = 0xff;
 
-/** What a control token stands for; `text` is its text in UTF-8. */
+/** Bytes of a control token; `text` is its text in UTF-8. */
 export function controlBytes(text: Uint8Array): Uint8Array {
   return Uint8Array.of(CONTROL_BYTE, ...text);
 }
 
-/** Tokens 0 … size-1, of which `bytesOf` gives the text, or `controlBytes`. */
+/** Vocabulary of tokens 0 … size-1; `bytesOf` returns a token's text or its `controlBytes`. */
 export function vocabularyOf(
   size: number,
   bytesOf: (token: number) => Uint8Array,
@@ -63,18 +71,18 @@ export function vocabularyOf(
   return { size, trie: trieOf(entries), offsets, bytes, isAdded: added };
 }
 
-/** The bytes of a token. */
+/** Bytes of a token. */
 export function tokenBytes({ offsets, bytes }: Vocabulary, token: number): Uint8Array {
   return bytes.subarray(offsets[token]!, offsets[token + 1]!);
 }
 
-/** A token and its bytes, or some of them. */
+/** Token and its bytes, or part of them. */
 export interface TokenText {
   readonly text: Uint8Array;
   readonly token: number;
 }
 
-/** A trie of texts; several tokens may have the same. */
+/** Builds a trie of texts; several tokens may have the same text. */
 export function trieOf(entries: readonly TokenText[]): Trie {
   const sorted = [...entries].sort((a, b) => compareBytes(a.text, b.text) || a.token - b.token);
   let nodes = 1;
@@ -85,7 +93,7 @@ export function trieOf(entries: readonly TokenText[]): Trie {
   const firstTokens = new Int32Array(new SharedArrayBuffer(4 * (nodes + 1)));
   const depths = new Uint16Array(new SharedArrayBuffer(2 * nodes));
   const tokens = new Int32Array(new SharedArrayBuffer(4 * sorted.length));
-  /** From the root to the text before. */
+  /** Nodes from the root to the end of the previous text. */
   const path = [0];
   let next = 1;
   const close = (depth: number): void => {
@@ -110,7 +118,7 @@ export function trieOf(entries: readonly TokenText[]): Trie {
   return { bytes, ends, firstTokens, depths, height, tokens };
 }
 
-/** The node below `node` along the byte; -1: there is none. */
+/** Child of `node` on the byte; -1 if there is none. */
 export function childOf(trie: Trie, node: number, byte: number): number {
   const end = trie.ends[node]!;
   for (let child = node + 1; child < end; child = trie.ends[child]!) {

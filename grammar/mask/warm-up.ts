@@ -3,7 +3,10 @@ import { compileConstraint } from "../compile.ts";
 import type { Masks } from "./masks.ts";
 import { Matcher, parserOf } from "./matcher.ts";
 
-/** Of what answers are held to most: names, strings of all kinds, numbers, arrays, sets, and properties of any name. */
+/**
+ * Schema of the most common constraints: names, strings of all kinds, numbers, arrays, sets, and properties
+ * of any name.
+ */
 const record = {
   type: "object",
   properties: {
@@ -16,7 +19,10 @@ const record = {
   },
   required: ["name", "when", "tags", "words", "size", "any"],
 };
-/** Of what takes the most work: words that are counted, ends and lengths that depend on each other, words found anywhere. */
+/**
+ * Strings that take the most work: counted words, ends and lengths that depend on each other, words found
+ * anywhere.
+ */
 const strings = [
   { pattern: "^(?:\\S+\\s+){0,9}\\S+$", maxLength: 100 },
   { pattern: "^(?!.*//)(?=.{1,99}$)(.{1,31}\\.){1,63}(?![0-9]*$)[a-z0-9-]+$" },
@@ -27,7 +33,7 @@ const strings = [
 const TOKENS_MAX = 48;
 const STRING_TOKENS_MAX = 6;
 
-/** Writes a few answers at random. Code that is run for the first time is many times as slow, which clients would wait for. */
+/** Writes a few answers at random. Code runs much slower the first time, and clients would wait for it. */
 export function warmUp(masks: Masks): void {
   const random = new SeededRandom(1);
   const answers = [record, record, ...strings];
@@ -44,7 +50,7 @@ export function warmUp(masks: Masks): void {
   }
 }
 
-/** The next allowed token from one on, round about; null: there is none. */
+/** First allowed token from `first` on, wrapping around; null if there is none. */
 function allowedFrom(mask: Uint32Array, first: number): number | null {
   const tokens = 32 * mask.length;
   for (let step = 0; step < tokens; step++) {

@@ -1,10 +1,13 @@
 import { type Regex, Regexes } from "../regex/regexes.ts";
 import { type CodePoints, codePoints, commonTo, jsonEncoding, otherThan } from "../regex/text.ts";
 
-/** Bytes that are nowhere inside of a JSON string in UTF-8. */
+/** Bytes that never occur inside a JSON string in UTF-8. */
 const CODES = [...Array(0x20).keys(), 0xc0, 0xc1, ...Array.from({ length: 11 }, (_, index) => 0xf5 + index)];
 
-/** Characters that patterns seldom tell apart, in one set; each other character in its own. */
+/**
+ * Partition of all characters: one set for each kind that patterns seldom tell apart, one for each other
+ * character.
+ */
 function setsOfCharacters(): CodePoints[] {
   const range = (low: string, high = low): [number, number] => [low.codePointAt(0)!, high.codePointAt(0)!];
   const alike = ["09", "af", "gz", "AF", "GZ"].map((ends) => codePoints([range(ends[0]!, ends[1])]));
@@ -18,20 +21,25 @@ function setsOfCharacters(): CodePoints[] {
 }
 
 /**
- * Another way to write the inside of JSON strings: bytes that patterns seldom tell apart are one, as most digits and letters are,
- * and bytes of characters beyond ASCII. In a trie of tokens that are written so many go the same way: it has two fifths of the nodes.
+ * Encoding of the inside of JSON strings by byte classes. Bytes that patterns seldom tell apart become one
+ * byte, as most digits and letters, and bytes of characters beyond ASCII. Many tokens then share a path, so
+ * their trie is much smaller.
  */
 export class AlikeBytes {
-  /** By byte of a text that is written so, the bytes that it stands for. */
+  /** Original bytes that each encoded byte stands for. */
   readonly meanings: readonly Uint8Array[];
-  /** By place within a character, 0 between two: what is written for each byte, and the place after it. */
+  /**
+   * Transducer over the bytes of a character, state 0 being between two characters: the output and the next
+   * state of each byte.
+   */
   readonly #codes: Uint8Array[] = [];
   readonly #after: Uint8Array[] = [];
 
   constructor() {
     const regexes = new Regexes();
     const { oneOf } = jsonEncoding(regexes);
-    // After each character comes the number of its set: what may be left of both tells bytes apart as the sets do.
+    // Each character is followed by the number of its set, so derivatives tell bytes apart exactly as the
+    // sets do.
     const numbers = setsOfCharacters().map((set, number) => ({ set, end: regexes.bytes([number, number]) }));
     const start = regexes.alt(numbers.map(({ set, end }) => regexes.cat(oneOf(set), end)));
     const ends = new Set(numbers.map(({ end }) => end));
@@ -65,7 +73,7 @@ export class AlikeBytes {
     this.meanings = meanings;
   }
 
-  /** Of a text that is the inside of a string from its first byte on. */
+  /** Encodes a text that is the inside of a string from its first byte on. */
   write(text: Uint8Array): Uint8Array {
     let place = 0;
     return text.map((byte) => {

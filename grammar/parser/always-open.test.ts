@@ -11,7 +11,7 @@ const encoding = jsonEncoding(regexes);
 const text = (pattern: string): Regex => compilePattern(regexes, pattern, encoding, "anywhere");
 const length = (min: number, max: number): Regex => regexes.repeat(encoding.oneOf(allCharacters), min, max);
 
-/** Whether it is so found of the inside of a string, in so many steps. */
+/** True if any character may follow inside the string, as found within `steps` steps of work. */
 function isOpen(inside: Regex, steps: number): boolean {
   const open = new AlwaysOpen(regexes, strings);
   const { value } = open

@@ -6,15 +6,16 @@ import type { Regex, Regexes } from "../regex/regexes.ts";
 import type { freeStrings } from "../regex/text.ts";
 
 /**
- * Which rests of strings go on with any characters, as where a word may be found anywhere, or where names are told apart by patterns
- * and go on with one or another: then only tokens with a quote need be looked at.
+ * Finds rests of strings that every character continues, so that only tokens with a quote need a walk.
+ * Examples are patterns that search for a word anywhere, and property names of which each matches some
+ * pattern.
  */
 export class AlwaysOpen {
   readonly #regexes: Regexes;
   readonly #free: Regex;
   readonly #character: Regex;
   readonly #quote: Regex;
-  /** The inside of a string, whatever it is. */
+  /** Inside of any string, without its quote. */
   readonly #anyText: Regex;
   readonly #known = new Map<Regex, boolean>();
 
@@ -26,7 +27,7 @@ export class AlwaysOpen {
     this.#anyText = regexes.star(character);
   }
 
-  /** False also where that is not found out in so many steps of work. */
+  /** True if every character continues `rest`. False also if `steps` steps of work do not decide it. */
   *has(rest: Regex, budget: Budget, steps: number): Pieces<boolean> {
     const known = this.#known.get(rest);
     if (known !== undefined) return known;
@@ -36,8 +37,10 @@ export class AlwaysOpen {
     return isOpen;
   }
 
-  /** Whether any text can be continued in such a way that from then on all that follows matches. Of two expressions with which
-   *  that is so it is of both together: one continues as the one wants it, and then as the other does. */
+  /**
+   * True if every text can be continued so that from then on every further text matches. The property is kept
+   * by intersection: continue the text for one expression, and then for the other.
+   */
   #settles(text: Regex): boolean {
     const regexes = this.#regexes;
     if (this.#isAny(text)) return true;
@@ -47,14 +50,14 @@ export class AlwaysOpen {
         return shape.of === this.#character && shape.max === Number.POSITIVE_INFINITY;
       case "cat":
         if (shape.tail === this.#quote) return this.#settles(shape.head);
-        // A word that may be found anywhere.
+        // Search for a word anywhere.
         return shape.head === this.#anyText && this.#endsWithAny(shape.tail) && !regexes.isBoolean(text);
       case "alt":
         return shape.parts.some((part) => this.#settles(part));
       case "and":
         return shape.parts.every((part) => this.#settles(part));
       case "not":
-        // What is long enough is none of them.
+        // A text longer than all matches is in the complement.
         return byteRangeOf(regexes, shape.of).max < Number.POSITIVE_INFINITY;
       default:
         return false;
@@ -69,13 +72,15 @@ export class AlwaysOpen {
     }
   }
 
-  /** Whether it is the inside of any string, with its quote or without. */
+  /** True for the inside of any string, with its quote or without. */
   #isAny(text: Regex): boolean {
     return text === this.#anyText || text === this.#free;
   }
 
-  /** Whether nothing matches but what is such: a free string, or the inside of one; false also where that is not seen at a
-   *  glance. */
+  /**
+   * True if every match is in `such`: a free string, or the inside of one. False also where a quick check
+   * cannot decide.
+   */
   #isWithin(text: Regex, such: Regex): boolean {
     const shape = this.#regexes.shapeOf(text);
     if (shape.kind === "alt") return shape.parts.every((part) => this.#isWithin(part, such));
@@ -85,7 +90,7 @@ export class AlwaysOpen {
     return this.#regexes.isWithin(text, such);
   }
 
-  /** Looks at all pairs of what is left of a free string and of this one. */
+  /** Searches all pairs of derivatives of a free string and of `start`. */
   *#search(start: Regex, budget: Budget, steps: number): Pieces<boolean> {
     const pairs = new Pairs(this.#free, start);
     const stepsMax = budget.spent + steps;
@@ -99,7 +104,7 @@ export class AlwaysOpen {
     return true;
   }
 
-  /** Whether each byte goes on with the one where it does with the other. */
+  /** True if each byte continues `rest` where it continues the free string. */
   #goesOnAsFree([free, rest]: Pair, pairs: Pairs): boolean {
     const regexes = this.#regexes;
     const { representatives } = regexes.refine(regexes.partitionOf(free), regexes.partitionOf(rest));
@@ -109,7 +114,8 @@ export class AlwaysOpen {
       const next = regexes.derivative(rest, byte);
       const mayEnd = regexes.isNullable(next);
       const isAlive = mayEnd || !regexes.isEmpty(next);
-      // Where one ends the other may, and goes on no further; where one is broken off the other is.
+      // `rest` may end only with the free string, without continuing there, and is dead wherever the free
+      // string is.
       if (nextFree === regexes.epsilon || nextFree === regexes.empty) {
         if (isAlive && (nextFree === regexes.empty || !mayEnd)) return false;
         continue;

@@ -2,53 +2,61 @@ import { DISTINCT_BYTES_MAX, DISTINCT_ITEMS_MAX } from "../grammar.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
 import { hasTexts } from "../regex/text-count.ts";
 
-/** Items of which no two are the same text: those that came, from one on. Equal ones of one place of a text are one, unless they were
- *  forgotten meanwhile. */
+/**
+ * Earlier items of a list without equal items, as a linked list from the newest back. Equal lists at one
+ * place of a text are one object, unless `forget` was called in between.
+ */
 export interface CameItems {
   readonly id: number;
-  /** Before the last one came; null: none came. */
+  /** List before its last item; null if it is empty. */
   readonly before: CameItems | null;
-  /** The last one's bytes, a unit each; null: it is not known, so that nothing is demanded of others. */
+  /**
+   * Bytes of the last item, a UTF-16 unit each; null if they are not known, so that they exclude no other
+   * item.
+   */
   readonly last: string | null;
   readonly count: number;
-  /** How many must. */
+  /** Fewest items of the whole list. */
   readonly min: number;
-  /** Of those whose text is known. */
+  /** Bytes of all items whose text is known. */
   readonly bytes: number;
-  /** The terminal of an item; its texts, whichever came; and those of one more. */
+  /**
+   * Terminal of an item, expression of its texts without exclusions, and expression of the next item; null
+   * until computed.
+   */
   readonly terminal: number;
   readonly item: Regex;
   rest: Regex | null;
 }
 
-/** Whether no more items come after so many, of so many bytes. */
+/** True if no item may follow `count` items of `bytes` bytes. */
 export function isFull({ min }: CameItems, count: number, bytes: number): boolean {
   return count >= min && bytes > DISTINCT_BYTES_MAX;
 }
 
-/** Which items came where no two of a list may be the same. */
+/** Tracks the items so far of lists without equal items. */
 export class Distinct {
   readonly #regexes: Regexes;
   #known = new Map<string, CameItems>();
   #made = 0;
-  /** By expression of items, whether it has more texts than ever come. */
+  /** True for an item expression with more texts than a list may have items. */
   readonly #isEndless = new Map<Regex, boolean>();
 
   constructor(regexes: Regexes) {
     this.#regexes = regexes;
   }
 
-  /** Nothing is one with what was found before. */
+  /** Clears the table of lists: later lists are new objects. */
   forget(): void {
     this.#known = new Map();
   }
 
-  /** Before the first of the items that `key` stands for, which match `item`. */
+  /** Empty list. `key` identifies its production and place, `item` matches its items. */
   none(key: string, terminal: number, item: Regex, min: number): CameItems {
     return this.#keep(key, { before: null, last: null, count: 0, min, bytes: 0, terminal, item, rest: item });
   }
 
-  /** After one more. */
+  /** List with one more item. */
   with(before: CameItems, last: string | null): CameItems {
     const { terminal, item, count, min } = before;
     const bytes = before.bytes + (last?.length ?? 0);
@@ -61,7 +69,7 @@ export class Distinct {
     return false;
   }
 
-  /** Items that came and begin so. */
+  /** Earlier items that begin with `text`. */
   begunSo(came: CameItems, text: string): string[] {
     const texts: string[] = [];
     for (let at: CameItems | null = came; at !== null; at = at.before)
@@ -69,7 +77,7 @@ export class Distinct {
     return texts;
   }
 
-  /** Whether an item is left that did not come. */
+  /** True if some item has not been used yet. */
   hasRest(came: CameItems): boolean {
     const { item } = came;
     let isEndless = this.#isEndless.get(item);
@@ -80,7 +88,7 @@ export class Distinct {
     return isEndless || !this.#regexes.isEmpty(this.restOf(came));
   }
 
-  /** Texts of an item that did not come. */
+  /** Expression of the items that have not been used yet. */
   restOf(came: CameItems): Regex {
     if (came.rest === null) {
       const { before, last } = came;

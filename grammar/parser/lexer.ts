@@ -3,35 +3,39 @@ import type { Regex, Regexes } from "../regex/regexes.ts";
 import { Lists, withRoom } from "./lists.ts";
 
 declare const brand: unique symbol;
-/** Terminals that may be under way, each with what is left of it: the number of a state of the automaton of them all. */
+/** DFA state of the lexer: the terminals that may be under way, each with its derivative. */
 export type LexState = number & { readonly [brand]: "LexState" };
-/** No terminal goes on. */
+/** Dead state: no terminal continues. */
 export const NO_STATE = -1 as LexState;
 
-/** The number of the terminals that end at one place; equal ones have equal numbers. */
+/** Number of a list of terminals that end at one place; equal lists have equal numbers. */
 export type Ends = number;
-/** None. */
+/** No terminal ends. */
 export const NO_ENDS: Ends = 0;
 
-/** Of a state, in steps of work. */
+/** Steps of work for a new state. */
 const STATE_STEPS = 16;
 
-/** The automaton of a grammar's terminals, built as far as it is walked. */
+/** DFA of all terminals of a grammar, built lazily as it is walked. */
 export class Lexer {
   readonly regexes: Regexes;
   readonly #terminals: readonly Regex[];
-  /** By state, each of its terminals and what is left of it. */
+  /** Terminals of each state and their derivatives, alternating. */
   readonly #states = new Lists();
   readonly #ends = new Lists();
   readonly #partitions: Partition[] = [];
   #endsOf = new Int32Array(16);
-  /** By state, where in `#next` the states after it begin, by class of its partition. There: the state and 2 more; 1: nothing goes
-   *  on so; 0: not known yet. */
+  /**
+   * Transitions. A state's row begins in `#next` at `#nextAt` and has one entry per byte class. An entry is
+   * the next state plus 2; 1 for the dead state; 0 if not known yet.
+   */
   #nextAt = new Int32Array(16);
   #next = new Int32Array(64);
   #nextEnd = 0;
-  /** By state, whether anything goes on: 1 or 2; the byte that must follow and 2 more, or 1 for none; the state that masks are made for
-   *  in its place and 1 more. 0: not known yet. */
+  /**
+   * Facts of each state, 0 if not known yet. `#goesOn` is 1 if a byte can follow, else 2. `#onlyByte` is the
+   * only possible byte plus 2, or 1 for none. `#clamped` is the clamped state plus 1.
+   */
   #goesOn = new Uint8Array(16);
   #onlyByte = new Int32Array(16);
   #clamped = new Int32Array(16);
@@ -42,13 +46,15 @@ export class Lexer {
     this.#ends.numberOf([]);
   }
 
-  /** Before the first byte of any of these terminals. Terminals that match nothing at all end here as well, which only the
-   *  parser may look at: no terminal ends twice. */
+  /**
+   * State before the first byte of any of these terminals. Terminals that match the empty string end here
+   * too, which only the parser may use: no terminal ends twice.
+   */
   start(terminals: readonly number[]): LexState {
     return this.state(terminals.flatMap((terminal) => [terminal, this.#terminals[terminal]!]));
   }
 
-  /** Of terminals, each with what is left of it after it. */
+  /** State of these terminals, each followed by its derivative in `parts`. */
   state(parts: readonly number[]): LexState {
     if (parts.length === 0) return NO_STATE;
     const { size } = this.#states;
@@ -79,7 +85,7 @@ export class Lexer {
     regexes.budget.spend(STATE_STEPS + this.count(state));
   }
 
-  /** How many terminals are under way. */
+  /** Number of terminals under way. */
   count(state: LexState): number {
     return this.#states.lengthOf(state) / 2;
   }
@@ -88,7 +94,7 @@ export class Lexer {
     return this.#states.at(state, 2 * index);
   }
 
-  /** What is left of a terminal. */
+  /** Derivative of a terminal. */
   rest(state: LexState, index: number): Regex {
     return this.#states.at(state, 2 * index + 1) as Regex;
   }
@@ -102,7 +108,7 @@ export class Lexer {
     return this.#ends.listOf(ends);
   }
 
-  /** After one more byte. */
+  /** State after one more byte. */
   next(state: LexState, byte: number): LexState {
     const at = this.#nextAt[state]! + this.#partitions[state]!.classOf[byte]!;
     const known = this.#next[at]!;
@@ -122,7 +128,7 @@ export class Lexer {
     return next;
   }
 
-  /** Whether any byte can follow. */
+  /** True if any byte can follow. */
   goesOn(state: LexState): boolean {
     const known = this.#goesOn[state]!;
     if (known > 0) return known === 1;
@@ -132,7 +138,7 @@ export class Lexer {
     return goesOn;
   }
 
-  /** The byte that must follow; -1: nothing can, or not it alone. */
+  /** Only byte that can follow; -1 if none can, or several. */
   onlyByte(state: LexState): number {
     const known = this.#onlyByte[state]!;
     if (known > 0) return known - 2;
@@ -152,7 +158,7 @@ export class Lexer {
     return only;
   }
 
-  /** The state that masks are made for in its place; NO_STATE: not known yet. */
+  /** Clamped state, for which masks are made; NO_STATE if not known yet. */
   clampedOf(state: LexState): LexState {
     return (this.#clamped[state]! - 1) as LexState;
   }

@@ -13,7 +13,7 @@ test("equal lists have equal numbers, in the order in which they are first met, 
       for (const list of given) {
         const text = list.join();
         if (!known.includes(text)) known.push(text);
-        // What is beyond the length is of no account.
+        // Numbers beyond `length` are ignored.
         expect(lists.numberOf([...list, 7], list.length)).toBe(known.indexOf(text));
         expect(lists.size).toBe(known.length);
       }

@@ -1,31 +1,34 @@
-/** Odd, with bits all over it (2 ** 32 by the golden ratio). */
+/** Odd multiplier with well-spread bits (2 ** 32 by the golden ratio). */
 const HASH_FACTOR = 0x9e3779b1;
 
 /**
- * Lists of numbers, each kept once and known by its number: 0, 1, 2 … as they are first met. They are in three flat arrays, at
- * which a collection of garbage need not look, however many lists there are. Nothing is ever forgotten: the owner replaces the whole.
+ * Interned lists of numbers, numbered 0, 1, 2 … in the order of their first use. Three flat arrays hold them,
+ * so garbage collection need not trace them. Lists are never removed: the owner replaces the whole table.
  */
 export class Lists {
   #numbers: Float64Array;
-  /** By list, where it begins in `#numbers`; one entry more than lists. */
+  /** Offset of each list in `#numbers`; one entry more than lists. */
   #starts: Int32Array;
-  /** Numbers of lists and 1 more, where their hash says or after it; 0: none. A power of two, twice as many as lists at least. */
+  /**
+   * Hash table with open addressing: list numbers plus 1, or 0 if free. Its length is a power of two, at
+   * least twice the number of lists.
+   */
   #slots: Int32Array;
   #size = 0;
 
-  /** With room for so many lists of four numbers; where there are more, all are copied to larger arrays. */
+  /** Reserves memory for `room` lists of four numbers. Beyond that, all lists are copied to larger arrays. */
   constructor(room = 16) {
     this.#numbers = new Float64Array(4 * room);
     this.#starts = new Int32Array(room + 1);
     this.#slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * room)));
   }
 
-  /** Lists so far. */
+  /** Number of lists so far. */
   get size(): number {
     return this.#size;
   }
 
-  /** The list's number, which is `size` before if it is a new one. Of `list` the first `length` are looked at. */
+  /** Number of the list of the first `length` elements. A new list gets the previous `size` as its number. */
   numberOf(list: ArrayLike<number>, length: number = list.length): number {
     const last = this.#slots.length - 1;
     let slot = hashOf(list, 0, length) & last;
@@ -40,12 +43,12 @@ export class Lists {
     return this.#starts[list + 1]! - this.#starts[list]!;
   }
 
-  /** The number at a place of the list. */
+  /** Element of the list at `index`. */
   at(list: number, index: number): number {
     return this.#numbers[this.#starts[list]! + index]!;
   }
 
-  /** Its numbers from one on, as a new array. */
+  /** Elements of the list from `from` on, as a new array. */
   listOf(list: number, from = 0): number[] {
     return Array.from(this.#numbers.subarray(this.#starts[list]! + from, this.#starts[list + 1]));
   }
@@ -90,7 +93,7 @@ function hashOf(numbers: ArrayLike<number>, from: number, to: number): number {
   return hash;
 }
 
-/** The array, or a larger one with the same numbers and zeros after them, that has room for so many. */
+/** Array with room for `count` numbers: the same one, or a larger copy that is filled up with zeros. */
 export function withRoom<Numbers extends Uint8Array | Int32Array | Float64Array>(
   numbers: Numbers,
   count: number,

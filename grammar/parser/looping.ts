@@ -2,12 +2,12 @@ import type { Trie } from "../mask/vocabulary.ts";
 import { noPlace, type Parser, type Place } from "./parser.ts";
 
 /**
- * Parts of a trie along which a parser stays where it is. In free text nearly every byte leads back to the same state, all
- * but those with which a mark may begin: so most of a vocabulary need not be walked.
+ * Subtrees of a trie in which every byte leaves the parser in the same state. In free text nearly every byte
+ * does, except those that may begin a delimiter. So most of a vocabulary need not be walked.
  */
 export class Looping {
   readonly #trie: Trie;
-  /** By node, how many bytes before it lead elsewhere. */
+  /** Nodes before each node whose byte leads to another state. */
   readonly #othersBefore: Int32Array;
 
   constructor(trie: Trie, isLooping: (byte: number) => boolean) {
@@ -19,17 +19,20 @@ export class Looping {
       this.#othersBefore[node + 1] = this.#othersBefore[node]! + isOther[bytes[node]!]!;
   }
 
-  /** Whether all of the way to the node's end and below it leads back. */
+  /** True if the node's own byte and all bytes below it loop. */
   isWhole(node: number): boolean {
     return this.#othersBefore[this.#trie.ends[node]!] === this.#othersBefore[node];
   }
 }
 
-/** By trie and by the bytes that lead back. There are few: each kind of free text has its own. */
+/** Results by trie and by looping bytes. They are few: each kind of free text has one set of bytes. */
 const known = new WeakMap<Trie, Map<string, Looping>>();
 const KNOWN_MAX = 16;
 
-/** Bytes after which a state is the same as before; null when they are few. Takes 256 steps of a parser. */
+/**
+ * Bytes after which the place is the same as before; null if they are fewer than half. Takes 256 steps of the
+ * parser.
+ */
 export function loopingOf(parser: Parser, place: Place, trie: Trie): Looping | null {
   const looping = Uint8Array.from({ length: 256 }, (_, byte) => (leadsBack(parser, place, byte) ? 1 : 0));
   if (looping.reduce((sum, one) => sum + one, 0) < 128) return null;

@@ -1,44 +1,51 @@
 import type { CameItems } from "./distinct.ts";
 import { type LexState, NO_STATE } from "./lexer.ts";
 
-/** A nonterminal that began in a set, which items wait for there. */
+/** Nonterminal predicted at a set (its origin), for which Earley items wait there. */
 export interface Frame {
   readonly id: number;
-  /** Null: the whole text. */
+  /** Null for the whole text. */
   readonly origin: ParseSet | null;
 }
 
-/** A production, what of it is done, and what it completes. `dot` counts symbols, or the times of a repetition. */
+/**
+ * Earley item: a production, the dot in it, and the frame that it completes. `dot` counts symbols, or
+ * iterations of a repetition.
+ */
 export interface Item {
   readonly production: number;
   readonly dot: number;
   readonly frame: Frame;
-  /** Of a production whose items are distinct: those that came. */
+  /** Earlier items of a list of distinct items; null for other productions. */
   readonly came: CameItems | null;
 }
 
-/** Numbers that are kept of an item: its production, its dot, of its frame the place of the origin and the number, and the place of
- *  what came; -1: it is none such. */
+/**
+ * Numbers stored per item: production, dot, index of the frame's origin, frame number, and index of `came` or
+ * -1.
+ */
 const ITEM_NUMBERS = 5;
 
-/** A place between two terminals: everything that may be under way there. Kept as numbers and not as objects: of its items there are
- *  dozens, and thousands of sets. */
+/**
+ * Earley set: all items at one place between two terminals. Stored as numbers, not objects, because there are
+ * thousands of sets with dozens of items each.
+ */
 export class ParseSet {
   readonly id: number;
-  /** Before the next terminal; NO_STATE: there is none. */
+  /** Lexer state before the next terminal; NO_STATE if none can follow. */
   lex = NO_STATE;
-  /** Whether the text may end here. */
+  /** True if the text may end here. */
   isFinal = false;
-  /** Whether it is in a list whose items are distinct, before one of them or after it. */
+  /** True if the place is in a list of distinct items, before or after one of them. */
   isInList = false;
-  /** Of the terminals before which it is, one that is an item of a list whose items are distinct: those that came; null: there is none. */
+  /** Earlier items, if an awaited terminal is an item of a list of distinct items; else null. */
   distinct: CameItems | null = null;
-  /** Whether that is so of several, or something else waits for the same text. */
+  /** True if several such lists, or other items, wait for the same text. */
   isMixed = false;
-  /** Pairs of what items wait for, in ascending order, and where in this array they begin; then the items. */
+  /** Sorted pairs of an awaited symbol or frame and the offset of its items in this array; then the items. */
   #numbers = new Int32Array(0);
   #groups = 0;
-  /** Where items' frames began. */
+  /** Origins of the items' frames. */
   #origins: readonly (ParseSet | null)[] = [];
   #came: readonly CameItems[] = [];
 
@@ -46,7 +53,7 @@ export class ParseSet {
     this.id = id;
   }
 
-  /** Once, when it is made. `waiting`: items by what they wait for. */
+  /** Fills a new set, once. `waiting` groups items by the terminal or frame that they wait for. */
   fill(waiting: ReadonlyMap<number, readonly Item[]>, lex: LexState, isFinal: boolean): void {
     this.lex = lex;
     this.isFinal = isFinal;

@@ -5,13 +5,16 @@ import { GrammarBuilder, type Production } from "../grammar.ts";
 import { Regexes } from "../regex/regexes.ts";
 import { Parser, type ParseState } from "./parser.ts";
 
-/** Symbols 0 … 2 are nonterminals, -1 is "a", -2 "b", -3 "ab", -4 nothing or "a". */
+/**
+ * Texts of the terminals. Symbols 0 … 2 are nonterminals, -1 is "a", -2 "b", -3 "ab", -4 the empty text or
+ * "a".
+ */
 const terminalTexts: readonly (readonly string[])[] = [["a"], ["b"], ["ab"], ["", "a"]];
 type Rule =
   | { readonly symbols: readonly number[] }
   | { readonly symbol: number; readonly min: number; readonly max: number };
 
-/** What the nonterminals derive, of texts up to a length: found by going round until nothing is new. */
+/** Texts up to a length that each nonterminal derives, computed as a fixed point. */
 function languageOf(rules: readonly (readonly Rule[])[], lengthMax: number): Set<string>[] {
   const languages = rules.map(() => new Set<string>());
   const of = (symbol: number): Iterable<string> =>
@@ -90,7 +93,7 @@ test("a text is read to its end exactly if the grammar derives it, and to any pl
         for (const byte of new TextEncoder().encode(text))
           state = state === null ? null : parser.next(state, byte);
         expect([text, state?.mayEnd ?? false]).toEqual([text, language.has(text)]);
-        // Of longer texts only those are known that are short enough to be looked at here.
+        // Only beginnings of texts of at most this length are known to be viable.
         if ([...language].some((one) => one.startsWith(text)))
           expect([text, state === null]).toEqual([text, false]);
       }

@@ -9,20 +9,25 @@ import { Lists } from "./lists.ts";
 import { type Frame, type Item, ParseSet } from "./parse-set.ts";
 import { AFTER_ITEM, BEFORE_ITEM, Productions } from "./productions.ts";
 
-/** All that a text which has been read so far may be: terminals under way, each since a set. */
+/**
+ * State of all parses of the text so far: threads, each an Earley set and the terminals under way since it.
+ */
 export interface ParseState {
-  /** Of each thread, the set and what is under way since. What is beyond `count` is of no account. */
+  /** Earley set of each thread and the lexer state since it; entries beyond `count` are ignored. */
   readonly sets: readonly ParseSet[];
   readonly lexes: readonly LexState[];
-  /** Of each thread, the bytes since the set, a unit each, where an item under way must differ from others; "" for others. Null: they are
-   *  not known, or no items of the grammar must. Items whose text is not known differ from all. */
+  /**
+   * Bytes of each thread since its set, a UTF-16 unit each, where an unfinished item must differ from others;
+   * else "". Null if the bytes are not known, or the grammar has no distinct items. Items of unknown text
+   * count as different from all.
+   */
   readonly texts: readonly string[] | null;
   readonly count: number;
-  /** Whether the text may end here. */
+  /** True if the text may end here. */
   readonly mayEnd: boolean;
 }
 
-/** A `ParseState` that is written anew again and again: a walk of a vocabulary goes through millions. */
+/** Mutable `ParseState`, reused because a walk of a vocabulary visits millions of states. */
 export interface Place extends ParseState {
   readonly sets: ParseSet[];
   readonly lexes: LexState[];
@@ -31,12 +36,12 @@ export interface Place extends ParseState {
   mayEnd: boolean;
 }
 
-/** A place without threads. */
+/** Place without threads. */
 export function noPlace(): Place {
   return { sets: [], lexes: [], texts: null, count: 0, mayEnd: false };
 }
 
-/** One thread more, unless it is there already. */
+/** Adds a thread, unless it is there already. */
 export function addThread(place: Place, set: ParseSet, lex: LexState): void {
   const { sets, lexes, count } = place;
   for (let i = 0; i < count; i++) if (sets[i] === set && lexes[i] === lex) return;
@@ -45,7 +50,7 @@ export function addThread(place: Place, set: ParseSet, lex: LexState): void {
   place.count = count + 1;
 }
 
-/** The same, with what was read since the set. */
+/** Adds a thread with its text since the set, unless it is there already. */
 function addText(place: Place, texts: string[], set: ParseSet, lex: LexState, text: string): void {
   const { sets, lexes, count } = place;
   for (let i = 0; i < count; i++) if (sets[i] === set && lexes[i] === lex && texts[i] === text) return;
@@ -55,7 +60,7 @@ function addText(place: Place, texts: string[], set: ParseSet, lex: LexState, te
   place.count = count + 1;
 }
 
-/** A state of its own, which stays as it is. */
+/** Independent copy of a state. */
 export function copyOf({ sets, lexes, texts, count, mayEnd }: ParseState): Place {
   return {
     sets: sets.slice(0, count),
@@ -66,50 +71,55 @@ export function copyOf({ sets, lexes, texts, count, mayEnd }: ParseState): Place
   };
 }
 
-/** Sets that are remembered, and numbers of states; beyond, all are forgotten and made anew as they are needed. */
+/** Cached sets, and state numbers, at most. Beyond that all are dropped and made again on demand. */
 const SETS_MAX = 5000;
 const STATES_MAX = 2 ** 16;
 /** Places in productions, counts of repetitions included. */
 const ITEMS_MAX = 2 ** 22;
 
 /**
- * An Earley parser (Earley, "An efficient context-free parsing algorithm", CACM 1970) that reads bytes. It makes a set at
- * each place where a terminal may end, and keeps sets by what is in them and not by where they are: so what was parsed once
- * is looked up the next time, in this text or another, and the sets become an automaton. The last symbol of a production
- * completes what the production would (a tail call), so that lists do not grow chains.
+ * Earley parser that reads bytes (Earley, "An efficient context-free parsing algorithm", CACM 1970). It makes
+ * an Earley set at each place where a terminal may end. Sets are interned by their items, not by their place
+ * in the text. So a transition is computed once for all texts, and the sets become the states of an
+ * automaton.
+ *
+ * The last symbol of a production completes the production's own frame (a tail call), so that right recursion
+ * grows no chains of items.
  */
 export class Parser {
   readonly lexer: Lexer;
   readonly #productions: Productions;
   readonly #terminals: readonly Regex[];
-  /** Null: no items must be distinct. */
+  /** Null if the grammar has no distinct items. */
   readonly #distinct: Distinct | null;
-  /** Items are numbered: the first of each production. */
+  /** Number of the first item of each production. */
   readonly #firstItems: Float64Array;
-  /** Sets by the items that they were made of, and by what ended where: sets and terminals, in pairs. */
+  /**
+   * Sets by their kernel items, and sets by the pairs of a set and its ending terminals that lead to them.
+   */
   #kernels = new Lists();
   #setsOfKernels: ParseSet[] = [];
   #endings = new Lists();
   #setsAfter: ParseSet[] = [];
-  /** Threads of states, and the number of the first of them. */
+  /** States by their threads, and the number of the first of them. */
   #states = new Lists();
   #firstState = 0;
   #textNumbers = new Map<string, number>();
   #frames = 1;
   #setCount = 0;
   #start: ParseState | null = null;
-  /** Written anew by each `follow`, `read` and `numberOf`. */
+  /** Scratch, overwritten by each `follow`, `read` and `numberOf`. */
   readonly #ending = noPlace();
   readonly #between = noPlace();
   readonly #key: number[] = [];
 
-  /** Reads what the grammar allows; its terminals become expressions of `regexes`. */
+  /** Parser of the grammar; its terminals become expressions of `regexes`. */
   static of(grammar: Grammar, regexes: Regexes): Parser {
     const { value } = Parser.inPieces(grammar, regexes, new Budget(Number.POSITIVE_INFINITY)).next();
     return value!;
   }
 
-  /** The same, as work that can be cut. */
+  /** Builds the parser as work that can be suspended. */
   static *inPieces(grammar: Grammar, regexes: Regexes, budget: Budget): Pieces<Parser> {
     return new Parser(grammar, regexes, yield* terminalsOf(grammar, regexes, budget));
   }
@@ -130,7 +140,7 @@ export class Parser {
     if (items >= ITEMS_MAX) throw new ConstraintError(`it counts up to ${items}; ${ITEMS_MAX} is the most`);
   }
 
-  /** Before the first byte. */
+  /** State before the first byte. */
   get start(): ParseState {
     if (this.#start === null) {
       const frame: Frame = { id: 0, origin: null };
@@ -144,16 +154,16 @@ export class Parser {
     return this.#start;
   }
 
-  /** After one more byte; null: no text goes on so. */
+  /** State after one more byte; null if no text continues with it. */
   next(state: ParseState, byte: number): ParseState | null {
     const to = noPlace();
     return this.follow(state, byte, to) ? to : null;
   }
 
-  /** Writes to `to` what the text may be after bytes [from, end), one at least. False: no text goes on so. */
+  /** Writes to `to` the state after bytes [from, end), at least one. False if no text continues with them. */
   read(state: ParseState, bytes: Uint8Array, from: number, end: number, to: Place): boolean {
     let before = state;
-    // So that the last one is written to `to`.
+    // Makes the last step write to `to`.
     let [after, spare] = (end - from) % 2 === 1 ? [to, this.#between] : [this.#between, to];
     for (let at = from; at < end; at++) {
       if (!this.follow(before, bytes[at]!, after)) return false;
@@ -163,7 +173,10 @@ export class Parser {
     return true;
   }
 
-  /** The state's number: the same one for the same threads, unless it was forgotten meanwhile. No other state ever has it. */
+  /**
+   * Number of the state: equal for equal threads, unless the table was dropped in between. No other state
+   * ever gets it.
+   */
   numberOf({ sets, lexes, texts, count, mayEnd }: ParseState): number {
     const key = this.#key;
     key[0] = mayEnd ? 1 : 0;
@@ -189,13 +202,13 @@ export class Parser {
     return number;
   }
 
-  /** Whether any text goes on with the byte. */
+  /** True if any thread continues with the byte. */
   goesOn({ lexes, count }: ParseState, byte: number): boolean {
     for (let i = 0; i < count; i++) if (this.lexer.next(lexes[i]!, byte) !== NO_STATE) return true;
     return false;
   }
 
-  /** Writes to `to` what the text may be after one more byte. False: no text goes on so. */
+  /** Writes to `to` the state after one more byte. False if no text continues with it. */
   follow(state: ParseState, byte: number, to: Place): boolean {
     const { sets, lexes, texts, count } = state;
     if (texts !== null) return this.#followTexts(state, texts, byte, to);
@@ -220,7 +233,7 @@ export class Parser {
     return true;
   }
 
-  /** The same where it must be known which items came. */
+  /** Variant of `follow` that records the texts of distinct items. */
   #followTexts(
     { sets, lexes, count }: ParseState,
     texts: readonly string[],
@@ -250,14 +263,17 @@ export class Parser {
     return true;
   }
 
-  /** Items that came of which the one under way in a thread may become one. */
+  /** Earlier items that begin with the text of the thread's unfinished item. */
   cameLike({ sets, texts }: ParseState, thread: number): string[] {
     const { distinct, isMixed } = sets[thread]!;
     if (texts === null || distinct === null || isMixed) return [];
     return this.#distinct!.begunSo(distinct, texts[thread]!);
   }
 
-  /** Writes to `to` the state as if no items had come, as far as that can be told. */
+  /**
+   * Writes to `to` the state as if no items had come, for threads whose unfinished item may still become an
+   * earlier one.
+   */
   forgetCame(state: ParseState, to: Place): void {
     const { sets, lexes, texts, count, mayEnd } = state;
     to.count = 0;
@@ -269,7 +285,7 @@ export class Parser {
     }
   }
 
-  /** What is under way without regard to the items that came. */
+  /** Lexer state without the exclusion of earlier items. */
   #plainOf(lex: LexState, { terminal, item }: CameItems, text: string): LexState {
     const { lexer } = this;
     let rest = item;
@@ -282,7 +298,7 @@ export class Parser {
     return lexer.state(parts);
   }
 
-  /** The byte that must follow; null: the text may end, or go on in several ways. */
+  /** Only byte that can follow; null if the text may end, or continue in several ways. */
   onlyByte({ lexes, count, mayEnd }: ParseState): number | null {
     if (mayEnd) return null;
     let only = -1;
@@ -294,7 +310,7 @@ export class Parser {
     return only < 0 ? null : only;
   }
 
-  /** The set after terminals that began at `set` and end as those of the state do. */
+  /** Set after terminals that began at `set` and end in `lex`. */
   after(set: ParseSet, lex: LexState): ParseSet {
     const ending = this.#ending;
     ending.count = 0;
@@ -328,7 +344,7 @@ export class Parser {
     this.#distinct?.forget();
   }
 
-  /** Items that waited for the terminals that end, gone on. */
+  /** Kernel items after the terminals that end (Earley's scan). */
   #itemsAfter({ sets, lexes, texts, count }: Place): Item[] {
     const { lexer } = this;
     const items: Item[] = [];
@@ -344,14 +360,14 @@ export class Parser {
     return items;
   }
 
-  /** After an item of a list or what separates two. Null: the item came before. */
+  /** Advances over an item of a list or its separator. Null if the item is equal to an earlier one. */
   #comeTo(item: Item, came: CameItems, text: string | null): Item | null {
     if (item.dot === AFTER_ITEM) return { ...item, dot: BEFORE_ITEM };
     if (text !== null && this.#distinct!.has(came, text)) return null;
     return { ...item, dot: AFTER_ITEM, came: this.#distinct!.with(came, text) };
   }
 
-  /** All that a nonterminal may be, of which nothing is done. */
+  /** Initial items of a nonterminal's productions (Earley's predict). */
   #itemsOf(nonterminal: number, frame: Frame): Item[] {
     const productions = this.#productions;
     const items: Item[] = [];
@@ -378,7 +394,7 @@ export class Parser {
     return { production, dot: next, frame, came };
   }
 
-  /** The set of these items and all that follows from them. */
+  /** Set with this kernel and its closure. */
   #setOf(kernel: readonly Item[]): ParseSet {
     const keys = sortedOnce(kernel.map((item) => this.#keyOf(item)));
     const number = this.#kernels.numberOf(keys);
@@ -390,7 +406,7 @@ export class Parser {
   }
 
   #keyOf({ production, dot, frame, came }: Item): number {
-    // What came is of one list at one place of a text.
+    // `came` alone identifies the list and its place in a text.
     if (came !== null) return -(2 * came.id + dot + 1);
     return frame.id * ITEMS_MAX + this.#firstItems[production]! + dot;
   }
@@ -405,9 +421,9 @@ export class Parser {
       known.add(key);
       items.push(item);
     };
-    /** By what they wait for: `~terminal`, or the number of a frame. */
+    /** Items by what they wait for: `~terminal`, or the number of a frame. */
     const waiting = new Map<number, Item[]>();
-    /** Of the nonterminals that begin here. */
+    /** Frames of the nonterminals predicted here. */
     const frames = new Map<number, Frame>();
     const set = new ParseSet(this.#setCount++);
     let isFinal = false;
@@ -431,7 +447,8 @@ export class Parser {
     };
     const complete = ({ id, origin }: Frame): void => {
       if (origin === null) isFinal = true;
-      // What began here and is complete is empty: those that wait for it have gone on already.
+      // A frame that begins and ends in this set is empty: the items that wait for it have advanced
+      // already.
       else if (origin !== set) for (const item of origin.itemsFor(id)) add(this.#advance(item));
     };
     for (const item of kernel) add(item);
@@ -447,7 +464,7 @@ export class Parser {
           wait(item, productions.symbolOf(production, dot));
       } else if (min !== IN_SEQUENCE) {
         const symbol = productions.symbolOf(production, 0);
-        // Going on over an empty one changes nothing.
+        // Advancing over an empty symbol changes nothing.
         if (dot >= min || productions.canBeEmpty(symbol)) complete(frame);
         if (dot < productions.maxOf(production)) wait(item, symbol);
       } else if (dot === productions.symbolCount(production)) complete(frame);
@@ -469,7 +486,10 @@ export class Parser {
     return set;
   }
 
-  /** Before the first byte of any of the terminals, of which those are narrowed that are items which must differ from others. */
+  /**
+   * Lexer state before the first byte of any of the terminals. Terminals of distinct items exclude the
+   * earlier items.
+   */
   #startOf(
     set: ParseSet,
     terminals: readonly number[],

@@ -7,16 +7,16 @@ import {
   SYMBOLS_AT,
 } from "../grammar.ts";
 
-/** The items of a production whose items are distinct: before one of them, and after it. */
+/** Dots of a production with distinct items: before an item, and after it. */
 export const BEFORE_ITEM = 0;
 export const AFTER_ITEM = 1;
 
-/** A grammar's productions as a parser reads them: from the numbers that they are, of which nothing is made. */
+/** Productions of a grammar, read in place from its flat arrays without making objects. */
 export class Productions {
   readonly #lists: FlatLists;
-  /** By nonterminal, its first production; one entry more than nonterminals. */
+  /** First production of each nonterminal; one entry more than nonterminals. */
   readonly #firsts: Int32Array;
-  /** By terminal and by nonterminal, 1 if it may be empty. */
+  /** Flags: 1 if the terminal or nonterminal may be empty. */
   readonly #isEmptyTerminal: Uint8Array;
   readonly #isNullable: Uint8Array;
 
@@ -32,12 +32,15 @@ export class Productions {
     return this.#lists.starts.length - 1;
   }
 
-  /** The first production of a nonterminal: those up to the first one of the next are its own. */
+  /** First production of a nonterminal; its productions end where those of the next begin. */
   firstOf(nonterminal: number): number {
     return this.#firsts[nonterminal]!;
   }
 
-  /** How often the symbol of a repetition comes at least; IN_SEQUENCE: the production is none, below it: its items are distinct. */
+  /**
+   * Fewest iterations of a repetition; IN_SEQUENCE for a sequence; less than that for a list of distinct
+   * items.
+   */
   minOf(production: number): number {
     const { numbers, starts } = this.#lists;
     return numbers[starts[production]!]!;
@@ -47,12 +50,12 @@ export class Productions {
     return this.minOf(production) < IN_SEQUENCE;
   }
 
-  /** How many distinct items come at least. */
+  /** Fewest items of a list of distinct items. */
   distinctMin(production: number): number {
     return DISTINCT - this.minOf(production);
   }
 
-  /** Whether there is a production whose items are distinct. */
+  /** True if any production has distinct items. */
   get hasDistinct(): boolean {
     for (let production = 0; production < this.count; production++)
       if (this.isDistinct(production)) return true;
@@ -74,7 +77,7 @@ export class Productions {
     return numbers[starts[production]! + SYMBOLS_AT + index]!;
   }
 
-  /** The last of a production's items; of a repetition, the highest count that it tells apart. */
+  /** Largest dot of a production; for a repetition, the largest count that makes a difference. */
   dotMax(production: number): number {
     const min = this.minOf(production);
     if (min === IN_SEQUENCE) return this.symbolCount(production);

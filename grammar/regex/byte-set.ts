@@ -1,65 +1,70 @@
-/** Sets of bytes, and partitions of all bytes into classes that a regular expression cannot tell apart. */
+/** Sets of bytes, and partitions of all bytes into classes that a regular expression cannot distinguish. */
 
-/** 256 bits in eight words, bit b % 32 of word b / 32 for byte b. Never written to once it is made. */
+/**
+ * Set of bytes as 256 bits in eight words, bit b % 32 of word b / 32 for byte b. Never changed after it is
+ * made.
+ */
 export type ByteSet = Uint32Array;
 
-/** The bytes of inclusive ranges. */
+/** Set of the bytes in inclusive ranges. */
 export function byteSet(...ranges: readonly (readonly [number, number])[]): ByteSet {
   const set = new Uint32Array(8);
   for (const [low, high] of ranges) for (let byte = low; byte <= high; byte++) set[byte >>> 5]! |= 1 << byte;
   return set;
 }
 
-/** Whether the byte is in the set. */
+/** True if the byte is in the set. */
 export function hasByte(set: ByteSet, byte: number): boolean {
   return ((set[byte >>> 5]! >>> (byte & 31)) & 1) === 1;
 }
 
-/** Bytes in either. */
+/** Bytes in either set. */
 export function unionOf(a: ByteSet, b: ByteSet): ByteSet {
   return a.map((word, index) => word | b[index]!);
 }
 
-/** Bytes in both. */
+/** Bytes in both sets. */
 export function intersectionOf(a: ByteSet, b: ByteSet): ByteSet {
   return a.map((word, index) => word & b[index]!);
 }
 
-/** Every byte is in one of `representatives.length` classes; `classOf` says in which. */
+/**
+ * Partition of all bytes into `representatives.length` byte classes; `classOf` holds the class of each byte.
+ */
 export interface Partition {
   readonly id: number;
   readonly classOf: Uint8Array;
-  /** By class, one byte of it. */
+  /** Representative byte of each class. */
   readonly representatives: readonly number[];
 }
 
-/** All partitions in use, each kept once. */
+/** Interned partitions. */
 export class Partitions {
-  /** One class. */
+  /** Partition with a single class. */
   readonly whole: Partition;
-  /** By id. */
+  /** Partitions by id. */
   readonly all: Partition[] = [];
   readonly #byKey = new Map<string, Partition>();
-  /** Results of `refine`, by id of both. */
+  /** Results of `refine` by the ids of both partitions. */
   readonly #refined = new Map<number, Partition>();
 
   constructor() {
     this.whole = this.#intern(new Uint8Array(256));
   }
 
-  /** The set and the rest. */
+  /** Partition into the set and all other bytes. */
   ofSet(set: ByteSet): Partition {
     const classOf = new Uint8Array(256);
     for (let byte = 0; byte < 256; byte++) if (hasByte(set, byte)) classOf[byte] = 1;
     return this.#intern(classOf);
   }
 
-  /** As given, numbered anew. */
+  /** Partition with the given classes, renumbered. */
   ofClasses(classOf: Uint8Array): Partition {
     return this.#intern(classOf);
   }
 
-  /** The coarsest partition that is finer than both. */
+  /** Coarsest partition that refines both. */
   refine(a: Partition, b: Partition): Partition {
     if (a === b || b === this.whole) return a;
     if (a === this.whole) return b;
@@ -81,12 +86,12 @@ export class Partitions {
     return refined;
   }
 
-  /** Classes are numbered in the order of their first bytes. */
+  /** Interns a partition; its classes are numbered in the order of their first bytes. */
   #intern(given: Uint8Array): Partition {
     const numbers = new Int16Array(256).fill(-1);
     const representatives: number[] = [];
     const classOf = new Uint8Array(256);
-    /** Where the class is another than before, and which. */
+    /** Each byte at which the class changes, and the new class. */
     let key = "";
     for (let byte = 0; byte < 256; byte++) {
       const old = given[byte]!;

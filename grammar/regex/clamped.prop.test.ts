@@ -5,7 +5,10 @@ import { compilePattern } from "./pattern.ts";
 import { type Regex, Regexes } from "./regexes.ts";
 import { allCharacters, jsonEncoding } from "./text.ts";
 
-/** Patterns that end after few times, after any number of them, after even ones, or not at all where a length is missed. */
+/**
+ * Patterns that end after few iterations, after any number of them, after an even number, or never once a
+ * length is missed.
+ */
 const patterns = [
   "^(?:[ab]+ ){0,9}[ab]+$",
   "^(?:\\S+\\s+){0,40}\\S+$",

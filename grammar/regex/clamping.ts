@@ -4,8 +4,10 @@ import { isEndless, reachOf } from "./lengths.ts";
 import type { Regex, RegexShape } from "./shape.ts";
 import type { RegexTable } from "./tables.ts";
 
-/** An expression without a limit of length, and the limit: so many times, each of a byte or more. It is `limit` that has it, of
- *  an intersection with `others`, before `tail`. */
+/**
+ * Expression without its upper length limit. The original is an intersection of `others` and `limit`,
+ * followed by `tail`. The limit is a repetition of `min` to `max` iterations, each of at least one byte.
+ */
 export interface Unlimited {
   readonly regex: Regex;
   readonly min: number;
@@ -13,20 +15,23 @@ export interface Unlimited {
   readonly limit: Regex;
   readonly others: Regex;
   readonly tail: Regex;
-  /** Wherever one has got to, whether `others` can be completed does not depend on the limit; null: not known yet. */
+  /**
+   * True if the limit never decides whether `others` can be completed, at any of its states; null if not
+   * known yet.
+   */
   isFree: boolean | null;
-  /** Times with which it can be completed, wherever one has got to; null: not known yet. */
+  /** Iterations that suffice to complete the expression from any state; null if not known yet. */
   reach: number | null;
 }
 
-/** Bytes of a character that are counted. */
+/** Largest count that may be within a character, in bytes. */
 const CHARACTER_COUNT_MAX = 4;
-/** Of one expression, in steps of work. */
+/** Steps of work for one expression. */
 const CLAMP_STEPS = 16;
 
 /**
- * Expressions whose counts cannot run out within a few bytes, without them: so the states of one that differ only in how often
- * something may still come are one, and a vocabulary is walked once for all of them. What is found out is remembered.
+ * Removes counts that cannot run out within a few bytes. States that differ only in remaining iterations
+ * become one state, and the vocabulary is walked once for all of them. Results are cached.
  */
 export class Clamping {
   readonly #regexes: RegexTable;
@@ -40,9 +45,9 @@ export class Clamping {
   }
 
   /**
-   * An expression that goes the same way as this one for the next `bytes` bytes: repetitions that cannot run out within
-   * them have no limit. So states that differ only in how often something may still come are one. Of boolean expressions,
-   * whose end may depend on such numbers, only the greatest limit of length is looked at.
+   * Expression equivalent to this one for the next `bytes` bytes: repetitions that cannot run out within them
+   * lose their bounds. So states that differ only in remaining iterations become one. Whether a boolean
+   * expression can be completed may depend on such counts, so only its greatest length limit is considered.
    */
   clamped(regex: Regex, bytes: number): Regex {
     const regexes = this.#regexes;
@@ -73,7 +78,10 @@ export class Clamping {
     return this.#regexes.cat(this.#regexes.and([this.clamped(others, bytes), free]), tail);
   }
 
-  /** An intersection with a limit of length, without that limit; or with a length that is not limited. Null: it is neither. */
+  /**
+   * Length limit of an intersection, and the intersection without its upper limit, if it has one. Null for
+   * other expressions.
+   */
   unlimited(regex: Regex): Unlimited | null {
     let unlimited = this.#unlimited.get(regex);
     if (unlimited === undefined) {
@@ -97,7 +105,7 @@ export class Clamping {
     if (shape.kind !== "and") return null;
     const othersThan = (limit: Regex): Regex =>
       this.#regexes.and(shape.parts.filter((part) => part !== limit));
-    let most = 1; // what is optional has no length that counts
+    let most = 1; // a count of at most one is no length limit
     let limit: Regex | null = null;
     for (const part of shape.parts) {
       const max = this.#mostOf(part);
@@ -119,23 +127,27 @@ export class Clamping {
     return { regex, min, max: most, limit, others, tail: this.#regexes.epsilon, isFree: null, reach: null };
   }
 
-  /** Whether all that one matches is matched by the other too; false also where that is not found out. */
+  /** True if every match of `one` is a match of `other`. False also if that is not decided. */
   #isWithin(one: Regex, other: Regex): boolean {
     if (this.#regexes.isBoolean(one)) return false;
-    // With any number of times in place of each count but those inside of a character: that is more, and has fewer states.
+    // Counts outside characters become any number of iterations, which gives a larger language with fewer
+    // states.
     return this.#regexes.isEmpty(
       this.#regexes.and([this.clamped(one, CHARACTER_COUNT_MAX), this.#regexes.not(other)]),
     );
   }
 
-  /** Times with which it can be completed, wherever one has got to; Infinity: it cannot be told. */
+  /** Iterations that suffice to complete the expression from any state; Infinity if unknown. */
   #reachOf({ others, limit, min }: Unlimited): number {
-    // As many as there must be, and then the shortest way to an end: a time has a byte or more.
+    // The required iterations and then the shortest way to an end: an iteration has at least one byte.
     if (this.#isWithin(others, this.#withTimes(limit, 0))) return min + reachOf(this.#regexes, others);
     return this.#counted.reachOf(others, limit) ?? Number.POSITIVE_INFINITY;
   }
 
-  /** How often the repetition may come that an expression is, or ends with after the rest of one time; -1: it is no such. */
+  /**
+   * Largest count of the repetition that the expression is, or ends with after a partial iteration; -1 if
+   * there is none.
+   */
   #mostOf(regex: Regex): number {
     const shape = this.#regexes.shapeOf(regex);
     if (shape.kind === "cat") return this.#mostOf(shape.tail);
@@ -149,7 +161,7 @@ export class Clamping {
     return shape.min;
   }
 
-  /** The limit with so many times at least, and no most. */
+  /** Limit with at least `min` iterations and no upper bound. */
   #withTimes(limit: Regex, min: number): Regex {
     const shape = this.#regexes.shapeOf(limit);
     if (shape.kind === "cat") return this.#regexes.cat(shape.head, this.#withTimes(shape.tail, min));
@@ -166,7 +178,7 @@ export class Clamping {
       case "repeat": {
         const of = this.clamped(shape.of, bytes);
         if (regexes.isNullable(shape.of)) return regexes.repeat(of, shape.min, shape.max);
-        // Times that can be completed within them: one more may begin.
+        // Iterations that can be completed within the bytes; one more may begin.
         const times = Math.floor(bytes / regexes.bytesMin(shape.of));
         const max = shape.max > times ? Number.POSITIVE_INFINITY : shape.max;
         return regexes.repeat(of, Math.min(shape.min, times + 1), max);

@@ -52,7 +52,7 @@ test("a pattern with a length is empty where it is with the length spelled out, 
           ) as [Regex, Regex];
           for (const byte of [null, ...bytes]) {
             if (byte !== null) {
-              // Any of the bytes that differ.
+              // Picks a byte of any class.
               const { representatives } = regexes.partitionOf(plain);
               const next = representatives[byte % representatives.length]!;
               counted = regexes.derivative(counted, next);

@@ -2,40 +2,47 @@ import { Pairs } from "./pairs.ts";
 import type { Regex } from "./shape.ts";
 import type { RegexTable } from "./tables.ts";
 
-/** A repetition with which an expression ends: what is left of one time, and then so many times more. */
+/**
+ * Repetition at the end of an expression: the rest of one iteration, and then `min` to `max` further
+ * iterations.
+ */
 interface CountedTail {
   readonly rest: Regex;
   readonly of: Regex;
   readonly min: number;
-  /** May be Infinity. */
+  /** Infinity if unbounded. */
   readonly max: number;
 }
 
-/** What an intersection is beside its repetition. The numbers of the states that are one time further. */
+/** States of an intersection's other parts, numbered, and the states that each reaches by one iteration. */
 interface Places {
   readonly numbers: ReadonlyMap<Regex, number>;
   readonly after: readonly (readonly number[])[];
-  /** By number of times, by state: 1 if exactly so many times more lead to an end. Grows as it is asked for. */
+  /** Flags by n: 1 for each state that reaches an end by exactly n iterations. Extended on demand. */
   readonly ends: Uint8Array[];
 }
 
 const STATES_MAX = 128;
-/** Steps of work to find all states that are reached from one. */
+/** Steps of work to find all states reachable from one. */
 const STEPS_MAX = 60_000;
-/** States times numbers that are remembered of one. */
+/** States times counts that are remembered for one state, at most. */
 const ENDS_MAX = 2 ** 22;
 
 /**
- * Whether an intersection with a repetition, such as a string's pattern with its length, matches anything. A search would
- * walk the product of both, each place of the pattern with each length. Here times are counted instead: one time of the
- * repetition leads from a state of the rest of the intersection to others, and so it is known for each state and each number
- * whether so many times lead to an end.
+ * Emptiness check for intersections with a repetition, such as a string's pattern with its length. A search
+ * would walk the product of both: each state of the pattern with each length. Instead, iterations are
+ * counted. One iteration leads from a state of the other parts to further states. So for each state and each
+ * number n it is known whether n iterations lead to an end.
  *
- * That takes a repetition whose times can be told apart as they are read: none begins another (a prefix code), as characters do.
+ * This requires iterations that can be separated as they are read: no match is a prefix of another (a prefix
+ * code), as with characters.
  */
 export class CountedIntersections {
   readonly #regexes: RegexTable;
-  /** By what is repeated, by state. Null: there are too many, or times cannot be told apart. */
+  /**
+   * Reachable states, by repeated expression and by state. Null if there are too many, or iterations cannot
+   * be separated.
+   */
   readonly #places = new Map<Regex, Map<Regex, Places | null>>();
   readonly #reaches = new Map<string, number | null>();
 
@@ -43,8 +50,10 @@ export class CountedIntersections {
     this.#regexes = regexes;
   }
 
-  /** Times of `limit`'s repetition with which an intersection with `others` can be completed, wherever one has got to, if any
-   *  number of times may come; null: it cannot be told. */
+  /**
+   * Iterations of `limit` that suffice to complete an intersection with `others` from any state, if their
+   * number is not bounded. Null if unknown.
+   */
   reachOf(others: Regex, limit: Regex): number | null {
     const tail = this.#tailOf(limit);
     if (tail === null) return null;
@@ -69,7 +78,8 @@ export class CountedIntersections {
       if (most * states > ENDS_MAX) return null;
       this.#regexes.budget.spend(most);
       for (let state = 0; state < states; state++) {
-        // From the number of times after which no end is missed down to none.
+        // Fewest iterations, `times` or more, that lead to an end; counted down from a number that misses
+        // no end.
         let next = Number.POSITIVE_INFINITY;
         for (let times = most; times >= 0; times--) {
           if (this.#endsAfter(places, times)[state] === 1) next = times;
@@ -77,11 +87,13 @@ export class CountedIntersections {
         }
       }
     }
-    return reach + 1; // one that has begun
+    return reach + 1; // plus one begun iteration
   }
 
-  /** Whether an intersection with `others`, if it can be completed at all from where one has got to, can be with any number
-   *  of times or more; false also where it cannot be told. */
+  /**
+   * True if an intersection with `others` that can be completed at all can be completed with arbitrarily many
+   * iterations, from any state. False also if unknown.
+   */
   isEndless(others: Regex, limit: Regex): boolean {
     const tail = this.#tailOf(limit);
     const starts = tail === null ? null : this.#afterOne(others, tail.rest);
@@ -91,7 +103,7 @@ export class CountedIntersections {
       if (places === null) return false;
       const states = places.after.length;
       this.#regexes.budget.spend(states);
-      // As many times as there are states lead around somewhere, and so do any number.
+      // A path of as many iterations as there are states contains a cycle, so any number is possible.
       return places.after.every((_, state) => {
         const endsBetween = (from: number, to: number): boolean => {
           for (let times = from; times < to; times++)
@@ -103,7 +115,7 @@ export class CountedIntersections {
     });
   }
 
-  /** Of an intersection's parts; null: it cannot be told so. */
+  /** True if an intersection of these parts is empty; null if it cannot be told by counting. */
   isEmpty(parts: readonly Regex[]): boolean | null {
     let counted: CountedTail | null = null;
     let index = -1;
@@ -124,7 +136,7 @@ export class CountedIntersections {
       const places = this.#placesFrom(start, of);
       if (places === null) return null;
       const states = places.after.length;
-      // Where more times lead to an end, some of them lead around and can be left out.
+      // More iterations contain a cycle that can be left out on the way to an end.
       const most = Math.min(max, min + states);
       if (most * states > ENDS_MAX) return null;
       const number = places.numbers.get(start)!;
@@ -157,9 +169,10 @@ export class CountedIntersections {
     return tail === null ? null : { ...tail, rest: this.#regexes.cat(shape.head, tail.rest) };
   }
 
-  /** The states that are reached from this one, and all that are reached from those. */
+  /** States reachable from this one. */
   #placesFrom(start: Regex, of: Regex): Places | null {
-    // Which would be found out by meeting that many, over and over from one place of a text to the next.
+    // There would be too many states; finding that out by visiting them would be repeated at each place of
+    // a text.
     if (this.#regexes.counts(start) > STATES_MAX) return null;
     let known = this.#places.get(of);
     if (known === undefined) {
@@ -174,7 +187,7 @@ export class CountedIntersections {
     for (const state of numbers.keys()) {
       const next = this.#afterOne(state, of);
       if (next === null || numbers.size > STATES_MAX || this.#regexes.budget.spent > stepsMax) {
-        // Of some that were reached it could be told, for as much work again.
+        // Some of the visited states may be within the limit, but that would cost as much work again.
         for (const one of numbers.keys()) known.set(one, null);
         return null;
       }
@@ -192,7 +205,7 @@ export class CountedIntersections {
     return places;
   }
 
-  /** States after `state` along all that `time` matches; null: a match begins another. */
+  /** Derivatives of `state` after each match of `time`; null if a match is a prefix of another. */
   #afterOne(state: Regex, time: Regex): Regex[] | null {
     const regexes = this.#regexes;
     if (time === regexes.epsilon) return [state];
@@ -215,7 +228,7 @@ export class CountedIntersections {
   }
 }
 
-/** The larger, the more a repetition is worth being counted. */
+/** Benefit of counting a repetition; greater is better. */
 function sizeOf({ min, max }: CountedTail): number {
   return max === Number.POSITIVE_INFINITY ? min : max;
 }

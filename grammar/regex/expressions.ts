@@ -8,27 +8,27 @@ import type { ExpressionTable } from "./tables.ts";
 
 type Kind = RegexShape["kind"];
 
-/** Bits of what is known of an expression. */
+/** Flags of an expression. */
 const NULLABLE = 1;
 const BOOLEAN = 2;
 const COUNTED = 4;
 
 /**
- * Regular expressions over bytes, each kept once and simplified as it is made, so that equal ones have equal numbers. They are kept as
- * lists of numbers and not as objects: there are tens of thousands.
+ * Interned regular expressions over bytes. They are simplified when made, and equal expressions have equal
+ * numbers. Lists of numbers hold them instead of objects, because there are tens of thousands.
  *
- * Nothing is ever forgotten: the owner replaces the whole when `size` has grown too large.
+ * Expressions are never removed: the owner replaces the whole table when `size` has grown too large.
  */
 export class Expressions implements ExpressionTable {
-  /** Matches nothing. */
+  /** Empty language. */
   readonly empty: Regex;
-  /** Matches the empty string alone. */
+  /** Language of the empty string alone. */
   readonly epsilon: Regex;
-  /** Matches every string. */
+  /** Language of all strings. */
   readonly any: Regex;
-  /** By expression, its shape as numbers (`numbersOf`). */
+  /** Shape of each expression as numbers (`numbersOf`). */
   readonly #lists: Lists;
-  /** By expression, what is known of it. */
+  /** Facts of each expression. */
   #flags: Uint8Array;
   #counts: Float64Array;
   #bytesMin: Float64Array;
@@ -36,10 +36,10 @@ export class Expressions implements ExpressionTable {
   readonly #automata: Automaton[] = [];
   readonly #automatonNumbers = new Map<string, number>();
   readonly #freeText = new FreeText(this);
-  /** By byte. */
+  /** Expression of each single byte. */
   readonly #bytes: (Regex | undefined)[] = [];
 
-  /** With room for so many: where there are more, all that is known is copied to larger arrays. */
+  /** Reserves memory for `room` expressions. Beyond that, all are copied to larger arrays. */
   constructor(room = 16) {
     this.#lists = new Lists(room);
     this.#flags = new Uint8Array(room);
@@ -50,12 +50,12 @@ export class Expressions implements ExpressionTable {
     this.any = this.#keep({ kind: "any" });
   }
 
-  /** Expressions made so far. */
+  /** Number of expressions so far. */
   get size(): number {
     return this.#lists.size;
   }
 
-  /** What the expression is: a new value each time. */
+  /** Shape of the expression, as a new object each time. */
   shapeOf(regex: Regex): RegexShape {
     const kind = this.kindOf(regex);
     switch (kind) {
@@ -79,17 +79,17 @@ export class Expressions implements ExpressionTable {
     }
   }
 
-  /** The `kind` of its shape. */
+  /** Kind of its shape. */
   kindOf(regex: Regex): Kind {
     return kinds[this.#lists.at(regex, 0)]!;
   }
 
-  /** The parts of its shape, in the order in which that names them. */
+  /** Part of its shape, in the order of the shape's fields. */
   partOf(regex: Regex, index: number): Regex {
     return this.#lists.at(regex, 1 + index) as Regex;
   }
 
-  /** How many parts alternatives or an intersection have. */
+  /** Number of parts of an alternation or intersection. */
   partCount(regex: Regex): number {
     return this.#lists.lengthOf(regex) - 1;
   }
@@ -98,17 +98,17 @@ export class Expressions implements ExpressionTable {
     return this.#lists.listOf(regex, 1) as Regex[];
   }
 
-  /** Of a repetition. */
+  /** Lower bound of a repetition. */
   minOf(regex: Regex): number {
     return this.#lists.at(regex, 2);
   }
 
-  /** Of a repetition. */
+  /** Upper bound of a repetition; Infinity if there is none. */
   maxOf(regex: Regex): number {
     return this.#lists.at(regex, 3);
   }
 
-  /** Of a set. */
+  /** Bytes of a set. */
   setOf(regex: Regex): ByteSet {
     return this.#sets.get(regex)!;
   }
@@ -117,43 +117,48 @@ export class Expressions implements ExpressionTable {
     return this.#automata[this.#lists.at(regex, 1)]!;
   }
 
-  /** Of an automaton. */
+  /** State of an automaton expression. */
   protected stateOf(regex: Regex): number {
     return this.#lists.at(regex, 2);
   }
 
-  /** Whether it holds an intersection or a complement, so that its language may be empty without its being `empty`. */
+  /**
+   * True if it contains an intersection, a complement or an automaton; its language may then be empty
+   * although it is not `empty`.
+   */
   isBoolean(regex: Regex): boolean {
     return (this.#flags[regex]! & BOOLEAN) !== 0;
   }
 
-  /** Whether it holds a repetition with a count. */
+  /** True if it contains a repetition with a count. */
   isCounted(regex: Regex): boolean {
     return (this.#flags[regex]! & COUNTED) !== 0;
   }
 
-  /** Whether it matches the empty string. */
+  /** True if it matches the empty string. */
   isNullable(regex: Regex): boolean {
     return (this.#flags[regex]! & NULLABLE) !== 0;
   }
 
-  /** About how many places its counts tell apart. */
+  /** Approximate number of positions that its counts distinguish. */
   counts(regex: Regex): number {
     return this.#counts[regex]!;
   }
 
-  /** No match has fewer bytes. */
+  /** Lower bound of a match's length in bytes. */
   bytesMin(regex: Regex): number {
     return this.#bytesMin[regex]!;
   }
 
-  /** Whether all that it matches is matched by free text, which is something any number of times; false also where that is not seen at
-   *  a glance. */
+  /**
+   * True if every match is a match of `free`, which is free text (`FreeText`). False also where a quick check
+   * cannot decide.
+   */
   isWithin(regex: Regex, free: Regex): boolean {
     return this.#freeText.isWithin(regex, free);
   }
 
-  /** One byte of the set. */
+  /** Matches one byte of the set. */
   set(set: ByteSet): Regex {
     if (set.every((word) => word === 0)) return this.empty;
     const regex = this.#keep({ kind: "set", set });
@@ -161,7 +166,7 @@ export class Expressions implements ExpressionTable {
     return regex;
   }
 
-  /** One byte of inclusive ranges. */
+  /** Matches one byte of inclusive ranges. */
   bytes(...ranges: readonly (readonly [number, number])[]): Regex {
     return this.set(byteSet(...ranges));
   }
@@ -175,21 +180,21 @@ export class Expressions implements ExpressionTable {
     return regex;
   }
 
-  /** These bytes and nothing else. */
+  /** Matches exactly these bytes. */
   literal(bytes: ArrayLike<number>): Regex {
     let regex = this.epsilon;
     for (let i = bytes.length - 1; i >= 0; i--) regex = this.join(this.#byte(bytes[i]!), regex);
     return regex;
   }
 
-  /** One after the other. */
+  /** Concatenation. */
   cat(...parts: readonly Regex[]): Regex {
     let regex = this.epsilon;
     for (let i = parts.length - 1; i >= 0; i--) regex = this.join(parts[i]!, regex);
     return regex;
   }
 
-  /** min to max times; max may be Infinity. */
+  /** Repetition of `min` to `max` iterations; `max` may be Infinity. */
   repeat(of: Regex, min: number, max: number): Regex {
     if (max === 0 || of === this.epsilon) return this.epsilon;
     if (of === this.empty) return min === 0 ? this.epsilon : this.empty;
@@ -198,23 +203,23 @@ export class Expressions implements ExpressionTable {
     return this.#keep({ kind: "repeat", of, min: this.isNullable(of) ? 0 : min, max });
   }
 
-  /** Whether it is something any number of times. */
+  /** True for a repetition without bounds (Kleene star). */
   isStar(regex: Regex): boolean {
     if (this.kindOf(regex) !== "repeat") return false;
     return this.minOf(regex) === 0 && this.maxOf(regex) === Number.POSITIVE_INFINITY;
   }
 
-  /** Any number of times. */
+  /** Kleene star. */
   star(of: Regex): Regex {
     return this.repeat(of, 0, Number.POSITIVE_INFINITY);
   }
 
-  /** Once or not at all. */
+  /** Optional expression. */
   optional(of: Regex): Regex {
     return this.alt([of, this.epsilon]);
   }
 
-  /** What any of them matches. */
+  /** Alternation (union) of expressions. */
   alt(given: readonly Regex[]): Regex {
     const parts: Regex[] = [];
     let only: Regex | null = null;
@@ -241,7 +246,7 @@ export class Expressions implements ExpressionTable {
     return this.#many("alt", [free, ...others], this.empty);
   }
 
-  /** What all of them match. */
+  /** Intersection of expressions. */
   and(given: readonly Regex[]): Regex {
     const parts: Regex[] = [];
     let only: Regex | null = null;
@@ -266,7 +271,7 @@ export class Expressions implements ExpressionTable {
     return this.#many("and", parts, this.any);
   }
 
-  /** With the parts of those that are of the kind in place of them. */
+  /** Replaces expressions of the kind by their parts. */
   #flat(kind: "alt" | "and", given: readonly Regex[]): Regex[] {
     const flat: Regex[] = [];
     for (const one of given) {
@@ -276,20 +281,20 @@ export class Expressions implements ExpressionTable {
     return flat;
   }
 
-  /** What it does not match. */
+  /** Complement. */
   not(of: Regex): Regex {
     if (of === this.empty) return this.any;
     if (of === this.any) return this.empty;
     return this.kindOf(of) === "not" ? this.partOf(of, 0) : this.#keep({ kind: "not", of });
   }
 
-  /** What the automaton accepts from the state; -1 is dead. */
+  /** Language that the automaton accepts from the state; empty for the dead state -1. */
   automaton(automaton: Automaton, state = 0): Regex {
     if (state < 0) return this.empty;
     return this.#keep({ kind: "automaton", automaton, state });
   }
 
-  /** Any of the strings; common beginnings are shared. */
+  /** Alternation of strings with shared prefixes. */
   literals(strings: readonly Uint8Array[]): Regex {
     const sorted = [...strings].sort(compareBytes);
     const build = (from: number, to: number, depth: number): Regex => {
@@ -303,7 +308,7 @@ export class Expressions implements ExpressionTable {
           const byte = sorted[at]![depth]!;
           const first = at;
           while (at < to && sorted[at]![depth] === byte) at++;
-          // A run without a branch is one literal, so that long common beginnings take no recursion.
+          // A run without a branch is one literal, so that long common prefixes need no recursion.
           let end = depth + 1;
           while (
             sorted[first]!.length > end &&
@@ -319,14 +324,15 @@ export class Expressions implements ExpressionTable {
     return build(0, sorted.length, 0);
   }
 
-  /** One after the other. */
+  /** Concatenation of two expressions. */
   protected join(head: Regex, tail: Regex): Regex {
     if (head === this.empty || tail === this.empty) return this.empty;
     if (head === this.epsilon) return tail;
     if (tail === this.epsilon) return head;
     if (head === this.any && this.isNullable(tail)) return head;
     const kind = this.kindOf(head);
-    // A quote is within what it ends: else each derivative of that would be put together with it anew, from the end on.
+    // Moves a final byte set, such as a quote, into the alternatives. Otherwise each of their derivatives
+    // would be concatenated with it again.
     if (kind === "alt" && this.kindOf(tail) === "set")
       return this.alt(this.partsOf(head).map((part) => this.join(part, tail)));
     if (kind === "cat") return this.join(this.partOf(head, 0), this.join(this.partOf(head, 1), tail));
@@ -365,7 +371,7 @@ export class Expressions implements ExpressionTable {
 
 const asNumber = (regex: Regex): number => regex;
 
-/** Byte strings in the order of their bytes. */
+/** Compares byte strings in the order of their bytes. */
 export function compareBytes(a: Uint8Array, b: Uint8Array): number {
   const shorter = Math.min(a.length, b.length);
   for (let i = 0; i < shorter; i++) if (a[i] !== b[i]) return a[i]! - b[i]!;

@@ -2,20 +2,20 @@ import { pairOf } from "./numbers.ts";
 import type { Regex } from "./shape.ts";
 import type { ExpressionTable } from "./tables.ts";
 
-/** Of a character in JSON, such as \\u001f. */
+/** Most bytes of a character in JSON, such as \\u001f. */
 const CHARACTER_BYTES_MAX = 6;
-/** Ways to write a character that are looked at. */
+/** Alternative encodings of a character that are compared at most. */
 const WAYS_MAX = 64;
 
 /**
- * Which expressions are free text, and which match nothing but what is such. Where a word may be found anywhere, free text comes
- * after it: so nothing need be remembered of it once it has come.
+ * Recognizes free text (the star of some expression) and expressions whose matches are all free text. A
+ * search for a word anywhere ends with free text, so its state forgets the word once it has been found.
  */
 export class FreeText {
   readonly #expressions: ExpressionTable;
-  /** Whether an expression is within free text, by the numbers of both. */
+  /** Results of `isWithin`, by the numbers of both expressions. */
   readonly #within = new Map<number, boolean>();
-  /** What `#areTimes` and `#isSubset` found out, by the numbers of both. */
+  /** Results of `#areTimes` and of `#isSubset`, by the numbers of both expressions. */
   readonly #times = new Map<number, boolean>();
   readonly #subsets = new Map<number, boolean>();
 
@@ -23,8 +23,10 @@ export class FreeText {
     this.#expressions = expressions;
   }
 
-  /** Of free text, which is something any number of times and perhaps a byte that ends it: what there is so often. Null: it is
-   *  no such. */
+  /**
+   * Expression repeated in free text, which is a star and perhaps a byte that ends it. Null for other
+   * expressions.
+   */
   timesOf(free: Regex): Regex | null {
     const expressions = this.#expressions;
     if (expressions.kindOf(free) !== "cat")
@@ -33,7 +35,7 @@ export class FreeText {
     return isEnded ? this.timesOf(expressions.partOf(free, 0)) : null;
   }
 
-  /** Whether all that it matches is matched by free text; false also where that is not seen at a glance. */
+  /** True if every match is a match of `free`. False also where a quick check cannot decide. */
   isWithin(regex: Regex, free: Regex): boolean {
     const passed: number[] = [];
     let isWithin: boolean | undefined;
@@ -43,7 +45,7 @@ export class FreeText {
       if (isWithin !== undefined) break;
       passed.push(key);
       const shape = this.#expressions.shapeOf(at);
-      // In a loop, as texts are long.
+      // A loop instead of recursion, as texts are long.
       if (shape.kind === "cat" && at !== free && this.#areTimes(shape.head, this.timesOf(free)!))
         at = shape.tail;
       else isWithin = this.#endsWithin(at, free);
@@ -59,7 +61,7 @@ export class FreeText {
     return this.#areTimes(regex, this.timesOf(free)!);
   }
 
-  /** Whether all that it matches is what `of` matches, any number of times. */
+  /** True if every match is a sequence of matches of `of`. False also where a quick check cannot decide. */
   #areTimes(regex: Regex, of: Regex): boolean {
     const key = pairOf(of, regex);
     let areTimes = this.#times.get(key);
@@ -73,7 +75,7 @@ export class FreeText {
     return areTimes;
   }
 
-  /** Whether all that it matches is matched by the other, both being characters: so many bytes more at most. */
+  /** True if every match is a match of `whole`, both being characters of at most `bytes` more bytes. */
   #isSubset(regex: Regex, whole: Regex, bytes: number): boolean {
     if (regex === whole) return true;
     const a = this.#expressions.shapeOf(regex);

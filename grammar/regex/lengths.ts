@@ -1,13 +1,13 @@
 import type { Regex, RegexShape } from "./shape.ts";
 import type { RegexTable } from "./tables.ts";
 
-/** How many bytes a match may have. `max` may be Infinity. */
+/** Length of matches in bytes. `max` may be Infinity. */
 export interface ByteRange {
   readonly min: number;
   readonly max: number;
 }
 
-/** Bounds of how many bytes a match of the expression has. */
+/** Bounds on the length of the expression's matches. */
 export function byteRangeOf(regexes: RegexTable, regex: Regex): ByteRange {
   const known = new Map<Regex, number>();
   const maxOf = (one: Regex): number => {
@@ -28,7 +28,7 @@ export function byteRangeOf(regexes: RegexTable, regex: Regex): ByteRange {
       case "cat": {
         let max = maxOf(shape.head);
         let rest = shape.tail;
-        // In a loop, as texts are long.
+        // A loop instead of recursion, as texts are long.
         for (let next = regexes.shapeOf(rest); next.kind === "cat"; next = regexes.shapeOf(rest)) {
           max += maxOf(next.head);
           rest = next.tail;
@@ -50,8 +50,10 @@ export function byteRangeOf(regexes: RegexTable, regex: Regex): ByteRange {
   return { min: regexes.bytesMin(regex), max: maxOf(regex) };
 }
 
-/** Bytes with which a match of the expression can be completed, wherever one has got to: an upper bound, Infinity for what holds
- *  an intersection or a complement. */
+/**
+ * Bytes that suffice to complete a match from any state: an upper bound. Infinity for boolean expressions
+ * (`isBoolean`).
+ */
 export function reachOf(regexes: RegexTable, regex: Regex): number {
   if (regexes.isBoolean(regex)) return Number.POSITIVE_INFINITY;
   const shape = regexes.shapeOf(regex);
@@ -65,7 +67,7 @@ export function reachOf(regexes: RegexTable, regex: Regex): number {
         heads.push(next.head);
         tail = next.tail;
       }
-      // From the end, in a loop, as texts are long.
+      // A loop from the end instead of recursion, as texts are long.
       let reach = reachOf(regexes, tail);
       let min = regexes.bytesMin(tail);
       for (const head of heads.reverse()) {
@@ -83,8 +85,7 @@ export function reachOf(regexes: RegexTable, regex: Regex): number {
   }
 }
 
-/** Whether from wherever one has got to in a match of the expression it can be made as long as one likes; false also where
- *  that is not found out. */
+/** True if from any state a match can be made arbitrarily long. False also if that is not decided. */
 export function isEndless(regexes: RegexTable, regex: Regex): boolean {
   const shape = regexes.shapeOf(regex);
   switch (shape.kind) {

@@ -1,15 +1,15 @@
 import type { Regex } from "./shape.ts";
 import type { ExpressionTable } from "./tables.ts";
 
-/** Alternatives with counts that are compared with each other. */
+/** Counted alternatives that are compared pairwise, at most. */
 const COMPARED_MAX = 32;
-/** Bytes before a count that are looked at: those of a character, or what is left of it. */
+/** Bytes before a count that are compared: those of a character, or the rest of one. */
 const CHARACTER_BYTES_MAX = 6;
 
 /**
- * Puts alternatives together that differ in a count alone, as 3 to 5 times and 0 to 4 times. Where a repetition can begin at each of
- * several places, as a label of a host's name can that may have dots in it, there would be an alternative for each else, and
- * a state for each set of them.
+ * Merges alternatives that differ only in a count, such as 3 to 5 and 0 to 4 iterations. A repetition can
+ * often begin at several places, as a label of a host name that may contain dots. Each place would add an
+ * alternative, and each set of them a state.
  */
 export function mergeCounts(expressions: ExpressionTable, parts: Regex[]): void {
   let counted = 0;
@@ -19,7 +19,7 @@ export function mergeCounts(expressions: ExpressionTable, parts: Regex[]): void 
     for (let j = 0; j < i; j++) {
       const merged = mergedOf(expressions, parts[i]!, parts[j]!, CHARACTER_BYTES_MAX);
       if (merged === null) continue;
-      // Which may go together with any of the others.
+      // The merged one may merge with any other.
       parts.splice(i, 1);
       parts.splice(j, 1);
       parts.push(merged);
@@ -29,7 +29,10 @@ export function mergeCounts(expressions: ExpressionTable, parts: Regex[]): void 
   }
 }
 
-/** One expression for two that differ in a count alone, after so many bytes at most; null: they differ in more. */
+/**
+ * Merges two expressions that differ only in a count after at most `bytes` bytes; null if they differ
+ * otherwise.
+ */
 function mergedOf(expressions: ExpressionTable, one: Regex, other: Regex, bytes: number): Regex | null {
   const kind = expressions.kindOf(one);
   if (kind !== expressions.kindOf(other) || (kind !== "repeat" && kind !== "cat")) return null;

@@ -1,18 +1,18 @@
-/** Numbers of expressions, by themselves. */
+/** Helpers for numbers of expressions. */
 
-/** More than there ever are. */
+/** Upper bound of an expression's number. */
 const NUMBERS_MAX = 2 ** 26;
-/** Numbers that are sorted as they are inserted. */
+/** Longest array that is sorted by insertion alone. */
 const SORTED_IN_PLACE_MAX = 32;
 
-/** One number for two. */
+/** Key for a pair of numbers. */
 export function pairOf(a: number, b: number): number {
   return a * NUMBERS_MAX + b;
 }
 
-/** In ascending order, each once; the same array. */
+/** Sorts the array in place and removes duplicates. */
 export function sortedOnce<Part extends number>(parts: Part[]): Part[] {
-  // There are few, and most are in order already.
+  // Insertion is fast here: arrays are short and mostly sorted already.
   if (parts.length > SORTED_IN_PLACE_MAX) parts.sort((a, b) => a - b);
   let count = 0;
   for (const part of parts) {

@@ -1,11 +1,11 @@
 import type { Regex } from "./shape.ts";
 
-/** Two expressions that are reached together, by the same bytes. */
+/** Two expressions reached by the same bytes. */
 export type Pair = readonly [one: Regex, other: Regex];
 
-/** Pairs that a search of two expressions has come to, each once: those that it has still to look at are open. */
+/** Pairs visited by a search of two expressions, each once. Open pairs are still to be expanded. */
 export class Pairs {
-  /** By the first of them. */
+  /** Visited second expressions by their first. */
   readonly #others = new Map<Regex, Set<Regex>>();
   readonly #open: Pair[] = [];
 
@@ -13,7 +13,7 @@ export class Pairs {
     this.add(...first);
   }
 
-  /** Opens the pair, unless it has been met. */
+  /** Opens the pair, unless it has been visited. */
   add(one: Regex, other: Regex): void {
     let others = this.#others.get(one);
     if (others === undefined) {
@@ -25,12 +25,12 @@ export class Pairs {
     this.#open.push([one, other]);
   }
 
-  /** The pair that was opened last, which is then open no more; undefined: there is none. */
+  /** Removes and returns the pair that was opened last; undefined if none is open. */
   take(): Pair | undefined {
     return this.#open.pop();
   }
 
-  /** All that were met with one. */
+  /** Expressions visited together with `one`. */
   with(one: Regex): Iterable<Regex> {
     return this.#others.get(one) ?? [];
   }

@@ -6,7 +6,7 @@ import { compilePattern } from "./pattern.ts";
 import { type Regex, Regexes } from "./regexes.ts";
 import { allCharacters, jsonEncoding, plainEncoding } from "./text.ts";
 
-/** Sources of patterns over few characters, among them some of several bytes and some that JSON escapes. */
+/** Patterns over few characters, some of several bytes and some that JSON escapes. */
 const atom = fc.constantFrom(
   ...[
     "a",
@@ -67,7 +67,7 @@ test("patterns match the texts that the language's own regular expressions match
   );
 });
 
-/** Boolean combinations, with what they should match told by two sources. */
+/** Boolean combinations; two separate patterns give the expected result. */
 test("intersections and complements are those of the languages, and emptiness is exact", () => {
   fc.assert(
     fc.property(source, source, text, (a, b, characters) => {
@@ -144,7 +144,7 @@ test("once a word has come, any text may follow, and nothing is remembered of th
   const [first, ...others] = words as [Regex, ...Regex[]];
   const alone = regexes.and([first, ...others.map((one) => regexes.not(one))]);
   expect(after(alone, "a maker")).toBe(regexes.empty);
-  // Of characters some that have several bytes are left out.
+  // The `.` excludes line ends, some of which have several bytes.
   const without = regexes.and([
     encoding.anyText,
     regexes.not(compilePattern(regexes, "^.*://", encoding, "anywhere")),

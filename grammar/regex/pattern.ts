@@ -4,12 +4,12 @@ import type { Regex, Regexes } from "./regexes.ts";
 import { allCharacters, type CodePoints, codePoints, otherThan, type TextEncoding } from "./text.ts";
 
 /**
- * Regular expressions as ECMA 262 writes them, with the flag u, as far as they are regular: characters, classes, groups,
- * quantifiers, anchors, lookaheads. What needs memory or looks back (back references, lookbehinds, word boundaries) is
- * refused by name.
+ * Regular expressions in the syntax of ECMA 262 with the flag u, as far as they are regular: characters,
+ * classes, groups, quantifiers, anchors, lookaheads. Features that need memory or look back (back references,
+ * lookbehinds, word boundaries) are refused by name.
  */
 
-/** Nodes of the parse. `max` may be Infinity. */
+/** Node of the syntax tree. `max` may be Infinity. */
 type Pattern =
   | { readonly kind: "set"; readonly set: CodePoints }
   | { readonly kind: "sequence" | "choice"; readonly parts: readonly Pattern[] }
@@ -17,8 +17,10 @@ type Pattern =
   | { readonly kind: "ahead"; readonly of: Pattern; readonly isNegative: boolean }
   | { readonly kind: "start" | "end" };
 
-/** What a pattern matches as a whole: `pattern` in JSON Schema looks for it anywhere, other constraints mean all of the
- *  text. */
+/**
+ * Expression of the whole texts that a pattern matches. `pattern` in JSON Schema searches anywhere; other
+ * constraints match the whole text.
+ */
 export function compilePattern(
   regexes: Regexes,
   source: string,
@@ -36,7 +38,7 @@ export function compilePattern(
 }
 
 const DEPTH_MAX = 64;
-/** Of a pattern, in UTF-16 units. */
+/** Length limit of a pattern, in UTF-16 units. */
 export const PATTERN_UNITS_MAX = 8192;
 
 const lineEnds: CodePoints = codePoints([
@@ -97,7 +99,7 @@ class PatternParser {
     const of = this.#atom();
     const range = this.#quantifier();
     if (range === null) return of;
-    this.#take("?"); // lazy ones match the same texts
+    this.#take("?"); // lazy quantifiers match the same texts
     if (of.kind === "start" || of.kind === "end" || of.kind === "ahead")
       throw this.#error("a repeated assertion");
     return { kind: "repeat", of, min: range[0], max: range[1] };
@@ -167,7 +169,7 @@ class PatternParser {
     while (!this.#take("]")) {
       const low = this.#classMember();
       const isRange = this.#peek() === "-" && this.#characters[this.#at + 1] !== "]";
-      // After a class such as \w a hyphen stands for itself.
+      // A hyphen after a class such as \w stands for itself.
       if (!isRange || !isSingle(low)) {
         ranges.push(...low);
         continue;
@@ -291,7 +293,10 @@ class PatternParser {
 const properties = new Map<string, CodePoints>();
 const PROPERTIES_MAX = 64;
 
-/** By asking the language's own regular expressions about every character; null: there is no such property. */
+/**
+ * Characters with a Unicode property, found by testing every character with the JavaScript engine. Null if
+ * there is no such property.
+ */
 function propertyOf(name: string): CodePoints | null {
   const known = properties.get(name);
   if (known !== undefined) return known;
@@ -325,10 +330,10 @@ function single(character: string): CodePoints {
   return codePoints([[code, code]]);
 }
 
-/** Whether something can have been matched before this point. */
+/** Position in the text: at its start, or where something may have been matched before. */
 type Place = "start" | "later";
 
-/** Patterns with what comes after them: that is what anchors and lookaheads are about. */
+/** Compiles patterns together with their continuation, which anchors and lookaheads depend on. */
 class Builder {
   readonly #regexes: Regexes;
   readonly #encoding: TextEncoding;
@@ -341,7 +346,7 @@ class Builder {
     this.#source = source;
   }
 
-  /** The pattern at the place and then `rest`. */
+  /** Expression of the pattern at the place, followed by `rest`. */
   build(pattern: Pattern, rest: Regex, place: Place): Regex {
     const regexes = this.#regexes;
     switch (pattern.kind) {
@@ -361,7 +366,7 @@ class Builder {
         const { of, min, max } = pattern;
         if (!hasAssertion(of)) {
           const once = this.build(of, regexes.epsilon, "later");
-          // More times are any text as well.
+          // Further iterations are covered by the `anyText` that follows.
           return regexes.cat(regexes.repeat(once, min, rest === this.#encoding.anyText ? min : max), rest);
         }
         if (max > 1) throw this.#error("an assertion inside of a repetition");
@@ -388,7 +393,7 @@ class Builder {
     return built;
   }
 
-  /** Where each part of a sequence stands. */
+  /** Place of each part of a sequence. */
   #placesOf(parts: readonly Pattern[], place: Place): Place[] {
     let now: Place | "either" = place;
     return parts.map((part) => {

@@ -9,34 +9,40 @@ import type { RegexTable } from "./tables.ts";
 
 export type { Automaton, Regex, RegexShape } from "./shape.ts";
 
-/** Bytes of a way to an end that is tried again. */
+/** Longest path to an end, in bytes, that is kept to be tried again. */
 const WAY_MAX = 16;
-/** States that are searched for an end before it is counted how far it is. */
+/** States that are searched before any counting of iterations. */
 const NEAR_STATES = 3;
-/** Whether a boolean expression's language is empty; 0: not known yet. */
+/** Emptiness of a boolean expression's language; 0 if not known yet. */
 const HAS_END = 1;
 const IS_EMPTY = 2;
 
 /**
- * Regular expressions over bytes with intersection and complement, matched by derivatives (Brzozowski, "Derivatives of
- * regular expressions", JACM 1964; with byte classes as in Owens, Reppy and Turon, "Regular-expression derivatives
- * re-examined", JFP 2009). As each is kept once, expressions are the states of an automaton that is built only as far as it is
- * walked.
+ * Regular expressions over bytes with intersection and complement, matched by derivatives (Brzozowski,
+ * "Derivatives of regular expressions", JACM 1964). Derivatives are taken per byte class, as in Owens, Reppy
+ * and Turon, "Regular-expression derivatives re-examined", JFP 2009. Expressions are interned, so they are
+ * the states of a DFA that is built lazily as it is walked.
  */
 export class Regexes extends Expressions implements RegexTable {
   readonly #partitions = new Partitions();
   readonly #counted = new CountedIntersections(this);
   readonly #clamping = new Clamping(this, this.#counted);
-  /** By expression, the number of its partition and 1 more; and where its derivatives begin in `#next`. 0: not known yet. */
+  /**
+   * Partition number plus 1 of each expression, and the offset of its derivatives in `#next`; 0 if not known
+   * yet.
+   */
   #partitionOf: Int32Array;
   #nextAt: Int32Array;
-  /** By class of an expression's partition, its derivative and 1 more; 0: not known yet. */
+  /** Derivative plus 1 for each class of an expression's partition; 0 if not known yet. */
   #next: Int32Array;
   #nextEnd = 1;
   #emptiness: Uint8Array;
-  /** Bytes that led from one expression to an end. */
+  /** Bytes that last led from an expression to an end. */
   #way: readonly number[] = [];
-  /** Spent by derivatives, which are broken off where it is paused; replaced by the owner per piece of work. */
+  /**
+   * Budget of the derivatives, which are interrupted while it is paused. The owner replaces it for each piece
+   * of work.
+   */
   budget = new Budget(Number.POSITIVE_INFINITY);
 
   constructor(room = 16) {
@@ -47,7 +53,7 @@ export class Regexes extends Expressions implements RegexTable {
     this.#emptiness = new Uint8Array(room);
   }
 
-  /** Bytes that lead to the same derivative are in one class. */
+  /** Byte classes of the expression: all bytes of a class have the same derivative. */
   partitionOf(regex: Regex): Partition {
     const known = this.#partitionOf[regex] ?? 0;
     if (known > 0) return this.#partitions.all[known - 1]!;
@@ -57,17 +63,17 @@ export class Regexes extends Expressions implements RegexTable {
     return partition;
   }
 
-  /** The coarsest partition finer than both. */
+  /** Coarsest partition that refines both. */
   refine(a: Partition, b: Partition): Partition {
     return this.#partitions.refine(a, b);
   }
 
-  /** One class. */
+  /** Partition with a single class. */
   get wholePartition(): Partition {
     return this.#partitions.whole;
   }
 
-  /** What may follow the byte in a match. */
+  /** Derivative by the byte: the possible rests of a match after it. */
   derivative(regex: Regex, byte: number): Regex {
     const { classOf, representatives } = this.partitionOf(regex);
     const index = classOf[byte]!;
@@ -88,7 +94,7 @@ export class Regexes extends Expressions implements RegexTable {
     return at;
   }
 
-  /** Whether it matches nothing at all. Exact; what is found out is remembered. */
+  /** True if the language is empty. Exact and cached. */
   isEmpty(regex: Regex): boolean {
     if (!this.isBoolean(regex) || this.isNullable(regex)) return regex === this.empty;
     let emptiness = this.#emptiness[regex] ?? 0;
@@ -112,7 +118,10 @@ export class Regexes extends Expressions implements RegexTable {
     else this.#noteEmptiness(regex, isEmpty);
   }
 
-  /** Whether an intersection matches nothing even without its parts that count: many have the others in common, which have few states. */
+  /**
+   * True if an intersection is empty even without its counted parts. Many intersections share the uncounted
+   * parts, which have few states.
+   */
   #isEmptyUncounted(regex: Regex): boolean {
     const uncounted = this.partsOf(regex).filter((part) => !this.isCounted(part));
     return uncounted.length < this.partCount(regex) && this.isEmpty(this.and(uncounted));
@@ -123,13 +132,19 @@ export class Regexes extends Expressions implements RegexTable {
     this.#emptiness[regex] = isEmpty ? IS_EMPTY : HAS_END;
   }
 
-  /** Finds out whether anything matches if an end may be near, or a state that is known to have one. False: it may not be. */
+  /**
+   * Decides emptiness by a short search if an end, or a state known to have one, may be near. False if
+   * undecided.
+   */
   #isNear(regex: Regex): boolean {
     return this.bytesMin(regex) <= WAY_MAX && this.#search(regex, NEAR_STATES);
   }
 
-  /** Finds out whether anything can be reached that matches, from so many states: those first that seem nearest to an end, and else
-   *  depth first, as ends are far where lengths are counted. False: not from these. */
+  /**
+   * Searches at most `statesMax` states for one that can end, and records emptiness. The search is depth
+   * first, as ends are far where lengths are counted, and prefers states that seem nearest to an end. False
+   * if undecided.
+   */
   #search(start: Regex, statesMax: number): boolean {
     const parents = new Map<Regex, { readonly at: Regex; readonly byte: number } | null>([[start, null]]);
     const open = [start];
@@ -159,8 +174,9 @@ export class Regexes extends Expressions implements RegexTable {
     return true;
   }
 
-  /** Whether the way that was found last leads to an end from here too, as it often does from one place of a text and the
-   *  next. */
+  /**
+   * True if the last path found leads to an end from here too, as is common at neighbouring places of a text.
+   */
   #goesSameWay(start: Regex): boolean {
     const passed = [start];
     let at = start;
@@ -176,25 +192,28 @@ export class Regexes extends Expressions implements RegexTable {
     return false;
   }
 
-  /** Whether it is known that something matches. */
+  /** True if the language is known not to be empty. */
   #hasEnd(regex: Regex): boolean {
     if (this.isNullable(regex) || this.#emptiness[regex] === HAS_END) return true;
     return !this.isBoolean(regex) && regex !== this.empty;
   }
 
-  /** Whether it matches the bytes. */
+  /** True if it matches the bytes. */
   matches(regex: Regex, bytes: ArrayLike<number>): boolean {
     let at = regex;
     for (let i = 0; i < bytes.length && at !== this.empty; i++) at = this.derivative(at, bytes[i]!);
     return this.isNullable(at);
   }
 
-  /** An expression that goes the same way as this one for the next `bytes` bytes, and has fewer states (`Clamping`). */
+  /** Expression equivalent to this one for the next `bytes` bytes, with fewer states (`Clamping`). */
   clamped(regex: Regex, bytes: number): Regex {
     return this.#clamping.clamped(regex, bytes);
   }
 
-  /** An intersection with a limit of length, without that limit; or with a length that is not limited. Null: it is neither. */
+  /**
+   * Length limit of an intersection, and the intersection without its upper limit, if it has one. Null for
+   * other expressions.
+   */
   unlimited(regex: Regex): Unlimited | null {
     return this.#clamping.unlimited(regex);
   }

@@ -1,22 +1,25 @@
-/** What regular expressions are, and what follows from it at once. */
+/** Shapes of regular expressions, and facts that follow directly from them. */
 import type { ByteSet } from "./byte-set.ts";
 
 declare const brand: unique symbol;
-/** A regular expression over bytes: its number in the `Regexes` that made it. Equal expressions have equal numbers. */
+/**
+ * Regular expression over bytes: its number in the `Regexes` that made it. Equal expressions have equal
+ * numbers.
+ */
 export type Regex = number & { readonly [brand]: "Regex" };
 
-/** A finite automaton as a table, for languages that no short expression describes. Dead is -1. */
+/** DFA as a table, for languages without a short expression. The dead state is -1. */
 export interface Automaton {
-  /** Names it: automata of one name are the same. */
+  /** Identity of the automaton: equal names mean equal automata. */
   readonly name: string;
   readonly classOf: Uint8Array;
   readonly classes: number;
-  /** next[state × classes + class]. */
+  /** Transitions: next[state × classes + class]. */
   readonly next: Int32Array;
   readonly accepts: Uint8Array;
 }
 
-/** What an expression is, with its parts. `max` may be Infinity. */
+/** Operator of an expression and its parts. `max` may be Infinity. */
 export type RegexShape =
   | { readonly kind: "empty" }
   | { readonly kind: "epsilon" }
@@ -28,7 +31,7 @@ export type RegexShape =
   | { readonly kind: "not"; readonly of: Regex }
   | { readonly kind: "automaton"; readonly automaton: Automaton; readonly state: number };
 
-/** What an expression is, by number: so it begins a list of numbers that stands for it. */
+/** Kinds of shapes by number, the first element of a shape's list of numbers. */
 export const kinds = [
   ...(["empty", "epsilon", "any", "set", "cat", "repeat", "alt", "and", "not", "automaton"] as const),
 ];
@@ -37,7 +40,7 @@ const numberOfKind = Object.fromEntries(kinds.map((kind, number) => [kind, numbe
   number
 >;
 
-/** A shape as numbers: that of its kind, and those of its parts in the order in which the shape names them; of a set its words. */
+/** Shape as numbers: its kind, then its parts in the order of the shape's fields; a set as its words. */
 export function numbersOf(
   shape: RegexShape,
   partNumber: (part: Regex) => number,
@@ -65,28 +68,33 @@ export function numbersOf(
   }
 }
 
-/** What is known of an expression from what it is. */
+/** Facts of an expression that follow from its shape. */
 export interface Facts {
-  /** Whether it matches the empty string. */
+  /** True if it matches the empty string. */
   readonly isNullable: boolean;
-  /** Whether it holds an intersection or a complement, so that its language may be empty without its being `empty`. */
+  /**
+   * True if it contains an intersection, a complement or an automaton; its language may then be empty
+   * although it is not `empty`.
+   */
   readonly isBoolean: boolean;
-  /** Whether it holds a repetition with a count. */
+  /** True if it contains a repetition with a count. */
   readonly isCounted: boolean;
-  /** How far its largest count goes, times the largest in what is counted: about as many places it has to tell apart. Counts that are
-   *  within a character are left out. */
+  /**
+   * Largest count times the largest count nested in it: about the number of positions to distinguish. Counts
+   * within a character are ignored.
+   */
   readonly counts: number;
-  /** No match has fewer bytes. */
+  /** Lower bound of a match's length in bytes. */
   readonly bytesMin: number;
 }
 
-/** The same of expressions that are known. */
+/** Lookup of the facts of known expressions. */
 export type FactsOf = { readonly [Fact in keyof Facts]: (regex: Regex) => Facts[Fact] };
 
-/** Counts as far as that may be of a character's bytes. */
+/** Largest count that may be within a character, in bytes. */
 const CHARACTER_BYTES_MAX = 4;
 
-/** Of an expression whose parts are known. */
+/** Derives the facts of an expression from those of its parts. */
 export function factsOf(shape: RegexShape, of: FactsOf): Facts {
   const plain = { isBoolean: false, isCounted: false, counts: 1 };
   switch (shape.kind) {

@@ -1,4 +1,4 @@
-/** Interfaces of the tables of expressions, for the analyses that those tables own themselves. */
+/** Interfaces of the expression tables, for the analyses that those tables own. */
 import type { Budget } from "../error.ts";
 import type { Partition } from "./byte-set.ts";
 import type { kinds, Regex, RegexShape } from "./shape.ts";
@@ -25,7 +25,7 @@ export interface ExpressionTable {
   not(of: Regex): Regex;
 }
 
-/** An `ExpressionTable` that also takes derivatives; implemented by `Regexes`. */
+/** Table that also takes derivatives; implemented by `Regexes`. */
 export interface RegexTable extends ExpressionTable {
   readonly budget: Budget;
   isEmpty(regex: Regex): boolean;

@@ -1,14 +1,16 @@
 import type { Regex, Regexes } from "./regexes.ts";
 
-/** Whether an expression matches so many texts at least. Texts are counted by their length, and not one by one: those with which the
- *  same is left are one. */
+/**
+ * True if an expression matches at least `least` texts. Texts are counted by length: prefixes with the same
+ * derivative are counted together.
+ */
 export function hasTexts(regexes: Regexes, regex: Regex, least: number): boolean {
   let found = 0;
-  /** By what is left, how many beginnings of texts there are. */
+  /** Number of prefixes by their derivative. */
   let begun = new Map<Regex, number>([[regex, 1]]);
   while (begun.size > 0) {
     const next = new Map<Regex, number>();
-    // Each beginning has an end, and so is one text at least.
+    // Each prefix can be completed, and so counts for at least one text.
     let going = 0;
     for (const [rest, count] of begun) {
       if (regexes.isNullable(rest)) found += count;

@@ -1,18 +1,18 @@
 import { byteSet } from "./byte-set.ts";
 import type { Regex, Regexes } from "./regexes.ts";
 
-/** How characters become bytes: as they are, in UTF-8, or as the inside of a JSON string. */
+/** Encodings of characters as bytes: plain UTF-8, or the inside of a JSON string. */
 
-/** Inclusive ranges of code points, sorted and apart from each other. */
+/** Inclusive ranges of code points, sorted and disjoint. */
 export type CodePoints = readonly (readonly [number, number])[];
 
-/** Every character of Unicode: surrogates are none. */
+/** All Unicode characters, without surrogates. */
 export const allCharacters: CodePoints = [
   [0, 0xd7ff],
   [0xe000, 0x10ffff],
 ];
 
-/** Sorted, merged, without surrogates. */
+/** Sorted and merged ranges, without surrogates. */
 export function codePoints(ranges: readonly (readonly [number, number])[]): CodePoints {
   const sorted = ranges.filter(([low, high]) => low <= high).sort((a, b) => a[0] - b[0]);
   const merged: [number, number][] = [];
@@ -29,7 +29,7 @@ export function codePoints(ranges: readonly (readonly [number, number])[]): Code
   );
 }
 
-/** All characters but these. */
+/** All characters outside the set. */
 export function otherThan(set: CodePoints): CodePoints {
   const rest: [number, number][] = [];
   let next = 0;
@@ -41,7 +41,7 @@ export function otherThan(set: CodePoints): CodePoints {
   return codePoints(rest);
 }
 
-/** Characters in both. */
+/** Characters in both sets. */
 export function commonTo(a: CodePoints, b: CodePoints): CodePoints {
   const common: [number, number][] = [];
   for (let i = 0, j = 0; i < a.length && j < b.length; ) {
@@ -54,21 +54,21 @@ export function commonTo(a: CodePoints, b: CodePoints): CodePoints {
   return common;
 }
 
-/** One character of a set, and whole texts, in a way of writing them. */
+/** Encoding of characters and texts as expressions over bytes. */
 export interface TextEncoding {
-  /** One character of the set. */
+  /** Expression of one character of the set. */
   oneOf(set: CodePoints): Regex;
-  /** Any text. */
+  /** Expression of any text. */
   readonly anyText: Regex;
-  /** The bytes of a text. */
+  /** Bytes of a text. */
   bytesOf(text: string): Uint8Array;
 }
 
 const encoder = new TextEncoder();
-/** Those of an escape such as \\u001f. */
+/** Most bytes of a character: those of an escape such as \\u001f. */
 const CHARACTER_BYTES_MAX = 6;
 
-/** As it is, in UTF-8. */
+/** Plain UTF-8. */
 export function plainEncoding(regexes: Regexes): TextEncoding {
   const oneOf = remembered((set) => utf8(regexes, set));
   return {
@@ -88,7 +88,7 @@ const shortEscapes: Readonly<Record<number, string>> = {
   92: "\\\\",
 };
 
-/** Characters that stand for themselves inside of a JSON string, and how the others are written. */
+/** Characters that are not escaped inside a JSON string, and the escapes of all others. */
 const raw: CodePoints = otherThan([
   [0, 0x1f],
   [34, 34],
@@ -99,8 +99,10 @@ const escapeTexts = [...Array(32).keys(), 34, 92].map((code) => ({
   text: encoder.encode(shortEscapes[code] ?? `\\u00${code.toString(16).padStart(2, "0")}`),
 }));
 
-/** Inside a JSON string. Each character is written in one way, that of JSON.stringify: so two strings are equal exactly if
- *  their bytes are, and complements are complements. */
+/**
+ * Inside of a JSON string. Each character has one encoding, that of JSON.stringify. So two strings are equal
+ * exactly if their bytes are, and complements are exact.
+ */
 export function jsonEncoding(regexes: Regexes): TextEncoding {
   const oneOf = remembered((set) => {
     const has = (code: number): boolean => set.some(([low, high]) => low <= code && code <= high);
@@ -114,7 +116,7 @@ export function jsonEncoding(regexes: Regexes): TextEncoding {
   };
 }
 
-/** What is left of a JSON string of which nothing is demanded, its closing quote included; any character of it; and the quote. */
+/** Rest of an unrestricted JSON string with its closing quote; any character of it; and the quote. */
 export function freeStrings(regexes: Regexes): {
   readonly free: Regex;
   readonly character: Regex;
@@ -125,7 +127,7 @@ export function freeStrings(regexes: Regexes): {
   return { free: regexes.cat(anyText, quote), character: oneOf(allCharacters), quote };
 }
 
-/** Sets are few and come again and again. */
+/** Caches the expressions of sets, which are few and recur often. */
 function remembered(oneOf: (set: CodePoints) => Regex): (set: CodePoints) => Regex {
   const known = new Map<string, Regex>();
   return (set) => {
@@ -139,12 +141,12 @@ function remembered(oneOf: (set: CodePoints) => Regex): (set: CodePoints) => Reg
   };
 }
 
-/** Fewest characters of so many bytes, in any way of writing them. */
+/** Fewest characters that can have this many bytes, in any encoding. */
 export function charactersMin(bytes: number): number {
   return Math.ceil(bytes / CHARACTER_BYTES_MAX);
 }
 
-/** One character of the set in UTF-8 (RFC 3629). */
+/** Expression of one character of the set in UTF-8 (RFC 3629). */
 function utf8(regexes: Regexes, set: CodePoints): Regex {
   const parts: Regex[] = [];
   for (const [from, to, length] of lengths) {
@@ -162,14 +164,14 @@ const lengths = [
 ] as const;
 const leads = [0, 0, 0xc0, 0xe0, 0xf0];
 
-/** `set` holds code points whose sequences have `length` bytes. */
+/** Expression of code points whose sequences have `length` bytes. */
 function sequences(regexes: Regexes, set: CodePoints, length: number): Regex {
   if (length === 1) return regexes.bytes(...set);
   const lead = (code: number): number => leads[length]! + (code >>> (6 * (length - 1)));
   return byFirstByte(regexes, set, length, lead);
 }
 
-/** Code points told apart by their first byte, `first(code)`; bytes with equal rests are one set. */
+/** Groups code points by their first byte, `first(code)`; bytes with equal rests form one set. */
 function byFirstByte(
   regexes: Regexes,
   set: CodePoints,
@@ -192,7 +194,7 @@ function byFirstByte(
   return regexes.alt([...rests].map(([rest, ranges]) => regexes.cat(regexes.set(byteSet(...ranges)), rest)));
 }
 
-/** The last `length` bytes of sequences, for offsets below 64 ^ length. */
+/** Expression of the last `length` bytes of sequences, for offsets below 64 ^ length. */
 function continuation(regexes: Regexes, set: CodePoints, length: number): Regex {
   if (length === 1) return regexes.bytes(...set.map(([low, high]) => [0x80 + low, 0x80 + high] as const));
   const size = 2 ** (6 * (length - 1));
@@ -201,7 +203,10 @@ function continuation(regexes: Regexes, set: CodePoints, length: number): Regex 
   return byFirstByte(regexes, set, length, (offset) => 0x80 + Math.floor(offset / size));
 }
 
-/** Cuts ranges into blocks of `size`: for each block that is touched the offsets in it, or how many whole ones follow. */
+/**
+ * Cuts ranges into blocks of `size`. Yields the offsets in each partly covered block, or the number of whole
+ * blocks that follow.
+ */
 function* blocks(
   set: CodePoints,
   size: number,
