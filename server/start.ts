@@ -230,7 +230,7 @@ async function startWatchedEngines(
   return await watched.promise;
 }
 
-/** What the composition needs, besides what the configuration says. */
+/** Services that the composition gets besides the configuration. */
 interface AppServices extends TextServices, WatchedEngines {
   readonly json: JsonReader;
   readonly compiler: ConstraintCompiler;

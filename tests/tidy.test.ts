@@ -4,6 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { resolve } from "node:path";
 import {
   circleRule,
+  commentRule,
   docstringRule,
   importRule,
   intrinsicsRule,
@@ -106,6 +107,14 @@ const examples: Readonly<Record<string, Example>> = {
       "csrc/cuda/kernels/b.cu": "int thread_index, blocks; store(a, 1 << 3);",
     },
     problem: "csrc/cuda/kernels/a.cu uses threadIdx",
+  },
+  "comments say what they are about": {
+    rule: commentRule,
+    bad: {
+      "server/a.ts":
+        "/** Reads. */\nf(); // What is read\n/**\n * Whether it reads.\n */\n// Reads.\n// What follows is read.",
+    },
+    problem: 'server/a.ts:3 has a comment that begins with "Whether"',
   },
   "no file is too long to read in one go": {
     rule: lengthRule,

@@ -30,7 +30,7 @@ export function storedTypesModule(): string {
   );
   const inOrder = [...rows, ...books].toSorted((a, b) => ggufOf(a) - ggufOf(b));
   return `/**
- * How files store numbers. Made from csrc/cpu/kernels/block_formats.h and csrc/model/codebook_types.cpp by
+ * Storage types of files. Made from csrc/cpu/kernels/block_formats.h and csrc/model/codebook_types.cpp by
  * \`bun tools/docs.ts\`; do not edit.
  */
 export interface StoredType {
@@ -43,7 +43,7 @@ export interface StoredType {
   /** Numbers that are stored together, and their bytes. */
   readonly block: number;
   readonly bytes: number;
-  /** Of a number, without scales. */
+  /** Bits per number, without scales. */
   readonly bits: number;
 }
 

@@ -202,6 +202,25 @@ export const intrinsicsRule: Rule = (tree) => {
 
 const MAY_USE_INTRINSICS = ["csrc/cuda/gpu.h", "csrc/cuda/runtime_cuda.cpp"];
 
+/** Words that begin no comment: a comment begins with a noun, or with a verb in the third person whose subject is the thing below. */
+const HEADLESS =
+  /^(?:What(?:ever)?|Of|Where(?:ver)?|How|By|Whether|Those|So (?:many|much|long|far|often)|But|Who(?:ever)?|Whose|Which|As (?:many|much|long|far)|(?:In|For|With|From|To) (?:which|whom|whose|what)|That which|None|Nothing|Nobody|One)\b/;
+
+/** Comments say at their first word what they are about. */
+export const commentRule: Rule = (tree) => {
+  const comment = /\/\*\*?((?:(?!\*\/)[\s\S])*)\*\/|(?<=^[ \t]*)\/\/\/?([^\n]*)(?:\n[ \t]*\/\/[^\n]*)*/gm;
+  const problems: string[] = [];
+  for (const [path, text] of sources(tree, /\.(ts|mjs|cpp|h|cu)$/)) {
+    for (const { 1: block, 2: line, index } of text.matchAll(comment)) {
+      const opening = HEADLESS.exec((block ?? line ?? "").replace(/^[\s*]+/, ""))?.[0];
+      if (opening === undefined) continue;
+      const number = text.slice(0, index).split("\n").length;
+      problems.push(`${path}:${number} has a comment that begins with "${opening}"`);
+    }
+  }
+  return problems;
+};
+
 const LINES_MAX = 700;
 
 /** A file can be read in one go. */
