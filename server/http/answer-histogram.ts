@@ -3,17 +3,20 @@ import type { Histogram } from "prom-client";
 type Labels = Readonly<Record<string, string | number>>;
 
 /**
- * A Prometheus histogram with one set of labels, for what is observed at every token. prom-client makes a text of the labels at
- * each observation, which takes longer than making the token's text.
+ * Prometheus histogram with one fixed set of labels, for values observed at every token. prom-client builds a
+ * string of the labels at each observation, which costs more than making the token's text.
  */
 export class AnswerHistogram {
   readonly type = "histogram";
   readonly name: string;
   readonly help: string;
   readonly #labels: Labels;
-  /** Rising upper bounds. */
+  /** Upper bounds of the buckets, ascending. */
   readonly #bounds: readonly number[];
-  /** Values by the first bound that they do not exceed; the last counts those above all. */
+  /**
+   * Observations per bucket: a value counts in the first bucket whose bound it does not exceed. The last
+   * counts values above all bounds.
+   */
   readonly #counts: Float64Array;
   #sum = 0;
 
@@ -36,7 +39,7 @@ export class AnswerHistogram {
     this.#sum += value;
   }
 
-  /** For a registry of prom-client, which at a scrape asks for no more than `get`. */
+  /** Typed for a registry of prom-client, which calls only `get` at a scrape. */
   get metric(): Histogram<string> {
     return this as unknown as Histogram<string>;
   }

@@ -1,7 +1,7 @@
 /**
- * What all routes have in common. Each request passes `onRequest` (request id, size of the head, origin), then
- * the key, then its route; every refusal, wherever it is thrown, leaves through `onError` in
- * the form of its path.
+ * Handling common to all routes. Each request passes `onRequest` (request id, size of the head, origin), then
+ * the key check, then its route. Every refusal, wherever it is thrown, leaves through `onError` in the wire
+ * format of its path.
  */
 import { Elysia } from "elysia";
 import type { ApiKeys } from "./auth.ts";
@@ -26,11 +26,11 @@ export interface AppDeps {
   readonly refuse: Refuse;
 }
 
-/** What is known of a request from its first moment. */
+/** Server's data about a request, from its arrival on. */
 interface Entry {
   readonly requestId: string;
   readonly arrivedMs: number;
-  /** Known once the key was checked. */
+  /** Set by the key check. */
   tenant: string;
   isAdmin: boolean;
 }
@@ -47,7 +47,8 @@ export function createApp(deps: AppDeps) {
     return entry;
   };
 
-  // `standardHostname: false`: the router takes the path to begin where the host ends, not after four letters of it.
+  // `standardHostname: false`: Elysia's router looks for the path where the host ends, not after the host's
+  // first four letters.
   const app = new Elysia({ normalize: false, handler: { standardHostname: false } })
     .onRequest(({ request, set }) => {
       set.headers["x-request-id"] = enter(request).requestId;
@@ -57,7 +58,7 @@ export function createApp(deps: AppDeps) {
       return preflight(request, deps.origins) ?? undefined;
     })
     .onBeforeHandle({ as: "global" }, ({ request, route }) => {
-      // By the route that was matched, not by the path that was asked for: the two could be read differently.
+      // Checks the matched route, not the requested path: the two could be parsed differently.
       if (!publicPatterns.has(route)) Object.assign(entries.get(request)!, keys.authorize(request.headers));
     })
     .onError({ as: "global" }, ({ error, code, request, set }) => {
@@ -72,7 +73,7 @@ export function createApp(deps: AppDeps) {
       if (entry === undefined) return;
       const status = responseValue instanceof Response ? responseValue.status : Number(set.status ?? 200);
       const seconds = (performance.now() - entry.arrivedMs) / 1000;
-      // Labels come from the table and not from the client, which could send any number of them.
+      // Labels come from the route table, not from the client, which could send any number of paths.
       const path = findRoute(routes, pathOf(request))?.path ?? "unknown";
       telemetry.observeHttp(path, methodLabel(request.method), status, seconds);
       telemetry.log?.responded(entry.requestId, request.method, pathOf(request), status, seconds);
@@ -105,7 +106,7 @@ export function createApp(deps: AppDeps) {
   return app;
 }
 
-/** An answer's own headers would stand in place of those that were told before it. */
+/** Prepends the values set earlier: a response's own headers would replace them. */
 function joinHeaders({ headers }: Response, told: ReadonlyMap<string, string>): void {
   for (const [name, value] of told) {
     const own = headers.get(name);
@@ -115,7 +116,7 @@ function joinHeaders({ headers }: Response, told: ReadonlyMap<string, string>): 
 
 export type App = ReturnType<typeof createApp>;
 
-/** Without a key nothing is told about routes. */
+/** Reveals nothing about routes to a client without a key. */
 function missing({ routes, keys }: AppDeps, request: Request): unknown {
   const path = pathOf(request);
   try {
@@ -126,7 +127,7 @@ function missing({ routes, keys }: AppDeps, request: Request): unknown {
   }
 }
 
-/** Refuses early when no work is taken. */
+/** Refuses early when the server accepts no work. */
 async function readWork(
   { lifecycle, bodies }: AppDeps,
   { takesAnyType = false }: Route,

@@ -2,35 +2,44 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import { ApiError } from "./errors.ts";
 
-/** How often, at most, the key file is looked at for changes. */
+/** Shortest interval between two checks of the key file for changes. */
 const FILE_CHECK_MS = 1000;
 
 export interface KeySources {
   readonly keys: readonly string[];
-  /** One key per line; blank lines and lines starting with # do not count. Read again when it changes. */
+  /**
+   * File with one key per line; blank lines and lines starting with # do not count. The server reads it again
+   * when it changes.
+   */
   readonly file: string | null;
-  /** Keys of the operator, who sees what all keys do; likewise. */
+  /** Keys of the operator, who sees all keys' requests. The file has the same format. */
   readonly adminKeys?: readonly string[];
   readonly adminFile?: string | null;
 }
 
-/** Who sends a request. */
+/** Sender of a request. */
 export interface KeyHolder {
-  /** A name made of the key, which tells nothing of it; "" where no key is needed. */
+  /** Name derived from the key, which reveals nothing of it; "" if the server needs no key. */
   readonly tenant: string;
-  /** May see what all keys' requests do: the operator, and everybody where no key is needed. */
+  /**
+   * True for a sender who may see all keys' requests: the operator, and every client if the server needs no
+   * key.
+   */
   readonly isAdmin: boolean;
 }
 
 /**
- * The keys that the server accepts. With neither keys nor a key file every client may. Keys are
- * kept as digests of equal length and every one is compared, so the time taken tells nothing about them.
+ * Keys that the server accepts. With neither keys nor a key file it accepts every client. Keys are kept as
+ * digests of equal length and every one is compared, so the time taken reveals nothing about them.
  */
 export class ApiKeys {
   readonly #users: KeyList;
   readonly #admins: KeyList;
 
-  /** Throws when a file cannot be read or holds no key: a server that was meant to be closed must not start open. */
+  /**
+   * Throws if a file cannot be read or holds no key: a server that was meant to be closed must not start
+   * open.
+   */
   constructor(
     { keys, file, adminKeys = [], adminFile = null }: KeySources,
     nowMs: () => number = () => performance.now(),
@@ -43,13 +52,16 @@ export class ApiKeys {
     return this.#users.isEmpty && this.#admins.isEmpty;
   }
 
-  /** Whether a request carries a key that is accepted here. */
+  /** True if the request carries a key that this server accepts. */
   isKnown(headers: Headers): boolean {
     const key = keyOf(headers);
     return key !== null && (this.#admins.holds(key) || this.#users.holds(key));
   }
 
-  /** Throws 401 unless the request carries a key, as `Authorization: Bearer …`, `x-api-key` or `api-key` (Azure's clients). */
+  /**
+   * Throws 401 unless the request carries a key, as `Authorization: Bearer …`, `x-api-key` or `api-key`
+   * (Azure's clients).
+   */
   authorize(headers: Headers): KeyHolder {
     if (this.isOpen) return { tenant: "", isAdmin: true };
     const key = keyOf(headers);
@@ -58,18 +70,18 @@ export class ApiKeys {
     }
     const isAdmin = this.#admins.holds(key);
     if (!isAdmin && !this.#users.holds(key)) throw unauthorized("this API key is not known here");
-    // Not the digest that keys are compared by: names are kept on disk beside jobs.
+    // Differs from the digest used to compare keys: names are kept on disk beside jobs.
     return { tenant: createHash("sha256").update(`owner ${key}`).digest("hex"), isAdmin };
   }
 
-  /** Reads the files again now. What came of it, in sentences. */
+  /** Reads the files again now. Returns the outcome in sentences. */
   reload(): string {
     const told = [this.#users.reload(), this.#admins.reload()].filter((sentence) => sentence !== null);
     return told.length === 0 ? "There is no file of API keys to read again." : told.join(" ");
   }
 }
 
-/** Keys that were given, and those of a file. */
+/** Keys from the configuration and from one file. */
 class KeyList {
   readonly #given: readonly Buffer[];
   readonly #file: string | null;
@@ -106,7 +118,7 @@ class KeyList {
     return isFound;
   }
 
-  /** Null: there is no file. */
+  /** Null if there is no file. */
   reload(): string | null {
     if (this.#file === null) return null;
     this.#checkedMs = Number.NEGATIVE_INFINITY;
@@ -117,7 +129,7 @@ class KeyList {
       : `${this.#fromFile.length} API key${this.#fromFile.length === 1 ? "" : "s"} read from ${this.#file}.`;
   }
 
-  /** A file that cannot be read now, or is empty (an editor is replacing it), leaves the last keys in force. */
+  /** Keeps the last keys valid if the file cannot be read now, or is empty (an editor is replacing it). */
   #reloadFile(): void {
     const now = this.#nowMs();
     if (this.#file === null || now - this.#checkedMs < FILE_CHECK_MS) return;
@@ -133,7 +145,7 @@ class KeyList {
   }
 }
 
-/** A file of keys that cannot be used at the start. */
+/** Key file that cannot be used at the start. */
 export class KeyFileError extends Error {
   override readonly name = "KeyFileError";
   readonly file: string;

@@ -1,8 +1,8 @@
 import { ApiError, badRequest } from "./errors.ts";
 
-/** How slowly a request's body may come. */
+/** Lower bounds on the speed of a request's body. */
 export interface PaceLimits {
-  /** How long a client may take at first, or be behind the least rate. */
+  /** Time that a client may take before its first bytes, or be behind the least rate. */
   readonly bodyGraceMs: number;
   readonly bodyBytesPerSecondMin: number;
 }
@@ -13,9 +13,9 @@ export const defaultPaceLimits: PaceLimits = Object.freeze({
 });
 
 /**
- * Yields the pieces of a body as they come. While the client is waited for, its credit of time runs down; each byte adds the time that it
- * takes at the least rate, and the credit never grows beyond the grace. Throws 408 for a client that is too slow, 400 for one that
- * ends early.
+ * Yields the pieces of a body as they arrive. The client's credit of time runs down while the server waits
+ * for it. Each byte adds the time it takes at the least rate, and the credit never grows beyond the grace.
+ * Throws 408 for a client that is too slow, 400 for one that ends early.
  */
 export async function* bodyPieces(
   request: Request,

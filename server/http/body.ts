@@ -4,14 +4,16 @@ import { ApiError, badRequest, quote, unavailable } from "./errors.ts";
 import type { JsonLimits } from "./json/parse.ts";
 import type { JsonReader } from "./json/reader.ts";
 
-/** What a body may be at most. */
+/** Limits of request bodies. */
 export interface BodyLimits extends JsonLimits, PaceLimits {
   readonly bodyBytesMax: number;
-  /** Of all bodies together that are being read or parsed. */
+  /** Bytes of all bodies together that are being read or parsed. */
   readonly bodiesBytesMax: number;
 }
 
-/** Reads bodies of requests. Memory for them is bounded, and none holds up the thread that sends everybody's answers. */
+/**
+ * Reads bodies of requests. Memory for them is bounded, and no body blocks the thread that sends all answers.
+ */
 export class BodyReader {
   readonly #limits: BodyLimits;
   readonly #json: JsonReader;
@@ -22,7 +24,7 @@ export class BodyReader {
     this.#json = json;
   }
 
-  /** A request's JSON object. Rejects with 400, 408, 413, 415 or 503. */
+  /** Reads a request's JSON object. Rejects with 400, 408, 413, 415 or 503. */
   async readJson(request: Request, takesAnyType = false): Promise<Record<string, unknown>> {
     if (!takesAnyType) expectJson(request.headers.get("content-type"));
     expectPlain(request.headers.get("content-encoding"));
@@ -39,7 +41,7 @@ export class BodyReader {
     }
   }
 
-  /** Throws 503 when others hold what there is. */
+  /** Throws 503 if other bodies hold all the memory. */
   #hold(bytes: number): void {
     const { bodiesBytesMax } = this.#limits;
     if (this.#heldBytes + bytes > bodiesBytesMax) {
@@ -73,23 +75,25 @@ function expectPlain(contentEncoding: string | null): void {
   );
 }
 
-/** Every body has room for so much, whatever others hold; and none for more before it has come. */
+/** Room that every body has, whatever others hold. Larger bodies get room only as their bytes arrive. */
 const SMALL_BYTES = 64 * 1024;
 
-/** What has come is never copied again, as one buffer that grows would: that took tens of milliseconds at once. */
+/**
+ * Blocks keep received bytes in place; a single growing buffer would copy them again and block the thread.
+ */
 const BLOCK_BYTES_MAX = 256 * 1024;
 
-/** Bytes that come in pieces of any size, in blocks. */
+/** Bytes that arrive in pieces of any size, stored in blocks. */
 class Blocks {
   readonly #hold: (bytes: number) => void;
   readonly #blocks: Uint8Array<ArrayBuffer>[] = [];
   #length = 0;
   /** Bytes of all blocks. */
   #room = 0;
-  /** What `hold` was told of. */
+  /** Bytes reported to `hold`. */
   heldBytes = 0;
 
-  /** `hold` is told of room beyond that of a small body before it is taken, and may throw. */
+  /** Calls `hold` before it allocates room beyond that of a small body; `hold` may throw. */
   constructor(hold: (bytes: number) => void) {
     this.#hold = hold;
   }
@@ -119,7 +123,7 @@ class Blocks {
     this.#room += bytes;
   }
 
-  /** In order. Nothing may be added any more. */
+  /** Returns the blocks in order. Nothing may be added any more. */
   whole(): Uint8Array<ArrayBuffer>[] {
     const last = this.#blocks.pop();
     if (last !== undefined) this.#blocks.push(last.subarray(0, last.length - (this.#room - this.#length)));

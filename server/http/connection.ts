@@ -6,48 +6,54 @@ import { RequestBody } from "./request-body.ts";
 import { type ParseFailure, type RequestHead, RequestParser } from "./request-parser.ts";
 import { inTurn } from "./turns.ts";
 
-/** What answers requests. */
+/** Handler that answers requests. */
 export type Serve = (request: Request) => Response | Promise<Response>;
 
 const replies = new WeakMap<Request, Reply>();
 
-/** Where the answer to a request of a connection goes. */
+/** Reply of a request that arrived on a connection. */
 export function replyTo(request: Request): Reply {
   return replies.get(request)!;
 }
 
-/** How long a connection waits for its client: for a request, for more of one, or for an answer to be taken. */
+/**
+ * Seconds that a connection waits for its client: for a request, for more of one, or for it to read an
+ * answer.
+ */
 export const CLIENT_WAIT_S = 240;
-/** How long the head of a request may take, from its first byte. */
+/** Time that the head of a request may take, from its first byte. */
 export const HEAD_WAIT_MS = 10_000;
-/** How long a connection is read whose last request was answered before its end: closed at once, it would take the answer back. */
+/**
+ * Seconds to read on after an answer that came before its request's end: an immediate close sends RST and
+ * drops the answer.
+ */
 const LINGER_S = 4;
-/** Bytes that are looked at in one turn of the event loop. */
+/** Bytes that one turn of the event loop parses. */
 const PIECE_BYTES = 16 * 1024;
 const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
 
-/** How long a connection waits for its client. */
+/** Limits of a connection's waits for its client. */
 export interface ClientWaits {
   readonly clientWaitS: number;
   readonly headWaitMs: number;
 }
 
-/** A request and its answer. */
+/** Request and its answer. */
 interface Turn {
-  /** What came is a request's head, or refused as no request. */
+  /** Head of a request, or the refusal of bytes that are no request. */
   readonly head: RequestHead | ApiError;
   readonly body: RequestBody;
   readonly form: ReplyForm;
   readonly client: AbortController;
   isBegun: boolean;
-  /** The client sends the body when it is told to. */
+  /** True while the client waits for `100 Continue` before it sends the body. */
   expectsContinue: boolean;
 }
 
 /**
- * One client's connection: HTTP/1.1 (RFC 9112). Requests that come before the one ahead of them is answered are answered in their order.
- * A connection ends behind an answer when its client or the route asks for it, when what came is no HTTP, and when a request was answered
- * before its end.
+ * HTTP/1.1 connection of one client (RFC 9112). The server answers pipelined requests in their order. It ends
+ * the connection after an answer in three cases. The client or the route asks for it; the received bytes are
+ * not HTTP; the request was answered before its end.
  */
 export class Connection {
   readonly #socket: Bun.Socket<unknown>;
@@ -56,18 +62,18 @@ export class Connection {
   readonly #onIdle: (isIdle: boolean) => void;
   readonly #outbox: Outbox;
   readonly #parser: RequestParser;
-  /** In the order in which they came; the first one is being answered. */
+  /** Requests in order of arrival; the first is being answered. */
   readonly #turns: Turn[] = [];
-  /** What has come and was not looked at yet. */
+  /** Received bytes that are not parsed yet. */
   #unread: Uint8Array[] = [];
-  /** The connection waits for a turn to look at it. */
+  /** True while a turn of the event loop is scheduled to parse them. */
   #isDue = false;
-  /** Whether what comes is still looked at. */
+  /** True while received bytes are still parsed. */
   #isOpen = true;
   #isPaused = false;
   #headTimer: ReturnType<typeof setTimeout> | null = null;
 
-  /** `onIdle` is told when the first request comes, and when the last one is answered. */
+  /** Calls `onIdle` when the first request arrives, and when the last one is answered. */
   constructor(
     socket: Bun.Socket<unknown>,
     serve: Serve,
@@ -87,26 +93,26 @@ export class Connection {
     socket.timeout(waits.clientWaitS);
   }
 
-  /** Bytes have come. */
+  /** Accepts received bytes. */
   receive(bytes: Uint8Array): void {
     if (!this.#isOpen) return;
     this.#unread.push(bytes);
     this.#pace();
   }
 
-  /** The socket takes bytes again. */
+  /** Handles the socket's drain event: it accepts bytes again. */
   drained(): void {
     this.#outbox.flush();
     this.#pace();
   }
 
-  /** The client let us wait too long. */
+  /** Handles a client that exceeded its time. */
   timedOut(): void {
     if (this.#turns.length === 0 && this.#isOpen) this.#socket.end();
     else this.#socket.terminate();
   }
 
-  /** The client is gone. */
+  /** Handles the client's disconnect. */
   closed(): void {
     this.#stopReading();
     this.#outbox.close();
@@ -117,12 +123,12 @@ export class Connection {
     }
   }
 
-  /** Gives the connection up, on which nothing is being answered. */
+  /** Gives up the connection, on which no request is being answered. */
   giveWay(): void {
     this.#socket.terminate();
   }
 
-  /** Ends the connection, behind the answer that is being given. */
+  /** Ends the connection after the answer in progress. */
   end(): void {
     for (const { form } of this.#turns) form.keepsAlive = false;
     if (this.#turns.length === 0) this.#socket.end();
@@ -160,7 +166,7 @@ export class Connection {
     this.#stopHeadTimer();
   }
 
-  /** Looks at some of what has come. */
+  /** Parses one piece of the received bytes. */
   #read(): void {
     this.#isDue = false;
     const [bytes] = this.#unread;
@@ -242,7 +248,7 @@ export class Connection {
     return this.#serve(request);
   }
 
-  /** A route reads a body. */
+  /** Handles a route that reads the body. */
   #continue(turn: Turn): void {
     if (turn.expectsContinue) this.#outbox.send(CONTINUE);
     turn.expectsContinue = false;
@@ -263,7 +269,10 @@ export class Connection {
     this.#pace();
   }
 
-  /** Reads no faster than requests are answered, and waits for the client alone with a limit. */
+  /**
+   * Applies back pressure: reads no faster than requests are answered. Only waits for the client have a time
+   * limit.
+   */
   #pace(): void {
     const [turn] = this.#turns;
     const waits = this.#turns.length > 1 || turn?.body.isFull === true;

@@ -1,27 +1,28 @@
-/** What is kept of one connection among others. */
+/** Connection that may be evicted for another. */
 export interface Member {
-  /** Ends it at once: nothing is being answered on it. */
+  /** Ends it at once: no request is being answered on it. */
   giveWay(): void;
 }
 
-/** How many connections there may be. */
+/** Limits on the number of connections. */
 export interface CrowdLimits {
   readonly connections: number;
-  /** Of one address that is not this machine's. */
+  /** Connections from one address that is not this machine's. */
   readonly connectionsPerAddress: number;
 }
 
-/** Whether a connection was taken; if not, which limit forbade it. */
+/** Outcome of `admit`: the connection fits, or the limit that forbids it. */
 export type Admission = "taken" | "full" | "addressFull";
 
 /**
- * Connections within their limits, in all and by the client's address. Where there is no room, the connection gives way that has been idle
- * longest, of the same address or of all. This machine's own addresses have no limit of their own: a proxy's clients all come from there.
+ * Connections within their limits, in total and per client address. A connection beyond a limit replaces the
+ * one that has been idle longest, of the same address or of all. This machine's own addresses have no limit
+ * of their own: a proxy's clients all come from there.
  */
 export class Crowd<Connection extends Member> {
   readonly #limits: CrowdLimits;
   readonly #all = new Map<Connection, string>();
-  /** Those on which nothing is answered, the longest idle first. */
+  /** Idle connections, the longest idle first. */
   readonly #idle = new Set<Connection>();
   readonly #perAddress = new Map<string, number>();
 
@@ -46,7 +47,7 @@ export class Crowd<Connection extends Member> {
     return this.#all.size < connections || this.#makeRoom(null) ? "taken" : "full";
   }
 
-  /** A connection that was admitted, and is idle. */
+  /** Adds an admitted connection, which is idle. */
   add(connection: Connection, address: string): void {
     const place = placeOf(address);
     this.#all.set(connection, place);
@@ -73,7 +74,7 @@ export class Crowd<Connection extends Member> {
     return this.#perAddress.get(place) ?? 0;
   }
 
-  /** False: none is idle, at this place or (null) at all. */
+  /** Ends an idle connection, at this place or (null) anywhere; false if none is idle. */
   #makeRoom(place: string | null): boolean {
     for (const connection of this.#idle) {
       if (place !== null && this.#all.get(connection) !== place) continue;
@@ -87,7 +88,7 @@ export class Crowd<Connection extends Member> {
 
 const OWN = "own";
 
-/** What counts as one client: an address of IPv4, and of IPv6 the 64 bits that one network has. */
+/** Unit that counts as one client: an IPv4 address, or the 64-bit network prefix of an IPv6 address. */
 export function placeOf(address: string): string {
   const v4 = /(?:^|:)(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1];
   if (v4 !== undefined) return v4.startsWith("127.") ? OWN : v4;

@@ -1,17 +1,18 @@
 /**
- * Refusals. Code that refuses throws an `ApiError`; `errorResponse` is the one place that turns an error into HTTP,
- * and `errorBody` the one that turns it into JSON (an event stream that has begun carries the same body).
+ * Refusals. Code that refuses throws an `ApiError`. `errorResponse` is the one place that turns an error into
+ * HTTP. `errorBody` is the one place that turns it into JSON; an event stream that has begun carries the same
+ * body.
  */
 
-/** How a refusal of a path is told: each wire format has a form of its own. */
+/** Makes the response that refuses a request on this path: each wire format has a form of its own. */
 export type Refuse = (path: string, error: ApiError, requestId: string) => Response;
 
-/** The body that JSON routes answer with on failure, but for those that say otherwise: OpenAI's shape. */
+/** Body of a refused request on JSON routes, in OpenAI's shape; other wire formats override it. */
 export interface ErrorBody {
   readonly error: {
     readonly message: string;
     readonly type: string;
-    /** The field at fault, as a path: `messages[0].role`. */
+    /** Path of the field at fault: `messages[0].role`. */
     readonly param: string | null;
     readonly code: string | null;
   };
@@ -23,12 +24,14 @@ export interface ErrorDetail {
   readonly apiCode?: string | undefined;
   /** Seconds after which trying again makes sense: sent as `retry-after`. */
   readonly retryAfterSeconds?: number | undefined;
-  /** Tells official clients whether to try again, where the status alone would mislead them. */
+  /**
+   * Header for official clients that says whether to try again, where the status alone would mislead them.
+   */
   readonly shouldRetry?: boolean | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** A refusal meant for the client: its message is shown, so it holds no path, address or stack. */
+/** Refusal meant for the client, who sees its message: it holds no path, address or stack. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
 
@@ -42,7 +45,9 @@ export class ApiError extends Error {
   }
 }
 
-/** 400: the request itself is wrong. `param` names the field; the message names the limit and what was given. */
+/**
+ * 400: the request itself is wrong. `param` names the field; the message names the limit and the given value.
+ */
 export function badRequest(message: string, param?: string, apiCode?: string): ApiError {
   return new ApiError(400, "invalid_request_error", message, { param, apiCode });
 }
@@ -60,7 +65,7 @@ export function modelNotFound(given: string, served: readonly string[]): ApiErro
   );
 }
 
-/** 400 with both numbers: nothing is ever cut off to make a request fit. */
+/** 400 with both numbers: the server never truncates a request to make it fit. */
 export function contextExceeded(
   contextMax: number,
   promptTokens: number,
@@ -75,7 +80,7 @@ export function contextExceeded(
   );
 }
 
-/** 400 for what is too long whatever else is asked for. */
+/** 400 for a prompt that is too long, whatever else the request holds. */
 export function promptTooLong(contextMax: number, tokensAtLeast: number, param: string): ApiError {
   return badRequest(
     `This model's maximum context length is ${contextMax} tokens, but at least ${tokensAtLeast} are in ${param} alone.`,
@@ -84,7 +89,7 @@ export function promptTooLong(contextMax: number, tokensAtLeast: number, param: 
   );
 }
 
-/** 503: nothing is wrong with the request, the server cannot take it now. */
+/** 503: the request is valid, but the server cannot accept it now. */
 export function unavailable(
   apiCode: "server_overloaded" | "draining" | "loading" | "engine_lost",
   message: string,
@@ -93,12 +98,15 @@ export function unavailable(
   return new ApiError(503, "overloaded_error", message, { apiCode, retryAfterSeconds });
 }
 
-/** 500: computing this request failed, and would fail again. Clients are told not to repeat it. */
+/** 500: computing this request failed, and would fail again. The response asks clients not to repeat it. */
 export function engineError(message: string): ApiError {
   return new ApiError(500, "server_error", message, { apiCode: "engine_error", shouldRetry: false });
 }
 
-/** Any error as one for the client. What is not an `ApiError` is a bug here: told to the log, not to the client. */
+/**
+ * Turns any error into one for the client. An error that is no `ApiError` is a bug here: its details go to
+ * the log, not to the client.
+ */
 export function asApiError(error: unknown, requestId: string): ApiError {
   if (error instanceof ApiError) return error;
   console.error(`request ${requestId} failed:`, error);
@@ -131,7 +139,7 @@ export function errorResponse(
   return response;
 }
 
-/** A value of the client's as a short, one-line piece of an error message. */
+/** Short, one-line form of a client's value for an error message. */
 export function quote(value: unknown): string {
   if (Array.isArray(value)) return `an array of ${value.length}`;
   if (typeof value === "object" && value !== null) return "an object";
@@ -139,7 +147,7 @@ export function quote(value: unknown): string {
   return text.length <= 60 ? text : `${text.slice(0, 57)}…${typeof value === "string" ? '"' : ""}`;
 }
 
-/** The client is gone; the status is the one that proxies log for it. */
+/** The client disconnected; the status is the one that proxies log for it. */
 export function clientGone(): ApiError {
   return new ApiError(499, "client_error", "the client went away");
 }

@@ -1,13 +1,13 @@
-/** How long the thread that serves HTTP was away from its clients. */
+/** Interval of the checks that find gaps: times in which the HTTP thread did not serve its clients. */
 import type { Gap } from "./telemetry.ts";
 
 const CHECK_MS = 10;
-/** Half of the time that a gap is told for. */
+/** Half of the window over which the worst gap is reported. */
 const WINDOW_MS = 30_000;
 
 const none: Gap = { wholeMs: 0, computingMs: 0 };
 
-/** Watches the thread that it is made on: nothing else runs there while one thing takes long. */
+/** Watches the thread that created it: a task that takes long blocks everything else there. */
 export class ThreadGap {
   readonly #timer: ReturnType<typeof setInterval>;
   #dueMs: number;
@@ -24,7 +24,7 @@ export class ThreadGap {
     this.#timer.unref();
   }
 
-  /** Of the last 30 to 60 seconds. */
+  /** Worst gap of the last 30 to 60 seconds. */
   get worst(): Gap {
     return longest(this.#worst, this.#worstBefore);
   }
@@ -37,7 +37,7 @@ export class ThreadGap {
     const nowMs = performance.now();
     const wholeMs = nowMs - this.#dueMs;
     const computedMs = threadMs();
-    // Since the check before, which was earlier than this one was due: no less than what it computed while it was away.
+    // Upper bound: counts processor time since the previous check, which was before this one was due.
     const computingMs = Math.min(wholeMs, computedMs - this.#computedMs);
     this.#worst = longest(this.#worst, { wholeMs, computingMs });
     this.#computedMs = computedMs;

@@ -1,17 +1,17 @@
-/** A request's head: from what came on a connection to what routes are given, and what is checked before them. */
+/** Head of a request: turns a parsed head into the `Request` for routes, and checks it first. */
 
 import { ApiError, badRequest, quote } from "./errors.ts";
 import type { HttpLimits } from "./limits.ts";
 import type { RequestBody } from "./request-body.ts";
 import { HEAD_BYTES_MAX, type ParseFailure, type RequestHead } from "./request-parser.ts";
 
-/** Stands in the URL of a request that names no host, or no such thing as a host. */
+/** Host in the URL of a request whose Host header is missing or invalid. */
 const NO_HOST = "host.invalid";
 
-/** Code of a failure that is not llhttp's: the client took too long. */
+/** Failure code that is not llhttp's: the client took too long. */
 export const HEAD_TOO_SLOW = "HEAD_TOO_SLOW";
 
-/** The request as routes take it; `signal` is aborted when its client is gone. Throws an ApiError. */
+/** Makes the `Request` for routes; `signal` is aborted when its client disconnects. Throws an ApiError. */
 export function requestOf(head: RequestHead, body: RequestBody, signal: AbortSignal): Request {
   const { major, minor, method, target } = head;
   if (major !== 1) {
@@ -41,7 +41,7 @@ export function requestOf(head: RequestHead, body: RequestBody, signal: AbortSig
   }
 }
 
-/** What to answer to bytes that are no request. */
+/** Refusal of bytes that are no request. */
 export function refusalOf({ code, reason }: ParseFailure): ApiError {
   switch (code) {
     case "HPE_HEADER_OVERFLOW":
@@ -66,7 +66,7 @@ export function headerOf({ headers }: RequestHead, name: string): string | undef
   return at < 0 ? undefined : headers[at + 1];
 }
 
-/** The host that is called, perhaps with a port; null when none is named, or what is named is none. */
+/** Requested host, perhaps with a port; null if the header is missing or invalid. */
 function hostOf(headers: Headers): string | null {
   const host = headers.get("host");
   const isHost =
@@ -86,7 +86,7 @@ export function pathOf(request: Request): string {
   return new URL(request.url).pathname;
 }
 
-/** The client's own id when it is harmless, else a new one. It is echoed and logged, and used for nothing else. */
+/** The client's own id if it is harmless, else a new one. The server only echoes and logs it. */
 export function requestIdOf(headers: Headers): string {
   const given = headers.get("x-request-id");
   return given !== null && /^[A-Za-z0-9._:-]{1,128}$/.test(given) ? given : `req_${crypto.randomUUID()}`;

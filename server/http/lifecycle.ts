@@ -2,14 +2,14 @@ import { type ApiError, unavailable } from "./errors.ts";
 
 export type ServerState = "loading" | "ready" | "draining" | "lost";
 
-/** Something in flight that can be ended from here: its client is told why. */
+/** Work in flight that the server can end; `error` is the reason for its client. */
 export interface Cuttable {
   cut(error: ApiError): void;
 }
 
 const retrySeconds = { loading: 5, draining: 5, lost: 30 } as const;
 
-/** Whether the server takes work, and what work it has taken. */
+/** State of the server (whether it accepts work), and its work in flight. */
 export class Lifecycle {
   #state: ServerState;
   #reason = "";
@@ -29,24 +29,24 @@ export class Lifecycle {
     return this.#active.size;
   }
 
-  /** The model is loaded. Draining and lost are final. */
+  /** Marks the model as loaded. Draining and lost are final. */
   becomeReady(): void {
     if (this.#state === "loading") this.#state = "ready";
   }
 
-  /** An engine is gone, and with it the ability to answer. */
+  /** Marks an engine as lost, and with it the ability to answer. */
   becomeLost(reason: string): void {
     this.#state = "lost";
     this.#reason = reason;
   }
 
-  /** Throws 503 unless new work is welcome. */
+  /** Throws 503 unless the server accepts new work. */
   expectReady(): void {
     const refusal = this.refusal();
     if (refusal !== null) throw refusal;
   }
 
-  /** Why no work is taken; null when it is. */
+  /** Reason why the server accepts no work; null if it does. */
   refusal(): ApiError | null {
     switch (this.#state) {
       case "ready":
@@ -79,8 +79,10 @@ export class Lifecycle {
     return new Promise((resolve) => this.#onIdle.push(resolve));
   }
 
-  /** Takes no new work and resolves when all work is done; what is left after `timeoutMs` is cut with an error.
-   *  Resolves to the number of requests that were cut. */
+  /**
+   * Accepts no new work and resolves when all work is done. Cuts the rest with an error after `timeoutMs`.
+   * Resolves to the number of requests that were cut.
+   */
   async drain(timeoutMs: number): Promise<number> {
     this.#state = "draining";
     let cut = 0;

@@ -4,10 +4,13 @@ import type { JsonLimits } from "./json/parse.ts";
 import type { StreamLimits } from "./stream.ts";
 
 export interface HttpLimits extends BodyLimits, StreamLimits {
-  /** Names and values of all headers. The parser gives up a head of 16 KiB. */
+  /** Bytes of names and values of all headers. The parser refuses a head of 16 KiB. */
   readonly headerBytesMax: number;
   readonly headersMax: number;
-  /** How long a stream may wait for admission before its headers are sent. Refusals within it have their own status. */
+  /**
+   * Time that a stream waits for admission before its headers are sent. Refusals within it have their own
+   * status.
+   */
   readonly commitMs: number;
 }
 

@@ -14,7 +14,7 @@ test("while the model loads the server is alive, and tells everybody else to com
       expect(response.headers.get("retry-after")).toMatch(/^\d+$/);
       expect(await response.json()).toMatchObject({ error: { code: "loading" } });
     }
-    // The page is there, and says so.
+    // The page is served while the model loads, and says so.
     const page = await fetch(server.origin);
     expect([page.status, page.headers.get("content-type")]).toEqual([200, "text/html;charset=utf-8"]);
     const [, script] = /src="([^"]+)"/.exec(await page.text())!;

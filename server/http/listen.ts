@@ -1,4 +1,4 @@
-/** Listening on the configured address, from before there is anything to answer with. */
+/** Listening on the configured address, from before there is a model to answer with. */
 
 import { type Config, ConfigError } from "../config.ts";
 import { asApiError, errorResponse, type Refuse } from "./errors.ts";
@@ -10,8 +10,10 @@ import { limitUnsent } from "./unsent.ts";
 
 type Address = Pick<Config, "host" | "port"> & Partial<Pick<Config, "connectionsPerAddress">>;
 
-/** Listens before the model is loaded, so that a taken port shows at once and clients are told to wait. Throws
- *  ConfigError. */
+/**
+ * Listens before the model is loaded, so that a port in use shows at once and clients receive a refusal that
+ * says so. Throws ConfigError.
+ */
 export function listen(
   { host, port, connectionsPerAddress = 0 }: Address,
   lifecycle: Lifecycle,
@@ -20,7 +22,7 @@ export function listen(
   const whileLoading = async (request: Request): Promise<Response> => {
     const path = pathOf(request);
     if (path === "/health") return Response.json({ status: "ok" });
-    // The page tells by itself that the model is loaded, and waits for it.
+    // The page polls by itself until the model is loaded.
     const file = /^\/(?:page\/(.+))?$/.exec(path);
     const page = file === null ? null : await pageFile(file[1] ?? "index.html");
     if (page !== null) return page;
@@ -46,7 +48,7 @@ export function listen(
   }
 }
 
-/** Why the address cannot be listened on, or null. */
+/** Reason why the server cannot listen on the address, or null. */
 export async function listenProblem(address: Address): Promise<string | null> {
   try {
     await listen(address, new Lifecycle("loading"), (_path, error) => errorResponse(error)).kill();

@@ -2,12 +2,12 @@ import type { AnswerEvent } from "../answer/events.ts";
 import type { Generation, GenerationRequest } from "../answer/generation.ts";
 import type { Telemetry } from "./telemetry.ts";
 
-/** Where an answer's measures go. */
+/** Receiver of an answer's measurements. */
 export type AnswerTelemetry = Pick<Telemetry, "observeRequest" | "countFinished" | "countTokens" | "log">;
 
-/** How long an answer took; of several choices, from the first beginning to the last end. */
+/** Durations of an answer; of several choices, from the first beginning to the last end. */
 export interface AnswerTimes {
-  /** From when its first sequence began to its first token. */
+  /** From the admission of its first sequence to its first token. */
   readonly promptMs: number;
   /** From its first token to its last. */
   readonly answerMs: number;
@@ -16,13 +16,13 @@ export interface AnswerTimes {
 }
 
 interface ChoiceMeasures {
-  /** Told so far. */
+  /** Tokens reported so far. */
   tokens: number;
-  /** When the last of them was; null: there was none. */
+  /** Time of the last of them; null if there was none. */
   lastMs: number | null;
 }
 
-/** Measures one answer by its events: what its client waits for, and how long it is. */
+/** Measures one answer by its events: the client's waiting times, and the answer's length. */
 export class AnswerMeasures {
   readonly #telemetry: AnswerTelemetry;
   readonly #arrivedMs: number;
@@ -31,7 +31,7 @@ export class AnswerMeasures {
   #firstTokenMs: number | null = null;
   #choicesOpen: number;
 
-  /** `arrivedMs`: when the request's head arrived, on the clock of `performance.now()`. */
+  /** `arrivedMs`: arrival of the request's head, on the clock of `performance.now()`. */
   constructor(telemetry: AnswerTelemetry, request: GenerationRequest, arrivedMs: number) {
     this.#telemetry = telemetry;
     this.#arrivedMs = arrivedMs;
@@ -44,7 +44,7 @@ export class AnswerMeasures {
     }
   }
 
-  /** Until now, or to the last token. */
+  /** Times until now, or to the last token. */
   get times(): AnswerTimes {
     const firstMs = this.#firstTokenMs ?? performance.now();
     return {
@@ -54,7 +54,7 @@ export class AnswerMeasures {
     };
   }
 
-  /** `answer` is counted up when its usage is asked for, which is only at the end. */
+  /** Reads `answer.usage` only at the end, since that computes it. */
   note(event: AnswerEvent, answer: Pick<Generation, "usage">): void {
     const nowMs = performance.now();
     if (event.kind === "delta") this.#delta(event.choice, event.tokens.length, nowMs);
@@ -73,7 +73,7 @@ export class AnswerMeasures {
     }
   }
 
-  /** Text that came of several tokens counts once, with its share of the time per token. */
+  /** Counts text made of several tokens once, with its share of the time per token. */
   #delta(index: number, tokens: number, nowMs: number): void {
     const choice = this.#choices[index]!;
     const { lastMs } = choice;

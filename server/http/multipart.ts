@@ -2,26 +2,26 @@ import { yieldIfSpent } from "../../base/time-slice.ts";
 import { bodyPieces, type PaceLimits } from "./body-pieces.ts";
 import { ApiError, badRequest } from "./errors.ts";
 
-/** What a form may be at most. */
+/** Upper bounds on a form. */
 export interface FormLimits {
   readonly fileBytesMax: number;
   readonly fieldBytesMax: number;
   readonly fieldsMax: number;
 }
 
-/** Where the bytes of a form's file go, piece by piece, as they come. */
+/** Sink for the bytes of a form's file, piece by piece, as they arrive. */
 export interface FileSink {
   write(part: Uint8Array): void;
 }
 
-/** The head of a part, at most. */
+/** Bytes of the head of a part, at most. */
 const HEAD_BYTES_MAX = 8192;
 const LINE = Buffer.from("\r\n");
 const HEAD_END = Buffer.from("\r\n\r\n");
 
 /**
- * Reads a form (multipart/form-data, RFC 7578) with at most one file, which is never held in memory: `onFile` is asked for its sink when
- * it begins. Returns the other fields. Throws 400, 413 or 415.
+ * Reads a form (multipart/form-data, RFC 7578) with at most one file, which is never held in memory. Calls
+ * `onFile` for the file's sink when the file begins. Returns the other fields. Throws 400, 413 or 415.
  */
 export async function readForm(
   request: Request,
@@ -45,19 +45,19 @@ export async function readForm(
   return parser.end();
 }
 
-/** Takes a form's bytes as they come, cut anywhere. */
+/** Parses a form's bytes as they arrive, cut anywhere. */
 export class FormParser {
   readonly #delimiter: Buffer;
   readonly #limits: FormLimits;
   readonly #onFile: (field: string, filename: string) => FileSink;
   readonly #fields = new Map<string, string>();
-  /** Bytes that are not understood yet. The first delimiter may come without a line before it. */
+  /** Bytes that are not parsed yet. The first delimiter may come without a line before it. */
   #rest: Buffer = LINE;
   #state: "outside" | "head" | "body" | "done" = "outside";
   #sink: FileSink | null = null;
   #fileBytes = 0;
   #hasFile = false;
-  /** The field that is being read. */
+  /** Field that is being read. */
   #name = "";
   #value: Buffer[] = [];
   #valueBytes = 0;
@@ -79,7 +79,7 @@ export class FormParser {
     return this.#fields;
   }
 
-  /** Whether something was understood, and there may be more. */
+  /** Parses one element; true if it succeeded and there may be more. */
   #advance(): boolean {
     if (this.#state === "head") return this.#readHead();
     const at = this.#rest.indexOf(this.#delimiter);

@@ -1,25 +1,34 @@
-/** Under which names the server may be called, and by pages of which origins (CORS). */
+/** Names under which clients may call the server, and origins whose pages may (CORS). */
 
 import { ApiError, quote } from "./errors.ts";
 
 export interface OriginRules {
-  /** Only programs of this machine can reach the server. A browser is one of them, and must not call for a foreign page. */
+  /**
+   * True if only programs of this machine can reach the server. A browser is one of them, and must not call
+   * for a foreign page.
+   */
   readonly loopbackOnly: boolean;
   /** Names that Host may hold besides those of this machine. */
   readonly hosts: readonly string[];
-  /** Origins whose pages may call; "*" stands for all, `https://*.example.org` for all names below one, and `http://localhost:*` for all ports. */
+  /**
+   * Origins whose pages may call; "*" stands for all, `https://*.example.org` for all subdomains, and
+   * `http://localhost:*` for all ports.
+   */
   readonly origins: readonly string[];
 }
 
-/** Schemes of which a page from elsewhere can be. Programs that are made of pages, such as editors, have schemes of their own. */
+/**
+ * Schemes that a page from elsewhere can have. Programs built from pages, such as editors, have schemes of
+ * their own.
+ */
 const WEB_SCHEMES = new Set(["http", "https", "ftp", "file", "ipfs", "ipns", "hyper", "dat"]);
 
 /** Seconds for which a browser may remember the answer to a preflight request. */
 const PREFLIGHT_SECONDS = 600;
 
 /**
- * Throws 403 where a page from elsewhere may have made a browser of this machine call: its name, which was made to point
- * here, stands in Host, or it stands in Origin itself. A request that carries a key is its sender's own.
+ * Throws 403 if a foreign page may have caused a browser of this machine to call. Such a page shows in Host
+ * (its name was made to point here) or in Origin. A request that carries a key is its sender's own.
  */
 export function checkOrigin(headers: Headers, rules: OriginRules, carriesKey: () => boolean): void {
   if (!rules.loopbackOnly) return;
@@ -33,7 +42,7 @@ export function checkOrigin(headers: Headers, rules: OriginRules, carriesKey: ()
     throw foreign("Origin", origin, "--cors-origin", origin);
 }
 
-/** What a browser must be told so that a page may read the answer; nothing for other clients and other pages. */
+/** Headers that let a page read the answer; none for other clients and other pages. */
 export function corsHeaders(headers: Headers, rules: OriginRules): Readonly<Record<string, string>> {
   const origin = headers.get("origin");
   if (origin === null || !isWelcome(origin, rules)) return {};
@@ -44,8 +53,7 @@ export function corsHeaders(headers: Headers, rules: OriginRules): Readonly<Reco
   };
 }
 
-/** The answer to a browser that asks what a page may send, which it does without the page's key; null: something else is
- *  asked. */
+/** Answer to a browser's preflight request, which carries no key; null if the request is no preflight. */
 export function preflight(request: Request, rules: OriginRules): Response | null {
   const { headers } = request;
   const method = headers.get("access-control-request-method");
@@ -67,7 +75,7 @@ export function preflight(request: Request, rules: OriginRules): Response | null
   });
 }
 
-/** On a server that only this machine can reach, its own pages may call too, and its programs. */
+/** Accepts pages and programs of this machine too, if only this machine can reach the server. */
 function isWelcome(origin: string, { loopbackOnly, origins }: OriginRules): boolean {
   if (origins.some((pattern) => pattern === "*" || matchesOrigin(pattern, origin))) return true;
   const { scheme, name } = originParts(origin);
@@ -75,7 +83,7 @@ function isWelcome(origin: string, { loopbackOnly, origins }: OriginRules): bool
   return WEB_SCHEMES.has(scheme) ? /^https?$/.test(scheme) && isLoopbackName(name) : true;
 }
 
-/** Whether an origin is the one that is named, or one of those that a pattern stands for. */
+/** True if the origin equals the pattern or matches its wildcard. */
 export function matchesOrigin(pattern: string, origin: string): boolean {
   if (!pattern.includes("*")) return pattern === origin;
   const [allowed, given] = [originParts(pattern), originParts(origin)];
@@ -85,7 +93,7 @@ export function matchesOrigin(pattern: string, origin: string): boolean {
   return given.name.length > allowed.name.length - 1 && given.name.endsWith(allowed.name.slice(1));
 }
 
-/** All empty for what has no scheme, as `null`. */
+/** Parts of an origin, all empty if it has no scheme, as `null`. */
 function originParts(origin: string) {
   const [, scheme = "", name = "", port = ""] =
     /^([a-z][a-z0-9+.-]*):\/\/([^/?#@]*?)(:\d+|:\*)?$/i.exec(origin) ?? [];
@@ -96,7 +104,7 @@ function isLoopbackName(name: string): boolean {
   return /^(localhost|[a-z0-9-]+\.localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/i.test(name);
 }
 
-/** `value` is for the option, and shown where it can be given as it is. */
+/** `value` is for the option; the message shows it only if it can be passed as it is. */
 function foreign(header: string, given: string, option: string, value: string): ApiError {
   const shown = /^[\w.:/[\]+-]{1,200}$/.test(value) ? `${option} ${value}` : option;
   const message =

@@ -1,4 +1,4 @@
-/** What is sent on a connection: what the socket does not take at once waits here, in order. */
+/** Outgoing bytes of a connection: bytes that the socket does not accept at once wait here, in order. */
 export class Outbox {
   readonly #socket: Bun.Socket<unknown>;
   #waiting: Uint8Array[] = [];
@@ -7,7 +7,7 @@ export class Outbox {
   readonly #onWaiting: () => void;
   readonly #onEmpty: (() => void)[] = [];
 
-  /** `onWaiting` is called when bytes begin to wait. */
+  /** Calls `onWaiting` when bytes begin to wait. */
   constructor(socket: Bun.Socket<unknown>, onWaiting: () => void) {
     this.#socket = socket;
     this.#onWaiting = onWaiting;
@@ -17,7 +17,9 @@ export class Outbox {
     return this.#waitingBytes;
   }
 
-  /** Sends `bytes` from `from` to `to`, which are the caller's again afterwards. False: some of them wait. */
+  /**
+   * Sends bytes [from, to), which belong to the caller again afterwards. Returns false if some of them wait.
+   */
   send(bytes: Uint8Array, from = 0, to = bytes.length): boolean {
     if (this.#isClosed) return true;
     const taken = this.#waitingBytes > 0 ? 0 : Math.max(0, this.#socket.write(bytes, from, to - from));
@@ -28,7 +30,7 @@ export class Outbox {
     return false;
   }
 
-  /** The socket takes bytes again. */
+  /** Handles the socket's drain event: it accepts bytes again. */
   flush(): void {
     while (this.#waiting.length > 0) {
       const [bytes] = this.#waiting;
@@ -43,7 +45,7 @@ export class Outbox {
     for (const tell of this.#onEmpty.splice(0)) tell();
   }
 
-  /** Nothing is sent any more, and nothing waits. */
+  /** Drops waiting bytes and sends no more. */
   close(): void {
     this.#isClosed = true;
     this.#waiting = [];
@@ -51,7 +53,7 @@ export class Outbox {
     for (const tell of this.#onEmpty.splice(0)) tell();
   }
 
-  /** Calls once the socket has taken everything, or is closed. */
+  /** Calls `tell` once the socket has accepted everything, or is closed. */
   whenEmpty(tell: () => void): void {
     if (this.#waitingBytes === 0) tell();
     else this.#onEmpty.push(tell);

@@ -1,6 +1,6 @@
 import { basename, join } from "node:path";
 
-/** A file of the page at `/`, as a browser gets it. */
+/** File of the page at `/`, in the form sent to a browser. */
 export interface PageFile {
   /** "index.html", or a name that changes with the content. */
   readonly name: string;
@@ -8,12 +8,12 @@ export interface PageFile {
   readonly content: string;
 }
 
-/** Where index.html looks for the other files, relative to itself. */
+/** Folder of the other files, relative to index.html. */
 const FILES_FOLDER = "page/";
 
 /**
- * Bundles server/web for browsers. The executable has no sources: tools/build.ts bundles while it builds, and puts a
- * module in the place of this one that holds the outcome.
+ * Bundles server/web for browsers. The executable has no sources: tools/build.ts bundles at build time, and
+ * replaces this module by one that holds the result.
  */
 export async function bundlePage(): Promise<readonly PageFile[]> {
   const { outputs } = await Bun.build({

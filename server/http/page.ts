@@ -1,7 +1,10 @@
-/** Serves the page at `/`: a chat with the model, and what the engines do meanwhile. */
+/** Serves the page at `/`: a chat with the model, and a view of the engines at work. */
 import { bundlePage, type PageFile } from "./page-files.ts";
 
-/** The page takes code, style and data from this server alone, runs no script from text, and is shown in no frame. */
+/**
+ * The page loads code, style and data from this server alone, runs no script from text, and no frame may show
+ * it.
+ */
 const contentSecurityPolicy = [
   "default-src 'none'",
   "script-src 'self'",
@@ -19,7 +22,7 @@ const YEAR_SECONDS = 365 * 24 * 60 * 60;
 
 let bundled: Promise<ReadonlyMap<string, PageFile>> | null = null;
 
-/** The page's file of that name; null when it has none. */
+/** The page's file of that name; null if there is none. */
 export async function pageFile(name: string): Promise<Response | null> {
   bundled ??= bundlePage().then((files) => new Map(files.map((file) => [file.name, file])));
   const file = (await bundled).get(name);
@@ -27,7 +30,7 @@ export async function pageFile(name: string): Promise<Response | null> {
   return new Response(file.content, {
     headers: {
       "content-type": file.type,
-      // Whatever else the page loads has a name of its own for each content.
+      // Names of all other files change with their content.
       "cache-control": name === "index.html" ? "no-cache" : `public, max-age=${YEAR_SECONDS}, immutable`,
       "content-security-policy": contentSecurityPolicy,
       "cross-origin-opener-policy": "same-origin",

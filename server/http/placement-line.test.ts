@@ -1,4 +1,4 @@
-/** What the page says of a placement. */
+/** Cost of one engine in a placement. */
 
 import { expect, test } from "bun:test";
 import type { EngineId } from "../../scheduler/core.ts";

@@ -1,7 +1,9 @@
 import { collectDefaultMetrics, type Metric, Registry } from "prom-client";
 
-/** Metrics of the whole process, by the names that Prometheus' clients give them. Those of Node's own insides are left out: on Bun they
- *  are zeros. */
+/**
+ * Metrics of the whole process, under the names of Prometheus' client libraries. Metrics of Node's own
+ * internals are left out: on Bun they are zeros.
+ */
 export function processMetrics(): readonly Metric[] {
   made ??= make();
   return made;

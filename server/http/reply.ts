@@ -2,39 +2,45 @@ import { STATUS_CODES } from "node:http";
 import type { Outbox } from "./outbox.ts";
 import { type BatchedStream, type StreamText, textBatch } from "./text-batch.ts";
 
-/** Where the text of a stream goes. */
+/** Destination of a stream's text. */
 export interface Outlet {
-  /** Bytes that the client has not taken. */
+  /** Bytes that the client has not accepted. */
   readonly waitingBytes: number;
   write(text: StreamText): void;
-  /** Calls once the client has taken everything, or is gone. */
+  /** Calls `tell` once the client has accepted everything, or has disconnected. */
   whenTaken(tell: () => void): void;
-  /** Nothing more will be written. */
+  /** Ends the text. */
   end(): void;
   /** Resets the connection. */
   reset(): void;
 }
 
-/** What has text for an outlet. */
+/** Source of text for an outlet. */
 export interface TextSource {
   begin(outlet: Outlet): void;
-  /** More was written than the client takes; told again with each write as long as it is so. */
+  /**
+   * Reports back pressure: the client accepts less than was written. Called with each write as long as that
+   * lasts.
+   */
   onCongested(): void;
 }
 
-/** How an answer to a request must look. */
+/** Form of an answer, as its request demands. */
 export interface ReplyForm {
-  /** HEAD: the head alone is sent. */
+  /** False for HEAD: only the head is sent. */
   readonly hasBody: boolean;
-  /** Of HTTP/1.0, which knows no chunks: a stream ends with its connection. */
+  /** True for HTTP/1.0, which has no chunks: a stream ends with its connection. */
   readonly isOld: boolean;
-  /** The connection takes another request afterwards. */
+  /** True if the connection accepts another request afterwards. */
   keepsAlive: boolean;
 }
 
-/** The answer to one request on its way: a head, and a body of known length or a stream in chunks (RFC 9112, section 7.1). */
+/**
+ * Answer to one request on its way: a head, then a body of known length or a stream in chunks (RFC 9112,
+ * section 7.1).
+ */
 export class Reply {
-  /** Aborted when the client is gone. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
   readonly #form: ReplyForm;
   readonly #outbox: Outbox;
@@ -48,7 +54,10 @@ export class Reply {
     this.#reset = reset;
   }
 
-  /** The response that the route returns next has no body of its own: `source` is given where its text goes, once its head is sent. */
+  /**
+   * Sets the source of the next response, which has no body of its own. `source` receives its outlet once the
+   * head is sent.
+   */
   streamFrom(source: TextSource): void {
     this.#source = source;
   }
@@ -71,7 +80,7 @@ export class Reply {
 
   async #sendWhole(response: Response): Promise<void> {
     const tellsLength = response.headers.has("content-length");
-    // A route that tells the length of a body does not hold it in memory.
+    // A route that states the length of a body does not hold it in memory.
     const isLong = tellsLength && response.body !== null;
     if (isLong && this.#form.hasBody) return await this.#sendLong(response);
     const body = isLong ? NO_BYTES : await response.bytes();
@@ -133,7 +142,7 @@ class StreamOutlet implements Outlet, BatchedStream {
 const NO_BYTES = new Uint8Array(0);
 const LAST_CHUNK = Buffer.from("0\r\n\r\n");
 
-/** Of the connection, which no route decides. */
+/** Headers of the connection, which no route decides. */
 const HOP_HEADERS = new Set(["connection", "keep-alive", "transfer-encoding"]);
 
 function headOf({ status, headers }: Response, form: ReplyForm, framing: string): Buffer {

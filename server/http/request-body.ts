@@ -1,7 +1,7 @@
 /** Bytes of a request's body that may wait for the route that reads it. */
 const WAITING_BYTES_MAX = 256 * 1024;
 
-/** The body of a request, as it comes. */
+/** Body of a request, as it arrives. */
 export class RequestBody {
   readonly #onRead: () => void;
   #pieces: Uint8Array<ArrayBuffer>[] = [];
@@ -10,7 +10,7 @@ export class RequestBody {
   #isUnwanted = false;
   #failure: Error | null = null;
 
-  /** `onRead` is told whenever more is wanted. */
+  /** Calls `onRead` whenever the reader asks for more. */
   constructor(onRead: () => void) {
     this.#onRead = onRead;
   }
@@ -19,7 +19,7 @@ export class RequestBody {
     return this.#isComplete;
   }
 
-  /** Whether as much waits as may. */
+  /** True if as many bytes wait as may. */
   get isFull(): boolean {
     return (
       this.#controller !== null && !this.#isComplete && this.#controller.desiredSize! <= -WAITING_BYTES_MAX
@@ -37,20 +37,20 @@ export class RequestBody {
     if (!this.#isUnwanted) this.#controller?.close();
   }
 
-  /** No more will come. */
+  /** Fails the body: the connection sends no more of it. */
   fail(error: Error): void {
     if (this.#isComplete) return;
     this.#failure = error;
     if (!this.#isUnwanted) this.#controller?.error(error);
   }
 
-  /** What has come and what will is dropped. */
+  /** Drops received and future bytes. */
   drop(): void {
     this.#isUnwanted = true;
     this.#pieces = [];
   }
 
-  /** As a request takes it: the bytes when all are there, null when there are none. */
+  /** Body in the form that `Request` accepts: the bytes if all have arrived, null if there are none. */
   take(): Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> | null {
     const pieces = this.#pieces;
     this.#pieces = [];

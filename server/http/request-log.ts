@@ -1,13 +1,16 @@
 import type { AnswerEvent, Usage } from "../answer/events.ts";
 
-/** Milliseconds from a request's arrival to the end of its answer, and of those from its first token on. */
+/** Milliseconds from a request's arrival to the end of its answer, and from its first token on. */
 interface Times {
   readonly totalMs: number;
   readonly answerMs: number;
 }
 
-/** Lines for people who watch what is asked (`--log-requests`): one when a request has its response, one when a generated answer
- *  has ended, which is later where it is a stream. No text of either is in them. */
+/**
+ * Log of requests for operators (`--log-requests`). It has one line when a request has its response, and one
+ * when a generated answer has ended (later, if it is a stream). Neither holds any text of the prompt or the
+ * answer.
+ */
 export class RequestLog {
   readonly #write: (line: string) => void;
 
@@ -15,7 +18,10 @@ export class RequestLog {
     this.#write = write;
   }
 
-  /** `path` is the client's, without a query. What is only looked at, as the page does every second, has no line. */
+  /**
+   * `path` is the client's, without a query. Successful GET requests, such as the page's poll every second,
+   * have no line.
+   */
   responded(requestId: string, method: string, path: string, status: number, seconds: number): void {
     if (method === "GET" && status < 400) return;
     this.#line(requestId, `${method} ${path} ${status} in ${(seconds * 1000).toFixed(0)} ms`);

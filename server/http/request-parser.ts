@@ -1,35 +1,35 @@
-/** What stands before a request's body. */
+/** Head of a request. */
 export interface RequestHead {
-  /** Of the protocol. */
+  /** Version of the protocol. */
   readonly major: number;
   readonly minor: number;
   readonly method: string;
-  /** What the request line names: a path as a rule. */
+  /** Target of the request line: usually a path. */
   readonly target: string;
-  /** Names and values, one after the other, as they came. */
+  /** Names and values alternating, as received. */
   readonly headers: readonly string[];
-  /** Whether the client means to use its connection again. */
+  /** True if the client means to use its connection again. */
   readonly keepsAlive: boolean;
 }
 
-/** What is told of requests, in the order of their bytes. */
+/** Events of requests, in the order of their bytes. */
 export interface RequestEvents {
   onHead(head: RequestHead): void;
-  /** Bytes of the body, without what frames them. */
+  /** Bytes of the body, without its framing. */
   onBody(bytes: Uint8Array<ArrayBuffer>): void;
   onEnd(): void;
 }
 
-/** Why bytes are no request; `code` is llhttp's. */
+/** Reason why bytes are no request; `code` is llhttp's. */
 export interface ParseFailure {
   readonly code: string;
   readonly reason: string;
 }
 
-/** A head may have as many bytes. */
+/** Bytes that a head may have. */
 export const HEAD_BYTES_MAX = 16 * 1024;
 
-/** llhttp as Node and Bun hand it out; it has no types of its own. */
+/** llhttp as Node and Bun expose it; it has no types of its own. */
 interface Llhttp {
   // biome-ignore lint/suspicious/noExplicitAny: the functions that it calls are set as fields, by number
   new (): any;
@@ -47,16 +47,16 @@ const { HTTPParser, methods } = binding as {
   readonly methods: readonly string[];
 };
 
-/** Understands the requests of a connection: llhttp, the parser of `node:http`, in its strict form. */
+/** Parses the requests of a connection: llhttp, the parser of `node:http`, in its strict form. */
 export class RequestParser {
   readonly #parser = new HTTPParser();
-  /** Bytes of an unfinished body's frame since its last content: trailers, and what follows a chunk's length. */
+  /** Bytes of an unfinished body's framing since its last content: trailers, and chunk extensions. */
   #frameBytes = 0;
   #isInBody = false;
   #isInHead = false;
 
   constructor(events: RequestEvents) {
-    // What llhttp hands out before a head is complete: it holds 32 headers at once.
+    // Headers that llhttp reports before a head is complete: it holds 32 at once.
     let early: string[] = [];
     let earlyTarget = "";
     this.#parser.initialize(HTTPParser.REQUEST, {}, HEAD_BYTES_MAX, 0);
@@ -99,17 +99,17 @@ export class RequestParser {
     };
   }
 
-  /** Whether a head has begun, perhaps with the line breaks before it, and has not ended. */
+  /** True after a head has begun, perhaps with the line breaks before it, until it has ended. */
   get isInHead(): boolean {
     return this.#isInHead;
   }
 
-  /** The events of these bytes have been told when it returns. After a failure nothing more may be pushed. */
+  /** Emits all events of these bytes before it returns. After a failure nothing more may be pushed. */
   push(bytes: Uint8Array): ParseFailure | null {
     this.#frameBytes += bytes.length;
     this.#isInHead ||= !this.#isInBody;
     for (let rest = bytes; rest.length > 0; ) {
-      // It takes less than all behind a request that offers another protocol, which is never taken up here.
+      // llhttp stops after a request that offers another protocol; this server never switches protocols.
       const taken: number | (Error & ParseFailure) = this.#parser.execute(rest);
       if (typeof taken !== "number") return taken;
       rest = rest.subarray(taken);

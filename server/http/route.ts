@@ -1,39 +1,39 @@
 import { ApiError, quote } from "./errors.ts";
 import type { Reply } from "./reply.ts";
 
-/** One row of the server's table of routes. */
+/** Row of the server's table of routes. */
 export interface Route {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** `{…}` at its end stands for everything behind. */
+  /** `{…}` at its end matches any rest of a path. */
   readonly path: string;
-  /** Answers without a key. */
+  /** True if the route answers without a key. */
   readonly isPublic: boolean;
-  /** null: there is nothing of that name. */
+  /** Returns null if nothing of that name exists. */
   readonly handler: (call: Call) => unknown;
-  /** Its bodies are JSON whatever content type they come with: `curl -d` alone names another. */
+  /** True if bodies are JSON whatever their content type: `curl -d` alone sends another. */
   readonly takesAnyType?: boolean;
 }
 
-/** What a handler is given. */
+/** Arguments of a handler. */
 export interface Call {
   readonly request: Request;
-  /** Where the answer goes that is a stream. */
+  /** Destination of an answer that is a stream. */
   readonly reply: Reply;
   readonly requestId: string;
-  /** When the request's head arrived, on the clock of `performance.now()`. */
+  /** Arrival of the request's head, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
-  /** A name for the key, and the owner of what is kept of this request; "" where no keys are needed. */
+  /** Name for the key, and owner of the objects stored for this request; "" if the server needs no keys. */
   readonly tenant: string;
-  /** May see what all keys' requests do. */
+  /** True if the sender may see all keys' requests. */
   readonly isAdmin: boolean;
-  /** What stands for `{…}` in the route's path. */
+  /** Part of the path that matches `{…}`. */
   readonly rest: string;
-  /** The JSON object in the body of a request for work, which is refused early when none is taken. */
+  /** Reads the JSON object in the body of a request for work. Refuses early if the server accepts none. */
   readWork(): Promise<Readonly<Record<string, unknown>>>;
   setHeader(name: string, value: string): void;
 }
 
-/** A handler of what tells of all keys' requests. Throws 403 for a key that may not see them. */
+/** Wraps a handler that shows all keys' requests. Throws 403 for a key that may not see them. */
 export function adminsAlone(handler: Route["handler"]): Route["handler"] {
   return (call) => {
     if (call.isAdmin) return handler(call);
@@ -42,7 +42,7 @@ export function adminsAlone(handler: Route["handler"]): Route["handler"] {
   };
 }
 
-/** The route of a path; its method may be another one. */
+/** Route of a path, of any method. */
 export function findRoute(routes: readonly Route[], path: string): Route | undefined {
   return routes.find((route) => matches(route, path));
 }
@@ -52,13 +52,13 @@ function matches(route: Route, path: string): boolean {
   return prefix === null ? route.path === path : path.startsWith(prefix);
 }
 
-/** The path as Elysia's router takes it. */
+/** Path in the syntax of Elysia's router. */
 export function pattern(route: Route): string {
   const prefix = prefixOf(route);
   return prefix === null ? route.path : `${prefix}*`;
 }
 
-/** 404, or 405 when the path takes other methods. */
+/** 404, or 405 if the path accepts other methods. */
 export function noRoute(routes: readonly Route[], method: string, path: string): ApiError {
   const taken = routes.filter((route) => findRoute([route], path) !== undefined).map((route) => route.method);
   if (taken.length === 0 || taken.some((one) => one === method)) {

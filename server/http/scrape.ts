@@ -1,4 +1,4 @@
-/** Time for which a text of all metrics is sent before another is made. */
+/** Time for which the server sends the same text of metrics. */
 const METRICS_KEPT_MS = 1000;
 
 /** Text of all metrics: made once in `keptMs` at most and once at a time, however many clients ask for it. */

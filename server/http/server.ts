@@ -2,7 +2,7 @@ import { CLIENT_WAIT_S, type ClientWaits, Connection, HEAD_WAIT_MS, type Serve }
 import { type Admission, Crowd, type CrowdLimits } from "./crowd.ts";
 import { connectionsMax } from "./descriptors.ts";
 
-/** What a connection is told for which there is no room, before anything is read of it. */
+/** Response that refuses a connection beyond a limit, sent before anything is read of it. */
 function refusalText(message: string): string {
   const error = { message, type: "overloaded_error", param: null, code: "server_overloaded" };
   const body = JSON.stringify({ error });
@@ -11,12 +11,12 @@ function refusalText(message: string): string {
 
 export interface ServerOptions extends Partial<ClientWaits>, Partial<CrowdLimits> {}
 
-/** Part of all connections that one address may have, where nothing is said. */
+/** Default share of all connections that one address may have. */
 const ADDRESS_PART = 1 / 4;
 
-/** Listens, and keeps the connections of clients. */
+/** Listens, and owns the connections of clients. */
 export class HttpServer {
-  /** What answers requests from now on. */
+  /** Handler of requests; a new value holds from now on. */
   serve: Serve;
   readonly #listener: Bun.TCPSocketListener<Connection | null>;
   readonly #crowd: Crowd<Connection>;
@@ -25,7 +25,7 @@ export class HttpServer {
   readonly #stopped = Promise.withResolvers<void>();
   #isStopping = false;
 
-  /** Throws what Bun.listen throws. */
+  /** Throws the errors of Bun.listen. */
   constructor(hostname: string, port: number, serve: Serve, options: ServerOptions = {}) {
     this.serve = serve;
     const {
@@ -50,7 +50,7 @@ export class HttpServer {
         data: ({ data }, bytes) => data?.receive(bytes),
         drain: ({ data }) => data?.drained(),
         timeout: ({ data }) => data?.timedOut(),
-        // What ends a connection is told by `close` too.
+        // `close` also reports whatever ends a connection.
         error: () => {},
         close: ({ data }) => this.#closed(data),
       },
@@ -66,7 +66,7 @@ export class HttpServer {
     return `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
   }
 
-  /** Takes no more connections and requests; resolves when the answers that are being given are given. */
+  /** Accepts no more connections and requests; resolves when the answers in progress have ended. */
   stop(): Promise<void> {
     this.#listener.stop();
     this.#isStopping = true;

@@ -6,7 +6,7 @@ import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Lifecycle, ServerState } from "./lifecycle.ts";
 import type { Telemetry, Work } from "./telemetry.ts";
 
-/** What `GET /state` tells every key. */
+/** Answer of `GET /state` for every key. */
 export interface ServerFacts {
   readonly version: string;
   readonly model: string;
@@ -17,16 +17,18 @@ export interface ServerFacts {
   readonly timeMs: number;
 }
 
-/** The answer of `GET /state` to who may see all keys' requests: what the server does at this moment. Its totals only grow, so that
- *  two snapshots give rates. */
+/**
+ * Answer of `GET /state` for a sender who may see all keys' requests: the server's activity at this moment.
+ * Its totals only grow, so that two snapshots give rates.
+ */
 export interface Snapshot extends ServerFacts {
-  /** By engine id. */
+  /** Engines by id. */
   readonly engines: readonly EngineSnapshot[];
   /** The last placements, newest first. */
   readonly placements: readonly PlacementSnapshot[];
   /** Tokens computed for answers that have ended: of requests, and of jobs. */
   readonly computed: Readonly<Record<Work, number>>;
-  /** null: no files and batches are kept here. */
+  /** null: this server keeps no files and batches. */
   readonly jobs: JobsSnapshot | null;
 }
 
@@ -37,7 +39,7 @@ export interface JobsSnapshot {
   readonly linesRunning: number;
 }
 
-/** Where a sequence went, and why. */
+/** Engine that the fleet chose for a sequence, and the reason. */
 export interface PlacementSnapshot {
   /** On the clock of `Snapshot.timeMs`. */
   readonly timeMs: number;
@@ -47,11 +49,11 @@ export interface PlacementSnapshot {
 
 export interface EngineSnapshot {
   readonly device: DeviceSpec;
-  /** As the engine told after its last step. */
+  /** As reported by the engine after its last step. */
   readonly load: EngineLoad;
 }
 
-/** What a snapshot is taken of. */
+/** Sources of a snapshot. */
 export interface SnapshotSources {
   readonly version: string;
   readonly model: { readonly names: readonly string[]; readonly contextMax: number };

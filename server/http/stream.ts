@@ -2,56 +2,65 @@ import type { Outlet, Reply, TextSource } from "./reply.ts";
 import type { StreamText } from "./text-batch.ts";
 
 export interface StreamLimits {
-  /** A sign of life is sent when nothing else was for this long. */
+  /** Time without other text after which a keep-alive is sent. */
   readonly keepAliveMs: number;
-  /** Bytes that may wait for a reader who does not read; more end the stream. */
+  /** Bytes that may wait for a client that does not read; more end the stream. */
   readonly pendingBytesMax: number;
-  /** How long a reader may leave bytes waiting. */
+  /** Time that a client may leave bytes waiting. */
   readonly stallMs: number;
 }
 
-/** What a stream's text comes from. */
+/** Producer of a stream's text. */
 export interface Producer {
-  /** The reader does not keep up: produce less. */
+  /** Produces less: the client does not keep up. */
   pause(): void;
-  /** The reader has caught up. */
+  /** Continues: the client has caught up. */
   resume(): void;
-  /** The client is gone, and the stream is closed; or the reader is too slow, and nothing more may be written but a
-   *  last text that says so. */
+  /**
+   * Ends the work. `reader`: the client disconnected and the stream is closed. `slowReader`: the client is
+   * too slow, and only a last text that says so may be written.
+   */
   abort(by: "reader" | "slowReader"): void;
 }
 
-/** How a wire format frames a stream. */
+/** Framing of a stream in one wire format. */
 export interface Framing {
   readonly contentType: string;
-  /** Sent before everything else: headers travel with the first bytes, and this sends them before there is a token. */
+  /**
+   * Sent before everything else: HTTP headers travel with the first bytes, so this sends them before there is
+   * a token.
+   */
   readonly opening: string;
-  /** Sent when nothing else was for a while. */
+  /** Sent after a while without other text. */
   readonly keepAlive: string;
 }
 
-/** Server-sent events: what opens a stream and keeps it alive are comments. */
+/** Server-sent events: the opening and the keep-alive are comments. */
 export const sseFraming: Framing = Object.freeze({
   contentType: "text/event-stream; charset=utf-8",
   opening: ": open\n\n",
   keepAlive: ": ping\n\n",
 });
 
-/** One server-sent event, of a name where the format has names. `json` holds no line break, as JSON.stringify writes none. */
+/**
+ * Formats a server-sent event, with a name where the format has names. `json` holds no line break, as
+ * JSON.stringify writes none.
+ */
 export function sseEvent(json: string, name?: string): string {
   return name === undefined ? `data: ${json}\n\n` : `event: ${name}\ndata: ${json}\n\n`;
 }
 
 /**
- * One response whose text is written as it comes. It goes straight to the socket; what the socket does not take is told to the producer, and
- * bounded in bytes and in time. `end` or a disconnect closes it; what is written afterwards is dropped.
+ * Response whose text is written as it is produced, straight to the socket. Bytes that the socket does not
+ * accept cause back pressure on the producer, and are bounded in number and in time. `end` or a disconnect
+ * closes it; later writes are dropped.
  */
 export class ResponseStream implements TextSource {
   readonly #reply: Reply;
   readonly #framing: Framing;
   readonly #limits: StreamLimits;
   readonly #producer: Producer;
-  /** Written before the response was returned. */
+  /** Text written before the response was returned. */
   #early: StreamText[] = [];
   #outlet: Outlet | null = null;
   #isClosed = false;
@@ -69,7 +78,7 @@ export class ResponseStream implements TextSource {
     else reply.signal.addEventListener("abort", () => this.#disconnected(), { once: true });
   }
 
-  /** The response. Its headers go out at once, before anything is sent. */
+  /** The response. Its headers are sent at once, before any text. */
   response(): Response {
     if (!this.#isClosed)
       this.#keepAlive = setInterval(() => {
@@ -112,7 +121,7 @@ export class ResponseStream implements TextSource {
     this.#outlet!.whenTaken(() => this.#taken());
   }
 
-  /** The reader has read everything, or is gone. */
+  /** Handles a client that has read everything, or is gone. */
   #taken(): void {
     this.#isCongested = false;
     clearTimeout(this.#stall);
@@ -120,7 +129,7 @@ export class ResponseStream implements TextSource {
   }
 
   #stalled(): void {
-    // The last event is written and was not read either: nothing is left but to reset the connection.
+    // The last event is written and was not read either, so only a reset remains.
     if (this.#isClosed) this.#outlet!.reset();
     else this.#producer.abort("slowReader");
   }
@@ -131,7 +140,7 @@ export class ResponseStream implements TextSource {
     this.#producer.abort("reader");
   }
 
-  /** Nothing more will be written. */
+  /** Ends the text. */
   end(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

@@ -10,9 +10,10 @@ import type { RequestLog } from "./request-log.ts";
 import { Scrape } from "./scrape.ts";
 
 /**
- * What the server tells of itself, as Prometheus text. Names that begin with `vllm:` are those that dashboards and
- * endpoint pickers read, with vLLM's meaning, labels and buckets; `bunting_` are our own, finer where theirs are coarse.
- * State and totals of the engines are read at a scrape, so that they cost nothing in between.
+ * Metrics of the server, as Prometheus text. Names that begin with `vllm:` are those that dashboards and
+ * endpoint pickers read, with vLLM's meaning, labels and buckets. Names that begin with `bunting_` are our
+ * own, finer where theirs are coarse. State and totals of the engines are read at a scrape, so that they cost
+ * nothing in between.
  */
 
 const latencyBuckets = [
@@ -40,11 +41,11 @@ const ofEngine = ["model_name", "engine"] as const;
 
 type CounterRow = readonly [name: string, help: string, labels: readonly string[]];
 type HistogramRow = readonly [...CounterRow, buckets: readonly number[]];
-/** Its labels are those of all answers. */
+/** Histogram of an answer; all answers share its labels. */
 type AnswerRow = readonly [name: string, help: string, buckets: readonly number[]];
 type EngineRow = readonly [name: string, help: string, read: (load: EngineLoad) => number];
 
-/** Counted as it happens. */
+/** Metrics counted at each event. */
 const counters = {
   finished: [
     "vllm:request_success_total",
@@ -77,7 +78,7 @@ const serverHistograms = {
   ],
 } as const satisfies Record<string, HistogramRow>;
 
-/** Of an answer. */
+/** Histograms of an answer. */
 const answerHistograms = {
   firstToken: ["vllm:time_to_first_token_seconds", "From arrival to the first token.", firstTokenBuckets],
   firstTokenFine: ["bunting_time_to_first_token_seconds", "The same in finer buckets.", fineBuckets],
@@ -99,7 +100,7 @@ const answerHistograms = {
   tokensMax: ["vllm:request_params_max_tokens", "Most tokens asked for.", tokensBuckets],
 } as const satisfies Record<string, AnswerRow>;
 
-/** Read at a scrape. */
+/** Metrics read at a scrape. */
 const engineGauges: readonly EngineRow[] = [
   ["vllm:num_requests_running", "Sequences that are being computed.", (load) => load.running],
   ["vllm:num_requests_waiting", "Sequences that wait to be admitted.", (load) => load.waiting],
@@ -123,13 +124,16 @@ const engineTotals: readonly EngineRow[] = [
   ["bunting_evicted_pages_total", "Cached pages given up for others.", (load) => load.evictedPagesTotal],
 ];
 
-/** What is measured of an answer. */
+/** Measure of an answer. */
 export type RequestHistogram = keyof typeof answerHistograms;
 
-/** vLLM's words for how a choice ended. */
+/** vLLM's words for the end of a choice. */
 export type FinishLabel = "stop" | "length" | "abort" | "error";
 
-/** The longest time away, and of the times away the most that the thread computed; the rest it waited for a processor. */
+/**
+ * Longest time in which the thread served no client, and the most that it computed in such a time. The rest
+ * it waited for a processor.
+ */
 export interface Gap {
   readonly wholeMs: number;
   readonly computingMs: number;
@@ -143,15 +147,15 @@ export interface TelemetryOptions {
   readonly log?: RequestLog | null;
   /** Current loads, by engine id. */
   readonly loads: () => readonly EngineLoad[];
-  /** How far each engine's steps are from what is predicted, by engine id: see OnlineCostModel's margin. */
+  /** Deviation of each engine's steps from their prediction, by engine id: see OnlineCostModel's margin. */
   readonly predictionErrors: () => readonly number[];
-  /** Of the thread that serves HTTP, of the last minute. */
+  /** Worst gap of the HTTP thread in the last minute. */
   readonly gap: () => Gap;
-  /** Time for which a text of metrics is sent to all that scrape; absent: a second. */
+  /** Time for which the same text of metrics is sent to all scrapers; absent: a second. */
   readonly metricsKeptMs?: number;
 }
 
-/** What is computed: requests, whose clients wait, or jobs. */
+/** Origin of computed tokens: requests, whose clients wait, or jobs. */
 export type Work = "requests" | "jobs";
 
 export class Telemetry {
@@ -161,7 +165,7 @@ export class Telemetry {
   readonly #scrape: Scrape;
   readonly #modelName: string;
   readonly #answerLabels: Readonly<Record<"model_name" | "engine", string>>;
-  /** By engine: number of the last step that was counted. */
+  /** Number of the last step that was counted, by engine. */
   readonly #lastStep: number[];
   readonly #computed = { requests: 0, jobs: 0 };
   readonly #counters = mapValues(counters, (row) => this.#counter(row));
@@ -181,7 +185,7 @@ export class Telemetry {
     this.#scrape = new Scrape(() => this.#registry.metrics(), metricsKeptMs);
     this.log = log ?? null;
     this.#modelName = modelName;
-    // A request's engine is the fleet's business; with one engine there is nothing to ask.
+    // The fleet chooses a request's engine, so the label is "all"; with one engine it is known.
     this.#answerLabels = { model_name: modelName, engine: specs.length === 1 ? "0" : "all" };
     this.#answers = mapValues(answerHistograms, (row) => this.#answerHistogram(row));
     this.#lastStep = specs.map(() => 0);
@@ -207,12 +211,12 @@ export class Telemetry {
     return this.#registry.contentType;
   }
 
-  /** The whole exposition, a second old at most. */
+  /** Whole exposition, a second old at most. */
   text(): Promise<string> {
     return this.#scrape.text();
   }
 
-  /** After each report of an engine. A report without a new step counts nothing. */
+  /** Called after each report of an engine. A report without a new step counts nothing. */
   observeStep(engine: EngineId, load: EngineLoad): void {
     if (load.stepsTotal === this.#lastStep[engine]) return;
     this.#lastStep[engine] = load.stepsTotal;
@@ -225,7 +229,7 @@ export class Telemetry {
     this.#counters.placements.inc({ engine: String(engine), reason });
   }
 
-  /** Tokens of an answer that has ended, of a request or of a job's line. */
+  /** Counts the tokens of an answer that has ended, of a request or of a job's line. */
   countTokens({ promptTokens, cachedTokens, completionTokens }: Usage, work: Work = "requests"): void {
     const { tokens } = this.#counters;
     tokens.inc({ work, part: "prompt_computed" }, promptTokens - cachedTokens);
@@ -234,7 +238,7 @@ export class Telemetry {
     this.#computed[work] += promptTokens - cachedTokens + completionTokens;
   }
 
-  /** Tokens that were computed for answers which have ended. */
+  /** Tokens computed for answers that have ended. */
   get computed(): Readonly<Record<Work, number>> {
     return this.#computed;
   }
@@ -274,7 +278,7 @@ export class Telemetry {
     return histogram;
   }
 
-  /** `read` gives a value for each engine. */
+  /** `read` returns a value for each engine. */
   #gauge(name: string, help: string, read: () => readonly number[]): void {
     const collect = (): void => {
       for (const [engine, value] of read().entries()) gauge.set(this.#labels(engine), value);
@@ -282,7 +286,7 @@ export class Telemetry {
     const gauge = new Gauge({ name, help, labelNames: ofEngine, registers: this.#registers, collect });
   }
 
-  /** Without labels. */
+  /** Gauge without labels. */
   #plainGauge(name: string, help: string, read: () => number): void {
     const gauge: Gauge = new Gauge({
       name,
@@ -300,7 +304,7 @@ export class Telemetry {
     const total = new Counter({ name, help, labelNames: ofEngine, registers: this.#registers, collect });
   }
 
-  /** What does not change, as labels. */
+  /** Constant facts, as labels. */
   #info(name: string, help: string, rows: readonly Readonly<Record<string, string>>[]): void {
     const labelNames = Object.keys(rows[0]!);
     const gauge = new Gauge({ name, help, labelNames, registers: this.#registers });

@@ -4,7 +4,7 @@ import { runs } from "../../tests/support/property.ts";
 import { Outbox } from "./outbox.ts";
 import { type BatchedStream, type StreamText, TextBatch } from "./text-batch.ts";
 
-/** A socket that takes so many bytes of each write. */
+/** Socket that accepts `takes()` bytes of each write. */
 function socketOf(takes: () => number) {
   const taken: Buffer[] = [];
   const write = (bytes: Uint8Array, from = 0, length = bytes.length): number => {
@@ -57,7 +57,7 @@ test("every stream gets its own texts, whole and in order, whatever its socket t
       for (const { stream: index, text, asBytes, flushes } of writes) {
         const one = streams[index]!;
         const bytes = (piece: string) => Buffer.from(piece);
-        // A lone half of a pair is another character once it is bytes.
+        // An unpaired surrogate becomes another character once it is encoded as bytes.
         const given = typeof text === "string" || !asBytes ? text : text.map(bytes);
         batch.write(one.stream, given);
         one.expected += Buffer.from(stringOf(text)).toString();
@@ -97,7 +97,7 @@ test("what a stream writes because it is congested comes behind the text that it
     },
   };
   let isCongested = false;
-  const texts = ["a", "b", "c"].map((letter) => letter.repeat(60_000)); // of which the room holds two
+  const texts = ["a", "b", "c"].map((letter) => letter.repeat(60_000)); // the room holds two of them
   for (const text of texts) batch.write(stream, text);
   batch.flush();
   takes = 2 ** 30;

@@ -1,21 +1,23 @@
 import type { Outbox } from "./outbox.ts";
 
-/** Text to write, or its pieces, one after the other: pieces that many texts have in common are kept as bytes, which costs less than to put
- *  a text together. */
+/**
+ * Text to write, or its pieces in order. Pieces that many texts share are kept as bytes, which costs less
+ * than joining strings.
+ */
 export type StreamText = string | readonly (string | Uint8Array)[];
 
-/** A stream whose texts are sent in batches. */
+/** Stream whose texts are sent in batches. */
 export interface BatchedStream {
   readonly outbox: Outbox;
   /** Each text is a chunk (RFC 9112, section 7.1). */
   readonly isChunked: boolean;
-  /** The client did not take all that was sent. */
+  /** Reports that the client did not accept everything sent. */
   onCongested(): void;
 }
 
-/** What a step of some hundred streams writes. */
+/** Enough for one step of some hundred streams. */
 const ROOM_BYTES = 256 * 1024;
-/** A chunk's length in hexadecimal digits and the end of its line. */
+/** Four hexadecimal digits of a chunk's length, and the line's end. */
 const CHUNK_HEAD_BYTES = 6;
 const CHUNK_BYTES_MAX = 0xffff;
 const HEX_DIGITS = Buffer.from("0123456789abcdef");
@@ -23,17 +25,17 @@ const CR = 13;
 const LF = 10;
 
 /**
- * Texts of all streams, sent together once the code that writes them has ended. A step brings a token for each stream: what is computed for
- * all of them comes first, and what the system does to send it afterwards, for in turns each would find the processor's caches full of
- * the other's.
+ * Texts of all streams, sent together after the code that writes them has ended. A step brings a token for
+ * each stream. Computing for all of them first and making the system calls afterwards keeps the processor's
+ * caches warm for both.
  */
 export class TextBatch {
   readonly #room = Buffer.allocUnsafe(ROOM_BYTES);
   #end = 0;
-  /** Whose bytes there are, in the order in which they were written, and where they end. */
+  /** Streams whose bytes are in the room, in the order written, and the end of each one's bytes. */
   readonly #streams: BatchedStream[] = [];
   readonly #ends: number[] = [];
-  /** To be called once all is sent. */
+  /** Callbacks to run once everything is sent. */
   #afterwards: (() => void)[] = [];
 
   write(stream: BatchedStream, text: StreamText): void {
@@ -43,7 +45,7 @@ export class TextBatch {
     tell(sent);
   }
 
-  /** Bytes as they are, and what to do once they are sent. */
+  /** Writes raw bytes, and calls `afterwards` once they are sent. */
   end(stream: BatchedStream, bytes: Uint8Array, afterwards: () => void): void {
     if (this.#end + bytes.length > ROOM_BYTES) this.flush();
     this.#room.set(bytes, this.#end);
@@ -51,7 +53,7 @@ export class TextBatch {
     this.#note(stream, this.#end + bytes.length);
   }
 
-  /** Sends what was written. */
+  /** Sends the written texts. */
   flush(): void {
     tell(this.#send());
   }
@@ -70,7 +72,7 @@ export class TextBatch {
     return { congested, afterwards };
   }
 
-  /** False: it may not fit. */
+  /** Returns false if the text may not fit. */
   #put(stream: BatchedStream, text: StreamText): boolean {
     const from = stream.isChunked ? this.#end + CHUNK_HEAD_BYTES : this.#end;
     const end = typeof text === "string" ? this.#putPiece(text, from) : this.#putPieces(text, from);
@@ -98,7 +100,7 @@ export class TextBatch {
       room.set(piece, from);
       return from + piece.length;
     }
-    // Most tokens are a few letters, which are written here in a fraction of the time of a call.
+    // Writes ASCII here: most tokens are a few letters, for which a native call costs more.
     for (let at = 0; at < piece.length; at++) {
       const code = piece.charCodeAt(at);
       if (code > 127) return from + room.write(piece, from);
@@ -129,7 +131,7 @@ export class TextBatch {
   }
 }
 
-/** Who is to be told of what was sent: after whatever is to be written before, for they may write. */
+/** Callbacks to run after the flush and the next write (they may write again). */
 interface Sent {
   readonly congested: BatchedStream[];
   readonly afterwards: readonly (() => void)[];
@@ -149,5 +151,5 @@ function longText({ isChunked }: BatchedStream, text: StreamText): Uint8Array {
   return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from("\r\n")]);
 }
 
-/** There is one for all connections. */
+/** Single batch for all connections. */
 export const textBatch = new TextBatch();

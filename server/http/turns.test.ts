@@ -1,7 +1,10 @@
 import { expect, test } from "bun:test";
 import { inTurn } from "./turns.ts";
 
-/** In which turn of the event loop each of `count` pieces of work begins, all of them given in one, each by a callback. */
+/**
+ * Turn of the event loop in which each of `count` pieces of work begins; all are submitted in one turn, each
+ * by a callback.
+ */
 async function turnsOf(count: number, work: () => Promise<void> | void): Promise<readonly number[]> {
   let turn = 0;
   let isCounting = true;

@@ -1,15 +1,16 @@
-/** How long work that clients of HTTP cause goes on in one turn of the event loop. */
+/** Time that work caused by HTTP clients may take in one turn of the event loop. */
 const SLICE_MS = 4;
-/** Pieces of it that are begun in a turn when they had to wait. */
+/** Waiting pieces of work that one turn begins. */
 const PIECES_MAX = 16;
 
 const waiting: (() => void)[] = [];
-/** When the first piece of this turn began. */
+/** Time at which the first piece of this turn began. */
 let sinceMs: number | null = null;
 
 /**
- * Runs `work` now if there is time left in this turn of the event loop, else after what waits already. Between two pieces, all of what the
- * first one does in microtasks ends: a client that sends much at once delays others by a slice and a piece.
+ * Runs `work` now if there is time left in this turn of the event loop, else after the waiting work. All
+ * microtasks of one piece end before the next begins. So a client that sends much at once delays others by a
+ * slice and a piece.
  */
 export function inTurn(work: () => void): void {
   if (waiting.length === 0 && hasTime()) begin(work);
@@ -28,7 +29,7 @@ function begin(work: () => void): void {
   work();
 }
 
-/** Each piece has a callback of its own, behind which its microtasks run. */
+/** Gives each piece a callback of its own, after which its microtasks run. */
 function newTurn(): void {
   sinceMs = null;
   for (let i = Math.min(PIECES_MAX, waiting.length); i > 0; i--) setImmediate(beginNext);

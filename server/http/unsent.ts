@@ -1,14 +1,16 @@
 /**
- * A bound on what the kernel takes from us for a client that does not read. Without one, Linux takes 2.6 MB of each stream before
- * a write reports that it waits: some 11,000 tokens that are computed for nobody. The option of the listening socket holds for
- * every connection that it accepts.
+ * Limits the kernel's send buffer for a client that does not read. Without a limit, Linux accepts megabytes
+ * of each stream before a write reports back pressure: the engine would compute all those tokens for nobody.
+ * The option of the listening socket holds for every connection that it accepts.
  */
 
 import { dlopen } from "bun:ffi";
 import { readdirSync } from "node:fs";
 
-/** Bytes of a connection that may wait in the kernel to be sent. What was sent and is not acknowledged does not count, so that
- *  the throughput of long distances stays. */
+/**
+ * Bytes of a connection that may wait in the kernel to be sent. Sent but unacknowledged bytes do not count,
+ * so that throughput over long distances stays.
+ */
 const UNSENT_BYTES_MAX = 16 * 1024;
 
 /** From Linux's headers. */
@@ -18,7 +20,9 @@ const IPPROTO_TCP = 6;
 const TCP_NOTSENT_LOWAT = 25;
 const SOCKADDR_BYTES = 128;
 
-/** Bounds the connections of this process's listening socket on the port. False: this system does not offer it. */
+/**
+ * Limits the connections of this process's listening socket on the port. Returns false if this system cannot.
+ */
 export function limitUnsent(port: number): boolean {
   if (process.platform !== "linux") return false;
   let libc: ReturnType<typeof openLibc>;
@@ -27,7 +31,7 @@ export function limitUnsent(port: number): boolean {
   } catch {
     return false; // another C library
   }
-  // Bun does not tell the descriptor of a server's socket.
+  // Bun does not expose the descriptor of a server's socket.
   const descriptors = readdirSync("/proc/self/fd").map(Number);
   const found = descriptors.filter((fd) => isListening(libc, fd) && portOf(libc, fd) === port);
   const value = new Int32Array(new ArrayBuffer(4)).fill(UNSENT_BYTES_MAX);
@@ -50,7 +54,7 @@ function isListening(libc: ReturnType<typeof openLibc>, fd: number): boolean {
   return libc.getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, value, size) === 0 && value[0] === 1;
 }
 
-/** Of the socket's own address, in version 4 and 6 at the same place; null: it has none. */
+/** Port of the socket's own address, at the same place for IPv4 and IPv6; null if it has none. */
 function portOf(libc: ReturnType<typeof openLibc>, fd: number): number | null {
   const address = new Uint8Array(new ArrayBuffer(SOCKADDR_BYTES));
   const size = new Uint32Array(new ArrayBuffer(4)).fill(SOCKADDR_BYTES);

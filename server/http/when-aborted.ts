@@ -1,4 +1,4 @@
-/** Calls once the signal is aborted, at once if it is already. What is returned ends that. */
+/** Calls `tell` once the signal is aborted, at once if it already is. The returned function cancels that. */
 export function whenAborted(signal: AbortSignal, tell: () => void): () => void {
   if (signal.aborted) tell();
   else signal.addEventListener("abort", tell, { once: true });

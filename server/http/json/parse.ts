@@ -1,38 +1,39 @@
-/** JSON that comes from outside: parsed as `JSON.parse` does, within limits, and without what it lets pass. */
+/** JSON from outside: parsed as `JSON.parse` does, but within limits and with stricter rules. */
 
 import { rememberJsonText } from "../../../text/json-text.ts";
 import { badRequest, quote } from "../errors.ts";
 
-/** What JSON may hold at most. Each bounds a cost that grows with it and not with the bytes. */
+/** Upper bounds on JSON. Each bounds a cost that grows with this number and not with the bytes. */
 export interface JsonLimits {
   /** Nesting of arrays and objects. */
   readonly jsonDepthMax: number;
   /** Keys of all objects together. */
   readonly jsonKeysMax: number;
-  /** Different keys: objects with few of them share their layout, others cost a hundred times as much. */
+  /** Different keys: objects with few different keys share their layout, others cost far more memory. */
   readonly jsonNamesMax: number;
   /** Elements of all arrays together. */
   readonly jsonItemsMax: number;
 }
 
-/** A value with the text that it was parsed from. */
+/** Value with the text that it was parsed from. */
 export interface ParsedJson {
   readonly value: unknown;
   readonly text: string;
-  /** The arrays and objects in the outermost object. */
+  /** Arrays and objects directly in the outermost object. */
   readonly members: readonly Member[];
 }
 
 /**
- * `JSON.parse`, and besides refuses what it lets pass: too much of anything, a key given twice in one object (whose value would
- * win differs between parsers), and the key `__proto__`. Half a surrogate pair is read as U+FFFD. Throws 400; `what` is the text's
- * name there. The text is remembered for the whole value and for its members (text/json-text.ts).
+ * Parses like `JSON.parse`, and refuses three things that it accepts. They are: more than the limits, the key
+ * `__proto__`, and a key given twice in one object (parsers differ in which value wins). Half a surrogate
+ * pair becomes U+FFFD. Throws 400; `what` is the text's name in its message. Remembers the text of the whole
+ * value and of its members (text/json-text.ts).
  */
 export function parseJson(text: string, limits: JsonLimits, what?: string): unknown {
   return remembered(readJson(text, limits, what));
 }
 
-/** The value, with its text and those of its members remembered. */
+/** Returns the value after remembering its text and those of its members. */
 export function remembered({ value, text, members }: ParsedJson): unknown {
   rememberJsonText(value, text);
   for (const { key, start, end } of members) {
@@ -63,17 +64,19 @@ const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
-/** An array or object in the outermost object. */
+/** Array or object directly in the outermost object. */
 interface Member {
-  /** As it is written, with its quotes. */
+  /** As written, with its quotes. */
   readonly key: string;
-  /** Where its text begins and ends. */
+  /** Range of its text: [start, end). */
   readonly start: number;
   end: number;
 }
 
-/** One pass over the text before it is parsed: recursion never begins on what is too deep. Text that is not JSON may
- *  pass, `JSON.parse` refuses it afterwards. */
+/**
+ * Scans the text once before it is parsed, so that deep nesting never causes recursion. Text that is not JSON
+ * may pass; `JSON.parse` refuses it afterwards.
+ */
 function checkStructure(text: string, limits: JsonLimits, what: string): Member[] {
   const { jsonDepthMax, jsonKeysMax, jsonNamesMax, jsonItemsMax } = limits;
   const names = new Set<string>();
@@ -132,7 +135,9 @@ function checkStructure(text: string, limits: JsonLimits, what: string): Member[
   return members;
 }
 
-/** Index of the quote that ends the string whose first quote is at `start`; the last index if there is none. */
+/**
+ * Index of the quote that ends the string whose first quote is at `start`; the last index if there is none.
+ */
 function stringEnd(text: string, start: number): number {
   for (let at = start; ; ) {
     at = text.indexOf('"', at + 1);
@@ -150,7 +155,7 @@ function addKey(keys: Set<string> | null | undefined, literal: string): void {
     try {
       key = JSON.parse(literal) as string;
     } catch {
-      return; // not JSON: the parser will say so, better than we could
+      return; // not JSON: the parser will report it, better than we could
     }
   }
   if (key === "__proto__") throw badRequest("the key __proto__ is not allowed in a request body");
@@ -159,8 +164,8 @@ function addKey(keys: Set<string> | null | undefined, literal: string): void {
 }
 
 /**
- * The JSON with U+FFFD for each half of a surrogate pair, which no text holds: programs that cut texts by UTF-16 units write such
- * halves. As long as before.
+ * JSON with each unpaired surrogate escape replaced by U+FFFD; the length stays the same. Programs that cut
+ * texts by UTF-16 units write such halves, which are not valid Unicode.
  */
 function wellFormed(json: string): string {
   const escapes =

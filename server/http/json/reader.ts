@@ -2,27 +2,30 @@ import { ApiError, badRequest, engineError } from "../errors.ts";
 import { type JsonLimits, type ParsedJson, readJson, remembered } from "./parse.ts";
 
 /**
- * Parses JSON without holding up the thread that serves HTTP: small texts at once, large ones on a thread of its own, which starts
- * with the first of them. What comes of both is the same. Receiving a large value, what is done at once with it, and receiving the
- * next take milliseconds each: between them others on this thread have a turn.
+ * Parses JSON without blocking the HTTP thread: small texts inline, large ones on a worker thread that starts
+ * with the first of them. The results of both are the same. Receiving a large value, processing it and
+ * receiving the next take milliseconds each. The reader yields between them to other work on this thread.
  */
 
-/** More bytes go to the thread: these take about 1 ms. */
+/** Larger texts go to the worker thread. */
 const INLINE_BYTES_MAX = 128 * 1024;
 
-/** Strings of so many UTF-16 units cross threads as messages of their own: Bun passes such on, and copies those within values. */
+/**
+ * Strings with at least this many UTF-16 units cross threads as messages of their own: Bun shares those, but
+ * copies strings within values.
+ */
 const LIFTED_UNITS_MIN = 64 * 1024;
 
-/** To the thread, which answers jobs in their order. */
+/** Message to the worker, which answers jobs in their order. */
 export interface JsonJob {
   /** The text in UTF-8, in blocks that may end within a character. */
   readonly blocks: readonly Uint8Array<ArrayBuffer>[];
   readonly limits: JsonLimits;
 }
 
-/** After the strings that were lifted out of it. */
+/** Answer of the worker, sent after the strings that were lifted out of it. */
 export type JsonAnswer =
-  /** Without members nobody asks for the text. `lifted`: where strings are missing. */
+  /** Without members nothing reads the text, which is then empty. `lifted`: paths of the missing strings. */
   | { readonly kind: "parsed"; readonly parsed: ParsedJson; readonly lifted: readonly Path[] }
   | { readonly kind: "refused"; readonly message: string; readonly param: string | null };
 
@@ -38,7 +41,7 @@ interface Waiting {
 export class JsonReader {
   readonly #workerUrl: string;
   #worker: Worker | null = null;
-  /** The first may be with the worker. */
+  /** Queue of jobs; the first may be with the worker. */
   #waiting: Waiting[] = [];
   #isBusy = false;
 
@@ -47,7 +50,7 @@ export class JsonReader {
     this.#workerUrl = workerUrl;
   }
 
-  /** Takes over the blocks. Rejects with 400 what is not JSON in UTF-8, or not within the limits. */
+  /** Takes ownership of the blocks. Rejects with 400 if they are not JSON in UTF-8, or exceed the limits. */
   async read(blocks: readonly Uint8Array<ArrayBuffer>[], limits: JsonLimits): Promise<unknown> {
     const bytes = blocks.reduce((sum, { length }) => sum + length, 0);
     if (bytes <= INLINE_BYTES_MAX) return remembered(readJsonBytes(blocks, limits));
@@ -57,7 +60,7 @@ export class JsonReader {
     return promise;
   }
 
-  /** Ends the thread; what waits is rejected. */
+  /** Ends the thread and rejects waiting jobs. */
   close(): void {
     this.#fail("the server is closed");
   }
@@ -95,7 +98,7 @@ export class JsonReader {
     return worker;
   }
 
-  /** The thread is gone; the next large body starts another. */
+  /** Rejects waiting jobs because the thread is gone; the next large body starts another. */
   #fail(reason: string): void {
     this.#worker?.terminate();
     this.#worker = null;
@@ -104,7 +107,9 @@ export class JsonReader {
   }
 }
 
-/** The parsed body as it crosses threads, the answer last: ApiErrors do not. */
+/**
+ * Messages of a parsed body, the answer last. An ApiError cannot cross threads, so a refusal crosses as data.
+ */
 export function answerJob({ blocks, limits }: JsonJob): readonly [...strings: string[], answer: JsonAnswer] {
   try {
     const { value, text, members } = readJsonBytes(blocks, limits);
@@ -124,7 +129,7 @@ export function answerJob({ blocks, limits }: JsonJob): readonly [...strings: st
 
 type Container = Record<string | number, unknown>;
 
-/** Takes the long strings out of what no one else holds. */
+/** Replaces long strings by "" and reports each; the caller must be the only owner of `container`. */
 function lift(container: object, path: Path, onString: (string: string, path: Path) => void): void {
   for (const key of Array.isArray(container) ? container.keys() : Object.keys(container)) {
     const member = (container as Container)[key];

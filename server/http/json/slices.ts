@@ -1,7 +1,10 @@
-/** Large JSON, written in slices between which others on this thread have their turn. */
+/** Large JSON, written in slices between which the thread does other work. */
 import { yieldIfSpent } from "../../../base/time-slice.ts";
 
-/** A list of which each item is made when it is written, and dropped afterwards. JSON.stringify takes it for a list too. */
+/**
+ * List whose items are made one by one as they are written, and then dropped. JSON.stringify treats it as a
+ * list too.
+ */
 export class LazyList<Item> {
   readonly #items: readonly Item[];
   readonly #make: (item: Item, index: number) => unknown;
@@ -21,12 +24,12 @@ export class LazyList<Item> {
   }
 }
 
-/** UTF-16 units of a piece of a body, about. */
+/** Approximate UTF-16 units per piece of a body. */
 const PIECE_UNITS = 64 * 1024;
 /** Numbers that are written at a time. */
 const NUMBERS = 4096;
 
-/** An answer of JSON. `value` holds what JSON knows, and lists that are lazy. */
+/** JSON response. `value` holds what JSON can express, and lazy lists. */
 export async function jsonResponse(value: object): Promise<Response> {
   const pieces: Uint8Array[] = [];
   let text = "";
