@@ -45,8 +45,8 @@ export interface CacheObserver {
 
 /**
  * The prefix cache: one radix tree per key (Sharing) over the pages of computed tokens (RadixAttention,
- * arXiv:2312.07104 §3), with locks, and eviction of the least recently used node. A prompt that begins with a public text is in the tree
- * of its public key, and branches off by its own key where the public text ends.
+ * arXiv:2312.07104 §3). It has locks, and evicts the least recently used node. A prompt that begins with a
+ * public text is in the tree of its public key. It branches off by its own key where the public text ends.
  *
  * The holder of a page, along the token axis of a running sequence:
  *
@@ -56,9 +56,9 @@ export interface CacheObserver {
  *   └───────────────────┴─ insert() moves this border to the right ──┘
  *
  * Locks end on page borders, so that a sequence writes into no page of the tree. A match that ends inside a
- * page is used by copying that page; `lockSource` pins it until the step that copies is done (up to its
- * border, or the leaf's end). A node that ends inside a page and is pinned is therefore a leaf, or has a
- * branch that is pinned.
+ * page is used by copying that page. `lockSource` pins it until the copying step is done (up to its border,
+ * or the leaf's end). A node that ends inside a page and is pinned is therefore a leaf, or has a branch that
+ * is pinned.
  */
 export class Cache {
   readonly #pool: PagePool;
@@ -80,7 +80,7 @@ export class Cache {
     this.#eviction = eviction;
   }
 
-  /** Whether there is an observer, for which pages are hashed. */
+  /** True if there is an observer, for which pages are hashed. */
   get isObserved(): boolean {
     return this.#observer !== null;
   }
@@ -220,10 +220,10 @@ export class Cache {
   }
 
   /**
-   * Hands the computed tokens [lock end, end) and their pages over to the tree, and returns a lock on all
-   * of it in place of the given one. `pages` is the sequence's page table. Where the tree has the tokens
-   * already, it keeps its pages, the sequence's duplicates are freed and the table is rewritten. `end` is on
-   * a page border. May split a node.
+   * Hands the computed tokens [lock end, end) and their pages over to the tree. Returns a lock on all of it,
+   * which replaces the given one. `pages` is the sequence's page table. Tokens that are already in the tree
+   * keep its pages: the sequence's duplicates are freed and the table is rewritten. `end` is on a page
+   * border. May split a node.
    */
   insert(lock: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): CacheLock {
     assert(end % this.#pool.pageTokens === 0, "a running sequence hands over whole pages");

@@ -6,7 +6,7 @@ export interface EvictionPolicy {
   readonly pagesProtected: number;
   /** The node to evict next; null: there is none. */
   readonly first: RadixNode | null;
-  /** Whether a node is protected: evicted after all that are not. */
+  /** True for a protected node: evicted after all that are not. */
   isProtected(node: RadixNode): boolean;
   /** Adds a node as the most recently used one. */
   add(node: RadixNode): void;

@@ -59,7 +59,7 @@ export class KvCacheManager {
     kv.waiter = null;
   }
 
-  /** Whether `allocate` would leave `headroom` pages available. */
+  /** True if `allocate` would leave `headroom` pages available. */
   fits({ kv, length }: Sequence, headroom: number): boolean {
     const { pageTokens } = this.pool;
     const cached = Math.floor(kv.cachedTokens / pageTokens);
@@ -68,7 +68,10 @@ export class KvCacheManager {
     return needed + headroom <= this.pagesAvailable - pinned;
   }
 
-  /** Whether `needed` and `headroom` pages can be had without evicting any that a waiting sequence will read. */
+  /**
+   * True if `needed` and `headroom` pages can be allocated without evicting any that a waiting sequence will
+   * read.
+   */
   hasUnprotected(needed: number, headroom: number): boolean {
     const { pagesFree } = this.pool;
     const unwanted = this.pagesAvailable - this.cache.pagesProtected;
@@ -76,7 +79,7 @@ export class KvCacheManager {
     return needed + headroom <= unwanted && pagesFree + evicted <= unwanted;
   }
 
-  /** Whether `allocate` would evict pages that other waiting sequences will read. */
+  /** True if `allocate` would evict pages that other waiting sequences will read. */
   displaces({ length, cachedTokens }: Sequence): boolean {
     const needed = Math.ceil((length - cachedTokens) / this.pool.pageTokens);
     return needed > this.pagesAvailable - this.cache.pagesProtected;
@@ -120,7 +123,7 @@ export class KvCacheManager {
     this.#sources = [];
   }
 
-  /** Whether the next token to compute begins a page that the sequence does not have. */
+  /** True if the next token to compute begins a page that the sequence does not have. */
   needsPage({ kv }: Sequence): boolean {
     return kv.computed === kv.pageCount * this.pool.pageTokens;
   }

@@ -18,7 +18,7 @@ export interface KvEvents {
   readonly epoch: number;
   /** 0, 1, 2 … within an epoch. A gap means that a report was lost, and calls for a `resync`. */
   readonly number: number;
-  /** Whether `events` inserts the whole tree and voids all earlier ones: the answer to a `resync`. */
+  /** True if `events` inserts the whole tree and voids all earlier ones: the answer to a `resync`. */
   readonly isWhole: boolean;
   readonly events: readonly KvEvent[];
 }

@@ -19,20 +19,18 @@ export function edgeLimit(at: number, limit: number, { publicTokens }: Sharing):
 /**
  * A node of the radix tree: tokens [start, end) of every sequence that passes through it, and pages.
  *
- * Nodes begin and end anywhere, also inside a page, so that matching is exact to the token (RadixAttention,
- * arXiv:2312.07104 §3, has pages of one token; its descendants match whole pages only). A page that a fork
- * divides is listed by each branch, never by the stem, and the branch's page holds the stem's tokens in it as
- * well:
+ * Nodes begin and end anywhere, also inside a page, so that matching is exact to the token. (RadixAttention,
+ * arXiv:2312.07104 §3, has pages of one token; its descendants match whole pages only.) Each branch lists the
+ * page that a fork divides, and the stem never does. The branch's page holds the stem's tokens in it as well:
  *
  *   token axis   0        16       32       48         pages of 16 tokens
  *   stem         ├───────────────────┤ 35              lists p0 p1         (whole pages only: it has children)
  *   branch X                         ├─────────┤ 53    lists p2 p3         p2 = tokens 32..47 as X has them
  *   branch Y                         ├──────┤ 46       lists p4            p4 = tokens 32..34 again, then Y's own
  *
- * So every page is listed once in the tree, the page lists along a path put together are that path's page
- * table, and a node lists pages floor(start / T) … (leaf ? ceil(end / T) : floor(end / T)) - 1 of its path,
- * T tokens a page.
- * A listed page is never written.
+ * So every page is listed once in the tree, and the page lists along a path form that path's page table. A
+ * node lists pages floor(start / T) … (leaf ? ceil(end / T) : floor(end / T)) - 1 of its path, with T tokens
+ * a page. A listed page is never written.
  */
 export class RadixNode {
   parent: RadixNode | null;
@@ -173,9 +171,9 @@ export function pathPages(node: RadixNode): PageId[] {
  * Least recently used order of the nodes that no lock pins: a doubly linked list, its position the logical
  * clock.
  *
- * A lock that ends puts the nodes of its path at the newest end, deepest first. A parent is therefore always
- * newer than its children (each use of a child is a use of the parent, and later in this order), and so the oldest
- * node is always a leaf: eviction needs no search.
+ * A lock that ends puts the nodes of its path at the newest end, deepest first. Each use of a child is a use
+ * of its parent, which follows it in this order. So a parent is always newer than its children. The oldest
+ * node is therefore always a leaf: eviction needs no search.
  */
 export class LruList {
   #oldest: RadixNode | null = null;
