@@ -25,7 +25,7 @@ export interface Incoming {
   readonly path: Float64Array;
   /** Expected tokens of its answer. */
   readonly expected: number;
-  /** Whether no client waits for it yet. */
+  /** True for a prefix hint, which has no waiting client yet. */
   readonly isHint: boolean;
 }
 
@@ -133,7 +133,8 @@ export class Costs {
     );
     const isHarmed = tbtMs !== null && offlineMs > 0 && work.targets(engine) === 0;
     const workMs = view.promptWorkMs(tokens - cachedTokens, cachedTokens);
-    // Of another tenant's prompts as many come before its own as its tenant asks for, and those of even ones besides.
+    // Prompts that go first from each other tenant: at most its own tenant's total and its own, plus the
+    // fair-share tolerance.
     const turnMs = workMs + view.promptWorkMs(this.#tenantReach, 0);
     cost.cachedTokens = cachedTokens;
     cost.isSpill = isMostly(known.tokens, tokens) && !isMostly(cachedTokens, tokens);
@@ -166,7 +167,7 @@ export class Costs {
 export class EngineCost implements PlacementCost {
   readonly engine: EngineId;
   cachedTokens = 0;
-  /** Whether most of its prompt must be computed here, and is cached elsewhere. */
+  /** True if most of its prompt must be computed here, and is cached elsewhere. */
   isSpill = false;
   loadMs = 0;
   promptMs = 0;
@@ -194,7 +195,7 @@ export class EngineCost implements PlacementCost {
     return this.#evictMs;
   }
 
-  /** Whether M was looked up. */
+  /** True after M was looked up. */
   get isWeighed(): boolean {
     return this.#evictMs !== null;
   }

@@ -30,7 +30,7 @@ const COLD_SEQUENCES = 4;
 /** Most engines whose costs are all reported with a placement. */
 const TOLD_ENGINES = 8;
 
-/** Of a prefix hint. */
+/** Placement of a prefix hint. */
 interface InFlight {
   readonly engine: EngineId;
   /** Prefill cost of the uncached part, in microseconds. */
@@ -38,7 +38,7 @@ interface InFlight {
   readonly end: IndexNode | null;
 }
 
-/** Whose turn comes before whose on an engine, as far as placement looks at it. */
+/** Rules for the order of turns on an engine, as far as placement uses them. */
 export type TurnRules = Pick<LanesPolicy, "lanes" | "tenantReach">;
 
 /**

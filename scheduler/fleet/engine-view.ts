@@ -29,7 +29,9 @@ export class Standing {
   offlinePages = 0;
 }
 
-/** One engine in the dispatcher's view, besides its work and its cache: its size, its load, and its token costs. */
+/**
+ * Dispatcher's view of one engine, besides its work and its cache: its size, its load, and its token costs.
+ */
 export class EngineView {
   readonly spec: DeviceSpec;
   readonly costs: EngineCosts;
@@ -53,7 +55,7 @@ export class EngineView {
     this.hits = new WindowSum(windowMs);
   }
 
-  /** Whether it has computed a step in this incarnation. */
+  /** True if it has computed a step in this incarnation. */
   get isWarm(): boolean {
     return this.#load !== null && this.#load.stepsTotal > 0;
   }
@@ -67,7 +69,7 @@ export class EngineView {
     return this.#load?.pagesCached ?? 0;
   }
 
-  /** Whether a prompt of `tokens` can ever run there. */
+  /** True if a prompt of `tokens` can ever run there. */
   fits(tokens: number): boolean {
     return tokens < Math.min(this.spec.contextMax, this.spec.pages * this.spec.pageTokens);
   }
@@ -108,9 +110,9 @@ export class EngineView {
   }
 
   /**
-   * How many times as long prompts take beside `decodes` decodes of `context` tokens each, because steps must keep to a
-   * target, as with full steps; at least 1. An engine that is too slow for its target, or full of decodes, has hardly
-   * room for prompts, however little of them waits there.
+   * Factor, at least 1, by which prompts take longer beside `decodes` decodes of `context` tokens each,
+   * relative to full steps. The cause is that steps must keep to a target. An engine that is too slow for its
+   * target, or full of decodes, has hardly any room for prompts, however few wait there.
    */
   stretch(decodes: number, context: number): number {
     if (decodes === 0 || this.#batch.kind !== "time" || this.#batch.tbtMs === null) return 1;

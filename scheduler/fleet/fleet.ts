@@ -90,11 +90,11 @@ interface ActiveSequence {
   /** Tokens that its listener has: another engine continues after these. */
   readonly drawn: TokenId[];
   isAnnounced: boolean;
-  /** Whether its engine has admitted it. */
+  /** True after its engine has admitted it. */
   isStarted: boolean;
   /** Number of engines that were lost with it. */
   losses: number;
-  /** Whether it was running on a lost engine and has drawn nothing since: it may have crashed the engine. */
+  /** True if it was running on a lost engine and has drawn nothing since: it may have crashed the engine. */
   isSuspect: boolean;
   /** Number of moves before it began. */
   moves: number;
@@ -117,7 +117,7 @@ interface EngineState {
   /** Load of the last engine that was lost here; null: none was. */
   loadBefore: EngineLoad | null;
   lostReason: string | null;
-  /** Whether it is lost and its replacement is coming. */
+  /** True if it is lost and its replacement is coming. */
   isComing: boolean;
 }
 
