@@ -227,7 +227,7 @@ export const lockRule: Rule = (tree) => {
 // Written so that this file does not match itself.
 const MACHINE_PATHS = /\/[w]ork\/|\/[f]arm\/|\/[t]mp\/[a-z]|\/[r]oot\/|regis[t]ry\.np|deb\.[d]eb|p[y]pi\./;
 
-/** Nothing that is true on one machine only. */
+/** Finds paths that exist on one machine only. */
 export const machinePathRule: Rule = (tree) => {
   const problems: string[] = [];
   for (const [path, text] of sources(tree, /./)) {
