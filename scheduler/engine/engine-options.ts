@@ -24,7 +24,7 @@ export interface EngineOptions {
   readonly integrity: "always" | "idle";
   /** The engine's incarnation: 0, and one more each time it is replaced. */
   readonly epoch: number;
-  /** Whether reports have the KV events of the prefix cache. */
+  /** True if reports include the KV events of the prefix cache. */
   readonly kvEvents: boolean;
   /** Called with every step that is done, for traces (trace.ts). */
   readonly trace: ((step: StepTrace) => void) | null;

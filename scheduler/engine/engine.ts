@@ -45,7 +45,7 @@ export class Engine {
   /** Number of times that it was started again. */
   #retries = 0;
   #lostReason: string | null = null;
-  /** Whether no step has run since the records were checked. */
+  /** True if no step has run since the records were checked. */
   #isChecked = true;
   #nextCheckMs = Number.NEGATIVE_INFINITY;
 
@@ -83,7 +83,7 @@ export class Engine {
     this.#planner = new Planner({ spec, clock, options, costs, table, hints, reports });
   }
 
-  /** Whether a step is in flight, or `run` would start one. */
+  /** True if a step is in flight, or `run` would start one. */
   get busy(): boolean {
     return this.#current !== null || this.#table.isBusy;
   }

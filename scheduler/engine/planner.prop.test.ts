@@ -1,4 +1,7 @@
-/** What a step has in it: stall-free batching as a property of whole runs, and when one prompt overtakes another. */
+/**
+ * Contents of a step: stall-free batching as a property of whole runs, and the rules by which one prompt
+ * overtakes another.
+ */
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";

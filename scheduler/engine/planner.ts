@@ -48,13 +48,14 @@ const PAUSE_MS = 5;
 const SOON_MS = 1e-3;
 
 /**
- * Decides an engine's steps. Decodes get their pages first, if need be by preemption (preemption.ts), and the policy's rule opens a
- * budget (step/step-rule.ts). Then decodes join the step with their forced tokens. As far as the budget goes, unfinished prompts follow
- * (step/prompt-order.ts), and waiting sequences that admission lets in (admission.ts).
+ * Decides an engine's steps. Decodes get their pages first, if need be by preemption (preemption.ts), and the
+ * policy's rule opens a budget (step/step-rule.ts). Then decodes join the step with their forced tokens. As
+ * far as the budget allows, unfinished prompts follow (step/prompt-order.ts), then waiting sequences that
+ * admission accepts (admission.ts).
  *
- * This is stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3): every decode is in every step, but for those that
- * the budget leaves out, and prompts get what is left. Unlike in the paper's code a chunk is never empty or negative. Several
- * prompts may be partly computed at once.
+ * This is stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3). Every decode is in every
+ * step, except those that the budget leaves out, and prompts get the rest. Unlike in the paper's code a chunk
+ * is never empty or negative. Several prompts may be partly computed at once.
  */
 export class Planner {
   readonly #parts: PlannerParts;
@@ -62,7 +63,7 @@ export class Planner {
   readonly #admission: Admission;
   /** Tokens of the largest step so far. */
   #tokensLargest = FIRST_TOKENS / GROWTH;
-  /** Whether the last step had sequences in it, and the time of the first plan after such a step. */
+  /** True if the last step had sequences in it; then the time of the first plan after such a step. */
   #hasComputed = false;
   #computedMs = Number.NEGATIVE_INFINITY;
   #wakeMs: number | null = null;

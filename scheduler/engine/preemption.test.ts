@@ -191,7 +191,7 @@ test("offline work gives its pages up for a sequence that is online, which is in
   for (const spec of chats) {
     const id = harness.submit(spec);
     for (let step = 0; step < 5; step++) harness.step();
-    // Of these the first was in flight.
+    // The first of these was in flight.
     expect(harness.traces.at(-4)!.chunks.some(({ sequence }) => sequence === id)).toBe(true);
   }
   harness.finish();

@@ -40,7 +40,7 @@ export interface WarmStep {
 
 /** A step as far as it is planned. */
 export interface StepSoFar extends Omit<PrefetchStep, "left" | "context" | "isOwn"> {
-  /** Whether every decode belongs to that program, and none has a target. */
+  /** True if every decode belongs to that program, and none has a target. */
   isOwn(program: number): boolean;
   /** Pages that stay available for others. */
   readonly headroom: number;
@@ -57,7 +57,7 @@ export class PrefixHints {
   readonly #kvCache: KvCacheManager;
   readonly #spec: DeviceSpec;
   readonly #costs: CostModel;
-  /** By id, in order of arrival. */
+  /** Hints by id, in order of arrival. */
   readonly #known = new Map<SequenceId, Known>();
   #inFlight: WarmChunk | null = null;
 

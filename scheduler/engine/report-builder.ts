@@ -71,19 +71,19 @@ export class ReportBuilder {
     return this.#totals;
   }
 
-  /** Whether there is nothing to report. */
+  /** True if there is nothing to report. */
   get isEmpty(): boolean {
     return (
       this.#started.length + this.#sequences.length + this.#finished.length + this.#returned.length === 0
     );
   }
 
-  /** Whether a sequence was admitted that no report has named. */
+  /** True if a sequence was admitted that no report has named. */
   get hasStarted(): boolean {
     return this.#started.length > 0;
   }
 
-  /** Whether the load has changed enough for a report of its own. */
+  /** True if the load has changed enough for a report of its own. */
   get hasLoadChanged(): boolean {
     return this.#hasLoadChanged;
   }

@@ -74,7 +74,7 @@ export class SequenceTable {
     return this.#running;
   }
 
-  /** Whether a sequence waits, or runs and is not paused. */
+  /** True if a sequence waits, or runs and is not paused. */
   get isBusy(): boolean {
     return this.queue.size > 0 || this.#running.some((sequence) => !sequence.isPaused);
   }

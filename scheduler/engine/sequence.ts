@@ -70,13 +70,16 @@ export class Sequence {
   #objective: ObjectiveRules;
 
   state: SequenceState = "waiting";
-  /** Whether its client reads too slowly. Paused sequences get no chunks, are not in the queue, and are preempted first. */
+  /**
+   * True while its client reads too slowly. Paused sequences get no chunks, are not in the queue, and are
+   * preempted first.
+   */
   isPaused = false;
-  /** Whether it is aborted but in the step in flight: it ends when that step does. */
+  /** True if it is aborted but in the step in flight: it ends when that step does. */
   isAborted = false;
-  /** Whether another sequence will go on from it. */
+  /** True if another sequence will continue it. */
   isHeld: boolean;
-  /** Whether it was ever admitted. */
+  /** True if it was ever admitted. */
   wasStarted = false;
   /** Time of its last admission, and the number of its tokens that were cached then. */
   admittedMs = 0;
@@ -113,7 +116,7 @@ export class Sequence {
     for (let i = 0; i < drawn.length; i++) this.#seen?.add(drawn[i]!);
   }
 
-  /** Whether it was running before, or continues one that was. */
+  /** True if it was running before, or continues one that was. */
   get goesOn(): boolean {
     return this.wasStarted || this.spec.continues !== undefined;
   }
@@ -170,8 +173,10 @@ export class Sequence {
     return this.length - this.kv.computed;
   }
 
-  /** Whether its next chunk is a decode: one token is left to compute, or several that were all drawn since it was admitted
-   *  (forced tokens). */
+  /**
+   * True if its next chunk is a decode: one token is left to compute, or several that were all drawn since it
+   * was admitted (forced tokens).
+   */
   get isDecoding(): boolean {
     const { computed, promptEnd } = this.kv;
     return this.length - computed === 1 || (computed >= promptEnd && this.kv.lock !== null);
@@ -238,7 +243,7 @@ export class Sequence {
     return [...new Set([...ends, ...lasts])];
   }
 
-  /** Whether the output ends with all tokens of the word but its last. */
+  /** True if the output ends with all tokens of the word but its last. */
   #hasBegun(word: readonly TokenId[], position: number): boolean {
     const begun = word.length - 1;
     if (begun > position) return false;

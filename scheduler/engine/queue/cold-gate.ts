@@ -6,7 +6,7 @@ export const COLD_PART = 4;
 /** A sequence with a smaller part of its prompt to compute takes next to nothing from others. */
 const LITTLE_PART = 8;
 
-/** Whether half of its prompt or more is cached. */
+/** True if half of its prompt or more is cached. */
 export function isWarm({ length, cachedTokens }: Sequence): boolean {
   return cachedTokens * 2 >= length;
 }
@@ -15,7 +15,7 @@ export function isWarm({ length, cachedTokens }: Sequence): boolean {
 export interface GateParts {
   /** Predicts how long `tokens` of a prompt take after `context` others. */
   computeMs(tokens: number, context: number): number;
-  /** Whether the sequence would evict pages that waiting sequences will read. */
+  /** True if the sequence would evict pages that waiting sequences will read. */
   displaces(sequence: Sequence): boolean;
 }
 
@@ -42,7 +42,10 @@ export class ColdGate {
     return nowMs >= this.#closedUntilMs;
   }
 
-  /** Whether a sequence lets other tenants' sequences pass: it has much to compute, and would evict pages that these will read. */
+  /**
+   * True if a sequence lets other tenants' sequences overtake it: it has much to compute, and would evict
+   * pages that they will read.
+   */
   holdsBack(sequence: Sequence, nowMs: number): boolean {
     const left = sequence.length - sequence.cachedTokens;
     const isMuch = left * LITTLE_PART > sequence.length;

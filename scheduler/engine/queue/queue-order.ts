@@ -4,7 +4,10 @@ import type { Sequence } from "../sequence.ts";
 /** Port: the order in which waiting sequences are admitted. */
 export interface QueueOrder {
   readonly size: number;
-  /** Whether sequences of other objectives may pass one for which there is no room; by default they may not. */
+  /**
+   * True if sequences of other objectives may overtake one for which there is no room; by default they may
+   * not.
+   */
   readonly hasLanes?: boolean;
   /** Takes note that a step is about to be planned. */
   beginStep?(): void;
@@ -20,6 +23,6 @@ export interface QueueOrder {
   peek(nowMs: number, passed?: ReadonlySet<Objective>): Sequence | null;
   /** Removes the sequence that `peek` returned, which will compute `computedTokens` of its prompt. */
   take(sequence: Sequence, computedTokens: number): void;
-  /** Whether it has waited so long that no other is admitted before it for want of room; by default never. */
+  /** True if it has waited so long that none may overtake it when it lacks room; by default never. */
   isAged?(sequence: Sequence, nowMs: number): boolean;
 }

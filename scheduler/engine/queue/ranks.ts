@@ -4,7 +4,7 @@ import type { QueueOrder } from "./queue-order.ts";
 /** A sequence is pressing when it has waited for this part of its target for the first token: the rest is for its prompt. */
 const PRESSING = 0.5;
 
-/** One of this many admissions goes to another priority, if a sequence there has aged. */
+/** Admissions among which one goes to another priority, if a sequence there has aged. */
 const AGED_EVERY = 4;
 
 interface Rank {

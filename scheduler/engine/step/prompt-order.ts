@@ -9,7 +9,7 @@ export interface PromptRules {
 /** Time without a chunk after which a prompt is not overtaken any more. */
 const PATIENCE_MS = 2000;
 
-/** Whether a prompt has had no chunk for so long that none of its objective overtakes it. */
+/** True if a prompt has had no chunk for so long that none of its objective overtakes it. */
 export function isStarving({ pacing }: Sequence, nowMs: number): boolean {
   return nowMs - pacing.lastChunkMs >= PATIENCE_MS;
 }

@@ -22,8 +22,10 @@ export interface StepBudget {
   /** Adds forced tokens of a decode to the step beside its one, after `context` computed ones: as many of `left` ≥ 1 as there is room for.
    *  Returns how many. */
   takeForced(left: number, context: number, objective: ObjectiveRules): number;
-  /** Whether the streams that run keep their targets if one more sequence runs with them for good. `isAged`: it has
-   *  waited so long that others make way. */
+  /**
+   * True if the running streams keep their targets with one more sequence for good. `isAged`: it has waited
+   * so long that others make way.
+   */
   admits(sequence: SequenceView, isAged: boolean): boolean;
   /** Takes note that one more sequence runs. */
   join(sequence: SequenceView): void;

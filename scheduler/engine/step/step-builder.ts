@@ -39,7 +39,7 @@ export class StepBuilder {
     this.chunks[index] = { sequence, count: 1 + count };
   }
 
-  /** Whether the step admits a sequence, so that it cannot be planned again. */
+  /** True if the step admits a sequence, so that it cannot be planned again. */
   get hasAdmitted(): boolean {
     return this.#hasAdmitted;
   }

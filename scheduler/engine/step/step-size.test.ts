@@ -1,4 +1,4 @@
-/** Which of a step's possible sizes serves best, and that it is no matter of taste. */
+/** Choice of the best of a step's possible sizes, and proof that the choice follows from the delays. */
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";

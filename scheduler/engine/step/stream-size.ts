@@ -50,7 +50,10 @@ export class StreamSize implements SizeRule {
     return options.find((option) => option.size === size)!;
   }
 
-  /** Whether the step also computes what little `chosen` leaves of all prompts; `all`: the largest size. */
+  /**
+   * True if the step also computes the short rest that `chosen` leaves of all prompts; `all`: the largest
+   * size.
+   */
   #takesAll(chosen: SizeOption, all: SizeOption, { context, promptTokens }: PromptDemand): boolean {
     const rest = this.#step.tokens + promptTokens - chosen.size;
     if (rest === 0 || all.size !== chosen.size + rest) return false;

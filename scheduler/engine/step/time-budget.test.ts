@@ -1,4 +1,7 @@
-/** A step's size from a target: what it takes, in which order it gives way, and that streams keep their targets. */
+/**
+ * A step's size from a target: its contents, the order in which parts give way, and the targets that streams
+ * keep.
+ */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
