@@ -20,7 +20,10 @@ import {
   splitWaiters,
 } from "./radix-tree.ts";
 
-/** A lock on the path from the root to `node`, whose pages are not evicted. Only the cache makes, moves and ends locks. */
+/**
+ * A lock on the path from the root to `node`, whose pages are not evicted. Only the cache makes, moves and
+ * ends locks.
+ */
 export interface CacheLock {
   readonly sharing: Sharing;
   /** The deepest locked node: the lock covers tokens [0, node.end). */
@@ -39,7 +42,10 @@ export interface Match {
 export interface CacheObserver {
   /** Takes note of a new leaf: the whole pages that end in it are cached now. */
   inserted(node: RadixNode): void;
-  /** Takes note that whole pages from index `from` of the path that ends with `node` are about to be evicted; they are its last. */
+  /**
+   * Takes note that whole pages from index `from` of the path that ends with `node` are about to be evicted;
+   * they are its last.
+   */
   evicting(node: RadixNode, from: number): void;
 }
 
@@ -104,15 +110,19 @@ export class Cache {
     return this.#pagesEvictedTotal;
   }
 
-  /** Looks up the longest cached prefix of tokens [0, limit). Changes nothing, not even the eviction order. */
+  /**
+   * Looks up the longest cached prefix of tokens [0, limit). Changes nothing, not even the eviction order.
+   */
   match(tokens: Int32Array, limit: number, sharing: Sharing): Match {
     const position = this.#find(tokens, limit, sharing);
     if (position === null) return { tokens: 0, pagesPinned: 0 };
     return { tokens: position.depth, pagesPinned: this.#pinnable(position) };
   }
 
-  /** Looks up a waiter's prompt, and keeps its match up to date from now on. The matched nodes count as used now, and the eviction policy may
-   *  protect them. */
+  /**
+   * Looks up a waiter's prompt, and keeps its match up to date from now on. The matched nodes count as used
+   * now, and the eviction policy may protect them.
+   */
   track(waiter: PrefixWaiter): void {
     assert(waiter.node === null, "a waiter is followed once");
     const { node, depth } = descend(
@@ -128,7 +138,10 @@ export class Cache {
     }
   }
 
-  /** Stops tracking a waiter. `givesUp`: nodes that no other waiter or branch needs are evicted before all others. */
+  /**
+   * Stops tracking a waiter. `givesUp`: nodes that no other waiter or branch needs are evicted before all
+   * others.
+   */
   untrack(waiter: PrefixWaiter, givesUp = false): void {
     assert(waiter.node !== null, "the waiter is followed");
     const { node: deepest } = waiter;
@@ -171,8 +184,10 @@ export class Cache {
     return { sharing, node };
   }
 
-  /** Locks the page in which the cached prefix of tokens [0, depth) ends, where `match` has found a `depth` inside of a page. May split
-   *  a node. */
+  /**
+   * Locks the page in which the cached prefix of tokens [0, depth) ends, where `match` has found a `depth`
+   * inside of a page. May split a node.
+   */
   lockSource(
     tokens: Int32Array,
     depth: number,
@@ -208,7 +223,10 @@ export class Cache {
     this.#forget(root);
   }
 
-  /** Ends a lock on tokens whose KV may be wrong: frees the nodes of its path that no other lock or branch needs. */
+  /**
+   * Ends a lock on tokens whose KV may be wrong: frees the nodes of its path that no other lock or branch
+   * needs.
+   */
   discard(lock: CacheLock): void {
     this.release(lock);
     for (let node = lock.node; node.parent !== null && node.isLeaf && node.locks === 0; ) {
@@ -441,7 +459,10 @@ function rootKey({ key, publicKey, publicTokens }: Sharing): string {
   return publicTokens > 0 ? publicKey : key;
 }
 
-/** The hash of the whole pages of tokens [0, node.end), from which the page that begins at token `start` goes on. */
+/**
+ * The hash of the whole pages of tokens [0, node.end), from which the page that begins at token `start` goes
+ * on.
+ */
 function hashBefore(node: RadixNode, start: number, sharing: Sharing): number {
   const { key, publicTokens } = sharing;
   for (let at: RadixNode | null = node; at !== null; at = at.parent) {
@@ -451,7 +472,10 @@ function hashBefore(node: RadixNode, start: number, sharing: Sharing): number {
   return keyHash(rootKey(sharing));
 }
 
-/** The node that lists the page in which `position` ends: the position's own, or any branch where a fork divides the page. */
+/**
+ * The node that lists the page in which `position` ends: the position's own, or any branch where a fork
+ * divides the page.
+ */
 function listingNode(position: MatchPosition, pageTokens: number): RadixNode {
   let node = position.node;
   while (!node.isLeaf && Math.ceil(position.depth / pageTokens) > Math.floor(node.end / pageTokens)) {

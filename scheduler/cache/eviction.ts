@@ -1,6 +1,9 @@
 import { LruList, type RadixNode } from "./radix-tree.ts";
 
-/** Port: the order in which unlocked nodes are evicted. The cache adds a node when its last lock ends, and removes it when it is locked. */
+/**
+ * Port: the order in which unlocked nodes are evicted. The cache adds a node when its last lock ends, and
+ * removes it when it is locked.
+ */
 export interface EvictionPolicy {
   /** Pages of protected nodes. */
   readonly pagesProtected: number;

@@ -3,7 +3,9 @@ import { part } from "../../base/part.ts";
 import type { TokenId } from "../../base/token.ts";
 import type { PageId, Sharing } from "../core.ts";
 
-/** The key of a node below its parent: its first token; where a public text ends, the token and the cache key. */
+/**
+ * The key of a node below its parent: its first token; where a public text ends, the token and the cache key.
+ */
 export type Edge = TokenId | string;
 
 /** The edge that tokens from `at` on follow. */
@@ -37,18 +39,25 @@ export class RadixNode {
   start: number;
   tokens: Int32Array;
   pages: PageId[];
-  /** Hashes of the whole pages that end in the node: floor(start / T) … floor(end / T) - 1 (page-hash.ts). Empty in a cache without an
-   *  observer. */
+  /**
+   * Hashes of the whole pages that end in the node: floor(start / T) … floor(end / T) - 1 (page-hash.ts).
+   * Empty in a cache without an observer.
+   */
   hashes: Float64Array;
   /** The key below its parent; of a root, the key of its tree. */
   edge: Edge;
   readonly children = new Map<Edge, RadixNode>();
   /** Number of locks that end here or below. With any, the node is neither evicted nor shortened. */
   locks = 0;
-  /** Number of waiters whose match ends here or below; and the waiters whose match ends here, null for none. */
+  /**
+   * Number of waiters whose match ends here or below; and the waiters whose match ends here, null for none.
+   */
   waiters = 0;
   ending: Set<PrefixWaiter> | null = null;
-  /** The LRU list that it is in; null: it cannot be evicted. Its neighbours there; null at the ends, and outside. */
+  /**
+   * The LRU list that it is in; null: it cannot be evicted. Its neighbours there; null at the ends, and
+   * outside.
+   */
   order: LruList | null = null;
   older: RadixNode | null = null;
   newer: RadixNode | null = null;
@@ -89,7 +98,10 @@ export function createRoot(key: string): RadixNode {
   return new RadixNode(null, key, 0, new Int32Array(0), [], new Float64Array(0));
 }
 
-/** Finds the longest prefix of tokens [0, limit) below `from`, whose own tokens are taken as matched. Changes nothing. */
+/**
+ * Finds the longest prefix of tokens [0, limit) below `from`, whose own tokens are taken as matched. Changes
+ * nothing.
+ */
 export function descend(from: RadixNode, tokens: Int32Array, limit: number, sharing: Sharing): MatchPosition {
   assert(limit >= from.end && limit <= tokens.length, "the search starts inside of the tokens");
   let node = from;
@@ -219,8 +231,9 @@ export class LruList {
 }
 
 /**
- * A waiting prompt, and how much of it is cached. From `track` to `untrack` the cache keeps its position in the tree up to date:
- * no lookup is needed, however often the cache changes, and a node knows how many prompts are going to read it.
+ * A waiting prompt, and how much of it is cached. From `track` to `untrack` the cache keeps its position in
+ * the tree up to date: no lookup is needed, however often the cache changes, and a node knows how many
+ * prompts are going to read it.
  */
 export class PrefixWaiter {
   readonly sharing: Sharing;
@@ -241,7 +254,9 @@ export class PrefixWaiter {
   }
 }
 
-/** Moves a waiter's match: it ends in `node` now, `depth` tokens from the root. The caller updates the counts. */
+/**
+ * Moves a waiter's match: it ends in `node` now, `depth` tokens from the root. The caller updates the counts.
+ */
 export function moveWaiter(waiter: PrefixWaiter, node: RadixNode | null, depth: number): void {
   if (waiter.node !== node) {
     const before = waiter.node;
@@ -280,7 +295,10 @@ export function advanceWaiters(leaf: RadixNode): void {
   }
 }
 
-/** Moves the waiters of a leaf back, which has lost its tokens from `end` on, or all of them if it begins there. */
+/**
+ * Moves the waiters of a leaf back, which has lost its tokens from `end` on, or all of them if it begins
+ * there.
+ */
 export function recedeWaiters(leaf: RadixNode, end: number): void {
   for (const waiter of leaf.ending ?? []) {
     if (end > leaf.start) moveWaiter(waiter, leaf, Math.min(waiter.depth, end));

@@ -70,9 +70,9 @@ export class Admission {
   }
 
   /**
-   * Returns the next sequence that may join the step; null: there is none. The caller admits it before it asks again. `before`:
-   * the sequence must be one that may overtake this unfinished prompt; null: any. On the way, sequences that share a prefix with an
-   * unfinished prompt are parked until it is computed.
+   * Returns the next sequence that may join the step; null: there is none. The caller admits it before it
+   * asks again. `before`: the sequence must be one that may overtake this unfinished prompt; null: any. On
+   * the way, sequences that share a prefix with an unfinished prompt are parked until it is computed.
    */
   next(step: StepBuilder, before: Sequence | null): Candidate | null {
     const { running, kvCache, queue } = this.#table;
@@ -166,7 +166,10 @@ export class Admission {
     return null;
   }
 
-  /** The number of the planned step. Infinity ends back-off: where no sequence runs, there is none to make way for. */
+  /**
+   * The number of the planned step. Infinity ends back-off: where no sequence runs, there is none to make way
+   * for.
+   */
   #stepNumber(): number {
     const isIdle = this.#table.running.every(({ isPaused }) => isPaused);
     return isIdle ? Number.POSITIVE_INFINITY : this.#reports.nextStep;

@@ -18,12 +18,15 @@ import { ReportBuilder } from "./report-builder.ts";
 import type { Sequence } from "./sequence.ts";
 import { SequenceTable } from "./sequence-table.ts";
 
-/** An idle engine checks all its records this often at most: a request that arrives meanwhile waits for the check. */
+/**
+ * An idle engine checks all its records this often at most: a request that arrives meanwhile waits for the
+ * check.
+ */
 const CHECK_EVERY_MS = 10_000;
 
 /**
- * The loop of one device: plan, start; apply, report, and again. The sequence table (sequence-table.ts) has the sequences and their states,
- * the planner (planner.ts) decides what the next step does.
+ * The loop of one device: plan, start; apply, report, and again. The sequence table (sequence-table.ts) has
+ * the sequences and their states, the planner (planner.ts) decides what the next step does.
  *
  * Its inputs are messages, the results of its device and the time of its clock; its output is reports. One
  * step is in flight at a time, and while it is, nothing that the step reads changes: messages only take note,

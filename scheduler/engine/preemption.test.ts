@@ -217,7 +217,10 @@ test("offline work for which there is room takes none that a sequence lacks whic
 });
 
 describe("of offline work beside sequences that are awaited, more than there is room for all the time,", () => {
-  /** Tokens that an offline sequence has drawn by then, which is aged after so long, and how many of the others were answered. */
+  /**
+   * Tokens that an offline sequence has drawn by then, which is aged after so long, and how many of the
+   * others were answered.
+   */
   const drawn = (ageingMs: number): readonly [number, number] => {
     const lanes = { ...objectives, throughput: { ...objectives.throughput, ageingMs } };
     const queue = { kind: "lanes", lanes, tenantSlack: 4096, tenantReach: 0 } as const;

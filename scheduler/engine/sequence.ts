@@ -28,9 +28,13 @@ export type SequenceState = "waiting" | "running" | "ended";
 export interface QueueEntry {
   /** The list of the queue's order that it is in. */
   bucket: ArrivalList<Sequence> | null;
-  /** Its tenant's counter; null where the order has none. It outlasts the wait, since output is charged too. */
+  /**
+   * Its tenant's counter; null where the order has none. It outlasts the wait, since output is charged too.
+   */
   counter: VirtualTokenCounter | null;
-  /** The running sequence that computes the prefix which this one waits for; null: it does not wait for any. */
+  /**
+   * The running sequence that computes the prefix which this one waits for; null: it does not wait for any.
+   */
   owner: Sequence | null;
 }
 
@@ -52,13 +56,17 @@ const nothingBanned: readonly TokenId[] = [];
  * arXiv:2403.02310 §4, without its prefill flag). Preemption sets `computed` back and touches nothing else,
  * which is why neither the tokens nor `tokensMax` change by it.
  *
- * Each part has one writer: `kv` the KV cache manager, `queued` the wait queue, and all else the sequence table.
+ * Each part has one writer: `kv` the KV cache manager, `queued` the wait queue, and all else the sequence
+ * table.
  */
 export class Sequence {
   readonly spec: SequenceSpec;
   /** 0, 1, 2 … in order of arrival. */
   readonly arrival: number;
-  /** Time of its arrival; after a pause, the time at which its client read on, so that it comes behind sequences that waited. */
+  /**
+   * Time of its arrival; after a pause, the time at which its client read on, so that it comes behind
+   * sequences that waited.
+   */
   arrivedMs: number;
   readonly cacheKey: string;
   readonly kv = new SequenceKv();
@@ -168,7 +176,10 @@ export class Sequence {
     return this.arrivedMs - (this.#service.program?.ageMs ?? 0);
   }
 
-  /** Number of known tokens that are not computed: 1 while decoding, and more after forced tokens. At least 1 until the sequence ends. */
+  /**
+   * Number of known tokens that are not computed: 1 while decoding, and more after forced tokens. At least 1
+   * until the sequence ends.
+   */
   get behind(): number {
     return this.length - this.kv.computed;
   }
@@ -211,8 +222,10 @@ export class Sequence {
     this.#seen?.add(token);
   }
 
-  /** The output rows of chunk [start, end): hidden states where they are pooled; else prompt tokens whose log probabilities are asked for, and
-   *  the token after the last known one. */
+  /**
+   * The output rows of chunk [start, end): hidden states where they are pooled; else prompt tokens whose log
+   * probabilities are asked for, and the token after the last known one.
+   */
   rows(start: number, end: number): readonly ChunkRow[] {
     if (this.pool !== null) return this.pool.rows(start, end);
     const { promptLogprobs, promptTokens } = this.spec;
@@ -255,7 +268,10 @@ export class Sequence {
 /** Above any difference of two logits. */
 const CERTAIN_BIAS = 1e30;
 
-/** Sampling that can only draw this token. Log probabilities are of the raw logits, and tell how likely it was. */
+/**
+ * Sampling that can only draw this token. Log probabilities are of the raw logits, and tell how likely it
+ * was.
+ */
 function certainRow(afterIndex: number, token: TokenId, topLogprobs: number): SampleRow {
   const sampling = { ...greedySampling, logitBias: [[token, CERTAIN_BIAS]] as const, topLogprobs };
   return { afterIndex, sampling, position: 0, banned: nothingBanned, seen: null, allowed: null };

@@ -227,7 +227,8 @@ describe("exploit and explore", () => {
     const bench = new Bench(2);
     const { engine } = bench.run(prompt);
     const reasons: string[] = [];
-    // Each of those that wait has 4 ms of its own to compute; elsewhere the prefix takes 16 ms, and 8 of somebody else's.
+    // Each of those that wait has 4 ms of its own to compute; elsewhere the prefix takes 16 ms, and 8 of
+    // somebody else's.
     while (!reasons.includes("spill") && reasons.length < 40) {
       reasons.push(bench.place([...prompt, ...text(reasons.length + 2, 40)], { tokensMax: 1 }).reason);
     }
@@ -458,8 +459,8 @@ describe("costs", () => {
     bench.report(0, { pagesFree: 0, pagesCached: 0 });
     bench.report(1, { pagesFree: 0, pagesCached: 1024 });
     const { costs } = bench.place(text(2, 320 * 16 - 16), { tokensMax: 16 });
-    // On engine 0 the 208 pages of the first come before the 320 of this one, of 1024 that are held and those 208; engine 1
-    // has them for the evicting.
+    // On engine 0 the 208 pages of the first come before the 320 of this one, of 1024 that are held and those
+    // 208; engine 1 has them for the evicting.
     const share = (208 + 320) / (1024 + 208);
     expect(costs[0]!.evictMs).toBeCloseTo(share * bench.dispatcher.workMs(0 as EngineId), 0);
     expect(costs[1]!.evictMs).toBe(0);

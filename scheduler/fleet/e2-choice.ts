@@ -38,8 +38,10 @@ export function isMostly(cachedTokens: number, promptTokens: number): boolean {
   return cachedTokens > promptTokens - cachedTokens;
 }
 
-/** The engine with the least sum of costs. Ties: more of it cached, fewer pages in use, the lowest. Where costs without M
- *  are more already, M is not read. */
+/**
+ * The engine with the least sum of costs. Ties: more of it cached, fewer pages in use, the lowest. Where
+ * costs without M are more already, M is not read.
+ */
 export function cheapest(
   costs: readonly PlacementCost[],
   { pagesUsed }: Pick<E2Situation, "pagesUsed">,

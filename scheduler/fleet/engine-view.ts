@@ -5,7 +5,9 @@ import type { EngineLoad } from "../messages.ts";
 import type { BatchPolicy, TimePolicy } from "../policy.ts";
 import { WindowSum } from "./window-sum.ts";
 
-/** Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps. */
+/**
+ * Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps.
+ */
 const FULL_STEP = 2048;
 const LONG_CONTEXT = 16_384;
 /** Number of reports after which the cost model is asked again, since it learns. */
@@ -21,7 +23,10 @@ export class Standing {
   /** Number of sequences beside it, and their mean context in tokens. */
   running = 0;
   context = 0;
-  /** Time of one token of its answer, time of all offline work, and the factor by which its prompt takes longer. */
+  /**
+   * Time of one token of its answer, time of all offline work, and the factor by which its prompt takes
+   * longer.
+   */
   tokenMs = 0;
   offlineMs = 0;
   stretch = 1;
@@ -87,9 +92,9 @@ export class EngineView {
   }
 
   /**
-   * Milliseconds that `tokens` of a prompt after `context` others add to a busy engine's work: their part of full
-   * steps, and their attention. (A step of a short prompt alone costs more, as all weights are read for few tokens;
-   * but where there is a load to speak of, prompts share their steps.)
+   * Milliseconds that `tokens` of a prompt after `context` others add to a busy engine's work: their part of
+   * full steps, and their attention. (A step of a short prompt alone costs more, as all weights are read for
+   * few tokens; but where there is a load to speak of, prompts share their steps.)
    */
   promptWorkMs(tokens: number, context: number): number {
     if (this.#reportsLeft === 0) this.#learnPace();
@@ -103,7 +108,9 @@ export class EngineView {
     return decodeStepMs(this.costs, decodes, context) / decodes;
   }
 
-  /** The part of a full step that is left for prompts where `running` decodes keep to `tbtMs`, 0 … 1, roughly. */
+  /**
+   * The part of a full step that is left for prompts where `running` decodes keep to `tbtMs`, 0 … 1, roughly.
+   */
   promptShare(tbtMs: number, running: number, context: number): number {
     const decodesMs = running === 0 ? 0 : decodeStepMs(this.costs, running, context);
     return Math.max(0, Math.min(1, (tbtMs - decodesMs) / promptMs(this.costs, FULL_STEP, 0)));

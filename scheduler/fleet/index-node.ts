@@ -25,9 +25,10 @@ const nothing = new Int32Array(0);
 /**
  * A node of the prefix index: pages [first, end) of every path through it, and the engines that have them.
  *
- * An engine has the leading `cached` pages of a node, and those of its parent all, if any of the node: engines
- * evict from the tail. A sequence that was placed on the engine and has no token yet is in flight: it will have computed the whole
- * node. From its first token until its end it is a reader. An engine without pages, in-flight sequences and readers is no holder.
+ * An engine has the leading `cached` pages of a node, and those of its parent all, if any of the node:
+ * engines evict from the tail. A sequence that was placed on the engine and has no token yet is in flight: it
+ * will have computed the whole node. From its first token until its end it is a reader. An engine without
+ * pages, in-flight sequences and readers is no holder.
  */
 export class IndexNode {
   /** Number in the index; given to another when the node is removed. */

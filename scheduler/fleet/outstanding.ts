@@ -86,7 +86,10 @@ export class Outstanding {
     this.#changes = new Float64Array(engines);
   }
 
-  /** Sequences that have not ended, as far as one of `objective` has to share with them: offline work makes way for all others. */
+  /**
+   * Sequences that have not ended, as far as one of `objective` has to share with them: offline work makes
+   * way for all others.
+   */
   sequences(engine: number, objective: Objective = "throughput"): number {
     return sharing(this.#sequences, engine, objective);
   }
@@ -200,7 +203,9 @@ export class Outstanding {
     work.promptUs = promptUs;
   }
 
-  /** Takes note of a token. An answer that outgrows its expected length is expected to become twice as long. */
+  /**
+   * Takes note of a token. An answer that outgrows its expected length is expected to become twice as long.
+   */
   drew(work: Work): void {
     const at = indexOf(work.engine, objectives[work.objective]);
     this.#changes[work.engine]! += 1;

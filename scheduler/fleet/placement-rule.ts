@@ -13,9 +13,9 @@ export interface PlaceableEngine {
 }
 
 /**
- * Port: the choice among several engines. One object serves one dispatcher, which reports to it only sequences
- * that it has placed and that have not ended. A rule implements the events that it needs. The same calls in
- * the same order give the same placements.
+ * Port: the choice among several engines. One object serves one dispatcher, which reports to it only
+ * sequences that it has placed and that have not ended. A rule implements the events that it needs. The same
+ * calls in the same order give the same placements.
  */
 export interface PlacementRule {
   /** Chooses among `there`, ascending and not empty. */
@@ -48,7 +48,10 @@ export interface PlacementRule {
   drew?(id: SequenceId): void;
   /** Changes the service of a sequence. */
   raised?(id: SequenceId, service: Service): void;
-  /** Takes note that a sequence has ended, was returned, or has lost its engine. `isWhole`: its answer is complete. */
+  /**
+   * Takes note that a sequence has ended, was returned, or has lost its engine. `isWhole`: its answer is
+   * complete.
+   */
   ended?(id: SequenceId, isWhole: boolean): void;
 
   /** Takes note of an engine's load. */

@@ -37,7 +37,9 @@ export interface PlacementCost {
   readonly cachedTokens: number;
   /** L: work there that comes before or beside it. */
   readonly loadMs: number;
-  /** M: recomputation of evicted pages by sequences that come back, and the wait for pages that others hold. */
+  /**
+   * M: recomputation of evicted pages by sequences that come back, and the wait for pages that others hold.
+   */
   readonly evictMs: number;
   /** P: prefill of the uncached part, at the pace that is left beside the decodes there. */
   readonly promptMs: number;
@@ -63,6 +65,9 @@ export function floorMs(cost: PlacementCost): number {
 export interface Placement {
   readonly engine: EngineId;
   readonly reason: PlacementReason;
-  /** Costs by engine: of every engine that may have it, or of the candidates if there are many; empty for policies without costs. */
+  /**
+   * Costs by engine: of every engine that may have it, or of the candidates if there are many; empty for
+   * policies without costs.
+   */
   readonly costs: readonly PlacementCost[];
 }

@@ -20,13 +20,14 @@ export interface GateParts {
 }
 
 /**
- * Bounds how often a cold sequence, most of whose prompt is not cached, goes before a waiting warm one. Under memory pressure a cold
- * sequence evicts the pages that warm ones were about to read. When all have waited for long, prefixes would evict each other in turn,
- * and each sequence would compute its prefix again.
+ * Bounds how often a cold sequence, most of whose prompt is not cached, goes before a waiting warm one. Under
+ * memory pressure a cold sequence evicts the pages that warm ones were about to read. When all have waited
+ * for long, prefixes would evict each other in turn, and each sequence would compute its prefix again.
  *
- * When a cold sequence is taken, the gate closes for `COLD_PART` times as long as that one takes to compute. So cached prefixes
- * are read before they are evicted. However many prefixes take turns, at most a quarter of the time goes into other prefixes while
- * warm sequences wait. Sequences that wait for the same prefix are warm as soon as it is computed, and go with the first of them.
+ * When a cold sequence is taken, the gate closes for `COLD_PART` times as long as that one takes to compute.
+ * So cached prefixes are read before they are evicted. However many prefixes take turns, at most a quarter of
+ * the time goes into other prefixes while warm sequences wait. Sequences that wait for the same prefix are
+ * warm as soon as it is computed, and go with the first of them.
  *
  * There is one gate for all sequences that share the pages of a device.
  */

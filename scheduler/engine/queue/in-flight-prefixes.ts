@@ -73,8 +73,9 @@ export interface InFlightPrefix {
 }
 
 /**
- * Finds the running sequence whose unfinished prompt shares the longest uncached prefix with a waiting one. Null: waiting would
- * save fewer than `sharedTokensMin` tokens. Only whole pages count, since only these are published.
+ * Finds the running sequence whose unfinished prompt shares the longest uncached prefix with a waiting one.
+ * Null: waiting would save fewer than `sharedTokensMin` tokens. Only whole pages count, since only these are
+ * published.
  */
 export function findInFlightPrefix(
   waiting: Sequence,

@@ -18,8 +18,11 @@ export interface QueueOrder {
   remove(sequence: Sequence): boolean;
   /** Takes note that the cached length of a sequence has changed, whether it waits in this order or not. */
   matched?(sequence: Sequence): void;
-  /** The next sequence; null: there is none. `passed`: objectives that are left out, by orders with lanes. Stays the same sequence until it is
-   *  taken or removed, or until cached prefixes or the waiting sequences change. */
+  /**
+   * The next sequence; null: there is none. `passed`: objectives that are left out, by orders with lanes.
+   * Stays the same sequence until it is taken or removed, or until cached prefixes or the waiting sequences
+   * change.
+   */
   peek(nowMs: number, passed?: ReadonlySet<Objective>): Sequence | null;
   /** Removes the sequence that `peek` returned, which will compute `computedTokens` of its prompt. */
   take(sequence: Sequence, computedTokens: number): void;

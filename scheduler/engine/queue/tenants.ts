@@ -55,8 +55,10 @@ export class Tenants {
   #turns = 0;
   #size = 0;
 
-  /** `slack` > 0 and `reach` ≥ 0 in tokens. `orderOf` makes the order of one tenant's sequences; `gate`: what they share; null: they
-   *  are first come, first served. */
+  /**
+   * `slack` > 0 and `reach` ≥ 0 in tokens. `orderOf` makes the order of one tenant's sequences; `gate`: what
+   * they share; null: they are first come, first served.
+   */
   constructor(
     slack: number,
     reach: number,
@@ -111,7 +113,9 @@ export class Tenants {
     return isHeldBack ? (this.#passing(gate, nowMs) ?? sequence) : sequence;
   }
 
-  /** Removes the sequence that `peek` returned, and charges its tenant for the tokens that it will compute. */
+  /**
+   * Removes the sequence that `peek` returned, and charges its tenant for the tokens that it will compute.
+   */
   take(sequence: Sequence, computedTokens: number): void {
     const tenant = this.#tenantOf(sequence);
     tenant.order.take(sequence, computedTokens);

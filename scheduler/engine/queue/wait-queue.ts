@@ -84,8 +84,10 @@ export class WaitQueue {
     this.#kvCache.untrack(sequence);
   }
 
-  /** The next sequence, not of the `declined` objectives; null: none may run now. `step` is the number of the step being
-   *  planned; Infinity disregards back-off. */
+  /**
+   * The next sequence, not of the `declined` objectives; null: none may run now. `step` is the number of the
+   * step being planned; Infinity disregards back-off.
+   */
   peek(nowMs: number, step: number, declined: ReadonlySet<Objective>): Sequence | null {
     const passed = declined.size === 0 ? this.#passed : this.#passed.union(declined);
     let offline: Sequence | null = null;
@@ -105,7 +107,10 @@ export class WaitQueue {
     if (!this.#returning.remove(sequence)) this.#order.take(sequence, computedTokens);
   }
 
-  /** Lets sequences of other objectives pass one that cannot be admitted in this step. False if the order has no lanes. */
+  /**
+   * Lets sequences of other objectives pass one that cannot be admitted in this step. False if the order has
+   * no lanes.
+   */
   pass(sequence: Sequence): boolean {
     if (!this.hasLanes) return false;
     this.#passed.add(sequence.objective.name);
@@ -123,8 +128,10 @@ export class WaitQueue {
     this.#pending.park(sequence, owner, tokens);
   }
 
-  /** Puts sequences back that wait for at most the owner's first `tokens` tokens, which it has published. Infinity: it will publish no
-   *  more. */
+  /**
+   * Puts sequences back that wait for at most the owner's first `tokens` tokens, which it has published.
+   * Infinity: it will publish no more.
+   */
   wake(owner: Sequence, tokens: number): void {
     for (const sequence of this.#pending.wake(owner, tokens)) this.#join(sequence);
   }

@@ -54,8 +54,10 @@ export class OfflineSize implements SizeRule {
     return { size: best, limitMs: targetMs };
   }
 
-  /** The limit of a step. A stream that comes meanwhile waits for the step's end or its next abort point. An aborted step's work is lost, so it
-   *  takes no longer than a step beside streams. */
+  /**
+   * The limit of a step. A stream that comes meanwhile waits for the step's end or its next abort point. An
+   * aborted step's work is lost, so it takes no longer than a step beside streams.
+   */
   get #waitMs(): number {
     const { history, backlog, stepMs } = this.#work;
     if (history.quietMs >= QUIET_AFTER_MS) return QUIET * stepMs;

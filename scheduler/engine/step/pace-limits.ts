@@ -32,8 +32,10 @@ export class PaceLimits {
     return slackMs / (1 + this.#policy.margin + (this.#costs.margin ?? 0));
   }
 
-  /** The limit of a step with prompts beside untargeted streams, where without prompts it takes `aloneMs`. A device
-   *  whose steps are hard to predict keeps to it on average. */
+  /**
+   * The limit of a step with prompts beside untargeted streams, where without prompts it takes `aloneMs`. A
+   * device whose steps are hard to predict keeps to it on average.
+   */
   untargetedMs(aloneMs: number): number {
     return Math.max(this.#policy.stepMs, SLOWED * aloneMs);
   }

@@ -61,11 +61,15 @@ export function prefetchTokens(costs: CostModel, step: PrefetchStep): number {
   return good === 0 && aloneMs === 0 ? Math.min(most, Math.max(1, costs.tileTokens)) : good;
 }
 
-/** Chooses the size of a piece beside decodes: a device that reads its weights once per step computes some tokens beside a decode for little.
- *  Where more decodes are to come than pieces, the cost of each token counts; where fewer, the gain of a step. */
+/**
+ * Chooses the size of a piece beside decodes: a device that reads its weights once per step computes some
+ * tokens beside a decode for little. Where more decodes are to come than pieces, the cost of each token
+ * counts; where fewer, the gain of a step.
+ */
 function cheapest(costs: CostModel, { shape, steps, left, context }: PrefetchStep, most: number): number {
   const aloneMs = costs.stepMs(shape);
-  // The rest belongs to a longer prompt: there it is not among a step's first tokens, and has the same context.
+  // The rest belongs to a longer prompt: there it is not among a step's first tokens, and has the same
+  // context.
   const rest = Math.max(left, PROMPT_TOKENS);
   const before = Math.max(0, context + Math.floor((left - rest) / 2));
   const promptMs = (tokens: number, context: number): number =>

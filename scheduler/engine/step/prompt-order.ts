@@ -15,8 +15,9 @@ export function isStarving({ pacing }: Sequence, nowMs: number): boolean {
 }
 
 /**
- * Orders unfinished prompts, given by arrival: the one that has least left is first, so that a long prompt, which takes many steps,
- * does not delay all others by that much. Prompts that are starving or aged go before the rest, by arrival.
+ * Orders unfinished prompts, given by arrival: the one that has least left is first, so that a long prompt,
+ * which takes many steps, does not delay all others by that much. Prompts that are starving or aged go before
+ * the rest, by arrival.
  */
 export function shortestFirst(prompts: readonly Sequence[], { isAged, nowMs }: PromptRules): Sequence[] {
   const leftOf = (sequence: Sequence): number =>

@@ -61,10 +61,15 @@ export interface SizeRule {
  * preferred. Steps of a task group may be longer if no stream has run for long.
  */
 export const QUIET = 4;
-/** Time after which no stream is expected any more. Before that the next one is expected after as long again. */
+/**
+ * Time after which no stream is expected any more. Before that the next one is expected after as long again.
+ */
 export const QUIET_AFTER_MS = 60_000;
 
-/** The sizes that a step may have, the smallest first: a grid of half tiles, coarser further up. Empty: none fits. */
+/**
+ * The sizes that a step may have, the smallest first: a grid of half tiles, coarser further up. Empty: none
+ * fits.
+ */
 export function sizesWithin(
   step: StepPrediction,
   { left, context, sizeMax }: PromptDemand,

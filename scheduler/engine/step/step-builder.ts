@@ -19,7 +19,10 @@ export class StepBuilder {
   readonly prompts: Sequence[] = [];
   #hasAdmitted = false;
 
-  /** Begins a step with every decode of `running` but those that the budget leaves out; without `hasDecodes`, with none. */
+  /**
+   * Begins a step with every decode of `running` but those that the budget leaves out; without `hasDecodes`,
+   * with none.
+   */
   constructor(budget: StepBudget, running: readonly Sequence[], hasDecodes: boolean, nowMs: number) {
     this.budget = budget;
     this.nowMs = nowMs;

@@ -26,8 +26,10 @@ export interface SizeContext {
   readonly patienceMs: number;
 }
 
-/** A smaller step whose total delay is larger by no more than this part is the better one: streams are smoother, and a request
- *  that arrives meanwhile waits less for its end. */
+/**
+ * A smaller step whose total delay is larger by no more than this part is the better one: streams are
+ * smoother, and a request that arrives meanwhile waits less for its end.
+ */
 const DELAY_LOSS = 0.03;
 /** See `leastDelay`. */
 const WAIT_WEIGHT = 8;

@@ -11,7 +11,9 @@ import type { StepLoad } from "./step-load.ts";
 import type { StepPrediction } from "./step-prediction.ts";
 import { leastDelay, type SizeOption, takesTail } from "./step-size.ts";
 
-/** Streams: of the sizes in which they keep their targets and their pace, the one with the least total delay. */
+/**
+ * Streams: of the sizes in which they keep their targets and their pace, the one with the least total delay.
+ */
 export class StreamSize implements SizeRule {
   readonly #step: StepPrediction;
   readonly #load: StepLoad;
@@ -63,7 +65,10 @@ export class StreamSize implements SizeRule {
     return takesTail(all.tookMs - chosen.tookMs, restMs, { prompts: this.#prompts, streams: this.#streams });
   }
 
-  /** Decodes whose delay counts. Offline prompts beside an online one are no reason to cut that: it is computed as it would be without. */
+  /**
+   * Decodes whose delay counts. Offline prompts beside an online one are no reason to cut that: it is
+   * computed as it would be without.
+   */
   get #streams(): number {
     return this.#work.backlog.countsOffline ? this.#step.tokens : this.#load.onlineDecodes.count;
   }

@@ -10,8 +10,10 @@ import {
 } from "./size-rule.ts";
 import type { StepPrediction } from "./step-prediction.ts";
 
-/** Task groups beside which no stream runs: of a group the last one counts, so that its steps are as large as a stream that comes next can
- *  wait for. */
+/**
+ * Task groups beside which no stream runs: of a group the last one counts, so that its steps are as large as
+ * a stream that comes next can wait for.
+ */
 export class TaskGroupSize implements SizeRule {
   readonly #step: StepPrediction;
   readonly #work: StepWork;
