@@ -91,7 +91,7 @@ class Bench {
     this.checkReadable();
   }
 
-  /** Hands over the first `share` of a holder's complete pages. */
+  /** Hands over up to `pages` more of a holder's complete pages. */
   publish(holder: Holder, pages: number): void {
     const locked = holder.lock.node.end / PAGE_TOKENS;
     const end = Math.min(Math.floor(holder.computed / PAGE_TOKENS), locked + pages) * PAGE_TOKENS;

@@ -40,10 +40,10 @@ export interface Match {
 
 /** Synchronous callbacks on insertion and eviction. */
 export interface CacheObserver {
-  /** Takes note of a new leaf: the whole pages that end in it are cached now. */
+  /** Records a new leaf: the whole pages that end in it are cached now. */
   inserted(node: RadixNode): void;
   /**
-   * Takes note that whole pages from index `from` of the path that ends with `node` are about to be evicted;
+   * Records that whole pages from index `from` of the path that ends with `node` are about to be evicted;
    * they are its last.
    */
   evicting(node: RadixNode, from: number): void;
@@ -322,7 +322,10 @@ export class Cache {
     return root === undefined ? null : descend(root, tokens, limit, sharing);
   }
 
-  /** Returns the node that ends at the position; splits a node that goes on. The caller locks it at once. */
+  /**
+   * Returns the node that ends at the position; splits a node that continues after it. The caller locks it at
+   * once.
+   */
   #cutAt({ node, depth }: MatchPosition): RadixNode {
     if (depth === node.end) return node;
     const upper = split(node, depth, this.#pool.pageTokens);

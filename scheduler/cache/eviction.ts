@@ -17,11 +17,11 @@ export interface EvictionPolicy {
   giveUp(node: RadixNode): void;
   /** Removes a node of the order. */
   remove(node: RadixNode): void;
-  /** Takes note that a node, in the order or not, has one waiter more. */
+  /** Records that a node, in the order or not, has one waiter more. */
   tracked(node: RadixNode): void;
-  /** Takes note that a node, in the order or not, may have fewer waiters. */
+  /** Records that a node, in the order or not, may have fewer waiters. */
   untracked(node: RadixNode): void;
-  /** Takes note that a node, in the order or not, has `pages` fewer pages. */
+  /** Records that a node, in the order or not, has `pages` fewer pages. */
   shrank(node: RadixNode, pages: number): void;
   /** All nodes of the order, the first to be evicted first. */
   [Symbol.iterator](): Iterator<RadixNode>;

@@ -152,7 +152,7 @@ export class KvCacheManager {
     return Math.min(tokens, kv.pageCount * pageTokens - kv.computed);
   }
 
-  /** Takes note that a step has computed `count` more tokens of the sequence. */
+  /** Records that a step has computed `count` more tokens of the sequence. */
   computed({ kv }: Sequence, count: number): void {
     kv.computed += count;
   }

@@ -51,7 +51,7 @@ export class Admission {
     return this.#isBlocked;
   }
 
-  /** Takes note that room was made. */
+  /** Records that room was made. */
   unblock(): void {
     this.#isBlocked = false;
   }

@@ -299,7 +299,7 @@ function play(
   return { harness, specs: submitted };
 }
 
-/** A sequence that goes on from what another has drawn so far. */
+/** Sequence that continues the tokens drawn so far by another. */
 function continued(
   spec: Omit<SequenceSpec, "id">,
   before: SequenceSpec,

@@ -96,7 +96,7 @@ export class Engine {
     return this.#current === null ? this.#planner.wakeMs : null;
   }
 
-  /** Takes note of a message. Never starts a step and never reports: `run` does. */
+  /** Accepts a message. Never starts a step and never reports: `run` does. */
   receive(message: EngineMessage): void {
     if (message.kind === "submit") this.#submit(message.sequence);
     else if (message.kind === "expect") this.#hints.expect(message.hint);
@@ -119,7 +119,7 @@ export class Engine {
   }
 
   /** Reports what messages have changed and starts a step, unless one is in flight or there is nothing to do.
-   *  From then on the engine goes on by itself for as long as there is work; calling again does no harm. */
+   *  From then on the engine continues by itself for as long as there is work; calling again does no harm. */
   run(): void {
     if (!this.#reports.isEmpty) this.#tell();
     if (this.#current !== null) return;

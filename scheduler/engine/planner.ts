@@ -44,7 +44,7 @@ export interface PlannerParts {
 const FIRST_TOKENS = 64;
 const GROWTH = 4;
 /**
- * Time that an idle device waits before a step of a prefix hint: the call that goes on from an answer comes a
+ * Time that an idle device waits before a step of a prefix hint: the call that continues an answer comes a
  * moment after its end, and must not wait for such a step.
  */
 const PAUSE_MS = 5;

@@ -190,13 +190,13 @@ export class SequenceTable {
     return move;
   }
 
-  /** Takes note that the next step has a chunk of the sequence. */
+  /** Records that the next step has a chunk of the sequence. */
   gotChunk({ pacing }: Sequence, nowMs: number): void {
     pacing.lastChunkMs = nowMs;
     pacing.skips = 0;
   }
 
-  /** Takes note that the next step leaves these decodes out. */
+  /** Records that the next step leaves these decodes out. */
   leftOut(skipped: ReadonlySet<SequenceId>): void {
     for (const id of skipped) this.#sequences.get(id)!.pacing.skips += 1;
   }
@@ -233,7 +233,7 @@ export class SequenceTable {
     this.#reports.returned(sequence.id);
   }
 
-  /** Releases a held sequence, whether it has ended or not: no other goes on from it. */
+  /** Releases a held sequence, whether it has ended or not: no other continues it. */
   release(id: SequenceId): void {
     this.#releaseHeld(id);
     this.#reports.loadChanged();

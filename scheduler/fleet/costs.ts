@@ -144,8 +144,8 @@ export class Costs {
     );
     const isHarmed = tbtMs !== null && offlineMs > 0 && work.targets(engine) === 0;
     const workMs = view.promptWorkMs(tokens - cachedTokens, cachedTokens);
-    // Prompts that go first from each other tenant: at most its own tenant's total and its own, plus the
-    // fair-share tolerance.
+    // Bound on each other tenant's prompts that go first, beyond the total of this tenant: this prompt plus
+    // the fair-share tolerance.
     const turnMs = workMs + view.promptWorkMs(this.#tenantReach, 0);
     cost.cachedTokens = cachedTokens;
     cost.isSpill = isMostly(known.tokens, tokens) && !isMostly(cachedTokens, tokens);

@@ -73,7 +73,7 @@ export class Dispatcher {
     return this.#rule?.expect?.(hint, there, nowMs) ?? there[hint.id % there.length]!;
   }
 
-  /** Takes note that a prefix hint is longer. */
+  /** Records that a prefix hint is longer. */
   extended(hint: PrefixHint, nowMs: number): void {
     this.#rule?.extended?.(hint, nowMs);
   }
@@ -99,12 +99,12 @@ export class Dispatcher {
     return placements.map((placement, index) => this.#count(specs[index]!.id, placement, there));
   }
 
-  /** Takes note that a sequence was admitted, with `cachedTokens` of its prompt cached. */
+  /** Records that a sequence was admitted, with `cachedTokens` of its prompt cached. */
   started(id: SequenceId, cachedTokens: number, nowMs: number): void {
     if (this.#placed.has(id)) this.#rule?.started?.(id, cachedTokens, nowMs);
   }
 
-  /** Takes note of a token. KV events of the same report come first. */
+  /** Records a token. KV events of the same report come first. */
   drew(id: SequenceId): void {
     if (this.#rule?.drew !== undefined && this.#placed.has(id)) this.#rule.drew(id);
   }
@@ -115,14 +115,14 @@ export class Dispatcher {
   }
 
   /**
-   * Takes note that a sequence has ended, or leaves its engine in another way. `isWhole`: its answer is
+   * Records that a sequence has ended, or leaves its engine in another way. `isWhole`: its answer is
    * complete.
    */
   ended(id: SequenceId, isWhole: boolean): void {
     if (this.#placed.delete(id)) this.#rule?.ended?.(id, isWhole);
   }
 
-  /** Takes note of an engine's report; returns the message to send back to it. */
+  /** Records an engine's report; returns the message to send back to it. */
   reported(engine: EngineId, load: EngineLoad, kvEvents: KvEvents | null): "resync" | null {
     this.#rule?.reported?.(engine, load);
     if (kvEvents === null || this.#rule?.noticed === undefined) return null;

@@ -43,7 +43,8 @@ export type TurnRules = Pick<LanesPolicy, "lanes" | "tenantReach">;
 
 /**
  * E2 (Preble, arXiv:2407.00023 §3.2) over live state: the costs of each engine, the choice, and its effects.
- * Differences from the paper are in docs/papers/preble.md; the paper's own rule is baselines/preble.ts.
+ * Differences from the paper are in docs/papers/preble.md; the paper's own rule is
+ * simulation/baselines/preble.ts.
  */
 export class E2 implements PlacementRule {
   readonly index: PrefixIndex;

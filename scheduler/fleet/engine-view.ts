@@ -79,14 +79,14 @@ export class EngineView {
     return tokens < Math.min(this.spec.contextMax, this.spec.pages * this.spec.pageTokens);
   }
 
-  /** Takes note of its last report. */
+  /** Records its last report. */
   reported(load: EngineLoad): void {
     this.#load = load;
     this.standing.changes = -1;
     this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
   }
 
-  /** Takes note of a placement. */
+  /** Records a placement. */
   placed(nowMs: number): void {
     this.hits.add(1, nowMs);
   }

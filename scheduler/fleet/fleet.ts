@@ -65,7 +65,8 @@ export interface FleetOptions {
   /** Public texts: prompts that begin alike share their pages under all cache salts. */
   readonly publicTexts: readonly (readonly TokenId[])[];
   /**
-   * Called with every placement, also of sequences that go on elsewhere, before the engine gets the message.
+   * Called with every placement, also of sequences that continue elsewhere, before the engine gets the
+   * message.
    */
   readonly onPlacement: (sequence: SequenceId, placement: Placement) => void;
 }
@@ -402,7 +403,7 @@ export class Fleet {
     this.tellNews();
   }
 
-  /** Last loads, by EngineId. Totals go on when a lost engine is replaced. */
+  /** Last loads, by EngineId. Totals continue when a lost engine is replaced. */
   loads(): readonly EngineLoad[] {
     return this.#engines.map(({ load }) => load);
   }
@@ -496,7 +497,7 @@ export class Fleet {
     }
   }
 
-  /** Lets a sequence of a lost engine wait to go on, or ends it. */
+  /** Lets a sequence of a lost engine wait for another engine, or ends it. */
   #takeBack(active: ActiveSequence, reason: string): void {
     const { isStarted, isSuspect } = active;
     active.engine = null;
@@ -580,7 +581,7 @@ export class Fleet {
    * and a replay repeats them there.
    */
   protected tellNews(): void {
-    if (this.#isTelling) return; // the listener's caller goes on with the rest
+    if (this.#isTelling) return; // the listener's caller continues with the rest
     this.#isTelling = true;
     try {
       for (let news = this.#news.shift(); news !== undefined; news = this.#news.shift()) news();
@@ -598,7 +599,7 @@ export class Fleet {
   }
 }
 
-/** The spec by which a sequence is placed. */
+/** Cost model for placements: the steady copy of a model that learns. */
 function steady(learnt: EngineCosts): EngineCosts {
   return learnt instanceof OnlineCostModel ? learnt.steady() : learnt;
 }

@@ -30,7 +30,7 @@ export class OutputEstimate {
     return Math.max(1, Math.min(tokensMax, Math.round(mean.tokens)));
   }
 
-  /** Takes note of an answer of `tokens` tokens. */
+  /** Records an answer of `tokens` tokens. */
   ended(prefix: number | undefined, tokens: number): void {
     learn(this.#all, tokens);
     if (prefix === undefined) return;

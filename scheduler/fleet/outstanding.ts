@@ -194,7 +194,7 @@ export class Outstanding {
     this.#count(work, 1);
   }
 
-  /** Takes note of an admission: the engine counts its pages now, and its prompt takes `workUs`. */
+  /** Records an admission: the engine counts its pages now, and its prompt takes `promptUs`. */
   started(work: Work, promptUs: number): void {
     this.#changes[work.engine]! += 1;
     this.#pages[work.engine]! -= work.pages;
@@ -204,7 +204,7 @@ export class Outstanding {
   }
 
   /**
-   * Takes note of a token. An answer that outgrows its expected length is expected to become twice as long.
+   * Records a token. An answer that outgrows its expected length is expected to become twice as long.
    */
   drew(work: Work): void {
     const at = indexOf(work.engine, objectives[work.objective]);

@@ -274,7 +274,7 @@ export class PrefixIndex {
   }
 
   /**
-   * Takes out the pages at the end of a branch that no engine has: those of `end`, if nothing goes on from
+   * Takes out the pages at the end of a branch that no engine has: those of `end`, if nothing continues from
    * it, and if it had no others, then those of its parents likewise.
    */
   #prune(end: IndexNode): void {

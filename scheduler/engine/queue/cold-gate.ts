@@ -53,7 +53,7 @@ export class ColdGate {
     return isMuch && !this.isOpen(nowMs) && this.#parts.displaces(sequence);
   }
 
-  /** Takes note that a sequence is admitted. */
+  /** Records that a sequence is admitted. */
   taken(sequence: Sequence, nowMs: number): void {
     if (isWarm(sequence)) return;
     const { length, cachedTokens } = sequence;

@@ -9,14 +9,14 @@ export interface QueueOrder {
    * not.
    */
   readonly hasLanes?: boolean;
-  /** Takes note that a step is about to be planned. */
+  /** Records that a step is about to be planned. */
   beginStep?(): void;
   add(sequence: Sequence): void;
   /** Charges the output of a sequence here from now on that does not wait in this order. */
   adopt?(sequence: Sequence): void;
   /** Removes a sequence that is not admitted; false if it is not in the order. */
   remove(sequence: Sequence): boolean;
-  /** Takes note that the cached length of a sequence has changed, whether it waits in this order or not. */
+  /** Records that the cached length of a sequence has changed, whether it waits in this order or not. */
   matched?(sequence: Sequence): void;
   /**
    * The next sequence; null: there is none. `passed`: objectives that are left out, by orders with lanes.

@@ -125,7 +125,7 @@ export class Tenants {
     this.#left();
   }
 
-  /** Takes note that the cached length of a sequence has changed, whether it waits here or not. */
+  /** Records that the cached length of a sequence has changed, whether it waits here or not. */
   matched(sequence: Sequence): void {
     this.#tenantOf(sequence).order.matched?.(sequence);
   }

@@ -31,7 +31,7 @@ export interface StepBudget {
    * so long that others make way.
    */
   admits(sequence: SequenceView, isAged: boolean): boolean;
-  /** Takes note that one more sequence runs. */
+  /** Records that one more sequence runs. */
   join(sequence: SequenceView): void;
 }
 

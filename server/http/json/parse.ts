@@ -9,7 +9,7 @@ export interface JsonLimits {
   readonly jsonDepthMax: number;
   /** Keys of all objects together. */
   readonly jsonKeysMax: number;
-  /** Different keys: objects with few different keys share their layout, others cost far more memory. */
+  /** Different keys: objects with few different keys share their layout, others cost far more. */
   readonly jsonNamesMax: number;
   /** Elements of all arrays together. */
   readonly jsonItemsMax: number;
