@@ -35,7 +35,10 @@ export function readTree(root: string): Tree {
   return tree;
 }
 
-/** The rooms of the tree, each with the paths that its files may import: only rooms below it. Rooms that are absent may import anything. */
+/**
+ * The rooms of the tree, each with the paths that its files may import: only rooms below it. Rooms that are
+ * absent may import anything.
+ */
 const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
   base: /^(base\/|node:os$)/,
   grammar: /^(base|grammar)\//,
@@ -59,10 +62,15 @@ const BELOW_APIS = /^server\/(answer|engines|grammar|http|jobs|program|recording
 const IMPURE_BASE = ["base/time-slice.ts", "base/give-way.ts"];
 const PURE_ROOMS = /^(base|grammar|scheduler|simulation)\//;
 
-/** The engines' library; and what Bun does not offer: one option of sockets, and a thread's clock that is exact. */
+/**
+ * The engines' library; and what Bun does not offer: one option of sockets, and a thread's clock that is
+ * exact.
+ */
 const MAY_CALL_C = ["gpu/native.ts", "server/http/unsent.ts", "benchmarks/constraint/thread-clock.ts"];
 
-/** Files import only from their own room and from rooms below it, and only gpu/native.ts loads native code. */
+/**
+ * Files import only from their own room and from rooms below it, and only gpu/native.ts loads native code.
+ */
 export const importRule: Rule = (tree) =>
   arrows(tree)
     .filter(([path, target]) => !mayImport(path, target))
@@ -77,7 +85,10 @@ function mayImport(path: string, target: string): boolean {
   return MAY_IMPORT[path.split("/")[0]!]?.test(target) ?? true;
 }
 
-/** No file imports itself by way of others, types included. Reports each circle once, from its first file by name. */
+/**
+ * No file imports itself by way of others, types included. Reports each circle once, from its first file by
+ * name.
+ */
 export const circleRule: Rule = (tree) => {
   const targets = new Map<string, string[]>();
   for (const [path, target] of arrows(tree)) {
@@ -96,7 +107,10 @@ export const circleRule: Rule = (tree) => {
   return problems;
 };
 
-/** Imports between files that are no tests: [path, target], where a target is a path of the tree or the name of a package. */
+/**
+ * Imports between files that are no tests: [path, target], where a target is a path of the tree or the name
+ * of a package.
+ */
 function arrows(tree: Tree): (readonly [path: string, target: string])[] {
   return sources(tree, /\.ts$/)
     .filter(([path]) => !isTest(path))
@@ -246,7 +260,7 @@ export const lockRule: Rule = (tree) => {
 // Written so that this file does not match itself.
 const MACHINE_PATHS = /\/[w]ork\/|\/[f]arm\/|\/[t]mp\/[a-z]|\/[r]oot\/|regis[t]ry\.np|deb\.[d]eb|p[y]pi\./;
 
-/** Nothing that is true on one machine only. */
+/** Finds paths that exist on one machine only. */
 export const machinePathRule: Rule = (tree) => {
   const problems: string[] = [];
   for (const [path, text] of sources(tree, /./)) {

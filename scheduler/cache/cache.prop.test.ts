@@ -27,14 +27,14 @@ interface Holder {
 }
 
 /**
- * A cache under test with a model beside it: for each page, the context behind each slot that was written, as
- * text ("0110" is the slot of token 0 after 0, 1, 1), and the set of prefixes that were inserted.
+ * A cache under test with a model beside it: the context of each written slot, and the set of inserted
+ * prefixes. A context is text: "0110" is the slot of token 0 after 0, 1, 1.
  */
 class Bench {
   readonly pool: PagePool;
   readonly cache: Cache;
   readonly holders: Holder[] = [];
-  /** With the depths that they were told last. */
+  /** Waiters with the depth in their last callback. */
   readonly waiters = new Map<PrefixWaiter, number>();
   readonly #slots = new Map<string, string>();
   readonly #inserted = new Map<string, Set<string>>([
@@ -56,7 +56,7 @@ class Bench {
     return length;
   }
 
-  /** Where prefixes of this length are remembered. */
+  /** Set that remembers prefixes of this length. */
   #prefixes(tokens: Int32Array, length: number, salt: string): Set<string> {
     const isPublic = length <= sharingOf(tokens, salt).publicTokens;
     return isPublic ? this.#insertedPublic : this.#inserted.get(salt)!;
@@ -91,7 +91,7 @@ class Bench {
     this.checkReadable();
   }
 
-  /** Hands over the first `share` of a holder's complete pages. */
+  /** Hands over up to `pages` more of a holder's complete pages. */
   publish(holder: Holder, pages: number): void {
     const locked = holder.lock.node.end / PAGE_TOKENS;
     const end = Math.min(Math.floor(holder.computed / PAGE_TOKENS), locked + pages) * PAGE_TOKENS;
@@ -126,7 +126,7 @@ class Bench {
     expect(freed).toBe(Math.min(pages, evictable));
   }
 
-  /** What is found was inserted, and every page of a table has what the table says. */
+  /** Checks that every match was inserted, and that the pages of each table hold its tokens. */
   check(): void {
     const owned = this.holders.flatMap((holder) => [
       ...holder.table.subarray(holder.lock.node.end / PAGE_TOKENS, holder.pageCount),

@@ -1,4 +1,4 @@
-/** The prefix cache by example: what is found, what is shared, and what goes first. */
+/** The prefix cache by example: lookup, sharing and the order of eviction. */
 
 import { expect, test } from "bun:test";
 import { tokensFrom } from "../../simulation/factories.ts";
@@ -13,7 +13,7 @@ const PAGE_TOKENS = 16;
 function cacheOf(pages: number) {
   const pool = new PagePool(pages, PAGE_TOKENS);
   const cache = new Cache(pool);
-  /** Computes a sequence that finds what is cached, and ends at once. Returns its page table as it ended. */
+  /** Computes a sequence that uses cached tokens, and ends at once. Returns its final page table. */
   const insert = (list: number[], salt = ""): Int32Array => {
     const tokens = Int32Array.from(list);
     const lock = cache.lock(tokens, tokens.length, ownSharing(salt));

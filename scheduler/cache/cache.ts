@@ -20,7 +20,10 @@ import {
   splitWaiters,
 } from "./radix-tree.ts";
 
-/** A lock on the path from the root to `node`, whose pages are not evicted. Only the cache makes, moves and ends locks. */
+/**
+ * A lock on the path from the root to `node`, whose pages are not evicted. Only the cache makes, moves and
+ * ends locks.
+ */
 export interface CacheLock {
   readonly sharing: Sharing;
   /** The deepest locked node: the lock covers tokens [0, node.end). */
@@ -37,16 +40,19 @@ export interface Match {
 
 /** Synchronous callbacks on insertion and eviction. */
 export interface CacheObserver {
-  /** Takes note of a new leaf: the whole pages that end in it are cached now. */
+  /** Records a new leaf: the whole pages that end in it are cached now. */
   inserted(node: RadixNode): void;
-  /** Takes note that whole pages from index `from` of the path that ends with `node` are about to be evicted; they are its last. */
+  /**
+   * Records that whole pages from index `from` of the path that ends with `node` are about to be evicted;
+   * they are its last.
+   */
   evicting(node: RadixNode, from: number): void;
 }
 
 /**
  * The prefix cache: one radix tree per key (Sharing) over the pages of computed tokens (RadixAttention,
- * arXiv:2312.07104 §3), with locks, and eviction of the least recently used node. A prompt that begins with a public text is in the tree
- * of its public key, and branches off by its own key where the public text ends.
+ * arXiv:2312.07104 §3). It has locks, and evicts the least recently used node. A prompt that begins with a
+ * public text is in the tree of its public key. It branches off by its own key where the public text ends.
  *
  * The holder of a page, along the token axis of a running sequence:
  *
@@ -56,9 +62,9 @@ export interface CacheObserver {
  *   └───────────────────┴─ insert() moves this border to the right ──┘
  *
  * Locks end on page borders, so that a sequence writes into no page of the tree. A match that ends inside a
- * page is used by copying that page; `lockSource` pins it until the step that copies is done (up to its
- * border, or the leaf's end). A node that ends inside a page and is pinned is therefore a leaf, or has a
- * branch that is pinned.
+ * page is used by copying that page. `lockSource` pins it until the copying step is done (up to its border,
+ * or the leaf's end). A node that ends inside a page and is pinned is therefore a leaf, or has a branch that
+ * is pinned.
  */
 export class Cache {
   readonly #pool: PagePool;
@@ -80,7 +86,7 @@ export class Cache {
     this.#eviction = eviction;
   }
 
-  /** Whether there is an observer, for which pages are hashed. */
+  /** True if there is an observer, for which pages are hashed. */
   get isObserved(): boolean {
     return this.#observer !== null;
   }
@@ -104,15 +110,19 @@ export class Cache {
     return this.#pagesEvictedTotal;
   }
 
-  /** Looks up the longest cached prefix of tokens [0, limit). Changes nothing, not even the eviction order. */
+  /**
+   * Looks up the longest cached prefix of tokens [0, limit). Changes nothing, not even the eviction order.
+   */
   match(tokens: Int32Array, limit: number, sharing: Sharing): Match {
     const position = this.#find(tokens, limit, sharing);
     if (position === null) return { tokens: 0, pagesPinned: 0 };
     return { tokens: position.depth, pagesPinned: this.#pinnable(position) };
   }
 
-  /** Looks up a waiter's prompt, and keeps its match up to date from now on. The matched nodes count as used now, and the eviction policy may
-   *  protect them. */
+  /**
+   * Looks up a waiter's prompt, and keeps its match up to date from now on. The matched nodes count as used
+   * now, and the eviction policy may protect them.
+   */
   track(waiter: PrefixWaiter): void {
     assert(waiter.node === null, "a waiter is followed once");
     const { node, depth } = descend(
@@ -128,7 +138,10 @@ export class Cache {
     }
   }
 
-  /** Stops tracking a waiter. `givesUp`: nodes that no other waiter or branch needs are evicted before all others. */
+  /**
+   * Stops tracking a waiter. `givesUp`: nodes that no other waiter or branch needs are evicted before all
+   * others.
+   */
   untrack(waiter: PrefixWaiter, givesUp = false): void {
     assert(waiter.node !== null, "the waiter is followed");
     const { node: deepest } = waiter;
@@ -171,8 +184,10 @@ export class Cache {
     return { sharing, node };
   }
 
-  /** Locks the page in which the cached prefix of tokens [0, depth) ends, where `match` has found a `depth` inside of a page. May split
-   *  a node. */
+  /**
+   * Locks the page in which the cached prefix of tokens [0, depth) ends, where `match` has found a `depth`
+   * inside of a page. May split a node.
+   */
   lockSource(
     tokens: Int32Array,
     depth: number,
@@ -208,7 +223,10 @@ export class Cache {
     this.#forget(root);
   }
 
-  /** Ends a lock on tokens whose KV may be wrong: frees the nodes of its path that no other lock or branch needs. */
+  /**
+   * Ends a lock on tokens whose KV may be wrong: frees the nodes of its path that no other lock or branch
+   * needs.
+   */
   discard(lock: CacheLock): void {
     this.release(lock);
     for (let node = lock.node; node.parent !== null && node.isLeaf && node.locks === 0; ) {
@@ -220,10 +238,10 @@ export class Cache {
   }
 
   /**
-   * Hands the computed tokens [lock end, end) and their pages over to the tree, and returns a lock on all
-   * of it in place of the given one. `pages` is the sequence's page table. Where the tree has the tokens
-   * already, it keeps its pages, the sequence's duplicates are freed and the table is rewritten. `end` is on
-   * a page border. May split a node.
+   * Hands the computed tokens [lock end, end) and their pages over to the tree. Returns a lock on all of it,
+   * which replaces the given one. `pages` is the sequence's page table. Tokens that are already in the tree
+   * keep its pages: the sequence's duplicates are freed and the table is rewritten. `end` is on a page
+   * border. May split a node.
    */
   insert(lock: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): CacheLock {
     assert(end % this.#pool.pageTokens === 0, "a running sequence hands over whole pages");
@@ -304,7 +322,10 @@ export class Cache {
     return root === undefined ? null : descend(root, tokens, limit, sharing);
   }
 
-  /** Returns the node that ends at the position; splits a node that goes on. The caller locks it at once. */
+  /**
+   * Returns the node that ends at the position; splits a node that continues after it. The caller locks it at
+   * once.
+   */
   #cutAt({ node, depth }: MatchPosition): RadixNode {
     if (depth === node.end) return node;
     const upper = split(node, depth, this.#pool.pageTokens);
@@ -441,7 +462,10 @@ function rootKey({ key, publicKey, publicTokens }: Sharing): string {
   return publicTokens > 0 ? publicKey : key;
 }
 
-/** The hash of the whole pages of tokens [0, node.end), from which the page that begins at token `start` goes on. */
+/**
+ * The hash of the whole pages of tokens [0, node.end), from which the page that begins at token `start` goes
+ * on.
+ */
 function hashBefore(node: RadixNode, start: number, sharing: Sharing): number {
   const { key, publicTokens } = sharing;
   for (let at: RadixNode | null = node; at !== null; at = at.parent) {
@@ -451,7 +475,10 @@ function hashBefore(node: RadixNode, start: number, sharing: Sharing): number {
   return keyHash(rootKey(sharing));
 }
 
-/** The node that lists the page in which `position` ends: the position's own, or any branch where a fork divides the page. */
+/**
+ * The node that lists the page in which `position` ends: the position's own, or any branch where a fork
+ * divides the page.
+ */
 function listingNode(position: MatchPosition, pageTokens: number): RadixNode {
   let node = position.node;
   while (!node.isLeaf && Math.ceil(position.depth / pageTokens) > Math.floor(node.end / pageTokens)) {

@@ -1,12 +1,15 @@
 import { LruList, type RadixNode } from "./radix-tree.ts";
 
-/** Port: the order in which unlocked nodes are evicted. The cache adds a node when its last lock ends, and removes it when it is locked. */
+/**
+ * Port: the order in which unlocked nodes are evicted. The cache adds a node when its last lock ends, and
+ * removes it when it is locked.
+ */
 export interface EvictionPolicy {
   /** Pages of protected nodes. */
   readonly pagesProtected: number;
   /** The node to evict next; null: there is none. */
   readonly first: RadixNode | null;
-  /** Whether a node is protected: evicted after all that are not. */
+  /** True for a protected node: evicted after all that are not. */
   isProtected(node: RadixNode): boolean;
   /** Adds a node as the most recently used one. */
   add(node: RadixNode): void;
@@ -14,11 +17,11 @@ export interface EvictionPolicy {
   giveUp(node: RadixNode): void;
   /** Removes a node of the order. */
   remove(node: RadixNode): void;
-  /** Takes note that a node, in the order or not, has one waiter more. */
+  /** Records that a node, in the order or not, has one waiter more. */
   tracked(node: RadixNode): void;
-  /** Takes note that a node, in the order or not, may have fewer waiters. */
+  /** Records that a node, in the order or not, may have fewer waiters. */
   untracked(node: RadixNode): void;
-  /** Takes note that a node, in the order or not, has `pages` fewer pages. */
+  /** Records that a node, in the order or not, has `pages` fewer pages. */
   shrank(node: RadixNode, pages: number): void;
   /** All nodes of the order, the first to be evicted first. */
   [Symbol.iterator](): Iterator<RadixNode>;

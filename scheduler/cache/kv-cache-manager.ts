@@ -7,7 +7,10 @@ import { KvEventLog } from "./kv-event-log.ts";
 import { PagePool } from "./page-pool.ts";
 import { PrefixWaiter, pathPages } from "./radix-tree.ts";
 
-/** Share of the pages that are evicted together at least: one by one costs several times as much, and sends more KV events. */
+/**
+ * Share of the pages that are evicted together at least: one by one costs several times as much, and sends
+ * more KV events.
+ */
 const EVICTED_SHARE = 1 / 1024;
 const EVICTED_MAX = 32;
 
@@ -30,7 +33,10 @@ export class KvCacheManager {
   readonly #held = new Map<SequenceId, CacheLock>();
   readonly #evictedLeast: number;
 
-  /** `epoch`: the engine's incarnation in its KV events; null: it sends none. `eviction`: by default the policy that serves. */
+  /**
+   * `epoch`: the engine's incarnation in its KV events; null: it sends none. `eviction`: by default the
+   * policy that serves.
+   */
   constructor(pagesTotal: number, pageTokens: number, epoch: number | null, eviction?: EvictionPolicy) {
     this.#evictedLeast = Math.min(EVICTED_MAX, Math.ceil(pagesTotal * EVICTED_SHARE));
     this.pool = new PagePool(pagesTotal, pageTokens);
@@ -43,8 +49,10 @@ export class KvCacheManager {
     return this.pool.pagesFree + this.cache.pagesEvictable;
   }
 
-  /** Tracks how much of a waiting sequence is cached (`cachedTokens`), and calls `onChange` when that changes. Tokens of which an output
-   *  is wanted do not count, such as the last one of a prompt. */
+  /**
+   * Tracks how much of a waiting sequence is cached (`cachedTokens`), and calls `onChange` when that changes.
+   * Tokens of which an output is wanted do not count, such as the last one of a prompt.
+   */
   track(sequence: Sequence, onChange: () => void): void {
     const { kv, tokens, cachedMax } = sequence;
     if (kv.waiter !== null) return;
@@ -59,7 +67,7 @@ export class KvCacheManager {
     kv.waiter = null;
   }
 
-  /** Whether `allocate` would leave `headroom` pages available. */
+  /** True if `allocate` would leave `headroom` pages available. */
   fits({ kv, length }: Sequence, headroom: number): boolean {
     const { pageTokens } = this.pool;
     const cached = Math.floor(kv.cachedTokens / pageTokens);
@@ -68,7 +76,10 @@ export class KvCacheManager {
     return needed + headroom <= this.pagesAvailable - pinned;
   }
 
-  /** Whether `needed` and `headroom` pages can be had without evicting any that a waiting sequence will read. */
+  /**
+   * True if `needed` and `headroom` pages can be allocated without evicting any that a waiting sequence will
+   * read.
+   */
   hasUnprotected(needed: number, headroom: number): boolean {
     const { pagesFree } = this.pool;
     const unwanted = this.pagesAvailable - this.cache.pagesProtected;
@@ -76,16 +87,17 @@ export class KvCacheManager {
     return needed + headroom <= unwanted && pagesFree + evicted <= unwanted;
   }
 
-  /** Whether `allocate` would evict pages that other waiting sequences will read. */
+  /** True if `allocate` would evict pages that other waiting sequences will read. */
   displaces({ length, cachedTokens }: Sequence): boolean {
     const needed = Math.ceil((length - cachedTokens) / this.pool.pageTokens);
     return needed > this.pagesAvailable - this.cache.pagesProtected;
   }
 
   /**
-   * Allocates pages for all known tokens of a sequence: locks the cached ones, and evicts others for the rest. Where the match
-   * ends inside of a page, returns the copy that the first step must make, else null. The caller has checked `fits`. If it
-   * did not fit, `exact` must be false: then only whole cached pages are used, and no copy needs a page more.
+   * Allocates pages for all known tokens of a sequence: locks the cached ones, and evicts others for the
+   * rest. Where the match ends inside of a page, returns the copy that the first step must make, else null.
+   * The caller has checked `fits`. If it did not fit, `exact` must be false: then only whole cached pages are
+   * used, and no copy needs a page more.
    */
   allocate(sequence: Sequence, exact: boolean): PageMove | null {
     const { kv, tokens, length } = sequence;
@@ -120,7 +132,7 @@ export class KvCacheManager {
     this.#sources = [];
   }
 
-  /** Whether the next token to compute begins a page that the sequence does not have. */
+  /** True if the next token to compute begins a page that the sequence does not have. */
   needsPage({ kv }: Sequence): boolean {
     return kv.computed === kv.pageCount * this.pool.pageTokens;
   }
@@ -140,12 +152,15 @@ export class KvCacheManager {
     return Math.min(tokens, kv.pageCount * pageTokens - kv.computed);
   }
 
-  /** Takes note that a step has computed `count` more tokens of the sequence. */
+  /** Records that a step has computed `count` more tokens of the sequence. */
   computed({ kv }: Sequence, count: number): void {
     kv.computed += count;
   }
 
-  /** Hands complete pages over to the cache. Where the cache has them already, the page table gets the cache's. */
+  /**
+   * Hands complete pages over to the cache. Where the cache has them already, the page table gets the
+   * cache's.
+   */
   publish({ kv, tokens }: Sequence): void {
     const { pageTokens } = this.pool;
     const end = kv.computed - (kv.computed % pageTokens);
@@ -155,8 +170,10 @@ export class KvCacheManager {
     kv.lockedPages = end / pageTokens;
   }
 
-  /** Frees the pages of a sequence. `keep`: they go to the cache; else, as their contents are in doubt, they are discarded. `isHeld`: the
-   *  cache does not evict the whole ones until `releaseHeld`. */
+  /**
+   * Frees the pages of a sequence. `keep`: they go to the cache; else, as their contents are in doubt, they
+   * are discarded. `isHeld`: the cache does not evict the whole ones until `releaseHeld`.
+   */
   free({ kv, tokens, id }: Sequence, keep: boolean, isHeld = false): void {
     const { lock, pages, pageCount, computed } = kv;
     assert(lock !== null, "only residents can leave");

@@ -1,8 +1,9 @@
 /**
- * Pages that an engine's prefix cache gained or lost. The dispatcher follows these events with an index of each engine's cache.
+ * Pages that an engine's prefix cache gained or lost. The dispatcher follows these events with an index of
+ * each engine's cache.
  *
- * Events name whole pages only, each by the hash of all tokens up to its end (cache/page-hash.ts). A hash only guides
- * placement: the engine compares tokens before it reuses a page.
+ * Events name whole pages only, each by the hash of all tokens up to its end (cache/page-hash.ts). A hash
+ * only guides placement: the engine compares tokens before it reuses a page.
  */
 export interface KvEvent {
   readonly kind: "insert" | "evict";
@@ -18,7 +19,7 @@ export interface KvEvents {
   readonly epoch: number;
   /** 0, 1, 2 … within an epoch. A gap means that a report was lost, and calls for a `resync`. */
   readonly number: number;
-  /** Whether `events` inserts the whole tree and voids all earlier ones: the answer to a `resync`. */
+  /** True if `events` inserts the whole tree and voids all earlier ones: the answer to a `resync`. */
   readonly isWhole: boolean;
   readonly events: readonly KvEvent[];
 }

@@ -38,13 +38,12 @@ export function hashPrompt(
 }
 
 /**
- * Hashes of pages [first, end) of `tokens`, each of everything up to the page's end, so that equal hashes mean
- * equal prefixes. `before` is the hash of page first - 1, or the key's. Positions are absolute: page p is
- * tokens [p × pageTokens, (p + 1) × pageTokens), all of them there.
+ * Hashes of pages [first, end) of `tokens`, each of everything up to the page's end, so that equal hashes
+ * mean equal prefixes. `before` is the hash of page first - 1, or the key's. Positions are absolute: page p
+ * is tokens [p × pageTokens, (p + 1) × pageTokens), all of them there.
  *
- * A hash is an integer below 2^53, the most that a number holds exactly. Among a million pages two are the same
- * by chance once in 18,000 times, and then a sequence is placed worse than it could be; what is reused is decided
- * by comparing tokens.
+ * A hash is an integer below 2^53, the largest range that a number holds exactly. A collision only places a
+ * sequence worse: the engine compares tokens before it reuses a page.
  */
 export function hashPages(
   tokens: ArrayLike<TokenId>,
@@ -58,8 +57,8 @@ export function hashPages(
   let high = (before % HIGH) | 0;
   let position = first * pageTokens;
   for (let page = 0; page < hashes.length; page++) {
-    // Every token goes into two words. Those at even places go into other words than those at odd ones: four products that
-    // do not wait for each other take half the time of two.
+    // Mixes every token into two words, and tokens at even places into other words than tokens at odd ones.
+    // The four independent products run in parallel.
     let evenLow = low;
     let evenHigh = high;
     let oddLow = low ^ 0x68e31da4;

@@ -2,9 +2,9 @@ import { assert } from "../../base/assert.ts";
 import type { PageId } from "../core.ts";
 
 /**
- * The KV pages of one device. A page is free or has exactly one holder, which alone may release it:
+ * The KV pages of one device. A page is free or has exactly one holder, and only that one may release it:
  *
- *   holder       may write it   how it ends
+ *   holder       may write it   end of the hold
  *   a sequence   yes            released, or handed over to the cache (cache/kv-cache-manager.ts)
  *   a node       no             released when the node is evicted or shortened (cache/cache.ts)
  */
@@ -30,7 +30,7 @@ export class PagePool {
     return this.#freeCount;
   }
 
-  /** Takes a free page; there must be one. What it contains is undefined. */
+  /** Allocates a free page; there must be one. Its contents are undefined. */
   take(): PageId {
     assert(this.#freeCount > 0, "out of pages: room was not made first");
     this.#freeCount -= 1;

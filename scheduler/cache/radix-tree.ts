@@ -3,7 +3,9 @@ import { part } from "../../base/part.ts";
 import type { TokenId } from "../../base/token.ts";
 import type { PageId, Sharing } from "../core.ts";
 
-/** The key of a node below its parent: its first token; where a public text ends, the token and the cache key. */
+/**
+ * The key of a node below its parent: its first token; where a public text ends, the token and the cache key.
+ */
 export type Edge = TokenId | string;
 
 /** The edge that tokens from `at` on follow. */
@@ -19,38 +21,43 @@ export function edgeLimit(at: number, limit: number, { publicTokens }: Sharing):
 /**
  * A node of the radix tree: tokens [start, end) of every sequence that passes through it, and pages.
  *
- * Nodes begin and end anywhere, also inside a page, so that matching is exact to the token (RadixAttention,
- * arXiv:2312.07104 §3, has pages of one token; its descendants match whole pages only). A page that a fork
- * divides is listed by each branch, never by the stem, and the branch's page holds the stem's tokens in it as
- * well:
+ * Nodes begin and end anywhere, also inside a page, so that matching is exact to the token. (RadixAttention,
+ * arXiv:2312.07104 §3, has pages of one token; its descendants match whole pages only.) Each branch lists the
+ * page that a fork divides, and the stem never does. The branch's page holds the stem's tokens in it as well:
  *
  *   token axis   0        16       32       48         pages of 16 tokens
  *   stem         ├───────────────────┤ 35              lists p0 p1         (whole pages only: it has children)
  *   branch X                         ├─────────┤ 53    lists p2 p3         p2 = tokens 32..47 as X has them
  *   branch Y                         ├──────┤ 46       lists p4            p4 = tokens 32..34 again, then Y's own
  *
- * So every page is listed once in the tree, the page lists along a path put together are that path's page
- * table, and a node lists pages floor(start / T) … (leaf ? ceil(end / T) : floor(end / T)) - 1 of its path,
- * T tokens a page.
- * A listed page is never written.
+ * So every page is listed once in the tree, and the page lists along a path form that path's page table. A
+ * node lists pages floor(start / T) … (leaf ? ceil(end / T) : floor(end / T)) - 1 of its path, with T tokens
+ * a page. A listed page is never written.
  */
 export class RadixNode {
   parent: RadixNode | null;
   start: number;
   tokens: Int32Array;
   pages: PageId[];
-  /** Hashes of the whole pages that end in the node: floor(start / T) … floor(end / T) - 1 (page-hash.ts). Empty in a cache without an
-   *  observer. */
+  /**
+   * Hashes of the whole pages that end in the node: floor(start / T) … floor(end / T) - 1 (page-hash.ts).
+   * Empty in a cache without an observer.
+   */
   hashes: Float64Array;
   /** The key below its parent; of a root, the key of its tree. */
   edge: Edge;
   readonly children = new Map<Edge, RadixNode>();
   /** Number of locks that end here or below. With any, the node is neither evicted nor shortened. */
   locks = 0;
-  /** Number of waiters whose match ends here or below; and the waiters whose match ends here, null for none. */
+  /**
+   * Number of waiters whose match ends here or below; and the waiters whose match ends here, null for none.
+   */
   waiters = 0;
   ending: Set<PrefixWaiter> | null = null;
-  /** The LRU list that it is in; null: it cannot be evicted. Its neighbours there; null at the ends, and outside. */
+  /**
+   * The LRU list that it is in; null: it cannot be evicted. Its neighbours there; null at the ends, and
+   * outside.
+   */
   order: LruList | null = null;
   older: RadixNode | null = null;
   newer: RadixNode | null = null;
@@ -91,7 +98,10 @@ export function createRoot(key: string): RadixNode {
   return new RadixNode(null, key, 0, new Int32Array(0), [], new Float64Array(0));
 }
 
-/** Finds the longest prefix of tokens [0, limit) below `from`, whose own tokens are taken as matched. Changes nothing. */
+/**
+ * Finds the longest prefix of tokens [0, limit) below `from`, whose own tokens are taken as matched. Changes
+ * nothing.
+ */
 export function descend(from: RadixNode, tokens: Int32Array, limit: number, sharing: Sharing): MatchPosition {
   assert(limit >= from.end && limit <= tokens.length, "the search starts inside of the tokens");
   let node = from;
@@ -173,9 +183,9 @@ export function pathPages(node: RadixNode): PageId[] {
  * Least recently used order of the nodes that no lock pins: a doubly linked list, its position the logical
  * clock.
  *
- * A lock that ends puts the nodes of its path at the newest end, deepest first. A parent is therefore always
- * newer than its children (each use of a child is a use of the parent, and later in this order), and so the oldest
- * node is always a leaf: eviction needs no search.
+ * A lock that ends puts the nodes of its path at the newest end, deepest first. Each use of a child is a use
+ * of its parent, which follows it in this order. So a parent is always newer than its children. The oldest
+ * node is therefore always a leaf: eviction needs no search.
  */
 export class LruList {
   #oldest: RadixNode | null = null;
@@ -221,8 +231,9 @@ export class LruList {
 }
 
 /**
- * A waiting prompt, and how much of it is cached. From `track` to `untrack` the cache keeps its position in the tree up to date:
- * no lookup is needed, however often the cache changes, and a node knows how many prompts are going to read it.
+ * A waiting prompt, and how much of it is cached. From `track` to `untrack` the cache keeps its position in
+ * the tree up to date: no lookup is needed, however often the cache changes, and a node knows how many
+ * prompts are going to read it.
  */
 export class PrefixWaiter {
   readonly sharing: Sharing;
@@ -243,7 +254,9 @@ export class PrefixWaiter {
   }
 }
 
-/** Moves a waiter's match: it ends in `node` now, `depth` tokens from the root. The caller updates the counts. */
+/**
+ * Moves a waiter's match: it ends in `node` now, `depth` tokens from the root. The caller updates the counts.
+ */
 export function moveWaiter(waiter: PrefixWaiter, node: RadixNode | null, depth: number): void {
   if (waiter.node !== node) {
     const before = waiter.node;
@@ -282,7 +295,10 @@ export function advanceWaiters(leaf: RadixNode): void {
   }
 }
 
-/** Moves the waiters of a leaf back, which has lost its tokens from `end` on, or all of them if it begins there. */
+/**
+ * Moves the waiters of a leaf back, which has lost its tokens from `end` on, or all of them if it begins
+ * there.
+ */
 export function recedeWaiters(leaf: RadixNode, end: number): void {
   for (const waiter of leaf.ending ?? []) {
     if (end > leaf.start) moveWaiter(waiter, leaf, Math.min(waiter.depth, end));

@@ -17,7 +17,10 @@ export class SequenceKv {
   pageCount = 0;
   /** Number of tokens whose keys and values are in these pages. */
   computed = 0;
-  /** Number of tokens when it was admitted: pages up to here are published as soon as they are computed, the rest at the end. */
+  /**
+   * Number of tokens when it was admitted: pages up to here are published as soon as they are computed, the
+   * rest at the end.
+   */
   promptEnd = 0;
   #pages: Int32Array = noPages;
   /** The last result of `pageTable`; null: the table has changed since. */
@@ -34,7 +37,10 @@ export class SequenceKv {
     return this.#pages;
   }
 
-  /** Returns the table's first `count` pages. Decodes ask for the same ones many times, so the last result is kept. */
+  /**
+   * Returns the table's first `count` pages. Decodes ask for the same ones many times, so the last result is
+   * kept.
+   */
   pageTable(count: number): Int32Array {
     assert(count <= this.pageCount, "the pages of a chunk are reserved before it is planned");
     if (this.#pageTable?.length !== count) this.#pageTable = part(this.#pages, 0, count);

@@ -12,7 +12,10 @@ export interface Candidate {
   readonly sequence: Sequence;
   /** Number of prompt tokens that the step has room for, ≥ 1. */
   readonly tokens: number;
-  /** Whether a part of a cached page may be copied, see `KvCacheManager.allocate`. False: the sequence is alone, and fits only without a copy. */
+  /**
+   * True if a part of a cached page may be copied, see `KvCacheManager.allocate`. False: the sequence is
+   * alone, and fits only without a copy.
+   */
   readonly exact: boolean;
 }
 
@@ -20,13 +23,14 @@ export interface Candidate {
 const PARKED_MAX = 64;
 
 /**
- * Finds the waiting sequences that may run. A whole prompt's pages must be there, less what is cached (Sarathi-Serve; admitting
- * by the next chunk only makes long prompts thrash), and a page for every running sequence and the watermark stay available for
- * decodes. With no other resident there is nothing to keep room for, and everything that `refusal` let in fits.
+ * Finds the waiting sequences that may run. A whole prompt needs its uncached pages at admission, as in
+ * Sarathi-Serve; admitting by the next chunk only makes long prompts thrash. A page for every running
+ * sequence and the watermark must stay available for decodes. With no other resident there is no need to keep
+ * room, and everything that `refusal` accepted fits.
  *
- * A sequence for which there is no room holds up those behind it, or large prompts would starve. With lanes, sequences of other
- * objectives pass it until it has aged; offline ones pass none. A sequence that gets no tokens in this step is passed by sequences
- * that do, such as a job's by chats.
+ * A sequence without room blocks those behind it, or large prompts would starve. With lanes, sequences of
+ * other objectives overtake it until it has aged; offline ones overtake none. Sequences that get tokens in
+ * this step overtake one that gets none: a chat overtakes a job, for example.
  */
 export class Admission {
   readonly #options: EngineOptions;
@@ -42,12 +46,12 @@ export class Admission {
     this.#reports = reports;
   }
 
-  /** Whether a sequence had no room of late, and a paused one could make some. */
+  /** True if a sequence had no room of late, and a paused one could make some. */
   get isBlocked(): boolean {
     return this.#isBlocked;
   }
 
-  /** Takes note that room was made. */
+  /** Records that room was made. */
   unblock(): void {
     this.#isBlocked = false;
   }
@@ -59,16 +63,16 @@ export class Admission {
     return lacking?.state === "waiting" && !lacking.isPaused ? lacking : null;
   }
 
-  /** Whether there is a slot for a waiting sequence, and pages. */
+  /** True if there is a slot for a waiting sequence, and pages. */
   hasRoomFor(sequence: Sequence): boolean {
     const { running, kvCache } = this.#table;
     return running.length < this.#options.admission.sequencesMax && kvCache.fits(sequence, this.#headroom());
   }
 
   /**
-   * Returns the next sequence that may join the step; null: there is none. The caller admits it before it asks again. `before`:
-   * the sequence must be one that may overtake this unfinished prompt; null: any. On the way, sequences that share a prefix with an
-   * unfinished prompt are parked until it is computed.
+   * Returns the next sequence that may join the step; null: there is none. The caller admits it before it
+   * asks again. `before`: the sequence must be one that may overtake this unfinished prompt; null: any. On
+   * the way, sequences that share a prefix with an unfinished prompt are parked until it is computed.
    */
   next(step: StepBuilder, before: Sequence | null): Candidate | null {
     const { running, kvCache, queue } = this.#table;
@@ -132,14 +136,19 @@ export class Admission {
     return null;
   }
 
-  /** Whether an offline sequence is admitted in its turn, and passed by none: if it has aged and no other offline one runs. So offline work never stands
-   *  still. */
+  /**
+   * True if an offline sequence is admitted in its turn, without being overtaken: it has aged and no other
+   * offline one runs. So offline work never stops.
+   */
   #isDue(sequence: Sequence, nowMs: number): boolean {
     const { queue, running } = this.#table;
     return queue.isAged(sequence, nowMs) && !running.some(({ objective }) => objective.isOffline);
   }
 
-  /** Whether an offline sequence waits for online ones: else it would hold pages for a whole prompt, of which it computes a token or two. */
+  /**
+   * True if an offline sequence waits for online ones: else it would hold pages for a whole prompt, of which
+   * it computes a token or two.
+   */
   #makesWay(sequence: Sequence, declined: ReadonlySet<Objective>, nowMs: number): boolean {
     const { queue } = this.#table;
     if (!sequence.objective.isOffline || !queue.hasLanes || this.#isDue(sequence, nowMs)) return false;
@@ -157,15 +166,20 @@ export class Admission {
     return null;
   }
 
-  /** The number of the planned step. Infinity ends back-off: where no sequence runs, there is none to make way for. */
+  /**
+   * The number of the planned step. Infinity ends back-off: where no sequence runs, there is none to make way
+   * for.
+   */
   #stepNumber(): number {
     const isIdle = this.#table.running.every(({ isPaused }) => isPaused);
     return isIdle ? Number.POSITIVE_INFINITY : this.#reports.nextStep;
   }
 
-  /** Whether a waiting sequence may be admitted before an unfinished prompt. It may if its objective is earlier, if it is shorter and its tenant
-   *  has used no more, or if its tenant will have used no more even afterwards. So one tenant's crowd passes another's long prompt only until
-   *  both are even. */
+  /**
+   * True if a waiting sequence may be admitted before an unfinished prompt. An earlier objective suffices. A
+   * shorter sequence may if its tenant has used no more, and any sequence if its tenant will have used no
+   * more even afterwards. So one tenant's crowd overtakes another's long prompt only until both are even.
+   */
   #mayOvertake(sequence: Sequence, prompt: Sequence, nowMs: number): boolean {
     const ahead = prompt.objective.precedence - sequence.objective.precedence;
     if (ahead !== 0) return ahead > 0;

@@ -14,17 +14,24 @@ export interface EngineOptions {
   readonly cache: CacheBaseline | null;
   /** Most sequences that may wait; one more is rejected with `queueFull`. */
   readonly queueMax: number;
-  /** Fewest tokens that waiting for an in-flight prefix must save. Waiting costs about a step, and a step computes this many tokens at little
-   *  extra cost. */
+  /**
+   * Fewest tokens that waiting for an in-flight prefix must save. Waiting costs about a step, and a step
+   * computes this many tokens at little extra cost.
+   */
   readonly sharedTokensMin: number;
-  /** Number of times that a step is started again that the device could not compute, before its sequences fail. */
+  /**
+   * Number of times that a step is started again that the device could not compute, before its sequences
+   * fail.
+   */
   readonly retriesMax: number;
-  /** Times at which `checkIntegrity` runs by itself: after every step and message, or when the engine falls idle, every ten seconds at most. Page
-   *  counts are checked whenever it falls idle. */
+  /**
+   * Times at which `checkIntegrity` runs by itself: after every step and message, or when the engine falls
+   * idle, every ten seconds at most. Page counts are checked whenever it falls idle.
+   */
   readonly integrity: "always" | "idle";
   /** The engine's incarnation: 0, and one more each time it is replaced. */
   readonly epoch: number;
-  /** Whether reports have the KV events of the prefix cache. */
+  /** True if reports include the KV events of the prefix cache. */
   readonly kvEvents: boolean;
   /** Called with every step that is done, for traces (trace.ts). */
   readonly trace: ((step: StepTrace) => void) | null;

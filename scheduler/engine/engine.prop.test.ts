@@ -1,4 +1,6 @@
-/** Whatever is asked of an engine, in any order: the tokens are those of a device with nothing shared. */
+/**
+ * Random commands to an engine, in any order: the tokens are those of a device that shares no computation.
+ */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -21,7 +23,7 @@ import { type AdmissionRule, servedAdmission } from "./admission-rule.ts";
 import type { EngineOptions } from "./engine-options.ts";
 
 const VOCABULARY = 2;
-/** Where sequences are constrained the tokens are letters. */
+/** Letters as tokens, for constrained sequences. */
 const vocabulary = vocabularyOf(VOCABULARY, (token) => Uint8Array.of(97 + token));
 /** Texts of which long parts are forced. */
 const constraints = ["(a|baabbab)*", "ab(bbbbbbbb|a)+", "aaaaaaaaaa(ab)*", "[ab]*"].map(
@@ -91,7 +93,7 @@ const batches: fc.Arbitrary<BatchPolicy> = fc.oneof(
   }),
 );
 
-/** What serves, or what baselines have in its place. */
+/** Rule that serves, or a baseline in its place. */
 function eitherOf<Name extends keyof AdmissionRule>(name: Name): fc.Arbitrary<AdmissionRule[Name]> {
   return fc.constantFrom(servedAdmission[name], plainAdmission[name]);
 }
@@ -181,7 +183,7 @@ const specs = fc
     ),
   );
 
-/** Of the second family of prompts, the beginning is public. */
+/** Marks the beginning of the second family of prompts as public. */
 function withPublic(spec: Omit<SequenceSpec, "id">): Omit<SequenceSpec, "id"> {
   return { ...spec, publicTokens: publicLength(spec.promptTokens, [[1, 0, 1, 0, 1, 0, 1, 0, 1]]) };
 }
@@ -297,7 +299,7 @@ function play(
   return { harness, specs: submitted };
 }
 
-/** A sequence that goes on from what another has drawn so far. */
+/** Sequence that continues the tokens drawn so far by another. */
 function continued(
   spec: Omit<SequenceSpec, "id">,
   before: SequenceSpec,
@@ -316,7 +318,7 @@ function checkNobodyWaits(harness: EngineHarness, paused: ReadonlySet<SequenceId
   expect(harness.reports.at(-1)?.load.paused ?? 0).toBe(open.length);
 }
 
-/** What must have become of a sequence: the same as of one that has a device to itself. */
+/** Checks a sequence's outcome: the same as that of one that has a device to itself. */
 function checkOutcome(spec: SequenceSpec, outcome: Outcome, setting: Setting): void {
   const contextMax = Math.min(setting.contextMax, setting.pages * setting.pageTokens);
   // With log probabilities each token is drawn by itself, whether it is forced or not.

@@ -18,12 +18,15 @@ import { ReportBuilder } from "./report-builder.ts";
 import type { Sequence } from "./sequence.ts";
 import { SequenceTable } from "./sequence-table.ts";
 
-/** An idle engine checks all its records this often at most: a request that arrives meanwhile waits for the check. */
+/**
+ * An idle engine checks all its records this often at most: a request that arrives meanwhile waits for the
+ * check.
+ */
 const CHECK_EVERY_MS = 10_000;
 
 /**
- * The loop of one device: plan, start; apply, report, and again. The sequence table (sequence-table.ts) has the sequences and their states,
- * the planner (planner.ts) decides what the next step does.
+ * The loop of one device: plan, start; apply, report, and again. The sequence table (sequence-table.ts) has
+ * the sequences and their states, the planner (planner.ts) decides what the next step does.
  *
  * Its inputs are messages, the results of its device and the time of its clock; its output is reports. One
  * step is in flight at a time, and while it is, nothing that the step reads changes: messages only take note,
@@ -45,7 +48,7 @@ export class Engine {
   /** Number of times that it was started again. */
   #retries = 0;
   #lostReason: string | null = null;
-  /** Whether no step has run since the records were checked. */
+  /** True if no step has run since the records were checked. */
   #isChecked = true;
   #nextCheckMs = Number.NEGATIVE_INFINITY;
 
@@ -83,7 +86,7 @@ export class Engine {
     this.#planner = new Planner({ spec, clock, options, costs, table, hints, reports });
   }
 
-  /** Whether a step is in flight, or `run` would start one. */
+  /** True if a step is in flight, or `run` would start one. */
   get busy(): boolean {
     return this.#current !== null || this.#table.isBusy;
   }
@@ -93,7 +96,7 @@ export class Engine {
     return this.#current === null ? this.#planner.wakeMs : null;
   }
 
-  /** Takes note of a message. Never starts a step and never reports: `run` does. */
+  /** Accepts a message. Never starts a step and never reports: `run` does. */
   receive(message: EngineMessage): void {
     if (message.kind === "submit") this.#submit(message.sequence);
     else if (message.kind === "expect") this.#hints.expect(message.hint);
@@ -116,7 +119,7 @@ export class Engine {
   }
 
   /** Reports what messages have changed and starts a step, unless one is in flight or there is nothing to do.
-   *  From then on the engine goes on by itself for as long as there is work; calling again does no harm. */
+   *  From then on the engine continues by itself for as long as there is work; calling again does no harm. */
   run(): void {
     if (!this.#reports.isEmpty) this.#tell();
     if (this.#current !== null) return;

@@ -1,4 +1,4 @@
-/** Held sequences: another goes on from one as if it had never ended. */
+/** Held sequences: another continues one as if it had never ended. */
 
 import { expect, test } from "bun:test";
 import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";

@@ -1,4 +1,7 @@
-/** What a step has in it: stall-free batching as a property of whole runs, and when one prompt overtakes another. */
+/**
+ * Contents of a step: stall-free batching as a property of whole runs, and the rules by which one prompt
+ * overtakes another.
+ */
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
@@ -49,7 +52,10 @@ interface Modelled {
   isPaused: boolean;
 }
 
-/** [sequence, tokens] of each chunk of a step of `stepTokens`: every decode, then prompts by arrival, the admitted ones first. */
+/**
+ * [sequence, tokens] of each chunk of a step of `stepTokens`: every decode, then prompts by arrival, the
+ * admitted ones first.
+ */
 function planByRule(sequences: readonly Modelled[], stepTokens: number): [number, number][] {
   const active = sequences.filter(({ isPaused, output }) => !isPaused && output > 0);
   const decodes = active.filter(({ isAdmitted, left }) => isAdmitted && left === 1);
@@ -146,8 +152,10 @@ describe("a short prompt is not held up by a long one, in steps of 16 tokens", (
   const lanes = ours().queue;
   const aged = { ...objectives.latency, ageingMs: 0 };
 
-  /** Computes two steps of a first prompt with `left` more tokens than they have, then others are there as well. Returns the
-   *  steps after those. */
+  /**
+   * Computes two steps of a first prompt with `left` more tokens than they have, then others are there as
+   * well. Returns the steps after those.
+   */
   function play(left: number, others: readonly number[], changes: Partial<Options> = {}) {
     const { queue = lanes, stepMs = 6, objective = "latency" } = changes;
     const harness = new EngineHarness({

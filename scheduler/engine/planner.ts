@@ -37,24 +37,29 @@ export interface PlannerParts {
   readonly reports: ReportBuilder;
 }
 
-/** Most tokens of an engine's first step; later steps grow to `GROWTH` times the largest one so far. The cost model can only guess how long
- *  steps take that are larger than any it has seen. */
+/**
+ * Most tokens of an engine's first step; later steps grow to `GROWTH` times the largest one so far. The cost
+ * model can only guess how long steps take that are larger than any it has seen.
+ */
 const FIRST_TOKENS = 64;
 const GROWTH = 4;
-/** Time that an idle device waits before a step of a prefix hint: the call that goes on from an answer comes a moment after its end, and must
- *  not wait for such a step. */
+/**
+ * Time that an idle device waits before a step of a prefix hint: the call that continues an answer comes a
+ * moment after its end, and must not wait for such a step.
+ */
 const PAUSE_MS = 5;
 /** A rest of the pause shorter than this counts as none: sums of times are not exact. */
 const SOON_MS = 1e-3;
 
 /**
- * Decides an engine's steps. Decodes get their pages first, if need be by preemption (preemption.ts), and the policy's rule opens a
- * budget (step/step-rule.ts). Then decodes join the step with their forced tokens. As far as the budget goes, unfinished prompts follow
- * (step/prompt-order.ts), and waiting sequences that admission lets in (admission.ts).
+ * Decides an engine's steps. Decodes get their pages first, if need be by preemption (preemption.ts), and the
+ * policy's rule opens a budget (step/step-rule.ts). Then decodes join the step with their forced tokens. As
+ * far as the budget allows, unfinished prompts follow (step/prompt-order.ts), then waiting sequences that
+ * admission accepts (admission.ts).
  *
- * This is stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3): every decode is in every step, but for those that
- * the budget leaves out, and prompts get what is left. Unlike in the paper's code a chunk is never empty or negative. Several
- * prompts may be partly computed at once.
+ * This is stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3). Every decode is in every
+ * step, except those that the budget leaves out, and prompts get the rest. Unlike in the paper's code a chunk
+ * is never empty or negative. Several prompts may be partly computed at once.
  */
 export class Planner {
   readonly #parts: PlannerParts;
@@ -62,7 +67,7 @@ export class Planner {
   readonly #admission: Admission;
   /** Tokens of the largest step so far. */
   #tokensLargest = FIRST_TOKENS / GROWTH;
-  /** Whether the last step had sequences in it, and the time of the first plan after such a step. */
+  /** True if the last step had sequences in it; then the time of the first plan after such a step. */
   #hasComputed = false;
   #computedMs = Number.NEGATIVE_INFINITY;
   #wakeMs: number | null = null;
@@ -73,7 +78,10 @@ export class Planner {
     this.#admission = new Admission(parts.options, parts.table, parts.reports);
   }
 
-  /** The time at which a step can be planned although no message comes, after a plan that found nothing. Null: never. */
+  /**
+   * The time at which a step can be planned although no message comes, after a plan that found nothing. Null:
+   * never.
+   */
   get wakeMs(): number | null {
     return this.#wakeMs;
   }
@@ -107,7 +115,10 @@ export class Planner {
     return Math.min(GROWTH * this.#tokensLargest, this.#parts.spec.stepTokensMax);
   }
 
-  /** Preempts as many paused sequences as wait, after one could not be admitted for want of a slot or of pages. */
+  /**
+   * Preempts as many paused sequences as wait, after one could not be admitted for want of a slot or of
+   * pages.
+   */
   #reclaimPaused(): void {
     const { table } = this.#parts;
     this.#admission.unblock();
@@ -118,7 +129,10 @@ export class Planner {
     }
   }
 
-  /** Preempts offline sequences until an online one fits that lacked a slot or pages; false if none could be preempted. */
+  /**
+   * Preempts offline sequences until an online one fits that lacked a slot or pages; false if none could be
+   * preempted.
+   */
   #reclaimOffline(): boolean {
     const lacking = this.#admission.takeLacking();
     if (lacking === null) return false;
@@ -145,7 +159,8 @@ export class Planner {
     };
     let { backlog } = table;
     let builder = fillFor(backlog);
-    // Pages of preempted offline sequences are used in the same step, unless a sequence was admitted, which cannot be undone.
+    // Pages of preempted offline sequences are used in the same step, unless a sequence was admitted, which
+    // cannot be undone.
     while (!builder.hasAdmitted && this.#reclaimOffline()) {
       table.queue.beginStep();
       backlog = table.backlog;
@@ -167,8 +182,10 @@ export class Planner {
     });
   }
 
-  /** Adds waiting sequences that may overtake all unfinished prompts, then these prompts, and then more waiting sequences, while the step has
-   *  room. */
+  /**
+   * Adds waiting sequences that may overtake all unfinished prompts, then these prompts, and then more
+   * waiting sequences, while the step has room.
+   */
   #addPrompts(builder: StepBuilder, mayAdmit: boolean): void {
     const { options, table } = this.#parts;
     const { budget, nowMs } = builder;
@@ -188,7 +205,10 @@ export class Planner {
     if (mayAdmit) this.#admit(builder, null);
   }
 
-  /** Admits waiting sequences, each with a chunk; with `before` only those that may overtake this unfinished prompt. */
+  /**
+   * Admits waiting sequences, each with a chunk; with `before` only those that may overtake this unfinished
+   * prompt.
+   */
   #admit(builder: StepBuilder, before: Sequence | null): void {
     for (;;) {
       const candidate = this.#admission.next(builder, before);
@@ -255,7 +275,10 @@ export class Planner {
   }
 }
 
-/** Cuts chunks with prompt log probabilities: a device samples at most `rowsMax` rows in a step, and each chunk needs one. */
+/**
+ * Cuts chunks with prompt log probabilities: a device samples at most `rowsMax` rows in a step, and each
+ * chunk needs one.
+ */
 function withinRows(planned: readonly PlannedChunk[], rowsMax: number): readonly PlannedChunk[] {
   if (planned.every(({ sequence }) => sequence.spec.promptLogprobs === undefined)) return planned;
   let left = rowsMax - planned.length;

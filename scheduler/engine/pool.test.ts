@@ -11,7 +11,7 @@ import { runs } from "../../tests/support/property.ts";
 const hidden = { size: 8, rowsMax: 2048 };
 const pooled = (tokens: readonly number[], pooling: Pooling) => sequenceSpec(tokens, 1, { pooling });
 
-/** Of a device that computes nothing else. */
+/** Pooled output of a device that computes no other sequence. */
 function aloneOf(tokens: readonly number[], pooling: Pooling): Float32Array {
   const { finish, tokens: drawn } = tokensAlone(pooled(tokens, pooling), { hidden });
   expect(drawn).toEqual([]);
@@ -19,7 +19,7 @@ function aloneOf(tokens: readonly number[], pooling: Pooling): Float32Array {
   return finish.hidden;
 }
 
-/** By its prefixes: a token's hidden state is the last one of the text up to it. */
+/** Hidden state of a token as the pooled output of its prefix: the last state of the text up to it. */
 function stateOf(tokens: readonly number[], position: number): Float32Array {
   return aloneOf(tokens.slice(0, position + 1), "last");
 }

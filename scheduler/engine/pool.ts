@@ -3,8 +3,8 @@ import type { Pooling } from "../../base/token.ts";
 import type { HiddenRow } from "../core.ts";
 
 /**
- * Pools the hidden states of a sequence's tokens. Each is added once, by rising position, so that the result does not depend on the
- * chunks, and a preemption loses nothing.
+ * Pools the hidden states of a sequence's tokens. Each is added once, by rising position, so that the result
+ * does not depend on the chunks, and a preemption loses nothing.
  */
 export class Pool {
   readonly #pooling: Pooling;
@@ -18,7 +18,10 @@ export class Pool {
     this.#length = length;
   }
 
-  /** Position of the first token whose hidden state is wanted and missing; tokens before it may come from a cache. */
+  /**
+   * Position of the first token whose hidden state is wanted and missing; tokens before it may come from a
+   * cache.
+   */
   get next(): number {
     return this.#pooling === "last" ? this.#length - 1 : this.#added;
   }

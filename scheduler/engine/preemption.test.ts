@@ -191,7 +191,7 @@ test("offline work gives its pages up for a sequence that is online, which is in
   for (const spec of chats) {
     const id = harness.submit(spec);
     for (let step = 0; step < 5; step++) harness.step();
-    // Of these the first was in flight.
+    // The first of these was in flight.
     expect(harness.traces.at(-4)!.chunks.some(({ sequence }) => sequence === id)).toBe(true);
   }
   harness.finish();
@@ -217,7 +217,10 @@ test("offline work for which there is room takes none that a sequence lacks whic
 });
 
 describe("of offline work beside sequences that are awaited, more than there is room for all the time,", () => {
-  /** Tokens that an offline sequence has drawn by then, which is aged after so long, and how many of the others were answered. */
+  /**
+   * Tokens that an offline sequence has drawn by then, which is aged after so long, and how many of the
+   * others were answered.
+   */
   const drawn = (ageingMs: number): readonly [number, number] => {
     const lanes = { ...objectives, throughput: { ...objectives.throughput, ageingMs } };
     const queue = { kind: "lanes", lanes, tenantSlack: 4096, tenantReach: 0 } as const;

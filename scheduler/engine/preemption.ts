@@ -4,11 +4,13 @@ import type { SequenceTable } from "./sequence-table.ts";
 
 /**
  * Preemption by recompute (Sarathi-Serve's and vLLM's): when a decode needs a page and none is free or
- * evictable, a running sequence is preempted. Unlike theirs the victim keeps its output tokens and its count towards
- * `tokensMax`, so that its answer does not change. Its computed pages go to the cache, so that coming back is mostly a hit.
+ * evictable, a running sequence is preempted. Unlike theirs the victim keeps its output tokens and its count
+ * towards `tokensMax`, so that its answer does not change. Its computed pages go to the cache, so that coming
+ * back is mostly a hit.
  *
- * Decodes get their pages in order of arrival, and take them from the youngest sequence. The oldest (with lanes: of the first
- * objective) therefore always advances, and no sequence is preempted twice for one step. A decode inside of its last page preempts none.
+ * Decodes get their pages in order of arrival, and take them from the youngest sequence. The oldest (with
+ * lanes: of the first objective) therefore always advances, and no sequence is preempted twice for one step.
+ * A decode inside of its last page preempts none.
  *
  * Returns whether any sequence was preempted.
  */
@@ -28,8 +30,10 @@ export function securePages(table: SequenceTable): boolean {
   return hasPreempted;
 }
 
-/** Chooses the youngest paused sequence, as a slow client misses its pages least; else the youngest of all, with lanes of the last objective
- *  that has any. */
+/**
+ * Chooses the youngest paused sequence, as a slow client misses its pages least; else the youngest of all,
+ * with lanes of the last objective that has any.
+ */
 function chooseVictim(running: readonly Sequence[], hasLanes: boolean): Sequence {
   const victim = youngestPaused(running) ?? running.at(-1);
   assert(victim !== undefined, "a sequence that needs a page is running, and can give way itself");
@@ -46,7 +50,10 @@ export function youngestPaused(running: readonly Sequence[]): Sequence | undefin
   return running.findLast((sequence) => sequence.isPaused);
 }
 
-/** The offline sequence that is preempted for online ones: the youngest; undefined if there is none, or a single one that has aged. */
+/**
+ * The offline sequence that is preempted for online ones: the youngest; undefined if there is none, or a
+ * single one that has aged.
+ */
 export function yieldingOffline({ running, queue }: SequenceTable, nowMs: number): Sequence | undefined {
   const last = running.findLast(({ objective }) => objective.isOffline);
   if (last === undefined || !queue.isAged(last, nowMs)) return last;

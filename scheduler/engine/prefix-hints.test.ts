@@ -1,4 +1,7 @@
-/** Prefix hints in an engine: computed ahead when nothing else wants the time, kept while there is room, given up when asked. */
+/**
+ * Prefix hints in an engine: computed ahead when nothing else wants the time, kept while there is room, given
+ * up when asked.
+ */
 
 import { expect, test } from "bun:test";
 import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
@@ -117,7 +120,8 @@ test("beside a decode of its own program a piece has the size whose tokens cost 
   expect(prefetchTokens(costs, { ...own, left: 40, context: 0 })).toBe(40);
   const eight = { prompts: [], decodes: 8, decodeContext: 500 };
   expect(prefetchTokens(costs, { ...own, shape: eight, left: 600, context: 0 })).toBe(56);
-  // A device that computes eight tokens while it reads its weights has seven beside a decode for nearly nothing.
+  // A device that computes eight tokens while it reads its weights has seven beside a decode for nearly
+  // nothing.
   const few = linearCost(18, 0.7, 16, undefined, [{ tokens: 8, tokenMs: 0.1 }]);
   expect(prefetchTokens(few, { ...own, left: 600, context: 0 })).toBe(7);
   // With fewer steps to come than pieces of the size whose tokens cost least, a larger one gains more.
@@ -131,10 +135,10 @@ test("beside a decode of its own program a piece has the size whose tokens cost 
   // On a tiny model they gain less than the piece costs besides: 7 · 0.009 ms.
   const tiny = linearCost(0.4, 0.01, 16, undefined, [{ tokens: 8, tokenMs: 0.001 }]);
   expect(prefetchTokens(tiny, { ...own, left: 600, context: 0 })).toBe(0);
-  // Where they cost nearly as much as in a prompt, the gain is smaller than what predictions may be off by.
+  // If they cost nearly as much as in a prompt, the gain is below the error of predictions.
   const flat = linearCost(5, 0.7, 16, undefined, [{ tokens: 8, tokenMs: 0.6 }]);
   expect(prefetchTokens(flat, { ...own, left: 600, context: 0 })).toBe(0);
-  // Where a token costs more beside a decode than in a prompt of its own there is no gain.
+  // A token that costs more beside a decode than in a prompt of its own brings no gain.
   const alone: CostModel = {
     name: "dear beside decodes",
     tileTokens: 16,

@@ -40,7 +40,7 @@ export interface WarmStep {
 
 /** A step as far as it is planned. */
 export interface StepSoFar extends Omit<PrefetchStep, "left" | "context" | "isOwn"> {
-  /** Whether every decode belongs to that program, and none has a target. */
+  /** True if every decode belongs to that program, and none has a target. */
   isOwn(program: number): boolean;
   /** Pages that stay available for others. */
   readonly headroom: number;
@@ -49,15 +49,16 @@ export interface StepSoFar extends Omit<PrefetchStep, "left" | "context" | "isOw
 /**
  * The prefix hints of one engine: beginnings of prompts to come, whose calls wait for the rest.
  *
- * Each has a waiter in the cache, which protects its cached pages from eviction as long as there are others. Where a step has spare
- * time, a missing piece is computed ahead. It takes pages that are free or unprotected, and hands them to the cache as soon as the
- * step is done. So between steps a prefix hint holds no pages, and never takes room from a sequence.
+ * Each has a waiter in the cache, which protects its cached pages from eviction as long as there are others.
+ * Where a step has spare time, a missing piece is computed ahead. It takes pages that are free or
+ * unprotected, and hands them to the cache as soon as the step is done. So between steps a prefix hint holds
+ * no pages, and never takes room from a sequence.
  */
 export class PrefixHints {
   readonly #kvCache: KvCacheManager;
   readonly #spec: DeviceSpec;
   readonly #costs: CostModel;
-  /** By id, in order of arrival. */
+  /** Hints by id, in order of arrival. */
   readonly #known = new Map<SequenceId, Known>();
   #inFlight: WarmChunk | null = null;
 
@@ -101,7 +102,10 @@ export class PrefixHints {
     this.#kvCache.cache.untrack(known.waiter, givesUp);
   }
 
-  /** Plans a piece of the first prefix hint that is worth a step's time, and allocates its pages; null: there is none, or no room. */
+  /**
+   * Plans a piece of the first prefix hint that is worth a step's time, and allocates its pages; null: there
+   * is none, or no room.
+   */
   plan(step: StepSoFar): WarmStep | null {
     assert(this.#inFlight === null, "one step at a time");
     let tries = TRIES_MAX;
@@ -122,7 +126,10 @@ export class PrefixHints {
     return null;
   }
 
-  /** Ends the piece in flight with its step. `isGood`: the device computed it. Returns the tokens that are new in the cache. */
+  /**
+   * Ends the piece in flight with its step. `isGood`: the device computed it. Returns the tokens that are new
+   * in the cache.
+   */
   done(isGood: boolean): { readonly hint: SequenceId; readonly tokens: number } | null {
     const warm = this.#inFlight;
     if (warm === null) return null;

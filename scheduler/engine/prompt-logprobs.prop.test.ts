@@ -18,7 +18,9 @@ const asker = fc.record({
   pausedAfter: fc.option(fc.nat(5)),
 });
 
-/** By rising place in the prompt; a place that was told again after a preemption counts once. */
+/**
+ * Reported log probabilities by ascending position; a position reported again after a preemption counts once.
+ */
 function toldOf({ reports }: EngineHarness, id: SequenceId): [number, TokenLogprobs][] {
   const told = new Map<number, TokenLogprobs>();
   for (const { prompts } of reports)

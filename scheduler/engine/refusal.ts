@@ -7,7 +7,10 @@ export function lengthLimit(spec: DeviceSpec): number {
   return Math.min(spec.contextMax, spec.pages * spec.pageTokens);
 }
 
-/** Says why a sequence is refused on arrival; null if it may wait. A sequence that can never run would block the queue. */
+/**
+ * Says why a sequence is refused on arrival; null if it may wait. A sequence that can never run would block
+ * the queue.
+ */
 export function refusal(
   spec: SequenceSpec,
   device: DeviceSpec,

@@ -71,29 +71,29 @@ export class ReportBuilder {
     return this.#totals;
   }
 
-  /** Whether there is nothing to report. */
+  /** True if there is nothing to report. */
   get isEmpty(): boolean {
     return (
       this.#started.length + this.#sequences.length + this.#finished.length + this.#returned.length === 0
     );
   }
 
-  /** Whether a sequence was admitted that no report has named. */
+  /** True if a sequence was admitted that no report has named. */
   get hasStarted(): boolean {
     return this.#started.length > 0;
   }
 
-  /** Whether the load has changed enough for a report of its own. */
+  /** True if the load has changed enough for a report of its own. */
   get hasLoadChanged(): boolean {
     return this.#hasLoadChanged;
   }
 
-  /** Takes note of a change in the load or in the cache that no other entry of the next report shows. */
+  /** Records a change in the load or in the cache that no other entry of the next report shows. */
   loadChanged(): void {
     this.#hasLoadChanged = true;
   }
 
-  /** Takes note that a sequence was admitted, for the first time or again. */
+  /** Records that a sequence was admitted, for the first time or again. */
   admitted({ id, computed, length, wasStarted }: Sequence): void {
     if (computed > 0) this.#note({ kind: "cached", sequence: id, tokens: computed });
     if (wasStarted) return;
@@ -126,32 +126,32 @@ export class ReportBuilder {
     this.#note({ kind: "ended", sequence, how: finish.kind });
   }
 
-  /** Takes note that a sequence is returned to the fleet. */
+  /** Records that a sequence is returned to the fleet. */
   returned(sequence: SequenceId): void {
     this.#returned.push(sequence);
   }
 
-  /** Takes note of tokens of a prefix hint that were computed ahead. */
+  /** Records tokens of a prefix hint that were computed ahead. */
   warmed(hint: SequenceId, tokens: number): void {
     this.#warmed.push({ hint, tokens });
   }
 
-  /** Takes note of log probabilities of a prompt's tokens from `start` on. */
+  /** Records log probabilities of a prompt's tokens from `start` on. */
   toldPrompt(sequence: SequenceId, start: number, logprobs: readonly TokenLogprobs[]): void {
     this.#prompts.push({ sequence, start, logprobs });
   }
 
-  /** Takes note of the number of computed prompt tokens. */
+  /** Records the number of computed prompt tokens. */
   progressed(sequence: SequenceId, tokens: number): void {
     this.#progress.push({ sequence, tokens });
   }
 
-  /** Takes note of offline decodes that are left out of the next step. */
+  /** Records offline decodes that are left out of the next step. */
   skipped(decodes: number): void {
     this.#totals.skippedDecodesTotal += decodes;
   }
 
-  /** Takes note that a stream has missed its target in the last step. */
+  /** Records that a stream has missed its target in the last step. */
   isLate(): void {
     this.#totals.stepsOverTarget += 1;
   }

@@ -74,14 +74,16 @@ export class SequenceTable {
     return this.#running;
   }
 
-  /** Whether a sequence waits, or runs and is not paused. */
+  /** True if a sequence waits, or runs and is not paused. */
   get isBusy(): boolean {
     return this.queue.size > 0 || this.#running.some((sequence) => !sequence.isPaused);
   }
 
-  /** Estimates the prompt tokens to compute. The cached share of waiting sequences is not looked up, but taken from recent admissions; at
-   *  most, none of them is cached. Only the part of the queue that would fit counts: a sequence without room waits for answers to end, and not
-   *  for prompts. */
+  /**
+   * Estimates the prompt tokens to compute. The cached share of waiting sequences is not looked up, but taken
+   * from recent admissions; at most, none of them is cached. Only the part of the queue that would fit
+   * counts: a sequence without room waits for answers to end, and not for prompts.
+   */
   get backlog(): Backlog {
     const { pagesAvailable, pool } = this.kvCache;
     const unfinished = { tokens: 0, offlineTokens: 0 };
@@ -103,7 +105,8 @@ export class SequenceTable {
     const likely = tokens * computedShare;
     const room = pagesAvailable * pool.pageTokens;
     const fitting = likely > room ? room / likely : 1;
-    // Sequences in memory, and those that find room now, are replaced in as many steps as an answer has tokens.
+    // Sequences in memory, and those that find room now, are replaced in as many steps as an answer has
+    // tokens.
     const replacedTokens = (answeredTokens * computedShare + likely * fitting) / answerTokens;
     return {
       countsOffline,
@@ -161,8 +164,10 @@ export class SequenceTable {
     if (isWaiting) this.#waits(sequence, sequence.length);
   }
 
-  /** Takes a sequence out of the queue and allocates its pages. `exact`: whether a part of a cached page may be copied, see
-   *  `KvCacheManager.allocate`. Returns the copy that the next step must make; null: none. */
+  /**
+   * Takes a sequence out of the queue and allocates its pages. `exact`: whether a part of a cached page may
+   * be copied, see `KvCacheManager.allocate`. Returns the copy that the next step must make; null: none.
+   */
   admit(sequence: Sequence, exact: boolean): PageMove | null {
     this.queue.take(sequence, sequence.length - sequence.cachedTokens);
     const move = this.kvCache.allocate(sequence, exact);
@@ -185,13 +190,13 @@ export class SequenceTable {
     return move;
   }
 
-  /** Takes note that the next step has a chunk of the sequence. */
+  /** Records that the next step has a chunk of the sequence. */
   gotChunk({ pacing }: Sequence, nowMs: number): void {
     pacing.lastChunkMs = nowMs;
     pacing.skips = 0;
   }
 
-  /** Takes note that the next step leaves these decodes out. */
+  /** Records that the next step leaves these decodes out. */
   leftOut(skipped: ReadonlySet<SequenceId>): void {
     for (const id of skipped) this.#sequences.get(id)!.pacing.skips += 1;
   }
@@ -228,7 +233,7 @@ export class SequenceTable {
     this.#reports.returned(sequence.id);
   }
 
-  /** Releases a held sequence, whether it has ended or not: no other goes on from it. */
+  /** Releases a held sequence, whether it has ended or not: no other continues it. */
   release(id: SequenceId): void {
     this.#releaseHeld(id);
     this.#reports.loadChanged();
@@ -285,7 +290,10 @@ export class SequenceTable {
     };
   }
 
-  /** Throws InvariantError if the records contradict each other. `warm`: it holds pages and is not of the sequence table. */
+  /**
+   * Throws InvariantError if the records contradict each other. `warm`: it holds pages and is not of the
+   * sequence table.
+   */
   checkIntegrity(warm: Sequence | null): void {
     checkEngine(this.kvCache, this.queue, this.#running, this.#sequences, warm);
     let tokensWaiting = 0;

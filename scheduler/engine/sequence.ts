@@ -28,9 +28,13 @@ export type SequenceState = "waiting" | "running" | "ended";
 export interface QueueEntry {
   /** The list of the queue's order that it is in. */
   bucket: ArrivalList<Sequence> | null;
-  /** Its tenant's counter; null where the order has none. It outlasts the wait, since output is charged too. */
+  /**
+   * Its tenant's counter; null where the order has none. It outlasts the wait, since output is charged too.
+   */
   counter: VirtualTokenCounter | null;
-  /** The running sequence that computes the prefix which this one waits for; null: it does not wait for any. */
+  /**
+   * The running sequence that computes the prefix which this one waits for; null: it does not wait for any.
+   */
   owner: Sequence | null;
 }
 
@@ -52,13 +56,17 @@ const nothingBanned: readonly TokenId[] = [];
  * arXiv:2403.02310 §4, without its prefill flag). Preemption sets `computed` back and touches nothing else,
  * which is why neither the tokens nor `tokensMax` change by it.
  *
- * Each part has one writer: `kv` the KV cache manager, `queued` the wait queue, and all else the sequence table.
+ * Each part has one writer: `kv` the KV cache manager, `queued` the wait queue, and all else the sequence
+ * table.
  */
 export class Sequence {
   readonly spec: SequenceSpec;
   /** 0, 1, 2 … in order of arrival. */
   readonly arrival: number;
-  /** Time of its arrival; after a pause, the time at which its client read on, so that it comes behind sequences that waited. */
+  /**
+   * Time of its arrival; after a pause, the time at which its client read on, so that it comes behind
+   * sequences that waited.
+   */
   arrivedMs: number;
   readonly cacheKey: string;
   readonly kv = new SequenceKv();
@@ -70,13 +78,16 @@ export class Sequence {
   #objective: ObjectiveRules;
 
   state: SequenceState = "waiting";
-  /** Whether its client reads too slowly. Paused sequences get no chunks, are not in the queue, and are preempted first. */
+  /**
+   * True while its client reads too slowly. Paused sequences get no chunks, are not in the queue, and are
+   * preempted first.
+   */
   isPaused = false;
-  /** Whether it is aborted but in the step in flight: it ends when that step does. */
+  /** True if it is aborted but in the step in flight: it ends when that step does. */
   isAborted = false;
-  /** Whether another sequence will go on from it. */
+  /** True if another sequence will continue it. */
   isHeld: boolean;
-  /** Whether it was ever admitted. */
+  /** True if it was ever admitted. */
   wasStarted = false;
   /** Time of its last admission, and the number of its tokens that were cached then. */
   admittedMs = 0;
@@ -113,7 +124,7 @@ export class Sequence {
     for (let i = 0; i < drawn.length; i++) this.#seen?.add(drawn[i]!);
   }
 
-  /** Whether it was running before, or continues one that was. */
+  /** True if it was running before, or continues one that was. */
   get goesOn(): boolean {
     return this.wasStarted || this.spec.continues !== undefined;
   }
@@ -165,13 +176,18 @@ export class Sequence {
     return this.arrivedMs - (this.#service.program?.ageMs ?? 0);
   }
 
-  /** Number of known tokens that are not computed: 1 while decoding, and more after forced tokens. At least 1 until the sequence ends. */
+  /**
+   * Number of known tokens that are not computed: 1 while decoding, and more after forced tokens. At least 1
+   * until the sequence ends.
+   */
   get behind(): number {
     return this.length - this.kv.computed;
   }
 
-  /** Whether its next chunk is a decode: one token is left to compute, or several that were all drawn since it was admitted
-   *  (forced tokens). */
+  /**
+   * True if its next chunk is a decode: one token is left to compute, or several that were all drawn since it
+   * was admitted (forced tokens).
+   */
   get isDecoding(): boolean {
     const { computed, promptEnd } = this.kv;
     return this.length - computed === 1 || (computed >= promptEnd && this.kv.lock !== null);
@@ -206,8 +222,10 @@ export class Sequence {
     this.#seen?.add(token);
   }
 
-  /** The output rows of chunk [start, end): hidden states where they are pooled; else prompt tokens whose log probabilities are asked for, and
-   *  the token after the last known one. */
+  /**
+   * The output rows of chunk [start, end): hidden states where they are pooled; else prompt tokens whose log
+   * probabilities are asked for, and the token after the last known one.
+   */
   rows(start: number, end: number): readonly ChunkRow[] {
     if (this.pool !== null) return this.pool.rows(start, end);
     const { promptLogprobs, promptTokens } = this.spec;
@@ -238,7 +256,7 @@ export class Sequence {
     return [...new Set([...ends, ...lasts])];
   }
 
-  /** Whether the output ends with all tokens of the word but its last. */
+  /** True if the output ends with all tokens of the word but its last. */
   #hasBegun(word: readonly TokenId[], position: number): boolean {
     const begun = word.length - 1;
     if (begun > position) return false;
@@ -250,7 +268,10 @@ export class Sequence {
 /** Above any difference of two logits. */
 const CERTAIN_BIAS = 1e30;
 
-/** Sampling that can only draw this token. Log probabilities are of the raw logits, and tell how likely it was. */
+/**
+ * Sampling that can only draw this token. Log probabilities are of the raw logits, and tell how likely it
+ * was.
+ */
 function certainRow(afterIndex: number, token: TokenId, topLogprobs: number): SampleRow {
   const sampling = { ...greedySampling, logitBias: [[token, CERTAIN_BIAS]] as const, topLogprobs };
   return { afterIndex, sampling, position: 0, banned: nothingBanned, seen: null, allowed: null };

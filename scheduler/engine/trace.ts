@@ -1,6 +1,6 @@
 import type { SequenceId } from "../core.ts";
 
-/** One step as it ran, for traces and logs. */
+/** Record of a step as it ran, for traces and logs. */
 export interface StepTrace {
   /** Times of its start and of its result. */
   readonly startMs: number;
@@ -11,7 +11,7 @@ export interface StepTrace {
     readonly sequence: SequenceId;
     readonly start: number;
     readonly count: number;
-    /** Whether the chunk is one token of output, not of a prompt. */
+    /** True if the chunk is one token of output, not of a prompt. */
     readonly isDecode: boolean;
   }[];
   /** Pages that are neither free nor evictable, while the step ran. */
@@ -32,8 +32,8 @@ export type StepNote =
 export const traceHeader = "    t_ms  step  decode prompt  pages    chunks                            notes";
 
 /**
- * One line per step: `A+1` is a decode of sequence A, `B[0..512)` prompt tokens of B. `name` makes a
- * sequence's name.
+ * Formats a step in one line: `A+1` is a decode of sequence A, `B[0..512)` prompt tokens of B. `name` returns
+ * a sequence's name.
  *
  *     16.24     2       1    511  32/256   A+1 B[0..511)                      A first 16.24
  */

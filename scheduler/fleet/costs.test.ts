@@ -1,4 +1,4 @@
-/** What placements ask of an engine is kept until something happens there. */
+/** An engine's load is cached for placements until an event changes it. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -45,7 +45,7 @@ function newWork({ engine, objective, tokens }: Event): Work {
   };
 }
 
-/** Lets an event happen to `live`, which is in `work`. */
+/** Applies an event to `live`, which is in `work`. */
 function happen(event: Event, work: Outstanding, live: Work[]): void {
   const { kind, objective, tokens, which } = event;
   if (kind === "placed") {

@@ -9,11 +9,16 @@ import type { PrefixIndex } from "./prefix-index.ts";
 /** Time for which a placement counts as a hit of its prefix, and as work of its engine. */
 export const WINDOW_MS = 180_000;
 
-/** Share of an engine's sequences that a prompt delays by its whole time: others end before its turn, or wait for others anyway. */
+/**
+ * Share of an engine's sequences that a prompt delays by its whole time: others end before its turn, or wait
+ * for others anyway.
+ */
 const DELAYED_SHARE = 0.5;
 
-/** Share of the sequences with a prefix, per engine that has it and one more, among which the delay of computing it is divided: as many will
- *  find the new copy. */
+/**
+ * Share of the sequences with a prefix, per engine that has it and one more, among which the delay of
+ * computing it is divided: as many will find the new copy.
+ */
 const SHARED_WEIGHT = 0.5;
 
 /** A sequence to be placed, and its estimates. */
@@ -25,7 +30,7 @@ export interface Incoming {
   readonly path: Float64Array;
   /** Expected tokens of its answer. */
   readonly expected: number;
-  /** Whether no client waits for it yet. */
+  /** True for a prefix hint, which has no waiting client yet. */
   readonly isHint: boolean;
 }
 
@@ -38,8 +43,8 @@ interface Known {
 }
 
 /**
- * Costs of a sequence on each engine. M takes a walk through the pages that would be evicted, and is looked up when it is read: a
- * choice among many engines reads it of few (e2-choice.ts).
+ * Costs of a sequence on each engine. M takes a walk through the pages that would be evicted, and is looked
+ * up when it is read: a choice among many engines reads it of few (e2-choice.ts).
  */
 export class Costs {
   readonly #views: readonly EngineView[];
@@ -53,7 +58,10 @@ export class Costs {
   readonly #costs: readonly EngineCost[];
   #nowMs = 0;
 
-  /** `views` by engine; an engine that comes back has a new one. `tenantReach`: fair-share tolerance in tokens. */
+  /**
+   * `views` by engine; an engine that comes back has a new one. `tenantReach`: fair-share tolerance in
+   * tokens.
+   */
   constructor(views: readonly EngineView[], work: Outstanding, index: PrefixIndex, tenantReach: number) {
     this.#views = views;
     this.#work = work;
@@ -76,9 +84,12 @@ export class Costs {
     return there.map((engine) => this.#price(engine, incoming, known));
   }
 
-  /** Cost of room for `needed` pages: recomputation of evicted ones, and the wait for pages that sequences there hold, until as large a part of
-   *  their work is done. The gate lets sequences that find their prefixes pass one that does not (engine/queue/cold-gate.ts), so that
-   *  its wait is multiplied. A copy of a prefix that evicts others is worth no more than its first use. */
+  /**
+   * Cost of room for `needed` pages: recomputation of evicted ones, and the wait for pages that sequences
+   * there hold, until as large a part of their work is done. The gate lets sequences that find their prefixes
+   * pass one that does not (engine/queue/cold-gate.ts), so that its wait is multiplied. A copy of a prefix
+   * that evicts others is worth no more than its first use.
+   */
   roomMs({ engine, pages: needed, offlinePages, tokenMs, forOthersMs, isSpill }: EngineCost): number {
     const view = this.#views[engine]!;
     const { pagesFree, pagesCached, spec } = view;
@@ -133,7 +144,8 @@ export class Costs {
     );
     const isHarmed = tbtMs !== null && offlineMs > 0 && work.targets(engine) === 0;
     const workMs = view.promptWorkMs(tokens - cachedTokens, cachedTokens);
-    // Of another tenant's prompts as many come before its own as its tenant asks for, and those of even ones besides.
+    // Bound on each other tenant's prompts that go first, beyond the total of this tenant: this prompt plus
+    // the fair-share tolerance.
     const turnMs = workMs + view.promptWorkMs(this.#tenantReach, 0);
     cost.cachedTokens = cachedTokens;
     cost.isSpill = isMostly(known.tokens, tokens) && !isMostly(cachedTokens, tokens);
@@ -166,7 +178,7 @@ export class Costs {
 export class EngineCost implements PlacementCost {
   readonly engine: EngineId;
   cachedTokens = 0;
-  /** Whether most of its prompt must be computed here, and is cached elsewhere. */
+  /** True if most of its prompt must be computed here, and is cached elsewhere. */
   isSpill = false;
   loadMs = 0;
   promptMs = 0;
@@ -194,7 +206,7 @@ export class EngineCost implements PlacementCost {
     return this.#evictMs;
   }
 
-  /** Whether M was looked up. */
+  /** True after M was looked up. */
   get isWeighed(): boolean {
     return this.#evictMs !== null;
   }

@@ -1,4 +1,4 @@
-/** Placement by example: E2, its reasons, and what keeps its picture of the engines true. */
+/** Placement by example: E2, its reasons, and the events that keep its view of the engines true. */
 
 import { describe, expect, test } from "bun:test";
 import { deviceSpec, sequenceSpec } from "../../simulation/factories.ts";
@@ -27,7 +27,7 @@ const spec = deviceSpec({ pages: 1024, contextMax: 8192, vocabSize: 100_000 });
 /** 5 ms for a step and 0.1 ms for each of its tokens. */
 const costs = linearCost(5, 0.1);
 
-/** What becomes of sequences on their engine. */
+/** Policy under test. */
 const served: DispatchPolicy = {
   placement: { kind: "e2" },
   queue: ours(null).queue,
@@ -40,7 +40,7 @@ interface Options {
   readonly cacheSalt?: string;
 }
 
-/** A dispatcher with engines that compute what they are told to, at once. */
+/** Dispatcher with engines that complete their work at once. */
 class Bench {
   readonly dispatcher: Dispatcher;
   readonly #kvEvents: number[];
@@ -78,7 +78,7 @@ class Bench {
     return this.dispatcher.reported(engine as EngineId, told, kvEvents);
   }
 
-  /** The engine tells that whole pages of the prompt from page `from` on came or went. */
+  /** Reports that whole pages of the prompt from page `from` on were inserted or evicted. */
   tell(
     engine: number,
     kind: "insert" | "evict",
@@ -92,7 +92,7 @@ class Bench {
     return this.report(engine, load, { epoch: 0, number, isWhole: false, events: [{ kind, path, from }] });
   }
 
-  /** The engine has told something that never arrived. */
+  /** Drops a report of the engine. */
   miss(engine: number): void {
     this.#kvEvents[engine]! += 1;
   }
@@ -104,7 +104,7 @@ class Bench {
     return this.report(engine, {}, { epoch: 0, number, isWhole: true, events });
   }
 
-  /** Places a prompt and has it computed, and its answer of one token. */
+  /** Places a prompt, and computes it and its answer of one token. */
   run(promptTokens: readonly number[], options: Options = {}): Placement {
     const placement = this.place(promptTokens, options);
     this.tell(placement.engine, "insert", promptTokens);
@@ -227,7 +227,8 @@ describe("exploit and explore", () => {
     const bench = new Bench(2);
     const { engine } = bench.run(prompt);
     const reasons: string[] = [];
-    // Each of those that wait has 4 ms of its own to compute; elsewhere the prefix takes 16 ms, and 8 of somebody else's.
+    // Each of those that wait has 4 ms of its own to compute; elsewhere the prefix takes 16 ms, and 8 of
+    // somebody else's.
     while (!reasons.includes("spill") && reasons.length < 40) {
       reasons.push(bench.place([...prompt, ...text(reasons.length + 2, 40)], { tokensMax: 1 }).reason);
     }
@@ -302,7 +303,7 @@ describe("what engines tell", () => {
     const { engine } = bench.run(known);
     bench.miss(engine);
     expect(bench.tell(engine, "insert", text(2, 320))).toBe("resync");
-    // What was told before the gap may be gone; what comes after it is so.
+    // Pages reported before the gap may be gone; pages reported after it are cached.
     expect(bench.place(known).reason).toBe("explore");
     expect(bench.tell(engine, "insert", text(3, 320))).toBeNull();
     expect(bench.tellAll(engine, [known, text(2, 320)])).toBeNull();
@@ -393,7 +394,7 @@ describe("what engines tell", () => {
     const engines = Array.from({ length: 12 }, (_, i) => bench.place(text(i + 2, 320)));
     const warm = engines.filter(({ engine }) => engine === 0);
     expect(warm.map(({ reason }) => reason)).toEqual(["warm", "warm", "warm", "warm"]);
-    // What its last life told does not count.
+    // Reports of its former incarnation do not count.
     bench.tell(0, "insert", prompt);
     expect(dispatcher.index!.pagesCached(0)).toBe(0);
     checkIndex(dispatcher.index!, 2);
@@ -410,7 +411,7 @@ describe("costs", () => {
   test("evicting what others come back for costs its part of the hits, what nobody wants nothing", () => {
     const bench = new Bench(2);
     const [wanted, unwanted] = [text(1, 320), text(2, 320)];
-    // Engine 0 has what is wanted, engine 1 what is not; both are full.
+    // Engine 0 has the prompt that was hit, engine 1 the other; both are full.
     bench.place(wanted);
     bench.nowMs = 1;
     for (const [engine, prompt] of [wanted, unwanted].entries()) {
@@ -458,8 +459,8 @@ describe("costs", () => {
     bench.report(0, { pagesFree: 0, pagesCached: 0 });
     bench.report(1, { pagesFree: 0, pagesCached: 1024 });
     const { costs } = bench.place(text(2, 320 * 16 - 16), { tokensMax: 16 });
-    // On engine 0 the 208 pages of the first come before the 320 of this one, of 1024 that are held and those 208; engine 1
-    // has them for the evicting.
+    // On engine 0 the 208 pages of the first come before the 320 of this one, of 1024 that are held and those
+    // 208; engine 1 has them for the evicting.
     const share = (208 + 320) / (1024 + 208);
     expect(costs[0]!.evictMs).toBeCloseTo(share * bench.dispatcher.workMs(0 as EngineId), 0);
     expect(costs[1]!.evictMs).toBe(0);
@@ -548,7 +549,7 @@ describe("task groups", () => {
   const prefix = text(1, 4096);
   const members = Array.from({ length: 16 }, (_, i) => [...prefix, ...text(i + 2, 64)]);
 
-  /** When the last engine is done with its part: prompts without what is cached, and answers. */
+  /** Time at which the last engine completes its part: uncached prompt tokens, and answers. */
   function makespan(engines: readonly number[], answerMs: number): number {
     const finish = [0, 0, 0, 0];
     engines.forEach((engine, index) => {

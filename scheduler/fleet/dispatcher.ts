@@ -21,9 +21,9 @@ export interface DispatchStats {
 }
 
 /**
- * Places sequences on engines by the policy's rule (placement-rule.ts), and knows which engines are there. The fleet reports
- * the starts, tokens and ends of placed sequences to it, and the engines' loads and KV events. The same calls in the same order
- * give the same placements.
+ * Places sequences on engines by the policy's rule (placement-rule.ts), and knows which engines are there.
+ * The fleet reports the starts, tokens and ends of placed sequences to it, and the engines' loads and KV
+ * events. The same calls in the same order give the same placements.
  */
 export class Dispatcher {
   /** Engines that are there, in order. */
@@ -41,7 +41,10 @@ export class Dispatcher {
     else this.#rule = placement.open(engines);
   }
 
-  /** Chooses the engine of a new sequence, whose work counts there until it has `ended`. Null: no engine is there. */
+  /**
+   * Chooses the engine of a new sequence, whose work counts there until it has `ended`. Null: no engine is
+   * there.
+   */
   place(spec: SequenceSpec, nowMs: number): Placement | null {
     const there = this.#there;
     if (there.length === 0) return null;
@@ -70,7 +73,7 @@ export class Dispatcher {
     return this.#rule?.expect?.(hint, there, nowMs) ?? there[hint.id % there.length]!;
   }
 
-  /** Takes note that a prefix hint is longer. */
+  /** Records that a prefix hint is longer. */
   extended(hint: PrefixHint, nowMs: number): void {
     this.#rule?.extended?.(hint, nowMs);
   }
@@ -96,12 +99,12 @@ export class Dispatcher {
     return placements.map((placement, index) => this.#count(specs[index]!.id, placement, there));
   }
 
-  /** Takes note that a sequence was admitted, with `cachedTokens` of its prompt cached. */
+  /** Records that a sequence was admitted, with `cachedTokens` of its prompt cached. */
   started(id: SequenceId, cachedTokens: number, nowMs: number): void {
     if (this.#placed.has(id)) this.#rule?.started?.(id, cachedTokens, nowMs);
   }
 
-  /** Takes note of a token. KV events of the same report come first. */
+  /** Records a token. KV events of the same report come first. */
   drew(id: SequenceId): void {
     if (this.#rule?.drew !== undefined && this.#placed.has(id)) this.#rule.drew(id);
   }
@@ -111,12 +114,15 @@ export class Dispatcher {
     if (this.#placed.has(id)) this.#rule?.raised?.(id, service);
   }
 
-  /** Takes note that a sequence has ended, or leaves its engine in another way. `isWhole`: its answer is complete. */
+  /**
+   * Records that a sequence has ended, or leaves its engine in another way. `isWhole`: its answer is
+   * complete.
+   */
   ended(id: SequenceId, isWhole: boolean): void {
     if (this.#placed.delete(id)) this.#rule?.ended?.(id, isWhole);
   }
 
-  /** Takes note of an engine's report; returns the message to send back to it. */
+  /** Records an engine's report; returns the message to send back to it. */
   reported(engine: EngineId, load: EngineLoad, kvEvents: KvEvents | null): "resync" | null {
     this.#rule?.reported?.(engine, load);
     if (kvEvents === null || this.#rule?.noticed === undefined) return null;
@@ -142,7 +148,9 @@ export class Dispatcher {
     return { placements: { ...this.#counts }, pages, nodes };
   }
 
-  /** Predicted milliseconds of unfinished work on an engine; 0 under rules that do not predict. For checks. */
+  /**
+   * Predicted milliseconds of unfinished work on an engine; 0 under rules that do not predict. For checks.
+   */
   workMs(engine: EngineId): number {
     return this.#rule?.workMs?.(engine) ?? 0;
   }
@@ -161,7 +169,9 @@ export class Dispatcher {
   }
 }
 
-/** The lanes of a policy; an order without lanes gives every objective the same share, and knows no tenants. */
+/**
+ * The lanes of a policy; an order without lanes gives every objective the same share, and knows no tenants.
+ */
 function turnsOf(queue: QueuePolicy): TurnRules {
   if (queue.kind === "lanes") return queue;
   const even = { credits: 1, ageingMs: Number.POSITIVE_INFINITY };

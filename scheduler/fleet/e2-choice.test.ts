@@ -98,7 +98,7 @@ test("the choice is that of every sum of costs, but M is read only where the oth
   fc.assert(rule, runs(500));
 });
 
-/** By the first number that differs by more than rounding. */
+/** Compares by the first number that differs by more than rounding. */
 function compare(a: readonly number[], b: readonly number[]): number {
   const at = a.findIndex((number, index) => Math.abs(number - b[index]!) > 1e-6);
   return at === -1 ? 0 : a[at]! - b[at]!;

@@ -7,18 +7,20 @@ const TIE = 1e-9;
 /** State of an engine that the choice uses besides the costs. */
 export interface E2Situation {
   readonly promptTokens: number;
-  /** Whether the engine has computed anything yet. */
+  /** True if the engine has computed anything yet. */
   isWarm(engine: EngineId): boolean;
   pagesUsed(engine: EngineId): number;
 }
 
 /**
- * The engine that costs least. `costs` is not empty, by engine, of those that may have it.
+ * Returns the engine that costs least. `costs` is not empty; it is ordered by engine and holds the
+ * candidates.
  *
- * Preble's E2 (arXiv:2407.00023 §3.2, algorithm 1) decides first whether to exploit, and then compares costs among the
- * holders of the longest prefix alone. Here the costs decide both: a holder wins as long as waiting there is cheaper than
- * computing the prefix again elsewhere, for the call and for those that it would delay. So affinity never costs more than
- * recomputing, and a hot prefix spreads over as many engines as it needs.
+ * Preble's E2 (arXiv:2407.00023 §3.2, algorithm 1) decides first whether to exploit. It then compares costs
+ * among the holders of the longest prefix alone. Here the costs decide both. A holder wins as long as waiting
+ * there is cheaper than computing the prefix again elsewhere. That cost counts the call and those that it
+ * would delay. So affinity never costs more than recomputing, and a hot prefix spreads over as many engines
+ * as it needs.
  */
 export function chooseE2(
   costs: readonly PlacementCost[],
@@ -31,13 +33,15 @@ export function chooseE2(
   return { engine, reason: situation.isWarm(engine) ? "explore" : "warm" };
 }
 
-/** Whether more of a prompt is cached than must be computed. */
+/** True if more of a prompt is cached than must be computed. */
 export function isMostly(cachedTokens: number, promptTokens: number): boolean {
   return cachedTokens > promptTokens - cachedTokens;
 }
 
-/** The engine with the least sum of costs. Ties: more of it cached, fewer pages in use, the lowest. Where costs without M
- *  are more already, M is not read. */
+/**
+ * The engine with the least sum of costs. Ties: more of it cached, fewer pages in use, the lowest. Where
+ * costs without M are more already, M is not read.
+ */
 export function cheapest(
   costs: readonly PlacementCost[],
   { pagesUsed }: Pick<E2Situation, "pagesUsed">,
@@ -68,7 +72,7 @@ function leastIndex(values: Float64Array): number {
   return least;
 }
 
-/** Whether one of two engines with equal costs is preferred. */
+/** True if engine a is preferred to engine b, whose cost is equal. */
 function isPreferred(a: PlacementCost, b: PlacementCost, pagesUsed: E2Situation["pagesUsed"]): boolean {
   if (a.cachedTokens !== b.cachedTokens) return a.cachedTokens > b.cachedTokens;
   const [usedA, usedB] = [pagesUsed(a.engine), pagesUsed(b.engine)];

@@ -30,7 +30,7 @@ const COLD_SEQUENCES = 4;
 /** Most engines whose costs are all reported with a placement. */
 const TOLD_ENGINES = 8;
 
-/** Of a prefix hint. */
+/** Placement of a prefix hint. */
 interface InFlight {
   readonly engine: EngineId;
   /** Prefill cost of the uncached part, in microseconds. */
@@ -38,11 +38,13 @@ interface InFlight {
   readonly end: IndexNode | null;
 }
 
-/** Whose turn comes before whose on an engine, as far as placement looks at it. */
+/** Rules for the order of turns on an engine, as far as placement uses them. */
 export type TurnRules = Pick<LanesPolicy, "lanes" | "tenantReach">;
 
 /**
- * E2 (Preble, arXiv:2407.00023 §3.2) over live state: the costs of each engine, the choice, and its effects. Differences from the paper are in docs/papers/preble.md; the paper's own rule is baselines/preble.ts.
+ * E2 (Preble, arXiv:2407.00023 §3.2) over live state: the costs of each engine, the choice, and its effects.
+ * Differences from the paper are in docs/papers/preble.md; the paper's own rule is
+ * simulation/baselines/preble.ts.
  */
 export class E2 implements PlacementRule {
   readonly index: PrefixIndex;
@@ -62,7 +64,10 @@ export class E2 implements PlacementRule {
   readonly #pageTokens: number;
   readonly #costs: Costs;
 
-  /** All engines have pages of one size. `turns` and `batch`: by what shares and in which steps engines compute prompts. */
+  /**
+   * All engines have pages of one size. `turns` and `batch`: by what shares and in which steps engines
+   * compute prompts.
+   */
   constructor(engines: readonly PlaceableEngine[], turns: TurnRules, batch: BatchPolicy) {
     this.#batch = batch;
     this.#views = engines.map(({ spec, costs }) => new EngineView(spec, costs, batch, WINDOW_MS));
@@ -100,8 +105,11 @@ export class E2 implements PlacementRule {
     return placements;
   }
 
-  /** Places a prefix hint like a sequence. Its work counts for other hints, but not for sequences, which go before it. So waiting calls are spread
-   *  as if they ran, and each finds its prefix where it has room to run. */
+  /**
+   * Places a prefix hint like a sequence. Its work counts for other hints, but not for sequences, which go
+   * before it. So waiting calls are spread as if they ran, and each finds its prefix where it has room to
+   * run.
+   */
   expect(hint: PrefixHint, there: readonly EngineId[], nowMs: number): EngineId {
     const incoming = this.#incoming(sequenceFor(hint), true);
     const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);

@@ -1,4 +1,4 @@
-/** How fast an engine gets on with prompts while it keeps to a target. */
+/** Speed of an engine's prompts while it keeps to a target. */
 
 import { expect, test } from "bun:test";
 import { deviceSpec } from "../../simulation/factories.ts";

@@ -5,7 +5,9 @@ import type { EngineLoad } from "../messages.ts";
 import type { BatchPolicy, TimePolicy } from "../policy.ts";
 import { WindowSum } from "./window-sum.ts";
 
-/** Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps. */
+/**
+ * Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps.
+ */
 const FULL_STEP = 2048;
 const LONG_CONTEXT = 16_384;
 /** Number of reports after which the cost model is asked again, since it learns. */
@@ -21,7 +23,10 @@ export class Standing {
   /** Number of sequences beside it, and their mean context in tokens. */
   running = 0;
   context = 0;
-  /** Time of one token of its answer, time of all offline work, and the factor by which its prompt takes longer. */
+  /**
+   * Time of one token of its answer, time of all offline work, and the factor by which its prompt takes
+   * longer.
+   */
   tokenMs = 0;
   offlineMs = 0;
   stretch = 1;
@@ -29,7 +34,9 @@ export class Standing {
   offlinePages = 0;
 }
 
-/** One engine in the dispatcher's view, besides its work and its cache: its size, its load, and its token costs. */
+/**
+ * Dispatcher's view of one engine, besides its work and its cache: its size, its load, and its token costs.
+ */
 export class EngineView {
   readonly spec: DeviceSpec;
   readonly costs: EngineCosts;
@@ -53,7 +60,7 @@ export class EngineView {
     this.hits = new WindowSum(windowMs);
   }
 
-  /** Whether it has computed a step in this incarnation. */
+  /** True if it has computed a step in this incarnation. */
   get isWarm(): boolean {
     return this.#load !== null && this.#load.stepsTotal > 0;
   }
@@ -67,27 +74,27 @@ export class EngineView {
     return this.#load?.pagesCached ?? 0;
   }
 
-  /** Whether a prompt of `tokens` can ever run there. */
+  /** True if a prompt of `tokens` can ever run there. */
   fits(tokens: number): boolean {
     return tokens < Math.min(this.spec.contextMax, this.spec.pages * this.spec.pageTokens);
   }
 
-  /** Takes note of its last report. */
+  /** Records its last report. */
   reported(load: EngineLoad): void {
     this.#load = load;
     this.standing.changes = -1;
     this.#reportsLeft = Math.max(0, this.#reportsLeft - 1);
   }
 
-  /** Takes note of a placement. */
+  /** Records a placement. */
   placed(nowMs: number): void {
     this.hits.add(1, nowMs);
   }
 
   /**
-   * Milliseconds that `tokens` of a prompt after `context` others add to a busy engine's work: their part of full
-   * steps, and their attention. (A step of a short prompt alone costs more, as all weights are read for few tokens;
-   * but where there is a load to speak of, prompts share their steps.)
+   * Milliseconds that `tokens` of a prompt after `context` others add to a busy engine's work: their part of
+   * full steps, and their attention. (A step of a short prompt alone costs more, as all weights are read for
+   * few tokens; but where there is a load to speak of, prompts share their steps.)
    */
   promptWorkMs(tokens: number, context: number): number {
     if (this.#reportsLeft === 0) this.#learnPace();
@@ -101,16 +108,18 @@ export class EngineView {
     return decodeStepMs(this.costs, decodes, context) / decodes;
   }
 
-  /** The part of a full step that is left for prompts where `running` decodes keep to `tbtMs`, 0 … 1, roughly. */
+  /**
+   * The part of a full step that is left for prompts where `running` decodes keep to `tbtMs`, 0 … 1, roughly.
+   */
   promptShare(tbtMs: number, running: number, context: number): number {
     const decodesMs = running === 0 ? 0 : decodeStepMs(this.costs, running, context);
     return Math.max(0, Math.min(1, (tbtMs - decodesMs) / promptMs(this.costs, FULL_STEP, 0)));
   }
 
   /**
-   * How many times as long prompts take beside `decodes` decodes of `context` tokens each, because steps must keep to a
-   * target, as with full steps; at least 1. An engine that is too slow for its target, or full of decodes, has hardly
-   * room for prompts, however little of them waits there.
+   * Factor, at least 1, by which prompts take longer beside `decodes` decodes of `context` tokens each,
+   * relative to full steps. The cause is that steps must keep to a target. An engine that is too slow for its
+   * target, or full of decodes, has hardly any room for prompts, however few wait there.
    */
   stretch(decodes: number, context: number): number {
     if (decodes === 0 || this.#batch.kind !== "time" || this.#batch.tbtMs === null) return 1;

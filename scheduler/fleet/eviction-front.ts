@@ -13,8 +13,9 @@ import type { IndexOrder } from "./index-order.ts";
 const LOOK = 64;
 
 /**
- * The nodes that one engine would evict first. Their fields, which lie anywhere in memory, are copied side by side until the
- * engine's cache changes: most looks are at engines where nothing has changed since the last one.
+ * The nodes that one engine would evict first. Their fields, which lie anywhere in memory, are copied side by
+ * side until the engine's cache changes: most looks are at engines where nothing has changed since the last
+ * one.
  */
 export class EvictionFront {
   readonly #engine: number;
@@ -36,8 +37,10 @@ export class EvictionFront {
     this.#nodes.length = 0;
   }
 
-  /** Time to compute `pages` evicted pages again, weighed by the hits of each. `stays`: whether a node is not evicted all the same; null: none
-   *  is. `recomputeMs` takes pages and the page that they begin at. */
+  /**
+   * Time to compute `pages` evicted pages again, weighed by the hits of each. `stays`: whether a node is not
+   * evicted all the same; null: none is. `recomputeMs` takes pages and the page that they begin at.
+   */
   costMs(
     pages: number,
     nowMs: number,

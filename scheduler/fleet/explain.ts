@@ -1,7 +1,10 @@
 import type { SequenceId } from "../core.ts";
 import { type Placement, type PlacementCost, totalMs } from "./placement.ts";
 
-/** A placement in one line, for people and logs: "7 to engine 1, exploit: 0 = 120.5 ms (load 20.0, evict 0.3, …)". */
+/**
+ * A placement in one line, for people and logs: "7 to engine 1, exploit: 0 = 120.5 ms (load 20.0, evict 0.3,
+ * …)".
+ */
 export function explain(id: SequenceId, { engine, reason, costs }: Placement): string {
   const choice = `${id} to engine ${engine}, ${reason}`;
   return costs.length === 0 ? choice : `${choice}: ${costs.map(costLine).join("; ")}`;

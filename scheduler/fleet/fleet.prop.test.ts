@@ -1,5 +1,8 @@
-/** Whatever is asked of a fleet, whatever listeners do in answer, and whichever engines are lost: everybody hears of one end, after
- *  the tokens that the sequence would have alone; nothing is left behind; and a recording of it is repeated to the same. */
+/**
+ * Random commands to a fleet, reactions of its listeners and losses of engines. Every listener receives one
+ * finish, after the tokens that the sequence would draw alone. The fleet frees everything, and a replay of
+ * its recording gives the same result.
+ */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -26,9 +29,9 @@ const SPEC = deviceSpec({ pages: 20, pageTokens: 4, contextMax: 48, vocabSize: 2
 const ENGINES_MAX = 3;
 const QUEUE_MAX = 12;
 
-/** What a listener does in the middle of being told. `who`: another sequence, or itself. */
+/** Command that a listener gives from within a callback. `who`: another sequence, or itself. */
 interface Reaction {
-  /** When it has heard of so many tokens; null: of the end. */
+  /** Number of received tokens after which it acts; null: at the finish. */
   readonly tokens: number | null;
   readonly act: Command;
 }
@@ -165,7 +168,7 @@ class Play {
     }
   }
 
-  /** Everything ends: nobody is paused, held or expected any more. */
+  /** Ends everything: resumes, releases and forgets all. */
   end(): void {
     this.#run();
     for (const id of this.#ids) {
@@ -174,7 +177,7 @@ class Play {
     }
     for (const { id } of this.#hints) this.fleet.forget(id);
     this.#run();
-    // What listeners have submitted and paused meanwhile.
+    // Listeners may have submitted and paused more meanwhile.
     for (const id of this.#ids) {
       this.fleet.resume(id);
       this.fleet.release(id);

@@ -217,7 +217,7 @@ test("a sequence that loses two engines fails, one that had not begun does not, 
   const listeners = Array.from({ length: 6 }, () => new Listener());
   const ids = listeners.map((listener) => fleet.submit(sequenceSpec(tokensFrom(0, 20), 30), listener));
   while (listeners[0]!.tokens.length === 0) clock.runNext();
-  // 0 and 3 are on engine 0, of which 3 waits; both go on elsewhere, behind others.
+  // 0 and 3 are on engine 0, of which 3 waits; both continue elsewhere, behind others.
   fleet.abort(ids[3]!);
   lose(0, "first");
   expect(listeners[3]!.finishes).toEqual([{ kind: "aborted" }]);

@@ -23,7 +23,10 @@ import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
 import type { Placement } from "./placement.ts";
 import { publicLength } from "./public-texts.ts";
 
-/** The link to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported lost. */
+/**
+ * The link to one engine: a call, a thread, a process. Messages arrive in order, or the engine is reported
+ * lost.
+ */
 export interface EngineLink {
   send(message: EngineMessage): void;
 }
@@ -33,8 +36,10 @@ export interface EngineLink {
 export interface SequenceListener {
   /** Called when the sequence is admitted. `cachedTokens` of the prompt need not be computed. */
   onStarted(cachedTokens: number): void;
-  /** Called with log probabilities of prompt tokens from `start` ≥ 1 on, if the sequence asks for them: before its first token, some perhaps
-   *  twice. */
+  /**
+   * Called with log probabilities of prompt tokens from `start` ≥ 1 on, if the sequence asks for them: before
+   * its first token, some perhaps twice.
+   */
   onPromptLogprobs?(start: number, logprobs: readonly TokenLogprobs[]): void;
   /** Called with the number of computed prompt tokens, if the sequence asks for it; it may fall. */
   onProgress?(tokens: number): void;
@@ -59,7 +64,10 @@ export interface FleetOptions {
   readonly queueMax: number;
   /** Public texts: prompts that begin alike share their pages under all cache salts. */
   readonly publicTexts: readonly (readonly TokenId[])[];
-  /** Called with every placement, also of sequences that go on elsewhere, before the engine gets the message. */
+  /**
+   * Called with every placement, also of sequences that continue elsewhere, before the engine gets the
+   * message.
+   */
   readonly onPlacement: (sequence: SequenceId, placement: Placement) => void;
 }
 
@@ -90,11 +98,11 @@ interface ActiveSequence {
   /** Tokens that its listener has: another engine continues after these. */
   readonly drawn: TokenId[];
   isAnnounced: boolean;
-  /** Whether its engine has admitted it. */
+  /** True after its engine has admitted it. */
   isStarted: boolean;
   /** Number of engines that were lost with it. */
   losses: number;
-  /** Whether it was running on a lost engine and has drawn nothing since: it may have crashed the engine. */
+  /** True if it was running on a lost engine and has drawn nothing since: it may have crashed the engine. */
   isSuspect: boolean;
   /** Number of moves before it began. */
   moves: number;
@@ -117,19 +125,22 @@ interface EngineState {
   /** Load of the last engine that was lost here; null: none was. */
   loadBefore: EngineLoad | null;
   lostReason: string | null;
-  /** Whether it is lost and its replacement is coming. */
+  /** True if it is lost and its replacement is coming. */
   isComing: boolean;
 }
 
 /**
- * All engines of this machine: gives out sequence ids, has sequences placed, and passes their tokens to listeners.
- * Knows no threads: links carry messages one way, `report` and `lost` are called with what comes back.
+ * All engines of this machine: gives out sequence ids, has sequences placed, and passes their tokens to
+ * listeners. Knows no threads: links carry messages one way, `report` and `lost` are called with what comes
+ * back.
  *
- * When an engine is lost, its sequences continue elsewhere: their prompt and the tokens so far are computed again. Draws are a
- * function of these tokens, the seed and the position, so that listeners notice nothing but a pause.
+ * When an engine is lost, its sequences continue elsewhere: their prompt and the tokens so far are computed
+ * again. Draws are a function of these tokens, the seed and the position, so that listeners notice nothing
+ * but a pause.
  *
- * One of the running sequences may have crashed the engine. These suspects continue one at a time, each after the one before has
- * drawn a token, and all others after them. So a sequence that crashes another engine is the only suspect there, and fails. A sequence that was on three lost engines fails in any case.
+ * One of the running sequences may have crashed the engine. These suspects continue one at a time, each after
+ * the one before has drawn a token, and all others after them. So a sequence that crashes another engine is
+ * the only suspect there, and fails. A sequence that was on three lost engines fails in any case.
  */
 export class Fleet {
   readonly #engines: readonly EngineState[];
@@ -209,8 +220,11 @@ export class Fleet {
     return taskGroup.map(({ id }) => id);
   }
 
-  /** Adds a prefix hint: its cached pages are kept if there is room, and the rest is computed ahead if there is time. `onWarmed` is called with
-   *  tokens that were. Returns the id by which it is extended and forgotten. */
+  /**
+   * Adds a prefix hint: its cached pages are kept if there is room, and the rest is computed ahead if there
+   * is time. `onWarmed` is called with tokens that were. Returns the id by which it is extended and
+   * forgotten.
+   */
   expect(expected: Expected, onWarmed: (tokens: number) => void = () => {}): SequenceId {
     const id = this.#nextId as SequenceId;
     this.#nextId += 1;
@@ -221,7 +235,9 @@ export class Fleet {
     return id;
   }
 
-  /** Extends a prefix hint to `tokens`, which begin with the former ones. Does nothing if it was forgotten. */
+  /**
+   * Extends a prefix hint to `tokens`, which begin with the former ones. Does nothing if it was forgotten.
+   */
   extend(id: SequenceId, tokens: ArrayLike<TokenId>): void {
     const expectation = this.#expectations.get(id);
     if (expectation === undefined) return;
@@ -232,7 +248,10 @@ export class Fleet {
     this.#send(engine, { kind: "expect", hint });
   }
 
-  /** Removes a prefix hint, whose sequence was submitted or never will be. `givesUp`: no other is known to begin like this. */
+  /**
+   * Removes a prefix hint, whose sequence was submitted or never will be. `givesUp`: no other is known to
+   * begin like this.
+   */
   forget(id: SequenceId, givesUp = false): void {
     const expectation = this.#expectations.get(id);
     if (expectation === undefined) return;
@@ -262,7 +281,10 @@ export class Fleet {
     this.#setPaused(id, false);
   }
 
-  /** Raises the service of a sequence, and never lowers it. Does nothing if it has ended, or is served as well already. */
+  /**
+   * Raises the service of a sequence, and never lowers it. Does nothing if it has ended, or is served as well
+   * already.
+   */
   raise(id: SequenceId, wanted: Service): void {
     const active = this.#active.get(id);
     if (active === undefined) return;
@@ -274,7 +296,10 @@ export class Fleet {
     this.#send(active.engine, { kind: "raise", sequence: id, service });
   }
 
-  /** Releases a held sequence, whether it has ended or not: no other continues it. Called once, unless one does. */
+  /**
+   * Releases a held sequence, whether it has ended or not: no other continues it. Called once, unless one
+   * does.
+   */
   release(id: SequenceId): void {
     const engine = this.#takeHeld(id);
     if (engine !== undefined) this.#send(engine, { kind: "release", sequence: id });
@@ -336,8 +361,9 @@ export class Fleet {
   }
 
   /**
-   * Removes a lost engine. Its sequences continue on the others; where there are none, they wait if a replacement `isComing`, and
-   * fail otherwise. Called again for the same engine, it says whether the replacement is still coming.
+   * Removes a lost engine. Its sequences continue on the others; where there are none, they wait if a
+   * replacement `isComing`, and fail otherwise. Called again for the same engine, it says whether the
+   * replacement is still coming.
    */
   lost(engine: EngineId, reason: string, isComing = false): void {
     const state = this.#engines[engine]!;
@@ -377,7 +403,7 @@ export class Fleet {
     this.tellNews();
   }
 
-  /** Last loads, by EngineId. Totals go on when a lost engine is replaced. */
+  /** Last loads, by EngineId. Totals continue when a lost engine is replaced. */
   loads(): readonly EngineLoad[] {
     return this.#engines.map(({ load }) => load);
   }
@@ -389,7 +415,10 @@ export class Fleet {
     if (expectation.engine !== null) this.#send(expectation.engine, { kind: "expect", hint });
   }
 
-  /** Adds the length of its public prefix. A sequence that reports on its whole prompt must compute all of it, and has none. */
+  /**
+   * Adds the length of its public prefix. A sequence that reports on its whole prompt must compute all of it,
+   * and has none.
+   */
   #withPublic<Spec extends object>(
     spec: Spec & { readonly promptLogprobs?: number },
     tokens: ArrayLike<TokenId>,
@@ -431,7 +460,10 @@ export class Fleet {
     );
   }
 
-  /** Returns the engine on which a sequence is or will be held, and forgets it: from now on only the engine knows it. */
+  /**
+   * Returns the engine on which a sequence is or will be held, and forgets it: from now on only the engine
+   * knows it.
+   */
   #takeHeld(id: SequenceId): EngineId | undefined {
     const active = this.#active.get(id);
     const engine = active === undefined ? this.#held.get(id) : (active.engine ?? undefined);
@@ -465,7 +497,7 @@ export class Fleet {
     }
   }
 
-  /** Lets a sequence of a lost engine wait to go on, or ends it. */
+  /** Lets a sequence of a lost engine wait for another engine, or ends it. */
   #takeBack(active: ActiveSequence, reason: string): void {
     const { isStarted, isSuspect } = active;
     active.engine = null;
@@ -481,8 +513,10 @@ export class Fleet {
     this.#goOn();
   }
 
-  /** Places the waiting sequences. Of those that have lost an engine only the next suspect is placed, or all if there is none; a paused suspect
-   *  is left out, as it would delay the others. */
+  /**
+   * Places the waiting sequences. Of those that have lost an engine only the next suspect is placed, or all
+   * if there is none; a paused suspect is left out, as it would delay the others.
+   */
   #goOn(): void {
     const waiting = [...this.#active.values()].filter(({ engine }) => engine === null);
     const next = waiting.find(({ isSuspect, isPaused }) => isSuspect && !isPaused);
@@ -542,10 +576,12 @@ export class Fleet {
     if (active === this.#trial) this.#endTrial();
   }
 
-  /** Calls the listeners, last of all since they call the fleet: a recording has their calls after the event, and a replay repeats them
-   *  there. */
+  /**
+   * Calls the listeners, last of all since they call the fleet: a recording has their calls after the event,
+   * and a replay repeats them there.
+   */
   protected tellNews(): void {
-    if (this.#isTelling) return; // the listener's caller goes on with the rest
+    if (this.#isTelling) return; // the listener's caller continues with the rest
     this.#isTelling = true;
     try {
       for (let news = this.#news.shift(); news !== undefined; news = this.#news.shift()) news();
@@ -563,7 +599,7 @@ export class Fleet {
   }
 }
 
-/** The spec by which a sequence is placed. */
+/** Cost model for placements: the steady copy of a model that learns. */
 function steady(learnt: EngineCosts): EngineCosts {
   return learnt instanceof OnlineCostModel ? learnt.steady() : learnt;
 }

@@ -25,9 +25,10 @@ const nothing = new Int32Array(0);
 /**
  * A node of the prefix index: pages [first, end) of every path through it, and the engines that have them.
  *
- * An engine has the leading `cached` pages of a node, and those of its parent all, if any of the node: engines
- * evict from the tail. A sequence that was placed on the engine and has no token yet is in flight: it will have computed the whole
- * node. From its first token until its end it is a reader. An engine without pages, in-flight sequences and readers is no holder.
+ * An engine has the leading `cached` pages of a node, and those of its parent all, if any of the node:
+ * engines evict from the tail. A sequence that was placed on the engine and has no token yet is in flight: it
+ * will have computed the whole node. From its first token until its end it is a reader. An engine without
+ * pages, in-flight sequences and readers is no holder.
  */
 export class IndexNode {
   /** Number in the index; given to another when the node is removed. */
@@ -86,8 +87,11 @@ export class IndexNode {
     return this.#word(engine, READERS);
   }
 
-  /** Writes for each of its holders that has `first` pages of a path how many it has, or will have, with this node, of
-   *  whose pages the leading `common` are the path's; and the same to `cached` without those that it will have. */
+  /**
+   * Adds this node's pages to `found` for each holder that has all pages before `first`. `common` leading
+   * pages of the node match the path. `found` counts pages that are cached or in flight; `cached` counts
+   * cached ones only.
+   */
   addFound(found: Int32Array, cached: Int32Array, common: number): void {
     const words = this.#words;
     for (let at = 0; at < this.#holders * KINDS; at += KINDS) {
@@ -114,7 +118,7 @@ export class IndexNode {
     this.#addSequence(engine, READERS, count);
   }
 
-  /** Number of leading pages that an engine has or will have. */
+  /** Number of leading pages that some engine has or will have. */
   needed(): number {
     if (this.sequences > 0) return this.pages;
     let most = 0;
@@ -134,8 +138,12 @@ export class IndexNode {
     this.#words[this.#find(engine) + HITS]! += 1;
   }
 
-  /** Writes what an engine that has some of it would evict: leading pages that no sequence reads or will read, where the node
-   *  begins, and its hits there (of this window, the one before, and since when; as WindowSum, which would be too large here). */
+  /**
+   * Writes the node's data for an eviction on an engine that has some of it, as five words from `at` on. The
+   * words are: leading pages that no sequence reads or will read, the first page, and the hits there. Hits
+   * are those of this window and of the one before, and the start of this window. WindowSum would be too
+   * large here.
+   */
   readEviction(engine: number, nowMs: number, windowMs: number, into: Float64Array, at: number): void {
     this.#roll(nowMs, windowMs);
     const from = this.#find(engine);
@@ -157,8 +165,10 @@ export class IndexNode {
     this.#words[this.#find(engine) + side] = id;
   }
 
-  /** Gives `upper`, new and empty, what it keeps of its holders, and the first `pages` pages. It keeps the others, which
-   *  `setCached` is to be told of: places in the eviction orders are the index's business. */
+  /**
+   * Moves the first `pages` pages to `upper`, which is new and empty, with a copy of the holders. This node
+   * keeps the rest. The caller then calls `setCached` on it, since the index owns the eviction orders.
+   */
   splitInto(upper: IndexNode, pages: number): void {
     upper.#holders = this.#holders;
     upper.#words = this.#words.slice(0, this.#holders * KINDS);
@@ -183,7 +193,7 @@ export class IndexNode {
     this.#dropIdle(at);
   }
 
-  /** Where the engine's words are; without any -1 - where they would be. */
+  /** Index of the engine's words; -1 - the index to insert them at if there are none. */
   #find(engine: number): number {
     const words = this.#words;
     let low = 0;
@@ -198,7 +208,7 @@ export class IndexNode {
     return -1 - low * KINDS;
   }
 
-  /** Where the engine's words are; makes it a holder. */
+  /** Index of the engine's words; makes it a holder if it is none. */
   #ensure(engine: number): number {
     const found = this.#find(engine);
     if (found >= 0) return found;

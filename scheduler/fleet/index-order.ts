@@ -1,7 +1,9 @@
 import { type IndexNode, NEWER, NO_NODE, OLDER } from "./index-node.ts";
 
-/** LRU lists of the cached nodes, one per engine, in the expected order of eviction: stems after their branches. The links are words of the
- *  nodes. */
+/**
+ * LRU lists of the cached nodes, one per engine, in the expected order of eviction: stems after their
+ * branches. The links are words of the nodes.
+ */
 export class IndexOrder {
   /** Nodes by id. */
   readonly #nodes: readonly IndexNode[];

@@ -2,8 +2,10 @@ import { assert } from "../../base/assert.ts";
 import type { IndexNode } from "./index-node.ts";
 import type { PrefixIndex } from "./prefix-index.ts";
 
-/** Checks that the index hangs together: what engines have begins at the root and is in their eviction orders, stems
- *  after their branches, and nothing is kept that no engine has. Costs a walk over everything. */
+/**
+ * Checks that the index hangs together: what engines have begins at the root and is in their eviction orders,
+ * stems after their branches, and nothing is kept that no engine has. Costs a walk over everything.
+ */
 export function checkIndex(index: PrefixIndex, engines: number): void {
   const counts = new Int32Array(engines);
   const cachedSpans: Set<IndexNode>[] = Array.from({ length: engines }, () => new Set());

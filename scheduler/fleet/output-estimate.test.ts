@@ -1,9 +1,9 @@
-/** How long answers are expected to be. */
+/** Expected length of answers. */
 
 import { expect, test } from "bun:test";
 import { OutputEstimate } from "./output-estimate.ts";
 
-/** What an answer to a prompt with this beginning is expected to have after such answers. */
+/** Expected tokens of an answer to a prompt with this beginning, after the given answers. */
 function expected(answers: readonly number[], prefix?: number, tokensMax = 10_000): number {
   const estimate = new OutputEstimate();
   for (const tokens of answers) estimate.ended(7, tokens);

@@ -12,20 +12,25 @@ interface Mean {
   samples: number;
 }
 
-/** Expected lengths of answers: by the first page of the prompt, which mostly is the application's, else over all. */
+/**
+ * Expected lengths of answers: by the first page of the prompt, which mostly is the application's, else over
+ * all.
+ */
 export class OutputEstimate {
   readonly #byPrefix = new Map<number, Mean>();
   /** The guess counts as some answers. */
   readonly #all: Mean = { tokens: FIRST_GUESS, samples: SAMPLES };
 
-  /** Expected tokens of the answer to a prompt, 1 … tokensMax. `prefix`: the hash of its first page, if any. */
+  /**
+   * Expected tokens of the answer to a prompt, 1 … tokensMax. `prefix`: the hash of its first page, if any.
+   */
   expect(prefix: number | undefined, tokensMax: number): number {
     const own = prefix === undefined ? undefined : this.#byPrefix.get(prefix);
     const mean = own !== undefined && own.samples >= SAMPLES ? own : this.#all;
     return Math.max(1, Math.min(tokensMax, Math.round(mean.tokens)));
   }
 
-  /** Takes note of an answer of `tokens` tokens. */
+  /** Records an answer of `tokens` tokens. */
   ended(prefix: number | undefined, tokens: number): void {
     learn(this.#all, tokens);
     if (prefix === undefined) return;

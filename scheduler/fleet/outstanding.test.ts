@@ -1,4 +1,4 @@
-/** What is before a new sequence, and beside it. */
+/** Work before a new sequence, and beside it. */
 
 import { describe, expect, test } from "bun:test";
 import type { Objective } from "../core.ts";
@@ -50,7 +50,7 @@ describe("prompts before a new sequence", () => {
       sequence("latency", "own", 70),
       sequence("latency", "small", 20),
     ]);
-    /** It takes as long as those that come before it do on average, so that none of the two passes the other. */
+    /** Its prompt takes as long as the average of those before it, so that neither overtakes the other. */
     const before = (tenant: string, sumMs: number): number =>
       work.promptsMs(0, { objective: "latency", tenant, workUs: (1000 * sumMs) / 4, turnUs: 30_000 });
     expect(before("own", 190)).toBe(70 + 100 + 20);

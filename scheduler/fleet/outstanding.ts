@@ -6,8 +6,11 @@ import type { IndexNode } from "./index-node.ts";
 const OBJECTIVES = objectiveOrder.length;
 /** Online objectives, which come before offline work. */
 const NOT_BULK = objectiveOrder.filter(({ isOffline }) => !isOffline).length;
-/** Weight of the tokens that answers have left against their number. By what is left alone an engine whose answers are new looks
- *  free, and crowds gather there; by their number alone one whose answers are nearly done looks full. */
+/**
+ * Weight of the remaining tokens of answers against their number. With the remaining tokens alone an engine
+ * with new answers looks free, and crowds gather there. With the number alone an engine whose answers are
+ * nearly done looks full.
+ */
 const LEFT = 1 / 3;
 /** With more tenants than this on an engine each is a small part, and none is left out of the sum. */
 const TENANTS_MAX = 32;
@@ -17,7 +20,7 @@ export interface Work {
   readonly engine: number;
   objective: Objective;
   readonly tenant: string;
-  /** Whether it has a target between tokens. */
+  /** True if it has a target between tokens. */
   hasTarget: boolean;
   /** Prefill cost of the uncached part, in whole microseconds; 0 from the first token on. */
   promptUs: number;
@@ -26,7 +29,7 @@ export interface Work {
   /** Number of tokens of prompt and output. */
   context: number;
   drawn: number;
-  /** Whether it has a token from its engine. */
+  /** True after its first token from its engine. */
   isDecoding: boolean;
   /** Expected output tokens at its end, ≥ drawn. */
   expected: number;
@@ -44,14 +47,17 @@ interface Arriving extends Pick<Work, "objective" | "tenant"> {
 }
 
 /**
- * The live work of every engine: what was placed there and has not been done. It is told by events (placed, first
- * token, each token, ended), never guessed from windows; sums are of integers, so that they are 0 when nothing is
- * left.
+ * Live work of every engine: sequences that were placed there and have not ended. It follows events (placed,
+ * first token, each token, ended) instead of estimating from windows. Sums are of integers, so that they are
+ * exactly 0 when no work is left.
  */
 export class Outstanding {
-  /** By a new sequence's objective and another: the part of the other's work that comes before it. */
+  /**
+   * Share of another objective's work that comes before a new sequence, by the new one's objective and the
+   * other.
+   */
   readonly #shares: Float64Array;
-  /** By engine and objective. */
+  /** Prefill microseconds by engine and objective. */
   readonly #promptUs: Float64Array;
   /** The same by tenant; tenants without work are left out. */
   readonly #tenants: readonly Map<string, number>[];
@@ -59,7 +65,7 @@ export class Outstanding {
   readonly #sequences: Float64Array;
   readonly #decoding: Float64Array;
   readonly #contexts: Float64Array;
-  /** By engine. */
+  /** Sequences with a target, by engine. */
   readonly #targets: Int32Array;
   readonly #pages: Int32Array;
   readonly #changes: Float64Array;
@@ -80,7 +86,10 @@ export class Outstanding {
     this.#changes = new Float64Array(engines);
   }
 
-  /** Sequences that have not ended, as far as one of `objective` has to share with them: offline work makes way for all others. */
+  /**
+   * Sequences that have not ended, as far as one of `objective` has to share with them: offline work makes
+   * way for all others.
+   */
   sequences(engine: number, objective: Objective = "throughput"): number {
     return sharing(this.#sequences, engine, objective);
   }
@@ -115,10 +124,13 @@ export class Outstanding {
     return this.#pages[engine]!;
   }
 
-  /** Milliseconds of prompts that come before a new sequence: of objectives before its own all; of those after it what
-   *  their credits win against its own, and nothing of offline work; of its own those of its tenant and, as tenants take turns, of any other tenant as
-   *  much as of its own and `turnUs`. Where not the first that came is next, it lets those pass that take less than its own `workUs`, and
-   *  passes the others (`metUs`). */
+  /**
+   * Milliseconds of prompts that come before a new sequence. Of earlier objectives it counts all prompts. Of
+   * later ones it counts their share by credits, and offline work not at all. Of its own objective it counts
+   * its tenant's prompts. As tenants take turns, each other tenant counts up to that amount plus `turnUs`. If
+   * the objective is not first come, first served, shorter prompts than `workUs` overtake the new one, which
+   * overtakes the others (`metUs`).
+   */
   promptsMs(engine: number, { objective, tenant, workUs, turnUs }: Arriving): number {
     let sumUs = 0;
     const own = objectives[objective];
@@ -140,9 +152,12 @@ export class Outstanding {
     return sumUs / 1000;
   }
 
-  /** Tokens that others draw while a new answer of `expected` tokens is generated, those of objectives after its own by
-   *  their credits, and none of offline work: between what they have left, as if nobody came when one ends, and as many each as the new
-   *  one, as if somebody came at once (`LEFT`). */
+  /**
+   * Tokens that others draw while a new answer of `expected` tokens is generated. Later objectives count by
+   * their credits, and offline work not at all. The result lies between two bounds (`LEFT`). The lower one is
+   * the remaining tokens, as if no sequence followed one that ends. The upper one is `expected` tokens for
+   * each, as if one followed at once.
+   */
   tokensBeside(engine: number, objective: Objective, expected: number): number {
     let tokens = 0;
     const own = objectives[objective];
@@ -179,7 +194,7 @@ export class Outstanding {
     this.#count(work, 1);
   }
 
-  /** Takes note of an admission: the engine counts its pages now, and its prompt takes `workUs`. */
+  /** Records an admission: the engine counts its pages now, and its prompt takes `promptUs`. */
   started(work: Work, promptUs: number): void {
     this.#changes[work.engine]! += 1;
     this.#pages[work.engine]! -= work.pages;
@@ -188,7 +203,9 @@ export class Outstanding {
     work.promptUs = promptUs;
   }
 
-  /** Takes note of a token. An answer that outgrows its expected length is expected to become twice as long. */
+  /**
+   * Records a token. An answer that outgrows its expected length is expected to become twice as long.
+   */
   drew(work: Work): void {
     const at = indexOf(work.engine, objectives[work.objective]);
     this.#changes[work.engine]! += 1;
@@ -228,7 +245,7 @@ export class Outstanding {
     const { size } = tenants;
     if (size === 0) return 0;
     const ownUs = tenants.get(tenant) ?? 0;
-    // Most often there is nobody else, and this is asked of every engine for every placement.
+    // Usually there is no other tenant, and this runs for every engine at every placement.
     if (size > TENANTS_MAX || (size === 1 && ownUs > 0)) return this.#promptUs[at]!;
     let sumUs = ownUs;
     for (const [other, us] of tenants) if (other !== tenant) sumUs += Math.min(us, ownUs + turnUs);
@@ -259,16 +276,20 @@ export class Outstanding {
 }
 
 /**
- * What a new sequence of work w and the n that wait cost each other, if of any two the one that takes less goes first. With each it is the lesser of
- * both works, so with all it is neither more than the sum of theirs nor more than n w. The harmonic mean of the two is the sum where all take w, and
- * twice the lesser where they are far apart. With the sum alone, whatever the new one takes, cheap sequences would gather on one engine and dear
- * ones on the others.
+ * Estimates the mutual delay of a new sequence of work w and the n waiting ones, if the shorter of any two
+ * goes first. With each it is the lesser of both works. So in total it exceeds neither the sum of theirs nor
+ * n w. The harmonic mean of the two equals the sum if all have work w. It is twice the lesser if they are far
+ * apart. With the sum alone, which ignores w, cheap sequences would gather on one engine and expensive ones
+ * on the others.
  */
 function metUs(othersUs: number, passedUs: number): number {
   return othersUs === 0 ? 0 : (2 * othersUs * passedUs) / (othersUs + passedUs);
 }
 
-/** The sum over one engine's objectives that one of `objective` shares with: of all, but offline work makes way for all others. */
+/**
+ * Sum over the objectives on one engine that a sequence of `objective` shares it with. Those are all, but for
+ * an online objective without offline work, which makes way.
+ */
 function sharing(counts: Float64Array, engine: number, objective: Objective): number {
   let sum = 0;
   const first = engine * OBJECTIVES;
@@ -277,7 +298,7 @@ function sharing(counts: Float64Array, engine: number, objective: Objective): nu
   return sum;
 }
 
-/** The part of `other`'s work that comes before a new sequence of the objective `own`. */
+/** Share of `other`'s work that comes before a new sequence of the objective `own`. */
 function shareBefore(other: ObjectiveRules, own: ObjectiveRules, lanes: LanesPolicy["lanes"]): number {
   if (other.precedence <= own.precedence) return 1;
   if (other.isOffline) return 0;
@@ -285,7 +306,7 @@ function shareBefore(other: ObjectiveRules, own: ObjectiveRules, lanes: LanesPol
   return credits / (credits + lanes[own.name].credits);
 }
 
-/** Of an objective's number in the given row: an engine's, or another objective's. */
+/** Index of an objective in the given row: an engine's, or another objective's. */
 function indexOf(row: number, { precedence }: ObjectiveRules): number {
   return row * OBJECTIVES + precedence;
 }

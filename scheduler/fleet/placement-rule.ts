@@ -13,9 +13,9 @@ export interface PlaceableEngine {
 }
 
 /**
- * Port: the choice among several engines. One object serves one dispatcher, which reports to it only sequences
- * that it has placed and that have not ended. A rule implements the events that it needs. The same calls in
- * the same order give the same placements.
+ * Port: the choice among several engines. One object serves one dispatcher, which reports to it only
+ * sequences that it has placed and that have not ended. A rule implements the events that it needs. The same
+ * calls in the same order give the same placements.
  */
 export interface PlacementRule {
   /** Chooses among `there`, ascending and not empty. */
@@ -37,27 +37,30 @@ export interface PlacementRule {
 
   /** Chooses the engine that keeps the cached part of a prefix hint; by default any. */
   expect?(hint: PrefixHint, there: readonly EngineId[], nowMs: number): EngineId;
-  /** Takes note that a placed prefix hint is longer. */
+  /** Records that a placed prefix hint is longer. */
   extended?(hint: PrefixHint, nowMs: number): void;
-  /** Takes note that a prefix hint is removed. */
+  /** Records that a prefix hint is removed. */
   forgot?(id: SequenceId): void;
 
-  /** Takes note that a sequence was admitted, with `cachedTokens` of its prompt cached. */
+  /** Records that a sequence was admitted, with `cachedTokens` of its prompt cached. */
   started?(id: SequenceId, cachedTokens: number, nowMs: number): void;
-  /** Takes note of a token. KV events of the same report come first. */
+  /** Records a token. KV events of the same report come first. */
   drew?(id: SequenceId): void;
   /** Changes the service of a sequence. */
   raised?(id: SequenceId, service: Service): void;
-  /** Takes note that a sequence has ended, was returned, or has lost its engine. `isWhole`: its answer is complete. */
+  /**
+   * Records that a sequence has ended, was returned, or has lost its engine. `isWhole`: its answer is
+   * complete.
+   */
   ended?(id: SequenceId, isWhole: boolean): void;
 
-  /** Takes note of an engine's load. */
+  /** Records an engine's load. */
   reported?(engine: EngineId, load: EngineLoad): void;
-  /** Takes note of an engine's KV events. False: some were missed, and it must send its whole cache. */
+  /** Records an engine's KV events. False: some were missed, and it must send its whole cache. */
   noticed?(engine: EngineId, kvEvents: KvEvents): boolean;
-  /** Takes note that an engine is lost, after all its sequences have ended. */
+  /** Records that an engine is lost, after all its sequences have ended. */
   lost?(engine: EngineId): void;
-  /** Takes note that an engine is back, empty, in incarnation `epoch`. */
+  /** Records that an engine is back, empty, in incarnation `epoch`. */
   joined?(engine: EngineId, spec: DeviceSpec, epoch: number, nowMs: number): void;
 
   /** Predicted milliseconds of unfinished work on an engine. For checks. */

@@ -3,17 +3,17 @@ import type { EngineId } from "../core.ts";
 /**
  * The reason for which an engine was chosen.
  *
- *   only        no other engine is there
- *   exploit     more of the prompt is cached than not, and the cheapest of those that hold most was taken
+ *   only        it is the only engine there
+ *   exploit     more of the prompt is cached there than not, and it is the cheapest that may be chosen
  *   explore     little is cached anywhere: the cheapest of all
- *   spill       cached, but waiting there costs more than computing it elsewhere
+ *   spill       cached elsewhere, but waiting there costs more than computing it here
  *   warm        as explore, to an engine that is new or has just come back
  *   redirect    the prefix was moved away from an overloaded engine
  *   replicate   the prefix is given a second engine
  *   balance     the engine with the largest share of decodes takes the prompt (Preble's ImbalR)
- *   move        waited where it would have begun later
+ *   move        the sequence waited on an engine that would have begun it later
  *   gang        list scheduling of a task group
- *   continues   it goes on from a sequence that is held there
+ *   continues   it continues a sequence that is held there
  *   turn        round robin
  */
 export type PlacementReason =
@@ -37,7 +37,9 @@ export interface PlacementCost {
   readonly cachedTokens: number;
   /** L: work there that comes before or beside it. */
   readonly loadMs: number;
-  /** M: recomputation of evicted pages by sequences that come back, and the wait for pages that others hold. */
+  /**
+   * M: recomputation of evicted pages by sequences that come back, and the wait for pages that others hold.
+   */
   readonly evictMs: number;
   /** P: prefill of the uncached part, at the pace that is left beside the decodes there. */
   readonly promptMs: number;
@@ -63,6 +65,9 @@ export function floorMs(cost: PlacementCost): number {
 export interface Placement {
   readonly engine: EngineId;
   readonly reason: PlacementReason;
-  /** Costs by engine: of every engine that may have it, or of the candidates if there are many; empty for policies without costs. */
+  /**
+   * Costs by engine: of every engine that may have it, or of the candidates if there are many; empty for
+   * policies without costs.
+   */
   readonly costs: readonly PlacementCost[];
 }

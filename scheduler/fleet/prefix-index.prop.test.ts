@@ -1,4 +1,4 @@
-/** The index of several engines, against the engines' own caches, over any history. */
+/** Checks the index of several engines against the engines' own caches, over any history. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -19,15 +19,17 @@ const ENGINES = 3;
 const WINDOW_MS = 1000;
 const sharingOf = sharingBeside([0, 0, 1, 0, 0, 1, 0, 0, 0, 0], PAGE_TOKENS);
 
-/** A cache as an engine has it, and the book that tells of it. */
+/** Engine's cache, with its log of KV events. */
 class Member {
   #pool = new PagePool(24, PAGE_TOKENS);
   #epoch = 0;
   #book = new KvEventLog(PAGE_TOKENS, 0);
   #cache = new Cache(this.#pool, this.#book);
 
-  /** Computes a sequence, finding what is cached, hands over `early` pages while it runs and the rest at its end;
-   *  or, in doubt about what was computed, nothing more. */
+  /**
+   * Computes a sequence with the cached prefix, and hands over `early` pages while it runs and the rest at
+   * its end. If `isGood` is false the contents are in doubt, and the rest is discarded.
+   */
   compute(tokens: Int32Array, salt: string, early: number, isGood: boolean): void {
     let lock = this.#cache.lock(tokens, tokens.length, sharingOf(tokens, salt));
     const locked = pathPages(lock.node);
@@ -57,7 +59,7 @@ class Member {
     this.#book.resync();
   }
 
-  /** Dies, and comes back empty. Returns the number of its new life. */
+  /** Loses the engine, and brings it back empty. Returns its new incarnation. */
   restart(): number {
     this.#epoch += 1;
     this.#book = new KvEventLog(PAGE_TOKENS, this.#epoch);
@@ -100,7 +102,7 @@ const history = fc.array(
     fc.record({ kind: fc.constant("promise" as const), engine, tokens, salt }),
     fc.record({ kind: fc.constant("settle" as const), which: fc.nat(100) }),
     fc.record({ kind: fc.constant("release" as const), which: fc.nat(100) }),
-    // What was told is lost on the way; the engine dies.
+    // A report is lost on the way; the engine dies.
     fc.record({ kind: fc.constant("drop" as const), engine }),
     fc.record({ kind: fc.constant("restart" as const), engine }),
   ),
@@ -149,7 +151,7 @@ test("the index has what the engines' caches have, whatever happens", () => {
       for (const { end, engine, isSettled } of sequences) {
         if (end !== null) index.release(end, engine, isSettled);
       }
-      // An index that lost notices last learns of it by the next ones.
+      // An index that lost the last events learns of it by the next ones.
       members.forEach((member, at) => {
         for (let round = 0; round < 3; round++) {
           member.compute(

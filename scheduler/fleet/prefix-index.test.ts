@@ -1,4 +1,4 @@
-/** The index of what engines have cached: what it forgets, and what it takes to be evictable. */
+/** The index of the engines' cached pages: its removals, and its view of evictable pages. */
 
 import { expect, test } from "bun:test";
 import type { KvEvent } from "../cache/kv-event.ts";
@@ -7,7 +7,7 @@ import { PrefixIndex } from "./prefix-index.ts";
 
 const WINDOW_MS = 1000;
 
-/** An index of two engines, and what they tell. */
+/** Index of two engines, and a function that reports their events. */
 function rig(): {
   readonly index: PrefixIndex;
   readonly tell: (engine: number, kind: KvEvent["kind"], path: Float64Array, from?: number) => void;

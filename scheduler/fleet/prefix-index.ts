@@ -18,11 +18,11 @@ export interface KnownPrefix {
 }
 
 /**
- * The prefix trees of all engines in one: a radix tree over page hashes (Preble's global tree, arXiv:2407.00023
- * §3.2), in which every node knows how much of it each engine has.
+ * The prefix trees of all engines in one: a radix tree over page hashes (Preble's global tree,
+ * arXiv:2407.00023 §3.2), in which every node knows how much of it each engine has.
  *
- * Pages count as cached only by the engines' KV events, in order and without a gap. Besides, the index knows the prefixes of sequences in
- * flight to an engine, which will be cached there.
+ * Pages count as cached only by the engines' KV events, in order and without a gap. Besides, the index knows
+ * the prefixes of sequences in flight to an engine, which will be cached there.
  */
 export class PrefixIndex {
   readonly #windowMs: number;
@@ -65,8 +65,10 @@ export class PrefixIndex {
     return this.#pagesCached[engine]!;
   }
 
-  /** For each engine, how many leading pages of the path it has or will have; written to `found`, which stays as it is until the
-   *  next look; and to `cached`, how many it has now. Null: none of it is known. */
+  /**
+   * For each engine, how many leading pages of the path it has or will have; written to `found`, which stays
+   * as it is until the next look; and to `cached`, how many it has now. Null: none of it is known.
+   */
   match(path: Float64Array, found: Int32Array, cached: Int32Array): KnownPrefix | null {
     found.fill(0);
     cached.fill(0);
@@ -87,8 +89,10 @@ export class PrefixIndex {
     return deepest === null ? null : { node: deepest, pages: depth };
   }
 
-  /** Counts a sequence with this path as in flight to the engine, which will have all of it. Returns the last node of the path; null for an
-   *  empty path. It ends with `settle` or `release`. */
+  /**
+   * Counts a sequence with this path as in flight to the engine, which will have all of it. Returns the last
+   * node of the path; null for an empty path. It ends with `settle` or `release`.
+   */
   addInFlight(path: Float64Array, engine: number, nowMs: number): IndexNode | null {
     if (path.length === 0) return null;
     this.#fronts[engine]!.changed();
@@ -102,7 +106,10 @@ export class PrefixIndex {
     return this.#at;
   }
 
-  /** Makes an in-flight sequence a reader: the engine has reported its pages, and will not evict them while it is there. */
+  /**
+   * Makes an in-flight sequence a reader: the engine has reported its pages, and will not evict them while it
+   * is there.
+   */
   settle(end: IndexNode, engine: number): void {
     this.#fronts[engine]!.changed();
     for (let node = end; node.parent !== null; node = node.parent) {
@@ -141,9 +148,10 @@ export class PrefixIndex {
   }
 
   /**
-   * The cost of evicting `pages` pages to sequences that come back for them: the time to compute the evicted nodes again, weighed by their
-   * share of the engine's `hits` in the window (Preble's M). Pages that a sequence reads or will read are not evicted, nor those that
-   * the last `match` found. `recomputeMs` takes pages and the page that they begin at.
+   * The cost of evicting `pages` pages to sequences that come back for them: the time to compute the evicted
+   * nodes again, weighed by their share of the engine's `hits` in the window (Preble's M). Pages that a
+   * sequence reads or will read are not evicted, nor those that the last `match` found. `recomputeMs` takes
+   * pages and the page that they begin at.
    */
   evictionMs(
     engine: number,
@@ -265,8 +273,10 @@ export class PrefixIndex {
     return node;
   }
 
-  /** Takes out the pages at the end of a branch that no engine has: those of `end`, if nothing goes on from it, and if it
-   *  had no others, then those of its parents likewise. */
+  /**
+   * Takes out the pages at the end of a branch that no engine has: those of `end`, if nothing continues from
+   * it, and if it had no others, then those of its parents likewise.
+   */
   #prune(end: IndexNode): void {
     for (let node = end; node.parent !== null && node.children === null; node = node.parent) {
       const needed = node.needed();
@@ -289,8 +299,10 @@ function adopt(parent: IndexNode, child: IndexNode): void {
   parent.children.set(child.hashes[0]!, child);
 }
 
-/** Counts the pages of `path` from `depth` on that are the node's; its first one is. A hash covers all pages before, so that one equal page means
- *  that all before it are equal. */
+/**
+ * Counts the pages of `path` from `depth` on that are the node's; its first one is. A hash covers all pages
+ * before, so that one equal page means that all before it are equal.
+ */
 function commonPages({ hashes }: IndexNode, path: Float64Array, depth: number): number {
   let equal = 1;
   let differs = Math.min(hashes.length, path.length - depth) + 1;

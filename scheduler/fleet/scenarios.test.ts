@@ -1,8 +1,9 @@
 /**
- * What goes wrong in a fleet, each beside the same run without it: four small engines at about half of what they can
- * do, with every check of the simulator on. Those whom the event does not concern may wait at most twice as long
- * at the 99th percentile, and a quarter of a second, which is about what a call takes. The same on machines with noise, beside
- * the same noise without the event; with much noise the median of five seeds, as one says little.
+ * Faults and bursts in a fleet, each beside the same run without it. Four small engines run at about half of
+ * their capacity, with every check of the simulator on. The event may at most double the 99th percentile wait
+ * of unaffected calls, plus a quarter of a second. That is about the duration of a call. The same holds on
+ * machines with noise, beside the same noise without the event. With much noise the median over several seeds
+ * counts, as one seed says little.
  */
 
 import { describe, expect, test } from "bun:test";
@@ -32,7 +33,7 @@ function callsOf(options: {
   readonly perSecond: number;
   readonly calls: number;
   readonly tenant: string;
-  /** Of a prompt, beside its prefix; 40 if not said. */
+  /** Prompt tokens beside the prefix; default 40. */
   readonly tokens?: number;
 }): Workload {
   const random = new SeededRandom(11).child(options.tenant);
@@ -56,7 +57,7 @@ function callsOf(options: {
 
 const usual = (): Workload => callsOf({ prefixes: 40, perSecond: 100, calls: 400, tenant: "usual" });
 
-/** Which noise the engines have, and its seed. */
+/** Noise of the engines, and its seed. */
 interface Machine {
   readonly noise: Noise | null;
   readonly seed: number;
@@ -100,7 +101,7 @@ describe.each([
   [
     "events, on a machine with much noise, whose speed flips by three",
     { ...noises.rough, flipEveryMs: 400 },
-    // Of so many the median hardly depends on when each machine happens to be slow.
+    // With this many seeds the median hardly depends on the times at which machines happen to be slow.
     Array.from({ length: 15 }, (_, index) => index + 1),
   ],
 ] as const)("%s", (_, noise, seeds) => {
@@ -151,7 +152,8 @@ describe.each([
     const long = (): Workload =>
       callsOf({ prefixes: 200, perSecond: 400, calls: 100, tenant: "long", tokens: 800 });
     const reports = each((machine) => withEvent(machine, long(), [{ ...at(1), kind: "slow", factor }]));
-    // Eight steps of some 7 ms, twice that on average where the speed flips by three, tell that it has become slow (cost/online.ts).
+    // The cost model needs eight steps of about 7 ms to learn of the slowdown (cost/online.ts); with flips of
+    // speed, twice that on average.
     const stepMs = 7 * ((1 + (noise?.flipFactor ?? 1)) / 2);
     expect(typicalP99(reports)).toBeLessThanOrEqual(allowedMs + 8 * factor * stepMs);
     for (const { calls, unanswered } of reports) {

@@ -1,4 +1,4 @@
-/** Which of the waiting go elsewhere. */
+/** Choice of the waiting sequences that move elsewhere. */
 
 import { expect, test } from "bun:test";
 import type { EngineId, SequenceId } from "../core.ts";
@@ -30,7 +30,8 @@ function crowds(waiting: readonly number[], slowMs: number, freeMs: number): Cro
 
 test("the youngest go, until waiting costs the same here and there", () => {
   const moved = surplus(crowds([1, 2, 3, 4, 5, 6], 3000, 0), () => [cost(SLOW, 3000, 0), cost(FREE, 0, 500)]);
-  // Each takes 500 ms from one side to the other: 3000 | 0, 2500 | 500, 2000 | 1000, and then less than 250 ms is gained.
+  // Each moves 500 ms from one side to the other: 3000 | 0, 2500 | 500, 2000 | 1000; a further move would
+  // gain less than 250 ms.
   expect(moved).toEqual([6, 5, 4] as SequenceId[]);
 });
 

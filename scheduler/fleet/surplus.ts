@@ -16,9 +16,10 @@ export interface Crowd {
 }
 
 /**
- * Finds waiting sequences that should begin elsewhere. A placement is a prediction, and may turn out wrong: an engine has become
- * slow, others have ended early, one has come back. Sequences that have begun stay. Of the waiting ones the youngest move first, as they
- * would wait longest, as long as that saves each of them time, recomputation included.
+ * Finds waiting sequences that should begin elsewhere. A placement is a prediction, and may turn out wrong:
+ * an engine has become slow, others have ended early, one has come back. Sequences that have begun stay. Of
+ * the waiting ones the youngest move first, as they would wait longest, as long as that saves each of them
+ * time, recomputation included.
  *
  * `costsOf`: costs of a waiting sequence on each engine. On its own engine, its work is part of the load.
  */

@@ -1,6 +1,6 @@
 /**
- * A sum over about the last `windowMs`: the additions of the current stretch of that length, and of the stretch before the share
- * that the window still reaches, as if evenly spread.
+ * A sum over about the last `windowMs`: the additions of the current stretch of that length, and of the
+ * stretch before the share that the window still reaches, as if evenly spread.
  */
 export class WindowSum {
   readonly #windowMs: number;

@@ -26,7 +26,7 @@ export function requestOf(head: RequestHead, body: RequestBody, signal: AbortSig
     headers.append(head.headers[at]!, head.headers[at + 1]!);
   const coding = headers.get("transfer-encoding");
   if (coding !== null && coding.toLowerCase() !== "chunked") {
-    // What stands in front of the server may find another end of such a body.
+    // A proxy in front of the server may find another end of such a body (request smuggling).
     const message = `the transfer coding of a request can only be chunked, but is ${quote(coding)}`;
     throw new ApiError(501, "invalid_request_error", message, { headers: { connection: "close" } });
   }

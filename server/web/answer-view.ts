@@ -1,7 +1,10 @@
 import { within } from "./dom.ts";
 import { MarkdownView } from "./markdown.ts";
 
-/** An answer that is being streamed into its message: what the model thinks, folded away once the answer begins, and the answer. */
+/**
+ * View that streams an answer into its message: the model's thoughts, folded away once the answer begins,
+ * then the answer.
+ */
 export class AnswerView {
   readonly #root: HTMLElement;
   readonly #thoughts: HTMLDetailsElement;
@@ -10,7 +13,7 @@ export class AnswerView {
   readonly #onShown: () => void;
   #thinkingSinceMs: number | null = null;
 
-  /** `onShown` is called whenever more is shown. */
+  /** Calls `onShown` whenever more is shown. */
   constructor(root: HTMLElement, onShown: () => void) {
     this.#root = root;
     this.#thoughts = within(root, ".thoughts") as HTMLDetailsElement;
@@ -36,14 +39,14 @@ export class AnswerView {
     this.#text.append(text, this.#onShown);
   }
 
-  /** All of an answer at once. */
+  /** Shows a whole answer at once. */
   whole(text: string): void {
     this.appendText(text);
     this.end();
     this.#onShown();
   }
 
-  /** Nothing more comes. */
+  /** Ends the answer: no more text follows. */
   end(): void {
     this.#root.classList.remove("pending");
     this.#endThoughts();

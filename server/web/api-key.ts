@@ -3,7 +3,7 @@ import { element } from "./dom.ts";
 
 const STORED = "bunting-api-key";
 
-/** Asks for an API key once the server wants one, and keeps it for as long as the tab lives. */
+/** Form that asks for an API key once the server demands one, and keeps it for the lifetime of the tab. */
 export class ApiKeyForm {
   readonly #form = element("key", HTMLFormElement);
   readonly #value = element("key-value", HTMLInputElement);
@@ -19,7 +19,7 @@ export class ApiKeyForm {
     });
   }
 
-  /** The server that sent this page, also when a proxy put it below a path. */
+  /** Address of the server that sent this page, also behind a proxy that put it below a path. */
   get target(): Target {
     return { url: new URL("v1", document.baseURI).href, apiKey: sessionStorage.getItem(STORED) };
   }

@@ -1,4 +1,4 @@
-/** The page: a chat on one side, what the engines do meanwhile on the other. */
+/** Page with a chat on one side and a view of the engines on the other. */
 import { ApiKeyForm } from "./api-key.ts";
 import { Conversation } from "./conversation.ts";
 import { element } from "./dom.ts";
@@ -46,12 +46,15 @@ function ask(): void {
   void conversation.ask(text);
 }
 
-/** Buttons that vanish take the focus with them. On touch screens it would call the keyboard. */
+/**
+ * Returns the focus that vanishing buttons take with them. Touch screens are left out, where focus would open
+ * the keyboard.
+ */
 function focusQuestion(): void {
   if (matchMedia("(pointer: fine)").matches) question.focus();
 }
 
-/** As high as its text, up to the limit in the style sheet. */
+/** Fits the height to the text, up to the limit in the style sheet. */
 function fitQuestion(): void {
   question.style.height = "auto";
   question.style.height = `${question.scrollHeight + 2}px`;
@@ -85,7 +88,7 @@ element("new", HTMLButtonElement).addEventListener("click", () => {
   focusQuestion();
 });
 
-/** Beside the chat there is room for everything; above it, for one line. */
+/** Opens the panel if it stands beside the chat; above the chat there is room for one line. */
 function fitLive(): void {
   element("live", HTMLDetailsElement).open = isWide.matches;
 }

@@ -5,19 +5,19 @@ import { element, fromTemplate, within } from "./dom.ts";
 import type { History, KeptConversation } from "./history.ts";
 import { type ChatSettings, sampling, showSettings, typedSettings } from "./settings.ts";
 
-/** Shorter answers than this say nothing about how fast tokens follow each other. */
+/** Shortest answer from which a token rate is computed. */
 const PACE_MS_MIN = 200;
 
 export interface ConversationEvents {
   onBusy(isBusy: boolean): void;
-  /** Nothing of an answer came: the question is no part of the conversation. */
+  /** Returns the question of an answer that never began; it is no part of the conversation. */
   onUnanswered(question: string): void;
 }
 
-/** What is known of an answer so far. Times are on the clock of `performance.now()`. */
+/** State of an answer so far. Times are on the clock of `performance.now()`. */
 interface Progress {
   readonly askedMs: number;
-  /** Of a thought or the answer. */
+  /** Time of the first text, of a thought or the answer. */
   firstMs: number | null;
   lastMs: number;
   thoughts: string;
@@ -26,15 +26,17 @@ interface Progress {
   finish: string | null;
 }
 
-/** A conversation's messages, and the name that it is kept by. */
+/** Messages of a conversation, and its name in the history. */
 interface Thread {
   id: string;
   settings: ChatSettings;
   readonly messages: ChatMessage[];
 }
 
-/** One chat: the messages, on screen and as the server is told them, and the answer that is being streamed. It is kept with its settings,
- *  for when the page is loaded again, or when it is wanted back. */
+/**
+ * Chat with its messages, on screen and as sent to the server, and the answer that is being streamed. The
+ * history keeps it with its settings, for a reload of the page or for opening it later.
+ */
 export class Conversation {
   readonly #apiKey: ApiKeyForm;
   readonly #events: ConversationEvents;
@@ -43,7 +45,7 @@ export class Conversation {
   readonly #history: History;
   #thread: Thread = newThread();
   #answering: AbortController | null = null;
-  /** The reader is at the end, and wants to see what comes. */
+  /** True while the reader is at the end and wants to see new text. */
   #isFollowing = true;
   #lastTop = 0;
 
@@ -61,12 +63,12 @@ export class Conversation {
     return this.#answering !== null;
   }
 
-  /** Ends the answer; what came of it stays. */
+  /** Ends the answer; text received so far stays. */
   stop(): void {
     this.#answering?.abort();
   }
 
-  /** Begins a new one, with the same settings. */
+  /** Begins a new conversation with the same settings. */
   clear(): void {
     this.stop();
     this.#thread = newThread();
@@ -74,7 +76,7 @@ export class Conversation {
     this.keep();
   }
 
-  /** Goes on with one that was kept. */
+  /** Continues a kept conversation. */
   open(conversation: KeptConversation): void {
     this.stop();
     this.#log.replaceChildren(this.#empty);
@@ -82,7 +84,7 @@ export class Conversation {
     this.keep();
   }
 
-  /** Keeps what is on screen, and its settings. */
+  /** Keeps the messages on screen and the settings. */
   keep(): void {
     this.#thread.settings = typedSettings();
     this.#history.take(this.#thread);
@@ -93,7 +95,7 @@ export class Conversation {
     return this.#thread.id;
   }
 
-  /** Another tab may have gone on with the same conversation: then this one is kept by a name of its own. */
+  /** Gives this conversation a new id if another tab has continued the same one. */
   part(): void {
     const { id, messages } = this.#thread;
     const kept = this.#history.all.find((one) => one.id === id);
@@ -234,7 +236,10 @@ export class Conversation {
     if (this.#isFollowing) this.#log.scrollTop = this.#log.scrollHeight;
   }
 
-  /** Only a reader scrolls up; text that arrives moves the end away, which is not the same. */
+  /**
+   * Stops following only if the position moved up, which only a reader does: arriving text just moves the end
+   * away.
+   */
   #scrolled(): void {
     const { scrollTop, scrollHeight, clientHeight } = this.#log;
     if (scrollTop < this.#lastTop) this.#isFollowing = false;
@@ -246,7 +251,7 @@ export class Conversation {
 function factsOf({ askedMs, firstMs, lastMs, usage, finish }: Progress, isStopped: boolean): string[] {
   const facts: string[] = [];
   if (usage !== null && firstMs !== null) {
-    // An answer that comes nearly at once has no pace of its own; then all of the time counts.
+    // An answer that arrives nearly at once has no token rate of its own; then the whole time counts.
     const hasPace = lastMs - firstMs >= PACE_MS_MIN;
     const tokens = hasPace ? usage.completionTokens - 1 : usage.completionTokens;
     const seconds = (lastMs - (hasPace ? firstMs : askedMs)) / 1000;
@@ -270,7 +275,7 @@ function newThread(): Thread {
   return { id: newId(), settings: typedSettings(), messages: [] };
 }
 
-/** Of pages that come without TLS, too, where browsers make no UUID. */
+/** Random id without `crypto.randomUUID`, which browsers offer only to pages over TLS. */
 function newId(): string {
   return crypto.getRandomValues(new BigUint64Array(1))[0]!.toString(36);
 }

@@ -3,12 +3,12 @@ import type { EngineSnapshot, PlacementSnapshot } from "../http/state.ts";
 import { fromTemplate, within } from "./dom.ts";
 import { placementLine } from "./placement-line.ts";
 
-/** How many rates the line shows; as many as its view box is wide. */
+/** Number of rates in the line, which equals the width of its view box. */
 const RATES_SHOWN = 60;
 const LINE_HEIGHT = 20;
 const PLACEMENTS_SHOWN = 4;
 
-/** One engine's card. */
+/** Card of one engine. */
 export class EngineView {
   readonly root = fromTemplate("engine");
   /** Tokens generated per second, newest last. */
@@ -45,7 +45,7 @@ export class EngineView {
     this.#drawRates();
   }
 
-  /** `placements` on this engine, newest first. The whole account is in what a pointer over a line shows. */
+  /** Shows `placements` on this engine, newest first. The tooltip of a line holds the full costs. */
   showPlacements(placements: readonly PlacementSnapshot[]): void {
     const lines = placements.slice(0, PLACEMENTS_SHOWN).map(({ sequence, placement }) => {
       const line = document.createElement("li");
@@ -62,7 +62,7 @@ export class EngineView {
     for (const [part, count] of Object.entries({ owned, cached, free })) {
       const { style } = within(pages, `.${part}`);
       style.flexGrow = String(count);
-      style.minWidth = count === 0 ? "0" : "3px"; // few of many are seen, too
+      style.minWidth = count === 0 ? "0" : "3px"; // keeps a small share visible
     }
     this.#set("pagesOwned", whole(owned));
     this.#set("pagesCached", whole(cached));

@@ -1,7 +1,7 @@
 import type { ChatMessage } from "../cli/client.ts";
 import type { ChatSettings } from "./settings.ts";
 
-/** A conversation as the browser keeps it. */
+/** Conversation as the browser keeps it. */
 export interface KeptConversation {
   readonly id: string;
   readonly changedMs: number;
@@ -9,18 +9,18 @@ export interface KeptConversation {
   readonly messages: readonly ChatMessage[];
 }
 
-/** All conversations, in the browser; which of them is a tab's own, in the tab. */
+/** Keys of storage: all conversations are in the browser, the id of a tab's own one in the tab. */
 const ALL = "bunting-conversations";
 const OWN = "bunting-own-conversation";
 const CONVERSATIONS_MAX = 20;
-/** Of all of them together, as JSON: browsers keep some five million of a site. */
+/** Characters of all conversations together, as JSON: browsers store some five million per site. */
 const CHARACTERS_MAX = 2 ** 21;
 
-/** The last conversations, of all tabs of this browser, the one that was changed last first. */
+/** Last conversations of all tabs of this browser, most recently changed first. */
 export class History {
   readonly #changed: (isForeign: boolean) => void;
 
-  /** `changed` is called when there are others than before; `isForeign`: by another tab. */
+  /** Calls `changed` after a change of the list; `isForeign` is true if another tab made it. */
   constructor(changed: (isForeign: boolean) => void) {
     this.#changed = changed;
     addEventListener("storage", ({ key }) => {
@@ -32,11 +32,11 @@ export class History {
     try {
       return JSON.parse(localStorage.getItem(ALL) ?? "[]") as KeptConversation[];
     } catch {
-      return []; // The browser keeps nothing for pages, or what it has is not from this page.
+      return []; // The browser stores nothing for pages, or the stored text is not from this page.
     }
   }
 
-  /** The conversation of this tab; null: it has none yet. */
+  /** Conversation of this tab; null if it has none yet. */
   get own(): KeptConversation | null {
     return this.all.find(({ id }) => id === this.#ownId) ?? null;
   }
@@ -46,7 +46,10 @@ export class History {
     write(() => sessionStorage.setItem(OWN, id));
   }
 
-  /** Keeps a conversation as it is now. Those of other tabs without messages are forgotten, and the oldest where there are too many. */
+  /**
+   * Keeps a conversation in its current state. Drops empty conversations of other tabs, and the oldest ones
+   * beyond the limits.
+   */
   keep(conversation: KeptConversation): void {
     const others = this.all.filter(
       ({ id, messages }) => id !== conversation.id && (messages.length > 0 || id === this.#ownId),
@@ -75,7 +78,7 @@ export class History {
   }
 }
 
-/** Whether it was written: a browser may keep nothing for pages, or have no room. */
+/** Returns false if the write failed: a browser may store nothing for pages, or have no room. */
 function write(put: () => void): boolean {
   try {
     put();

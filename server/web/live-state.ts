@@ -5,10 +5,13 @@ import { element } from "./dom.ts";
 import { EngineView } from "./engine-view.ts";
 
 const POLL_MS = 1000;
-/** Between two tries of a server that cannot be reached, at most. */
+/** Longest wait between two tries to reach the server. */
 const RETRY_MS_MAX = 8000;
 
-/** Asks the server once a second what it does, while the page is visible; less and less often while it cannot be reached. */
+/**
+ * Polls the server's state once a second while the page is visible, with a growing interval while the server
+ * cannot be reached.
+ */
 export class LiveState {
   readonly #apiKey: ApiKeyForm;
   readonly #panel = element("live", HTMLDetailsElement);
@@ -19,11 +22,11 @@ export class LiveState {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isAsking = false;
   #waitMs = POLL_MS;
-  /** Why the server took no work when it answered last; null: it took some. */
+  /** Reason in the server's last answer for accepting no work; null if it accepted work. */
   #reason: string | null = null;
   readonly #onProblem: (problem: string | null) => void;
 
-  /** `onProblem` is told why nothing can be asked now, in a sentence; null: something can. */
+  /** Calls `onProblem` with a sentence why the user cannot ask now, or null if the user can. */
   constructor(apiKey: ApiKeyForm, onProblem: (problem: string | null) => void) {
     this.#apiKey = apiKey;
     this.#onProblem = onProblem;
@@ -33,7 +36,7 @@ export class LiveState {
     });
   }
 
-  /** Asks now, and from now on. */
+  /** Polls now, and from now on. */
   refresh(): void {
     clearTimeout(this.#timer);
     if (!this.#isAsking) void this.#ask();
@@ -65,7 +68,7 @@ export class LiveState {
     }
   }
 
-  /** Why the server takes no work; null: it does. */
+  /** Reason why the server accepts no work; null if it does. */
   async #refusal(): Promise<string | null> {
     const { target } = this.#apiKey;
     const response = await fetch(new URL("../health/ready", `${target.url}/`), { cache: "no-store" });
@@ -91,7 +94,7 @@ export class LiveState {
     this.#onProblem(reason === null ? null : `${reason[0]!.toUpperCase()}${reason.slice(1)}. ${goesOn}`);
   }
 
-  /** The key may not see what others' requests do. */
+  /** Hides the engines, since the key may not see others' requests. */
   #showNothing({ status }: ServerFacts): void {
     this.#last = null;
     this.#engines.replaceChildren();
@@ -127,7 +130,7 @@ async function fetchSnapshot({ target }: ApiKeyForm): Promise<Snapshot | ServerF
   return (await response.json()) as Snapshot | ServerFacts;
 }
 
-/** What jobs there are, and what they and requests have had of all that was computed for answers. */
+/** Running jobs, and the shares of jobs and requests in all tokens computed for answers. */
 function ofJobs({ jobs, computed }: Snapshot): string {
   if (jobs === null || jobs.active === 0) return "";
   const all = computed.jobs + computed.requests;
@@ -136,7 +139,7 @@ function ofJobs({ jobs, computed }: Snapshot): string {
   return `, ${jobs.active} job${jobs.active > 1 ? "s" : ""}${shares}`;
 }
 
-/** All engines in one line. */
+/** Summary of all engines in one line. */
 function glance(engines: readonly EngineSnapshot[], views: readonly EngineView[]): string {
   const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0);
   const rate = sum(views.map((view) => view.tokensPerSecond));

@@ -1,15 +1,15 @@
 /**
- * An answer's Markdown as elements of the page. No part of it becomes HTML: tags are shown as they were written, a picture is a
- * link to it, and only addresses of the web and of mail are links.
+ * Renders an answer's Markdown as elements of the page. No part of it becomes HTML: tags appear as text, and
+ * a picture becomes a link to it. Only addresses of the web and of mail become links.
  */
 import { Marked, type MarkedToken, type Token, type Tokens } from "marked";
 
 const marked = new Marked({ gfm: true, breaks: true });
 
-/** Text that grows, shown as Markdown. */
+/** Growing text, shown as Markdown. */
 export class MarkdownView {
   readonly #root: HTMLElement;
-  /** Of each block that is shown, its source. */
+  /** Source of each block that is shown. */
   #shown: string[] = [];
   #text = "";
   #frame: number | null = null;
@@ -19,7 +19,9 @@ export class MarkdownView {
     root.classList.add("markdown");
   }
 
-  /** Shows it with the next frame, however many pieces come until then. `onShown` is called after that. */
+  /**
+   * Shows the text with the next frame, however many pieces arrive until then. Calls `onShown` after that.
+   */
   append(text: string, onShown: () => void): void {
     this.#text += text;
     this.#frame ??= requestAnimationFrame(() => {
@@ -28,7 +30,9 @@ export class MarkdownView {
     });
   }
 
-  /** Shows all of the text now. Blocks whose source has not changed stay, with what a reader has selected in them. */
+  /**
+   * Shows all of the text now. Blocks whose source has not changed stay, with the reader's selection in them.
+   */
   show(): void {
     if (this.#frame !== null) cancelAnimationFrame(this.#frame);
     this.#frame = null;
@@ -41,7 +45,7 @@ export class MarkdownView {
   }
 }
 
-/** The node of a token; a kind that the page does not know is its source. */
+/** Node of a token; an unknown kind shows its source. */
 function nodeOf(token: Token): Node {
   const known = token as MarkedToken;
   switch (known.type) {
@@ -96,7 +100,7 @@ function textElement(tag: string, text: string, className: string | null = null)
   return element;
 }
 
-/** Code under a line that names its language and copies it, where the browser lets a page copy. */
+/** Code under a line with its language and a copy button, where the browser lets a page copy. */
 function codeBlock({ text, lang }: Tokens.Code): HTMLElement {
   const block = document.createElement("figure");
   const head = document.createElement("figcaption");
@@ -141,7 +145,7 @@ function list({ ordered, start, items }: Tokens.List): HTMLElement {
   return element;
 }
 
-/** In a box of its own, which scrolls where the table is wider than the page. */
+/** Table in a box of its own, which scrolls if the table is wider than the page. */
 function table({ header, rows }: Tokens.Table): HTMLElement {
   const rowOf = (tag: string, cells: readonly Tokens.TableCell[]): HTMLElement => {
     const row = document.createElement("tr");

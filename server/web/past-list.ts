@@ -3,7 +3,7 @@ import type { History, KeptConversation } from "./history.ts";
 
 const TITLE_CHARACTERS_MAX = 48;
 
-/** Earlier conversations, to go on with one of them. */
+/** List of earlier conversations, from which the user can continue one. */
 export class PastList {
   readonly #history: History;
   readonly #list = element("past", HTMLSelectElement);

@@ -1,7 +1,9 @@
 import { type Placement, totalMs } from "../../scheduler/fleet/placement.ts";
 
-/** A placement for a narrow column: "exploit, 3,072 tokens cached: 120 ms, else 340 ms", where the second time is that of
- *  the cheapest of the other engines; and no times where none were compared. */
+/**
+ * Placement as a line for a narrow column: "exploit, 3,072 tokens cached: 120 ms, else 340 ms". The second
+ * time is that of the cheapest other engine. Times are absent if the fleet compared none.
+ */
 export function placementLine({ engine, reason, costs }: Placement): string {
   const here = costs.find((cost) => cost.engine === engine);
   if (here === undefined) return reason;

@@ -1,6 +1,6 @@
 import { element } from "./dom.ts";
 
-/** What is set for a conversation, as it was typed: what is left empty is left to the server. */
+/** Settings of a conversation, as typed; the server's default applies where one is empty. */
 export interface ChatSettings {
   readonly system: string;
   readonly temperature: string;
@@ -21,12 +21,12 @@ export function showSettings(settings: ChatSettings): void {
   tokensMax.value = settings.tokensMax;
 }
 
-/** Calls back when a setting was changed. */
+/** Calls `changed` after a change of a setting. */
 export function onSettings(changed: () => void): void {
   for (const field of [system, temperature, tokensMax]) field.addEventListener("change", changed);
 }
 
-/** What a request says of them besides its messages. */
+/** Sampling fields of a request. */
 export function sampling(): Readonly<Record<string, number>> {
   const warmth = temperature.valueAsNumber;
   const tokens = tokensMax.valueAsNumber;

@@ -5,8 +5,10 @@ export interface Arrived {
   readonly arrival: number;
 }
 
-/** A list in order of arrival. Looking up, and adding what arrived last, costs O(log n); adding or removing elsewhere
- *  moves what is behind, which for thousands takes about a microsecond. */
+/**
+ * List in order of arrival. A lookup, and an insertion at the end, cost O(log n). An insertion or removal
+ * elsewhere moves all later elements.
+ */
 export class ArrivalList<T extends Arrived> implements Iterable<T> {
   readonly #items: T[] = [];
 

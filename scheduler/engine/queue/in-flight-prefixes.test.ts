@@ -23,7 +23,7 @@ test("equal prompts submitted at once compute the prefix once", () => {
     harness.submit(sequenceSpec(prompt, 4, { sampling: { temperature: 1, seed: [i, 0] } }));
   }
   harness.finish();
-  // The others compute what is left behind the last whole page, 300 - 288 tokens, and all decode 3 tokens.
+  // The others compute the tokens after the last whole page, 300 - 288, and all decode 3 tokens.
   expect(computedTokens(harness)).toBe(300 + (count - 1) * 12 + count * 3);
   harness.outcomes.forEach((outcome, i) => {
     const alone = tokensAlone(sequenceSpec(prompt, 4, { sampling: { temperature: 1, seed: [i, 0] } }));

@@ -9,14 +9,14 @@ interface Waiter {
 }
 
 /**
- * Prefix-first start-up: a sequence whose uncached prefix a running one (its owner) is computing waits for
- * those pages instead of computing them again (Parrot's shared contexts, arXiv:2405.19888 §5.3, and
- * BatchLLM's prefix before its group, arXiv:2412.03594 §4.3.1, for online work). n equal prompts at once cost
- * one prompt, not n.
+ * Prefix-first start-up: a sequence waits if a running one (its owner) is computing its uncached prefix,
+ * instead of computing it again. This applies two ideas to online work. They are Parrot's shared contexts
+ * (arXiv:2405.19888 §5.3), and BatchLLM's prefix before its group (arXiv:2412.03594 §4.3.1). So n equal
+ * prompts at once cost one prompt, not n.
  *
- * No sequence waits forever: an owner has all the pages that its prompt needs, and an unfinished prompt that has had no
- * tokens for two seconds is before all others of its objective (step/prompt-order.ts). If the owner ends, is paused or
- * preempted, its waiters go back to the queue.
+ * No sequence waits forever, as an owner has all the pages that its prompt needs. After two seconds without
+ * tokens, an unfinished prompt precedes all others of its objective (step/prompt-order.ts). If the owner
+ * ends, is paused or preempted, its waiters return to the queue.
  */
 export class InFlightPrefixes {
   readonly #waiters = new Map<Sequence, Waiter[]>();
@@ -73,8 +73,9 @@ export interface InFlightPrefix {
 }
 
 /**
- * Finds the running sequence whose unfinished prompt shares the longest uncached prefix with a waiting one. Null: waiting would
- * save fewer than `sharedTokensMin` tokens. Only whole pages count, since only these are published.
+ * Finds the running sequence whose unfinished prompt shares the longest uncached prefix with a waiting one.
+ * Null: waiting would save fewer than `sharedTokensMin` tokens. Only whole pages count, since only these are
+ * published.
  */
 export function findInFlightPrefix(
   waiting: Sequence,

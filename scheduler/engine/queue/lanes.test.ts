@@ -42,9 +42,10 @@ function waitingRoom() {
 }
 
 /**
- * Balances sum to nothing, so the largest is not below 0, and a lane gets ahead by no more than the sequence that it takes. A lane falls
- * behind only when another whose balance is as large takes one: the third then owes at least both, so that each of them has half a
- * sequence at most; and of what is taken the lane is credited its share.
+ * Balances sum to zero, so the largest is not below 0. A lane gets ahead by at most the sequence that it
+ * takes. A lane falls behind only when another whose balance is as large takes a sequence. The third then
+ * owes at least both, so that each of the two has half a sequence at most. The lane is credited its share of
+ * those tokens.
  */
 test("lanes that always wait get tokens as 8 to 4 to 1, whatever their sequences cost", () => {
   const costMax = 3000;

@@ -21,15 +21,18 @@ interface Lane extends LaneRules {
 }
 
 /**
- * One lane for each objective (objective.ts). Lanes that are not empty share the tokens of prompts by their credits (deficit
- * round robin): a sequence costs its lane the tokens that it computes, and the non-empty lanes receive the same number in proportion to
- * their credits. The lane with the largest balance is next, ties to the first. An empty lane saves no balance up, but keeps its debt.
+ * Set of lanes, one for each objective (objective.ts). Lanes that are not empty share the tokens of prompts
+ * by their credits (deficit round robin). A sequence costs its lane the tokens that it computes. All
+ * non-empty lanes together receive that number in proportion to their credits. The lane with the largest
+ * balance is next, ties to the first. An empty lane saves no balance up, but keeps its debt.
  *
- * In a lane the tenant that has used least is next (tenants.ts), and of a tenant's sequences, by priority (ranks.ts), the one with the
- * highest response ratio (response-ratio.ts), or the one that came first; calls of programs keep their programs' order (programs.ts).
+ * In a lane the tenant that has used least is next (tenants.ts), and its sequences are ordered by priority
+ * first (ranks.ts). Then the one with the highest response ratio is next (response-ratio.ts), or the one that
+ * came first. Calls of programs keep their programs' order (programs.ts).
  *
- * No sequence starves: lanes have their shares, tenants are kept even, and in a tenant a wait makes up for any cost. A sequence that
- * has waited longer than its lane's `ageingMs` is aged: admission then lets no other pass it for want of room.
+ * No sequence starves: lanes have their shares, tenants are kept even, and in a tenant a wait makes up for
+ * any cost. A sequence that has waited longer than its lane's `ageingMs` is aged. If it lacks room, admission
+ * then lets no other overtake it.
  */
 export class Lanes implements QueueOrder {
   readonly hasLanes = true;

@@ -3,9 +3,10 @@ import type { Sequence } from "../sequence.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
 /**
- * Orders the calls of programs beside all other sequences. Calls of the program that arrived first are next, so that it ends as early
- * as if it were alone with the programs before it. Of one program, the call with the longest path behind it is next. Between the first
- * call and the first of the other sequences `isBefore` decides.
+ * Orders the calls of programs beside all other sequences. Calls of the program that arrived first are next,
+ * so that it ends as early as if it were alone with the programs before it. Of one program, the call with the
+ * longest path behind it is next. Between the first call and the first of the other sequences `isBefore`
+ * decides.
  */
 export class Programs implements QueueOrder {
   /** Waiting calls, the next one first. */

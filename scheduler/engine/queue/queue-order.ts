@@ -4,22 +4,28 @@ import type { Sequence } from "../sequence.ts";
 /** Port: the order in which waiting sequences are admitted. */
 export interface QueueOrder {
   readonly size: number;
-  /** Whether sequences of other objectives may pass one for which there is no room; by default they may not. */
+  /**
+   * True if sequences of other objectives may overtake one for which there is no room; by default they may
+   * not.
+   */
   readonly hasLanes?: boolean;
-  /** Takes note that a step is about to be planned. */
+  /** Records that a step is about to be planned. */
   beginStep?(): void;
   add(sequence: Sequence): void;
   /** Charges the output of a sequence here from now on that does not wait in this order. */
   adopt?(sequence: Sequence): void;
   /** Removes a sequence that is not admitted; false if it is not in the order. */
   remove(sequence: Sequence): boolean;
-  /** Takes note that the cached length of a sequence has changed, whether it waits in this order or not. */
+  /** Records that the cached length of a sequence has changed, whether it waits in this order or not. */
   matched?(sequence: Sequence): void;
-  /** The next sequence; null: there is none. `passed`: objectives that are left out, by orders with lanes. Stays the same sequence until it is
-   *  taken or removed, or until cached prefixes or the waiting sequences change. */
+  /**
+   * The next sequence; null: there is none. `passed`: objectives that are left out, by orders with lanes.
+   * Stays the same sequence until it is taken or removed, or until cached prefixes or the waiting sequences
+   * change.
+   */
   peek(nowMs: number, passed?: ReadonlySet<Objective>): Sequence | null;
   /** Removes the sequence that `peek` returned, which will compute `computedTokens` of its prompt. */
   take(sequence: Sequence, computedTokens: number): void;
-  /** Whether it has waited so long that no other is admitted before it for want of room; by default never. */
+  /** True if it has waited so long that none may overtake it when it lacks room; by default never. */
   isAged?(sequence: Sequence, nowMs: number): boolean;
 }

@@ -1,4 +1,4 @@
-/** Which of a tenant's sequences is next, by priority and by targets for the first token. */
+/** Order of a tenant's sequences, by priority and by targets for the first token. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -101,7 +101,7 @@ test("whatever comes at lower numbers, one that has aged is taken at the latest 
       () => new FirstCome(),
       (sequence, nowMs) => nowMs - sequence.arrivedMs > AGED_MS,
     );
-    /** Of those that wait, by arrival, how many turns each may still wait; null: it has not aged. */
+    /** Turns that each waiting sequence may still wait, by arrival; null: it has not aged. */
     const left = new Map<Sequence, number | null>();
     let nowMs = 0;
     let arrival = 0;

@@ -1,10 +1,13 @@
 import type { Sequence } from "../sequence.ts";
 import type { QueueOrder } from "./queue-order.ts";
 
-/** A sequence is pressing when it has waited for this part of its target for the first token: the rest is for its prompt. */
+/**
+ * A sequence is pressing when it has waited for this part of its target for the first token: the rest is for
+ * its prompt.
+ */
 const PRESSING = 0.5;
 
-/** One of this many admissions goes to another priority, if a sequence there has aged. */
+/** Admissions among which one goes to another priority, if a sequence there has aged. */
 const AGED_EVERY = 4;
 
 interface Rank {
@@ -15,9 +18,10 @@ interface Rank {
 }
 
 /**
- * Orders one tenant's waiting sequences by priority, the lowest number first. Of one priority, pressing sequences go first, and the
- * given order decides among the others. Every fourth admission goes to the first-come aged sequence of another priority, if there is
- * one. So an aged sequence waits for at most four admissions for each aged one that came before it, whatever its number.
+ * Orders one tenant's waiting sequences by priority, the lowest number first. Of one priority, pressing
+ * sequences go first, and the given order decides among the others. Every fourth admission goes to the
+ * first-come aged sequence of another priority, if there is one. So an aged sequence waits for at most four
+ * admissions for each aged one that came before it, whatever its number.
  */
 export class Ranks implements QueueOrder {
   readonly #orderOf: () => QueueOrder;
@@ -27,11 +31,16 @@ export class Ranks implements QueueOrder {
   #size = 0;
   /** The pressing sequence that `peek` returned. */
   #pressing: Sequence | null = null;
-  /** The aged sequence that `peek` returned, and the number of admissions since the last such one, as far as it matters. */
+  /**
+   * The aged sequence that `peek` returned, and the number of admissions since the last such one, as far as
+   * it matters.
+   */
   #aged: Sequence | null = null;
   #others = AGED_EVERY - 1;
 
-  /** `orderOf` makes the order of one priority's sequences; `isAged`: whether a sequence has waited too long. */
+  /**
+   * `orderOf` makes the order of one priority's sequences; `isAged`: whether a sequence has waited too long.
+   */
   constructor(
     orderOf: () => QueueOrder,
     isAged: (sequence: Sequence, nowMs: number) => boolean = () => false,
@@ -85,7 +94,10 @@ export class Ranks implements QueueOrder {
     this.#left(rank, sequence);
   }
 
-  /** The first to arrive of the sequences that are next in priorities other than that of `first`; null if it is not aged. */
+  /**
+   * The first to arrive of the sequences that are next in priorities other than that of `first`; null if it
+   * is not aged.
+   */
   #agedBehind(first: Rank | undefined, nowMs: number): Sequence | null {
     let oldest: Sequence | null = null;
     for (const rank of this.#ranks) {

@@ -1,4 +1,7 @@
-/** Who is next by response ratio: what costs and waits are worth, and how long the cold wait for the warm. */
+/**
+ * Order by response ratio: the weights of costs and waits, and the longest wait of cold sequences for warm
+ * ones.
+ */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -16,7 +19,7 @@ function waitingRoom() {
   const gate = new ColdGate({ computeMs: (tokens) => tokens, displaces: () => true });
   const order = new ResponseRatio(gate);
   let arrivals = 0;
-  /** So much of its prompt is cached. */
+  /** Sets the cached length of its prompt. */
   const cache = (sequence: Sequence, cached: number): void => {
     sequence.kv.waiter ??= new PrefixWaiter(ownSharing(""), sequence.tokens, sequence.length, () => {});
     sequence.kv.waiter.depth = cached;

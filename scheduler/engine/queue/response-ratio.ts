@@ -14,16 +14,18 @@ function costOf({ length, cachedTokens }: Sequence): number {
 }
 
 /**
- * The waiting sequence with the highest response ratio is next (Brinch Hansen, 1971): wait over cost, where the cost is the part of
- * the prompt that is not cached. Sequences that find much in the cache go first, and of equal waits short ones before long ones; but a
- * long wait makes up for any cost. A sequence is never passed by one that has waited less than `COST_MIN / cost` of its own wait.
+ * Order in which the waiting sequence with the highest response ratio is next (Brinch Hansen, 1971). The
+ * ratio is wait over cost, where the cost is the uncached part of the prompt. Sequences with much in the
+ * cache go first, and of equal waits short ones before long ones. A long wait makes up for any cost. A
+ * sequence is never overtaken by one that has waited less than `COST_MIN / cost` of its own wait.
  *
- * A cold sequence, most of whose prompt is not cached, goes before a warm one only through the gate (cold-gate.ts), which bounds what
- * that may cost: if it has the highest ratio, it is taken as soon as the gate is open, and pages allow.
+ * A cold sequence has most of its prompt uncached. It goes before a warm one only through the gate
+ * (cold-gate.ts), which limits the cost of that. If it has the highest ratio, it runs as soon as the gate is
+ * open, and pages allow.
  *
- * Sequences are in buckets by cost, warm and cold ones apart. A bucket is first come, first served, so that only the heads are
- * compared. A sequence moves when its cached length changes (`matched`). Each tenant has an order of its own with few buckets in use, so
- * only those with a sequence are kept.
+ * Sequences are in buckets by cost, warm and cold ones apart. A bucket is first come, first served, so that
+ * only the heads are compared. A sequence moves when its cached length changes (`matched`). Each tenant has
+ * an order of its own with few buckets in use, so only those with a sequence are kept.
  */
 export class ResponseRatio implements QueueOrder {
   readonly #warm = new Buckets();
@@ -110,7 +112,7 @@ class Buckets {
     return true;
   }
 
-  /** Whether a sequence is where `add` would put it now. */
+  /** True if a sequence is already in the bucket in which `add` would put it now. */
   isRight(sequence: Sequence): boolean {
     const { bucket } = sequence.queued;
     const index = bucketOf(sequence);
@@ -139,14 +141,14 @@ function bucketOf(sequence: Sequence): number {
   return 2 * doublings + ((cost >> (doublings - 1)) & 1);
 }
 
-/** Whether one of two sequences of different orders goes first, as it would in one. */
+/** True if the first of two sequences of different orders goes before the other, as it would in one order. */
 export function goesBefore(gate: ColdGate, one: Sequence, other: Sequence, nowMs: number): boolean {
   const isOneWarm = isWarm(one);
   if (isOneWarm !== isWarm(other) && !gate.isOpen(nowMs)) return isOneWarm;
   return ratio(one, nowMs) > ratio(other, nowMs);
 }
 
-/** Whether a program's first call goes before the first of the others, which it does by the same rules. */
+/** True if a program's first call goes before the first of the other sequences, by the same rules. */
 export function hasHigherRatio(gate: ColdGate, call: Sequence, other: Sequence, nowMs: number): boolean {
   if (!isWarm(call) && isWarm(other) && !gate.isOpen(nowMs)) return false;
   return ratio(call, nowMs) >= ratio(other, nowMs);

@@ -204,7 +204,8 @@ test("cached_tokens_not_charged_as_compute: they cost the room they take, a hund
   for (let i = 0; i < 8; i++) submit("cached", 0);
   harness.finish();
   const order = harness.steps.map(({ chunks }) => chunks[0]!.sequence as number);
-  // One uncached prompt pays for four turns; in each of them a tenant whose prompts are cached has all of its own.
+  // The cost of one uncached prompt equals four turns, and a tenant with cached prompts has all of its own in
+  // each.
   expect(order.indexOf(16)).toBeLessThanOrEqual(10);
 
   const { counter } = new Sequence({ ...sequenceSpec([1], 1), id: 0 as SequenceId }, 0, 0).queued;

@@ -21,21 +21,25 @@ interface Tenant {
 }
 
 /**
- * Fair shares of one lane: of the tenants that wait, the one that has used least is next; ties to the one whose turn is
- * longer ago (a virtual token counter, Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024). A sequence
- * costs what it computes: its prompt without what is cached, and, as they come, the tokens that it generates. What is
- * cached is charged for the room that it takes, which is a hundredth of a token for each second. Between tenants that
- * always wait, what they computed differs by one sequence at most, and a new tenant waits for one sequence of each other's at most.
+ * Fair shares of one lane: the waiting tenant that has used least is next; ties go to the one whose turn is
+ * longer ago. This is a virtual token counter (Sheng et al., "Fairness in Serving Large Language Models",
+ * OSDI 2024). A sequence costs its tenant the uncached part of its prompt, and each generated token as it
+ * comes. Cached tokens are charged for the room that they use, at a hundredth of a token for each second. The
+ * use of tenants that always wait differs by one sequence at most. A new tenant waits for one sequence of
+ * each other's at most.
  *
- * Tenants that have used up to `reach` tokens more than that one are even with it. Among them the sequence with the highest response
- * ratio is next (response-ratio.ts): a lead of a few short prompts is no reason to serve a long one first. Tenants' use differs by at
- * most that much more. Lanes that are first come, first served have no reach.
+ * Tenants that have used up to `reach` tokens more than that one are even with it. Among them the sequence
+ * with the highest response ratio is next (response-ratio.ts). A lead of a few short prompts is no reason to
+ * serve a long one first. Tenants' use differs by at most that much more. Lanes that are first come, first
+ * served have no reach.
  *
- * Returning tenants keep up to `slack` tokens of credit or debt. So a tenant that asks for little goes before a crowd of
- * another tenant's, but credit is not saved up for long; a new tenant begins like the others. What is used while no sequence waits is not charged.
+ * Returning tenants keep up to `slack` tokens of credit or debt. So a tenant that asks for little goes before
+ * a crowd of another tenant's, but credit is not saved up for long. A new tenant begins like the others.
+ * Tokens used while no sequence waits are free.
  *
- * A tenant whose sequence would take pages that others wait to read is passed by tenants whose sequences take none, until the
- * gate opens (cold-gate.ts): tenants that share prefixes would else evict them in turn.
+ * Some sequences would evict pages that others wait to read. Until the gate opens (cold-gate.ts), tenants
+ * without such sequences overtake a tenant that has one. Otherwise tenants that share prefixes would evict
+ * them in turn.
  */
 export class Tenants {
   readonly #slack: number;
@@ -51,8 +55,10 @@ export class Tenants {
   #turns = 0;
   #size = 0;
 
-  /** `slack` > 0 and `reach` ≥ 0 in tokens. `orderOf` makes the order of one tenant's sequences; `gate`: what they share; null: they
-   *  are first come, first served. */
+  /**
+   * `slack` > 0 and `reach` ≥ 0 in tokens. `orderOf` makes the order of one tenant's sequences; `gate`: what
+   * they share; null: they are first come, first served.
+   */
   constructor(
     slack: number,
     reach: number,
@@ -107,7 +113,9 @@ export class Tenants {
     return isHeldBack ? (this.#passing(gate, nowMs) ?? sequence) : sequence;
   }
 
-  /** Removes the sequence that `peek` returned, and charges its tenant for the tokens that it will compute. */
+  /**
+   * Removes the sequence that `peek` returned, and charges its tenant for the tokens that it will compute.
+   */
   take(sequence: Sequence, computedTokens: number): void {
     const tenant = this.#tenantOf(sequence);
     tenant.order.take(sequence, computedTokens);
@@ -117,7 +125,7 @@ export class Tenants {
     this.#left();
   }
 
-  /** Takes note that the cached length of a sequence has changed, whether it waits here or not. */
+  /** Records that the cached length of a sequence has changed, whether it waits here or not. */
   matched(sequence: Sequence): void {
     this.#tenantOf(sequence).order.matched?.(sequence);
   }

@@ -1,7 +1,7 @@
 /** Tokens charged for each cached token and millisecond: a hundredth of a token per second. */
 export const OCCUPANCY = 0.00001;
 
-/** Whether any sequence waits, shared by all counters of a lane. */
+/** State that all counters of a lane share: true while any sequence waits. */
 export interface Demand {
   isThere: boolean;
 }

@@ -12,10 +12,10 @@ import type { QueueOrder } from "./queue-order.ts";
 /**
  * All sequences that wait and are not paused, each in one of three places:
  *
- *   returning   preempted, or going on from a held one: before all others, in order of arrival, once their back-off is over; offline ones
- *               that have not aged behind all others
+ *   returning   preempted, or continuing a held one: in order of arrival before all others, once their back-off is over;
+ *               offline ones that have not aged come after all others
  *   order       see queue-order.ts
- *   pending     out of the order until the prefix that they share with a running sequence is computed (in-flight-prefixes.ts)
+ *   pending     out of the order until a running sequence has computed their shared prefix (in-flight-prefixes.ts)
  */
 export class WaitQueue {
   readonly #order: QueueOrder;
@@ -40,12 +40,12 @@ export class WaitQueue {
     return this.#offlineSize;
   }
 
-  /** Whether sequences of other objectives may pass one for which there is no room. */
+  /** True if sequences of other objectives may overtake one for which there is no room. */
   get hasLanes(): boolean {
     return this.#order.hasLanes ?? false;
   }
 
-  /** Whether a sequence was passed in this step. */
+  /** True if a sequence was overtaken in this step. */
   get hasPassed(): boolean {
     return this.#passed.size > 0;
   }
@@ -84,8 +84,10 @@ export class WaitQueue {
     this.#kvCache.untrack(sequence);
   }
 
-  /** The next sequence, not of the `declined` objectives; null: none may run now. `step` is the number of the step being
-   *  planned; Infinity disregards back-off. */
+  /**
+   * The next sequence, not of the `declined` objectives; null: none may run now. `step` is the number of the
+   * step being planned; Infinity disregards back-off.
+   */
   peek(nowMs: number, step: number, declined: ReadonlySet<Objective>): Sequence | null {
     const passed = declined.size === 0 ? this.#passed : this.#passed.union(declined);
     let offline: Sequence | null = null;
@@ -105,14 +107,17 @@ export class WaitQueue {
     if (!this.#returning.remove(sequence)) this.#order.take(sequence, computedTokens);
   }
 
-  /** Lets sequences of other objectives pass one that cannot be admitted in this step. False if the order has no lanes. */
+  /**
+   * Lets sequences of other objectives pass one that cannot be admitted in this step. False if the order has
+   * no lanes.
+   */
   pass(sequence: Sequence): boolean {
     if (!this.hasLanes) return false;
     this.#passed.add(sequence.objective.name);
     return true;
   }
 
-  /** Whether it has waited so long that no other is admitted before it for want of room. */
+  /** True if it has waited so long that none may overtake it when it lacks room. */
   isAged(sequence: Sequence, nowMs: number): boolean {
     return this.#order.isAged?.(sequence, nowMs) ?? false;
   }
@@ -123,8 +128,10 @@ export class WaitQueue {
     this.#pending.park(sequence, owner, tokens);
   }
 
-  /** Puts sequences back that wait for at most the owner's first `tokens` tokens, which it has published. Infinity: it will publish no
-   *  more. */
+  /**
+   * Puts sequences back that wait for at most the owner's first `tokens` tokens, which it has published.
+   * Infinity: it will publish no more.
+   */
   wake(owner: Sequence, tokens: number): void {
     for (const sequence of this.#pending.wake(owner, tokens)) this.#join(sequence);
   }

@@ -3,9 +3,9 @@ import type { SequenceView } from "./step-budget.ts";
 import type { StepPrediction } from "./step-prediction.ts";
 
 /**
- * Leaves as few offline decodes out of a step as `limitMs` asks for, and returns them. Those that were left out least of late come first, so
- * that they take turns, and of those the longest. Decodes whose turn must come within `skipsMax` steps are spread over these steps: else they
- * would all come in one.
+ * Leaves as few offline decodes out of a step as `limitMs` asks for, and returns them. Those that were left
+ * out least of late come first, so that they take turns, and of those the longest. Decodes whose turn must
+ * come within `skipsMax` steps are spread over these steps: else they would all come in one.
  */
 export function leaveOut(
   step: StepPrediction,

@@ -10,8 +10,10 @@ import {
 import type { StepPrediction } from "./step-prediction.ts";
 import { nextTile } from "./tile.ts";
 
-/** Where a stream has run of late, an offline step delays the next one by at most this part of its prompt's usual time, and by half of that on
- *  average. */
+/**
+ * Largest delay of the next stream by an offline step, as a part of its prompt's usual time; the average
+ * delay is half of that. It applies if a stream has run of late.
+ */
 const NOTICED = 0.2;
 
 /**
@@ -52,8 +54,10 @@ export class OfflineSize implements SizeRule {
     return { size: best, limitMs: targetMs };
   }
 
-  /** The limit of a step. A stream that comes meanwhile waits for the step's end or its next abort point. An aborted step's work is lost, so it
-   *  takes no longer than a step beside streams. */
+  /**
+   * The limit of a step. A stream that comes meanwhile waits for the step's end or its next abort point. An
+   * aborted step's work is lost, so it takes no longer than a step beside streams.
+   */
   get #waitMs(): number {
     const { history, backlog, stepMs } = this.#work;
     if (history.quietMs >= QUIET_AFTER_MS) return QUIET * stepMs;

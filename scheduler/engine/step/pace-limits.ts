@@ -3,11 +3,16 @@ import type { TimePolicy } from "../../policy.ts";
 import type { SequenceView } from "./step-budget.ts";
 import type { StepLoad } from "./step-load.ts";
 
-/** Where decodes alone take more than half of `stepMs`, steps with prompts take this many times as long: prompts have half of the time, and
- *  streams half of their speed. */
+/**
+ * Factor by which prompts may lengthen a step of decodes, if the decodes alone take more than half of
+ * `stepMs`. Prompts then have half of the time, and streams half of their speed.
+ */
 const SLOWED = 2;
-/** Where one stream alone takes more than its part of `stepMs`, decodes may take this many times as long as it does. By then a step's fixed
- *  cost is spread so far that more streams would add less than an eighth to the throughput. */
+/**
+ * Factor on one stream's time up to which decodes may lengthen a step, if that stream alone takes more than
+ * its part of `stepMs`. At this factor the fixed cost of a step is spread so far that more streams would add
+ * less than an eighth to the throughput.
+ */
 const CROWDED = 8;
 /** Offline sequences lengthen a step of others by this part of it at most. */
 const OFFLINE_SHARE = 0.0625;
@@ -27,8 +32,10 @@ export class PaceLimits {
     return slackMs / (1 + this.#policy.margin + (this.#costs.margin ?? 0));
   }
 
-  /** The limit of a step with prompts beside untargeted streams, where without prompts it takes `aloneMs`. A device
-   *  whose steps are hard to predict keeps to it on average. */
+  /**
+   * The limit of a step with prompts beside untargeted streams, where without prompts it takes `aloneMs`. A
+   * device whose steps are hard to predict keeps to it on average.
+   */
   untargetedMs(aloneMs: number): number {
     return Math.max(this.#policy.stepMs, SLOWED * aloneMs);
   }
@@ -38,7 +45,7 @@ export class PaceLimits {
     return (1 + OFFLINE_SHARE) * this.#decodesMs(count, context);
   }
 
-  /** Whether the streams that run keep their pace if one more sequence runs with them for good. */
+  /** True if the running streams keep their pace with one more sequence for good. */
   admits(load: StepLoad, sequence: SequenceView, isAged: boolean): boolean {
     const { offline, online } = load;
     const { isOffline, isInteractive } = sequence.objective;

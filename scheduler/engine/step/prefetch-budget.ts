@@ -4,7 +4,7 @@ import type { CostModel, StepShape } from "../../cost/cost-model.ts";
 export interface PrefetchStep {
   /** The step's shape: decodes and no prompts, beside which nothing is computed ahead. */
   readonly shape: StepShape;
-  /** Whether every decode is of the program that waits for the piece. */
+  /** True if every decode belongs to the program that waits for the piece. */
   readonly isOwn: boolean;
   /** Number of steps with such decodes, this one included, ≥ 1, as far as is known. */
   readonly steps: number;
@@ -31,14 +31,14 @@ const WORTH = 0.85;
 const EQUAL = 1e-9;
 
 /**
- * Tokens of a prefix hint that a step can have; 0: none. By prediction:
+ * Tokens of a prefix hint that fit into a step; 0: none. By prediction:
  *
  *   nothing else runs                       as many as fit `IDLE_MS`
- *   decodes of others                       as many as make the step no longer at all
- *   decodes of the same program, no target  the size by which the program gains most until they end: the difference to the tokens' cost in the
- *                                           call's own prompt, in as many of the steps to come as the prefix hint lasts for
+ *   decodes of others                       as many as leave the step's time unchanged
+ *   decodes of the same program, no target  the size with the largest gain for the program until they end
  *
- * Costs about 16 predictions.
+ * The gain is the difference to the tokens' cost in the call's own prompt. It counts in as many of the next
+ * steps as the prefix hint lasts for. Costs about 16 predictions.
  */
 export function prefetchTokens(costs: CostModel, step: PrefetchStep): number {
   const { shape, isOwn, tokensMax, left, context } = step;
@@ -61,11 +61,15 @@ export function prefetchTokens(costs: CostModel, step: PrefetchStep): number {
   return good === 0 && aloneMs === 0 ? Math.min(most, Math.max(1, costs.tileTokens)) : good;
 }
 
-/** Chooses the size of a piece beside decodes: a device that reads its weights once per step computes some tokens beside a decode for little.
- *  Where more decodes are to come than pieces, the cost of each token counts; where fewer, the gain of a step. */
+/**
+ * Chooses the size of a piece beside decodes: a device that reads its weights once per step computes some
+ * tokens beside a decode for little. Where more decodes are to come than pieces, the cost of each token
+ * counts; where fewer, the gain of a step.
+ */
 function cheapest(costs: CostModel, { shape, steps, left, context }: PrefetchStep, most: number): number {
   const aloneMs = costs.stepMs(shape);
-  // The rest belongs to a longer prompt: there it is not among a step's first tokens, and has the same context.
+  // The rest belongs to a longer prompt: there it is not among a step's first tokens, and has the same
+  // context.
   const rest = Math.max(left, PROMPT_TOKENS);
   const before = Math.max(0, context + Math.floor((left - rest) / 2));
   const promptMs = (tokens: number, context: number): number =>

@@ -9,14 +9,15 @@ export interface PromptRules {
 /** Time without a chunk after which a prompt is not overtaken any more. */
 const PATIENCE_MS = 2000;
 
-/** Whether a prompt has had no chunk for so long that none of its objective overtakes it. */
+/** True if a prompt has had no chunk for so long that none of its objective overtakes it. */
 export function isStarving({ pacing }: Sequence, nowMs: number): boolean {
   return nowMs - pacing.lastChunkMs >= PATIENCE_MS;
 }
 
 /**
- * Orders unfinished prompts, given by arrival: the one that has least left is first, so that a long prompt, which takes many steps,
- * does not delay all others by that much. Prompts that are starving or aged go before the rest, by arrival.
+ * Orders unfinished prompts, given by arrival: the one that has least left is first, so that a long prompt,
+ * which takes many steps, does not delay all others by that much. Prompts that are starving or aged go before
+ * the rest, by arrival.
  */
 export function shortestFirst(prompts: readonly Sequence[], { isAged, nowMs }: PromptRules): Sequence[] {
   const leftOf = (sequence: Sequence): number =>

@@ -56,13 +56,20 @@ export interface SizeRule {
   choose(demand: PromptDemand, limits: StepLimits): SizeChoice;
 }
 
-/** Where no stream runs, a step may take this many times `stepMs` before a smaller one is preferred that is nearly as good. One of a task group
- *  may take longer where none has run for long. */
+/**
+ * Factor on `stepMs` up to which a step may grow while no stream runs, before a nearly as good smaller one is
+ * preferred. Steps of a task group may be longer if no stream has run for long.
+ */
 export const QUIET = 4;
-/** Time after which no stream is expected any more. Before that the next one is expected after as long again. */
+/**
+ * Time after which no stream is expected any more. Before that the next one is expected after as long again.
+ */
 export const QUIET_AFTER_MS = 60_000;
 
-/** The sizes that a step may have, the smallest first: a grid of half tiles, coarser further up. Empty: none fits. */
+/**
+ * The sizes that a step may have, the smallest first: a grid of half tiles, coarser further up. Empty: none
+ * fits.
+ */
 export function sizesWithin(
   step: StepPrediction,
   { left, context, sizeMax }: PromptDemand,

@@ -19,7 +19,10 @@ export class StepBuilder {
   readonly prompts: Sequence[] = [];
   #hasAdmitted = false;
 
-  /** Begins a step with every decode of `running` but those that the budget leaves out; without `hasDecodes`, with none. */
+  /**
+   * Begins a step with every decode of `running` but those that the budget leaves out; without `hasDecodes`,
+   * with none.
+   */
   constructor(budget: StepBudget, running: readonly Sequence[], hasDecodes: boolean, nowMs: number) {
     this.budget = budget;
     this.nowMs = nowMs;
@@ -39,7 +42,7 @@ export class StepBuilder {
     this.chunks[index] = { sequence, count: 1 + count };
   }
 
-  /** Whether the step admits a sequence, so that it cannot be planned again. */
+  /** True if the step admits a sequence, so that it cannot be planned again. */
   get hasAdmitted(): boolean {
     return this.#hasAdmitted;
   }

@@ -35,7 +35,10 @@ export class StepPrediction {
     return this.#costs.stepMs(this.#shape);
   }
 
-  /** Time of the decodes' contexts in a step that takes `aloneMs`: the difference to as many tokens without contexts. */
+  /**
+   * Time of the decodes' contexts in a step that takes `aloneMs`: the difference to as many tokens without
+   * contexts.
+   */
   contextMs(aloneMs: number): number {
     const { decodes } = this.#shape;
     return decodes === 0 ? 0 : Math.max(0, aloneMs - this.promptMs(decodes));

@@ -1,6 +1,6 @@
 import type { Backlog, SequenceView, StepBudget } from "./step-budget.ts";
 
-/** What a step is planned from. */
+/** Inputs of a step's plan. */
 export interface StepView {
   /** In order of arrival. */
   readonly running: readonly SequenceView[];
@@ -10,11 +10,11 @@ export interface StepView {
   readonly tokensMax: number;
 }
 
-/** One way to fill a step. */
+/** Pass that fills a step. */
 export interface StepPass {
-  /** Whether decodes get their pages, for which others may be preempted, and are in the step. */
+  /** True if decodes are in the step and get their pages, for which others may be preempted. */
   readonly hasDecodes: boolean;
-  /** Whether chunks of prompts are in the step, and sequences are admitted. */
+  /** True if chunks of prompts are in the step, and sequences are admitted. */
   readonly hasPrompts: boolean;
   /** The budget of one step. */
   open(view: StepView): StepBudget;
@@ -22,6 +22,6 @@ export interface StepPass {
 
 /** Port: what steps are made of. One object serves one engine. */
 export interface StepRule {
-  /** What is tried in turn, until a pass has anything to compute. */
+  /** Passes to try in turn, until one has anything to compute. */
   passes(pagesAvailable: number, pagesTotal: number): readonly StepPass[];
 }

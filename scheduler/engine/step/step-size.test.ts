@@ -1,4 +1,4 @@
-/** Which of a step's possible sizes serves best, and that it is no matter of taste. */
+/** Choice of the best of a step's possible sizes, and proof that the choice follows from the delays. */
 
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
@@ -73,7 +73,9 @@ describe("least delay", () => {
   });
 
   const [promptTokens, answerTokens] = [400, 40];
-  /** A device that reads weights in 10 ms, hides a tile behind it, and takes 0.3 ms for a stream's context. */
+  /**
+   * A device that reads weights in 10 ms, hides a tile behind it, and takes 0.3 ms for a stream's context.
+   */
   const stepMs = (tokens: number, decodes: number): number =>
     10 + 15 * Math.max(0, Math.ceil(tokens / 128) - 1) + 0.3 * decodes;
 

@@ -1,20 +1,20 @@
-/** How large a step should be, of the sizes that may be. */
+/** Choice of a step's size among the possible ones. */
 
-/** A size that a step may have, and what it would take. */
+/** Possible size of a step, and its predicted time. */
 export interface SizeOption {
   /** Tokens, decodes included; more than the decodes alone. */
   readonly size: number;
   readonly tookMs: number;
 }
 
-/** What the sizes are weighed against. */
+/** State against which the sizes are weighed. */
 export interface SizeContext {
   readonly decodes: number;
-  /** Of them, those whose delay counts. */
+  /** Running streams whose delay counts. */
   readonly streams: number;
   /** A step of the decodes alone; 0 if there are none. */
   readonly aloneMs: number;
-  /** Of which the contexts of decodes take so much: it is the same for every size. */
+  /** Part of that time for the contexts of decodes: it is the same for every size. */
   readonly contextMs: number;
   /** Prompts that are unfinished or wait, ≥ 1. */
   readonly prompts: number;
@@ -22,32 +22,35 @@ export interface SizeContext {
   readonly promptTokens: number;
   /** Tokens that an answer is likely to have, > 0. */
   readonly answerTokens: number;
-  /** Where no stream is delayed, a step that takes no longer than this is not made smaller. */
+  /** Time up to which a step is not made smaller, if no stream is delayed. */
   readonly patienceMs: number;
 }
 
-/** A smaller step whose total delay is larger by no more than this part is the better one: streams are smoother, and a request
- *  that arrives meanwhile waits less for its end. */
+/**
+ * A smaller step whose total delay is larger by no more than this part is the better one: streams are
+ * smoother, and a request that arrives meanwhile waits less for its end.
+ */
 const DELAY_LOSS = 0.03;
 /** See `leastDelay`. */
 const WAIT_WEIGHT = 8;
 
 /**
- * The size with the least total delay, of those in which streams keep their targets. With p
- * tokens of prompts in each step of T milliseconds, n prompts of P tokens each are done after S = nP / p steps. Until then
- * each prompt waits for T a step, and each of d streams is late by what a step takes longer than it would without prompts,
- * T - T0. For each token of a prompt that is
+ * Returns the size with the least total delay, among those with which streams keep their targets. In each
+ * step, p tokens of prompts are computed in T milliseconds. So n prompts of P tokens each are done after S =
+ * nP / p steps. Until then each prompt waits for T a step. Each of d streams is late by T - T0 a step, where
+ * T0 is the time of a step without prompts. For each token of a prompt that is
  *
  *   delay = (8 n T' + d' (T - T0)) / p
  *
- * The more prompts wait, the more a step's fixed part counts, and the larger steps become; the more streams there are, the
- * smaller. But answers follow prompts: steps with p tokens of prompts begin p / P answers each, and if an answer has G
- * tokens, p G / P streams go on at a time. So d' is on its way from d to that number, S / (S + G) of it, and T' is T with that many
- * contexts to read: they are work of the answers, and no fixed part of steps that larger ones would spread out. Without
- * this, steps would grow for as long as prompts wait, and answers begin without end while none ends.
+ * The more prompts wait, the more a step's fixed part counts, and the larger steps become. The more streams
+ * there are, the smaller steps become. But answers follow prompts: steps with p tokens of prompts begin p / P
+ * answers each. If an answer has G tokens, p G / P streams run at a time. So d' is on its way from d to that
+ * number, S / (S + G) of it. T' is T with that many contexts to read. They are work of the answers, and no
+ * fixed part of steps that larger ones would spread out. Without this, steps would grow for as long as
+ * prompts wait: answers would begin without end while none ends.
  *
- * A wait counts eight times, since requests that arrive later wait, too: a rule that takes the present queue for all that there
- * is lets a queue stand for ever. `options` are in order of size, and not empty.
+ * A wait counts eight times, since requests that arrive later wait, too. A rule that considers only the
+ * present queue lets a queue stand forever. `options` are in order of size, and not empty.
  */
 export function leastDelay(options: readonly SizeOption[], context: SizeContext): number {
   const {
@@ -76,8 +79,9 @@ export function leastDelay(options: readonly SizeOption[], context: SizeContext)
 }
 
 /**
- * Whether a step also computes what little is left of all prompts, and takes `longerMs` more. Else one prompt waits for `restMs`, the step
- * after, while the others, which end with this one, and all streams go on sooner.
+ * True if a step also computes the short rest of all prompts, and takes `longerMs` more. Otherwise one prompt
+ * waits for `restMs`, the time of the next step. The other prompts, which end with this step, and all streams
+ * would then continue sooner.
  */
 export function takesTail(
   longerMs: number,

@@ -11,7 +11,9 @@ import type { StepLoad } from "./step-load.ts";
 import type { StepPrediction } from "./step-prediction.ts";
 import { leastDelay, type SizeOption, takesTail } from "./step-size.ts";
 
-/** Streams: of the sizes in which they keep their targets and their pace, the one with the least total delay. */
+/**
+ * Streams: of the sizes in which they keep their targets and their pace, the one with the least total delay.
+ */
 export class StreamSize implements SizeRule {
   readonly #step: StepPrediction;
   readonly #load: StepLoad;
@@ -50,7 +52,10 @@ export class StreamSize implements SizeRule {
     return options.find((option) => option.size === size)!;
   }
 
-  /** Whether the step also computes what little `chosen` leaves of all prompts; `all`: the largest size. */
+  /**
+   * True if the step also computes the short rest that `chosen` leaves of all prompts; `all`: the largest
+   * size.
+   */
   #takesAll(chosen: SizeOption, all: SizeOption, { context, promptTokens }: PromptDemand): boolean {
     const rest = this.#step.tokens + promptTokens - chosen.size;
     if (rest === 0 || all.size !== chosen.size + rest) return false;
@@ -60,7 +65,10 @@ export class StreamSize implements SizeRule {
     return takesTail(all.tookMs - chosen.tookMs, restMs, { prompts: this.#prompts, streams: this.#streams });
   }
 
-  /** Decodes whose delay counts. Offline prompts beside an online one are no reason to cut that: it is computed as it would be without. */
+  /**
+   * Decodes whose delay counts. Offline prompts beside an online one are no reason to cut that: it is
+   * computed as it would be without.
+   */
   get #streams(): number {
     return this.#work.backlog.countsOffline ? this.#step.tokens : this.#load.onlineDecodes.count;
   }

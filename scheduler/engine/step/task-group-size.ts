@@ -10,8 +10,10 @@ import {
 } from "./size-rule.ts";
 import type { StepPrediction } from "./step-prediction.ts";
 
-/** Task groups beside which no stream runs: of a group the last one counts, so that its steps are as large as a stream that comes next can
- *  wait for. */
+/**
+ * Task groups beside which no stream runs: of a group the last one counts, so that its steps are as large as
+ * a stream that comes next can wait for.
+ */
 export class TaskGroupSize implements SizeRule {
   readonly #step: StepPrediction;
   readonly #work: StepWork;
@@ -28,9 +30,10 @@ export class TaskGroupSize implements SizeRule {
   }
 
   /**
-   * Whether a step may take so long. Each step that it takes more costs the group what a step takes besides its tokens; a stream that
-   * comes meanwhile waits for half a step on average. If one comes in `quietMs`, both together are least with steps of
-   * √(2 · fixed · quietMs). Where none has ever come nothing is known of the next one.
+   * True if a step may take this long. Each additional step costs the group a step's fixed time. A stream
+   * that arrives meanwhile waits for half a step on average. If one arrives every `quietMs`, the sum of both
+   * is least with steps of √(2 · fixed · quietMs). If none has ever arrived, there is no estimate for the
+   * next one.
    */
   #isTolerable(ms: number): boolean {
     const { history, stepMs } = this.#work;

@@ -1,7 +1,7 @@
 /**
- * Matrix units work in tiles of tokens: on an A100 a step of 264 tokens takes as long as one of 512, a third more than
- * one of 256. Returns `total` tokens, cut back to whole tiles if the last tile would be used by an eighth or less.
- * A chunk that ends its prompt is better left whole: what is cut off would cost a step of its own.
+ * Returns `total` tokens, cut back to whole tiles if an eighth of the last tile or less would be used. Matrix
+ * units work in tiles of tokens: a partly used tile takes as long as a full one. A chunk that ends its prompt
+ * is better left whole: the tokens cut off would cost a step of their own.
  */
 export function tileTrim(total: number, tileTokens: number): number {
   const over = total % tileTokens;

@@ -1,4 +1,7 @@
-/** A step's size from a target: what it takes, in which order it gives way, and that streams keep their targets. */
+/**
+ * A step's size from a target: its contents, the order in which parts give way, and the targets that streams
+ * keep.
+ */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
@@ -31,7 +34,9 @@ const policy: TimePolicy = {
   skipsMax: 3,
 };
 
-/** A device with tiles of 256 tokens: 10 ms, and what each begun tile takes; decodes' contexts cost as well. */
+/**
+ * A device with tiles of 256 tokens: 10 ms, and what each begun tile takes; decodes' contexts cost as well.
+ */
 function tiles(tileMs: (tile: number) => number): CostModel {
   return {
     name: "tiles",
@@ -442,7 +447,8 @@ test("where no stream is read along, steps of a task group are as large as what 
     even.stepMs({ prompts: [{ tokens: size, context: 0 }], decodes: 4, decodeContext: 400 });
   expect(tookMs(sizeOf(members))).toBeGreaterThan(250);
   expect(tookMs(sizeOf(members))).toBeLessThanOrEqual(400);
-  // A step with one token takes 30 ms. After ten seconds without a stream: √(2 · 30 · 10,000); after a minute, and after more: √(2 · 30 · 60,000).
+  // A step with one token takes 30 ms. After ten seconds without a stream: √(2 · 30 · 10,000); after a
+  // minute, and after more: √(2 · 30 · 60,000).
   for (const [quietMs, mostMs] of [
     [10_000, 774],
     [60_000, 1897],
@@ -465,7 +471,8 @@ test("of the steps that what comes next can wait for, offline work alone takes t
     const budget = budgetFor({ ...policy, tbtMs: null }, offline, costs, 0, crowd, 65_536);
     return offline.length + budget.offer(40_000, 0, 0, throughput);
   };
-  // Contexts take 100 ms of the 400 that others can wait for: 10 + 14 * 20 ms are the largest step, and the best where each tile takes as long.
+  // Contexts take 100 ms of the 400 that others can wait for: 10 + 14 * 20 ms are the largest step, and the
+  // best where each tile takes as long.
   expect(tokensOf(even)).toBe(14 * 256);
   expect(tokensOf(tiles((tile) => (tile < 8 ? 20 : 28)))).toBe(8 * 256);
   expect(tokensOf(tiles((tile) => (tile === 8 ? 24 : 20)))).toBe(14 * 256);
@@ -478,12 +485,14 @@ test("where prompts find room only as answers end, offline work alone takes in a
     const budget = budgetFor({ ...policy, tbtMs: null }, offline, tiles(tileMs), 0, crowd, 65_536);
     return decodes + budget.offer(40_000, 0, 0, throughput);
   };
-  // Any step takes 40 ms to read the weights, in which there is time for 256 tokens. Later tiles take as long.
+  // Any step takes 40 ms to read the weights, in which there is time for 256 tokens. Later tiles take as
+  // long.
   const floor = (tile: number): number => (tile === 0 ? 30 : 40);
   expect(sizeOf(Number.POSITIVE_INFINITY, floor)).toBe(9 * 256);
   expect(sizeOf(100, floor)).toBe(256);
   expect(sizeOf(1000, floor)).toBe(4 * 256);
-  // Decodes fill their tile, and the next one takes most: what prompts add takes least for each of their tokens in the largest step.
+  // Decodes fill their tile, and the next one takes most: what prompts add takes least for each of their
+  // tokens in the largest step.
   expect(sizeOf(100, (tile) => (tile < 2 ? 40 : 20), 256)).toBe(16 * 256);
 });
 

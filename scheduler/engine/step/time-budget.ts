@@ -14,21 +14,23 @@ import { StreamSize } from "./stream-size.ts";
 import { TaskGroupSize } from "./task-group-size.ts";
 
 /**
- * A budget of time, with targets or without: Sarathi-Serve (arXiv:2403.02310 §4.3) fixes the tokens of a step beforehand so that
- * its time stays below a target; this one asks the cost model at each step, and takes what the tightest running stream's slack
- * allows.
+ * A budget of time, with targets or without. Sarathi-Serve (arXiv:2403.02310 §4.3) fixes the tokens of a step
+ * beforehand so that its time stays below a target. This budget asks the cost model at each step, and uses
+ * the slack of the tightest running stream.
  *
  *   limit = min over decodes with a target of (last token + target - now) / (1 + margin + the cost model's own)
  *
- * Beside streams without a target a step takes `stepMs` at most, or twice what it takes without prompts. Unlike a target's,
- * this limit always leaves room for a tile. Offline sequences (objective.ts) lengthen such a step by a sixteenth at most: their prompts come in
- * as small pieces as it takes, and where the smallest is too large, as one tile in `starvationMs`. So streams keep their pace, whatever offline
- * work there is, but for a step in a hundred. One offline sequence may always run, and its decode is left out for `skipsMax` steps at most.
- * While an online prompt is computed, offline work makes way likewise; and neither the offline work that waits nor that which runs has a say in how
- * large the step is.
+ * Beside streams without a target a step takes `stepMs` at most, or twice its time without prompts. Unlike a
+ * target's, this limit always leaves room for a tile. Offline sequences (objective.ts) lengthen such a step
+ * by a sixteenth at most: their prompts come in pieces that are small enough for that. If the smallest piece
+ * is too large, they get one tile in `starvationMs`. So streams keep their pace, whatever offline work there
+ * is, except in one step of a hundred. One offline sequence may always run, and its decode is left out for
+ * `skipsMax` steps at most. Offline work makes way likewise while an online prompt is computed. Neither
+ * waiting nor running offline work then influences the size of the step.
  *
- * Of the sizes (decodes included) that fit the limits, a rule (size-rule.ts) chooses one: for streams stream-size.ts, for task groups alone
- * task-group-size.ts, for offline work alone offline-size.ts. The step gives way in this order:
+ * A rule (size-rule.ts) chooses one of the sizes (decodes included) that fit the limits. That is
+ * stream-size.ts for streams, task-group-size.ts for task groups alone, and offline-size.ts for offline work
+ * alone. The step gives way in this order:
  *
  *   0. forced tokens are left for later steps, all but one of each decode;
  *   1. prompt chunks shrink, half a tile at a time;
@@ -37,8 +39,8 @@ import { TaskGroupSize } from "./task-group-size.ts";
  *   4. no sequence is admitted with which the decodes alone would miss the target, or take longer than `stepMs` (`admits`);
  *   5. the target is missed, and that is counted.
  *
- * The first prompt that asks decides the size of the step; later ones fill it up. Costs O(running) to open and about
- * 16 predictions per offer.
+ * The first prompt that asks decides the size of the step; later ones fill it up. Costs O(running) to open
+ * and about 16 predictions per offer.
  */
 export class TimeBudget implements StepBudget {
   readonly skipped: ReadonlySet<SequenceId> = new Set();
@@ -49,7 +51,7 @@ export class TimeBudget implements StepBudget {
   readonly #limits: PaceLimits;
   readonly #load: StepLoad;
   readonly #step: StepPrediction;
-  /** How long the step may take, and how long at most with offline sequences. */
+  /** Time limit of the step, and the limit with offline sequences. */
   #limitMs: number;
   readonly #offlineMs: number;
   #hasPrompt = false;
@@ -138,7 +140,7 @@ export class TimeBudget implements StepBudget {
     return new StreamSize(this.#step, this.#load, work);
   }
 
-  /** As much of an offline prompt's chunk as others do not notice. */
+  /** Largest part of an offline prompt's chunk that other sequences do not notice. */
   #unnoticed(tokens: number, context: number): number {
     if (this.#offlineMs === Number.POSITIVE_INFINITY) return tokens;
     const fits = (count: number): boolean => this.#step.msWith(count, context) <= this.#offlineMs;
@@ -152,8 +154,10 @@ export class TimeBudget implements StepBudget {
     return unnoticed;
   }
 
-  /** Whether a prompt that has got nothing for `waitedMs` gets a tile, whatever the limits; one that others would notice, if also none of its
-   *  kind has got one for as long. */
+  /**
+   * True if a prompt gets a tile, whatever the limits, because it has got no tokens for `waitedMs`. If others
+   * would notice the tile, also none of its kind may have got one for as long.
+   */
   #isStarving(waitedMs: number, { isOffline }: ObjectiveRules): boolean {
     const isNoticed = isOffline && this.#offlineMs < Number.POSITIVE_INFINITY;
     const tileMs = isNoticed ? Math.min(waitedMs, this.#view.nowMs - this.#history.offlineTileMs) : waitedMs;
