@@ -140,7 +140,7 @@ export class DistinctTokens {
 
   /**
    * True if in every thread at most one item ends within the token, and the next item has enough completions.
-   * Those must outnumber any possible earlier items. False also where a quick check cannot decide.
+   * Completions are enough if they outnumber all possible earlier items. Returns false too if a quick check cannot decide.
    */
   #isSafe({ lexer }: Parser, { sets, lexes, texts, count }: ParseState, bytes: Uint8Array): boolean {
     for (let i = 0; i < count; i++) {

@@ -35,10 +35,10 @@ const unlimited = new Budget(Number.POSITIVE_INFINITY);
 
 /**
  * Logits masks: the tokens that may come next. A token is allowed if the parser can read its bytes, as every
- * text that the parser accepts can be completed. So the vocabulary's trie is walked as far as the parser
- * accepts it (mask-walk.ts).
+ * text that the parser accepts can be completed. The mask walk descends the vocabulary's trie as far as the
+ * parser accepts it (mask-walk.ts).
  *
- * Where the grammar forces the next text, the jump-forward token is known without a mask (forced.ts).
+ * Jump-forward tokens need no mask: the grammar forces their text (forced.ts).
  */
 export class Masks {
   readonly vocabulary: Vocabulary;

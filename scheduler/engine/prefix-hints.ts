@@ -50,9 +50,9 @@ export interface StepSoFar extends Omit<PrefetchStep, "left" | "context" | "isOw
  * The prefix hints of one engine: beginnings of prompts to come, whose calls wait for the rest.
  *
  * Each has a waiter in the cache, which protects its cached pages from eviction as long as there are others.
- * Where a step has spare time, a missing piece is computed ahead. It takes pages that are free or
- * unprotected, and hands them to the cache as soon as the step is done. So between steps a prefix hint holds
- * no pages, and never takes room from a sequence.
+ * Prefetch chunks compute missing pieces in steps with spare time. A chunk takes free or unprotected pages,
+ * and the cache takes them over when the step ends. Between steps a prefix hint holds no pages, so it never
+ * takes room from a sequence.
  */
 export class PrefixHints {
   readonly #kvCache: KvCacheManager;

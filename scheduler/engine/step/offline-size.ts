@@ -17,8 +17,8 @@ import { nextTile } from "./tile.ts";
 const NOTICED = 0.2;
 
 /**
- * Offline work alone: takes the size with the least time per token, of the sizes that the next stream can wait for. The cost of attention
- * is the same in steps of any size, and left out.
+ * Offline work alone: takes the size with the least time per token, among the sizes that the next stream can wait for. Attention costs the
+ * same in steps of any size, so the rule leaves it out.
  *
  * A step with p prompt tokens takes T, and T0 without them. Where prompts find room only as answers end, memory refills by r tokens a
  * step (`refillTokens`), with prompts in it or not.
@@ -26,8 +26,8 @@ const NOTICED = 0.2;
  *   p ≤ r   memory is not full: every step has p, and decodes in proportion. A token takes T / size, decodes included.
  *   p > r   one step of p / r has prompts, and the others have decodes alone: a token of prompts takes (T - T0) / p + T0 / r.
  *
- * Where T grows evenly, the second is the same for every p. But no step takes less than reading the weights, and up to there prompt
- * tokens cost nearly nothing beside decodes. Then steps of r tokens are better than a few large ones.
+ * The second cost is the same for every p if T grows evenly. A step takes at least the time to read the weights. Below that, prompt
+ * tokens beside decodes are nearly free, and steps of r tokens beat a few large ones.
  */
 export class OfflineSize implements SizeRule {
   readonly #step: StepPrediction;

@@ -11,8 +11,8 @@ import {
 import type { StepPrediction } from "./step-prediction.ts";
 
 /**
- * Task groups beside which no stream runs: of a group the last one counts, so that its steps are as large as
- * a stream that comes next can wait for.
+ * Task groups without a stream beside them. The last request of a group decides its end, so steps are as large
+ * as the next stream can wait for.
  */
 export class TaskGroupSize implements SizeRule {
   readonly #step: StepPrediction;
