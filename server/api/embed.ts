@@ -12,7 +12,7 @@ import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
 import { whenAborted } from "../http/when-aborted.ts";
 import type { Prompt } from "../request/chat-message.ts";
 import { type PromptServices, promptTokens } from "../request/prompt.ts";
-import { type Exchange, errorOf } from "./respond.ts";
+import { errorOf, type WholeExchange } from "./respond.ts";
 
 export interface EmbedServices extends PromptServices {
   readonly fleet: Pick<Fleet, "submit" | "abort">;
@@ -42,12 +42,21 @@ export interface Embedded {
 const ENCODED_MAX = 8;
 
 export async function embed(
-  exchange: Exchange,
+  exchange: WholeExchange,
   services: EmbedServices,
-  { inputs, param, dimensions, service, cacheSalt }: EmbedRequest,
+  request: EmbedRequest,
+): Promise<Embedded> {
+  return embedTokens(exchange, services, request, await embeddingTokens(request, services));
+}
+
+/** Embeds the tokens of a request's inputs. */
+export async function embedTokens(
+  exchange: WholeExchange,
+  services: EmbedServices,
+  { dimensions, service, cacheSalt }: EmbedRequest,
+  tokens: readonly (readonly TokenId[])[],
 ): Promise<Embedded> {
   const { pooling } = embeddingOf(services);
-  const tokens = await tokensOf(inputs, param, services);
   const { states, cachedTokens } = await pool(exchange, services, {
     inputs: tokens,
     pooling,
@@ -67,7 +76,7 @@ export async function embed(
  * arrive.
  */
 export async function pool(
-  exchange: Exchange,
+  exchange: WholeExchange,
   { fleet }: Pick<EmbedServices, "fleet">,
   request: Omit<EmbeddingRequest, "tenant">,
 ): Promise<Pooled> {
@@ -113,9 +122,8 @@ export function embeddingOf({ model }: Pick<PromptServices, "model">) {
 }
 
 /** Tokens of each input, with the special tokens that the model's tokenizer puts around a text. */
-async function tokensOf(
-  inputs: readonly Prompt[],
-  param: string,
+export async function embeddingTokens(
+  { inputs, param }: Pick<EmbedRequest, "inputs" | "param">,
   services: PromptServices,
 ): Promise<readonly (readonly TokenId[])[]> {
   const { contextMax } = services.model;

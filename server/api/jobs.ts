@@ -7,6 +7,7 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { ReasoningField } from "../config.ts";
 import { defaultJsonLimits } from "../http/limits.ts";
 import type { Telemetry } from "../http/telemetry.ts";
+import { PreparedLines } from "../jobs/prepared-lines.ts";
 import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
@@ -14,7 +15,7 @@ import type { Encoder } from "../text/encoder.ts";
 import type { CacheSaltFor } from "./cache-salt.ts";
 import type { EmbedServices } from "./embed.ts";
 import { lineDoor } from "./openai/batch-line.ts";
-import type { Exchange, RespondLimits } from "./respond.ts";
+import type { Exchange } from "./respond.ts";
 import type { ResponsesDeps } from "./responses/responses.ts";
 
 const COMMIT_MS = 50;
@@ -29,7 +30,6 @@ interface JobDeps extends EmbedServices, ResponsesDeps {
   readonly generator: Exchange["services"]["generator"];
   readonly lifecycle: Exchange["services"]["lifecycle"];
   readonly telemetry: Telemetry;
-  readonly limits: RespondLimits;
   readonly reasoningField: ReasoningField;
 }
 
@@ -40,7 +40,7 @@ export function startJobs(
   deps: JobDeps,
   retryMs = RETRY_MS,
 ): JobService {
-  const { specs, telemetry, generator, lifecycle, limits, model, cacheSaltFor } = deps;
+  const { specs, telemetry, generator, lifecycle, model, cacheSaltFor } = deps;
   const nowSeconds = (): number => Math.floor(Date.now() / 1000);
   // A line's latency says nothing about online clients: the telemetry counts its tokens only.
   const counted: Exchange["services"]["telemetry"] = {
@@ -50,7 +50,7 @@ export function startJobs(
     log: null,
   };
   const services = { generator, lifecycle, telemetry: counted, cacheSaltFor };
-  const door = lineDoor({ ...deps, services, limits }, deps.encoder.forJobs());
+  const door = lineDoor({ ...deps, services, encoder: deps.encoder.forJobs() });
   const { linesMax, retentionSeconds } = settings;
   const room = {
     tokens: specs.reduce((sum, { pages, pageTokens }) => sum + pages * pageTokens, 0),
@@ -61,6 +61,7 @@ export function startJobs(
     {
       store,
       door,
+      prepared: new PreparedLines(),
       limits: { linesMax, lineBytesMax: LINE_BYTES_MAX, ...defaultJsonLimits },
       models: model.answersToAny === true ? null : model.names,
       nowSeconds,

@@ -1,4 +1,4 @@
-import type { AnswerFailure } from "../answer/events.ts";
+import type { AnswerFailure, Usage } from "../answer/events.ts";
 import type { Generation, GenerationOptions, GenerationRequest } from "../answer/generation.ts";
 import type { Generator } from "../answer/generator.ts";
 import { Gatherer, type WholeAnswer } from "../answer/whole.ts";
@@ -19,11 +19,9 @@ export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 
 /** Context of one HTTP request, with the services that answer it. */
 export interface Exchange {
-  /** "" for a line of a job. */
   readonly requestId: string;
   readonly signal: AbortSignal;
-  /** Null for a line of a job: it has no stream. */
-  readonly reply: Reply | null;
+  readonly reply: Reply;
   /** Arrival time of the request's head, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
   /** Tenant name of the API key; "" on a server without keys. */
@@ -37,37 +35,45 @@ export interface Exchange {
   readonly limits: RespondLimits;
 }
 
-/** Generation options and the ignored fields of the prompt. */
-export interface AskedAnswer extends GenerationOptions {
+/** Context of a request whose answer is not streamed, of HTTP or of a batch. */
+export type WholeExchange = Omit<Exchange, "reply" | "limits">;
+
+/** A parsed request whose prompts are tokens. */
+export interface PreparedRequest {
+  readonly prompts: GenerationRequest["prompts"];
+  readonly options: GenerationOptions;
+  readonly isStream: boolean;
   /** Fields whose value in the template differs from what the client sent; absent: none. */
   readonly ignored?: readonly string[];
+  /** Creates the codec of one answer. */
+  readonly codec: () => Codec;
+  /** Selects what a whole answer shows; absent: all of it. */
+  readonly shown?: (answer: WholeAnswer) => WholeAnswer;
 }
 
-/** A generation and the field names for the header `x-bunting-ignored`. */
-interface Named {
-  readonly request: GenerationRequest;
-  readonly names: readonly string[];
+/** A complete answer in its wire format. */
+export interface AnsweredWhole {
+  /** JSON body. */
+  readonly body: object;
+  readonly usage: Usage;
+  /** Names for the header `x-bunting-ignored`. */
+  readonly ignored: readonly string[];
 }
 
 /** Answers with one JSON body or with a stream. */
-export async function respond(
-  exchange: Exchange,
-  { ignored: names = [], ...asked }: AskedAnswer,
-  prompts: GenerationRequest["prompts"],
-  codec: Codec,
-  isStream: boolean,
-): Promise<Response> {
-  exchange.services.lifecycle.expectReady(); // tokenising may have taken a while
-  const { tenant, services } = exchange;
-  const logprobsMax = codec.logprobsMax ?? (isStream ? null : requestLimits.answerLogprobsMax);
-  const options = boundedOptions(asked, prompts, services.generator.contextMax, logprobsMax);
-  const cacheSalt = services.cacheSaltFor(tenant, options.cacheSalt);
-  const request = { ...options, prompts, tenant, cacheSalt };
-  const named = { request, names };
-  return isStream ? answerStream(exchange, named, codec) : answerWhole(exchange, named, codec);
+export async function respond(exchange: Exchange, prepared: PreparedRequest): Promise<Response> {
+  if (prepared.isStream) return answerStream(exchange, prepared);
+  const { body, ignored } = await answerWhole(exchange, prepared);
+  return tellingIgnored(await jsonResponse(body), ignored);
 }
 
-async function answerWhole(exchange: Exchange, { request, names }: Named, codec: Codec): Promise<Response> {
+/** Answers with one JSON body. Rejects with the ApiError of a request that is refused or fails. */
+export async function answerWhole(
+  exchange: WholeExchange,
+  prepared: PreparedRequest,
+): Promise<AnsweredWhole> {
+  const codec = prepared.codec();
+  const request = requestOf(exchange, prepared, codec);
   const done = Promise.withResolvers<WholeAnswer>();
   const wantsLogprobs = request.sampling.topLogprobs !== null;
   const gatherer = new Gatherer(request.prompts.length * request.choices, wantsLogprobs);
@@ -76,13 +82,17 @@ async function answerWhole(exchange: Exchange, { request, names }: Named, codec:
     if (whole !== null) done.resolve(whole);
   };
   const { generation, measures } = generate(exchange, request, onEvent, done.reject);
-  whenAborted(exchange.signal, () => generation.abort("reader"));
-  const body = codec.body(await done.promise, measures.times);
-  return tellingIgnored(await jsonResponse(body), [...names, ...generation.ignored]);
+  const unheed = whenAborted(exchange.signal, () => generation.abort("reader"));
+  const whole = await done.promise.finally(unheed);
+  const answer = prepared.shown?.(whole) ?? whole;
+  const ignored = [...(prepared.ignored ?? []), ...generation.ignored];
+  return { body: codec.body(answer, measures.times), usage: answer.usage, ignored };
 }
 
 /** Responds as soon as the status is certain to be 200. */
-async function answerStream(exchange: Exchange, { request, names }: Named, codec: Codec): Promise<Response> {
+async function answerStream(exchange: Exchange, prepared: PreparedRequest): Promise<Response> {
+  const codec = prepared.codec();
+  const request = requestOf(exchange, prepared, codec);
   const committed = Promise.withResolvers<void>();
   const onEvent = (event: ShownEvent): void => {
     if (event.kind === "started" || event.kind === "done") committed.resolve();
@@ -104,14 +114,26 @@ async function answerStream(exchange: Exchange, { request, names }: Named, codec
       return measures.times;
     },
   };
-  const stream = new ResponseStream(exchange.reply!, codec.framing, exchange.limits, generation);
+  const stream = new ResponseStream(exchange.reply, codec.framing, exchange.limits, generation);
   const patience = setTimeout(committed.resolve, exchange.limits.commitMs);
   try {
     await committed.promise;
   } finally {
     clearTimeout(patience);
   }
-  return tellingIgnored(stream.response(), [...names, ...generation.ignored]);
+  return tellingIgnored(stream.response(), [...(prepared.ignored ?? []), ...generation.ignored]);
+}
+
+/** The generation that a request asks for, within the bounds of one answer. */
+function requestOf(
+  { tenant, services }: WholeExchange,
+  { prompts, options: asked, isStream }: PreparedRequest,
+  codec: Codec,
+): GenerationRequest {
+  services.lifecycle.expectReady(); // tokenising may have taken a while
+  const logprobsMax = codec.logprobsMax ?? (isStream ? null : requestLimits.answerLogprobsMax);
+  const options = boundedOptions(asked, prompts, services.generator.contextMax, logprobsMax);
+  return { ...options, prompts, tenant, cacheSalt: services.cacheSaltFor(tenant, options.cacheSalt) };
 }
 
 /**
@@ -128,11 +150,9 @@ function tellingIgnored(response: Response, ignored: readonly string[]): Respons
   return response;
 }
 
-/**
- * Starts the generation of one HTTP request, which counts as in flight and is measured until its last event.
- */
+/** Starts the generation of one request, which counts as in flight and is measured until its last event. */
 function generate(
-  { services, arrivedMs, requestId }: Exchange,
+  { services, arrivedMs, requestId }: WholeExchange,
   request: GenerationRequest,
   onEvent: (event: ShownEvent) => void,
   onFailed: (error: ApiError) => void,

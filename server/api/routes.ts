@@ -15,8 +15,8 @@ import { Fields } from "./fields.ts";
 import { llamaRoutes } from "./llama/routes.ts";
 import { ollamaRoutes } from "./ollama/routes.ts";
 import { cancelBatch, createBatch, listBatches, readBatch } from "./openai/batches.ts";
-import { answerChat } from "./openai/chat.ts";
-import { answerCompletion } from "./openai/completions.ts";
+import { prepareChat } from "./openai/chat.ts";
+import { prepareCompletion } from "./openai/completions.ts";
 import { answerEmbeddings, parseEmbeddingsRequest } from "./openai/embeddings.ts";
 import { createFile, deleteFile, listFiles, readFile, storageError } from "./openai/files.ts";
 import { modelById, modelList } from "./openai/models.ts";
@@ -27,6 +27,7 @@ import { answerProgramChat, parseProgramChat } from "./programs/chat.ts";
 import { parrotRoutes } from "./programs/parrot.ts";
 import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
+import { respond } from "./respond.ts";
 import { responsesRoutes } from "./responses/routes.ts";
 import type { RouteDeps } from "./route-deps.ts";
 import { answerRerank, answerScore, parseRerank, parseScore } from "./score.ts";
@@ -52,7 +53,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   const completions = asking(
     deps,
     (body, { model }, targets) => parseCompletionRequest(body, model, targets),
-    answerCompletion,
+    async (exchange, services, request) => respond(exchange, await prepareCompletion(services, request)),
   );
   const embeddings = asking(deps, parseEmbeddingsRequest, answerEmbeddings);
   const rerank = asking(deps, parseRerank, answerRerank);
@@ -174,7 +175,7 @@ async function chat(call: Call, deps: RouteDeps): Promise<Response> {
   }
   const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers), deps.template);
   tellIgnored(call, request.ignored);
-  return answerChat(exchangeOf(call, deps), during(call, deps), request);
+  return respond(exchangeOf(call, deps), await prepareChat(during(call, deps), request));
 }
 
 async function program(call: Call, deps: RouteDeps): Promise<Response> {

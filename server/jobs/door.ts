@@ -1,42 +1,35 @@
 import type { TokenId } from "../../base/token.ts";
 import type { BatchEndpoint, BatchUsage } from "./records.ts";
 
-/** Prompt of a line's request, as far as the order of lines depends on it. */
-export interface LinePrompt {
+/** Request of a batch's line. */
+export interface LineRequest {
+  readonly endpoint: BatchEndpoint;
+  readonly body: Readonly<Record<string, unknown>>;
+  readonly tenant: string;
+  /** Priority among jobs: a lower number goes first. */
+  readonly priority: number;
+}
+
+/** Parsed request of a line, with its prompts in tokens. */
+export interface PreparedLine {
   /** Tokens of its first prompt. */
   readonly tokens: ArrayLike<TokenId>;
   /** Cache salt: lines with equal keys share prefixes. */
   readonly cacheKey: string;
   /** Maximum tokens of its answer. */
   readonly answerTokensMax: number;
-}
-
-/** Context of a line's request. */
-export interface LineCall {
-  readonly tenant: string;
-  /** Priority among jobs: a lower number goes first. */
-  readonly priority: number;
-  /** Aborted if the answer is no longer needed. */
-  readonly signal: AbortSignal;
+  /** Runs it. `signal`: aborted if the answer is no longer needed. */
+  answer(signal: AbortSignal): Promise<LineAnswer>;
 }
 
 export interface LineAnswer {
-  /** JSON body of the equivalent HTTP response. */
-  readonly body: string;
+  /** JSON body of the equivalent HTTP response, whose status is 200. */
+  readonly body: object;
   readonly usage: BatchUsage;
 }
 
-/** Port to the request handlers. Both methods reject with the ApiError that an HTTP request would get. */
-export interface LineDoor {
-  /** Tokenises a line's prompt. `tenant`: the client. */
-  prompt(
-    endpoint: BatchEndpoint,
-    body: Readonly<Record<string, unknown>>,
-    tenant: string,
-  ): Promise<LinePrompt>;
-  answer(
-    endpoint: BatchEndpoint,
-    body: Readonly<Record<string, unknown>>,
-    call: LineCall,
-  ): Promise<LineAnswer>;
-}
+/**
+ * Port to the request handlers: prepares a line's request. It rejects with the ApiError that an HTTP request
+ * would get, and so does the prepared line's answer.
+ */
+export type LineDoor = (line: LineRequest) => Promise<PreparedLine>;

@@ -1,11 +1,13 @@
 import type { LineDoor } from "./door.ts";
 import type { InputLimits } from "./input.ts";
+import type { PreparedLines } from "./prepared-lines.ts";
 import type { JobStore } from "./store.ts";
 
 /** Dependencies of a job. */
 export interface JobParts {
   readonly store: JobStore;
   readonly door: LineDoor;
+  readonly prepared: PreparedLines;
   readonly limits: InputLimits;
   /** Model names of this server; null to accept any. */
   readonly models: readonly string[] | null;

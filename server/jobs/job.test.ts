@@ -4,6 +4,7 @@ import { afterAll, describe, expect, spyOn, test } from "bun:test";
 import { mkdirSync, rmSync } from "node:fs";
 import {
   door,
+  doorAnswering,
   expected,
   lineOf,
   lines,
@@ -16,7 +17,7 @@ import {
   upload,
 } from "../../tests/support/jobs.ts";
 import { ApiError } from "../http/errors.ts";
-import type { LineCall, LineDoor } from "./door.ts";
+import type { LineDoor, LineRequest } from "./door.ts";
 import { ANSWERED, FAILED } from "./records.ts";
 import { JobStore } from "./store.ts";
 
@@ -72,15 +73,12 @@ describe("a job", () => {
     store.putBatch(recordOf(upload(store, all.join("\n"))));
     let reading = 0;
     let readingMost = 0;
-    const slow: LineDoor = {
-      ...door,
-      prompt: async (...given) => {
-        reading += 1;
-        readingMost = Math.max(readingMost, reading);
-        await Bun.sleep(0);
-        reading -= 1;
-        return door.prompt(...given);
-      },
+    const slow: LineDoor = async (line) => {
+      reading += 1;
+      readingMost = Math.max(readingMost, reading);
+      await Bun.sleep(0);
+      reading -= 1;
+      return door(line);
     };
     await runnerOf(store, { door: slow }).ended("batch_1");
     expect(store.batch("", "batch_1")!.completed).toBe(100);
@@ -109,16 +107,32 @@ describe("a job", () => {
     const store = new JobStore(folder);
     store.putBatch(recordOf(upload(store, lines.join("\n"))));
     const tried = new Set<unknown>();
-    const busy: LineDoor = {
-      ...door,
-      answer: async (endpoint, body, call) => {
-        if (tried.has(body.prompt)) return door.answer(endpoint, body, call);
-        tried.add(body.prompt);
-        throw new ApiError(503, "overloaded_error", "the queue is full");
-      },
-    };
+    const busy = doorAnswering(({ body }, answer) => async (signal) => {
+      if (tried.has(body.prompt)) return answer(signal);
+      tried.add(body.prompt);
+      throw new ApiError(503, "overloaded_error", "the queue is full");
+    });
     await runnerOf(store, { door: busy }).ended("batch_1");
     expect(resultsOf(store)).toEqual(expected);
+    store.close();
+  });
+
+  test.each([
+    ["prepared once while memory has room for it", 2 ** 20, 1],
+    ["prepared again when it runs if memory has no room for it", 1, 2],
+  ])("has each line %s, and has the same results", async (_, preparedBytes, times) => {
+    const store = new JobStore(newFolder());
+    store.putBatch(recordOf(upload(store, lines.join("\n"))));
+    const prepared = new Map<unknown, number>();
+    const counting: LineDoor = (line) => {
+      const { prompt } = line.body;
+      prepared.set(prompt, (prepared.get(prompt) ?? 0) + 1);
+      return door(line);
+    };
+    await runnerOf(store, { door: counting, preparedBytes }).ended("batch_1");
+    expect(resultsOf(store)).toEqual(expected);
+    const { bad, ...others } = Object.fromEntries(prepared);
+    expect([bad, new Set(Object.values(others))]).toEqual([1, new Set([times])]);
     store.close();
   });
 
@@ -126,13 +140,10 @@ describe("a job", () => {
     const store = new JobStore(newFolder());
     store.putBatch(recordOf(upload(store, lines.join("\n"))));
     let asked = 0;
-    const stuck: LineDoor = {
-      ...door,
-      answer: (endpoint, body, call) => {
-        asked += 1;
-        return asked <= 5 ? door.answer(endpoint, body, call) : new Promise(() => {});
-      },
-    };
+    const stuck = doorAnswering((_, answer) => (signal) => {
+      asked += 1;
+      return asked <= 5 ? answer(signal) : new Promise(() => {});
+    });
     const before = runnerOf(store, { door: stuck });
     while (store.batch("", "batch_1")!.completed < 5) await Bun.sleep(0);
     await before.stop();
@@ -150,14 +161,11 @@ describe("a job", () => {
 
   test("asks for each line as its owner, with its priority among jobs", async () => {
     const store = new JobStore(newFolder());
-    const calls: Pick<LineCall, "tenant" | "priority">[] = [];
-    const noting: LineDoor = {
-      ...door,
-      answer: (endpoint, body, call) => {
-        const { tenant, priority } = call;
-        calls.push({ tenant, priority });
-        return door.answer(endpoint, body, call);
-      },
+    const calls: Pick<LineRequest, "tenant" | "priority">[] = [];
+    const noting: LineDoor = (line) => {
+      const { tenant, priority } = line;
+      calls.push({ tenant, priority });
+      return door(line);
     };
     store.putBatch(recordOf(upload(store, lines[0]!), { priority: -3 }));
     await runnerOf(store, { door: noting }).ended("batch_1");

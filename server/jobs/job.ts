@@ -176,7 +176,7 @@ export class Job {
     const lines = this.#parts.store.openLines(this.record.id);
     const builder = new PortionBuilder();
     let isAny = false;
-    for await (const [line, read] of ahead(lines, (line) => this.#asker.prompt(line), isReadingEnough)) {
+    for await (const [line, read] of ahead(lines, (line) => this.#asker.prepare(line), isReadingEnough)) {
       isAny = true;
       if (this.#isEnding || read === null) return null;
       if ("tokens" in read) builder.add(line.line, read);

@@ -1,13 +1,14 @@
 import { ApiError, engineError } from "../http/errors.ts";
-import type { LinePrompt } from "./door.ts";
+import type { PreparedLine } from "./door.ts";
 import { digestOf, LineFault, parseLine } from "./input.ts";
 import type { JobParts } from "./job-parts.ts";
 import type { BatchRecord, LineRecord, LineResult } from "./records.ts";
 import { answered, refused, unanswered } from "./results.ts";
 
 /**
- * Sends a batch's lines through the door. A permanent refusal becomes the line's result; a temporary one is
- * retried. Both methods resolve to null once `signal` is aborted.
+ * Sends a batch's lines through the door: `prepare` before they are ordered, `answer` when they run. A
+ * permanent refusal becomes the line's result; a temporary one is retried. Both methods resolve to null once
+ * `signal` is aborted.
  */
 export class LineAsker {
   readonly #parts: JobParts;
@@ -20,17 +21,23 @@ export class LineAsker {
     this.#signal = signal;
   }
 
-  /** The prompt of a line's request, or the line's result if it was refused. */
-  async prompt(line: LineRecord): Promise<LinePrompt | LineResult | null> {
-    const { endpoint, owner } = this.#batch;
-    return await this.#retrying(line, () => this.#parts.door.prompt(endpoint, this.#bodyOf(line), owner));
+  /** Prepares a line's request, or gives its result if it was refused. Keeps it while memory has room. */
+  async prepare(line: LineRecord): Promise<PreparedLine | LineResult | null> {
+    const prepared = await this.#prepared(line);
+    if (prepared !== null && "tokens" in prepared) this.#parts.prepared.keep(this.#batch, line, prepared);
+    return prepared;
   }
 
   async answer(line: LineRecord): Promise<LineResult | null> {
-    const { owner, priority, endpoint } = this.#batch;
-    const call = { tenant: owner, priority, signal: this.#signal };
-    return await this.#retrying(line, async () =>
-      answered(line, await this.#parts.door.answer(endpoint, this.#bodyOf(line), call)),
+    const prepared = this.#parts.prepared.take(this.#batch, line) ?? (await this.#prepared(line));
+    if (prepared === null || "result" in prepared) return prepared;
+    return await this.#retrying(line, async () => answered(line, await prepared.answer(this.#signal)));
+  }
+
+  #prepared(line: LineRecord): Promise<PreparedLine | LineResult | null> {
+    const { endpoint, owner: tenant, priority } = this.#batch;
+    return this.#retrying(line, () =>
+      this.#parts.door({ endpoint, body: this.#bodyOf(line), tenant, priority }),
     );
   }
 

@@ -5,8 +5,11 @@ import type { BatchItem, BatchItems } from "../../scheduler/batch/batch-admissio
 import { orderOf } from "../../scheduler/batch/groups.ts";
 import { oneLevel } from "../../scheduler/batch/one-level.ts";
 import { PrefixTree, type PromptTable, TREE_PROMPTS_MAX } from "../../scheduler/batch/prefix-tree.ts";
-import type { LinePrompt } from "./door.ts";
+import type { PreparedLine } from "./door.ts";
 import { Int32List } from "./int32-list.ts";
+
+/** Part of a prepared line on which the order depends. */
+type LinePrompt = Pick<PreparedLine, "tokens" | "cacheKey" | "answerTokensMax">;
 
 /**
  * Tokens per block: a prompt is stored as one 32-bit hash per block, the last of which may be partial.

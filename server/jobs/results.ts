@@ -1,16 +1,23 @@
 /** Results of lines in OpenAI's format: one JSON object each. */
 
 import { type ApiError, errorBody } from "../http/errors.ts";
+import { jsonText } from "../http/json/slices.ts";
 import type { LineAnswer } from "./door.ts";
 import { ANSWERED, FAILED, type LineRecord, type LineResult, newId } from "./records.ts";
 
 const noUsage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 } as const;
 
-export function answered({ line, customId }: LineRecord, { body, usage }: LineAnswer): LineResult {
-  const head = JSON.stringify({ id: newId("batch_req_"), custom_id: customId }).slice(0, -1);
-  const requestId = JSON.stringify(newId("req_"));
-  const response = `{"status_code":200,"request_id":${requestId},"body":${body}}`;
-  return { line, state: ANSWERED, result: `${head},"response":${response},"error":null}`, usage };
+export async function answered(
+  { line, customId }: LineRecord,
+  { body, usage }: LineAnswer,
+): Promise<LineResult> {
+  const result = await jsonText({
+    id: newId("batch_req_"),
+    custom_id: customId,
+    response: { status_code: 200, request_id: newId("req_"), body },
+    error: null,
+  });
+  return { line, state: ANSWERED, result, usage };
 }
 
 /** Result of a line whose request was refused. */

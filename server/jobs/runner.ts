@@ -37,7 +37,7 @@ export class JobRunner {
     const done = (async () => {
       await Promise.resolve();
       await job.run();
-      this.#jobs.delete(batch.id);
+      this.#ended(batch);
       this.#shareOut();
     })();
     this.#jobs.set(batch.id, { job, done });
@@ -74,7 +74,7 @@ export class JobRunner {
     if (isEnded(batch)) return batch;
     const job = new Job(this.#parts, batch, this.#roomFor(batch));
     const record = job.cancel();
-    this.#jobs.set(batch.id, { job, done: job.run().then(() => void this.#jobs.delete(batch.id)) });
+    this.#jobs.set(batch.id, { job, done: job.run().then(() => this.#ended(batch)) });
     return record;
   }
 
@@ -102,6 +102,11 @@ export class JobRunner {
       if (!(error instanceof DiskFullError || error instanceof StoreError)) throw error;
       console.error("files of jobs whose time is over are not deleted yet:", error.message);
     }
+  }
+
+  #ended({ id }: BatchRecord): void {
+    this.#jobs.delete(id);
+    if (this.#jobs.size === 0) this.#parts.prepared.clear();
   }
 
   #shareOut(): void {

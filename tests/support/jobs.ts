@@ -5,7 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { badRequest } from "../../server/http/errors.ts";
 import { defaultJsonLimits } from "../../server/http/limits.ts";
-import type { LineDoor } from "../../server/jobs/door.ts";
+import type { LineDoor, LineRequest, PreparedLine } from "../../server/jobs/door.ts";
+import { PreparedLines } from "../../server/jobs/prepared-lines.ts";
 import type { BatchRecord } from "../../server/jobs/records.ts";
 import { JobRunner } from "../../server/jobs/runner.ts";
 import { JobStore } from "../../server/jobs/store.ts";
@@ -24,18 +25,26 @@ export function removeFolders(): void {
 }
 
 /** Door that answers a body's prompt with the prompt itself. */
-export const door: LineDoor = {
-  prompt: async (_endpoint, { prompt }) => {
-    if (prompt === "bad") throw badRequest("the prompt is bad", "prompt");
-    const tokens = Int32Array.from(String(prompt), (letter) => letter.charCodeAt(0));
-    return { tokens, cacheKey: "", answerTokensMax: 10 };
-  },
-  answer: async (_endpoint, { prompt }) => {
+export const door: LineDoor = async ({ body: { prompt } }) => {
+  if (prompt === "bad") throw badRequest("the prompt is bad", "prompt");
+  const tokens = Int32Array.from(String(prompt), (letter) => letter.charCodeAt(0));
+  const answer = async () => {
     await Bun.sleep(0);
     const usage = { promptTokens: 3, cachedTokens: 1, completionTokens: 2 };
-    return { body: JSON.stringify({ text: prompt }), usage };
-  },
+    return { body: { text: prompt }, usage };
+  };
+  return { tokens, cacheKey: "", answerTokensMax: 10, answer };
 };
+
+/** The door, with another answer. */
+export function doorAnswering(
+  answer: (line: LineRequest, usual: PreparedLine["answer"]) => PreparedLine["answer"],
+): LineDoor {
+  return async (line) => {
+    const prepared = await door(line);
+    return { ...prepared, answer: answer(line, prepared.answer) };
+  };
+}
 
 export function lineOf(index: number, prompt = `prompt ${index}`): string {
   const body = { model: "m", prompt };
@@ -84,12 +93,13 @@ export function upload(store: JobStore, text: string): string {
 
 export function runnerOf(
   store: JobStore,
-  changes: { readonly door?: LineDoor; readonly now?: number } = {},
+  changes: { readonly door?: LineDoor; readonly now?: number; readonly preparedBytes?: number } = {},
 ): JobRunner {
   return new JobRunner(
     {
       store,
       door: changes.door ?? door,
+      prepared: new PreparedLines(changes.preparedBytes),
       limits: { linesMax: 100, lineBytesMax: 1000, ...defaultJsonLimits },
       models: ["m"],
       nowSeconds: () => changes.now ?? 2000,

@@ -32,8 +32,13 @@ export async function answerMessages(
     marked.push({ ttlMs, tokens: tokens.slice(0, end) });
   }
   const markedTokens = marked.at(-1)?.tokens.length ?? 0;
-  const codec = messagesCodec({ model, markedTokens }, requestId);
-  const response = await respond(exchange, { ...generation, format, ignored }, [tokens], codec, stream);
+  const response = await respond(exchange, {
+    prompts: [tokens],
+    options: { ...generation, format },
+    isStream: stream,
+    ignored,
+    codec: () => messagesCodec({ model, markedTokens }, requestId),
+  });
   // The fleet has now chosen the engine that computes the tokens.
   const { tenant } = exchange;
   const cacheSalt = exchange.services.cacheSaltFor(tenant, generation.cacheSalt);

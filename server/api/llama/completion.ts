@@ -173,7 +173,8 @@ export async function answerLlamaCompletion(
         ];
   for (const one of tokens) expectFits(one, generation, "prompt", services);
   const counts = tokens.map(({ length }) => length);
-  return respond(exchange, generation, tokens, completionCodec(request, counts), stream);
+  const codec = () => completionCodec(request, counts);
+  return respond(exchange, { prompts: tokens, options: generation, isStream: stream, codec });
 }
 
 /** Fraction of the context reserved for an answer without a token limit, before other files get room. */

@@ -22,8 +22,10 @@ function answering(shape: typeof chatShape, param: "messages" | "prompt") {
         ? await readyChat(prompt, services, param)
         : { tokens: await completionTokens(prompt.text, prompt.fill, true, services) };
     expectFits(ready.tokens, generation, param, services);
-    const options =
-      "format" in ready ? { ...generation, format: ready.format, ignored: ready.ignored } : generation;
-    return respond(exchange, options, [ready.tokens], ollamaCodec(model, shape), stream);
+    const codec = () => ollamaCodec(model, shape);
+    const prepared = { prompts: [ready.tokens], options: generation, isStream: stream, codec };
+    if (!("format" in ready)) return respond(exchange, prepared);
+    const { format, ignored } = ready;
+    return respond(exchange, { ...prepared, options: { ...generation, format }, ignored });
   };
 }

@@ -5,23 +5,27 @@ import type { ReasoningField } from "../../config.ts";
 import { requestLimits } from "../../request/limits.ts";
 import { expectFits, expectTellable, type PromptServices, readyChat } from "../../request/prompt.ts";
 import { expectRepeatable } from "../answer-bounds.ts";
-import { type Exchange, respond } from "../respond.ts";
+import type { PreparedRequest } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { chatLogprobs, promptLogprobsJson } from "./logprobs.ts";
 import type { ChatRequest } from "./schema.ts";
 
 /** POST /v1/chat/completions */
-export async function answerChat(
-  exchange: Exchange,
+export async function prepareChat(
   services: PromptServices & { readonly reasoningField: ReasoningField },
   request: ChatRequest,
-): Promise<Response> {
+): Promise<PreparedRequest> {
   const { tokens, format, ignored } = await readyChat(request, services);
   expectFits(tokens, request.generation, "messages", services);
   expectTellable([tokens], request.generation.promptLogprobs);
   if (request.stream) expectRepeatable([tokens], request.generation.choices, request.returnTokenIds ? 1 : 0);
-  const codec = openaiCodec(request, chatFormat(request, tokens, services.reasoningField));
-  return respond(exchange, { ...request.generation, format, ignored }, [tokens], codec, request.stream);
+  return {
+    prompts: [tokens],
+    options: { ...request.generation, format },
+    isStream: request.stream,
+    ignored,
+    codec: () => openaiCodec(request, chatFormat(request, tokens, services.reasoningField)),
+  };
 }
 
 /** Format of a chat's choices. */

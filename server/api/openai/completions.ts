@@ -5,17 +5,16 @@ import type { WholeAnswer } from "../../answer/whole.ts";
 import { expectFits, expectTellable, type PromptServices } from "../../request/prompt.ts";
 import { expectRepeatable } from "../answer-bounds.ts";
 import { completionTokens } from "../fill.ts";
-import { type Exchange, respond } from "../respond.ts";
+import type { PreparedRequest } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { type CompletionLogprobs, completionLogprobs, echoed, promptLogprobsJson } from "./logprobs.ts";
 import type { CompletionRequest } from "./schema.ts";
 
 /** POST /v1/completions. Choices are numbered prompt by prompt. */
-export async function answerCompletion(
-  exchange: Exchange,
+export async function prepareCompletion(
   services: PromptServices,
   request: CompletionRequest,
-): Promise<Response> {
+): Promise<PreparedRequest> {
   const prompts = await Promise.all(
     request.prompts.map(async (prompt, index) => {
       const tokens = await completionTokens(prompt, request.fill, request.addSpecialTokens, services);
@@ -36,11 +35,13 @@ export async function answerCompletion(
       await yieldIfSpent();
     }
   }
-  const whole = openaiCodec(request, completionFormat(request, prompts, echoes));
-  const codec: typeof whole = request.isEchoOnly
-    ? { ...whole, body: (answer, times) => whole.body(promptAlone(answer), times) }
-    : whole;
-  return respond(exchange, request.generation, prompts, codec, request.stream);
+  return {
+    prompts,
+    options: request.generation,
+    isStream: request.stream,
+    codec: () => openaiCodec(request, completionFormat(request, prompts, echoes)),
+    ...(request.isEchoOnly ? { shown: promptAlone } : {}),
+  };
 }
 
 /** Removes the one generated token from an answer that echoes its prompt alone. */

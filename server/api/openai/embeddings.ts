@@ -1,8 +1,8 @@
-import { yieldIfSpent } from "../../../base/time-slice.ts";
+import { jsonResponse, LazyList } from "../../http/json/slices.ts";
 import { requestLimits } from "../../request/limits.ts";
-import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
+import { type Embedded, type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
 import { Fields, refusal } from "../fields.ts";
-import type { Exchange } from "../respond.ts";
+import type { WholeExchange } from "../respond.ts";
 import { noTargets, type Targets } from "../targets.ts";
 import { promptsOf } from "./inputs.ts";
 import { cacheSaltOf } from "./sampling.ts";
@@ -44,26 +44,28 @@ export function parseEmbeddingsRequest(
 
 /** POST /v1/embeddings */
 export async function answerEmbeddings(
-  exchange: Exchange,
+  exchange: WholeExchange,
   services: EmbedServices,
   request: EmbeddingsRequest,
 ): Promise<Response> {
-  const { vectors, promptTokens, cachedTokens } = await embed(exchange, services, request);
-  const data: string[] = [];
-  for (const [index, vector] of vectors.entries()) {
-    const embedding = request.format === "base64" ? base64Of(vector) : Array.from(vector);
-    data.push(JSON.stringify({ object: "embedding", index, embedding }));
-    await yieldIfSpent(); // a million numbers take a while to write
-  }
+  return jsonResponse(embeddingsBody(request, await embed(exchange, services, request)));
+}
+
+/** Body of the answer. */
+export function embeddingsBody(
+  { model, format }: EmbeddingsRequest,
+  { vectors, promptTokens, cachedTokens }: Embedded,
+): object {
+  const data = new LazyList(vectors, (vector, index) => {
+    const embedding = format === "base64" ? base64Of(vector) : Array.from(vector);
+    return { object: "embedding", index, embedding };
+  });
   const usage = {
     prompt_tokens: promptTokens,
     total_tokens: promptTokens,
     prompt_tokens_details: { cached_tokens: cachedTokens },
   };
-  const rest = JSON.stringify({ model: request.model, usage }).slice(1);
-  return new Response(`{"object":"list","data":[${data.join(",")}],${rest}`, {
-    headers: { "content-type": "application/json;charset=utf-8" },
-  });
+  return { object: "list", data, model, usage };
 }
 
 /** The vector's 32-bit floats in base64, little-endian as on every supported machine. */

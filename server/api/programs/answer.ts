@@ -27,7 +27,7 @@ export async function answerProgram(
 async function streamed(exchange: Exchange, run: Run, request: ProgramRequest): Promise<Response> {
   let isGone = false;
   // A program runs at its own pace: the stream itself bounds the output that a slow reader leaves unread.
-  const stream = new ResponseStream(exchange.reply!, sseFraming, exchange.limits, {
+  const stream = new ResponseStream(exchange.reply, sseFraming, exchange.limits, {
     pause: () => {},
     resume: () => {},
     abort: () => {

@@ -88,7 +88,7 @@ export async function answerProgramChat(
 }
 
 async function streamed(exchange: Exchange, run: Run, codec: Codec, output: string): Promise<Response> {
-  const stream = new ResponseStream(exchange.reply!, codec.framing, exchange.limits, {
+  const stream = new ResponseStream(exchange.reply, codec.framing, exchange.limits, {
     pause: () => {},
     resume: () => {},
     abort: () => {

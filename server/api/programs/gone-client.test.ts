@@ -16,7 +16,7 @@ test("a client that is gone before its program begins has nothing computed, and 
   const exchange: Exchange = {
     requestId: "",
     signal: AbortSignal.abort(),
-    reply: null,
+    reply: null as never, // no answer here is a stream
     arrivedMs: 0,
     tenant: "",
     services: { generator, lifecycle, telemetry, cacheSaltFor: (_, salt) => salt },

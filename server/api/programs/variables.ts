@@ -122,7 +122,7 @@ function streamed(
   const untrack = services.lifecycle.track({
     cut: (error: ApiError) => over(errorText(error)),
   });
-  const stream = new ResponseStream(reply!, sseFraming, limits, {
+  const stream = new ResponseStream(reply, sseFraming, limits, {
     pause: () => {},
     resume: () => {},
     abort: () => {

@@ -1,11 +1,10 @@
 /** OpenAI's Responses: POST /v1/responses and its related routes. */
-import type { TokenId } from "../../../base/token.ts";
 import { ApiError, asApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
 import { expectFits, readyChat } from "../../request/prompt.ts";
-import { type Exchange, respond } from "../respond.ts";
+import { answerWhole, type Exchange, type PreparedRequest, respond } from "../respond.ts";
 import { type Keep, ResponseCodec } from "./codec.ts";
 import { messagesOf } from "./conversation.ts";
 import type { Item } from "./items.ts";
@@ -23,23 +22,15 @@ export async function createResponse(
   request: ResponsesRequest,
 ): Promise<Response | object> {
   const { tenant, requestId } = exchange;
-  const input = ownItems(tenant, request, deps);
-  const { tokens, format, ignored } = await chatOf(tenant, request, input, deps);
-  expectFits(tokens, request.generation, "input", deps);
   const { responses } = deps;
-  const { previousId, stream } = request;
-  const generation = { ...request.generation, format, ignored };
-  const keep: Keep = (response) => {
-    if (!request.store || responses.keep(tenant, { response, input, previousId })) return response;
-    return { ...response, store: false };
-  };
-  const codec = new ResponseCodec(request, keep);
-  if (!request.background) return respond(exchange, generation, [tokens], codec, stream);
+  const { input, keep, ...prepared } = await prepareResponse(tenant, deps, request);
+  if (!request.background) return respond(exchange, prepared);
+  const codec = prepared.codec();
   const begun = codec.begun();
-  responses.mustKeep(tenant, { response: begun, input, previousId });
+  responses.mustKeep(tenant, { response: begun, input, previousId: request.previousId });
   responses.run(begun.id, async (signal) => {
     try {
-      await respond({ ...exchange, signal }, generation, [tokens], codec, false);
+      await answerWhole({ ...exchange, signal }, { ...prepared, isStream: false, codec: () => codec });
     } catch (error) {
       if (signal.reason === DELETED) return;
       keep(codec.failed(asApiError(error, requestId), signal.aborted ? "cancelled" : "failed"));
@@ -48,23 +39,46 @@ export async function createResponse(
   return begun;
 }
 
+/** A Responses request whose prompt is tokens, starting with those of its predecessors. */
+interface PreparedResponse extends PreparedRequest {
+  /** The request's own items. */
+  readonly input: readonly Item[];
+  readonly keep: Keep;
+  readonly codec: () => ResponseCodec;
+}
+
+export async function prepareResponse(
+  tenant: string,
+  deps: ResponsesDeps,
+  request: ResponsesRequest,
+): Promise<PreparedResponse> {
+  const input = ownItems(tenant, request, deps);
+  const { tokens, format, ignored } = await chatOf(tenant, request, input, deps);
+  expectFits(tokens, request.generation, "input", deps);
+  const keep: Keep = (response) => {
+    const { previousId } = request;
+    if (!request.store || deps.responses.keep(tenant, { response, input, previousId })) return response;
+    return { ...response, store: false };
+  };
+  return {
+    prompts: [tokens],
+    options: { ...request.generation, format },
+    isStream: request.stream,
+    ignored,
+    codec: () => new ResponseCodec(request, keep),
+    input,
+    keep,
+  };
+}
+
 /** POST /v1/responses/input_tokens: the tokens that a response's `usage` would count as input. */
 export async function countInputTokens(
   { tenant }: Pick<Exchange, "tenant">,
   deps: ResponsesDeps,
   request: ResponsesRequest,
 ): Promise<object> {
-  const { length } = await responsePromptTokens(tenant, deps, request);
-  return { object: "response.input_tokens", input_tokens: length };
-}
-
-/** Prompt tokens of a response, starting with those of its predecessors. */
-export async function responsePromptTokens(
-  tenant: string,
-  deps: ResponsesDeps,
-  request: ResponsesRequest,
-): Promise<TokenId[]> {
-  return (await chatOf(tenant, request, ownItems(tenant, request, deps), deps)).tokens;
+  const { tokens } = await chatOf(tenant, request, ownItems(tenant, request, deps), deps);
+  return { object: "response.input_tokens", input_tokens: tokens.length };
 }
 
 /** GET /v1/responses/{id} and /v1/responses/{id}/input_items; null if there is no such route. */

@@ -29,20 +29,19 @@ const PIECE_UNITS = 64 * 1024;
 /** Numbers that are written at a time. */
 const NUMBERS = 4096;
 
-/** JSON response. `value` holds what JSON can express, and lazy lists. */
-export async function jsonResponse(value: object): Promise<Response> {
-  const pieces: Uint8Array[] = [];
+/** JSON text. `value` holds what JSON can express, and lazy lists. */
+export async function jsonText(value: object): Promise<string> {
   let text = "";
-  for (const part of partsOf(value)) {
-    text += part;
-    if (text.length < PIECE_UNITS) continue;
-    pieces.push(Buffer.from(text));
-    text = "";
-    await yieldIfSpent();
-  }
+  for await (const piece of piecesOf(value)) text += piece;
+  return text;
+}
+
+/** JSON response of the same values. */
+export async function jsonResponse(value: object): Promise<Response> {
   const headers = { "content-type": "application/json;charset=utf-8" };
-  if (pieces.length === 0) return new Response(text, { headers });
-  pieces.push(Buffer.from(text));
+  const pieces: Uint8Array[] = [];
+  for await (const piece of piecesOf(value)) pieces.push(Buffer.from(piece));
+  if (pieces.length === 1) return new Response(pieces[0], { headers });
   const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
   const body = new ReadableStream<Uint8Array>({
     pull(controller) {
@@ -52,6 +51,19 @@ export async function jsonResponse(value: object): Promise<Response> {
     },
   });
   return new Response(body, { headers: { ...headers, "content-length": String(bytes) } });
+}
+
+/** At least one piece of the text; the thread does other work between pieces. */
+async function* piecesOf(value: object): AsyncGenerator<string> {
+  let text = "";
+  for (const part of partsOf(value)) {
+    text += part;
+    if (text.length < PIECE_UNITS) continue;
+    yield text;
+    text = "";
+    await yieldIfSpent();
+  }
+  yield text;
 }
 
 function* partsOf(value: unknown): Generator<string> {
