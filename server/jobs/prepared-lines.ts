@@ -6,6 +6,8 @@ import type { BatchRecord, LineRecord } from "./records.ts";
 const BYTES_MAX = 128 * 2 ** 20;
 /** Bytes of a prepared line besides its texts and tokens. */
 const LINE_BYTES = 2048;
+/** Bytes of a prepared line for each byte of the file's. */
+const TEXT_COPIES = 4;
 /** Bytes of a token in an array of numbers. */
 const TOKEN_BYTES = 8;
 
@@ -18,7 +20,7 @@ export class PreparedLines {
   }
 
   keep(batch: BatchRecord, line: LineRecord, prepared: PreparedLine): void {
-    const size = LINE_BYTES + 2 * line.bytes + TOKEN_BYTES * prepared.tokens.length;
+    const size = LINE_BYTES + TEXT_COPIES * line.bytes + TOKEN_BYTES * prepared.tokens.length;
     this.#lines.set(keyOf(batch, line), prepared, { size });
   }
 
