@@ -258,6 +258,14 @@ export const serverSettings = Object.freeze({
     max: 2 ** 20,
     sentence: "Maximum size of an uploaded file.",
   }),
+  batchStorageGib: integer({
+    unit: "GiB",
+    default: 20,
+    min: 1,
+    max: 2 ** 20,
+    sentence:
+      "Disk space that files, batches and results of all keys may take; beyond it the server refuses new files and batches.",
+  }),
   batchResultDays: integer({
     unit: "days",
     default: 30,

@@ -289,10 +289,11 @@ function servedModelOf(
   };
 }
 
-function jobSettings({ batchLinesMax, batchFileMib, batchResultDays }: Config): JobSettings {
+function jobSettings({ batchLinesMax, batchFileMib, batchStorageGib, batchResultDays }: Config): JobSettings {
   return {
     fileBytesMax: batchFileMib * 2 ** 20,
     linesMax: batchLinesMax,
+    storageBytesMax: batchStorageGib * 2 ** 30,
     retentionSeconds: batchResultDays * 86_400,
   };
 }

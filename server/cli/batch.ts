@@ -170,7 +170,7 @@ async function runHere(
   const progress = progressLine();
   const { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib } = options;
   const started = { device, threads, dtype, quant, packedWeights, maxModelLen, kvCacheGib };
-  const limits = { batchLinesMax: 10_000_000, batchFileMib: 2 ** 20 };
+  const limits = { batchLinesMax: 10_000_000, batchFileMib: 2 ** 20, batchStorageGib: 2 ** 20 };
   const config = makeConfig({ port: 0, data: { folder: join(folder, "data") }, ...limits, ...started });
   try {
     const starting = startServer(config, dir, { onPlan: () => {}, onProgress: showLoading(progress) });

@@ -66,6 +66,16 @@ export class JobStore {
     this.#database.run(`PRAGMA max_page_count = ${pages}`);
   }
 
+  /** Bytes of the disk that files, batches and results take, with those of unfinished uploads. */
+  get bytes(): number {
+    const { bytes } = this.#database
+      .query<{ readonly bytes: number }, []>(
+        "SELECT (page_count - freelist_count) * page_size AS bytes FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+      )
+      .get()!;
+    return this.#uploads.bytes + bytes;
+  }
+
   /* ---- files ---- */
 
   /** Begins an upload; the file exists only once it is finished. */

@@ -1,5 +1,15 @@
 import { createHash } from "node:crypto";
-import { closeSync, fsyncSync, openSync, readdirSync, readSync, renameSync, rmSync, statSync } from "node:fs";
+import {
+  closeSync,
+  fsyncSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
 import { join } from "node:path";
 import { ownFolder, readOwnFile } from "../own-files.ts";
 import type { FileRecord } from "./records.ts";
@@ -13,6 +23,8 @@ const PART_BYTES = 1024 * 1024;
 export class UploadFolder {
   readonly #path: string;
   readonly #write: <Value>(write: () => Value) => Value;
+  /** Bytes of each file by its id, also while it is uploaded. */
+  readonly #sizes = new Map<string, number>();
 
   /** `write` runs an I/O function and maps its errors. */
   constructor(path: string, write: <Value>(write: () => Value) => Value) {
@@ -25,12 +37,19 @@ export class UploadFolder {
     return readdirSync(this.#path).length === 0;
   }
 
+  /** Bytes of all files, with those of unfinished uploads. */
+  get bytes(): number {
+    return this.#sizes.values().reduce((sum, bytes) => sum + bytes, 0);
+  }
+
   /** Begins an upload; the file exists only once it is finished, when `keep` creates its record. */
   begin(id: string, keep: (bytes: number, sha256: string, expiresAt: number | null) => FileRecord): Upload {
     const part = `${this.#pathOf(id)}.part`;
     const file = this.#write(() => openSync(part, "wx", 0o600));
     return openUpload(file, part, {
       write: this.#write,
+      grown: (bytes) => this.#sizes.set(id, bytes),
+      discarded: () => this.#sizes.delete(id),
       finish: (bytes, sha256, expiresAt) => {
         this.#write(() => {
           renameSync(part, this.#pathOf(id));
@@ -46,6 +65,7 @@ export class UploadFolder {
   /** Removes a file; does nothing if there is none. */
   remove(id: string): void {
     rmSync(this.#pathOf(id), { force: true });
+    this.#sizes.delete(id);
   }
 
   /**
@@ -53,8 +73,10 @@ export class UploadFolder {
    * target.
    */
   removeAllBut(ids: ReadonlySet<string>): void {
-    for (const entry of readdirSync(this.#path, { withFileTypes: true }))
-      if (!entry.isDirectory() && !ids.has(entry.name)) this.remove(entry.name);
+    for (const entry of readdirSync(this.#path, { withFileTypes: true })) {
+      if (ids.has(entry.name)) this.#sizes.set(entry.name, lstatSync(this.#pathOf(entry.name)).size);
+      else if (!entry.isDirectory()) this.remove(entry.name);
+    }
   }
 
   /** Bytes [start, start + bytes) of a file, fewer at its end; null if it is gone. */

@@ -16,7 +16,10 @@ export interface Upload {
 export interface UploadEnds {
   /** Runs an I/O function and maps its errors. */
   write(write: () => void): void;
+  /** Reports the bytes written so far. */
+  grown(bytes: number): void;
   finish(bytes: number, sha256: string, expiresAt: number | null): FileRecord;
+  discarded(): void;
 }
 
 /** Starts an upload into an open file with this path. */
@@ -48,6 +51,7 @@ class RunningUpload implements Upload {
     });
     this.#hash.update(part);
     this.#bytes += part.length;
+    this.#ends.grown(this.#bytes);
   }
 
   finish(expiresAt: number | null): FileRecord {
@@ -62,5 +66,6 @@ class RunningUpload implements Upload {
     this.#isOpen = false;
     closeSync(this.#file);
     rmSync(this.#path, { force: true });
+    this.#ends.discarded();
   }
 }

@@ -598,3 +598,28 @@ describe("files", () => {
     expect(await refusalOf(clientOf(server).files.list())).toContain("--data");
   });
 });
+
+test("files and results of all keys have a bound on the disk, which refusals name with its value", async () => {
+  const first = start({ storageBytesMax: 200_000 });
+  const client = clientOf(first);
+  const send = async (text: string) =>
+    client.files.create({ file: await toFile(Buffer.from(text)), purpose: "batch" });
+  const { id } = await send(chatLine("a", "x".repeat(90_000)));
+  const { bytes } = first.jobs!.store;
+  expect(bytes).toBeGreaterThan(90_000);
+  const refusal = await refusalOf(send("y".repeat(110_000)));
+  expect(refusal).toContain("may take 200000 bytes of the disk (--batch-storage-gib), and would take 2");
+  expect(refusal).toContain("507");
+  expect(first.jobs!.store.bytes).toBe(bytes);
+  await first.close();
+
+  const second = start({ storageBytesMax: bytes - 1 });
+  const again = clientOf(second);
+  expect(second.jobs!.store.bytes).toBe(bytes);
+  const batch = { input_file_id: id, endpoint: "/v1/chat/completions", completion_window: "24h" } as const;
+  expect(await refusalOf(again.batches.create(batch))).toContain(`may take ${bytes - 1} bytes`);
+  await again.files.delete(id);
+  expect((await again.files.create({ file: await toFile(Buffer.from("z")), purpose: "batch" })).bytes).toBe(
+    1,
+  );
+});

@@ -79,6 +79,8 @@ export interface TestServerOptions {
   readonly answers?: readonly string[] | Says;
   /** Data folder of files and batches; absent: the server has none. */
   readonly data?: string;
+  /** Bytes that files, batches and results may take; by default 1 GiB. */
+  readonly storageBytesMax?: number;
   /** Limits of stored responses. */
   readonly responseLimits?: StoreLimits;
   /** Hook before each write to the store; may throw instead. */
@@ -254,7 +256,12 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
         ? null
         : {
             store: openStore(data, onWrite),
-            settings: { fileBytesMax: 2 ** 20, linesMax: 5000, retentionSeconds: 86_400 },
+            settings: {
+              fileBytesMax: 2 ** 20,
+              linesMax: 5000,
+              storageBytesMax: options.storageBytesMax ?? 2 ** 30,
+              retentionSeconds: 86_400,
+            },
             retryMs: 20,
           },
   });

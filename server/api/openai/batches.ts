@@ -7,14 +7,15 @@ import type { JobService } from "../../jobs/service.ts";
 import { requestLimits } from "../../request/limits.ts";
 import { Fields, refusal } from "../fields.ts";
 import { metadataOf } from "../metadata.ts";
-import { expirySeconds, pageObject, pageQuery } from "./files.ts";
+import { expectStorage, expirySeconds, pageObject, pageQuery } from "./files.ts";
 
 const LISTED = 20;
 const LISTED_MAX = 100;
 const HOURS_MAX = 24 * 365;
 
 /** POST /v1/batches */
-export async function createBatch(call: Call, { store, runner, nowSeconds }: JobService): Promise<object> {
+export async function createBatch(call: Call, jobs: JobService): Promise<object> {
+  const { store, runner, nowSeconds } = jobs;
   const fields = new Fields(await call.readWork());
   const inputFile = fields.string("input_file_id") ?? "";
   const given = fields.raw("endpoint");
@@ -32,6 +33,7 @@ export async function createBatch(call: Call, { store, runner, nowSeconds }: Job
   if (file.purpose !== "batch") {
     throw badRequest(`the file ${inputFile} has the purpose ${file.purpose}, not batch`, "input_file_id");
   }
+  expectStorage(jobs, 0); // nobody knows the size of its results
   const createdAt = nowSeconds();
   const batch: BatchRecord = {
     id: newId("batch_"),

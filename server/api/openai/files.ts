@@ -20,7 +20,8 @@ const EXPIRES_MIN = 3600;
 const EXPIRES_MAX = 2_592_000;
 
 /** POST /v1/files: writes the file to the disk while it arrives. */
-export async function createFile(call: Call, { store, settings, nowSeconds }: JobService): Promise<object> {
+export async function createFile(call: Call, jobs: JobService): Promise<object> {
+  const { store, settings, nowSeconds } = jobs;
   let upload: Upload | null = null;
   const id = newId("file-");
   const createdAt = nowSeconds();
@@ -37,8 +38,14 @@ export async function createFile(call: Call, { store, settings, nowSeconds }: Jo
         throw badRequest(`the file comes in the field file, but this one is in ${quote(field)}`);
       filename = name.slice(0, FILENAME_CHARACTERS_MAX);
       const record = { id, owner: call.tenant, purpose: "batch", filename, createdAt } as const;
-      upload = store.upload(record);
-      return upload;
+      const begun = store.upload(record);
+      upload = begun;
+      return {
+        write: (part) => {
+          expectStorage(jobs, part.length);
+          begun.write(part);
+        },
+      };
     });
     const purpose = fields.get("purpose");
     if (purpose !== "batch") {
@@ -51,6 +58,23 @@ export async function createFile(call: Call, { store, settings, nowSeconds }: Jo
     (upload as Upload | null)?.discard();
     throw error;
   }
+}
+
+/** Throws 507 if files and results, with `bytes` more, would take more of the disk than they may. */
+export function expectStorage({ store, settings }: JobService, bytes: number): void {
+  const { storageBytesMax: max } = settings;
+  const needed = store.bytes + bytes;
+  if (needed <= max) return;
+  throw noStorage(
+    `files and results of all keys may take ${max} bytes of the disk (--batch-storage-gib), and would take ${needed}: delete files that nobody needs`,
+  );
+}
+
+function noStorage(message: string): ApiError {
+  return new ApiError(507, "server_error", message, {
+    apiCode: "insufficient_storage",
+    shouldRetry: false,
+  });
 }
 
 function fileExpiry(fields: ReadonlyMap<string, string>): number | null {
@@ -146,12 +170,7 @@ function streamOf(parts: Generator<Uint8Array>): ReadableStream<Uint8Array> {
 
 /** Translates errors of the store to HTTP errors. */
 export function storageError(error: unknown): unknown {
-  if (error instanceof DiskFullError) {
-    return new ApiError(507, "server_error", error.message, {
-      apiCode: "insufficient_storage",
-      shouldRetry: false,
-    });
-  }
+  if (error instanceof DiskFullError) return noStorage(error.message);
   if (error instanceof StoreError) {
     return new ApiError(500, "server_error", error.message, { apiCode: "store_damaged", shouldRetry: false });
   }
