@@ -1,19 +1,27 @@
 /**
  * `npm run build`: dist/bunting, one executable with the runtime, the server, the native library and the demo
- * model. An argument names another output file.
+ * model. An argument names another output file. Releases name the `--library` and the `--runtime` (a Bun
+ * binary) of another platform too.
  */
 
 import { readdirSync, statSync } from "node:fs";
 import { basename, join, relative, resolve } from "node:path";
+import { parseArgs } from "node:util";
 import type { BunPlugin } from "bun";
 import { bundlePage } from "../server/http/page-files.ts";
 
 const root = resolve(import.meta.dir, "..");
-const outfile = resolve(process.argv[2] ?? join(root, "dist", "bunting"));
+const { positionals, values } = parseArgs({
+  args: process.argv.slice(2),
+  allowPositionals: true,
+  options: { library: { type: "string" }, runtime: { type: "string" } },
+});
+const outfile = resolve(positionals[0] ?? join(root, "dist", "bunting"));
+const library = resolve(values.library ?? join(root, "build", "native", "libbunting_cpu.so"));
 
 /** Files to embed: name below the extraction folder → path. */
 function filesToEmbed(): Map<string, string> {
-  const files = new Map([["libbunting_cpu.so", join(root, "build", "native", "libbunting_cpu.so")]]);
+  const files = new Map([["libbunting_cpu.so", library]]);
   const model = join(root, "models", "demo");
   for (const entry of readdirSync(model, { withFileTypes: true })) {
     if (entry.isFile() && /\.(json|safetensors|jinja)$/.test(entry.name)) {
@@ -67,7 +75,12 @@ const result = await Bun.build({
   bytecode: true,
   minify: true,
   plugins: [embed],
-  compile: { outfile, autoloadDotenv: false, autoloadBunfig: false },
+  compile: {
+    outfile,
+    autoloadDotenv: false,
+    autoloadBunfig: false,
+    ...(values.runtime === undefined ? {} : { executablePath: resolve(values.runtime) }),
+  },
 });
 for (const log of result.logs) console.error(String(log));
 if (!result.success) process.exit(1);

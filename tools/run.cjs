@@ -1,10 +1,10 @@
-// Entry of every npm script: `node tools/run.cjs start|test|check|nightly|build|setup [args]`.
+// Entry of every npm script: `node tools/run.cjs start|test|check|nightly|build|release|setup [args]`.
 //
 // Plain CommonJS in old syntax, so that a Node too old for the rest of tools/ still gets a sentence, not a syntax
 // error. Needs no installed package.
 
 var NODE_MAJOR_MIN = 18;
-var TASKS = ["start", "test", "check", "nightly", "build", "setup"];
+var TASKS = ["start", "test", "check", "nightly", "build", "release", "setup"];
 
 var major = Number(process.versions.node.split(".")[0]);
 var task = process.argv[2];

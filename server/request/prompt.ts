@@ -71,20 +71,21 @@ async function writtenChat(
 ): Promise<Omit<ReadyChat, "format">> {
   const { encoder, model } = services;
   const template = templateOf(services, param);
-  expectToolsKnown(template, prompt);
   if (prompt.continuesLast === true && prompt.messages.at(-1)!.role !== "assistant")
     throw badRequest("only a message of the assistant can be continued, and the last one is not", param);
   const contents = prompt.messages.map(({ content }) => content);
   refuseEnormous(contents, param, services);
   const messages = prompt.messages as readonly (ChatMessage & TemplateMessage)[];
+  const dropsTools = prompt.tools.length > 0 && !template.mentions("tools", true);
   const options = {
     addGenerationPrompt: prompt.addGenerationPrompt,
     continuesLast: prompt.continuesLast ?? false,
-    tools: prompt.tools,
+    tools: dropsTools ? [] : prompt.tools,
     templateKwargs: prompt.templateArguments,
   };
   const job = { messages, options, tokensMax: model.contextMax, wantsTokens };
-  return chatWritten(await encoder.writeChat(job).catch(refuseBusy), param, services);
+  const written = chatWritten(await encoder.writeChat(job).catch(refuseBusy), param, services);
+  return dropsTools ? { ...written, ignored: ["tools", ...written.ignored] } : written;
 }
 
 /** Throws 400 for a chat that the template refuses, or that cannot fit. */
@@ -106,13 +107,6 @@ export function chatWritten(
 function templateOf({ template }: PromptServices, param: string): ChatTemplate {
   if (template !== null) return template;
   throw badRequest("this model has no chat template: use /v1/completions", param, "template_error");
-}
-
-/** Throws 400 for tools if the template would silently drop them. */
-function expectToolsKnown(template: ChatTemplate, { tools }: ChatPrompt): void {
-  if (tools.length === 0 || template.mentions("tools", true)) return;
-  const message = "this model's chat template does not know tools: leave them out, or send tool_choice none";
-  throw badRequest(message, "tools", "template_error");
 }
 
 const busyRetrySeconds = 2;

@@ -234,17 +234,28 @@ test("what of a schema cannot be kept to, and need not be, is told in the answer
   expect<unknown>([error.param, error.code]).toEqual(["tools#/properties/city/type", "invalid_schema"]);
 });
 
+const toollessTemplate = "{% for m in messages %}{{ m.content }}{% endfor %}";
+
+test("functions on offer to a template that knows none are left out and named", async () => {
+  const plain = startTestServer({ template: toollessTemplate });
+  const response = await post(plain, route, chatBody("Hi", { tools, max_tokens: 1 }));
+  expect<unknown>([response.status, response.headers.get("x-bunting-ignored")]).toEqual([200, "tools"]);
+  await response.text();
+  await plain.settled();
+  await plain.close();
+});
+
 describe("a request with functions is refused", () => {
   const refused = async (more: Readonly<Record<string, unknown>>, to = server) => {
     const response = await post(to, route, chatBody("Hi", { tools, max_tokens: 1, ...more }));
     return { status: response.status, error: (await bodyOf(response)).error };
   };
 
-  test("when the template knows none", async () => {
-    const plain = startTestServer({ template: "{% for m in messages %}{{ m.content }}{% endfor %}" });
-    const { status, error } = await refused({}, plain);
-    expect<unknown>([status, error.param, error.code]).toEqual([400, "tools", "template_error"]);
-    expect(error.message).toContain("does not know tools");
+  test("when a call is forced and the template knows no functions", async () => {
+    const plain = startTestServer({ template: toollessTemplate });
+    const { status, error } = await refused({ tool_choice: "required" }, plain);
+    expect<unknown>([status, error.param]).toEqual([400, "tool_choice"]);
+    expect(error.message).toContain("the form in which this model writes calls is not known");
     await plain.settled();
     await plain.close();
   });

@@ -1,0 +1,251 @@
+/** Packages that need neither compiler nor source tree, as packaging/README.md describes them. */
+
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { join, relative, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import packageJson from "../package.json" with { type: "json" };
+
+const root = resolve(import.meta.dir, "..");
+const { version } = packageJson;
+
+interface Platform {
+  /** Name in file names; npm's platform and architecture. */
+  readonly name: string;
+  readonly cpu: "x64" | "arm64";
+  /** Folder of the executable, as packaging/Dockerfile names it. */
+  readonly dockerName: string;
+  readonly libc: "glibc" | "musl";
+  /** zig's target, with the oldest glibc that the library runs on. */
+  readonly target: string;
+  /** npm package with the Bun binary; for x64 the one that needs no AVX2. */
+  readonly runtime: string;
+}
+
+const platforms: readonly Platform[] = [
+  {
+    name: "linux-x64",
+    dockerName: "amd64",
+    cpu: "x64",
+    libc: "glibc",
+    target: "x86_64-linux-gnu.2.28",
+    runtime: "bun-linux-x64-baseline",
+  },
+  {
+    name: "linux-x64-musl",
+    dockerName: "amd64-musl",
+    cpu: "x64",
+    libc: "musl",
+    target: "x86_64-linux-musl",
+    runtime: "bun-linux-x64-musl-baseline",
+  },
+  {
+    name: "linux-arm64",
+    dockerName: "arm64",
+    cpu: "arm64",
+    libc: "glibc",
+    target: "aarch64-linux-gnu.2.28",
+    runtime: "bun-linux-aarch64",
+  },
+  {
+    name: "linux-arm64-musl",
+    dockerName: "arm64-musl",
+    cpu: "arm64",
+    libc: "musl",
+    target: "aarch64-linux-musl",
+    runtime: "bun-linux-aarch64-musl",
+  },
+];
+
+const { positionals, values } = parseArgs({
+  args: process.argv.slice(2),
+  allowPositionals: true,
+  options: {
+    out: { type: "string", default: join(root, "dist", "release") },
+    // Uses this library and Bun instead of building and fetching them, for tests of one platform.
+    library: { type: "string" },
+    runtime: { type: "string" },
+  },
+});
+const out = resolve(values.out);
+const cache = join(root, "build", "release");
+
+/** Fields that all npm packages share. */
+const about = { version, license: packageJson.license };
+
+const chosen = positionals.length === 0 ? platforms : positionals.map(platformOf);
+rmSync(out, { recursive: true, force: true });
+mkdirSync(out, { recursive: true });
+for (const platform of chosen) {
+  console.log(`${platform.name} …`);
+  const folder = join(out, "executables", platform.dockerName);
+  mkdirSync(folder, { recursive: true });
+  const library = values.library ?? buildLibrary(platform);
+  const runtime = values.runtime ?? fetchRuntime(platform);
+  const executable = join(folder, "bunting");
+  const script = join(root, "tools", "build.ts");
+  run([process.execPath, script, executable, "--library", library, "--runtime", runtime]);
+  writeArchive(platform, executable);
+  writePlatformPackage(platform, executable);
+}
+writeMainPackage();
+const packaging = join(root, "packaging");
+for (const name of ["Dockerfile", "compose.yaml", "compose"]) {
+  cpSync(join(packaging, name), join(out, name), { recursive: true });
+}
+writeChecksums(out, filesBelow(out));
+console.log(`${relative(process.cwd(), out)}: ${readdirSync(out).join(" ")}`);
+
+function platformOf(name: string): Platform {
+  const platform = platforms.find((one) => one.name === name);
+  if (platform !== undefined) return platform;
+  fail(`Unknown platform ${name}; there are ${platforms.map((one) => one.name).join(", ")}.`);
+}
+
+/** Compiles the CPU engine for a platform and returns the library's path. */
+function buildLibrary({ target, cpu }: Platform): string {
+  const folder = join(cache, target);
+  const bin = join(cache, "bin");
+  mkdirSync(bin, { recursive: true });
+  // CMake accepts one path as a compiler, without arguments.
+  const compiler = join(bin, `c++-${target}`);
+  const zig = zigCommand()
+    .map((word) => JSON.stringify(word))
+    .join(" ");
+  writeFileSync(compiler, `#!/bin/sh\nexec ${zig} c++ -target ${target} "$@"\n`, { mode: 0o755 });
+  run([
+    "cmake",
+    ...["-S", join(root, "csrc"), "-B", folder, "-DCMAKE_BUILD_TYPE=Release"],
+    ...["-DCMAKE_SYSTEM_NAME=Linux", `-DCMAKE_SYSTEM_PROCESSOR=${cpu === "x64" ? "x86_64" : "aarch64"}`],
+    `-DCMAKE_CXX_COMPILER=${compiler}`,
+    // Assertions name their file: relative, so that the folder of the source does not change the bytes.
+    `-DCMAKE_CXX_FLAGS=-ffile-prefix-map=${join(root, "csrc")}=csrc -g0`,
+    ...(Bun.which("ccache") === null ? [] : ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"]),
+  ]);
+  run(["cmake", "--build", folder, "-j", String(availableParallelism()), "--target", "bunting_cpu"]);
+  return join(folder, "libbunting_cpu.so");
+}
+
+/** Command that starts zig. */
+function zigCommand(): string[] {
+  const named = process.env.BUNTING_ZIG;
+  if (named !== undefined) return [named];
+  const found = Bun.which("zig");
+  if (found !== null) return [found];
+  const python = Bun.which("python3");
+  if (python !== null && Bun.spawnSync([python, "-m", "ziglang", "version"]).exitCode === 0) {
+    return [python, "-m", "ziglang"];
+  }
+  fail("No zig found: install it (for example `pip install ziglang`), or name it in BUNTING_ZIG.");
+}
+
+/** Fetches the Bun binary of a platform through npm, which verifies it. */
+function fetchRuntime({ runtime }: Platform): string {
+  const bunVersion = packageJson.dependencies.bun;
+  const folder = join(cache, `${runtime}-${bunVersion}`);
+  const binary = join(folder, "package", "bin", "bun");
+  if (existsSync(binary)) return binary;
+  mkdirSync(folder, { recursive: true });
+  const { stdout } = Bun.spawnSync(
+    ["npm", "pack", "--silent", "--pack-destination", folder, `@oven/${runtime}@${bunVersion}`],
+    { stderr: "inherit" },
+  );
+  const archive = join(folder, String(stdout).trim());
+  if (String(stdout).trim() === "" || !existsSync(archive))
+    fail(`npm has no @oven/${runtime}@${bunVersion}.`);
+  run(["tar", "xzf", archive, "-C", folder]);
+  rmSync(archive);
+  return binary;
+}
+
+/** Archive with the executable, its installer and its unit. */
+function writeArchive({ name }: Platform, executable: string): void {
+  const folder = `bunting-${version}-${name}`;
+  const staging = join(cache, "staging");
+  const target = join(staging, folder);
+  rmSync(staging, { recursive: true, force: true });
+  mkdirSync(target, { recursive: true });
+  cpSync(executable, join(target, "bunting"));
+  for (const file of ["install.sh", "bunting.service"]) {
+    cpSync(join(root, "packaging", file), join(target, file));
+  }
+  cpSync(join(root, "LICENSE"), join(target, "LICENSE"));
+  writeChecksums(target, ["bunting", "bunting.service", "install.sh", "LICENSE"]);
+  // Order, times and owners are fixed, so that equal files make equal archives.
+  const stable = [
+    "--sort=name",
+    "--mtime=@0",
+    "--owner=0",
+    "--group=0",
+    "--numeric-owner",
+    "--mode=u+rwX,go=rX",
+  ];
+  const archive = join(out, `${folder}.tar.gz`);
+  run(["tar", ...stable, "--use-compress-program=gzip -n -6", "-cf", archive, "-C", staging, folder]);
+  rmSync(staging, { recursive: true });
+}
+
+/** npm package with a platform's executable. */
+function writePlatformPackage({ name, cpu, libc }: Platform, executable: string): void {
+  const files = { bunting: executable };
+  writePackage({ ...about, name: `@bunting/${name}`, os: ["linux"], cpu: [cpu], libc: [libc] }, files);
+}
+
+/** npm package that users install. */
+function writeMainPackage(): void {
+  const names = platforms.map(({ name }) => [`@bunting/${name}`, version]);
+  const manifest = {
+    ...about,
+    name: "bunting",
+    description: packageJson.description,
+    type: "module",
+    bin: { bunting: "bunting.mjs" },
+    engines: packageJson.engines,
+    optionalDependencies: Object.fromEntries(names),
+  };
+  const files = {
+    "bunting.mjs": join(root, "packaging", "npm", "bunting.mjs"),
+    "README.md": join(root, "README.md"),
+  };
+  writePackage(manifest, files);
+}
+
+/** Packs files (name → source) with a manifest into `out`, under npm's own file name. */
+function writePackage(manifest: object, files: Readonly<Record<string, string>>): void {
+  const folder = join(cache, "npm");
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+  for (const [name, source] of Object.entries({ ...files, LICENSE: join(root, "LICENSE") })) {
+    cpSync(source, join(folder, name));
+  }
+  run(["npm", "pack", "--silent", "--pack-destination", out, folder]);
+  rmSync(folder, { recursive: true });
+}
+
+/** Writes SHA256SUMS of `names` into `folder`. */
+function writeChecksums(folder: string, names: readonly string[]): void {
+  const lines = names.map((name) => {
+    const sha256 = new Bun.CryptoHasher("sha256").update(readFileSync(join(folder, name))).digest("hex");
+    return `${sha256}  ${name}\n`;
+  });
+  writeFileSync(join(folder, "SHA256SUMS"), lines.join(""));
+}
+
+function filesBelow(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)))
+    .sort();
+}
+
+function run(command: readonly string[]): void {
+  const { exitCode, stdout, stderr } = Bun.spawnSync([...command], { cwd: root });
+  if (exitCode === 0) return;
+  fail(`${stdout}${stderr}\n\n${command.join(" ")} failed (exit code ${exitCode}): see above.`);
+}
+
+function fail(reason: string): never {
+  console.error(reason);
+  process.exit(1);
+}
