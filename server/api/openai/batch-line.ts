@@ -5,7 +5,7 @@
 import { cacheKeyOf } from "../../../scheduler/core.ts";
 import type { GenerationOptions, RequestedService } from "../../answer/generation.ts";
 import type { ReasoningField } from "../../config.ts";
-import { whenAborted } from "../../http/when-aborted.ts";
+import { whenAborted } from "../../http/route.ts";
 import type { LineAnswer, LineCall, LineDoor, LinePrompt } from "../../jobs/door.ts";
 import type { BatchEndpoint } from "../../jobs/records.ts";
 import { chatPromptTokens, expectFits, promptTokens } from "../../request/prompt.ts";
