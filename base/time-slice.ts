@@ -1,3 +1,5 @@
+import { setPriority } from "node:os";
+
 /** Time that all sliced work together may take before the event loop runs other work. */
 const SLICE_MS = 4;
 
@@ -36,4 +38,12 @@ export function yieldIfSpent(): Promise<void> | undefined {
     });
   }
   return nextTurn ?? undefined;
+}
+
+/**
+ * Lowers the calling thread's priority. "serving" puts it behind the threads that stream answers,
+ * "background" behind all others. Linux has priorities per thread, other systems only per process.
+ */
+export function giveWay(work: "serving" | "background"): void {
+  if (process.platform === "linux") setPriority(0, work === "serving" ? 5 : 10);
 }

@@ -27,8 +27,7 @@ import { Engine } from "../scheduler/engine/engine.ts";
 import type { EngineReport } from "../scheduler/messages.ts";
 import { calibrate } from "../server/engines/calibrate.ts";
 import { sequenceSpec } from "../simulation/factories.ts";
-import { openTokenizer } from "../text/model-text.ts";
-import { textVocabulary } from "../text/vocabulary.ts";
+import { openTokenizer, textVocabulary } from "../text/model-text.ts";
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

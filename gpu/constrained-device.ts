@@ -1,9 +1,9 @@
 import type { Constraint } from "../grammar/constraint.ts";
 import { type Budget, ConstraintError } from "../grammar/error.ts";
 import { Job, type Pieces } from "../grammar/mask/job.ts";
+import { remember } from "../grammar/mask/mask-memory.ts";
 import { Masks } from "../grammar/mask/masks.ts";
 import { Matcher } from "../grammar/mask/matcher.ts";
-import { remember } from "../grammar/mask/recent.ts";
 import type { Mask, Vocabulary } from "../grammar/mask/vocabulary.ts";
 import { warmUp } from "../grammar/mask/warm-up.ts";
 import { Parser } from "../grammar/parser/parser.ts";

@@ -6,10 +6,10 @@ import { compilePattern } from "./regex/pattern.ts";
 import { Regexes } from "./regex/regexes.ts";
 import { plainEncoding } from "./regex/text.ts";
 import { compileSchema } from "./schema/compile-schema.ts";
-import type { CompiledPart, ConstraintSource } from "./source.ts";
+import type { CompiledPart, ConstraintSource, ThinkingSource } from "./source.ts";
 import { compileCalls } from "./tools/calls.ts";
+import { MarkedTexts } from "./tools/marked-texts.ts";
 import { compileTags } from "./tools/tags.ts";
-import { compileThinking } from "./tools/thinking.ts";
 
 /** Compiled constraint, with the names of keywords that it ignores because they have no known meaning. */
 export interface CompiledConstraint {
@@ -85,4 +85,32 @@ function symbolOf(source: ConstraintSource, builder: GrammarBuilder, budget: Bud
       return { symbol: builder.terminal(regexes.literals(texts)), ignored: [] };
     }
   }
+}
+
+/** Line breaks allowed before the opening mark and after the closing one. */
+const BREAKS_MAX = 4;
+
+/**
+ * Compiles thoughts (any text) followed by the constrained answer. If the prompt has not opened the thoughts,
+ * they are optional. `given` null: any text.
+ */
+function compileThinking(
+  { opening, closing, isOpen, controlTexts, beforeText, afterText }: ThinkingSource,
+  given: CompiledPart | null,
+  builder: GrammarBuilder,
+): CompiledPart {
+  const { regexes } = builder;
+  const texts = new MarkedTexts(regexes, controlTexts);
+  const breaks = regexes.repeat(regexes.bytes([10, 10]), 0, BREAKS_MAX);
+  const ignored = given?.ignored ?? [];
+  const text = given?.symbol ?? builder.terminal(texts.anyText);
+  const answer = texts.between(beforeText, afterText, text, builder);
+  const section = builder.sequence(
+    builder.terminal(texts.without([closing])),
+    builder.terminal(regexes.cat(texts.literal(closing), breaks)),
+    answer,
+  );
+  if (isOpen) return { symbol: section, ignored };
+  const open = builder.terminal(regexes.cat(breaks, texts.literal(opening)));
+  return { symbol: builder.choice([builder.sequence(open, section), answer]), ignored };
 }

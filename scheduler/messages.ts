@@ -1,5 +1,5 @@
 import type { TokenId } from "../base/token.ts";
-import type { KvEvents } from "./cache/kv-event.ts";
+import type { KvEvents } from "./cache/kv-event-log.ts";
 import type { Finish, PrefixHint, SequenceId, SequenceSpec, Service, TokenLogprobs } from "./core.ts";
 import type { DeviceSpec } from "./device.ts";
 

@@ -1,8 +1,7 @@
 /** Policies as values: every row runs, and none of them changes the tokens of a sequence. */
 
 import { expect, test } from "bun:test";
-import { policies, policyNames, policyOf, withChanges } from "../simulation/baselines/policies.ts";
-import { sarathi } from "../simulation/baselines/sarathi.ts";
+import { policies, policyNames, policyOf, sarathi, withChanges } from "../simulation/baselines/policies.ts";
 import { staticBudget } from "../simulation/baselines/static-budget.ts";
 import { firstCome } from "../simulation/baselines/vllm.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../simulation/factories.ts";

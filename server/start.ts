@@ -8,11 +8,15 @@ import { ioReason } from "../model/model-error.ts";
 import type { ModelFolder } from "../model/model-folder.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
-import { type ModelText, openFill, openTemplate, openTokenizer } from "../text/model-text.ts";
-import { publicTokens } from "../text/public-texts.ts";
+import {
+  type ModelText,
+  openFill,
+  openTemplate,
+  openTokenizer,
+  publicTokens,
+  textVocabulary,
+} from "../text/model-text.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { textVocabulary } from "../text/vocabulary.ts";
-import { cacheSalts } from "./api/cache-salt.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
 import { refusalOn } from "./api/refusals.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
@@ -29,7 +33,7 @@ import {
   startEngines,
 } from "./engines/start.ts";
 import { ConstraintCompiler } from "./grammar/compiler.ts";
-import { ApiKeys, KeyFileError } from "./http/auth.ts";
+import { ApiKeys, cacheSalts, KeyFileError } from "./http/auth.ts";
 import { ThreadGap } from "./http/gap.ts";
 import { JsonReader } from "./http/json/reader.ts";
 import { Lifecycle } from "./http/lifecycle.ts";

@@ -5,15 +5,14 @@ import { SeededRandom } from "../base/random.ts";
 import { chatService, type EngineId } from "../scheduler/core.ts";
 import { linearCost } from "../scheduler/cost/linear.ts";
 import type { Policy } from "../scheduler/policy.ts";
+import { shortestQueue } from "./baselines/placements.ts";
 import { policies } from "./baselines/policies.ts";
 import { priorityGroups } from "./baselines/preble.ts";
-import { shortestQueue } from "./baselines/shortest-queue.ts";
 import { staticBudget } from "./baselines/static-budget.ts";
 import { deviceSpec } from "./factories.ts";
-import type { Fault } from "./faults.ts";
 import { noises } from "./noise.ts";
 import type { SimulationReport } from "./report.ts";
-import { type SimulationSetup, simulate } from "./simulator.ts";
+import { type Fault, type SimulationSetup, simulate } from "./simulator.ts";
 import type { Answer, Arrival, Workload } from "./workload.ts";
 
 const policy: Policy = {

@@ -14,13 +14,24 @@ import { RecordedFleet, type RecordingSink } from "../scheduler/recording/record
 import { Checks } from "./checks.ts";
 import { type ClientObserver, isSameTaskGroup, SimulatedClient, sequenceOf } from "./client.ts";
 import { EventClock } from "./event-clock.ts";
-import type { Fault } from "./faults.ts";
 import { Histogram } from "./histogram.ts";
 import { History } from "./history.ts";
 import { DeviceNoise, type Noise } from "./noise.ts";
 import { type RequestRecord, type SimulationReport, summarize } from "./report.ts";
 import { type HostObserver, SimulatedHost } from "./simulated-host.ts";
 import type { Arrival, Workload } from "./workload.ts";
+
+/** Fault of one engine at a given time. */
+export type Fault = { readonly atMs: number; readonly engine: EngineId } & (
+  | /** Loss of the engine with everything on it, if it lives. Another replaces it after `backAfterMs`; null: never. */ {
+      readonly kind: "lost";
+      readonly backAfterMs: number | null;
+    }
+  /** Slowdown: its steps take `factor` times as long from now on; 1 ends it. */
+  | { readonly kind: "slow"; readonly factor: number }
+  /** Loss of the KV events of its next `count` reports. */
+  | { readonly kind: "dropNotices"; readonly count: number }
+);
 
 /** Device of a simulation. */
 export interface TimedDeviceSetup {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { FIRST_ADDED, tokenizerWith } from "../tests/support/fill-folder.ts";
+import { FIRST_ADDED, tokenizerWith } from "../tests/support/demo-variants.ts";
 import { fillFormOf } from "./fill.ts";
 import { loadTokenizer } from "./tokenizer.ts";
 

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ModelError } from "../model/model-error.ts";
-import { demoCutAsSmolLm } from "../tests/support/gguf-demo.ts";
+import { demoCutAsSmolLm } from "../tests/support/demo-variants.ts";
 import { tokenizerEntries } from "../tests/support/gguf-model.ts";
 import { type Entry, parsedGguf } from "../tests/support/gguf-writer.ts";
 import { plainText } from "./control-text.ts";

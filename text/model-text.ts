@@ -1,4 +1,7 @@
 /** Tokenizer and chat template of a model folder or GGUF file. */
+
+import type { TokenId } from "../base/token.ts";
+import { controlBytes, type Vocabulary, vocabularyOf } from "../grammar/mask/vocabulary.ts";
 import { isGguf } from "../model/gguf.ts";
 import { readGgufFile } from "../model/gguf-file.ts";
 import { type FillForm, fillFormOf } from "./fill.ts";
@@ -39,5 +42,50 @@ export function openTemplate(path: string, { controlTexts }: Tokenizer): ChatTem
     return new ChatTemplate(source, controlTexts);
   } catch (error) {
     throw error instanceof TemplateError ? new TemplateError(`${path}: ${error.message}`) : error;
+  }
+}
+
+/**
+ * Bytes of the model's `size` tokens for constrained text. Control tokens are no text: they are generated
+ * only where a constraint asks for one.
+ */
+export function textVocabulary(tokenizer: Tokenizer, size: number): Vocabulary {
+  const bytesOf = (token: number): Uint8Array => {
+    const bytes = tokenizer.bytesOf(token);
+    return tokenizer.isControl(token) ? controlBytes(bytes) : bytes;
+  };
+  return vocabularyOf(size, bytesOf, tokenizer.isAdded);
+}
+
+/**
+ * Token prefixes of prompts that begin with a public text: the text alone, and the beginning of a chat with
+ * it as the system message. The latter is left out if the template has no system messages.
+ */
+export function publicTokens(
+  text: string,
+  { tokenizer, template }: ModelText,
+): readonly (readonly TokenId[])[] {
+  const plain = tokenizer.encode(text, { addSpecialTokens: true });
+  const chat = template === null ? null : chatHead(text, tokenizer, template);
+  return chat === null ? [plain] : [plain, chat];
+}
+
+/** Common prefix of chats with this system message and different continuations. */
+function chatHead(content: string, tokenizer: Tokenizer, template: ChatTemplate): readonly TokenId[] | null {
+  const written = (user: string): readonly TokenId[] => {
+    const messages = [
+      { role: "system", content },
+      { role: "user", content: user },
+    ];
+    return tokenizer.encodeRendered(template.write(messages, { addGenerationPrompt: true }));
+  };
+  try {
+    const [one, other] = [written("1"), written("?")];
+    let length = 0;
+    while (length < one.length && one[length] === other[length]) length += 1;
+    return one.slice(0, length);
+  } catch (error) {
+    if (error instanceof TemplateError) return null;
+    throw error;
   }
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
-import { publicTokens } from "./public-texts.ts";
+import { publicTokens } from "./model-text.ts";
 import { ChatTemplate } from "./template.ts";
 import { loadTokenizer } from "./tokenizer.ts";
 

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { compileConstraint } from "../grammar/compile.ts";
 import { Masks } from "../grammar/mask/masks.ts";
 import { Matcher, parserOf } from "../grammar/mask/matcher.ts";
-import { hermes } from "./formats/hermes.ts";
+import { hermes } from "./formats/call-forms.ts";
+import { textVocabulary } from "./model-text.ts";
 import { loadTokenizer } from "./tokenizer.ts";
-import { textVocabulary } from "./vocabulary.ts";
 
 test("what is forced of a call is cut as the tokenizer cuts it, marks that are tokens of their own among it", () => {
   const tokenizer = loadTokenizer(join(import.meta.dir, "../tests/reference/tokenizers/qwen"));

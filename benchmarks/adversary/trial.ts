@@ -2,8 +2,7 @@
 
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
-import { policyOf, withChanges } from "../../simulation/baselines/policies.ts";
-import { sarathi } from "../../simulation/baselines/sarathi.ts";
+import { policyOf, sarathi, withChanges } from "../../simulation/baselines/policies.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { firstCome } from "../../simulation/baselines/vllm.ts";
 import { noises } from "../../simulation/noise.ts";

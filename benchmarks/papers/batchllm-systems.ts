@@ -7,8 +7,7 @@ import { PrefixTree, type PromptTable, promptTable } from "../../scheduler/batch
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { algorithm1, batchllm, byRatio } from "../../simulation/baselines/batchllm.ts";
-import { withChanges } from "../../simulation/baselines/policies.ts";
-import { sglangChunked } from "../../simulation/baselines/sglang.ts";
+import { sglangChunked, withChanges } from "../../simulation/baselines/policies.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { cached, promptsFirst, vllmChunked, vllm as vllmWhole } from "../../simulation/baselines/vllm.ts";
 import type { Workload } from "../../simulation/workload.ts";

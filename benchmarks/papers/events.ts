@@ -5,9 +5,8 @@
 
 import { chatService } from "../../scheduler/core.ts";
 import { ours } from "../../scheduler/policies.ts";
-import type { Fault } from "../../simulation/faults.ts";
 import type { SimulationReport } from "../../simulation/report.ts";
-import { simulate } from "../../simulation/simulator.ts";
+import { type Fault, simulate } from "../../simulation/simulator.ts";
 import type { Workload } from "../../simulation/workload.ts";
 import { chatLengths, chatWorkload } from "../../simulation/workloads/chat.ts";
 import { merged } from "../../simulation/workloads/merge.ts";

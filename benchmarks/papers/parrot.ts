@@ -11,7 +11,7 @@ import type { Policy } from "../../scheduler/policy.ts";
 import { CallEstimates } from "../../scheduler/program/call-estimates.ts";
 import { capped } from "../../simulation/baselines/capped.ts";
 import { parrot } from "../../simulation/baselines/parrot.ts";
-import { sarathi } from "../../simulation/baselines/sarathi.ts";
+import { sarathi } from "../../simulation/baselines/policies.ts";
 import { promptsFirst, uncached, vllm } from "../../simulation/baselines/vllm.ts";
 import { simulate } from "../../simulation/simulator.ts";
 import {

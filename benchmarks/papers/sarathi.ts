@@ -6,8 +6,7 @@
 import { ours } from "../../scheduler/policies.ts";
 import type { Policy } from "../../scheduler/policy.ts";
 import { lengthsOf } from "../../server/cli/simulate/traces.ts";
-import { policyOf, withChanges } from "../../simulation/baselines/policies.ts";
-import { sarathi } from "../../simulation/baselines/sarathi.ts";
+import { policyOf, sarathi, withChanges } from "../../simulation/baselines/policies.ts";
 import { simulate } from "../../simulation/simulator.ts";
 import { chatWorkload, type Lengths } from "../../simulation/workloads/chat.ts";
 import { allAnswered, type Bench, devices, mean, ratios } from "./bench.ts";

@@ -11,8 +11,7 @@
 import { heapStats } from "bun:jsc";
 import { SeededRandom } from "../../base/random.ts";
 import { Cache } from "../../scheduler/cache/cache.ts";
-import type { KvEvents } from "../../scheduler/cache/kv-event.ts";
-import { KvEventLog } from "../../scheduler/cache/kv-event-log.ts";
+import { KvEventLog, type KvEvents } from "../../scheduler/cache/kv-event-log.ts";
 import { PagePool } from "../../scheduler/cache/page-pool.ts";
 import { pathPages } from "../../scheduler/cache/radix-tree.ts";
 import {

@@ -4,8 +4,7 @@ import { type Regex, Regexes } from "../regex/regexes.ts";
 import { freeStrings } from "../regex/text.ts";
 import { Loops } from "./free-parts.ts";
 import { again, type Pieces } from "./job.ts";
-import type { MaskMemory } from "./mask-memory.ts";
-import { remember } from "./recent.ts";
+import { type MaskMemory, remember } from "./mask-memory.ts";
 import { CHARACTERS_MAX, type StringMasks, type StringTokens, type TokenSet } from "./string-tokens.ts";
 import { StringWalk } from "./string-walk.ts";
 

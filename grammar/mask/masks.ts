@@ -7,9 +7,8 @@ import { DistinctTokens } from "./distinct-tokens.ts";
 import { forcedToken } from "./forced.ts";
 import { FreeString } from "./free-string.ts";
 import { again, Job, type Pieces } from "./job.ts";
-import { MaskMemory } from "./mask-memory.ts";
+import { MaskMemory, remember } from "./mask-memory.ts";
 import { MaskWalk } from "./mask-walk.ts";
-import { remember } from "./recent.ts";
 import { type StringMasks, StringTokens } from "./string-tokens.ts";
 import type { Mask, Trie, Vocabulary } from "./vocabulary.ts";
 

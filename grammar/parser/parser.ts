@@ -1,8 +1,8 @@
 import { Budget, ConstraintError } from "../error.ts";
 import { type Grammar, IN_SEQUENCE, terminalsOf } from "../grammar.ts";
 import type { Pieces } from "../mask/job.ts";
-import { sortedOnce } from "../regex/numbers.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
+import { sortedOnce } from "../regex/shape.ts";
 import { type CameItems, Distinct, isFull } from "./distinct.ts";
 import { Lexer, type LexState, NO_ENDS, NO_STATE } from "./lexer.ts";
 import { Lists } from "./lists.ts";

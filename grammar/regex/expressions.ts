@@ -2,8 +2,15 @@ import { Lists, withRoom } from "../parser/lists.ts";
 import { type ByteSet, byteSet, intersectionOf, unionOf } from "./byte-set.ts";
 import { FreeText } from "./free-text.ts";
 import { mergeCounts } from "./merged-counts.ts";
-import { sortedOnce } from "./numbers.ts";
-import { type Automaton, factsOf, kinds, numbersOf, type Regex, type RegexShape } from "./shape.ts";
+import {
+  type Automaton,
+  factsOf,
+  kinds,
+  numbersOf,
+  type Regex,
+  type RegexShape,
+  sortedOnce,
+} from "./shape.ts";
 import type { ExpressionTable } from "./tables.ts";
 
 type Kind = RegexShape["kind"];

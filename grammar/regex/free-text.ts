@@ -1,5 +1,4 @@
-import { pairOf } from "./numbers.ts";
-import type { Regex } from "./shape.ts";
+import { pairOf, type Regex } from "./shape.ts";
 import type { ExpressionTable } from "./tables.ts";
 
 /** Most bytes of a character in JSON, such as \\u001f. */

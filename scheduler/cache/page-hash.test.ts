@@ -2,7 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { SeededRandom } from "../../base/random.ts";
-import { WindowSum } from "../fleet/window-sum.ts";
+import { WindowSum } from "../fleet/engine-view.ts";
 import { hashPages, keyHash } from "./page-hash.ts";
 
 test("a page's hash is of everything before, and can be gone on from", () => {

@@ -9,11 +9,10 @@ import type { PrefixHints, WarmStep } from "./prefix-hints.ts";
 import type { ReportBuilder } from "./report-builder.ts";
 import type { Sequence } from "./sequence.ts";
 import type { SequenceTable } from "./sequence-table.ts";
-import { openStepRule } from "./step/open-step-rule.ts";
 import { byObjective } from "./step/prompt-order.ts";
-import type { Backlog } from "./step/step-budget.ts";
 import { type PlannedChunk, StepBuilder } from "./step/step-builder.ts";
-import type { StepPass, StepRule } from "./step/step-rule.ts";
+import type { Backlog, StepPass, StepRule } from "./step/step-rule.ts";
+import { openStepRule } from "./step/time-budget.ts";
 
 /** A planned step. */
 export interface PlannedStep {

@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { KvEvents } from "../cache/kv-event.ts";
+import type { KvEvents } from "../cache/kv-event-log.ts";
 import type { Finish, SequenceId, Step, TokenLogprobs } from "../core.ts";
 import type { EngineLoad, EngineReport, PromptLogprobs } from "../messages.ts";
 import type { Sequence } from "./sequence.ts";

@@ -10,7 +10,7 @@ import { insertByArrival } from "./queue/arrival-list.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import type { LoadNow, ReportBuilder } from "./report-builder.ts";
 import { Sequence } from "./sequence.ts";
-import type { Backlog } from "./step/step-budget.ts";
+import type { Backlog } from "./step/step-rule.ts";
 
 /** The parts of an engine that a sequence table uses. */
 export interface SequenceTableParts {

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "bun:test";
 import { deviceSpec, sequenceSpec } from "../../simulation/factories.ts";
-import type { KvEvents } from "../cache/kv-event.ts";
+import type { KvEvents } from "../cache/kv-event-log.ts";
 import { hashPages, keyHash } from "../cache/page-hash.ts";
 import {
   cacheKeyOf,
@@ -18,9 +18,8 @@ import { ours } from "../policies.ts";
 import type { PlacementPolicy } from "../policy.ts";
 import { WINDOW_MS } from "./costs.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
-import { explain } from "./explain.ts";
 import { checkIndex } from "./integrity.ts";
-import { type Placement, totalMs } from "./placement.ts";
+import { explain, type Placement, totalMs } from "./placement.ts";
 
 const PAGE_TOKENS = 16;
 const spec = deviceSpec({ pages: 1024, contextMax: 8192, vocabSize: 100_000 });

@@ -1,5 +1,5 @@
 import { assert } from "../../base/assert.ts";
-import type { KvEvents } from "../cache/kv-event.ts";
+import type { KvEvents } from "../cache/kv-event-log.ts";
 import type { EngineId, PrefixHint, SequenceId, SequenceSpec, Service } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";

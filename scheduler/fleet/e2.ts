@@ -1,4 +1,4 @@
-import type { KvEvents } from "../cache/kv-event.ts";
+import type { KvEvents } from "../cache/kv-event-log.ts";
 import { hashPrompt } from "../cache/page-hash.ts";
 import {
   chatService,
@@ -14,7 +14,7 @@ import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { BatchPolicy, LanesPolicy } from "../policy.ts";
 import { Costs, type EngineCost, type Incoming, microseconds, WINDOW_MS } from "./costs.ts";
-import { cheapest, chooseE2, type E2Situation } from "./e2-choice.ts";
+import { cheapest, chooseE2, type E2Situation, taskGroupOrder } from "./e2-choice.ts";
 import { EngineView } from "./engine-view.ts";
 import type { IndexNode } from "./index-node.ts";
 import { OutputEstimate } from "./output-estimate.ts";
@@ -23,7 +23,6 @@ import type { Placement, PlacementReason } from "./placement.ts";
 import type { PlaceableEngine, PlacementRule } from "./placement-rule.ts";
 import { PrefixIndex } from "./prefix-index.ts";
 import { surplus } from "./surplus.ts";
-import { taskGroupOrder } from "./task-group.ts";
 
 /** Most sequences of an engine that has not computed a step yet. */
 const COLD_SEQUENCES = 4;
@@ -91,7 +90,7 @@ export class E2 implements PlacementRule {
     return this.#placeCheapest(spec, "move", there, nowMs);
   }
 
-  /** Places a task group by list scheduling (task-group.ts). */
+  /** Places a task group by list scheduling (`taskGroupOrder`). */
   placeTaskGroup(
     specs: readonly SequenceSpec[],
     there: readonly EngineId[],

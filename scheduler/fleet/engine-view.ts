@@ -3,7 +3,6 @@ import { decodeStepMs, type EngineCosts, promptMs } from "../cost/cost-model.ts"
 import type { DeviceSpec } from "../device.ts";
 import type { EngineLoad } from "../messages.ts";
 import type { BatchPolicy, TimePolicy } from "../policy.ts";
-import { WindowSum } from "./window-sum.ts";
 
 /**
  * Steps of this many tokens, without a context and with this one, tell what prompt tokens cost in full steps.
@@ -161,5 +160,38 @@ export class EngineView {
     this.#tokenMs = fullMs / FULL_STEP;
     const longMs = promptMs(this.costs, FULL_STEP, LONG_CONTEXT);
     this.#attentionMs = Math.max(0, longMs - fullMs) / (FULL_STEP * LONG_CONTEXT);
+  }
+}
+
+/**
+ * A sum over about the last `windowMs`: the additions of the current stretch of that length, and of the
+ * stretch before the share that the window still reaches, as if evenly spread.
+ */
+export class WindowSum {
+  readonly #windowMs: number;
+  #sinceMs = 0;
+  #current = 0;
+  #previous = 0;
+
+  constructor(windowMs: number) {
+    this.#windowMs = windowMs;
+  }
+
+  add(value: number, nowMs: number): void {
+    this.#roll(nowMs);
+    this.#current += value;
+  }
+
+  at(nowMs: number): number {
+    this.#roll(nowMs);
+    return this.#current + this.#previous * (1 - (nowMs - this.#sinceMs) / this.#windowMs);
+  }
+
+  #roll(nowMs: number): void {
+    const elapsed = nowMs - this.#sinceMs;
+    if (elapsed < this.#windowMs) return;
+    this.#previous = elapsed < 2 * this.#windowMs ? this.#current : 0;
+    this.#current = 0;
+    this.#sinceMs = nowMs - (elapsed % this.#windowMs);
   }
 }

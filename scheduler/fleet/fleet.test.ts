@@ -3,7 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import type { TokenId } from "../../base/token.ts";
 import { SimulatedDevice } from "../../gpu/simulated/device.ts";
-import { shortestQueue } from "../../simulation/baselines/shortest-queue.ts";
+import { shortestQueue } from "../../simulation/baselines/placements.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
 import { tokensAlone } from "../../tests/support/engine-harness.ts";

@@ -10,8 +10,7 @@ import type {
   Service,
   TokenLogprobs,
 } from "../core.ts";
-import type { EngineCosts } from "../cost/cost-model.ts";
-import { EstimatedCosts } from "../cost/estimated.ts";
+import { type EngineCosts, EstimatedCosts } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";

@@ -1,4 +1,4 @@
-import type { KvEvents } from "../cache/kv-event.ts";
+import type { KvEvents } from "../cache/kv-event-log.ts";
 import type { EngineId, PrefixHint, SequenceId, SequenceSpec, Service } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";

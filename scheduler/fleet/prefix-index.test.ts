@@ -1,7 +1,7 @@
 /** The index of the engines' cached pages: its removals, and its view of evictable pages. */
 
 import { expect, test } from "bun:test";
-import type { KvEvent } from "../cache/kv-event.ts";
+import type { KvEvent } from "../cache/kv-event-log.ts";
 import { checkIndex } from "./integrity.ts";
 import { PrefixIndex } from "./prefix-index.ts";
 

@@ -1,5 +1,5 @@
 import { assert } from "../../base/assert.ts";
-import type { KvEvent, KvEvents } from "../cache/kv-event.ts";
+import type { KvEvent, KvEvents } from "../cache/kv-event-log.ts";
 import { EvictionFront } from "./eviction-front.ts";
 import { IndexNode, NO_NODE } from "./index-node.ts";
 import { IndexOrder } from "./index-order.ts";

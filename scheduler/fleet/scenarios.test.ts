@@ -9,10 +9,9 @@
 import { describe, expect, test } from "bun:test";
 import { SeededRandom } from "../../base/random.ts";
 import { deviceSpec } from "../../simulation/factories.ts";
-import type { Fault } from "../../simulation/faults.ts";
 import { type Noise, noises } from "../../simulation/noise.ts";
 import type { SimulationReport } from "../../simulation/report.ts";
-import { simulate } from "../../simulation/simulator.ts";
+import { type Fault, simulate } from "../../simulation/simulator.ts";
 import type { Workload } from "../../simulation/workload.ts";
 import { merged } from "../../simulation/workloads/merge.ts";
 import { exponentialGapMs, promptOf, workloadOf } from "../../simulation/workloads/parts.ts";

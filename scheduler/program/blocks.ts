@@ -1,10 +1,11 @@
 import { assert } from "../../base/assert.ts";
 import { type Copied, type Failure, lookUp, type Node, type Scope, Variable } from "./graph.ts";
-import { type Limits, MAP_ITEMS_MAX } from "./limits.ts";
 import {
   type Body,
   type CallSpec,
   type ChooseSpec,
+  type Limits,
+  MAP_ITEMS_MAX,
   type NodeSpec,
   outputsOf,
   type Test,

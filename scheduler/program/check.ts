@@ -1,15 +1,16 @@
-import { findCycle } from "./cycle.ts";
 import { freeNamesOf, lookUp, type Node, type Scope } from "./graph.ts";
-import { type Limits, MAP_ITEMS_MAX, REPEAT_COUNT_MAX } from "./limits.ts";
 import {
   type Body,
   bodiesOf,
   boundBy,
   inputsOf,
+  type Limits,
+  MAP_ITEMS_MAX,
   type NodeSpec,
   outputsOf,
   type ProgramPart,
   partsOf,
+  REPEAT_COUNT_MAX,
   type Value,
 } from "./spec.ts";
 
@@ -264,4 +265,37 @@ function* checkCycle(nodes: readonly NodeSpec[], scope: Scope | null): Generator
   if (cycle === null) return;
   const names = [...cycle, cycle[0]!].map(({ name }) => name);
   refuse("cycle", `Calls wait for each other: ${names.join(" → ")}.`);
+}
+
+/**
+ * Finds a cycle reachable from `starts`: its vertices in order, each once; null if there is none. Iterative
+ * depth-first search; visits each vertex and edge once. Yields at each start and each finished vertex.
+ */
+function* findCycle<Vertex>(
+  starts: Iterable<Vertex>,
+  next: (vertex: Vertex) => Iterable<Vertex>,
+): Generator<void, readonly Vertex[] | null> {
+  const done = new Set<Vertex>();
+  for (const start of starts) {
+    if (done.has(start)) continue;
+    const path = [start];
+    const onPath = new Set(path);
+    const ways = [next(start)[Symbol.iterator]()];
+    while (path.length > 0) {
+      const step = ways.at(-1)!.next();
+      if (step.done === true) {
+        const left = path.pop()!;
+        ways.pop();
+        onPath.delete(left);
+        done.add(left);
+        yield;
+      } else if (onPath.has(step.value)) return path.slice(path.indexOf(step.value));
+      else if (!done.has(step.value)) {
+        path.push(step.value);
+        onPath.add(step.value);
+        ways.push(next(step.value)[Symbol.iterator]());
+      }
+    }
+  }
+  return null;
 }

@@ -3,8 +3,7 @@
 import { describe, expect, test } from "bun:test";
 import { bodyOf, call, given, input, ManualProgram, output, sometime, soon, text } from "./factories.ts";
 import { pathOf } from "./graph.ts";
-import { programLimits } from "./limits.ts";
-import type { NodeSpec, ProgramPart } from "./spec.ts";
+import { type NodeSpec, type ProgramPart, programLimits } from "./spec.ts";
 
 function opened(nodes: readonly NodeSpec[], variables: ProgramPart["variables"] = []): ManualProgram {
   const host = new ManualProgram();

@@ -5,17 +5,18 @@ import { Blocks } from "./blocks.ts";
 import { charsOf, type Refusal, refusalInSteps, valueRefusal } from "./check.ts";
 import { type ExpectedMs, measurePaths } from "./critical-path.ts";
 import { type Copied, type Failure, lookUp, Node, type NodeTokens, type Scope, Variable } from "./graph.ts";
-import { type Limits, programLimits } from "./limits.ts";
 import { Objectives } from "./objectives.ts";
 import { type RenderedPart, render, renderHead, type ValuePart } from "./rendering.ts";
 import {
   type Criteria,
+  type Limits,
   type NodeSpec,
   outputsOf,
   type ProgramPart,
   type Prompt,
   type PromptPart,
   partsOf,
+  programLimits,
   type TextPart,
   type Transform,
   type Value,

@@ -17,7 +17,7 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { sampling } from "../../simulation/factories.ts";
 import { runs } from "../../tests/support/property.ts";
-import { hermes } from "../../text/formats/hermes.ts";
+import { hermes } from "../../text/formats/call-forms.ts";
 import { loadTokenizer } from "../../text/tokenizer.ts";
 import type { AnswerFailure, ChoiceFinish, Delta, Part, Usage } from "./events.ts";
 import type { Generation, GenerationRequest } from "./generation.ts";

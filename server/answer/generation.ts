@@ -7,7 +7,7 @@ import type { Tokenizer } from "../../text/tokenizer.ts";
 import { Choice, type ChoiceListener } from "./choice.ts";
 import { ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
-import { PromptTokens } from "./prompt-tokens.ts";
+import { PromptTokens } from "./token-text.ts";
 
 /**
  * Runs a parsed request: its prompts become sequences on the fleet, and their tokens become answer events.

@@ -3,7 +3,7 @@ import { ConstraintError } from "../../grammar/error.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
 import { markBytes } from "../../grammar/tools/marked-texts.ts";
 import { controlTextsIn } from "../../text/formats/answer-format.ts";
-import type { ThinkingMarks } from "../../text/formats/thinking-marks.ts";
+import type { ThinkingMarks } from "../../text/formats/thinking.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { GenerationRequest, RequestedConstraint } from "./generation.ts";
 

@@ -9,7 +9,7 @@ import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Embedding, EmbeddingFailure, type EmbeddingRequest, type Pooled } from "../answer/embedding.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
-import { whenAborted } from "../http/when-aborted.ts";
+import { whenAborted } from "../http/route.ts";
 import type { Prompt } from "../request/chat-message.ts";
 import { type PromptServices, promptTokens } from "../request/prompt.ts";
 import { errorOf, type WholeExchange } from "./respond.ts";

@@ -5,6 +5,7 @@
 
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { ReasoningField } from "../config.ts";
+import type { CacheSaltFor } from "../http/auth.ts";
 import { defaultJsonLimits } from "../http/limits.ts";
 import type { Telemetry } from "../http/telemetry.ts";
 import { PreparedLines } from "../jobs/prepared-lines.ts";
@@ -12,7 +13,6 @@ import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
 import type { Encoder } from "../text/encoder.ts";
-import type { CacheSaltFor } from "./cache-salt.ts";
 import type { EmbedServices } from "./embed.ts";
 import { lineDoor } from "./openai/batch-line.ts";
 import type { Exchange } from "./respond.ts";

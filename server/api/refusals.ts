@@ -1,6 +1,6 @@
 import { type ApiError, errorResponse } from "../http/errors.ts";
 import { anthropicErrorResponse } from "./anthropic/errors.ts";
-import { ollamaErrorResponse } from "./ollama/errors.ts";
+import { ollamaErrorResponse } from "./ollama/codec.ts";
 
 /** Writes an error in the wire format that its path belongs to, by default OpenAI's. */
 export function refusalOn(path: string, error: ApiError, requestId: string): Response {

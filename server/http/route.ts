@@ -74,3 +74,10 @@ function prefixOf({ path }: Route): string | null {
   const end = path.indexOf("{");
   return end === -1 ? null : path.slice(0, end);
 }
+
+/** Calls `tell` once the signal is aborted, at once if it already is. The returned function cancels that. */
+export function whenAborted(signal: AbortSignal, tell: () => void): () => void {
+  if (signal.aborted) tell();
+  else signal.addEventListener("abort", tell, { once: true });
+  return () => signal.removeEventListener("abort", tell);
+}

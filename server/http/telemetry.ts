@@ -5,9 +5,8 @@ import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { Usage } from "../answer/events.ts";
 import { AnswerHistogram } from "./answer-histogram.ts";
-import { processMetrics } from "./process-metrics.ts";
 import type { RequestLog } from "./request-log.ts";
-import { Scrape } from "./scrape.ts";
+import { processMetrics, Scrape } from "./scrape.ts";
 
 /**
  * Metrics of the server, as Prometheus text. Names that begin with `vllm:` are those that dashboards and

@@ -12,9 +12,9 @@ import {
 import type { Generator } from "../answer/generator.ts";
 import { ApiError } from "../http/errors.ts";
 import type { PromptServices } from "../request/prompt.ts";
+import type { Turns } from "./limits.ts";
 import { CallPrompt, type Drawn } from "./prompt.ts";
 import type { TaskGroupStart } from "./task-group-start.ts";
-import type { Turns } from "./turns.ts";
 
 /** Services that calls use. */
 export interface CallServices extends PromptServices {

@@ -4,8 +4,8 @@ import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { ValuePart } from "../../scheduler/program/rendering.ts";
 import type { Prompt, TextPart } from "../../scheduler/program/spec.ts";
 import type { PromptServices } from "../request/prompt.ts";
+import { Turns } from "./limits.ts";
 import { headTokens } from "./prompt.ts";
-import { Turns } from "./turns.ts";
 
 /** Part of the fleet that accepts prefix hints: prompt prefixes of calls that wait. */
 export type HintFleet = Pick<Fleet, "expect" | "extend" | "forget">;

@@ -1,4 +1,4 @@
-import { programLimits, type Limits as SchedulerLimits } from "../../scheduler/program/limits.ts";
+import { programLimits, type Limits as SchedulerLimits } from "../../scheduler/program/spec.ts";
 
 /** Limits of programs. Every limit is per program, except for those per key. */
 export interface HostLimits {
@@ -38,3 +38,25 @@ export const hostLimits: HostLimits = Object.freeze({
   waitMsMax: 240_000,
   waitMsDefault: 60_000,
 });
+
+/** Limits concurrent work to a maximum; further work waits in order. */
+export class Turns {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(max: number) {
+    this.#free = max;
+  }
+
+  async run<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#free > 0) this.#free--;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    try {
+      return await work();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#free++;
+      else next();
+    }
+  }
+}

@@ -1,5 +1,7 @@
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { CallEstimates } from "../../scheduler/program/call-estimates.ts";
+import type { TextTools } from "../../scheduler/program/transforms/value.ts";
+import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { Generator } from "../answer/generator.ts";
 import { ApiError } from "../http/errors.ts";
 import { AnswerMeasures } from "../http/measure.ts";
@@ -7,9 +9,7 @@ import type { Telemetry } from "../http/telemetry.ts";
 import type { PromptServices } from "../request/prompt.ts";
 import type { HintFleet } from "./heads.ts";
 import { HostedProgram, type HostServices, type ProgramOwner } from "./hosted.ts";
-import { type HostLimits, hostLimits } from "./limits.ts";
-import { textToolsOf } from "./text-tools.ts";
-import { Turns } from "./turns.ts";
+import { type HostLimits, hostLimits, Turns } from "./limits.ts";
 
 /** Dependencies of programs. */
 export interface ProgramDeps extends PromptServices {
@@ -136,4 +136,23 @@ function tooMany(count: number, max: number): ApiError {
 
 function notFound(id: string): ApiError {
   return new ApiError(404, "not_found_error", `there is no open program ${JSON.stringify(id.slice(0, 64))}`);
+}
+
+/** Token-based text functions for transforms. */
+function textToolsOf(tokenizer: Tokenizer): TextTools {
+  return {
+    truncate(text, tokensMax) {
+      const tokens = tokenizer.encode(text, { addSpecialTokens: false });
+      if (tokens.length <= tokensMax) return text;
+      // A cut within a character decodes to a replacement character; at most three tokens earlier there is a
+      // clean cut.
+      for (let count = tokensMax; count > Math.max(0, tokensMax - 4); count--) {
+        const beginning = tokenizer.decode(tokens.slice(0, count), { skipSpecialTokens: false });
+        if (text.startsWith(beginning)) return beginning;
+      }
+      return tokenizer
+        .decode(tokens.slice(0, tokensMax), { skipSpecialTokens: false })
+        .replace(/\uFFFD+$/, "");
+    },
+  };
 }

@@ -1,5 +1,5 @@
 /** Entry of a tokenizer's thread: runs jobs one after another. */
-import { giveWay } from "../../base/give-way.ts";
+import { giveWay } from "../../base/time-slice.ts";
 import { runJob } from "../../text/encode-job.ts";
 import { rememberJsonText } from "../../text/json-text.ts";
 import { type ModelText, openTokenizer } from "../../text/model-text.ts";

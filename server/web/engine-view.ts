@@ -1,4 +1,4 @@
-import { explain } from "../../scheduler/fleet/explain.ts";
+import { explain } from "../../scheduler/fleet/placement.ts";
 import type { EngineSnapshot, PlacementSnapshot } from "../http/state.ts";
 import { fromTemplate, within } from "./dom.ts";
 import { placementLine } from "./placement-line.ts";

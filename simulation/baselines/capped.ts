@@ -1,5 +1,4 @@
-import type { SequenceView, StepBudget } from "../../scheduler/engine/step/step-budget.ts";
-import type { StepPass } from "../../scheduler/engine/step/step-rule.ts";
+import type { SequenceView, StepBudget, StepPass } from "../../scheduler/engine/step/step-rule.ts";
 import { objectives } from "../../scheduler/objective.ts";
 import type { StepBaseline } from "../../scheduler/policy.ts";
 

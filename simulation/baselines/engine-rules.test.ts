@@ -7,8 +7,8 @@ import type { BatchPolicy } from "../../scheduler/policy.ts";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import { sequenceSpec, tokensFrom } from "../factories.ts";
 import { noCache, plainAdmission } from "./engine-rules.ts";
+import { longestPrefix } from "./policies.ts";
 import { populateFast } from "./preble.ts";
-import { longestPrefix } from "./sglang.ts";
 import { staticBudget } from "./static-budget.ts";
 import { firstCome, promptsFirst } from "./vllm.ts";
 

@@ -9,8 +9,8 @@ import {
   type Service,
 } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
-import { openStepRule } from "../../scheduler/engine/step/open-step-rule.ts";
-import type { SequenceView } from "../../scheduler/engine/step/step-budget.ts";
+import type { SequenceView } from "../../scheduler/engine/step/step-rule.ts";
+import { openStepRule } from "../../scheduler/engine/step/time-budget.ts";
 import { objectives } from "../../scheduler/objective.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../factories.ts";
 import { capped } from "./capped.ts";

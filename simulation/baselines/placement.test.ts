@@ -1,7 +1,7 @@
 /** Placement rules of the baselines, by example. */
 
 import { describe, expect, test } from "bun:test";
-import type { KvEvent } from "../../scheduler/cache/kv-event.ts";
+import type { KvEvent } from "../../scheduler/cache/kv-event-log.ts";
 import { hashPages, keyHash } from "../../scheduler/cache/page-hash.ts";
 import { cacheKeyOf, type EngineId, type SequenceId } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
@@ -10,10 +10,9 @@ import type { Placement } from "../../scheduler/fleet/placement.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { PlacementBaseline } from "../../scheduler/policy.ts";
 import { deviceSpec, sequenceSpec } from "../factories.ts";
+import { roundRobin, shortestQueue } from "./placements.ts";
 import { type PrebleOptions, prebleE2 } from "./preble-placement.ts";
 import { WINDOW_MS } from "./preble-window.ts";
-import { roundRobin } from "./round-robin.ts";
-import { shortestQueue } from "./shortest-queue.ts";
 
 const spec = deviceSpec({ pages: 1024, contextMax: 8192, vocabSize: 100_000 });
 /** Costs where a prompt of n tokens takes 5 + n / 10 ms. A decode in a step of 32 takes 8.2 / 32 ms. */

@@ -1,11 +1,41 @@
 import { ours } from "../../scheduler/policies.ts";
-import type { Policy } from "../../scheduler/policy.ts";
+import type { Policy, QueueBaseline } from "../../scheduler/policy.ts";
 import { batchllm } from "./batchllm.ts";
-import { orca } from "./orca.ts";
+import { LongestPrefix } from "./longest-prefix.ts";
+import { roundRobin } from "./placements.ts";
 import { preble, prebleCode } from "./preble.ts";
-import { sarathi } from "./sarathi.ts";
-import { sglang, sglangChunked } from "./sglang.ts";
-import { vllm, vllmChunked } from "./vllm.ts";
+import { staticBudget } from "./static-budget.ts";
+import { cached, promptsFirst, vllm, vllmChunked } from "./vllm.ts";
+
+/**
+ * Iteration-level scheduling alone (Orca, OSDI 2022): whole prompts among decodes, few sequences at a time.
+ */
+const orca: Policy = {
+  ...vllm,
+  name: "orca",
+  batch: staticBudget(2 ** 20),
+  admission: { ...vllm.admission, sequencesMax: 16, watermark: 0 },
+};
+
+/** Sarathi-Serve (arXiv:2403.02310) with a static budget of `stepTokens`. */
+export function sarathi(stepTokens: number): Policy {
+  return { ...vllm, name: `sarathi-${stepTokens}`, batch: staticBudget(stepTokens) };
+}
+
+/** Queue order: longest cached prefix first. */
+export const longestPrefix: QueueBaseline = { kind: "baseline", open: (lookUp) => new LongestPrefix(lookUp) };
+
+/** SGLang (arXiv:2312.07104) as Preble's authors ran it: independent instances. */
+export const sglang: Policy = {
+  name: "sglang",
+  placement: roundRobin,
+  queue: longestPrefix,
+  batch: promptsFirst(33_086),
+  ...cached,
+};
+
+/** SGLang with chunked prefill, to isolate Preble's gain from chunking. */
+export const sglangChunked: Policy = { ...sglang, name: "sglang-chunked", batch: staticBudget(512) };
 
 /** Copies a policy under another name with some parts replaced: a step of an ablation. */
 export function withChanges(policy: Policy, name: string, changes: Partial<Omit<Policy, "name">>): Policy {

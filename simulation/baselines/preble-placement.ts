@@ -1,4 +1,4 @@
-import type { KvEvents } from "../../scheduler/cache/kv-event.ts";
+import type { KvEvents } from "../../scheduler/cache/kv-event-log.ts";
 import { hashPrompt } from "../../scheduler/cache/page-hash.ts";
 import { type EngineId, type SequenceId, type SequenceSpec, sharingOf } from "../../scheduler/core.ts";
 import { decodeStepMs, promptMs } from "../../scheduler/cost/cost-model.ts";

@@ -1,6 +1,5 @@
 import type { SequenceId } from "../../scheduler/core.ts";
-import type { StepBudget } from "../../scheduler/engine/step/step-budget.ts";
-import type { StepPass } from "../../scheduler/engine/step/step-rule.ts";
+import type { StepBudget, StepPass } from "../../scheduler/engine/step/step-rule.ts";
 import type { StepBaseline } from "../../scheduler/policy.ts";
 
 /**

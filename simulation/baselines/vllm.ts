@@ -1,11 +1,10 @@
 import { assert } from "../../base/assert.ts";
 import type { SequenceId } from "../../scheduler/core.ts";
 import { FirstCome } from "../../scheduler/engine/queue/first-come.ts";
-import type { StepBudget } from "../../scheduler/engine/step/step-budget.ts";
-import type { StepPass } from "../../scheduler/engine/step/step-rule.ts";
+import type { StepBudget, StepPass } from "../../scheduler/engine/step/step-rule.ts";
 import type { CacheBaseline, Policy, QueueBaseline, StepBaseline } from "../../scheduler/policy.ts";
 import { noCache, plainAdmission, recencyCache } from "./engine-rules.ts";
-import { roundRobin } from "./round-robin.ts";
+import { roundRobin } from "./placements.ts";
 import { staticBudget } from "./static-budget.ts";
 
 /** First come, first served. */

@@ -14,9 +14,8 @@ import type { RecordingEntry, RecordingHead } from "../../scheduler/recording/re
 import { runs } from "../../tests/support/property.ts";
 import { parrot } from "../baselines/parrot.ts";
 import { deviceSpec } from "../factories.ts";
-import type { Fault } from "../faults.ts";
 import { replay } from "../recording/replay.ts";
-import { simulate } from "../simulator.ts";
+import { type Fault, simulate } from "../simulator.ts";
 import type { Answer, Arrival } from "../workload.ts";
 import { allUses, type ProgramArrival, type ProgramSetup, ProgramWorkload, uniqueText } from "./programs.ts";
 

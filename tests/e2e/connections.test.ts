@@ -1,7 +1,6 @@
 /** HTTP/1.1 in rarely used forms, on connections whose every byte the test controls. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { connectionsMax } from "../../server/http/descriptors.ts";
-import { HttpServer } from "../../server/http/server.ts";
+import { connectionsMax, HttpServer } from "../../server/http/server.ts";
 import { chatBody, startTestServer, type TestServer } from "./server.ts";
 
 let server: TestServer;

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { tokenizerWith } from "../support/fill-folder.ts";
+import { tokenizerWith } from "../support/demo-variants.ts";
 import { bodyOf, post, startTestServer, type TestServer } from "./server.ts";
 
 const marks = [

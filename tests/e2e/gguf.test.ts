@@ -7,7 +7,7 @@ import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { demoCutAsSmolLm } from "../support/gguf-demo.ts";
+import { demoCutAsSmolLm } from "../support/demo-variants.ts";
 import { convertModel } from "../support/gguf-model.ts";
 import { ggufBytes } from "../support/gguf-writer.ts";
 import { Program } from "./program.ts";

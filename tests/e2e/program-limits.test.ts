@@ -1,6 +1,6 @@
 /** Limits of programs: at the limit, beyond it, and refusals. */
 import { describe, expect, test } from "bun:test";
-import { programLimits } from "../../scheduler/program/limits.ts";
+import { programLimits } from "../../scheduler/program/spec.ts";
 import { valueLimits } from "../../scheduler/program/transforms/value.ts";
 import { ask, cleanServers, type ProgramBody, run, type VariableBody, valuesOf } from "./program-http.ts";
 import { bodyOf, post } from "./server.ts";

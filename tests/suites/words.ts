@@ -5,8 +5,7 @@
  * first group, `$seed` for the request's seed.
  */
 
-import { actedIn } from "./agents/acts.ts";
-import { call } from "./calls.ts";
+import { actedIn, call } from "./agents/acts.ts";
 
 interface Rule {
   readonly asked: RegExp;

@@ -7,20 +7,25 @@ import { Matcher, parserOf } from "../../grammar/mask/matcher.ts";
 import { controlBytes, vocabularyOf } from "../../grammar/mask/vocabulary.ts";
 import type { CallsSource } from "../../grammar/source.ts";
 import type { CallForm } from "../../grammar/tools/call-form.ts";
-import { callFormIn } from "./call-forms.ts";
+import {
+  callFormIn,
+  cohere,
+  functionGemma,
+  gemma,
+  gptOss,
+  hermes,
+  kimi,
+  llamaJson,
+  minimax,
+  mistralArgs,
+  mistralList,
+  pythonic,
+  qwenCoder,
+  seed,
+} from "./call-forms.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
-import { cohere } from "./cohere.ts";
 import { deepSeek, deepSeekFenced, deepSeekTagged } from "./deepseek.ts";
-import { functionGemma, gemma } from "./gemma.ts";
 import { glm, glmLines } from "./glm.ts";
-import { gptOss } from "./gpt-oss.ts";
-import { hermes } from "./hermes.ts";
-import { kimi } from "./kimi.ts";
-import { llamaJson, pythonic } from "./llama.ts";
-import { minimax } from "./minimax.ts";
-import { mistralArgs, mistralList } from "./mistral.ts";
-import { qwenCoder } from "./qwen-coder.ts";
-import { seed } from "./seed.ts";
 
 const parameters = {
   type: "object",

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
+import { hermes } from "./call-forms.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
-import { hermes } from "./hermes.ts";
 
 const functions = ["get_weather", "f"].map((name) => ({ name, parameters: null, isStrict: false }));
 

@@ -3,20 +3,24 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { CALL_NUMBER, type CallForm } from "../../grammar/tools/call-form.ts";
 import { runs } from "../../tests/support/property.ts";
+import {
+  cohere,
+  gemma,
+  gptOss,
+  hermes,
+  kimi,
+  llamaJson,
+  minimax,
+  mistralArgs,
+  mistralList,
+  pythonic,
+  qwenCoder,
+  seed,
+} from "./call-forms.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
-import { cohere } from "./cohere.ts";
 import { deepSeek, deepSeekFenced, deepSeekTagged } from "./deepseek.ts";
-import { gemma } from "./gemma.ts";
 import { glm, glmLines } from "./glm.ts";
-import { gptOss, gptOssThinking } from "./gpt-oss.ts";
-import { hermes } from "./hermes.ts";
-import { kimi } from "./kimi.ts";
-import { llamaJson, pythonic } from "./llama.ts";
-import { minimax } from "./minimax.ts";
-import { mistralArgs, mistralList } from "./mistral.ts";
-import { qwenCoder } from "./qwen-coder.ts";
-import { seed } from "./seed.ts";
-import { ThinkingReader } from "./thinking.ts";
+import { ThinkingReader, thinkingMarksIn } from "./thinking.ts";
 
 const parameters = { type: "object", properties: { a: { type: "string" } } };
 const functions = ["f", "g"].map((name) => ({ name, parameters, isStrict: false }));
@@ -162,9 +166,10 @@ test("calls come back as they were written, and text around them unchanged", () 
 });
 
 test("channels of gpt-oss, and scraps of them", () => {
-  const { opening, closing, beforeText } = gptOssThinking;
+  const marks = thinkingMarksIn("<|channel|>analysis<|message|>")!;
+  const { opening, closing, beforeText } = marks;
   const read = (pieces: readonly string[]) => {
-    const reader = new ThinkingReader({ ...gptOssThinking, isOpen: false, tokensMax: null });
+    const reader = new ThinkingReader({ ...marks, isOpen: false, tokensMax: null });
     const told = [...pieces.map((piece) => reader.push(piece)), reader.end()];
     return [told.map(({ reasoning }) => reasoning).join(""), told.map(({ answer }) => answer).join("")];
   };

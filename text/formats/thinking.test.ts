@@ -1,5 +1,4 @@
 import { expect, test } from "bun:test";
-import { cohereThinking } from "./cohere.ts";
 import { ThinkingReader, thinkingForm, thinkingMarksIn } from "./thinking.ts";
 
 test("a model's marks are those that its template names, opening or closing", () => {
@@ -12,7 +11,11 @@ test("a model's marks are those that its template names, opening or closing", ()
 
 test("text with marks of its own is told without them, after thoughts or at once", () => {
   const read = (answer: string) => {
-    const reader = new ThinkingReader({ ...cohereThinking, isOpen: false, tokensMax: null });
+    const reader = new ThinkingReader({
+      ...thinkingMarksIn("<|START_THINKING|>")!,
+      isOpen: false,
+      tokensMax: null,
+    });
     const told = [...[...answer].map((unit) => reader.push(unit)), reader.end()];
     return [told.map(({ reasoning }) => reasoning).join(""), told.map(({ answer }) => answer).join("")];
   };

@@ -1,8 +1,14 @@
 import { openLength, trimmedEnd } from "./call-reader.ts";
-import { cohereThinking } from "./cohere.ts";
-import { gemmaThinking } from "./gemma.ts";
-import { gptOssThinking } from "./gpt-oss.ts";
-import type { ThinkingMarks } from "./thinking-marks.ts";
+
+/** Delimiters of reasoning. */
+export interface ThinkingMarks {
+  readonly opening: string;
+  readonly closing: string;
+  /** Delimiter before an answer's text, with or without reasoning; absent: none. */
+  readonly beforeText?: string;
+  /** Optional delimiter after the text; absent: none. */
+  readonly afterText?: string;
+}
 
 /** Section of reasoning at the beginning of an answer, between two delimiters. */
 export interface ThinkingForm extends ThinkingMarks {
@@ -17,10 +23,22 @@ const known: readonly ThinkingMarks[] = [
   { opening: "<think>", closing: "</think>" },
   { opening: "<seed:think>", closing: "</seed:think>" },
   { opening: "[THINK]", closing: "[/THINK]" },
-  cohereThinking,
+  // Cohere's reasoning, followed by calls or by text, which has delimiters too.
+  {
+    opening: "<|START_THINKING|>",
+    closing: "<|END_THINKING|>",
+    beforeText: "<|START_RESPONSE|>",
+    afterText: "<|END_RESPONSE|>",
+  },
   { opening: "◁think▷", closing: "◁/think▷" },
-  gptOssThinking,
-  gemmaThinking,
+  // Reasoning of gpt-oss: a message of its own, as is the answer's text.
+  {
+    opening: "<|channel|>analysis<|message|>",
+    closing: "<|end|><|start|>assistant",
+    beforeText: "<|channel|>final<|message|>",
+  },
+  // Reasoning of Gemma 4, a channel.
+  { opening: "<|channel>thought", closing: "<channel|>" },
 ];
 
 /** Delimiters of a model, as in its chat template; null: it does not reason. */

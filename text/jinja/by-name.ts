@@ -1,11 +1,11 @@
 /** Filters and tests by name, and the filters with such a name as an argument. */
 import { fail } from "./errors.ts";
-import type { Filter } from "./filter.ts";
 import { filters } from "./filters.ts";
 import { type IsTest, isTests } from "./is-tests.ts";
 import { asMarkup, bare } from "./markup.ts";
 import type { Runtime } from "./runtime.ts";
 import { higherFilters } from "./sequence-filters.ts";
+import type { Filter } from "./signature.ts";
 import { type Arguments, Markup, type Value } from "./values.ts";
 
 const byName = {

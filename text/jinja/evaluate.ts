@@ -5,7 +5,6 @@ import { fail } from "./errors.ts";
 import { binary, compare, join2, signed } from "./operators.ts";
 import { str } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
-import type { Scope } from "./scope.ts";
 import type { CallSyntax, Expression } from "./syntax.ts";
 import {
   type Arguments,
@@ -14,6 +13,7 @@ import {
   isTrue,
   iterate,
   or,
+  type Scope,
   Tuple,
   typeName,
   Undefined,

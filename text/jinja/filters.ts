@@ -2,7 +2,6 @@
 import { ownAttribute } from "./attributes.ts";
 import { defined, indexOr, isTrueOr, textOr, toIndex, toText } from "./convert.ts";
 import { fail } from "./errors.ts";
-import { definer, type Filter } from "./filter.ts";
 import { percentFormat } from "./format.ts";
 import { toJson } from "./json.ts";
 import { escapeHtml } from "./markup.ts";
@@ -10,7 +9,7 @@ import { fixedText, numeric, readFloat, readInteger, roundFloat, roundInteger, t
 import { str } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
 import { sequenceFilters } from "./sequence-filters.ts";
-import type { Given } from "./signature.ts";
+import { definer, type Filter, type Given } from "./signature.ts";
 import { capitalize, lengthOf, sliceText, splitLines, strip } from "./text.ts";
 import { centerLeft, joinTexts, replaceAll } from "./text-methods.ts";
 import { Dict, isTrue, iterate, Markup, sizeOf, Tuple, typeName, Undefined, type Value } from "./values.ts";

@@ -5,7 +5,6 @@ import { Loop } from "./loop.ts";
 import { bare } from "./markup.ts";
 import { str } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
-import { Scope } from "./scope.ts";
 import type { Body, Expression, MacroSyntax, Statement, Target } from "./syntax.ts";
 import {
   type Arguments,
@@ -16,6 +15,7 @@ import {
   Lazy,
   Namespace,
   or,
+  Scope,
   Tuple,
   typeName,
   Undefined,

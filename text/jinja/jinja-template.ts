@@ -5,9 +5,8 @@ import { globals } from "./globals.ts";
 import { renderBody } from "./interpreter.ts";
 import { parse } from "./parser.ts";
 import { Runtime } from "./runtime.ts";
-import { Scope } from "./scope.ts";
 import type { Body } from "./syntax.ts";
-import type { Value } from "./values.ts";
+import { Scope, type Value } from "./values.ts";
 
 export interface RenderContext {
   readonly variables: ReadonlyMap<string, Value>;

@@ -1,9 +1,8 @@
 /** Parser of a template's statements. */
-import { checkNames } from "./check-names.ts";
+import { checkNames, namesIn } from "./check-names.ts";
 import { fail } from "./errors.ts";
 import { ExpressionParser } from "./expressions.ts";
 import { tokenize } from "./lexer.ts";
-import { namesIn } from "./names-in.ts";
 import type { Body, Expression, MacroSyntax, Parameter, Statement, Target } from "./syntax.ts";
 import { TokenStream } from "./tokens.ts";
 

@@ -2,11 +2,10 @@
 import { item } from "./attributes.ts";
 import { defined, isTrueOr, toIndex } from "./convert.ts";
 import { fail } from "./errors.ts";
-import { definer, type Filter } from "./filter.ts";
 import { binary, isEqual, isOrdered } from "./operators.ts";
 import { str } from "./print.ts";
 import type { Runtime } from "./runtime.ts";
-import type { Given } from "./signature.ts";
+import { definer, type Filter, type Given } from "./signature.ts";
 import { lengthOf } from "./text.ts";
 import { joinTexts } from "./text-methods.ts";
 import {

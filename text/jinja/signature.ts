@@ -48,3 +48,19 @@ export function callable(
   const match = matcher(name, parameters);
   return new Callable(name, (rt, args) => run(rt, match(args)));
 }
+
+export type Filter = (rt: Runtime, value: Value, args: Arguments) => Value;
+
+/** Adds filters to a table under each of `names`; `matcher` parses `parameters`. */
+export function definer(filters: Map<string, Filter>) {
+  return (
+    names: string,
+    parameters: string,
+    run: (rt: Runtime, value: Value, given: Given) => Value,
+  ): void => {
+    for (const name of names.split(" ")) {
+      const match = matcher(name, parameters);
+      filters.set(name, (rt, value, args) => run(rt, value, match(args)));
+    }
+  };
+}

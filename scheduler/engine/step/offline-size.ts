@@ -7,8 +7,7 @@ import {
   type StepLimits,
   type StepWork,
 } from "./size-rule.ts";
-import type { StepPrediction } from "./step-prediction.ts";
-import { nextTile } from "./tile.ts";
+import { nextTile, type StepPrediction } from "./step-prediction.ts";
 
 /**
  * Largest delay of the next stream by an offline step, as a part of its prompt's usual time; the average

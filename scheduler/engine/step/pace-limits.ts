@@ -1,7 +1,7 @@
 import type { EngineCosts } from "../../cost/cost-model.ts";
 import type { TimePolicy } from "../../policy.ts";
-import type { SequenceView } from "./step-budget.ts";
 import type { StepLoad } from "./step-load.ts";
+import type { SequenceView } from "./step-rule.ts";
 
 /**
  * Factor by which prompts may lengthen a step of decodes, if the decodes alone take more than half of

@@ -1,7 +1,6 @@
-import type { Backlog } from "./step-budget.ts";
-import type { StepPrediction } from "./step-prediction.ts";
+import { nextTile, type StepPrediction } from "./step-prediction.ts";
+import type { Backlog } from "./step-rule.ts";
 import type { SizeOption } from "./step-size.ts";
-import { nextTile } from "./tile.ts";
 
 /** Number of sizes at the distance of half a tile; after each further half as many the distance doubles. */
 const SIZES_FINE = 8;

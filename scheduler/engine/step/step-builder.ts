@@ -1,7 +1,7 @@
 import type { PageMove } from "../../core.ts";
 import { insertByArrival } from "../queue/arrival-list.ts";
 import type { Sequence } from "../sequence.ts";
-import type { StepBudget } from "./step-budget.ts";
+import type { StepBudget } from "./step-rule.ts";
 
 /** A chunk: the next `count` ≥ 1 tokens of a sequence. */
 export interface PlannedChunk {

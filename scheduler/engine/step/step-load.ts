@@ -1,5 +1,4 @@
-import type { SequenceView } from "./step-budget.ts";
-import type { StepView } from "./step-rule.ts";
+import type { SequenceView, StepView } from "./step-rule.ts";
 
 /** Number of sequences, and the tokens of their contexts. */
 interface Load {

@@ -15,11 +15,9 @@ import { linearCost } from "../../cost/linear.ts";
 import { objectives } from "../../objective.ts";
 import { ours } from "../../policies.ts";
 import type { BatchPolicy } from "../../policy.ts";
-import { openStepRule } from "./open-step-rule.ts";
 import { QUIET_AFTER_MS, type StepHistory } from "./size-rule.ts";
-import type { Backlog, SequenceView } from "./step-budget.ts";
-import type { StepPass } from "./step-rule.ts";
-import { TimeBudget } from "./time-budget.ts";
+import type { Backlog, SequenceView, StepPass } from "./step-rule.ts";
+import { openStepRule, TimeBudget } from "./time-budget.ts";
 
 const { latency, gang, throughput } = objectives;
 

@@ -1,15 +1,14 @@
 import type { SequenceId } from "../../core.ts";
 import type { EngineCosts } from "../../cost/cost-model.ts";
+import type { DeviceSpec } from "../../device.ts";
 import type { ObjectiveRules } from "../../objective.ts";
-import type { TimePolicy } from "../../policy.ts";
-import { leaveOut } from "./left-out.ts";
+import type { BatchPolicy, TimePolicy } from "../../policy.ts";
 import { OfflineSize } from "./offline-size.ts";
 import { PaceLimits } from "./pace-limits.ts";
 import type { SizeRule, StepHistory } from "./size-rule.ts";
-import type { SequenceView, StepBudget } from "./step-budget.ts";
 import { StepLoad } from "./step-load.ts";
 import { StepPrediction } from "./step-prediction.ts";
-import type { StepView } from "./step-rule.ts";
+import type { SequenceView, StepBudget, StepPass, StepRule, StepView } from "./step-rule.ts";
 import { StreamSize } from "./stream-size.ts";
 import { TaskGroupSize } from "./task-group-size.ts";
 
@@ -163,4 +162,56 @@ export class TimeBudget implements StepBudget {
     const tileMs = isNoticed ? Math.min(waitedMs, this.#view.nowMs - this.#history.offlineTileMs) : waitedMs;
     return tileMs >= this.#policy.starvationMs;
   }
+}
+
+/**
+ * Leaves as few offline decodes out of a step as `limitMs` asks for, and returns them. Those that were left
+ * out least of late come first, so that they take turns, and of those the longest. Decodes whose turn must
+ * come within `skipsMax` steps are spread over these steps: else they would all come in one.
+ */
+function leaveOut(
+  step: StepPrediction,
+  running: readonly SequenceView[],
+  skipsMax: number,
+  limitMs: number,
+): ReadonlySet<SequenceId> {
+  const skipped = new Set<SequenceId>();
+  if (step.ms <= limitMs) return skipped;
+  const offline = running.filter(
+    ({ objective, isDecoding, isPaused }) => objective.isOffline && isDecoding && !isPaused,
+  );
+  const leastSkips = offline.reduce((least, { pacing }) => Math.min(least, pacing.skips), skipsMax);
+  const isDue = leastSkips + 1 >= Math.floor((skipsMax + 1) / offline.length);
+  const due = isDue ? Math.ceil(offline.length / (skipsMax + 1)) : 0;
+  const candidates = offline.filter(({ pacing }) => pacing.skips < skipsMax);
+  candidates.sort((a, b) => a.pacing.skips - b.pacing.skips || b.length - a.length || a.id - b.id);
+  for (const { id, length } of candidates.slice(0, offline.length - due)) {
+    skipped.add(id);
+    step.leaveOut(length);
+    if (step.ms <= limitMs) break;
+  }
+  return skipped;
+}
+
+/** Opens the rule of a policy. */
+export function openStepRule(policy: BatchPolicy, spec: DeviceSpec, costs: EngineCosts): StepRule {
+  if (policy.kind === "baseline") return policy.open(policy.stepTokens, spec);
+  let lastStreamMs = Number.NEGATIVE_INFINITY;
+  const history = {
+    quietMs: Number.POSITIVE_INFINITY,
+    abortPoints: spec.abortPoints ?? 1,
+    offlineTileMs: Number.NEGATIVE_INFINITY,
+  };
+  const pass: StepPass = {
+    hasDecodes: true,
+    hasPrompts: true,
+    open: (view) => {
+      const { running, nowMs } = view;
+      if (running.some(({ objective }) => objective.isInteractive)) lastStreamMs = nowMs;
+      history.quietMs = nowMs - lastStreamMs;
+      return new TimeBudget(policy, costs, view, history);
+    },
+  };
+  const passes = [pass];
+  return { passes: () => passes };
 }

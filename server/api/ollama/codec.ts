@@ -1,10 +1,10 @@
 import type { ChoiceFinish, Part, TokenEntry, Usage } from "../../answer/events.ts";
+import { type ApiError, errorResponse } from "../../http/errors.ts";
 import { LazyList } from "../../http/json/slices.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import type { Framing } from "../../http/stream.ts";
 import type { Codec } from "../codec.ts";
 import { chatEntry } from "../openai/logprobs.ts";
-import { ollamaErrorBody } from "./errors.ts";
 
 /** NDJSON: one JSON value per line and no keep-alive text between them, because clients parse each line. */
 const ndjson: Framing = Object.freeze({ contentType: "application/x-ndjson", opening: "", keepAlive: "" });
@@ -149,4 +149,13 @@ function endingOf({ reason }: ChoiceFinish, usage: Usage, times: AnswerTimes | u
     eval_count: usage.completionTokens,
     eval_duration: nanos(times?.answerMs ?? 0),
   };
+}
+
+/** Errors in Ollama's format: a sentence. */
+export function ollamaErrorResponse(error: ApiError): Response {
+  return errorResponse(error, ollamaErrorBody(error));
+}
+
+export function ollamaErrorBody({ message }: ApiError): { readonly error: string } {
+  return { error: message };
 }

@@ -1,7 +1,10 @@
 import type { Route } from "../../http/route.ts";
+import { expectFits, type PromptServices, readyChat } from "../../request/prompt.ts";
 import { asking } from "../exchange.ts";
+import { completionTokens } from "../fill.ts";
+import { type Exchange, respond } from "../respond.ts";
 import type { RouteDeps } from "../route-deps.ts";
-import { answerOllamaChat, answerOllamaGenerate } from "./answer.ts";
+import { chatShape, ollamaCodec, readyBody, textShape } from "./codec.ts";
 import {
   answerOllamaEmbed,
   answerOllamaEmbeddings,
@@ -9,7 +12,7 @@ import {
   parseOllamaEmbeddings,
 } from "./embed.ts";
 import { psBody, pullBody, refuseToStore, showBody, tagsBody, versionBody } from "./models.ts";
-import { parseOllamaChat, parseOllamaGenerate } from "./schema.ts";
+import { type OllamaRequest, parseOllamaChat, parseOllamaGenerate } from "./schema.ts";
 
 /** Ollama's routes, for programs that speak no other API. */
 export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly Route[] {
@@ -36,4 +39,30 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
     route("POST", "embed", asking(deps, parseOllamaEmbed, answerOllamaEmbed)),
     route("POST", "embeddings", asking(deps, parseOllamaEmbeddings, answerOllamaEmbeddings)),
   ];
+}
+
+/** POST /api/chat */
+const answerOllamaChat = answering(chatShape, "messages");
+
+/** POST /api/generate */
+const answerOllamaGenerate = answering(textShape, "prompt");
+
+function answering(shape: typeof chatShape, param: "messages" | "prompt") {
+  return async (
+    exchange: Exchange,
+    services: PromptServices,
+    { model, prompt, generation, stream, unloads }: OllamaRequest,
+  ): Promise<Response | object> => {
+    if (prompt.kind === "nothing") return readyBody(model, shape, unloads);
+    const ready =
+      prompt.kind === "chat"
+        ? await readyChat(prompt, services, param)
+        : { tokens: await completionTokens(prompt.text, prompt.fill, true, services) };
+    expectFits(ready.tokens, generation, param, services);
+    const codec = () => ollamaCodec(model, shape);
+    const prepared = { prompts: [ready.tokens], options: generation, isStream: stream, codec };
+    if (!("format" in ready)) return respond(exchange, prepared);
+    const { format, ignored } = ready;
+    return respond(exchange, { ...prepared, options: { ...generation, format }, ignored });
+  };
 }

@@ -3,8 +3,8 @@
  */
 import type { ApiError } from "../../http/errors.ts";
 import { jsonResponse } from "../../http/json/slices.ts";
+import { whenAborted } from "../../http/route.ts";
 import { ResponseStream, sseFraming } from "../../http/stream.ts";
-import { whenAborted } from "../../http/when-aborted.ts";
 import type { Programs } from "../../program/programs.ts";
 import type { Exchange } from "../respond.ts";
 import { Run } from "./run.ts";

@@ -12,10 +12,7 @@ import { Fields, fieldsOf, refusal } from "../fields.ts";
 import { endOf } from "../openai/generation.ts";
 import { samplingOf, stopStringsOf } from "../openai/sampling.ts";
 import { constraintOf } from "../openai/structure.ts";
-import { piecesOf } from "./placeholders.ts";
-import type { Reading } from "./reading.ts";
-import { programRequestLimits } from "./request-limits.ts";
-import { transformsOf } from "./transforms.ts";
+import { piecesOf, programRequestLimits, type Reading, transformsOf } from "./reading.ts";
 
 /** Fields of sampling and constraints, as in OpenAI's bodies: for a call, or for one of its outputs. */
 const samplingFields = [

@@ -1,8 +1,8 @@
 /** Chat completions of a program: the user's message is its input, its output the assistant's answer. */
 import type { Usage } from "../../answer/events.ts";
 import { ApiError, badRequest, engineError } from "../../http/errors.ts";
+import { whenAborted } from "../../http/route.ts";
 import { ResponseStream } from "../../http/stream.ts";
-import { whenAborted } from "../../http/when-aborted.ts";
 import type { ProgramEvent } from "../../program/events.ts";
 import type { Programs } from "../../program/programs.ts";
 import type { ServedModel } from "../../request/served-model.ts";
@@ -12,8 +12,8 @@ import { chatFormat } from "../openai/chat.ts";
 import { openaiCodec } from "../openai/codec.ts";
 import { type ChatRequest, parseChatRequest } from "../openai/schema.ts";
 import type { Exchange } from "../respond.ts";
-import { criteriaOf } from "./criteria.ts";
 import type { ProgramModel } from "./files.ts";
+import { criteriaOf } from "./reading.ts";
 import { Run } from "./run.ts";
 import type { ProgramRequest } from "./schema.ts";
 

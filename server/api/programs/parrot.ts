@@ -5,19 +5,16 @@
  * Parrot's errors have status 500 with `error` and `traceback`.
  */
 import type { Criteria, ProgramPart, PromptPart, TransformStep } from "../../../scheduler/program/spec.ts";
+import type { CacheSaltFor } from "../../http/auth.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call, Route } from "../../http/route.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 import type { Programs } from "../../program/programs.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import type { CacheSaltFor } from "../cache-salt.ts";
 import { Fields, fieldsOf, refusal } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
 import { drawnAs } from "./call.ts";
-import { criteriaOf } from "./criteria.ts";
-import { piecesOf } from "./placeholders.ts";
-import { programRequestLimits } from "./request-limits.ts";
-import { transformOf } from "./transforms.ts";
+import { criteriaOf, piecesOf, programRequestLimits, transformOf } from "./reading.ts";
 import { valueOfWhenSettled } from "./variables.ts";
 import { refusalError } from "./wire.ts";
 

@@ -4,16 +4,16 @@
  */
 
 import { atOnce } from "../../../base/time-slice.ts";
-import type {
-  Body,
-  Criteria,
-  NodeSpec,
-  ProgramPart,
-  Test,
-  Value,
-  VariableSpec,
+import {
+  type Body,
+  type Criteria,
+  type NodeSpec,
+  outputsOf,
+  type ProgramPart,
+  type Test,
+  type Value,
+  type VariableSpec,
 } from "../../../scheduler/program/spec.ts";
-import { outputsOf } from "../../../scheduler/program/spec.ts";
 import { checked } from "../../../scheduler/program/transforms/value.ts";
 import { badRequest, quote } from "../../http/errors.ts";
 import type { ServedModel } from "../../request/served-model.ts";
@@ -21,10 +21,7 @@ import { type Fields, fieldsOf, refusal } from "../fields.ts";
 import { cacheSaltOf } from "../openai/sampling.ts";
 import { modelOf } from "../openai/schema.ts";
 import { callOf } from "./call.ts";
-import { criteriaOf } from "./criteria.ts";
-import { Reading } from "./reading.ts";
-import { programRequestLimits } from "./request-limits.ts";
-import { transformOf, transformsOf } from "./transforms.ts";
+import { criteriaOf, programRequestLimits, Reading, transformOf, transformsOf } from "./reading.ts";
 
 /** POST /v1/programs */
 export interface ProgramRequest {

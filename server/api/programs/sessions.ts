@@ -2,16 +2,16 @@
 
 import { inSlices } from "../../../base/time-slice.ts";
 import { outputsOf } from "../../../scheduler/program/spec.ts";
+import type { CacheSaltFor } from "../../http/auth.ts";
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
 import { dotOf, mermaidOf } from "../../program/drawing.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 import type { Programs } from "../../program/programs.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import type { CacheSaltFor } from "../cache-salt.ts";
 import { Fields } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
-import { criteriaOf } from "./criteria.ts";
+import { criteriaOf } from "./reading.ts";
 import { ProgramReader, valueFrom } from "./schema.ts";
 import { fetchVariable } from "./variables.ts";
 import { graphJson, refusalError, variableJson } from "./wire.ts";

@@ -1,8 +1,8 @@
 import type { Variable } from "../../../scheduler/program/graph.ts";
 import type { Value } from "../../../scheduler/program/spec.ts";
 import { ApiError, unavailable } from "../../http/errors.ts";
+import { whenAborted } from "../../http/route.ts";
 import { ResponseStream, sseFraming } from "../../http/stream.ts";
-import { whenAborted } from "../../http/when-aborted.ts";
 import type { ProgramEvent } from "../../program/events.ts";
 import type { HostedProgram } from "../../program/hosted.ts";
 import type { Exchange } from "../respond.ts";

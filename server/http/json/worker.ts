@@ -1,5 +1,5 @@
 /** Entry of the thread that parses large bodies, one after another. */
-import { giveWay } from "../../../base/give-way.ts";
+import { giveWay } from "../../../base/time-slice.ts";
 import { answerJob, type JsonJob } from "./reader.ts";
 
 declare const self: Worker;

@@ -3,8 +3,6 @@
  * /folder.`; the number of answers since then is the step. All agents' tools do the same deeds.
  */
 
-import { call } from "../calls.ts";
-
 /** Deeds in terms of an agent's tools: the tool and its arguments. Paths are absolute. */
 interface Hands {
   write(path: string, text: string): Deed;
@@ -160,4 +158,9 @@ export function actedIn(prompt: string, turns: readonly string[]): readonly stri
   const answers = turns.slice(begin + 1).filter((turn) => /^assistant\n(?!\[no answer\])/.test(turn)).length;
   const [text, ...deeds] = acts[name]?.[answers]?.(hands, folder) ?? ["The act is played already."];
   return [[text, ...deeds.map((deed) => callOf(deed, tools))].filter((part) => part !== "").join("\n")];
+}
+
+/** Formats a call as in the demo model's template. */
+export function call(name: string, args: unknown): string {
+  return `<tool_call>\n{"name": ${JSON.stringify(name)}, "arguments": ${JSON.stringify(args)}}\n</tool_call>`;
 }

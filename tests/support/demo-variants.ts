@@ -1,4 +1,4 @@
-/** Embedded model with a tokenizer that a GGUF file can name. */
+/** Variants of the embedded model: with a tokenizer that a GGUF file can name, and with fill-in-the-middle tokens. */
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -22,5 +22,20 @@ export function demoCutAsSmolLm(dir: string): string {
   const steps = tokenizer.pre_tokenizer;
   steps.pretokenizers = steps.pretokenizers.filter(({ type }) => type !== "Split");
   writeFileSync(path, JSON.stringify(tokenizer));
+  return dir;
+}
+
+/** ID of the first added token; those of the demo model are lower. */
+export const FIRST_ADDED = 4096;
+
+/** Writes the tokenizer to the folder `dir`, with one more token per text. */
+export function tokenizerWith(dir: string, texts: readonly string[]): string {
+  const tokenizer = JSON.parse(readFileSync(join(demo, "tokenizer.json"), "utf8")) as {
+    added_tokens: object[];
+  };
+  const flags = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
+  tokenizer.added_tokens.push(...texts.map((content, at) => ({ id: FIRST_ADDED + at, content, ...flags })));
+  writeFileSync(join(dir, "tokenizer.json"), JSON.stringify(tokenizer));
+  copyFileSync(join(demo, "tokenizer_config.json"), join(dir, "tokenizer_config.json"));
   return dir;
 }
