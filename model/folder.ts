@@ -6,7 +6,14 @@ import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { headless, type ModelConfig, readModelConfig } from "./config.ts";
 import { isGguf, openGguf } from "./gguf.ts";
-import { downloadedFolder, type PublishedModel, publishedNameOf, readPublishedName } from "./hub-cache.ts";
+import {
+  hubCache,
+  type PublishedModel,
+  publishedNameOf,
+  publishedText,
+  readPublishedName,
+  snapshotFolder,
+} from "./hub-cache.ts";
 import { readExactly, readJsonObject, withFile } from "./json.ts";
 import { ioReason, ModelError } from "./model-error.ts";
 import type { ModelFolder } from "./model-folder.ts";
@@ -24,7 +31,7 @@ const configBytesMax = 4 << 20;
  */
 export function openModelFolder(path: string): ModelFolder {
   const published = existsSync(path) ? null : readPublishedName(path);
-  const downloaded = published === null ? null : downloadedFolder(published.name);
+  const downloaded = published === null ? null : snapshotFolder(hubCache(process.env), published);
   const dir = downloaded ?? path;
   if (isGguf(dir)) return openGguf(dir);
   const names = folderNames(dir, published);
@@ -112,7 +119,7 @@ function folderNames(dir: string, published: PublishedModel | null): readonly st
     const hint =
       published === null
         ? ""
-        : `, and Hugging Face's cache has no such model; \`hf download ${published.name}\` puts it there`;
+        : `, and Hugging Face's cache has no such model; \`bunting pull ${publishedText(published)}\` puts it there`;
     throw new ModelError(dir, null, ioReason(error) + hint);
   }
 }

@@ -3,7 +3,7 @@ import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openModelFolder } from "./folder.ts";
-import { downloadedFolder, readPublishedName } from "./hub-cache.ts";
+import { readPublishedName, snapshotFolder } from "./hub-cache.ts";
 
 const cache = mkdtempSync(join(tmpdir(), "bunting-hub-"));
 const before = process.env.HF_HUB_CACHE;
@@ -33,7 +33,7 @@ test("a downloaded model is opened by its published name, and has it", () => {
     const { dir, name: called } = openModelFolder(name);
     expect([dir, called]).toEqual([snapshot, "Tiny/Qwen3-0.1B"]);
   }
-  expect(downloadedFolder("Tiny/Other")).toBeNull();
+  expect(snapshotFolder(cache, { name: "Tiny/Other", revision: "main" })).toBeNull();
 });
 
 test("a GGUF file is chosen by a part of its name", () => {
@@ -54,8 +54,15 @@ test("a GGUF file is chosen by a part of its name", () => {
 });
 
 test.each<[string, ReturnType<typeof readPublishedName>]>([
-  ["Qwen/Qwen3-0.6B", { name: "Qwen/Qwen3-0.6B", variant: null }],
-  ["hf.co/unsloth/Qwen3-0.6B-GGUF:Q4_K_M", { name: "unsloth/Qwen3-0.6B-GGUF", variant: "Q4_K_M" }],
+  ["Qwen/Qwen3-0.6B", { name: "Qwen/Qwen3-0.6B", revision: "main", variant: null }],
+  [
+    "hf.co/unsloth/Qwen3-0.6B-GGUF:Q4_K_M",
+    { name: "unsloth/Qwen3-0.6B-GGUF", revision: "main", variant: "Q4_K_M" },
+  ],
+  ["a/b@refs/pr/1:q/m.gguf", { name: "a/b", revision: "refs/pr/1", variant: "q/m.gguf" }],
+  ["a/b@../x", null],
+  ["a/b@x/../../y", null],
+  ["a/b:../x.gguf", null],
   ["models/qwen3/q8.gguf", null],
   ["models/q8.gguf", null],
   ["./models", null],

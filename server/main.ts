@@ -8,8 +8,10 @@ import { chatCommand, chatHelp, chatOptions } from "./cli/chat-command.ts";
 import { doctor } from "./cli/doctor.ts";
 import { isForPeople } from "./cli/failure.ts";
 import { jobs, jobsOptions } from "./cli/jobs.ts";
+import { models } from "./cli/models.ts";
 import { addOptions, helpLayout, type OptionList, optionValues } from "./cli/options.ts";
 import { withOptionHere } from "./cli/other-servers.ts";
+import { pull, pullHelp, pullOptions } from "./cli/pull.ts";
 import { serve } from "./cli/serve.ts";
 import { simulateCommand, simulateOptions } from "./cli/simulate.ts";
 import { type Setting, serverHeadings, serverSettings, type Values } from "./config.ts";
@@ -27,7 +29,8 @@ Examples:
   bunting serve                          serve the model that comes with Bunting
   bunting serve ~/models/Qwen3-0.6B      serve a Hugging Face folder
   bunting serve ~/models/qwen3-q8.gguf   serve a GGUF file
-  bunting serve Qwen/Qwen3-0.6B          serve what \`hf download\` has fetched
+  bunting serve Qwen/Qwen3-0.6B          serve a published model, fetched if it is
+                                         not in Hugging Face's cache
   bunting chat                           talk to it
   bunting batch in.jsonl -o out.jsonl    run a file of prompts, and go on where
                                          it was stopped
@@ -58,7 +61,7 @@ function command<Settings extends Record<string, Setting<unknown>>>(
 }
 
 const folder =
-  "Hugging Face folder of a model, a GGUF file, or a published name such as Qwen/Qwen3-0.6B that `hf download` has fetched; without it, the model that comes with Bunting";
+  "Hugging Face folder of a model, a GGUF file, or a published name such as Qwen/Qwen3-0.6B or qwen3:0.6b, which is fetched if it is not in the cache; without it, the model that comes with Bunting";
 
 const serverOptions: OptionList<typeof serverSettings> = {
   settings: serverSettings,
@@ -98,6 +101,25 @@ const jobsCommand = program
     await end(jobs(optionValues(jobsCommand, jobsOptions.settings), what, id ?? null));
   });
 addOptions(jobsCommand, jobsOptions);
+
+const pullCommand = program
+  .command("pull")
+  .description("Fetch a published model, or what is new in it, without serving it.")
+  .argument("<model>", "<repository>[@revision][:file or quant], or a name of Ollama's")
+  .addHelpText("after", pullHelp)
+  .action(async (model: string) => {
+    await end(pull(optionValues(pullCommand, pullOptions.settings), model));
+  });
+addOptions(pullCommand, pullOptions);
+
+program
+  .command("models")
+  .description("List the published models on this machine, or remove one.")
+  .argument("[what]", "rm removes a model; without it they are listed")
+  .argument("[model]", "name as it is listed")
+  .action(async (what?: string, model?: string) => {
+    await end(models(what ?? null, model ?? null));
+  });
 
 program.commandsGroup("Look and measure:");
 command(

@@ -8,6 +8,7 @@ import { batchSettings } from "../server/cli/batch.ts";
 import { benchSettings } from "../server/cli/bench.ts";
 import { chatSettings } from "../server/cli/chat-command.ts";
 import { jobsSettings } from "../server/cli/jobs.ts";
+import { pullSettings } from "../server/cli/pull.ts";
 import { simulateSettings } from "../server/cli/simulate.ts";
 import { defaultText, optionName, type Setting, serverSettings, variableName } from "../server/config.ts";
 import { modelsReference } from "./models-reference.ts";
@@ -22,8 +23,9 @@ An option on the command line wins over its environment variable, which wins ove
 
 ## bunting serve [model]
 
-\`model\` is a Hugging Face folder with \`config.json\`, \`*.safetensors\` and \`tokenizer.json\`, or a [GGUF file](gguf.md);
-without it the embedded model is served as \`demo\`.
+\`model\` is a Hugging Face folder with \`config.json\`, \`*.safetensors\` and \`tokenizer.json\`, a [GGUF file](gguf.md), or
+[a published name](../serve-a-model.md), whose files are fetched if they are not in the cache; without it the embedded model is
+served as \`demo\`.
 
 ${settingsTable(serverSettings)}
 
@@ -47,6 +49,13 @@ ${settingsTable(batchSettings)}
 ## bunting jobs list|show|cancel [id]
 
 ${settingsTable(jobsSettings)}
+
+## bunting pull &lt;model&gt;
+
+Fetches a [published model](../serve-a-model.md) without serving it, and what is new in one that is there. \`bunting models\`
+lists them and \`bunting models rm\` removes one; both have no options.
+
+${settingsTable(pullSettings)}
 
 ## bunting simulate
 

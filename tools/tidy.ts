@@ -56,17 +56,22 @@ const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
 const SIMULATES = /^server\/cli\/simulate(\.ts$|\/)/;
 
 /** Rooms of the server that know no wire format and no command. */
-const BELOW_APIS = /^server\/(answer|engines|grammar|http|jobs|program|recording|request)\//;
+const BELOW_APIS = /^server\/(answer|engines|grammar|http|hub|jobs|program|recording|request)\//;
 
 /** Part of base/ that knows the machine: the pure rooms leave it alone. */
 const IMPURE_BASE = "base/time-slice.ts";
 const PURE_ROOMS = /^(base|grammar|scheduler|simulation)\//;
 
 /**
- * The engines' library; and what Bun does not offer: one option of sockets, and a thread's clock that is
- * exact.
+ * The engines' library; and what Bun does not offer: one option of sockets, locks of files, and a thread's clock that
+ * is exact.
  */
-const MAY_CALL_C = ["gpu/native.ts", "server/http/unsent.ts", "benchmarks/constraint/thread-clock.ts"];
+const MAY_CALL_C = [
+  "gpu/native.ts",
+  "server/http/unsent.ts",
+  "server/hub/lock.ts",
+  "benchmarks/constraint/thread-clock.ts",
+];
 
 /**
  * Files import only from their own room and from rooms below it, and only gpu/native.ts loads native code.

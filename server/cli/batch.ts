@@ -19,6 +19,7 @@ import { startedSettings } from "./chat-command.ts";
 import { ServerError } from "./client.ts";
 import { linesOf } from "./file-lines.ts";
 import { type BatchObject, hasEnded, JobsClient } from "./jobs-client.ts";
+import { modelPath } from "./model-argument.ts";
 import type { OptionList } from "./options.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { type Interruption, interruption } from "./signals.ts";
@@ -173,7 +174,8 @@ async function runHere(
   const limits = { batchLinesMax: 10_000_000, batchFileMib: 2 ** 20, batchStorageGib: 2 ** 20 };
   const config = makeConfig({ port: 0, data: { folder: join(folder, "data") }, ...limits, ...started });
   try {
-    const starting = startServer(config, dir, { onPlan: () => {}, onProgress: showLoading(progress) });
+    const path = await modelPath(dir, config);
+    const starting = startServer(config, path, { onPlan: () => {}, onProgress: showLoading(progress) });
     const server = await Promise.race([starting, interrupted.aborted]);
     progress.clear();
     if (server === null) return interrupted.exitCode;

@@ -4,6 +4,7 @@ import { makeConfig, optional, serverSettings, type Values } from "../config.ts"
 import { startServer } from "../start.ts";
 import { chat, conversationSettings } from "./chat.ts";
 import { listModels } from "./client.ts";
+import { modelPath } from "./model-argument.ts";
 import type { OptionList } from "./options.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { apiKeySetting, targetOf } from "./target.ts";
@@ -41,10 +42,13 @@ Exit codes:
   130  left by Ctrl-C (143 by SIGTERM)`;
 
 /** Runs the chat until the input ends; resolves to the exit code. */
-export async function chatCommand(options: Values<typeof chatSettings>, dir: string | null): Promise<number> {
+export async function chatCommand(
+  options: Values<typeof chatSettings>,
+  model: string | null,
+): Promise<number> {
   const { url, apiKey } = options;
   if (url !== null) return await chat(targetOf(url, apiKey), options);
-  if (dir === null && (await isServing(DEFAULT_URL, apiKey)))
+  if (model === null && (await isServing(DEFAULT_URL, apiKey)))
     return await chat(targetOf(DEFAULT_URL, apiKey), options);
 
   const progress = progressLine();
@@ -60,7 +64,7 @@ export async function chatCommand(options: Values<typeof chatSettings>, dir: str
     maxModelLen,
     kvCacheGib,
   });
-  const server = await startServer(config, dir, {
+  const server = await startServer(config, await modelPath(model, config), {
     onPlan: () => {},
     onProgress: showLoading(progress),
   });

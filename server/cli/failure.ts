@@ -1,6 +1,7 @@
 /** Errors whose message is a sentence for people; printed without the stack. */
 const NAMES = new Set([
   "ConfigError",
+  "HubError",
   "ModelError",
   "NativeError",
   "TokenizerError",

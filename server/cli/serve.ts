@@ -6,14 +6,16 @@ import { matrixFormats } from "../../model/matrix-formats.ts";
 import { type Config, ConfigError, isLoopback, needsKey } from "../config.ts";
 import type { ServingPlan } from "../engines/plan.ts";
 import { type RunningServer, startServer } from "../start.ts";
+import { modelPath } from "./model-argument.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { handleSignals } from "./signals.ts";
 import { table } from "./table.ts";
 
 /** Serves until a signal; resolves to the exit code. */
-export async function serve(config: Config, dir: string | null): Promise<number> {
+export async function serve(config: Config, model: string | null): Promise<number> {
   const problem = exposureProblem(config);
   if (problem !== null) throw new ConfigError(problem);
+  const dir = await modelPath(model, config);
   const startedMs = performance.now();
   const progress = progressLine();
   const server = await startServer(config, dir, {

@@ -1,0 +1,33 @@
+/** The model that a command names: its path, after a download if need be. */
+
+import type { MemoryPlan } from "../../gpu/memory.ts";
+import { openLibrary } from "../../gpu/native.ts";
+import type { Config } from "../config.ts";
+import { chooseBackend } from "../engines/backend.ts";
+import { planServing } from "../engines/plan.ts";
+import { resolveModel } from "../hub/resolve.ts";
+import { pullOutput } from "./pull-progress.ts";
+
+/** Path of the model that a server with these settings is to serve; null for the one that comes with Bunting. */
+export async function modelPath(model: string, config: Config): Promise<string>;
+export async function modelPath(model: string | null, config: Config): Promise<string | null>;
+export async function modelPath(model: string | null, config: Config): Promise<string | null> {
+  if (model === null) return null;
+  const output = pullOutput();
+  try {
+    const { signal } = new AbortController();
+    return await resolveModel(model, { signal, events: output, plan: planOf(config) });
+  } finally {
+    output.onEnd();
+  }
+}
+
+/** Memory plan of a model on this machine; null for simulated engines, which load none. */
+export function planOf(config: Config): ((path: string) => Promise<MemoryPlan>) | null {
+  const { device } = config;
+  if (device.kind === "simulated") return null;
+  return async (path) => {
+    const backend = await chooseBackend(device);
+    return planServing(config, backend, openLibrary(backend.library), path).memory;
+  };
+}

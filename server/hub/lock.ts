@@ -1,0 +1,53 @@
+/**
+ * Advisory locks of files, the ones that Python's client takes. The system releases them when a process ends,
+ * however it ends.
+ */
+
+import { dlopen } from "bun:ffi";
+import { closeSync, mkdirSync, openSync } from "node:fs";
+import { dirname } from "node:path";
+
+/** From the system's headers, the same on Linux and macOS. */
+const LOCK_EX = 2;
+const LOCK_NB = 4;
+/** Interval of attempts: no event tells that a lock is free. */
+const RETRY_MS = 100;
+
+type Flock = (descriptor: number, operation: number) => number;
+let flock: Flock | null | undefined;
+
+/**
+ * Runs the work while this process holds the lock. Where the system has no such lock the work runs without
+ * it, which costs a second download and no more: writers of one file write the same bytes at the same places.
+ */
+export async function withLock<Value>(
+  path: string,
+  signal: AbortSignal,
+  work: () => Promise<Value>,
+): Promise<Value> {
+  mkdirSync(dirname(path), { recursive: true });
+  const descriptor = openSync(path, "a", 0o664);
+  try {
+    while (!take(descriptor)) {
+      signal.throwIfAborted();
+      await Bun.sleep(RETRY_MS);
+    }
+    return await work();
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function take(descriptor: number): boolean {
+  flock ??= openFlock();
+  return flock === null || flock(descriptor, LOCK_EX | LOCK_NB) === 0;
+}
+
+function openFlock(): Flock | null {
+  try {
+    const library = process.platform === "darwin" ? "libSystem.B.dylib" : "libc.so.6";
+    return dlopen(library, { flock: { args: ["i32", "i32"], returns: "i32" } }).symbols.flock;
+  } catch {
+    return null; // another C library
+  }
+}

@@ -1,0 +1,64 @@
+/** Turns a model argument into a path: an existing one, one in the cache, or one that is fetched. */
+
+import { existsSync, readdirSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { openModelFolder } from "../../model/folder.ts";
+import {
+  type PublishedModel,
+  publishedText,
+  readPublishedName,
+  snapshotFolder,
+} from "../../model/hub-cache.ts";
+import { ModelError } from "../../model/model-error.ts";
+import { chooseGguf, ggufModels } from "./choose.ts";
+import { HubError } from "./hub-error.ts";
+import { ollamaModel } from "./ollama-names.ts";
+import { type PullOptions, pullModel } from "./pull.ts";
+import { hubSettings } from "./settings.ts";
+
+/** The model of a name: a repository of the hub, or one of Ollama's names; null for anything else. */
+export function readModelName(name: string): PublishedModel | null {
+  return readPublishedName(name) ?? ollamaModel(name);
+}
+
+/**
+ * Path of a model's folder or GGUF file. A complete model in the cache is used as it is, without a request;
+ * another one is fetched. A text that is no name comes back unchanged.
+ */
+export async function resolveModel(
+  name: string,
+  options: Omit<PullOptions, "settings"> & Partial<Pick<PullOptions, "settings">>,
+): Promise<string> {
+  if (existsSync(name)) return name;
+  const model = readModelName(name);
+  if (model === null) return name;
+  const settings = options.settings ?? hubSettings();
+  return cachedModel(settings.cache, model) ?? (await pullModel(model, { ...options, settings }));
+}
+
+/** Path of a model that is complete in the cache; null if it is not. */
+export function cachedModel(cache: string, model: PublishedModel): string | null {
+  const folder = snapshotFolder(cache, model);
+  if (folder === null) return null;
+  try {
+    const path = pathIn(folder, model);
+    openModelFolder(path);
+    return path;
+  } catch (error) {
+    if (error instanceof ModelError || error instanceof HubError) return null;
+    throw error;
+  }
+}
+
+function pathIn(folder: string, { name, variant }: PublishedModel): string {
+  const paths = readdirSync(folder, { recursive: true, encoding: "utf8" });
+  const files = paths
+    .map((path) => ({ path, bytes: statSync(join(folder, path), { throwIfNoEntry: false })?.size ?? -1 }))
+    .filter(({ bytes }) => bytes >= 0);
+  const isFolder =
+    variant === null && paths.some((path) => /^model\.safetensors(\.index\.json)?$/.test(path));
+  if (isFolder && files.some(({ path }) => path === "tokenizer.json")) return folder;
+  if (isFolder || ggufModels(files).length === 0)
+    throw new HubError(`${publishedText({ name, revision: "main", variant })} is not complete.`);
+  return join(folder, chooseGguf(name, files, variant)[0]!.path);
+}
