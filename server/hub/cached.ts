@@ -116,9 +116,11 @@ function refsOf(folder: string): ReadonlyMap<string, string> {
   return new Map(paths.map((path) => [path, readFileSync(join(refs, path), "utf8").trim()]));
 }
 
+/** Files of a snapshot, without hidden ones, such as packed weights. */
 function filesOf(snapshot: string): readonly SnapshotFile[] {
   return namesIn(snapshot, true).flatMap((path) => {
     const file = join(snapshot, path);
+    if (/(^|\/)\./.test(path)) return [];
     const stat = statSync(file, { throwIfNoEntry: false });
     if (stat === undefined || !stat.isFile()) return [];
     const blob = lstatSync(file).isSymbolicLink() ? basename(readlinkSync(file)) : path;

@@ -1,8 +1,11 @@
 /** Ollama's API on the wire: details that its own client (tests/suites/clients) does not check. */
 import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { post, startTestServer, type TestServer } from "./server.ts";
+import { FakeHub } from "../support/fake-hub.ts";
+import { demoFolder, post, startTestServer, type TestServer } from "./server.ts";
 
 const template = readFileSync(join(import.meta.dir, "../reference/tools/template.jinja"), "utf8");
 const call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>';
@@ -124,6 +127,53 @@ test("what changes nothing is named, and what cannot be done refused by its name
 test("a model that is served need not be pulled", async () => {
   const pulled = await post(server, "/api/pull", { model: "demo:latest" });
   expect(await pulled.json()).toEqual({ status: "success" });
+});
+
+test("another model is pulled to the cache, with lines as Ollama writes them", async () => {
+  const hub = new FakeHub();
+  const names = ["config.json", "tokenizer.json", "model.safetensors"];
+  const files = names.map((name) => [name, readFileSync(join(demoFolder, name))] as const);
+  hub.commit("Tiny/Demo", Object.fromEntries(files));
+  const cache = mkdtempSync(join(tmpdir(), "bunting-pull-"));
+  const before = { HF_ENDPOINT: process.env.HF_ENDPOINT, HF_HUB_CACHE: process.env.HF_HUB_CACHE };
+  Object.assign(process.env, { HF_ENDPOINT: hub.endpoint, HF_HUB_CACHE: cache });
+  try {
+    const lines: unknown[] = await linesOf("/api/pull", { model: "Tiny/Demo" });
+    const hash = createHash("sha256").update(files[2]![1]).digest("hex");
+    const total = files[2]![1].length;
+    const end = ["verifying sha256 digest", "writing manifest", "success"].map((status) => ({ status }));
+    expect(lines[0]).toEqual({ status: "pulling manifest" });
+    expect(lines.slice(-4)).toEqual([
+      { status: `pulling ${hash.slice(0, 12)}`, digest: `sha256:${hash}`, total, completed: total },
+      ...end,
+    ]);
+    expect(await bodyOf("/api/pull", { model: "Tiny/Demo" })).toEqual({ status: "success" } as never);
+    const failed: unknown[] = await linesOf("/api/pull", { model: "Tiny/Other" });
+    expect(failed.at(-1)).toEqual({ error: expect.stringContaining("does not exist") });
+    const refusal = await post(server, "/api/pull", { model: "Tiny/Other", stream: false });
+    expect([refusal.status, await refusal.json()]).toEqual([502, failed.at(-1)]);
+  } finally {
+    for (const [name, value] of Object.entries(before)) {
+      if (value === undefined) delete process.env[name];
+      else process.env[name] = value;
+    }
+    await hub.stop();
+    rmSync(cache, { recursive: true });
+  }
+});
+
+test("with keys, only an operator's key pulls", async () => {
+  const keyed = startTestServer({ keys: { keys: ["one"], adminKeys: ["two"] } });
+  const asked = (key: string, model: string) =>
+    post(keyed, "/api/pull", { model, stream: false }, { headers: { authorization: `Bearer ${key}` } });
+  const refused = await asked("one", "Tiny/Demo");
+  expect([refused.status, ((await refused.json()) as { error: string }).error]).toEqual([
+    403,
+    expect.stringContaining("--admin-key"),
+  ]);
+  expect((await asked("one", "demo")).status).toBe(200);
+  expect((await asked("two", "nothing")).status).toBe(404);
+  await keyed.close();
 });
 
 test("the version and the models are told", async () => {

@@ -7,7 +7,11 @@ import type { Codec } from "../codec.ts";
 import { chatEntry } from "../openai/logprobs.ts";
 
 /** NDJSON: one JSON value per line and no keep-alive text between them, because clients parse each line. */
-const ndjson: Framing = Object.freeze({ contentType: "application/x-ndjson", opening: "", keepAlive: "" });
+export const ndjson: Framing = Object.freeze({
+  contentType: "application/x-ndjson",
+  opening: "",
+  keepAlive: "",
+});
 
 /** Content of a whole answer or of one piece of a stream. */
 interface Said {

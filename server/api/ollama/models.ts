@@ -33,12 +33,6 @@ export function versionBody(): object {
   return { version: ollamaVersion };
 }
 
-/** POST /api/pull: succeeds for the served model, which is present already. */
-export function pullBody(body: Readonly<Record<string, unknown>>, { model }: ModelsDeps): object {
-  nameOf(new Fields(body), model);
-  return { status: "success" };
-}
-
 /** Throws 501 for changes to a store of models, which this server lacks. */
 export function refuseToStore(): never {
   throw new ApiError(

@@ -11,7 +11,8 @@ import {
   parseOllamaEmbed,
   parseOllamaEmbeddings,
 } from "./embed.ts";
-import { psBody, pullBody, refuseToStore, showBody, tagsBody, versionBody } from "./models.ts";
+import { psBody, refuseToStore, showBody, tagsBody, versionBody } from "./models.ts";
+import { answerPull } from "./pull.ts";
 import { type OllamaRequest, parseOllamaChat, parseOllamaGenerate } from "./schema.ts";
 
 /** Ollama's routes, for programs that speak no other API. */
@@ -31,7 +32,7 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
     route("GET", "tags", () => tagsBody(deps, startedSeconds)),
     route("GET", "ps", () => psBody(deps)),
     route("POST", "show", async (call) => showBody(await call.readWork(), deps, startedSeconds)),
-    route("POST", "pull", async (call) => pullBody(await call.readWork(), deps)),
+    route("POST", "pull", (call) => answerPull(call, deps)),
     ...["create", "copy", "push"].map((path) => route("POST", path, refuseToStore)),
     route("DELETE", "delete", refuseToStore),
     route("POST", "chat", asking(deps, parseOllamaChat, answerOllamaChat)),
