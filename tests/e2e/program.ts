@@ -60,7 +60,15 @@ export class Program {
 
   /** Resolves to the first match in standard output; rejects if the output ends without one. */
   async outputMatch(pattern: RegExp): Promise<RegExpExecArray> {
-    const match = await this.#out.match(pattern);
+    return this.#matched(pattern, await this.#out.match(pattern));
+  }
+
+  /** Resolves to the first match in standard error; rejects if that ends without one. */
+  async errorsMatch(pattern: RegExp): Promise<RegExpExecArray> {
+    return this.#matched(pattern, await this.#errors.match(pattern));
+  }
+
+  #matched(pattern: RegExp, match: RegExpExecArray | null): RegExpExecArray {
     if (match === null) throw new Error(`no ${pattern} in:\n${this.output}${this.errors}`);
     return match;
   }
