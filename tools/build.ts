@@ -1,7 +1,7 @@
 /**
  * `npm run build`: dist/bunting, one executable with the runtime, the server, the native library and the demo
- * model. An argument names another output file. Releases name the `--library` and the `--runtime` (a Bun
- * binary) of another platform too.
+ * model. An argument names another output file. Releases name the `--library`, the `--runtime` (a Bun
+ * binary) and the `--target` of another platform too.
  */
 
 import { readdirSync, statSync } from "node:fs";
@@ -14,7 +14,7 @@ const root = resolve(import.meta.dir, "..");
 const { positionals, values } = parseArgs({
   args: process.argv.slice(2),
   allowPositionals: true,
-  options: { library: { type: "string" }, runtime: { type: "string" } },
+  options: { library: { type: "string" }, runtime: { type: "string" }, target: { type: "string" } },
 });
 const outfile = resolve(positionals[0] ?? join(root, "dist", "bunting"));
 const library = resolve(values.library ?? join(root, "build", "native", "libbunting_cpu.so"));
@@ -80,6 +80,8 @@ const result = await Bun.build({
     autoloadDotenv: false,
     autoloadBunfig: false,
     ...(values.runtime === undefined ? {} : { executablePath: resolve(values.runtime) }),
+    // The bundler writes the target's `process.arch` into the code.
+    ...(values.target === undefined ? {} : { target: values.target as Bun.Build.CompileTarget }),
   },
 });
 for (const log of result.logs) console.error(String(log));

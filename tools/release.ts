@@ -84,7 +84,9 @@ for (const platform of chosen) {
   const runtime = values.runtime ?? fetchRuntime(platform);
   const executable = join(folder, "bunting");
   const script = join(root, "tools", "build.ts");
-  run([process.execPath, script, executable, "--library", library, "--runtime", runtime]);
+  const target = `bun-linux-${platform.cpu}${platform.libc === "musl" ? "-musl" : ""}`;
+  const options = ["--library", library, "--runtime", runtime, "--target", target];
+  run([process.execPath, script, executable, ...options]);
   writeArchive(platform, executable);
   writePlatformPackage(platform, executable);
 }
