@@ -27,7 +27,7 @@ import { surplus } from "./surplus.ts";
 /** Most sequences of an engine that has not computed a step yet. */
 const COLD_SEQUENCES = 4;
 /** Most engines whose costs are all reported with a placement. */
-const TOLD_ENGINES = 8;
+const REPORTED_ENGINES = 8;
 
 /** Placement of a prefix hint. */
 interface InFlight {
@@ -274,8 +274,8 @@ export class E2 implements PlacementRule {
   ): Placement {
     const { id, drawnTokens, service, stop } = spec;
     const { cachedTokens } = costs.find((cost) => cost.engine === engine)!;
-    const told = costs.filter((cost) => costs.length <= TOLD_ENGINES || cost.isWeighed);
-    const placement = { engine, reason, costs: told.map((cost) => cost.copy()) };
+    const reported = costs.filter((cost) => costs.length <= REPORTED_ENGINES || cost.isWeighed);
+    const placement = { engine, reason, costs: reported.map((cost) => cost.copy()) };
     const promptMs = this.#views[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const end = this.index.addInFlight(path, engine, nowMs);
     this.#views[engine]!.placed(nowMs);

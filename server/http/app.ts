@@ -83,7 +83,7 @@ export function createApp(deps: AppDeps) {
       route.method,
       pattern(route),
       async ({ request, params, set }) => {
-        const told = new Map<string, string>();
+        const added = new Map<string, string>();
         const call: Call = {
           request,
           ...entries.get(request)!,
@@ -91,12 +91,12 @@ export function createApp(deps: AppDeps) {
           readWork: () => readWork(deps, route, request),
           reply: replyTo(request),
           setHeader: (name, value) => {
-            told.set(name, value);
+            added.set(name, value);
             set.headers[name] = value;
           },
         };
         const answer = await route.handler(call);
-        if (answer instanceof Response) joinHeaders(answer, told);
+        if (answer instanceof Response) joinHeaders(answer, added);
         if (answer === null) throw noRoute(routes, request.method, pathOf(request));
         return answer;
       },
@@ -107,8 +107,8 @@ export function createApp(deps: AppDeps) {
 }
 
 /** Prepends the values set earlier: a response's own headers would replace them. */
-function joinHeaders({ headers }: Response, told: ReadonlyMap<string, string>): void {
-  for (const [name, value] of told) {
+function joinHeaders({ headers }: Response, added: ReadonlyMap<string, string>): void {
+  for (const [name, value] of added) {
     const own = headers.get(name);
     if (own !== null) headers.set(name, `${value}, ${own}`);
   }

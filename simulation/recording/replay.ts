@@ -152,7 +152,7 @@ class Replay {
   /** Delivers the reports in order, each of them. */
   #reported(host: ReplayedHost, { engine, report: number }: EntryOf<"reported">): void {
     const report = host.nextReport();
-    const nameOfReport = (told: number): string => `report ${told} of engine ${engine}`;
+    const nameOfReport = (number: number): string => `report ${number} of engine ${engine}`;
     this.#compare(nameOfReport(number), report === null ? "no report" : nameOfReport(report.number));
     if (report !== null) this.#fleet.report(engine, report);
   }
