@@ -47,8 +47,7 @@ export function createApp(deps: AppDeps) {
     return entry;
   };
 
-  // `standardHostname: false`: Elysia's router looks for the path where the host ends, not after the host's
-  // first four letters.
+  // `standardHostname: false` lets Elysia find the path behind a host of fewer than four characters too.
   const app = new Elysia({ normalize: false, handler: { standardHostname: false } })
     .onRequest(({ request, set }) => {
       set.headers["x-request-id"] = enter(request).requestId;
@@ -106,7 +105,7 @@ export function createApp(deps: AppDeps) {
   return app;
 }
 
-/** Prepends the values set earlier: a response's own headers would replace them. */
+/** Prepends header values that the handler set to the response's own values, which would replace them. */
 function joinHeaders({ headers }: Response, added: ReadonlyMap<string, string>): void {
   for (const [name, value] of added) {
     const own = headers.get(name);
