@@ -27,8 +27,8 @@ inline constexpr int kGroupedSums = 1, kGroupedRows = 1, kGroupedPanels = 1;
 #endif
 
 // Wide blocks: with VNNI, 7 to 12 rows are one block, which reads the weights once. They need many groups
-// (kGroup) per scale, so that integer sums are rarely converted to floats. The integers fill the register file,
-// and the floats stay in memory.
+// (kGroup) per scale, so that integer sums are rarely converted to floats. The integers fill the register
+// file, and the floats stay in memory.
 inline constexpr int kWideSums = 24, kWideRows = 12, kWideRowsLeast = 7;
 
 // True if the kernel adds up products of several groups of weights before it applies the scale of the inputs.
