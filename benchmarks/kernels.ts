@@ -46,7 +46,7 @@ async function linesOf(program: string, ...options: string[]): Promise<Line[]> {
     .map((line) => JSON.parse(line) as Line);
 }
 
-/** Formats the rate that the better share belongs to. */
+/** Formats the rate, arithmetic or memory, that is the larger share of its peak. */
 function cell(line: Line | undefined): string | null {
   if (line === undefined) return null;
   const isArithmetic = line.ofPeak > line.ofMemory || (line.ofPeak === 0 && line.gflops > line.gbytes);

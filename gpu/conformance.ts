@@ -322,24 +322,24 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     test(
       "logprobs are those of the raw logits, whatever a mask, a bias, a ban or a penalty makes of them",
       on((driver) => {
-        const told = (changed: Partial<SampleRow>, sampling: Partial<Sampling> = {}) => {
+        const sampled = (changed: Partial<SampleRow>, sampling: Partial<Sampling> = {}) => {
           const sampled = draw(driver, { ...row({ ...greedy, topLogprobs: 5, ...sampling }), ...changed });
           if (sampled.kind !== "token") throw new Error(`wanted a token, got ${sampled.kind}`);
           return { token: sampled.token, ...sampled.logprobs! };
         };
-        const { token: likeliest, top } = told({});
+        const { token: likeliest, top } = sampled({});
         const mask = new Uint32Array(Math.ceil(driver.device.spec.vocabSize / 32));
         mask[2] = 1 << 5;
-        const masked = told({ allowed: mask });
+        const masked = sampled({ allowed: mask });
         expect(masked).toEqual({ token: 69, logprob: masked.logprob, top });
-        expect(told({}, { logitBias: [[69, 100]] })).toEqual(masked);
-        expect(told({ banned: [likeliest] })).toEqual({
+        expect(sampled({}, { logitBias: [[69, 100]] })).toEqual(masked);
+        expect(sampled({ banned: [likeliest] })).toEqual({
           token: top[1]!.token,
           logprob: top[1]!.logprob,
           top,
         });
         const seen = { tokens: Int32Array.of(likeliest), counts: Int32Array.of(9), length: 1 };
-        expect(told({ seen }, { presencePenalty: 2, frequencyPenalty: 2 }).top).toEqual(top);
+        expect(sampled({ seen }, { presencePenalty: 2, frequencyPenalty: 2 }).top).toEqual(top);
       }),
     );
 

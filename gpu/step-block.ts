@@ -335,7 +335,7 @@ export class StepResultBlock {
     const { ints, floats } = this.#words;
     const { draws, hidden } = places;
     assert(ints[0] === draws.length, `the engine drew ${ints[0]} rows of ${draws.length}`);
-    assert(ints[2] === hidden.length, `the engine told ${ints[2]} hidden states of ${hidden.length}`);
+    assert(ints[2] === hidden.length, `the engine returned ${ints[2]} hidden states of ${hidden.length}`);
     assert(floats[1]! >= 0, "a step takes time");
     const sampled: Sampled[] = [];
     let nextDraw = 0;

@@ -193,6 +193,22 @@ export interface PrefixHint extends Pick<SequenceSpec, "cacheSalt" | "publicToke
   readonly isWarmed: boolean;
 }
 
+/** Sequence that computes the given beginning of a hint, as a call that generates one token. */
+export function sequenceOfHint(hint: PrefixHint, promptTokens: ArrayLike<TokenId>): SequenceSpec {
+  const { id, cacheSalt, publicTokens = 0, adapter } = hint;
+  return {
+    id,
+    promptTokens,
+    drawnTokens: [],
+    sampling: greedySampling,
+    stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
+    cacheSalt,
+    publicTokens,
+    adapter,
+    service: chatService,
+  };
+}
+
 /** Cache keys that decide which sequences share a prefix. */
 export interface Sharing {
   /** Key for whole prompts, one per pair of adapter and salt. */

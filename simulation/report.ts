@@ -72,7 +72,7 @@ export function summarize(
     "policy" | "workload" | "seed" | "isComplete" | "calls" | "engines" | "historyHash"
   > & { readonly tbt: Histogram; readonly watched: string | undefined },
 ): SimulationReport {
-  const { watched, ...told } = run;
+  const { watched, ...facts } = run;
   const ttft = new Histogram();
   const tpot = new Histogram();
   const latency = new Histogram();
@@ -98,7 +98,7 @@ export function summarize(
     if (outputTokens > 1) tpot.add((finishedMs - firstMs) / (outputTokens - 1));
   }
   return {
-    ...told,
+    ...facts,
     unanswered: run.calls.length - answered,
     durationMs: lastMs - (run.calls[0]?.arrivedMs ?? lastMs),
     ttft: ttft.quantiles(),

@@ -74,9 +74,9 @@ export function nvccRelease() {
 function page(release, kernels) {
   return `# GPU kernels
 
-Registers per thread, as nvcc ${release} gives them; ${NO_SPILLS}. Values in angle brackets are of the template: tiles of
-eight tokens, the format of the weights (0 bf16, 1 int8, 2 int8 in groups of 32, 3 int4, 4 fp8, 5 MXFP4) and 1 for rows of experts for
-matrix products; the size of a head, and 1 for keys and values in fp8, for attention. \`node tools/ptxas.mjs --write\` writes this page.
+Registers per thread, as nvcc ${release} reports them; ${NO_SPILLS}. Angle brackets hold template arguments. Matrix products: the
+number of tiles of eight tokens, the weight format (0 bf16, 1 int8, 2 int8 in groups of 32, 3 int4, 4 fp8, 5 MXFP4), and 1 for rows of
+experts. \`gemm_many\` has no number of tiles. Attention: the size of a head, and 1 for keys and values in fp8. \`node tools/ptxas.mjs --write\` writes this page.
 
 ${table(kernels)}
 `;

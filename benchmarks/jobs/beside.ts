@@ -15,7 +15,7 @@ export interface Felt {
 export interface Beside {
   readonly without: Felt;
   readonly beside: Felt;
-  /** Same chats again without a job: the difference between two turns without one. */
+  /** Second turn without a job: its difference from the first one is noise. */
   readonly again: Felt;
   /** Tokens per second of the job beside chats, as a share of those alone. */
   readonly jobShare: number;

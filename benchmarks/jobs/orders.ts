@@ -1,7 +1,7 @@
 /**
- * Value of a job's order on the CPU engine, with the same prompts, engine and memory. By turns: as jobs are
- * served, in file order, and all at once, so that the engine's queue orders the waiting prompts. Each turn
- * begins with an empty cache.
+ * Effect of a job's order on the CPU engine, with the same prompts, engine and memory. Three orders run in
+ * turn: as jobs are served, as in the file, and all at once, so that the engine's queue orders the waiting
+ * prompts. Each turn begins with an empty cache.
  */
 
 import { openLibrary } from "../../gpu/native.ts";

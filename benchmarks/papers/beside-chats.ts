@@ -24,7 +24,7 @@ interface Load {
 
 /**
  * Loads: 30 % of the chat rate that four A100s serve within the target, and occasional single chats. Chat
- * prompts have 10 to 7,000 tokens: with a few dozen chats, the two middle values are far apart.
+ * prompts have 10 to 7,000 tokens, so the median over a few dozen chats is noisy.
  */
 const loads: readonly Load[] = [
   { name: "no target", tbtMs: null, engines: 4, callsPerSecond: 3, calls: 600, prompts: 6000 },

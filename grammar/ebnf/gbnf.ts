@@ -1,8 +1,8 @@
 import { ConstraintError } from "../error.ts";
 import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
 import type { Regexes } from "../regex/regexes.ts";
-import { allCharacters, codePoints, otherThan, plainEncoding, type TextEncoding } from "../regex/text.ts";
-import { countOf, type Expression, RuleWriter, Scanner } from "./rules.ts";
+import { allCharacters, codePoints, otherThan } from "../regex/text.ts";
+import { countOf, type Expression, RuleReader, RuleWriter } from "./rules.ts";
 
 /**
  * Grammars in llama.cpp's notation (GBNF): `name ::= "text" | [a-z]+ other*`, starting with the rule `root`.
@@ -27,69 +27,35 @@ const hexadecimal: Readonly<Record<string, RegExp>> = {
 };
 const escapes: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t" };
 
-class GbnfReader {
-  readonly #scanner: Scanner;
-  readonly #regexes: Regexes;
-  readonly #encoding: TextEncoding;
-
+class GbnfReader extends RuleReader {
   constructor(source: string, regexes: Regexes) {
-    this.#scanner = new Scanner(source);
-    this.#regexes = regexes;
-    this.#encoding = plainEncoding(regexes);
+    super(source, regexes, { space, ruleStart, closing: /[|)]/y });
   }
 
   read(): Map<string, Expression> {
     const rules = new Map<string, Expression>();
-    this.#scanner.take(space);
-    while (!this.#scanner.isAtEnd) {
-      const name = this.#scanner.take(ruleStart)?.[1];
-      if (name === undefined) throw this.#scanner.error("a rule was expected");
-      if (rules.has(name)) throw this.#scanner.error(`there are two rules ${name}`);
-      this.#scanner.take(space);
-      rules.set(name, this.#choice());
-    }
+    while (!this.scanner.isAtEnd) this.rule(rules);
     return rules;
   }
 
-  #choice(): Expression {
-    const parts = [this.#sequence()];
-    while (this.#take(/\|/y)) parts.push(this.#sequence());
-    return parts.length === 1 ? parts[0]! : { kind: "choice", parts };
-  }
-
-  #sequence(): Expression {
-    const parts: Expression[] = [];
-    while (!this.#scanner.isAtEnd && !this.#scanner.sees(/[|)]/y) && !this.#scanner.sees(ruleStart)) {
-      let part = this.#atom();
-      for (let times = this.#times(); times !== null; times = this.#times()) {
-        part = { kind: "repeat", of: part, min: times[0], max: times[1] };
-      }
-      parts.push(part);
-    }
-    return parts.length === 1 ? parts[0]! : { kind: "sequence", parts };
-  }
-
-  #atom(): Expression {
-    const scanner = this.#scanner;
-    if (this.#take(/\(/y)) {
-      const inner = this.#choice();
-      if (!this.#take(/\)/y)) throw scanner.error("a ) was expected");
+  protected atom(): Expression {
+    const { scanner } = this;
+    if (this.take(/\(/y) !== null) {
+      const inner = this.choice();
+      if (!this.take(/\)/y)) throw scanner.error("a ) was expected");
       return inner;
     }
     if (scanner.take(/"/y)) return { kind: "regex", regex: this.#literal() };
     if (scanner.take(/\[/y)) return { kind: "regex", regex: this.#set() };
-    if (this.#take(/\./y)) return { kind: "regex", regex: this.#encoding.oneOf(allCharacters) };
+    if (this.take(/\./y)) return { kind: "regex", regex: this.encoding.oneOf(allCharacters) };
     const name = scanner.take(reference)?.[0];
     if (name === undefined) throw scanner.error("something unexpected");
     scanner.take(space);
     return { kind: "rule", name };
   }
 
-  #times(): readonly [number, number] | null {
-    if (this.#take(/\*/y)) return [0, Number.POSITIVE_INFINITY];
-    if (this.#take(/\+/y)) return [1, Number.POSITIVE_INFINITY];
-    if (this.#take(/\?/y)) return [0, 1];
-    const scanner = this.#scanner;
+  protected counts(): readonly [number, number] | null {
+    const { scanner } = this;
     const match = scanner.take(range);
     if (match === null) return null;
     scanner.take(space);
@@ -102,13 +68,13 @@ class GbnfReader {
 
   #literal() {
     let text = "";
-    while (!this.#scanner.take(/"/y)) text += this.#character();
-    this.#scanner.take(space);
-    return this.#regexes.literal(this.#encoding.bytesOf(text));
+    while (!this.scanner.take(/"/y)) text += this.#character();
+    this.scanner.take(space);
+    return this.regexes.literal(this.encoding.bytesOf(text));
   }
 
   #set() {
-    const scanner = this.#scanner;
+    const { scanner } = this;
     const isNegated = scanner.take(/\^/y) !== null;
     const ranges: [number, number][] = [];
     while (!scanner.take(/\]/y)) {
@@ -121,11 +87,11 @@ class GbnfReader {
     }
     scanner.take(space);
     const set = codePoints(ranges);
-    return this.#encoding.oneOf(isNegated ? otherThan(set) : set);
+    return this.encoding.oneOf(isNegated ? otherThan(set) : set);
   }
 
   #character(): string {
-    const scanner = this.#scanner;
+    const { scanner } = this;
     const character = scanner.take(/[\s\S]/uy)?.[0];
     if (character === undefined) throw scanner.error("an unexpected end");
     if (character !== "\\") return character;
@@ -139,11 +105,5 @@ class GbnfReader {
     if (escapes[marker] !== undefined) return escapes[marker];
     if (/^[a-zA-Z0-9]?$/.test(marker)) throw scanner.error(`\\${marker}, which means nothing`);
     return marker;
-  }
-
-  #take(pattern: RegExp): boolean {
-    if (this.#scanner.take(pattern) === null) return false;
-    this.#scanner.take(space);
-    return true;
   }
 }

@@ -2,8 +2,8 @@ import { ConstraintError } from "../error.ts";
 import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
 import { compilePattern } from "../regex/pattern.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
-import { codePoints, plainEncoding, type TextEncoding } from "../regex/text.ts";
-import { countOf, type Expression, RuleWriter, Scanner } from "./rules.ts";
+import { codePoints } from "../regex/text.ts";
+import { countOf, type Expression, RuleReader, RuleWriter, type Scanner } from "./rules.ts";
 
 /**
  * Grammars in Lark's notation: `start: "text" name+ | /regex/`, terminals in capitals, `%ignore` and some of
@@ -82,131 +82,92 @@ const names = /[a-zA-Z_][a-zA-Z0-9_]*/y;
 const quoted = /"((?:[^"\\\n]|\\[^\n])*)"(i?)/y;
 const regularExpression = /\/((?:[^/\\\n]|\\[^\n])+)\/([a-z]*)/y;
 
-class LarkReader {
-  readonly #scanner: Scanner;
-  readonly #regexes: Regexes;
-  readonly #encoding: TextEncoding;
-
+class LarkReader extends RuleReader {
   constructor(source: string, regexes: Regexes) {
-    this.#scanner = new Scanner(source);
-    this.#regexes = regexes;
-    this.#encoding = plainEncoding(regexes);
+    super(source, regexes, { space, ruleStart, closing: /[|)\]]|%[a-z]+/y });
   }
 
   read(): { readonly rules: Map<string, Expression>; readonly ignored: Expression[] } {
-    const scanner = this.#scanner;
+    const { scanner } = this;
     const rules = new Map<string, Expression>();
     const ignored: Expression[] = [];
-    scanner.take(space);
     while (!scanner.isAtEnd) {
-      const command = this.#take(directive);
+      const command = this.take(directive);
       if (command !== null) {
-        if (command[0] === "%ignore") ignored.push(this.#choice());
+        if (command[0] === "%ignore") ignored.push(this.choice());
         else if (command[0] === "%import") this.#import(rules);
         else throw scanner.error(`${command[0]} is not supported`);
-        continue;
-      }
-      const name = this.#take(ruleStart)?.[1];
-      if (name === undefined) throw scanner.error("a rule was expected");
-      if (rules.has(name)) throw scanner.error(`there are two rules ${name}`);
-      rules.set(name, this.#choice());
+      } else this.rule(rules);
     }
     return { rules, ignored };
   }
 
   #import(rules: Map<string, Expression>): void {
-    const scanner = this.#scanner;
-    const match = this.#take(/common\.([A-Z_]+)(?:[ \t]*->[ \t]*([A-Z_]+))?/y);
+    const { scanner } = this;
+    const match = this.take(/common\.([A-Z_]+)(?:[ \t]*->[ \t]*([A-Z_]+))?/y);
     const source = match === null ? undefined : common[match[1]!];
     if (match === null || source === undefined)
       throw scanner.error(`only ${Object.keys(common).join(", ")} of common can be imported`);
     rules.set(match[2] ?? match[1]!, { kind: "regex", regex: this.#pattern(source) });
   }
 
-  #choice(): Expression {
-    const parts = [this.#sequence()];
-    while (this.#take(/\|/y) !== null) parts.push(this.#sequence());
-    return parts.length === 1 ? parts[0]! : { kind: "choice", parts };
+  /** Skips the alias of an alternative. */
+  protected override skip(): void {
+    while (this.take(/->[ \t]*[a-zA-Z_][a-zA-Z0-9_]*/y) !== null);
   }
 
-  #sequence(): Expression {
-    const scanner = this.#scanner;
-    const parts: Expression[] = [];
-    const isOver = (): boolean =>
-      scanner.isAtEnd || scanner.sees(/[|)\]]/y) || scanner.sees(ruleStart) || scanner.sees(directive);
-    while (!isOver()) {
-      if (this.#take(/->[ \t]*[a-zA-Z_][a-zA-Z0-9_]*/y) !== null) continue; // alias of an alternative
-      let part = this.#atom();
-      for (let times = this.#times(); times !== null; times = this.#times()) {
-        part = { kind: "repeat", of: part, min: times[0], max: times[1] };
-      }
-      parts.push(part);
-    }
-    return parts.length === 1 ? parts[0]! : { kind: "sequence", parts };
-  }
-
-  #atom(): Expression {
-    const scanner = this.#scanner;
-    if (this.#take(/\(/y) !== null) return this.#closed(/\)/y);
-    if (this.#take(/\[/y) !== null) return { kind: "repeat", of: this.#closed(/\]/y), min: 0, max: 1 };
-    const low = this.#take(quoted);
+  protected atom(): Expression {
+    const { scanner } = this;
+    if (this.take(/\(/y) !== null) return this.#closed(/\)/y);
+    if (this.take(/\[/y) !== null) return { kind: "repeat", of: this.#closed(/\]/y), min: 0, max: 1 };
+    const low = this.take(quoted);
     if (low !== null) {
-      const high = this.#take(/\.\.[ \t]*"((?:[^"\\\n]|\\[^\n])*)"/y);
+      const high = this.take(/\.\.[ \t]*"((?:[^"\\\n]|\\[^\n])*)"/y);
       if (high === null) return { kind: "regex", regex: this.#text(low[1]!, low[2] === "i") };
       const [from, to] = [unescaped(low[1]!, scanner), unescaped(high[1]!, scanner)];
       const ends: [number, number] = [from.codePointAt(0) ?? 0, to.codePointAt(0) ?? 0];
-      return { kind: "regex", regex: this.#encoding.oneOf(codePoints([ends])) };
+      return { kind: "regex", regex: this.encoding.oneOf(codePoints([ends])) };
     }
-    const pattern = this.#take(regularExpression);
+    const pattern = this.take(regularExpression);
     if (pattern !== null) {
       if (pattern[2] !== "") throw scanner.error(`the flag ${pattern[2]} is not supported`);
       return { kind: "regex", regex: this.#pattern(pattern[1]!.replaceAll("\\/", "/")) };
     }
-    const name = this.#take(names)?.[0];
+    const name = this.take(names)?.[0];
     if (name === undefined) throw scanner.error("something unexpected");
     return { kind: "rule", name };
   }
 
   #closed(end: RegExp): Expression {
-    const inner = this.#choice();
-    if (this.#take(end) === null) throw this.#scanner.error("a group that is not closed");
+    const inner = this.choice();
+    if (this.take(end) === null) throw this.scanner.error("a group that is not closed");
     return inner;
   }
 
-  #times(): readonly [number, number] | null {
-    if (this.#scanner.sees(ruleStart)) return null; // a rule name may begin with ?
-    if (this.#take(/\*/y) !== null) return [0, Number.POSITIVE_INFINITY];
-    if (this.#take(/\+/y) !== null) return [1, Number.POSITIVE_INFINITY];
-    if (this.#take(/\?/y) !== null) return [0, 1];
-    const match = this.#take(/~[ \t]*(\d+)(?:[ \t]*\.\.[ \t]*(\d+))?/y);
+  protected counts(): readonly [number, number] | null {
+    const match = this.take(/~[ \t]*(\d+)(?:[ \t]*\.\.[ \t]*(\d+))?/y);
     if (match === null) return null;
-    const min = countOf(match[1]!, this.#scanner);
-    const max = match[2] === undefined ? min : countOf(match[2], this.#scanner);
-    if (max < min) throw this.#scanner.error("a repetition that counts nothing");
+    const min = countOf(match[1]!, this.scanner);
+    const max = match[2] === undefined ? min : countOf(match[2], this.scanner);
+    if (max < min) throw this.scanner.error("a repetition that counts nothing");
     return [min, max];
   }
 
   #text(quotedText: string, ignoresCase: boolean): Regex {
-    const text = unescaped(quotedText, this.#scanner);
-    if (!ignoresCase) return this.#regexes.literal(this.#encoding.bytesOf(text));
+    const text = unescaped(quotedText, this.scanner);
+    if (!ignoresCase) return this.regexes.literal(this.encoding.bytesOf(text));
     const characters = [...text].map((character) =>
-      this.#regexes.alt(
+      this.regexes.alt(
         [character.toLowerCase(), character.toUpperCase()].map((one) =>
-          this.#regexes.literal(this.#encoding.bytesOf(one)),
+          this.regexes.literal(this.encoding.bytesOf(one)),
         ),
       ),
     );
-    return this.#regexes.cat(...characters);
+    return this.regexes.cat(...characters);
   }
 
   #pattern(source: string): Regex {
-    return compilePattern(this.#regexes, source, this.#encoding, "whole");
-  }
-
-  #take(pattern: RegExp): RegExpExecArray | null {
-    const match = this.#scanner.take(pattern);
-    if (match !== null) this.#scanner.take(space);
-    return match;
+    return compilePattern(this.regexes, source, this.encoding, "whole");
   }
 }
 

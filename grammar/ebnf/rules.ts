@@ -1,6 +1,7 @@
 import { ConstraintError } from "../error.ts";
 import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
-import type { Regex } from "../regex/regexes.ts";
+import type { Regex, Regexes } from "../regex/regexes.ts";
+import { plainEncoding, type TextEncoding } from "../regex/text.ts";
 
 /** Right side of a rule. `max` may be Infinity. */
 export type Expression =
@@ -112,6 +113,84 @@ export class Scanner {
     const line = this.#source.slice(0, this.#at).split("\n").length;
     const rest = this.#source.slice(this.#at, this.#at + 20).split("\n")[0]!;
     return new ConstraintError(`line ${line} of the grammar: ${what} at ${JSON.stringify(rest)}`);
+  }
+}
+
+/** Patterns of a notation, all sticky. */
+export interface Notation {
+  /** White space and comments. */
+  readonly space: RegExp;
+  /** Beginning of a rule; the first group is its name. */
+  readonly ruleStart: RegExp;
+  /** Marks that end a sequence besides a rule's beginning. */
+  readonly closing: RegExp;
+}
+
+/** Reads the alternatives, sequences and repetitions of a notation; a subclass reads the rest. */
+export abstract class RuleReader {
+  protected readonly scanner: Scanner;
+  protected readonly regexes: Regexes;
+  protected readonly encoding: TextEncoding;
+  readonly #notation: Notation;
+
+  constructor(source: string, regexes: Regexes, notation: Notation) {
+    this.scanner = new Scanner(source);
+    this.regexes = regexes;
+    this.encoding = plainEncoding(regexes);
+    this.#notation = notation;
+    this.scanner.take(notation.space);
+  }
+
+  /** Reads an operand with all that precedes its repetitions. */
+  protected abstract atom(): Expression;
+  /** Reads a repetition with counts; null if there is none. */
+  protected abstract counts(): readonly [min: number, max: number] | null;
+  /** Skips what a sequence may hold besides operands. */
+  protected skip(): void {}
+
+  /** Reads a rule and adds it to the others. */
+  protected rule(rules: Map<string, Expression>): void {
+    const name = this.take(this.#notation.ruleStart)?.[1];
+    if (name === undefined) throw this.scanner.error("a rule was expected");
+    if (rules.has(name)) throw this.scanner.error(`there are two rules ${name}`);
+    rules.set(name, this.choice());
+  }
+
+  protected choice(): Expression {
+    const parts = [this.#sequence()];
+    while (this.take(/\|/y) !== null) parts.push(this.#sequence());
+    return parts.length === 1 ? parts[0]! : { kind: "choice", parts };
+  }
+
+  #sequence(): Expression {
+    const { scanner } = this;
+    const { ruleStart, closing } = this.#notation;
+    const parts: Expression[] = [];
+    for (;;) {
+      this.skip();
+      if (scanner.isAtEnd || scanner.sees(closing) || scanner.sees(ruleStart)) break;
+      let part = this.atom();
+      for (let times = this.#times(); times !== null; times = this.#times()) {
+        part = { kind: "repeat", of: part, min: times[0], max: times[1] };
+      }
+      parts.push(part);
+    }
+    return parts.length === 1 ? parts[0]! : { kind: "sequence", parts };
+  }
+
+  #times(): readonly [number, number] | null {
+    if (this.scanner.sees(this.#notation.ruleStart)) return null; // in Lark a rule may begin with ?
+    if (this.take(/\*/y) !== null) return [0, Number.POSITIVE_INFINITY];
+    if (this.take(/\+/y) !== null) return [1, Number.POSITIVE_INFINITY];
+    if (this.take(/\?/y) !== null) return [0, 1];
+    return this.counts();
+  }
+
+  /** Consumes a match of the sticky pattern and the white space after it; null without one. */
+  protected take(pattern: RegExp): RegExpExecArray | null {
+    const match = this.scanner.take(pattern);
+    if (match !== null) this.scanner.take(this.#notation.space);
+    return match;
   }
 }
 

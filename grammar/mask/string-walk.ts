@@ -30,7 +30,7 @@ const LOOPS_AFTER_NODES = 2048;
 export class StringWalk {
   readonly #inside: Mask;
   readonly #beyond: Mask;
-  /** True while every token beyond the quote has it where a free string has it. */
+  /** True while each token that contains the closing quote has it at the same byte as in a free string. */
   isAlike = true;
   readonly #quoteEnd: Uint16Array;
   readonly #regexes: Regexes;
@@ -55,8 +55,8 @@ export class StringWalk {
   #child = 1;
 
   /**
-   * `quoteEnd`: bytes of each token up to and including the quote that would end a free string. `masks`: all
-   * tokens of the set are inside, and none beyond, before the walk. `table`: buffer of a finished walk to
+   * `quoteEnd`: bytes of each token up to and including the quote that would end a free string. `masks`: before the
+   * walk, all tokens of the set count as inside the string, and none as beyond it. `table`: buffer of a finished walk to
    * overwrite, with room for at least a few states.
    */
   constructor(

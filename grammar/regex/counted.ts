@@ -115,7 +115,7 @@ export class CountedIntersections {
     });
   }
 
-  /** True if an intersection of these parts is empty; null if it cannot be told by counting. */
+  /** True if an intersection of these parts is empty; null if it cannot be decided by counting. */
   isEmpty(parts: readonly Regex[]): boolean | null {
     let counted: CountedTail | null = null;
     let index = -1;

@@ -11,7 +11,7 @@ export interface RawSchema {
   readonly isOldDraft: boolean;
 }
 
-/** Nesting depth of objects and arrays at most; a level of a schema needs one or two. */
+/** Maximum nesting depth of objects and arrays; a level of a schema needs one or two. */
 const DEPTH_MAX = 64;
 const NO_BASE = "schema:";
 /** Keywords whose values are data, not schemas. */

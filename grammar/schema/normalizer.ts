@@ -299,7 +299,7 @@ export class Normalizer implements ReadingTools {
 
   #negatedArray({ prefix, rest, min, max, contains, isUnique, pointer }: ArrayPart): ArrayPart[] {
     const refuse = (what: string): never => {
-      throw new ConstraintError(`what ${what} does not hold for cannot be told`, pointer);
+      throw new ConstraintError(`the negation of ${what} is not supported`, pointer);
     };
     const negated: ArrayPart[] = [];
     const blank = { ...anyArray, pointer };
@@ -324,7 +324,7 @@ export class Normalizer implements ReadingTools {
   #negatedObject(part: ObjectPart): ObjectPart[] {
     const { properties, patterns, additional, required, min, max, names, pointer } = part;
     const refuse = (what: string): never => {
-      throw new ConstraintError(`what ${what} does not hold for cannot be told`, pointer);
+      throw new ConstraintError(`the negation of ${what} is not supported`, pointer);
     };
     if (patterns.length > 0) refuse("patternProperties");
     if (names !== null) refuse("propertyNames");

@@ -1,6 +1,6 @@
 /**
  * Format `regex`, as a pattern of patterns: the subset of ECMA 262 that is valid with and without the flag u.
- * Groups nest only a few levels. Ranges and counts must visibly have their bounds in order. There are no back
+ * Groups nest only a few levels. Only ranges and counts with ordered bounds match. There are no back
  * references, names or lookarounds.
  */
 

@@ -92,7 +92,7 @@ export class Admission {
         return this.#none(true);
       }
       if (before !== null && !this.#mayOvertake(sequence, before, nowMs)) {
-        if (!queue.hasLanes) return this.#none(false);
+        if (!queue.separatesObjectives) return this.#none(false);
         declined.add(sequence.objective.name);
         continue;
       }
@@ -110,7 +110,7 @@ export class Admission {
       const left = sequence.length - cachedTokens;
       const tokens = budget.offer(left, cachedTokens, nowMs - sequence.pacing.lastChunkMs, objective);
       if (tokens === 0) {
-        if (!queue.hasLanes || (objective.isOffline && this.#isDue(sequence, nowMs)))
+        if (!queue.separatesObjectives || (objective.isOffline && this.#isDue(sequence, nowMs)))
           return this.#none(false);
         declined.add(sequence.objective.name);
         continue;
@@ -151,7 +151,8 @@ export class Admission {
    */
   #makesWay(sequence: Sequence, declined: ReadonlySet<Objective>, nowMs: number): boolean {
     const { queue } = this.#table;
-    if (!sequence.objective.isOffline || !queue.hasLanes || this.#isDue(sequence, nowMs)) return false;
+    if (!sequence.objective.isOffline || !queue.separatesObjectives || this.#isDue(sequence, nowMs))
+      return false;
     if (this.#lacking !== null) return true;
     return queue.peek(nowMs, this.#stepNumber(), new Set([...declined, sequence.objective.name])) !== null;
   }

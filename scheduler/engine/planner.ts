@@ -192,7 +192,7 @@ export class Planner {
     const { rule } = options.admission;
     const isAged = (sequence: Sequence): boolean => queue.isAged(sequence, nowMs);
     const ordered = rule.promptOrder(builder.prompts, { isAged, nowMs });
-    const unfinished = queue.hasLanes ? byObjective(ordered) : ordered;
+    const unfinished = queue.separatesObjectives ? byObjective(ordered) : ordered;
     const first = rule.overtakable(unfinished);
     if (mayAdmit && first !== null) this.#admit(builder, first);
     for (const sequence of unfinished) {

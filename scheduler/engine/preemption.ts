@@ -23,7 +23,7 @@ export function securePages(table: SequenceTable): boolean {
   for (const sequence of growing) {
     while (sequence.state === "running" && !kvCache.grow(sequence)) {
       if (kvCache.releaseOldestHeld()) continue;
-      table.preempt(chooseVictim(running, queue.hasLanes));
+      table.preempt(chooseVictim(running, queue.separatesObjectives));
       hasPreempted = true;
     }
   }
@@ -34,10 +34,10 @@ export function securePages(table: SequenceTable): boolean {
  * Chooses the youngest paused sequence, as a slow client misses its pages least; else the youngest of all,
  * with lanes of the last objective that has any.
  */
-function chooseVictim(running: readonly Sequence[], hasLanes: boolean): Sequence {
+function chooseVictim(running: readonly Sequence[], separatesObjectives: boolean): Sequence {
   const victim = youngestPaused(running) ?? running.at(-1);
   assert(victim !== undefined, "a sequence that needs a page is running, and can give way itself");
-  if (!hasLanes || victim.isPaused) return victim;
+  if (!separatesObjectives || victim.isPaused) return victim;
   let last = victim;
   for (let i = running.length - 1; i >= 0 && !last.objective.isOffline; i--) {
     if (running[i]!.objective.precedence > last.objective.precedence) last = running[i]!;

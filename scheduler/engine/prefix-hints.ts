@@ -3,11 +3,10 @@ import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import { PrefixWaiter } from "../cache/radix-tree.ts";
 import {
   type Chunk,
-  chatService,
-  greedySampling,
   type PageMove,
   type PrefixHint,
   type SequenceId,
+  sequenceOfHint,
   sharingOf,
 } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
@@ -147,33 +146,18 @@ export class PrefixHints {
   }
 
   #begin(hint: PrefixHint, waiter: PrefixWaiter, end: number): WarmStep {
-    const { adapter, cacheSalt, publicTokens = 0, id } = hint;
-    const sequence = new Sequence(
-      {
-        id,
-        promptTokens: waiter.tokens.subarray(0, end),
-        drawnTokens: [],
-        sampling: greedySampling,
-        stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
-        cacheSalt,
-        publicTokens,
-        adapter,
-        service: chatService,
-      },
-      0,
-      0,
-    );
+    const sequence = new Sequence(sequenceOfHint(hint, waiter.tokens.subarray(0, end)), 0, 0);
     this.#kvCache.track(sequence, () => {});
     const move = this.#kvCache.allocate(sequence, true);
     const start = sequence.computed;
-    this.#inFlight = { hint: id, sequence, count: end - start };
+    this.#inFlight = { hint: hint.id, sequence, count: end - start };
     const chunk: Chunk = {
-      sequence: id,
+      sequence: hint.id,
       start,
       tokens: sequence.tokensOf(start, end),
       pages: sequence.kv.pageTable(sequence.kv.pageCount),
       samples: [],
-      adapter,
+      adapter: hint.adapter,
     };
     return { chunk, move };
   }

@@ -1,13 +1,12 @@
 import type { KvEvents } from "../cache/kv-event-log.ts";
 import { hashPrompt } from "../cache/page-hash.ts";
 import {
-  chatService,
   type EngineId,
-  greedySampling,
   type PrefixHint,
   type SequenceId,
   type SequenceSpec,
   type Service,
+  sequenceOfHint,
   sharingOf,
 } from "../core.ts";
 import type { DeviceSpec } from "../device.ts";
@@ -27,7 +26,7 @@ import { surplus } from "./surplus.ts";
 /** Most sequences of an engine that has not computed a step yet. */
 const COLD_SEQUENCES = 4;
 /** Most engines whose costs are all reported with a placement. */
-const TOLD_ENGINES = 8;
+const REPORTED_ENGINES = 8;
 
 /** Placement of a prefix hint. */
 interface InFlight {
@@ -110,7 +109,7 @@ export class E2 implements PlacementRule {
    * run.
    */
   expect(hint: PrefixHint, there: readonly EngineId[], nowMs: number): EngineId {
-    const incoming = this.#incoming(sequenceFor(hint), true);
+    const incoming = this.#incoming(sequenceOfHint(hint, hint.tokens), true);
     const costs = this.#costs.look(incoming, this.#open(incoming, there), nowMs);
     for (const cost of costs) cost.loadMs += this.#inFlightUs[cost.engine]! / 1000;
     const { engine, cachedTokens } = cheapest(costs, this.#situation(incoming));
@@ -123,7 +122,7 @@ export class E2 implements PlacementRule {
     if (inFlight === undefined) return;
     const { engine } = inFlight;
     this.forgot(hint.id);
-    const incoming = this.#incoming(sequenceFor(hint), true);
+    const incoming = this.#incoming(sequenceOfHint(hint, hint.tokens), true);
     const [{ cachedTokens }] = this.#costs.look(incoming, [engine], nowMs) as [EngineCost];
     this.#addInFlight(hint, incoming, { engine, cachedTokens, nowMs });
   }
@@ -274,8 +273,8 @@ export class E2 implements PlacementRule {
   ): Placement {
     const { id, drawnTokens, service, stop } = spec;
     const { cachedTokens } = costs.find((cost) => cost.engine === engine)!;
-    const told = costs.filter((cost) => costs.length <= TOLD_ENGINES || cost.isWeighed);
-    const placement = { engine, reason, costs: told.map((cost) => cost.copy()) };
+    const reported = costs.filter((cost) => costs.length <= REPORTED_ENGINES || cost.isWeighed);
+    const placement = { engine, reason, costs: reported.map((cost) => cost.copy()) };
     const promptMs = this.#views[engine]!.promptWorkMs(tokens - cachedTokens, cachedTokens);
     const end = this.index.addInFlight(path, engine, nowMs);
     this.#views[engine]!.placed(nowMs);
@@ -299,19 +298,4 @@ export class E2 implements PlacementRule {
     this.#waiting[engine]!.set(id, work);
     return placement;
   }
-}
-
-/** Estimates of a prefix hint, as if its sequence came now with one token to draw. */
-function sequenceFor({ id, tokens, cacheSalt, publicTokens = 0, adapter }: PrefixHint): SequenceSpec {
-  return {
-    id,
-    promptTokens: tokens,
-    drawnTokens: [],
-    sampling: greedySampling,
-    stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
-    cacheSalt,
-    publicTokens,
-    adapter,
-    service: chatService,
-  };
 }

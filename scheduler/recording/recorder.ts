@@ -137,54 +137,54 @@ export class RecordedFleet extends Fleet {
   }
 
   override extend(hint: SequenceId, tokens: ArrayLike<TokenId>): void {
-    this.#told({ kind: "extend", hint, tokens }, () => super.extend(hint, tokens));
+    this.#recordInput({ kind: "extend", hint, tokens }, () => super.extend(hint, tokens));
   }
 
   override forget(hint: SequenceId, givesUp = false): void {
-    this.#told({ kind: "forget", hint, givesUp }, () => super.forget(hint, givesUp));
+    this.#recordInput({ kind: "forget", hint, givesUp }, () => super.forget(hint, givesUp));
   }
 
   override abort(sequence: SequenceId): void {
-    this.#told({ kind: "abort", sequence }, () => super.abort(sequence));
+    this.#recordInput({ kind: "abort", sequence }, () => super.abort(sequence));
   }
 
   override pause(sequence: SequenceId): void {
-    this.#told({ kind: "pause", sequence }, () => super.pause(sequence));
+    this.#recordInput({ kind: "pause", sequence }, () => super.pause(sequence));
   }
 
   override resume(sequence: SequenceId): void {
-    this.#told({ kind: "resume", sequence }, () => super.resume(sequence));
+    this.#recordInput({ kind: "resume", sequence }, () => super.resume(sequence));
   }
 
   override release(sequence: SequenceId): void {
-    this.#told({ kind: "release", sequence }, () => super.release(sequence));
+    this.#recordInput({ kind: "release", sequence }, () => super.release(sequence));
   }
 
   override raise(sequence: SequenceId, service: Service): void {
-    this.#told({ kind: "raise", sequence, service }, () => super.raise(sequence, service));
+    this.#recordInput({ kind: "raise", sequence, service }, () => super.raise(sequence, service));
   }
 
   override report(engine: EngineId, report: EngineReport, learnt: EngineCosts | null = null): void {
     const [epoch, { number }] = [this.#epochs[engine]!, report];
-    this.#told({ kind: "reported", engine, epoch, report: number }, () =>
+    this.#recordInput({ kind: "reported", engine, epoch, report: number }, () =>
       super.report(engine, report, learnt),
     );
   }
 
   override believe(engine: EngineId, learnt: EngineCosts): void {
-    this.#told(costsOf(engine, learnt), () => super.believe(engine, learnt));
+    this.#recordInput(costsOf(engine, learnt), () => super.believe(engine, learnt));
   }
 
   override lost(engine: EngineId, reason: string, isComing = false): void {
-    this.#told({ kind: "lost", engine, reason, isComing }, () => super.lost(engine, reason, isComing));
+    this.#recordInput({ kind: "lost", engine, reason, isComing }, () => super.lost(engine, reason, isComing));
   }
 
   override replaced(engine: EngineId, link: EngineLink, spec: DeviceSpec, epoch: number): void {
     this.#epochs[engine] = epoch;
-    this.#told({ kind: "replaced", engine, epoch }, () => super.replaced(engine, link, spec, epoch));
+    this.#recordInput({ kind: "replaced", engine, epoch }, () => super.replaced(engine, link, spec, epoch));
   }
 
-  #told(entry: Undated<RecordingEntry>, act: () => void): void {
+  #recordInput(entry: Undated<RecordingEntry>, act: () => void): void {
     this.#turn(() => {
       this.#write({ ...entry, atMs: this.#clock.nowMs() });
       act();

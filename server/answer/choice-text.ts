@@ -158,9 +158,9 @@ export class ChoiceText {
     if (this.#entries !== null) this.#scalars += scalarCount(text);
     if (this.#thinking === null) return { reasoning: "", answer: text };
     const wasOpen = this.#thinking.isOpen;
-    const told = this.#thinking.push(text);
+    const parsed = this.#thinking.push(text);
     if (wasOpen || this.#thinking.isOpen) this.#reasoningTokens = this.#tokens;
-    return told;
+    return parsed;
   }
 
   #isHidden(token: TokenId): boolean {

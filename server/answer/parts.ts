@@ -40,17 +40,17 @@ export class PartReader {
   /** Parses text. `mayStop`: stop strings count. Nothing may be pushed after a match. */
   push(text: string, mayStop: boolean): Part[] {
     if (this.#stops === null || !mayStop) return this.#numbered(this.#read(text));
-    const told: ReadPart[] = [];
+    const emitted: ReadPart[] = [];
     let read = 0;
     // Scalar by scalar, so that the text read up to a match is known exactly.
     for (const piece of this.#reader === null ? [text] : text) {
       read += piece.length;
-      this.#tellUpToStop(this.#stops, this.#read(piece), told);
+      this.#emitUpToStop(this.#stops, this.#read(piece), emitted);
       if (this.#matched === null) continue;
       this.#cutUnits += text.length - read + (this.#reader?.heldUnits ?? 0);
       break;
     }
-    return this.#numbered(joined(told));
+    return this.#numbered(joined(emitted));
   }
 
   /** Parts that were held back. */
@@ -59,11 +59,11 @@ export class PartReader {
     const rest = this.#reader?.end() ?? [];
     const stops = this.#stops;
     if (stops === null) return this.#numbered(rest);
-    const told: ReadPart[] = [];
-    if (mayStop) this.#tellUpToStop(stops, rest, told);
-    else told.push(...rest);
-    if (this.#matched === null) told.push({ kind: "text", text: stops.end() });
-    return this.#numbered(joined(told));
+    const emitted: ReadPart[] = [];
+    if (mayStop) this.#emitUpToStop(stops, rest, emitted);
+    else emitted.push(...rest);
+    if (this.#matched === null) emitted.push({ kind: "text", text: stops.end() });
+    return this.#numbered(joined(emitted));
   }
 
   #read(text: string): ReadPart[] {
@@ -71,15 +71,15 @@ export class PartReader {
     return text === "" ? [] : [{ kind: "text", text }];
   }
 
-  #tellUpToStop(stops: StopMatcher, parts: readonly ReadPart[], told: ReadPart[]): void {
+  #emitUpToStop(stops: StopMatcher, parts: readonly ReadPart[], emitted: ReadPart[]): void {
     for (const part of parts) {
       if (part.kind !== "text") {
-        told.push({ kind: "text", text: stops.end() }, part);
+        emitted.push({ kind: "text", text: stops.end() }, part);
         continue;
       }
       const units = stops.heldUnits + part.text.length;
       const { text, matched } = stops.push(part.text);
-      told.push({ kind: "text", text });
+      emitted.push({ kind: "text", text });
       if (matched === null) continue;
       this.#matched = matched;
       this.#cutUnits = units - text.length;

@@ -57,7 +57,10 @@ export class PromptTokens {
     let textOffset = 0;
     return this.#tokens.map((token, index): PromptEntry => {
       const logprobs = this.#logprobs.get(index);
-      assert(index === 0 || logprobs !== undefined, "every token of a prompt is told but the first");
+      assert(
+        index === 0 || logprobs !== undefined,
+        "every token of a prompt but the first has log probabilities",
+      );
       const entry =
         logprobs === undefined
           ? { ...tokenTextOf(tokenizer, token, null), top: [], textOffset }

@@ -32,12 +32,12 @@ export function boundedOptions(
     );
   if (logprobsMax === null) return options;
   const { topLogprobs } = options.sampling;
-  const told = topLogprobs === null ? 0 : 1 + topLogprobs;
+  const perToken = topLogprobs === null ? 0 : 1 + topLogprobs;
   const shortest = prompts.reduce((least, { length }) => Math.min(least, length), contextMax);
   const tokens = Math.min(options.tokensMax ?? contextMax, contextMax - shortest);
   const room = Math.min(
     Math.floor(answerTokensMax / answers),
-    told === 0 ? contextMax : Math.floor(logprobsMax / (answers * told)),
+    perToken === 0 ? contextMax : Math.floor(logprobsMax / (answers * perToken)),
   );
   if (tokens <= room) return options;
   if (options.tokensMax === null) return { ...options, tokensMax: room };
@@ -49,7 +49,7 @@ export function boundedOptions(
         "max_tokens",
       )
     : badRequest(
-        `an answer may hold ${logprobsMax} log probabilities, those of alternatives included, but ${each} with ${topLogprobs} alternatives each may hold ${all * told}`,
+        `an answer may hold ${logprobsMax} log probabilities, those of alternatives included, but ${each} with ${topLogprobs} alternatives each may hold ${all * perToken}`,
         "logprobs",
       );
 }
@@ -64,10 +64,10 @@ export function expectRepeatable(
   times: number,
 ): void {
   const { answerTokensMax: max } = requestLimits;
-  const told = prompts.reduce((sum, { length }) => sum + length, 0) * choices * times;
-  if (told <= max) return;
+  const repeated = prompts.reduce((sum, { length }) => sum + length, 0) * choices * times;
+  if (repeated <= max) return;
   throw badRequest(
-    `an answer may repeat ${max} tokens of its prompts, those of all choices together, but would repeat ${told}`,
+    `an answer may repeat ${max} tokens of its prompts, those of all choices together, but would repeat ${repeated}`,
     "n",
   );
 }

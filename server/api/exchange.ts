@@ -20,9 +20,9 @@ export function during<Services extends Pick<PromptServices, "encoder">>(
   return { ...services, encoder: services.encoder.until(request.signal) };
 }
 
-export function tellIgnored(call: Call, ignored: readonly string[]): void {
-  const told = ignored.slice(0, requestLimits.ignoredNamesMax);
-  if (told.length > 0) call.setHeader("x-bunting-ignored", told.join(", "));
+export function reportIgnored(call: Call, ignored: readonly string[]): void {
+  const names = ignored.slice(0, requestLimits.ignoredNamesMax);
+  if (names.length > 0) call.setHeader("x-bunting-ignored", names.join(", "));
 }
 
 type Asked = Exchange["services"] & Pick<Exchange, "limits"> & Pick<PromptServices, "encoder">;
@@ -38,7 +38,7 @@ export function asking<Services extends Asked, Request extends { readonly ignore
 ): Route["handler"] {
   return async (call) => {
     const request = parse(await call.readWork(), services, targetsOf(call.request.headers));
-    tellIgnored(call, request.ignored);
+    reportIgnored(call, request.ignored);
     return answer(exchangeOf(call, services), during(call, services), request, call);
   };
 }

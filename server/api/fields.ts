@@ -145,7 +145,7 @@ export class Fields {
 }
 
 /** Names that are safe to put in a header. */
-export function tellable(names: readonly string[]): string[] {
+export function reportable(names: readonly string[]): string[] {
   const charactersMax = requestLimits.ignoredNameCharactersMax;
   return names.filter((name) => name.length <= charactersMax && /^[A-Za-z0-9_.-]+$/.test(name));
 }

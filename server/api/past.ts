@@ -3,7 +3,7 @@
  * answer.
  */
 import { badRequest } from "../http/errors.ts";
-import { type Fields, tellable } from "./fields.ts";
+import { type Fields, reportable } from "./fields.ts";
 
 /** Kind of content by the type of its part, on every wire format. */
 const kinds: Readonly<Record<string, string>> = {
@@ -62,7 +62,7 @@ export function readInstead(
 
 /** Adds the name if it is safe to put in a header. */
 export function note(ignored: Set<string>, name: string): void {
-  for (const one of tellable([name])) ignored.add(one);
+  for (const one of reportable([name])) ignored.add(one);
 }
 
 /**
@@ -81,12 +81,12 @@ export function askedFrom(roles: readonly unknown[]): number {
  */
 export function describe(type: string, fields: Readonly<Record<string, unknown>>): string {
   const json = JSON.stringify(fields, (name, value: unknown) => {
-    if (untold.includes(name)) return undefined;
+    if (unreported.includes(name)) return undefined;
     return typeof value === "string" && value.length > textMax ? `${value.slice(0, textMax)}…` : value;
   });
   return json === "{}" ? `[${type}]` : `[${type}: ${json.slice(0, jsonMax)}]`;
 }
 
-const untold = ["type", "id", "status", "encrypted_content", "cache_control"];
+const unreported = ["type", "id", "status", "encrypted_content", "cache_control"];
 const textMax = 1000;
 const jsonMax = 10_000;

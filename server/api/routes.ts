@@ -10,7 +10,7 @@ import type { Telemetry } from "../http/telemetry.ts";
 import type { JobService } from "../jobs/service.ts";
 import { answerMessages, countTokens } from "./anthropic/messages.ts";
 import { parseCountRequest, parseMessagesRequest } from "./anthropic/schema.ts";
-import { asking, during, exchangeOf, tellIgnored } from "./exchange.ts";
+import { asking, during, exchangeOf, reportIgnored } from "./exchange.ts";
 import { Fields } from "./fields.ts";
 import { llamaRoutes } from "./llama/routes.ts";
 import { ollamaRoutes } from "./ollama/routes.ts";
@@ -161,7 +161,7 @@ function jobRoutes(jobs: JobService | null): readonly Route[] {
 
 function jobsAreOff(): ApiError {
   const message =
-    "this server keeps no files and runs no batches, since it has no folder for them, of which its owner was told at its start: --data <folder> names one";
+    "this server keeps no files and runs no batches, because it has no folder for them; --data <folder> names one";
   return new ApiError(501, "invalid_request_error", message, { apiCode: "jobs_off", shouldRetry: false });
 }
 
@@ -170,11 +170,11 @@ async function chat(call: Call, deps: RouteDeps): Promise<Response> {
   const program = typeof body.model === "string" ? deps.programModels.get(body.model) : undefined;
   if (program !== undefined) {
     const asked = parseProgramChat(body, program, deps.model);
-    tellIgnored(call, asked.ignored);
+    reportIgnored(call, asked.ignored);
     return answerProgramChat(exchangeOf(call, deps), deps.programs, asked);
   }
   const request = parseChatRequest(body, deps.model, targetsOf(call.request.headers), deps.template);
-  tellIgnored(call, request.ignored);
+  reportIgnored(call, request.ignored);
   return respond(exchangeOf(call, deps), await prepareChat(during(call, deps), request));
 }
 

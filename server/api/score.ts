@@ -7,7 +7,7 @@ import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
 import { requestLimits } from "../request/limits.ts";
 import { chatWritten, promptTokens, refuseBusy, refuseEnormous } from "../request/prompt.ts";
 import { type EmbedServices, pool, tokensIn } from "./embed.ts";
-import { Fields, fieldsOf, refusal, tellable } from "./fields.ts";
+import { Fields, fieldsOf, refusal, reportable } from "./fields.ts";
 import { modelOf } from "./openai/schema.ts";
 import { serviceWith } from "./openai/service.ts";
 import type { Exchange } from "./respond.ts";
@@ -48,7 +48,7 @@ export function parseRerank(body: Body, { model }: EmbedServices, targets: Targe
     best: best === 0 ? documents.length : best,
     returnsDocuments: fields.boolean("return_documents") ?? true,
     service: serviceWith(targets),
-    ignored: tellable(fields.unread()),
+    ignored: reportable(fields.unread()),
   };
 }
 
@@ -69,7 +69,7 @@ export function parseScore(body: Body, { model }: EmbedServices, targets: Target
       return { query: first.length === 1 ? first[0]! : first[i]!, document, param: `text_2[${i}]` };
     }),
     service: serviceWith(targets),
-    ignored: tellable(fields.unread()),
+    ignored: reportable(fields.unread()),
   };
 }
 

@@ -5,7 +5,7 @@
 
 import { thinkingMarksIn } from "../../text/formats/thinking.ts";
 import type { ChatTemplate } from "../../text/template.ts";
-import { type Fields, fieldsOf, refusal, tellable } from "./fields.ts";
+import { type Fields, fieldsOf, refusal, reportable } from "./fields.ts";
 import { templateArgumentsOf } from "./openai/inputs.ts";
 
 const efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
@@ -81,7 +81,7 @@ export function thinkingOf(
       Object.keys(templateArguments).length === 0 ? given : { ...templateArguments, ...given },
     tokensMax,
     isHidden,
-    ignored: tellable([
+    ignored: reportable([
       ...wishes.filter((wish) => !counts(wish)).map(({ path }) => path),
       ...rest,
       ...unknown.map((name) => `chat_template_kwargs.${name}`),

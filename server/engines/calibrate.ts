@@ -43,7 +43,7 @@ export const ROUNDS_MAX = { kept: 8, once: 3 } as const;
  * token and prompt after a context. The trials alternate until each has reached its fastest time twice. Costs
  * are differences of two times, and the speed of a shared machine varies by the second. Later steps correct
  * the result within bounds (scheduler/cost/online.ts). Takes seconds for a large model
- * (docs/decisions/0084-what-steps-cost-is-kept.md). Throws if the device cannot compute.
+ * (docs/decisions/0084-measured-step-costs-are-kept.md). Throws if the device cannot compute.
  */
 export function calibrate(bench: Bench, roundsMax: number = ROUNDS_MAX.once): LinearCost {
   const { stepTokensMax, stepChunksMax, contextMax, pages } = bench.device.spec;

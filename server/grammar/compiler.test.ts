@@ -59,8 +59,8 @@ test("gives way where it is told to", async () => {
   const telling = new ConstraintCompiler(
     new URL("../../tests/support/compiler-thread.ts", import.meta.url).href,
   );
-  const told = (texts: readonly string[], givesWay?: boolean): Promise<unknown> =>
-    telling.compile({ kind: "choice", texts }, givesWay).catch((error: Error) => error.message);
+  const told = (texts: readonly string[], isPaced?: boolean): Promise<unknown> =>
+    telling.compile({ kind: "choice", texts }, isPaced).catch((error: Error) => error.message);
   expect(await Promise.all([told(["told"]), told(["told", "x"], true), told(["told", "y"], false)])).toEqual([
     "at once",
     "at a pace",

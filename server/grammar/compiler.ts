@@ -40,7 +40,7 @@ export interface Compiled {
 
 interface Job {
   readonly source: ConstraintSource;
-  readonly givesWay: boolean;
+  readonly isPaced: boolean;
   readonly resolve: (compiled: CompiledConstraint) => void;
   readonly reject: (error: Error) => void;
 }
@@ -49,7 +49,7 @@ interface Job {
 export interface CompilerTask {
   readonly source: ConstraintSource;
   /** True to throttle the work. */
-  readonly givesWay: boolean;
+  readonly isPaced: boolean;
 }
 
 export class ConstraintCompiler {
@@ -75,15 +75,15 @@ export class ConstraintCompiler {
 
   /**
    * Compiles a constraint. Rejects with ConstraintError if it is malformed, contradictory, or takes too long.
-   * `givesWay`: throttles the work, because an answer is being computed on the same cores.
+   * `isPaced`: throttles the work, because an answer is being computed on the same cores.
    */
-  compile(source: ConstraintSource, givesWay = false): Promise<Compiled> {
+  compile(source: ConstraintSource, isPaced = false): Promise<Compiled> {
     const id = new Bun.CryptoHasher("sha256").update(JSON.stringify(source)).digest("hex");
     const cached = this.#cache.get(id);
     if (cached !== undefined) return Promise.resolve(cached);
     const coming = this.#coming.get(id);
     if (coming !== undefined) return coming;
-    const started = this.#start(id, source, givesWay).finally(() => this.#coming.delete(id));
+    const started = this.#start(id, source, isPaced).finally(() => this.#coming.delete(id));
     this.#coming.set(id, started);
     return started;
   }
@@ -98,11 +98,11 @@ export class ConstraintCompiler {
     this.#stop(new Error("constraints are compiled no more"), this.#jobs.splice(0));
   }
 
-  async #start(id: string, source: ConstraintSource, givesWay: boolean): Promise<Compiled> {
+  async #start(id: string, source: ConstraintSource, isPaced: boolean): Promise<Compiled> {
     if (this.#jobs.length >= WAITING_MAX)
       throw new ConstraintError(`${WAITING_MAX} others wait to be compiled; try again`);
     const { promise, resolve, reject } = Promise.withResolvers<CompiledConstraint>();
-    this.#jobs.push({ source, givesWay, resolve, reject });
+    this.#jobs.push({ source, isPaced, resolve, reject });
     if (this.#jobs.length === 1) this.#next();
     const { grammar, ignored } = await promise;
     const compiled = { constraint: { id, grammar }, ignored };
@@ -115,8 +115,8 @@ export class ConstraintCompiler {
     const job = this.#jobs[0];
     if (job === undefined) return;
     this.#worker ??= this.#open();
-    const { source, givesWay } = job;
-    this.#worker.postMessage({ source, givesWay } satisfies CompilerTask);
+    const { source, isPaced } = job;
+    this.#worker.postMessage({ source, isPaced } satisfies CompilerTask);
     this.#timer = setTimeout(() => {
       this.#stop(new ConstraintError(`it takes longer than ${this.#timeoutMs} ms to compile`), [
         this.#jobs.shift()!,

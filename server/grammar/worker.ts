@@ -8,9 +8,9 @@ declare const self: Worker;
 
 const pace = new Pace();
 
-self.onmessage = ({ data: { source, givesWay } }: MessageEvent<CompilerTask>) => {
-  if (givesWay) pace.keep();
-  const budget = givesWay ? new PacedBudget(COMPILE_STEPS, pace) : new Budget(COMPILE_STEPS);
+self.onmessage = ({ data: { source, isPaced } }: MessageEvent<CompilerTask>) => {
+  if (isPaced) pace.keep();
+  const budget = isPaced ? new PacedBudget(COMPILE_STEPS, pace) : new Budget(COMPILE_STEPS);
   let answer: CompilerAnswer;
   try {
     answer = { kind: "compiled", compiled: compileConstraint(source, budget) };
@@ -19,6 +19,6 @@ self.onmessage = ({ data: { source, givesWay } }: MessageEvent<CompilerTask>) =>
     const pointer = error instanceof ConstraintError ? error.pointer : "";
     answer = { kind: "refused", message: error.message, pointer };
   }
-  if (!givesWay) pace.skip();
+  if (!isPaced) pace.skip();
   self.postMessage(answer);
 };

@@ -47,8 +47,7 @@ export function createApp(deps: AppDeps) {
     return entry;
   };
 
-  // `standardHostname: false`: Elysia's router looks for the path where the host ends, not after the host's
-  // first four letters.
+  // `standardHostname: false` lets Elysia find the path behind a host of fewer than four characters too.
   const app = new Elysia({ normalize: false, handler: { standardHostname: false } })
     .onRequest(({ request, set }) => {
       set.headers["x-request-id"] = enter(request).requestId;
@@ -83,7 +82,7 @@ export function createApp(deps: AppDeps) {
       route.method,
       pattern(route),
       async ({ request, params, set }) => {
-        const told = new Map<string, string>();
+        const added = new Map<string, string>();
         const call: Call = {
           request,
           ...entries.get(request)!,
@@ -91,12 +90,12 @@ export function createApp(deps: AppDeps) {
           readWork: () => readWork(deps, route, request),
           reply: replyTo(request),
           setHeader: (name, value) => {
-            told.set(name, value);
+            added.set(name, value);
             set.headers[name] = value;
           },
         };
         const answer = await route.handler(call);
-        if (answer instanceof Response) joinHeaders(answer, told);
+        if (answer instanceof Response) joinHeaders(answer, added);
         if (answer === null) throw noRoute(routes, request.method, pathOf(request));
         return answer;
       },
@@ -106,9 +105,9 @@ export function createApp(deps: AppDeps) {
   return app;
 }
 
-/** Prepends the values set earlier: a response's own headers would replace them. */
-function joinHeaders({ headers }: Response, told: ReadonlyMap<string, string>): void {
-  for (const [name, value] of told) {
+/** Prepends header values that the handler set to the response's own values, which would replace them. */
+function joinHeaders({ headers }: Response, added: ReadonlyMap<string, string>): void {
+  for (const [name, value] of added) {
     const own = headers.get(name);
     if (own !== null) headers.set(name, `${value}, ${own}`);
   }

@@ -76,8 +76,8 @@ export class ApiKeys {
 
   /** Reads the files again now. Returns the outcome in sentences. */
   reload(): string {
-    const told = [this.#users.reload(), this.#admins.reload()].filter((sentence) => sentence !== null);
-    return told.length === 0 ? "There is no file of API keys to read again." : told.join(" ");
+    const sentences = [this.#users.reload(), this.#admins.reload()].filter((sentence) => sentence !== null);
+    return sentences.length === 0 ? "There is no file of API keys to read again." : sentences.join(" ");
   }
 }
 

@@ -124,7 +124,7 @@ export class Connection {
   }
 
   /** Gives up the connection, on which no request is being answered. */
-  giveWay(): void {
+  closeIdle(): void {
     this.#socket.terminate();
   }
 

@@ -2,9 +2,9 @@ import { expect, test } from "bun:test";
 import { Crowd, placeOf } from "./crowd.ts";
 
 class Member {
-  gaveWay = false;
-  giveWay(): void {
-    this.gaveWay = true;
+  isClosed = false;
+  closeIdle(): void {
+    this.isClosed = true;
   }
 }
 
@@ -26,11 +26,11 @@ test("an address that has as many connections as it may loses its longest idle o
   const [first, second] = [take("192.0.2.1"), take("192.0.2.1")];
   crowd.setIdle(first, false);
   const third = take("192.0.2.1");
-  expect([other, first, second, third].map(({ gaveWay }) => gaveWay)).toEqual([false, false, true, false]);
+  expect([other, first, second, third].map(({ isClosed }) => isClosed)).toEqual([false, false, true, false]);
   crowd.setIdle(third, false);
   expect(come("192.0.2.1")).toBe("addressFull");
   crowd.delete(first);
-  expect(take("192.0.2.1").gaveWay).toBe(false);
+  expect(take("192.0.2.1").isClosed).toBe(false);
 });
 
 test("this machine's addresses have no limit but that of all, where the longest idle connection gives way", () => {
@@ -39,7 +39,7 @@ test("this machine's addresses have no limit but that of all, where the longest 
   crowd.setIdle(members[0]!, false);
   crowd.setIdle(members[0]!, true);
   take("::ffff:127.0.0.1");
-  expect(members.map(({ gaveWay }) => gaveWay)).toEqual([false, true, false, false]);
+  expect(members.map(({ isClosed }) => isClosed)).toEqual([false, true, false, false]);
   for (const member of crowd) crowd.setIdle(member, false);
   expect(come("127.0.0.1")).toBe("full");
   expect(crowd.size).toBe(4);

@@ -1,7 +1,7 @@
 /** Connection that may be evicted for another. */
 export interface Member {
   /** Ends it at once: no request is being answered on it. */
-  giveWay(): void;
+  closeIdle(): void;
 }
 
 /** Limits on the number of connections. */
@@ -79,7 +79,7 @@ export class Crowd<Connection extends Member> {
     for (const connection of this.#idle) {
       if (place !== null && this.#all.get(connection) !== place) continue;
       this.delete(connection);
-      connection.giveWay();
+      connection.closeIdle();
       return true;
     }
     return false;

@@ -37,7 +37,7 @@ export interface Call {
 export function adminsAlone(handler: Route["handler"]): Route["handler"] {
   return (call) => {
     if (call.isAdmin) return handler(call);
-    const message = `${new URL(call.request.url).pathname} tells of all keys' requests: it takes a key that the server was given with --admin-key or --admin-key-file`;
+    const message = `${new URL(call.request.url).pathname} shows all keys' requests, which needs a key of --admin-key or --admin-key-file`;
     throw new ApiError(403, "permission_error", message, { apiCode: "admin_key_needed" });
   };
 }

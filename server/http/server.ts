@@ -16,7 +16,7 @@ const ADDRESS_PART = 1 / 4;
 
 /** Listens, and owns the connections of clients. */
 export class HttpServer {
-  /** Handler of requests; a new value holds from now on. */
+  /** Handler of requests; an assignment applies to all later requests. */
   serve: Serve;
   readonly #listener: Bun.TCPSocketListener<Connection | null>;
   readonly #crowd: Crowd<Connection>;

@@ -46,7 +46,7 @@ export class HostedProgram {
   readonly #heads: Heads;
   readonly #watchers = new Set<(event: ProgramEvent) => void>();
   /** Text sent so far of outputs in progress, by variable. */
-  readonly #told = new Map<string, string>();
+  readonly #texts = new Map<string, string>();
   #valuesBytes = 0;
   #usage: Usage = { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 };
   #isEnded = false;
@@ -92,7 +92,7 @@ export class HostedProgram {
 
   /** Text sent so far of an output in progress. */
   textSoFar(variable: string): string {
-    return this.#told.get(variable) ?? "";
+    return this.#texts.get(variable) ?? "";
   }
 
   /** Event of a settled variable; null if it has not settled. */
@@ -275,7 +275,7 @@ export class HostedProgram {
 
   #settled(variable: Variable): void {
     const { name, value } = variable;
-    this.#told.delete(name);
+    this.#texts.delete(name);
     this.#valuesBytes += bytesOf(value);
     const event = this.program.variables.get(name) === variable ? this.settledEvent(variable) : null;
     if (event !== null) this.#tell(event);
@@ -308,7 +308,7 @@ export class HostedProgram {
       // Only a client's variable without transforms is streamed while it is generated.
       const { outputs } = this.program.nodes.get(call)!;
       if (transforms.length > 0 || this.program.variables.get(variable) !== outputs[index]) return;
-      this.#told.set(variable, this.textSoFar(variable) + text);
+      this.#texts.set(variable, this.textSoFar(variable) + text);
       this.#tell({ kind: "variable.delta", variable, text });
     },
     wrote: (call, index, text) => this.program.wrote(call, index, text),

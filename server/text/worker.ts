@@ -1,5 +1,5 @@
 /** Entry of a tokenizer's thread: runs jobs one after another. */
-import { giveWay } from "../../base/time-slice.ts";
+import { lowerPriority } from "../../base/time-slice.ts";
 import { runJob } from "../../text/encode-job.ts";
 import { rememberJsonText } from "../../text/json-text.ts";
 import { type ModelText, openTokenizer } from "../../text/model-text.ts";
@@ -12,7 +12,7 @@ let model: ModelText | null = null;
 
 self.onmessage = ({ data }: MessageEvent<EncoderMessage>) => {
   if (data.kind === "load") {
-    giveWay(data.isBackground ? "background" : "serving");
+    lowerPriority(data.isBackground ? "background" : "serving");
     const tokenizer = openTokenizer(data.folder);
     const template = data.template && new ChatTemplate(data.template, tokenizer.controlTexts);
     model = { tokenizer, template };

@@ -10,7 +10,7 @@ const PACE_MS_MIN = 200;
 
 export interface ConversationEvents {
   onBusy(isBusy: boolean): void;
-  /** Returns the question of an answer that never began; it is no part of the conversation. */
+  /** Receives the question of an answer that never began. The conversation does not contain that question. */
   onUnanswered(question: string): void;
 }
 

@@ -32,9 +32,9 @@ export interface Replayed {
 }
 
 /**
- * Replays a recording: the same fleet and engines, with the recorded inputs at the recorded times. An engine
- * that fails takes no more part until the recording replaces it; the others continue. Memory: the reports not
- * yet received.
+ * Replays a recording: the same fleet and engines, with the recorded inputs at the recorded times. If an
+ * engine fails, the replay skips its entries until the recording replaces it; the others continue. Memory
+ * holds only reports that the fleet has not received yet.
  */
 export function replay(head: RecordingHead, entries: readonly RecordingEntry[]): Replayed {
   return new Replay(head, entries).run();
@@ -115,7 +115,7 @@ class Replay {
     else if (kind === "step") this.#step(host, entry);
     else if (kind === "reported") this.#reported(host, entry);
     else if (kind === "costs") {
-      host.expect({ costs: OnlineCostModel.from(entry.state) }); // the engine's own costs, if its life has not begun
+      host.expect({ costs: OnlineCostModel.from(entry.state) }); // an engine that has not begun starts with these costs
       fleet.believe(engine, OnlineCostModel.from(entry.state));
     } else if (kind === "lost") {
       host.lose();
@@ -149,10 +149,10 @@ class Replay {
     this.#compare(`hint ${hint.id}`, `hint ${id}`);
   }
 
-  /** Delivers the reports in order, each of them. */
+  /** Delivers the engine's next report to the fleet. */
   #reported(host: ReplayedHost, { engine, report: number }: EntryOf<"reported">): void {
     const report = host.nextReport();
-    const nameOfReport = (told: number): string => `report ${told} of engine ${engine}`;
+    const nameOfReport = (number: number): string => `report ${number} of engine ${engine}`;
     this.#compare(nameOfReport(number), report === null ? "no report" : nameOfReport(report.number));
     if (report !== null) this.#fleet.report(engine, report);
   }

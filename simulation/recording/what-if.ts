@@ -25,8 +25,8 @@ export function recordedWorkload(head: RecordingHead, entries: readonly Recordin
   const startMs = calls[0]?.atMs ?? 0;
   const arrivals = calls.map(({ atMs, sequence }): Arrival => {
     const { id, promptTokens, promptLogprobs, stop, cacheSalt, service } = sequence;
-    const told = promptLogprobs === undefined ? 0 : promptTokens.length - 1; // rows of prompt logprobs
-    const outputTokens = Math.min(stop.tokensMax, Math.max(1, (lengths.get(id) ?? 1) - told));
+    const promptRows = promptLogprobs === undefined ? 0 : promptTokens.length - 1;
+    const outputTokens = Math.min(stop.tokensMax, Math.max(1, (lengths.get(id) ?? 1) - promptRows));
     return {
       atMs: atMs - startMs,
       promptTokens: () => Int32Array.from(promptTokens),

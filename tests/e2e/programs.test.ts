@@ -408,8 +408,8 @@ test("calls of which only the last one counts are placed together, where there i
     ...["a", "b", "c"].map((name) => ({ name, ...ask(`Map ${name}`, name, 1, { max_tokens: 3 }) })),
     ask("{{a}} {{b}} {{c}}", "all", 2, { max_tokens: 3 }),
   ];
-  const placed = async (toldEngines: number): Promise<readonly number[]> => {
-    const server = start({ toldEngines });
+  const placed = async (reportedEngines: number): Promise<readonly number[]> => {
+    const server = start({ reportedEngines });
     const together: number[] = [];
     const { submitTaskGroup } = server.fleet;
     server.fleet.submitTaskGroup = (specs, listeners) => {
@@ -424,7 +424,7 @@ test("calls of which only the last one counts are placed together, where there i
 });
 
 test("an output is held to a choice or a schema, in a task group too", async () => {
-  const server = start({ toldEngines: 2 });
+  const server = start({ reportedEngines: 2 });
   const schema = {
     type: "object",
     properties: { age: { type: "integer", minimum: 0, maximum: 99 } },
@@ -448,7 +448,7 @@ test("an output is held to a choice or a schema, in a task group too", async () 
 });
 
 test("a member that never begins does not keep its task group waiting", async () => {
-  const server = start({ toldEngines: 2 });
+  const server = start({ reportedEngines: 2 });
   const { variables } = await run(server, {
     variables: { text: "word ".repeat(3000) },
     calls: [ask("{{text}}", "a", 1), ask("Short", "b", 1, { max_tokens: 3 }), ask("{{a}} {{b}}", "all", 1)],

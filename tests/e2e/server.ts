@@ -55,7 +55,7 @@ export interface TestServerOptions {
   /** Replaces the engine; `tell` delivers its reports. */
   readonly link?: (tell: (report: EngineReport) => void) => EngineLink;
   /** Number of engines that programs see; there is one. */
-  readonly toldEngines?: number;
+  readonly reportedEngines?: number;
   readonly programLimits?: Partial<HostLimits>;
   /** Folder of programs served as models. */
   readonly programFolder?: string;
@@ -234,7 +234,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     reasoningField: options.reasoningField ?? "both",
     programModels:
       options.programFolder === undefined ? new Map() : readProgramModels(options.programFolder, model),
-    programEngines: options.toldEngines ?? 1,
+    programEngines: options.reportedEngines ?? 1,
     ...(options.programLimits === undefined ? {} : { programLimits: options.programLimits }),
     telemetry,
     lifecycle,

@@ -125,7 +125,7 @@ test("a key sees nothing of what others' requests do, and the operator's sees it
   for (const path of ["/metrics", "/slots"]) {
     const refused = JSON.parse((await get(path, "blue")).replace("403 ", ""));
     expect(refused.error).toEqual({
-      message: `${path} tells of all keys' requests: it takes a key that the server was given with --admin-key or --admin-key-file`,
+      message: `${path} shows all keys' requests, which needs a key of --admin-key or --admin-key-file`,
       type: "permission_error",
       param: null,
       code: "admin_key_needed",

@@ -9,10 +9,10 @@ declare const self: Worker;
 
 const compile = self.onmessage!;
 self.onmessage = (event: MessageEvent<CompilerTask>) => {
-  const { source, givesWay } = event.data;
+  const { source, isPaced } = event.data;
   const [text] = source.kind === "choice" ? source.texts : [];
   if (text === "told") {
-    const message = givesWay ? "at a pace" : "at once";
+    const message = isPaced ? "at a pace" : "at once";
     self.postMessage({ kind: "refused", message, pointer: "" } satisfies CompilerAnswer);
   } else if (text !== "never") compile.call(self, event);
 };

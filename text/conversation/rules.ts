@@ -10,7 +10,7 @@ import { callsOf, isSystem, joined, type PastCall, textOf, thoughtsOf } from "./
 
 export interface Rule {
   /** Field to name as changed in `x-bunting-ignored`; null: the meaning stays the same. */
-  readonly told: string | null;
+  readonly ignoredAs: string | null;
   /** Probe conversation, and the texts that a template without need for the rule writes for it. */
   readonly asked: readonly ChatMessage[];
   readonly shown: readonly string[];
@@ -32,7 +32,7 @@ export interface Rule {
 /** Rules in the order of their application. */
 export const rules: readonly Rule[] = [
   {
-    told: "messages.tool_calls",
+    ignoredAs: "messages.tool_calls",
     words: ["tool_calls", "tool"],
     isHarmless: false,
     asked: [user("Azq1"), caller("Bzq2"), result("Czq3"), assistant("Dzq4")],
@@ -40,7 +40,7 @@ export const rules: readonly Rule[] = [
     apply: callsAsText,
   },
   {
-    told: null,
+    ignoredAs: null,
     words: ["developer"],
     isHarmless: true,
     asked: [system("Azq1"), { role: "developer", content: "Bzq2" }, user("Czq3")],
@@ -48,14 +48,14 @@ export const rules: readonly Rule[] = [
     apply: developersAsSystem,
   },
   {
-    told: "messages.role.system",
+    ignoredAs: "messages.role.system",
     isHarmless: true,
     asked: [system("Azq1"), system("Bzq2"), user("Czq3")],
     shown: ["Azq1", "Bzq2", "Czq3"],
     apply: firstSystemsJoined,
   },
   {
-    told: "messages.role.system",
+    ignoredAs: "messages.role.system",
     isHarmless: true,
     asked: [system("Azq1"), user("Bzq2"), assistant("Czq3"), system("Dzq4"), user("Ezq5")],
     shown: ["Azq1", "Bzq2", "Czq3", "Dzq4", "Ezq5"],
@@ -63,56 +63,56 @@ export const rules: readonly Rule[] = [
     apply: (messages) => systemsAsUsers(messages, headOf(messages).length),
   },
   {
-    told: "messages.role.system",
+    ignoredAs: "messages.role.system",
     isHarmless: true,
     asked: [system("Azq1"), user("Bzq2")],
     shown: ["Azq1", "Bzq2"],
     apply: (messages) => systemsAsUsers(messages, 0),
   },
   {
-    told: "messages.role.system",
+    ignoredAs: "messages.role.system",
     isHarmless: true,
     asked: [system("Azq1"), user("Bzq2"), assistant("Czq3")],
     shown: ["Azq1", "Bzq2", "Czq3"],
     apply: (messages) => (messages.at(-1)?.role === "user" ? messages : systemsAsUsers(messages, 0)),
   },
   {
-    told: "messages.tool_call_id",
+    ignoredAs: "messages.tool_call_id",
     isHarmless: true,
     asked: [user("Azq1"), assistant("Bzq2"), result("Czq3")],
     shown: ["Czq3"],
     apply: loneResultsAsUsers,
   },
   {
-    told: "messages.tool_call_id",
+    ignoredAs: "messages.tool_call_id",
     isHarmless: true,
     asked: [user("Azq1"), caller("Bzq2"), user("Czq3")],
     shown: ["Bzq2", "Czq3"],
     apply: missingResults,
   },
   {
-    told: "messages.content",
+    ignoredAs: "messages.content",
     isHarmless: true,
     asked: [user("Azq1"), assistant(""), user("Bzq2")],
     shown: ["Azq1", "Bzq2"],
     apply: withoutEmpty,
   },
   {
-    told: "messages.reasoning_content",
+    ignoredAs: "messages.reasoning_content",
     isHarmless: true,
     asked: [user("Azq1"), { ...caller("Bzq2"), content: "Czq3", reasoning_content: "Dzq4" }, result("Ezq5")],
     shown: ["Bzq2", "Czq3", "Ezq5"],
     apply: thoughtsInText,
   },
   {
-    told: "messages.role",
+    ignoredAs: "messages.role",
     isHarmless: true,
     asked: [user("Azq1"), assistant("Bzq2"), caller("Czq3"), result("Dzq4"), assistant("Ezq5")],
     shown: ["Bzq2", "Czq3", "Dzq4", "Ezq5"],
     apply: askedBeforeCalls,
   },
   {
-    told: "messages.content",
+    ignoredAs: "messages.content",
     isHarmless: false,
     mustHelp: true,
     asked: [user("Azq1"), { ...caller("Bzq2"), content: "Czq3" }, result("Dzq4"), assistant("Ezq5")],
@@ -120,28 +120,28 @@ export const rules: readonly Rule[] = [
     apply: textBeforeCalls,
   },
   {
-    told: "messages.role",
+    ignoredAs: "messages.role",
     isHarmless: true,
     asked: [system("Azq1"), assistant("Bzq2")],
     shown: ["Azq1", "Bzq2"],
     apply: (messages) => (messages.some(({ role }) => role === "user") ? messages : withUserFirst(messages)),
   },
   {
-    told: "messages.role",
+    ignoredAs: "messages.role",
     isHarmless: true,
     asked: [assistant("Azq1"), user("Bzq2")],
     shown: ["Azq1", "Bzq2"],
     apply: withUserFirst,
   },
   {
-    told: "messages.role",
+    ignoredAs: "messages.role",
     isHarmless: true,
     asked: [user("Azq1"), user("Bzq2"), assistant("Czq3"), assistant("Dzq4"), user("Ezq5")],
     shown: ["Azq1", "Bzq2", "Czq3", "Dzq4"],
     apply: neighboursJoined,
   },
   {
-    told: "messages.role",
+    ignoredAs: "messages.role",
     isHarmless: true,
     asked: [user("Azq1"), caller("Bzq2"), result("Czq3"), user("Dzq4")],
     shown: ["Bzq2", "Czq3", "Dzq4"],

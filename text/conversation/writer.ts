@@ -22,7 +22,7 @@ export interface WrittenChat extends RenderedPrompt {
 }
 
 /** Effect of a rule: none, applied, or only named as a change because it does not help. */
-type Need = "none" | "applied" | "told";
+type Need = "none" | "applied" | "reported";
 
 /**
  * Writes conversations of any client with a chat template, whatever order, ids and roles the template
@@ -50,15 +50,15 @@ export class ConversationWriter {
     const withTools = (options.tools?.length ?? 0) > 0;
     const given = paired(messages);
     const rendered = (needOf: (rule: Rule) => Need): WrittenChat => {
-      const told = new Set<string>();
+      const ignored = new Set<string>();
       let current = given;
       for (const rule of rules) {
         const next = rule.apply(current, options.continuesLast === true);
         const need = next === current ? "none" : needOf(rule);
         if (need === "applied") current = next;
-        if (need !== "none" && rule.told !== null) told.add(rule.told);
+        if (need !== "none" && rule.ignoredAs !== null) ignored.add(rule.ignoredAs);
       }
-      return { ...this.#render(current, options, withTools, isWanted), ignored: [...told] };
+      return { ...this.#render(current, options, withTools, isWanted), ignored: [...ignored] };
     };
     try {
       return rendered((rule) => this.#needOf(rule, withTools));
@@ -98,7 +98,7 @@ export class ConversationWriter {
     const shows = (messages: readonly ChatMessage[]): boolean =>
       this.#shows(inStyle(messages, this.#style(withTools)), shown, withTools, isInOrder);
     if (shows(asked)) return "none";
-    return mustHelp && !shows(apply(asked, false)) ? "told" : "applied";
+    return mustHelp && !shows(apply(asked, false)) ? "reported" : "applied";
   }
 
   /** First style in which the template writes all parts of calls and results. */

@@ -4,7 +4,7 @@ import type { ArgumentsForm } from "../../grammar/tools/call-form.ts";
 /** Translates the arguments of one call from a model's format to the JSON of an object. */
 export interface ArgumentsReader {
   /**
-   * `told` is JSON that continues the previous output. `rest` is the text behind the arguments; null while
+   * `emitted` is JSON that continues the previous output. `rest` is the text behind the arguments; null while
    * they continue.
    */
   push(text: string): ArgumentsRead;
@@ -13,7 +13,7 @@ export interface ArgumentsReader {
 }
 
 interface ArgumentsRead {
-  readonly told: string;
+  readonly emitted: string;
   readonly rest: string | null;
 }
 
@@ -38,9 +38,9 @@ class JsonReader implements ArgumentsReader {
   push(text: string): ArgumentsRead {
     for (let at = 0; at < text.length; at++) {
       this.#nesting.read(text[at]!);
-      if (this.#nesting.isOutside) return { told: text.slice(0, at + 1), rest: text.slice(at + 1) };
+      if (this.#nesting.isOutside) return { emitted: text.slice(0, at + 1), rest: text.slice(at + 1) };
     }
-    return { told: text, rest: null };
+    return { emitted: text, rest: null };
   }
 
   end(): string {
@@ -80,23 +80,23 @@ class PythonReader implements ArgumentsReader {
   #word = "";
 
   push(text: string): ArgumentsRead {
-    let told = "";
+    let emitted = "";
     for (let at = 0; at < text.length; at++) {
       const unit = text[at]!;
       if (this.#place === "begin") {
-        told += "{";
+        emitted += "{";
         this.#place = "name";
       }
       if (this.#nesting.isOutside && unit === ")")
-        return { told: `${told}${this.#value()}}`, rest: text.slice(at) };
-      if (this.#place === "value") told += this.#readValue(unit);
+        return { emitted: `${emitted}${this.#value()}}`, rest: text.slice(at) };
+      if (this.#place === "value") emitted += this.#readValue(unit);
       else if (unit === "=") {
-        told += `${JSON.stringify(this.#word)}: `;
+        emitted += `${JSON.stringify(this.#word)}: `;
         this.#word = "";
         this.#place = "value";
       } else if (unit !== " ") this.#word += unit;
     }
-    return { told, rest: null };
+    return { emitted, rest: null };
   }
 
   end(): string {
@@ -146,22 +146,22 @@ class BareReader implements ArgumentsReader {
 
   push(text: string): ArgumentsRead {
     let all = this.#held + text;
-    let told = "";
+    let emitted = "";
     this.#held = "";
     if (this.#place === "begin" && all !== "") {
-      told = "{";
+      emitted = "{";
       this.#place = "name";
     }
     while (all !== "") {
       if (this.#place === "text") {
         const at = all.indexOf(this.#quote);
         const end = at < 0 ? certainEnd(all, this.#quote) : at;
-        told += JSON.stringify(all.slice(0, end)).slice(1, -1);
+        emitted += JSON.stringify(all.slice(0, end)).slice(1, -1);
         if (at < 0) {
           this.#held = all.slice(end);
           break;
         }
-        told += '"';
+        emitted += '"';
         this.#place = "value";
         all = all.slice(at + this.#quote.length);
       } else if (this.#place === "value" && this.#quote.startsWith(all.slice(0, this.#quote.length))) {
@@ -169,17 +169,17 @@ class BareReader implements ArgumentsReader {
           this.#held = all;
           break;
         }
-        told += '"';
+        emitted += '"';
         this.#place = "text";
         all = all.slice(this.#quote.length);
       } else {
         const unit = all[0]!;
-        if (unit === "}" && this.#open.length === 0) return { told: `${told}}`, rest: all };
-        told += this.#place === "name" ? this.#readName(unit) : this.#readValue(unit);
+        if (unit === "}" && this.#open.length === 0) return { emitted: `${emitted}}`, rest: all };
+        emitted += this.#place === "name" ? this.#readName(unit) : this.#readValue(unit);
         all = all.slice(1);
       }
     }
-    return { told, rest: null };
+    return { emitted, rest: null };
   }
 
   /** Returns nothing: held-back text is the beginning of a delimiter. */
@@ -231,10 +231,10 @@ class TaggedReader implements ArgumentsReader {
 
   push(text: string): ArgumentsRead {
     let all = this.#held + text;
-    let told = "";
+    let emitted = "";
     this.#held = "";
     if (this.#place === "begin" && text !== "") {
-      told = "{";
+      emitted = "{";
       this.#place = "between";
     }
     while (all !== "") {
@@ -244,7 +244,7 @@ class TaggedReader implements ArgumentsReader {
           this.#place = "name";
           all = all.slice(beforeName.length);
         } else if (beforeName.startsWith(all)) break;
-        else return { told: `${told}}`, rest: all };
+        else return { emitted: `${emitted}}`, rest: all };
       } else if (this.#place === "name") {
         const isText = afterTextName !== undefined && endOf(all, afterTextName) < endOf(all, afterName);
         const mark = isText ? afterTextName : afterName;
@@ -253,21 +253,21 @@ class TaggedReader implements ArgumentsReader {
         const name = all.slice(0, at);
         const isPlain = afterTextName === undefined ? isTextArgument(this.#parameters, name) : isText;
         this.#place = isPlain ? "text" : "json";
-        told += `${this.#count++ === 0 ? "" : ", "}${JSON.stringify(name)}: ${this.#quote}`;
+        emitted += `${this.#count++ === 0 ? "" : ", "}${JSON.stringify(name)}: ${this.#quote}`;
         all = all.slice(at + mark.length);
       } else {
         const at = all.indexOf(afterValue);
         const end = at < 0 ? certainEnd(all, afterValue) : at;
-        told += this.#valueOf(all.slice(0, end));
+        emitted += this.#valueOf(all.slice(0, end));
         all = all.slice(end);
         if (at < 0) break;
-        told += this.#quote;
+        emitted += this.#quote;
         this.#place = "between";
         all = all.slice(afterValue.length);
       }
     }
     this.#held = all;
-    return { told, rest: null };
+    return { emitted, rest: null };
   }
 
   /** Returns nothing: held-back text is the beginning of a delimiter. */

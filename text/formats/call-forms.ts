@@ -86,7 +86,7 @@ export const hermes: CallForm = {
 };
 
 /**
- * Call format of Kimi K2, at the end of an answer, with numbers that run through the chat:
+ * Call format of Kimi K2, at the end of an answer, with call numbers that continue through the chat:
  * `<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Rome"}<|tool_call_end|>`.
  */
 export const kimi: CallForm = {

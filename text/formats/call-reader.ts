@@ -153,8 +153,8 @@ export class CallReader {
   }
 
   #readArguments(reader: ArgumentsReader, all: string, parts: ReadPart[]): string {
-    const { told, rest } = reader.push(all);
-    parts.push({ kind: "arguments", text: told });
+    const { emitted, rest } = reader.push(all);
+    parts.push({ kind: "arguments", text: emitted });
     if (rest === null) return "";
     this.#state = { kind: "closing" };
     if (this.#form.afterArguments === "") return this.#closed(rest);

@@ -90,13 +90,13 @@ export class ThinkingReader {
   }
 
   push(text: string): ReadThinking {
-    const told = { reasoning: "", answer: "" };
+    const emitted = { reasoning: "", answer: "" };
     for (let rest = text; rest !== ""; ) {
       const all = this.#held + rest;
       this.#held = "";
-      rest = this.#read(all, told);
+      rest = this.#read(all, emitted);
     }
-    return told;
+    return emitted;
   }
 
   /** Ends the text and emits the rest. */
@@ -119,7 +119,7 @@ export class ThinkingReader {
   }
 
   /** Reads text. Returns the rest. */
-  #read(all: string, told: { reasoning: string; answer: string }): string {
+  #read(all: string, emitted: { reasoning: string; answer: string }): string {
     const { opening, closing } = this.#form;
     switch (this.#state) {
       case "before": {
@@ -146,7 +146,7 @@ export class ThinkingReader {
       case "open": {
         const at = all.indexOf(closing);
         const end = trimmedEnd(all, at < 0 ? all.length - openLength([closing], all) : at);
-        told.reasoning += all.slice(0, end);
+        emitted.reasoning += all.slice(0, end);
         if (at < 0) {
           this.#held = all.slice(end);
           return "";
@@ -162,7 +162,7 @@ export class ThinkingReader {
         const mark = this.#form.afterText ?? "";
         const at = mark === "" ? -1 : all.indexOf(mark);
         const end = at < 0 ? all.length - openLength(mark === "" ? [] : [mark], all) : at;
-        told.answer += all.slice(0, end);
+        emitted.answer += all.slice(0, end);
         if (at >= 0) return all.slice(at + mark.length);
         this.#held = all.slice(end);
         return "";

@@ -108,7 +108,7 @@ export type Statement =
   /** A body in a scope of its own: `block` and `generation`. */
   | { readonly kind: "scope"; readonly body: Body }
   | { readonly kind: "break" | "continue" }
-  /** A tag that reads another template: there are none. */
+  /** Tag that loads another template, such as `include`. It fails, because there is no other template. */
   | { readonly kind: "load"; readonly tag: string };
 
 export interface MacroSyntax {

@@ -13,7 +13,7 @@
 
 namespace bunting::BUNTING_ISA {
 
-// Sums that fit the register file twice, as integers and as floats, beside weights and an input.
+// Number of sums for which the register file holds an integer and a float each, beside weights and an input.
 #if defined(__AVX512VNNI__)
 inline constexpr int kGroupedSums = 12, kGroupedRows = 6, kGroupedPanels = 4;
 #elif defined(__AVX512F__)
@@ -26,9 +26,9 @@ inline constexpr int kGroupedSums = 2, kGroupedRows = 2, kGroupedPanels = 2;
 inline constexpr int kGroupedSums = 1, kGroupedRows = 1, kGroupedPanels = 1;
 #endif
 
-// Wide blocks: with VNNI, 7 to 12 rows are one block, which reads the weights once. They need many kGroup per
-// scale, so that sums are rarely finished. The integers fill the register file, and the floats stay in
-// memory.
+// Wide blocks: with VNNI, 7 to 12 rows are one block, which reads the weights once. They need many groups
+// (kGroup) per scale, so that integer sums are rarely converted to floats. The integers fill the register
+// file, and the floats stay in memory.
 inline constexpr int kWideSums = 24, kWideRows = 12, kWideRowsLeast = 7;
 
 // True if the kernel adds up products of several groups of weights before it applies the scale of the inputs.
@@ -40,15 +40,15 @@ inline constexpr bool kAddsProducts = true, kHasWideBlocks = true;
 inline constexpr bool kAddsProducts = false, kHasWideBlocks = false;
 #endif
 
-// Panels per block. Each panel is a stream from memory; one row, which only reads, is faster with two streams
-// than with four.
+// Panels per block. Each panel is a stream from memory. A single row is bound by these reads, and is faster
+// with two streams than with four.
 constexpr int grouped_panels(int rows, bool is_wide) {
   if (rows == 1) return kGroupedPanels < 2 ? kGroupedPanels : 2;
   int const panels = (is_wide ? kWideSums : kGroupedSums) / rows;
   return panels < kGroupedPanels ? panels : kGroupedPanels;
 }
 
-// Numbers of kGroup that share a scale: of the weights, and of the inputs.
+// Number of groups (kGroup) that share a scale, for weights and for inputs.
 template <Dtype W>
 inline constexpr int64_t kWeightsTogether = weight_group(W) / kGroup;
 template <Dtype W>

@@ -35,7 +35,7 @@ interface Lane extends LaneRules {
  * then lets no other overtake it.
  */
 export class Lanes implements QueueOrder {
-  readonly hasLanes = true;
+  readonly separatesObjectives = true;
   readonly #lanes: readonly Lane[];
   readonly #gate: ColdGate;
   /** Time of the last `peek`. */

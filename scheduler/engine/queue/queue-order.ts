@@ -5,10 +5,10 @@ import type { Sequence } from "../sequence.ts";
 export interface QueueOrder {
   readonly size: number;
   /**
-   * True if sequences of other objectives may overtake one for which there is no room; by default they may
-   * not.
+   * True if objectives have queues of their own: then sequences of other objectives may overtake one for
+   * which there is no room. Absent: false.
    */
-  readonly hasLanes?: boolean;
+  readonly separatesObjectives?: boolean;
   /** Records that a step is about to be planned. */
   beginStep?(): void;
   add(sequence: Sequence): void;

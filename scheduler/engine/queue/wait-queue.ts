@@ -41,8 +41,8 @@ export class WaitQueue {
   }
 
   /** True if sequences of other objectives may overtake one for which there is no room. */
-  get hasLanes(): boolean {
-    return this.#order.hasLanes ?? false;
+  get separatesObjectives(): boolean {
+    return this.#order.separatesObjectives ?? false;
   }
 
   /** True if a sequence was overtaken in this step. */
@@ -112,7 +112,7 @@ export class WaitQueue {
    * no lanes.
    */
   pass(sequence: Sequence): boolean {
-    if (!this.hasLanes) return false;
+    if (!this.separatesObjectives) return false;
     this.#passed.add(sequence.objective.name);
     return true;
   }

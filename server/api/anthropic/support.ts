@@ -1,5 +1,5 @@
 /** Accepted fields without effect, and cache marks of a request. */
-import { type Fields, refusal, tellable } from "../fields.ts";
+import { type Fields, refusal, reportable } from "../fields.ts";
 
 /** Names for the header `x-bunting-ignored`, without list indices: `messages.content.citations`. */
 export class Ignored extends Set<string> {
@@ -23,7 +23,7 @@ const ttlsMs = { "5m": 5 * 60_000, "1h": 60 * 60_000 };
 /** Notes the rest of an object whose known fields are read: a cache mark and unknown fields. */
 export function noteTheRest(fields: Fields, place: string, ignored: Ignored): void {
   noteCacheControl(fields, ignored);
-  for (const name of tellable(fields.unread())) ignored.add(`${place}.${name}`);
+  for (const name of reportable(fields.unread())) ignored.add(`${place}.${name}`);
 }
 
 /** Notes a cache mark. Throws 400 for an invalid one. */

@@ -11,8 +11,8 @@ import { requestLimits } from "../../request/limits.ts";
 import { expectFits, type PromptServices } from "../../request/prompt.ts";
 import type { ServedModel } from "../../request/served-model.ts";
 import type { Codec, CodecAnswer } from "../codec.ts";
-import { tellIgnored } from "../exchange.ts";
-import { Fields, fieldsOf, refusal, tellable } from "../fields.ts";
+import { reportIgnored } from "../exchange.ts";
+import { Fields, fieldsOf, refusal, reportable } from "../fields.ts";
 import {
   completionTokens,
   endingFill,
@@ -42,7 +42,7 @@ export interface LlamaRequest {
   readonly stream: boolean;
   readonly returnsTokens: boolean;
   /** Paths of the fields to return, such as `generation_settings/n_predict`; empty: all. */
-  readonly told: readonly string[];
+  readonly responseFields: readonly string[];
   readonly fill: LlamaFill | null;
   readonly ignored: readonly string[];
 }
@@ -97,11 +97,13 @@ function parse(fields: Fields, served: ServedModel, targets: Targets, whole: str
   );
   const stream = fields.boolean("stream") ?? false;
   if (stream && prompts.length > 1) throw notSupported("prompt", "a list of prompts together with stream");
-  const told = (fields.list("response_fields", requestLimits.ignoredNamesMax) ?? []).map((name, index) => {
-    if (typeof name !== "string") throw refusal(`response_fields[${index}]`, "a string", name);
-    return name;
-  });
-  if (stream && told.length > 0) throw notSupported("response_fields", "this together with stream");
+  const responseFields = (fields.list("response_fields", requestLimits.ignoredNamesMax) ?? []).map(
+    (name, index) => {
+      if (typeof name !== "string") throw refusal(`response_fields[${index}]`, "a string", name);
+      return name;
+    },
+  );
+  if (stream && responseFields.length > 0) throw notSupported("response_fields", "this together with stream");
   const probabilities = fields.integer("n_probs", { min: 0, max: requestLimits.topLogprobsMax }) ?? 0;
   return {
     model: modelOf(fields, served),
@@ -118,9 +120,9 @@ function parse(fields: Fields, served: ServedModel, targets: Targets, whole: str
     },
     stream,
     returnsTokens: fields.boolean("return_tokens") ?? false,
-    told,
+    responseFields,
     fill: null,
-    ignored: tellable(fields.unread()),
+    ignored: reportable(fields.unread()),
   };
 }
 
@@ -168,7 +170,7 @@ export async function answerLlamaCompletion(
       ? bare
       : [
           await withExtras(bare[0]!, fill, generation, services, () => {
-            tellIgnored(call, [...request.ignored, "input_extra"]);
+            reportIgnored(call, [...request.ignored, "input_extra"]);
           }),
         ];
   for (const one of tokens) expectFits(one, generation, "prompt", services);
@@ -199,7 +201,7 @@ async function withExtras(
 
 /** Codec of /completion. `promptCounts`: tokens of each prompt. */
 function completionCodec(
-  { model, prompts, generation, stream, returnsTokens, told }: LlamaRequest,
+  { model, prompts, generation, stream, returnsTokens, responseFields }: LlamaRequest,
   promptCounts: readonly number[],
 ): Codec {
   let finish: ChoiceFinish = { reason: "stop", stopReason: null };
@@ -245,7 +247,7 @@ function completionCodec(
           // The timings cover all prompts together.
           ...(choices.length === 1 ? timed(usage, times) : {}),
         };
-        return told.length === 0 ? whole : partsOf(whole, told);
+        return responseFields.length === 0 ? whole : partsOf(whole, responseFields);
       });
       return bodies.length === 1 ? bodies[0]! : bodies;
     },
@@ -258,8 +260,8 @@ function completionCodec(
           const text = event.parts.map((part) => (part.kind === "text" ? part.text : "")).join("");
           hasNewLine ||= text.includes("\n");
           const counts = { tokens_predicted: usage.completionTokens, tokens_evaluated: usage.promptTokens };
-          const told = { ...said(0, text, event.tokens, event.logprobs), stop: false, ...counts };
-          return sseEvent(JSON.stringify(told));
+          const chunk = { ...said(0, text, event.tokens, event.logprobs), stop: false, ...counts };
+          return sseEvent(JSON.stringify(chunk));
         }
         case "finish":
           finish = event;
@@ -289,10 +291,13 @@ function partsOf(body: object, paths: readonly string[]): object {
 }
 
 function probabilitiesOf(logprobs: readonly TokenEntry[]): LazyList<TokenEntry> {
-  return new LazyList(logprobs, (told) => {
-    const entry = chatEntry(told, false);
-    const top_logprobs = entry.top_logprobs.map((other, place) => ({ id: told.top[place]!.token, ...other }));
-    return { id: told.token, ...entry, top_logprobs };
+  return new LazyList(logprobs, (token) => {
+    const entry = chatEntry(token, false);
+    const top_logprobs = entry.top_logprobs.map((other, place) => ({
+      id: token.top[place]!.token,
+      ...other,
+    }));
+    return { id: token.token, ...entry, top_logprobs };
   });
 }
 

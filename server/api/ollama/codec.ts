@@ -26,7 +26,7 @@ type Shape = (said: Said) => object;
 
 /** `message`, with the arguments of calls as JSON values. */
 export const chatShape: Shape = ({ text, thinking, calls }) => {
-  const told = calls.map((call, index) => ({
+  const toolCalls = calls.map((call, index) => ({
     function: { index, name: call.name, arguments: JSON.parse(call.arguments || "{}") as object },
   }));
   return {
@@ -34,7 +34,7 @@ export const chatShape: Shape = ({ text, thinking, calls }) => {
       role: "assistant",
       content: text,
       ...(thinking === "" ? {} : { thinking }),
-      ...(told.length === 0 ? {} : { tool_calls: told }),
+      ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
     },
   };
 };
@@ -46,7 +46,7 @@ export const textShape: Shape = ({ text, thinking }) => ({
 });
 
 export function ollamaCodec(model: string, shape: Shape): Codec {
-  const line = (told: object): object => ({ model, created_at: new Date().toISOString(), ...told });
+  const line = (fields: object): object => ({ model, created_at: new Date().toISOString(), ...fields });
   const sayOf = (said: Said): object => ({
     ...shape(said),
     ...(said.logprobs === null

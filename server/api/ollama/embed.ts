@@ -2,7 +2,7 @@
 
 import { requestLimits } from "../../request/limits.ts";
 import { type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
-import { Fields, refusal, tellable } from "../fields.ts";
+import { Fields, refusal, reportable } from "../fields.ts";
 import { promptsOf } from "../openai/inputs.ts";
 import { serviceWith } from "../openai/service.ts";
 import type { Exchange } from "../respond.ts";
@@ -69,7 +69,7 @@ function parse(
     dimensions,
     service: serviceWith(targets),
     cacheSalt: "",
-    ignored: tellable([...ignored, ...fields.unread()]),
+    ignored: reportable([...ignored, ...fields.unread()]),
   };
 }
 

@@ -8,7 +8,7 @@ import { type PullEvents, type PullProgress, pullModel } from "../../hub/pull.ts
 import { readModelName } from "../../hub/resolve.ts";
 import { hubSettings } from "../../hub/settings.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import { tellIgnored } from "../exchange.ts";
+import { reportIgnored } from "../exchange.ts";
 import { Fields } from "../fields.ts";
 import type { RouteDeps } from "../route-deps.ts";
 import { ndjson } from "./codec.ts";
@@ -24,7 +24,7 @@ export async function answerPull(call: Call, deps: Deps): Promise<unknown> {
   const fields = new Fields(await call.readWork());
   const given = fields.string("model") ?? fields.string("name");
   const isStream = fields.boolean("stream") ?? true;
-  tellIgnored(call, fields.unread());
+  reportIgnored(call, fields.unread());
   const refusal = refusalOf(fields, deps.model);
   if (refusal === null) return { status: "success" };
   const model = given === undefined ? null : readModelName(given.replace(/:latest$/, ""));

@@ -6,7 +6,7 @@ import type { ChatMessage } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import { Fields, refusal, tellable } from "../fields.ts";
+import { Fields, refusal, reportable } from "../fields.ts";
 import { endingFill, type Fill, fillOf } from "../fill.ts";
 import { generationOf } from "../openai/generation.ts";
 import { modelOf } from "../openai/schema.ts";
@@ -136,7 +136,7 @@ function parseCommon(
     generation: endingFill(generation, fill),
     stream,
     unloads: keepAlive === 0 || keepAlive === "0" || keepAlive === "0s",
-    ignored: tellable([...new Set(ignored)]),
+    ignored: reportable([...new Set(ignored)]),
   };
 }
 

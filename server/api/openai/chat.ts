@@ -74,12 +74,12 @@ export function chatFormat(
       if (deltas.length === 0 && (logprobs !== null || tellsTokens)) deltas.push('{"content":""}');
       return deltas.map((delta, part) => {
         const isFirst = part === 0; // which carries the tokens
-        const told =
+        const logprobsJson =
           logprobs === null || !isFirst
             ? ""
             : `,"logprobs":${JSON.stringify(chatLogprobs(logprobs, tokensAsIds))}`;
         const ids = tellsTokens && isFirst ? `,"token_ids":${JSON.stringify(tokens)}` : "";
-        return `{"index":${choice},"delta":${delta}${told},"finish_reason":null${ids}}`;
+        return `{"index":${choice},"delta":${delta}${logprobsJson},"finish_reason":null${ids}}`;
       });
     },
     around: (index) =>
@@ -100,13 +100,13 @@ function reasonOf({ reason }: ChoiceFinish): string {
 
 function messageOf({ text, calls }: WholeChoice, thoughts: object, idOf: (call: number) => string): object {
   if (calls.length === 0) return { role: "assistant", content: text, refusal: null, ...thoughts };
-  const told = calls.map((call, index) => ({ id: idOf(index), type: "function", function: call }));
+  const toolCalls = calls.map((call, index) => ({ id: idOf(index), type: "function", function: call }));
   return {
     role: "assistant",
     content: text === "" ? null : text,
     refusal: null,
     ...thoughts,
-    tool_calls: told,
+    tool_calls: toolCalls,
   };
 }
 

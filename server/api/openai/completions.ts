@@ -65,10 +65,12 @@ function completionFormat(
   const logprobsOf = (
     prompt: number,
     own: readonly TokenEntry[],
-    told: WholeAnswer["promptLogprobs"],
+    promptLogprobs: WholeAnswer["promptLogprobs"],
   ): CompletionLogprobs =>
     completionLogprobs(
-      echo ? echoed(told![prompt]!, echoes[prompt]!, own, request.generation.sampling.topLogprobs!) : own,
+      echo
+        ? echoed(promptLogprobs![prompt]!, echoes[prompt]!, own, request.generation.sampling.topLogprobs!)
+        : own,
       tokensAsIds,
     );
   return {
@@ -96,10 +98,11 @@ function completionFormat(
     delta: ({ choice, parts, tokens, logprobs }) => {
       const text = parts.map((part) => (part.kind === "text" ? part.text : "")).join("");
       if (text === "" && logprobs === null && !returnTokenIds) return [];
-      const told = logprobs === null ? "null" : JSON.stringify(completionLogprobs(logprobs, tokensAsIds));
+      const logprobsJson =
+        logprobs === null ? "null" : JSON.stringify(completionLogprobs(logprobs, tokensAsIds));
       const ids = returnTokenIds ? `,"token_ids":${JSON.stringify(tokens)}` : "";
       return [
-        `{"index":${choice},"text":${JSON.stringify(text)},"logprobs":${told},"finish_reason":null${ids}}`,
+        `{"index":${choice},"text":${JSON.stringify(text)},"logprobs":${logprobsJson},"finish_reason":null${ids}}`,
       ];
     },
     around: (index) =>

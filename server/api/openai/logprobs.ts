@@ -98,13 +98,13 @@ interface RankedToken {
 export function promptLogprobsJson(entries: readonly PromptEntry[], top: number): LazyList<PromptEntry> {
   return new LazyList(entries, (entry) => {
     if (!hasLogprob(entry)) return null;
-    const told: Record<string, RankedToken> = {};
+    const ranked: Record<string, RankedToken> = {};
     const tell = ({ token, text, logprob }: TokenText, rank: number | null): void => {
-      told[token] ??= { logprob: shown(logprob), rank, decoded_token: text };
+      ranked[token] ??= { logprob: shown(logprob), rank, decoded_token: text };
     };
     for (const [index, token] of entry.top.slice(0, top).entries()) tell(token, index + 1);
     tell(entry, null);
-    return told;
+    return ranked;
   });
 }
 

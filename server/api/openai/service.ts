@@ -10,7 +10,7 @@ import { type Targets, tbtHeaders, ttftHeaders } from "../targets.ts";
 /** Service tier that a response reports. */
 export type ServiceTier = "default" | "flex" | "priority";
 
-/** Priority of the tier `priority`: ahead of every request with the default. */
+/** Priority of the tier `priority`: ahead of all requests with the default priority. */
 const PRIORITY_TIER = -1;
 
 /** Service and tier; `tier` is null when the request names none. Throws 400. */
@@ -36,7 +36,7 @@ export function serviceOf(
   return { tier, service: { objective: "throughput", ...targets, priority } };
 }
 
-/** Service of a chat with the latency targets of its headers, for wire formats without fields for more. */
+/** Service of a chat in a wire format without tier and priority: the latency targets of its headers alone. */
 export function serviceWith(targets: Targets): RequestedService {
   return { objective: chatService.objective, ...targets, priority: 0 };
 }

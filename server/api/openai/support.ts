@@ -1,6 +1,6 @@
 /** Unsupported fields: refused if they would change the answer, else listed as ignored. */
 import { badRequest } from "../../http/errors.ts";
-import { type Fields, tellable } from "../fields.ts";
+import { type Fields, reportable } from "../fields.ts";
 
 /** Accepted fields without effect on the answer. */
 export const harmless = [
@@ -59,7 +59,7 @@ export function settleTheRest(fields: Fields, accepted: readonly string[] = harm
     throw notSupported(name, "this field");
   }
   for (const name of accepted) if (fields.raw(name) !== undefined) ignored.push(name);
-  return tellable([...ignored, ...fields.unread()]);
+  return reportable([...ignored, ...fields.unread()]);
 }
 
 export function isOneOf(value: unknown, candidates: readonly unknown[]): boolean {

@@ -3,7 +3,7 @@
 import type { OfferedCalls } from "../../answer/choice-text.ts";
 import { badRequest, quote } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
-import { type Fields, fieldsOf, refusal, tellable } from "../fields.ts";
+import { type Fields, fieldsOf, refusal, reportable } from "../fields.ts";
 
 /** Tools on offer and limits on their calls. */
 export interface ToolUse {
@@ -106,7 +106,7 @@ export function toolsOf(
     const tool = fieldsOf(value, `tools[${index}]`);
     const type = tool.raw("type");
     if (isForeign(type)) {
-      ignored.push(...tellable([`tools.${type}`]));
+      ignored.push(...reportable([`tools.${type}`]));
       return false;
     }
     const definition = fieldsOf(tool.raw("function"), tool.pathOf("function"));

@@ -7,7 +7,7 @@ import type { ProgramEvent } from "../../program/events.ts";
 import type { Programs } from "../../program/programs.ts";
 import type { ServedModel } from "../../request/served-model.ts";
 import type { Codec } from "../codec.ts";
-import { tellable } from "../fields.ts";
+import { reportable } from "../fields.ts";
 import { chatFormat } from "../openai/chat.ts";
 import { openaiCodec } from "../openai/codec.ts";
 import { type ChatRequest, parseChatRequest } from "../openai/schema.ts";
@@ -59,7 +59,7 @@ export function parseProgramChat(
     explain: false,
     cancelOnDisconnect: true,
   };
-  const ignored = [...unread, ...tellable(others)];
+  const ignored = [...unread, ...reportable(others)];
   return { request, program, output: model.output, ignored };
 }
 
@@ -97,9 +97,9 @@ async function streamed(exchange: Exchange, run: Run, codec: Codec, output: stri
     },
   });
   const answer: { readonly usage: Usage } = run.hosted;
-  let told = "";
+  let sent = "";
   const tell = (text: string): void => {
-    told += text;
+    sent += text;
     const parts = [{ kind: "text", text }] as const;
     stream.write(codec.chunk({ kind: "delta", choice: 0, parts, tokens: [], logprobs: null }, answer));
   };
@@ -110,7 +110,7 @@ async function streamed(exchange: Exchange, run: Run, codec: Codec, output: stri
     () => {
       try {
         const text = textOf(run, output);
-        if (told === "" && text !== "") tell(text); // it comes from transforms or a map, which send no deltas
+        if (sent === "" && text !== "") tell(text); // it comes from transforms or a map, which send no deltas
         stream.write(codec.chunk({ kind: "finish", choice: 0, reason: "stop", stopReason: null }, answer));
         stream.write(codec.chunk({ kind: "done", usage: run.hosted.usage }, answer));
       } catch (error) {

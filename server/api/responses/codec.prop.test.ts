@@ -143,7 +143,7 @@ test("a stream is, put together as clients do, the whole answer", () => {
         key: "0".repeat(32),
         model: "demo",
         echo: {},
-        told: new Map([["custom", { type: "custom_tool_call", name: "custom" } as const]]),
+        wireCalls: new Map([["custom", { type: "custom_tool_call", name: "custom" } as const]]),
         sealsReasoning,
       };
       const codec = new ResponseCodec(facts, (response) => {
@@ -162,7 +162,7 @@ test("a stream is, put together as clients do, the whole answer", () => {
 });
 
 test("thoughts are an item of their own, before the others", () => {
-  const facts = { key: "k", model: "demo", echo: {}, told: new Map(), sealsReasoning: true };
+  const facts = { key: "k", model: "demo", echo: {}, wireCalls: new Map(), sealsReasoning: true };
   const codec = new ResponseCodec(facts, (response) => response);
   const finish: ChoiceFinish = { reason: "stop", stopReason: null };
   const whole = { text: "b", reasoning: "a", calls: [], tokens: [], logprobs: null, finish };

@@ -25,7 +25,7 @@ export interface ResponseObject {
   readonly store?: boolean;
 }
 
-export type AnswerFacts = Pick<ResponsesRequest, "key" | "model" | "echo" | "told" | "sealsReasoning">;
+export type AnswerFacts = Pick<ResponsesRequest, "key" | "model" | "echo" | "wireCalls" | "sealsReasoning">;
 
 /** Parts of a response that depend on its answer. */
 interface Told {
@@ -106,9 +106,9 @@ export class ResponseCodec implements Codec {
   }
 
   #ended({ reason }: ChoiceFinish, usage: Usage, { items }: Output): ResponseObject {
-    const told = { output: items, usage: usageJson(usage) };
-    if (reason !== "length") return this.#response("completed", { ...told, completed_at: nowSeconds() });
-    return this.#response("incomplete", { ...told, incomplete_details: { reason: "max_output_tokens" } });
+    const result = { output: items, usage: usageJson(usage) };
+    if (reason !== "length") return this.#response("completed", { ...result, completed_at: nowSeconds() });
+    return this.#response("incomplete", { ...result, incomplete_details: { reason: "max_output_tokens" } });
   }
 
   #response(status: ResponseStatus, more: Told): ResponseObject {

@@ -185,15 +185,15 @@ function messageOf(item: Fields, reading: Reading): Pick<MessageItem, "role" | "
 function reasoningOf(item: Fields, past: Reading): Omit<ReasoningItem, keyof Common | "type"> {
   const summary = item.list("summary", requestLimits.contentPartsMax) ?? [];
   const encrypted = item.string("encrypted_content");
-  const told = [
+  const texts = [
     textsOf(item, "content", past),
     encrypted === undefined ? [] : openedReasoning(encrypted),
     textsOf(item, "summary", past),
   ].find((texts) => texts.length > 0);
-  if (told === undefined && encrypted !== undefined) note(past.ignored, "input.reasoning");
+  if (texts === undefined && encrypted !== undefined) note(past.ignored, "input.reasoning");
   return {
     summary: summary as readonly object[],
-    content: (told ?? []).map((text) => ({ type: "reasoning_text", text })),
+    content: (texts ?? []).map((text) => ({ type: "reasoning_text", text })),
     ...(encrypted === undefined ? {} : { encrypted_content: encrypted }),
   };
 }

@@ -3,7 +3,7 @@ import type { WholePart } from "../../answer/whole.ts";
 import { chatEntry } from "../openai/logprobs.ts";
 import { CUSTOM_INPUT } from "./conversation.ts";
 import { type Item, type ItemStatus, type OutputText, sealedReasoning } from "./items.ts";
-import type { ToldCall } from "./tools.ts";
+import type { WireCall } from "./tools.ts";
 
 /** Emits an event of a stream; the caller adds its sequence number. */
 export type Emit = (type: string, fields: object) => void;
@@ -12,7 +12,7 @@ export interface OutputRules {
   /** Random part of the ids. */
   readonly key: string;
   /** Call items by the tool name that the model sees. A call of another name is a function's. */
-  readonly told: ReadonlyMap<string, ToldCall>;
+  readonly wireCalls: ReadonlyMap<string, WireCall>;
   /** True if reasoning items hold an opaque string too. */
   readonly sealsReasoning: boolean;
 }
@@ -28,7 +28,7 @@ interface OpenItem {
   /** Index among the items. */
   readonly index: number;
   /** Name of the called tool; null if the item is no call. */
-  readonly called: Pick<ToldCall, "name" | "namespace"> | null;
+  readonly called: Pick<WireCall, "name" | "namespace"> | null;
   text: string;
   readonly logprobs: object[];
 }
@@ -79,7 +79,7 @@ export class Output {
         break;
       }
       case "call":
-        this.#beginCall(this.#rules.told.get(part.name) ?? { type: "function_call", name: part.name });
+        this.#beginCall(this.#rules.wireCalls.get(part.name) ?? { type: "function_call", name: part.name });
         break;
       case "arguments": {
         const item = this.#open!;
@@ -103,7 +103,7 @@ export class Output {
     return this.#open?.kind === kind ? this.#open : this.#begin(kind, null);
   }
 
-  #beginCall({ type, ...called }: ToldCall): void {
+  #beginCall({ type, ...called }: WireCall): void {
     this.#begin(type, called);
   }
 

@@ -89,10 +89,7 @@ export function readResponse({ request, rest, tenant }: Call, { responses }: Res
   const { response, input } = responses.expect(tenant, id);
   if (what === "input_items") return pageOf(input, search);
   if (search.get("stream") === "true")
-    throw badRequest(
-      "stream: a response that is kept is not streamed by this server, but told whole",
-      "stream",
-    );
+    throw badRequest("stream: this server returns a stored response whole and does not stream it", "stream");
   return response;
 }
 

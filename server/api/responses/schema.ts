@@ -25,7 +25,7 @@ export interface ResponsesRequest {
   /** Id of the response that this one continues. */
   readonly previousId: string | null;
   readonly tools: readonly object[];
-  readonly told: ToolUse["told"];
+  readonly wireCalls: ToolUse["wireCalls"];
   readonly templateArguments: Readonly<Record<string, unknown>>;
   /** Reasoning tokens at most; null: no limit. */
   readonly thoughtsMax: number | null;
@@ -76,7 +76,7 @@ export function parseResponsesRequest(
   refuseMoreAnswers(fields);
   const key = crypto.randomUUID().replaceAll("-", "");
   const model = modelOf(fields, served.model);
-  const { shown: tools, calls, told, echo: toolEcho, ignored: leftOut } = toolUseOf(fields);
+  const { shown: tools, calls, wireCalls, echo: toolEcho, ignored: leftOut } = toolUseOf(fields);
   const include = includeOf(fields);
   const thinking = thinkingOf(fields, served.template, tools.length > 0);
   const topLogprobs = topLogprobsOf(fields, include.has("message.output_text.logprobs"), tools);
@@ -129,7 +129,7 @@ export function parseResponsesRequest(
     input,
     previousId,
     tools,
-    told,
+    wireCalls,
     templateArguments: thinking.templateArguments,
     thoughtsMax: thinking.tokensMax,
     generation,
@@ -202,8 +202,8 @@ function textOf(fields: Fields): Text {
   const format = text?.object("format");
   const verbosity = text?.string("verbosity");
   const ignored = verbosity === undefined ? [] : ["text.verbosity"];
-  const told = { format: format === undefined ? { type: "text" } : text!.raw("format") };
-  const echo = verbosity === undefined ? told : { ...told, verbosity };
+  const textEcho = { format: format === undefined ? { type: "text" } : text!.raw("format") };
+  const echo = verbosity === undefined ? textEcho : { ...textEcho, verbosity };
   return { constraint: format === undefined ? null : formatConstraintOf(format), echo, ignored };
 }
 

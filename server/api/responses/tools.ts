@@ -27,7 +27,7 @@ export interface ToolUse {
   /** Callable functions and the number of calls; null for no calls. */
   readonly calls: OfferedCalls | null;
   /** Call items by the tool name that the model sees. */
-  readonly told: ReadonlyMap<string, ToldCall>;
+  readonly wireCalls: ReadonlyMap<string, WireCall>;
   /** Fields that a response repeats: `tools`, `tool_choice` and `parallel_tool_calls`. */
   readonly echo: object;
   /** Names of tools that are left out. */
@@ -35,7 +35,7 @@ export interface ToolUse {
 }
 
 /** Fields of a call item that identify its tool. */
-export interface ToldCall {
+export interface WireCall {
   readonly type: "function_call" | "custom_tool_call";
   readonly name: string;
   readonly namespace?: string;
@@ -44,7 +44,7 @@ export interface ToldCall {
 interface Known {
   /** Definition for templates and constraints. */
   readonly tool: CheckedTool;
-  readonly told: ToldCall;
+  readonly wireCall: WireCall;
   /** Definition that a response repeats. */
   readonly echo: object;
 }
@@ -70,7 +70,7 @@ export function toolUseOf(fields: Fields): ToolUse {
   return {
     shown,
     calls: callsOf(choice, tools, isOne),
-    told: new Map(known.map(({ tool, told }) => [tool.function.name, told])),
+    wireCalls: new Map(known.map(({ tool, wireCall }) => [tool.function.name, wireCall])),
     echo: {
       tools: entries.map(({ echo }) => echo),
       tool_choice: fields.raw("tool_choice") ?? "auto",
@@ -117,22 +117,22 @@ function toolOf(tool: Fields, namespace: string | null, offer: Offer): Known | n
   return null;
 }
 
-function toldAs(type: ToldCall["type"], name: string, namespace: string | null): ToldCall {
+function wireCallOf(type: WireCall["type"], name: string, namespace: string | null): WireCall {
   return namespace === null ? { type, name } : { type, name, namespace };
 }
 
 function functionOf(tool: Fields, namespace: string | null): Known {
   checkToolDefinition(tool, "parameters", openaiNames);
-  const told = toldAs("function_call", toolNameOf(tool, openaiNames), namespace);
-  const { name } = told;
+  const wireCall = wireCallOf("function_call", toolNameOf(tool, openaiNames), namespace);
+  const { name } = wireCall;
   const description = tool.string("description");
   const parameters = tool.raw("parameters");
   const strict = tool.boolean("strict");
   return {
-    told,
+    wireCall,
     tool: {
       function: {
-        name: modelNameOf(told),
+        name: modelNameOf(wireCall),
         ...(description === undefined ? {} : { description }),
         ...(parameters === undefined ? {} : { parameters }),
         strict: strict ?? false,
@@ -150,9 +150,9 @@ function functionOf(tool: Fields, namespace: string | null): Known {
 
 function customOf(tool: Fields, namespace: string | null, offer: Offer): Known {
   checkToolDefinition(tool, "parameters", openaiNames);
-  const told = toldAs("custom_tool_call", toolNameOf(tool, openaiNames), namespace);
+  const wireCall = wireCallOf("custom_tool_call", toolNameOf(tool, openaiNames), namespace);
   const description = tool.string("description");
-  const isNamed = offer.choice.kind === "named" && offer.choice.name === modelNameOf(told);
+  const isNamed = offer.choice.kind === "named" && offer.choice.name === modelNameOf(wireCall);
   const pattern = patternOf(tool, isNamed ? null : offer.ignored);
   const text = { type: "string", ...(pattern === null ? {} : { pattern }) };
   const parameters = {
@@ -163,9 +163,14 @@ function customOf(tool: Fields, namespace: string | null, offer: Offer): Known {
   };
   const described = description === undefined ? {} : { description };
   return {
-    told,
-    tool: { function: { name: modelNameOf(told), ...described, parameters, strict: true } },
-    echo: { type: "custom", name: told.name, ...described, format: tool.raw("format") ?? { type: "text" } },
+    wireCall,
+    tool: { function: { name: modelNameOf(wireCall), ...described, parameters, strict: true } },
+    echo: {
+      type: "custom",
+      name: wireCall.name,
+      ...described,
+      format: tool.raw("format") ?? { type: "text" },
+    },
   };
 }
 
