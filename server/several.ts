@@ -5,8 +5,10 @@ import { openLibrary } from "../gpu/native.ts";
 import { openModelFolder } from "../model/folder.ts";
 import { cacheSalts } from "./api/cache-salt.ts";
 import { batchRoom, jobDoor, runJobs } from "./api/jobs.ts";
+import { promptOf } from "./api/openai/batch-line.ts";
 import { refusalOn } from "./api/refusals.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
+import type { ResponsesDeps } from "./api/responses/responses.ts";
 import { routesOf } from "./api/routes.ts";
 import { type ModelHost, resolvedName, severalRoutes } from "./api/several.ts";
 import type { ListedModel } from "./api/several-models.ts";
@@ -132,7 +134,12 @@ export async function startSeveral(
 
   const listed = models.map((model) => model.listed);
   const answersToAny = config.anyModelName;
-  const door = doorTo(set, (given) => resolvedName(given, { models: listed, answersToAny }));
+  const nameOf = (given: unknown): string => resolvedName(given, { models: listed, answersToAny });
+  const texts = models.map(({ listed: { name, model }, text }) => {
+    const encoder = text.encoder.forJobs();
+    return [name, { ...text, encoder, model, responses }] as const;
+  });
+  const door = doorTo(set, new Map(texts), nameOf);
   const entry = {
     door,
     models: answersToAny ? null : listed.map(({ name }) => name),
@@ -375,13 +382,15 @@ async function loadHost(
   };
 }
 
-/** Entry of batch lines: each one holds the model that it names. */
-function doorTo(set: ModelSet<Host>, nameOf: (given: unknown) => string): LineDoor {
+/** Entry of batch lines: each one holds the model that it names while it is answered. */
+function doorTo(
+  set: ModelSet<Host>,
+  texts: ReadonlyMap<string, ResponsesDeps>,
+  nameOf: (given: unknown) => string,
+): LineDoor {
   return {
-    prompt: async (endpoint, body, tenant) => {
-      const lease = await set.use(nameOf(body.model));
-      return await lease.loaded.door.prompt(endpoint, body, tenant).finally(() => lease.end());
-    },
+    prompt: async (endpoint, body, tenant) =>
+      await promptOf(texts.get(nameOf(body.model))!, endpoint, body, tenant),
     answer: async (endpoint, body, call) => {
       const lease = await set.use(nameOf(body.model), call.signal);
       return await lease.loaded.door.answer(endpoint, body, call).finally(() => lease.end());
