@@ -80,6 +80,9 @@ interface Shared {
   readonly events: EngineEvents;
 }
 
+/** Wait for a model after which a stream begins, to tell of progress. */
+const BEGINS_MS = 1000;
+
 /** Serves all models of `settings`. Errors that a person can mend have a sentence for people as their message. */
 export async function startSeveral(
   config: Config,
@@ -177,6 +180,7 @@ export async function startSeveral(
     metrics: async () =>
       new Response(await scrape.text(), { headers: { "content-type": telemetry.contentType } }),
     state,
+    beginsMs: BEGINS_MS,
     keepAliveMs: defaultHttpLimits.keepAliveMs,
   });
   const limits = defaultHttpLimits;

@@ -1,7 +1,7 @@
 /** Routes of a server with several models: each request goes to the routes of the model that it names. */
 
 import { parseDurationMs } from "../config.ts";
-import { ApiError, badRequest, modelNotFound } from "../http/errors.ts";
+import { ApiError, asApiError, badRequest, modelNotFound } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { Call, Route } from "../http/route.ts";
 import { adminsAlone } from "../http/route.ts";
@@ -32,6 +32,8 @@ export interface SeveralDeps {
   readonly jobs: JobService | null;
   readonly metrics: () => Promise<Response>;
   readonly state: (isAdmin: boolean) => object;
+  /** Wait after which a stream begins, to tell of progress. An answer that comes before has a status of its own. */
+  readonly beginsMs: number;
   /** Time between two comments on a stream that waits. */
   readonly keepAliveMs: number;
 }
@@ -112,8 +114,6 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
 }
 
 const SESSION = "/v1/sessions/{id}/…";
-/** Wait after which a stream begins, to tell of progress. An answer that comes before has a status of its own. */
-const BEGINS_MS = 1000;
 
 type Row = Pick<Route, "method" | "path">;
 type Body = Readonly<Record<string, unknown>>;
@@ -146,7 +146,7 @@ async function answerWaiting(
   call: Call,
   name: string,
   answer: (call: Call, onLoading: OnLoading) => Promise<unknown>,
-  { keepAliveMs }: SeveralDeps,
+  { beginsMs, keepAliveMs }: SeveralDeps,
 ): Promise<unknown> {
   const stream = new WaitingStream(call.reply);
   let told = "";
@@ -158,7 +158,7 @@ async function answerWaiting(
   };
   tell(null);
   const work = answer({ ...call, reply: stream.reply }, tell);
-  const isSoon = await settlesWithin(work, BEGINS_MS);
+  const isSoon = await settlesWithin(work, beginsMs);
   if (isSoon) {
     const response = await work;
     stream.passOn();
@@ -173,20 +173,11 @@ async function answerWaiting(
       if (!stream.continue()) stream.end(eventOf(path, await (response as Response).text()));
     })
     .catch(async (error) => {
-      const refusal = error instanceof ApiError ? error : unexpected(error, call.requestId);
+      const refusal = asApiError(error, call.requestId);
       stream.end(eventOf(path, await refusalOn(path, refusal, call.requestId).text()));
     })
     .finally(() => clearInterval(ticks));
   return stream.response();
-}
-
-function unexpected(error: unknown, requestId: string): ApiError {
-  console.error(`request ${requestId} failed:`, error);
-  return new ApiError(
-    500,
-    "server_error",
-    `the server made a mistake; its log tells more about request ${requestId}`,
-  );
 }
 
 /** Error event in the form of the path's wire format. */
