@@ -1,3 +1,4 @@
+import type { Config } from "./config.ts";
 import type { ServingPlan } from "./engines/plan.ts";
 import type { LoadProgress } from "./engines/protocol.ts";
 import type { EnginesEvents } from "./engines/start.ts";
@@ -10,6 +11,8 @@ export interface EngineEvents extends Pick<EnginesEvents, "onLost" | "onReplaced
 export interface StartEvents extends EngineEvents {
   /** Called before any allocation. Not called for a simulated device, which allocates next to nothing. */
   onPlan(plan: ServingPlan): void;
+  /** Path of one of several models, after a download if need be; absent: the text itself. */
+  modelPath?(model: string, config: Config): Promise<string>;
   /** Called in place of `onPlan` by a server of several models, before any allocation. */
   onModels?(models: readonly PlannedModel[], memoryBytes: number): void;
 }

@@ -6,7 +6,12 @@ import { ApiKeys, KeyFileError } from "./http/auth.ts";
 import type { OriginRules } from "./http/origin.ts";
 import type { JobSettings } from "./jobs/service.ts";
 
-export function jobSettings({ batchLinesMax, batchFileMib, batchStorageGib, batchResultDays }: Config): JobSettings {
+export function jobSettings({
+  batchLinesMax,
+  batchFileMib,
+  batchStorageGib,
+  batchResultDays,
+}: Config): JobSettings {
   return {
     fileBytesMax: batchFileMib * 2 ** 20,
     linesMax: batchLinesMax,

@@ -3,12 +3,10 @@
 import { formatBytes, plannedBytes, reserveOf } from "../gpu/memory.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { openModelFolder } from "../model/folder.ts";
-import { cacheSalts } from "./api/cache-salt.ts";
-import { batchRoom, jobDoor, runJobs } from "./api/jobs.ts";
-import { promptOf } from "./api/openai/batch-line.ts";
+import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
+import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
 import { refusalOn } from "./api/refusals.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
-import type { ResponsesDeps } from "./api/responses/responses.ts";
 import { routesOf } from "./api/routes.ts";
 import { type ModelHost, resolvedName, severalRoutes } from "./api/several.ts";
 import type { ListedModel } from "./api/several-models.ts";
@@ -18,6 +16,7 @@ import { chooseBackend } from "./engines/backend.ts";
 import type { RunningEngines } from "./engines/start.ts";
 import { ConstraintCompiler } from "./grammar/compiler.ts";
 import { createApp } from "./http/app.ts";
+import { cacheSalts } from "./http/auth.ts";
 import { BodyReader } from "./http/body.ts";
 import { ThreadGap } from "./http/gap.ts";
 import { JsonReader } from "./http/json/reader.ts";
@@ -52,7 +51,7 @@ import { version } from "./version.ts";
 interface Host extends ModelHost {
   readonly engines: RunningEngines;
   readonly placements: Parts["placements"];
-  readonly door: LineDoor;
+  readonly lineServices: LineServices["services"];
 }
 
 type Parts = Awaited<ReturnType<typeof startWatchedEngines>>;
@@ -91,9 +90,11 @@ export async function startSeveral(
 ): Promise<RunningServer> {
   const keys = openKeys(config);
   const memoryBytes = config.memory > 0 ? config.memory : await freeBytes(config);
-  const models = await Promise.all(
-    settings.map((setting) => openModel(setting, memoryBytes, settings.length)),
-  );
+  const models: OpenModel[] = [];
+  for (const setting of settings) {
+    const path = (await events.modelPath?.(setting.path, setting.config)) ?? setting.path;
+    models.push(await openModel({ ...setting, path }, memoryBytes, settings.length));
+  }
   expectFit(models, memoryBytes);
   events.onModels?.(
     models.map(({ setting, prepared, bytes, listed }) => ({
@@ -138,11 +139,8 @@ export async function startSeveral(
   const listed = models.map((model) => model.listed);
   const answersToAny = config.anyModelName;
   const nameOf = (given: unknown): string => resolvedName(given, { models: listed, answersToAny });
-  const texts = models.map(({ listed: { name, model }, text }) => {
-    const encoder = text.encoder.forJobs();
-    return [name, { ...text, encoder, model, responses }] as const;
-  });
-  const door = doorTo(set, new Map(texts), nameOf);
+  const doors = new Map(models.map((model) => [model.setting.name, doorOf(model, set, shared)]));
+  const door: LineDoor = async (line) => await doors.get(nameOf(line.body.model))!(line);
   const entry = {
     door,
     models: answersToAny ? null : listed.map(({ name }) => name),
@@ -181,7 +179,7 @@ export async function startSeveral(
       new Response(await scrape.text(), { headers: { "content-type": telemetry.contentType } }),
     state,
     beginsMs: BEGINS_MS,
-    keepAliveMs: defaultHttpLimits.keepAliveMs,
+    limits: defaultHttpLimits,
   });
   const limits = defaultHttpLimits;
   const bodies = new BodyReader(limits, json);
@@ -370,7 +368,7 @@ async function loadHost(
   return {
     routes: routesOf({ ...deps, jobs: null }),
     programs: deps.programs,
-    door: jobDoor(deps),
+    lineServices: lineServices(deps),
     engines,
     placements,
     lost: lost.promise,
@@ -386,19 +384,34 @@ async function loadHost(
   };
 }
 
-/** Entry of batch lines: each one holds the model that it names while it is answered. */
-function doorTo(
-  set: ModelSet<Host>,
-  texts: ReadonlyMap<string, ResponsesDeps>,
-  nameOf: (given: unknown) => string,
-): LineDoor {
-  return {
-    prompt: async (endpoint, body, tenant) =>
-      await promptOf(texts.get(nameOf(body.model))!, endpoint, body, tenant),
-    answer: async (endpoint, body, call) => {
-      const lease = await set.use(nameOf(body.model), call.signal);
-      return await lease.loaded.door.answer(endpoint, body, call).finally(() => lease.end());
+/** Entry of a model's batch lines: they are prepared without engines, and hold the model while it answers. */
+function doorOf({ setting, text, listed }: OpenModel, set: ModelSet<Host>, { responses }: Shared): LineDoor {
+  const { name } = setting;
+  const host = (): Host => set.expectPresent(name);
+  const door = lineDoor({
+    ...text,
+    encoder: text.encoder.forJobs(),
+    model: listed.model,
+    responses,
+    reasoningField: setting.config.reasoningField,
+    get fleet() {
+      return host().engines.fleet;
     },
+    get services() {
+      return host().lineServices;
+    },
+  });
+  return async (line) => {
+    const prepared = await door(line);
+    const answer: typeof prepared.answer = async (signal) => {
+      const lease = await set.use(name, signal);
+      try {
+        return await prepared.answer(signal);
+      } finally {
+        lease.end();
+      }
+    };
+    return { ...prepared, answer };
   };
 }
 

@@ -85,7 +85,12 @@ export function runJobs(
 }
 
 /** Services that answer lines. */
-export function lineServices({ telemetry, generator, lifecycle, cacheSaltFor }: LineDeps): LineServices["services"] {
+export function lineServices({
+  telemetry,
+  generator,
+  lifecycle,
+  cacheSaltFor,
+}: LineDeps): LineServices["services"] {
   // A line's latency says nothing about online clients: the telemetry counts its tokens only.
   const counted: Exchange["services"]["telemetry"] = {
     observeRequest: () => {},

@@ -4,16 +4,10 @@ import { modelNotFound } from "../http/errors.ts";
 import type { Route } from "../http/route.ts";
 import type { LoadedModel, ModelSet, ModelStatus } from "../models/model-set.ts";
 import type { ServedModel } from "../request/served-model.ts";
-import {
-  type ModelsDeps,
-  psEntry,
-  pullBody,
-  refuseToStore,
-  showBody,
-  tagsBody,
-  versionBody,
-} from "./ollama/models.ts";
+import { type ModelsDeps, psEntry, refuseToStore, showBody, tagsBody, versionBody } from "./ollama/models.ts";
+import { answerPull } from "./ollama/pull.ts";
 import { modelEntry } from "./openai/models.ts";
+import type { RespondLimits } from "./respond.ts";
 import { decodedPath } from "./routes.ts";
 
 /** Facts about a model, loaded or not. */
@@ -27,9 +21,13 @@ export interface ListedModel extends ModelsDeps {
 interface ListDeps {
   readonly set: Pick<ModelSet<LoadedModel>, "states">;
   readonly models: readonly ListedModel[];
+  readonly limits: RespondLimits;
 }
 
-export function severalModelRoutes({ set, models }: ListDeps, startedSeconds: number): readonly Route[] {
+export function severalModelRoutes(
+  { set, models, limits }: ListDeps,
+  startedSeconds: number,
+): readonly Route[] {
   const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
     method,
     path,
@@ -38,6 +36,7 @@ export function severalModelRoutes({ set, models }: ListDeps, startedSeconds: nu
     takesAnyType: true,
   });
   const names = models.map(({ name }) => name);
+  const all: ServedModel = { ...models[0]!.model, names };
   const statusOf = (name: string): ModelStatus => set.states()[names.indexOf(name)]!;
   const entry = (listed: ListedModel): object => ({
     ...modelEntry(listed.name, listed.model, startedSeconds),
@@ -64,10 +63,7 @@ export function severalModelRoutes({ set, models }: ListDeps, startedSeconds: nu
       const body = await call.readWork();
       return showBody(body, asked(body), startedSeconds);
     }),
-    route("POST", "/api/pull", async (call) => {
-      const body = await call.readWork();
-      return pullBody(body, asked(body));
-    }),
+    route("POST", "/api/pull", (call) => answerPull(call, { model: all, limits })),
     ...["create", "copy", "push"].map((path) => route("POST", `/api/${path}`, refuseToStore)),
     route("DELETE", "/api/delete", refuseToStore),
   ];

@@ -11,6 +11,7 @@ import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
 import type { Programs } from "../program/programs.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
 import { refusalOn } from "./refusals.ts";
+import type { RespondLimits } from "./respond.ts";
 import { cancelResponse, deleteResponse, type ResponsesDeps, readResponse } from "./responses/responses.ts";
 import { aliasesOf, jobRoutes, pageRoutes } from "./routes.ts";
 import { type ListedModel, severalModelRoutes } from "./several-models.ts";
@@ -34,8 +35,7 @@ export interface SeveralDeps {
   readonly state: (isAdmin: boolean) => object;
   /** Wait after which a stream begins, to tell of progress. An answer that comes before has a status of its own. */
   readonly beginsMs: number;
-  /** Time between two comments on a stream that waits. */
-  readonly keepAliveMs: number;
+  readonly limits: RespondLimits;
 }
 
 /** Routes that a model answers, in the table of each model. */
@@ -146,7 +146,7 @@ async function answerWaiting(
   call: Call,
   name: string,
   answer: (call: Call, onLoading: OnLoading) => Promise<unknown>,
-  { beginsMs, keepAliveMs }: SeveralDeps,
+  { beginsMs, limits: { keepAliveMs } }: SeveralDeps,
 ): Promise<unknown> {
   const stream = new WaitingStream(call.reply);
   let told = "";

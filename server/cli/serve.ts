@@ -21,6 +21,7 @@ export async function serve(config: Config, model: string | null): Promise<numbe
   const progress = progressLine();
   const server = await startServer(config, dir, {
     onPlan: (plan) => console.log(`${describePlan(plan)}\n`),
+    modelPath,
     onModels: (models, memoryBytes) => console.log(`${describeModels(models, memoryBytes)}\n`),
     onProgress: showLoading(progress),
     onLost: (engine, reason, isComing) => {

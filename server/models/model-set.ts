@@ -110,6 +110,13 @@ export class ModelSet<Loaded extends LoadedModel> {
     return entry.phase === "in" ? entry.loaded : null;
   }
 
+  /** The loaded model for the holder of a lease. */
+  expectPresent(name: string): Loaded {
+    const { loaded } = this.#entries.get(name)!;
+    if (loaded === null) throw new Error(`the model ${name} is used without a lease`);
+    return loaded;
+  }
+
   /** Sets the time for which the model stays loaded without requests, from now on. */
   keep(name: string, keepAliveMs: number): void {
     const entry = this.#entries.get(name)!;

@@ -102,7 +102,7 @@ beforeAll(() => {
     metrics: async () => new Response(),
     state: () => ({}),
     beginsMs: 0,
-    keepAliveMs: 60_000,
+    limits: { ...defaultHttpLimits, keepAliveMs: 60_000 },
   });
   const app = createApp({
     routes,
