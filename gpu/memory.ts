@@ -52,15 +52,25 @@ export type MemoryPlan =
       readonly rows: readonly MemoryRow[];
     };
 
+/** Bytes that a plan allocates: all of its parts but the reserve and what stays free. */
+export function plannedBytes({ rows }: MemoryPlan): number {
+  return rows.reduce((sum, { name, bytes }) => sum + (name === "reserve" || name === "free" ? 0 : bytes), 0);
+}
+
 const gib = 2 ** 30;
 const mib = 2 ** 20;
 const contextsMax = 64;
 const kvShare = 0.5;
 
+/** Memory of `availableBytes` that is left to the system. */
+export function reserveOf(availableBytes: number): number {
+  return Math.ceil(Math.min(Math.max(availableBytes * 0.05, 64 * mib), 2 * gib));
+}
+
 /** Table of parts and page count, or a refusal. */
 export function planMemory(input: MemoryInput): MemoryPlan {
   const { weightBytes, pageBytes, pageTokens, engines, contextMax, availableBytes } = input;
-  const reserveBytes = Math.ceil(Math.min(Math.max(availableBytes * 0.05, 64 * mib), 2 * gib));
+  const reserveBytes = reserveOf(availableBytes);
   const workspaces = input.workspaceBytes * engines;
   const freeBytes = availableBytes - weightBytes - workspaces - reserveBytes;
 

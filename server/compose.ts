@@ -22,17 +22,21 @@ import type { Encoder } from "./text/encoder.ts";
 
 type GivenToRoutes = Omit<RouteDeps, "fleet" | "generator" | "programs" | "keptPrefixes" | "jobs" | "limits">;
 
-/** Running engines, a model's text, and settings. */
-export interface ServerParts extends GivenToRoutes, Pick<AppDeps, "keys" | "origins"> {
+/** Running engines and a model's text. */
+export interface ModelParts extends GivenToRoutes {
   readonly encoder: Encoder;
   readonly fleet: Fleet;
   readonly facts: ModelFacts;
   readonly compile: (source: ConstraintSource) => Promise<Compiled>;
-  readonly json: JsonReader;
   readonly limits: HttpLimits;
   /** Engines that programs count on; absent: all. */
   readonly programEngines?: number;
   readonly programLimits?: Partial<HostLimits>;
+}
+
+/** Parts of one model, and settings of its server. */
+export interface ServerParts extends ModelParts, Pick<AppDeps, "keys" | "origins"> {
+  readonly json: JsonReader;
   /** null: the server keeps no jobs. */
   readonly jobs: {
     readonly store: JobStore;
@@ -48,13 +52,20 @@ export interface ComposedServer {
   readonly jobs: JobService | null;
 }
 
-/** Puts the parts together. Unfinished jobs resume. */
-export function composeServer(parts: ServerParts): ComposedServer {
-  const { fleet, specs, tokenizer, facts, compile, limits, jobs: kept } = parts;
+/** Puts the parts of one model together. */
+export function composeModel<Parts extends ModelParts>(parts: Parts) {
+  const { fleet, specs, tokenizer, facts, compile } = parts;
   const generator = new Generator(fleet, tokenizer, facts, compile);
   const engines = parts.programEngines ?? specs.length;
   const programs = openPrograms({ ...parts, generator, engines }, parts.programLimits);
-  const served = { ...parts, keptPrefixes: new KeptPrefixes(fleet, specs), generator, programs };
+  return { ...parts, keptPrefixes: new KeptPrefixes(fleet, specs), generator, programs };
+}
+
+/** Puts the parts together. Unfinished jobs resume. */
+export function composeServer(parts: ServerParts): ComposedServer {
+  const { limits, jobs: kept } = parts;
+  const served = composeModel(parts);
+  const { generator, programs } = served;
   const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);
   const routes = routesOf({ ...served, jobs });
   const bodies = new BodyReader(limits, parts.json);

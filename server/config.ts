@@ -132,6 +132,51 @@ export const serverSettings = Object.freeze({
     sentence: "Field of OpenAI's answers that holds the model's thoughts.",
     parse: (value) => oneOf(value, reasoningFields),
   }),
+  model: list({
+    placeholder: "name=path",
+    defaultText: "the one model of the argument",
+    sentence:
+      "Model to load when a request names it: a name for clients, and a folder, GGUF file or published name. May be given several times; the first one answers requests without a name.",
+    holdsCommas: true,
+  }),
+  models: optional({
+    placeholder: "folder",
+    defaultText: "none",
+    sentence: "Folder of models to load when a request names them: its model folders and GGUF files.",
+  }),
+  config: optional({
+    placeholder: "file",
+    defaultText: "none",
+    sentence:
+      "TOML file with these options, without their dashes, and models with settings of their own. Options and variables win over it.",
+  }),
+  memory: setting<number>({
+    placeholder: "size",
+    default: 0,
+    defaultText: "free memory at the start, less a reserve",
+    sentence:
+      "Memory of all loaded models together, such as 24GiB or 800MiB: weights, KV caches and workspaces. Beyond it the least recently used model makes room.",
+    parse: parseBytes,
+  }),
+  keepAlive: setting<number>({
+    placeholder: "duration",
+    default: Number.POSITIVE_INFINITY,
+    defaultText: "until others need its memory",
+    sentence: "Time for which a model without requests stays loaded, such as 5m, 1h30m or 0; -1 is no limit.",
+    parse: parseDurationMs,
+  }),
+  pin: list({
+    placeholder: "name",
+    defaultText: "none",
+    sentence: "Model that is loaded at the start and never dropped; may be given several times.",
+  }),
+  modelWaitS: decimal({
+    unit: "seconds",
+    default: 300,
+    min: 0.001,
+    max: 86400,
+    sentence: "How long a request waits at most for its model to be loaded; then it gets status 503.",
+  }),
   device: setting<DeviceChoice>({
     placeholder: "auto|cpu[:N]|cuda[:i,j]|emu|simulated[:N]",
     default: { kind: "auto" },
@@ -305,6 +350,7 @@ export const serverHeadings: { readonly [Name in keyof typeof serverSettings]?: 
   host: "Address:",
   apiKey: "Who may call, and what callers share:",
   anyModelName: "Names and fields of answers:",
+  model: "Several models:",
   device: "What computes, and in which numbers:",
   maxModelLen: "Memory and pace:",
   data: "Jobs:",
@@ -386,6 +432,36 @@ function parseOrigin(value: string): string {
       `"${value}" is not an origin, such as https://chat.example, https://*.chat.example or http://localhost:*.`,
     );
   return `${url.protocol}//${below}${url.host}${anyPort}`;
+}
+
+/** Parses a size such as 24GiB, 800M or 1.5 GB. Decimal units count in thousands. Throws ConfigError. */
+function parseBytes(value: string): number {
+  const [, number, unit, isBinary] = /^(\d{1,9}(?:\.\d{1,6})?) ?([KMGT])(i?)B?$/i.exec(value) ?? [];
+  const bytes =
+    Number(number) * (isBinary === "i" ? 1024 : 1000) ** ("KMGT".indexOf(unit?.toUpperCase() ?? "") + 1);
+  if (number === undefined || bytes < 1)
+    throw new ConfigError(`"${value}" is not a size, such as 24GiB or 800MiB.`);
+  return Math.floor(bytes);
+}
+
+const durationUnitsMs = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
+
+/**
+ * Parses a duration as Ollama's clients write them: 5m, 1h30m, or seconds. A negative one is infinite. Throws
+ * ConfigError.
+ */
+export function parseDurationMs(value: string): number {
+  const [, sign = "", rest = ""] = /^(-?)(.*)$/s.exec(value)!;
+  const parts = [...rest.matchAll(/(\d{1,12}(?:\.\d{1,9})?)(ms|h|m|s)/g)];
+  const isPlain = /^\d{1,12}(\.\d{1,9})?$/.test(rest);
+  if (!isPlain && (parts.length === 0 || parts.map(([whole]) => whole).join("") !== rest))
+    throw new ConfigError(`"${value}" is not a duration, such as 5m, 1h30m, 90 (seconds) or -1 (no limit).`);
+  if (sign === "-") return Number.POSITIVE_INFINITY;
+  if (isPlain) return Number(rest) * 1000;
+  return parts.reduce(
+    (sum, [, number, unit]) => sum + Number(number) * durationUnitsMs[unit as keyof typeof durationUnitsMs],
+    0,
+  );
 }
 
 function parseDevice(value: string): DeviceChoice {

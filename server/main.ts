@@ -56,7 +56,9 @@ function command<Settings extends Record<string, Setting<unknown>>>(
   if (model !== null) added.argument("[model]", model);
   addOptions(added, options);
   return added.action(async (given: unknown) => {
-    await end(run(optionValues(added, options.settings), typeof given === "string" ? given : null));
+    const start = async () =>
+      run(optionValues(added, options.settings), typeof given === "string" ? given : null);
+    await end(start());
   });
 }
 

@@ -1,12 +1,14 @@
 /** Tokenizer and chat template of a model folder or GGUF file. */
 
+import { readFileSync } from "node:fs";
 import type { TokenId } from "../base/token.ts";
 import { controlBytes, type Vocabulary, vocabularyOf } from "../grammar/mask/vocabulary.ts";
 import { isGguf } from "../model/gguf.ts";
 import { readGgufFile } from "../model/gguf-file.ts";
+import { ioReason } from "../model/model-error.ts";
 import { type FillForm, fillFormOf } from "./fill.ts";
 import { ggufFillIds, ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
-import { ChatTemplate, readTemplateSource } from "./template.ts";
+import { ChatTemplate, readTemplateSource, type TemplateSource } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer, triedTokenizer } from "./tokenizer.ts";
 
@@ -32,16 +34,34 @@ export function openTokenizer(path: string): Tokenizer {
 }
 
 /**
- * Chat template of a folder or a GGUF file; null when the model has none. Throws ModelError, and
- * TemplateError, which names the path.
+ * Chat template of a folder or a GGUF file; null when the model has none. `file`: a template in place of the
+ * model's own. Throws ModelError, and TemplateError, which names the path.
  */
-export function openTemplate(path: string, { controlTexts }: Tokenizer): ChatTemplate | null {
-  const source = isGguf(path) ? ggufTemplate(readGgufFile(path)) : readTemplateSource(path);
+export function openTemplate(
+  path: string,
+  { controlTexts }: Tokenizer,
+  file: string | null = null,
+): ChatTemplate | null {
+  const own = isGguf(path) ? ggufTemplate(readGgufFile(path)) : readTemplateSource(path);
+  const source = file === null ? own : templateIn(file, own);
   if (source === null) return null;
   try {
     return new ChatTemplate(source, controlTexts);
   } catch (error) {
-    throw error instanceof TemplateError ? new TemplateError(`${path}: ${error.message}`) : error;
+    throw error instanceof TemplateError ? new TemplateError(`${file ?? path}: ${error.message}`) : error;
+  }
+}
+
+/** The template of a file, with the special tokens of the model's own one. */
+function templateIn(file: string, own: TemplateSource | null): TemplateSource {
+  try {
+    return {
+      template: readFileSync(file, "utf8"),
+      toolTemplate: null,
+      specialTokens: own?.specialTokens ?? {},
+    };
+  } catch (error) {
+    throw new TemplateError(`${file} ${ioReason(error)}`);
   }
 }
 

@@ -3,18 +3,20 @@
  * capacity.
  */
 
+import type { BatchRoom } from "../../scheduler/batch/batch-admission.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { ReasoningField } from "../config.ts";
 import type { CacheSaltFor } from "../http/auth.ts";
 import { defaultJsonLimits } from "../http/limits.ts";
 import type { Telemetry } from "../http/telemetry.ts";
+import type { LineDoor } from "../jobs/door.ts";
 import { PreparedLines } from "../jobs/prepared-lines.ts";
 import { JobRunner } from "../jobs/runner.ts";
 import type { JobService, JobSettings } from "../jobs/service.ts";
 import type { JobStore } from "../jobs/store.ts";
 import type { Encoder } from "../text/encoder.ts";
 import type { EmbedServices } from "./embed.ts";
-import { lineDoor } from "./openai/batch-line.ts";
+import { type LineServices, lineDoor } from "./openai/batch-line.ts";
 import type { Exchange } from "./respond.ts";
 import type { ResponsesDeps } from "./responses/responses.ts";
 
@@ -33,37 +35,45 @@ interface JobDeps extends EmbedServices, ResponsesDeps {
   readonly reasoningField: ReasoningField;
 }
 
-/** Starts the job service. It resumes unfinished jobs of the store. */
+type LineDeps = Pick<JobDeps, "telemetry" | "generator" | "lifecycle" | "cacheSaltFor">;
+
+/** Starts the job service of a server with one model. It resumes unfinished jobs of the store. */
 export function startJobs(
   store: JobStore,
   settings: JobSettings,
   deps: JobDeps,
   retryMs = RETRY_MS,
 ): JobService {
-  const { specs, telemetry, generator, lifecycle, model, cacheSaltFor } = deps;
+  const { specs, model } = deps;
+  const models = model.answersToAny === true ? null : model.names;
+  const door = lineDoor({ ...deps, services: lineServices(deps), encoder: deps.encoder.forJobs() });
+  return runJobs(store, settings, { door, models, room: batchRoom(specs) }, retryMs);
+}
+
+/** Entry of lines, the names of the models that answer them, and the engines' room for them. */
+export interface JobEntry {
+  readonly door: LineDoor;
+  /** null: lines may name any model. */
+  readonly models: readonly string[] | null;
+  readonly room: BatchRoom;
+}
+
+/** Starts the job service. It resumes unfinished jobs of the store. */
+export function runJobs(
+  store: JobStore,
+  settings: JobSettings,
+  { door, models, room }: JobEntry,
+  retryMs = RETRY_MS,
+): JobService {
   const nowSeconds = (): number => Math.floor(Date.now() / 1000);
-  // A line's latency says nothing about online clients: the telemetry counts its tokens only.
-  const counted: Exchange["services"]["telemetry"] = {
-    observeRequest: () => {},
-    countFinished: () => {},
-    countTokens: (usage) => telemetry.countTokens(usage, "jobs"),
-    log: null,
-  };
-  const services = { generator, lifecycle, telemetry: counted, cacheSaltFor };
-  const door = lineDoor({ ...deps, services, encoder: deps.encoder.forJobs() });
   const { linesMax, retentionSeconds } = settings;
-  const room = {
-    tokens: specs.reduce((sum, { pages, pageTokens }) => sum + pages * pageTokens, 0),
-    sequences: specs.reduce((sum, { stepChunksMax }) => sum + stepChunksMax, 0),
-    stepTokens: specs.reduce((sum, { stepTokensMax }) => sum + stepTokensMax, 0),
-  };
   const runner = new JobRunner(
     {
       store,
       door,
       prepared: new PreparedLines(),
       limits: { linesMax, lineBytesMax: LINE_BYTES_MAX, ...defaultJsonLimits },
-      models: model.answersToAny === true ? null : model.names,
+      models,
       nowSeconds,
       retentionSeconds,
       commitMs: COMMIT_MS,
@@ -72,4 +82,32 @@ export function startJobs(
     () => room,
   );
   return { store, runner, settings, nowSeconds };
+}
+
+/** Services that answer lines. */
+export function lineServices({
+  telemetry,
+  generator,
+  lifecycle,
+  cacheSaltFor,
+}: LineDeps): LineServices["services"] {
+  // A line's latency says nothing about online clients: the telemetry counts its tokens only.
+  const counted: Exchange["services"]["telemetry"] = {
+    observeRequest: () => {},
+    countFinished: () => {},
+    countTokens: (usage) => telemetry.countTokens(usage, "jobs"),
+    log: null,
+  };
+  return { generator, lifecycle, telemetry: counted, cacheSaltFor };
+}
+
+/** Room of engines for lines. */
+export function batchRoom(
+  specs: readonly Pick<DeviceSpec, "pages" | "pageTokens" | "stepChunksMax" | "stepTokensMax">[],
+): BatchRoom {
+  return {
+    tokens: specs.reduce((sum, { pages, pageTokens }) => sum + pages * pageTokens, 0),
+    sequences: specs.reduce((sum, { stepChunksMax }) => sum + stepChunksMax, 0),
+    stepTokens: specs.reduce((sum, { stepTokensMax }) => sum + stepTokensMax, 0),
+  };
 }

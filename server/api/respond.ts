@@ -8,7 +8,7 @@ import { jsonResponse } from "../http/json/slices.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { HttpLimits } from "../http/limits.ts";
 import { AnswerMeasures, type AnswerTelemetry } from "../http/measure.ts";
-import type { Reply } from "../http/reply.ts";
+import type { ReplyTarget } from "../http/reply.ts";
 import { whenAborted } from "../http/route.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
 import { requestLimits } from "../request/limits.ts";
@@ -21,7 +21,7 @@ export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
 export interface Exchange {
   readonly requestId: string;
   readonly signal: AbortSignal;
-  readonly reply: Reply;
+  readonly reply: ReplyTarget;
   /** Arrival time of the request's head, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
   /** Tenant name of the API key; "" on a server without keys. */

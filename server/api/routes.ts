@@ -58,19 +58,9 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   const embeddings = asking(deps, parseEmbeddingsRequest, answerEmbeddings);
   const rerank = asking(deps, parseRerank, answerRerank);
   const score = asking(deps, parseScore, answerScore);
-  const open = true;
   const keyed = false;
   const table: readonly Route[] = [
-    { method: "GET", path: "/", isPublic: open, handler: () => pageFile("index.html") },
-    { method: "GET", path: "/page/{file}", isPublic: open, handler: ({ rest }) => pageFile(rest) },
-    { method: "GET", path: "/health", isPublic: open, handler: () => alive(lifecycle) },
-    {
-      method: "GET",
-      path: "/health/ready",
-      isPublic: open,
-      handler: whenReady(() => ({ status: "ready" })),
-    },
-    { method: "GET", path: "/ping", isPublic: open, handler: whenReady(() => ({ status: "ok" })) },
+    ...pageRoutes(lifecycle),
     { method: "GET", path: "/version", isPublic: keyed, handler: () => ({ version }) },
     { method: "GET", path: "/metrics", isPublic: keyed, handler: adminsAlone(() => metrics(telemetry)) },
     {
@@ -106,8 +96,29 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   return table.flatMap((route) => [route, ...aliasesOf(route)]);
 }
 
+/** Routes without a key: the page, and the server's health. */
+export function pageRoutes(lifecycle: Lifecycle): readonly Route[] {
+  const route = (path: string, handler: Route["handler"]): Route => ({
+    method: "GET",
+    path,
+    isPublic: true,
+    handler,
+  });
+  const whenReady = (status: string) => (): object => {
+    lifecycle.expectReady();
+    return { status };
+  };
+  return [
+    route("/", () => pageFile("index.html")),
+    route("/page/{file}", ({ rest }) => pageFile(rest)),
+    route("/health", () => alive(lifecycle)),
+    route("/health/ready", whenReady("ready")),
+    route("/ping", whenReady("ok")),
+  ];
+}
+
 /** OpenAI's routes without `/v1`, for clients whose base URL lacks it. */
-function aliasesOf(route: Route): Route[] {
+export function aliasesOf(route: Route): Route[] {
   const aliased =
     /^\/v1\/(chat\/completions|completions|responses(\/\{id\})?|models(\/\{id\})?|embeddings|rerank|score)$/;
   return aliased.test(route.path) ? [{ ...route, path: route.path.slice("/v1".length) }] : [];
@@ -129,7 +140,7 @@ function messagesRoutes(deps: RouteDeps): readonly Route[] {
   return [route("/v1/messages", messages), route("/v1/messages/count_tokens", tokens)];
 }
 
-function jobRoutes(jobs: JobService | null): readonly Route[] {
+export function jobRoutes(jobs: JobService | null): readonly Route[] {
   const route = (
     method: Route["method"],
     path: string,
@@ -199,7 +210,7 @@ async function metrics(telemetry: Telemetry): Promise<Response> {
 }
 
 /** Decodes a model's name, which may hold slashes, escaped or not. Returns an invalid escape unchanged. */
-function decodedPath(path: string): string {
+export function decodedPath(path: string): string {
   try {
     return decodeURIComponent(path);
   } catch {

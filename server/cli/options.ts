@@ -1,7 +1,16 @@
 /** Converts settings to commander options, and parsed options to values. */
 
 import { type Command, Help, InvalidArgumentError, Option } from "commander";
-import { ConfigError, defaultText, optionName, type Setting, type Values, variableName } from "../config.ts";
+import {
+  ConfigError,
+  defaultText,
+  optionName,
+  type Setting,
+  serverSettings,
+  type Values,
+  variableName,
+} from "../config.ts";
+import { readConfigFile } from "../config-file.ts";
 
 type Settings = Readonly<Record<string, Setting<unknown>>>;
 
@@ -34,10 +43,20 @@ export function addOptions(command: Command, { settings, headings, letters = {} 
   }
 }
 
-/** Parsed values, with defaults for absent options. */
+/**
+ * Parsed values. Absent options have the value of the configuration file if the command takes one, else their
+ * default.
+ */
 export function optionValues<Given extends Settings>(command: Command, settings: Given): Values<Given> {
   const options = command.opts();
-  const values = Object.entries(settings).map(([name, setting]) => [name, options[name] ?? setting.default]);
+  const file = settings.config === serverSettings.config ? options.config : undefined;
+  const inFile: Readonly<Record<string, unknown>> =
+    typeof file === "string" ? readConfigFile(file).settings : {};
+  const values = Object.entries(settings).map(([name, setting]) => {
+    const source = command.getOptionValueSource(name);
+    const isGiven = source !== undefined && source !== "default";
+    return [name, (isGiven ? options[name] : inFile[name]) ?? setting.default];
+  });
   return Object.freeze(Object.fromEntries(values)) as Values<Given>;
 }
 

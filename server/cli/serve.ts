@@ -5,7 +5,8 @@ import { formatName, widenedNote } from "../../model/formats.ts";
 import { matrixFormats } from "../../model/matrix-formats.ts";
 import { type Config, ConfigError, isLoopback, needsKey } from "../config.ts";
 import type { ServingPlan } from "../engines/plan.ts";
-import { type RunningServer, startServer } from "../start.ts";
+import type { PlannedModel, RunningServer } from "../running-server.ts";
+import { startServer } from "../start.ts";
 import { modelPath } from "./model-argument.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { handleSignals } from "./signals.ts";
@@ -20,6 +21,8 @@ export async function serve(config: Config, model: string | null): Promise<numbe
   const progress = progressLine();
   const server = await startServer(config, dir, {
     onPlan: (plan) => console.log(`${describePlan(plan)}\n`),
+    modelPath,
+    onModels: (models, memoryBytes) => console.log(`${describeModels(models, memoryBytes)}\n`),
     onProgress: showLoading(progress),
     onLost: (engine, reason, isComing) => {
       const then = isComing ? "It is started again." : "It is not started again: it was lost too often.";
@@ -80,6 +83,16 @@ function describePlan(plan: ServingPlan): string {
     ...folder.notes.flatMap((note) => ["", note]),
     ...describeWidened(plan),
   ].join("\n");
+}
+
+function describeModels(models: readonly PlannedModel[], memoryBytes: number): string {
+  const rows = models.map(({ name, family, contextMax, bytes, isPinned }) => [
+    name,
+    formatBytes(bytes),
+    `${family}, sequences of up to ${contextMax} tokens${isPinned ? ", pinned" : ""}`,
+  ]);
+  const limit = Number.isFinite(memoryBytes) ? formatBytes(memoryBytes) : "unlimited";
+  return table(["model", "bytes", ""], [...rows, ["memory", limit, "of all loaded models together"]]);
 }
 
 /** Lines about weights that take more memory than in the file; empty if there are none. */

@@ -43,6 +43,14 @@ export interface ServingPlan {
   readonly memory: MemoryPlan;
 }
 
+/** Memory of one of several models. */
+export interface MemoryShare {
+  /** Limit besides free memory. */
+  readonly limitBytes: number;
+  /** True if its KV cache holds one full context by default, and not a share of the free memory. */
+  readonly isLean: boolean;
+}
+
 /**
  * Plans a server. Throws ConfigError and ModelError. A plan that does not fit is a value: `memory.kind` is
  * "refused".
@@ -52,6 +60,7 @@ export function planServing(
   backend: Backend,
   library: NativeLibrary,
   dir: string,
+  { limitBytes, isLean }: MemoryShare = { limitBytes: Number.POSITIVE_INFINITY, isLean: false },
 ): ServingPlan {
   const machine = library.machineProbe();
   const gpus = (backend.gpus ?? []).map((gpu) => library.deviceProbe(gpu));
@@ -70,6 +79,8 @@ export function planServing(
   }
   // Probes again, because cuBLASLt has allocated GPU memory since.
   const leftBytes = backend.gpus?.map((gpu) => library.deviceProbe(gpu).memoryFreeBytes);
+  const enginesEach = backend.gpus === null ? backend.engines : 1;
+  const leanBytes = Math.ceil(contextMax / PAGE_TOKENS) * sizes.pageBytes * enginesEach;
   const memory = planMemory({
     compute: compute.compute,
     isRounded: (compute.formats ?? []).some((format) => format !== matrixFormats.plain),
@@ -77,10 +88,15 @@ export function planServing(
     pageBytes: sizes.pageBytes,
     pageTokens: PAGE_TOKENS,
     workspaceBytes: sizes.workspaceBytes,
-    engines: backend.gpus === null ? backend.engines : 1,
+    engines: enginesEach,
     contextMax,
-    availableBytes: Math.min(...(leftBytes ?? [machine.memoryFreeBytes])),
-    kvBytes: config.kvCacheGib > 0 ? (config.kvCacheGib * 2 ** 30) / Math.max(1, gpus.length) : null,
+    availableBytes: Math.min(limitBytes, ...(leftBytes ?? [machine.memoryFreeBytes])),
+    kvBytes:
+      config.kvCacheGib > 0
+        ? (config.kvCacheGib * 2 ** 30) / Math.max(1, gpus.length)
+        : isLean
+          ? leanBytes
+          : null,
   });
   return {
     names: modelNames(config, folder),

@@ -25,6 +25,17 @@ export interface TextSource {
   onCongested(): void;
 }
 
+/** Destination of an answer's stream, as handlers know it. */
+export interface ReplyTarget {
+  /** Aborted when the client disconnects. */
+  readonly signal: AbortSignal;
+  /**
+   * Sets the source of the next response, which has no body of its own. `source` receives its outlet once the
+   * head is sent.
+   */
+  streamFrom(source: TextSource): void;
+}
+
 /** Form of an answer, as its request demands. */
 export interface ReplyForm {
   /** False for HEAD: only the head is sent. */
@@ -39,8 +50,7 @@ export interface ReplyForm {
  * Answer to one request on its way: a head, then a body of known length or a stream in chunks (RFC 9112,
  * section 7.1).
  */
-export class Reply {
-  /** Aborted when the client disconnects. */
+export class Reply implements ReplyTarget {
   readonly signal: AbortSignal;
   readonly #form: ReplyForm;
   readonly #outbox: Outbox;
@@ -54,10 +64,6 @@ export class Reply {
     this.#reset = reset;
   }
 
-  /**
-   * Sets the source of the next response, which has no body of its own. `source` receives its outlet once the
-   * head is sent.
-   */
   streamFrom(source: TextSource): void {
     this.#source = source;
   }

@@ -1,5 +1,5 @@
 import { ApiError, quote } from "./errors.ts";
-import type { Reply } from "./reply.ts";
+import type { ReplyTarget } from "./reply.ts";
 
 /** Row of the server's table of routes. */
 export interface Route {
@@ -18,7 +18,7 @@ export interface Route {
 export interface Call {
   readonly request: Request;
   /** Destination of an answer that is a stream. */
-  readonly reply: Reply;
+  readonly reply: ReplyTarget;
   readonly requestId: string;
   /** Arrival of the request's head, on the clock of `performance.now()`. */
   readonly arrivedMs: number;

@@ -60,7 +60,7 @@ export interface SnapshotSources {
   readonly lifecycle: Pick<Lifecycle, "state">;
   readonly specs: readonly DeviceSpec[];
   readonly fleet: Pick<Fleet, "loads">;
-  readonly placements: PlacementLog;
+  readonly placements: Pick<PlacementLog, "last">;
   readonly telemetry: Pick<Telemetry, "computed">;
   readonly jobs: { readonly runner: JobsSnapshot } | null;
 }

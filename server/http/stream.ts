@@ -1,4 +1,4 @@
-import type { Outlet, Reply, TextSource } from "./reply.ts";
+import type { Outlet, ReplyTarget, TextSource } from "./reply.ts";
 import type { StreamText } from "./text-batch.ts";
 
 export interface StreamLimits {
@@ -56,7 +56,7 @@ export function sseEvent(json: string, name?: string): string {
  * closes it; later writes are dropped.
  */
 export class ResponseStream implements TextSource {
-  readonly #reply: Reply;
+  readonly #reply: ReplyTarget;
   readonly #framing: Framing;
   readonly #limits: StreamLimits;
   readonly #producer: Producer;
@@ -69,7 +69,7 @@ export class ResponseStream implements TextSource {
   #keepAlive: ReturnType<typeof setInterval> | undefined;
   #stall: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(reply: Reply, framing: Framing, limits: StreamLimits, producer: Producer) {
+  constructor(reply: ReplyTarget, framing: Framing, limits: StreamLimits, producer: Producer) {
     this.#reply = reply;
     this.#framing = framing;
     this.#limits = limits;

@@ -141,6 +141,11 @@ export interface Gap {
 export interface TelemetryOptions {
   readonly modelName: string;
   readonly version: string;
+  /**
+   * Metrics to expose: of a server with one model by default; else of a server apart from its models, or of
+   * one model, with its name as a label of every metric.
+   */
+  readonly scope?: "all" | "server" | "model";
   readonly specs: readonly DeviceSpec[];
   /** Absent: requests are not logged. */
   readonly log?: RequestLog | null;
@@ -180,7 +185,9 @@ export class Telemetry {
     gap,
     log,
     metricsKeptMs,
+    scope = "all",
   }: TelemetryOptions) {
+    if (scope === "model") this.#registry.setDefaultLabels({ model_name: modelName });
     this.#scrape = new Scrape(() => this.#registry.metrics(), metricsKeptMs);
     this.log = log ?? null;
     this.#modelName = modelName;
@@ -197,12 +204,13 @@ export class Telemetry {
       return { ...this.#labels(engine), ...size };
     });
     this.#info("vllm:cache_config_info", "Size of the KV cache: tokens per page and number of pages.", sizes);
+    for (const engine of specs.keys()) this.#counters.restarts.inc({ engine: String(engine) }, 0);
+    if (scope === "model") return;
     this.#info("bunting_build_info", "Version of the server.", [{ version }]);
     const away = "time of the last minute in which the thread that serves HTTP did one thing";
     this.#plainGauge("bunting_thread_gap_seconds", `Longest ${away}.`, () => gap().wholeMs / 1000);
     const computing = `Longest that it computed in a ${away}; the rest it waited for a processor.`;
     this.#plainGauge("bunting_thread_gap_computing_seconds", computing, () => gap().computingMs / 1000);
-    for (const engine of specs.keys()) this.#counters.restarts.inc({ engine: String(engine) }, 0);
     for (const metric of processMetrics()) this.#registry.registerMetric(metric);
   }
 
@@ -305,6 +313,7 @@ export class Telemetry {
 
   /** Constant facts, as labels. */
   #info(name: string, help: string, rows: readonly Readonly<Record<string, string>>[]): void {
+    if (rows.length === 0) return;
     const labelNames = Object.keys(rows[0]!);
     const gauge = new Gauge({ name, help, labelNames, registers: this.#registers });
     for (const row of rows) gauge.set(row, 1);

@@ -89,6 +89,11 @@ export class Programs {
     return program;
   }
 
+  /** True if there is an open program of that id that belongs to the tenant. */
+  has(tenant: string, id: string): boolean {
+    return this.#open.get(id)?.program.owner.tenant === tenant;
+  }
+
   /** Ends and removes a program. */
   close(program: HostedProgram, reason: string): void {
     const entry = this.#open.get(program.id);

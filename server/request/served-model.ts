@@ -11,6 +11,8 @@ export interface ServedModel {
   readonly names: readonly string[];
   /** True if requests may use any other name too. */
   readonly answersToAny?: boolean;
+  /** True if the server heeds Ollama's `keep_alive`: it has several models. */
+  readonly keepsAlive?: boolean;
   /** Names of programs that answer chats. Absent: none. */
   readonly programs?: readonly string[];
   readonly contextMax: number;

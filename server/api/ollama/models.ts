@@ -1,4 +1,4 @@
-/** Ollama's routes about models: the server has one, which is always loaded. */
+/** Ollama's routes about models. */
 import { createHash } from "node:crypto";
 import { ApiError } from "../../http/errors.ts";
 import type { PromptServices } from "../../request/prompt.ts";
@@ -17,15 +17,42 @@ export interface ModelsDeps extends Pick<PromptServices, "model" | "template"> {
 }
 
 /** GET /api/tags: an entry for each name of the model. */
-export function tagsBody({ model, about }: ModelsDeps, startedSeconds: number): object {
+export function tagsBody(
+  { model, about }: ModelsDeps,
+  startedSeconds: number,
+): { readonly models: readonly object[] } {
   const modified_at = new Date(startedSeconds * 1000).toISOString();
   return { models: model.names.map((name) => ({ ...entryOf(name, about), modified_at })) };
 }
 
-/** GET /api/ps: the same entries as loaded models, which never expire. */
+const NEVER = "9999-12-31T23:59:59Z";
+
+/** GET /api/ps of a server with one model: the same entries as loaded models, which never expire. */
 export function psBody({ model, about }: ModelsDeps): object {
-  const stays = { size_vram: 0, context_length: model.contextMax, expires_at: "9999-12-31T23:59:59Z" };
+  const stays = { size_vram: 0, context_length: model.contextMax, expires_at: NEVER };
   return { models: model.names.map((name) => ({ ...entryOf(name, about), ...stays })) };
+}
+
+/** Memory of a loaded model, and the time at which it is dropped; null: it stays. */
+export interface Presence {
+  readonly bytes: number;
+  readonly isOnGpu: boolean;
+  readonly expires: Date | null;
+}
+
+/** Entry of GET /api/ps for one of several models: `size` is its memory. */
+export function psEntry(
+  name: string,
+  { model, about }: ModelsDeps,
+  { bytes, isOnGpu, expires }: Presence,
+): object {
+  return {
+    ...entryOf(name, about),
+    size: bytes,
+    size_vram: isOnGpu ? bytes : 0,
+    context_length: model.contextMax,
+    expires_at: expires?.toISOString() ?? NEVER,
+  };
 }
 
 /** GET /api/version */

@@ -124,7 +124,7 @@ function parseCommon(
       ? { kind: "chat", ...chat, thoughtsMax: thinking.tokensMax }
       : { kind: "text", text: raw, fill };
   const ignored = [
-    ...(keepAlive === undefined ? [] : ["keep_alive"]),
+    ...(keepAlive === undefined || model.keepsAlive === true ? [] : ["keep_alive"]),
     ...known,
     ...thinking.ignored,
     ...options.unread().map((option) => options.pathOf(option)),

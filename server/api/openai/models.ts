@@ -15,7 +15,8 @@ export function modelById(name: string, served: ServedModel, createdSeconds: num
   return modelEntry(name, served, createdSeconds);
 }
 
-function modelEntry(name: string, served: ServedModel, createdSeconds: number): object {
+/** Entry of one of the model's names. */
+export function modelEntry(name: string, served: ServedModel, createdSeconds: number): object {
   return {
     id: name,
     object: "model",

@@ -15,6 +15,8 @@ export interface ResponsesDeps extends PromptServices {
   readonly responses: KeptResponses;
 }
 
+type Kept = Pick<ResponsesDeps, "responses">;
+
 /** POST /v1/responses */
 export async function createResponse(
   exchange: Exchange,
@@ -82,7 +84,7 @@ export async function countInputTokens(
 }
 
 /** GET /v1/responses/{id} and /v1/responses/{id}/input_items; null if there is no such route. */
-export function readResponse({ request, rest, tenant }: Call, { responses }: ResponsesDeps): object | null {
+export function readResponse({ request, rest, tenant }: Call, { responses }: Kept): object | null {
   const [id = "", what, ...more] = rest.split("/");
   if (more.length > 0 || (what !== undefined && what !== "input_items")) return null;
   const search = new URL(request.url).searchParams;
@@ -94,17 +96,14 @@ export function readResponse({ request, rest, tenant }: Call, { responses }: Res
 }
 
 /** DELETE /v1/responses/{id}; null if there is no such route. */
-export function deleteResponse({ rest: id, tenant }: Call, { responses }: ResponsesDeps): object | null {
+export function deleteResponse({ rest: id, tenant }: Call, { responses }: Kept): object | null {
   if (id.includes("/")) return null;
   responses.delete(tenant, id);
   return { id, object: "response", deleted: true };
 }
 
 /** POST /v1/responses/{id}/cancel; null if there is no such route. */
-export async function cancelResponse(
-  { rest, tenant }: Call,
-  { responses }: ResponsesDeps,
-): Promise<object | null> {
+export async function cancelResponse({ rest, tenant }: Call, { responses }: Kept): Promise<object | null> {
   const [id = "", what, ...more] = rest.split("/");
   if (what !== "cancel" || more.length > 0) return null;
   const { response } = responses.expect(tenant, id);

@@ -1,0 +1,88 @@
+/** Routes about the models of a server with several. */
+
+import { modelNotFound } from "../http/errors.ts";
+import type { Route } from "../http/route.ts";
+import type { LoadedModel, ModelSet, ModelStatus } from "../models/model-set.ts";
+import type { ServedModel } from "../request/served-model.ts";
+import { type ModelsDeps, psEntry, refuseToStore, showBody, tagsBody, versionBody } from "./ollama/models.ts";
+import { answerPull } from "./ollama/pull.ts";
+import { modelEntry } from "./openai/models.ts";
+import type { RespondLimits } from "./respond.ts";
+import { decodedPath } from "./routes.ts";
+
+/** Facts about a model, loaded or not. */
+export interface ListedModel extends ModelsDeps {
+  readonly name: string;
+  readonly model: ServedModel;
+  /** True if a GPU computes it. */
+  readonly isOnGpu: boolean;
+}
+
+interface ListDeps {
+  readonly set: Pick<ModelSet<LoadedModel>, "states">;
+  readonly models: readonly ListedModel[];
+  readonly limits: RespondLimits;
+}
+
+export function severalModelRoutes(
+  { set, models, limits }: ListDeps,
+  startedSeconds: number,
+): readonly Route[] {
+  const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
+    method,
+    path,
+    isPublic: false,
+    handler,
+    takesAnyType: true,
+  });
+  const names = models.map(({ name }) => name);
+  const all: ServedModel = { ...models[0]!.model, names };
+  const statusOf = (name: string): ModelStatus => set.states()[names.indexOf(name)]!;
+  const entry = (listed: ListedModel): object => ({
+    ...modelEntry(listed.name, listed.model, startedSeconds),
+    status: { value: statusWord(statusOf(listed.name)) },
+  });
+  const named = (given: string): ListedModel => {
+    const found = models.find(({ name }) => name === given || `${name}:latest` === given);
+    if (found === undefined) throw modelNotFound(given, names);
+    return found;
+  };
+  const asked = (body: Readonly<Record<string, unknown>>): ListedModel => {
+    const given = body.model ?? body.name;
+    return typeof given === "string" ? named(given) : models[0]!;
+  };
+  return [
+    route("GET", "/v1/models", () => ({ object: "list", data: models.map(entry) })),
+    route("GET", "/v1/models/{id}", ({ rest }) => entry(named(decodedPath(rest)))),
+    route("GET", "/api/version", versionBody),
+    route("GET", "/api/tags", () => ({
+      models: models.flatMap((one) => tagsBody(one, startedSeconds).models),
+    })),
+    route("GET", "/api/ps", () => ({ models: models.flatMap((one) => present(one, statusOf(one.name))) })),
+    route("POST", "/api/show", async (call) => {
+      const body = await call.readWork();
+      return showBody(body, asked(body), startedSeconds);
+    }),
+    route("POST", "/api/pull", (call) => answerPull(call, { model: all, limits })),
+    ...["create", "copy", "push"].map((path) => route("POST", `/api/${path}`, refuseToStore)),
+    route("DELETE", "/api/delete", refuseToStore),
+  ];
+}
+
+/** Entry of `GET /api/ps`; empty for a model that is not loaded. */
+function present(
+  listed: ListedModel,
+  { phase, bytes, users, keptUntilMs, isPinned }: ModelStatus,
+): readonly object[] {
+  if (phase !== "in" && phase !== "leaving") return [];
+  const isKept = isPinned || !Number.isFinite(keptUntilMs);
+  const leftMs = keptUntilMs - performance.now();
+  const expires = isKept || users > 0 ? null : new Date(Date.now() + Math.max(0, leftMs));
+  return [psEntry(listed.name, listed, { bytes, isOnGpu: listed.isOnGpu, expires })];
+}
+
+/** State in the words of llama-server's `/models`. */
+function statusWord({ phase }: ModelStatus): "loaded" | "loading" | "unloaded" {
+  if (phase === "loading") return "loading";
+  return phase === "out" ? "unloaded" : "loaded";
+}

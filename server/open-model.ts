@@ -1,0 +1,243 @@
+/** Parts of one model: its plan, text services, engines, and telemetry. */
+
+import { readFileSync } from "node:fs";
+import { PAGE_TOKENS } from "../gpu/native/open.ts";
+import { openLibrary } from "../gpu/native.ts";
+import { openModelFolder } from "../model/folder.ts";
+import { ioReason } from "../model/model-error.ts";
+import type { ModelFolder } from "../model/model-folder.ts";
+import type { DeviceSpec } from "../scheduler/device.ts";
+import { ours } from "../scheduler/policies.ts";
+import {
+  type ModelText,
+  openFill,
+  openTemplate,
+  openTokenizer,
+  publicTokens,
+  textVocabulary,
+} from "../text/model-text.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import { type Config, ConfigError } from "./config.ts";
+import { type Backend, chooseBackend } from "./engines/backend.ts";
+import {
+  chooseContext,
+  type MemoryShare,
+  modelNames,
+  planProblem,
+  planServing,
+  type ServingPlan,
+} from "./engines/plan.ts";
+import type { DeviceSetup } from "./engines/protocol.ts";
+import { type EnginesConfig, type RunningEngines, startEngines } from "./engines/start.ts";
+import type { ThreadGap } from "./http/gap.ts";
+import { RequestLog } from "./http/request-log.ts";
+import { PlacementLog } from "./http/state.ts";
+import { Telemetry, type TelemetryOptions } from "./http/telemetry.ts";
+import { embeddingServed, type ServedModel } from "./request/served-model.ts";
+import type { EngineEvents } from "./running-server.ts";
+import { Encoder } from "./text/encoder.ts";
+import { version } from "./version.ts";
+
+/** Everything needed to start engines, shared with the rest of the server. */
+export interface Prepared {
+  readonly names: readonly string[];
+  readonly folder: ModelFolder;
+  readonly contextMax: number;
+  readonly engines: number;
+  readonly device: DeviceSetup;
+}
+
+/** Services that turn text into tokens and back. */
+export interface TextServices extends ModelText {
+  readonly encoder: Encoder;
+}
+
+/** `template`: file of a chat template in place of the model's own; null for that. */
+export function openText(modelDir: string, template: string | null = null): TextServices {
+  const tokenizer = openTokenizer(modelDir);
+  const text = { tokenizer, template: openTemplate(modelDir, tokenizer, template) };
+  const encoder = new Encoder(text, modelDir, new URL("./text/worker.ts", import.meta.url).href);
+  encoder.probe();
+  return { ...text, encoder };
+}
+
+/** Texts of its tokens, and public prefixes: facts that the model's engines need. */
+export function factsFor(
+  config: Config,
+  { folder }: Prepared,
+  text: ModelText,
+): Required<Pick<EnginesConfig, "vocabulary" | "publicTexts">> {
+  const vocabulary = textVocabulary(text.tokenizer, folder.config.shape.vocab);
+  const publicTexts = config.publicPrefix.flatMap((file) => publicTokens(readText(file), text));
+  return { vocabulary, publicTexts };
+}
+
+/** Engines with their telemetry. */
+export interface WatchedEngines {
+  readonly engines: RunningEngines;
+  readonly telemetry: Telemetry;
+  readonly placements: PlacementLog;
+}
+
+/** Starts the engines. `telemetryFor` is called once, when all are ready. */
+export async function startWatchedEngines(
+  config: Config,
+  { engines: count, device }: Prepared,
+  { vocabulary, publicTexts }: Required<Pick<EnginesConfig, "vocabulary" | "publicTexts">>,
+  events: EngineEvents,
+  telemetryFor: (engines: RunningEngines) => Telemetry,
+  onAllLost: (reason: string) => void,
+): Promise<WatchedEngines> {
+  const watched = Promise.withResolvers<WatchedEngines>();
+  const workerUrl = new URL("./engines/worker.ts", import.meta.url).href;
+  const policy = ours(config.tbtMs > 0 ? config.tbtMs : null);
+  const options = { queueMax: config.queueMax };
+  const { record } = config;
+  await startEngines(
+    { workerUrl, engines: count, device, policy, options, publicTexts, record, vocabulary },
+    events.onProgress,
+    (engines) => {
+      const telemetry = telemetryFor(engines);
+      const placements = new PlacementLog();
+      watched.resolve({ engines, telemetry, placements });
+      return {
+        onReport: (engine, { load }) => telemetry.observeStep(engine, load),
+        onPlacement: (sequence, placement) => {
+          placements.note(sequence, placement);
+          telemetry.countPlacement(placement.engine, placement.reason);
+        },
+        onLost: (engine, reason, isComing) => events.onLost?.(engine, reason, isComing),
+        onReplaced: (engine) => {
+          telemetry.countRestart(engine);
+          events.onReplaced?.(engine);
+        },
+        onAllLost,
+      };
+    },
+  );
+  return await watched.promise;
+}
+
+/** Telemetry of engines. `engines` returns the present ones; null while their model is not loaded. */
+export function openTelemetry(
+  { logRequests }: Config,
+  modelName: string,
+  scope: NonNullable<TelemetryOptions["scope"]>,
+  specs: readonly DeviceSpec[],
+  engines: () => RunningEngines | null,
+  gap: ThreadGap,
+): Telemetry {
+  return new Telemetry({
+    modelName,
+    version,
+    scope,
+    specs,
+    log: logRequests ? new RequestLog(console.log) : null,
+    loads: () => engines()?.fleet.loads() ?? [],
+    predictionErrors: () => engines()?.fleet.estimated.map(({ margin }) => margin ?? 0) ?? [],
+    gap: () => gap.worst,
+  });
+}
+
+export function servedModelOf(
+  { anyModelName }: Config,
+  { names, contextMax, folder }: Prepared,
+  tokenizer: Tokenizer,
+): ServedModel {
+  const { config, generationDefaults } = folder;
+  const vocabSize = config.shape.vocab;
+  const embedding = embeddingServed(folder);
+  const fill = openFill(folder.dir, tokenizer);
+  const tokensOf = (text: string) => tokenizer.encode(text, { addSpecialTokens: false, continues: true });
+  return {
+    names,
+    answersToAny: anyModelName,
+    contextMax,
+    vocabSize,
+    tokensOf,
+    fill,
+    generationDefaults,
+    embedding,
+    score: folder.score,
+  };
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, "utf8").replace(/\r?\n$/, "");
+  } catch (error) {
+    throw new ConfigError(`--public-prefix ${file} ${ioReason(error)}.`);
+  }
+}
+
+/** Plans the only model of a server. Allocates nothing. `onPlan` is not called for a simulated device. */
+export async function prepare(
+  config: Config,
+  dir: string,
+  onPlan: (plan: ServingPlan) => void,
+): Promise<Prepared> {
+  if (config.device.kind === "simulated") return prepareSimulated(config, dir, config.device.engines);
+  return prepareNative(config, dir, await chooseBackend(config.device), onPlan);
+}
+
+/** Plans a model. `shares`: memory to plan with, the first that the model fits in; absent: all that is free. */
+export function prepareNative(
+  config: Config,
+  dir: string,
+  backend: Backend,
+  onPlan: (plan: ServingPlan) => void,
+  shares: readonly MemoryShare[] = [{ limitBytes: Number.POSITIVE_INFINITY, isLean: false }],
+): Prepared {
+  const { library, gpus } = backend;
+  const loaded = openLibrary(library);
+  const plans = shares.map((share) => () => planServing(config, backend, loaded, dir, share));
+  let plan = plans[0]!();
+  for (const other of plans.slice(1)) if (plan.memory.kind !== "fits") plan = other();
+  onPlan(plan);
+  const problem = planProblem(plan.memory);
+  if (problem !== null) throw new ConfigError(problem);
+  const { names, folder, contextMax, compute, packedFolders, limits } = plan;
+  const native = {
+    library,
+    folder: plan.folder.dir,
+    model: { ...compute, contextMax, packedFolders },
+    limits,
+  };
+  const device: DeviceSetup =
+    gpus === null
+      ? { kind: "cpu", ...native }
+      : {
+          kind: "gpu",
+          ...native,
+          gpus,
+          gpuNames: plan.gpus.map(({ name }) => name),
+          isEmulated: backend.kind === "emu",
+        };
+  return { names, folder, contextMax, engines: backend.engines, device };
+}
+
+const SIMULATED_CONTEXTS = 64;
+const SIMULATED_TOKENS_MAX = 2 ** 20;
+
+export function prepareSimulated(config: Config, dir: string, engines: number): Prepared {
+  const folder = openModelFolder(dir);
+  const contextMax = chooseContext(config, folder);
+  const tokens = Math.max(contextMax, Math.min(contextMax * SIMULATED_CONTEXTS, SIMULATED_TOKENS_MAX));
+  const spec: DeviceSpec = {
+    name: "simulated",
+    pages: Math.ceil(tokens / PAGE_TOKENS),
+    pageTokens: PAGE_TOKENS,
+    stepTokensMax: config.stepTokens,
+    stepChunksMax: config.sequencesMax > 0 ? config.sequencesMax : config.stepTokens,
+    contextMax,
+    vocabSize: folder.config.shape.vocab,
+    hidden: { size: folder.config.shape.hidden, rowsMax: config.stepTokens },
+  };
+  return {
+    names: modelNames(config, folder),
+    folder,
+    contextMax,
+    engines,
+    device: { kind: "simulated", spec },
+  };
+}

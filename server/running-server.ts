@@ -1,0 +1,49 @@
+import type { Config } from "./config.ts";
+import type { ServingPlan } from "./engines/plan.ts";
+import type { LoadProgress } from "./engines/protocol.ts";
+import type { EnginesEvents } from "./engines/start.ts";
+
+/** Events of a model's engines while they start and run. */
+export interface EngineEvents extends Pick<EnginesEvents, "onLost" | "onReplaced"> {
+  onProgress(progress: LoadProgress): void;
+}
+
+export interface StartEvents extends EngineEvents {
+  /** Called before any allocation. Not called for a simulated device, which allocates next to nothing. */
+  onPlan(plan: ServingPlan): void;
+  /** Path of one of several models, after a download if need be; absent: the text itself. */
+  modelPath?(model: string, config: Config): Promise<string>;
+  /** Called in place of `onPlan` by a server of several models, before any allocation. */
+  onModels?(models: readonly PlannedModel[], memoryBytes: number): void;
+}
+
+/** Plan of one of several models. */
+export interface PlannedModel {
+  readonly name: string;
+  readonly family: string;
+  readonly contextMax: number;
+  readonly bytes: number;
+  readonly isPinned: boolean;
+}
+
+export interface RunningServer {
+  /** Base URL without a path: "http://127.0.0.1:8000". */
+  readonly url: string;
+  /** The model's name in answers. */
+  readonly model: string;
+  /** Message about packed weights on disk; null for none. */
+  readonly packedNote: string | null;
+  /** Folder of the batch jobs, or the reason why there is none; null for no message. */
+  readonly jobsNote: string | null;
+  /** Requests in flight. */
+  readonly active: number;
+  /** Resolves with the reason when the last engine is lost for good: the server must then be restarted. */
+  readonly lost: Promise<string>;
+  /** Reloads the API key file; running requests continue. Returns a sentence about the result. */
+  reloadKeys(): string;
+  /**
+   * Refuses new work and lets running requests finish for at most `timeoutMs`. Then cuts the rest and stops
+   * everything. Resolves to the number of cut requests.
+   */
+  drain(timeoutMs: number): Promise<number>;
+}

@@ -1,0 +1,37 @@
+/** Parts of a server that follow from its configuration alone. */
+
+import { ioReason } from "../model/model-error.ts";
+import { type Config, ConfigError, isLoopback } from "./config.ts";
+import { ApiKeys, KeyFileError } from "./http/auth.ts";
+import type { OriginRules } from "./http/origin.ts";
+import type { JobSettings } from "./jobs/service.ts";
+
+export function jobSettings({
+  batchLinesMax,
+  batchFileMib,
+  batchStorageGib,
+  batchResultDays,
+}: Config): JobSettings {
+  return {
+    fileBytesMax: batchFileMib * 2 ** 20,
+    linesMax: batchLinesMax,
+    storageBytesMax: batchStorageGib * 2 ** 30,
+    retentionSeconds: batchResultDays * 86_400,
+  };
+}
+
+export function originRules({ host, allowHost, corsOrigin }: Config): OriginRules {
+  return { loopbackOnly: isLoopback(host), hosts: allowHost, origins: corsOrigin };
+}
+
+export function openKeys(config: Config): ApiKeys {
+  try {
+    const { apiKey: keys, apiKeyFile: file, adminKey: adminKeys, adminKeyFile: adminFile } = config;
+    return new ApiKeys({ keys, file, adminKeys, adminFile });
+  } catch (error) {
+    if (!(error instanceof KeyFileError)) throw error;
+    const { file, cause } = error;
+    const reason = cause instanceof Error && !("code" in cause) ? cause.message : ioReason(cause);
+    throw new ConfigError(`No API key can be taken from ${file}: ${reason}.`);
+  }
+}
