@@ -109,7 +109,6 @@ DecodeGraph const* Forward::graph_of(StepPlan const& plan) const {
 
 void Forward::run(StepPlan const& plan, void* result) {
   auto const started = std::chrono::steady_clock::now();
-  use_device(limits_.devices[0]);
   DecodeGraph const* const graph = graph_of(plan);
   inputs_.send(plan, graph ? &graph->sizes : nullptr, stream_);
   pages_.copy(stream_, inputs_.on_device().copies, plan.moves);
@@ -146,7 +145,6 @@ void Forward::draw(int32_t draws) {
 
 float const* Forward::logits() const {
   logits_.resize(size_t(draws_) * size_t(model_.shape().vocab));
-  use_device(limits_.devices[0]);
   stream_.copy(logits_.data(), act_.logits, logits_.size() * sizeof(float));
   wait(step_deadline_ms());
   return logits_.data();
@@ -154,7 +152,7 @@ float const* Forward::logits() const {
 
 void Forward::wait(double deadline_ms) const {
   if (!stream_.wait(deadline_ms))
-    lose_device("it has not finished a step after " + std::to_string(int(deadline_ms)) + " ms");
+    lose_device(limits_.devices[0], "it has not finished a step after " + std::to_string(int(deadline_ms)) + " ms");
 }
 
 }  // namespace bunting::cuda

@@ -68,11 +68,11 @@ test(
 
 // A step of the demo model has about 75 stream operations; a few hundred come before the first request.
 test.each([
-  ["lost", "lose_device=700", /Engine 0 was lost: the device is lost: a mishap that was asked for\./],
+  ["lost", "lose_device=700", /Engine 0 was lost: GPU 0 is lost: a mishap that was asked for\./],
   [
     "hung",
     "hang=700 step_deadline_ms=8000",
-    /Engine 0 was lost: the device is lost: it has not finished a step/,
+    /Engine 0 was lost: GPU 0 is lost: it has not finished a step/,
   ],
 ])(
   "a GPU that is %s under a stream pauses it: the answer goes on and nothing comes twice",
@@ -111,7 +111,7 @@ test(
         (error: Error) => error.message,
       );
     }
-    expect(await killer).toMatch(/the device is lost: a mishap that was asked for, for certain words/);
+    expect(await killer).toMatch(/GPU 0 is lost: a mishap that was asked for, for certain words/);
     expect(program.errors.match(/Engine 0 was lost/g)).toHaveLength(2);
     expect(text).toBe((await client.completions.create(long)).choices[0]!.text);
     await end(program);

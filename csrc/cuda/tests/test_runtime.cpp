@@ -82,7 +82,7 @@ TEST(runtime_reports_memory_that_is_not_there) {
   set_mishaps({.fail_allocation = 1});
   DeviceMemory const first(64, "first");
   CHECK(status_of([] { DeviceMemory(128, "the pages"); }, text) == BUNTING_NO_MEMORY, "%s", text.c_str());
-  CHECK(text == "the device has no 128 bytes left for the pages", "%s", text.c_str());
+  CHECK(text == "GPU 0 has no 128 bytes left for the pages", "%s", text.c_str());
   CHECK(status_of([] { DeviceMemory(128, "the pages"); }, text) == BUNTING_OK, "%s", text.c_str());
   uint64_t const free = device_info(0).memory_free_bytes;
   CHECK(status_of([&] { DeviceMemory(free + 1, "all"); }, text) == BUNTING_NO_MEMORY, "%s", text.c_str());
