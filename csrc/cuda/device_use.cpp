@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,7 +35,11 @@ thread_local int32_t device_of_thread = 0;
 
 // Makes this process end without the driver's own clean-up, which would wait for a call that never returns.
 void end_without_clean_up() {
-  static int const registered = on_exit([](int status, void*) { _exit(status); }, nullptr);
+  auto const end = [](int status, void*) {
+    std::fflush(nullptr);
+    _exit(status);
+  };
+  static int const registered = on_exit(end, nullptr);
   (void)registered;
 }
 

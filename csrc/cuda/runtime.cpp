@@ -26,12 +26,6 @@ std::string gpu(int32_t device) {
   return "GPU " + std::to_string(device);
 }
 
-// True if each kernel must end before the next one starts, so that a fault names its kernel.
-bool is_synchronous() {
-  char const* const text = std::getenv("BUNTING_CUDA_SYNC");
-  return text && *text && std::strcmp(text, "0") != 0;
-}
-
 // Allocates with `call`, on the current device.
 char* allocate(int32_t device, std::string const& no_memory, Outcome (*call)(size_t, void*&), size_t bytes,
                char const* what) {
@@ -84,6 +78,11 @@ void lose_device(int32_t device, std::string const& why) {
   mark_lost(device, why);
   throw_if_lost(device);
   std::abort();  // unreachable: throw_if_lost throws
+}
+
+bool steps_through_kernels() {
+  char const* const text = std::getenv("BUNTING_CUDA_SYNC");
+  return text && std::strcmp(text, "1") == 0;
 }
 
 double step_deadline_ms() {
@@ -146,7 +145,7 @@ struct Stream::Queue {
   using Operation = std::function<Outcome(void* stream)>;
 
   int32_t const device = current_device();
-  bool const synchronous = is_synchronous();
+  bool const steps_through = steps_through_kernels();
   void* stream = nullptr;
   std::mutex mutex;
   std::condition_variable changed;
@@ -250,7 +249,7 @@ void Stream::launch_any(char const* name, LaunchShape shape, void (*call)(void c
   char const* const bytes = static_cast<char const*>(argument);
   void* function;
   std::memcpy(&function, kernel, sizeof function);
-  bool const waits = queue_->synchronous && !queue_->is_recording;
+  bool const waits = queue_->steps_through && !queue_->is_recording;
   queue_->push_work([=, bytes = std::vector<char>(bytes, bytes + argument_bytes)](void* stream) {
     driver::Launch const launch{name, shape, call, &function, bytes.data(), bytes.size()};
     Outcome outcome = driver::launch(stream, launch);

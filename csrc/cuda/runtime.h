@@ -37,6 +37,8 @@ void use_device(int32_t device);
 [[noreturn]] void lose_device(int32_t device, std::string const& why);
 // Returns an upper bound of the time of a small step on a healthy device.
 double step_deadline_ms();
+// True with BUNTING_CUDA_SYNC=1: each kernel ends before the next one starts, so that a fault names its kernel.
+bool steps_through_kernels();
 
 // Device memory, zeroed, on the current device.
 class DeviceMemory {

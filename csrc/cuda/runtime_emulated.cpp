@@ -166,6 +166,7 @@ driver::Outcome enter(std::unique_lock<std::mutex>& lock, int32_t index, char co
     if (mishaps.no_memory_in == name) return {driver::Outcome::Kind::no_memory, "out of memory"};
     if (mishaps.fail_in == name) return {driver::Outcome::Kind::failed, std::string(name) + " failed"};
     hang(lock, device, is_reset);
+    return {driver::Outcome::Kind::failed, "the device was reset"};
   }
   if (device.lost.empty() || is_reset) return {};
   return {driver::Outcome::Kind::failed, device.lost};
