@@ -176,8 +176,7 @@ float const* Forward::logits() const {
 }
 
 void Forward::wait(double deadline_ms) const {
-  if (!stream_.wait(deadline_ms))
-    lose_device(limits_.devices[0], "it has not finished a step after " + std::to_string(int(deadline_ms)) + " ms");
+  stream_.finish(deadline_ms, "has not finished a step");
 }
 
 }  // namespace bunting::cuda

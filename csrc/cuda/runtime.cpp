@@ -302,4 +302,10 @@ bool Stream::wait(double deadline_ms) {
   return queue_->wait_for(end, deadline_ms);
 }
 
+void Stream::finish(double deadline_ms, char const* what) {
+  if (!wait(deadline_ms))
+    lose_device(queue_->device,
+                std::string("it ") + what + " after " + std::to_string(int64_t(deadline_ms)) + " ms");
+}
+
 }  // namespace bunting::cuda

@@ -132,6 +132,9 @@ class Stream {
   void launch(Graph const& graph);
   // Blocks until all queued work is done; returns false if that takes longer than `deadline_ms`.
   [[nodiscard]] bool wait(double deadline_ms);
+  // Does the same, but loses the device after the deadline and throws BUNTING_LOST with `what`, as in "has not
+  // finished a step".
+  void finish(double deadline_ms, char const* what);
   // Queues work of a library: calls `work` with the cudaStream_t on which it must queue. The emulator calls
   // it with null when its turn comes. If `work` returns a sentence, this call or a later one throws
   // BUNTING_LOST.
