@@ -218,12 +218,11 @@ void CublasLt::check_itself() {
   theirs.y = ours.y + kY;
   Stream stream;
   stream.copy(device.data(), host.data(), kBytes);
-  bool in_time = stream.wait(kTestDeadlineMs);
+  stream.finish(kTestDeadlineMs, "has not taken numbers to multiply");
   gemm_many(stream, ours);
   multiply(stream, theirs);
   stream.copy(host.data(), device.data(), kBytes);
-  in_time = in_time && stream.wait(kTestDeadlineMs);
-  if (!in_time) fail(BUNTING_LOST, "%s does not come to an end", description_.c_str());
+  stream.finish(kTestDeadlineMs, "has not multiplied with cuBLASLt");
   float const* const y = bias + kN;
   for (size_t i = 0; i < kY; ++i)
     if (!(std::fabs(y[i] - y[kY + i]) <= kErrorMax))

@@ -26,10 +26,16 @@ float to_float(bf16 value) {
   return number;
 }
 
-// Selects the engine's device and returns its number of multiprocessors.
-int32_t multiprocessors(bunting_engine_limits const& limits) {
+// Selects the engine's device and returns how many blocks of attention it runs at a time.
+int32_t attention_blocks(Model const& model, bunting_engine_limits const& limits) {
   use_device(limits.devices[0]);
-  return device_info(limits.devices[0]).multiprocessors;
+  int32_t per_multiprocessor = 0;
+  for (int32_t i = 0; i < model.shape().layers; ++i) {
+    int32_t const fit =
+        attention_blocks_resident(model.layer_shape(i).head_size, model.shape().kv == BUNTING_KV_FP8);
+    per_multiprocessor = per_multiprocessor == 0 ? fit : std::min(per_multiprocessor, fit);
+  }
+  return device_info(limits.devices[0]).multiprocessors * per_multiprocessor;
 }
 
 }  // namespace
@@ -66,7 +72,7 @@ double step_deadline_ms(Model const& model, StepPlan const& plan) {
 }
 
 uint64_t Forward::workspace_bytes(Model const& model, bunting_engine_limits const& limits) {
-  int32_t const blocks = multiprocessors(limits) * kAttentionBlocks;
+  int32_t const blocks = attention_blocks(model, limits);
   return StepInputs::bytes(model, limits, blocks) + Activations().place(model, limits, blocks, nullptr) +
          (limits.gemm == BUNTING_GEMM_CUBLASLT ? CublasLt::kWorkspaceBytes : 0);
 }
@@ -74,7 +80,7 @@ uint64_t Forward::workspace_bytes(Model const& model, bunting_engine_limits cons
 Forward::Forward(Model const& model, bunting_engine_limits const& limits)
     : model_(model),
       limits_(limits),
-      blocks_(multiprocessors(limits) * kAttentionBlocks),
+      blocks_(attention_blocks(model, limits)),
       cublaslt_(limits.gemm == BUNTING_GEMM_CUBLASLT ? std::make_unique<CublasLt>("") : nullptr),
       weights_(model),
       pages_(model, limits.pages),
@@ -88,8 +94,21 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
 }
 
 void Forward::record_graphs() {
-  int32_t const most = std::min({limits_.step_chunks_max, limits_.step_tokens_max, limits_.step_draws_max});
+  if (steps_through_kernels()) return;
   is_recording_ = true;
+  try {
+    record_each();
+  } catch (Error const& error) {
+    if (error.status() == BUNTING_LOST) throw;
+    graphs_.clear();
+    std::fprintf(stderr, "GPU %d records no decode steps and starts each kernel by itself, which is slower: %s\n",
+                 limits_.devices[0], error.what());
+  }
+  is_recording_ = false;
+}
+
+void Forward::record_each() {
+  int32_t const most = std::min({limits_.step_chunks_max, limits_.step_tokens_max, limits_.step_draws_max});
   for (int32_t tokens : kGraphTokens) {
     if (tokens > most) break;
     StepArrays::Sizes const sizes = inputs_.place_decodes(tokens);
@@ -97,7 +116,6 @@ void Forward::record_graphs() {
     queue_layers(tokens, tokens, tokens);
     graphs_.push_back({tokens, sizes, stream_.end_recording()});
   }
-  is_recording_ = false;
 }
 
 DecodeGraph const* Forward::graph_of(StepPlan const& plan) const {
@@ -109,7 +127,6 @@ DecodeGraph const* Forward::graph_of(StepPlan const& plan) const {
 
 void Forward::run(StepPlan const& plan, void* result) {
   auto const started = std::chrono::steady_clock::now();
-  use_device(limits_.devices[0]);
   DecodeGraph const* const graph = graph_of(plan);
   inputs_.send(plan, graph ? &graph->sizes : nullptr, stream_);
   pages_.copy(stream_, inputs_.on_device().copies, plan.moves);
@@ -117,8 +134,14 @@ void Forward::run(StepPlan const& plan, void* result) {
     stream_.launch(graph->graph);
   else if (plan.tokens > 0)
     queue_layers(plan.tokens, plan.rows, plan.draws);
-  if (plan.draws > 0) draw(plan.draws);
-  wait(step_deadline_ms(model_, plan));
+  double const deadline_ms = step_deadline_ms(model_, plan);
+  for (int32_t drawn = 0; drawn < plan.draws;) {
+    int32_t const end = inputs_.send_pairs(plan, drawn, stream_);
+    draw(drawn, end);
+    drawn = end;
+    if (drawn < plan.draws) wait(deadline_ms);  // the next rows reuse the memory of these rows' pairs
+  }
+  wait(deadline_ms);
   draws_ = plan.draws;
   std::chrono::duration<float, std::milli> const elapsed = std::chrono::steady_clock::now() - started;
   bunting_step_result const header{plan.draws, elapsed.count(), plan.hidden(), 0};
@@ -132,29 +155,28 @@ void Forward::run(StepPlan const& plan, void* result) {
     hidden[i] = to_float(from[i]);
 }
 
-void Forward::draw(int32_t draws) {
-  sample(stream_, {.logits = act_.logits,
-                   .changed = act_.changed,
-                   .rows = inputs_.on_device().draws,
+void Forward::draw(int32_t begin, int32_t end) {
+  size_t const vocab = size_t(model_.shape().vocab), row_words = result_row_words(limits_);
+  sample(stream_, {.logits = act_.logits + size_t(begin) * vocab,
+                   .changed = act_.changed + size_t(begin) * vocab,
+                   .rows = inputs_.on_device().draws + size_t(begin) * BUNTING_ROW_WORDS,
                    .pairs = inputs_.on_device().pairs,
                    .words = inputs_.on_device().masks,
-                   .results = reinterpret_cast<uint32_t*>(results_.data()),
-                   .result_words = int32_t(result_row_words(limits_)),
-                   .row_count = draws,
+                   .results = reinterpret_cast<uint32_t*>(results_.data()) + size_t(begin) * row_words,
+                   .result_words = int32_t(row_words),
+                   .row_count = end - begin,
                    .vocab = model_.shape().vocab});
 }
 
 float const* Forward::logits() const {
   logits_.resize(size_t(draws_) * size_t(model_.shape().vocab));
-  use_device(limits_.devices[0]);
   stream_.copy(logits_.data(), act_.logits, logits_.size() * sizeof(float));
   wait(step_deadline_ms());
   return logits_.data();
 }
 
 void Forward::wait(double deadline_ms) const {
-  if (!stream_.wait(deadline_ms))
-    lose_device("it has not finished a step after " + std::to_string(int(deadline_ms)) + " ms");
+  stream_.finish(deadline_ms, "has not finished a step");
 }
 
 }  // namespace bunting::cuda

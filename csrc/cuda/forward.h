@@ -63,8 +63,11 @@ class Forward {
  private:
   // Returns the graph for a decode-only step; null: the engine queues the step kernel by kernel.
   DecodeGraph const* graph_of(StepPlan const& plan) const;
+  // Records decode steps; without graphs, if the driver cannot, steps are queued kernel by kernel.
   void record_graphs();
-  void draw(int32_t draws);
+  void record_each();
+  // Queues the draws of rows [begin, end).
+  void draw(int32_t begin, int32_t end);
   void wait(double deadline_ms) const;  // waits for the stream; throws BUNTING_LOST if it does not finish
 
   // layers.cpp defines the following functions.

@@ -1,9 +1,12 @@
-// runtime.h - devices, their memory and streams for the CUDA engine. Implementations: the CUDA runtime
-// (runtime_cuda.cpp) and the emulator (runtime_emulated.cpp).
+// runtime.h - devices, their memory and streams for the CUDA engine, on one of two drivers (driver.h): CUDA
+// or the emulator.
 //
 // Functions throw on failure (error.h). BUNTING_NO_MEMORY: an allocation failed and nothing changed.
 // BUNTING_LOST: the device is unusable, which includes every fault in a kernel. After that each call on the
 // device throws BUNTING_LOST again; destructors do not throw.
+//
+// The caller never enters the driver: other threads do, and the caller waits for them with a deadline. So a
+// driver that hangs costs the device, and a thread that is left behind, but never the caller.
 #pragma once
 
 #include <cstddef>
@@ -27,13 +30,15 @@ struct DeviceInfo {
 int32_t device_count(std::string& why_none);
 // Throws BUNTING_INVALID with a sentence if there is no such device.
 DeviceInfo device_info(int32_t device);
-// Selects the device for all later calls of this OS thread. Throws as device_info does.
+// Selects the device for the objects that this OS thread makes from now on. Throws as device_info does.
 void use_device(int32_t device);
-// Marks the current device as lost, because it hangs; destructors then wait for nothing. A lost device is
-// reset, if possible, once this process has no object on it.
-[[noreturn]] void lose_device(std::string const& why);
+// Marks the device as lost, because it hangs; destructors then wait for nothing. A lost device is reset, if
+// possible, once this process has no object on it.
+[[noreturn]] void lose_device(int32_t device, std::string const& why);
 // Returns an upper bound of the time of a small step on a healthy device.
 double step_deadline_ms();
+// True with BUNTING_CUDA_SYNC=1: each kernel ends before the next one starts, so that a fault names its kernel.
+bool steps_through_kernels();
 
 // Device memory, zeroed, on the current device.
 class DeviceMemory {
@@ -83,6 +88,13 @@ struct LaunchShape {
   size_t shared_bytes;
 };
 
+int32_t resident_blocks_of(void const* kernel, LaunchShape shape);
+// Returns how many blocks of the kernel a multiprocessor of the current device runs at a time, at least 1.
+template <class A>
+int32_t resident_blocks(void (*kernel)(A), LaunchShape shape) {
+  return resident_blocks_of(&kernel, shape);
+}
+
 // Recorded work of a stream that one launch repeats. Its arguments, including addresses, are fixed at
 // recording; the contents of that memory may change.
 class Graph {
@@ -98,7 +110,8 @@ class Graph {
   std::unique_ptr<Work> work_;
 };
 
-// Queue of work that the device executes in order, asynchronously to the host.
+// Queue of work that the device executes in order, asynchronously to the host. A thread of the stream takes
+// the work to the driver.
 class Stream {
  public:
   Stream();
@@ -112,13 +125,16 @@ class Stream {
   template <class A>
   void launch(char const* name, void (*kernel)(A), LaunchShape shape, A const& argument);
   // Records instead of executing: until end_recording(), copies, fills and launches become part of the graph.
-  // The caller must not wait in between.
+  // The caller must not wait in between. end_recording() throws BUNTING_INVALID if the driver cannot record
+  // this work; the stream then works as before.
   void begin_recording();
   Graph end_recording();
   void launch(Graph const& graph);
-  // Blocks until all queued work is done; returns false if that takes longer than `deadline_ms`. Does not
-  // spin.
+  // Blocks until all queued work is done; returns false if that takes longer than `deadline_ms`.
   [[nodiscard]] bool wait(double deadline_ms);
+  // Does the same, but loses the device after the deadline and throws BUNTING_LOST with `what`, as in "has not
+  // finished a step".
+  void finish(double deadline_ms, char const* what);
   // Queues work of a library: calls `work` with the cudaStream_t on which it must queue. The emulator calls
   // it with null when its turn comes. If `work` returns a sentence, this call or a later one throws
   // BUNTING_LOST.
@@ -128,7 +144,7 @@ class Stream {
   struct Queue;
   void launch_any(char const* name, LaunchShape shape, void (*call)(void const* kernel, void const* argument),
                   void const* kernel, void const* argument, size_t argument_bytes);
-  std::unique_ptr<Queue> queue_;
+  std::shared_ptr<Queue> queue_;  // shared with its thread, which may outlive the stream
 };
 
 template <class A>

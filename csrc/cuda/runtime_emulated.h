@@ -1,11 +1,13 @@
-// runtime_emulated.h - fault injection for the emulated device.
+// runtime_emulated.h - fault injection for the emulated devices.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace bunting::cuda {
 
+// Mishaps of the first device; those of words and of memory are the same on every device.
 struct Mishaps {
   int64_t fail_allocation = -1;  // fails one allocation, after this many more
   // Loses the device at a stream operation, after this many more.
@@ -13,13 +15,19 @@ struct Mishaps {
   int64_t hang = -1;  // hangs at such an operation instead
   // Loses the device at every copy with these words in sequence, such as a step with these tokens.
   std::vector<int32_t> lose_on_words = {};
-  double step_deadline_ms = 0;  // replaces the usual deadline unless 0
+  // Driver call (driver.h: "reset", "release", "finish") that hangs, fails, or finds no memory once, after
+  // `calls_before` that succeed.
+  std::string hang_in = {}, fail_in = {}, no_memory_in = {};
+  int64_t calls_before = 0;
+  double step_deadline_ms = 0;  // each replaces the usual deadline unless 0
+  double call_deadline_ms = 0;
   uint64_t memory_bytes = 0;    // replaces the usual memory size unless 0
+  int32_t devices = 1;
   uint64_t seed = 1;            // seed of delays and of the order in which a kernel's threads run
 };
 
 // Sets the mishaps of this process's devices from now on, replacing those of the environment. A lost or hung
-// device becomes usable again. No stream may have work in flight.
+// device becomes usable again, and a call that hangs ends. No stream may have work in flight.
 void set_mishaps(Mishaps const& mishaps);
 
 }  // namespace bunting::cuda

@@ -10,9 +10,6 @@
 namespace bunting::cuda {
 namespace {
 
-// Biases per row on average: the server accepts 1024, and adds 128 stop tokens and further banned tokens.
-constexpr int32_t kBiasesMax = 2048;
-
 int32_t pages_of(int32_t tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;
 }
@@ -30,6 +27,12 @@ std::vector<StepArrays::PlanSizes> largest_plans(AttentionKinds const& kinds, in
   return sizes;
 }
 
+// Returns the number of pairs that are copied at a time: the tokens of a list are distinct, and a row has two.
+size_t pairs_max(int32_t vocab, size_t draws) {
+  size_t const row = 2 * size_t(vocab);
+  return std::max(row, std::min(StepArrays::pairs_at_once, draws * row));
+}
+
 // Returns the sizes of the largest step within the limits.
 StepArrays::Sizes largest_sizes(Model const& model, bunting_engine_limits const& limits,
                                 AttentionKinds const& kinds) {
@@ -41,7 +44,7 @@ StepArrays::Sizes largest_sizes(Model const& model, bunting_engine_limits const&
           .draws = draws,
           .copies = size_t(limits.pages),
           .blocks = size_t(kinds.shapes[0].blocks),
-          .sample_pairs = draws * (size_t(std::min(s.vocab, s.context_max)) + size_t(kBiasesMax)),
+          .sample_pairs = pairs_max(s.vocab, draws),
           .mask_words = draws * mask_words(model),
           .plans = largest_plans(kinds, limits.step_tokens_max)};
 }
@@ -66,8 +69,8 @@ size_t StepArrays::place(Sizes const& sizes, char* base) {
   pages = carver.take<int32_t>(sizes.pages);
   copies = carver.take<PageCopy>(sizes.copies);
   draws = carver.take<uint32_t>(sizes.draws * BUNTING_ROW_WORDS);
-  pairs = carver.take<int32_t>(2 * sizes.sample_pairs);
   masks = carver.take<uint32_t>(sizes.mask_words);
+  pairs = carver.take<int32_t>(2 * sizes.sample_pairs);
   return carver.used();
 }
 
@@ -79,7 +82,7 @@ StepInputs::StepInputs(Model const& model, bunting_engine_limits const& limits, 
     : model_(model),
       blocks_(blocks),
       kinds_(model, blocks),
-      sample_pairs_max_(largest_sizes(model, limits, kinds_).sample_pairs),
+      pairs_max_(largest_sizes(model, limits, kinds_).sample_pairs),
       device_memory_(bytes(model, limits, blocks), "the arrays of a step"),
       host_memory_(device_memory_.bytes(), "the arrays of a step"),
       plans_(kinds_.shapes.size()) {
@@ -104,7 +107,7 @@ void StepInputs::send(StepPlan const& step, StepArrays::Sizes const* recorded, S
     sizes.draws = recorded->draws;
     sizes.plans = recorded->plans;
   }
-  size_t const bytes = host_.place(sizes, host_memory_.data());
+  host_.place(sizes, host_memory_.data());
   device_.place(sizes, device_memory_.data());
   write(step, sizes.tokens);
   auto const at = [&](void const* place) {
@@ -118,7 +121,7 @@ void StepInputs::send(StepPlan const& step, StepArrays::Sizes const* recorded, S
     copy(at(places.merge_rows), at(places.merge_rows + plans_[i].merge_rows.size()), stream);
     begin = i + 1 < plans_.size() ? at(host_.plans[i + 1].item_begin) : at(host_.pages);
   }
-  copy(begin, bytes, stream);
+  copy(begin, at(host_.pairs), stream);  // send_pairs() copies those
 }
 
 void StepInputs::copy(size_t begin, size_t end, Stream& stream) const {
@@ -148,14 +151,8 @@ StepArrays::Sizes StepInputs::plan(StepPlan const& plan) {
     sizes.plans.push_back(
         {plans_[i].merge_begin.size() - 1, plans_[i].items.size(), plans_[i].merge_rows.size()});
   }
-  for (int32_t r = 0; r < plan.draws; ++r) {
-    SampleRow const& row = plan.draw[size_t(r)];
-    sizes.sample_pairs += size_t(row.bias_count) + size_t(row.seen_count);
-    sizes.mask_words += row.mask ? mask_words(model_) : 0;
-  }
-  if (sizes.sample_pairs > sample_pairs_max_)
-    fail(BUNTING_INVALID, "a step has %zu biases and seen tokens, more than %zu", sizes.sample_pairs,
-         sample_pairs_max_);
+  for (int32_t r = 0; r < plan.draws; ++r)
+    if (plan.draw[size_t(r)].mask) sizes.mask_words += mask_words(model_);
   return sizes;
 }
 
@@ -183,19 +180,45 @@ void StepInputs::write(StepPlan const& plan, size_t tokens) {
   write_rows(plan);
 }
 
-// Copies the requested rows of the step block: those to draw from first, with their own pairs and masks.
+// Places a row's pairs after those of the rows before it, or at the beginning if they do not fit there: then
+// the row begins another part. `end` is the end of the pairs of the part.
+uint32_t StepInputs::place_pairs(SampleRow const& row, size_t& end) const {
+  size_t const count = size_t(row.bias_count) + size_t(row.seen_count);
+  if (count > pairs_max_)
+    fail(BUNTING_INVALID, "a row has %zu biases and seen tokens, more than %zu", count, pairs_max_);
+  if (end + count > pairs_max_) end = 0;
+  return uint32_t(std::exchange(end, end + count));
+}
+
+int32_t StepInputs::send_pairs(StepPlan const& plan, int32_t begin, Stream& stream) {
+  size_t end = 0;
+  int32_t row_index = begin;
+  for (; row_index < plan.draws; ++row_index) {
+    SampleRow const& row = plan.draw[size_t(row_index)];
+    size_t const before = end, at = place_pairs(row, end);
+    if (at < before) {  // the row begins the next part
+      end = before;
+      break;
+    }
+    int32_t* const pairs = host_.pairs + 2 * at;
+    std::copy_n(row.bias, 2 * row.bias_count, pairs);
+    std::copy_n(row.seen, 2 * row.seen_count, pairs + 2 * row.bias_count);
+  }
+  if (end > 0) stream.copy(device_.pairs, host_.pairs, 2 * end * sizeof(int32_t));
+  return row_index;
+}
+
+// Copies the requested rows of the step block: those to draw from first, with their own masks.
 void StepInputs::write_rows(StepPlan const& plan) {
   for (int32_t r = 0; r < plan.rows; ++r) {
     WantedRow const& row = plan.row[size_t(r)];
     host_.wanted[row.is_draw ? row.index : plan.draws + row.index] = row.token_row;
   }
-  uint32_t pair = 0, mask = 0;
+  uint32_t mask = 0;
+  size_t pairs_end = 0;
   for (int32_t r = 0; r < plan.draws; ++r) {
     SampleRow const& row = plan.draw[size_t(r)];
-    auto const append = [&](int32_t const* pairs, int32_t count) {
-      std::copy_n(pairs, 2 * count, host_.pairs + 2 * pair);
-      return std::exchange(pair, pair + uint32_t(count));
-    };
+    uint32_t const pairs_at = place_pairs(row, pairs_end);
     uint32_t* const words = host_.draws + size_t(r) * BUNTING_ROW_WORDS;
     float const reals[] = {row.temperature, row.top_p,    row.min_p,
                            row.repetition,  row.presence, row.frequency};
@@ -204,9 +227,9 @@ void StepInputs::write_rows(StepPlan const& plan) {
     words[BUNTING_ROW_SEED_LOW] = row.seed_low;
     words[BUNTING_ROW_SEED_HIGH] = row.seed_high;
     words[BUNTING_ROW_POSITION] = row.position;
-    words[BUNTING_ROW_BIAS_AT] = append(row.bias, row.bias_count);
+    words[BUNTING_ROW_BIAS_AT] = pairs_at;
     words[BUNTING_ROW_BIAS_COUNT] = uint32_t(row.bias_count);
-    words[BUNTING_ROW_SEEN_AT] = append(row.seen, row.seen_count);
+    words[BUNTING_ROW_SEEN_AT] = pairs_at + uint32_t(row.bias_count);
     words[BUNTING_ROW_SEEN_COUNT] = uint32_t(row.seen_count);
     words[BUNTING_ROW_MASK_AT] = row.mask ? mask : uint32_t(-1);
     words[BUNTING_ROW_TOP_LOGPROBS] = uint32_t(row.top_logprobs);

@@ -15,6 +15,9 @@ namespace bunting::cuda {
 
 // Arrays of a step. The place of an array up to `pages` depends only on the sizes of the arrays before it.
 struct StepArrays {
+  // Most biases and seen tokens that are copied at a time, unless one row may have more: 64 MiB. A step with
+  // more is drawn in parts. Tests make it smaller.
+  inline static size_t pairs_at_once = size_t(8) << 20;
   // Number of entries per array.
   struct PlanSizes {
     size_t pairs_of_heads, items, merge_rows;  // pairs_of_heads: tokens times KV heads
@@ -39,9 +42,9 @@ struct StepArrays {
   std::vector<Plan> plans = {};  // one per kind of attention
   int32_t* pages = nullptr;      // page ids, chunk after chunk
   PageCopy* copies = nullptr;
-  uint32_t* draws = nullptr;  // [draws, BUNTING_ROW_WORDS]
-  int32_t* pairs = nullptr;   // biases and seen tokens
-  uint32_t* masks = nullptr;  // ceil(V / 32) words per row with a mask
+  uint32_t* draws = nullptr;     // [draws, BUNTING_ROW_WORDS]
+  uint32_t* masks = nullptr;     // ceil(V / 32) words per row with a mask
+  int32_t* pairs = nullptr;      // biases and seen tokens of the rows that are drawn at a time
 
   // Lays out the arrays from `base` on and returns their bytes; with a null base it only measures.
   size_t place(Sizes const& sizes, char* base);
@@ -63,8 +66,12 @@ class StepInputs {
 
   // Writes a step's arrays, in the places of a recorded step if `recorded` is not null, and queues their
   // copies. A recorded step is padded with token 0. Padding tokens append no keys and values, attend to
-  // nothing and are not drawn from. Throws BUNTING_INVALID.
+  // nothing and are not drawn from.
   void send(StepPlan const& plan, StepArrays::Sizes const* recorded, Stream& stream);
+
+  // Queues the copy of the biases and seen tokens of rows [begin, end) that are drawn from, as many as there
+  // is memory for, and returns `end`. Throws BUNTING_INVALID.
+  int32_t send_pairs(StepPlan const& plan, int32_t begin, Stream& stream);
 
   StepArrays const& on_device() const { return device_; }
   StepArrays::Plan const& plan_of(int32_t layer) const {
@@ -75,12 +82,13 @@ class StepInputs {
   StepArrays::Sizes plan(StepPlan const& plan);
   void write(StepPlan const& plan, size_t tokens);
   void write_rows(StepPlan const& plan);
+  uint32_t place_pairs(SampleRow const& row, size_t& end) const;
   void copy(size_t begin, size_t end, Stream& stream) const;
 
   Model const& model_;
   int32_t blocks_;
   AttentionKinds kinds_;
-  size_t sample_pairs_max_;
+  size_t pairs_max_;
   DeviceMemory device_memory_;
   MappedMemory host_memory_;
   StepArrays host_, device_;

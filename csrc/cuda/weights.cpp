@@ -254,7 +254,7 @@ class DeviceWeights::Uploader {
 
   void send(void* to, void const* from, size_t bytes) {
     stream_->copy(to, from, bytes);
-    if (!stream_->wait(kUploadDeadlineMs)) fail(BUNTING_LOST, "the device does not take weights");
+    stream_->finish(kUploadDeadlineMs, "has not taken weights");
   }
 
   Carver carver_;

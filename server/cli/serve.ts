@@ -12,6 +12,9 @@ import { progressLine, showLoading } from "./progress.ts";
 import { handleSignals } from "./signals.ts";
 import { table } from "./table.ts";
 
+/** Exit code when all engines are lost for good: a new process may get their devices back (EX_TEMPFAIL). */
+const LOST = 75;
+
 /** Serves until a signal; resolves to the exit code. */
 export async function serve(config: Config, model: string | null): Promise<number> {
   const problem = exposureProblem(config);
@@ -69,7 +72,7 @@ async function untilSignal(server: RunningServer, timeoutS: number): Promise<num
   handleSignals({ onEnd, onReload: () => console.log(server.reloadKeys()) });
   server.lost.then((reason) => {
     console.error(`No engine is left: ${reason}`);
-    ended.resolve(1);
+    ended.resolve(LOST);
   });
   return await ended.promise;
 }

@@ -1,7 +1,7 @@
 /** Chooses the native library and the GPUs, with a reason. Runs before anything is loaded. */
 
 import { existsSync } from "node:fs";
-import { NativeError, openLibrary } from "../../gpu/native.ts";
+import { type Gpu, NativeError, openLibrary } from "../../gpu/native.ts";
 import { type EngineLibrary, libraryPath } from "../assets.ts";
 import { ConfigError, type DeviceChoice } from "../config.ts";
 
@@ -35,17 +35,12 @@ export async function chooseBackend(device: NativeChoice): Promise<Backend> {
         reason: asked,
       };
     case "emu":
-      return await onGpus("emu", [0], asked);
+      return await onGpus("emu", null, asked);
     case "cuda":
       return await onGpus("cuda", device.gpus, asked);
     case "auto": {
       const found = await findGpus();
-      if (found.count > 0)
-        return await onGpus(
-          "cuda",
-          Array.from({ length: found.count }, (_, gpu) => gpu),
-          found.reason,
-        );
+      if (found.count > 0) return await onGpus("cuda", null, found.reason);
       return { kind: "cpu", library: await libraryPath("cpu"), engines: 1, gpus: null, reason: found.reason };
     }
   }
@@ -69,7 +64,12 @@ export async function findGpus(): Promise<FoundGpus> {
   }
 }
 
-async function onGpus(kind: "cuda" | "emu", gpus: readonly number[], reason: string): Promise<Backend> {
+/** Backend on some GPUs; null: on all that the library finds. */
+async function onGpus(
+  kind: "cuda" | "emu",
+  chosen: readonly number[] | null,
+  reason: string,
+): Promise<Backend> {
   const library = await libraryPath(kind);
   if (!existsSync(library)) {
     throw new ConfigError(
@@ -78,14 +78,15 @@ async function onGpus(kind: "cuda" | "emu", gpus: readonly number[], reason: str
         : "--device emu: the emulated GPU is for development; it is built with the tests (npm test).",
     );
   }
+  const gpus = chosen ?? Array.from({ length: probe(kind, library, 0).devices }, (_, gpu) => gpu);
   for (const gpu of gpus) probe(kind, library, gpu);
   return { kind, library, engines: gpus.length, gpus, reason };
 }
 
 /** Throws ConfigError with the reason if the GPU is unavailable. */
-function probe(kind: "cuda" | "emu", library: string, gpu: number): void {
+function probe(kind: "cuda" | "emu", library: string, gpu: number): Gpu {
   try {
-    openLibrary(library).deviceProbe(gpu);
+    return openLibrary(library).deviceProbe(gpu);
   } catch (error) {
     if (error instanceof NativeError) throw new ConfigError(`--device ${kind}: ${error.message}.`);
     throw error;

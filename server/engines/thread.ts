@@ -10,6 +10,12 @@ export type Ready = Extract<WorkerMessage, { kind: "ready" }>;
 /** Messages of a thread while it starts and runs. */
 export type ThreadNews = Extract<WorkerMessage, { kind: "progress" | "report" | "recorded" }>;
 
+/**
+ * Longest time without a message from a thread that starts. Loading reports its progress; the longest silence
+ * is the copy of the weights to a GPU. Driver calls have shorter deadlines of their own (csrc/cuda).
+ */
+export const START_SILENCE_MS = 5 * 60_000;
+
 /** Main thread's handle of an engine's thread. */
 export class EngineThread implements EngineLink {
   /** Rejects with the reason if the engine cannot start. */
@@ -24,12 +30,17 @@ export class EngineThread implements EngineLink {
   readonly #lost = Promise.withResolvers<string>();
   readonly #ended = Promise.withResolvers<void>();
   #state: "starting" | "running" | "ended" = "starting";
+  #silence: ReturnType<typeof setTimeout> | undefined;
 
-  /** `onNews` is not called after the engine is lost or the thread has ended. */
+  /**
+   * `onNews` is not called after the engine is lost or the thread has ended. A start of which nothing is heard
+   * for `silenceMs` has failed; its thread is left behind.
+   */
   constructor(
     workerUrl: string,
     start: Omit<EngineStart, "inbox" | "doorbell">,
     onNews: (news: ThreadNews) => void,
+    silenceMs: number = START_SILENCE_MS,
   ) {
     const { port1, port2 } = new MessageChannel();
     const doorbell = new SharedArrayBuffer(12);
@@ -44,6 +55,11 @@ export class EngineThread implements EngineLink {
     this.#worker.addEventListener("close", () => this.#end("the engine's thread ended"));
     const message: EngineStart = { ...start, inbox: port2, doorbell };
     this.#worker.postMessage(message, [port2]);
+    this.#silence = setTimeout(() => {
+      const reason = `${deviceName(start)} has not started: nothing was heard of it for ${silenceMs / 1000} s`;
+      this.#end(reason);
+      void this.stop(); // ends the thread if it ever comes back
+    }, silenceMs);
   }
 
   send(message: EngineMessage): void {
@@ -60,6 +76,11 @@ export class EngineThread implements EngineLink {
     return this.#ended.promise;
   }
 
+  #quiet(): void {
+    clearTimeout(this.#silence);
+    this.#silence = undefined;
+  }
+
   #ring(): void {
     Atomics.add(this.#bell, RINGS, 1);
     Atomics.notify(this.#bell, RINGS);
@@ -67,8 +88,10 @@ export class EngineThread implements EngineLink {
 
   #receive(message: WorkerMessage): void {
     if (this.#state === "ended") return;
+    this.#silence?.refresh();
     if (message.kind === "ready") {
       this.#state = "running";
+      this.#quiet();
       this.#ready.resolve(message);
     } else if (message.kind === "failed") this.#end(message.reason);
     else if (message.kind === "stopped") this.#end(null);
@@ -80,11 +103,16 @@ export class EngineThread implements EngineLink {
     if (this.#state === "ended") return;
     const wasRunning = this.#state === "running";
     this.#state = "ended";
+    this.#quiet();
     this.#port.close();
     if (!wasRunning) this.#ready.reject(new Error(reason ?? "the engine was stopped while it started"));
     else if (reason !== null) this.#lost.resolve(reason);
     this.#ended.resolve();
   }
+}
+
+function deviceName({ engine, setup: { device } }: Pick<EngineStart, "engine" | "setup">): string {
+  return device.kind === "gpu" ? `GPU ${device.gpus[engine]}` : "the engine";
 }
 
 /** True if the message concerns a sequence for which the engine aborts a batch-only step. */

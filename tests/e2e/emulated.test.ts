@@ -68,12 +68,8 @@ test(
 
 // A step of the demo model has about 75 stream operations; a few hundred come before the first request.
 test.each([
-  ["lost", "lose_device=700", /Engine 0 was lost: the device is lost: a mishap that was asked for\./],
-  [
-    "hung",
-    "hang=700 step_deadline_ms=8000",
-    /Engine 0 was lost: the device is lost: it has not finished a step/,
-  ],
+  ["lost", "lose_device=700", /Engine 0 was lost: GPU 0 is lost: a mishap that was asked for\./],
+  ["hung", "hang=700 step_deadline_ms=8000", /Engine 0 was lost: GPU 0 is lost: it has not finished a step/],
 ])(
   "a GPU that is %s under a stream pauses it: the answer goes on and nothing comes twice",
   async (_, mishaps, told) => {
@@ -84,6 +80,51 @@ test.each([
     expect(program.errors).toMatch(told);
     expect(program.errors).toContain("Engine 0 is back.");
     await end(program);
+  },
+  timeoutMs,
+);
+
+/** Texts of four completions at once, two for each of two GPUs. */
+function fourTexts(client: OpenAI): Promise<string[]> {
+  const prompts = ["Once upon a time", "The sun", "Two and two", "A cat"];
+  return Promise.all(
+    prompts.map(async (prompt) => {
+      const long = { max_tokens: 16, min_tokens: 16, temperature: 0 };
+      const { choices } = await client.completions.create({ model: "demo", prompt, ...long });
+      return choices[0]!.text;
+    }),
+  );
+}
+
+// The first GPU is lost under its sequences. Its replacement is there soon, or never if its driver hangs in
+// the reset; the other GPU goes on, and gets what ran on the first.
+test.each([
+  ["comes back", "lose_device=700", true],
+  ["hangs in a driver call", "hang_in=finish calls_before=70 step_deadline_ms=4000", true],
+  ["hangs in its reset", "lose_device=700 hang_in=reset call_deadline_ms=2000", false],
+])(
+  "one of two GPUs that %s does not take the other along",
+  async (_, mishaps, isReplaced) => {
+    const program = serveEmulated(`devices=2 ${mishaps}`);
+    const client = await clientOf(program);
+    const texts = await fourTexts(client);
+    await program.errorMatch(isReplaced ? /Engine 0 is back\./ : /It is not started again/);
+    expect(program.errors).toContain("Engine 0 was lost: GPU 0 is lost: ");
+    if (!isReplaced) expect(program.errors).toContain("only a new process gets it back");
+    expect(program.errors).not.toContain("Engine 1");
+    expect(await fourTexts(client)).toEqual(texts);
+    await end(program);
+  },
+  timeoutMs,
+);
+
+test(
+  "a server whose only GPU cannot be had back ends with the code for another try",
+  async () => {
+    const program = serveEmulated("lose_device=700 hang_in=reset call_deadline_ms=1000");
+    await expect(stream(await clientOf(program))).rejects.toThrow();
+    expect(await program.exitCode()).toBe(75);
+    expect(program.errors).toMatch(/No engine is left: GPU 0 is lost: .* only a new process gets it back/);
   },
   timeoutMs,
 );
@@ -111,7 +152,7 @@ test(
         (error: Error) => error.message,
       );
     }
-    expect(await killer).toMatch(/the device is lost: a mishap that was asked for, for certain words/);
+    expect(await killer).toMatch(/GPU 0 is lost: a mishap that was asked for, for certain words/);
     expect(program.errors.match(/Engine 0 was lost/g)).toHaveLength(2);
     expect(text).toBe((await client.completions.create(long)).choices[0]!.text);
     await end(program);

@@ -73,6 +73,13 @@ export class Program {
     return match;
   }
 
+  /** Resolves to the first match in standard error; rejects if that ends without one. */
+  async errorMatch(pattern: RegExp): Promise<RegExpExecArray> {
+    const match = await this.#errors.match(pattern);
+    if (match === null) throw new Error(`no ${pattern} in:\n${this.output}${this.errors}`);
+    return match;
+  }
+
   /** Waits until `serve` reports that it is ready; resolves to its address, without a path. */
   async url(): Promise<string> {
     return (await this.outputMatch(/ at (http:\/\/\S+)\/v1/))[1]!;

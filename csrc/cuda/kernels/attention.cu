@@ -411,36 +411,50 @@ attention_kernel(Attention const a) {
   }
 }
 
-template <int D, bool kFp8 = false>
-void launch(Stream& stream, Attention const& a) {
-  stream.launch("attention", attention_kernel<D, kFp8>, {a.blocks, kThreads, Layout<D, kFp8>::kBytes}, a);
+template <int D, bool kFp8>
+LaunchShape shape_of(int32_t blocks) {
+  return {blocks, kThreads, Layout<D, kFp8>::kBytes};
+}
+
+// Calls `use` with a kernel as a template: `use.template operator()<D, kFp8>()`.
+template <class Use>
+auto with_kernel(int32_t head_size, bool is_fp8, Use const& use) {
+  if (is_fp8) {
+    if (head_size == 64) return use.template operator()<64, true>();
+    if (head_size == 96) return use.template operator()<96, true>();
+    if (head_size == 128) return use.template operator()<128, true>();
+    fail(BUNTING_INVALID, "attention has no kernel for heads of %d in e4m3", head_size);
+  }
+  switch (head_size) {
+    case 32:
+      return use.template operator()<32, false>();
+    case 64:
+      return use.template operator()<64, false>();
+    case 96:
+      return use.template operator()<96, false>();
+    case 128:
+      return use.template operator()<128, false>();
+    case 256:
+      return use.template operator()<256, false>();
+    case 512:
+      return use.template operator()<512, false>();
+    default:
+      fail(BUNTING_INVALID, "attention has no kernel for heads of %d", head_size);
+  }
 }
 
 }  // namespace
 
 void attention(Stream& stream, Attention const& a) {
-  if (a.kv.fp8) {
-    if (a.kv.head_size == 64) return launch<64, true>(stream, a);
-    if (a.kv.head_size == 96) return launch<96, true>(stream, a);
-    if (a.kv.head_size == 128) return launch<128, true>(stream, a);
-    fail(BUNTING_INVALID, "attention has no kernel for heads of %d in e4m3", a.kv.head_size);
-  }
-  switch (a.kv.head_size) {
-    case 32:
-      return launch<32>(stream, a);
-    case 64:
-      return launch<64>(stream, a);
-    case 96:
-      return launch<96>(stream, a);
-    case 128:
-      return launch<128>(stream, a);
-    case 256:
-      return launch<256>(stream, a);
-    case 512:
-      return launch<512>(stream, a);
-    default:
-      fail(BUNTING_INVALID, "attention has no kernel for heads of %d", a.kv.head_size);
-  }
+  with_kernel(a.kv.head_size, a.kv.fp8, [&]<int D, bool kFp8>() {
+    stream.launch("attention", attention_kernel<D, kFp8>, shape_of<D, kFp8>(a.blocks), a);
+  });
+}
+
+int32_t attention_blocks_resident(int32_t head_size, bool is_fp8) {
+  return with_kernel(head_size, is_fp8, []<int D, bool kFp8>() {
+    return resident_blocks(attention_kernel<D, kFp8>, shape_of<D, kFp8>(1));
+  });
 }
 
 }  // namespace bunting::cuda

@@ -309,8 +309,10 @@ struct Attention {
 };
 void attention(Stream& stream, Attention const& a);
 
-// Blocks of attention per multiprocessor.
+// Blocks of attention per multiprocessor for which the kernels are compiled.
 inline constexpr int32_t kAttentionBlocks = 2;
+// Returns how many blocks with these heads a multiprocessor of the current device runs at a time.
+int32_t attention_blocks_resident(int32_t head_size, bool is_fp8);
 
 // ---- sampling -------------------------------------------------------------------------------------------
 

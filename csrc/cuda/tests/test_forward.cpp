@@ -1,6 +1,8 @@
 // Tests of whole steps on the emulated device: against the CPU engine, and against each other.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "cpu/forward.h"
 #include "cuda/forward.h"
@@ -216,11 +218,100 @@ TEST(cuda_forward_takes_no_memory_after_it_is_open) {
   cuda::set_mishaps({.fail_allocation = 0});
 #endif
   a_few_steps(gpu);
-  CHECK(cuda::device_info(0).memory_free_bytes == free_bytes, "%llu bytes were taken",
-        (unsigned long long)(free_bytes - cuda::device_info(0).memory_free_bytes));
+#ifdef BUNTING_ON_GPU
+  int64_t const tolerance = 4 << 20;  // others may use the GPU too
+#else
+  int64_t const tolerance = 0;
+#endif
+  int64_t const taken = int64_t(free_bytes) - int64_t(cuda::device_info(0).memory_free_bytes);
+  CHECK(taken <= tolerance, "%lld bytes were taken", (long long)taken);
 #ifndef BUNTING_ON_GPU
   cuda::set_mishaps({});
 #endif
+}
+
+#ifndef BUNTING_ON_GPU
+// Every allocation may be the one that finds no memory: then the engine does not open, and gives back what it
+// has.
+TEST(cuda_forward_gives_back_what_it_has_when_memory_is_short) {
+  Gpu gpu(shape_for_gpu());
+  gpu.forward.reset();
+  uint64_t const free_bytes = cuda::device_info(0).memory_free_bytes;
+  int32_t failures = 0;
+  for (bool opens = false; !opens; ++failures) {
+    cuda::set_mishaps({.fail_allocation = failures});
+    try {
+      gpu.forward.emplace(gpu.model, gpu.limits);
+      opens = true;
+    } catch (Error const& error) {
+      CHECK(error.status() == BUNTING_NO_MEMORY, "allocation %d: %s", failures, error.what());
+      uint64_t const free_now = cuda::device_info(0).memory_free_bytes;
+      CHECK(free_now == free_bytes, "allocation %d: %lld bytes are gone", failures,
+            (long long)(free_bytes - free_now));
+    }
+  }
+  CHECK(failures > 5, "%d allocations", failures);
+  cuda::set_mishaps({});
+}
+
+// An engine that cannot record a step starts its kernels one by one, with the same results.
+TEST(cuda_forward_works_without_graphs) {
+  Gpu gpu(shape_for_gpu());
+  std::vector<float> const want = a_few_steps(gpu);
+  cuda::Mishaps const mishaps[] = {
+      {.fail_in = "begin_recording"}, {.fail_in = "end_recording"}, {.no_memory_in = "end_recording"}};
+  for (cuda::Mishaps const& mishap : mishaps) {
+    gpu.forward.reset();
+    cuda::set_mishaps(mishap);
+    gpu.forward.emplace(gpu.model, gpu.limits);
+    CHECK(a_few_steps(gpu) == want, "other logits");
+  }
+  cuda::set_mishaps({});
+}
+#endif
+
+// A step whose biases and seen tokens do not fit in memory together is drawn in parts, with the same results.
+TEST(cuda_forward_draws_in_parts) {
+  bunting_model_shape const shape = shape_for_gpu();
+  StepSpec step;
+  for (int32_t i = 0; i < 4; ++i) {
+    ChunkSpec chunk{0, random_tokens(uint64_t(i), 5, shape.vocab), pages_from(4 * i, 1)};
+    RowSpec row;
+    for (int32_t token = i % 2; token < shape.vocab; token += 1 + i % 2) {
+      row.biases.insert(row.biases.end(), {token, std::bit_cast<int32_t>(float(token % 7))});
+      row.seen.insert(row.seen.end(), {token, 1 + token % 3});
+    }
+    row.presence = 0.5f * float(i);
+    chunk.row = row;
+    step.chunks.push_back(chunk);
+  }
+  std::vector<uint32_t> const block = encode(step);
+  auto const drawn = [&] {
+    Gpu gpu(shape);
+    std::vector<uint32_t> result(2000);
+    gpu.forward->run(gpu.reader->read(block.data(), block.size() * 4, result.size() * 4), result.data());
+    result[1] = 0;  // the time
+    return result;
+  };
+  std::vector<uint32_t> const together = drawn();
+  size_t const usual = std::exchange(cuda::StepArrays::pairs_at_once, 0);
+  std::vector<uint32_t> const in_parts = drawn();
+  cuda::StepArrays::pairs_at_once = usual;
+  CHECK(together[0] == 4, "%u draws", together[0]);
+  CHECK(in_parts == together, "other draws");
+}
+
+// The arrays of a step are pinned, so they must be small beside a machine's memory.
+TEST(cuda_forward_pins_little_memory) {
+  bunting_model_shape shape = tiny_shape();
+  shape.layers = 1, shape.hidden = 4096, shape.vocab = 128256;
+  shape.query_heads = 32, shape.kv_heads = 8, shape.head_size = 128, shape.rope = tiny_rope(128);
+  shape.context_max = 131072;
+  Model const model(shape);
+  bunting_engine_limits limits = tiny_limits();
+  limits.step_tokens_max = limits.step_chunks_max = limits.step_draws_max = 2048;
+  size_t const bytes = cuda::StepInputs::bytes(model, limits, 264);
+  CHECK(bytes < size_t(256) << 20, "%zu bytes", bytes);
 }
 
 // With layers in fp8, and with keys and values in fp8, logits stay close to those in bf16.

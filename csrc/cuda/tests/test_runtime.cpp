@@ -2,6 +2,8 @@
 // says.
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <thread>
 
 #include "boundary/error.h"
 #include "cuda/architectures.h"
@@ -82,7 +84,7 @@ TEST(runtime_reports_memory_that_is_not_there) {
   set_mishaps({.fail_allocation = 1});
   DeviceMemory const first(64, "first");
   CHECK(status_of([] { DeviceMemory(128, "the pages"); }, text) == BUNTING_NO_MEMORY, "%s", text.c_str());
-  CHECK(text == "the device has no 128 bytes left for the pages", "%s", text.c_str());
+  CHECK(text == "GPU 0 has no 128 bytes left for the pages", "%s", text.c_str());
   CHECK(status_of([] { DeviceMemory(128, "the pages"); }, text) == BUNTING_OK, "%s", text.c_str());
   uint64_t const free = device_info(0).memory_free_bytes;
   CHECK(status_of([&] { DeviceMemory(free + 1, "all"); }, text) == BUNTING_NO_MEMORY, "%s", text.c_str());
@@ -131,6 +133,108 @@ TEST(runtime_repeats_a_graph_on_what_lies_there_now) {
     stream.launch(graph);
     REQUIRE(stream.wait(kSoonMs), "the graph does not end");
     CHECK(numbers[1] == start * 3 + 5, "%d", numbers[1]);
+  }
+}
+
+// Makes every driver call that hangs end soon, and each return to the caller before.
+constexpr double kCallMs = 150;
+
+// Uses memory of both kinds, a stream and a graph, and frees them.
+void use_a_device() {
+  use_device(0);
+  DeviceMemory memory(8, "two numbers");
+  MappedMemory host(8, "two numbers");
+  Stream stream;
+  stream.begin_recording();
+  stream.copy(memory.data(), host.data(), 8);
+  Graph const graph = stream.end_recording();
+  stream.launch(graph);
+  stream.finish(kCallMs, "has not ended");
+}
+
+TEST(runtime_gives_up_a_call_that_hangs_and_the_next_life_works) {
+  AllMishapsEnd const at_last;
+  for (char const* call : {"describe", "allocate", "allocate_mapped", "open_stream", "begin_recording",
+                           "end_recording", "finish", "release", "release_mapped", "close_stream",
+                           "close_graph"}) {
+    set_mishaps({.hang_in = call, .call_deadline_ms = kCallMs});
+    std::string text;
+    bunting_status status = status_of([] { (void)device_info(0); use_a_device(); }, text);
+    // A call that hangs in a destructor is seen by the next one.
+    if (status == BUNTING_OK) status = status_of([] { DeviceMemory(8, "two numbers"); }, text);
+    CHECK(status == BUNTING_LOST, "%s hangs: status %d, %s", call, status, text.c_str());
+    CHECK(text.starts_with("GPU 0 is lost: "), "%s hangs: %s", call, text.c_str());
+    CHECK(status_of(use_a_device, text) == BUNTING_OK, "after %s: %s", call, text.c_str());
+  }
+}
+
+TEST(runtime_gives_up_a_reset_that_hangs_and_names_the_device) {
+  AllMishapsEnd const at_last;
+  std::string text;
+  set_mishaps({.hang_in = "reset", .call_deadline_ms = kCallMs});
+  status_of([] { lose_device(0, "a kernel hangs"); }, text);
+  CHECK(text == "GPU 0 is lost: a kernel hangs", "%s", text.c_str());
+  for (int i = 0; i < 2; ++i) {
+    CHECK(status_of(use_a_device, text) == BUNTING_LOST, "%s", text.c_str());
+    CHECK(text == "GPU 0 is lost: a kernel hangs; it cannot be reset: resetting it: the driver has not "
+                  "answered after 150 ms; only a new process gets it back",
+          "%s", text.c_str());
+  }
+}
+
+TEST(runtime_tries_a_reset_that_failed_again) {
+  AllMishapsEnd const at_last;
+  std::string text;
+  set_mishaps({.fail_in = "reset"});
+  status_of([] { lose_device(0, "a kernel hangs"); }, text);
+  CHECK(status_of(use_a_device, text) == BUNTING_LOST, "%s", text.c_str());
+  CHECK(text == "GPU 0 is lost: a kernel hangs; it cannot be reset: reset failed", "%s", text.c_str());
+  CHECK(status_of(use_a_device, text) == BUNTING_OK, "%s", text.c_str());
+}
+
+TEST(runtime_blames_the_device_of_the_object) {
+  AllMishapsEnd const at_last;
+  std::string text;
+  set_mishaps({.fail_in = "finish", .devices = 2});
+  use_device(0);
+  auto first = std::make_unique<Stream>();
+  use_device(1);
+  Stream second;
+  CHECK(status_of([&] { (void)first->wait(kSoonMs); }, text) == BUNTING_LOST, "%s", text.c_str());
+  CHECK(text == "GPU 0 is lost: finish failed", "%s", text.c_str());
+  CHECK(second.wait(kSoonMs), "the other device does not work");
+  first.reset();
+  use_device(0);  // resets it
+  Stream again;
+  CHECK(again.wait(kSoonMs), "the lost device does not work again");
+}
+
+TEST(runtime_does_not_let_a_hang_of_one_device_stop_another) {
+  AllMishapsEnd const at_last;
+  std::string text;
+  set_mishaps({.hang_in = "reset", .call_deadline_ms = kSoonMs, .devices = 2});
+  status_of([] { lose_device(0, "a kernel hangs"); }, text);
+  std::thread resets([&] { status_of(use_a_device, text); });
+  use_device(1);
+  for (int i = 0; i < 20; ++i) {
+    DeviceMemory const memory(8, "two numbers");
+    Stream stream;
+    stream.fill(memory.data(), i, 8);
+    CHECK(stream.wait(kSoonMs), "the other device does not work");
+  }
+  set_mishaps({.devices = 2});
+  resets.join();
+  use_device(0);
+}
+
+TEST(runtime_records_again_after_a_recording_failed) {
+  AllMishapsEnd const at_last;
+  std::string text;
+  for (Mishaps const& mishaps : {Mishaps{.fail_in = "begin_recording"}, Mishaps{.fail_in = "end_recording"},
+                                 Mishaps{.no_memory_in = "end_recording"}}) {
+    set_mishaps(mishaps);
+    CHECK(status_of(use_a_device, text) == BUNTING_INVALID, "%s", text.c_str());
+    CHECK(status_of(use_a_device, text) == BUNTING_OK, "%s", text.c_str());
   }
 }
 
