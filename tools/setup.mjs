@@ -1,22 +1,14 @@
 // Prepares a checkout for the server: packages, the Bun binary, the native library. Each part does nothing if
 // it is up to date. Plain Node, because nothing is installed before this runs.
 
-import { spawn, spawnSync } from "node:child_process";
-import { existsSync, readFileSync, rmSync } from "node:fs";
-import { availableParallelism, totalmem } from "node:os";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { buildNative, CPU_HERE } from "./native.mjs";
+import { lastLines, runQuietly, runs, SetupError } from "./process.mjs";
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 export const bun = join(root, "node_modules", "bun", "bin", "bun.exe"); // its name on every platform
-export const nativeBuild = join(root, "build", "native");
-
-export const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
-
-/** Failure that is one sentence for people; printed without a stack. */
-export class SetupError extends Error {
-  name = "SetupError";
-}
 
 /** Sets up everything; `targets` are the native targets to build (none: all). */
 export async function setUp(targets = []) {
@@ -84,95 +76,8 @@ async function installBun() {
   throw new SetupError(`${lastLines(output, 10)}\n\nThe Bun binary at ${bun} does not run on this machine.`);
 }
 
-/**
- * Configures the build once, then lets the build system find stale parts. Builds with other cmake `options`
- * use another folder; `how` ends their messages.
- */
-export async function buildNative(targets, { folder = nativeBuild, options = [], how = "" } = {}) {
-  if (!runs("cmake", ["--version"])) {
-    throw new SetupError("cmake is missing: install it (Debian: apt install cmake g++) and try again.");
-  }
-  const cache = join(folder, "CMakeCache.txt");
-  const source = join(root, "csrc");
-  // A moved checkout has a cache with its old path, which cmake refuses.
-  const moved =
-    existsSync(cache) && !readFileSync(cache, "utf8").includes(`CMAKE_HOME_DIRECTORY:INTERNAL=${source}\n`);
-  if (moved) rmSync(folder, { recursive: true });
-
-  if (!existsSync(join(folder, "Makefile"))) {
-    const compiler =
-      process.env.CXX?.split(" ")[0] ?? ["c++", "g++", "clang++"].find((name) => runs(name, ["--version"]));
-    if (compiler === undefined || !runs(compiler, ["--version"])) {
-      throw new SetupError(
-        "No C++ compiler found: install g++ 11 or newer (Debian: apt install g++) and try again.",
-      );
-    }
-    const args = ["-S", source, "-B", folder, "-G", "Unix Makefiles", "-DCMAKE_BUILD_TYPE=Release"];
-    await build("cmake", [...args, ...options], `configuring the native engine${how}`);
-  }
-  // Compiling a large kernel file takes up to about 1 GiB.
-  const jobs = Math.max(1, Math.min(availableParallelism(), Math.floor(totalmem() / 2 ** 30)));
-  const args = ["--build", folder, "-j", String(jobs)];
-  if (targets.length > 0) args.push("--target", ...targets);
-  await build("cmake", args, `building the native engine${how}`);
-}
-
-/** Runs a build command; shows progress only if there is work to do. */
-async function build(command, args, what) {
-  let told = false;
-  const { code, output } = await runQuietly(command, args, {
-    onLine: (line) => {
-      if (!told && /Building|Linking|Configuring|The CXX compiler/.test(line)) {
-        console.log(`${what[0].toUpperCase()}${what.slice(1)} …`);
-        told = true;
-      }
-      if (told && process.stdout.isTTY && /^\[ *\d+%\]/.test(line)) process.stdout.write(`\r\x1b[K${line}`);
-    },
-  });
-  if (process.stdout.isTTY && told) process.stdout.write("\r\x1b[K");
-  if (code !== 0)
-    throw new SetupError(`${lastLines(output, 40)}\n\n${what} failed (exit code ${code}): see above.`);
-}
-
-/** True if a command starts and succeeds. */
-function runs(command, args) {
-  return spawnSync(command, args, { stdio: "ignore" }).status === 0;
-}
-
-/**
- * Runs a command in the project root and returns its output for error messages. A signal ends the command and
- * then this process.
- */
-function runQuietly(command, args, { cwd = root, onLine = () => {} } = {}) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
-    const stop = (signal) => {
-      child.kill(signal);
-      reject(new SetupError(`Stopped by ${signal}.`));
-    };
-    for (const signal of SIGNALS) process.on(signal, stop);
-    let output = "";
-    const take = (bytes) => {
-      output += bytes;
-      for (const line of String(bytes).split("\n")) onLine(line);
-    };
-    const end = (result) => {
-      for (const signal of SIGNALS) process.off(signal, stop);
-      resolve(result);
-    };
-    child.stdout.on("data", take);
-    child.stderr.on("data", take);
-    child.on("error", (error) => end({ code: 127, output: String(error.message) }));
-    child.on("close", (code) => end({ code: code ?? 1, output }));
-  });
-}
-
-function lastLines(text, count) {
-  return text.trimEnd().split("\n").slice(-count).join("\n");
-}
-
-/** `npm run setup`: sets up everything and starts nothing. */
+/** `npm run setup`: sets up what `npm start` needs and starts nothing. */
 export async function main() {
-  await setUp();
+  await setUp([CPU_HERE]);
   return 0;
 }

@@ -3,10 +3,12 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { join } from "node:path";
-import { bun, root, SIGNALS, setUp } from "./setup.mjs";
+import { CPU_HERE } from "./native.mjs";
+import { SIGNALS } from "./process.mjs";
+import { bun, root, setUp } from "./setup.mjs";
 
 export async function main(args) {
-  await setUp(["bunting_cpu"]);
+  await setUp([CPU_HERE]);
   return await runForeground(bun, [join(root, "server", "main.ts"), "serve", ...args]);
 }
 
