@@ -63,10 +63,15 @@ const IMPURE_BASE = ["base/time-slice.ts", "base/give-way.ts"];
 const PURE_ROOMS = /^(base|grammar|scheduler|simulation)\//;
 
 /**
- * The engines' library; and what Bun does not offer: one option of sockets, and a thread's clock that is
- * exact.
+ * The engines' library and NVIDIA's driver; and what Bun does not offer: one option of sockets, and a thread's
+ * clock that is exact.
  */
-const MAY_CALL_C = ["gpu/native.ts", "server/http/unsent.ts", "benchmarks/constraint/thread-clock.ts"];
+const MAY_CALL_C = [
+  "gpu/native.ts",
+  "gpu/cuda-driver.ts",
+  "server/http/unsent.ts",
+  "benchmarks/constraint/thread-clock.ts",
+];
 
 /**
  * Files import only from their own room and from rooms below it, and only gpu/native.ts loads native code.
