@@ -5,6 +5,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { availableParallelism, totalmem } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { findNvcc } from "./cuda-toolkit.mjs";
 import { lastLines, runQuietly, runs, SetupError } from "./process.mjs";
 import { filesToBuild, Progress } from "./progress.mjs";
 
@@ -12,8 +13,9 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const source = join(root, "csrc");
 export const nativeBuild = join(root, "build", "native");
 
-/** Target with the engine for this machine alone. */
+/** Targets with the engines for this machine alone. */
 export const CPU_HERE = "bunting_cpu_here";
+export const CUDA_HERE = "bunting_cuda_here";
 
 /**
  * Builds `targets` (none: all). The build system finds stale parts. Builds with other cmake `options` use
@@ -25,8 +27,14 @@ export async function buildNative(targets, { folder = nativeBuild, options = [],
   }
   const isHere = targets.includes(CPU_HERE);
   const levels = isHere ? await levelsHere(folder) : null;
-  await configure(folder, levels === null ? options : [`-DBUNTING_HERE=${levels}`, ...options]);
-  const what = isHere ? `the engine for this processor (${levels.split(";")[0]})` : `the native engine${how}`;
+  const nvcc = findNvcc();
+  await configure(folder, [
+    ...(levels === null ? [] : [`-DBUNTING_HERE=${levels}`]),
+    ...(nvcc?.startsWith("/") ? [`-DBUNTING_NVCC=${nvcc}`] : []),
+    ...options,
+  ]);
+  const forGpus = targets.includes(CUDA_HERE) ? "s for this processor and these GPUs" : " for this processor";
+  const what = isHere ? `the engine${forGpus} (${levels.split(";")[0]})` : `the native engine${how}`;
   await build(folder, targets, what);
 }
 
@@ -37,7 +45,10 @@ async function configure(folder, options) {
   const isMoved = cache !== null && !cache.includes(`CMAKE_HOME_DIRECTORY:INTERNAL=${source}\n`);
   if (isMoved) rmSync(folder, { recursive: true });
   const isConfigured = !isMoved && existsSync(join(folder, "Makefile"));
-  const has = (option) => cache.includes(`\n${option.slice(2).replace("=", ":STRING=")}\n`);
+  const has = (option) => {
+    const [name, value] = option.slice(2).split("=");
+    return cache.split("\n").some((line) => line.startsWith(`${name}:`) && line.endsWith(`=${value}`));
+  };
   if (isConfigured && options.every(has)) return;
   compiler();
   const launcher =

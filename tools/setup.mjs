@@ -4,7 +4,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { buildNative, CPU_HERE } from "./native.mjs";
+import { fetchNvcc, findNvcc, nvccVersion } from "./cuda-toolkit.mjs";
+import { buildNative, CPU_HERE, CUDA_HERE } from "./native.mjs";
 import { lastLines, runQuietly, runs, SetupError } from "./process.mjs";
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -76,8 +77,63 @@ async function installBun() {
   throw new SetupError(`${lastLines(output, 10)}\n\nThe Bun binary at ${bun} does not run on this machine.`);
 }
 
-/** `npm run setup`: sets up what `npm start` needs and starts nothing. */
-export async function main() {
+/**
+ * Sets up what `npm start` needs: the engine for this processor and, if there are a GPU and an nvcc, the engine
+ * for that GPU. A failure of the latter is reported, and the CPU serves.
+ */
+export async function setUpHere() {
   await setUp([CPU_HERE]);
+  const report = await gpusHere();
+  if (report.gpus.length === 0) return;
+  const nvcc = findNvcc();
+  if (nvcc === null) return; // the server names the command that fetches one
+  try {
+    await buildForGpus(report, nvcc);
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error;
+    console.error(`${error.message}\nThe GPU is not used.\n`);
+  }
+}
+
+/** Builds the engine for the GPUs of this machine. */
+async function buildForGpus({ gpus, cuda }, nvcc) {
+  const version = await nvccVersion(nvcc);
+  if (Math.floor(version / 10) > Math.floor(cuda / 10)) {
+    throw new SetupError(
+      `The NVIDIA driver speaks CUDA ${versionText(cuda)}, too old for what nvcc ${versionText(version)} makes: ` +
+        "update the driver, or let BUNTING_NVCC name the nvcc of an older toolkit (12.8 or 12.9).",
+    );
+  }
+  const capabilities = [...new Set(gpus.map(({ capability }) => capability))].sort((a, b) => a - b);
+  await buildNative([CPU_HERE, CUDA_HERE], { options: [`-DBUNTING_CUDA_HERE=${capabilities.join(";")}`] });
+}
+
+function versionText(tenths) {
+  return `${Math.floor(tenths / 10)}.${tenths % 10}`;
+}
+
+/** The driver's GPUs, a DriverReport of gpu/cuda-driver.ts. */
+async function gpusHere() {
+  const { code, output } = await runQuietly(bun, [join(root, "tools", "gpus.ts")]);
+  if (code !== 0) throw new SetupError(`${output}\nAsking for GPUs failed.`);
+  return JSON.parse(output);
+}
+
+/**
+ * `npm run setup`: sets up what `npm start` needs and starts nothing. With --cuda it fetches nvcc, if there is
+ * none, and builds the engine for the GPUs of this machine.
+ */
+export async function main(args = []) {
+  const other = args.find((argument) => argument !== "--cuda");
+  if (other !== undefined) throw new SetupError(`${other} is unknown; npm run setup takes only -- --cuda.`);
+  if (!args.includes("--cuda")) {
+    await setUpHere();
+    return 0;
+  }
+  await setUp([CPU_HERE]);
+  const report = await gpusHere();
+  if (report.problem !== null) throw new SetupError(`No GPU can be used: ${report.problem}.`);
+  await buildForGpus(report, findNvcc() ?? (await fetchNvcc()));
+  console.log("The engine for the GPU is built: npm start uses it.");
   return 0;
 }

@@ -3,12 +3,11 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { join } from "node:path";
-import { CPU_HERE } from "./native.mjs";
 import { SIGNALS } from "./process.mjs";
-import { bun, root, setUp } from "./setup.mjs";
+import { bun, root, setUpHere } from "./setup.mjs";
 
 export async function main(args) {
-  await setUp([CPU_HERE]);
+  await setUpHere();
   return await runForeground(bun, [join(root, "server", "main.ts"), "serve", ...args]);
 }
 
