@@ -1,6 +1,6 @@
 /**
- * `npm run build`: dist/bunting, one executable with the runtime, the server, the native library and the demo
- * model. An argument names another output file.
+ * `npm run build`: dist/bunting, one executable with the runtime, the server, the native libraries and the demo
+ * model. An argument names another output file; BUNTING_CUDA_LIBRARY names the library for GPUs, if there is one.
  */
 
 import { readdirSync, statSync } from "node:fs";
@@ -14,6 +14,8 @@ const outfile = resolve(process.argv[2] ?? join(root, "dist", "bunting"));
 /** Files to embed: name below the extraction folder → path. */
 function filesToEmbed(): Map<string, string> {
   const files = new Map([["libbunting_cpu.so", join(root, "build", "native", "libbunting_cpu.so")]]);
+  const { BUNTING_CUDA_LIBRARY: cuda } = process.env;
+  if (cuda !== undefined && cuda !== "") files.set("libbunting_cuda.so", resolve(cuda));
   const model = join(root, "models", "demo");
   for (const entry of readdirSync(model, { withFileTypes: true })) {
     if (entry.isFile() && /\.(json|safetensors|jinja)$/.test(entry.name)) {

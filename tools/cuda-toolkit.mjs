@@ -100,8 +100,13 @@ async function fetchWheel(name, index, to) {
   makeExecutable(to);
 }
 
-/** The newest wheel of the release in an index's listing; null if there is none with a checksum. */
-export function newestWheel({ files = [] }, arch = process.arch) {
+/**
+ * The newest wheel of the release in an index's listing; null if there is none with a checksum.
+ *
+ * @param {{ files?: { filename: string, url: string, hashes?: { sha256?: string }, yanked?: unknown }[] }} listing
+ */
+export function newestWheel(listing, arch = process.arch) {
+  const { files = [] } = listing;
   const machine = { x64: "x86_64", arm64: "aarch64" }[arch];
   const patch = ({ filename }) => Number(filename.split("-")[1].split(".")[2]);
   const suitable = files.filter(

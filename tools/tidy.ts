@@ -263,7 +263,8 @@ export const lockRule: Rule = (tree) => {
 };
 
 // Written so that this file does not match itself.
-const MACHINE_PATHS = /\/[w]ork\/|\/[f]arm\/|\/[t]mp\/[a-z]|\/[r]oot\/|regis[t]ry\.np|deb\.[d]eb|p[y]pi\./;
+const MACHINE_PATHS =
+  /\/[w]ork\/|\/[f]arm\/|\/[t]mp\/[a-z]|\/[r]oot\/|regis[t]ry\.np|deb\.[d]eb|p[y]pi\.(?!org\/simple"|simple\.)/;
 
 /** Finds paths that exist on one machine only. */
 export const machinePathRule: Rule = (tree) => {
