@@ -1,8 +1,17 @@
 import { afterAll, expect, test } from "bun:test";
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { extractTo } from "./assets.ts";
+import { extractTo, newest } from "./assets.ts";
 import type { EmbeddedFile } from "./embedded.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-assets-"));
@@ -62,4 +71,16 @@ test("an executable whose content is not what was built is refused", async () =>
   await expect(extractTo(join(scratch, "wrong"), "version", [file])).rejects.toThrow(
     "inside the executable is damaged",
   );
+});
+
+test("of a library for all machines and one for this machine the latest build is loaded", () => {
+  const [all, here] = [join(scratch, "all.so"), join(scratch, "here.so")];
+  expect(newest([all, here])).toBe(all);
+  writeFileSync(here, "");
+  expect(newest([all, here])).toBe(here);
+  writeFileSync(all, "");
+  utimesSync(here, 1000, 1000);
+  expect(newest([all, here])).toBe(all);
+  utimesSync(all, 999, 999);
+  expect(newest([all, here])).toBe(here);
 });

@@ -18,8 +18,14 @@ const DEMO_MODEL = "models/demo";
 export async function libraryPath(kind: EngineLibrary): Promise<string> {
   const file = `libbunting_${kind}.so`;
   if (embeddedFiles !== null) return join(await extract(embeddedFiles, (name) => name === file), file);
-  const build = join(sourceRoot(), "build", "native");
-  return kind === "cpu" ? join(build, file) : join(build, "cuda", file);
+  const folders = { cpu: [".", "here"], cuda: ["cuda", "here"], emu: ["cuda"] }[kind];
+  return newest(folders.map((folder) => join(sourceRoot(), "build", "native", folder, file)));
+}
+
+/** The file that was built last: for all machines or, by `npm start`, for this one; the first if there is none. */
+export function newest(files: readonly string[]): string {
+  const builtMs = (file: string): number => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  return files.reduce((best, file) => (builtMs(file) > builtMs(best) ? file : best));
 }
 
 /** Folder of the model that comes with Bunting. */

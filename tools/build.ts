@@ -1,7 +1,7 @@
 /**
- * `npm run build`: dist/bunting, one executable with the runtime, the server, the native library and the demo
- * model. An argument names another output file. Releases name the `--library`, the `--runtime` (a Bun
- * binary) and the `--target` of another platform too.
+ * `npm run build`: dist/bunting, one executable with the runtime, the server, the native libraries and the demo
+ * model. An argument names another output file; BUNTING_CUDA_LIBRARY names the library for GPUs, if there is one.
+ * Releases name the `--library`, the `--runtime` (a Bun binary) and the `--target` of another platform too.
  */
 
 import { readdirSync, statSync } from "node:fs";
@@ -22,6 +22,8 @@ const library = resolve(values.library ?? join(root, "build", "native", "libbunt
 /** Files to embed: name below the extraction folder → path. */
 function filesToEmbed(): Map<string, string> {
   const files = new Map([["libbunting_cpu.so", library]]);
+  const { BUNTING_CUDA_LIBRARY: cuda } = process.env;
+  if (cuda !== undefined && cuda !== "") files.set("libbunting_cuda.so", resolve(cuda));
   const model = join(root, "models", "demo");
   for (const entry of readdirSync(model, { withFileTypes: true })) {
     if (entry.isFile() && /\.(json|safetensors|jinja)$/.test(entry.name)) {

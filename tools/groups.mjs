@@ -4,8 +4,9 @@ import { spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { basename, join, resolve } from "node:path";
+import { buildNative, nativeBuild } from "./native.mjs";
 import { checkRegisters } from "./ptxas.mjs";
-import { buildNative, bun, nativeBuild, root } from "./setup.mjs";
+import { bun, root } from "./setup.mjs";
 
 /** Timeout of a hanging test. Far above any test's time, since machines may be slow and busy. */
 const TEST_TIMEOUT_MS = 60_000;

@@ -2,7 +2,8 @@
 // the minutes (default 60) are over or a round fails.
 
 import { propertyTests, runGroups, summary } from "./groups.mjs";
-import { SetupError, setUp } from "./setup.mjs";
+import { SetupError } from "./process.mjs";
+import { setUp } from "./setup.mjs";
 
 const MINUTES = 60;
 /** Factor of cases per round, relative to `npm test`. */

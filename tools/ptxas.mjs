@@ -6,7 +6,8 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { buildNative, nativeBuild, root } from "./setup.mjs";
+import { buildNative, nativeBuild } from "./native.mjs";
+import { root } from "./setup.mjs";
 
 const PAGE = join(root, "docs", "reference", "gpu-kernels.md");
 const NO_SPILLS = "no kernel spills";

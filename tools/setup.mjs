@@ -1,22 +1,15 @@
 // Prepares a checkout for the server: packages, the Bun binary, the native library. Each part does nothing if
 // it is up to date. Plain Node, because nothing is installed before this runs.
 
-import { spawn, spawnSync } from "node:child_process";
-import { existsSync, readFileSync, rmSync } from "node:fs";
-import { availableParallelism, totalmem } from "node:os";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { fetchNvcc, findNvcc, nvccVersion } from "./cuda-toolkit.mjs";
+import { buildNative, CPU_HERE, CUDA_HERE } from "./native.mjs";
+import { lastLines, runQuietly, runs, SetupError } from "./process.mjs";
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
 export const bun = join(root, "node_modules", "bun", "bin", "bun.exe"); // its name on every platform
-export const nativeBuild = join(root, "build", "native");
-
-export const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
-
-/** Failure that is one sentence for people; printed without a stack. */
-export class SetupError extends Error {
-  name = "SetupError";
-}
 
 /** Sets up everything; `targets` are the native targets to build (none: all). */
 export async function setUp(targets = []) {
@@ -85,94 +78,62 @@ async function installBun() {
 }
 
 /**
- * Configures the build once, then lets the build system find stale parts. Builds with other cmake `options`
- * use another folder; `how` ends their messages.
+ * Sets up what `npm start` needs: the engine for this processor and, if there are a GPU and an nvcc, the engine
+ * for that GPU. A failure of the latter is reported, and the CPU serves.
  */
-export async function buildNative(targets, { folder = nativeBuild, options = [], how = "" } = {}) {
-  if (!runs("cmake", ["--version"])) {
-    throw new SetupError("cmake is missing: install it (Debian: apt install cmake g++) and try again.");
+export async function setUpHere() {
+  await setUp([CPU_HERE]);
+  const report = await gpusHere();
+  if (report.gpus.length === 0) return;
+  const nvcc = findNvcc();
+  if (nvcc === null) return; // the server names the command that fetches one
+  try {
+    await buildForGpus(report, nvcc);
+  } catch (error) {
+    if (!(error instanceof SetupError)) throw error;
+    console.error(`${error.message}\nThe GPU is not used.\n`);
   }
-  const cache = join(folder, "CMakeCache.txt");
-  const source = join(root, "csrc");
-  // A moved checkout has a cache with its old path, which cmake refuses.
-  const moved =
-    existsSync(cache) && !readFileSync(cache, "utf8").includes(`CMAKE_HOME_DIRECTORY:INTERNAL=${source}\n`);
-  if (moved) rmSync(folder, { recursive: true });
-
-  if (!existsSync(join(folder, "Makefile"))) {
-    const compiler =
-      process.env.CXX?.split(" ")[0] ?? ["c++", "g++", "clang++"].find((name) => runs(name, ["--version"]));
-    if (compiler === undefined || !runs(compiler, ["--version"])) {
-      throw new SetupError(
-        "No C++ compiler found: install g++ 11 or newer (Debian: apt install g++) and try again.",
-      );
-    }
-    const args = ["-S", source, "-B", folder, "-G", "Unix Makefiles", "-DCMAKE_BUILD_TYPE=Release"];
-    await build("cmake", [...args, ...options], `configuring the native engine${how}`);
-  }
-  // Compiling a large kernel file takes up to about 1 GiB.
-  const jobs = Math.max(1, Math.min(availableParallelism(), Math.floor(totalmem() / 2 ** 30)));
-  const args = ["--build", folder, "-j", String(jobs)];
-  if (targets.length > 0) args.push("--target", ...targets);
-  await build("cmake", args, `building the native engine${how}`);
 }
 
-/** Runs a build command; shows progress only if there is work to do. */
-async function build(command, args, what) {
-  let told = false;
-  const { code, output } = await runQuietly(command, args, {
-    onLine: (line) => {
-      if (!told && /Building|Linking|Configuring|The CXX compiler/.test(line)) {
-        console.log(`${what[0].toUpperCase()}${what.slice(1)} …`);
-        told = true;
-      }
-      if (told && process.stdout.isTTY && /^\[ *\d+%\]/.test(line)) process.stdout.write(`\r\x1b[K${line}`);
-    },
-  });
-  if (process.stdout.isTTY && told) process.stdout.write("\r\x1b[K");
-  if (code !== 0)
-    throw new SetupError(`${lastLines(output, 40)}\n\n${what} failed (exit code ${code}): see above.`);
+/** Builds the engine for the GPUs of this machine. */
+async function buildForGpus({ gpus, cuda }, nvcc) {
+  const version = await nvccVersion(nvcc);
+  if (Math.floor(version / 10) > Math.floor(cuda / 10)) {
+    throw new SetupError(
+      `The NVIDIA driver speaks CUDA ${versionText(cuda)}, too old for what nvcc ${versionText(version)} makes: ` +
+        "update the driver, or let BUNTING_NVCC name the nvcc of an older toolkit (12.8 or 12.9).",
+    );
+  }
+  const capabilities = [...new Set(gpus.map(({ capability }) => capability))].sort((a, b) => a - b);
+  await buildNative([CPU_HERE, CUDA_HERE], { options: [`-DBUNTING_CUDA_HERE=${capabilities.join(";")}`] });
 }
 
-/** True if a command starts and succeeds. */
-function runs(command, args) {
-  return spawnSync(command, args, { stdio: "ignore" }).status === 0;
+function versionText(tenths) {
+  return `${Math.floor(tenths / 10)}.${tenths % 10}`;
+}
+
+/** The driver's GPUs, a DriverReport of gpu/cuda-driver.ts. */
+async function gpusHere() {
+  const { code, output } = await runQuietly(bun, [join(root, "tools", "gpus.ts")]);
+  if (code !== 0) throw new SetupError(`${output}\nAsking for GPUs failed.`);
+  return JSON.parse(output);
 }
 
 /**
- * Runs a command in the project root and returns its output for error messages. A signal ends the command and
- * then this process.
+ * `npm run setup`: sets up what `npm start` needs and starts nothing. With --cuda it fetches nvcc, if there is
+ * none, and builds the engine for the GPUs of this machine.
  */
-function runQuietly(command, args, { cwd = root, onLine = () => {} } = {}) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { cwd, stdio: ["ignore", "pipe", "pipe"] });
-    const stop = (signal) => {
-      child.kill(signal);
-      reject(new SetupError(`Stopped by ${signal}.`));
-    };
-    for (const signal of SIGNALS) process.on(signal, stop);
-    let output = "";
-    const take = (bytes) => {
-      output += bytes;
-      for (const line of String(bytes).split("\n")) onLine(line);
-    };
-    const end = (result) => {
-      for (const signal of SIGNALS) process.off(signal, stop);
-      resolve(result);
-    };
-    child.stdout.on("data", take);
-    child.stderr.on("data", take);
-    child.on("error", (error) => end({ code: 127, output: String(error.message) }));
-    child.on("close", (code) => end({ code: code ?? 1, output }));
-  });
-}
-
-function lastLines(text, count) {
-  return text.trimEnd().split("\n").slice(-count).join("\n");
-}
-
-/** `npm run setup`: sets up everything and starts nothing. */
-export async function main() {
-  await setUp();
+export async function main(args = []) {
+  const other = args.find((argument) => argument !== "--cuda");
+  if (other !== undefined) throw new SetupError(`${other} is unknown; npm run setup takes only -- --cuda.`);
+  if (!args.includes("--cuda")) {
+    await setUpHere();
+    return 0;
+  }
+  await setUp([CPU_HERE]);
+  const report = await gpusHere();
+  if (report.problem !== null) throw new SetupError(`No GPU can be used: ${report.problem}.`);
+  await buildForGpus(report, findNvcc() ?? (await fetchNvcc()));
+  console.log("The engine for the GPU is built: npm start uses it.");
   return 0;
 }

@@ -3,10 +3,11 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
 import { join } from "node:path";
-import { bun, root, SIGNALS, setUp } from "./setup.mjs";
+import { SIGNALS } from "./process.mjs";
+import { bun, root, setUpHere } from "./setup.mjs";
 
 export async function main(args) {
-  await setUp(["bunting_cpu"]);
+  await setUpHere();
   return await runForeground(bun, [join(root, "server", "main.ts"), "serve", ...args]);
 }
 

@@ -13,10 +13,12 @@ import {
   staticChecks,
   summary,
 } from "./groups.mjs";
+import { buildNative, CPU_HERE } from "./native.mjs";
 import { setUp } from "./setup.mjs";
 
 export async function main() {
   await setUp();
+  await buildNative([CPU_HERE]);
   const total = await runGroups([
     ...staticChecks(),
     nativeTests(),

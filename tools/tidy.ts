@@ -63,11 +63,12 @@ const IMPURE_BASE = "base/time-slice.ts";
 const PURE_ROOMS = /^(base|grammar|scheduler|simulation)\//;
 
 /**
- * The engines' library; and what Bun does not offer: one option of sockets, locks of files, and a thread's clock that
- * is exact.
+ * The engines' library and NVIDIA's driver; and what Bun does not offer: one option of sockets, locks of files, and a
+ * thread's clock that is exact.
  */
 const MAY_CALL_C = [
   "gpu/native.ts",
+  "gpu/cuda-driver.ts",
   "server/http/unsent.ts",
   "server/hub/lock.ts",
   "benchmarks/constraint/thread-clock.ts",
@@ -263,7 +264,8 @@ export const lockRule: Rule = (tree) => {
 };
 
 // Written so that this file does not match itself.
-const MACHINE_PATHS = /\/[w]ork\/|\/[f]arm\/|\/[t]mp\/[a-z]|\/[r]oot\/|regis[t]ry\.np|deb\.[d]eb|p[y]pi\./;
+const MACHINE_PATHS =
+  /\/[w]ork\/|\/[f]arm\/|\/[t]mp\/[a-z]|\/[r]oot\/|regis[t]ry\.np|deb\.[d]eb|p[y]pi\.(?!org\/simple"|simple\.)/;
 
 /** Finds paths that exist on one machine only. */
 export const machinePathRule: Rule = (tree) => {

@@ -37,8 +37,13 @@ export async function serve(config: Config, model: string | null): Promise<numbe
   for (const note of [server.packedNote, server.jobsNote])
     if (note !== null) console.log(`${sentence(note)}\n`);
   console.log(readyText(server, (performance.now() - startedMs) / 1000, needsKey(config)));
+  if (dir === null) console.log(`${aboutDemo}\n`);
   return await untilSignal(server, config.shutdownTimeoutS);
 }
+
+/** Note below the ready text when no model was named. */
+const aboutDemo =
+  "The demo model is tiny and only shows that everything works. Your own model is an argument: a GGUF file or a Hugging Face folder.";
 
 function sentence(text: string): string {
   return `${text[0]!.toUpperCase()}${text.slice(1)}.`;
@@ -81,6 +86,7 @@ function describePlan(plan: ServingPlan): string {
   const { names, folder, contextMax } = plan;
   return [
     `${names.join(", ")}: ${folder.config.family} in ${describeNumbers(plan)}, ${describeEngines(plan)}, sequences of up to ${contextMax} tokens`,
+    `Computes on ${plan.backend.gpus === null ? "the CPU" : "GPUs"}, because ${plan.backend.reason}.`,
     "",
     memoryTable(plan.memory),
     ...folder.notes.flatMap((note) => ["", note]),

@@ -1,8 +1,9 @@
 /** Chooses the native library and the GPUs, with a reason. Runs before anything is loaded. */
 
 import { existsSync } from "node:fs";
+import { probeDriver } from "../../gpu/cuda-driver.ts";
 import { type Gpu, NativeError, openLibrary } from "../../gpu/native.ts";
-import { type EngineLibrary, libraryPath } from "../assets.ts";
+import { type EngineLibrary, isExecutable, libraryPath } from "../assets.ts";
 import { ConfigError, type DeviceChoice } from "../config.ts";
 
 export interface Backend {
@@ -56,12 +57,26 @@ export interface FoundGpus {
 export async function findGpus(): Promise<FoundGpus> {
   try {
     const path = await libraryPath("cuda");
-    if (!existsSync(path)) return { count: 0, reason: "this build has no CUDA engine" };
+    if (!existsSync(path)) return { count: 0, reason: missingEngine() };
     const { devices, name } = openLibrary(path).deviceProbe(0);
-    return { count: devices, reason: `there ${devices === 1 ? "is" : "are"} ${devices} × ${name}` };
+    return { count: devices, reason: counted(devices, name) };
   } catch (error) {
     return { count: 0, reason: error instanceof Error ? error.message : String(error) };
   }
+}
+
+function counted(devices: number, name: string): string {
+  return `there ${devices === 1 ? "is" : "are"} ${devices} × ${name}`;
+}
+
+/** Reason why a build without the CUDA engine uses no GPU, with the remedy if one would work. */
+function missingEngine(): string {
+  const { gpus, problem } = probeDriver();
+  if (problem !== null) return problem;
+  const remedy = isExecutable
+    ? "`npm run build` where nvcc is installed makes an executable with one"
+    : "`npm run setup -- --cuda` builds one";
+  return `${counted(gpus.length, gpus[0]!.name)}, but this build has no CUDA engine: ${remedy}`;
 }
 
 /** Backend on some GPUs; null: on all that the library finds. */
@@ -74,7 +89,7 @@ async function onGpus(
   if (!existsSync(library)) {
     throw new ConfigError(
       kind === "cuda"
-        ? "--device cuda: this build has no CUDA engine; building it needs nvcc (cmake --build build/native --target bunting_cuda)."
+        ? `--device cuda: ${missingEngine()}.`
         : "--device emu: the emulated GPU is for development; it is built with the tests (npm test).",
     );
   }

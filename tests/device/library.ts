@@ -54,6 +54,6 @@ export function gpuRefusal(library: NativeLibrary, gpu: number): string | null {
 }
 
 function present(path: string): string {
-  if (!existsSync(path)) throw new Error(`${path} does not exist: "npm run setup" builds it`);
+  if (!existsSync(path)) throw new Error(`${path} does not exist: "npm test" builds it`);
   return path;
 }

@@ -14,12 +14,14 @@ extern Kernels const kernels;
 }
 namespace avx2 {
 extern Kernels const kernels;
+void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
 }
 namespace avx2_vnni {
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
 }
 namespace avx512 {
 extern Kernels const kernels;
+void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
 }
 namespace avx512_vnni {
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
@@ -30,6 +32,20 @@ extern Kernels const kernels;
 namespace amx_bf16 {
 extern Kernels const kernels;
 }
+
+#ifdef BUNTING_ONLY_VNNI
+// A library for one machine with VPDPBUSD has no other GEMM for these tables.
+#ifdef BUNTING_HAS_AVX2_VNNI
+void avx2::gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
+  avx2_vnni::gemm(g, panel_begin, panel_end);
+}
+#endif
+#ifdef BUNTING_HAS_AVX512_VNNI
+void avx512::gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end) {
+  avx512_vnni::gemm(g, panel_begin, panel_end);
+}
+#endif
+#endif
 
 [[maybe_unused]] static Kernels with_gemm(Kernels kernels, decltype(Kernels::gemm) gemm) {
   kernels.gemm = gemm;
@@ -58,8 +74,10 @@ static Kernels const* avx512_kernels() {
 
 Kernels const* kernels_for(int32_t isa) {
   switch (isa) {
+#ifdef BUNTING_HAS_PORTABLE
     case BUNTING_ISA_PORTABLE:
       return &portable::kernels;
+#endif
 #ifdef BUNTING_HAS_AVX2
     case BUNTING_ISA_AVX2:
       return avx2_kernels();
