@@ -54,6 +54,18 @@ float add_some(Operand const& a, Operand const& b, int first, float c) {
   return truncated(sum, top - now.fraction_bits);
 }
 
+// As add_some, for operands of which some number may be infinite or not a number.
+float add_any(Operand const& a, Operand const& b, int first, float c) {
+  bool is_finite = std::isfinite(c);
+  double sum = double(c);
+  for (int k = first; k < first + now.terms; ++k) {
+    is_finite = is_finite && std::isfinite(a.values[k]) && std::isfinite(b.values[k]);
+    sum += double(a.values[k]) * double(b.values[k]);
+  }
+  if (is_finite) return add_some(a, b, first, c);
+  return std::isnan(sum) ? std::bit_cast<float>(kNan) : float(sum);
+}
+
 }  // namespace
 
 void use_matrix_sums(MatrixSums const& sums) {
@@ -70,17 +82,9 @@ void Operand::set(int k, uint16_t bf16) {
 }
 
 float add_products(Operand const& a, Operand const& b, float c) {
-  if (a.is_finite && b.is_finite && std::isfinite(c)) {
-    for (int first = 0; first < 16; first += now.terms) {
-      c = add_some(a, b, first, c);
-      if (!std::isfinite(c)) return c;
-    }
-    return c;
-  }
-  double sum = double(c);
-  for (int k = 0; k < 16; ++k) sum += double(a.values[k]) * double(b.values[k]);
-  if (std::isnan(sum)) return std::bit_cast<float>(kNan);
-  return float(sum);
+  for (int first = 0; first < 16; first += now.terms)
+    c = a.is_finite && b.is_finite && std::isfinite(c) ? add_some(a, b, first, c) : add_any(a, b, first, c);
+  return c;
 }
 
 }  // namespace bunting::emulator
