@@ -15,6 +15,8 @@ cp $hopper/cuda/{libbunting_cuda.so,bunting_cuda_tests,bunting_bench_cuda} "$sta
 cp $bun "$stage/build/bun"
 find "$stage/build" -type f ! -name bun -exec strip {} +
 $bun build --target=bun --minify --outdir "$stage/dist" --root server server/main.ts $(find server -name worker.ts) >/dev/null
+# The server starts its workers by the names of their sources.
+find "$stage/dist" -name worker.js | while read -r worker; do echo 'import "./worker.js";' >"${worker%.js}.ts"; done
 tar -C "$stage" -c build dist | xz -9 -T0 >build/carry.tar.xz
 tree=$(git ls-files -z | xargs -0 stat -c %s | awk '{sum += $1} END {print sum}')
 carried=$(stat -c %s build/carry.tar.xz)
