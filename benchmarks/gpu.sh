@@ -1,212 +1,166 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU: builds the CUDA engine, checks it, measures it, and prints one report in Markdown.
+# First contact with an NVIDIA GPU, as a ladder of rungs within a time budget. A rung is a command in a process of its own
+# with its own limit: one that fails, crashes or hangs loses only itself. Results are written as they come.
 #
-#   benchmarks/gpu.sh [--report file] [part ...]    the parts named, in this order, or all of them
-#   benchmarks/gpu.sh --prepare                     only builds, for all GPUs: for use on a machine without nvcc
-#   benchmarks/gpu.sh --dry-run [part ...]          prints the commands of each part, and runs those that need no GPU
+#   benchmarks/gpu.sh first [folder]     builds or unpacks, tests, kernels' times, bits, a fault and a hang: 8 minutes
+#   benchmarks/gpu.sh second [folder]    sanitizers, profiles, conformance, a chat, PyTorch beside it: 5 minutes
+#   benchmarks/gpu.sh whole [folder]     every family and kind of layer, an 8B model through the server: no limit
+#   benchmarks/gpu.sh pack               where nvcc is: builds for Hopper and writes build/carry.tar.xz, for a bare machine
 #
-#   build       libbunting_cuda.so, its tests and benchmarks, for this GPU
-#   tests       every kernel against plain loops, and the engine against the rules of a device, on the GPU
-#   memcheck, racecheck, synccheck    kernel tests under compute-sanitizer
-#   kinds       every family and kind of layer on the GPU, against transformers and with chunks, company and cache
-#   kernels     each kernel compared with the measured speeds of copying and of a large matrix product; mixtures of experts, heads of 256
-#   serving     an 8B model of random weights through the server
-#   torch       PyTorch and transformers on the same GPU
+# `folder` (build/gpu, or $OUT) receives at most eight files: results.jsonl with all numbers and how every rung ended,
+# log.txt, and others that rungs write. `bun benchmarks/gpu-table.ts folder` makes the table of docs/gpu.md of them.
 #
-# Each command is limited to nine minutes ($BUNTING_STEP_SECONDS), so that every part can run as a separate short call.
-# The script appends to the report when parts are named, and starts a new one otherwise. It lists the commands that cannot
-# run here and skips them. The exit code is 1 if any command failed.
-#
-#   BUNTING_CUBLASLT    path of the library, if not where CUDA or PyTorch install it
-#   BUNTING_BUN         the bun to use
-#   BUNTING_GPU_MODEL   folder of an 8B model; created if missing (16 GB)
+#   BUNTING_LADDER_SECONDS     another budget
+#   BUNTING_LADDER_RUNGS       another file of rungs than benchmarks/gpu/<first|second|whole>.rungs
+#   BUNTING_LADDER_EMULATED=1  the emulated GPU, in tiny shapes: shows that the ladder works
+#   BUNTING_LADDER_TESTS       words of the tests to run; all by default
+#   BUNTING_LADDER_CONFORMANCE words of the rules of a device to check; all by default
+#   BUNTING_LADDER_MODEL       shape or folder of the model of the chat; Llama-3.2-1B by default
+#   BUNTING_CUBLASLT           path of the library, if it is not found by name
+#   CUDA_HOME                  folder of nvcc and the sanitizers, if not /usr/local/cuda
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
-all_parts="build tests kinds memcheck racecheck synccheck kernels serving torch"
-prepare=false dry=false report=build/gpu-report.md parts=""
-while [ $# -gt 0 ]; do
-  case "$1" in
-    --prepare) prepare=true ;;
-    --dry-run) dry=true ;;
-    --report) report=${2:?--report wants a file} && shift ;;
-    *)
-      case " $all_parts " in
-        *" $1 "*) parts="$parts $1" ;;
-        *) echo "gpu.sh: what is $1? The parts are: $all_parts." >&2 && exit 2 ;;
-      esac
-      ;;
-  esac
-  shift
-done
+which=${1:-}
+case "$which" in
+  first) budget=480 ;;
+  second) budget=300 ;;
+  whole) budget=7200 ;;
+  pack) exec bash benchmarks/gpu/pack.sh ;;
+  *) echo "gpu.sh: wanted first, second, whole or pack, not '$which'." >&2 && exit 2 ;;
+esac
+budget=${BUNTING_LADDER_SECONDS:-$budget}
+rungs=${BUNTING_LADDER_RUNGS:-benchmarks/gpu/$which.rungs}
+out=${2:-${OUT:-build/gpu}}
+[ -r "$rungs" ] && mkdir -p "$out" || { echo "gpu.sh: there is no $rungs, or no folder $out." >&2; exit 2; }
+out=$(cd "$out" && pwd)
+results=$out/results.jsonl
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+log_bytes_max=200000 # of a rung
 
-built=build/native/cuda
-targets="bunting_cpu bunting_cuda bunting_cuda_tests bunting_bench_cuda bunting_bench_attention_plan"
-cuda=${CUDA_HOME:-/usr/local/cuda}
-nvcc=$(command -v nvcc || ls "$cuda/bin/nvcc" 2>/dev/null)
-bun=${BUNTING_BUN:-node_modules/.bin/bun}
-limit=${BUNTING_STEP_SECONDS:-540}
-failed=0
-mkdir -p "$built" "$(dirname "$report")" || exit 2
-[ -n "$parts" ] || : >"$report" || exit 2
-
-wanted() { [ -z "$parts" ] || [[ " $parts " == *" $1 "* ]]; }
-say() { printf '%s\n' "$*" | tee -a "$report"; }
-left_out() { say "Left out: $*" && say ""; }
-
-# step "title" command...: runs it, writes its output into the report, and continues even if it fails.
-step() {
-  local title=$1 log code started=$SECONDS
-  shift
-  say "## $title" && say ""
-  if $dry; then
-    say "Would run: $*" && say ""
-    return 0
-  fi
-  log=$(mktemp)
-  timeout -k 10 "$limit" "$@" >"$log" 2>&1
-  code=$?
-  if [ $code -eq 0 ]; then
-    tee -a "$report" <"$log"
-  else
-    failed=1
-    say '```text'
-    tail -n 40 "$log" | tee -a "$report"
-    say '```'
-    say ""
-    [ $code -eq 124 ] && say "**Failed**: not done after $limit seconds." || say "**Failed**: exit code $code."
-  fi
-  rm -f "$log"
-  say ""
-  say "($((SECONDS - started)) s)" && say ""
-  return $code
-}
-
-# Reports only the last line of a command's output, unless it fails.
-last_line='log=$(mktemp); "$@" >"$log" 2>&1; code=$?; [ $code -eq 0 ] && tail -n 1 "$log" || tail -n 40 "$log"; rm -f "$log"; exit $code'
-brief() { if $dry; then step "$@"; else step "$1" bash -c "$last_line" gpu.sh "${@:2}"; fi; }
-
-compile='
-  cmake -S csrc -B build/native -DCMAKE_BUILD_TYPE=Release "-DBUNTING_CUDA_ARCHITECTURES=$1" >build/native/gpu-build.log 2>&1 &&
-    cmake --build build/native -j "$(nproc)" --target $2 >>build/native/gpu-build.log 2>&1 ||
-    { tail -n 30 build/native/gpu-build.log; exit 1; }
-  ls -l build/native/cuda/libbunting_cuda.so | awk "{printf \"libbunting_cuda.so, %.1f MB\\n\", \$5 / 1e6}"'
-build_for() {
-  if $dry; then step "Build for $1" cmake --build build/native --target $targets; else
-    step "Build for $1" bash -c "$compile" gpu.sh "$1" "$targets"
-  fi
-}
-
-if $prepare; then
-  [ -n "$nvcc" ] || { echo "gpu.sh: --prepare needs nvcc." >&2; exit 2; }
-  limit=3600
-  build_for "80;86;89;90a;100;120"
-  exit $failed
-fi
-
-if $dry; then
-  gpu="no GPU, 0, 9.0, 0, 0"
+export out work
+export native=$PWD/build/native carry=build/carry.tar.xz
+export cuda=${CUDA_HOME:-/usr/local/cuda}
+export PATH=$PATH:$cuda/bin
+export cublaslt=${BUNTING_CUBLASLT:-}
+export BUNTING_LADDER_CONFORMANCE=${BUNTING_LADDER_CONFORMANCE:-}
+export BUNTING_LADDER_MODEL=${BUNTING_LADDER_MODEL:-Llama-3.2-1B}
+export BUNTING_LADDER_TESTS=${BUNTING_LADDER_TESTS:-}
+patience=1 # multiplies the limits of rungs
+if [ -n "${BUNTING_LADDER_EMULATED:-}" ]; then
+  patience=10
+  export tests=$native/cuda/bunting_emulator_tests bench=$native/cuda/bunting_bench_emulated
+  export library=$native/cuda/libbunting_emu.so device=emu
 else
-  if ! gpu=$(nvidia-smi --query-gpu=name,driver_version,compute_cap,memory.total,clocks.max.sm --format=csv,noheader 2>&1); then
-    echo "gpu.sh: there is no NVIDIA GPU here: $gpu" >&2
-    exit 2
-  fi
-  gpu=$(echo "$gpu" | head -n 1)
+  export tests=$native/cuda/bunting_cuda_tests bench=$native/cuda/bunting_bench_cuda
+  export library=$native/cuda/libbunting_cuda.so device=cuda:0
 fi
-say "# The CUDA engine on ${gpu%%,*}"
-say ""
-say "$(date -u +%F), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown). GPU, driver, capability, memory, clock: $gpu."
-say ""
+[ -x "$PWD/build/bun" ] && bun=$PWD/build/bun || bun=$PWD/node_modules/.bin/bun
+export bun=${BUNTING_BUN:-$bun}
 
-if wanted build; then
-  capability=$(echo "$gpu" | cut -d, -f3 | tr -d ' .')
+# ---- helpers of rungs ----------------------------------------------------------------------------------------------------
+
+# Ends the rung as left out.
+leave_out() { echo "Left out: $*" && exit 77; }
+need() { command -v "$1" >/dev/null || leave_out "there is no $1."; }
+# Uses what build/carry.tar.xz brings, or what is built, or builds for this GPU.
+build_where_needed() {
+  if [ -e "$carry" ] && [ ! -x "$bench" ]; then tar -xJf "$carry" || return 1; fi
+  if [ -x "$bench" ] && "$bench" probe; then return 0; fi
+  need nvcc && need cmake
+  local make=() capability
+  command -v make >/dev/null || make=(-G Ninja)
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d ' .')
   [ "$capability" = 90 ] && capability=90a
-  if [ -n "$nvcc" ]; then
-    build_for "$capability"
-  else
-    left_out "the build, for want of nvcc: what is in $built was built elsewhere."
+  rm -rf "$native/CMakeCache.txt" "$native/CMakeFiles"
+  cmake -S csrc -B "$native" "${make[@]}" -DCMAKE_BUILD_TYPE=Release "-DBUNTING_CUDA_ARCHITECTURES=$capability" &&
+    cmake --build "$native" -j "$(nproc)" --target bunting_cuda bunting_cuda_tests bunting_bench_cuda
+}
+# Speed of copying in TB/s, as a rung before has measured it.
+copying() { sed -n 's/.*"ceiling":"copy","per_second":\([0-9]*\).*/\1/p' "$out/results.jsonl" | awk '{tbps = $1 / 1e12} END {print tbps}'; }
+formats() { printf '%s\n' bf16 int8 int8_32 int4 fp8 mxfp4; }
+# Shards that together launch every kernel; each is small enough for a sanitizer.
+tiny_shards() { printf '%s\n' rows few=bf16 few=int4 few=mxfp4 many=bf16 many=int4 attention=engine experts=int4; }
+sanitize() {
+  need compute-sanitizer
+  compute-sanitizer --tool "$1" --error-exitcode 9 "$bench" --tiny "${@:2}"
+}
+profiles() { printf '%s\n' gemm_few:few=bf16 gemm_few:few=int4 gemm_many:many=bf16 gemm_many:many=int4 attention:attention=engine sample:rows; }
+# Adds one launch of a kernel, from within a graph, to ncu.csv.
+profile() {
+  need ncu
+  ncu --clock-control none --set full --csv --page raw --kernel-name "regex:${1%%:*}" --launch-skip 4 --launch-count 1 \
+    --kill yes "$bench" "${1#*:}" >>"$out/ncu.csv"
+}
+# One chat with a model of the given shape, or in the given folder, through the server.
+chat() {
+  local model=$1 server=server/main.ts
+  [ -e dist/main.js ] && server=dist/main.js
+  if [ ! -d "$model" ]; then
+    "$bun" tools/random-model.ts "$model" "$work/model" || return 1
+    model=$work/model
   fi
-fi
-for file in libbunting_cuda.so bunting_cuda_tests bunting_bench_cuda; do
-  [ -e "$built/$file" ] || $dry || { echo "gpu.sh: $built/$file is missing: run benchmarks/gpu.sh --prepare where nvcc is." >&2; exit 1; }
-done
+  "$bun" benchmarks/gpu/chat.ts "$server" "$model" "$device"
+}
+export -f leave_out need build_where_needed copying formats tiny_shards sanitize profiles profile chat
 
-if wanted tests; then
-  brief "Kernels against plain loops, on the GPU" $built/bunting_cuda_tests
-  # Tests of these files with the GPU's name; the emulated GPU need not be built.
-  rules="tests/device/gpu.conformance.test.ts tests/device/gpu.test.ts tests/device/correctness.test.ts"
-  ls $rules >/dev/null || exit 2
-  if [ -x "$bun" ]; then
-    brief "The engine against the rules of a device and against transformers" \
-      env BUNTING_EMULATED_LIBRARY="$PWD/$built/libbunting_cuda.so" "$bun" test $rules -t cuda
-  else
-    left_out "the engine against the rules of a device and against transformers: there is no $bun (npm ci)."
-  fi
-fi
+# ---- the ladder ------------------------------------------------------------------------------------------------------------
 
-if wanted kinds; then
-  kinds="tests/device/families.test.ts tests/device/kinds.test.ts"
-  ls $kinds >/dev/null || exit 2
-  if [ -x "$bun" ]; then
-    brief "Every family and kind of layer" \
-      env BUNTING_EMULATED_LIBRARY="$PWD/$built/libbunting_cuda.so" "$bun" test $kinds -t "on cuda"
-  else
-    left_out "every family and kind of layer: there is no $bun (npm ci)."
-  fi
-fi
+now_ms() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); }
+begin_ms=$(now_ms)
+left_ms() { echo $((budget * 1000 - $(now_ms) + begin_ms)); }
 
-sanitizer=$(command -v compute-sanitizer || ls "$cuda/bin/compute-sanitizer" 2>/dev/null)
-for tool in memcheck racecheck synccheck; do
-  wanted $tool || continue
-  if [ -n "$sanitizer" ] || $dry; then
-    brief "compute-sanitizer --tool $tool" "${sanitizer:-compute-sanitizer}" --tool $tool --error-exitcode 9 \
-      $built/bunting_cuda_tests cuda_
-  else
-    left_out "$tool: there is no compute-sanitizer."
+# run_rung name limit command: runs it and leaves its line, its own JSON and its log. A process that cannot be killed is left
+# behind.
+run_rung() {
+  local name=$1 limit_ms=$(($2 * patience * 1000)) log=$work/log code ended start json=$work/json left fd
+  left=$(left_ms)
+  if [ "$left" -lt 2000 ]; then
+    printf '{"rung":"%s","ended":"left out","why":"no time is left"}\n' "$name" >>"$results"
+    return
   fi
-done
+  [ "$limit_ms" -gt $((left - 1000)) ] && limit_ms=$((left - 1000))
+  start=$(now_ms)
+  : >"$log"
+  exec {fd}< <(timeout -k 1 "$((limit_ms / 1000)).$(printf %03d $((limit_ms % 1000)))" bash -c "$3" >"$log" 2>&1 </dev/null; echo $?)
+  IFS= read -r -t $((limit_ms / 1000 + 3)) -u "$fd" code || code=124
+  exec {fd}<&-
+  case "$code" in
+    0) ended=ok ;;
+    77) ended="left out" ;;
+    124 | 137) ended="timed out" ;;
+    12[89] | 1[3-9]? | 2??) ended=crashed ;;
+    *) ended=failed ;;
+  esac
+  [ "$ended" = ok ] || [ "$ended" = "left out" ] || failed=1
+  printf '{"rung":"%s","ended":"%s","code":%d,"seconds":%d.%03d}\n' "$name" "$ended" "$code" \
+    $((($(now_ms) - start) / 1000)) $((($(now_ms) - start) % 1000)) >>"$results"
+  grep -a '^{.*}$' "$log" >>"$results"
+  { echo "== $name: $ended ($code)"; grep -av '^{.*}$' "$log" | tail -c "$log_bytes_max"; } >>"$out/log.txt"
+  echo "$ended: $name"
+}
 
-if wanted kernels; then
-  # Uses PyTorch's own cuBLASLt if CUDA's is not installed.
-  cublaslt=${BUNTING_CUBLASLT:-$(python3 -c 'import glob, site
-paths = [p for s in site.getsitepackages() for p in glob.glob(s + "/nvidia/*/lib/libcublasLt.so.1[23]")]
-print(paths[-1] if paths else "")' 2>/dev/null)}
-  ls "$cuda"/lib64/libcublasLt.so.1[23] >/dev/null 2>&1 && cublaslt=${BUNTING_CUBLASLT:-}
-  step "Kernels" $built/bunting_bench_cuda "$cublaslt"
-  if [ -x $built/bunting_bench_attention_plan ]; then
-    planning=$dry && dry=false # needs no GPU
-    step "Planning attention, on the CPU" $built/bunting_bench_attention_plan
-    dry=$planning
+failed=0
+trim() { local text=$*; text=${text#"${text%%[![:space:]]*}"} && printf %s "${text%"${text##*[![:space:]]}"}"; }
+printf '{"ladder":"%s","date":"%s","commit":"%s","budget_seconds":%d}\n' "$which" "$(date -u +%F)" \
+  "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" "$budget" >>"$results"
+while IFS= read -r line || [ -n "$line" ]; do
+  case "$line" in '' | '#'*) continue ;; esac
+  name=$(trim "${line%%::*}") && line=${line#*::}
+  limit=$(trim "${line%%::*}") && line=${line#*::}
+  command=${line%%::*} && line=${line#"$command"}
+  list=$(trim "${line#::}")
+  if [ -z "$list" ]; then
+    run_rung "$name" "$limit" "$command"
+    continue
   fi
-fi
-
-model=${BUNTING_GPU_MODEL:-build/gpu-model}
-if wanted serving; then
-  if [ ! -x "$bun" ]; then
-    left_out "an 8B model through the server: there is no $bun (npm ci)."
-  else
-    if [ ! -e "$model/config.json" ]; then
-      [ "$model" = build/gpu-model ] && ! $dry && rm -rf build/gpu-model # of a run that was cut off
-      brief "An 8B model of random weights" "$bun" tools/random-model.ts Llama-3.1-8B "$model"
-    fi
-    copying=$(sed -n 's/.*Copying: \([0-9.]*\) TB.*/\1/p' "$report" | tail -n 1)
-    if [ -e "$model/config.json" ] || $dry; then
-      step "8B, through the server" "$bun" benchmarks/gpu-serving.ts "$model" "$copying"
-    fi
-  fi
-fi
-
-if wanted torch; then
-  if $dry || python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-    step "PyTorch on the same GPU: products" python3 benchmarks/gpu-torch.py
-    if $dry || { [ -e "$model/config.json" ] && python3 -c 'import transformers' 2>/dev/null; }; then
-      step "transformers on the same GPU" python3 benchmarks/gpu-torch.py "$model"
-    else
-      left_out "transformers: it is not installed, or there is no 8B model at $model."
-    fi
-  else
-    left_out "PyTorch: python3 has no torch that sees the GPU."
-  fi
-fi
-say "$([ $failed -eq 0 ] && echo 'Nothing failed.' || echo '**Something failed**, see above.')"
+  mapfile -t arguments < <(timeout 20 bash -c "$list" </dev/null 2>>"$out/log.txt")
+  [ ${#arguments[@]} -gt 0 ] || printf '{"rung":"%s","ended":"left out","why":"it has no arguments"}\n' "$name" >>"$results"
+  for argument in "${arguments[@]}"; do
+    run_rung "${name//\{\}/$argument}" "$limit" "${command//\{\}/$argument}"
+  done
+done <"$rungs"
+printf '{"ladder":"%s","seconds":%d}\n' "$which" $((($(now_ms) - begin_ms) / 1000)) >>"$results"
+tail -c 15000000 "$out/log.txt" >"$work/tail" && cp "$work/tail" "$out/log.txt"
 exit $failed

@@ -6,6 +6,7 @@ import { availableParallelism } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { buildNative, nativeBuild } from "./native.mjs";
 import { checkRegisters } from "./ptxas.mjs";
+import { checkInstructions, NOTHING_COUNTED } from "./sass.mjs";
 import { bun, root } from "./setup.mjs";
 
 /** Timeout of a hanging test. Far above any test's time, since machines may be slow and busy. */
@@ -139,6 +140,19 @@ export function registerCheck() {
       if (problem !== null) return broken(problem);
       if (skipped) console.log(`Left out: registers and spills of the CUDA kernels: ${seen}.`);
       return { passed: skipped ? 0 : 1, failed: 0, skipped: skipped ? 1 : 0 };
+    },
+  };
+}
+
+/** Checks that no CUDA kernel has more instructions on Hopper than its budget, after registerCheck has compiled them. */
+export function instructionCheck() {
+  return {
+    name: "instructions of the CUDA kernels",
+    run: async () => {
+      const said = checkInstructions();
+      if (said === null) console.log(`Left out: instructions of the CUDA kernels: ${NOTHING_COUNTED}.`);
+      else if (said.length > 0) return broken(said.join("\n"));
+      return { passed: said === null ? 0 : 1, failed: 0, skipped: said === null ? 1 : 0 };
     },
   };
 }

@@ -1,9 +1,9 @@
 #include "emulator/warp_operations.h"
 
-#include <bit>
 #include <utility>
 
 #include "emulator/grid.h"
+#include "emulator/matrix_sums.h"
 
 namespace bunting::emulator {
 namespace {
@@ -16,10 +16,6 @@ T& of(void* const* all, int i) {
 
 uint32_t half(uint32_t word, int upper) {
   return upper ? word >> 16 : word & 0xffffu;
-}
-
-float bf16_value(uint32_t word, int upper) {
-  return std::bit_cast<float>(half(word, upper) << 16);
 }
 
 }  // namespace
@@ -70,27 +66,25 @@ void load_matrices(uint32_t const (&row)[4], bool transposed, uint32_t (&out)[4]
   for (int m = 0; m < 4; ++m) out[m] = brought.out[m];
 }
 
-// Sums over rising k; the hardware guarantees no order.
 void multiply_add_bf16(float (&d)[4], uint32_t const (&a)[4], uint32_t b0, uint32_t b1) {
   struct Brought {
     float* d;
     uint32_t a[4], b[2];
   } brought{d, {a[0], a[1], a[2], a[3]}, {b0, b1}};
   warp_collective("mma", &brought, [](void* const* all) {
-    float a[16][16], b[16][8];
+    Operand a[16], b[8];
     for (int l = 0; l < kWarp; ++l) {
       Brought const& lane = of<Brought>(all, l);
       int const g = l / 4, t = l % 4;
       for (int i = 0; i < 8; ++i)
-        a[g + i / 2 % 2 * 8][2 * t + i % 2 + i / 4 * 8] = bf16_value(lane.a[i / 2], i % 2);
-      for (int i = 0; i < 4; ++i) b[2 * t + i % 2 + i / 2 * 8][g] = bf16_value(lane.b[i / 2], i % 2);
+        a[g + i / 2 % 2 * 8].set(2 * t + i % 2 + i / 4 * 8, uint16_t(half(lane.a[i / 2], i % 2)));
+      for (int i = 0; i < 4; ++i) b[g].set(2 * t + i % 2 + i / 2 * 8, uint16_t(half(lane.b[i / 2], i % 2)));
     }
-    for (int row = 0; row < 16; ++row) {
-      float sum[8] = {};
-      for (int k = 0; k < 16; ++k)
-        for (int n = 0; n < 8; ++n) sum[n] += a[row][k] * b[k][n];
-      for (int n = 0; n < 8; ++n) of<Brought>(all, row % 8 * 4 + n / 2).d[row / 8 * 2 + n % 2] += sum[n];
-    }
+    for (int row = 0; row < 16; ++row)
+      for (int n = 0; n < 8; ++n) {
+        float& sum = of<Brought>(all, row % 8 * 4 + n / 2).d[row / 8 * 2 + n % 2];
+        sum = add_products(a[row], b[n], sum);
+      }
   });
 }
 

@@ -77,7 +77,9 @@ int main(int count, char** arguments) {
   auto& all = tests();
   std::sort(all.begin(), all.end(), [](Test const& a, Test const& b) { return a.name < b.name; });
   if (!words.empty() && words[0] == "--list") {
-    for (Test const& test : all) std::printf("%s\n", test.name.c_str());
+    words.erase(words.begin());
+    for (Test const& test : all)
+      if (selected(test.name, words)) std::printf("%s\n", test.name.c_str());
     return 0;
   }
   int part = 0, parts = 1;

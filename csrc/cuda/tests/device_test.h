@@ -27,8 +27,8 @@ namespace bunting::test {
 
 inline constexpr double kKernelDeadlineMs = 60'000;
 
-// Error bound of sums of products in f32, relative to the sum of magnitudes. A GPU's matrix instructions
-// truncate where the emulator rounds.
+// Error bound of sums of products in f32, relative to the sum of magnitudes. The emulator adds as Hopper
+// does; other GPUs keep fewer bits.
 #if defined(BUNTING_ON_GPU)
 inline constexpr double kSumError = 1e-6;
 #else
