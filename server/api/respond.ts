@@ -12,6 +12,7 @@ import type { ReplyTarget } from "../http/reply.ts";
 import { whenAborted } from "../http/route.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
 import { requestLimits } from "../request/limits.ts";
+import type { ReadyChat } from "../request/prompt.ts";
 import { boundedOptions } from "./answer-bounds.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
 
@@ -49,6 +50,15 @@ export interface PreparedRequest {
   readonly codec: () => Codec;
   /** Selects what a whole answer shows; absent: all of it. */
   readonly shown?: (answer: WholeAnswer) => WholeAnswer;
+}
+
+/** A chat's request, whose prompt is ready. */
+export function preparedChat<Written extends Codec>(
+  { generation, stream: isStream }: { readonly generation: GenerationOptions; readonly stream: boolean },
+  { tokens, format, ignored }: Pick<ReadyChat, "tokens" | "format" | "ignored">,
+  codec: () => Written,
+) {
+  return { prompts: [tokens], options: { ...generation, format }, isStream, ignored, codec };
 }
 
 /** A complete answer in its wire format. */

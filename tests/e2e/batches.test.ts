@@ -238,8 +238,14 @@ describe("a batch", () => {
     const server = start();
     const client = clientOf(server);
     const body = { model: "demo", prompt: "Once upon", max_tokens: 4 };
-    const line = JSON.stringify({ custom_id: "a", method: "POST", url: "/v1/completions", body });
-    const file = await client.files.create({ file: await toFile(Buffer.from(line)), purpose: "batch" });
+    const echoed = { ...body, max_tokens: 0, echo: true };
+    const lines = [body, echoed].map((body, index) =>
+      JSON.stringify({ custom_id: String(index), method: "POST", url: "/v1/completions", body }),
+    );
+    const file = await client.files.create({
+      file: await toFile(Buffer.from(lines.join("\n"))),
+      purpose: "batch",
+    });
     const batch = await client.batches.create({
       input_file_id: file.id,
       endpoint: "/v1/completions",
@@ -249,9 +255,13 @@ describe("a batch", () => {
     await server.jobs!.runner.ended(batch.id);
     const done = await client.batches.retrieve(batch.id);
     expect([done.status, done.metadata]).toEqual(["completed", { what: "a test" }]);
-    const [answered] = await linesOf(client, done.output_file_id);
-    const alone = await client.completions.create(body);
-    expect(answered!.response.body.choices as unknown).toEqual(alone.choices);
+    const answered = await linesOf(client, done.output_file_id);
+    const alone = [await client.completions.create(body), await client.completions.create(echoed)];
+    expect(answered.map(({ response }) => response.body.choices as unknown)).toEqual(
+      alone.map(({ choices }) => choices),
+    );
+    const tokens = alone.map(({ usage }) => usage!.completion_tokens);
+    expect([tokens, done.usage!.output_tokens]).toEqual([[4, 0], 4]);
   });
 
   test("of another model runs where any model's name is answered to", async () => {

@@ -11,7 +11,7 @@ import {
   type ReadyChat,
   readyChat,
 } from "../../request/prompt.ts";
-import { type Exchange, respond } from "../respond.ts";
+import { type Exchange, preparedChat, respond } from "../respond.ts";
 import { messagesCodec } from "./codec.ts";
 import type { KeptPrefixes } from "./kept-prefixes.ts";
 import type { CountRequest, MessagesRequest } from "./schema.ts";
@@ -23,22 +23,18 @@ export async function answerMessages(
   request: MessagesRequest,
   { requestId }: Pick<Call, "requestId">,
 ): Promise<Response> {
-  const { tokens, text, format, ignored } = await readyChat(request.prompt, services);
+  const ready = await readyChat(request.prompt, services);
+  const { tokens } = ready;
   expectRoom(tokens, request.generation, services);
-  const { model, generation, stream, prompt } = request;
+  const { model, generation, prompt } = request;
   const marked: { readonly ttlMs: number; readonly tokens: readonly TokenId[] }[] = [];
   for (const { messages, ttlMs } of request.marks) {
-    const end = await tokensBefore(messages, prompt, { tokens, text }, services);
+    const end = await tokensBefore(messages, prompt, ready, services);
     marked.push({ ttlMs, tokens: tokens.slice(0, end) });
   }
   const markedTokens = marked.at(-1)?.tokens.length ?? 0;
-  const response = await respond(exchange, {
-    prompts: [tokens],
-    options: { ...generation, format },
-    isStream: stream,
-    ignored,
-    codec: () => messagesCodec({ model, markedTokens }, requestId),
-  });
+  const codec = () => messagesCodec({ model, markedTokens }, requestId);
+  const response = await respond(exchange, preparedChat(request, ready, codec));
   // The fleet has now chosen the engine that computes the tokens.
   const { tenant } = exchange;
   const cacheSalt = exchange.services.cacheSaltFor(tenant, generation.cacheSalt);

@@ -2,7 +2,7 @@ import type { Route } from "../../http/route.ts";
 import { expectFits, type PromptServices, readyChat } from "../../request/prompt.ts";
 import { asking } from "../exchange.ts";
 import { completionTokens } from "../fill.ts";
-import { type Exchange, respond } from "../respond.ts";
+import { type Exchange, preparedChat, respond } from "../respond.ts";
 import type { RouteDeps } from "../route-deps.ts";
 import { chatShape, ollamaCodec, readyBody, textShape } from "./codec.ts";
 import {
@@ -52,8 +52,9 @@ function answering(shape: typeof chatShape, param: "messages" | "prompt") {
   return async (
     exchange: Exchange,
     services: PromptServices,
-    { model, prompt, generation, stream, unloads }: OllamaRequest,
+    request: OllamaRequest,
   ): Promise<Response | object> => {
+    const { model, prompt, generation, stream: isStream, unloads } = request;
     if (prompt.kind === "nothing") return readyBody(model, shape, unloads);
     const ready =
       prompt.kind === "chat"
@@ -61,9 +62,7 @@ function answering(shape: typeof chatShape, param: "messages" | "prompt") {
         : { tokens: await completionTokens(prompt.text, prompt.fill, true, services) };
     expectFits(ready.tokens, generation, param, services);
     const codec = () => ollamaCodec(model, shape);
-    const prepared = { prompts: [ready.tokens], options: generation, isStream: stream, codec };
-    if (!("format" in ready)) return respond(exchange, prepared);
-    const { format, ignored } = ready;
-    return respond(exchange, { ...prepared, options: { ...generation, format }, ignored });
+    if ("format" in ready) return respond(exchange, preparedChat(request, ready, codec));
+    return respond(exchange, { prompts: [ready.tokens], options: generation, isStream, codec });
   };
 }

@@ -5,7 +5,7 @@ import type { ReasoningField } from "../../config.ts";
 import { requestLimits } from "../../request/limits.ts";
 import { expectFits, expectTellable, type PromptServices, readyChat } from "../../request/prompt.ts";
 import { expectRepeatable } from "../answer-bounds.ts";
-import type { PreparedRequest } from "../respond.ts";
+import { type PreparedRequest, preparedChat } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { chatLogprobs, promptLogprobsJson } from "./logprobs.ts";
 import type { ChatRequest } from "./schema.ts";
@@ -15,17 +15,15 @@ export async function prepareChat(
   services: PromptServices & { readonly reasoningField: ReasoningField },
   request: ChatRequest,
 ): Promise<PreparedRequest> {
-  const { tokens, format, ignored } = await readyChat(request, services);
+  const ready = await readyChat(request, services);
+  const { tokens } = ready;
   expectFits(tokens, request.generation, "messages", services);
   expectTellable([tokens], request.generation.promptLogprobs);
   if (request.stream) expectRepeatable([tokens], request.generation.choices, request.returnTokenIds ? 1 : 0);
-  return {
-    prompts: [tokens],
-    options: { ...request.generation, format },
-    isStream: request.stream,
-    ignored,
-    codec: () => openaiCodec(request, chatFormat(request, tokens, services.reasoningField)),
-  };
+  const { reasoningField } = services;
+  return preparedChat(request, ready, () =>
+    openaiCodec(request, chatFormat(request, tokens, reasoningField)),
+  );
 }
 
 /** Format of a chat's choices. */

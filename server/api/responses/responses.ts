@@ -4,7 +4,7 @@ import type { Call } from "../../http/route.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ChatPrompt, PromptServices } from "../../request/prompt.ts";
 import { expectFits, readyChat } from "../../request/prompt.ts";
-import { answerWhole, type Exchange, type PreparedRequest, respond } from "../respond.ts";
+import { answerWhole, type Exchange, preparedChat, respond } from "../respond.ts";
 import { type Keep, ResponseCodec } from "./codec.ts";
 import { messagesOf } from "./conversation.ts";
 import type { Item } from "./items.ts";
@@ -41,36 +41,17 @@ export async function createResponse(
   return begun;
 }
 
-/** A Responses request whose prompt is tokens, starting with those of its predecessors. */
-interface PreparedResponse extends PreparedRequest {
-  /** The request's own items. */
-  readonly input: readonly Item[];
-  readonly keep: Keep;
-  readonly codec: () => ResponseCodec;
-}
-
-export async function prepareResponse(
-  tenant: string,
-  deps: ResponsesDeps,
-  request: ResponsesRequest,
-): Promise<PreparedResponse> {
+/** A response's prompt starts with the tokens of its predecessors. `input`: the request's own items. */
+export async function prepareResponse(tenant: string, deps: ResponsesDeps, request: ResponsesRequest) {
   const input = ownItems(tenant, request, deps);
-  const { tokens, format, ignored } = await chatOf(tenant, request, input, deps);
-  expectFits(tokens, request.generation, "input", deps);
+  const ready = await chatOf(tenant, request, input, deps);
+  expectFits(ready.tokens, request.generation, "input", deps);
   const keep: Keep = (response) => {
     const { previousId } = request;
     if (!request.store || deps.responses.keep(tenant, { response, input, previousId })) return response;
     return { ...response, store: false };
   };
-  return {
-    prompts: [tokens],
-    options: { ...request.generation, format },
-    isStream: request.stream,
-    ignored,
-    codec: () => new ResponseCodec(request, keep),
-    input,
-    keep,
-  };
+  return { ...preparedChat(request, ready, () => new ResponseCodec(request, keep)), input, keep };
 }
 
 /** POST /v1/responses/input_tokens: the tokens that a response's `usage` would count as input. */

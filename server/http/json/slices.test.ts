@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
-import { jsonResponse, LazyList } from "./slices.ts";
+import { jsonResponse, jsonText, LazyList } from "./slices.ts";
 
 test("whatever JSON holds is written as JSON.stringify does", async () => {
   const lists = fc.oneof(
@@ -11,6 +11,7 @@ test("whatever JSON holds is written as JSON.stringify does", async () => {
   await fc.assert(
     fc.asyncProperty(fc.dictionary(fc.string(), lists), async (value) => {
       expect(await (await jsonResponse(value)).text()).toBe(JSON.stringify(value));
+      expect(await jsonText(value)).toBe(JSON.stringify(value));
     }),
     runs(300),
   );
@@ -31,6 +32,7 @@ test("lazy lists are lists, also in what is long, whose length is told", async (
   expect(JSON.parse(new TextDecoder().decode(bytes))).toEqual(plain);
   expect(response.headers.get("content-length")).toBe(String(bytes.length));
   expect(JSON.parse(JSON.stringify(value))).toEqual(plain);
+  expect(JSON.parse(await jsonText(value))).toEqual(plain);
 });
 
 test("others have their turn while a long list is written", async () => {
