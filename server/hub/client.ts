@@ -19,6 +19,8 @@ export interface HubLimits {
   readonly partBytes: number;
   /** Concurrent Range requests. */
   readonly connections: number;
+  /** Bytes of a weight file's start that are fetched first, for a plan. */
+  readonly headBytes: number;
 }
 
 export const defaultHubLimits: HubLimits = Object.freeze({
@@ -28,6 +30,7 @@ export const defaultHubLimits: HubLimits = Object.freeze({
   stallMs: 30_000,
   partBytes: 4 << 20,
   connections: 8,
+  headBytes: 1 << 20,
 });
 
 const REDIRECTS_MAX = 5;

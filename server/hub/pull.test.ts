@@ -372,5 +372,5 @@ test("a model that will not fit is refused before its weights are fetched, with 
     `${repository} will not fit: it needs 75.0 MiB, and 70.0 MiB are free. No weights were fetched.\n  - ${repository}:Q4_K_M would (2 bytes)\n`,
   );
   expect(existsSync(blob(cache))).toBe(false);
-  expect(hub.requests.filter(ofWeights).map(({ range }) => range)).toEqual(["bytes=0-262143"]);
+  expect(hub.requests.filter(ofWeights).map(({ range }) => range)).toEqual(["bytes=0-1048575"]);
 });

@@ -10,6 +10,7 @@ import { convertModel } from "../../tests/support/gguf-model.ts";
 import { ggufBytes } from "../../tests/support/gguf-writer.ts";
 import { publishedShapes } from "../../tools/random-model/shapes.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";
+import { defaultHubLimits } from "./client.ts";
 import { resolveModel } from "./resolve.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-sketch-test-"));
@@ -84,16 +85,12 @@ async function pulled(
   };
   const settings = { endpoint: hub.endpoint, token: null, cache, isOffline: false };
   const events = { onSize: () => {}, onProgress: () => {} };
+  const limits = { ...defaultHubLimits, headBytes: 100 };
+  const { signal } = new AbortController();
   try {
-    const path = await resolveModel(name, { settings, signal: new AbortController().signal, events, plan });
-    expect(
-      await resolveModel(name, {
-        settings: { ...settings, isOffline: true },
-        signal: new AbortController().signal,
-        events,
-        plan,
-      }),
-    ).toBe(path);
+    const path = await resolveModel(name, { settings, limits, signal, events, plan });
+    const offline = { ...settings, isOffline: true };
+    expect(await resolveModel(name, { settings: offline, limits, signal, events, plan })).toBe(path);
     const paths = new Set(
       hub.requests.filter(({ from }) => from === "cdn").map(({ path }) => path.split("/").slice(5).join("/")),
     );
@@ -119,7 +116,9 @@ test("a shard that is missing or elsewhere is refused", async () => {
   const { files } = sharded();
   const first = Object.keys(files).find((name) => name.endsWith(".safetensors"))!;
   const { [first]: _, ...rest } = files;
-  await expect(pulled("Tiny/Model", rest)).rejects.toThrow(`names ${first}, which the repository does not have`);
+  await expect(pulled("Tiny/Model", rest)).rejects.toThrow(
+    `names ${first}, which the repository does not have`,
+  );
   const index = String(files["model.safetensors.index.json"]).replaceAll(first, `../${first}`);
   await expect(
     pulled("Tiny/Model", { ...files, "model.safetensors.index.json": Buffer.from(index) }),
