@@ -33,9 +33,14 @@ function sharded(): { readonly files: Files; readonly dir: string } {
 
 /** A GGUF file in two parts, whose configuration is partly in a tensor. */
 function split(): { readonly files: Files; readonly dir: string } {
-  const whole = convertModel(join(import.meta.dir, "../../tests/reference/llama3"), { type: "Q8_0" });
+  // The last tensor, of which the configuration is made, lies behind more than the first read of a file.
+  const config = readFileSync(join(import.meta.dir, "../../tests/reference/llama3/config.json"), "utf8");
+  const json = { ...(JSON.parse(config) as object), vocab_size: 8000 };
+  const folder = mkdtempSync(join(scratch, "whole-"));
+  writeRandomModel({ file: "config.json", json }, folder, { seed: 1 });
+  const whole = convertModel(folder, { type: "F32" });
   const files: Files = {};
-  const parts = [whole.tensors.slice(0, 3), whole.tensors.slice(3)];
+  const parts = [[...whole.tensors.slice(0, 3), ...whole.tensors.slice(-1)], whole.tensors.slice(3, -1)];
   parts.forEach((tensors, number) => {
     const own = [
       ["split.no", "u16", number],
