@@ -52,6 +52,8 @@ export class HubClient {
   readonly settings: HubSettings;
   readonly limits: HubLimits;
   readonly #origin: string;
+  /** True once anything was answered: from then on, failures to connect may pass. */
+  #isReached = false;
 
   constructor(settings: HubSettings, limits: HubLimits = defaultHubLimits) {
     this.settings = settings;
@@ -146,7 +148,7 @@ export class HubClient {
     const { token } = this.settings;
     const isHub = url.origin === this.#origin;
     try {
-      return await this.#inTime(
+      const response = await this.#inTime(
         fetch(url, {
           redirect: "manual",
           headers: {
@@ -160,10 +162,15 @@ export class HubClient {
         }),
         signal,
       );
+      this.#isReached = true;
+      return response;
     } catch (error) {
       signal.throwIfAborted();
-      if (error instanceof PassingFailure) throw error;
-      throw new PassingFailure(`${url.host} cannot be reached (${(error as Error).message})`);
+      if (!(error instanceof PassingFailure)) throw error;
+      if (this.#isReached) throw new PassingFailure(`${url.host}: ${error.message}`);
+      throw new HubError(
+        `${url.host} cannot be reached (${error.message}). A model on this machine is named by its path.`,
+      );
     }
   }
 
