@@ -129,7 +129,7 @@ describe("folders that are no models", () => {
     expect(errorOf(join(scratch, "none"))).toBe("DIR: does not exist");
     for (const name of ["Nobody/Model-0.6B", "https://huggingface.co/Nobody/Model-0.6B"]) {
       expect(errorOf(name)).toContain(
-        ": does not exist, and Hugging Face's cache has no such model; `hf download ",
+        ": does not exist, and Hugging Face's cache has no such model; `bunting pull ",
       );
     }
     const dir = emptyFolder("tiny.bin");

@@ -122,7 +122,7 @@ export const serverSettings = Object.freeze({
   anyModelName: flag({ sentence: "Answer requests for any model's name with the served model." }),
   servedModelName: list({
     placeholder: "name",
-    defaultText: "the folder's name, or a GGUF file's own",
+    defaultText: "the published name, the folder's name, or a GGUF file's own",
     sentence: "Name of the model for clients; may be given several times, the first is shown in answers.",
   }),
   reasoningField: setting<ReasoningField>({

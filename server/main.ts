@@ -29,8 +29,8 @@ Examples:
   bunting serve                          serve the model that comes with Bunting
   bunting serve ~/models/Qwen3-0.6B      serve a Hugging Face folder
   bunting serve ~/models/qwen3-q8.gguf   serve a GGUF file
-  bunting serve Qwen/Qwen3-0.6B          serve a published model, fetched if it is
-                                         not in Hugging Face's cache
+  bunting serve Qwen/Qwen3-0.6B          serve a published model, and fetch
+                                         it if it is not on this machine
   bunting chat                           talk to it
   bunting batch in.jsonl -o out.jsonl    run a file of prompts, and go on where
                                          it was stopped

@@ -20,6 +20,7 @@ import { planProblem, planServing, type ServingPlan } from "../engines/plan.ts";
 import { listenProblem } from "../http/listen.ts";
 import { modelFolder } from "../jobs/data-folder.ts";
 import { version } from "../version.ts";
+import { localModelPath } from "./model-argument.ts";
 import { describeEngines, describeNumbers, exposureProblem, memoryTable } from "./serve.ts";
 
 const ISA_NAMES: Readonly<Record<Isa, string>> = {
@@ -43,7 +44,12 @@ export async function doctor(config: Config, dir: string | null): Promise<number
     console.log(`native library  ${library.path}`);
     console.log(describeMachine(library.machineProbe(), backend));
     console.log(`${await describeCuda(backend)}\n`);
-    const plan = planServing(config, backend, library, dir ?? (await demoModelFolder()));
+    const plan = planServing(
+      config,
+      backend,
+      library,
+      dir === null ? await demoModelFolder() : localModelPath(dir),
+    );
     for (const gpu of plan.gpus) console.log(describeGpu(gpu));
     if (plan.gpus.length > 0) console.log(`${describeGemm(plan, library)}\n`);
     const { folder } = plan;

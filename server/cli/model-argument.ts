@@ -1,11 +1,14 @@
 /** The model that a command names: its path, after a download if need be. */
 
+import { existsSync } from "node:fs";
 import type { MemoryPlan } from "../../gpu/memory.ts";
 import { openLibrary } from "../../gpu/native.ts";
+import { publishedText, readPublishedName } from "../../model/hub-cache.ts";
 import type { Config } from "../config.ts";
 import { chooseBackend } from "../engines/backend.ts";
 import { planServing } from "../engines/plan.ts";
-import { resolveModel } from "../hub/resolve.ts";
+import { cachedModel, readModelName, resolveModel } from "../hub/resolve.ts";
+import { hubSettings } from "../hub/settings.ts";
 import { pullOutput } from "./pull-progress.ts";
 
 /** Path of the model that a server with these settings is to serve; null for the one that comes with Bunting. */
@@ -20,6 +23,20 @@ export async function modelPath(model: string | null, config: Config): Promise<s
   } finally {
     output.onEnd();
   }
+}
+
+/** Path of a model that is on this machine; a name that is not in the cache comes back unchanged. */
+export function localModelPath(model: string): string {
+  const published = existsSync(model) ? null : readModelName(model);
+  return (published === null ? null : cachedModel(hubSettings().cache, published)) ?? model;
+}
+
+/** The settings with the name that a person wrote as the model's name for clients, where no other is set. */
+export function namedAsWritten(config: Config, model: string | null): Config {
+  if (model === null || config.servedModelName.length > 0 || existsSync(model)) return config;
+  const published = readPublishedName(model);
+  if (published !== null) return { ...config, servedModelName: [publishedText(published)] };
+  return readModelName(model) === null ? config : { ...config, servedModelName: [model] };
 }
 
 /** Memory plan of a model on this machine; null for simulated engines, which load none. */

@@ -14,7 +14,10 @@ export const pullSettings = Object.freeze({
   anySize: flag({ sentence: "Fetch also a model that this machine's memory cannot hold." }),
 });
 
-export const pullOptions: OptionList<typeof pullSettings> = { settings: pullSettings, headings: {} };
+export const pullOptions: OptionList<typeof pullSettings> = {
+  settings: pullSettings,
+  headings: { anySize: "Size:" },
+};
 
 export const pullHelp = `
 A name is a repository of the hub, and may have a revision and a GGUF file or

@@ -7,7 +7,7 @@ import { type Config, ConfigError, isLoopback, needsKey } from "../config.ts";
 import type { ServingPlan } from "../engines/plan.ts";
 import type { PlannedModel, RunningServer } from "../running-server.ts";
 import { startServer } from "../start.ts";
-import { modelPath } from "./model-argument.ts";
+import { modelPath, namedAsWritten } from "./model-argument.ts";
 import { progressLine, showLoading } from "./progress.ts";
 import { handleSignals } from "./signals.ts";
 import { table } from "./table.ts";
@@ -22,7 +22,7 @@ export async function serve(config: Config, model: string | null): Promise<numbe
   const dir = await modelPath(model, config);
   const startedMs = performance.now();
   const progress = progressLine();
-  const server = await startServer(config, dir, {
+  const server = await startServer(namedAsWritten(config, model), dir, {
     onPlan: (plan) => console.log(`${describePlan(plan)}\n`),
     modelPath,
     onModels: (models, memoryBytes) => console.log(`${describeModels(models, memoryBytes)}\n`),

@@ -19,6 +19,8 @@ export interface HubLimits {
   readonly partBytes: number;
   /** Concurrent Range requests. */
   readonly connections: number;
+  /** Bytes of a weight file's start that are fetched first, for a plan. */
+  readonly headBytes: number;
 }
 
 export const defaultHubLimits: HubLimits = Object.freeze({
@@ -28,6 +30,7 @@ export const defaultHubLimits: HubLimits = Object.freeze({
   stallMs: 30_000,
   partBytes: 4 << 20,
   connections: 8,
+  headBytes: 1 << 20,
 });
 
 const REDIRECTS_MAX = 5;
@@ -49,6 +52,8 @@ export class HubClient {
   readonly settings: HubSettings;
   readonly limits: HubLimits;
   readonly #origin: string;
+  /** True once anything was answered: from then on, failures to connect may pass. */
+  #isReached = false;
 
   constructor(settings: HubSettings, limits: HubLimits = defaultHubLimits) {
     this.settings = settings;
@@ -143,7 +148,7 @@ export class HubClient {
     const { token } = this.settings;
     const isHub = url.origin === this.#origin;
     try {
-      return await this.#inTime(
+      const response = await this.#inTime(
         fetch(url, {
           redirect: "manual",
           headers: {
@@ -157,10 +162,15 @@ export class HubClient {
         }),
         signal,
       );
+      this.#isReached = true;
+      return response;
     } catch (error) {
       signal.throwIfAborted();
-      if (error instanceof PassingFailure) throw error;
-      throw new PassingFailure(`${url.host} cannot be reached (${(error as Error).message})`);
+      if (!(error instanceof PassingFailure)) throw error;
+      if (this.#isReached) throw new PassingFailure(`${url.host}: ${error.message}`);
+      throw new HubError(
+        `${url.host} cannot be reached (${error.message}). A model on this machine is named by its path.`,
+      );
     }
   }
 

@@ -44,10 +44,13 @@ function take(descriptor: number): boolean {
 }
 
 function openFlock(): Flock | null {
-  try {
-    const library = process.platform === "darwin" ? "libSystem.B.dylib" : "libc.so.6";
-    return dlopen(library, { flock: { args: ["i32", "i32"], returns: "i32" } }).symbols.flock;
-  } catch {
-    return null; // another C library
+  const arch = process.arch === "arm64" ? "aarch64" : "x86_64";
+  for (const library of ["libc.so.6", `libc.musl-${arch}.so.1`, "libSystem.B.dylib"]) {
+    try {
+      return dlopen(library, { flock: { args: ["i32", "i32"], returns: "i32" } }).symbols.flock;
+    } catch {
+      // another system's C library
+    }
   }
+  return null;
 }

@@ -220,6 +220,17 @@ const wrong: [string, FakeHubOptions, string][] = [
     },
     "bytes 0-9/",
   ],
+  [
+    "more bytes than the disk has",
+    {
+      list: (entries) =>
+        entries.map((entry) => ({
+          ...entry,
+          ...("lfs" in entry ? { lfs: { ...(entry.lfs as object), size: 1e15 } } : {}),
+        })),
+    },
+    "on the disk of",
+  ],
   ["a list without end", { list: () => "x".repeat(40 << 20) }, "bytes of JSON"],
   ["a list that is none", { list: () => ({}) }, "does not answer with a list"],
   [
@@ -255,6 +266,14 @@ test.each(wrong)("%s: nothing is served", async (_, options, word) => {
   expect(await pull().catch(told)).toContain(word);
   expect(existsSync(blob(cache))).toBe(false);
   expect(existsSync(join(repositoryFolder(cache, repository), "refs"))).toBe(false);
+});
+
+test("a hub that cannot be reached is told at once, and a path is what else may be meant", async () => {
+  const { hub, pull } = bench();
+  await hub.stop();
+  expect(await pull().catch(told)).toMatch(
+    /^127\.0\.0\.1:\d+ cannot be reached \(.*\)\. A model on this machine is named/,
+  );
 });
 
 test("nothing is written outside the cache", async () => {
@@ -372,5 +391,5 @@ test("a model that will not fit is refused before its weights are fetched, with 
     `${repository} will not fit: it needs 75.0 MiB, and 70.0 MiB are free. No weights were fetched.\n  - ${repository}:Q4_K_M would (2 bytes)\n`,
   );
   expect(existsSync(blob(cache))).toBe(false);
-  expect(hub.requests.filter(ofWeights).map(({ range }) => range)).toEqual(["bytes=0-262143"]);
+  expect(hub.requests.filter(ofWeights).map(({ range }) => range)).toEqual(["bytes=0-1048575"]);
 });

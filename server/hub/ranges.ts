@@ -1,6 +1,6 @@
 /** Content of a file of the hub: concurrent Range requests, whose bytes come in order. */
 
-import { type HubClient, PassingFailure } from "./client.ts";
+import { type HubClient, type HubLimits, PassingFailure } from "./client.ts";
 import { HubError } from "./hub-error.ts";
 import type { HubFile } from "./listing.ts";
 
@@ -20,6 +20,10 @@ export class FileReader {
     const path = file.path.split("/").map(encodeURIComponent).join("/");
     this.#hubAddress = `${client.settings.endpoint}/${repository}/resolve/${commit}/${path}`;
     this.#address = this.#hubAddress;
+  }
+
+  get limits(): HubLimits {
+    return this.#client.limits;
   }
 
   /** Bytes of the file from `start` on. `onReceived` is told of bytes as they arrive, in any order. */

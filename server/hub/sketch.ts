@@ -20,9 +20,6 @@ import { ModelError } from "../../model/model-error.ts";
 import { headerLength } from "../../model/safetensors.ts";
 import type { FileReader } from "./ranges.ts";
 
-/** Bytes of a file's start that are fetched first. */
-const HEAD_BYTES = 1 << 18;
-const GGUF_HEAD_BYTES = 4 << 20;
 const LENGTH_BYTES = 8;
 /** Maximum bytes of a tensor that a GGUF file's configuration is read from. */
 const SMALL_TENSOR_BYTES = 4096;
@@ -73,7 +70,7 @@ async function sketchWeights(folder: string, reader: FileReader, signal: AbortSi
 
 async function safetensorsHead(reader: FileReader, signal: AbortSignal): Promise<Uint8Array> {
   const { path, bytes } = reader.file;
-  const head = await reader.range(0, Math.min(bytes, HEAD_BYTES), signal);
+  const head = await reader.range(0, Math.min(bytes, reader.limits.headBytes), signal);
   const wanted = LENGTH_BYTES + headerLength(path, head.subarray(0, LENGTH_BYTES), bytes);
   if (wanted <= head.length) return head;
   return Buffer.concat([head, await reader.range(head.length, wanted, signal)]);
@@ -94,7 +91,7 @@ async function ggufParts(
   signal: AbortSignal,
 ): Promise<readonly { readonly offset: number; readonly content: Uint8Array }[]> {
   const { path, bytes } = reader.file;
-  let head = await reader.range(0, Math.min(bytes, GGUF_HEAD_BYTES), signal);
+  let head = await reader.range(0, Math.min(bytes, reader.limits.headBytes), signal);
   let read: GgufFile | null = null;
   while (read === null) {
     try {

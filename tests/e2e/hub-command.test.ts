@@ -8,7 +8,10 @@ import { createHash } from "node:crypto";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { demoCutAsSmolLm } from "../support/demo-variants.ts";
 import { FakeHub } from "../support/fake-hub.ts";
+import { convertModel } from "../support/gguf-model.ts";
+import { ggufBytes } from "../support/gguf-writer.ts";
 import { Program } from "./program.ts";
 import { demoFolder } from "./server.ts";
 
@@ -85,6 +88,20 @@ test("pull prints the path, models lists it, and rm frees it", async () => {
   expect((await run(["models"]))[1]).toStartWith(`No models in ${cache}`);
 });
 
+test("Ollama's name is the model's name for clients, and doctor finds it in the cache", async () => {
+  const gguf = ggufBytes(convertModel(demoCutAsSmolLm(join(cache, "demo")), { type: "Q8_0", pre: "smollm" }));
+  hub.commit("unsloth/Qwen3-0.6B-GGUF", { "Qwen3-0.6B-Q4_K_M.gguf": gguf, "Qwen3-0.6B-Q8_0.gguf": "other" });
+  const args = ["serve", "qwen3:0.6b", "--port", "0", "--device", "simulated", "--data", "off"];
+  const program = Program.bunting(args, { environment });
+  const url = await program.url();
+  const { data } = (await (await fetch(`${url}/v1/models`)).json()) as { data: { id: string }[] };
+  expect(data.map(({ id }) => id)).toEqual(["qwen3:0.6b"]);
+  program.signal("SIGTERM");
+  await program.exitCode();
+  const [, report] = await run(["doctor", "qwen3:0.6b", "--device", "cpu"], { HF_HUB_OFFLINE: "1" });
+  expect(report).toContain("model           ");
+}, 30_000);
+
 test("a model that does not fit, or is not known, is refused before its weights are fetched", async () => {
   const {
     model_type: _,
@@ -103,7 +120,7 @@ test("a model that does not fit, or is not known, is refused before its weights 
   ]);
   expect(blobs()).not.toContain(weightsHash);
   const weights = hub.requests.filter(({ path }) => path.endsWith("model.safetensors"));
-  expect(weights.every(({ range }) => range === "bytes=0-262143")).toBe(true);
+  expect(weights.every(({ range }) => range === "bytes=0-1048575")).toBe(true);
 });
 
 test("a pull that is interrupted says so, and the next one goes on", async () => {
