@@ -21,7 +21,7 @@ import { type ComposedServer, composeServer } from "./compose.ts";
 import { type Config, ConfigError, isLoopback } from "./config.ts";
 import { chooseBackend, type NativeChoice } from "./engines/backend.ts";
 import { chooseContext, modelNames, planProblem, planServing, type ServingPlan } from "./engines/plan.ts";
-import type { DeviceSetup, LoadProgress } from "./engines/protocol.ts";
+import type { DeviceSetup, LoadProgress, StartTimes } from "./engines/protocol.ts";
 import {
   type EnginesConfig,
   type EnginesEvents,
@@ -57,6 +57,8 @@ export interface RunningServer {
   readonly url: string;
   /** The model's name in answers. */
   readonly model: string;
+  /** Parts of the first engine's start. */
+  readonly startTimes: StartTimes;
   /** Message about packed weights on disk; null for none. */
   readonly packedNote: string | null;
   /** Folder of the batch jobs, or the reason why there is none; null for no message. */
@@ -130,6 +132,7 @@ export async function startServer(
   return {
     url: server.origin,
     model: prepared.names[0]!,
+    startTimes: watched.engines.startTimes,
     packedNote: watched.engines.packedNote,
     jobsNote,
     get active() {
