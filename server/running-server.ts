@@ -1,6 +1,6 @@
 import type { Config } from "./config.ts";
 import type { ServingPlan } from "./engines/plan.ts";
-import type { LoadProgress } from "./engines/protocol.ts";
+import type { LoadProgress, StartTimes } from "./engines/protocol.ts";
 import type { EnginesEvents } from "./engines/start.ts";
 
 /** Events of a model's engines while they start and run. */
@@ -31,6 +31,8 @@ export interface RunningServer {
   readonly url: string;
   /** The model's name in answers. */
   readonly model: string;
+  /** Parts of the first engine's start; null for several models, which are loaded when requests name them. */
+  readonly startTimes: StartTimes | null;
   /** Message about packed weights on disk; null for none. */
   readonly packedNote: string | null;
   /** Folder of the batch jobs, or the reason why there is none; null for no message. */

@@ -192,6 +192,7 @@ export async function startSeveral(
     url: server.origin,
     model: listed[0]!.name,
     packedNote: null,
+    startTimes: null,
     jobsNote,
     get active() {
       return lifecycle.active;

@@ -82,6 +82,7 @@ export async function startServer(
   return {
     url: server.origin,
     model: prepared.names[0]!,
+    startTimes: watched.engines.startTimes,
     packedNote: watched.engines.packedNote,
     jobsNote,
     get active() {

@@ -149,7 +149,12 @@ export function exposureProblem(config: Config): string | null {
 function readyText(server: RunningServer, seconds: number, isClosed: boolean): string {
   const key = isClosed ? " -H 'authorization: Bearer <key>'" : "";
   const body = JSON.stringify({ model: server.model, messages: [{ role: "user", content: "Who are you?" }] });
-  return `Ready in ${seconds.toFixed(1)} s: ${server.model} at ${server.url}/v1
+  const { loadMs, stepsMs } = server.startTimes ?? { loadMs: 0, stepsMs: 0 };
+  const parts =
+    loadMs > 0
+      ? ` (weights ${(loadMs / 1000).toFixed(1)} s, first steps ${(stepsMs / 1000).toFixed(1)} s)`
+      : "";
+  return `Ready in ${seconds.toFixed(1)} s${parts}: ${server.model} at ${server.url}/v1
 
   Chat: ${server.url}/
 

@@ -16,7 +16,7 @@ import type { PriorState } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
 import { atSpeedOf, calibrate } from "./calibrate.ts";
 import { KeptCosts } from "./kept-costs.ts";
-import type { DeviceSetup, LoadProgress } from "./protocol.ts";
+import type { DeviceSetup, LoadProgress, StartTimes } from "./protocol.ts";
 import { oneToken, timeStep } from "./trial.ts";
 
 export interface OpenedDevice {
@@ -25,6 +25,8 @@ export interface OpenedDevice {
   readonly costs: LinearCost;
   /** Keeps the costs that served steps taught, for the next start. */
   keepCosts(learnt: LinearCost): void;
+  /** Time to load the model, and of the first steps, which warm up and show the device's speed. */
+  readonly times: StartTimes;
   /** Loaded model, for the engines that share it; null if the device needs none. */
   readonly model: NativeModel | null;
   /** Frees the model if this thread loaded it. Every device that uses it must be closed before. */
@@ -54,10 +56,12 @@ export function openDevice(
       device: new SimulatedDevice(setup.spec, clock, costs),
       costs,
       keepCosts: () => {},
+      times: { loadMs: 0, stepsMs: 0 },
       model: null,
       closeModel: () => {},
     };
   }
+  const startedMs = performance.now();
   const library = openLibrary(setup.library);
   const model =
     shared.model ??
@@ -72,7 +76,10 @@ export function openDevice(
       setup.kind === "gpu"
         ? openGpuDevice(library, model, setup.limits, setup.gpus[engine]!)
         : openCpuDevice(library, model, setup.limits);
-    return { device, ...costsOf(setup, engine, library, device, model, shared), model, closeModel };
+    const loadMs = performance.now() - startedMs;
+    const costs = costsOf(setup, engine, library, device, model, shared);
+    const times = { loadMs, stepsMs: performance.now() - startedMs - loadMs };
+    return { device, ...costs, times, model, closeModel };
   } catch (error) {
     closeModel();
     throw error;

@@ -93,6 +93,12 @@ export interface LoadProgress {
   readonly bytesTotal: number;
 }
 
+/** Parts of an engine's start in milliseconds. */
+export interface StartTimes {
+  readonly loadMs: number;
+  readonly stepsMs: number;
+}
+
 /** Messages from a worker. */
 export type WorkerMessage =
   | { readonly kind: "progress"; readonly progress: LoadProgress }
@@ -101,6 +107,7 @@ export type WorkerMessage =
       readonly spec: DeviceSpec;
       readonly model: NativeModel | null;
       readonly costs: OnlineState;
+      readonly times: StartTimes;
     }
   /** `costs`: the learnt cost model, sent once a second. */
   | { readonly kind: "report"; readonly report: EngineReport; readonly costs: OnlineState | null }

@@ -19,6 +19,7 @@ import type {
   LoadProgress,
   PlainEngineOptions,
   RehearsedLoss,
+  StartTimes,
 } from "./protocol.ts";
 import { EngineSupervisor, type Started } from "./supervisor.ts";
 import { EngineThread, type ThreadNews } from "./thread.ts";
@@ -64,6 +65,8 @@ export interface RunningEngines {
   readonly specs: readonly DeviceSpec[];
   /** Outcome of reading or saving packed weights; null if neither was tried. */
   readonly packedNote: string | null;
+  /** Parts of the first engine's start. */
+  readonly startTimes: StartTimes;
   /** Stops every engine after its current step and drops running sequences. Idempotent. */
   close(): Promise<void>;
 }
@@ -144,6 +147,7 @@ class Engines {
       fleet,
       specs: started.map(({ ready }) => ready.spec),
       packedNote: this.#model?.packedNote ?? null,
+      startTimes: first.ready.times,
       close: () => this.close(),
     };
     this.#running = { fleet, events: observe(running) };

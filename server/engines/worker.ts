@@ -52,7 +52,8 @@ function run(start: EngineStart): void {
     constrained?.warmUp();
     const ports = { link, device: constrained ?? drawing, clock };
     host.open(ports, { epoch, settings: setup.options, costs });
-    tell({ kind: "ready", spec: device.spec, model: opened.model, costs: costs.state() });
+    const { model: loaded, times } = opened;
+    tell({ kind: "ready", spec: device.spec, model: loaded, costs: costs.state(), times });
     runEngineLoop(host, device, clock, new Int32Array(doorbell), () => tellRecorded(recorded));
   } finally {
     tellRecorded(recorded);
