@@ -6,36 +6,35 @@ namespace {
 
 using Place = TensorPlace const&;
 
+using Shape = bunting_model_shape;
+
+template <auto kField>
+int64_t of_model(Place p) {
+  return p.shape().*kField;
+}
+template <int64_t (Model::*kSize)(int32_t) const>
+int64_t of_layer(Place p) {
+  return (p.model.*kSize)(p.layer);
+}
+template <bool (Model::*kHas)(int32_t) const>
+bool layer_has(Place p) {
+  return (p.model.*kHas)(p.layer);
+}
+
 // Sizes.
+constexpr auto hidden = of_model<&Shape::hidden>;
+constexpr auto vocab = of_model<&Shape::vocab>;
+constexpr auto experts = of_model<&Shape::experts>;
+constexpr auto query_heads = of_model<&Shape::query_heads>;
+constexpr auto layer_input = of_model<&Shape::layer_inputs>;
+constexpr auto q_width = of_layer<&Model::query_width>;
+constexpr auto kv_width = of_layer<&Model::kv_width>;
+constexpr auto feed_forward = of_layer<&Model::feed_forward>;
 int64_t one(Place) {
   return 1;
 }
-int64_t hidden(Place p) {
-  return p.shape().hidden;
-}
-int64_t vocab(Place p) {
-  return p.shape().vocab;
-}
-int64_t experts(Place p) {
-  return p.shape().experts;
-}
-int64_t query_heads(Place p) {
-  return p.shape().query_heads;
-}
-int64_t q_width(Place p) {
-  return p.model.query_width(p.layer);
-}
-int64_t kv_width(Place p) {
-  return p.model.kv_width(p.layer);
-}
-int64_t feed_forward(Place p) {
-  return p.model.feed_forward(p.layer);
-}
 int64_t beside(Place p) {
   return p.has().feed_forward;
-}
-int64_t layer_input(Place p) {
-  return p.shape().layer_inputs;
 }
 int64_t layer_inputs(Place p) {
   return int64_t(p.shape().layers) * p.shape().layer_inputs;
@@ -80,18 +79,10 @@ bool always(Place) {
 bool is_untied(Place p) {
   return !p.shape().tied_embeddings;
 }
-bool has_keys(Place p) {
-  return p.model.has_keys(p.layer);
-}
-bool has_values(Place p) {
-  return p.model.has_v(p.layer);
-}
-bool has_experts(Place p) {
-  return p.model.has_experts(p.layer);
-}
-bool has_both(Place p) {
-  return p.model.has_both(p.layer);
-}
+constexpr auto has_keys = layer_has<&Model::has_keys>;
+constexpr auto has_values = layer_has<&Model::has_v>;
+constexpr auto has_experts = layer_has<&Model::has_experts>;
+constexpr auto has_both = layer_has<&Model::has_both>;
 bool has_inputs(Place p) {
   return p.shape().layer_inputs > 0;
 }
