@@ -7,7 +7,6 @@ const devices = "--device names GPUs or engines, one on each: cuda:0,1 or cpu:2"
 
 const sameHere: Readonly<Record<string, string>> = {
   "-m": model,
-  "--model": model,
   "--model-path": model,
   "-hf": model,
   "--hf-repo": model,

@@ -82,7 +82,7 @@ describe("what cannot work is refused in one sentence", () => {
   test.each([
     ["--prot", "\n(Did you mean --port?)"],
     ["--max-num-seqs", ": here it is --sequences-max"],
-    ["--model", ": the model is an argument, without an option"],
+    ["--model-path", ": the model is an argument, without an option"],
     ["--constructor", ""],
   ])("the option %s, with what there is instead", async (option, instead) => {
     const program = Program.bunting(["serve", option, empty]);
