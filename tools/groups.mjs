@@ -65,6 +65,11 @@ export function emulatorTests() {
   return nativeProgram("CUDA kernels, emulated", join("cuda", "bunting_emulator_tests"));
 }
 
+/** Tests of the CUDA engine's driver calls, with a fake of the CUDA runtime. */
+export function cudaDriverTests() {
+  return nativeProgram("CUDA driver calls, on a fake", join("cuda", "bunting_cuda_driver_tests"));
+}
+
 /**
  * Tests of the engine and its kernels on small models under a sanitizer. These builds are slow and have few
  * instruction sets, so they run selected tests that together cover every kernel, format, thread and file.
@@ -91,7 +96,10 @@ export function sanitizedEmulatorTests() {
     "cuda_attention_matches cuda_attention_waits cuda_copy_pages cuda_embed cuda_gather cuda_kv_fp8 cuda_add_norm cuda_rope cuda_sample_does cuda_sample_reports cuda_gate cuda_cap cuda_router cuda_experts cuda_gemm_experts";
   const inBoth = `emulator_ runtime_ cuda_attention_does_not_depend_on_timing cuda_cublaslt ${kernels}`;
   const program = join("cuda", "bunting_emulator_tests");
+  const driver = join("cuda", "bunting_cuda_driver_tests");
   return [
+    sanitizedTest("address", "CUDA driver calls, on a fake", driver, "cuda_driver"),
+    sanitizedTest("thread", "CUDA driver calls, on a fake", driver, "cuda_driver"),
     sanitizedTest(
       "address",
       "CUDA kernels, emulated",

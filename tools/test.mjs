@@ -1,6 +1,7 @@
 // `npm test`: sets up, builds, and runs every check and test. The last line is the total.
 
 import {
+  cudaDriverTests,
   deviceTests,
   emulatorTests,
   endToEndTests,
@@ -24,6 +25,7 @@ export async function main() {
     ...staticChecks(),
     nativeTests(),
     emulatorTests(),
+    cudaDriverTests(),
     registerCheck(),
     instructionCheck(),
     ...sanitizedTests(),

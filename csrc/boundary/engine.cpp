@@ -12,6 +12,7 @@
 #include "cpu/forward.h"
 #ifdef BUNTING_CUDA
 #include "cuda/cublaslt.h"
+#include "cuda/failed_step.h"
 #include "cuda/forward.h"
 #include "cuda/runtime.h"
 #endif
@@ -45,7 +46,9 @@ struct bunting_engine {
 
   bunting::StepReader reader;
   EngineForward forward;
-  void* result = nullptr;  // result buffer of the step in flight; null: no step
+  void* result = nullptr;       // result buffer of the step in flight; null: no step
+  void const* block = nullptr;  // block of that step
+  uint64_t block_bytes = 0;
 };
 
 // gpu/native.ts accesses these structs by byte offset.
@@ -301,6 +304,8 @@ bunting_status bunting_step_start(bunting_engine* engine, void const* block, uin
       fail(BUNTING_INVALID, "step result: not 4-byte aligned");
     engine->reader.read(block, block_bytes, result_bytes);
     engine->result = result;
+    engine->block = block;
+    engine->block_bytes = block_bytes;
   });
 }
 
@@ -309,7 +314,14 @@ bunting_status bunting_step_wait(bunting_engine* engine, [[maybe_unused]] int32_
     if (!engine->result) fail(BUNTING_INVALID, "no step is in flight");
     void* const result = std::exchange(engine->result, nullptr);
 #ifdef BUNTING_CUDA
-    engine->forward.run(engine->reader.plan(), result);
+    try {
+      engine->forward.run(engine->reader.plan(), result);
+    } catch (bunting::Error const& error) {
+      if (error.status() != BUNTING_LOST || !bunting::cuda::steps_through_kernels()) throw;
+      std::string const path = bunting::cuda::keep_step_block(engine->block, engine->block_bytes);
+      if (path.empty()) throw;
+      fail(BUNTING_LOST, "%s; the block of its step is in %s", error.what(), path.c_str());
+    }
 #else
     if (!engine->forward.run(engine->reader.plan(), result, way))
       fail(BUNTING_GAVE_WAY, "the step was given up");

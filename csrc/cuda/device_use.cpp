@@ -166,7 +166,8 @@ void begin_anew_if_unused(int32_t device) {
     outcome = in_time(deadlines.call_ms, [device] { return driver::reset(device); });
     hangs = !outcome;
     // A device is slow to start, so selecting it has more time.
-    if (outcome && *outcome) outcome = in_time(deadlines.open_ms, [device] { return driver::select(device); });
+    if (outcome && *outcome)
+      outcome = in_time(deadlines.open_ms, [device] { return driver::select(device); });
   } catch (std::exception const&) {
     // The system has no thread for the call; the next start tries again.
   }

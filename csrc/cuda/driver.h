@@ -1,6 +1,6 @@
 // driver.h - calls of a GPU driver, plain and blocking. Implementations: CUDA (runtime_cuda.cpp) and the
-// emulator (runtime_emulated.cpp). Only runtime.cpp calls them: it decides which thread makes a call, how long
-// the call may take, and what its failure means.
+// emulator (runtime_emulated.cpp). Only runtime.cpp calls them: it decides which thread makes a call, how
+// long the call may take, and what its failure means.
 #pragma once
 
 #include <cstddef>

@@ -101,7 +101,8 @@ void Forward::record_graphs() {
   } catch (Error const& error) {
     if (error.status() == BUNTING_LOST) throw;
     graphs_.clear();
-    std::fprintf(stderr, "GPU %d records no decode steps and starts each kernel by itself, which is slower: %s\n",
+    std::fprintf(stderr,
+                 "GPU %d records no decode steps and starts each kernel by itself, which is slower: %s\n",
                  limits_.devices[0], error.what());
   }
   is_recording_ = false;

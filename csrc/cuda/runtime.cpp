@@ -30,8 +30,7 @@ std::string gpu(int32_t device) {
 char* allocate(int32_t device, std::string const& no_memory, Outcome (*call)(size_t, void*&), size_t bytes,
                char const* what) {
   auto const data = std::make_shared<void*>(nullptr);
-  bounded_or_throw(device, what, driver::deadlines().open_ms, no_memory,
-                   [=] { return call(bytes, *data); });
+  bounded_or_throw(device, what, driver::deadlines().open_ms, no_memory, [=] { return call(bytes, *data); });
   take_on(device);
   return static_cast<char*>(*data);
 }
@@ -61,8 +60,7 @@ void use_device(int32_t device) {
     fail(BUNTING_INVALID, "there is no GPU %d: this machine has %d, counted from 0", device, count);
   begin_anew_if_unused(device);
   throw_if_lost(device);
-  bounded_or_throw(device, "selecting the device", driver::deadlines().open_ms, "",
-                   [] { return Outcome(); });
+  bounded_or_throw(device, "selecting the device", driver::deadlines().open_ms, "", [] { return Outcome(); });
   set_current_device(device);
 }
 
@@ -100,8 +98,7 @@ int32_t resident_blocks_of(void const* kernel, LaunchShape shape) {
 
 DeviceMemory::DeviceMemory(size_t bytes, char const* what) : bytes_(bytes), device_(current_device()) {
   if (bytes == 0) return;
-  std::string const no_memory =
-      gpu(device_) + " has no " + std::to_string(bytes) + " bytes left for " + what;
+  std::string const no_memory = gpu(device_) + " has no " + std::to_string(bytes) + " bytes left for " + what;
   data_ = allocate(device_, no_memory, driver::allocate, bytes, "allocating device memory");
 }
 
@@ -152,8 +149,8 @@ struct Stream::Queue {
   std::deque<Operation> operations;
   int64_t queued = 0, done = 0;
   bool is_closing = false, has_ended = false;
-  bool is_left = false;  // the device was lost before the stream closed, and may be reset at any time
-  bool is_recording = false;      // seen by the caller's thread only
+  bool is_left = false;       // the device was lost before the stream closed, and may be reset at any time
+  bool is_recording = false;  // seen by the caller's thread only
   std::string recording_failure;  // seen by the stream's thread only
 
   int64_t push(Operation operation) {

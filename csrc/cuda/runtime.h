@@ -37,7 +37,8 @@ void use_device(int32_t device);
 [[noreturn]] void lose_device(int32_t device, std::string const& why);
 // Returns an upper bound of the time of a small step on a healthy device.
 double step_deadline_ms();
-// True with BUNTING_CUDA_SYNC=1: each kernel ends before the next one starts, so that a fault names its kernel.
+// True with BUNTING_CUDA_SYNC=1: each kernel ends before the next one starts, so that a fault names its
+// kernel.
 bool steps_through_kernels();
 
 // Device memory, zeroed, on the current device.
@@ -132,8 +133,8 @@ class Stream {
   void launch(Graph const& graph);
   // Blocks until all queued work is done; returns false if that takes longer than `deadline_ms`.
   [[nodiscard]] bool wait(double deadline_ms);
-  // Does the same, but loses the device after the deadline and throws BUNTING_LOST with `what`, as in "has not
-  // finished a step".
+  // Does the same, but loses the device after the deadline and throws BUNTING_LOST with `what`, as in "has
+  // not finished a step".
   void finish(double deadline_ms, char const* what);
   // Queues work of a library: calls `work` with the cudaStream_t on which it must queue. The emulator calls
   // it with null when its turn comes. If `work` returns a sentence, this call or a later one throws

@@ -1,5 +1,5 @@
-// runtime_emulated.cpp - driver.h on the CPU: memory is mapped, streams execute their work at once, with random
-// delays, and kernels run in the emulator.
+// runtime_emulated.cpp - driver.h on the CPU: memory is mapped, streams execute their work at once, with
+// random delays, and kernels run in the emulator.
 #include "cuda/runtime_emulated.h"
 
 #include <sys/mman.h>
@@ -151,9 +151,8 @@ driver::Outcome lose(Device& device, std::string const& why) {
 // Hangs until the device is reset or the mishaps change; `is_reset`: until the mishaps change.
 void hang(std::unique_lock<std::mutex>& lock, Device const& device, bool is_reset) {
   uint64_t const mishaps = machine().generation, life = device.generation;
-  machine().changed.wait(lock, [&] {
-    return machine().generation != mishaps || (!is_reset && device.generation != life);
-  });
+  machine().changed.wait(
+      lock, [&] { return machine().generation != mishaps || (!is_reset && device.generation != life); });
 }
 
 // Begins a driver call: it hangs or fails if a mishap says so, and fails if the device is lost.

@@ -21,9 +21,9 @@ struct Mishaps {
   int64_t calls_before = 0;
   double step_deadline_ms = 0;  // each replaces the usual deadline unless 0
   double call_deadline_ms = 0;
-  uint64_t memory_bytes = 0;    // replaces the usual memory size unless 0
+  uint64_t memory_bytes = 0;  // replaces the usual memory size unless 0
   int32_t devices = 1;
-  uint64_t seed = 1;            // seed of delays and of the order in which a kernel's threads run
+  uint64_t seed = 1;  // seed of delays and of the order in which a kernel's threads run
 };
 
 // Sets the mishaps of this process's devices from now on, replacing those of the environment. A lost or hung

@@ -27,7 +27,8 @@ std::vector<StepArrays::PlanSizes> largest_plans(AttentionKinds const& kinds, in
   return sizes;
 }
 
-// Returns the number of pairs that are copied at a time: the tokens of a list are distinct, and a row has two.
+// Returns the number of pairs that are copied at a time: the tokens of a list are distinct, and a row has
+// two.
 size_t pairs_max(int32_t vocab, size_t draws) {
   size_t const row = 2 * size_t(vocab);
   return std::max(row, std::min(StepArrays::pairs_at_once, draws * row));

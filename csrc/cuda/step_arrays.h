@@ -42,9 +42,9 @@ struct StepArrays {
   std::vector<Plan> plans = {};  // one per kind of attention
   int32_t* pages = nullptr;      // page ids, chunk after chunk
   PageCopy* copies = nullptr;
-  uint32_t* draws = nullptr;     // [draws, BUNTING_ROW_WORDS]
-  uint32_t* masks = nullptr;     // ceil(V / 32) words per row with a mask
-  int32_t* pairs = nullptr;      // biases and seen tokens of the rows that are drawn at a time
+  uint32_t* draws = nullptr;  // [draws, BUNTING_ROW_WORDS]
+  uint32_t* masks = nullptr;  // ceil(V / 32) words per row with a mask
+  int32_t* pairs = nullptr;   // biases and seen tokens of the rows that are drawn at a time
 
   // Lays out the arrays from `base` on and returns their bytes; with a null base it only measures.
   size_t place(Sizes const& sizes, char* base);

@@ -452,7 +452,7 @@ void attention(Stream& stream, Attention const& a) {
 }
 
 int32_t attention_blocks_resident(int32_t head_size, bool is_fp8) {
-  return with_kernel(head_size, is_fp8, []<int D, bool kFp8>() {
+  return with_kernel(head_size, is_fp8, [&]<int D, bool kFp8>() {
     return resident_blocks(attention_kernel<D, kFp8>, shape_of<D, kFp8>(1));
   });
 }

@@ -116,7 +116,8 @@ TEST(cuda_driver_names_the_kernel_of_a_fault_step_by_step) {
   setenv("BUNTING_CUDA_SYNC", "1", 1);
   begin({.faulty_launch = 1});
   CHECK(status_of([] { use(0); }, text) == BUNTING_LOST, "%s", text.c_str());
-  CHECK(text.starts_with("GPU 0 is lost: second: running kernels: an illegal memory access"), "%s", text.c_str());
+  CHECK(text.starts_with("GPU 0 is lost: second: running kernels: an illegal memory access"), "%s",
+        text.c_str());
   unsetenv("BUNTING_CUDA_SYNC");
   begin({});
 }

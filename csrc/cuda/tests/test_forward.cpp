@@ -2,6 +2,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "cpu/forward.h"
@@ -252,6 +257,38 @@ TEST(cuda_forward_gives_back_what_it_has_when_memory_is_short) {
   }
   CHECK(failures > 5, "%d allocations", failures);
   cuda::set_mishaps({});
+}
+
+// With BUNTING_CUDA_SYNC=1 the block of a step that loses the device is kept, and runs again.
+TEST(cuda_forward_keeps_the_block_of_a_lost_step) {
+  bunting_model_shape const shape = shape_for_gpu();
+  TinyFile const file(shape);
+  ModelPointer const model = load_model(shape, file);
+  bunting_engine_limits const limits = tiny_limits();
+  std::vector<uint32_t> const block = encode({{}, {{0, {1, 2, 3}, {4}}}});
+  std::vector<uint32_t> result(2000);
+  setenv("BUNTING_CUDA_SYNC", "1", 1);
+  std::string said;
+  {
+    EnginePointer const engine = open_engine(model.get(), limits);
+    cuda::set_mishaps({.lose_device = 5});
+    bunting_step_start(engine.get(), block.data(), block.size() * 4, result.data(), result.size() * 4);
+    CHECK(bunting_step_wait(engine.get(), nullptr) == BUNTING_LOST, "not lost");
+    said = bunting_last_error();
+  }
+  cuda::set_mishaps({});
+  unsetenv("BUNTING_CUDA_SYNC");
+  std::string const before = "; the block of its step is in ";
+  REQUIRE(said.find(before) != said.npos, "%s", said.c_str());
+  std::string const path = said.substr(said.find(before) + before.size());
+  std::ifstream kept(path, std::ios::binary);
+  std::string const bytes{std::istreambuf_iterator<char>(kept), {}};
+  std::remove(path.c_str());
+  REQUIRE(bytes.size() == block.size() * 4, "%zu bytes are kept", bytes.size());
+  std::vector<uint32_t> again(block.size());
+  std::memcpy(again.data(), bytes.data(), bytes.size());
+  EnginePointer const engine = open_engine(model.get(), limits);
+  CHECK(run_step(engine.get(), again, 1).status == BUNTING_OK, "%s", bunting_last_error());
 }
 
 // An engine that cannot record a step starts its kernels one by one, with the same results.

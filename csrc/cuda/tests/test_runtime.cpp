@@ -154,12 +154,17 @@ void use_a_device() {
 
 TEST(runtime_gives_up_a_call_that_hangs_and_the_next_life_works) {
   AllMishapsEnd const at_last;
-  for (char const* call : {"describe", "allocate", "allocate_mapped", "open_stream", "begin_recording",
-                           "end_recording", "finish", "release", "release_mapped", "close_stream",
-                           "close_graph"}) {
+  for (char const* call :
+       {"describe", "allocate", "allocate_mapped", "open_stream", "begin_recording", "end_recording",
+        "finish", "release", "release_mapped", "close_stream", "close_graph"}) {
     set_mishaps({.hang_in = call, .call_deadline_ms = kCallMs});
     std::string text;
-    bunting_status status = status_of([] { (void)device_info(0); use_a_device(); }, text);
+    bunting_status status = status_of(
+        [] {
+          (void)device_info(0);
+          use_a_device();
+        },
+        text);
     // A call that hangs in a destructor is seen by the next one.
     if (status == BUNTING_OK) status = status_of([] { DeviceMemory(8, "two numbers"); }, text);
     CHECK(status == BUNTING_LOST, "%s hangs: status %d, %s", call, status, text.c_str());
@@ -176,8 +181,9 @@ TEST(runtime_gives_up_a_reset_that_hangs_and_names_the_device) {
   CHECK(text == "GPU 0 is lost: a kernel hangs", "%s", text.c_str());
   for (int i = 0; i < 2; ++i) {
     CHECK(status_of(use_a_device, text) == BUNTING_LOST, "%s", text.c_str());
-    CHECK(text == "GPU 0 is lost: a kernel hangs; it cannot be reset: resetting it: the driver has not "
-                  "answered after 150 ms; only a new process gets it back",
+    CHECK(text ==
+              "GPU 0 is lost: a kernel hangs; it cannot be reset: resetting it: the driver has not "
+              "answered after 150 ms; only a new process gets it back",
           "%s", text.c_str());
   }
 }

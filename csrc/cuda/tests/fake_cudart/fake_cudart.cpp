@@ -182,7 +182,8 @@ cudaError_t cudaFreeHost(void* data) {
 cudaError_t cudaFuncSetAttribute(void const*, cudaFuncAttribute, int) {
   return enter("cudaFuncSetAttribute", current);
 }
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void const*, int, size_t shared_bytes) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void const*, int,
+                                                          size_t shared_bytes) {
   *blocks = int(228 * 1024 / (shared_bytes + 1024));
   return enter("cudaOccupancyMaxActiveBlocksPerMultiprocessor", current);
 }

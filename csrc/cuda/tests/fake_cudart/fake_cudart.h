@@ -1,5 +1,5 @@
-// fake_cudart.h - faults of the fake CUDA runtime, which has two devices and executes copies and fills at once.
-// A kernel does nothing, or faults.
+// fake_cudart.h - faults of the fake CUDA runtime, which has two devices and executes copies and fills at
+// once. A kernel does nothing, or faults.
 #pragma once
 
 #include <string>
@@ -11,7 +11,6 @@ struct FakeCuda {
   std::string hang_in = {};       // function that hangs on device 0, until the plan changes
   std::string no_memory_in = {};  // function that finds no memory on device 0
   int faulty_launch = -1;         // number of the launch on device 0 that faults; seen at a later call
-
 };
 
 // Replaces the plan, ends calls that hang, and makes both devices whole.
