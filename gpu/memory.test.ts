@@ -36,9 +36,10 @@ test("the table adds up to what is available", () => {
 });
 
 describe("the KV cache", () => {
-  test("takes half of what is left", () => {
+  test("takes half of what is left, and nine tenths on a GPU", () => {
     const left = 32 * gib - gib - 128 * mib - Math.ceil(1.6 * gib);
     expect(pages(planMemory(input()))).toBe(Math.floor(Math.floor(left / mib) / 2));
+    expect(pages(planMemory(input({ isGpu: true })))).toBe(Math.floor(Math.floor(left / mib) * 0.9));
     expect(planMemory(input()).rows[1]?.note).toBe(
       "239808 tokens in 14988 pages, 14.6 full contexts of 16384",
     );

@@ -3,7 +3,7 @@
  *
  * Memory left after weights, workspaces and a reserve is free for keys and values. By default the KV cache
  * takes half of it, at least one full context and at most 64. A cache of that size keeps long prefixes, and
- * the machine keeps the other half.
+ * the machine keeps the other half. On a GPU, which serves nothing else, the cache takes nine tenths.
  */
 export interface MemoryInput {
   /** Type of weights, keys and values; the byte counts below are for this type. */
@@ -15,6 +15,8 @@ export interface MemoryInput {
   /** Bytes of one KV page over all layers. */
   readonly pageBytes: number;
   readonly pageTokens: number;
+  /** True if the memory is a GPU's; default: false. */
+  readonly isGpu?: boolean;
   /** Workspace of a full step, per engine. */
   readonly workspaceBytes: number;
   /** Number of engines that share the weights, each with its own pages and workspace; ≥ 1. */
@@ -61,6 +63,7 @@ const gib = 2 ** 30;
 const mib = 2 ** 20;
 const contextsMax = 64;
 const kvShare = 0.5;
+const kvShareOfGpu = 0.9;
 
 /** Memory of `availableBytes` that is left to the system. */
 export function reserveOf(availableBytes: number): number {
@@ -74,11 +77,12 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   const workspaces = input.workspaceBytes * engines;
   const freeBytes = availableBytes - weightBytes - workspaces - reserveBytes;
 
+  const share = input.isGpu ? kvShareOfGpu : kvShare;
   const pagesPerContext = Math.ceil(contextMax / pageTokens);
   const pagesThatFit = Math.max(0, Math.floor(freeBytes / engines / pageBytes));
   const pagesProtected =
     input.kvBytes === null
-      ? Math.min(Math.max(Math.floor(pagesThatFit * kvShare), pagesPerContext), contextsMax * pagesPerContext)
+      ? Math.min(Math.max(Math.floor(pagesThatFit * share), pagesPerContext), contextsMax * pagesPerContext)
       : Math.floor(input.kvBytes / engines / pageBytes);
   const pages = Math.max(pagesProtected, pagesPerContext);
 

@@ -84,6 +84,7 @@ export function planServing(
   const enginesEach = backend.gpus === null ? backend.engines : 1;
   const leanBytes = Math.ceil(contextMax / PAGE_TOKENS) * sizes.pageBytes * enginesEach;
   const memory = planMemory({
+    isGpu: backend.gpus !== null,
     compute: compute.compute,
     isRounded: (compute.formats ?? []).some((format) => format !== matrixFormats.plain),
     weightBytes: backend.gpus === null ? sizes.weightBytes : sizes.copyBytes,
