@@ -8,8 +8,8 @@
 // A failed CHECK is counted, and the first few per test are printed. The test continues, because kernels fail
 // for many shapes at once and their list shows the cause. REQUIRE leaves the test. `bunting_tests gemm pool`
 // runs the tests whose name contains one of the words. `--part=0/2` before them runs every second test,
-// `--part=1/2` the others; `--list` before them prints the names only. The last line is "N passed, N failed" or "N passed, N
-// failed, N skipped".
+// `--part=1/2` the others; `--list` before them prints the names only. The last line is "N passed, N failed"
+// or "N passed, N failed, N skipped".
 #pragma once
 
 #include <cstdint>
