@@ -1,5 +1,6 @@
-// main.cpp - prints the instruction sets that this machine can use, best first, in the words of CMakeLists.txt:
-// "avx512;avx512_vnni;avx2;portable". Compiled before the build is configured (tools/native.mjs).
+// main.cpp - prints the instruction sets that this machine can use, best first, in the words of
+// CMakeLists.txt: "avx512;avx512_vnni;avx2;portable". Compiled before the build is configured
+// (tools/native.mjs).
 #include <cstdio>
 
 #include "host/cpu_features.h"
