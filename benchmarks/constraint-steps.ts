@@ -81,7 +81,9 @@ class Rig {
       topLogprobsMax: 0,
     };
     this.#native = openCpuDevice(library, model, limits);
-    const costs = new OnlineCostModel(calibrate({ device: this.#native, nowMs: () => performance.now() }));
+    const costs = new OnlineCostModel(
+      calibrate({ device: this.#native, nowMs: () => performance.now() }, model),
+    );
     const constrained = new ConstrainedDevice(this.#native, vocabulary);
     const device: Device = {
       spec: constrained.spec,

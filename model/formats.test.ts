@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { type FormatTensor, formatsOf, widenedNote } from "./formats.ts";
+import { type FormatTensor, formatsOf, isRounded, type Quant, widenedNote } from "./formats.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
 const bf16 = 2;
@@ -157,4 +157,26 @@ test("keys that are values, and queries alone, are one matrix of what there is",
     expect(formatsOf(tensors, 1, "auto", "bf16", "cpu").slice(2, 4)).toEqual([2, 0]);
     expect(formatsOf(tensors, 1, "auto", "bf16", "gpu").slice(2, 4)).toEqual([2, 2]);
   }
+});
+
+describe("loading computes the numbers of a matrix", () => {
+  const isSo = (tensors: readonly FormatTensor[], quant: Quant): boolean =>
+    isRounded(tensors, formatsOf(tensors, 2, quant, "bf16"));
+  const q4k = 24;
+  const iq1 = 30;
+
+  test("if it rounds plain numbers, unpacks blocks, or changes their format", () => {
+    expect(isSo(tensorsOf(bf16), "int8")).toBeTrue();
+    expect(isSo(tensorsOf(q4k), "none")).toBeTrue();
+    expect(isSo(tensorsOf(q4k, { [TensorKind.gate]: q6 }), "auto")).toBeTrue();
+    expect(isSo(tensorsOf(iq1), "auto")).toBeTrue();
+    const quantised = { ...tensorsOf(q4).at(-2)!, tensor: TensorKind.down, quantised: {} };
+    expect(isRounded([quantised], formatsOf([quantised], 2, "auto", "bf16"))).toBeTrue();
+  });
+
+  test("but not if it only moves them", () => {
+    expect(isSo(tensorsOf(bf16), "auto")).toBeFalse();
+    expect(isSo(tensorsOf(q4), "auto")).toBeFalse();
+    expect(isSo(tensorsOf(q4k, { [TensorKind.v]: q6, [TensorKind.down]: q6 }), "auto")).toBeFalse();
+  });
 });

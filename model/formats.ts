@@ -141,19 +141,12 @@ export function widenedNote(
   formats: readonly number[],
   compute: "bf16" | "f32",
 ): string | null {
-  const formatOf = ({ tensor, layer }: FormatTensor): number | undefined => {
-    if (tensor === TensorKind.embed) return formats[0];
-    if (tensor === TensorKind.lmHead) return formats[1];
-    if (tensor === TensorKind.layerEmbed) return formats.at(-1);
-    const matrix = layerMatrices.findIndex((kinds) => kinds.includes(tensor));
-    return matrix < 0 ? undefined : formats[2 + layer * layerMatrices.length + matrix];
-  };
   const widenedTo = (format: number, name: string): string[] => {
     const isWidened = ({ dtype }: FormatTensor): boolean =>
       format === matrixFormats.plain || format === matrixFormats.int8
         ? isBlocks(dtype)
         : codebookFormat(dtype) !== undefined;
-    const widened = tensors.filter((tensor) => isWidened(tensor) && formatOf(tensor) === format);
+    const widened = tensors.filter((tensor) => isWidened(tensor) && formatIn(formats, tensor) === format);
     if (widened.length === 0) return [];
     const names = [...new Set(widened.map(({ dtype }) => storedType(dtype)!.name))].join(" and ");
     return [`${widened.length} ${widened.length === 1 ? "matrix" : "matrices"} in ${names} become ${name}`];
@@ -165,6 +158,36 @@ export function widenedNote(
     ...widenedTo(matrixFormats.int4, "int4"),
   ];
   return notes.length === 0 ? null : `${notes.join(", ")}: they are not computed with as they are here`;
+}
+
+/** Format of a tensor's matrix; undefined for vectors and matrices without a choice. */
+function formatIn(formats: readonly number[], { tensor, layer }: FormatTensor): number | undefined {
+  if (tensor === TensorKind.embed) return formats[0];
+  if (tensor === TensorKind.lmHead) return formats[1];
+  if (tensor === TensorKind.layerEmbed) return formats.at(-1);
+  const matrix = layerMatrices.findIndex((kinds) => kinds.includes(tensor));
+  return matrix < 0 ? undefined : formats[2 + layer * layerMatrices.length + matrix];
+}
+
+/**
+ * True if loading computes the numbers of a matrix, instead of only moving them: it rounds plain numbers,
+ * changes blocks to another format, or reads a quantised folder.
+ */
+export function isRounded(
+  tensors: readonly (FormatTensor & { readonly quantised?: unknown })[],
+  formats: readonly number[],
+): boolean {
+  return tensors.some((tensor) => {
+    const format = formatIn(formats, tensor);
+    if (format === undefined) return false;
+    if (tensor.quantised != null) return true;
+    const type = storedType(tensor.dtype);
+    const isMoved =
+      format === matrixFormats.plain || format === matrixFormats.fp8
+        ? !isBlocks(tensor.dtype)
+        : type?.kind === "blocks" && (namedFormats[type.name] ?? type.number) === format;
+    return !isMoved;
+  });
 }
 
 /** Display name of a matrix format: "int8", "Q4_K". */

@@ -226,7 +226,8 @@ export const serverSettings = Object.freeze({
   packedWeights: setting<PackedChoice>({
     placeholder: "auto|off|folder",
     default: "auto",
-    defaultText: "beside the model, else in the user's cache folder, from 256 MiB on",
+    defaultText:
+      "only for weights of 256 MiB or more that loading rounds: beside the model, else in the user's cache folder",
     sentence: "Folder for weights in their memory layout, which later starts map at once.",
     parse: (value) => (value === "auto" || value === "off" ? value : { folder: value }),
   }),

@@ -196,11 +196,11 @@ export function prepareNative(
   onPlan(plan);
   const problem = planProblem(plan.memory);
   if (problem !== null) throw new ConfigError(problem);
-  const { names, folder, contextMax, compute, packedFolders, limits } = plan;
+  const { names, folder, contextMax, compute, packedFolders, costsFolders, limits } = plan;
   const native = {
     library,
     folder: plan.folder.dir,
-    model: { ...compute, contextMax, packedFolders },
+    model: { ...compute, contextMax, packedFolders, costsFolders },
     limits,
   };
   const device: DeviceSetup =

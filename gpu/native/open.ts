@@ -30,6 +30,8 @@ export interface NativeModelOptions extends ComputeOptions {
   readonly contextMax: number | null;
   /** Folders for packed weights, best first. Absent or empty: the weights are packed at every start. */
   readonly packedFolders?: readonly string[];
+  /** Folders for the costs of steps, best first. Absent or empty: each start estimates them. */
+  readonly costsFolders?: readonly string[];
 }
 
 /** A loaded, read-only model. Plain data: it may be posted to the threads whose engines share it. */
@@ -46,8 +48,8 @@ export interface NativeModel {
   readonly weightBytes: number;
   /** Bytes of one KV page over all layers. */
   readonly pageBytes: number;
-  /** File where packed weights may be kept, whether it exists or not; null if no folder is writable. */
-  readonly place: PackedPlace | null;
+  /** File beside which costs of steps are kept; null if there is no writable folder for them. */
+  readonly costsPlace: PackedPlace | null;
   /** Outcome of reading or saving packed weights, in a sentence; null if neither was tried. */
   readonly packedNote: string | null;
 }
@@ -81,7 +83,10 @@ export function openNativeModel(
   const plan = library.modelPlan(shape, options, PAGE_TOKENS);
   const handle = library.modelOpen(shape, options);
   try {
-    const place = placeOf(shape, folder, options);
+    const { packedFolders = [], costsFolders = packedFolders } = options;
+    const placeIn = (folders: readonly string[]): PackedPlace | null =>
+      folders.length === 0 ? null : packedPlace(folders, shape, folder.tensors, options);
+    const place = placeIn(packedFolders);
     const packedNote = fillModel(library, handle, folder.tensors, place, onProgress);
     return {
       handle,
@@ -91,7 +96,7 @@ export function openNativeModel(
       layers: shape.layers.length,
       compute: options.compute,
       isa: options.isa === "auto" ? bestIsa(library) : options.isa,
-      place,
+      costsPlace: packedFolders === costsFolders ? place : placeIn(costsFolders),
       packedNote,
       ...plan,
     };
@@ -99,11 +104,6 @@ export function openNativeModel(
     library.modelClose(handle);
     throw error;
   }
-}
-
-function placeOf(shape: ModelShape, folder: ModelSource, options: NativeModelOptions): PackedPlace | null {
-  const { packedFolders = [] } = options;
-  return packedFolders.length === 0 ? null : packedPlace(packedFolders, shape, folder.tensors, options);
 }
 
 /** Fills and seals an open model. Returns the outcome for packed weights if there is a place for them. */

@@ -71,13 +71,19 @@ export class LinearCost implements PartedCostModel {
 
   /** Returns the model of a machine `slowdown` > 0 times as slow. */
   times(slowdown: number): LinearCost {
+    return this.weighted(Array.from({ length: PARTS }, () => slowdown));
+  }
+
+  /** Returns the model in which each part, in the order of `partsMs`, takes `weights` times as long. */
+  weighted(weights: readonly number[]): LinearCost {
+    const [step, token, sequence, pair, context, early] = weights as [number, ...number[]];
     const { sequenceMs, pairMs, contextMs } = this.#sequences;
     return new LinearCost(
-      slowdown * this.#stepMs,
-      slowdown * this.#tokenMs,
+      step * this.#stepMs,
+      token! * this.#tokenMs,
       this.tileTokens,
-      { sequenceMs: slowdown * sequenceMs, pairMs: slowdown * pairMs, contextMs: slowdown * contextMs },
-      this.#first.map(({ tokens, tokenMs }) => ({ tokens, tokenMs: slowdown * tokenMs })),
+      { sequenceMs: sequence! * sequenceMs, pairMs: pair! * pairMs, contextMs: context! * contextMs },
+      this.#first.map(({ tokens, tokenMs }) => ({ tokens, tokenMs: early! * tokenMs })),
     );
   }
 

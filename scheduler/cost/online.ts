@@ -199,6 +199,13 @@ export class OnlineCostModel implements EngineCosts, PartedCostModel {
     this.#usual += (this.#slowdown - this.#usual) * part;
   }
 
+  /** Returns a linear model of what was learnt; null if the prior is not linear or too few steps ran. */
+  learnt(): LinearCost | null {
+    const prior = this.#prior;
+    if (!(prior instanceof LinearCost) || this.#observations <= RECENT) return null;
+    return prior.weighted([...this.#weights].map((weight) => this.#slowdown * weight));
+  }
+
   /**
    * Plain data that restores this model. Breaks an invariant if the prior is neither linear nor a profile.
    */

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { progressLine, showLoading } from "./progress.ts";
 
-/** Stream that records writes; the line is drawn at most every 50 ms on a terminal, every 5 s elsewhere. */
+/** Stream that records writes; the line is drawn at most every 50 ms on a terminal, elsewhere after 1 s and then every 5 s. */
 function written(isTTY: boolean, beginMs = 0) {
   const texts: string[] = [];
   const stream = { isTTY, write: (text: string) => texts.push(text) > 0 };
@@ -35,7 +35,7 @@ test("a terminal gets one line that is drawn over, with what is done with the by
   ]);
 });
 
-test("elsewhere what takes seconds has a line now and then, and the rest none", () => {
+test("elsewhere what takes seconds has a line after one second and then now and then, and the rest none", () => {
   const { texts, line, at } = written(false, 1000);
   const show = showLoading(line);
   for (let ms = 0; ms <= 11_000; ms += 500) {
@@ -44,7 +44,8 @@ test("elsewhere what takes seconds has a line now and then, and the rest none", 
   }
   line.clear();
   expect(texts).toEqual([
-    "keeping packed weights: 4.9 GiB of 10.7 GiB\n",
-    "keeping packed weights: 9.8 GiB of 10.7 GiB\n",
+    "keeping packed weights: 1000 MiB of 10.7 GiB\n",
+    "keeping packed weights: 5.9 GiB of 10.7 GiB\n",
+    "keeping packed weights: 10.7 GiB of 10.7 GiB\n",
   ]);
 });

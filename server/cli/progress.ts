@@ -12,6 +12,7 @@ export interface ProgressLine {
 
 const BAR_WIDTH = 24;
 const REDRAW_MS = 50;
+const FIRST_LINE_MS = 1000;
 const LINE_MS = 5000;
 
 export function progressLine(
@@ -26,9 +27,12 @@ export function progressLine(
     return true;
   };
   if (!stream.isTTY) {
+    let waitMs = FIRST_LINE_MS;
     return {
       show: (text) => {
-        if (isDue(LINE_MS)) stream.write(`${text}\n`);
+        if (!isDue(waitMs)) return;
+        waitMs = LINE_MS;
+        stream.write(`${text}\n`);
       },
       clear: () => {},
     };

@@ -1,18 +1,18 @@
 /**
- * Calibration file: step costs of a device, kept beside its model's packed weights so that the next start
- * need not measure them. There is one per processor or GPU and per set of compute options. A damaged file, or
- * one of other weights or kernels, is ignored. Users may delete it at any time.
+ * File of a device's step costs, kept for the next start as served steps taught them. There is one per
+ * processor or GPU and per set of compute options. A damaged file, or one of other weights or kernels, is
+ * ignored. Users may delete it at any time.
  */
 import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import type { PackedPlace } from "../../gpu/native/packed-cache.ts";
 import { LinearCost, type LinearState } from "../../scheduler/cost/linear.ts";
 
-/** Schema version of the calibration file; rises when its numbers change meaning. */
+/** Schema version of the file; rises when its numbers change meaning. */
 const COSTS_VERSION = 2;
 /** Upper bound of the size of a valid file. */
 const FILE_BYTES_MAX = 4096;
 
-/** Conditions of a measurement, besides the weights. */
+/** Conditions under which costs hold, besides the weights. */
 export interface MeasuredWith {
   /** Path of the native library. */
   readonly library: string;
@@ -45,7 +45,7 @@ export class KeptCosts {
     }
   }
 
-  /** Writes the costs; if that fails, the next start measures again. */
+  /** Writes the costs; if that fails, the next start estimates them. */
   write({ state }: LinearCost): void {
     const unfinished = `${this.path}.new`; // a killed start leaves no partial file
     try {

@@ -14,16 +14,17 @@ import type { EngineId } from "../../scheduler/core.ts";
 import { LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
 import type { PriorState } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
-import { calibrate, ROUNDS_MAX } from "./calibrate.ts";
+import { atSpeedOf, calibrate } from "./calibrate.ts";
 import { KeptCosts } from "./kept-costs.ts";
 import type { DeviceSetup, LoadProgress } from "./protocol.ts";
-import { rechecked } from "./recheck.ts";
 import { oneToken, timeStep } from "./trial.ts";
 
 export interface OpenedDevice {
   readonly device: Device;
   /** Initial cost model, before the first real step. */
   readonly costs: LinearCost;
+  /** Keeps the costs that served steps taught, for the next start. */
+  keepCosts(learnt: LinearCost): void;
   /** Loaded model, for the engines that share it; null if the device needs none. */
   readonly model: NativeModel | null;
   /** Frees the model if this thread loaded it. Every device that uses it must be closed before. */
@@ -52,6 +53,7 @@ export function openDevice(
     return {
       device: new SimulatedDevice(setup.spec, clock, costs),
       costs,
+      keepCosts: () => {},
       model: null,
       closeModel: () => {},
     };
@@ -70,7 +72,7 @@ export function openDevice(
       setup.kind === "gpu"
         ? openGpuDevice(library, model, setup.limits, setup.gpus[engine]!)
         : openCpuDevice(library, model, setup.limits);
-    return { device, costs: costsOf(setup, engine, library, device, model, shared), model, closeModel };
+    return { device, ...costsOf(setup, engine, library, device, model, shared), model, closeModel };
   } catch (error) {
     closeModel();
     throw error;
@@ -78,34 +80,34 @@ export function openDevice(
 }
 
 /**
- * Step costs: those of the first engine if this device is of the same kind, else those of an earlier start if
- * they still hold. Else measures them, and keeps them if there is a place.
+ * Step costs: those of the first engine if this device is of the same kind, else those that an earlier start
+ * learnt, at the device's present speed. Else an estimate from a few steps.
  */
 function costsOf(
   setup: NativeSetup,
   engine: EngineId,
   library: NativeLibrary,
   device: HostedDevice,
-  { place, isa }: NativeModel,
+  model: NativeModel,
   shared: Shared,
-): LinearCost {
-  if (setup.kind === "gpu" && setup.isEmulated) return unknownCost;
+): Pick<OpenedDevice, "costs" | "keepCosts"> {
+  const keepCosts = (): void => {};
+  if (setup.kind === "gpu" && setup.isEmulated) return { costs: unknownCost, keepCosts };
   const bench = { device, nowMs: () => performance.now() };
   timeStep(bench, oneToken); // warms up, and fails here instead of in a request
   const machineOf = (index: EngineId): string =>
     setup.kind === "gpu" ? setup.gpuNames[index]! : library.machineProbe().processor;
   const machine = machineOf(engine);
   if (shared.costs?.kind === "linear" && machine === machineOf(0 as EngineId))
-    return LinearCost.from(shared.costs);
-  if (place === null) return calibrate(bench);
-  const { packedFolders: _, ...compute } = setup.model;
+    return { costs: LinearCost.from(shared.costs), keepCosts };
+  const { isa, costsPlace } = model;
+  if (costsPlace === null) return { costs: calibrate(bench, model), keepCosts };
+  const { packedFolders: _, costsFolders: __, ...compute } = setup.model;
   const { threads, gemm, stepTokensMax } = setup.limits; // only these: memory limits change between starts
   const choices = [isa, compute, threads, gemm ?? null, stepTokensMax];
-  const kept = new KeptCosts(place, { library: setup.library, machine, choices });
+  const kept = new KeptCosts(costsPlace, { library: setup.library, machine, choices });
   const known = kept.read();
-  const costs = known === null ? null : rechecked(bench, known);
-  if (costs !== null) return costs;
-  const measured = calibrate(bench, ROUNDS_MAX.kept);
-  kept.write(measured);
-  return measured;
+  const costs = known === null ? calibrate(bench, model) : atSpeedOf(bench, known);
+  if (known === null) kept.write(costs);
+  return { costs, keepCosts: (learnt) => kept.write(learnt) };
 }

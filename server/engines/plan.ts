@@ -14,7 +14,7 @@ import {
   type NativeLibrary,
 } from "../../gpu/native.ts";
 import { openModelFolder } from "../../model/folder.ts";
-import { formatsOf, type Quant } from "../../model/formats.ts";
+import { formatsOf, isRounded, type Quant } from "../../model/formats.ts";
 import { matrixFormats } from "../../model/matrix-formats.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import { type Config, ConfigError } from "../config.ts";
@@ -34,6 +34,8 @@ export interface ServingPlan {
   readonly compute: ComputeOptions;
   /** Folders for packed weights, best first; empty if they are not kept. */
   readonly packedFolders: readonly string[];
+  /** Folders for the costs of steps, best first; empty if they are not kept. */
+  readonly costsFolders: readonly string[];
   /** Name and version of cuBLASLt; null if the engine's own kernels multiply. */
   readonly cublaslt: string | null;
   /** Limits of each engine. */
@@ -105,7 +107,7 @@ export function planServing(
     backend,
     gpus,
     compute,
-    packedFolders: packedFolders(config, folder, sizes.weightBytes),
+    ...keptFolders(config, folder, compute, sizes.weightBytes),
     cublaslt: sizes.cublaslt,
     limits: { ...sizes.perEngine, pages: memory.kind === "fits" ? memory.pages : 0 },
     contextMax,
@@ -197,20 +199,32 @@ function limitsOf(
   };
 }
 
-/** Smallest weights worth packing on disk; smaller models are packed about as fast as they are read. */
-const PACKED_BYTES_MIN = 256 * 2 ** 20;
+/** Smallest weights whose costs, and rounded weights, are worth keeping on disk. */
+const KEPT_BYTES_MIN = 256 * 2 ** 20;
 
-function packedFolders(config: Config, folder: ModelFolder, weightBytes: number): readonly string[] {
-  const { packedWeights } = config;
-  if (packedWeights === "off") return [];
-  if (packedWeights !== "auto") return [packedWeights.folder];
-  if (weightBytes < PACKED_BYTES_MIN) return [];
+/**
+ * Folders for packed weights and for costs. By default a second copy of the weights is kept only if loading
+ * rounds them, which takes far longer than reading them.
+ */
+function keptFolders(
+  { packedWeights }: Config,
+  folder: ModelFolder,
+  { formats = [] }: ComputeOptions,
+  weightBytes: number,
+): Pick<ServingPlan, "packedFolders" | "costsFolders"> {
+  if (packedWeights === "off") return { packedFolders: [], costsFolders: [] };
+  if (packedWeights !== "auto")
+    return { packedFolders: [packedWeights.folder], costsFolders: [packedWeights.folder] };
+  if (weightBytes < KEPT_BYTES_MIN) return { packedFolders: [], costsFolders: [] };
   const { XDG_CACHE_HOME: cache, HOME: home } = process.env;
   const caches = [cache, home === undefined ? undefined : join(home, ".cache")];
-  return [
-    dirname(folder.tensors[0]!.path),
-    ...caches.filter((root) => root?.startsWith("/")).map((root) => join(root!, "bunting", "packed")),
-  ];
+  const costsFolders = caches
+    .filter((root) => root?.startsWith("/"))
+    .map((root) => join(root!, "bunting", "packed"));
+  const packedFolders = isRounded(folder.tensors, formats)
+    ? [dirname(folder.tensors[0]!.path), ...costsFolders]
+    : [];
+  return { packedFolders, costsFolders };
 }
 
 /** Maximum share of an engine's free memory for rows of sequences in its workspaces. */

@@ -15,16 +15,6 @@ export interface Bench {
   readonly nowMs: () => number;
 }
 
-/**
- * Shortest prompt to measure, longer than the first tokens of a step, which are computed while weights are
- * read. Prompts double until they take PROMPT_TIMES as long as one token, because full tiles are cheaper per
- * token than partial ones.
- */
-export const PROMPT_TOKENS = 64;
-export const PROMPT_TIMES = 4;
-/** Context length of calibration steps. */
-export const CONTEXT_TOKENS = 2048;
-
 /** Trial of one token in one sequence. */
 export const oneToken: Trial = { sequences: 1, tokens: 1, context: 0 };
 
@@ -78,8 +68,4 @@ export const LEAST_MS = 1e-3;
 export function growing(least: number, times: number, most: number): readonly number[] {
   if (most < 1) return [];
   return least >= most ? [most] : [least, ...growing(times * least, times, most)];
-}
-
-export function median(values: readonly number[]): number {
-  return values.toSorted((a, b) => a - b)[values.length >> 1]!;
 }

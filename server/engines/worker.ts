@@ -58,6 +58,8 @@ function run(start: EngineStart): void {
     tellRecorded(recorded);
     device.close(); // a replacement needs its memory
   }
+  const learnt = costs.learnt();
+  if (learnt !== null) opened.keepCosts(learnt);
   // Skipped after a failure: other engines may use this thread's model, and a replacement will.
   opened.closeModel();
 }

@@ -1,6 +1,6 @@
 /**
- * Initial costs of an engine on the CPU: those measured by an earlier start or by the first engine, else its
- * own measurement.
+ * Initial costs of an engine on the CPU: those kept by an earlier start or measured by the first engine, else its
+ * own estimate.
  */
 
 import { afterAll, expect, test } from "bun:test";
@@ -16,7 +16,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineId } from "../../scheduler/core.ts";
-import { type LinearState, linearCost } from "../../scheduler/cost/linear.ts";
+import { type LinearCost, type LinearState, linearCost } from "../../scheduler/cost/linear.ts";
 import { demoModelFolder } from "../../server/assets.ts";
 import { LoopClock } from "../../server/engines/loop-clock.ts";
 import { openDevice, type Shared } from "../../server/engines/open-device.ts";
@@ -42,10 +42,16 @@ function setupOf(packedFolders: readonly string[]): DeviceSetup {
   return { kind: "cpu", library, folder, model, limits };
 }
 
-/** Returns the initial costs of an engine. */
-function begun(packed: string | null, costs: Shared["costs"] = null, engine = 0): LinearState {
+/** Returns the initial costs of an engine, which learns `learnt` if it is there. */
+function begun(
+  packed: string | null,
+  costs: Shared["costs"] = null,
+  engine = 0,
+  learnt: LinearCost | null = null,
+): LinearState {
   const setup = setupOf(packed === null ? [] : [packed]);
   const opened = openDevice(setup, engine as EngineId, { model: null, costs }, new LoopClock(), () => {});
+  if (learnt !== null) opened.keepCosts(learnt);
   opened.device.close();
   opened.closeModel();
   return opened.costs.state;
@@ -71,10 +77,35 @@ test("the first start keeps what it measured, and the second begins with what is
   expect(keptIn(packed)).toHaveLength(1);
   expect(partsIn(packed)).toEqual(first);
   const second = begun(packed);
-  // On a machine whose speed changed meanwhile, the engine measured again and kept the new costs.
   for (const [index, share] of shares(partsIn(packed)).entries())
     expect(shares(second)[index]).toBeCloseTo(share, 9);
   expect(keptIn(packed)).toHaveLength(1);
+});
+
+test("the next start begins with what the steps taught", () => {
+  const packed = folderFor();
+  const taught = linearCost(1, 2, 16, { sequenceMs: 3, pairMs: 4, contextMs: 5 });
+  begun(packed, null, 0, taught);
+  for (const [index, share] of shares(begun(packed)).entries())
+    expect(share).toBeCloseTo(shares(taught.state)[index]!, 9);
+});
+
+test("costs may be kept where weights are not", () => {
+  const costsFolder = folderFor();
+  const setup = setupOf([]);
+  if (setup.kind !== "cpu") throw new Error("a CPU was set up");
+  const model = { ...setup.model, costsFolders: [costsFolder] };
+  const opened = openDevice(
+    { ...setup, model },
+    0 as EngineId,
+    { model: null, costs: null },
+    new LoopClock(),
+    () => {},
+  );
+  opened.device.close();
+  opened.closeModel();
+  expect(readdirSync(costsFolder)).toEqual(keptIn(costsFolder));
+  expect(keptIn(costsFolder)).toHaveLength(1);
 });
 
 test("a damaged file, and one of another library, are replaced", () => {
