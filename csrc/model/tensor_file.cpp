@@ -21,6 +21,9 @@ struct Descriptor {
   }
 };
 
+// Bytes to read ahead of a tensor: files mostly store tensors in the order in which they are loaded.
+constexpr uint64_t kAheadBytes = uint64_t(64) << 20;
+
 int open_for_reading(char const* path) {
   int number;
   do number = open(path, O_RDONLY | O_CLOEXEC);
@@ -47,7 +50,8 @@ TensorFile::TensorFile(char const* path, uint64_t offset, uint64_t bytes) {
   void* const mapping = mmap(nullptr, mapping_bytes_, PROT_READ, MAP_PRIVATE, file.number, off_t(begin));
   if (mapping == MAP_FAILED) fail(BUNTING_IO, "%s: cannot be mapped: %s", path, std::strerror(errno));
   mapping_ = mapping;
-  madvise(mapping_, mapping_bytes_, MADV_WILLNEED);  // a hint only
+  posix_fadvise(file.number, off_t(begin), off_t(mapping_bytes_ + kAheadBytes),
+                POSIX_FADV_WILLNEED);  // a hint
 
   data_ = static_cast<char const*>(mapping_) + (offset - begin);
 }

@@ -21,25 +21,6 @@ char* integers_at(PackedMatrix const& w, int64_t n, int64_t k) {
   return block_at(w, n, k) + w.block_scale_bytes() + before + n % kPanel * 4;
 }
 
-// Writes the unsigned words of the steps as a column's part of the lines.
-template <int Bits>
-void write_lines(char* column, uint32_t const (&words)[kSteps]) {
-  uint32_t lines[Bits] = {};
-  for (int s = 0; s < kSteps; ++s) {
-    if constexpr (Bits == 8) {
-      lines[s] = words[s];
-    } else if constexpr (Bits < 4) {
-      lines[s % 2] |= (words[s] & 0x03030303) << (s / 2 * 2);
-      if constexpr (Bits == 3) lines[2] |= (words[s] >> 2 & 0x01010101) << s;
-    } else {
-      lines[s % 4] |= (words[s] & 0x0f0f0f0f) << (s / 4 * 4);
-      if constexpr (Bits == 5) lines[4] |= (words[s] >> 4 & 0x01010101) << s;
-      if constexpr (Bits == 6) lines[4 + s % 2] |= (words[s] >> 4 & 0x03030303) << (s / 2 * 2);
-    }
-  }
-  for (int i = 0; i < Bits; ++i) std::memcpy(column + i * kIntegerLineBytes, lines + i, 4);
-}
-
 template <int Bits>
 void read_lines(char const* column, uint32_t (&words)[kSteps]) {
   auto const line = [&](int i) {
@@ -72,9 +53,9 @@ void with_bits(Dtype dtype, Function const& function) {
 }  // namespace
 
 void write_integers(PackedMatrix const& w, int64_t n, int64_t k, int8_t const* q) {
-  uint32_t words[kSteps] = {};
-  for (int i = 0; i < kGroup; ++i) words[i / 4] |= uint32_t(q[i] + integer_zero(w.dtype)) << (i % 4 * 8);
-  with_bits(w.dtype, [&](auto bits) { write_lines<bits.value>(integers_at(w, n, k), words); });
+  uint8_t integers[kGroup];
+  for (int i = 0; i < kGroup; ++i) integers[i] = uint8_t(q[i] + integer_zero(w.dtype));
+  with_bits(w.dtype, [&](auto bits) { write_lines<bits.value>(integers_at(w, n, k), integers); });
 }
 
 void read_integers(PackedMatrix const& w, int64_t n, int64_t k, int8_t* q) {

@@ -48,6 +48,34 @@ inline __attribute__((always_inline)) auto integers_of_step(Line const& line, in
   }
 }
 
+// Writes kGroup unsigned integers, in the order of k, as a column's four bytes of each of their lines.
+template <int Bits>
+inline __attribute__((always_inline)) void write_lines(char* column, uint8_t const* integers) {
+  uint8_t lines[4 * Bits];
+  if constexpr (Bits == 8) {
+    __builtin_memcpy(lines, integers, sizeof lines);
+  } else {
+    if constexpr (Bits >= 4)
+      for (int i = 0; i < 16; ++i) lines[i] = uint8_t((integers[i] & 15) | integers[16 + i] << 4);
+    if constexpr (Bits < 4 || Bits == 6) {  // planes of two bits
+      constexpr int kAt = Bits < 4 ? 0 : 16, kFrom = Bits < 4 ? 0 : 4;
+      for (int i = 0; i < 8; ++i) {
+        auto const two = [&](int j) { return (integers[8 * j + i] >> kFrom & 3) << (2 * j); };
+        lines[kAt + i] = uint8_t(two(0) | two(1) | two(2) | two(3));
+      }
+    }
+    if constexpr (Bits % 2 == 1) {  // planes of one bit
+      constexpr int kAt = Bits == 3 ? 8 : 16, kFrom = Bits == 3 ? 2 : 4;
+      for (int i = 0; i < 4; ++i) {
+        int bits = 0;
+        for (int step = 0; step < kSteps; ++step) bits |= (integers[4 * step + i] >> kFrom & 1) << step;
+        lines[kAt + i] = uint8_t(bits);
+      }
+    }
+  }
+  for (int i = 0; i < Bits; ++i) __builtin_memcpy(column + i * kIntegerLineBytes, lines + 4 * i, 4);
+}
+
 // Write and read kGroup integers of row n from k on, k a multiple of kGroup. Formats with levels store their
 // indices.
 void write_integers(PackedMatrix const& w, int64_t n, int64_t k, int8_t const* q);
