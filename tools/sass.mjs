@@ -8,7 +8,8 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { kernelName } from "./ptxas.mjs";
-import { nativeBuild, root } from "./setup.mjs";
+import { nativeBuild } from "./native.mjs";
+import { root } from "./setup.mjs";
 
 const BUDGETS = join(root, "benchmarks", "gpu", "instructions.json");
 const OUTPUT_BYTES_MAX = 1 << 29;
