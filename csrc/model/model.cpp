@@ -16,7 +16,8 @@ namespace {
 Kernels const* choose_kernels(int32_t isa) {
   int32_t const best = usable_isa();
   if (!kernels_for(best))
-    fail(BUNTING_INVALID, "this library was built for another processor only: build it again on this machine");
+    fail(BUNTING_INVALID,
+         "this library was built for another processor only: build it again on this machine");
   if (isa == BUNTING_ISA_AUTO) isa = best;
   if (isa < BUNTING_ISA_PORTABLE || isa > best)
     fail(BUNTING_INVALID, "instruction set level %d: this machine and library go up to %d", isa, best);

@@ -15,14 +15,14 @@ extern Kernels const kernels;
 namespace avx2 {
 extern Kernels const kernels;
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
-}
+}  // namespace avx2
 namespace avx2_vnni {
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
 }
 namespace avx512 {
 extern Kernels const kernels;
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
-}
+}  // namespace avx512
 namespace avx512_vnni {
 void gemm(Gemm const& g, int64_t panel_begin, int64_t panel_end);
 }
