@@ -377,7 +377,7 @@ describe("a step result", () => {
     ).toThrow("the engine drew 1 rows of 2");
     const hidden = Int32Array.of(0);
     expect(() => written([]).decode(both, { draws: noRows, hidden })).toThrow(
-      "the engine told 0 hidden states of 1",
+      "the engine returned 0 hidden states of 1",
     );
   });
 });
