@@ -1,8 +1,13 @@
 #include "host/cpu_features.h"
 
+#if defined(__linux__)
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#else
+#include <mach/mach.h>
+#include <sys/sysctl.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -95,6 +100,8 @@ bool probe_avx512_vnni() {
 
 #endif
 
+#if defined(__linux__)
+
 bool read_line(std::string const& path, std::string& line) {
   std::ifstream file(path);
   return bool(std::getline(file, line));
@@ -166,7 +173,11 @@ double reclaimable_bytes(std::string const& stat_path) {
   return bytes;
 }
 
+#endif
+
 }  // namespace
+
+#if defined(__linux__)
 
 int32_t usable_cores() {
   double cores = std::max(1u, std::thread::hardware_concurrency());
@@ -204,6 +215,26 @@ Memory usable_memory() {
   return {.total_bytes = uint64_t(total), .free_bytes = uint64_t(std::max(0.0, free))};
 }
 
+#else  // macOS, which has neither affinity masks nor control groups
+
+int32_t usable_cores() {
+  return int32_t(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+Memory usable_memory() {
+  uint64_t total = 0;
+  size_t size = sizeof total;
+  sysctlbyname("hw.memsize", &total, &size, nullptr, 0);
+  vm_statistics64_data_t pages{};
+  mach_msg_type_number_t count = HOST_VM_INFO64_COUNT;
+  auto* const info = reinterpret_cast<host_info64_t>(&pages);
+  if (host_statistics64(mach_host_self(), HOST_VM_INFO64, info, &count) != KERN_SUCCESS) return {total, 0};
+  uint64_t const usable = uint64_t(pages.free_count) + pages.inactive_count + pages.purgeable_count;
+  return {.total_bytes = total, .free_bytes = usable * vm_page_size};
+}
+
+#endif
+
 void processor_name(char* out, int32_t size) {
   std::string name;
 #if defined(__x86_64__)
@@ -216,6 +247,10 @@ void processor_name(char* out, int32_t size) {
     while (!name.empty() && name.back() == ' ') name.pop_back();
     name.erase(0, name.find_first_not_of(' '));
   }
+#elif defined(__APPLE__)
+  char brand[128] = "";
+  size_t length = sizeof brand - 1;
+  if (sysctlbyname("machdep.cpu.brand_string", brand, &length, nullptr, 0) == 0) name = brand;
 #endif
   if (name.empty()) name = "unknown processor";
   std::snprintf(out, size_t(size), "%s", name.c_str());

@@ -7,6 +7,16 @@
 #include "boundary/error.h"
 
 namespace bunting {
+namespace {
+
+// Asks for huge pages. A hint only: small pages work too.
+void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  madvise(data, bytes, MADV_HUGEPAGE);
+#endif
+}
+
+}  // namespace
 
 MemoryRegion::MemoryRegion(size_t bytes, char const* what) : bytes_(bytes) {
   if (bytes == 0) return;
@@ -21,7 +31,7 @@ MemoryRegion::MemoryRegion(size_t bytes, char const* what) : bytes_(bytes) {
   uintptr_t const address = reinterpret_cast<uintptr_t>(mapping);
   uintptr_t const aligned = slack ? (address + kHugePage - 1) / kHugePage * kHugePage : address;
   data_ = static_cast<char*>(mapping) + (aligned - address);
-  if (slack) madvise(data_, bytes, MADV_HUGEPAGE);  // a hint only: small pages work too
+  if (slack) ask_for_huge_pages(data_, bytes);
 }
 
 bool MemoryRegion::map_file(int file, int64_t offset, size_t bytes) {
@@ -34,7 +44,7 @@ void MemoryRegion::unmap_file(size_t bytes) {
   int const flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
   if (mmap(data_, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
     fail(BUNTING_NO_MEMORY, "cannot allocate %.1f MiB again", double(bytes) / (1 << 20));
-  madvise(data_, bytes, MADV_HUGEPAGE);
+  ask_for_huge_pages(data_, bytes);
 }
 
 void MemoryRegion::populate(size_t offset, size_t bytes) const {

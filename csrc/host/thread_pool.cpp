@@ -1,11 +1,13 @@
 #include "host/thread_pool.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
 
 #include <climits>
 
@@ -24,6 +26,8 @@ void pause() {
 #endif
 }
 
+#if defined(__linux__)
+
 // Returns on a wake, on a signal, and at once if the word is not `expected`. Callers check again.
 void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) {
   static_assert(sizeof(word) == 4, "a futex is 32 bits");
@@ -33,6 +37,18 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) {
 void futex_wake_all(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
+
+#else
+
+void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) {
+  word.wait(expected);
+}
+
+void futex_wake_all(std::atomic<uint32_t>& word) {
+  word.notify_all();
+}
+
+#endif
 
 }  // namespace
 
@@ -45,7 +61,9 @@ ThreadPool::ThreadPool(int threads, Cores cores) {
     helpers_.reserve(size_t(threads > 1 ? threads - 1 : 0));
     for (int thread = 1; thread < threads; ++thread) {
       helpers_.emplace_back([this, thread] { help(thread); });
+#if defined(__linux__)
       pthread_setname_np(helpers_.back().native_handle(), "bunting-compute");
+#endif
     }
   } catch (...) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -56,9 +74,10 @@ ThreadPool::ThreadPool(int threads, Cores cores) {
   if (cores == Cores::own) bind_helpers(helpers_);
 }
 
-// Binds helpers to the cores of the process except the first. If the system refuses, a helper stays unbound,
-// which is only slower.
-void ThreadPool::bind_helpers(std::vector<std::thread>& helpers) {
+// Binds helpers to the cores of the process except the first. If the system refuses, or has no such call as
+// macOS, a helper stays unbound, which is only slower.
+void ThreadPool::bind_helpers([[maybe_unused]] std::vector<std::thread>& helpers) {
+#if defined(__linux__)
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof usable, &usable) != 0) return;  // more than 1024 cores
   int const count = CPU_COUNT(&usable), threads = int(helpers.size()) + 1;
@@ -73,6 +92,7 @@ void ThreadPool::bind_helpers(std::vector<std::thread>& helpers) {
     CPU_SET(core, &one);
     pthread_setaffinity_np(helper.native_handle(), sizeof one, &one);
   }
+#endif
 }
 
 ThreadPool::~ThreadPool() {

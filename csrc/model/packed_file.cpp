@@ -132,10 +132,12 @@ void save_packed(char const* path, uint8_t const* key, char const* data, size_t 
   if (ftruncate(file.number, 0) != 0) give_up("written");
   // Allocates space first, so that a full disk shows before anything is written. If the file system cannot
   // tell, writing will.
+#if defined(__linux__)
   if (int const error = posix_fallocate(file.number, 0, off_t(kDataAt + bytes)); error == ENOSPC) {
     errno = error;
     give_up("written");
   }
+#endif
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.version = kVersion;

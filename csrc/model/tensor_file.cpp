@@ -50,8 +50,10 @@ TensorFile::TensorFile(char const* path, uint64_t offset, uint64_t bytes) {
   void* const mapping = mmap(nullptr, mapping_bytes_, PROT_READ, MAP_PRIVATE, file.number, off_t(begin));
   if (mapping == MAP_FAILED) fail(BUNTING_IO, "%s: cannot be mapped: %s", path, std::strerror(errno));
   mapping_ = mapping;
+#ifdef POSIX_FADV_WILLNEED
   posix_fadvise(file.number, off_t(begin), off_t(mapping_bytes_ + kAheadBytes),
                 POSIX_FADV_WILLNEED);  // a hint
+#endif
 
   data_ = static_cast<char const*>(mapping_) + (offset - begin);
 }
