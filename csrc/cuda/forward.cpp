@@ -26,8 +26,10 @@ float to_float(bf16 value) {
   return number;
 }
 
-// Selects the engine's device and returns how many blocks of attention it runs at a time.
+// Selects the engine's device and returns how many blocks of attention it runs at a time. Refuses a model
+// that the kernels cannot compute.
 int32_t attention_blocks(Model const& model, bunting_engine_limits const& limits) {
+  check_shape(model);
   use_device(limits.devices[0]);
   int32_t per_multiprocessor = 0;
   for (int32_t i = 0; i < model.shape().layers; ++i) {

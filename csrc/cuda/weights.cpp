@@ -32,6 +32,8 @@ void check_heads(bunting_model_shape const& s, bunting_layer_shape const& layer)
          "the GPU engine keeps keys and values in fp8 for heads of 64, 96 and 128, not of %d", d);
 }
 
+}  // namespace
+
 void check_shape(Model const& model) {
   bunting_model_shape const& s = model.shape();
   if (s.compute != BUNTING_BF16) fail(BUNTING_INVALID, "the GPU engine computes in bf16, not in f32");
@@ -49,6 +51,8 @@ void check_shape(Model const& model) {
            rope->dimensions);
   for (int32_t i = 0; i < s.layers; ++i) check_heads(s, model.layer_shape(i));
 }
+
+namespace {
 
 // Returns the device format of a packed matrix.
 Format format_of(Dtype dtype, bool as_fp8) {

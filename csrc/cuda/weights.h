@@ -13,6 +13,9 @@
 
 namespace bunting::cuda {
 
+// Refuses a model that the kernels cannot compute, with a sentence.
+void check_shape(Model const& model);
+
 // Gated MLP, or the experts of a layer, one after the other. Vectors that a layer does not have are null,
 // here and below.
 struct GatedWeights {
