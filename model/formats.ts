@@ -196,6 +196,11 @@ export function formatName(format: number): string {
   return named ?? storedType(format)?.name ?? `format ${format}`;
 }
 
+/** Name of a storage type in files: "BF16", "Q4_K". */
+export function storedTypeName(dtype: number): string {
+  return storedType(dtype)?.name ?? "";
+}
+
 const byNumber = new Map<number, StoredType & { readonly name: string }>(
   Object.entries(storedTypes).map(([name, type]) => [type.number, { name, ...type }]),
 );

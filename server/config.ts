@@ -445,7 +445,7 @@ function parseBytes(value: string): number {
   return Math.floor(bytes);
 }
 
-const durationUnitsMs = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
+const durationUnitsMs = { h: 3_600_000, m: 60_000, s: 1000, ms: 1, us: 1e-3, µs: 1e-3, ns: 1e-6 } as const;
 
 /**
  * Parses a duration as Ollama's clients write them: 5m, 1h30m, or seconds. A negative one is infinite. Throws
@@ -453,7 +453,7 @@ const durationUnitsMs = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
  */
 export function parseDurationMs(value: string): number {
   const [, sign = "", rest = ""] = /^(-?)(.*)$/s.exec(value)!;
-  const parts = [...rest.matchAll(/(\d{1,12}(?:\.\d{1,9})?)(ms|h|m|s)/g)];
+  const parts = [...rest.matchAll(/(\d{1,12}(?:\.\d{1,9})?)(ms|us|µs|ns|h|m|s)/g)];
   const isPlain = /^\d{1,12}(\.\d{1,9})?$/.test(rest);
   if (!isPlain && (parts.length === 0 || parts.map(([whole]) => whole).join("") !== rest))
     throw new ConfigError(`"${value}" is not a duration, such as 5m, 1h30m, 90 (seconds) or -1 (no limit).`);

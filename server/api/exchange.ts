@@ -6,10 +6,11 @@ import type { Exchange } from "./respond.ts";
 import { type Targets, targetsOf } from "./targets.ts";
 
 export function exchangeOf(
-  { request, requestId, reply, arrivedMs, tenant }: Call,
+  { request, requestId, reply, arrivedMs, loadMs, tenant }: Call,
   deps: Exchange["services"] & Pick<Exchange, "limits">,
 ): Exchange {
-  return { requestId, signal: request.signal, reply, arrivedMs, tenant, services: deps, limits: deps.limits };
+  const { signal } = request;
+  return { requestId, signal, reply, arrivedMs, loadMs, tenant, services: deps, limits: deps.limits };
 }
 
 /** The same services for one call: its encoder jobs stop when the client disconnects. */

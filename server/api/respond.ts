@@ -25,6 +25,8 @@ export interface Exchange {
   readonly reply: ReplyTarget;
   /** Arrival time of the request's head, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
+  /** Wait for the model to be loaded; absent: the model was there. */
+  readonly loadMs?: number | undefined;
   /** Tenant name of the API key; "" on a server without keys. */
   readonly tenant: string;
   readonly services: {
@@ -162,14 +164,14 @@ function tellingIgnored(response: Response, ignored: readonly string[]): Respons
 
 /** Starts the generation of one request, which counts as in flight and is measured until its last event. */
 function generate(
-  { services, arrivedMs, requestId }: WholeExchange,
+  { services, arrivedMs, loadMs, requestId }: WholeExchange,
   request: GenerationRequest,
   onEvent: (event: ShownEvent) => void,
   onFailed: (error: ApiError) => void,
   onProgress: (tokens: number) => void = () => {},
 ): { readonly generation: Generation; readonly measures: AnswerMeasures } {
   const { generator, lifecycle, telemetry } = services;
-  const measures = new AnswerMeasures(telemetry, request, arrivedMs);
+  const measures = new AnswerMeasures(telemetry, request, arrivedMs, loadMs);
   let cut: ApiError | null = null;
   const untrack = lifecycle.track({
     cut: (error) => {
@@ -195,6 +197,11 @@ function generate(
 
 const overloadedRetrySeconds = 2;
 
+/** 400 for text from a model without a vocabulary projection. */
+export function writesNoText(): ApiError {
+  return badRequest("this model writes no text: it gives embeddings alone (/v1/embeddings)", "model");
+}
+
 export function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError {
   switch (failure.kind) {
     case "neverFits":
@@ -213,7 +220,7 @@ export function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError 
       // The request is to blame unless the whole engine is lost: then a retry may succeed.
       return lifecycle.state === "lost" ? lifecycle.refusal()! : engineError(failure.message);
     case "writesNoText":
-      return badRequest("this model writes no text: it gives embeddings alone (/v1/embeddings)", "model");
+      return writesNoText();
     case "badConstraint":
       return badRequest(failure.message, failure.param, "invalid_schema");
     case "unsatisfiable":

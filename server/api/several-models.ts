@@ -1,10 +1,18 @@
 /** Routes about the models of a server with several. */
 
-import { modelNotFound } from "../http/errors.ts";
+import { ModelNotFound } from "../http/errors.ts";
 import type { Route } from "../http/route.ts";
 import type { LoadedModel, ModelSet, ModelStatus } from "../models/model-set.ts";
 import type { ServedModel } from "../request/served-model.ts";
-import { type ModelsDeps, psEntry, refuseToStore, showBody, tagsBody, versionBody } from "./ollama/models.ts";
+import {
+  type ModelsDeps,
+  psEntry,
+  refuseToStore,
+  showBody,
+  storeRows,
+  tagsBody,
+  versionBody,
+} from "./ollama/models.ts";
 import { answerPull } from "./ollama/pull.ts";
 import { modelEntry } from "./openai/models.ts";
 import type { RespondLimits } from "./respond.ts";
@@ -44,7 +52,7 @@ export function severalModelRoutes(
   });
   const named = (given: string): ListedModel => {
     const found = models.find(({ name }) => name === given || `${name}:latest` === given);
-    if (found === undefined) throw modelNotFound(given, names);
+    if (found === undefined) throw new ModelNotFound(given, names);
     return found;
   };
   const asked = (body: Readonly<Record<string, unknown>>): ListedModel => {
@@ -64,20 +72,19 @@ export function severalModelRoutes(
       return showBody(body, asked(body), startedSeconds);
     }),
     route("POST", "/api/pull", (call) => answerPull(call, { model: all, limits })),
-    ...["create", "copy", "push"].map((path) => route("POST", `/api/${path}`, refuseToStore)),
-    route("DELETE", "/api/delete", refuseToStore),
+    ...storeRows.map(([method, path]) => route(method, path, refuseToStore)),
   ];
 }
 
 /** Entry of `GET /api/ps`; empty for a model that is not loaded. */
 function present(
   listed: ListedModel,
-  { phase, bytes, users, keptUntilMs, isPinned }: ModelStatus,
+  { phase, bytes, users, usedMs, keptUntilMs, isPinned }: ModelStatus,
 ): readonly object[] {
   if (phase !== "in" && phase !== "leaving") return [];
   const isKept = isPinned || !Number.isFinite(keptUntilMs);
-  const leftMs = keptUntilMs - performance.now();
-  const expires = isKept || users > 0 ? null : new Date(Date.now() + Math.max(0, leftMs));
+  const leftMs = users > 0 ? keptUntilMs - usedMs : keptUntilMs - performance.now();
+  const expires = isKept ? null : new Date(Date.now() + Math.max(0, leftMs));
   return [psEntry(listed.name, listed, { bytes, isOnGpu: listed.isOnGpu, expires })];
 }
 

@@ -1,7 +1,7 @@
 /** Routes of a server with several models: each request goes to the routes of the model that it names. */
 
 import { parseDurationMs } from "../config.ts";
-import { ApiError, asApiError, badRequest, modelNotFound } from "../http/errors.ts";
+import { ApiError, asApiError, badRequest, ModelNotFound } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { Call, Route } from "../http/route.ts";
 import { adminsAlone } from "../http/route.ts";
@@ -11,7 +11,7 @@ import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
 import type { Programs } from "../program/programs.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
 import { refusalOn } from "./refusals.ts";
-import type { RespondLimits } from "./respond.ts";
+import { type RespondLimits, writesNoText } from "./respond.ts";
 import { cancelResponse, deleteResponse, type ResponsesDeps, readResponse } from "./responses/responses.ts";
 import { aliasesOf, jobRoutes, pageRoutes } from "./routes.ts";
 import { type ListedModel, severalModelRoutes } from "./several-models.ts";
@@ -64,6 +64,22 @@ const ofModels: readonly (readonly [Route["method"], string])[] = [
   ["POST", "/completion"],
   ["POST", "/infill"],
 ];
+
+/** Routes that answer with text. They refuse a model that writes none before it takes the place of others. */
+const writers = new Set([
+  "/v1/chat/completions",
+  "/v1/completions",
+  "/v1/messages",
+  "/v1/responses",
+  "/api/chat",
+  "/api/generate",
+  "/completion",
+  "/infill",
+]);
+
+function isHeadless(name: string, { models }: Pick<SeveralDeps, "models">): boolean {
+  return models.find((model) => model.name === name)!.about.isHeadless;
+}
 
 export function severalRoutes(deps: SeveralDeps): readonly Route[] {
   const { lifecycle, version, jobs, state, metrics } = deps;
@@ -123,15 +139,19 @@ async function toModel(call: Call, row: Row, deps: SeveralDeps): Promise<unknown
   deps.lifecycle.expectReady();
   const body: Body = row.method === "POST" ? await call.readWork() : {};
   const name = resolvedName(givenName(call, row, body), deps);
+  if (writers.has(row.path) && !isLoadAlone(row, body) && isHeadless(name, deps)) throw writesNoText();
   const keepAliveMs = keepAliveOf(row, body);
   if (keepAliveMs === 0 && isLoadAlone(row, body) && deps.set.present(name) === null)
     return readyBody(name, row.path === "/api/chat" ? chatShape : textShape, true);
   const read: Call = { ...call, readWork: () => Promise.resolve(body) };
   const answer = async (asked: Call, onLoading: OnLoading): Promise<unknown> => {
+    const askedMs = performance.now();
+    const isPresent = deps.set.present(name) !== null;
     const lease = await deps.set.use(name, call.request.signal, onLoading);
+    const loadMs = isPresent ? 0 : performance.now() - askedMs;
     try {
       if (keepAliveMs !== null) deps.set.keep(name, keepAliveMs);
-      return await handlerIn(lease.loaded, row)(asked);
+      return await handlerIn(lease.loaded, row)({ ...asked, loadMs });
     } finally {
       lease.end();
     }
@@ -229,7 +249,7 @@ export function resolvedName(
   const name = [given, given.replace(/:latest$/, "")].find((one) => names.includes(one));
   if (name !== undefined) return name;
   if (answersToAny) return names[0]!;
-  throw modelNotFound(given, names);
+  throw new ModelNotFound(given, names);
 }
 
 /** Ollama's `keep_alive` in milliseconds; null if there is none. */

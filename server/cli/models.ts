@@ -4,9 +4,8 @@ import { formatBytes } from "../../gpu/memory.ts";
 import { ConfigError } from "../config.ts";
 import { listCached, removeCached } from "../hub/cached.ts";
 import { HubError } from "../hub/hub-error.ts";
-import { readModelName } from "../hub/resolve.ts";
+import { readModelName, unknownName } from "../hub/resolve.ts";
 import { hubSettings } from "../hub/settings.ts";
-import { unknownName } from "./pull.ts";
 import { table } from "./table.ts";
 
 /** Resolves to the exit code. */

@@ -3,7 +3,7 @@
 import { flag, makeConfig, type Values } from "../config.ts";
 import { HubError } from "../hub/hub-error.ts";
 import { pullModel } from "../hub/pull.ts";
-import { readModelName } from "../hub/resolve.ts";
+import { readModelName, unknownName } from "../hub/resolve.ts";
 import { hubSettings } from "../hub/settings.ts";
 import { planOf } from "./model-argument.ts";
 import type { OptionList } from "./options.ts";
@@ -46,8 +46,4 @@ export async function pull({ anySize }: Values<typeof pullSettings>, name: strin
     console.error(`Stopped. \`bunting pull ${name}\` goes on from here.`);
     return interrupted.exitCode;
   }
-}
-
-export function unknownName(name: string): string {
-  return `"${name}" names no model: wanted is a repository such as Qwen/Qwen3-0.6B, with :Q4_K_M for one of its GGUF files, or one of Ollama's names that is known, such as qwen3:0.6b.`;
 }

@@ -52,17 +52,15 @@ export function badRequest(message: string, param?: string, apiCode?: string): A
   return new ApiError(400, "invalid_request_error", message, { param, apiCode });
 }
 
-/** 404 for a model this server does not have. */
-export function modelNotFound(given: string, served: readonly string[]): ApiError {
-  return new ApiError(
-    404,
-    "not_found_error",
-    `the model ${quote(given)} does not exist; served here: ${served.join(", ")}`,
-    {
-      param: "model",
-      apiCode: "model_not_found",
-    },
-  );
+/** 404 for a model this server does not have. Wire formats whose clients match other words write their own. */
+export class ModelNotFound extends ApiError {
+  constructor(
+    readonly given: string,
+    readonly served: readonly string[],
+  ) {
+    const message = `the model ${quote(given)} does not exist; served here: ${served.join(", ")}`;
+    super(404, "not_found_error", message, { param: "model", apiCode: "model_not_found" });
+  }
 }
 
 /** 400 with both numbers: the server never truncates a request to make it fit. */

@@ -13,6 +13,8 @@ export interface AnswerTimes {
   readonly answerMs: number;
   /** From the request's arrival on. */
   readonly totalMs: number;
+  /** Wait for the model to be loaded. */
+  readonly loadMs: number;
 }
 
 interface ChoiceMeasures {
@@ -26,15 +28,17 @@ interface ChoiceMeasures {
 export class AnswerMeasures {
   readonly #telemetry: AnswerTelemetry;
   readonly #arrivedMs: number;
+  readonly #loadMs: number;
   readonly #choices: ChoiceMeasures[];
   #startedMs: number | null = null;
   #firstTokenMs: number | null = null;
   #choicesOpen: number;
 
   /** `arrivedMs`: arrival of the request's head, on the clock of `performance.now()`. */
-  constructor(telemetry: AnswerTelemetry, request: GenerationRequest, arrivedMs: number) {
+  constructor(telemetry: AnswerTelemetry, request: GenerationRequest, arrivedMs: number, loadMs = 0) {
     this.#telemetry = telemetry;
     this.#arrivedMs = arrivedMs;
+    this.#loadMs = loadMs;
     this.#choicesOpen = request.prompts.length * request.choices;
     this.#choices = Array.from({ length: this.#choicesOpen }, () => ({ tokens: 0, lastMs: null }));
     for (const prompt of request.prompts) {
@@ -51,6 +55,7 @@ export class AnswerMeasures {
       promptMs: firstMs - (this.#startedMs ?? firstMs),
       answerMs: Math.max(firstMs, ...this.#choices.map(({ lastMs }) => lastMs ?? firstMs)) - firstMs,
       totalMs: performance.now() - this.#arrivedMs,
+      loadMs: this.#loadMs,
     };
   }
 

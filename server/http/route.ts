@@ -22,6 +22,8 @@ export interface Call {
   readonly requestId: string;
   /** Arrival of the request's head, on the clock of `performance.now()`. */
   readonly arrivedMs: number;
+  /** Wait for the model to be loaded; absent: the model was there. */
+  readonly loadMs?: number;
   /** Name for the key, and owner of the objects stored for this request; "" if the server needs no keys. */
   readonly tenant: string;
   /** True if the sender may see all keys' requests. */

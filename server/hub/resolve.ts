@@ -21,6 +21,11 @@ export function readModelName(name: string): PublishedModel | null {
   return readPublishedName(name) ?? ollamaModel(name);
 }
 
+/** Sentence that refuses a name which `readModelName` does not know. */
+export function unknownName(name: string): string {
+  return `"${name}" names no model: wanted is a repository such as Qwen/Qwen3-0.6B, with :Q4_K_M for one of its GGUF files, or one of Ollama's names that is known, such as qwen3:0.6b.`;
+}
+
 /**
  * Path of a model's folder or GGUF file. A complete model in the cache is used as it is, without a request;
  * another one is fetched. A text that is no name comes back unchanged.

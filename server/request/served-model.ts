@@ -1,5 +1,6 @@
 import type { Pooling, TokenId } from "../../base/token.ts";
 import type { GenerationDefaults } from "../../model/config.ts";
+import { storedTypeName } from "../../model/formats.ts";
 import { isGguf } from "../../model/gguf.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import type { ScoreRule } from "../../model/score-head.ts";
@@ -41,6 +42,8 @@ export function embeddingServed({ embedding, config }: ModelFolder): ServedEmbed
 export interface ModelAbout {
   readonly family: string;
   readonly format: "gguf" | "safetensors";
+  /** Storage type of most of its parameters in the files, such as BF16 or Q4_K; "" for integers of a folder. */
+  readonly storedType: string;
   /** Number of parameters in its tensors. */
   readonly parameters: number;
   /** Size of its weight files. */
@@ -55,10 +58,20 @@ export function aboutOf({ dir, config, tensors, weightFilesBytes }: ModelFolder)
   return {
     family: config.family,
     format: isGguf(dir) ? "gguf" : "safetensors",
+    storedType: mostStoredType(tensors),
     parameters: tensors.reduce((sum, { rows, cols }) => sum + rows * cols, 0),
     weightsBytes: weightFilesBytes,
     layers: config.shape.layers.length,
     hidden: config.shape.hidden,
     isHeadless: config.isHeadless ?? false,
   };
+}
+
+function mostStoredType(tensors: ModelFolder["tensors"]): string {
+  const counts = new Map<string, number>();
+  for (const { dtype, quantised, rows, cols } of tensors) {
+    const name = quantised == null ? storedTypeName(dtype) : "";
+    counts.set(name, (counts.get(name) ?? 0) + rows * cols);
+  }
+  return [...counts].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "";
 }

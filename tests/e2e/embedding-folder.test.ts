@@ -3,29 +3,18 @@
  * emulated GPU.
  */
 import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import OpenAI from "openai";
-import { publishedShapes } from "../../tools/random-model/shapes.ts";
-import { writeRandomModel } from "../../tools/random-model.ts";
+import { writeEmbeddingModel } from "../support/embedding-model.ts";
 import { Program } from "./program.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-embedding-folder-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** Makes a small model of the published one's class. */
-function folderOf(pooling: "lasttoken" | "mean_tokens"): string {
-  const small = {
-    ...{ hidden_size: 96, intermediate_size: 64, num_attention_heads: 4, num_key_value_heads: 2 },
-    ...{ num_hidden_layers: 2, max_position_embeddings: 512, vocab_size: 2000, initializer_range: 0.2 },
-  };
-  const name = "Qwen3-Embedding-0.6B";
-  const dir = join(scratch, pooling);
-  writeRandomModel({ file: name, json: { ...publishedShapes[name]!.config, ...small } }, dir, { seed: 7 });
-  writeFileSync(join(dir, "1_Pooling", "config.json"), JSON.stringify({ [`pooling_mode_${pooling}`]: true }));
-  return dir;
-}
+const folderOf = (pooling: "lasttoken" | "mean_tokens"): string =>
+  writeEmbeddingModel(join(scratch, pooling), pooling);
 
 const texts = Array.from({ length: 12 }, (_, i) => `Text number ${i}, ${"and more words ".repeat(i)}`);
 

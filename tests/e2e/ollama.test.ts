@@ -108,7 +108,8 @@ test("what changes nothing is named, and what cannot be done refused by its name
     ["/api/generate", { model: "demo", prompt: "x", images: ["aGk="] }, 400, "images"],
     ["/api/generate", { model: "other", prompt: "x" }, 404, '"other"'],
     ["/api/show", {}, 400, "model"],
-    ["/api/pull", { model: "other" }, 404, "served here: demo"],
+    ["/api/pull", { model: "other" }, 404, "Served here: demo"],
+    ["/api/blobs/sha256:00", {}, 501, "models are not made"],
     ["/api/create", { model: "mine", from: "demo" }, 501, "models are not made"],
     [
       "/api/chat",
@@ -186,7 +187,7 @@ test("the version and the models are told", async () => {
     family: expect.any(String),
     families: [expect.any(String)],
     parameter_size: expect.stringMatching(/^[\d.]+[KMB]$/),
-    quantization_level: "",
+    quantization_level: "BF16",
   };
   const entry = { size: expect.any(Number), digest: expect.stringMatching(/^[0-9a-f]{64}$/), details };
   const { models } = await get("/api/tags");

@@ -16,6 +16,7 @@ import OpenAI from "openai";
 import { type Config, makeConfig } from "../../server/config.ts";
 import type { RunningServer } from "../../server/running-server.ts";
 import { startServer } from "../../server/start.ts";
+import { writeEmbeddingModel } from "../support/embedding-model.ts";
 import { demoFolder, readEvents } from "./server.ts";
 
 setDefaultTimeout(60_000); // each load starts a thread
@@ -191,7 +192,49 @@ describe("memory for one of two models", () => {
     expect(((await answer.json()) as { error: { message: string } }).error.message).toBe(
       'the model "third" does not exist; served here: first, second',
     );
+    // Ollama's clients look for its own words.
+    const asked = await ask(server, "/api/chat", chat("third"));
+    expect([asked.status, await asked.json()]).toEqual([
+      404,
+      { error: 'model "third" not found; served here: first, second' },
+    ]);
   });
+
+  test("an answer of Ollama's tells the time of its load", async () => {
+    const body = { prompt: "hi", stream: false, options: { num_predict: 2 } };
+    const timesOf = async (path: string, more: object) =>
+      (await (await ask(server, path, { ...body, ...more })).json()) as Record<string, number>;
+    await timesOf("/api/generate", { model: "first" });
+    const swapped = await timesOf("/api/generate", { model: "second" });
+    expect(swapped.load_duration).toBeGreaterThan(0);
+    expect(swapped.total_duration).toBeGreaterThan(swapped.load_duration!);
+    expect((await timesOf("/api/generate", { model: "second" })).load_duration).toBe(0);
+    const embedded = await timesOf("/api/embed", { model: "first", input: "hi", keep_alive: "1h" });
+    expect(embedded.load_duration).toBeGreaterThan(0);
+    expect(embedded.total_duration).toBeGreaterThan(embedded.load_duration!);
+  });
+});
+
+test("a model that writes no text refuses chats before it takes the place of another", async () => {
+  const model = [`chat=${demoFolder}`, `embed=${writeEmbeddingModel(join(scratch, "embed"))}`];
+  const server = await start({ model, memory: DEMO_BYTES });
+  await (await ask(server, "/v1/chat/completions", chat("chat"))).text();
+  const refusals = [
+    ask(server, "/v1/chat/completions", chat("embed", { stream: true })),
+    ask(server, "/v1/completions", { model: "embed", prompt: "hi" }),
+    ask(server, "/v1/messages", chat("embed")),
+    ask(server, "/v1/responses", { model: "embed", input: "hi" }),
+    ask(server, "/api/chat", chat("embed")),
+    ask(server, "/api/generate", { model: "embed", prompt: "hi" }),
+    ask(server, "/completion", { model: "embed", prompt: "hi" }),
+  ];
+  for (const answer of await Promise.all(refusals))
+    expect([answer.status, await answer.text()]).toEqual([400, expect.stringContaining("writes no text")]);
+  expect(await loadedIn(server)).toEqual(["chat"]);
+  const embedded = await ask(server, "/api/embed", { model: "embed", input: "hi", keep_alive: "5m" });
+  expect([embedded.status, embedded.headers.get("x-bunting-ignored")]).toEqual([200, null]);
+  expect(await loadedIn(server)).toEqual(["embed"]);
+  await server.drain(0);
 });
 
 describe("keep_alive", () => {
@@ -216,9 +259,18 @@ describe("keep_alive", () => {
   test("a time is told by /api/ps, and a value that is none is refused", async () => {
     const server = await start({ model: two });
     await (await ask(server, "/api/generate", { model: "first", prompt: "", keep_alive: "1h" })).text();
-    const { models } = (await get(server, "/api/ps")) as { models: { expires_at: string }[] };
-    const leftMs = Date.parse(models[0]!.expires_at) - Date.now();
-    expect(Math.round(leftMs / 60_000)).toBe(60);
+    const expiries = async () =>
+      ((await get(server, "/api/ps")) as { models: { expires_at: string }[] }).models.map(({ expires_at }) =>
+        Date.parse(expires_at),
+      );
+    const minutesLeft = async () => Math.round(((await expiries())[0]! - Date.now()) / 60_000);
+    expect(await minutesLeft()).toBe(60);
+    const opened = (await (await ask(server, "/v1/sessions", { model: "first" })).json()) as { id: string };
+    expect(await minutesLeft()).toBe(60); // in use: its time begins at the end
+    await fetch(`${server.url}/v1/sessions/${opened.id}`, { method: "DELETE" });
+    await (await ask(server, "/api/generate", { model: "second", prompt: "", keep_alive: -1 })).text();
+    // A date that clients can convert to every time zone.
+    expect(new Date((await expiries())[1]!).getUTCFullYear()).toBe(new Date().getUTCFullYear() + 292);
     const wrong = await ask(server, "/api/generate", { model: "first", prompt: "hi", keep_alive: "soon" });
     expect(wrong.status).toBe(400);
     expect(((await wrong.json()) as { error: string }).error).toContain('"soon" was given');

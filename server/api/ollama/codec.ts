@@ -1,5 +1,5 @@
 import type { ChoiceFinish, Part, TokenEntry, Usage } from "../../answer/events.ts";
-import { type ApiError, errorResponse } from "../../http/errors.ts";
+import { type ApiError, errorResponse, ModelNotFound, quote } from "../../http/errors.ts";
 import { LazyList } from "../../http/json/slices.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import type { Framing } from "../../http/stream.ts";
@@ -139,15 +139,17 @@ function isWhole(call: { readonly arguments: string }): boolean {
   }
 }
 
-const nanosPerMs = 1e6;
+/** A duration in Ollama's unit. */
+export function nanos(ms: number): number {
+  return Math.round(ms * 1e6);
+}
 
 function endingOf({ reason }: ChoiceFinish, usage: Usage, times: AnswerTimes | undefined): object {
-  const nanos = (ms: number): number => Math.round(ms * nanosPerMs);
   return {
     done: true,
     done_reason: reason === "length" ? "length" : "stop",
     total_duration: nanos(times?.totalMs ?? 0),
-    load_duration: 0,
+    load_duration: nanos(times?.loadMs ?? 0),
     prompt_eval_count: usage.promptTokens,
     prompt_eval_duration: nanos(times?.promptMs ?? 0),
     eval_count: usage.completionTokens,
@@ -160,6 +162,8 @@ export function ollamaErrorResponse(error: ApiError): Response {
   return errorResponse(error, ollamaErrorBody(error));
 }
 
-export function ollamaErrorBody({ message }: ApiError): { readonly error: string } {
-  return { error: message };
+export function ollamaErrorBody(error: ApiError): { readonly error: string } {
+  if (!(error instanceof ModelNotFound)) return { error: error.message };
+  // Clients look for Ollama's words, and then offer to pull the model.
+  return { error: `model ${quote(error.given)} not found; served here: ${error.served.join(", ")}` };
 }

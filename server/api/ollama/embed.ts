@@ -7,6 +7,7 @@ import { promptsOf } from "../openai/inputs.ts";
 import { serviceWith } from "../openai/service.ts";
 import type { Exchange } from "../respond.ts";
 import type { Targets } from "../targets.ts";
+import { nanos } from "./codec.ts";
 import { nameOf } from "./schema.ts";
 
 export interface OllamaEmbedRequest extends EmbedRequest {
@@ -61,7 +62,9 @@ function parse(
     Array.isArray(given) && given.length === 0
       ? []
       : promptsOf(given, model, param, requestLimits.embeddingInputsMax);
-  const ignored = ["keep_alive", "options", "truncate"].filter((field) => fields.raw(field) !== undefined);
+  const ignored = ["keep_alive", "options", "truncate"].filter(
+    (field) => fields.raw(field) !== undefined && !(field === "keep_alive" && model.keepsAlive === true),
+  );
   return {
     model: name,
     inputs,
@@ -78,7 +81,6 @@ export async function answerOllamaEmbed(
   services: EmbedServices,
   request: OllamaEmbedRequest,
 ): Promise<object> {
-  const startedMs = performance.now();
   const isNothing = request.inputs.length === 0;
   const { vectors, promptTokens } = isNothing
     ? { vectors: [], promptTokens: 0 }
@@ -86,8 +88,8 @@ export async function answerOllamaEmbed(
   return {
     model: request.model,
     embeddings: vectors.map((vector) => Array.from(vector)),
-    total_duration: Math.round((performance.now() - startedMs) * 1e6), // nanoseconds
-    load_duration: 0,
+    total_duration: nanos(performance.now() - exchange.arrivedMs),
+    load_duration: nanos(exchange.loadMs ?? 0),
     prompt_eval_count: promptTokens,
   };
 }

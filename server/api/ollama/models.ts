@@ -1,6 +1,7 @@
 /** Ollama's routes about models. */
 import { createHash } from "node:crypto";
 import { ApiError } from "../../http/errors.ts";
+import type { Route } from "../../http/route.ts";
 import type { PromptServices } from "../../request/prompt.ts";
 import type { ModelAbout } from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
@@ -18,19 +19,30 @@ export interface ModelsDeps extends Pick<PromptServices, "model" | "template"> {
 
 /** GET /api/tags: an entry for each name of the model. */
 export function tagsBody(
-  { model, about }: ModelsDeps,
+  { model, about, template }: ModelsDeps,
   startedSeconds: number,
 ): { readonly models: readonly object[] } {
   const modified_at = new Date(startedSeconds * 1000).toISOString();
-  return { models: model.names.map((name) => ({ ...entryOf(name, about), modified_at })) };
+  return { models: model.names.map((name) => ({ ...entryOf(name, { about, template }), modified_at })) };
 }
 
-const NEVER = "9999-12-31T23:59:59Z";
+/**
+ * Expiry of a model that stays, in years from now, as Ollama has it. Clients cannot convert the end of the year 9999 to
+ * every time zone.
+ */
+const STAYS_YEARS = 292;
+
+function expiry(expires: Date | null): string {
+  const stays = new Date();
+  stays.setUTCFullYear(stays.getUTCFullYear() + STAYS_YEARS);
+  return (expires ?? stays).toISOString();
+}
 
 /** GET /api/ps of a server with one model: the same entries as loaded models, which never expire. */
-export function psBody({ model, about }: ModelsDeps): object {
-  const stays = { size_vram: 0, context_length: model.contextMax, expires_at: NEVER };
-  return { models: model.names.map((name) => ({ ...entryOf(name, about), ...stays })) };
+export function psBody(deps: ModelsDeps): object {
+  const { model } = deps;
+  const stays = { size_vram: 0, context_length: model.contextMax, expires_at: expiry(null) };
+  return { models: model.names.map((name) => ({ ...entryOf(name, deps), ...stays })) };
 }
 
 /** Memory of a loaded model, and the time at which it is dropped; null: it stays. */
@@ -41,17 +53,13 @@ export interface Presence {
 }
 
 /** Entry of GET /api/ps for one of several models: `size` is its memory. */
-export function psEntry(
-  name: string,
-  { model, about }: ModelsDeps,
-  { bytes, isOnGpu, expires }: Presence,
-): object {
+export function psEntry(name: string, deps: ModelsDeps, { bytes, isOnGpu, expires }: Presence): object {
   return {
-    ...entryOf(name, about),
+    ...entryOf(name, deps),
     size: bytes,
     size_vram: isOnGpu ? bytes : 0,
-    context_length: model.contextMax,
-    expires_at: expires?.toISOString() ?? NEVER,
+    context_length: deps.model.contextMax,
+    expires_at: expiry(expires),
   };
 }
 
@@ -60,12 +68,21 @@ export function versionBody(): object {
   return { version: ollamaVersion };
 }
 
+/** Routes that change Ollama's store of models. */
+export const storeRows: readonly (readonly [Route["method"], string])[] = [
+  ["POST", "/api/create"],
+  ["POST", "/api/blobs/{digest}"],
+  ["POST", "/api/copy"],
+  ["POST", "/api/push"],
+  ["DELETE", "/api/delete"],
+];
+
 /** Throws 501 for changes to a store of models, which this server lacks. */
 export function refuseToStore(): never {
   throw new ApiError(
     501,
     "invalid_request_error",
-    "models are not made, copied, sent or deleted here: the server has the one that it was started with",
+    "models are not made, copied, sent or deleted here: the server has those that it was started with",
   );
 }
 
@@ -104,22 +121,22 @@ export function showBody(
   };
 }
 
-function entryOf(name: string, about: ModelAbout): object {
-  // Clients tell models apart by the digest; its input is the server's choice.
+function entryOf(name: string, { about, template }: Pick<ModelsDeps, "about" | "template">): object {
+  // Clients tell models apart by the digest, and keep by it what /api/show says. Its input is the server's choice.
   const digest = createHash("sha256")
-    .update(JSON.stringify([name, about]))
+    .update(JSON.stringify([name, about, template?.sourceText(false)]))
     .digest("hex");
   return { name, model: name, size: about.weightsBytes, digest, details: detailsOf(about) };
 }
 
-function detailsOf({ family, format, parameters }: ModelAbout): object {
+function detailsOf({ family, format, parameters, storedType }: ModelAbout): object {
   return {
     parent_model: "",
     format,
     family,
     families: [family],
     parameter_size: inBillions(parameters),
-    quantization_level: "",
+    quantization_level: storedType,
   };
 }
 

@@ -5,7 +5,7 @@ import type { Call } from "../../http/route.ts";
 import { ResponseStream } from "../../http/stream.ts";
 import { HubError } from "../../hub/hub-error.ts";
 import { type PullEvents, type PullProgress, pullModel } from "../../hub/pull.ts";
-import { readModelName } from "../../hub/resolve.ts";
+import { readModelName, unknownName } from "../../hub/resolve.ts";
 import { hubSettings } from "../../hub/settings.ts";
 import type { ServedModel } from "../../request/served-model.ts";
 import { reportIgnored } from "../exchange.ts";
@@ -27,8 +27,12 @@ export async function answerPull(call: Call, deps: Deps): Promise<unknown> {
   reportIgnored(call, fields.unread());
   const refusal = refusalOf(fields, deps.model);
   if (refusal === null) return { status: "success" };
-  const model = given === undefined ? null : readModelName(given.replace(/:latest$/, ""));
-  if (model === null) throw refusal;
+  if (given === undefined) throw refusal;
+  const model = readModelName(given.replace(/:latest$/, ""));
+  if (model === null) {
+    const names = deps.model.names.join(", ");
+    throw new ApiError(404, "not_found_error", `${unknownName(given.slice(0, 100))} Served here: ${names}.`);
+  }
   const run = (signal: AbortSignal, events: PullEvents) =>
     pullModel(model, { settings: hubSettings(), signal, events, plan: null });
   if (!call.isAdmin) throw keyNeeded();

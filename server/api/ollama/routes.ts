@@ -11,7 +11,7 @@ import {
   parseOllamaEmbed,
   parseOllamaEmbeddings,
 } from "./embed.ts";
-import { psBody, refuseToStore, showBody, tagsBody, versionBody } from "./models.ts";
+import { psBody, refuseToStore, showBody, storeRows, tagsBody, versionBody } from "./models.ts";
 import { answerPull } from "./pull.ts";
 import { type OllamaRequest, parseOllamaChat, parseOllamaGenerate } from "./schema.ts";
 
@@ -19,7 +19,7 @@ import { type OllamaRequest, parseOllamaChat, parseOllamaGenerate } from "./sche
 export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly Route[] {
   const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
     method,
-    path: `/api/${path}`,
+    path,
     isPublic: false,
     handler: (call) => {
       deps.lifecycle.expectReady();
@@ -28,17 +28,16 @@ export function ollamaRoutes(deps: RouteDeps, startedSeconds: number): readonly 
     takesAnyType: true,
   });
   return [
-    route("GET", "version", versionBody),
-    route("GET", "tags", () => tagsBody(deps, startedSeconds)),
-    route("GET", "ps", () => psBody(deps)),
-    route("POST", "show", async (call) => showBody(await call.readWork(), deps, startedSeconds)),
-    route("POST", "pull", (call) => answerPull(call, deps)),
-    ...["create", "copy", "push"].map((path) => route("POST", path, refuseToStore)),
-    route("DELETE", "delete", refuseToStore),
-    route("POST", "chat", asking(deps, parseOllamaChat, answerOllamaChat)),
-    route("POST", "generate", asking(deps, parseOllamaGenerate, answerOllamaGenerate)),
-    route("POST", "embed", asking(deps, parseOllamaEmbed, answerOllamaEmbed)),
-    route("POST", "embeddings", asking(deps, parseOllamaEmbeddings, answerOllamaEmbeddings)),
+    route("GET", "/api/version", versionBody),
+    route("GET", "/api/tags", () => tagsBody(deps, startedSeconds)),
+    route("GET", "/api/ps", () => psBody(deps)),
+    route("POST", "/api/show", async (call) => showBody(await call.readWork(), deps, startedSeconds)),
+    route("POST", "/api/pull", (call) => answerPull(call, deps)),
+    ...storeRows.map(([method, path]) => route(method, path, refuseToStore)),
+    route("POST", "/api/chat", asking(deps, parseOllamaChat, answerOllamaChat)),
+    route("POST", "/api/generate", asking(deps, parseOllamaGenerate, answerOllamaGenerate)),
+    route("POST", "/api/embed", asking(deps, parseOllamaEmbed, answerOllamaEmbed)),
+    route("POST", "/api/embeddings", asking(deps, parseOllamaEmbeddings, answerOllamaEmbeddings)),
   ];
 }
 

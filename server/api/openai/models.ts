@@ -1,4 +1,4 @@
-import { modelNotFound } from "../../http/errors.ts";
+import { ModelNotFound } from "../../http/errors.ts";
 import type { ServedModel } from "../../request/served-model.ts";
 
 /**
@@ -11,7 +11,7 @@ export function modelList(served: ServedModel, createdSeconds: number): object {
 
 /** GET /v1/models/{id} */
 export function modelById(name: string, served: ServedModel, createdSeconds: number): object {
-  if (!served.names.includes(name)) throw modelNotFound(name, served.names);
+  if (!served.names.includes(name)) throw new ModelNotFound(name, served.names);
   return modelEntry(name, served, createdSeconds);
 }
 

@@ -5,7 +5,7 @@
 
 import type { ChatTemplate } from "../../../text/template.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
-import { badRequest, modelNotFound } from "../../http/errors.ts";
+import { badRequest, ModelNotFound } from "../../http/errors.ts";
 import type { ChatMessage, Prompt } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
 import type { ServedModel } from "../../request/served-model.ts";
@@ -208,6 +208,7 @@ export function modelOf(fields: Fields, served: ServedModel): string {
       `the model ${JSON.stringify(name)} is a program: it answers chat completions alone`,
       "model",
     );
-  if (!served.names.includes(name) && served.answersToAny !== true) throw modelNotFound(name, served.names);
+  if (!served.names.includes(name) && served.answersToAny !== true)
+    throw new ModelNotFound(name, served.names);
   return name;
 }
