@@ -12,6 +12,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { codingAgents } from "./agents/agents.mjs";
 import { playSession } from "./agents/session.mjs";
+import { askThroughOpenWebui } from "./several/open-webui.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, "../..");
@@ -71,12 +72,18 @@ function pytest(name, { cwd = join(here, name), args = [], env = {} }) {
   });
 }
 
-const scriptedServer = [join(root, "node_modules/.bin/bun"), join(here, "scripted-server.ts")];
+const bun = join(root, "node_modules/.bin/bun");
+const scriptedServer = [bun, join(here, "scripted-server.ts")];
 
 /** Runs `work` beside a server whose model answers by words.ts. */
-async function withServer(work, options = {}) {
-  const [command, ...args] = scriptedServer;
-  const server = spawn(command, [...args, JSON.stringify(options)], {
+const withServer = (work, options = {}) => beside([...scriptedServer, JSON.stringify(options)], work);
+
+/** Runs `work` beside a server of several models. */
+const withSeveral = (work) => beside([bun, join(here, "several-server.ts")], work);
+
+/** Runs `work` with the address that a command prints, which serves until its standard input ends. */
+async function beside([command, ...args], work) {
+  const server = spawn(command, args, {
     cwd: root,
     stdio: ["pipe", "pipe", "inherit"],
   });
@@ -112,6 +119,17 @@ async function runAgent(name, agent) {
   for (const failure of failures) console.log(`  ${failure}`);
   console.log(`  ${agent.npm ?? agent.python}: ${turns} turns`);
   if (failures.length > 0) console.log(`  what was asked and answered: ${log}`);
+  else rmSync(log, { recursive: true });
+  return failures.length === 0;
+}
+
+/** Asks several models through Open WebUI; true if all of it passed. Keeps its log, to examine failures. */
+async function runOpenWebui() {
+  const log = mkdtempSync(join(tmpdir(), "bunting-open-webui-"));
+  const bin = binOf("open-webui", codingAgents["open-webui"]);
+  const failures = await withSeveral((url) => askThroughOpenWebui(url, bin, join(log, "server.txt")));
+  for (const failure of failures) console.log(`  ${failure}`);
+  if (failures.length > 0) console.log(`  what Open WebUI said: ${log}`);
   else rmSync(log, { recursive: true });
   return failures.length === 0;
 }
@@ -155,6 +173,16 @@ const suites = {
       withServer((url) =>
         pytest("python-clients", { env: { BUNTING_URL: url, LITELLM_LOCAL_MODEL_COST_MAP: "True" } }),
       ),
+  },
+  /** Clients that list several models and let them take turns. */
+  several: {
+    install: () => installPython("several"),
+    run: () => withSeveral((url) => pytest("several", { env: { OLLAMA_HOST: url } })),
+  },
+  /** Open WebUI with several models. */
+  "several:open-webui": {
+    install: () => installAgent("open-webui", codingAgents["open-webui"]),
+    run: runOpenWebui,
   },
   /** Requests of the Open Responses compliance tests, which are not published as a package. */
   "open-responses": {

@@ -31,7 +31,7 @@ async function freePort() {
 }
 
 /** Polls `answers` until it returns a value. */
-async function until(answers) {
+export async function until(answers) {
   const endMs = Date.now() + secondsMax * 1000;
   for (;;) {
     const found = await answers().catch(() => null);
@@ -41,7 +41,10 @@ async function until(answers) {
   }
 }
 
-/** Starts the server, which logs to `log`; `chat` sends a message of one chat and waits for the answer. */
+/**
+ * Starts the server, which logs to `log`. `ask` sends a request of the page: the body of an answer that is JSON, or the
+ * text of another.
+ */
 export async function startOpenWebui([command, ...args], env, log) {
   const port = await freePort();
   const output = openSync(log, "w");
@@ -59,13 +62,10 @@ export async function startOpenWebui([command, ...args], env, log) {
       headers: { "content-type": "application/json", ...(token && { authorization: `Bearer ${token}` }) },
       body: body && JSON.stringify(body),
     });
-    if (!response.ok) throw new Error(`Open WebUI: ${path}: ${response.status} ${await response.text()}`);
-    return response.json();
+    const text = await response.text();
+    if (!response.ok) throw new Error(`Open WebUI: ${path}: ${response.status} ${text}`);
+    return response.headers.get("content-type")?.startsWith("application/json") ? JSON.parse(text) : text;
   };
-  const messages = [];
-  let chatId = null;
-  let parentId = null;
-
   const close = async () => {
     child.kill();
     if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
@@ -73,45 +73,61 @@ export async function startOpenWebui([command, ...args], env, log) {
   try {
     await until(() => ask("GET", "/health"));
     ({ token } = await ask("POST", "/api/v1/auths/signin", { email: "", password: "" }));
-    const { data } = await ask("GET", "/api/models");
-    if (!data.some(({ id }) => id === "demo")) throw new Error("Open WebUI has not found the model");
-    const meta = { description: "Adds" };
-    await ask("POST", "/api/v1/tools/create", { id: "adder", name: "Adder", content: tool, meta });
   } catch (error) {
     await close();
     throw error;
   }
+  return { ask, close };
+}
 
-  return {
-    async chat(content) {
-      const [userId, answerId] = [randomUUID(), randomUUID()];
-      const user = { id: userId, parentId, childrenIds: [answerId], role: "user", content, models: ["demo"] };
-      messages.push({ role: "user", content });
-      const begun = await ask("POST", "/api/chat/completions", {
-        stream: true,
-        model: "demo",
-        messages,
-        tool_ids: ["adder"],
-        features: {},
-        session_id: "page",
-        ...(chatId === null ? {} : { chat_id: chatId }),
-        parent_id: parentId,
-        user_message: user,
-        message_ids: [{ model_id: "demo", message_id: answerId }],
-        background_tasks: { title_generation: true, tags_generation: true, follow_up_generation: true },
-      });
-      chatId ??= begun.chat_id;
-      const answer = await until(async () => {
-        const { chat } = await ask("GET", `/api/v1/chats/${chatId}`);
-        const message = chat.history.messages[answerId];
-        return message?.done && message;
-      });
-      parentId = answerId;
-      messages.push({ role: "assistant", content: answer.content });
-      return answer;
-    },
-    /** Returns the titles of its notes. */
-    notes: async () => (await ask("GET", "/api/v1/notes/")).map(({ title }) => title),
-    close,
+/** IDs of the models that its page shows. */
+export const modelsOf = async ({ ask }) => (await ask("GET", "/api/models")).data.map(({ id }) => id);
+
+/** Titles of its notes. */
+export const notesOf = async ({ ask }) => (await ask("GET", "/api/v1/notes/")).map(({ title }) => title);
+
+/** Makes a tool that models may call; returns its ID. */
+export async function makeTool({ ask }) {
+  const meta = { description: "Adds" };
+  return (await ask("POST", "/api/v1/tools/create", { id: "adder", name: "Adder", content: tool, meta })).id;
+}
+
+const titles = { title_generation: true, tags_generation: true, follow_up_generation: true };
+
+/**
+ * Opens a chat of its page: the function sends a message to a model, and waits for the answer. `params` are the
+ * chat's settings; `tasks` are asked of the model beside the chat.
+ */
+export function openChat({ ask }, { toolIds = [], params = {}, tasks = titles } = {}) {
+  const messages = [];
+  let chatId = null;
+  let parentId = null;
+  return async (model, content) => {
+    const [userId, answerId] = [randomUUID(), randomUUID()];
+    const user = { id: userId, parentId, childrenIds: [answerId], role: "user", content, models: [model] };
+    messages.push({ role: "user", content });
+    const begun = await ask("POST", "/api/chat/completions", {
+      stream: true,
+      model,
+      messages,
+      params,
+      tool_ids: toolIds,
+      features: {},
+      session_id: "page",
+      ...(chatId === null ? {} : { chat_id: chatId }),
+      parent_id: parentId,
+      user_message: user,
+      message_ids: [{ model_id: model, message_id: answerId }],
+      background_tasks: tasks,
+    });
+    chatId ??= begun.chat_id;
+    const answer = await until(async () => {
+      const { chat } = await ask("GET", `/api/v1/chats/${chatId}`);
+      const message = chat.history.messages[answerId];
+      return message?.done && message;
+    });
+    parentId = answerId;
+    messages.push({ role: "assistant", content: answer.content });
+    return answer;
   };
 }

@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { crc32, deflateSync } from "node:zlib";
-import { startOpenWebui } from "./open-webui.mjs";
+import { makeTool, modelsOf, notesOf, openChat, startOpenWebui } from "./open-webui.mjs";
 import { startRecorder } from "./recorder.mjs";
 import { settingsOf } from "./settings.mjs";
 
@@ -110,13 +110,15 @@ async function playChat({ agent, recorder, home, bin, log }) {
   const path = `${bin}:${process.env.PATH}`;
   const web = await startOpenWebui(command, { ...env, PATH: path, HOME: home }, join(log, "server.txt"));
   try {
+    if (!(await modelsOf(web)).includes("demo")) throw new Error("Open WebUI has not found the model");
+    const say = openChat(web, { toolIds: [await makeTool(web)] });
     for (const act of agent.acts) {
       recorder.limitAnswers(act === "cut" ? cutTokens : null);
-      const { content } = await web.chat(`Act ${act} in chat.`);
+      const { content } = await say("demo", `Act ${act} in chat.`);
       if (act !== "cut" && !content.includes(`The act is played: ${act}.`))
         failures.push(`${act}: the answer is ${JSON.stringify(content)}`);
     }
-    const notes = await web.notes();
+    const notes = await notesOf(web);
     for (const title of ["chat/greeting.txt", "chat/less.txt"])
       if (!notes.includes(title)) failures.push(`the note ${title} is not written`);
   } finally {

@@ -117,9 +117,7 @@ test("models are listed, shown and loaded", async () => {
 test("a refusal reaches the caller with its sentence", async () => {
   const failure = async (asked: Promise<unknown>) => String(await asked.catch((error: unknown) => error));
   const images = [{ role: "user", content: "What is it?", images: ["aGk="] }];
-  expect(await failure(client.chat({ model: "other", messages }))).toContain(
-    'the model "other" does not exist',
-  );
+  expect(await failure(client.chat({ model: "other", messages }))).toContain('model "other" not found');
   expect(await failure(client.chat({ model: "demo", messages: images }))).toContain("reads text only");
   expect(await failure(client.chat({ model: "demo", messages, think: true }))).toContain(
     "no thinking to turn on",
