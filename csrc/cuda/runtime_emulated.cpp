@@ -67,6 +67,8 @@ Mishaps mishaps_asked_for() {
       mishaps.fail_in = word.substr(equals + 1);
     else if (name == "no_memory_in")
       mishaps.no_memory_in = word.substr(equals + 1);
+    else if (name == "break_kernel")
+      mishaps.break_kernel = word.substr(equals + 1);
     else if (name == "calls_before")
       mishaps.calls_before = value;
     else if (name == "devices")
@@ -171,6 +173,13 @@ driver::Outcome enter(std::unique_lock<std::mutex>& lock, int32_t index, char co
   return {driver::Outcome::Kind::failed, device.lost};
 }
 
+// Returns true if a mishap breaks this launch of a kernel.
+bool is_broken(int32_t index, char const* kernel) {
+  std::lock_guard lock(machine().mutex);
+  Mishaps& mishaps = machine().mishaps;
+  return index == 0 && mishaps.break_kernel == kernel && is_due(mishaps.calls_before);
+}
+
 bool has_words_to_lose_on(void const* bytes, size_t count) {
   std::lock_guard lock(machine().mutex);
   std::vector<int32_t> const& words = machine().mishaps.lose_on_words;
@@ -194,8 +203,8 @@ driver::Outcome map_memory(char const* call, size_t bytes, void*& data) {
   if ((selected == 0 && is_due(machine().mishaps.fail_allocation)) ||
       device.allocated_bytes + bytes > machine().memory_bytes())
     return no_memory;
-  void* const memory =
-      mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const memory = mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return no_memory;
   char* const start = static_cast<char*>(memory);
   mprotect(start + mapped_bytes(bytes) - 4096, 4096, PROT_NONE);
@@ -376,15 +385,19 @@ Outcome launch(void* stream, Launch const& launch) {
     void (*call)(void const*, void const*);
     void (*kernel)();
     std::vector<char> argument;
+    bool is_broken = false;
   };
   auto const what = std::make_shared<Call>();
   what->call = launch.call;
   std::memcpy(&what->kernel, launch.kernel, sizeof what->kernel);
   char const* const argument = static_cast<char const*>(launch.argument);
   what->argument.assign(argument, argument + launch.argument_bytes);
-  return take(stream, [what, name = launch.name, shape = launch.shape]() -> Outcome {
+  int32_t const device = static_cast<EmulatedStream*>(stream)->device;
+  return take(stream, [what, device, name = launch.name, shape = launch.shape]() -> Outcome {
+    what->is_broken = is_broken(device, name);
     auto const body = [](void* bytes) {
       Call const& c = *static_cast<Call*>(bytes);
+      if (c.is_broken) emulator::check_store(nullptr, 4, 4, "store");
       c.call(&c.kernel, c.argument.data());
     };
     emulator::Grid const grid{name, shape.blocks, shape.threads, shape.shared_bytes};

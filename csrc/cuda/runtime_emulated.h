@@ -19,7 +19,8 @@ struct Mishaps {
   // `calls_before` that succeed.
   std::string hang_in = {}, fail_in = {}, no_memory_in = {};
   int64_t calls_before = 0;
-  double step_deadline_ms = 0;  // each replaces the usual deadline unless 0
+  std::string break_kernel = {};  // kernel of which one launch stores outside all memory, likewise
+  double step_deadline_ms = 0;    // each replaces the usual deadline unless 0
   double call_deadline_ms = 0;
   uint64_t memory_bytes = 0;  // replaces the usual memory size unless 0
   int32_t devices = 1;
