@@ -40,6 +40,8 @@ type Arrays = Record<ArrayName, number>;
 /** Tier numbers of engine.h. */
 const tiers: Readonly<Record<PageTier, number>> = { device: 0 };
 const headerWords = 2 + 2 * arrayNames.length;
+/** Layout of a block, for tools that read kept ones. */
+export const blockLayout = { magic, arrayNames, headerWords, moveWords: entryWords.moves } as const;
 const resultHeaderWords = 4;
 const resultRowWords = 4;
 /** Offsets of words in a row, and BUNTING_WANTS_HIDDEN. */

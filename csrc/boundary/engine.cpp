@@ -305,7 +305,7 @@ bunting_status bunting_step_start(bunting_engine* engine, void const* block, uin
     engine->reader.read(block, block_bytes, result_bytes);
     engine->result = result;
     engine->block = block;
-    engine->block_bytes = block_bytes;
+    engine->block_bytes = 4 * uint64_t(static_cast<bunting_step_header const*>(block)->words_total);
   });
 }
 

@@ -55,6 +55,8 @@ Mishaps mishaps_asked_for() {
     long long const value = equals == word.npos ? -1 : std::atoll(word.c_str() + equals + 1);
     if (name == "fail_allocation")
       mishaps.fail_allocation = value;
+    else if (name == "resets_before")
+      mishaps.resets_before = value;
     else if (name == "lose_device")
       mishaps.lose_device = value;
     else if (name == "hang")
@@ -67,6 +69,8 @@ Mishaps mishaps_asked_for() {
       mishaps.fail_in = word.substr(equals + 1);
     else if (name == "no_memory_in")
       mishaps.no_memory_in = word.substr(equals + 1);
+    else if (name == "break_kernel")
+      mishaps.break_kernel = word.substr(equals + 1);
     else if (name == "calls_before")
       mishaps.calls_before = value;
     else if (name == "devices")
@@ -116,6 +120,7 @@ struct Machine {
   uint64_t random = mishaps.seed;
   std::deque<Device> devices;
   uint64_t generation = 0;  // of the mishaps
+  int64_t hanging = 0;      // calls that hang
 
   Machine() { add_devices(); }
   void add_devices() {
@@ -151,8 +156,11 @@ driver::Outcome lose(Device& device, std::string const& why) {
 // Hangs until the device is reset or the mishaps change; `is_reset`: until the mishaps change.
 void hang(std::unique_lock<std::mutex>& lock, Device const& device, bool is_reset) {
   uint64_t const mishaps = machine().generation, life = device.generation;
+  ++machine().hanging;
+  machine().changed.notify_all();
   machine().changed.wait(
       lock, [&] { return machine().generation != mishaps || (!is_reset && device.generation != life); });
+  --machine().hanging;
 }
 
 // Begins a driver call: it hangs or fails if a mishap says so, and fails if the device is lost.
@@ -160,7 +168,8 @@ driver::Outcome enter(std::unique_lock<std::mutex>& lock, int32_t index, char co
   Device& device = machine().devices[size_t(index)];
   bool const is_reset = std::strcmp(name, "reset") == 0;
   Mishaps& mishaps = machine().mishaps;
-  if (index == 0 && (mishaps.hang_in == name || mishaps.fail_in == name || mishaps.no_memory_in == name) &&
+  if (index == 0 && mishaps.resets_before <= 0 &&
+      (mishaps.hang_in == name || mishaps.fail_in == name || mishaps.no_memory_in == name) &&
       is_due(mishaps.calls_before)) {
     if (mishaps.no_memory_in == name) return {driver::Outcome::Kind::no_memory, "out of memory"};
     if (mishaps.fail_in == name) return {driver::Outcome::Kind::failed, std::string(name) + " failed"};
@@ -169,6 +178,13 @@ driver::Outcome enter(std::unique_lock<std::mutex>& lock, int32_t index, char co
   }
   if (device.lost.empty() || is_reset) return {};
   return {driver::Outcome::Kind::failed, device.lost};
+}
+
+// Returns true if a mishap breaks this launch of a kernel.
+bool is_broken(int32_t index, char const* kernel) {
+  std::lock_guard lock(machine().mutex);
+  Mishaps& mishaps = machine().mishaps;
+  return index == 0 && mishaps.break_kernel == kernel && is_due(mishaps.calls_before);
 }
 
 bool has_words_to_lose_on(void const* bytes, size_t count) {
@@ -191,11 +207,12 @@ driver::Outcome map_memory(char const* call, size_t bytes, void*& data) {
   if (driver::Outcome const outcome = enter(lock, selected, call); !outcome) return outcome;
   Device& device = machine().devices[size_t(selected)];
   driver::Outcome const no_memory{driver::Outcome::Kind::no_memory, "out of memory"};
-  if ((selected == 0 && is_due(machine().mishaps.fail_allocation)) ||
+  Mishaps& mishaps = machine().mishaps;
+  if ((selected == 0 && mishaps.resets_before <= 0 && is_due(mishaps.fail_allocation)) ||
       device.allocated_bytes + bytes > machine().memory_bytes())
     return no_memory;
-  void* const memory =
-      mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const memory = mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return no_memory;
   char* const start = static_cast<char*>(memory);
   mprotect(start + mapped_bytes(bytes) - 4096, 4096, PROT_NONE);
@@ -272,6 +289,12 @@ void set_mishaps(Mishaps const& mishaps) {
   machine().changed.notify_all();
 }
 
+bool wait_for_hang(double deadline_ms) {
+  std::unique_lock lock(machine().mutex);
+  return machine().changed.wait_for(lock, std::chrono::duration<double, std::milli>(deadline_ms),
+                                    [] { return machine().hanging > 0; });
+}
+
 namespace driver {
 
 Deadlines deadlines() {
@@ -316,6 +339,7 @@ Outcome reset(int32_t index) {
   device.streams.clear();
   device.graphs.clear();
   device.lost.clear();
+  if (index == 0) --machine().mishaps.resets_before;
   return {};
 }
 
@@ -376,15 +400,19 @@ Outcome launch(void* stream, Launch const& launch) {
     void (*call)(void const*, void const*);
     void (*kernel)();
     std::vector<char> argument;
+    bool is_broken = false;
   };
   auto const what = std::make_shared<Call>();
   what->call = launch.call;
   std::memcpy(&what->kernel, launch.kernel, sizeof what->kernel);
   char const* const argument = static_cast<char const*>(launch.argument);
   what->argument.assign(argument, argument + launch.argument_bytes);
-  return take(stream, [what, name = launch.name, shape = launch.shape]() -> Outcome {
+  int32_t const device = static_cast<EmulatedStream*>(stream)->device;
+  return take(stream, [what, device, name = launch.name, shape = launch.shape]() -> Outcome {
+    what->is_broken = is_broken(device, name);
     auto const body = [](void* bytes) {
       Call const& c = *static_cast<Call*>(bytes);
+      if (c.is_broken) emulator::check_store(nullptr, 4, 4, "store");
       c.call(&c.kernel, c.argument.data());
     };
     emulator::Grid const grid{name, shape.blocks, shape.threads, shape.shared_bytes};

@@ -20,6 +20,9 @@ using namespace cuda;
 
 constexpr double kSoonMs = 20'000, kCallMs = 150;
 
+// As a build for users has them; begin() replaces them.
+driver::Deadlines const shipped = driver::cuda_deadlines;
+
 struct Nothing {};
 void kernel(Nothing) {}
 
@@ -83,6 +86,8 @@ TEST(cuda_driver_gives_up_calls_that_hang_and_blames_their_device) {
     if (status == BUNTING_OK) status = status_of([] { DeviceMemory(8, "two numbers"); }, text);
     CHECK(status == BUNTING_LOST && text.starts_with("GPU 0 is lost: "), "%s: status %d, %s", call, status,
           text.c_str());
+    driver::cuda_deadlines = {
+        .call_ms = kSoonMs, .open_ms = kSoonMs, .step_ms = kSoonMs};  // nothing else hangs
     CHECK(status_of([] { use(1); }, text) == BUNTING_OK, "%s: GPU 1: %s", call, text.c_str());
     set_fake_cuda({});  // ends the hang
     CHECK(status_of([] { use(0); }, text) == BUNTING_OK, "%s: again: %s", call, text.c_str());
@@ -97,6 +102,23 @@ TEST(cuda_driver_gives_up_a_reset_that_hangs) {
   CHECK(status_of([] { use(0); }, text) == BUNTING_LOST, "%s", text.c_str());
   CHECK(text.ends_with("; only a new process gets it back"), "%s", text.c_str());
   CHECK(status_of([] { use(1); }, text) == BUNTING_OK, "%s", text.c_str());
+  begin({});
+}
+
+// Nothing of a lost device is freed, so its replacement waits for one call, the reset, after a pause of 1 s
+// (server/engines/supervisor.ts).
+TEST(cuda_driver_replaces_a_lost_device_within_ten_seconds) {
+  begin({});
+  CHECK(1000 + shipped.call_ms < 10'000, "%g ms for the reset", shipped.call_ms);
+  int const before = fake_cuda_objects();
+  std::string text;
+  auto memory = std::make_unique<DeviceMemory>(8, "two numbers");
+  status_of([] { lose_device(0, "a kernel hangs"); }, text);
+  set_fake_cuda({.hang_in = "cudaFree"});
+  memory.reset();  // would hang
+  CHECK(fake_cuda_objects() == before + 1, "it was freed");
+  CHECK(status_of([] { use_device(0); }, text) == BUNTING_OK, "%s", text.c_str());
+  CHECK(fake_cuda_resets() == std::vector<int>{0}, "other resets");
   begin({});
 }
 
