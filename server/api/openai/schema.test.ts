@@ -188,7 +188,13 @@ describe("messages", () => {
       { role: "developer", content: "f" },
     ];
     expect<unknown>(chat({ messages: given }).messages).toEqual([
-      { role: "system", content: "a\nb" },
+      {
+        role: "system",
+        content: [
+          { type: "text", text: "a" },
+          { type: "text", text: "b" },
+        ],
+      },
       { role: "user", content: "c", name: "Ada" },
       { role: "assistant", content: "", reasoning_content: "d" },
       { role: "assistant", content: "e" },
