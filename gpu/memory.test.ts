@@ -65,16 +65,34 @@ describe("the KV cache", () => {
 describe("a refusal has the numbers and says what would help", () => {
   test("weights too large", () => {
     const plan = refusal(planMemory(input({ weightBytes: 40 * gib })));
-    expect(plan.reason).toBe(
-      "42.7 GiB are needed and 32.0 GiB available: weights 40.0 GiB, KV cache of 16384 tokens 1.0 GiB, " +
-        "workspaces 128 MiB, reserve 1.6 GiB",
-    );
+    expect(plan.reason).toBe("the weights take 40.0 GiB, more than the 32.0 GiB available");
     expect(plan.advice).toEqual(["free memory, or choose a smaller model"]);
     expect(plan.rows.at(-1)?.bytes).toBeLessThan(0);
     const f32 = refusal(planMemory(input({ weightBytes: 40 * gib, compute: "f32", engines: 2 })));
     expect(f32.advice.slice(0, 2)).toEqual(["--dtype bf16 halves weights and KV cache", "run fewer engines"]);
     const plain = refusal(planMemory(input({ weightBytes: 40 * gib, isRounded: false })));
     expect(plain.advice[0]).toBe("--quant int8 halves the weights, --quant int4 quarters them");
+  });
+
+  test("weights too large for any KV cache, also for one that was asked for", () => {
+    const plan = refusal(
+      planMemory(
+        input({ weightBytes: 131 * gib, isRounded: false, availableBytes: 24 * gib, kvBytes: gib / 2 }),
+      ),
+    );
+    expect(plan.reason).toBe("the weights take 131 GiB, more than the 24.0 GiB available");
+    expect(plan.advice).toEqual(["free memory, or choose a smaller model"]);
+    const tight = refusal(planMemory(input({ weightBytes: 31 * gib, kvBytes: gib / 2 })));
+    expect(tight.reason).toBe(
+      "the weights take 31.0 GiB of the 32.0 GiB available, and workspaces and the reserve take 1.7 GiB",
+    );
+  });
+
+  test("a sum of parts that is too large", () => {
+    expect(refusal(planMemory(input({ weightBytes: 30 * gib }))).reason).toBe(
+      "32.7 GiB are needed and 32.0 GiB available: weights 30.0 GiB, KV cache of 16384 tokens 1.0 GiB, " +
+        "workspaces 128 MiB, reserve 1.6 GiB",
+    );
   });
 
   test("a context too long: the longest that fits", () => {
@@ -96,31 +114,48 @@ describe("a refusal has the numbers and says what would help", () => {
   });
 });
 
-test("a plan that fits never overdraws and always holds one context", () => {
-  const bytes = (max: number) => fc.integer({ min: 0, max });
+const bytes = (max: number) => fc.integer({ min: 0, max });
+const anyInput = fc.record({
+  compute: fc.constantFrom("bf16", "f32"),
+  isRounded: fc.boolean(),
+  weightBytes: bytes(64 * gib),
+  pageBytes: fc.integer({ min: 1024, max: 64 * mib }),
+  pageTokens: fc.constant(16),
+  workspaceBytes: bytes(gib),
+  engines: fc.integer({ min: 1, max: 8 }),
+  contextMax: fc.integer({ min: 1, max: 1 << 20 }),
+  availableBytes: bytes(256 * gib),
+  kvBytes: fc.option(bytes(64 * gib)),
+});
+
+test("an advised context or KV cache fits", () => {
   fc.assert(
-    fc.property(
-      fc.record({
-        compute: fc.constantFrom("bf16", "f32"),
-        isRounded: fc.boolean(),
-        weightBytes: bytes(64 * gib),
-        pageBytes: fc.integer({ min: 1024, max: 64 * mib }),
-        pageTokens: fc.constant(16),
-        workspaceBytes: bytes(gib),
-        engines: fc.integer({ min: 1, max: 8 }),
-        contextMax: fc.integer({ min: 1, max: 1 << 20 }),
-        availableBytes: bytes(256 * gib),
-        kvBytes: fc.option(bytes(64 * gib)),
-      }),
-      (wanted) => {
-        const plan = planMemory(wanted);
-        const used = plan.rows.slice(0, 4).reduce((sum, row) => sum + row.bytes, 0);
-        if (plan.kind === "refused") return expect(plan.neededBytes).toBeGreaterThan(plan.availableBytes);
-        expect(used).toBeLessThanOrEqual(wanted.availableBytes);
-        expect(plan.pages * 16).toBeGreaterThanOrEqual(wanted.contextMax);
-        if (wanted.kvBytes !== null) expect(plan.rows[1]!.bytes).toBeLessThanOrEqual(wanted.kvBytes);
-      },
-    ),
+    fc.property(anyInput, (wanted) => {
+      const plan = planMemory(wanted);
+      if (plan.kind === "fits") return;
+      for (const advice of plan.advice) {
+        const [, option, value] = /^--(max-model-len|kv-cache-gib) ([\d.]+) or/.exec(advice) ?? [];
+        const kvBytes = advice.endsWith("without --kv-cache-gib") ? null : wanted.kvBytes;
+        if (option === "max-model-len")
+          expect(planMemory({ ...wanted, kvBytes, contextMax: Number(value) }).kind).toBe("fits");
+        if (option === "kv-cache-gib" && advice.endsWith("less") && Number(value) > 0)
+          expect(planMemory({ ...wanted, kvBytes: Number(value) * gib, contextMax: 1 }).kind).toBe("fits");
+      }
+    }),
+    runs(2000),
+  );
+});
+
+test("a plan that fits never overdraws and always holds one context", () => {
+  fc.assert(
+    fc.property(anyInput, (wanted) => {
+      const plan = planMemory(wanted);
+      const used = plan.rows.slice(0, 4).reduce((sum, row) => sum + row.bytes, 0);
+      if (plan.kind === "refused") return expect(plan.neededBytes).toBeGreaterThan(plan.availableBytes);
+      expect(used).toBeLessThanOrEqual(wanted.availableBytes);
+      expect(plan.pages * 16).toBeGreaterThanOrEqual(wanted.contextMax);
+      if (wanted.kvBytes !== null) expect(plan.rows[1]!.bytes).toBeLessThanOrEqual(wanted.kvBytes);
+    }),
     runs(1000),
   );
 });

@@ -101,7 +101,9 @@ export function planMemory(input: MemoryInput): MemoryPlan {
     { name: "free", bytes: freeBytes - kvBytes, note: "" },
   ];
 
-  if (pagesProtected < pagesPerContext && input.kvBytes !== null) {
+  // No size of the KV cache helps then.
+  if (freeBytes < 0) return withoutRoom(input, rows, workspaces + reserveBytes);
+  if (pagesProtected < pagesPerContext && pagesProtected <= pagesThatFit && input.kvBytes !== null) {
     const neededBytes = pagesPerContext * pageBytes * engines;
     return {
       kind: "refused",
@@ -110,7 +112,10 @@ export function planMemory(input: MemoryInput): MemoryPlan {
       reason:
         `a KV cache of ${formatBytes(input.kvBytes)} holds ${pagesProtected * pageTokens} tokens${each}, ` +
         `less than one context of ${contextMax} tokens, which takes ${formatBytes(neededBytes)}`,
-      advice: [...contextAdvice(pagesProtected * pageTokens), kvAdvice(neededBytes, Math.ceil, "more")],
+      advice: [
+        ...contextAdvice(pagesProtected * pageTokens),
+        ...(pagesPerContext <= pagesThatFit ? [kvAdvice(neededBytes, Math.ceil, "more")] : []),
+      ],
       rows,
     };
   }
@@ -118,14 +123,11 @@ export function planMemory(input: MemoryInput): MemoryPlan {
 
   const neededBytes = weightBytes + workspaces + reserveBytes + kvBytes;
   // If a whole context fits, a shorter one would not help.
-  const advice = pagesThatFit < pagesPerContext ? contextAdvice(pagesThatFit * pageTokens) : [];
-  if (pages > pagesPerContext) advice.unshift(kvAdvice(freeBytes, Math.floor, "less"));
-  if (input.compute === "f32") advice.push("--dtype bf16 halves weights and KV cache");
-  // Quantisation helps only if less is missing than the weights take.
-  if (!input.isRounded && neededBytes - availableBytes < weightBytes)
-    advice.push("--quant int8 halves the weights, --quant int4 quarters them");
-  if (engines > 1) advice.push("run fewer engines");
-  advice.push("free memory, or choose a smaller model");
+  const without = input.kvBytes === null ? "" : " without --kv-cache-gib";
+  const advice = pagesThatFit < pagesPerContext ? contextAdvice(pagesThatFit * pageTokens, without) : [];
+  if (pages > pagesPerContext && pagesPerContext <= pagesThatFit)
+    advice.unshift(kvAdvice(freeBytes, Math.floor, "less"));
+  advice.push(...weightAdvice(input, neededBytes - weightBytes));
   return {
     kind: "refused",
     neededBytes,
@@ -139,9 +141,48 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   };
 }
 
+/** Refusal of a model whose weights, or whose workspaces beside them, take more than is available. */
+function withoutRoom(
+  input: MemoryInput,
+  rows: readonly MemoryRow[],
+  othersBytes: number,
+): MemoryPlan & { readonly kind: "refused" } {
+  const { weightBytes, availableBytes } = input;
+  const others = `workspaces and the reserve take ${formatBytes(othersBytes)}`;
+  return {
+    kind: "refused",
+    neededBytes: weightBytes + othersBytes,
+    availableBytes,
+    reason:
+      weightBytes > availableBytes
+        ? `the weights take ${formatBytes(weightBytes)}, more than the ${formatBytes(availableBytes)} available`
+        : `the weights take ${formatBytes(weightBytes)} of the ${formatBytes(availableBytes)} available, and ${others}`,
+    advice: weightAdvice(input, othersBytes),
+    rows,
+  };
+}
+
+/** Share of bf16 weights that remains in int4. */
+const int4Share = 0.28;
+
+/** Advice for a model that takes too much with any context. `othersBytes`: memory besides the weights. */
+function weightAdvice(
+  { compute, isRounded, weightBytes, availableBytes, engines }: MemoryInput,
+  othersBytes: number,
+): string[] {
+  const bf16Bytes = compute === "f32" ? weightBytes / 2 : weightBytes;
+  const roundingHelps = !isRounded && bf16Bytes * int4Share + othersBytes <= availableBytes;
+  return [
+    ...(compute === "f32" ? ["--dtype bf16 halves weights and KV cache"] : []),
+    ...(roundingHelps ? ["--quant int8 halves the weights, --quant int4 quarters them"] : []),
+    ...(engines > 1 ? ["run fewer engines"] : []),
+    "free memory, or choose a smaller model",
+  ];
+}
+
 /** Advice with the longest context that fits, if that is at least 128 tokens. */
-function contextAdvice(tokensThatFit: number): string[] {
-  return tokensThatFit >= 128 ? [`--max-model-len ${tokensThatFit} or less fits`] : [];
+function contextAdvice(tokensThatFit: number, without = ""): string[] {
+  return tokensThatFit >= 128 ? [`--max-model-len ${tokensThatFit} or less fits${without}`] : [];
 }
 
 /** Advice with a KV cache size for the flag, in tenths of a GiB. */

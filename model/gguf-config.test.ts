@@ -102,9 +102,9 @@ describe("tokens that end a text", () => {
     "tokenizer.ggml.token_type": ["i32[]", types],
   } as const;
 
-  test("those that are named, control tokens known as ends, and what waits for a tool", () => {
+  test("those that are named, those known by their texts, and what waits for a tool", () => {
     const input = withEntries({ ...vocabulary, "tokenizer.ggml.eot_token_id": null });
-    expect(openModelFolder(written(input)).eosTokens).toEqual([2, 7, 9, 10]);
+    expect(openModelFolder(written(input)).eosTokens).toEqual([2, 7, 8, 10]);
   });
 
   test("none", () => {

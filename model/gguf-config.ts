@@ -7,6 +7,7 @@ import { type GenerationDefaults, type ModelConfig, shapeOf } from "./config.ts"
 import { type Family, type LayerType, layersOf, type Names, type Source } from "./families/family.ts";
 import { families, familyNamed } from "./families/index.ts";
 import { windowOf } from "./families/windows.ts";
+import { ggufEndTokens } from "./gguf-ends.ts";
 import type { Metadata } from "./gguf-metadata.ts";
 import { ModelError } from "./model-error.ts";
 import { longropeMagnitude, yarnMagnitude } from "./rope.ts";
@@ -29,19 +30,6 @@ export interface TensorFacts {
   /** Values of a small tensor; null if it is absent. */
   floats(name: string): Float32Array | null;
 }
-
-/** Control tokens that end a turn or a text in these families, besides the end token in the metadata. */
-const endTexts = [
-  ...["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "</s>"],
-  ...["<end_of_turn>", "<turn|>"],
-];
-/**
- * Token that Gemma 4 generates after its calls, where tool results follow; files mark it as a visible token.
- */
-const toolResponse = "<|tool_response>";
-
-/** Number of control tokens in `tokenizer.ggml.token_type`. */
-const controlType = 3;
 
 /** Configuration of the model in a file. Throws ModelError. */
 export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig {
@@ -70,7 +58,7 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
   return {
     family: family.name,
     shape,
-    eosTokens: eosTokensOf(metadata, shape.vocab),
+    eosTokens: ggufEndTokens(metadata, shape.vocab),
     generationDefaults: generationDefaultsOf(metadata),
   };
 }
@@ -394,25 +382,6 @@ export function ropeOfFactors(factors: Float32Array, theta: number, headSize: nu
 function nearestWhole(value: number): number {
   const whole = Math.round(value);
   return Math.abs(value / whole - 1) < factorTolerance ? whole : value;
-}
-
-/** End tokens named in the metadata, and other control tokens that end a turn or a text. */
-function eosTokensOf(metadata: Metadata, vocab: number): number[] {
-  const ends = new Set<number>();
-  for (const name of ["eos", "eot", "eom"]) {
-    const key = `tokenizer.ggml.${name}_token_id`;
-    if (metadata.has(key)) ends.add(metadata.integer(key, 0, vocab - 1));
-  }
-  const key = "tokenizer.ggml.tokens";
-  if (!metadata.has(key)) return [...ends];
-  const tokens = metadata.texts(key);
-  if (tokens.length > vocab) metadata.refuse(key, `the model's vocabulary has ${vocab}`);
-  const types = metadata.integers("tokenizer.ggml.token_type", tokens.length);
-  tokens.forEach((text, token) => {
-    const isControl = types?.[token] === controlType;
-    if ((isControl && endTexts.includes(text)) || text === toolResponse) ends.add(token);
-  });
-  return [...ends];
 }
 
 function generationDefaultsOf(metadata: Metadata): GenerationDefaults {

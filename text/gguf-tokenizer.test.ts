@@ -159,18 +159,38 @@ test("stored merges over SentencePiece's spelling, from metadata", () => {
   );
   const tokens = ["<unk>", "<bos>", "<call>", ...words, ...bytes];
   const idOf = (text: string): number => tokens.indexOf(text);
-  const tokenizer = tokenizerOf([
+  const entries: Entry[] = [
     ["tokenizer.ggml.model", "string", "gemma4"],
     ["tokenizer.ggml.tokens", "string[]", tokens],
     ["tokenizer.ggml.token_type", "i32[]", [3, 3, 4, ...words.map(() => 1), ...bytes.map(() => 6)]],
     ["tokenizer.ggml.merges", "string[]", ["\n \n", "a b", "▁ ab", "▁ a"]],
     ["tokenizer.ggml.bos_token_id", "u32", 1],
     ["tokenizer.ggml.unknown_token_id", "u32", 0],
-  ]);
+  ];
+  const tokenizer = tokenizerOf(entries);
   const ids = ["▁ab", "▁a", "▁", "\n\n", "\n", "ab", "<0xC3>", "<0xA9>", "<call>"].map(idOf);
   const text = " ab a \n\n\nabé<call>";
   expect(tokenizer.encode(text, { addSpecialTokens: true })).toEqual([1, ...ids]);
   expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe(text);
+
+  // Early files of Gemma 4 deny the beginning-of-text token, without which the model fails.
+  const denied = tokenizerOf([...entries, ["tokenizer.ggml.add_bos_token", "bool", false]]);
+  expect(denied.encode(text, { addSpecialTokens: true })).toEqual([1, ...ids]);
+});
+
+test("an end of a turn is a control token, whatever type the file gives it", () => {
+  const tokens = ["a", "<|im_end|>", "</s>"];
+  const { tokenizer } = ggufTokenizer(
+    fileOf([
+      ["tokenizer.ggml.model", "string", "gpt2"],
+      ["tokenizer.ggml.pre", "string", "qwen2"],
+      ["tokenizer.ggml.tokens", "string[]", tokens],
+      ["tokenizer.ggml.token_type", "i32[]", [1, 1, 4]],
+      ["tokenizer.ggml.merges", "string[]", []],
+    ]),
+  );
+  const made = createTokenizer(tokenizer, {});
+  expect(tokens.map((_, token) => made.isControl(token))).toEqual([false, true, false]);
 });
 
 test("tokens for filling in the middle have names, of today or of before", () => {

@@ -4,6 +4,7 @@
  * "llama", SentencePiece, whose scores become merges; and "gemma4", merges over SentencePiece's spelling. It
  * refuses others.
  */
+import { ggufEndTokens } from "../model/gguf-ends.ts";
 import type { GgufFile } from "../model/gguf-file.ts";
 import { Metadata } from "../model/gguf-metadata.ts";
 import type { FillIds } from "./fill.ts";
@@ -19,6 +20,9 @@ interface Vocabulary {
   /** Type of each token. */
   readonly types: readonly number[];
 }
+
+/** End token of Gemma 4 before a tool's result, which stays visible. */
+const toolResponse = "<|tool_response>";
 
 const prefix = "tokenizer.ggml";
 const space = "▁";
@@ -90,10 +94,9 @@ function vocabularyOf(metadata: Metadata): Vocabulary {
   if (strange >= 0) {
     metadata.refuse(typesKey, `token ${strange} has the type ${types[strange]}; types are 1 to 6`);
   }
-  for (const name of ["bos", "eos", "eot", "eom"]) {
-    const token = specialToken(metadata, name, tokens.length);
-    if (token !== null) types[token] = TokenType.control;
-  }
+  const first = specialToken(metadata, "bos", tokens.length);
+  const ends = ggufEndTokens(metadata, tokens.length).filter((token) => tokens[token] !== toolResponse);
+  for (const token of first === null ? ends : [first, ...ends]) types[token] = TokenType.control;
   const unknown = specialToken(metadata, "unknown", tokens.length);
   if (unknown !== null && types[unknown] === TokenType.normal) types[unknown] = TokenType.unknown;
   return { tokens, types };
@@ -187,7 +190,8 @@ function spelledMerges(metadata: Metadata, vocabulary: Vocabulary): JsonObject {
   return {
     normalizer: { type: "Replace", pattern: { String: " " }, content: space },
     pre_tokenizer: { type: "Split", pattern: { Regex: "[^\\n]+|\\n+" }, behavior: "Isolated", invert: false },
-    post_processor: aroundText(metadata, vocabulary, true),
+    // Early files of Gemma 4 deny it wrongly.
+    post_processor: aroundText(metadata, vocabulary, true, true),
     decoder: {
       type: "Sequence",
       decoders: [
@@ -280,12 +284,21 @@ function mergesOf({ tokens, types }: Vocabulary, scores: ArrayLike<number>): [st
   return ways.map(({ left, right }) => [left, right]);
 }
 
-/** Post-processor with the tokens around every text; null if there are none. */
-function aroundText(metadata: Metadata, vocabulary: Vocabulary, addsBos: boolean): JsonObject | null {
+/**
+ * Post-processor with the tokens around every text; null if there are none. `alwaysBos`: the file's word
+ * against a beginning-of-text token does not count.
+ */
+function aroundText(
+  metadata: Metadata,
+  vocabulary: Vocabulary,
+  addsBos: boolean,
+  alwaysBos = false,
+): JsonObject | null {
   const tokenFor = (name: "bos" | "eos", fallback: boolean): string | null => {
     const key = `${prefix}.add_${name}_token`;
     const token = specialToken(metadata, name, vocabulary.tokens.length);
-    if (!metadata.boolean(key, fallback && token !== null)) return null;
+    const isAlways = name === "bos" && alwaysBos && token !== null;
+    if (!metadata.boolean(key, fallback && token !== null) && !isAlways) return null;
     return token === null
       ? metadata.refuse(key, `there is no ${prefix}.${name}_token_id`)
       : vocabulary.tokens[token]!;

@@ -30,11 +30,6 @@ function render(source: string, messages: ChatMessage[], options: Partial<Render
 const user = (content: ChatMessage["content"]): ChatMessage => ({ role: "user", content });
 
 describe("what the template sees", () => {
-  test("content in parts is one text, parts on lines of their own", () => {
-    const parts = [{ type: "text", text: "one" } as const, { type: "text", text: "two" } as const];
-    expect(render("{{ messages[0].content }}", [user(parts)])).toBe("one\ntwo");
-  });
-
   test("no tools is none, special tokens are variables, further message fields are there", () => {
     const source = "{{ bos_token }}{{ tools is none }}{{ messages[0].name }}{{ eos_token is defined }}";
     expect(render(source, [{ ...user("x"), name: "Ann" }], { tools: [] })).toBe("<s>TrueAnnFalse");

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ControlTexts, RenderedPrompt } from "./control-text.ts";
-import type { ChatMessage, RenderOptions, TextPart } from "./conversation/messages.ts";
+import { joinedContents } from "./conversation/content.ts";
+import type { ChatMessage, RenderOptions } from "./conversation/messages.ts";
 import { ConversationWriter, type WrittenChat } from "./conversation/writer.ts";
 import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
 import { JinjaError } from "./jinja/errors.ts";
@@ -99,8 +100,7 @@ export class ChatTemplate {
 
   /**
    * Renders messages unchanged to the prompt's text. Control text in messages, tools and kwargs stays text:
-   * pass the result to `Tokenizer.encodeRendered`. Joins content parts with newlines. Throws TemplateError,
-   * also once `isWanted` returns false.
+   * pass the result to `Tokenizer.encodeRendered`. Throws TemplateError, also once `isWanted` returns false.
    */
   render(
     messages: readonly ChatMessage[],
@@ -188,11 +188,11 @@ function configIn(path: string): Readonly<Record<string, unknown>> {
   throw new TemplateError(`${path}: ${reason}`);
 }
 
-/** The messages with a mark behind the content of the last one. */
+/** The messages with a mark and a space behind the content of the last one. */
 function marked(messages: readonly ChatMessage[], mark: string): readonly ChatMessage[] {
   const last = messages.at(-1);
   if (mark === "" || last === undefined) return messages;
-  return [...messages.slice(0, -1), { ...last, content: `${last.content ?? ""}${mark}` }];
+  return [...messages.slice(0, -1), { ...last, content: joinedContents(last.content, `${mark} `, "") }];
 }
 
 /** A noncharacter that does not occur in the text. */
@@ -204,10 +204,14 @@ function freeMark(text: string): string {
   throw new TemplateError("the messages use every character that could mark where to go on");
 }
 
+/**
+ * The text before the mark. A template that drops the space behind it drops spaces at the end of a message,
+ * so they go too.
+ */
 function upTo(mark: string, text: string): string {
   const end = text.lastIndexOf(mark);
   if (end < 0) throw new TemplateError("the last message is not written as it is, so it cannot be continued");
-  return text.slice(0, end);
+  return text.startsWith(`${mark} `, end) ? text.slice(0, end) : text.slice(0, end).trimEnd();
 }
 
 function specialTokensOf(config: Readonly<Record<string, unknown>>): Record<string, string> {
@@ -264,15 +268,8 @@ function withArgumentTexts(written: string, messages: Value): string {
   return text;
 }
 
-/**
- * The message with content parts joined to one text, and with reasoning under both names that templates use,
- * as in transformers.
- */
+/** The message with reasoning under both names that templates use, as in transformers. */
 function asTemplatesRead(message: ChatMessage): ChatMessage {
-  const { content } = message;
-  const joined = Array.isArray(content)
-    ? { ...message, content: content.map((part: TextPart) => part.text).join("\n") }
-    : message;
   const reasoning = message.reasoning_content ?? message.thinking ?? message.reasoning ?? null;
-  return reasoning === null ? joined : { thinking: reasoning, ...joined, reasoning_content: reasoning };
+  return reasoning === null ? message : { thinking: reasoning, ...message, reasoning_content: reasoning };
 }

@@ -1,10 +1,11 @@
 /** Messages and prompts in the form that all wire formats share. */
 import type { TokenId } from "../../base/token.ts";
-import type { PastCall } from "../../text/conversation/messages.ts";
+import type { PastCall, TextPart } from "../../text/conversation/messages.ts";
 
 export interface ChatMessage {
   readonly role: Role;
-  readonly content: string;
+  /** Text, or the parts that the client sent, for templates that read parts. */
+  readonly content: string | readonly TextPart[];
   readonly name?: string;
   readonly reasoning_content?: string;
   /** Calls of an assistant's message. */

@@ -42,6 +42,8 @@ export const requestLimits = {
   /** Largest absolute value of a priority. */
   priorityMax: 1_000_000,
   temperatureMax: 2,
+  /** The same where `min_p` or `top_k` drops unlikely tokens. */
+  flatTemperatureMax: 5,
   /** Lower bound that keeps divided logits finite: the engines refuse values below a millionth. */
   repetitionPenaltyMin: 0.01,
   repetitionPenaltyMax: 100,

@@ -1,5 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
-import type { ChatMessage as TemplateMessage } from "../../text/conversation/messages.ts";
+import { type ChatMessage as TemplateMessage, textOf } from "../../text/conversation/messages.ts";
 import type { ChatOutcome } from "../../text/encode-job.ts";
 import { type AnswerFormat, answerFormat } from "../../text/formats/answer-format.ts";
 import type { ModelText } from "../../text/model-text.ts";
@@ -73,9 +73,8 @@ async function writtenChat(
   const template = templateOf(services, param);
   if (prompt.continuesLast === true && prompt.messages.at(-1)!.role !== "assistant")
     throw badRequest("only a message of the assistant can be continued, and the last one is not", param);
-  const contents = prompt.messages.map(({ content }) => content);
-  refuseEnormous(contents, param, services);
   const messages = prompt.messages as readonly (ChatMessage & TemplateMessage)[];
+  refuseEnormous(messages.map(textOf), param, services);
   const dropsTools = prompt.tools.length > 0 && !template.mentions("tools", true);
   const options = {
     addGenerationPrompt: prompt.addGenerationPrompt,

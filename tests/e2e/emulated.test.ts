@@ -207,7 +207,7 @@ test("a GPU that is too small is refused in one sentence with the numbers, befor
   const program = serveEmulated("memory_bytes=80000000");
   expect(await program.exitCode()).toBe(1);
   expect(program.errors).toMatch(
-    /The model does not fit: [\d.]+ MiB are needed and 76\.3 MiB available: weights [\d.]+ MiB, KV cache of \d+ tokens [\d.]+ MiB, workspaces [\d.]+ MiB, reserve [\d.]+ MiB\./,
+    /The model does not fit: the weights take [\d.]+ MiB of the 76\.3 MiB available, and workspaces and the reserve take [\d.]+ MiB\./,
   );
 });
 

@@ -16,8 +16,8 @@ export function callsOf(message: ChatMessage): readonly PastCall[] {
   return (message.tool_calls as readonly PastCall[] | undefined) ?? [];
 }
 
-/** Content as one text; "" for none. */
-export function textOf({ content }: ChatMessage): string {
+/** Content as one text, parts on lines of their own; "" for none. */
+export function textOf({ content }: Pick<ChatMessage, "content">): string {
   if (typeof content === "string") return content;
   return Array.isArray(content) ? content.map((part) => part.text).join("\n") : "";
 }
@@ -41,10 +41,12 @@ export interface TextPart {
   readonly text: string;
 }
 
+export type Content = string | readonly TextPart[] | null | undefined;
+
 /** A message of the chat API. Further fields (name, tool_calls, …) reach the template unchanged. */
 export interface ChatMessage {
   readonly role: string;
-  readonly content?: string | readonly TextPart[] | null | undefined;
+  readonly content?: Content;
   readonly [field: string]: unknown;
 }
 

@@ -5,7 +5,8 @@
 
 import { jsonText } from "../jinja/json.ts";
 import { jsonTextOf } from "../json-text.ts";
-import type { ChatMessage } from "./messages.ts";
+import { joinedContents } from "./content.ts";
+import type { ChatMessage, Content } from "./messages.ts";
 import { callsOf, isSystem, joined, type PastCall, textOf, thoughtsOf } from "./messages.ts";
 
 export interface Rule {
@@ -33,7 +34,7 @@ export interface Rule {
 export const rules: readonly Rule[] = [
   {
     ignoredAs: "messages.tool_calls",
-    words: ["tool_calls", "tool"],
+    words: ["tool_calls"],
     isHarmless: false,
     asked: [user("Azq1"), caller("Bzq2"), result("Czq3"), assistant("Dzq4")],
     shown: ["Bzq2", "Czq3"],
@@ -154,7 +155,7 @@ const noUser = "[the conversation begins]";
 const goesOn = "[the assistant goes on]";
 const noAnswer = "[no answer]";
 
-function user(content: string): ChatMessage {
+function user(content: Content): ChatMessage {
   return { role: "user", content };
 }
 
@@ -209,7 +210,7 @@ function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
     if (calls.length === 0) return null;
     const { tool_calls: _, ...rest } = message;
     const texts = calls.map((call) => `[called ${call.function.name}: ${argumentsText(call)}]`);
-    return [{ ...rest, content: [textOf(message), ...texts].filter((text) => text !== "").join("\n") }];
+    return [{ ...rest, content: joinedContents(message.content, texts.join("\n"), "\n") }];
   });
 }
 
@@ -220,7 +221,7 @@ function argumentsText({ function: { arguments: given } }: PastCall): string {
 function resultAsUser(message: ChatMessage): ChatMessage {
   const { name } = message;
   const of = typeof name === "string" ? ` of ${name}` : "";
-  return user(`[result${of}] ${textOf(message)}`);
+  return user(joinedContents(`[result${of}]`, message.content, " "));
 }
 
 /**
@@ -236,13 +237,13 @@ function developersAsSystem(messages: readonly ChatMessage[]): readonly ChatMess
 function firstSystemsJoined(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const [first, ...others] = headOf(messages);
   if (first === undefined || others.length === 0) return messages;
-  const content = others.reduce((text, message) => joined(text, textOf(message)), textOf(first));
+  const content = others.reduce((all: Content, one) => joinedContents(all, one.content), first.content);
   return [{ ...first, content }, ...messages.slice(others.length + 1)];
 }
 
 function systemsAsUsers(messages: readonly ChatMessage[], from: number): readonly ChatMessage[] {
   return changed(messages, (message, index) =>
-    index >= from && isSystem(message) ? [user(textOf(message))] : null,
+    index >= from && isSystem(message) ? [user(message.content)] : null,
   );
 }
 
@@ -285,10 +286,9 @@ function withoutEmpty(messages: readonly ChatMessage[], continuesLast: boolean):
 function thoughtsInText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   return changed(messages, (message) => {
     const thoughts = thoughtsOf(message);
-    const text = textOf(message);
-    if (callsOf(message).length === 0 || thoughts === "" || text === "") return null;
+    if (callsOf(message).length === 0 || thoughts === "" || textOf(message) === "") return null;
     const { reasoning_content: _, ...rest } = message;
-    return [{ ...rest, content: joined(thoughts, text) }];
+    return [{ ...rest, content: joinedContents(thoughts, message.content) }];
   });
 }
 
@@ -344,7 +344,7 @@ function together(first: ChatMessage, second: ChatMessage): ChatMessage {
   return {
     ...first,
     ...second,
-    content: joined(textOf(first), textOf(second)),
+    content: joinedContents(first.content, second.content),
     ...(thoughts === "" ? {} : { reasoning_content: thoughts }),
   };
 }

@@ -11,7 +11,8 @@ import type { RenderedPrompt } from "../control-text.ts";
 import { callFormIn } from "../formats/call-forms.ts";
 import { TemplateError } from "../template-error.ts";
 import { type CallStyle, callStyles, inStyle, plainStyle } from "./call-style.ts";
-import type { ChatMessage, RenderOptions } from "./messages.ts";
+import { type ContentForms, formsFound, inForm, partOf, plainForms } from "./content.ts";
+import type { ChatMessage, Content, RenderOptions } from "./messages.ts";
 import { callsOf } from "./messages.ts";
 import { paired } from "./pairs.ts";
 import { caller, type Rule, result, rules } from "./rules.ts";
@@ -33,6 +34,7 @@ export class ConversationWriter {
   readonly #template: ConversationTemplate;
   readonly #needs = new Map<string, Need>();
   readonly #styles = new Map<boolean, CallStyle>();
+  readonly #forms = new Map<string, ContentForms>();
 
   constructor(template: ConversationTemplate) {
     this.#template = template;
@@ -48,7 +50,7 @@ export class ConversationWriter {
     isWanted: () => boolean = () => true,
   ): WrittenChat {
     const withTools = (options.tools?.length ?? 0) > 0;
-    const given = paired(messages);
+    const given: readonly ChatMessage[] = paired(messages).map((message) => this.#formed(message, withTools));
     const rendered = (needOf: (rule: Rule) => Need): WrittenChat => {
       const ignored = new Set<string>();
       let current = given;
@@ -80,7 +82,31 @@ export class ConversationWriter {
   ): RenderedPrompt {
     const hasCalls = messages.some((message) => message.role === "tool" || callsOf(message).length > 0);
     const styled = hasCalls ? inStyle(messages, this.#style(withTools)) : messages;
-    return this.#template.render(styled, options, isWanted);
+    // Rules may have changed a role, or made a text.
+    const formed = styled.map((message) => this.#formed(message, withTools));
+    return this.#template.render(formed, options, isWanted);
+  }
+
+  #formed(message: ChatMessage, withTools: boolean): ChatMessage {
+    return inForm(message, this.#formsOf(message.role, withTools));
+  }
+
+  #formsOf(role: string, withTools: boolean): ContentForms {
+    const key = `${role} ${withTools}`;
+    const known = this.#forms.get(key);
+    if (known !== undefined) return known;
+    const asked: ChatMessage = { role: "user", content: "Czq3" };
+    const user = role === "user" ? asked : this.#formed(asked, withTools);
+    const style = role === "tool" ? this.#style(withTools) : plainStyle;
+    const around = (content: Content): readonly ChatMessage[] => {
+      const message = { role, content };
+      if (role === "user") return [message];
+      if (role === "tool") return inStyle([user, caller("Dzq4"), { ...result(""), content }], style);
+      return role === "assistant" ? [user, message, user] : [message, user];
+    };
+    const forms = formsFound((content) => this.#written(around(content), withTools)) ?? plainForms;
+    this.#forms.set(key, forms);
+    return forms;
   }
 
   #needOf(rule: Rule, withTools: boolean): Need {
@@ -95,8 +121,10 @@ export class ConversationWriter {
   #foundNeed(rule: Rule, withTools: boolean): Need {
     const { words = [], asked, shown, isInOrder = false, mustHelp = false, apply } = rule;
     if (!words.every((word) => this.#template.mentions(word, withTools))) return "applied";
-    const shows = (messages: readonly ChatMessage[]): boolean =>
-      this.#shows(inStyle(messages, this.#style(withTools)), shown, withTools, isInOrder);
+    const shows = (messages: readonly ChatMessage[]): boolean => {
+      const formed = messages.map((message) => this.#formed(message, withTools));
+      return this.#shows(inStyle(formed, this.#style(withTools)), shown, withTools, isInOrder);
+    };
     if (shows(asked)) return "none";
     return mustHelp && !shows(apply(asked, false)) ? "reported" : "applied";
   }
@@ -105,17 +133,22 @@ export class ConversationWriter {
   #style(withTools: boolean): CallStyle {
     const known = this.#styles.get(withTools);
     if (known !== undefined) return known;
-    const found = callStyles().find((style) =>
-      this.#shows(
-        inStyle(
-          [{ role: "user", content: "Azq1" }, caller("Bzq2", "Czq3"), result("Dzq4"), result("Ezq5", 1)],
-          style,
-        ),
-        ["look0", "look1", "Bzq2", "Czq3", "Dzq4", "Ezq5"],
-        withTools,
-      ),
-    );
-    const style = found === undefined ? plainStyle : { ...found, cut: this.#cutOf(found, withTools) };
+    const user = this.#formed({ role: "user", content: "Azq1" }, withTools);
+    const calls = this.#formed(caller("Bzq2", "Czq3"), withTools);
+    const shows = (style: CallStyle, contentOf: (text: string) => Content): boolean => {
+      const results = ["Dzq4", "Ezq5"].map((text, index) => ({
+        ...result("", index),
+        content: contentOf(text),
+      }));
+      const texts = ["look0", "look1", "Bzq2", "Czq3", "Dzq4", "Ezq5"];
+      return this.#shows(inStyle([user, calls, ...results], style), texts, withTools);
+    };
+    const found =
+      callStyles().find((style) => shows(style, (text) => text)) ??
+      callStyles().find((style) => shows(style, (text) => [partOf(text)]));
+    this.#styles.set(withTools, found ?? plainStyle);
+    if (found === undefined) return plainStyle;
+    const style = { ...found, cut: this.#cutOf(found, withTools) };
     this.#styles.set(withTools, style);
     return style;
   }
@@ -131,7 +164,7 @@ export class ConversationWriter {
       { role: "user", content: "Azq1" },
       { role: "assistant", content: "", tool_calls: [cut] },
       result("Czq3"),
-    ];
+    ].map((message) => this.#formed(message, withTools));
     return this.#shows(inStyle(messages, style), [text], withTools) ? "text" : "object";
   }
 
@@ -142,17 +175,23 @@ export class ConversationWriter {
     withTools: boolean,
     isInOrder = false,
   ): boolean {
+    const text = this.#written(messages, withTools);
+    if (text === null) return false;
+    let from = 0;
+    return texts.every((one) => {
+      const at = text.indexOf(one, from);
+      if (isInOrder) from = at;
+      return at >= 0;
+    });
+  }
+
+  /** Text of messages without further changes; null if the template refuses them. */
+  #written(messages: readonly ChatMessage[], withTools: boolean): string | null {
     const tools = withTools ? [offered] : null;
     try {
-      const { text } = this.#template.render(messages, { addGenerationPrompt: true, tools });
-      let from = 0;
-      return texts.every((one) => {
-        const at = text.indexOf(one, from);
-        if (isInOrder) from = at;
-        return at >= 0;
-      });
+      return this.#template.render(messages, { addGenerationPrompt: true, tools }).text;
     } catch (error) {
-      if (error instanceof TemplateError) return false;
+      if (error instanceof TemplateError) return null;
       throw error;
     }
   }

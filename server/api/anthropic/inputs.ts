@@ -2,6 +2,7 @@
  * Converts a conversation in Anthropic's blocks to the messages that chat templates read. The order is kept:
  * moving a system message to the front would change the cached prefix.
  */
+import { contentOf, joinedContents } from "../../../text/conversation/content.ts";
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import type { ChatMessage } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
@@ -69,7 +70,7 @@ function messagesOfRole(turn: Fields, reading: Reading): ChatMessage[] {
   const past = { ...reading, isAsked: false };
   switch (role) {
     case "system":
-      return [{ role, content: textsOf(turn, "content", "messages.content", past).join("\n") }];
+      return [{ role, content: contentIn(turn, "content", "messages.content", past) }];
     case "user":
       return userMessages(turn, reading);
     case "assistant":
@@ -86,12 +87,14 @@ function messagesOfRole(turn: Fields, reading: Reading): ChatMessage[] {
 const attribution = /^x-anthropic-billing-header:[^\n]*(\n|$)/;
 
 function systemOf(fields: Fields, ignored: Ignored): ChatMessage[] {
-  if (fields.raw("system") === undefined) return [];
+  const system = fields.raw("system");
+  if (system === undefined) return [];
   const [first = "", ...others] = textsOf(fields, "system", "system", { isAsked: true, ignored });
   const kept = first.replace(attribution, "");
   if (kept !== first) ignored.add("x-anthropic-billing-header");
-  const content = (kept === "" ? others : [kept, ...others]).join("\n");
-  return content === "" ? [] : [{ role: "system", content }];
+  const texts = [kept, ...others].filter((text) => text !== "");
+  if (texts.length === 0) return [];
+  return [{ role: "system", content: typeof system === "string" ? kept : contentOf(texts) }];
 }
 
 /** Messages of a user turn. Results of calls are messages of their own, between the texts around them. */
@@ -101,7 +104,7 @@ function userMessages(turn: Fields, reading: Reading): ChatMessage[] {
   const messages: ChatMessage[] = [];
   let texts: string[] = [];
   const endText = (): void => {
-    if (texts.length > 0) messages.push({ role: "user", content: texts.join("\n") });
+    if (texts.length > 0) messages.push({ role: "user", content: contentOf(texts) });
     texts = [];
   };
   for (const block of blocksOf(turn, "content")) {
@@ -121,13 +124,13 @@ function userMessages(turn: Fields, reading: Reading): ChatMessage[] {
 
 /** Message of a call's result. Templates have no field for a failed call, so its text says so. */
 function resultOf(block: Fields, ignored: Ignored): ChatMessage {
-  const text = textsOf(block, "content", "messages.content.content", { isAsked: false, ignored }).join("\n");
+  const content = contentIn(block, "content", "messages.content.content", { isAsked: false, ignored });
   const isError = block.boolean("is_error") ?? false;
   const id = block.string("tool_use_id");
   return {
     role: "tool",
     ...(id === undefined ? {} : { tool_call_id: id }),
-    content: isError ? `Error: ${text}` : text,
+    content: isError ? joinedContents("Error:", content, " ") : content,
   };
 }
 
@@ -161,10 +164,16 @@ function assistantMessage(turn: Fields, reading: Reading): ChatMessage {
   }
   return {
     role: "assistant",
-    content: texts.join("\n"),
+    content: contentOf(texts),
     ...(thoughts.length === 0 ? {} : { reasoning_content: thoughts.join("\n") }),
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
   };
+}
+
+/** A string, or the parts of text blocks. Throws 400. */
+function contentIn(fields: Fields, name: string, place: string, reading: Reading): ChatMessage["content"] {
+  const texts = textsOf(fields, name, place, reading);
+  return typeof fields.raw(name) === "string" ? texts[0]! : contentOf(texts);
 }
 
 /** Texts of a string or of text blocks; empty if the field is missing in a past message. Throws 400. */

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
+import { textOf } from "../../../text/conversation/messages.ts";
 import { ApiError } from "../../http/errors.ts";
 import { parseMessagesRequest } from "./schema.ts";
 
@@ -77,7 +78,11 @@ test("whatever a body holds, it is parsed or refused with a 4xx that names a fie
         const { generation, prompt } = parseMessagesRequest(given, served);
         parsed++;
         expect(generation.tokensMax).toBe(given.max_tokens);
-        expect(prompt.messages.every(({ content }) => typeof content === "string")).toBe(true);
+        for (const { content } of prompt.messages)
+          expect(
+            typeof content === "string" ||
+              content.every(({ type, text }) => type === "text" && text !== null),
+          ).toBe(true);
       } catch (error) {
         expect(error).toBeInstanceOf(ApiError);
         const refusal = error as ApiError;
@@ -125,7 +130,7 @@ test("every text of a conversation is read once, in its place", () => {
       const read = prompt.messages.flatMap(({ reasoning_content = "", content, tool_calls = [] }) =>
         [
           reasoning_content,
-          content,
+          textOf({ content }),
           ...tool_calls.map((call) => (call.function.arguments as { said: string }).said),
         ]
           .join("\n")

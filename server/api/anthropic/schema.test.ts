@@ -27,21 +27,20 @@ function refusalOf(more: object): [message: string, param: string | undefined] {
   throw new Error("expected a refusal");
 }
 
-const text = (words: string, more: object = {}) => ({ type: "text", text: words, ...more });
+const text = (words: string, more: object = {}) => ({ type: "text" as const, text: words, ...more });
 
 describe("a conversation", () => {
   const messagesOf = (more: object) => parse(more).prompt.messages;
 
   test("has its system prompt first, and further ones where they stand", () => {
     const messages = [user, { role: "system", content: [text("a"), text("b")] }, user];
-    const rest = [user, { role: "system", content: "a\nb" }, user] as const;
+    const rest = [user, { role: "system", content: [text("a"), text("b")] }, user] as const;
     expect(messagesOf({ messages })).toEqual([...rest]);
-    const system = { role: "system", content: "Be brief.\nBe kind." } as const;
-    expect(messagesOf({ system: "Be brief.\nBe kind.", messages })).toEqual([system, ...rest]);
-    expect(messagesOf({ system: [text("Be brief."), text("Be kind.")], messages })).toEqual([
-      system,
-      ...rest,
-    ]);
+    for (const system of ["Be brief.\nBe kind.", [text("Be brief."), text("Be kind.")]])
+      expect<unknown>(messagesOf({ system, messages })).toEqual([
+        { role: "system", content: system },
+        ...rest,
+      ]);
   });
 
   test("keeps the order of texts and results of calls", () => {
@@ -55,9 +54,9 @@ describe("a conversation", () => {
     ];
     expect(messagesOf({ messages: [{ role: "user", content }] })).toEqual([
       { role: "tool", tool_call_id: "a", content: "sunny" },
-      { role: "tool", tool_call_id: "b", content: "Error: no\ncity" },
+      { role: "tool", tool_call_id: "b", content: [text("Error: no"), text("city")] },
       { role: "tool", tool_call_id: "c", content: "" },
-      { role: "user", content: "And\nnow?" },
+      { role: "user", content: [text("And"), text("now?")] },
     ]);
   });
 
@@ -70,7 +69,7 @@ describe("a conversation", () => {
     expect(messagesOf({ messages: [{ role: "assistant", content }, user] })).toEqual([
       {
         role: "assistant",
-        content: "Let me look.",
+        content: [text("Let me look.")],
         reasoning_content: "Weather.",
         tool_calls: [
           { id: "toolu_1", type: "function", function: { name: "weather", arguments: { city: "Rome" } } },
@@ -103,15 +102,17 @@ describe("a conversation", () => {
     });
     const instead = "[image: this model reads text only]";
     expect<unknown>(prompt.messages).toEqual([
-      { role: "user", content: `Look:\n${instead}\nNotes\nRome is old.` },
+      { role: "user", content: ["Look:", instead, "Notes\nRome is old."].map((words) => text(words)) },
       {
         role: "assistant",
-        content:
-          '[server_tool_use: {"name":"web_search","input":{"query":"Rome"}}]\n[web_search_tool_result: {"tool_use_id":"srvtoolu_1","content":[{}]}]',
+        content: [
+          text('[server_tool_use: {"name":"web_search","input":{"query":"Rome"}}]'),
+          text('[web_search_tool_result: {"tool_use_id":"srvtoolu_1","content":[{}]}]'),
+        ],
         tool_calls: [{ id: "a", type: "function", function: { name: "shot.take", arguments: '{"of": "Ro' } }],
       },
-      { role: "tool", tool_call_id: "a", content: instead },
-      { role: "user", content: instead },
+      { role: "tool", tool_call_id: "a", content: [text(instead)] },
+      { role: "user", content: [text(instead)] },
     ]);
     expect(ignored).toEqual([
       "messages.content.image",
@@ -128,7 +129,10 @@ describe("a conversation", () => {
       { type: "search_result", title: "Rome", source: "https://rome.example", content: [text("A city.")] },
     ];
     expect(messagesOf({ messages: [{ role: "user", content: blocks }] })).toEqual([
-      { role: "user", content: "Notes\nOf 2020.\nRome\nis old.\nRome\nhttps://rome.example\nA city." },
+      {
+        role: "user",
+        content: [text("Notes\nOf 2020.\nRome\nis old."), text("Rome\nhttps://rome.example\nA city.")],
+      },
     ]);
   });
 
@@ -143,10 +147,12 @@ describe("a conversation", () => {
 
   test("loses the line that differs from one conversation to the next, and nothing else", () => {
     const line = "x-anthropic-billing-header: cc_version=2.1; cch=1a2b3;";
-    const system = [{ role: "system", content: "You help." }];
-    for (const given of [`${line}\nYou help.`, [text(line), text("You help.")]]) {
+    for (const [given, content] of [
+      [`${line}\nYou help.`, "You help."],
+      [[text(line), text("You help.")], [text("You help.")]],
+    ]) {
       const { prompt, ignored } = parse({ system: given });
-      expect<unknown>(prompt.messages.slice(0, -1)).toEqual(system);
+      expect<unknown>(prompt.messages.slice(0, -1)).toEqual([{ role: "system", content }]);
       expect(ignored).toEqual(["x-anthropic-billing-header"]);
     }
     expect<unknown>(messagesOf({ system: line }).length).toBe(1);

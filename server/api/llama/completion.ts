@@ -126,13 +126,9 @@ function parse(fields: Fields, served: ServedModel, targets: Targets, whole: str
   };
 }
 
-/** llama-server's fields whose name, or neutral value, differs from those on other routes. */
-function drawingOf(body: Readonly<Record<string, unknown>>, model: ServedModel): object {
-  const { logit_bias: given } = body;
-  return {
-    ...(body.seed === -1 ? { seed: null } : {}),
-    ...(typeof given === "object" && given !== null ? { logit_bias: biasesOf(given, model) } : {}),
-  };
+/** llama-server's fields whose value differs from those on other routes. */
+function drawingOf({ logit_bias: given }: Body, model: ServedModel): object {
+  return typeof given === "object" && given !== null ? { logit_bias: biasesOf(given, model) } : {};
 }
 
 /**

@@ -177,7 +177,5 @@ function topLogprobsOf(fields: Fields): number | null {
 
 /** Sampling options. Names without effect, such as the context size, stay unread. */
 function optionsOf(fields: Fields): Fields {
-  fields.object("options");
-  const given = (fields.raw("options") ?? {}) as Body;
-  return new Fields({ ...given, ...(given.seed === -1 ? { seed: null } : {}) }, "options");
+  return fields.object("options") ?? new Fields({}, "options");
 }

@@ -1,5 +1,6 @@
 /** Inputs for a model to continue: messages or raw prompts. */
 import type { TokenId } from "../../../base/token.ts";
+import { contentOf } from "../../../text/conversation/content.ts";
 import { badRequest, promptTooLong } from "../../http/errors.ts";
 import { type ChatMessage, type Prompt, roles } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
@@ -40,7 +41,7 @@ function parseMessage(fields: Fields, reading: Reading): ChatMessage {
   const id = role === "tool" ? fields.string("tool_call_id") : undefined;
   return {
     role,
-    content: contentOf(fields, { ...reading, isAsked }),
+    content: contentIn(fields, { ...reading, isAsked }),
     ...(name === undefined ? {} : { name }),
     ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
     ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
@@ -48,11 +49,8 @@ function parseMessage(fields: Fields, reading: Reading): ChatMessage {
   };
 }
 
-/**
- * Text, or parts joined by line breaks. Other servers join them so too, for templates that accept a single
- * string.
- */
-function contentOf(fields: Fields, reading: Reading): string {
+/** Text, or parts as they came. */
+function contentIn(fields: Fields, reading: Reading): ChatMessage["content"] {
   const content = fields.raw("content");
   const spoken = fields.raw("audio") === undefined ? [] : [readInstead(fields, "audio", "messages", reading)];
   if (typeof content === "string") return [content, ...spoken].join("\n");
@@ -63,7 +61,7 @@ function contentOf(fields: Fields, reading: Reading): string {
   const parts = fields
     .list("content", requestLimits.contentPartsMax)!
     .map((part, index) => partText(fieldsOf(part, `${path}[${index}]`), reading));
-  return [...parts, ...spoken].join("\n");
+  return contentOf([...parts, ...spoken]);
 }
 
 const textTypes = ["text", "input_text", "output_text", "refusal"];

@@ -1,7 +1,11 @@
-import { expect, test } from "bun:test";
-import { parseOllamaChat } from "../ollama/schema.ts";
+import { describe, expect, test } from "bun:test";
+import type { GenerationOptions } from "../../answer/generation.ts";
+import { parseMessagesRequest } from "../anthropic/schema.ts";
+import { parseLlamaCompletion } from "../llama/completion.ts";
+import { parseOllamaChat, parseOllamaGenerate } from "../ollama/schema.ts";
+import { parseResponsesRequest } from "../responses/schema.ts";
 import { noTargets } from "../targets.ts";
-import { parseChatRequest } from "./schema.ts";
+import { parseChatRequest, parseCompletionRequest } from "./schema.ts";
 
 const model = {
   names: ["demo"],
@@ -12,6 +16,21 @@ const model = {
 };
 const messages = [{ role: "user", content: "Hi" }];
 const parse = (more: object) => parseChatRequest({ messages, ...more }, model);
+
+const served = { model, template: null };
+
+/** Generation options of a body with these fields, on each wire format. */
+const formats: Readonly<Record<string, (more: object) => GenerationOptions>> = {
+  chats: (more) => parse(more).generation,
+  completions: (more) => parseCompletionRequest({ prompt: "Hi", ...more }, model).generation,
+  responses: (more) => parseResponsesRequest({ input: "Hi", ...more }, served).generation,
+  messages: (more) => parseMessagesRequest({ messages, max_tokens: 9, ...more }, served).generation,
+  "llama-server's": (more) => parseLlamaCompletion({ prompt: "Hi", ...more }, served, noTargets).generation,
+  "Ollama's chats": (options) =>
+    parseOllamaChat({ model: "demo", messages, options }, served, noTargets).generation,
+  "Ollama's completions": (options) =>
+    parseOllamaGenerate({ model: "demo", prompt: "Hi", options }, served, noTargets).generation,
+};
 
 /** Fields that clients of llama-server send even if nobody changed them. */
 const untouched = {
@@ -55,9 +74,34 @@ test.each([
   [{ repeat_last_n: 32, repeat_penalty: 1.1 }, "repeat_last_n"],
   [{ repeat_last_n: 0, presence_penalty: 1 }, "repeat_last_n"],
 ] as const)("%j would change the draw, and is refused by its name", (more, param) => {
-  expect(() => parse(more)).toThrow(`${param}: `);
-  const ollama = { model: "demo", messages, options: more };
-  expect(() => parseOllamaChat(ollama, { model, template: null }, noTargets)).toThrow(`options.${param}: `);
+  for (const [name, parseFormat] of Object.entries(formats))
+    expect(() => parseFormat(more)).toThrow(name.startsWith("Ollama") ? `options.${param}: ` : `${param}: `);
+});
+
+describe.each(Object.entries(formats))("%s", (name, parseFormat) => {
+  test("heed llama.cpp's names", () => {
+    const { sampling, tokensMax } = parseFormat(
+      name === "messages" ? { repeat_penalty: 1.2 } : { repeat_penalty: 1.2, n_predict: 7 },
+    );
+    expect(sampling.repetitionPenalty).toBe(1.2);
+    expect(tokensMax).toBe(name === "messages" ? 9 : 7);
+  });
+
+  test("draw anew with the seed -1, and alike with another", () => {
+    const seedOf = (seed: number) => parseFormat({ seed }).sampling.seed;
+    expect(seedOf(-1)).not.toEqual(seedOf(-1));
+    expect(seedOf(-2)).toEqual(seedOf(-2));
+  });
+
+  test("may be as hot as 5 where unlikely tokens are dropped", () => {
+    expect(parseFormat({ temperature: 5, min_p: 0.1 }).sampling.temperature).toBe(5);
+    expect(parseFormat({ temperature: 5, top_k: 40 }).sampling.temperature).toBe(5);
+    expect(() => parseFormat({ temperature: 5 })).toThrow(
+      "temperature must be a number from 0 to 2, or to 5 together with min_p or top_k, but 5 was given",
+    );
+    expect(() => parseFormat({ temperature: 5.5, top_k: 40 })).toThrow("from 0 to 5, but 5.5 was given");
+    expect(() => parseFormat({ temperature: 6 })).toThrow("from 0 to 2, but 6 was given");
+  });
 });
 
 test("a penalty that looks back at all of the text is ours", () => {

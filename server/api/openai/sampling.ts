@@ -13,16 +13,16 @@ const greedyBelow = 1e-5;
 export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: number | null): Sampling {
   const defaults = served.generationDefaults;
   const penalty = { min: -2, max: 2 };
-  const temperature =
-    fields.number("temperature", { min: 0, max: requestLimits.temperatureMax }) ?? defaults.temperature ?? 1;
   const topK = fields.integer("top_k", { min: -1, max: uint32 / 2 - 1 }) ?? defaults.topK ?? 0;
+  const minP = fields.number("min_p", { min: 0, max: 1 }) ?? defaults.minP ?? 0;
+  const temperature = temperatureOf(fields, topK > 0 || minP > 0) ?? defaults.temperature ?? 1;
   const repetition = fields.has("repetition_penalty") ? "repetition_penalty" : "repeat_penalty";
   const sampling = {
     // Division by a smaller temperature overflows f32 to infinity and leaves only the likeliest token.
     temperature: temperature < greedyBelow ? 0 : temperature,
     topK: topK < 0 ? 0 : Math.min(topK, served.vocabSize),
     topP: fields.number("top_p", { min: 0, max: 1 }) ?? defaults.topP ?? 1,
-    minP: fields.number("min_p", { min: 0, max: 1 }) ?? defaults.minP ?? 0,
+    minP,
     repetitionPenalty:
       fields.number(repetition, {
         min: requestLimits.repetitionPenaltyMin,
@@ -42,6 +42,18 @@ export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: num
   return sampling;
 }
 
+/** Temperature from the request. A high one needs a sampler that drops unlikely tokens. Throws 400. */
+function temperatureOf(fields: Fields, dropsUnlikely: boolean): number | undefined {
+  const { temperatureMax, flatTemperatureMax } = requestLimits;
+  if (dropsUnlikely) return fields.number("temperature", { min: 0, max: flatTemperatureMax });
+  const given = fields.peek("temperature");
+  if (typeof given === "number" && given > temperatureMax && given <= flatTemperatureMax) {
+    const expected = `a number from 0 to ${temperatureMax}, or to ${flatTemperatureMax} together with min_p or top_k`;
+    throw refusal(fields.pathOf("temperature"), expected, given);
+  }
+  return fields.number("temperature", { min: 0, max: temperatureMax });
+}
+
 /** Parsed results by the body's list or map. */
 const made = new WeakMap<object, unknown>();
 
@@ -55,10 +67,13 @@ function readOnce<Result>(fields: Fields, name: string, read: () => Result): Res
   return made.get(given) as Result;
 }
 
-/** Seed from any 64-bit integer. Beyond 2^53, neighbours are the same number in JSON and so the same seed. */
+/**
+ * Seed from any 64-bit integer; -1 asks for a random one, as in llama.cpp, vLLM and Ollama. Beyond 2^53,
+ * neighbours are the same number in JSON and so the same seed.
+ */
 function seedOf(fields: Fields): readonly [number, number] {
   const seed = fields.integer("seed", { min: -(2 ** 63), max: 2 ** 63 });
-  if (seed === undefined) {
+  if (seed === undefined || seed === -1) {
     const [low, high] = crypto.getRandomValues(new Uint32Array(2));
     return [low!, high!];
   }

@@ -88,7 +88,9 @@ test("whatever a body holds, it is parsed into range or refused with a 4xx that 
       }
       const { choices, sampling, tokensMax, stopStrings } = parsed.generation;
       expect(choices >= 1 && choices <= requestLimits.choicesMax).toBe(true);
-      expect(sampling.temperature >= 0 && sampling.temperature <= requestLimits.temperatureMax).toBe(true);
+      const { temperatureMax, flatTemperatureMax } = requestLimits;
+      const isFlat = sampling.topK > 0 || sampling.minP > 0;
+      expect(sampling.temperature).toBeWithin(0, (isFlat ? flatTemperatureMax : temperatureMax) + 1e-9);
       expect(sampling.topP >= 0 && sampling.topP <= 1).toBe(true);
       expect(sampling.topK >= 0 && sampling.topK <= served.vocabSize).toBe(true);
       expect(sampling.seed.every((word) => Number.isInteger(word) && word >= 0 && word < 2 ** 32)).toBe(true);

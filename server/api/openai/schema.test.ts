@@ -137,7 +137,7 @@ test("a seed is 64 bits, low word first, negative ones in two's complement", () 
   const seed = (value: number) => chat({ seed: value }).generation.sampling.seed;
   expect(seed(1)).toEqual([1, 0]);
   expect(seed(2 ** 32)).toEqual([0, 1]);
-  expect(seed(-1)).toEqual([0xffffffff, 0xffffffff]);
+  expect(seed(-2)).toEqual([0xfffffffe, 0xffffffff]);
   expect(seed(-(2 ** 63))).toEqual([0, 0x80000000]);
   expect(chat().generation.sampling.seed).not.toEqual(chat().generation.sampling.seed);
 });
@@ -188,7 +188,13 @@ describe("messages", () => {
       { role: "developer", content: "f" },
     ];
     expect<unknown>(chat({ messages: given }).messages).toEqual([
-      { role: "system", content: "a\nb" },
+      {
+        role: "system",
+        content: [
+          { type: "text", text: "a" },
+          { type: "text", text: "b" },
+        ],
+      },
       { role: "user", content: "c", name: "Ada" },
       { role: "assistant", content: "", reasoning_content: "d" },
       { role: "assistant", content: "e" },

@@ -28,6 +28,7 @@ test("the reference states the limits", () => {
     `at most ${requestLimits.promptsMax} of either`,
     `1 to ${requestLimits.cacheSaltCharactersMax} characters`,
     `0 to ${requestLimits.temperatureMax}; below`,
+    `up to ${requestLimits.flatTemperatureMax} together with \`min_p\` or \`top_k\``,
     `| at most ${toolsMax.toLocaleString("en-US")} tools;`,
     `at most ${toolDescriptionCharactersMax.toLocaleString("en-US")} characters`,
     `${toolParametersBytesMax.toLocaleString("en-US")} bytes of JSON`,

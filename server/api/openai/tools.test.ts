@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { textOf } from "../../../text/conversation/messages.ts";
 import { ApiError } from "../../http/errors.ts";
 import { Fields } from "../fields.ts";
 import { messagesOf } from "./inputs.ts";
@@ -220,7 +221,7 @@ describe("calls that were made", () => {
     ];
     expect<unknown>(messagesOf(new Fields({ messages }))).toEqual([
       { role: "assistant", content: "", tool_calls: past([call('{"a": 1}')]) },
-      { role: "tool", content: "one", tool_call_id: "call_1", name: "f" },
+      { role: "tool", content: [{ type: "text", text: "one" }], tool_call_id: "call_1", name: "f" },
       { role: "tool", content: "", name: "f" },
     ]);
   });
@@ -231,7 +232,7 @@ describe("what is no text", () => {
   const text = { type: "text", text: "Look" };
   const read = (...messages: readonly object[]) => {
     const ignored = new Set<string>();
-    const contents = messagesOf(new Fields({ messages }), ignored).map(({ content }) => content);
+    const contents = messagesOf(new Fields({ messages }), ignored).map(textOf);
     return [contents, [...ignored]];
   };
   const instead = "[image: this model reads text only]";

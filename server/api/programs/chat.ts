@@ -1,4 +1,5 @@
 /** Chat completions of a program: the user's message is its input, its output the assistant's answer. */
+import { textOf } from "../../../text/conversation/messages.ts";
 import type { Usage } from "../../answer/events.ts";
 import { ApiError, badRequest, engineError } from "../../http/errors.ts";
 import { whenAborted } from "../../http/route.ts";
@@ -45,9 +46,9 @@ export function parseProgramChat(
     );
   }
   const before = request.messages.slice(0, -1);
-  const values = new Map([[model.input, last.content]]);
+  const values = new Map([[model.input, textOf(last)]]);
   if (model.history !== null) {
-    values.set(model.history, before.map(({ role, content }) => `${role}: ${content}`).join("\n"));
+    values.set(model.history, before.map((message) => `${message.role}: ${textOf(message)}`).join("\n"));
   }
   const unread = model.history === null && before.length > 0 ? ["messages before the last"] : [];
   const others = Object.keys(body).filter((name) => !honoured.includes(name));
@@ -74,7 +75,7 @@ export async function answerProgramChat(
   whenAborted(exchange.signal, () => run.leave());
   await run.begin(() => {});
   await run.done;
-  const text = textOf(run, output);
+  const text = outputText(run, output);
   const choice = {
     parts: [{ kind: "text", text }],
     text,
@@ -109,7 +110,7 @@ async function streamed(exchange: Exchange, run: Run, codec: Codec, output: stri
   run.done.then(
     () => {
       try {
-        const text = textOf(run, output);
+        const text = outputText(run, output);
         if (sent === "" && text !== "") tell(text); // it comes from transforms or a map, which send no deltas
         stream.write(codec.chunk({ kind: "finish", choice: 0, reason: "stop", stopReason: null }, answer));
         stream.write(codec.chunk({ kind: "done", usage: run.hosted.usage }, answer));
@@ -127,7 +128,7 @@ async function streamed(exchange: Exchange, run: Run, codec: Codec, output: stri
 }
 
 /** The output's text; a list has a line for each item. Throws ApiError if the output failed. */
-function textOf({ hosted }: Run, output: string): string {
+function outputText({ hosted }: Run, output: string): string {
   const { value, failure } = hosted.program.variables.get(output)!;
   if (value !== null) return typeof value === "string" ? value : value.join("\n");
   const { code, message, origin } = hosted.failureOf(failure!);

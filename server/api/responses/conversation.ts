@@ -1,4 +1,5 @@
 /** Converts items to the messages that chat templates read. */
+import { contentOf } from "../../../text/conversation/content.ts";
 import type { PastCall } from "../../../text/conversation/messages.ts";
 import type { ChatMessage } from "../../request/chat-message.ts";
 import { pastCall, readArguments } from "../openai/past-calls.ts";
@@ -15,7 +16,7 @@ export function modelNameOf({ name, namespace }: Pick<FunctionCallItem, "name" |
 /** An assistant's message under construction: adjacent reasoning, text and calls form one message. */
 interface Turn {
   readonly role: "assistant";
-  content: string;
+  content: ChatMessage["content"];
   reasoning_content?: string;
   tool_calls?: PastCall[];
 }
@@ -34,12 +35,14 @@ export function messagesOf(instructions: string | null, items: readonly Item[]):
   for (const item of items) {
     switch (item.type) {
       case "message": {
-        const text = item.content.map((part) => part.text).join("\n");
+        const [first, ...others] = item.content.map((part) => part.text);
+        // A text that came as a string is an item's one part.
+        const parts = others.length === 0 ? (first ?? "") : contentOf([first!, ...others]);
         if (item.role === "assistant") {
-          openTurn(({ content, tool_calls }) => content === "" && tool_calls === undefined).content = text;
+          openTurn(({ content, tool_calls }) => content === "" && tool_calls === undefined).content = parts;
         } else {
           turn = null;
-          messages.push({ role: item.role, content: text });
+          messages.push({ role: item.role, content: parts });
         }
         break;
       }
@@ -60,7 +63,7 @@ export function messagesOf(instructions: string | null, items: readonly Item[]):
       case "function_call_output":
       case "custom_tool_call_output":
         turn = null;
-        messages.push({ role: "tool", ...idOf(item), content: outputTextOf(item) });
+        messages.push({ role: "tool", ...idOf(item), content: outputOf(item) });
     }
   }
   return messages;
@@ -77,6 +80,6 @@ function idOf({ call_id }: CallOutputItem): { readonly tool_call_id?: string } {
   return call_id === "" ? {} : { tool_call_id: call_id };
 }
 
-function outputTextOf({ output }: CallOutputItem): string {
-  return typeof output === "string" ? output : output.map((part) => part.text).join("\n");
+function outputOf({ output }: CallOutputItem): ChatMessage["content"] {
+  return typeof output === "string" ? output : contentOf(output.map((part) => part.text));
 }

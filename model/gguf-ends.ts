@@ -1,0 +1,51 @@
+/** Tokens that end a turn or a text, from the metadata of a GGUF file. */
+import type { Metadata } from "./gguf-metadata.ts";
+
+/** Texts of end tokens, whatever type the file gives them: no other token is spelled so. */
+const endTexts = new Set([
+  ...["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>"],
+  ...["<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<end_of_turn>", "<turn|>", "<|tool_response>"],
+  ...["<end_of_utterance>", "[e~[", "<｜end▁of▁sentence｜>", "<|plamo:eos|>"],
+]);
+/** The same of control tokens alone: some vocabularies have other tokens with these texts, such as HTML's. */
+const controlEndTexts = new Set([
+  ...["</s>", "<eos>", "<EOT>", "_<EOT>", "▁<EOT>", "[EOT]", "[EOS]"],
+  // Tokens around files, for filling in the middle.
+  ...["<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<PAD>", "[PAD]", "<|file_sep|>"],
+  ...["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
+]);
+
+/** Names of end tokens in the metadata, the last three as for filling in the middle. */
+const endNames = ["eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"];
+
+/** Number of control tokens in `tokenizer.ggml.token_type`. */
+const controlType = 3;
+
+/**
+ * End tokens named in the metadata, and others that are known by their texts, as in llama.cpp. `size`: number
+ * of tokens of the model.
+ */
+export function ggufEndTokens(metadata: Metadata, size: number): readonly number[] {
+  const ends = new Set<number>();
+  for (const name of endNames) {
+    const key = `tokenizer.ggml.${name}_token_id`;
+    if (metadata.has(key)) ends.add(metadata.integer(key, 0, size - 1));
+  }
+  const key = "tokenizer.ggml.tokens";
+  if (!metadata.has(key)) return [...ends];
+  const tokens = metadata.texts(key);
+  if (tokens.length > size) metadata.refuse(key, `the model's vocabulary has ${size}`);
+  const types = metadata.integers("tokenizer.ggml.token_type", tokens.length);
+  tokens.forEach((text, token) => {
+    const isControl = types?.[token] === controlType;
+    if (endTexts.has(text) || (isControl && controlEndTexts.has(text))) ends.add(token);
+  });
+  const tokenOf = (text: string): number | undefined => [...ends].find((token) => tokens[token] === text);
+  const has = (text: string): boolean => tokenOf(text) !== undefined;
+  // In Harmony and Solar's form <|end|> ends a message, and the turn goes on.
+  if ((has("<|return|>") && has("<|call|>")) || (has("<|flush|>") && (has("<|calls|>") || has("<|call|>"))))
+    ends.delete(tokenOf("<|end|>")!);
+  // Models of Gemma 4 and PLaMo have </s> as a tag of HTML, in some files as a control token.
+  if (has("<|tool_response>") || has("<|plamo:eos|>")) ends.delete(tokenOf("</s>")!);
+  return [...ends];
+}
