@@ -171,10 +171,11 @@ const abiVersion = 12;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
-/** Flags BUNTING_EVERY_SECOND, BUNTING_GROUPED_HEADS and BUNTING_TRANSPOSED. */
+/** Flags BUNTING_EVERY_SECOND, BUNTING_GROUPED_HEADS, BUNTING_TRANSPOSED and BUNTING_HALF_ROWS. */
 const everySecond = 1024;
 const groupedHeads = 4096;
 const transposed = 2048;
+const halfRows = 8192;
 /** Step of BUNTING_EXPERT. */
 const expertStep = 64;
 const statuses: readonly (NativeStatus | "ok")[] = [
@@ -269,6 +270,7 @@ export function openLibrary(path: string): NativeLibrary {
         (stored.oneLess ? oneLess : 0) +
         (stored.everySecond ? everySecond : 0) +
         (stored.transposed ? transposed : 0) +
+        (stored.halfRows ? halfRows : 0) +
         (stored.groupedHeads ? groupedHeads : 0);
       const kind = tensor + stored.expert * expertStep;
       const type = dtype + flags;

@@ -37,6 +37,57 @@ const refusal = (config: JsonObject, generation: JsonObject = {}): ModelError =>
   throw new Error(`accepted ${JSON.stringify({ config, generation })}`);
 };
 
+describe("models of text and images", () => {
+  const qwen25Vl = {
+    ...base,
+    architectures: ["Qwen2_5_VLForConditionalGeneration"],
+    model_type: "qwen2_5_vl",
+    rope_scaling: { type: "mrope", mrope_section: [4, 6, 6] },
+    vision_config: { depth: 32 },
+  };
+
+  test("have the fields of the text model inside or, as published first, outside", () => {
+    const { architectures, model_type, vision_config, ...text } = qwen25Vl;
+    const inside = {
+      ...{ architectures, model_type, vision_config },
+      text_config: { ...text, model_type: "qwen2_5_vl_text" },
+    };
+    expect(parse(inside)).toEqual(parse(qwen25Vl));
+    expect(rope(inside)).toEqual({ kind: "plain", dimensions: 32, theta: 1e6 });
+  });
+
+  test("of another text model are refused", () => {
+    const { subject } = refusal({ ...qwen25Vl, model_type: "qwen3_vl" });
+    expect(subject).toBe("text_config");
+  });
+});
+
+describe("a dense Granite 4", () => {
+  const granite4 = {
+    ...base,
+    architectures: ["GraniteMoeHybridForCausalLM"],
+    model_type: "granitemoehybrid",
+    shared_intermediate_size: 768,
+    layer_types: Array(4).fill("attention"),
+    num_local_experts: 0,
+    position_embedding_type: "rope",
+  };
+
+  test("has the width of the shared MLP, and rotates only if it says so", () => {
+    expect(shape(granite4).feedForward).toBe(768);
+    expect(layer(granite4).rope).toBe(0);
+    expect(layer({ ...granite4, position_embedding_type: "nope" }).rope).toBeNull();
+  });
+
+  test.each([
+    ["layer_types", { layer_types: ["mamba", "attention", "mamba", "mamba"] }],
+    ["layer_types", { layer_types: null }],
+    ["num_local_experts", { num_local_experts: 62 }],
+  ])("with %s of a hybrid is refused", (field, changes) => {
+    expect(refusal({ ...granite4, ...changes }).subject).toBe(field);
+  });
+});
+
 describe("families", () => {
   test("Llama with nothing but sizes means what transformers assumes", () => {
     expect(parse(llama)).toEqual({
@@ -158,11 +209,11 @@ describe("positions", () => {
     expect(rope(outside)).toMatchObject({ originalContext: 1024 });
   });
 
-  test.each(["mrope", "__proto__"])("rope type %s is refused by name", (type) => {
+  test.each(["ntk", "__proto__"])("rope type %s is refused by name", (type) => {
     const error = refusal({ ...llama, rope_scaling: { rope_type: type, factor: 2 } });
     expect(error.subject).toBe("rope_scaling.rope_type");
     expect(error.reason).toBe(
-      `"${type}": supported rope types: default, dynamic, linear, llama3, longrope, yarn`,
+      `"${type}": supported rope types: default, dynamic, linear, llama3, longrope, mrope, yarn`,
     );
   });
 

@@ -145,6 +145,11 @@ function familyOf(config: JsonFile): {
   const name = Array.isArray(architectures) && architectures.length === 1 ? architectures[0] : undefined;
   const typesOf = (family: Family): readonly unknown[] => family.modelTypes ?? [family.name];
   const wrapped = families.filter(({ wrappers = [] }) => wrappers.includes(name as string));
+  // Early models of text and images have the fields of the text model in the outer object.
+  const flat = fields.has("text_config")
+    ? undefined
+    : wrapped.find((family) => typesOf(family).includes(modelType));
+  if (flat !== undefined) return { family: flat, file: { ...config, path: "" }, isHeadless: false };
   if (wrapped.length > 0) {
     const text = fields.object("text_config");
     const type = text.get("model_type");
@@ -214,7 +219,7 @@ class ConfigSource implements Source {
     const [epsilon] = family.epsilon ?? ["rms_norm_eps"];
     return {
       hidden,
-      feedForward: fields.integer("intermediate_size", 1, shapeLimits.feedForward),
+      feedForward: fields.integer(family.feedForwardField ?? "intermediate_size", 1, shapeLimits.feedForward),
       queryHeads,
       kvHeads,
       headSize: headSizeOf(fields, hidden, queryHeads),
@@ -261,6 +266,19 @@ class ConfigSource implements Source {
 
   flag([name]: Names, fallback: boolean): boolean {
     return name === null ? fallback : this.#fields.boolean(name, fallback);
+  }
+
+  text([name]: Names, fallback: string): string {
+    if (name === null || !this.#fields.has(name)) return fallback;
+    const value = this.#fields.get(name);
+    return typeof value === "string" ? value : this.#fields.refuse(name, "wanted: a string");
+  }
+
+  texts([name]: Names): readonly string[] | null {
+    if (name === null || !this.#fields.has(name)) return null;
+    const value = this.#fields.get(name);
+    const isGood = Array.isArray(value) && value.every((entry) => typeof entry === "string");
+    return isGood ? value : this.#fields.refuse(name, "wanted: a list of strings");
   }
 
   /** Object that holds a field: the rope's, or the whole configuration. */
@@ -398,6 +416,8 @@ function scalingOf(rope: Fields, fields: Fields, sizes: Sizes, pairs: number): R
   };
   switch (type) {
     case "default":
+    // "mrope" gives each token three positions, which are equal in text.
+    case "mrope":
     // "dynamic" rescales by sequence length, and only beyond max_position_embeddings, which the server does
     // not serve.
     case "dynamic":
@@ -442,7 +462,10 @@ function scalingOf(rope: Fields, fields: Fields, sizes: Sizes, pairs: number): R
       };
     }
     default:
-      return rope.refuse(typeField, "supported rope types: default, dynamic, linear, llama3, longrope, yarn");
+      return rope.refuse(
+        typeField,
+        "supported rope types: default, dynamic, linear, llama3, longrope, mrope, yarn",
+      );
   }
 }
 

@@ -205,6 +205,14 @@ class MetadataSource implements Source {
     return name === null ? fallback : this.#metadata.boolean(this.#key(name), fallback);
   }
 
+  text([, name]: Names, fallback: string): string {
+    return name === null ? fallback : this.#metadata.text(this.#key(name), fallback);
+  }
+
+  texts(): null {
+    return null; // no key of these architectures
+  }
+
   refuse([, name]: Names, reason: string): never {
     return this.#refuse(name ?? "block_count", reason);
   }

@@ -134,7 +134,7 @@ export const ggufLayout: TensorLayout = {
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
   storesGroupedHeads: () => false,
   storesOneLess: () => false,
-  transposesExperts: () => false,
+  transposesExperts: () => undefined,
 };
 
 const partsMax = 10_000;

@@ -37,6 +37,8 @@ export interface ModelTensor {
   readonly groupedHeads: boolean;
   /** True if the file has columns where the engine has rows: BUNTING_TRANSPOSED. */
   readonly transposed: boolean;
+  /** True if each transposed row of the file is one half of a longer one: BUNTING_HALF_ROWS. */
+  readonly halfRows: boolean;
   /** Row-major [rows, cols]; vectors have one row. */
   readonly rows: number;
   readonly cols: number;
@@ -61,7 +63,7 @@ export interface TensorLayout {
   storesPairedRows(family: Family): boolean;
   storesGroupedHeads(family: Family): boolean;
   storesOneLess(family: Family): boolean;
-  transposesExperts(family: Family): boolean;
+  transposesExperts(family: Family): Family["transposesExperts"];
   /** Matrices that are stored quantised in tensors of their own; null if there are none. */
   readonly quantisation: Quantisation | null;
 }
@@ -79,7 +81,7 @@ const huggingFaceLayout: TensorLayout = {
   storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
   storesGroupedHeads: ({ groupedHeads }) => groupedHeads ?? false,
   storesOneLess: ({ normsOneLess }) => normsOneLess ?? false,
-  transposesExperts: ({ transposesExperts }) => transposesExperts ?? false,
+  transposesExperts: ({ transposesExperts }) => transposesExperts,
   quantisation: null,
 };
 
@@ -131,8 +133,8 @@ export function matchTensors(
   const family = familyNamed(config.family);
   const wanted = wantedTensors(config);
   const prefix = prefixOf(stored, layout);
-  const isTransposed = layout.transposesExperts(family);
-  const places = placesOf(wanted, isTransposed, (want) => behind(prefix, layout.nameOf(want, family)));
+  const transposing = layout.transposesExperts(family);
+  const places = placesOf(wanted, transposing, (want) => behind(prefix, layout.nameOf(want, family)));
   const matched = wanted.map((want, index) => {
     const place = places[index]!;
     const own = layout.storesGroupedHeads(family) ? inFirstGroup(want, place, config.shape) : place;
@@ -141,7 +143,7 @@ export function matchTensors(
   const names = new Set(matched.flatMap(({ name, quantised }) => [name, ...namesOf(quantised)]));
   for (const tensor of stored.tensors.values()) {
     if (names.has(tensor.name) || layout.isHarmless(tensor.name, config)) continue;
-    if (prefix !== "" && prefix !== null && towers.test(tensor.name)) continue;
+    if (prefix !== null && (prefix !== "" || family.wrappers) && towers.test(tensor.name)) continue;
     throw new ModelError(
       tensor.file,
       tensor.name,
@@ -157,7 +159,7 @@ export function matchTensors(
  */
 const prefixes = ["", "language_model.", "model.language_model.", null];
 const towers =
-  /^(model\.)?(vision_tower|vision_model|audio_tower|embed_vision|embed_audio|multi_modal_projector|vision_language_adapter|patch_merger)\./;
+  /^(model\.)?(vision_tower|vision_model|visual|audio_tower|embed_vision|embed_audio|multi_modal_projector|vision_language_adapter|patch_merger)\./;
 const embedName = "model.embed_tokens.weight";
 
 function prefixOf({ tensors }: Pick<StoredTensors, "tensors">, layout: TensorLayout): string | null {
@@ -170,7 +172,8 @@ function prefixOf({ tensors }: Pick<StoredTensors, "tensors">, layout: TensorLay
 /** Name of a text model's tensor behind a prefix. */
 function behind(prefix: string | null, name: string): string {
   if (prefix === null) return name.replace(/^model\./, "");
-  return prefix.startsWith("model.") ? prefix + name.replace(/^model\./, "") : prefix + name;
+  if (!prefix.startsWith("model.")) return prefix + name;
+  return name.startsWith("model.") ? prefix + name.replace("model.", "") : name;
 }
 
 /** All tensors of a model of this configuration, in the order in which the forward pass needs them. */
@@ -325,6 +328,7 @@ interface Place {
   readonly shape: readonly number[];
   readonly everySecond: boolean;
   readonly transposed: boolean;
+  readonly halfRows: boolean;
   readonly groupedHeads: boolean;
 }
 
@@ -334,7 +338,7 @@ interface Place {
  */
 function placesOf(
   wanted: readonly WantedTensor[],
-  transposesExperts: boolean,
+  transposing: Family["transposesExperts"],
   nameOf: (want: WantedTensor) => string,
 ): Place[] {
   const stored = new Map<string, { rows: number; experts: Set<number | null> }>();
@@ -351,12 +355,14 @@ function placesOf(
     const { rows, experts } = stored.get(name)!;
     const isStacked = experts.size > 1;
     const matrix = [isStacked ? rows / experts.size : rows, ...want.shape.slice(1)];
-    const transposed = isStacked && transposesExperts && want.shape.length === 2;
+    const transposed = isStacked && transposing !== undefined && want.shape.length === 2;
+    const isJoined = isStacked && matrix[0] === 2 * want.shape[0]!;
     return {
       name,
       first,
       shape: [...(isStacked ? [experts.size] : []), ...(transposed ? matrix.toReversed() : matrix)],
-      everySecond: isStacked && transposesExperts && matrix[0] === 2 * want.shape[0]!,
+      everySecond: isJoined && transposing === "interleaved",
+      halfRows: isJoined && transposing === "halves",
       transposed,
       groupedHeads: false,
     };
@@ -393,7 +399,7 @@ export function folderTensors({
 }: Pick<ModelConfig, "family" | "shape" | "isHeadless">): NamedTensor[] {
   const wanted = wantedTensors({ shape });
   const { normsOneLess, transposesExperts } = familyNamed(family);
-  const places = placesOf(wanted, transposesExperts ?? false, (want) =>
+  const places = placesOf(wanted, transposesExperts, (want) =>
     behind(isHeadless === true ? null : "", folderName(want, familyNamed(family))),
   );
   return wanted.flatMap((want, index) => {
@@ -431,7 +437,7 @@ const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.q
 
 function match(
   want: WantedTensor,
-  { name, first, shape, everySecond, transposed, groupedHeads }: Place,
+  { name, first, shape, everySecond, transposed, halfRows, groupedHeads }: Place,
   family: Family,
   stored: Pick<StoredTensors, "tensors">,
   source: string,
@@ -444,12 +450,14 @@ function match(
     everySecond,
     groupedHeads,
     transposed,
+    halfRows,
     pairedRows: pairedKinds.includes(want.tensor) && layout.storesPairedRows(family),
     oneLess: normKinds.includes(want.tensor) && layout.storesOneLess(family),
     rows: want.shape.length === 2 ? want.shape[0]! : 1,
     cols: want.shape.at(-1)!,
   };
-  const isUp = everySecond && (want.tensor === TensorKind.up || want.tensor === TensorKind.upBias);
+  const isUp =
+    (everySecond || halfRows) && (want.tensor === TensorKind.up || want.tensor === TensorKind.upBias);
   if (shape.length === 3) {
     const [experts, ...matrix] = shape as [number, number, number];
     const [rows, cols] = transposed ? [matrix[1], matrix[0]] : matrix;
@@ -484,10 +492,11 @@ function match(
   }
   const cols = want.shape[1] ?? 1;
   const rowBytes = tensor.bytes / (shape.reduce((product, size) => product * size, 1) / cols);
-  // With interleaved rows, up begins one row after gate; `first` counts as if all rows of gate came first.
-  const startBytes = isUp
-    ? (first - want.shape[0]!) * rowBytes + (transposed ? rowBytes / cols : rowBytes)
-    : first * rowBytes;
+  // With interleaved rows, up begins one row after gate, and with half rows in the middle of the first one;
+  // `first` counts as if all rows of gate came first.
+  const numberBytes = rowBytes / cols;
+  const upBytes = halfRows ? want.shape[0]! * numberBytes : transposed ? numberBytes : rowBytes;
+  const startBytes = isUp ? (first - want.shape[0]!) * rowBytes + upBytes : first * rowBytes;
   return {
     ...ofKind,
     path: tensor.file,

@@ -132,6 +132,9 @@ describe("each pre-tokenizer cuts a text where its pattern says", () => {
     // Expected splits by the patterns that tiktoken publishes for cl100k and o200k.
     ["dbrx", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["gpt-4o", "It's| |123|45| o|'CLOCK|,\n\n| | naïve|Test| x|=y|;| 日本"],
+    ["hunyuan", "It|'s| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
+    ["hunyuan-dense", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| |日本"],
+    ["bailingmoe2", "It|'s| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["seed-coder", "It|'s| |1|2|3|4|5| o|'CLOCK|,|\n\n| | naïveTest| x|=y|;| 日本"],
     ["gpt-2", "It|'s| 12345| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
     ["smollm", "It|'s| |1|2|3|4|5| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],

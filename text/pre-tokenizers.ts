@@ -102,8 +102,21 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   "smaug-bpe": cl100k,
   glm4: cl100k,
   "chatglm-bpe": cl100k,
-  // gpt-oss, Phi-4-mini.
+  // gpt-oss, Phi-4-mini; Llama 4; MiniMax M2.
   "gpt-4o": o200k,
+  llama4: o200k,
+  "minimax-m2": o200k,
+  hunyuan: { ...qwen2, composes: false },
+  "hunyuan-dense": onlyPatterns(
+    "\\p{N}{1,3}",
+    "[一-龥぀-ゟ゠-ヿ]+",
+    "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+" +
+      `| ?[\\p{P}\\p{S}]+[\\r\\n]*|${ends}`,
+  ),
+  bailingmoe2: onlyPatterns(
+    `'(?i:[sdmt]|ll|ve|re)|${words}|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+`,
+  ),
+  exaone4: onlyPatterns(gpt2),
   "seed-coder": onlyPatterns(`${contractions}|${words}|\\p{N}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|${ends}`),
   smollm: digitsThenGpt2,
   starcoder: digitsThenGpt2,

@@ -19,6 +19,8 @@ export interface RandomModelOptions {
   readonly seed: number;
   /** Distribution of each tensor. Default: as before training, with neutral norms and small weights. */
   readonly spreadOf?: (tensor: NamedTensor) => Spread;
+  /** Tensors to write instead of a folder's usual ones. */
+  readonly tensorsOf?: (tensors: readonly NamedTensor[]) => readonly NamedTensor[];
   /** Maximum bytes of a weight file; default 4 GB. */
   readonly shardBytesMax?: number;
   /** Progress of writing weights. */
@@ -60,7 +62,7 @@ export function writeRandomModel(
       `${source.file}: vocab_size ${shape.vocab} is too small: ${vocabMin} are the bytes and the control tokens.`,
     );
   }
-  const plain = folderTensors(config);
+  const plain = (options.tensorsOf ?? ((tensors) => tensors))(folderTensors(config));
   const parameters = parametersOf(plain);
   const tensors = hasMxfp4Experts(source) ? withMxfp4Experts(plain) : plain;
   // Upper bound of 100 bytes per token in tokenizer.json.

@@ -7,8 +7,8 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { kernelName } from "./ptxas.mjs";
 import { nativeBuild } from "./native.mjs";
+import { kernelName } from "./ptxas.mjs";
 import { root } from "./setup.mjs";
 
 const BUDGETS = join(root, "benchmarks", "gpu", "instructions.json");

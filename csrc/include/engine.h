@@ -115,8 +115,9 @@ enum { BUNTING_PAIRED_ROWS = 256, BUNTING_ONE_LESS = 512 };
 /* Flags of the same kind for tensors of experts.
  * EVERY_SECOND: the file alternates rows of this tensor and of another one, starting at `offset`; biases alternate elements.
  * TRANSPOSED, for plain numbers: the file has columns where the engine has rows. With both flags, each row of the file
- * alternates elements of the two tensors. */
-enum { BUNTING_EVERY_SECOND = 1024, BUNTING_TRANSPOSED = 2048 };
+ * alternates elements of the two tensors.
+ * HALF_ROWS, with TRANSPOSED only: each row of the file has as many elements of another tensor, before or after this one's. */
+enum { BUNTING_EVERY_SECOND = 1024, BUNTING_TRANSPOSED = 2048, BUNTING_HALF_ROWS = 8192 };
 /* Flag of the same kind for Q, K, V and their biases. The file groups rows by key-value head: rows of its query heads, then
  * its key, then its value. It excludes PAIRED_ROWS. */
 enum { BUNTING_GROUPED_HEADS = 4096 };

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kElementsPerPiece = 1 << 18;  // handled at a time by one thread
 constexpr int32_t kFlags = BUNTING_PAIRED_ROWS | BUNTING_ONE_LESS | BUNTING_EVERY_SECOND |
-                           BUNTING_TRANSPOSED | BUNTING_GROUPED_HEADS;
+                           BUNTING_TRANSPOSED | BUNTING_GROUPED_HEADS | BUNTING_HALF_ROWS;
 
 }  // namespace
 
@@ -25,6 +25,7 @@ StoredLayout::StoredLayout(int32_t dtype_and_flags, TensorTarget const& to, Mode
       is_one_less(dtype_and_flags & BUNTING_ONE_LESS),
       is_every_second(dtype_and_flags & BUNTING_EVERY_SECOND),
       is_transposed(dtype_and_flags & BUNTING_TRANSPOSED),
+      is_half_rows(dtype_and_flags & BUNTING_HALF_ROWS),
       is_grouped(dtype_and_flags & BUNTING_GROUPED_HEADS),
       is_vector(!to.part.data),
       rows(to.rows),
@@ -51,6 +52,7 @@ void StoredLayout::validate(TensorKind const& kind, TensorTarget const& to, std:
   if (is_grouped && (is_paired || is_every_second)) refuse("cannot be grouped by head and in another order");
   if ((is_every_second || is_transposed) && !(kind.traits & kPerExpert))
     refuse("cannot be interleaved or transposed");
+  if (is_half_rows && (!is_transposed || is_every_second)) refuse("has half rows, but is not transposed");
   if (is_transposed && (type->block > 1 || is_vector))
     refuse("cannot be transposed: it is not plain numbers");
   if (cols % type->block != 0)
@@ -65,6 +67,7 @@ void StoredLayout::validate(TensorKind const& kind, TensorTarget const& to, std:
 int64_t StoredLayout::numbers() const {
   int64_t const row = is_vector ? 1 : cols;
   if (is_grouped) return ((kv_heads - 1) * order.run_step + order.run) * row;
+  if (is_half_rows) return (2 * cols - 1) * rows;
   if (!is_every_second) return rows * cols;
   if (is_transposed) return 2 * rows * cols - 1;
   return is_vector ? 2 * cols - 1 : (2 * rows - 1) * cols;
@@ -142,12 +145,12 @@ void StoredLayout::pack_rows(Kernels const& kernels, PackedMatrix const& to, cha
 // Packs the same panels from a file that has columns where `to` has rows, order.step numbers apart.
 void StoredLayout::pack_columns(Kernels const& kernels, PackedMatrix const& to, char const* from, float* rows,
                                 int64_t begin, int64_t end) const {
-  int64_t const step = order.step;
+  int64_t const step = order.step, stored_row = to.n * (is_half_rows ? 2 : step);
   float numbers[2 * kPanel];
   for (int64_t panel = begin; panel < end; panel++) {
     int64_t const first = panel * kPanel, count = std::min<int64_t>(kPanel, to.n - first);
     for (int64_t k = 0; k < to.k; k++) {
-      type->decode(from + type->bytes_of((k * to.n + first) * step), (count - 1) * step + 1, numbers);
+      type->decode(from + type->bytes_of(k * stored_row + first * step), (count - 1) * step + 1, numbers);
       for (int64_t i = 0; i < count; i++) rows[i * to.k + k] = numbers[i * step];
     }
     kernels.pack(panels_of(to, panel, count), rows, Dtype::f32, 0, 1);

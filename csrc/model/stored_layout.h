@@ -28,7 +28,7 @@ struct StoredLayout {
   int32_t dtype = 0;  // without flags
   StoredType const* type = nullptr;
   bool is_paired = false, is_one_less = false, is_every_second = false, is_transposed = false;
-  bool is_grouped = false;
+  bool is_half_rows = false, is_grouped = false;
   bool is_vector = false;
   int64_t rows = 0, cols = 0;
   int64_t kv_heads = 1;

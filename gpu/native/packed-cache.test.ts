@@ -51,6 +51,7 @@ function tensorIn(name: string): ModelTensor {
       everySecond: false,
       groupedHeads: false,
       transposed: false,
+      halfRows: false,
       rows: 40,
       cols: 32,
     },

@@ -22,6 +22,9 @@ export interface Source {
   integer(names: Names, min: number, max: number, fallback?: number): number;
   number(names: Names, min: number, max: number, fallback?: number): number;
   flag(names: Names, fallback: boolean): boolean;
+  text(names: Names, fallback: string): string;
+  /** Array of strings; null if absent. */
+  texts(names: Names): readonly string[] | null;
   refuse(names: Names, reason: string): never;
   activation(usual: Traits["activation"]): Traits["activation"];
   /** True if projections have biases: the field is true, or the tensor exists in the first layer. */
@@ -80,10 +83,10 @@ export interface Family {
   readonly expertNames?: Readonly<Record<number, string>>;
   readonly ggufExpertNames?: Readonly<Record<number, string>>;
   /**
-   * True if folders store expert matrices as [experts, inputs, outputs], with gate and up outputs
-   * interleaved.
+   * Set if folders store expert matrices as [experts, inputs, outputs]: gate and up outputs are interleaved,
+   * or all of gate come before those of up.
    */
-  readonly transposesExperts?: boolean;
+  readonly transposesExperts?: "interleaved" | "halves";
   /**
    * True if folders store q, k and v in one tensor: for each key head its query heads, then its key, then its
    * value.
@@ -91,6 +94,8 @@ export interface Family {
   readonly groupedHeads?: boolean;
   /** Formats whose rotated rows of q and k are interleaved in pairs. */
   readonly pairedRows?: { readonly folder?: boolean; readonly gguf?: boolean };
+  /** Field of the MLP's width in config.json, if not `intermediate_size`. */
+  readonly feedForwardField?: string;
   /** Names of the norm epsilon, if not `rms_norm_eps`. */
   readonly epsilon?: readonly [config: string, metadata: string];
   /** True if layers may differ in size. */

@@ -20,7 +20,7 @@ export const gptOss: Family = {
     attention_bias: true,
   },
   hasExperts: true,
-  transposesExperts: true,
+  transposesExperts: "interleaved",
   folderNames: {
     [TensorKind.router]: "mlp.router.weight",
     [TensorKind.routerBias]: "mlp.router.bias",

@@ -15,13 +15,14 @@ export const granite: Family = {
   ggufScales: ["embedding_scale", "attention.scale", "residual_scale", "logit_scale"],
   describe(source) {
     const biases = biasesOf(source);
+    const rotates = source.flag([null, "rope.scaling.finetuned"], true);
     return {
       embeddingScale: source.number(["embedding_multiplier", "embedding_scale"], least, most, 1),
       attentionScale: source.number(["attention_multiplier", "attention.scale"], least, most, 1),
       residualScale: source.number(["residual_multiplier", "residual_scale"], least, most, 1),
       logitScale: 1 / source.number(["logits_scaling", "logit_scale"], least, most, 1),
       ropes: [source.rope()],
-      layers: layersOf(source.layers, () => ({ ...plainLayer, biases })),
+      layers: layersOf(source.layers, () => ({ ...plainLayer, biases, rope: rotates ? 0 : null })),
     };
   },
 };

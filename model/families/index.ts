@@ -1,11 +1,13 @@
 /** Table of all families. A new family is a file in this folder and a row here. */
 import { cohere2 } from "./cohere2.ts";
+import { exaone4 } from "./exaone4.ts";
 import type { Family } from "./family.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
 import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm, glm4 } from "./glm4.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { granite } from "./granite.ts";
+import { graniteHybrid } from "./granite-hybrid.ts";
 import { graniteMoe } from "./granite-moe.ts";
 import { internlm2 } from "./internlm2.ts";
 import { internlm3 } from "./internlm3.ts";
@@ -17,6 +19,7 @@ import { olmo2, olmo3 } from "./olmo.ts";
 import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
+import { qwen2Vl, qwen3Vl, qwen3VlMoe } from "./qwen-vl.ts";
 import { qwen3Moe } from "./qwen3-moe.ts";
 import { seedOss } from "./seed-oss.ts";
 import { smollm3 } from "./smollm3.ts";
@@ -48,6 +51,11 @@ export const families: readonly Family[] = [
   gptOss,
   internlm2,
   internlm3,
+  qwen2Vl,
+  qwen3Vl,
+  qwen3VlMoe,
+  graniteHybrid,
+  exaone4,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, LlamaConfig, LlamaForCausalLM
 
 HERE = Path(__file__).parent / "families"
 POSITIONS = [9, 30, 47]
@@ -65,11 +65,13 @@ def main():
     HERE.mkdir(exist_ok=True)
     for name in names:
         config = json.loads((folder / name / "config.json").read_text())
-        prompt = [(index * 37 + 11) % config["vocab_size"] for index in range(48)]
+        vocab = config.get("text_config", config)["vocab_size"]
+        prompt = [(index * 37 + 11) % vocab for index in range(48)]
         if config["model_type"] == "internlm2":
             model = as_llama(folder / name, config).eval()
         else:
-            model = AutoModelForCausalLM.from_pretrained(folder / name, dtype=torch.float32, attn_implementation="eager").eval()
+            auto = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
+            model = auto.from_pretrained(folder / name, dtype=torch.float32, attn_implementation="eager").eval()
         with torch.no_grad():
             logits = model(torch.tensor([prompt])).logits[0].float()
         logits[POSITIONS].numpy().astype("<f4").tofile(HERE / f"{name}.f32.bin")

@@ -31,6 +31,16 @@ const of = (name: string, model_type: string, fields: JsonObject): JsonObject =>
   model_type,
   ...fields,
 });
+/** A model of text and images, whose image tower has one small layer and is not written. */
+const wrapped = (name: string, model_type: string, fields: JsonObject): JsonObject => ({
+  architectures: [`${name}ForConditionalGeneration`],
+  model_type,
+  text_config: { ...sizes, model_type: `${model_type}_text`, ...fields },
+  vision_config: {
+    ...{ depth: 1, hidden_size: 32, num_heads: 2, out_hidden_size: 64, intermediate_size: 32 },
+    ...{ patch_size: 14, fullatt_block_indexes: [0], deepstack_visual_indexes: [0] },
+  },
+});
 const yarn = { rope_type: "yarn", factor: 4, original_max_position_embeddings: 32 };
 const factors = (least: number, most: number, count: number): number[] =>
   Array.from({ length: count }, (_, index) => least + ((most - least) * index) / (count - 1));
@@ -250,6 +260,55 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     rope_scaling: { ...yarn, beta_fast: 32, beta_slow: 1, truncate: false },
     quantization_config: { quant_method: "mxfp4" },
   }),
+  // Models of text and images: one as published first, with the fields of text outside, and two of today.
+  "qwen2-5-vl": of("Qwen2_5_VL", "qwen2_5_vl", {
+    architectures: ["Qwen2_5_VLForConditionalGeneration"],
+    head_dim: undefined,
+    hidden_size: 128,
+    rope_theta: 1e6,
+    rope_scaling: { type: "mrope", mrope_section: [4, 6, 6] },
+    use_sliding_window: false,
+    vision_config: { depth: 1, hidden_size: 32, num_heads: 2, out_hidden_size: 128, intermediate_size: 32 },
+  }),
+  "qwen3-vl": wrapped("Qwen3VL", "qwen3_vl", {
+    rope_scaling: { rope_type: "default", mrope_section: [6, 5, 5], mrope_interleaved: true },
+    rope_theta: 5e6,
+  }),
+  "qwen3-vl-moe": wrapped("Qwen3VLMoe", "qwen3_vl_moe", {
+    num_experts: 6,
+    num_experts_per_tok: 3,
+    moe_intermediate_size: 48,
+    norm_topk_prob: true,
+    rope_scaling: { rope_type: "default", mrope_section: [6, 5, 5], mrope_interleaved: true },
+    rope_theta: 5e6,
+  }),
+  "granite4-dense": of("GraniteMoeHybrid", "granitemoehybrid", {
+    ...{ head_dim: undefined, hidden_size: 128, intermediate_size: 200, shared_intermediate_size: 96 },
+    layer_types: Array(3).fill("attention"),
+    num_local_experts: 0,
+    num_experts_per_tok: 0,
+    position_embedding_type: "rope",
+    embedding_multiplier: 6.5,
+    attention_multiplier: 0.3,
+    residual_multiplier: 0.22,
+    logits_scaling: 4.5,
+  }),
+  exaone4: of("Exaone4", "exaone4", {
+    num_hidden_layers: 4,
+    sliding_window: 12,
+    sliding_window_pattern: "LLLG",
+    layer_types: [..."sssf"].map(layerType),
+    rope_theta: 1e6,
+    rope_scaling: {
+      ...{ rope_type: "llama3", factor: 16, low_freq_factor: 1, high_freq_factor: 4 },
+      original_max_position_embeddings: 64,
+    },
+  }),
+  "exaone4-full": of("Exaone4", "exaone4", {
+    sliding_window: null,
+    layer_types: Array(3).fill("full_attention"),
+    rope_theta: 1e6,
+  }),
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
@@ -278,10 +337,20 @@ function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
   return { mean: 0, sigma: 1.4 / Math.sqrt(shape.at(-1)!) };
 }
 
+/** A tensor of an image tower. */
+const ofTower = "model.visual.merger.probe.weight";
+
+function inWrapper(tensor: NamedTensor): NamedTensor {
+  return { ...tensor, name: tensor.name.replace(/^model\./, "model.language_model.") };
+}
+
 /** Writes the folder of one model. */
 export function writeFamily(name: string, folder: string): void {
   const json = JSON.parse(JSON.stringify(familyConfigs[name])) as JsonObject; // drops undefined values
-  writeRandomModel({ file: "config.json", json }, folder, { seed: 20, spreadOf });
+  const isWrapped = json.text_config !== undefined;
+  const tensorsOf = (tensors: readonly NamedTensor[]): readonly NamedTensor[] =>
+    isWrapped ? [...tensors.map(inWrapper), { name: ofTower, shape: [32, 16], untrained: null }] : tensors;
+  writeRandomModel({ file: "config.json", json }, folder, { seed: 20, spreadOf, tensorsOf });
 }
 
 /** Reads transformers' float32 logits [vocab] after each of `familyPositions`. */

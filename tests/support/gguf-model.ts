@@ -106,6 +106,7 @@ function expertValues({
   cols,
   everySecond,
   transposed,
+  halfRows,
   quantised,
 }: ModelTensor): Float32Array {
   const step = everySecond ? 2 : 1;
@@ -120,7 +121,7 @@ function expertValues({
     });
   }
   const place = (row: number, column: number): number => {
-    if (transposed) return (column * rows + row) * step;
+    if (transposed) return column * rows * (halfRows ? 2 : step) + row * step;
     return rows === 1 ? column * step : row * step * cols + column;
   };
   const end = offset + (place(rows - 1, cols - 1) + 1) * (dtype === 0 ? 4 : 2);
@@ -141,17 +142,21 @@ const architectures: Readonly<Record<string, string>> = {
   gpt_oss: "gpt-oss",
   internlm3: "llama",
   gemma4_unified: "gemma4",
+  qwen2_vl: "qwen2vl",
+  qwen3_vl: "qwen3vl",
+  qwen3_vl_moe: "qwen3vlmoe",
+  granitemoehybrid: "granite",
 };
 
 function architectureOf({ family }: ModelConfig): string {
   return architectures[family] ?? family;
 }
 
-/** Joins tensors that the folder stores as one. */
+/** Joins tensors that the folder stores as one, unless files store them apart. */
 function storedTensors(tensors: readonly ModelTensor[]): ModelTensor[] {
   const whole = new Map<string, ModelTensor>();
   for (const tensor of tensors) {
-    if (tensor.groupedHeads) {
+    if (tensor.groupedHeads || tensor.name.includes("shared_mlp.input_linear")) {
       whole.set(`${tensor.name} ${tensor.tensor}`, tensor);
       continue;
     }
@@ -281,7 +286,7 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
       ["expert_used_count", "u32", shape.experts.used],
     );
   }
-  if (shape.experts !== null && ["qwen3_moe", "gpt_oss", "gemma4"].includes(family)) {
+  if (shape.experts !== null && ["qwen3_moe", "qwen3_vl_moe", "gpt_oss", "gemma4"].includes(family)) {
     entries.push(["expert_feed_forward_length", "u32", shape.experts!.feedForward]);
   }
   if (family.startsWith("granite")) {
@@ -378,8 +383,10 @@ const sameNames: Readonly<Record<string, string>> = {
   gemma3: "gemma2",
   gemma4_unified: "gemma4",
   olmo3: "olmo2",
+  exaone4: "olmo2",
 };
 const renamed: readonly (readonly [RegExp, string])[] = [
+  [/^model\.language_model\./, "model."],
   [/^model\.embed_tokens\./, "token_embd."],
   [/^model\.norm\./, "output_norm."],
   [/^lm_head\./, "output."],
@@ -389,6 +396,8 @@ const renamed: readonly (readonly [RegExp, string])[] = [
   [/\.self_attn\.o_proj\./, ".attn_output."],
   [/\.self_attn\.qkv_proj\./, ".attn_qkv."],
   [/\.mlp\.gate_up_proj\./, ".ffn_up."],
+  [/\.shared_mlp\.input_linear\./, ".ffn_gate_or_up."],
+  [/\.shared_mlp\.output_linear\./, ".ffn_down."],
   [/\.mlp\.(gate|up|down)_proj\./, ".ffn_$1."],
   [/\.post_self_attn_layernorm\./, ".post_attention_norm."],
   [/\.post_(feedforward_layernorm|mlp_layernorm)\./, ".post_ffw_norm."],
@@ -420,6 +429,7 @@ const pairedFamilies: readonly string[] = [
   "smollm3",
   "granite",
   "granitemoe",
+  "granitemoehybrid",
   "mixtral",
   "internlm2",
   "internlm3",
@@ -427,7 +437,9 @@ const pairedFamilies: readonly string[] = [
 
 function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {
   const { rows, cols } = tensor;
-  const name = ggufName(tensor.name, family).replace("wqkv", partsOfQkv[tensor.tensor] ?? "");
+  const name = ggufName(tensor.name, family)
+    .replace("wqkv", partsOfQkv[tensor.tensor] ?? "")
+    .replace("gate_or_up", tensor.tensor === 27 ? "gate" : "up");
   let values = tensor.groupedHeads ? groupedValues(tensor, shape) : valuesOf(tensor);
   if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
     values = paired(values, tensor, shape);
