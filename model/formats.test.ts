@@ -52,6 +52,23 @@ describe("of a file in bf16", () => {
   });
 });
 
+test.each([
+  ["auto", bf16, 0],
+  ["int8", bf16, 1],
+  ["q8_0", bf16, 5],
+  ["int6", bf16, 1],
+  ["int4", bf16, 1],
+  ["fp8", bf16, 0],
+  ["int6", q8, 5],
+  ["int4", q8, 5],
+  ["int4", q6, 26],
+  ["int4", q4, 2],
+] as const)("%s of an embedding in type %d that is the projection too", (quant, dtype, format) => {
+  const tensors = tensorsOf(bf16, { [TensorKind.embed]: dtype });
+  const tied = tensors.filter(({ tensor }) => tensor !== TensorKind.lmHead);
+  expect(formatsOf(tied, 2, quant, "bf16").slice(0, 2)).toEqual([format, 0]);
+});
+
 describe("of a GGUF file in Q4_0 whose vocabulary is Q6_K and last layer is mixed", () => {
   const tensors = tensorsOf(q4, {
     [TensorKind.embed]: q8,

@@ -12,13 +12,16 @@ import { TensorKind } from "./tensor-kinds.ts";
  *   int8, the rest is plain.
  * - none: everything is plain.
  * - int8, q8_0, int6, int4, fp8: rounds plain matrices, and keeps blocks of no more bits. The embedding and
- *   the vocabulary projection matter most: int4 keeps them in int6, and fp8 keeps them plain.
+ *   the vocabulary projection matter most: int4 keeps them in int6, and fp8 keeps them plain. If one matrix
+ *   is both, int4 and int6 keep it in eight bits.
  */
 export const quantNames = ["auto", "none", "int8", "q8_0", "int6", "int4", "fp8"] as const;
 export type Quant = (typeof quantNames)[number];
 
 /** Formats of the embedding and the vocabulary projection, per format of layer matrices. */
 const vocabularyFormats = { int8: "int8", q8_0: "q8_0", int6: "int6", int4: "int6", fp8: "plain" } as const;
+/** Formats of an embedding that is the vocabulary projection too. */
+const tiedFormats = { ...vocabularyFormats, int6: "int8", int4: "int8" } as const;
 
 /** Tensor fields that the choice depends on. */
 export interface FormatTensor {
@@ -91,8 +94,9 @@ export function formatsOf(
     if (quant === "auto") {
       return stored?.format ?? (dtypes.every(isBlocks) ? nearestFormat(dtypes) : matrixFormats.plain);
     }
+    const isTied = kinds[0] === TensorKind.embed && !byPlace.has(placeOf(TensorKind.lmHead, 0));
     const isVocabulary = vocabularyKinds.includes(kinds[0]!);
-    const name = isVocabulary ? vocabularyFormats[quant] : quant;
+    const name = isTied ? tiedFormats[quant] : isVocabulary ? vocabularyFormats[quant] : quant;
     return stored !== undefined && stored.bits <= quantBits[name] ? stored.format : matrixFormats[name];
   };
   const formats = [formatOf([TensorKind.embed], 0), formatOf([TensorKind.lmHead], 0)];
