@@ -61,8 +61,8 @@ describe.each([["Responses"], ["chats"]])("by %s", (api) => {
   });
 
   test("a refusal reaches the caller with its status", async () => {
-    const agent = new Agent({ name: "a", model: modelOf(), modelSettings: { maxTokens: 10 ** 6 } });
-    const failed = await runner.run(agent, "Hey").catch((error: unknown) => error);
+    const agent = new Agent({ name: "a", model: modelOf() });
+    const failed = await runner.run(agent, "Hey ".repeat(5000)).catch((error: unknown) => error);
     expect((failed as { readonly status: number }).status).toBe(400);
   });
 });

@@ -86,7 +86,7 @@ test("an answer is held to a schema", async () => {
 });
 
 test("a refusal reaches the caller with its message and status", async () => {
-  const failed = await generateText({ model: modelSaying(1), ...request, maxOutputTokens: 10 ** 6 }).catch(
+  const failed = await generateText({ model: modelSaying(1), ...request, prompt: "Hey ".repeat(5000) }).catch(
     (error: unknown) => error,
   );
   expect(APICallError.isInstance(failed)).toBe(true);

@@ -95,6 +95,8 @@ test("the AI SDK by Messages: text, a tool and its result, a schema and a refusa
     output: Output.object({ schema: joke }),
   });
   expect(output.punchline).toContain("mouse");
-  const failed = await generateText({ ...asked, maxOutputTokens: 10 ** 6 }).catch((error: unknown) => error);
+  const failed = await generateText({ ...asked, prompt: "Hey ".repeat(5000) }).catch(
+    (error: unknown) => error,
+  );
   expect(APICallError.isInstance(failed) && failed.statusCode).toBe(400);
 });
