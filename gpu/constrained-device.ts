@@ -133,10 +133,10 @@ export class ConstrainedDevice implements Device {
   }
 
   /**
-   * Runs code paths that are slow the first time (JIT compilation); callers run it before the first request.
+   * Runs code paths that are slow the first time (JIT compilation). Steps may be started between its pieces.
    */
-  warmUp(): void {
-    warmUp(this.#masks);
+  warmUp(): Generator<void, void> {
+    return warmUp(this.#masks);
   }
 
   /** Sizes of the caches. */

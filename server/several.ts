@@ -62,6 +62,8 @@ interface OpenModel {
   readonly prepared: Prepared;
   readonly bytes: number;
   readonly text: ReturnType<typeof openText>;
+  /** Made once: making them for each load would delay the streams of other models. */
+  readonly facts: ReturnType<typeof factsFor>;
   readonly listed: ListedModel;
   /** Present engines; null while it is not loaded. */
   engines: RunningEngines | null;
@@ -266,7 +268,8 @@ async function openModel(setting: ModelSetting, memoryBytes: number, count: numb
     };
     const about = aboutOf(prepared.folder);
     const listed = { name, model, template: text.template, about, isOnGpu: (backend?.gpus ?? null) !== null };
-    return { setting, prepared, bytes, text, listed, engines: null, telemetry: null };
+    const facts = factsFor(config, prepared, text);
+    return { setting, prepared, bytes, text, facts, listed, engines: null, telemetry: null };
   } catch (error) {
     throw new ConfigError(`The model ${name} cannot be served: ${(error as Error).message}`);
   }
@@ -320,7 +323,7 @@ async function loadHost(
   shared: Shared,
   onLoading: (share: number | null) => void,
 ): Promise<Host> {
-  const { setting, prepared, text, listed } = model;
+  const { setting, prepared, text, facts, listed } = model;
   const { lifecycle: server, compiler, responses, gap, events } = shared;
   const { config } = setting;
   const lifecycle = new ModelLifecycle(server);
@@ -330,7 +333,7 @@ async function loadHost(
   const watched = await startWatchedEngines(
     config,
     prepared,
-    factsFor(config, prepared, text),
+    facts,
     {
       ...events,
       onProgress: ({ bytesDone, bytesTotal }) => onLoading(bytesTotal > 0 ? bytesDone / bytesTotal : null),

@@ -1,6 +1,7 @@
 /** Delays of device steps by masks. */
 
 import { SeededRandom } from "../../base/random.ts";
+import { atOnce } from "../../base/time-slice.ts";
 import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import { type Chunk, greedySampling, type Sampled, type SequenceId } from "../../scheduler/core.ts";
@@ -31,7 +32,7 @@ export function measureDelays(vocabulary: Vocabulary, workSteps: number): void {
     close: () => {},
   };
   const device = new ConstrainedDevice(drawing, vocabulary, workSteps);
-  device.warmUp();
+  atOnce(device.warmUp());
   const rows = worstMasks.map((schema) => ({ id: JSON.stringify(schema), grammar: compile(schema)! }));
   const drawn: number[][] = rows.map(() => []);
   const times: number[] = [];

@@ -9,6 +9,7 @@
 #include "cpu/kernels/kv_layout.h"
 #include "cpu/kernels/row_stride.h"
 #include "cpu/parallel_gemm.h"
+#include "host/right_of_way.h"
 
 namespace bunting {
 
@@ -78,6 +79,7 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
   auto const is_wanted = [way] { return way == nullptr || __atomic_load_n(way, __ATOMIC_RELAXED) == 0; };
   draws_ = 0;
   auto const started = std::chrono::steady_clock::now();
+  ComputedStep const computed;
   ThreadPool::Step const step(pool_);
   pages_.populate_ahead(plan);
   pages_.copy(plan, pool_);

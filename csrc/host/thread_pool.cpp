@@ -10,6 +10,9 @@
 #endif
 
 #include <climits>
+#include <optional>
+
+#include "host/right_of_way.h"
 
 namespace bunting {
 namespace {
@@ -52,7 +55,7 @@ void futex_wake_all(std::atomic<uint32_t>& word) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads, Cores cores) {
+ThreadPool::ThreadPool(int threads, Cores cores, Manner manner) : manner_(manner) {
   // Helpers inherit a mask that blocks all signals, so that the process's other threads receive them.
   sigset_t all, before;
   sigfillset(&all);
@@ -117,10 +120,15 @@ void ThreadPool::sleep_until_changed(std::atomic<uint32_t>& word, uint32_t seen,
   sleepers.fetch_sub(1);
 }
 
+// True for a helper of a yielding pool while steps are computed.
+bool ThreadPool::must_leave(int thread) const {
+  return thread > 0 && manner_ == Manner::yielding && steps_are_computed();
+}
+
 // Runs pieces until none is left.
 void ThreadPool::work(int thread) {
   uint32_t left = left_.load(std::memory_order_relaxed);
-  while (left != 0) {
+  while (left != 0 && !must_leave(thread)) {
     // Success means that this thread owns a piece of the section now running, even if it came for an earlier
     // section. That section cannot end, and its description cannot change, before this thread counts the
     // piece as done. Acquire pairs with the release in run_section().
@@ -128,6 +136,8 @@ void ThreadPool::work(int thread) {
       continue;
     int64_t const begin = int64_t(pieces_ - left) * grain_;
     int64_t const end = begin + grain_ < total_ ? begin + grain_ : total_;
+    std::optional<YieldingWork> yielding;
+    if (manner_ == Manner::yielding) yielding.emplace();
     call_(context_, begin, end, thread);
     done_.fetch_add(1);
     if (caller_sleeps_.load() != 0) futex_wake_all(done_);
@@ -158,7 +168,8 @@ void ThreadPool::help(int thread) {
 void ThreadPool::run_section(int64_t total, int64_t grain, Call call, void* context) {
   if (total <= 0) return;
   int64_t const pieces = (total + grain - 1) / grain;
-  if (helpers_.empty() || pieces == 1) return call(context, 0, total, 0);
+  bool const is_alone = helpers_.empty() && manner_ == Manner::steady;
+  if (is_alone || pieces == 1) return call(context, 0, total, 0);
   call_ = call;
   context_ = context;
   total_ = total;

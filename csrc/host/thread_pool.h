@@ -16,6 +16,9 @@
 // on a futex. This is fast if every thread has a core, and harmless otherwise. Outside a step run() must
 // first wake the helpers.
 //
+// A pool with Manner::yielding gives way to steps of other pools (right_of_way.h): while there are any, the
+// caller works alone, and rests between pieces.
+//
 // The pool has one caller at a time. Pieces must not throw and must not call run(). Only the constructor
 // allocates.
 #pragma once
@@ -31,11 +34,12 @@ namespace bunting {
 class ThreadPool {
  public:
   enum class Cores { any, own };
+  enum class Manner { steady, yielding };
   // Starts threads - 1 helpers; threads >= 1 includes the caller. Throws std::system_error if the system
   // refuses a thread. With Cores::own the pool binds each helper to one core, if it uses all cores of the
   // process or all but one. A smaller pool binds none, because several pools would bind to the same cores.
   // The caller is never bound, so that it can make room for other threads.
-  explicit ThreadPool(int threads, Cores cores = Cores::any);
+  explicit ThreadPool(int threads, Cores cores = Cores::any, Manner manner = Manner::steady);
   ~ThreadPool();
   ThreadPool(ThreadPool const&) = delete;
   ThreadPool& operator=(ThreadPool const&) = delete;
@@ -90,8 +94,11 @@ class ThreadPool {
   void help(int thread);
   static void bind_helpers(std::vector<std::thread>& helpers);
   void work(int thread);
+  bool must_leave(int thread) const;
   void sleep_until_changed(std::atomic<uint32_t>& word, uint32_t seen, std::atomic<uint32_t>& sleepers);
   void stop();
+
+  Manner const manner_;
 
   // Section being run. The caller writes it while no piece is left, and only threads that hold a piece read
   // it.

@@ -90,12 +90,9 @@ void Model::load_from(int32_t tensor, int32_t layer, char const* path, int32_t d
   if (loaded) fail(BUNTING_INVALID, "%s is loaded already", where.c_str());
 
   char const* const from = source(Dtype(layout.dtype), layout.bytes());
-  if (!layout.is_finite(from, *pool_))
+  if (!(to.part.data ? layout.pack(*kernels_, to.part, from, *pool_) : layout.is_finite(from, *pool_)))
     fail(BUNTING_INVALID, "%s has a number that is not finite", where.c_str());
-  if (to.part.data)
-    layout.pack(*kernels_, to.part, from, *pool_);
-  else
-    layout.read(from, to.vector);
+  if (!to.part.data) layout.read(from, to.vector);
   if (tensor == BUNTING_T_ROUTER_NORM)  // the router reads norm(x) / sqrt(H)
     for (int64_t i = 0; i < cols; i++) to.vector[i] /= std::sqrt(float(shape_.hidden));
   loaded = 1;

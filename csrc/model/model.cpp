@@ -145,7 +145,7 @@ void Model::allocate() {
   region_ = MemoryRegion(weight_bytes_, "the model's weights");
   place(region_.data());
   loaded_.assign(tensor_slot(BUNTING_T_ATTN_NORM, shape_.layers), 0);
-  pool_ = std::make_unique<ThreadPool>(shape_.threads);
+  pool_ = std::make_unique<ThreadPool>(shape_.threads, ThreadPool::Cores::any, ThreadPool::Manner::yielding);
   for (size_t i = 0; i < ropes_.size(); i++) {
     bunting_rope const& rope = rope_shapes_[i];
     rope_turns(rope_frequencies_[i], (shape_.context_max + kRopeStride - 1) / kRopeStride, kRopeStride,

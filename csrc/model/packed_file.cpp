@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "boundary/error.h"
+#include "host/right_of_way.h"
 
 namespace bunting {
 namespace {
@@ -146,6 +147,7 @@ void save_packed(char const* path, uint8_t const* key, char const* data, size_t 
   std::vector<uint64_t> sums = chunk_sums(bytes);
   if (lseek(file.number, kDataAt, SEEK_SET) < 0) give_up("written");
   for (size_t i = 0; i < sums.size(); i++) {
+    YieldingWork const yielding;
     size_t const count = std::min(kChunk, bytes - i * kChunk);
     sums[i] = checksum(data + i * kChunk, count);
     if (!write_all(file.number, data + i * kChunk, count)) give_up("written");

@@ -90,15 +90,21 @@ void StoredLayout::read(char const* from, float* to) const {
   for (int64_t i = 0; i < cols; i++) to[i] = stored[size_t(order.source(i))] + (is_one_less ? 1.0f : 0.0f);
 }
 
-void StoredLayout::pack(Kernels const& kernels, PackedMatrix const& to, char const* from,
+bool StoredLayout::pack(Kernels const& kernels, PackedMatrix const& to, char const* from,
                         ThreadPool& pool) const {
   bool const is_in_order = order.rotated == 0 && !is_every_second && !is_transposed && !is_grouped;
+  if (!is_in_order && !is_finite(from, pool)) return false;
+  std::atomic<bool> all{true};
   bool const as_is = is_in_order && is_packable(to);
   int64_t const grain = std::max<int64_t>(1, kElementsPerPiece / (to.kp() * kPanel));
   int64_t const buffer_bytes = kPanel * cols * int64_t(sizeof(float));  // no stored type takes more
   std::vector<char> buffers(as_is ? 0 : size_t(buffer_bytes * pool.threads()));
   pool.run(to.panels(), grain, [&](int64_t begin, int64_t end, int thread) {
     char* const buffer = buffers.data() + thread * buffer_bytes;
+    int64_t const first = begin * kPanel * cols, last = std::min(end * kPanel, to.n) * cols;
+    // Reads the rows just before they are packed, so that memory is read once.
+    if (is_in_order && !type->is_finite(from + type->bytes_of(first), (last - first) / type->block))
+      all = false;
     if (as_is)
       kernels.pack(to, from, Dtype(dtype), begin, end);
     else if (is_transposed)
@@ -106,6 +112,7 @@ void StoredLayout::pack(Kernels const& kernels, PackedMatrix const& to, char con
     else
       pack_rows(kernels, to, from, buffer, begin, end);
   });
+  return all;
 }
 
 // True if a kernel packs stored rows as they are: plain numbers, or blocks of the matrix's own type.

@@ -45,8 +45,8 @@ struct StoredLayout {
   bool is_finite(char const* from, ThreadPool& pool) const;
   // Reads a vector.
   void read(char const* from, float* to) const;
-  // Packs a matrix, its panels on all threads.
-  void pack(Kernels const& kernels, PackedMatrix const& to, char const* from, ThreadPool& pool) const;
+  // Packs a matrix, its panels on all threads. Returns false if it has a number that is not finite.
+  bool pack(Kernels const& kernels, PackedMatrix const& to, char const* from, ThreadPool& pool) const;
 
  private:
   int64_t numbers() const;

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "host/right_of_way.h"
 #include "host/thread_pool.h"
 #include "tests/test.h"
 
@@ -37,6 +38,28 @@ TEST(thread_pool_runs_every_piece_once) {
       }
     }
   }
+}
+
+// A load gives way: the caller runs every piece itself while an engine computes, and rests.
+TEST(thread_pool_yields_to_steps) {
+  ThreadPool pool(3, ThreadPool::Cores::any, ThreadPool::Manner::yielding);
+  ComputedStep const step;
+  std::vector<int> seen(100, 0);
+  std::atomic<int> of_helpers{0};
+  double const before = process_cpu_seconds();
+  auto const start = std::chrono::steady_clock::now();
+  pool.run(100, 1, [&](int64_t begin, int64_t, int thread) {
+    if (thread != 0) of_helpers++;
+    seen[size_t(begin)]++;
+    double const from = process_cpu_seconds();
+    while (process_cpu_seconds() - from < 0.0005) {
+    }
+  });
+  double const cpu = process_cpu_seconds() - before;
+  double const took = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  CHECK(of_helpers == 0, "helpers ran %d pieces", of_helpers.load());
+  for (int count : seen) CHECK(count == 1, "%d times", count);
+  CHECK(took > 3 * cpu, "%.3f s of work took %.3f s", cpu, took);  // rests are four times the work
 }
 
 // Thread numbers index scratch memory, so no number may be in use twice at once.

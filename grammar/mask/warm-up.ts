@@ -33,8 +33,11 @@ const strings = [
 const TOKENS_MAX = 48;
 const STRING_TOKENS_MAX = 6;
 
-/** Writes a few answers at random. Code runs much slower the first time, and clients would wait for it. */
-export function warmUp(masks: Masks): void {
+/**
+ * Writes a few answers at random, a token at a time. Code runs much slower the first time, and clients would
+ * wait for it.
+ */
+export function* warmUp(masks: Masks): Generator<void, void> {
   const random = new SeededRandom(1);
   const answers = [record, record, ...strings];
   for (const schema of answers) {
@@ -46,6 +49,7 @@ export function warmUp(masks: Masks): void {
       const mask = matcher.mask();
       const token = allowedFrom(mask, random.below(masks.vocabulary.size));
       if (token === null || !matcher.accept(token)) break;
+      yield;
     }
   }
 }

@@ -6,9 +6,10 @@ import { AWAITED, RINGS, STOPPED } from "./protocol.ts";
 
 /**
  * Loop of an engine's thread. A turn delivers the device's result, if there is one, receives messages and
- * starts a step. The loop then blocks until the step is computed, or sleeps until `bell` rings, without a
- * timeout if there is no work. It never returns to the thread's event loop. A step that gives way is aborted
- * when an awaited message arrives. The clock drives a device that is not hosted (the simulated one).
+ * starts a step. The loop then blocks until the step is computed, or sleeps until `bell` rings. It never
+ * returns to the thread's event loop. `beforeSleep` returns the milliseconds after which it wants to be called
+ * again, infinite for none. A step that gives way is aborted when an awaited message arrives. The clock drives
+ * a device that is not hosted (the simulated one).
  *
  * Returns when stopped. A step in flight is computed to its end; its result is dropped.
  */
@@ -17,7 +18,7 @@ export function runEngineLoop(
   device: Device,
   clock: LoopClock,
   bell: Int32Array<SharedArrayBuffer>,
-  beforeSleep: () => void,
+  beforeSleep: () => number,
 ): void {
   const hosted = isHosted(device) ? device : null;
   const way = bell.subarray(AWAITED, AWAITED + 1);
@@ -32,8 +33,8 @@ export function runEngineLoop(
     host.turn();
     if (hosted?.inFlight) hosted.wait(way);
     else {
-      beforeSleep();
-      Atomics.wait(bell, RINGS, rings, clock.msUntilNext());
+      const sleepMsMax = beforeSleep();
+      Atomics.wait(bell, RINGS, rings, Math.min(sleepMsMax, clock.msUntilNext()));
     }
   }
 }

@@ -10,6 +10,7 @@ import { runEngineLoop } from "./loop.ts";
 import { LoopClock } from "./loop-clock.ts";
 import { openDevice } from "./open-device.ts";
 import { type PackedMessage, unpacked } from "./packed-message.ts";
+import { PauseWork } from "./pause-work.ts";
 import type { EngineStart, WorkerMessage } from "./protocol.ts";
 
 declare const self: Worker;
@@ -49,12 +50,15 @@ function run(start: EngineStart): void {
     const { vocabulary } = setup;
     const drawing = mortal(device, start);
     const constrained = vocabulary === null ? null : new ConstrainedDevice(drawing, vocabulary);
-    constrained?.warmUp();
     const ports = { link, device: constrained ?? drawing, clock };
     host.open(ports, { epoch, settings: setup.options, costs });
     const { model: loaded, times } = opened;
     tell({ kind: "ready", spec: device.spec, model: loaded, costs: costs.state(), times });
-    runEngineLoop(host, device, clock, new Int32Array(doorbell), () => tellRecorded(recorded));
+    const pauses = new PauseWork(constrained?.warmUp() ?? null);
+    runEngineLoop(host, device, clock, new Int32Array(doorbell), () => {
+      tellRecorded(recorded);
+      return pauses.run();
+    });
   } finally {
     tellRecorded(recorded);
     device.close(); // a replacement needs its memory
