@@ -16,6 +16,8 @@ import {
   publicTokens,
   textVocabulary,
 } from "../text/model-text.ts";
+import type { ChatTemplate } from "../text/template.ts";
+import { TemplateError } from "../text/template-error.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Config, ConfigError } from "./config.ts";
 import { type Backend, chooseBackend } from "./engines/backend.ts";
@@ -52,13 +54,28 @@ export interface TextServices extends ModelText {
   readonly encoder: Encoder;
 }
 
-/** `template`: file of a chat template in place of the model's own; null for that. */
-export function openText(modelDir: string, template: string | null = null): TextServices {
+/** Opens the text services of a model. Throws ConfigError for a chat template or arguments that do not work. */
+export function openText(modelDir: string, config: Config): TextServices {
   const tokenizer = openTokenizer(modelDir);
-  const text = { tokenizer, template: openTemplate(modelDir, tokenizer, template) };
+  const text = { tokenizer, template: templateFor(modelDir, tokenizer, config) };
   const encoder = new Encoder(text, modelDir, new URL("./text/worker.ts", import.meta.url).href);
   encoder.probe();
   return { ...text, encoder };
+}
+
+function templateFor(
+  modelDir: string,
+  tokenizer: Tokenizer,
+  { chatTemplate, chatTemplateKwargs }: Config,
+): ChatTemplate | null {
+  const choice = { template: chatTemplate, argumentsText: chatTemplateKwargs };
+  try {
+    return openTemplate(modelDir, tokenizer, choice);
+  } catch (error) {
+    if (!(error instanceof TemplateError) || (chatTemplate ?? chatTemplateKwargs) === null) throw error;
+    const option = chatTemplate === null ? "--chat-template-kwargs" : "--chat-template";
+    throw new ConfigError(`${option}: ${error.message}.`);
+  }
 }
 
 /** Texts of its tokens, and public prefixes: facts that the model's engines need. */

@@ -3,6 +3,7 @@
 import { formatBytes, plannedBytes, reserveOf } from "../gpu/memory.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { openModelFolder } from "../model/folder.ts";
+import { templateNotes } from "../text/model-text.ts";
 import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
 import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
 import { refusalOn } from "./api/refusals.ts";
@@ -107,6 +108,12 @@ export async function startSeveral(
     memoryBytes,
   );
   const { store, note: jobsNote } = openJobs(config, "several models");
+  const notes = [
+    ...models.flatMap(({ setting, text }) =>
+      templateNotes(text.template).map((note) => `the model ${setting.name}: ${note}`),
+    ),
+    ...(jobsNote === null ? [] : [jobsNote]),
+  ];
   const responses = new KeptResponses(typeof config.data === "object" ? config.data.folder : null);
   const lifecycle = new Lifecycle("loading");
   const server = listen(config, lifecycle, refusalOn);
@@ -191,9 +198,8 @@ export async function startSeveral(
   return {
     url: server.origin,
     model: listed[0]!.name,
-    packedNote: null,
     startTimes: null,
-    jobsNote,
+    notes,
     get active() {
       return lifecycle.active;
     },
@@ -249,7 +255,7 @@ async function openModel(setting: ModelSetting, memoryBytes: number, count: numb
         ? prepareSimulated(config, path, device.engines)
         : prepareNative(config, path, backend!, note, [share, lean]);
     if (device.kind === "simulated") bytes = prepared.folder.weightFilesBytes;
-    const text = openText(prepared.folder.dir, setting.template);
+    const text = openText(prepared.folder.dir, config);
     const own = servedModelOf(config, prepared, text.tokenizer);
     const { temperature, "top-k": topK, "top-p": topP, "min-p": minP } = setting.sampling;
     const defaults = own.generationDefaults;

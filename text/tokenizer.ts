@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import type { TokenId } from "../base/token.ts";
 import { ControlTexts, type RenderedPrompt, restore } from "./control-text.ts";
+import { specialTokensIn } from "./template-source.ts";
 import {
   encodeBound,
   type JsonObject,
@@ -78,7 +79,7 @@ export function loadTokenizer(folder: string): Tokenizer {
   const file = join(folder, "tokenizer.json");
   const tokenizer = readJson(file);
   if (tokenizer === null) throw new TokenizerError(`${file}: no such file`);
-  const config = readJson(join(folder, "tokenizer_config.json")) ?? {};
+  const config = specialTokensIn(folder, readJson(join(folder, "tokenizer_config.json")) ?? {});
   return triedTokenizer(file, () => createTokenizer(tokenizer, config));
 }
 
