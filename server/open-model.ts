@@ -1,6 +1,7 @@
 /** Parts of one model: its plan, text services, engines, and telemetry. */
 
 import { readFileSync } from "node:fs";
+import type { TokenId } from "../base/token.ts";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { openModelFolder } from "../model/folder.ts";
@@ -87,6 +88,13 @@ export function factsFor(
   const vocabulary = textVocabulary(text.tokenizer, folder.config.shape.vocab);
   const publicTexts = config.publicPrefix.flatMap((file) => publicTokens(readText(file), text));
   return { vocabulary, publicTexts };
+}
+
+/** End tokens of an answer: those of the model's configuration, and the tokenizer's own. */
+export function endTokensOf({ config, eosTokens }: ModelFolder, { endToken }: Tokenizer): readonly TokenId[] {
+  return endToken === null || endToken >= config.shape.vocab
+    ? eosTokens
+    : [...new Set([...eosTokens, endToken])];
 }
 
 /** Engines with their telemetry. */

@@ -34,6 +34,7 @@ import { ModelLifecycle } from "./models/model-lifecycle.ts";
 import { type ModelRow, ModelSet } from "./models/model-set.ts";
 import type { ModelSetting } from "./models/model-settings.ts";
 import {
+  endTokensOf,
   factsFor,
   openTelemetry,
   openText,
@@ -364,7 +365,11 @@ async function loadHost(
     responses,
     fleet,
     specs,
-    facts: { contextMax, eosTokens: folder.eosTokens, isHeadless: folder.config.isHeadless ?? false },
+    facts: {
+      contextMax,
+      eosTokens: endTokensOf(folder, text.tokenizer),
+      isHeadless: folder.config.isHeadless ?? false,
+    },
     compile: (source) => compiler.compile(source, device.kind === "cpu" && fleet.active > 0),
     cacheSaltFor: cacheSalts(config),
     speaksParrot: false,

@@ -20,6 +20,7 @@ import { openJobs } from "./jobs/data-folder.ts";
 import type { JobStore } from "./jobs/store.ts";
 import { modelsOf } from "./models/model-settings.ts";
 import {
+  endTokensOf,
   factsFor,
   openTelemetry,
   openText,
@@ -143,7 +144,11 @@ function compose(
     ...services,
     fleet,
     specs,
-    facts: { contextMax, eosTokens: folder.eosTokens, isHeadless: folder.config.isHeadless ?? false },
+    facts: {
+      contextMax,
+      eosTokens: endTokensOf(folder, services.tokenizer),
+      isHeadless: folder.config.isHeadless ?? false,
+    },
     compile: (source) => compiler.compile(source, device.kind === "cpu" && fleet.active > 0),
     about: aboutOf(folder),
     cacheSaltFor: cacheSalts(config),
