@@ -21,6 +21,7 @@ const modelSettingNames = [
   "sequencesMax",
   "queueMax",
   "keepAlive",
+  "chatTemplateKwargs",
 ] as const satisfies readonly (keyof Config)[];
 
 const samplingNames = ["temperature", "top-k", "top-p", "min-p", "repetition-penalty"] as const;
@@ -41,7 +42,7 @@ export interface ModelTable {
   /** Folder, GGUF file or published name. A relative path is one from the file's folder. */
   readonly path: string;
   readonly isPinned: boolean;
-  /** File of a chat template in place of the model's own; null for that. */
+  /** File or name of a chat template in place of the usual one; null: as for the other models. */
   readonly template: string | null;
   readonly sampling: SamplingNumbers;
   readonly settings: Partial<Config>;
@@ -82,13 +83,14 @@ function modelOf(name: string, table: unknown, folder: string): ModelTable {
     throw new ConfigError(`${at}.path is not a path, but ${shown(path)}.`);
   if (typeof pin !== "boolean") throw new ConfigError(`${at}.pin is not true or false, but ${shown(pin)}.`);
   if (template !== null && typeof template !== "string")
-    throw new ConfigError(`${at}.template is not a path, but ${shown(template)}.`);
+    throw new ConfigError(`${at}.template is not a path or a name, but ${shown(template)}.`);
   const own = ["path", "pin", "template", "sampling"];
   return {
     name,
     path: /^[./~]/.test(path) ? resolve(folder, path) : path,
     isPinned: pin,
-    template: template === null ? null : resolve(folder, template),
+    // A name of one of the model's templates has neither folders nor an ending.
+    template: template === null || /^[\w-]+$/.test(template) ? template : resolve(folder, template),
     sampling: samplingOf(sampling, `${at}.sampling`),
     settings: settingsIn(others, modelSettingNames, `${at}.`, own),
   };
@@ -132,6 +134,7 @@ function settingValue(setting: Setting<unknown>, value: unknown): unknown {
     if (typeof value === "boolean") return value;
     throw new ConfigError(`It is not true or false, but ${shown(value)}.`);
   }
+  if (isTable(value)) return setting.parse(JSON.stringify(value));
   if (Array.isArray(value) && setting.repeats)
     return value.flatMap((item) => setting.parse(textOf(item)) as readonly unknown[]);
   return setting.parse(textOf(value));

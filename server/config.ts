@@ -132,6 +132,20 @@ export const serverSettings = Object.freeze({
     sentence: "Field of OpenAI's answers that holds the model's thoughts.",
     parse: (value) => oneOf(value, reasoningFields),
   }),
+  chatTemplate: optional({
+    placeholder: "file|name",
+    defaultText: "the model's usual one",
+    sentence:
+      "Chat template in place of the model's usual one: a Jinja file, or the name of another of its templates, such as tool_use.",
+  }),
+  chatTemplateKwargs: setting<string | null>({
+    placeholder: "json",
+    default: null,
+    defaultText: "none",
+    sentence:
+      "Arguments for the chat template where a request names no others, such as '{\"enable_thinking\": false}'.",
+    parse: parseJsonObject,
+  }),
   model: list({
     placeholder: "name=path",
     defaultText: "the one model of the argument",
@@ -351,6 +365,7 @@ export const serverHeadings: { readonly [Name in keyof typeof serverSettings]?: 
   host: "Address:",
   apiKey: "Who may call, and what callers share:",
   anyModelName: "Names and fields of answers:",
+  chatTemplate: "Chats:",
   model: "Several models:",
   device: "What computes, and in which numbers:",
   maxModelLen: "Memory and pace:",
@@ -543,6 +558,17 @@ export function optional(rule: {
 function notEmpty(value: string): string {
   if (value === "") throw new ConfigError("It is empty.");
   return value;
+}
+
+/** The text itself, which must be JSON of an object. Throws ConfigError. */
+function parseJsonObject(text: string): string {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) return text;
+  } catch {
+    // Not JSON at all.
+  }
+  throw new ConfigError(`It is not a JSON object, such as {"name": true}, but ${text}.`);
 }
 
 /** A switch that is off by default. */

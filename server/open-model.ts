@@ -1,6 +1,7 @@
 /** Parts of one model: its plan, text services, engines, and telemetry. */
 
 import { readFileSync } from "node:fs";
+import type { TokenId } from "../base/token.ts";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { openModelFolder } from "../model/folder.ts";
@@ -16,6 +17,8 @@ import {
   publicTokens,
   textVocabulary,
 } from "../text/model-text.ts";
+import type { ChatTemplate } from "../text/template.ts";
+import { TemplateError } from "../text/template-error.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { type Config, ConfigError } from "./config.ts";
 import { type Backend, chooseBackend } from "./engines/backend.ts";
@@ -52,13 +55,28 @@ export interface TextServices extends ModelText {
   readonly encoder: Encoder;
 }
 
-/** `template`: file of a chat template in place of the model's own; null for that. */
-export function openText(modelDir: string, template: string | null = null): TextServices {
+/** Opens the text services of a model. Throws ConfigError for a chat template or arguments that do not work. */
+export function openText(modelDir: string, config: Config): TextServices {
   const tokenizer = openTokenizer(modelDir);
-  const text = { tokenizer, template: openTemplate(modelDir, tokenizer, template) };
+  const text = { tokenizer, template: templateFor(modelDir, tokenizer, config) };
   const encoder = new Encoder(text, modelDir, new URL("./text/worker.ts", import.meta.url).href);
   encoder.probe();
   return { ...text, encoder };
+}
+
+function templateFor(
+  modelDir: string,
+  tokenizer: Tokenizer,
+  { chatTemplate, chatTemplateKwargs }: Config,
+): ChatTemplate | null {
+  const choice = { template: chatTemplate, argumentsText: chatTemplateKwargs };
+  try {
+    return openTemplate(modelDir, tokenizer, choice);
+  } catch (error) {
+    if (!(error instanceof TemplateError) || (chatTemplate ?? chatTemplateKwargs) === null) throw error;
+    const option = chatTemplate === null ? "--chat-template-kwargs" : "--chat-template";
+    throw new ConfigError(`${option}: ${error.message}.`);
+  }
 }
 
 /** Texts of its tokens, and public prefixes: facts that the model's engines need. */
@@ -70,6 +88,13 @@ export function factsFor(
   const vocabulary = textVocabulary(text.tokenizer, folder.config.shape.vocab);
   const publicTexts = config.publicPrefix.flatMap((file) => publicTokens(readText(file), text));
   return { vocabulary, publicTexts };
+}
+
+/** End tokens of an answer: those of the model's configuration, and the tokenizer's own. */
+export function endTokensOf({ config, eosTokens }: ModelFolder, { endToken }: Tokenizer): readonly TokenId[] {
+  return endToken === null || endToken >= config.shape.vocab
+    ? eosTokens
+    : [...new Set([...eosTokens, endToken])];
 }
 
 /** Engines with their telemetry. */

@@ -33,10 +33,8 @@ export interface RunningServer {
   readonly model: string;
   /** Parts of the first engine's start; null for several models, which are loaded when requests name them. */
   readonly startTimes: StartTimes | null;
-  /** Message about packed weights on disk; null for none. */
-  readonly packedNote: string | null;
-  /** Folder of the batch jobs, or the reason why there is none; null for no message. */
-  readonly jobsNote: string | null;
+  /** Messages about packed weights on disk, chat templates, and the folder of the batch jobs. */
+  readonly notes: readonly string[];
   /** Requests in flight. */
   readonly active: number;
   /** Resolves with the reason when the last engine is lost for good: the server must then be restarted. */

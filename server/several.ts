@@ -3,6 +3,7 @@
 import { formatBytes, plannedBytes, reserveOf } from "../gpu/memory.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { openModelFolder } from "../model/folder.ts";
+import { templateNotes } from "../text/model-text.ts";
 import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
 import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
 import { refusalOn } from "./api/refusals.ts";
@@ -33,6 +34,7 @@ import { ModelLifecycle } from "./models/model-lifecycle.ts";
 import { type ModelRow, ModelSet } from "./models/model-set.ts";
 import type { ModelSetting } from "./models/model-settings.ts";
 import {
+  endTokensOf,
   factsFor,
   openTelemetry,
   openText,
@@ -109,6 +111,12 @@ export async function startSeveral(
     memoryBytes,
   );
   const { store, note: jobsNote } = openJobs(config, "several models");
+  const notes = [
+    ...models.flatMap(({ setting, text }) =>
+      templateNotes(text.template).map((note) => `the model ${setting.name}: ${note}`),
+    ),
+    ...(jobsNote === null ? [] : [jobsNote]),
+  ];
   const responses = new KeptResponses(typeof config.data === "object" ? config.data.folder : null);
   const lifecycle = new Lifecycle("loading");
   const server = listen(config, lifecycle, refusalOn);
@@ -193,9 +201,8 @@ export async function startSeveral(
   return {
     url: server.origin,
     model: listed[0]!.name,
-    packedNote: null,
     startTimes: null,
-    jobsNote,
+    notes,
     get active() {
       return lifecycle.active;
     },
@@ -251,7 +258,7 @@ async function openModel(setting: ModelSetting, memoryBytes: number, count: numb
         ? prepareSimulated(config, path, device.engines)
         : prepareNative(config, path, backend!, note, [share, lean]);
     if (device.kind === "simulated") bytes = prepared.folder.weightFilesBytes;
-    const text = openText(prepared.folder.dir, setting.template);
+    const text = openText(prepared.folder.dir, config);
     const own = servedModelOf(config, prepared, text.tokenizer);
     const { temperature, "top-k": topK, "top-p": topP, "min-p": minP } = setting.sampling;
     const defaults = own.generationDefaults;
@@ -361,7 +368,11 @@ async function loadHost(
     responses,
     fleet,
     specs,
-    facts: { contextMax, eosTokens: folder.eosTokens, isHeadless: folder.config.isHeadless ?? false },
+    facts: {
+      contextMax,
+      eosTokens: endTokensOf(folder, text.tokenizer),
+      isHeadless: folder.config.isHeadless ?? false,
+    },
     compile: (source) => compiler.compile(source, device.kind === "cpu" && fleet.active > 0),
     cacheSaltFor: cacheSalts(config),
     speaksParrot: false,

@@ -1,5 +1,6 @@
 /** Composition of the server: configuration → plan → engines → text → HTTP. */
 
+import { templateNotes } from "../text/model-text.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
 import { refusalOn } from "./api/refusals.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
@@ -19,6 +20,7 @@ import { openJobs } from "./jobs/data-folder.ts";
 import type { JobStore } from "./jobs/store.ts";
 import { modelsOf } from "./models/model-settings.ts";
 import {
+  endTokensOf,
   factsFor,
   openTelemetry,
   openText,
@@ -47,8 +49,13 @@ export async function startServer(
   const models = modelsOf(config, dir);
   if (models.length > 0) return await startSeveral(config, models, events);
   const keys = openKeys(config);
-  const prepared = await prepare(config, dir ?? (await demoModelFolder()), events.onPlan);
-  const text = openText(prepared.folder.dir);
+  let opened: TextServices | null = null;
+  const prepared = await prepare(config, dir ?? (await demoModelFolder()), (plan) => {
+    // A tokenizer that does not work is told before the plan is shown.
+    opened = openText(plan.folder.dir, config);
+    events.onPlan(plan);
+  });
+  const text = opened ?? openText(prepared.folder.dir, config);
   const model = servedModelOf(config, prepared, text.tokenizer);
   const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
   const { store, note: jobsNote } = openJobs(config, prepared.names[0]!);
@@ -83,8 +90,9 @@ export async function startServer(
     url: server.origin,
     model: prepared.names[0]!,
     startTimes: watched.engines.startTimes,
-    packedNote: watched.engines.packedNote,
-    jobsNote,
+    notes: [watched.engines.packedNote, ...templateNotes(text.template), jobsNote].filter(
+      (note) => note !== null,
+    ),
     get active() {
       return lifecycle.active;
     },
@@ -136,7 +144,11 @@ function compose(
     ...services,
     fleet,
     specs,
-    facts: { contextMax, eosTokens: folder.eosTokens, isHeadless: folder.config.isHeadless ?? false },
+    facts: {
+      contextMax,
+      eosTokens: endTokensOf(folder, services.tokenizer),
+      isHeadless: folder.config.isHeadless ?? false,
+    },
     compile: (source) => compiler.compile(source, device.kind === "cpu" && fleet.active > 0),
     about: aboutOf(folder),
     cacheSaltFor: cacheSalts(config),

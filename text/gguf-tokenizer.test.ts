@@ -8,9 +8,10 @@ import { tokenizerEntries } from "../tests/support/gguf-model.ts";
 import { type Entry, parsedGguf } from "../tests/support/gguf-writer.ts";
 import { plainText } from "./control-text.ts";
 import type { ChatMessage } from "./conversation/messages.ts";
-import { ggufFillIds, ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
+import { ggufFillIds, ggufTemplates, ggufTokenizer } from "./gguf-tokenizer.ts";
 import { preTokenizers } from "./pre-tokenizers.ts";
 import { ChatTemplate } from "./template.ts";
+import { chosenTemplate, usualTemplate } from "./template-source.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer } from "./tokenizer.ts";
 
 const root = join(import.meta.dir, "..");
@@ -52,7 +53,7 @@ describe.each([
   const golden = JSON.parse(readFileSync(join(folder, "golden.json"), "utf8")) as Golden;
   const entries = tokenizerEntries(folder, pre);
   const tokenizer = tokenizerOf(entries);
-  const template = new ChatTemplate(ggufTemplate(fileOf(entries))!, tokenizer.controlTexts);
+  const template = new ChatTemplate(usualTemplate(ggufTemplates(fileOf(entries)))!, tokenizer.controlTexts);
 
   test("encodes and decodes as transformers does", () => {
     for (const { text, ids, idsWithSpecial, decoded } of golden.texts) {
@@ -380,16 +381,17 @@ describe("byte-level merges are refused when", () => {
 test("a model without a template has none; one for tools is used with tools", () => {
   const entries = tokenizerEntries(join(reference, "qwen"), "qwen2");
   const bare = entries.filter(([key]) => key !== "tokenizer.chat_template");
-  expect(ggufTemplate(fileOf(bare))).toBeNull();
+  expect(usualTemplate(ggufTemplates(fileOf(bare)))).toBeNull();
   const both: Entry[] = [
     ...bare,
     ["tokenizer.chat_template", "string", "plain"],
     ["tokenizer.chat_template.tool_use", "string", "tools"],
+    ["tokenizer.chat_templates", "string[]", ["rag", "tool_use"]],
+    ["tokenizer.chat_template.rag", "string", "documents"],
     ["tokenizer.ggml.eos_token_id", "u32", 702],
   ];
-  expect(ggufTemplate(fileOf(both))).toEqual({
-    template: "plain",
-    toolTemplate: "tools",
-    specialTokens: { eos_token: "<|im_end|>" },
-  });
+  const set = ggufTemplates(fileOf(both));
+  const specialTokens = { eos_token: "<|im_end|>" };
+  expect(usualTemplate(set)).toEqual({ template: "plain", toolTemplate: "tools", specialTokens });
+  expect(chosenTemplate("rag", set)).toEqual({ template: "documents", toolTemplate: null, specialTokens });
 });

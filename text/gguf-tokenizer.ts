@@ -9,7 +9,7 @@ import type { GgufFile } from "../model/gguf-file.ts";
 import { Metadata } from "../model/gguf-metadata.ts";
 import type { FillIds } from "./fill.ts";
 import { preTokenizerJson, preTokenizers } from "./pre-tokenizers.ts";
-import type { TemplateSource } from "./template.ts";
+import type { TemplateSet } from "./template-source.ts";
 import type { JsonObject } from "./tokenizer-file.ts";
 
 /** Values of `tokenizer.ggml.token_type`. */
@@ -46,17 +46,18 @@ export function ggufTokenizer(file: Pick<GgufFile, "file" | "metadata">): {
   };
 }
 
-/** The chat template in the metadata; null when there is none. Throws ModelError. */
-export function ggufTemplate(file: Pick<GgufFile, "file" | "metadata">): TemplateSource | null {
+/** The chat templates in the metadata: the usual one, and others by their names. Throws ModelError. */
+export function ggufTemplates(file: Pick<GgufFile, "file" | "metadata">): TemplateSet {
   const metadata = new Metadata(file);
   const key = "tokenizer.chat_template";
-  if (!metadata.has(key)) return null;
-  const toolKey = `${key}.tool_use`;
-  return {
-    template: metadata.text(key),
-    toolTemplate: metadata.has(toolKey) ? metadata.text(toolKey) : null,
-    specialTokens: specialTokens(metadata, vocabularyOf(metadata)),
-  };
+  const byName = new Map<string, string>();
+  if (metadata.has(key)) byName.set("default", metadata.text(key));
+  const namesKey = "tokenizer.chat_templates";
+  const names = metadata.has(namesKey) ? metadata.texts(namesKey) : [];
+  for (const name of new Set(["tool_use", ...names]))
+    if (metadata.has(`${key}.${name}`)) byName.set(name, metadata.text(`${key}.${name}`));
+  const specialTokensOfFile = byName.size === 0 ? {} : specialTokens(metadata, vocabularyOf(metadata));
+  return { path: file.file, byName, specialTokens: specialTokensOfFile };
 }
 
 /** Tokens for filling in the middle, under their current and former names. Throws ModelError. */

@@ -1,15 +1,14 @@
 /** Tokenizer and chat template of a model folder or GGUF file. */
 
-import { readFileSync } from "node:fs";
 import type { TokenId } from "../base/token.ts";
 import { controlBytes, type Vocabulary, vocabularyOf } from "../grammar/mask/vocabulary.ts";
 import { isGguf } from "../model/gguf.ts";
 import { readGgufFile } from "../model/gguf-file.ts";
-import { ioReason } from "../model/model-error.ts";
 import { type FillForm, fillFormOf } from "./fill.ts";
-import { ggufFillIds, ggufTemplate, ggufTokenizer } from "./gguf-tokenizer.ts";
-import { ChatTemplate, readTemplateSource, type TemplateSource } from "./template.ts";
+import { ggufFillIds, ggufTemplates, ggufTokenizer } from "./gguf-tokenizer.ts";
+import { ChatTemplate } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
+import { chosenTemplate, readTemplates, usualTemplate } from "./template-source.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer, triedTokenizer } from "./tokenizer.ts";
 
 /** The model's FIM tokens; null if it has none. Throws ModelError. */
@@ -33,35 +32,49 @@ export function openTokenizer(path: string): Tokenizer {
   });
 }
 
+/** Chat template in place of the model's usual one, and arguments for it. */
+export interface TemplateChoice {
+  /** Name of one of the model's templates, or a file; null: the usual one. */
+  readonly template: string | null;
+  /** JSON of an object with arguments that hold where a request names no others; null: none. */
+  readonly argumentsText: string | null;
+}
+
 /**
- * Chat template of a folder or a GGUF file; null when the model has none. `file`: a template in place of the
- * model's own. Throws ModelError, and TemplateError, which names the path.
+ * Chat template of a folder or a GGUF file; null when the model has none. Throws ModelError, and
+ * TemplateError, which names the path.
  */
 export function openTemplate(
   path: string,
   { controlTexts }: Tokenizer,
-  file: string | null = null,
+  { template: choice, argumentsText }: TemplateChoice = { template: null, argumentsText: null },
 ): ChatTemplate | null {
-  const own = isGguf(path) ? ggufTemplate(readGgufFile(path)) : readTemplateSource(path);
-  const source = file === null ? own : templateIn(file, own);
+  const set = isGguf(path) ? ggufTemplates(readGgufFile(path)) : readTemplates(path);
+  const source = choice === null ? usualTemplate(set) : chosenTemplate(choice, set);
   if (source === null) return null;
   try {
-    return new ChatTemplate(source, controlTexts);
+    return new ChatTemplate(argumentsText === null ? source : { ...source, argumentsText }, controlTexts);
   } catch (error) {
-    throw error instanceof TemplateError ? new TemplateError(`${file ?? path}: ${error.message}`) : error;
+    throw error instanceof TemplateError ? new TemplateError(`${choice ?? path}: ${error.message}`) : error;
   }
 }
 
-/** The template of a file, with the special tokens of the model's own one. */
-function templateIn(file: string, own: TemplateSource | null): TemplateSource {
+/** Messages about a chat template for the server's start. */
+export function templateNotes(template: ChatTemplate | null): readonly string[] {
+  if (template === null) return [];
+  const unknown = template.unknownArguments.map(
+    (name) => `the chat template does not know the argument ${name}`,
+  );
+  const problem = problemOf(template);
+  return problem === null ? unknown : [problem, ...unknown];
+}
+
+function problemOf(template: ChatTemplate): string | null {
   try {
-    return {
-      template: readFileSync(file, "utf8"),
-      toolTemplate: null,
-      specialTokens: own?.specialTokens ?? {},
-    };
+    return template.problem();
   } catch (error) {
-    throw new TemplateError(`${file} ${ioReason(error)}`);
+    if (error instanceof TemplateError) return error.message;
+    throw error;
   }
 }
 

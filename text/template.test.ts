@@ -1,14 +1,11 @@
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { describe, expect, test } from "bun:test";
 import { parseJson } from "../server/http/json/parse.ts";
 import { defaultJsonLimits } from "../server/http/limits.ts";
 import { ControlTexts, plainText } from "./control-text.ts";
 import type { ChatMessage, RenderOptions } from "./conversation/messages.ts";
 import { defaultLimits, type RenderLimits } from "./jinja/budget.ts";
 import { Dict } from "./jinja/values.ts";
-import { ChatTemplate, readTemplateSource } from "./template.ts";
+import { ChatTemplate } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
 
 const control = new ControlTexts(["<|end|>", "<|start|>", "<s>", "§"]);
@@ -198,49 +195,44 @@ describe("control text", () => {
   });
 });
 
-describe("reading a folder", () => {
-  const scratch = mkdtempSync(join(tmpdir(), "bunting-template-"));
-  afterAll(() => rmSync(scratch, { recursive: true }));
-  const folder = (files: Record<string, string>): string => {
-    const path = mkdtempSync(join(scratch, "folder-"));
-    for (const [name, text] of Object.entries(files)) writeFileSync(join(path, name), text);
-    return path;
-  };
-
-  test("a file of its own goes before the configuration", () => {
-    const config = JSON.stringify({
-      chat_template: "config",
-      eos_token: { content: "</s>" },
-      bos_token: null,
-    });
-    expect(
-      readTemplateSource(folder({ "chat_template.jinja": "file", "tokenizer_config.json": config })),
-    ).toEqual({
-      template: "file",
+test("arguments of the server hold where a request names no others, and keep their numbers", () => {
+  const chat = new ChatTemplate(
+    {
+      template: "{{ share }} {{ enable_thinking }}",
       toolTemplate: null,
-      specialTokens: { eos_token: "</s>" },
-    });
-  });
+      specialTokens: {},
+      argumentsText: '{"share": 1.0, "enable_thinking": false, "unheard_of": 1}',
+    },
+    control,
+  );
+  const written = (templateKwargs: Record<string, unknown>) =>
+    chat.render([], { addGenerationPrompt: true, templateKwargs }).text;
+  expect(written({})).toBe("1.0 False");
+  expect(written({ enable_thinking: true })).toBe("1.0 True");
+  expect(chat.unknownArguments).toEqual(["unheard_of"]);
+  const reserved = { ...chat.source, argumentsText: '{"messages": []}' };
+  expect(() => new ChatTemplate(reserved, control)).toThrow('may not set "messages"');
+});
 
-  test("of named templates the default and the one for tools are taken", () => {
-    const named = [
-      { name: "default", template: "plain {{ x }}" },
-      { name: "tool_use", template: "tools" },
-    ];
-    const source = readTemplateSource(
-      folder({ "tokenizer_config.json": JSON.stringify({ chat_template: named }) }),
-    )!;
-    expect(source).toEqual({ template: "plain {{ x }}", toolTemplate: "tools", specialTokens: {} });
-    const chat = new ChatTemplate(source, control);
-    expect(chat.render([], { addGenerationPrompt: true, tools: [{}] }).text).toBe("tools");
-    expect(chat.render([], { addGenerationPrompt: true }).text).toBe("plain ");
-  });
+describe("a template that cannot write a chat says so", () => {
+  const problemOf = (source: string) => template(source).problem();
 
-  test("no template is null, a list without a default an error", () => {
-    expect(readTemplateSource(folder({}))).toBeNull();
-    const named = JSON.stringify({ chat_template: [{ name: "rag", template: "" }] });
-    expect(() => readTemplateSource(folder({ "tokenizer_config.json": named }))).toThrow(
-      'no "default" among rag',
+  test("if it writes nothing of a message, and then refuses chats", () => {
+    const mute = "the chat template writes nothing of a user's message";
+    expect(problemOf("{{ bos_token }}{% for m in messages %}{{ m.text }}{% endfor %}")).toBe(mute);
+    expect(() => template("{{ bos_token }}").write([user("Hi")], { addGenerationPrompt: true })).toThrow(
+      mute,
     );
+  });
+
+  test("if it refuses every message", () => {
+    expect(problemOf("{{ raise_exception('no chats') }}")).toBe(
+      "the chat template refuses a user's message: no chats",
+    );
+  });
+
+  test("and not if it reads parts alone, or writes small letters", () => {
+    expect(problemOf("{{ messages[0].content | lower }}")).toBeNull();
+    expect(problemOf("{% for part in messages[0].content %}{{ part.text }}{% endfor %}")).toBeNull();
   });
 });

@@ -1,5 +1,3 @@
-import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import type { ControlTexts, RenderedPrompt } from "./control-text.ts";
 import { joinedContents } from "./conversation/content.ts";
 import type { ChatMessage, RenderOptions } from "./conversation/messages.ts";
@@ -9,18 +7,9 @@ import { JinjaError } from "./jinja/errors.ts";
 import { JinjaTemplate } from "./jinja/jinja-template.ts";
 import { fromJavaScript, jsonOfText } from "./jinja/json.ts";
 import { Dict, isList, type Value } from "./jinja/values.ts";
-import { jsonTextOf } from "./json-text.ts";
+import { jsonTextOf, rememberJsonText } from "./json-text.ts";
 import { TemplateError } from "./template-error.ts";
-
-/** Source of a chat template. */
-export interface TemplateSource {
-  /** Jinja. */
-  readonly template: string;
-  /** Template for requests with tools, if there is a separate one. */
-  readonly toolTemplate: string | null;
-  /** bos_token, eos_token and the like, as the template's variables. */
-  readonly specialTokens: Readonly<Record<string, string>>;
-}
+import type { TemplateSource } from "./template-source.ts";
 
 /** Reserved variables: a client that sets one would change the rendered prompt behind the API's back. */
 const ownNames = new Set([
@@ -52,6 +41,8 @@ const ownNames = new Set([
   "None",
 ]);
 
+const mute = "the chat template writes nothing of a user's message";
+
 /** A model's chat template. */
 export class ChatTemplate {
   readonly source: TemplateSource;
@@ -60,7 +51,10 @@ export class ChatTemplate {
   readonly #controlTexts: ControlTexts;
   readonly #wallClock: () => Date;
   readonly #limits: RenderLimits;
+  /** Arguments that hold where a request names no others. */
+  readonly #usual: Dict;
   readonly #writer = new ConversationWriter(this);
+  #problem: { readonly reason: string | null } | null = null;
 
   /**
    * Throws TemplateError when the template is not valid Jinja. `wallClock` is for templates that name the
@@ -78,6 +72,35 @@ export class ChatTemplate {
     this.#controlTexts = controlTexts;
     this.#wallClock = wallClock;
     this.#limits = limits;
+    const usual = JSON.parse(source.argumentsText ?? "{}") as Record<string, unknown>;
+    rememberJsonText(usual, source.argumentsText ?? "{}");
+    this.#usual = this.#checkedKwargs(fromJavaScript(usual, jsonTextOf) as Dict);
+  }
+
+  /** Reason why no chat can be written: the template refuses a user's message, or writes nothing of it. */
+  problem(isWanted?: () => boolean): string | null {
+    this.#problem ??= { reason: this.#foundProblem(isWanted) };
+    return this.#problem.reason;
+  }
+
+  #foundProblem(isWanted?: () => boolean): string | null {
+    const text = "Azq1";
+    try {
+      const messages = [{ role: "user", content: text }];
+      const rendered = this.#writer.write(messages, { addGenerationPrompt: true }, isWanted);
+      const isWritten = rendered.text.toLowerCase().includes(text.toLowerCase());
+      return isWritten ? null : mute;
+    } catch (error) {
+      if (error instanceof TemplateError && error.isOfMessages)
+        return `the chat template refuses a user's message: ${error.message}`;
+      throw error;
+    }
+  }
+
+  /** Names of the server's own arguments that the template does not know. */
+  get unknownArguments(): readonly string[] {
+    const names = Object.keys(JSON.parse(this.source.argumentsText ?? "{}"));
+    return names.filter((name) => !this.mentions(name, false) && !this.mentions(name, true));
   }
 
   /** Jinja source for requests with tools, or without. */
@@ -95,6 +118,7 @@ export class ChatTemplate {
    * Renders a conversation of any client, rewritten as far as the template requires. Throws TemplateError.
    */
   write(messages: readonly ChatMessage[], options: RenderOptions, isWanted?: () => boolean): WrittenChat {
+    if (this.problem(isWanted) === mute) throw new TemplateError(mute);
     return this.#writer.write(messages, options, isWanted);
   }
 
@@ -111,7 +135,7 @@ export class ChatTemplate {
     const { template, toolTemplate } = this.source;
     const mark = options.continuesLast === true ? freeMark(JSON.stringify(messages) + template) : "";
     const read = (value: unknown): Value => expectNoError(() => fromJavaScript(value, jsonTextOf));
-    const given = this.#checkedKwargs(read(options.templateKwargs ?? {}) as Dict)
+    const given = this.#withUsual(this.#checkedKwargs(read(options.templateKwargs ?? {}) as Dict))
       .set("messages", read(marked(messages.map(asTemplatesRead), mark)))
       .set("tools", read(tools))
       .set("documents", null);
@@ -126,6 +150,11 @@ export class ChatTemplate {
     const written = expectNoError(() => jinja.render(context));
     const text = withArgumentTexts(written, (disguised.value as Dict).get("messages")!);
     return { text: mark === "" ? text : upTo(mark, text), standIns };
+  }
+
+  #withUsual(given: Dict): Dict {
+    for (const [name, value] of this.#usual.entries()) if (!given.has(name)) given.set(name, value);
+    return given;
   }
 
   #checkedKwargs(kwargs: Dict): Dict {
@@ -146,46 +175,6 @@ export class ChatTemplate {
     }
     return used;
   }
-}
-
-/**
- * A folder's chat template: chat_template.jinja, else tokenizer_config.json's `chat_template`, a string or a
- * list of named ones. Null when the model has none: it can complete but not chat. Throws TemplateError.
- */
-export function readTemplateSource(folder: string): TemplateSource | null {
-  const configPath = join(folder, "tokenizer_config.json");
-  const config = existsSync(configPath) ? configIn(configPath) : {};
-  const filePath = join(folder, "chat_template.jinja");
-  const named = existsSync(filePath) ? readFileSync(filePath, "utf8") : config.chat_template;
-  const specialTokens = specialTokensOf(config);
-  if (typeof named === "string") return { template: named, toolTemplate: null, specialTokens };
-  if (!Array.isArray(named)) return null;
-  const byName = new Map<string, string>();
-  for (const entry of named as unknown[]) {
-    const { name, template } = (entry ?? {}) as { readonly name?: unknown; readonly template?: unknown };
-    if (typeof name !== "string" || typeof template !== "string")
-      throw new TemplateError(`${configPath}: an entry of chat_template has no name, or no template`);
-    byName.set(name, template);
-  }
-  const template = byName.get("default");
-  if (template === undefined) {
-    throw new TemplateError(
-      `${configPath}: chat_template has no "default" among ${[...byName.keys()].join(", ")}`,
-    );
-  }
-  return { template, toolTemplate: byName.get("tool_use") ?? null, specialTokens };
-}
-
-function configIn(path: string): Readonly<Record<string, unknown>> {
-  let reason = "it is not a JSON object";
-  try {
-    const value: unknown = JSON.parse(readFileSync(path, "utf8"));
-    if (typeof value === "object" && value !== null && !Array.isArray(value))
-      return value as Record<string, unknown>;
-  } catch (error) {
-    reason = (error as Error).message;
-  }
-  throw new TemplateError(`${path}: ${reason}`);
 }
 
 /** The messages with a mark and a space behind the content of the last one. */
@@ -212,24 +201,6 @@ function upTo(mark: string, text: string): string {
   const end = text.lastIndexOf(mark);
   if (end < 0) throw new TemplateError("the last message is not written as it is, so it cannot be continued");
   return text.startsWith(`${mark} `, end) ? text.slice(0, end) : text.slice(0, end).trimEnd();
-}
-
-function specialTokensOf(config: Readonly<Record<string, unknown>>): Record<string, string> {
-  const tokens: Record<string, string> = {};
-  for (const name of [
-    "bos_token",
-    "eos_token",
-    "unk_token",
-    "sep_token",
-    "pad_token",
-    "cls_token",
-    "mask_token",
-  ]) {
-    const value = config[name] as string | { content?: unknown } | null | undefined;
-    const text = typeof value === "string" ? value : value?.content;
-    if (typeof text === "string") tokens[name] = text;
-  }
-  return tokens;
 }
 
 /** True if the template contains the word, which consists of letters, digits and underscores. */

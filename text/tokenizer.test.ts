@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { plainText } from "./control-text.ts";
 import type { ChatMessage } from "./conversation/messages.ts";
-import { ChatTemplate, readTemplateSource } from "./template.ts";
+import { ChatTemplate } from "./template.ts";
+import { readTemplateSource } from "./template-source.ts";
 import { createTokenizer, loadTokenizer } from "./tokenizer.ts";
 import { type JsonObject, TokenizerError } from "./tokenizer-file.ts";
 

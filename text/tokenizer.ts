@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import type { TokenId } from "../base/token.ts";
 import { ControlTexts, type RenderedPrompt, restore } from "./control-text.ts";
+import { specialTokensIn, specialTokensOf } from "./template-source.ts";
 import {
   encodeBound,
   type JsonObject,
@@ -61,6 +62,8 @@ export interface Tokenizer {
   spellingOf(token: TokenId): string | null;
   /** The token with this spelling; null for none. */
   tokenOf(spelling: string): TokenId | null;
+  /** The tokenizer's own end-of-text token; null for none. */
+  readonly endToken: TokenId | null;
   /** Lower bound on the tokens of any text of this many bytes; cheap, for early refusal. */
   tokensAtLeast(textBytes: number): number;
 }
@@ -78,7 +81,7 @@ export function loadTokenizer(folder: string): Tokenizer {
   const file = join(folder, "tokenizer.json");
   const tokenizer = readJson(file);
   if (tokenizer === null) throw new TokenizerError(`${file}: no such file`);
-  const config = readJson(join(folder, "tokenizer_config.json")) ?? {};
+  const config = specialTokensIn(folder, readJson(join(folder, "tokenizer_config.json")) ?? {});
   return triedTokenizer(file, () => createTokenizer(tokenizer, config));
 }
 
@@ -167,9 +170,11 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
     return text;
   };
 
+  const end = specialTokensOf(config).eos_token;
   return {
     vocabSize: table.vocabSize,
     controlTexts,
+    endToken: end === undefined ? null : (control.get(end)?.id ?? library.token_to_id(end) ?? null),
     encode(text, { addSpecialTokens, parseControlText = false, standIns, continues = false }) {
       const ids = parseControlText
         ? encodeCut(text, standIns ?? new Map(), continues)

@@ -7,7 +7,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { plainText } from "./control-text.ts";
 import type { ChatMessage } from "./conversation/messages.ts";
-import { ChatTemplate, type TemplateSource } from "./template.ts";
+import { ChatTemplate } from "./template.ts";
+import type { TemplateSource } from "./template-source.ts";
 import { createTokenizer, loadTokenizer } from "./tokenizer.ts";
 
 const reference = join(import.meta.dir, "../tests/reference");

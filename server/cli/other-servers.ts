@@ -39,6 +39,8 @@ const sameHere: Readonly<Record<string, string>> = {
   "--tensor-parallel-size": devices,
   "--dp": devices,
   "--data-parallel-size": devices,
+  "--chat-template-file": "--chat-template",
+  "--default-chat-template-kwargs": "--chat-template-kwargs",
   "--enable-prefix-caching": always,
   "--enable-chunked-prefill": always,
   "--cont-batching": always,

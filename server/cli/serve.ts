@@ -34,8 +34,7 @@ export async function serve(config: Config, model: string | null): Promise<numbe
     onReplaced: (engine) => console.error(`Engine ${engine} is back.`),
   });
   progress.clear();
-  for (const note of [server.packedNote, server.jobsNote])
-    if (note !== null) console.log(`${sentence(note)}\n`);
+  for (const note of server.notes) console.log(`${sentence(note)}\n`);
   console.log(readyText(server, (performance.now() - startedMs) / 1000, needsKey(config)));
   if (dir === null) console.log(`${aboutDemo}\n`);
   return await untilSignal(server, config.shutdownTimeoutS);

@@ -15,8 +15,6 @@ export interface ModelSetting {
   /** The server's settings with those of the model. */
   readonly config: Config;
   readonly isPinned: boolean;
-  /** File of a chat template in place of the model's own; null for that. */
-  readonly template: string | null;
   /** Default sampling in place of the model's own. */
   readonly sampling: SamplingNumbers;
 }
@@ -54,10 +52,15 @@ export function modelsOf(config: Config, dir: string | null): readonly ModelSett
   const unknown = config.pin.find((name) => !names.includes(name));
   if (unknown !== undefined)
     throw new ConfigError(`--pin ${unknown}: no model has that name; there are ${names.join(", ")}.`);
-  return tables.map(({ settings, ...table }) => ({
+  return tables.map(({ settings, template, ...table }) => ({
     ...table,
     isPinned: table.isPinned || config.pin.includes(table.name),
-    config: { ...config, ...settings, servedModelName: [table.name] },
+    config: {
+      ...config,
+      ...settings,
+      servedModelName: [table.name],
+      chatTemplate: template ?? config.chatTemplate,
+    },
   }));
 }
 

@@ -13,7 +13,7 @@ import {
 } from "../../text/encode-job.ts";
 import { jsonTextsIn } from "../../text/json-text.ts";
 import type { ModelText } from "../../text/model-text.ts";
-import type { TemplateSource } from "../../text/template.ts";
+import type { TemplateSource } from "../../text/template-source.ts";
 import type { EncodeOptions } from "../../text/tokenizer.ts";
 
 /**

@@ -39,7 +39,8 @@ import { aboutOf } from "../../server/request/served-model.ts";
 import { Encoder } from "../../server/text/encoder.ts";
 import { fillFormOf } from "../../text/fill.ts";
 import { publicTokens, textVocabulary } from "../../text/model-text.ts";
-import { ChatTemplate, readTemplateSource } from "../../text/template.ts";
+import { ChatTemplate } from "../../text/template.ts";
+import { readTemplateSource } from "../../text/template-source.ts";
 import { loadTokenizer, type Tokenizer } from "../../text/tokenizer.ts";
 import { type Says, scriptOf } from "../support/script.ts";
 

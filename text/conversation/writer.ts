@@ -35,6 +35,8 @@ export class ConversationWriter {
   readonly #needs = new Map<string, Need>();
   readonly #styles = new Map<boolean, CallStyle>();
   readonly #forms = new Map<string, ContentForms>();
+  /** Says whether anybody waits for the conversation that is being written. */
+  #isWanted: () => boolean = () => true;
 
   constructor(template: ConversationTemplate) {
     this.#template = template;
@@ -49,6 +51,7 @@ export class ConversationWriter {
     options: RenderOptions,
     isWanted: () => boolean = () => true,
   ): WrittenChat {
+    this.#isWanted = isWanted;
     const withTools = (options.tools?.length ?? 0) > 0;
     const given: readonly ChatMessage[] = paired(messages).map((message) => this.#formed(message, withTools));
     const rendered = (needOf: (rule: Rule) => Need): WrittenChat => {
@@ -60,7 +63,7 @@ export class ConversationWriter {
         if (need === "applied") current = next;
         if (need !== "none" && rule.ignoredAs !== null) ignored.add(rule.ignoredAs);
       }
-      return { ...this.#render(current, options, withTools, isWanted), ignored: [...ignored] };
+      return { ...this.#render(current, options, withTools), ignored: [...ignored] };
     };
     try {
       return rendered((rule) => this.#needOf(rule, withTools));
@@ -74,17 +77,12 @@ export class ConversationWriter {
     }
   }
 
-  #render(
-    messages: readonly ChatMessage[],
-    options: RenderOptions,
-    withTools: boolean,
-    isWanted: () => boolean,
-  ): RenderedPrompt {
+  #render(messages: readonly ChatMessage[], options: RenderOptions, withTools: boolean): RenderedPrompt {
     const hasCalls = messages.some((message) => message.role === "tool" || callsOf(message).length > 0);
     const styled = hasCalls ? inStyle(messages, this.#style(withTools)) : messages;
     // Rules may have changed a role, or made a text.
     const formed = styled.map((message) => this.#formed(message, withTools));
-    return this.#template.render(formed, options, isWanted);
+    return this.#template.render(formed, options, this.#isWanted);
   }
 
   #formed(message: ChatMessage, withTools: boolean): ChatMessage {
@@ -185,13 +183,16 @@ export class ConversationWriter {
     });
   }
 
-  /** Text of messages without further changes; null if the template refuses them. */
+  /**
+   * Text of messages without further changes; null if the template refuses them. Throws TemplateError if it takes
+   * too long, or nobody waits for it any more.
+   */
   #written(messages: readonly ChatMessage[], withTools: boolean): string | null {
     const tools = withTools ? [offered] : null;
     try {
-      return this.#template.render(messages, { addGenerationPrompt: true, tools }).text;
+      return this.#template.render(messages, { addGenerationPrompt: true, tools }, this.#isWanted).text;
     } catch (error) {
-      if (error instanceof TemplateError) return null;
+      if (error instanceof TemplateError && error.isOfMessages) return null;
       throw error;
     }
   }
