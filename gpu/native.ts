@@ -7,7 +7,7 @@
  * csrc/boundary/engine.cpp asserts.
  */
 import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
-import type { QuantisedSource } from "../model/quantisation.ts";
+import { partsOf, type QuantisedSource } from "../model/quantisation.ts";
 import { rotationOf } from "../model/rope.ts";
 import type { LayerShape, ModelShape } from "../model/shape.ts";
 import type { ModelTensor } from "../model/weights.ts";
@@ -66,13 +66,13 @@ export interface ComputeOptions {
    */
   readonly formats?: readonly number[];
   /**
-   * KV cache type: plain (as `compute`), or with bf16 also int8 (CPU engines) or fp8 (GPUs). Absent: plain.
+   * KV cache type: plain (as `compute`), or with bf16 also int8 and int4 (CPU engines) or fp8 (GPUs). Absent: plain.
    */
   readonly kv?: KvFormat;
 }
 
 /** BUNTING_KV_* names in order. */
-export const kvFormats = ["plain", "int8", "fp8"] as const;
+export const kvFormats = ["plain", "int8", "fp8", "int4"] as const;
 export type KvFormat = (typeof kvFormats)[number];
 
 /** BUNTING_GEMM_* names in order. */
@@ -278,8 +278,7 @@ export function openLibrary(path: string): NativeLibrary {
         check(c.bunting_model_load(model, kind, layer, name, offset, type, rows, cols));
         return;
       }
-      const { scales, zeros, order } = quantised;
-      const parts = [{ file, offset }, scales, zeros, order].map((part) => part ?? { file: "", offset: 0 });
+      const parts = [{ file, offset }, ...partsOf(quantised)].map((part) => part ?? { file: "", offset: 0 });
       const paths = Buffer.concat(parts.map((part) => encodePath(part.file)));
       const offsets = new BigUint64Array(parts.map((part) => BigInt(part.offset)));
       const how = encodeQuantised(quantised);
@@ -429,14 +428,16 @@ const ropeBytes = 24;
 
 /** Encodes a bunting_quantised. */
 function encodeQuantised(source: QuantisedSource): Uint8Array {
-  const bytes = new Uint8Array(new ArrayBuffer(40));
+  const bytes = new Uint8Array(new ArrayBuffer(48));
   const view = new DataView(bytes.buffer);
-  const { layout, number, bits, zeroAdded, groupRows, groupCols, scaleType } = source;
+  const { layout, number, bits, zeroAdded, groupRows, groupCols, scaleType, isDivided, nested } = source;
   for (const [index, value] of [layout, number, bits, zeroAdded].entries())
     view.setInt32(index * 4, value, true);
   view.setBigInt64(16, BigInt(groupRows), true);
   view.setBigInt64(24, BigInt(groupCols), true);
   view.setInt32(32, scaleType, true);
+  view.setInt32(36, isDivided ? 1 : 0, true);
+  view.setBigInt64(40, BigInt(nested?.state.bytes ?? 0), true);
   return bytes;
 }
 

@@ -14,7 +14,7 @@ import {
   readPublishedName,
   snapshotFolder,
 } from "./hub-cache.ts";
-import { readExactly, readJsonObject, withFile } from "./json.ts";
+import { isObject, type JsonObject, readExactly, readJsonObject, show, withFile } from "./json.ts";
 import { ioReason, ModelError } from "./model-error.ts";
 import type { ModelFolder } from "./model-folder.ts";
 import { folderEmbedding } from "./pooling.ts";
@@ -46,7 +46,10 @@ export function openModelFolder(path: string): ModelFolder {
   const stored = readStoredTensors(dir);
   const { config, note } = withOwnProjection(described, stored);
   const configFile = join(dir, "config.json");
-  const quantisation = quantisationOf(configFile, readJsonObject(configFile, configBytesMax));
+  const quantisation = quantisationOf(
+    configFile,
+    withModelopt(dir, readJsonObject(configFile, configBytesMax)),
+  );
   const source = stored.files.length === 1 ? stored.files[0]! : join(dir, "model.safetensors.index.json");
   return {
     dir,
@@ -64,6 +67,16 @@ export function openModelFolder(path: string): ModelFolder {
     embedding: folderEmbedding(dir),
     score: folderScore(dir, config, stored),
   };
+}
+
+/** Configuration with the quantisation that older ModelOpt folders describe in a file of their own. */
+function withModelopt(dir: string, config: JsonObject): JsonObject {
+  const file = join(dir, "hf_quant_config.json");
+  if (config.quantization_config != null || !existsSync(file)) return config;
+  const { quantization } = readJsonObject(file, configBytesMax);
+  if (!isObject(quantization))
+    throw new ModelError(file, "quantization", `is ${show(quantization)}, not an object`);
+  return { ...config, quantization_config: { ...quantization, quant_method: "modelopt" } };
 }
 
 /**

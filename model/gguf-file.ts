@@ -90,7 +90,7 @@ const supportedTypes = Object.keys(storedTypes);
 /** Names of unsupported types, for error messages. */
 const otherTypes: Readonly<Record<number, string>> = {
   ...{ 9: "Q8_1", 15: "Q8_K", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64" },
-  ...{ 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4" },
+  ...{ 34: "TQ1_0", 35: "TQ2_0" },
 };
 
 /** Reads and checks the head of a file. Throws ModelError with the key or tensor at fault. */

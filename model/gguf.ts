@@ -10,6 +10,7 @@ import { readExactly, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { ModelFolder } from "./model-folder.ts";
 import { ggufEmbedding } from "./pooling.ts";
+import { ggufNvfp4 } from "./quantisation.ts";
 import type { StoredTensor } from "./safetensors.ts";
 import { storedTypes } from "./stored-types.ts";
 import { TensorKind } from "./tensor-kinds.ts";
@@ -117,7 +118,7 @@ const expertNames: Readonly<Record<number, string>> = {
 };
 
 export const ggufLayout: TensorLayout = {
-  quantisation: null,
+  quantisation: ggufNvfp4,
   describedBy: "the metadata",
   dtypes: Object.fromEntries(Object.entries(storedTypes).map(([name, { number }]) => [name, number])),
   nameOf({ tensor, layer, expert }, { ggufNames, ggufExpertNames }) {
@@ -130,6 +131,7 @@ export const ggufLayout: TensorLayout = {
   isHarmless: (name, { shape }) =>
     name === factorsName ||
     name.startsWith("rope_factors_") || // used by the configuration
+    ggufNvfp4.isHarmless(name) ||
     isUnreadKey(/^blk\.(\d+)\.attn_(k|v|k_norm)\.weight$/, name, shape),
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
   storesGroupedHeads: () => false,

@@ -7,7 +7,7 @@ import { isObject, type JsonObject, show } from "./json.ts";
 /** Storage scheme of all quantised matrices of a folder. */
 export interface Scheme {
   readonly layout: "rows" | "gptq" | "awq";
-  readonly number: "unsigned" | "signed" | "e4m3" | "e2m1";
+  readonly number: "unsigned" | "signed" | "e4m3" | "e2m1" | "of127" | "levels";
   readonly bits: 4 | 8;
   /** Consecutive k that share a scale; null if a row, or the whole matrix, has one scale. */
   readonly group: number | null;
@@ -19,6 +19,11 @@ export interface Scheme {
   readonly scales: readonly string[];
   readonly zeros: string | null;
   readonly order: string | null;
+  /** Factor of all numbers, beside scales in e4m3; `isDivided`: they are divided by it. */
+  readonly factor?: string;
+  readonly isDivided?: boolean;
+  /** JSON text about nested scales. */
+  readonly state?: readonly string[];
 }
 
 /** Reader of `quantization_config` or of a part of it. */
@@ -31,8 +36,11 @@ export interface Reader {
 export const schemes: Readonly<Record<string, (read: Reader) => Scheme>> = {
   gptq: gptqScheme,
   awq: awqScheme,
+  "auto-round": autoRoundScheme,
   fp8: fp8Scheme,
   "compressed-tensors": compressedScheme,
+  modelopt: modeloptScheme,
+  bitsandbytes: bitsandbytesScheme,
 };
 
 function oneOf<T>({ fields, refuse }: Reader, name: string, allowed: readonly T[], fallback?: T): T {
@@ -66,6 +74,74 @@ function awqScheme(read: Reader): Scheme {
     ...{ layout: "awq", number: "unsigned", bits: oneOf(read, "bits", [4] as const), groupRows: 1 },
     ...{ group: groupOf(read, 128), zeroAdded: 0, integers: ["qweight"], scales: ["scales"] },
     ...{ zeros: oneOf(read, "zero_point", [true, false], true) ? "qzeros" : null, order: null },
+  };
+}
+
+/** Packing formats of AutoRound: the folder's layout, and what a stored zero lacks. */
+const autoRoundPackings: Readonly<Record<string, Pick<Scheme, "layout" | "zeroAdded">>> = {
+  "auto_round:auto_gptq": { layout: "gptq", zeroAdded: 1 },
+  "auto_round:gptq": { layout: "gptq", zeroAdded: 1 },
+  "auto_round:gptqmodel": { layout: "gptq", zeroAdded: 0 },
+  auto_round: { layout: "gptq", zeroAdded: 0 },
+  "auto_round:auto_awq": { layout: "awq", zeroAdded: 0 },
+  "auto_round:awq": { layout: "awq", zeroAdded: 0 },
+};
+
+function autoRoundScheme(read: Reader): Scheme {
+  const { fields, refuse } = read;
+  const packing = oneOf(read, "packing_format", Object.keys(autoRoundPackings), "auto_round:auto_gptq");
+  const { layout, zeroAdded } = autoRoundPackings[packing]!;
+  oneOf(read, "data_type", ["int"], "int");
+  const isSymmetric = oneOf(read, "sym", [true, false], true);
+  const bits = oneOf(read, "bits", layout === "awq" ? ([4] as const) : ([4, 8] as const));
+  const others = isObject(fields.extra_config) ? Object.entries(fields.extra_config) : [];
+  for (const [name, other] of others) {
+    if (!isObject(other) || Number(other.bits ?? bits) >= 16) continue; // is stored plain
+    const same = { bits, group_size: fields.group_size, sym: isSymmetric, data_type: "int" };
+    for (const [field, value] of Object.entries(same)) {
+      if ((other[field] ?? value) === value) continue;
+      refuse(
+        `.extra_config.${name}.${field}`,
+        `is ${show(other[field])} beside ${show(value)}; read is one way`,
+      );
+    }
+  }
+  return {
+    ...{ layout, number: "unsigned", bits, groupRows: 1, group: groupOf(read), zeroAdded },
+    ...{ integers: ["qweight"], scales: ["scales"], zeros: isSymmetric ? null : "qzeros", order: null },
+  };
+}
+
+const nvfp4 = {
+  layout: "rows",
+  number: "e2m1",
+  bits: 4,
+  group: 16,
+  groupRows: 1,
+  zeroAdded: 0,
+  scales: ["weight_scale"],
+  zeros: null,
+  order: null,
+} as const;
+
+function modeloptScheme(read: Reader): Scheme {
+  const algorithm = oneOf(read, "quant_algo", ["NVFP4", "FP8"] as const);
+  if (algorithm === "FP8")
+    return { ...bytesByRows, number: "e4m3", group: null, groupRows: 1, scales: ["weight_scale"] };
+  oneOf(read, "group_size", [16], 16);
+  return { ...nvfp4, integers: ["weight"], factor: "weight_scale_2" };
+}
+
+function bitsandbytesScheme(read: Reader): Scheme {
+  if (oneOf(read, "load_in_8bit", [true, false], false))
+    return { ...bytesByRows, number: "of127", group: null, groupRows: 1, scales: ["SCB"] };
+  oneOf(read, "load_in_4bit", [true]);
+  oneOf(read, "bnb_4bit_quant_storage", ["uint8"], "uint8");
+  const type = oneOf(read, "bnb_4bit_quant_type", ["nf4", "fp4"], "fp4");
+  return {
+    ...{ layout: "rows", number: "levels", bits: 4, group: null, groupRows: 1, zeroAdded: 0 },
+    ...{ integers: ["weight"], scales: ["weight.absmax"], zeros: null, order: null },
+    state: [`weight.quant_state.bitsandbytes__${type}`],
   };
 }
 
@@ -108,6 +184,11 @@ function compressedScheme({ fields, refuse }: Reader): Scheme {
   const bits = oneOf(read, "num_bits", [4, 8] as const);
   const strategy = oneOf(read, "strategy", ["tensor", "channel", "group", "block", "tensor_group"]);
   const scales = ["weight_scale"];
+  if (format === "nvfp4-pack-quantized") {
+    if (!isFloat || bits !== 4) read.refuse(".num_bits", `is ${bits} beside ${format}; read are floats of 4`);
+    oneOf(read, "group_size", [16], 16);
+    return { ...nvfp4, integers: ["weight_packed"], factor: "weight_global_scale", isDivided: true };
+  }
   if (format === "pack-quantized" || format === "mxfp4-pack-quantized") {
     if (isFloat !== (format === "mxfp4-pack-quantized"))
       read.refuse(".type", `is ${show(first.type)} beside ${format}`);
@@ -135,6 +216,6 @@ function compressedScheme({ fields, refuse }: Reader): Scheme {
 }
 
 const compressedFormats = [
-  ...(["pack-quantized", "mxfp4-pack-quantized"] as const),
+  ...(["pack-quantized", "mxfp4-pack-quantized", "nvfp4-pack-quantized"] as const),
   ...(["int-quantized", "float-quantized", "naive-quantized"] as const),
 ];

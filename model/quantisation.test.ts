@@ -44,8 +44,8 @@ test.each([
 test.each([
   [7, "quantization_config: is 7, not an object"],
   [
-    { quant_method: "bitsandbytes" },
-    '.quant_method: is "bitsandbytes", which is not read; wanted: gptq, awq, fp8, compressed-tensors',
+    { quant_method: "hqq" },
+    '.quant_method: is "hqq", which is not read; wanted: gptq, awq, auto-round, fp8, compressed-tensors',
   ],
   [{ quant_method: "gptq", bits: 3, group_size: 128 }, ".bits: is 3; read are 4, 8"],
   [
@@ -105,6 +105,7 @@ describe("the tensors of a matrix", () => {
       source: {
         ...{ layout: 1, number: 0, bits: 4, zeroAdded: 1, groupRows: 1, groupCols: 32, scaleType: 1 },
         ...{ scales: good[1]!, zeros: good[2]!, order: null },
+        ...{ factor: null, isDivided: false, levels: null, nested: null },
       },
     });
     expect(read([tensor("a.weight", "BF16", 16, 64)])).toBeNull();
@@ -139,7 +140,8 @@ describe("experts in mxfp4", () => {
 
   test("are all of a layer in one tensor", () => {
     const how = { layout: 0, number: 3, bits: 4, zeroAdded: 0, groupRows: 1, groupCols: 32, scaleType: 3 };
-    const source = { ...how, scales, zeros: null, order: null };
+    const none = { zeros: null, order: null, factor: null, isDivided: false, levels: null, nested: null };
+    const source = { ...how, ...none, scales };
     expect(read(blocks, scales)).toEqual({ integers: blocks, dtype: 29, source });
     expect(read(tensor("a", "BF16", 3, 64, 8))).toBeNull();
     expect(matrix("a.weight", 8, 64, new Map([["a.weight", tensor("a.weight", "BF16", 8, 64)]]))).toBeNull();

@@ -40,4 +40,5 @@ export const storedTypes = {
   IQ1_M: { number: 36, gguf: 29, kind: "codebook", block: 256, bytes: 56, bits: 1 },
   BF16: { number: 2, gguf: 30, kind: "numbers", block: 1, bytes: 2, bits: 16 },
   MXFP4: { number: 29, gguf: 39, kind: "blocks", block: 32, bytes: 17, bits: 4 },
+  NVFP4: { number: 37, gguf: 40, kind: "blocks", block: 64, bytes: 36, bits: 4 },
 } as const satisfies Readonly<Record<string, StoredType>>;

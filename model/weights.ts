@@ -7,7 +7,7 @@ import type { Family } from "./families/family.ts";
 import { familyNamed } from "./families/index.ts";
 import { show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
-import type { Quantisation, QuantisedMatrix, QuantisedSource } from "./quantisation.ts";
+import { partsOf, type Quantisation, type QuantisedMatrix, type QuantisedSource } from "./quantisation.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
 import { type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
 import { TensorKind } from "./tensor-kinds.ts";
@@ -464,12 +464,17 @@ function match(
     const whole = layout.quantisation?.experts(name, [experts, rows, cols], stored.tensors);
     const firstRow = isUp ? first - want.shape[0]! + 1 : first;
     if (whole)
-      return { ...ofKind, ...partOf(whole, experts * rows, firstRow, want.shape[0]!), transposed: false };
+      return {
+        ...ofKind,
+        ...partOf(whole, experts * rows, firstRow, want.shape[0]!, rows),
+        transposed: false,
+      };
   }
   const quantised =
     shape.length === 2 ? layout.quantisation?.matrix(name, shape[0]!, shape[1]!, stored.tensors) : null;
   if (quantised) {
     const { integers, dtype, source: parts } = quantised;
+    if (parts.scales === null) return { ...ofKind, ...partOf(quantised, shape[0]!, first, want.shape[0]!) };
     if (shape[0] !== want.shape[0] || transposed) {
       throw new ModelError(
         integers.file,
@@ -507,27 +512,32 @@ function match(
   };
 }
 
-/** Rows [first, first + count) of a quantised matrix whose groups are parts of a row. */
+/** Rows [first, first + count) of a quantised matrix whose groups are parts of a row, of experts of `rowsEach`. */
 function partOf(
   { integers, source, dtype }: QuantisedMatrix,
   rows: number,
   first: number,
   count: number,
+  rowsEach: number = rows,
 ): Pick<ModelTensor, "path" | "offset" | "bytes" | "dtype" | "name" | "quantised"> {
   const from = (tensor: StoredTensor): number => tensor.offset + (tensor.bytes / rows) * first;
+  const { scales, factor } = source;
+  const expert = Math.floor(first / rowsEach);
   return {
     path: integers.file,
     offset: from(integers),
     bytes: (integers.bytes / rows) * count,
     dtype,
     name: integers.name,
-    quantised: { ...source, scales: { ...source.scales, offset: from(source.scales) } },
+    quantised: {
+      ...source,
+      scales: scales && { ...scales, offset: from(scales) },
+      factor: factor && { ...factor, offset: factor.offset + 4 * expert },
+    },
   };
 }
 
 function namesOf(quantised: QuantisedSource | undefined): string[] {
   if (quantised === undefined) return [];
-  return [quantised.scales, quantised.zeros, quantised.order].flatMap((part) =>
-    part === null ? [] : [part.name],
-  );
+  return partsOf(quantised).flatMap((part) => (part === null ? [] : [part.name]));
 }

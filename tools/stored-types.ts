@@ -21,8 +21,11 @@ export function storedTypesModule(): string {
       const [, gguf, bytes] = one(/\.file = \{\.type = (\d+), \.bytes = (\d+)/, row);
       const bits = /\.bits = (\d+)/.exec(row)?.[1];
       const kind = bits === undefined ? "numbers" : "blocks";
-      const block = bits === undefined ? 1 : /Scales::super/.test(row) ? 256 : 32;
-      return rowOf(name!, numbers.get(type!)!, gguf!, kind, block, bytes!, bits ?? `${8 * Number(bytes)}`);
+      const converted = /\.converted = \{(\d+), (\d+)\}/.exec(row);
+      const own = bits === undefined ? 1 : /Scales::super/.test(row) ? 256 : 32;
+      const block = converted === null ? own : Number(converted[1]);
+      const size = converted?.[2] ?? bytes!;
+      return rowOf(name!, numbers.get(type!)!, gguf!, kind, block, size, bits ?? `${8 * Number(bytes)}`);
     });
   const first = Number(one(/enum Codebook : int32_t \{ \w+ = (\d+)/, codebooks)[1]);
   const books = all(/\{kIq\w+, "(\w+)", (\d+), (\d+)\}/g, codebooks).map(([, name, gguf, bytes], index) =>

@@ -117,15 +117,16 @@ void check_limits(bunting_engine_limits const& limits) {
 // The allowed formats depend on the engine.
 void check_formats(bunting::Model const& model) {
 #ifdef BUNTING_CUDA
-  if (model.shape().kv == BUNTING_KV_INT8)
-    fail(BUNTING_INVALID, "GPUs keep keys and values in bf16 or fp8, not in int8");
+  if (model.shape().kv == BUNTING_KV_INT8 || model.shape().kv == BUNTING_KV_INT4)
+    fail(BUNTING_INVALID, "GPUs keep keys and values in bf16 or fp8, not in %s",
+         model.shape().kv == BUNTING_KV_INT8 ? "int8" : "int4");
   if (model.is_for_cpus())
     fail(BUNTING_INVALID,
          "GPUs keep weights in bf16, int8, int6, int4 or fp8, not in GGUF's Q5_0 or K types");
   if (model.has_apart_v()) fail(BUNTING_INVALID, "GPUs keep V in the same format as Q and K");
 #else
   if (model.shape().kv == BUNTING_KV_FP8)
-    fail(BUNTING_INVALID, "CPUs keep keys and values in bf16, f32 or int8, not in fp8");
+    fail(BUNTING_INVALID, "CPUs keep keys and values in bf16, f32, int8 or int4, not in fp8");
   if (model.has_fp8())
     fail(BUNTING_INVALID, "CPUs keep weights in bf16, f32, int8, int6 or int4, not in fp8");
 #endif

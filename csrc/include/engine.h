@@ -106,7 +106,7 @@ enum { BUNTING_F32 = 0, BUNTING_F16 = 1, BUNTING_BF16 = 2 };
  * number of blocks: 256 numbers each in the K types, IQ4_XS and codebook types, 32 in the others. This enum has only the types
  * that this header mentions. The other type numbers, up to 63, are in the rows of cpu/kernels/block_formats.h. Codebook
  * types, which are not a format of matrices in memory, are in model/codebook_types.cpp. */
-enum { BUNTING_Q4_0 = 16, BUNTING_Q4_1 = 17, BUNTING_Q8_0 = 20, BUNTING_MXFP4 = 29 };
+enum { BUNTING_Q4_0 = 16, BUNTING_Q4_1 = 17, BUNTING_Q8_0 = 20, BUNTING_MXFP4 = 29, BUNTING_NVFP4 = 37 };
 /* Flags added to the storage type.
  * PAIRED_ROWS, for Q, K and their biases: the file interleaves the rotated rows of each head. Its rows 2j and 2j+1 are the
  * head's rows j and j + R/2 (R: bunting_rope's dimensions).
@@ -136,9 +136,10 @@ enum {
   BUNTING_FORMAT_INT6 = 4, BUNTING_FORMAT_Q8_0 = 5,
 };
 
-/* Formats of the KV cache. PLAIN: the type that `compute` names. The 8-bit formats need BUNTING_BF16. They have one scale per
- * token and head for keys and one for values: INT8, on CPUs, with f32 scales; FP8 (e4m3), on GPUs, with powers of two. */
-enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1, BUNTING_KV_FP8 = 2 };
+/* Formats of the KV cache. PLAIN: the type that `compute` names. The others need BUNTING_BF16. They have one scale per token
+ * and head for keys and one for values: INT8 and INT4, on CPUs, with f32 scales; FP8 (e4m3), on GPUs, with powers of two. INT4
+ * rotates keys and values by a Hadamard matrix before it rounds them (cpu/kernels/hadamard.h). */
+enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1, BUNTING_KV_FP8 = 2, BUNTING_KV_INT4 = 3 };
 
 /* Decoder-only transformer: x = embed * embedding_scale, then the layers, then logits = logit_scale * lm_head(norm(x)). With a
  * logit cap, logits = cap * tanh(logits / cap).
@@ -306,17 +307,29 @@ typedef struct bunting_quantised {
   int32_t zero_added; /* constant added to a stored z: 1 in the first version of GPTQ's format */
   int64_t group_rows, group_cols; /* shape of a group, whose elements share a scale */
   int32_t scale_type; /* BUNTING_SCALE_* */
-  int32_t reserved;   /* 0 */
+  int32_t divided;    /* 1: elements are divided by the factor, 0: multiplied */
+  int64_t state_bytes; /* of nested scales */
 } bunting_quantised;
-enum { BUNTING_LAYOUT_ROWS = 0, BUNTING_LAYOUT_GPTQ = 1, BUNTING_LAYOUT_AWQ = 2 };
-enum { BUNTING_NUMBER_UNSIGNED = 0, BUNTING_NUMBER_SIGNED = 1, BUNTING_NUMBER_E4M3 = 2, BUNTING_NUMBER_E2M1 = 3 };
-enum { BUNTING_SCALE_F32 = 0, BUNTING_SCALE_F16 = 1, BUNTING_SCALE_BF16 = 2, BUNTING_SCALE_E8M0 = 3 };
+enum { BUNTING_LAYOUT_ROWS = 0, BUNTING_LAYOUT_GPTQ = 1, BUNTING_LAYOUT_AWQ = 2, BUNTING_LAYOUT_NVFP4 = 3 };
+/* SIGNED_127: q / 127. LEVELS: the f32 with index q of 16, with the first of two in the high bits. */
+enum {
+  BUNTING_NUMBER_UNSIGNED = 0, BUNTING_NUMBER_SIGNED = 1, BUNTING_NUMBER_E4M3 = 2, BUNTING_NUMBER_E2M1 = 3,
+  BUNTING_NUMBER_SIGNED_127 = 4, BUNTING_NUMBER_LEVELS = 5,
+};
+/* NESTED: the f32 with the index of the scale's byte of 256, times an f32 for each 256 scales, plus an offset. */
+enum {
+  BUNTING_SCALE_F32 = 0, BUNTING_SCALE_F16 = 1, BUNTING_SCALE_BF16 = 2, BUNTING_SCALE_E8M0 = 3, BUNTING_SCALE_E4M3 = 4,
+  BUNTING_SCALE_NESTED = 5,
+};
 
-/* Loads such a matrix, like bunting_model_load, by converting it to blocks of `dtype`. BUNTING_Q4_0, BUNTING_Q4_1 and
- * BUNTING_MXFP4 keep its integers and round only scales, to f16; BUNTING_Q8_0 may round the numbers too. `paths` has four
- * strings, each ended by a NUL, and `offsets` four byte offsets. They locate the integers, scales, zeros (empty path: all are
- * 2^(bits - 1)) and the i32 group of each column (empty path: in order). With BUNTING_EVERY_SECOND rows of integers and rows
- * of scales alternate with those of another tensor. */
+/* Loads such a matrix, like bunting_model_load, by converting it to blocks of `dtype`. BUNTING_Q4_0, BUNTING_Q4_1,
+ * BUNTING_MXFP4 and BUNTING_NVFP4 keep its integers and round only scales; BUNTING_Q8_0 may round the numbers too. `paths` has
+ * BUNTING_PARTS strings, each ended by a NUL, and `offsets` as many byte offsets. They locate the integers, scales (empty path
+ * with BUNTING_LAYOUT_NVFP4, whose blocks have them), zeros (empty path: all are 2^(bits - 1)), the i32 group of each column
+ * (empty path: in order), an f32 factor of all elements (empty path: 1), the 16 levels of BUNTING_NUMBER_LEVELS, and for nested
+ * scales their f32 scales, their 256 levels and the `state_bytes` of JSON text with their "nested_offset". With
+ * BUNTING_EVERY_SECOND rows of integers and rows of scales alternate with those of another tensor. */
+#define BUNTING_PARTS 9
 bunting_status bunting_model_load_quantised(bunting_model* model, int32_t tensor, int32_t layer, char const* paths,
                                             uint64_t const* offsets, bunting_quantised const* how, int32_t dtype,
                                             int64_t rows, int64_t cols);

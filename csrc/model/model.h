@@ -91,7 +91,9 @@ class Model {
   bunting_layer_shape const& layer_shape(int32_t index) const { return layer_shapes_[size_t(index)]; }
   Kernels const& kernels() const { return *kernels_; }
   Dtype dtype() const { return dtype_; }  // type of activations, plain weights, and plain keys and values
-  Dtype kv_dtype() const { return shape_.kv == BUNTING_KV_INT8 ? Dtype::q8 : dtype_; }
+  Dtype kv_dtype() const {
+    return shape_.kv == BUNTING_KV_INT8 ? Dtype::q8 : shape_.kv == BUNTING_KV_INT4 ? Dtype::q4 : dtype_;
+  }
   // True if matrix `index` (engine.h, `formats`) is e4m3 in an engine's copy; and if any matrix is.
   bool is_fp8(int32_t index) const { return formats_[size_t(index)] == BUNTING_FORMAT_FP8; }
   bool has_fp8() const;

@@ -122,11 +122,13 @@ void check_shape(bunting_model_shape const& s) {
     fail(BUNTING_INVALID, "model shape: head_size %d is not a multiple of 16", s.head_size);
   if (s.compute != BUNTING_BF16 && s.compute != BUNTING_F32)
     fail(BUNTING_INVALID, "model shape: compute type %d is neither bf16 nor f32", s.compute);
-  if (s.kv < BUNTING_KV_PLAIN || s.kv > BUNTING_KV_FP8)
-    fail(BUNTING_INVALID, "model shape: keys and values of kind %d are neither plain nor int8 nor fp8", s.kv);
+  if (s.kv < BUNTING_KV_PLAIN || s.kv > BUNTING_KV_INT4)
+    fail(BUNTING_INVALID, "model shape: keys and values of kind %d are not plain, int8, fp8 or int4", s.kv);
   if (s.kv != BUNTING_KV_PLAIN && s.compute != BUNTING_BF16)
     fail(BUNTING_INVALID, "model shape: keys and values in %s go with bf16, not with f32",
-         s.kv == BUNTING_KV_INT8 ? "int8" : "fp8");
+         s.kv == BUNTING_KV_INT8   ? "int8"
+         : s.kv == BUNTING_KV_INT4 ? "int4"
+                                   : "fp8");
   check_positive("norm_epsilon", s.norm_epsilon);
   check_positive("attention_scale", s.attention_scale);
   check_positive("embedding_scale", s.embedding_scale);

@@ -6,8 +6,12 @@
 //   GPTQ   q [K, N] packed along k in words of 32 bits; s [G, N]; z [G, N] packed along n
 //   AWQ    q [K, N] packed along n in words, the columns of a word in the order 0 2 4 6 1 3 5 7; s [G, N];
 //          z [G, N] packed as q
+//   NVFP4  rows of GGUF's blocks of 64 k: four s, then the nibbles q of each 16 k, the first eight of which
+//   are
+//          low ones
 //
-// with G groups of group_cols k, or the group of each k that `order` gives.
+// with G groups of group_cols k, or the group of each k that `order` gives. A factor may multiply all
+// numbers.
 //
 // Work:    a block of 32 numbers at a time, on the threads that pack.
 // Checked: against formulas in double (tests/test_quantised_matrix.cpp).
@@ -15,7 +19,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "boundary/error.h"
 #include "cpu/kernels/stored_block.h"
@@ -32,6 +38,12 @@ int packed(uint8_t const* from, int64_t index, int bits) {
 int64_t awq_place(int64_t n) {
   constexpr int64_t kPlaces[] = {0, 4, 1, 5, 2, 6, 3, 7};
   return n / 8 * 8 + kPlaces[n % 8];
+}
+
+float float_at(uint8_t const* floats, int64_t index) {
+  float value;
+  std::memcpy(&value, floats + index * 4, 4);
+  return value;
 }
 
 double e4m3(int bits) {
@@ -67,38 +79,67 @@ QuantisedMatrix::QuantisedMatrix(bunting_quantised const& how, char const* paths
                                  int64_t rows, int64_t cols, int64_t row_step)
     : how_(how), rows_(rows), cols_(cols), row_step_(row_step) {
   bool const is_integer = how.number == BUNTING_NUMBER_UNSIGNED;
-  bool const is_wide = how.number == BUNTING_NUMBER_SIGNED || how.number == BUNTING_NUMBER_E4M3;
-  bool const is_words = how.layout != BUNTING_LAYOUT_ROWS;
+  bool const is_wide = how.number == BUNTING_NUMBER_SIGNED || how.number == BUNTING_NUMBER_E4M3 ||
+                       how.number == BUNTING_NUMBER_SIGNED_127;
+  bool const has_levels = how.number == BUNTING_NUMBER_LEVELS,
+             is_nested = how.scale_type == BUNTING_SCALE_NESTED;
+  bool const is_blocks = how.layout == BUNTING_LAYOUT_NVFP4;
+  bool const is_words = how.layout == BUNTING_LAYOUT_GPTQ || how.layout == BUNTING_LAYOUT_AWQ;
   int64_t const per_word = how.bits > 0 ? 32 / how.bits : 1;
-  if (how.layout < BUNTING_LAYOUT_ROWS || how.layout > BUNTING_LAYOUT_AWQ ||
-      how.number < BUNTING_NUMBER_UNSIGNED || how.number > BUNTING_NUMBER_E2M1 ||
+  if (how.layout < BUNTING_LAYOUT_ROWS || how.layout > BUNTING_LAYOUT_NVFP4 ||
+      how.number < BUNTING_NUMBER_UNSIGNED || how.number > BUNTING_NUMBER_LEVELS ||
       (how.bits != 4 && how.bits != 8) || (is_wide && how.bits != 8) ||
-      (how.number == BUNTING_NUMBER_E2M1 && how.bits != 4) || (is_words && !is_integer) ||
+      ((how.number == BUNTING_NUMBER_E2M1 || has_levels) && how.bits != 4) || (is_words && !is_integer) ||
       (how.layout == BUNTING_LAYOUT_AWQ && how.bits != 4) || how.group_rows < 1 || how.group_cols < 1 ||
       (is_words && how.group_rows != 1) || how.scale_type < BUNTING_SCALE_F32 ||
-      how.scale_type > BUNTING_SCALE_E8M0)
+      how.scale_type > BUNTING_SCALE_NESTED ||
+      (is_blocks && (how.number != BUNTING_NUMBER_E2M1 || how.scale_type != BUNTING_SCALE_E4M3 ||
+                     how.group_cols != 16 || how.group_rows != 1 || cols % 64 != 0)))
     fail(BUNTING_INVALID, "%s: no such way of storing quantised matrices", paths);
   if (row_step != 1 && (is_words || how.group_rows != 1))
     fail(BUNTING_INVALID, "%s: rows that take turns are one after the other, with scales of their own",
          paths);
-  if (rows % per_word != 0 || cols % 32 != 0)
+  if ((is_integer && rows % per_word != 0) || cols % 32 != 0)
     fail(BUNTING_INVALID, "%s: a matrix of [%lld, %lld] cannot be stored so: wanted multiples of %lld and 32",
          paths, (long long)rows, (long long)cols, (long long)per_word);
   groups_ = (cols + how.group_cols - 1) / how.group_cols;
   int64_t const element = how.scale_type == BUNTING_SCALE_F32    ? 4
-                          : how.scale_type == BUNTING_SCALE_E8M0 ? 1
+                          : how.scale_type >= BUNTING_SCALE_E8M0 ? 1
                                                                  : 2;
   int64_t const stored_rows = (rows - 1) * row_step + 1;
   int64_t const scale_rows = (stored_rows + how.group_rows - 1) / how.group_rows;
-  int64_t const sizes[parts] = {stored_rows * cols * how.bits / 8, scale_rows * groups_ * element,
-                                rows * groups_ * how.bits / 8, cols * 4};
+  int64_t const sizes[parts] = {is_blocks ? stored_rows * cols / 64 * 36 : stored_rows * cols * how.bits / 8,
+                                scale_rows * groups_ * element,
+                                rows * groups_ * how.bits / 8,
+                                cols * 4,
+                                4,
+                                16 * 4,
+                                (scale_rows * groups_ + 255) / 256 * 4,
+                                256 * 4,
+                                how.state_bytes};
   for (int part = 0; part < parts; part++) {
     if (*paths != 0) files_[part] = std::make_unique<TensorFile>(paths, offsets[part], uint64_t(sizes[part]));
     paths += std::strlen(paths) + 1;
   }
-  if (!files_[integers] || !files_[scales] || (files_[zeros] && (!is_integer || row_step != 1)))
+  for (Part const part : {nested_scales, nested_levels, state})
+    if (!files_[part] == is_nested)
+      fail(BUNTING_INVALID, "nested scales, and no others, have scales and levels of their own");
+  if (!files_[levels] == has_levels)
+    fail(BUNTING_INVALID, "numbers that are levels, and no others, have those");
+  if (!files_[integers] || !files_[scales] != is_blocks || (files_[zeros] && (!is_integer || row_step != 1)))
     fail(BUNTING_INVALID,
          "a quantised matrix has integers and scales, and zeros only beside unsigned ones in whole rows");
+  if (files_[factor]) {
+    double const value = float_at(bytes(factor), 0);
+    factor_ = how.divided ? 1 / value : value;
+  }
+  if (is_nested) {
+    std::string const text(reinterpret_cast<char const*>(bytes(state)), size_t(how.state_bytes));
+    std::string const name = "\"nested_offset\":";
+    size_t const at = text.find(name);
+    if (at == std::string::npos) fail(BUNTING_INVALID, "nested scales without %s", name.c_str());
+    nested_offset_ = std::strtod(text.c_str() + at + name.size(), nullptr);
+  }
   for (int64_t k = 0; k < cols && files_[order]; k++)
     if (group_of(k) < 0 || group_of(k) >= groups_)
       fail(BUNTING_INVALID, "a quantised matrix of %lld groups says that column %lld is of group %lld",
@@ -112,8 +153,12 @@ int QuantisedMatrix::integer(int64_t n, int64_t k) const {
       return packed(bytes(integers), (k / per_word * rows_ + n) * per_word + k % per_word, how_.bits);
     case BUNTING_LAYOUT_AWQ:
       return packed(bytes(integers), k * rows_ + awq_place(n), how_.bits);
-    default:
-      return packed(bytes(integers), n * row_step_ * cols_ + k, how_.bits);
+    case BUNTING_LAYOUT_NVFP4:
+      return block_of(n, k)[4 + k % 64 / 16 * 8 + k % 8] >> (k % 16 / 8 * 4) & 15;
+    default: {
+      int64_t const place = n * row_step_ * cols_ + k;
+      return packed(bytes(integers), how_.number == BUNTING_NUMBER_LEVELS ? place ^ 1 : place, how_.bits);
+    }
   }
 }
 
@@ -130,15 +175,19 @@ int QuantisedMatrix::zero(int64_t n, int64_t group) const {
   }
 }
 
-double QuantisedMatrix::scale(int64_t n, int64_t group) const {
+double QuantisedMatrix::stored_scale(int64_t n, int64_t group) const {
+  if (how_.layout == BUNTING_LAYOUT_NVFP4) {
+    int const bits = block_of(n, group * 16)[group % 4] & 127;
+    return bits == 127 ? 0 : e4m3(bits);
+  }
   int64_t const at = how_.layout == BUNTING_LAYOUT_ROWS ? scale_row(n) * groups_ + group : group * rows_ + n;
   uint8_t const* const from = bytes(scales);
   if (how_.scale_type == BUNTING_SCALE_E8M0) return double(exponent_scale(from[at])) * 2;
-  if (how_.scale_type == BUNTING_SCALE_F32) {
-    float value;
-    std::memcpy(&value, from + at * 4, 4);
-    return value;
-  }
+  if (how_.scale_type == BUNTING_SCALE_E4M3) return e4m3(from[at]);
+  if (how_.scale_type == BUNTING_SCALE_F32) return float_at(from, at);
+  if (how_.scale_type == BUNTING_SCALE_NESTED)
+    return double(float_at(bytes(nested_levels), from[at])) * float_at(bytes(nested_scales), at / 256) +
+           nested_offset_;
   uint16_t value;
   std::memcpy(&value, from + at * 2, 2);
   if (how_.scale_type == BUNTING_SCALE_F16) return half(value);
@@ -161,6 +210,10 @@ double QuantisedMatrix::number(int64_t n, int64_t k) const {
   switch (how_.number) {
     case BUNTING_NUMBER_SIGNED:
       return int8_t(q) * scale(n, group);
+    case BUNTING_NUMBER_SIGNED_127:
+      return int8_t(q) * scale(n, group) / 127;
+    case BUNTING_NUMBER_LEVELS:
+      return float_at(bytes(levels), q) * scale(n, group);
     case BUNTING_NUMBER_E4M3:
       return e4m3(q) * scale(n, group);
     case BUNTING_NUMBER_E2M1:
@@ -179,7 +232,11 @@ bool QuantisedMatrix::can_be(Dtype type) const {
     case Dtype::q4_1:
       return is_four;
     case Dtype::mxfp4:
-      return how_.number == BUNTING_NUMBER_E2M1 && how_.scale_type == BUNTING_SCALE_E8M0 && has_groups;
+      return how_.number == BUNTING_NUMBER_E2M1 && how_.scale_type == BUNTING_SCALE_E8M0 && has_groups &&
+             !files_[factor];
+    case Dtype::nvfp4:
+      return how_.number == BUNTING_NUMBER_E2M1 && how_.scale_type == BUNTING_SCALE_E4M3 &&
+             how_.group_cols == 16 && !files_[order] && cols_ % kSuper == 0;
     case Dtype::q8:
       return true;
     default:
@@ -187,7 +244,29 @@ bool QuantisedMatrix::can_be(Dtype type) const {
   }
 }
 
+// Writes kSuper numbers with integer scales: multiples of the smallest power of two for which all are at most
+// 127. That changes no number where the largest scale is at most eight times the smallest one.
+void QuantisedMatrix::read_nvfp4(int64_t n, int64_t first, char* to) const {
+  constexpr int kGroups = kSuper / 16;
+  double of[kGroups], largest = 0;
+  for (int i = 0; i < kGroups; i++) {
+    of[i] = stored_scale(n, first / 16 + i);
+    largest = std::isfinite(of[i]) ? std::max(largest, std::fabs(of[i])) : double(INFINITY);
+  }
+  bool const is_finite = std::isfinite(largest);
+  double unit = 0x1p-9;  // the smallest number of e4m3
+  while (is_finite && largest > 127 * unit) unit *= 2;
+  uint16_t const d = is_finite ? to_half(0.5 * unit * factor_) : 0x7e00;
+  std::memcpy(to, &d, 2);
+  for (int i = 0; i < kGroups; i++) to[2 + i] = char(is_finite ? int(std::nearbyint(of[i] / unit)) : 0);
+  for (int i = 0; i < kSuper / 2; i++) {
+    int64_t const k = first + i / 16 * 32 + i % 16;
+    to[2 + kGroups + i] = char(integer(n, k) | integer(n, k + 16) << 4);
+  }
+}
+
 void QuantisedMatrix::read_block(Dtype type, int64_t n, int64_t first, char* to) const {
+  if (type == Dtype::nvfp4) return read_nvfp4(n, first, to);
   int64_t const group = group_of(first);
   auto const put_half = [](char* at, double value) {
     uint16_t const bits = to_half(value);
@@ -212,8 +291,9 @@ void QuantisedMatrix::read_block(Dtype type, int64_t n, int64_t first, char* to)
   }
   bool const has_groups = !files_[order] && how_.group_cols % kGroup == 0;
   bool const is_unsigned = how_.number == BUNTING_NUMBER_UNSIGNED && how_.bits == 8 && !files_[zeros];
-  if (has_groups && (is_unsigned || how_.number == BUNTING_NUMBER_SIGNED)) {
-    put_half(to, scale(n, group));
+  bool const is_of_127 = how_.number == BUNTING_NUMBER_SIGNED_127;
+  if (has_groups && (is_unsigned || is_of_127 || how_.number == BUNTING_NUMBER_SIGNED)) {
+    put_half(to, scale(n, group) / (is_of_127 ? 127 : 1));
     for (int i = 0; i < kGroup; i++) to[2 + i] = char(integer(n, first + i) - (is_unsigned ? 128 : 0));
     return;
   }
@@ -234,13 +314,14 @@ void QuantisedMatrix::read_block(Dtype type, int64_t n, int64_t first, char* to)
 }
 
 void QuantisedMatrix::read(Dtype type, int64_t begin, int64_t end, char* to) const {
-  int64_t const size = stored_block_bytes(type), row_bytes = cols_ / kGroup * size;
+  int64_t const size = stored_block_bytes(type), length = stored_block_length(type);
+  int64_t const row_bytes = cols_ / length * size;
   // Processes rows of the same words together, so that the words stay in the cache.
   constexpr int64_t kRows = 16;
   for (int64_t row = begin; row < end; row += kRows)
-    for (int64_t k = 0; k < cols_; k += kGroup)
+    for (int64_t k = 0; k < cols_; k += length)
       for (int64_t n = row; n < std::min(row + kRows, end); n++)
-        read_block(type, n, k, to + (n - begin) * row_bytes + k / kGroup * size);
+        read_block(type, n, k, to + (n - begin) * row_bytes + k / length * size);
 }
 
 }  // namespace bunting

@@ -41,6 +41,7 @@ void attention(Attention const& a, int64_t begin, int64_t end, double* out) {
                  double(value(a.kv, chunk.pages[t / kPageTokens], item.kv_head, t % kPageTokens, j));
         y[j] = sum / total;
       }
+      if (a.kv.dtype == Dtype::q4) rotate_evenly(y, d);
     }
   }
 }

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "reference/attention.h"
+#include "reference/kv_value.h"
 
 namespace bunting::reference {
 namespace {
@@ -51,6 +52,12 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end, double* q, dou
     std::vector<double> normed_values(values, values + kv_width);
     if (a.has_value_norm) normed_values = normed(values, nullptr, kv_width, d, a.norm_epsilon);
     for (int64_t i = 0; i < kv_width; ++i) v[t * kv_width + i] = normed_values[size_t(i)];
+    if (a.kv.dtype != Dtype::q4) continue;
+    for (int64_t i = 0; i < q_width; i += d) rotate_evenly(q + t * q_width + i, d);
+    for (int64_t i = 0; i < kv_width; i += d) {
+      rotate_evenly(k + t * kv_width + i, d);
+      rotate_evenly(v + t * kv_width + i, d);
+    }
   }
 }
 

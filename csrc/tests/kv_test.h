@@ -21,7 +21,7 @@ inline std::vector<Kernels const*> levels() {
 }
 
 inline char const* name_of(Dtype dtype) {
-  return dtype == Dtype::f32 ? "f32" : dtype == Dtype::q8 ? "q8" : "bf16";
+  return dtype == Dtype::f32 ? "f32" : dtype == Dtype::q8 ? "q8" : dtype == Dtype::q4 ? "q4" : "bf16";
 }
 
 template <class T>
@@ -79,6 +79,25 @@ inline void append_int8(KvLayer const& kv, int32_t page, int32_t head, int32_t s
   append(v_of(kv, page, head), v, [&](int32_t i) { return v_index(Dtype::q8, kv.head_size, slot, i); });
 }
 
+// Likewise like pages of four bits, without the rotation.
+inline void append_int4(KvLayer const& kv, int32_t page, int32_t head, int32_t slot, float const* k,
+                        float const* v) {
+  int32_t const half = kv.head_size / 2;
+  auto const append = [&](char* part, float const* x, auto index) {
+    float largest = 0;
+    for (int32_t i = 0; i < kv.head_size; ++i) largest = std::max(largest, std::fabs(x[i]));
+    float const scale = largest / 15;
+    reinterpret_cast<float*>(part)[slot] = scale;
+    auto const nibble = [&](int32_t i) {
+      return scale > 0 ? int(std::clamp(std::nearbyint(x[i] / (2 * scale) + 7.5f), 0.0f, 15.0f)) : 8;
+    };
+    for (int32_t i = 0; i < half; ++i)
+      part[kKvScaleBytes + index(i)] = char(nibble(i) | nibble(i + half) << 4);
+  };
+  append(k_of(kv, page, head), k, [&](int32_t i) { return k_index(Dtype::q4, slot, i); });
+  append(v_of(kv, page, head), v, [&](int32_t i) { return v_index(Dtype::q4, kv.head_size, slot, i); });
+}
+
 // Queries, keys and values of one sequence: q [tokens, Hq*D], k and v [tokens, Hk*D].
 struct Sequence {
   int32_t query_heads, kv_heads, head_size;
@@ -99,10 +118,10 @@ struct Sequence {
   void append(KvLayer const& kv, std::vector<int32_t> const& pages, int32_t begin, int32_t end) const {
     for (int32_t t = begin; t < end; ++t)
       for (int32_t head = 0; head < kv_heads; ++head)
-        if (kv.dtype == Dtype::q8) {
+        if (has_kv_scales(kv.dtype)) {
           size_t const from = (size_t(t) * size_t(kv_heads) + size_t(head)) * size_t(head_size);
-          append_int8(kv, pages[size_t(t / kPageTokens)], head, t % kPageTokens, k.data() + from,
-                      v.data() + from);
+          (kv.dtype == Dtype::q8 ? append_int8 : append_int4)(
+              kv, pages[size_t(t / kPageTokens)], head, t % kPageTokens, k.data() + from, v.data() + from);
         } else
           for (int32_t i = 0; i < head_size; ++i) {
             size_t const from = (size_t(t) * size_t(kv_heads) + size_t(head)) * size_t(head_size) + size_t(i);

@@ -38,10 +38,12 @@ std::vector<Variant> const& variants() {
       {BUNTING_F32, 0, {5, 0, 2, 4, 1, 0, 2, 0, 0, 0, 0, 4, 1, 5, 0, 0, 0}},
       {BUNTING_BF16, 21, {4, 5, 2, 4, 1, 5, 4, 0, 0, 0, 1, 4, 2, 5, 0, 0, 0}},
       {BUNTING_BF16, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT8},
+      {BUNTING_BF16, 21, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_INT4},
       {BUNTING_F32, 21, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, Kind::experts},
       {BUNTING_BF16, 0, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 5, 0, 0, 0}, BUNTING_KV_PLAIN, Kind::experts},
       {BUNTING_F32, 0, std::vector<uint8_t>(24, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, Kind::mixed},
       {BUNTING_BF16, 0, std::vector<uint8_t>(24, BUNTING_FORMAT_INT8), BUNTING_KV_INT8, Kind::mixed},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(24, BUNTING_FORMAT_INT8), BUNTING_KV_INT4, Kind::mixed},
   };
   return all;
 }

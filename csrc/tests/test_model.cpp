@@ -44,6 +44,7 @@ TEST(model_refuses_impossible_shapes) {
   refused("f16", [](Shape& s) { s.compute = BUNTING_F16; });
   refused("unknown kind of keys", [](Shape& s) { s.kv = 2; });
   refused("int8 keys with f32", [](Shape& s) { s.kv = BUNTING_KV_INT8, s.compute = BUNTING_F32; });
+  refused("int4 keys with f32", [](Shape& s) { s.kv = BUNTING_KV_INT4, s.compute = BUNTING_F32; });
   refused("no threads", [](Shape& s) { s.threads = 0; });
   refused("future instruction set", [](Shape& s) { s.isa = 99; });
   refused("epsilon 0", [](Shape& s) { s.norm_epsilon = 0; });

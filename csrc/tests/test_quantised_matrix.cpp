@@ -42,11 +42,12 @@ struct Parts {
     put(order.data(), order.size() * 4);
     std::fclose(file);
     std::string const nul(1, '\0');
-    return path + nul + path + nul + (has_zeros ? path : "") + nul + (has_order ? path : "") + nul;
+    return path + nul + path + nul + (has_zeros ? path : "") + nul + (has_order ? path : "") +
+           std::string(BUNTING_PARTS - 3, '\0');
   }
   std::vector<uint64_t> offsets() const {
     uint64_t const scales_at = integers.size(), zeros_at = scales_at + scales.size() * 4;
-    return {0, scales_at, zeros_at, zeros_at + zeros.size()};
+    return {0, scales_at, zeros_at, zeros_at + zeros.size(), 0, 0, 0, 0, 0};
   }
   ~Parts() { std::remove(path.c_str()); }
 };
@@ -105,7 +106,8 @@ TEST(quantised_integers_of_four_bits_mean_what_is_published) {
                                     .group_rows = 1,
                                     .group_cols = kLength,
                                     .scale_type = BUNTING_SCALE_F32,
-                                    .reserved = 0};
+                                    .divided = 0,
+                                    .state_bytes = 0};
         std::string const paths = parts.paths(has_zeros, has_order);
         QuantisedMatrix const matrix(how, paths.data(), parts.offsets().data(), kRows, kCols);
         Dtype const type = has_order ? Dtype::q8 : has_zeros ? Dtype::q4_1 : Dtype::q4;
@@ -151,7 +153,8 @@ TEST(quantised_bytes_mean_what_is_published) {
                                   .group_rows = group_rows,
                                   .group_cols = group_cols,
                                   .scale_type = BUNTING_SCALE_F32,
-                                  .reserved = 0};
+                                  .divided = 0,
+                                  .state_bytes = 0};
       std::string const paths = parts.paths(false, false);
       QuantisedMatrix const matrix(how, paths.data(), parts.offsets().data(), kRows, kCols);
       CHECK(!matrix.can_be(Dtype::q4) && matrix.can_be(Dtype::q8), "eight bits");
@@ -195,9 +198,10 @@ TEST(quantised_mxfp4_keeps_its_bits) {
                               .group_rows = 1,
                               .group_cols = 32,
                               .scale_type = BUNTING_SCALE_E8M0,
-                              .reserved = 0};
+                              .divided = 0,
+                              .state_bytes = 0};
   std::string const paths = parts.paths(false, false);
-  uint64_t const offsets[] = {0, parts.offsets()[2], 0, 0};
+  uint64_t const offsets[BUNTING_PARTS] = {0, parts.offsets()[2]};
   constexpr double kNumbers[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   for (int64_t const step : {1, 2}) {  // all rows, or rows that alternate with another matrix's
     int64_t const rows = kRows / step;
@@ -229,7 +233,8 @@ TEST(quantised_matrices_that_cannot_be_are_refused) {
                                .group_rows = 1,
                                .group_cols = kCols,
                                .scale_type = BUNTING_SCALE_F32,
-                               .reserved = 0};
+                               .divided = 0,
+                               .state_bytes = 0};
   auto const is_refused = [&](bunting_quantised const& how, int64_t cols) {
     try {
       QuantisedMatrix(how, paths.data(), parts.offsets().data(), kRows, cols);

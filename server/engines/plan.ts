@@ -282,7 +282,8 @@ function chooseKv({ kv }: Config, isGpu: boolean, numbers: "bf16" | "f32"): KvFo
   };
   if (kv === "plain") return kv;
   if (isGpu && kv !== "fp8") return refuse("a GPU keeps keys and values in bf16 or, with --kv fp8, in fp8");
-  if (!isGpu && kv !== "int8") return refuse("a CPU keeps them as --dtype says or, with --kv int8, in int8");
+  if (!isGpu && kv === "fp8")
+    return refuse("a CPU keeps them as --dtype says or, with --kv int8 or int4, in that");
   if (numbers === "f32") return refuse("it goes with bf16, and this model is computed in f32");
   return kv;
 }

@@ -120,6 +120,7 @@ const cosineMin: Readonly<Record<NamesOf<"blocks">, number>> = {
   IQ4_XS: 0.92,
   Q4_0: 0.92,
   MXFP4: 0.88,
+  NVFP4: 0.9,
   Q3_K: 0.7,
   Q2_K: 0.5,
 };

@@ -169,6 +169,31 @@ export const storedTypes: Readonly<Record<StoredName, Stored>> = {
       }
     },
   },
+  NVFP4: {
+    type: 40,
+    block: 64,
+    bytes: 36,
+    encode(from, to) {
+      for (let group = 0; group < 4; group += 1) {
+        const largest = from
+          .subarray(group * 16, group * 16 + 16)
+          .reduce((max, x) => Math.max(max, Math.abs(x)), 0);
+        const bits = e4m3Numbers.findIndex((number, index) => index === 126 || number * 4 >= largest);
+        to.setUint8(group, bits);
+        for (let i = 0; i < 16; i += 1) {
+          const x = bits === 0 ? 0 : from[group * 16 + i]! / e4m3Numbers[bits]!;
+          setNvfp4(to, group, i, nearest(twiceE2m1, 2 * x));
+        }
+      }
+    },
+    decode(from, to) {
+      for (let i = 0; i < 64; i += 1) {
+        const byte = from.getUint8(4 + (i >> 4) * 8 + (i % 8));
+        const q = twiceE2m1[(byte >> (i % 16 < 8 ? 0 : 4)) & 15]!;
+        to[i] = f32(f32(e4m3Numbers[from.getUint8(i >> 4) & 127]! / 2) * q);
+      }
+    },
+  },
   MXFP4: {
     type: 39,
     block: 32,
@@ -401,6 +426,18 @@ function sixBitPlace(i: number): { nibbleAt: number; isHigh: boolean; pairAt: nu
     pairAt: 128 + half * 32 + (i % 32),
     shift: group * 2,
   };
+}
+
+/** Unsigned numbers of e4m3 with bias 7; NaN is 0 in these files. */
+const e4m3Numbers = Array.from({ length: 128 }, (_, bits) => {
+  const [exponent, mantissa] = [bits >> 3, bits & 7];
+  if (bits === 127) return 0;
+  return exponent === 0 ? mantissa / 512 : (1 + mantissa / 8) * 2 ** (exponent - 7);
+});
+
+function setNvfp4(to: DataView, group: number, i: number, value: number): void {
+  const at = 4 + group * 8 + (i % 8);
+  to.setUint8(at, to.getUint8(at) | (value << (i < 8 ? 0 : 4)));
 }
 
 /** Value farthest from 0, with its sign. */

@@ -111,12 +111,12 @@ function expertValues({
 }: ModelTensor): Float32Array {
   const step = everySecond ? 2 : 1;
   if (quantised !== undefined) {
-    const [pairs, scales] = [readFileSync(path), readFileSync(quantised.scales.file)];
+    const [pairs, scales] = [readFileSync(path), readFileSync(quantised.scales!.file)];
     return Float32Array.from({ length: rows * cols }, (_, at) => {
       const number = Math.floor(at / cols) * step * cols + (at % cols);
       const bits = (pairs[offset + (number >> 1)]! >> (4 * (number % 2))) & 15;
       return (
-        e2m1[bits % 8]! * (bits < 8 ? 1 : -1) * 2 ** (scales[quantised.scales.offset + (number >> 5)]! - 127)
+        e2m1[bits % 8]! * (bits < 8 ? 1 : -1) * 2 ** (scales[quantised.scales!.offset + (number >> 5)]! - 127)
       );
     });
   }

@@ -1,10 +1,10 @@
 // attention.cpp: softmax(scale * q k^T) v over paged keys and values, for prompt chunks and decodes alike.
 //
-//   q    [T, ldq] f32, normed and rotated          kv   pages of one layer (kv_layout.h), bf16, f32 or int8
-//   out  [T, ldo] f32 if the pages are, else bf16
-//   A token at position p sees positions max(0, p - W + 1) .. p, with W = sliding_window (all up to p if 0).
-//   With a cap C > 0 a score s becomes C * tanh(s / C). With sinks the softmax denominator of a row has one
-//   more term, exp of its head's sink, which has no value.
+//   q    [T, ldq] f32, normed and rotated          kv   pages of one layer (kv_layout.h): bf16, f32, int8,
+//   int4 out  [T, ldo] f32 if the pages are, else bf16 A token at position p sees positions max(0, p - W + 1)
+//   .. p, with W = sliding_window (all up to p if 0). With a cap C > 0 a score s becomes C * tanh(s / C).
+//   With sinks the softmax denominator of a row has one more term, exp of its head's sink, which has no
+//   value.
 //
 // Algorithm: online softmax (arXiv:2205.14135, arXiv:1805.02867). A tile has up to 32 query rows, which are
 // (token, query head) pairs of one KV head. It walks the keys in blocks of 64 aligned to absolute positions.
@@ -29,7 +29,8 @@
 // Keys and values in int8: a token's scale multiplies its scores, and multiplies its probabilities after l
 // has counted them. With VPDPWSSD the products are integer products, with queries and probabilities rounded
 // to 16 bits. Elsewhere the bytes are widened to floats, which rounds nothing: in registers, or into bf16
-// pages of the tile's own when a tile has more rows than one pass multiplies.
+// pages of the tile's own when a tile has more rows than one pass multiplies. Keys and values in four bits
+// become int8 pages of the tile's own first. Their rotation is undone in a row's output (hadamard.h).
 //
 // Slots that are not written yet may hold any bits. Their scores are replaced, and the values of a partial
 // last page are read from a copy padded with zeros.
@@ -44,6 +45,7 @@
 
 #include "cpu/kernels/attention_amx.h"
 #include "cpu/kernels/attention_vector.h"
+#include "cpu/kernels/hadamard.h"
 #include "cpu/kernels/kv_layout.h"
 
 namespace bunting::BUNTING_ISA {
@@ -100,14 +102,49 @@ void widen(bf16* to, char const* from, char const* next, int64_t count) {
   }
 }
 
-// Widens the block's int8 pages to bf16 pages.
-void widen_block(AttentionTile const& t, AttentionBlock& block) {
+// Turns bytes of two nibbles into int8: all low ones, then all high ones. `count` is a multiple of 16.
+void unpack_run(char* to, char const* from, char const* next, int64_t count) {
+  typedef uint8_t Bytes __attribute__((vector_size(16)));
+  for (int64_t i = 0; i < count; i += 16) {
+    if (i % 64 == 0) __builtin_prefetch(next + i);
+    Bytes packed;
+    std::memcpy(&packed, from + i, sizeof packed);
+    Bytes const low = (packed & 15) * 2 - 15, high = (packed >> 4) * 2 - 15;
+    std::memcpy(to + i, &low, sizeof low);
+    std::memcpy(to + count + i, &high, sizeof high);
+  }
+}
+
+// Unpacks the keys or the values of a page from four bits to int8.
+char const* unpack(char* to, char const* from, char const* next, int64_t head_size, bool are_keys) {
+  int64_t const runs = are_keys ? 1 : kPageTokens / 2, run = kPageTokens / 2 * head_size / runs;
+  for (int64_t i = 0; i < runs; ++i) unpack_run(to + 2 * i * run, from + i * run, next + i * run, run);
+  return to;
+}
+
+// Unpacks the block's pages of four bits to int8 pages.
+void unpack_block(AttentionTile const& t, AttentionBlock& block) {
   int64_t const part = kPageTokens * t.head_size;
+  char* const pages = reinterpret_cast<char*>(t.widened);
+  for (int n = block.first; n < block.end; ++n) {
+    block.k[n] = unpack(pages + n * part, block.k[n], block.next_k[n], t.head_size, true);
+    block.v[n] = unpack(pages + (kBlockPages + n) * part, block.v[n], block.next_v[n], t.head_size, false);
+    block.next_k[n] = block.k[n];
+    block.next_v[n] = block.v[n];
+  }
+}
+
+// Widens the block's pages of int8, or of four bits, to bf16 pages.
+void widen_block(AttentionTile const& t, AttentionBlock& block, bool is_packed) {
+  int64_t const part = kPageTokens * t.head_size;
+  auto const of = [&](char const* from, char const* next, bool are_keys) {
+    return is_packed ? unpack(t.tail, from, next, t.head_size, are_keys) : from;
+  };
   for (int n = block.first; n < block.end; ++n) {
     bf16* const keys = t.widened + n * part;
     bf16* const values = t.widened + (kBlockPages + n) * part;
-    widen(keys, block.k[n], block.next_k[n], part);
-    widen(values, block.v[n], block.next_v[n], part);
+    widen(keys, of(block.k[n], block.next_k[n], true), block.next_k[n], part);
+    widen(values, of(block.v[n], block.next_v[n], false), block.next_v[n], part);
     block.k[n] = block.next_k[n] = reinterpret_cast<char const*>(keys);
     block.v[n] = block.next_v[n] = reinterpret_cast<char const*>(values);
   }
@@ -253,6 +290,7 @@ void finish_row(Attention const& a, AttentionTile const& t, Sums const& sums, Ro
     total += term;
   }
   f32x16 const scale = set1(1.0f / total);
+  if (a.kv.dtype == Dtype::q4) rotate_evenly(sums.o, t.head_size);
   for (int64_t d = 0; d < t.head_size; d += 16) {
     f32x16 const y = load(sums.o + d) * scale + zero();
     if (a.kv.dtype == Dtype::f32)
@@ -356,7 +394,7 @@ Span span_of(Attention const& a, AttentionItem const& item, int32_t row_begin, i
 // Describes the block at `base`. `after` is the block to prefetch when this walk ends, or null.
 AttentionBlock block_at(Attention const& a, AttentionItem const& item, int32_t base, Span const& span,
                         AttentionBlock const* after) {
-  size_t const scales = a.kv.dtype == Dtype::q8 ? kKvScaleBytes : 0;
+  size_t const scales = has_kv_scales(a.kv.dtype) ? kKvScaleBytes : 0;
   int32_t const base_page = base / kPageTokens, last_page = (span.end - 1) / kPageTokens;
   int32_t const* const pages = a.chunks[item.chunk].pages + base_page;
   auto const keys = [&](int n) { return k_of(a.kv, pages[n], item.kv_head) + scales; };
@@ -420,7 +458,11 @@ void walk(Attention const& a, AttentionItem const& item, Products& products, int
     int32_t const tail = is_last ? span.end % kPageTokens : 0;
     if constexpr (Scaled) {
       find_scales(t, block, tail != 0 ? tail : kPageTokens);
-      if constexpr (!Products::kTakesInt8) widen_block(t, block);
+      bool const is_packed = a.kv.dtype == Dtype::q4;
+      if constexpr (!Products::kTakesInt8)
+        widen_block(t, block, is_packed);
+      else if (is_packed)
+        unpack_block(t, block);
     } else if (tail != 0) {
       block.v[block.end - 1] = values_until(t, a.kv.dtype, block.v[block.end - 1], tail);
     }
@@ -481,7 +523,7 @@ using FewInt8Products = VectorProducts<WidenedInt8>;
 void attention(Attention const& a, int64_t item_begin, int64_t item_end) {
   if (a.kv.dtype == Dtype::f32)
     walk_items<VectorProducts<PlainF32>, VectorProducts<PlainF32>, false>(a, item_begin, item_end);
-  else if (a.kv.dtype == Dtype::q8)
+  else if (has_kv_scales(a.kv.dtype))
     walk_items<Int8Products, FewInt8Products, true>(a, item_begin, item_end);
   else
     walk_items<Bf16Products, Bf16Products, false>(a, item_begin, item_end);

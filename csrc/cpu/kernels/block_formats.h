@@ -15,7 +15,7 @@
 namespace bunting {
 
 // Number types: the types and formats of engine.h, and two more (q6, q8_128). All types but f32, f16 and bf16
-// are integers in groups: weights, and q8 keys and values.
+// are integers in groups: weights, and q8 and q4 keys and values.
 enum class Dtype : int32_t {
   f32 = 0,
   f16 = 1,
@@ -34,6 +34,7 @@ enum class Dtype : int32_t {
   iq4_xs = 28,
   mxfp4 = 29,
   // Numbers 30 to 36 are codebook types (model/codebook_types.cpp).
+  nvfp4 = 37,
   q6 = 64,
   q8_128 = 65,
 };
@@ -84,6 +85,8 @@ struct FileBlock {
   // Planes of the scale bytes, of all groups and then of all minimums, plus scale_zero.
   Plane scale = {}, scale_high = {};
   int scale_zero = 0;
+  // Numbers and bytes of the file's own block, if loading converts those to this one (model/quantised_matrix.cpp).
+  int converted[2] = {};
 };
 
 // Table of the values that integers stand for if they are not evenly spaced.
@@ -147,6 +150,9 @@ constexpr WeightFormat kFormats[] = {
     {.type = Dtype::iq4_xs, .name = "IQ4_XS", .bits = 4, .group = 32, .scales = Scales::super, .scale_most = 32,
      .levels = kDenseAboutZero,
      .file = {.type = 23, .bytes = 136, .low = {8, 4, 16}, .scale = {4, 4, 1}, .scale_high = {2, 2, 1}, .scale_zero = 32}},
+    {.type = Dtype::nvfp4, .name = "NVFP4", .bits = 4, .group = 16, .scales = Scales::super, .scale_most = 127,
+     .levels = kTwiceE2m1,
+     .file = {.type = 40, .bytes = 146, .low = {18, 4, 16}, .scale = {2, 8, 16}, .converted = {64, 36}}},
 };
 // clang-format on
 

@@ -132,11 +132,11 @@ struct Gemm {
   char const* next = nullptr;
 };
 
-// KV memory of one layer: `pages` pages of Hk heads, f32, bf16 or q8. A page of one layer is one contiguous
+// KV memory of one layer: `pages` pages of Hk heads, f32, bf16, q8 or q4. A page of one layer is one contiguous
 // run of kv_page_bytes(). The attention kernels define its inner layout (kv_layout.h), the same for every
 // instruction set.
 struct KvLayer {
-  Dtype dtype = Dtype::bf16;  // f32, bf16, or q8: int8 with one scale per token and head for keys, and one for values
+  Dtype dtype = Dtype::bf16;  // f32, bf16; q8 or q4: integers with one scale per token and head for keys, and one for values
   int32_t kv_heads = 0, head_size = 0;
   char* pages = nullptr;  // page p at pages + p * page_bytes
   size_t page_bytes = 0;

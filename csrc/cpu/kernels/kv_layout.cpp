@@ -21,7 +21,7 @@ size_t kv_page_bytes(Dtype dtype, int32_t kv_heads, int32_t head_size) {
 void copy_page(KvLayer const& kv, int32_t from, int32_t to, int32_t count) {
   if (from == to || count == 0) return;
   size_t const part = kv_part_bytes(kv.dtype, kv.head_size);
-  size_t const elements = kv.dtype == Dtype::q8 ? part - kKvScaleBytes : part;
+  size_t const elements = has_kv_scales(kv.dtype) ? part - kKvScaleBytes : part;
   size_t const value_bytes = part - elements + elements / (kPageTokens / 2) * size_t((count + 1) / 2);
   for (int32_t head = 0; head < kv.kv_heads; ++head) {
     // Values follow the keys of their head, so one copy covers both.

@@ -9,7 +9,8 @@
 //   of heads with w = 1
 //
 //   qkv  [T, ldqkv] f32: q (Hq*D, rewritten in place), k (Hk*D, overwritten), v (Hk*D, overwritten)
-//   kv   slot position % 16 of page token_pages[t]: k and v as bf16 (rounded to nearest even), f32 or int8
+//   kv   slot position % 16 of page token_pages[t]: k and v as bf16 (rounded to nearest even), f32, int8 or
+//        four bits; for these, q, k and v are rotated last (hadamard.h)
 //
 // Work:     token rows [begin, end); every row writes its own slots.
 // Roofline: negligible beside the projection before it; the keys of a token touch D/2 (bf16) or D (f32)
@@ -18,6 +19,7 @@
 //           one sum and the norm), and one bf16 step more if the page is bf16.
 #include <cmath>
 
+#include "cpu/kernels/hadamard.h"
 #include "cpu/kernels/kv_layout.h"
 #include "cpu/kernels/simd.h"
 
@@ -52,20 +54,20 @@ static void rotate_head(float* x, float const* cos, float const* sin, int64_t ha
   }
 }
 
-// Returns the scale that maps -127 .. 127 onto the values; 0 for zeros, NaN if a value is not finite.
-static float scale_of(float const* x, int64_t d) {
+// Returns the scale that maps -most .. most onto the values; 0 for zeros, NaN if a value is not finite.
+static float scale_of(float const* x, int64_t d, float most) {
   f32x16 largest = zero(), sum_of = zero();
   for (int64_t i = 0; i < d; i += 16) {
     f32x16 const v = load(x + i);
     largest = max(max(v, zero() - v), largest);
     sum_of = sum_of + v * zero();
   }
-  return max(largest) * (1.0f / 127) + sum(sum_of);
+  return max(largest) * (1.0f / most) + sum(sum_of);
 }
 
 // Writes one token's keys or values of a head into a part of a page.
 static void append_bytes(char* part, int32_t slot, bool is_key, float const* x, int32_t d) {
-  float const scale = scale_of(x, d), inverse = scale > 0 ? 1.0f / scale : 0.0f;
+  float const scale = scale_of(x, d, 127), inverse = scale > 0 ? 1.0f / scale : 0.0f;
   reinterpret_cast<float*>(part)[slot] = scale;
   int8_t* const bytes = reinterpret_cast<int8_t*>(part + kKvScaleBytes);
   for (int32_t i = 0; i < d; ++i) {
@@ -73,6 +75,20 @@ static void append_bytes(char* part, int32_t slot, bool is_key, float const* x, 
     size_t const at = is_key ? k_index(Dtype::q8, slot, i) : v_index(Dtype::q8, d, slot, i);
     bytes[at] = int8_t(upper > -127 ? upper : -127);
   }
+}
+
+// Likewise in four bits: the odd integers from -15 to 15.
+static void append_nibbles(char* part, int32_t slot, bool is_key, float const* x, int32_t d) {
+  float const scale = scale_of(x, d, 15), inverse = scale > 0 ? 0.5f / scale : 0.0f;
+  reinterpret_cast<float*>(part)[slot] = scale;
+  auto const nibble = [&](int32_t i) {
+    float const rounded = std::nearbyint(x[i] * inverse + 7.5f), upper = rounded < 15 ? rounded : 15;
+    return uint8_t(upper > 0 ? upper : 0);
+  };
+  uint8_t* const bytes = reinterpret_cast<uint8_t*>(part + kKvScaleBytes);
+  for (int32_t i = 0; i < d / 2; ++i)
+    bytes[is_key ? k_index(Dtype::q4, slot, i) : v_index(Dtype::q4, d, slot, i)] =
+        uint8_t(nibble(i) | nibble(i + d / 2) << 4);
 }
 
 static void append_head(KvLayer const& kv, int32_t page, int32_t slot, int32_t head, float const* k,
@@ -89,6 +105,11 @@ static void append_head(KvLayer const& kv, int32_t page, int32_t slot, int32_t h
   if (kv.dtype == Dtype::q8) {
     append_bytes(to_k, slot, true, k, d);
     append_bytes(to_v, slot, false, v, d);
+    return;
+  }
+  if (kv.dtype == Dtype::q4) {
+    append_nibbles(to_k, slot, true, k, d);
+    append_nibbles(to_v, slot, false, v, d);
     return;
   }
   bf16* const keys = reinterpret_cast<bf16*>(to_k) + 2 * slot;
@@ -124,11 +145,16 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end) {
       if (a.query_scale)
         for (int64_t i = head * d; i < head * d + d; i += 16)
           store(q + i, load(q + i) * set1(a.query_scale[position]));
+      if (a.kv.dtype == Dtype::q4) rotate_evenly(q + head * d, d);
     }
     for (int32_t head = 0; head < kv_heads; ++head) {
       if (has_head_norms) norm_values(k + head * d, a.k_norm, d, a.norm_epsilon);
       if (a.has_value_norm) norm_values(v + head * d, nullptr, d, a.norm_epsilon);
       rotate_head(k + head * d, cos, sin, half);
+      if (a.kv.dtype == Dtype::q4) {
+        rotate_evenly(k + head * d, d);
+        rotate_evenly(v + head * d, d);
+      }
       append_head(a.kv, a.token_pages[t], position % kPageTokens, head, k + head * d, v + head * d);
     }
   }

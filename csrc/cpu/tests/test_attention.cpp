@@ -160,7 +160,7 @@ void check_chunk(Shape const& shape, int32_t start, int32_t count) {
 }  // namespace
 
 TEST(attention_matches_reference_for_head_sizes_and_ratios) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4})
     for (int32_t d : {16, 48, 64, 80, 128, 256})
       for (int32_t ratio : {1, 2, 3, 7}) {
         Shape const shape{2 * ratio, 2, d, 0, dtype};
@@ -170,7 +170,7 @@ TEST(attention_matches_reference_for_head_sizes_and_ratios) {
 }
 
 TEST(attention_matches_reference_at_page_and_block_edges) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4})
     for (int32_t start : {0, 1, 14, 15, 16, 17, 47, 48, 63, 64, 65, 127, 128})
       for (int32_t count : {1, 2, 15, 16, 17, 33, 65}) check_chunk({3, 1, 32, 0, dtype}, start, count);
 }
@@ -183,7 +183,7 @@ TEST(attention_matches_reference_with_a_sliding_window) {
 }
 
 TEST(attention_matches_reference_with_caps_and_sinks) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4})
     for (float cap : {0.0f, 2.0f, 50.0f})
       for (int32_t window : {0, 20})
         for (int32_t start : {0, 64, 2047}) check_chunk({8, 2, 32, window, dtype, cap, true}, start, 3);

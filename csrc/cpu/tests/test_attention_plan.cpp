@@ -280,7 +280,7 @@ std::vector<Kernels const*> all_levels() {
 
 TEST(attention_plan_shares_without_changing_a_bit) {
   for (Kernels const* kernels : all_levels())
-    for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+    for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4})
       for (int32_t window : {0, 90, 250})
         for (uint64_t seed = 1; seed <= 2; ++seed) {
           // Emulated tiles are slow, and their f32 is the portable one.
@@ -301,7 +301,7 @@ TEST(attention_plan_shares_without_changing_a_bit) {
 TEST(attention_plan_cuts_without_changing_a_bit) {
   std::vector<Kernels const*> const all = levels();
   for (Kernels const* kernels : all)
-    for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+    for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4})
       for (int32_t window : {0, 3000}) {
         // Skips slow cases without new coverage.
         if ((dtype != Dtype::bf16 || window > 0) && kernels != all.back()) continue;

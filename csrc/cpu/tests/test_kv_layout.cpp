@@ -6,27 +6,28 @@
 namespace bunting::test {
 
 TEST(kv_layout_gives_every_element_a_place_of_its_own) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4})
     for (int32_t d : {16, 48, 128}) {
       std::set<size_t> k, v;
+      int32_t const places = dtype == Dtype::q4 ? d / 2 : d;
       for (int32_t t = 0; t < kPageTokens; ++t)
-        for (int32_t i = 0; i < d; ++i) {
+        for (int32_t i = 0; i < places; ++i) {
           k.insert(k_index(dtype, t, i));
           v.insert(v_index(dtype, d, t, i));
         }
-      size_t const count = size_t(kPageTokens * d);
+      size_t const count = size_t(kPageTokens * places);
       CHECK(k.size() == count && *k.rbegin() == count - 1, "keys of %s D=%d", name_of(dtype), d);
       CHECK(v.size() == count && *v.rbegin() == count - 1, "values of %s D=%d", name_of(dtype), d);
-      CHECK(
-          kv_page_bytes(dtype, 3, d) == 3 * 2 * (count * dtype_bytes(dtype) + (dtype == Dtype::q8 ? 64 : 0)),
-          "page of %s D=%d", name_of(dtype), d);
+      CHECK(kv_page_bytes(dtype, 3, d) ==
+                3 * 2 * (count * dtype_bytes(dtype) + (has_kv_scales(dtype) ? 64 : 0)),
+            "page of %s D=%d", name_of(dtype), d);
       CHECK(kv_page_bytes(dtype, 3, d) % 64 == 0, "page of %s D=%d is not whole cache lines", name_of(dtype),
             d);
     }
 }
 
 TEST(copy_page_copies_the_first_tokens_and_nothing_else) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4})
     for (int32_t count : {0, 1, 2, 7, 15, 16}) {
       constexpr int32_t kHeads = 3, kSize = 48;
       Random random{uint64_t(count)};

@@ -15,10 +15,11 @@ struct Shape {
 
 // Returns the largest difference to `want` in units of the allowed error. That is 2e-6 of the largest value
 // of a head, plus half a unit if the page rounds. The largest value is at most 4 in these inputs, norm
-// included. A unit is one of bf16, or a 127th of the head's largest value.
+// included. A unit is one of bf16, or a 127th or two 15ths of the head's largest value.
 double excess(Dtype dtype, float got, double want, double largest = 0) {
   double const half = dtype == Dtype::bf16 ? std::fabs(want) * 0x1p-8
                       : dtype == Dtype::q8 ? largest / 254
+                      : dtype == Dtype::q4 ? largest / 15
                                            : 0;
   double const allowed = 8e-6 + half;
   double const difference = std::fabs(double(got) - want);
@@ -95,7 +96,7 @@ void check(Shape const& shape, int32_t tokens, int32_t start) {
     }
     CHECK(worst <= 1, "%s %s heads %d/%d D=%d R=%d norm %d T=%d start %d: off by %g of what is allowed",
           kernels->name, name_of(shape.dtype), hq, hk, d, rotated, shape.norm, tokens, start, worst);
-    if (shape.dtype == Dtype::q8) continue;  // no byte value marks an unwritten slot
+    if (has_kv_scales(shape.dtype)) continue;  // no byte value marks an unwritten slot
     int64_t const elements = int64_t(a.kv.page_bytes / dtype_bytes(shape.dtype)) * (page_count + 1);
     for (int64_t i = 0; i < elements; ++i)
       unwritten += std::isnan(reference::get(shape.dtype, a.kv.pages, size_t(i)));
@@ -108,7 +109,7 @@ void check(Shape const& shape, int32_t tokens, int32_t start) {
 }  // namespace
 
 TEST(rope_append_matches_reference) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4})
     for (int32_t d : {16, 48, 64, 80, 128, 256})
       for (bool norm : {false, true})
         for (int32_t tokens : {0, 1, 17}) check({6, 2, d, norm, dtype}, tokens, 0);
@@ -125,7 +126,7 @@ TEST(rope_append_norms_all_heads_together) {
 }
 
 TEST(rope_append_norms_values_and_takes_keys_for_them) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4})
     for (bool are_keys : {false, true})
       for (bool norm : {false, true}) check({6, 2, 64, norm, dtype, 32, false, are_keys, true}, 17, 20);
 }
@@ -158,7 +159,7 @@ TEST(rope_append_without_pages_changes_q_alone) {
 }
 
 TEST(rope_append_writes_every_slot_of_a_page) {
-  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8, Dtype::q4})
     for (int32_t start : {1, 15, 16, 17, 100})
       for (int32_t tokens : {1, 15, 16, 33}) check({3, 1, 32, true, dtype}, tokens, start);
 }
