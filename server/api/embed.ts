@@ -5,6 +5,7 @@
 
 import { yieldIfSpent } from "../../base/time-slice.ts";
 import type { TokenId } from "../../base/token.ts";
+import { throughLayers } from "../../model/dense.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Embedding, EmbeddingFailure, type EmbeddingRequest, type Pooled } from "../answer/embedding.ts";
 import type { RequestedService } from "../answer/generation.ts";
@@ -56,16 +57,18 @@ export async function embedTokens(
   { dimensions, service, cacheSalt }: EmbedRequest,
   tokens: readonly (readonly TokenId[])[],
 ): Promise<Embedded> {
-  const { pooling } = embeddingOf(services);
+  const { pooling, layers = [] } = embeddingOf(services);
   const { states, cachedTokens } = await pool(exchange, services, {
     inputs: tokens,
     pooling,
+    isWhole: services.model.isEncoder ?? false,
     service,
     cacheSalt,
   });
   const vectors: Float32Array[] = [];
   for (const state of states) {
-    vectors.push(unitVector(state.subarray(0, dimensions ?? state.length)));
+    const whole = layers.length === 0 ? state : throughLayers(layers, state);
+    vectors.push(unitVector(whole.subarray(0, dimensions ?? whole.length)));
     await yieldIfSpent();
   }
   return { vectors, promptTokens: tokensIn(tokens), cachedTokens };
