@@ -300,11 +300,6 @@ class ConfigSource implements Source {
     return this.#fields;
   }
 
-  text([name]: Names, fallback: string): string {
-    const value = name === null ? undefined : this.#fields.get(name);
-    return typeof value === "string" ? value : fallback;
-  }
-
   refuse([name]: Names, reason: string): never {
     return this.#fields.refuse(name ?? "architectures", reason);
   }

@@ -3,8 +3,6 @@
  * reference/encoders.py wrote the models and the right values.
  */
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
-import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import type { Pooling, TokenId } from "../../base/token.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { throughLayers } from "../../model/dense.ts";
@@ -16,25 +14,14 @@ import type { EngineReport } from "../../scheduler/messages.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
 import { loadTokenizer } from "../../text/tokenizer.ts";
+import { encoderFolder, encoderFolders, expectedOfEncoder } from "../reference/encoders.ts";
 import { cosineOf, largestDifference } from "./compare.ts";
 import { cpuLibrary } from "./library.ts";
 
 setDefaultTimeout(60_000); // milliseconds, for a busy machine
 
-/** Contents of expected.json. */
-interface Expected {
-  readonly texts: readonly string[];
-  readonly tokens: readonly TokenId[][];
-  readonly vectors?: readonly number[][];
-  readonly pairs?: readonly [string, string][];
-  readonly pairTokens?: readonly TokenId[][];
-  readonly scores?: readonly number[];
-}
-
-const root = join(import.meta.dir, "../reference/encoders");
-const names = readdirSync(root);
-const expectedOf = (name: string) =>
-  JSON.parse(readFileSync(join(root, name, "expected.json"), "utf8")) as Expected;
+const names = encoderFolders().map(({ name }) => name);
+const expectedOf = expectedOfEncoder;
 const cpu = cpuLibrary();
 
 interface Way {
@@ -51,7 +38,7 @@ interface Text {
 
 /** Returns the pooled states of texts from one engine. */
 function statesOf(name: string, pooling: Pooling, texts: readonly Text[], way: Way): Float32Array[] {
-  const folder = openModelFolder(join(root, name));
+  const folder = openModelFolder(encoderFolder(name));
   const { compute, quant = "none", stepTokens = 1024 } = way;
   const formats = formatsOf(folder.tensors, folder.config.shape.layers.length, quant, compute);
   const options = { compute, formats, isa: "auto", threads: 1, contextMax: null } as const;
@@ -92,7 +79,7 @@ function unit(state: Float32Array): Float32Array {
 }
 
 function vectorsOf(name: string, way: Way): Float32Array[] {
-  const rule = openModelFolder(join(root, name)).embedding;
+  const rule = openModelFolder(encoderFolder(name)).embedding;
   if ("refusal" in rule) throw new Error(rule.refusal);
   const { pooling, layers = [] } = rule;
   const texts = expectedOf(name).tokens.map((tokens) => ({ tokens }));
@@ -104,7 +91,7 @@ const scorers = names.filter((name) => expectedOf(name).scores !== undefined);
 
 describe("tokens of texts and pairs are those of tokenizers", () => {
   test.each(names)("%s", (name) => {
-    const tokenizer = loadTokenizer(join(root, name));
+    const tokenizer = loadTokenizer(encoderFolder(name));
     const { texts, tokens, pairs = [], pairTokens = [] } = expectedOf(name);
     texts.forEach((text, i) => {
       expect(tokenizer.encode(text, { addSpecialTokens: true, parseControlText: true })).toEqual(tokens[i]!);
@@ -147,11 +134,11 @@ describe("vectors", () => {
 
 describe("scores", () => {
   test.each(scorers)("of %s are those of a CrossEncoder", (name) => {
-    const head = openModelFolder(join(root, name)).score;
+    const head = openModelFolder(encoderFolder(name)).score;
     if ("refusal" in head) throw new Error(head.refusal);
     const { weights, bias = 0, pooling = "last", layers = [] } = head;
     const { pairs, scores } = expectedOf(name);
-    const tokenizer = loadTokenizer(join(root, name));
+    const tokenizer = loadTokenizer(encoderFolder(name));
     const texts = pairs!.map(([first, second]) => {
       const [a, b] = [first, second].map((text) => tokenizer.encode(text, { addSpecialTokens: false }));
       return tokenizer.pair(a!, b!);
