@@ -23,6 +23,8 @@ export interface EmbedRequest {
   readonly inputs: readonly Prompt[];
   /** Name of the request field of the inputs. */
   readonly param: string;
+  /** Text before each input. Absent: the model's usual prompt. */
+  readonly prompt?: string;
   /** Size of each vector: the first `dimensions` components of the model's; null for all. */
   readonly dimensions: number | null;
   readonly service: RequestedService;
@@ -126,14 +128,18 @@ export function embeddingOf({ model }: Pick<PromptServices, "model">) {
 
 /** Tokens of each input, with the special tokens that the model's tokenizer puts around a text. */
 export async function embeddingTokens(
-  { inputs, param }: Pick<EmbedRequest, "inputs" | "param">,
+  { inputs, param, prompt: asked }: Pick<EmbedRequest, "inputs" | "param" | "prompt">,
   services: PromptServices,
 ): Promise<readonly (readonly TokenId[])[]> {
-  const { contextMax } = services.model;
+  const { contextMax, embedding } = services.model;
+  const prompts = embedding !== undefined && "prompts" in embedding ? embedding.prompts : undefined;
+  const prompt = asked ?? prompts?.byName[prompts.usual ?? ""] ?? "";
   const all: (readonly TokenId[])[] = [];
   const encodeFrom = async (first: number): Promise<void> => {
     for (let index = first; index < inputs.length; index += ENCODED_MAX) {
-      const tokens = await promptTokens(inputs[index]!, true, services);
+      const input = inputs[index]!;
+      const text = typeof input === "string" ? prompt + input : input;
+      const tokens = await promptTokens(text, true, services);
       const place = inputs.length === 1 ? param : `${param}[${index}]`;
       if (tokens.length === 0) throw badRequest(`${place} must not be empty: it has no tokens`, place);
       if (tokens.length > contextMax) throw promptTooLong(contextMax, tokens.length, place);
