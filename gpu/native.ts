@@ -167,7 +167,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 12;
+const abiVersion = 13;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -420,9 +420,9 @@ function decodeText(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes.subarray(0, end < 0 ? bytes.length : end));
 }
 
-const shapeBytes = 136;
+const shapeBytes = 168;
 /** BUNTING_ACTIVATION_* names in order. */
-const activations: readonly ModelShape["activation"][] = ["silu", "geluTanh", "clampedSwiglu"];
+const activations: readonly ModelShape["activation"][] = ["silu", "geluTanh", "clampedSwiglu", "gelu"];
 const layerBytes = 64;
 const ropeBytes = 24;
 
@@ -442,8 +442,8 @@ function encodeQuantised(source: QuantisedSource): Uint8Array {
 }
 
 /**
- * Encodes a bunting_model_shape: 16 int32, 7 float, 5 int32, then the addresses of layers, ropes and formats.
- * These follow it in the same storage, with the ropes' frequencies.
+ * Encodes a bunting_model_shape: 16 int32, 7 float, 13 int32, then the addresses of layers, ropes and
+ * formats. These follow it in the same storage, with the ropes' frequencies.
  */
 function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   const { compute, isa, threads, formats = [], kv = "plain" } = options;
@@ -464,7 +464,7 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   writeIntegers(0, [
     ...[shape.layers.length, shape.hidden, shape.feedForward],
     ...[shape.queryHeads, shape.kvHeads, shape.headSize, shape.vocab, shape.contextMax],
-    ...[Number(shape.tiedEmbeddings), shape.norm === "layer" ? 1 : 0, activations.indexOf(shape.activation)],
+    ...[Number(shape.tiedEmbeddings), shape.norm === "rms" ? 0 : 1, activations.indexOf(shape.activation)],
     ...[rotations.length, compute === "f32" ? 0 : 2, isa === "auto" ? -1 : isaNames.indexOf(isa), threads],
     kvFormats.indexOf(kv),
   ]);
@@ -485,10 +485,16 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
       experts.softmaxOf === "all" ? 1 : 0,
     ]);
   }
-  writeAddress(112, layersAt);
+  const { encoder } = shape;
+  writeIntegers(112, [
+    ...[Number(encoder !== undefined), Number(shape.norm === "biasedLayer")],
+    ...[Number(encoder?.finalNorm === false), Number(encoder?.embeddingNorm ?? false)],
+    ...[encoder?.positions ?? 0, encoder?.positionOffset ?? 0, encoder?.tokenTypes ?? 0],
+  ]);
+  writeAddress(144, layersAt);
   for (const [index, layer] of shape.layers.entries())
     writeIntegers(layersAt + index * layerBytes, layerWords(layer));
-  if (rotations.length > 0) writeAddress(120, ropesAt);
+  if (rotations.length > 0) writeAddress(152, ropesAt);
   let next = frequenciesAt;
   rotations.forEach(({ frequencies, magnitude }, index) => {
     const at = ropesAt + index * ropeBytes;
@@ -505,7 +511,7 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   });
   if (formats.length > 0) {
     struct.set(formats, formatsAt);
-    writeAddress(128, formatsAt);
+    writeAddress(160, formatsAt);
   }
   return struct;
 }
@@ -513,9 +519,10 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
 /** Words of a bunting_layer_shape. */
 function layerWords(layer: LayerShape): number[] {
   const { biases } = layer;
-  const norms = { before: layer.parallel ? 1 : 1 | 4, after: 2 | 8, around: 15 }[layer.norms];
+  const before = layer.parallel ? 1 : 1 | 4;
+  const norms = { before, after: 2 | 8, around: 15, sums: 16 | 32, beforeMlp: 4 }[layer.norms];
   return [
-    ...[0, { gated: 0, experts: 1, both: 2 }[layer.mlp], norms], // attention
+    ...[0, { gated: 0, experts: 1, both: 2, plain: 3 }[layer.mlp], norms], // attention
     [biases.qkv, biases.o, biases.gateUp, biases.down, biases.router].reduce(
       (set, has, bit) => set | (Number(has) << bit),
       0,

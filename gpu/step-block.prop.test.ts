@@ -69,6 +69,7 @@ const chunk: fc.Arbitrary<Chunk> = fc.record({
   pages: ints(63, { minLength: 1, maxLength: 8 }),
   samples: fc.array(wantedRow, { maxLength: 3 }),
   adapter: fc.nat(3),
+  secondAt: fc.nat(2),
 });
 const page = fc.nat(63).map((id) => id as PageId);
 const move = fc.record({
@@ -99,7 +100,7 @@ function decode(bytes: Uint8Array) {
   const pairs = array(5);
   const masks = array(6);
   const spans = array(7);
-  const widths = [4, 1, 8, 1, 20, 2, 1, 4];
+  const widths = [4, 1, 9, 1, 20, 2, 1, 4];
   expect(uint(1)).toBe(widths.reduce((sum, width, index) => sum + array(index).count * width, 18));
   expect(uint(1) * 4).toBeLessThanOrEqual(bytes.byteLength);
 
@@ -135,19 +136,20 @@ function decode(bytes: Uint8Array) {
   return {
     moves: Array.from({ length: moves.count }, (_, i) => [0, 1, 2, 3].map((w) => int(moves.at + 4 * i + w))),
     chunks: Array.from({ length: chunks.count }, (_, i) => {
-      const at = chunks.at + 8 * i;
-      const words = [0, 1, 2, 3, 4, 5, 6, 7].map((w) => int(at + w));
-      const [first, count, start, pagesAt, pageCount, firstRow, rowCount, adapter] = words;
+      const at = chunks.at + 9 * i;
+      const words = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((w) => int(at + w));
+      const [first, count, start, pagesAt, pageCount, firstRow, rowCount, adapter, secondAt] = words;
       return {
         start,
         tokens: Array.from({ length: count! }, (_, t) => int(tokens.at + first! + t)),
         pages: Array.from({ length: pageCount! }, (_, p) => int(pages.at + pagesAt! + p)),
         samples: Array.from({ length: rowCount! }, (_, r) => decodeRow(firstRow! + r)),
         adapter,
+        secondAt,
       };
     }),
     spans: Array.from({ length: spans.count }, (_, i) => [0, 1, 2, 3].map((w) => int(spans.at + 4 * i + w))),
-    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 8 * i)),
+    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 9 * i)),
     tokens: tokens.count,
   };
 }
@@ -178,12 +180,13 @@ function wordsOf({ moves, chunks }: Step) {
   });
   return {
     moves: moves.map(({ from, to, count }) => [from as number, to as number, count, 0]),
-    chunks: chunks.map(({ start, tokens, pages, samples, adapter }) => ({
+    chunks: chunks.map(({ start, tokens, pages, samples, adapter, secondAt = 0 }) => ({
       start,
       tokens: [...tokens],
       pages: [...pages],
       samples: samples.map(rowOf),
       adapter,
+      secondAt,
     })),
   };
 }

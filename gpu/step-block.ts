@@ -26,7 +26,7 @@ const magic = 0x31505453;
 const entryWords = {
   moves: 4,
   tokens: 1,
-  chunks: 8,
+  chunks: 9,
   pages: 1,
   rows: 20,
   pairs: 2,
@@ -160,7 +160,7 @@ export class StepBlock {
     const next = { tokens: 0, pages: 0, rows: 0, pairs: 0, maskWords: 0, draws: 0, hidden: 0 };
     let to = at.chunks;
     for (const index of order) {
-      const { start, tokens, pages, samples, adapter } = chunks[index]!;
+      const { start, tokens, pages, samples, adapter, secondAt = 0 } = chunks[index]!;
       ints[to++] = next.tokens;
       ints[to++] = tokens.length;
       ints[to++] = start;
@@ -169,6 +169,7 @@ export class StepBlock {
       ints[to++] = next.rows;
       ints[to++] = samples.length;
       ints[to++] = adapter;
+      ints[to++] = secondAt;
       ints.set(tokens, at.tokens + next.tokens);
       ints.set(pages, at.pages + next.pages);
       draws.first[index] = next.draws;

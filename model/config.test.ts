@@ -238,7 +238,7 @@ describe("what would compute something else is refused by name", () => {
     [{ ...llama, architectures: "LlamaForCausalLM" }, "architectures"],
     [{ ...llama, architectures: undefined, model_type: "gpt2" }, "model_type"],
     [{ ...llama, model_type: "mistral" }, "model_type"],
-    [{ ...llama, hidden_act: "gelu" }, "hidden_act"],
+    [{ ...llama, hidden_act: "relu" }, "hidden_act"],
     [{ ...llama, attention_bias: 1 }, "attention_bias"],
     [{ ...llama, mlp_bias: "yes" }, "mlp_bias"],
     [{ ...llama, auto_map: { AutoModel: "modeling_evil.Evil" } }, "auto_map"],

@@ -70,12 +70,13 @@ interface JsonFile {
 /** Parses the configuration from JSON that is already read. Pure. */
 export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelConfig {
   const { family, file, isHeadless } = familyOf(config);
-  const fields = new Fields(file.file, { ...family.defaults, ...file.json }, file.path);
+  const fields = new Fields(file.file, { ...family.defaults, ...renamed(file.json, family) }, file.path);
   if (fields.has("auto_map") && !family.ignoresAutoMap) {
     fields.refuse("auto_map", "asks to run code from the model folder, which is never done");
   }
   for (const field of ["use_bidirectional_attention", "is_causal"]) {
     const causal = field === "is_causal";
+    if (!causal && family.mayBeEncoder) continue;
     // "vision" makes only image tokens bidirectional, and the server accepts no images.
     if (fields.get(field) === "vision") continue;
     if (fields.boolean(field, causal) !== causal) {
@@ -92,7 +93,7 @@ export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelC
       : fields;
   return {
     family: family.name,
-    ...(isHeadless ? headless(shape) : { shape }),
+    ...(isHeadless || shape.encoder !== undefined ? headless(shape) : { shape }),
     eosTokens: tokenList(eosFields, "eos_token_id", shape.vocab),
     generationDefaults: generationDefaultsOf(generationFields),
   };
@@ -126,7 +127,14 @@ export function shapeOf(family: Family, source: Source): ModelShape {
   return { ...sizes, ...usual, ...family.describe(source) };
 }
 
-const headlessClass = /(Model|ForSequenceClassification)$/;
+/** Fields under their usual names. */
+function renamed(json: JsonObject, { renamedFields = {} }: Family): JsonObject {
+  return Object.fromEntries(
+    Object.entries(json).map(([name, value]) => [renamedFields[name] ?? name, value]),
+  );
+}
+
+const headlessClass = /(TextModel|Model|ForSequenceClassification)$/;
 
 /**
  * Finds the family and the fields of the text model. A model of text and images nests those fields in an
@@ -166,19 +174,19 @@ function familyOf(config: JsonFile): {
   }
   // Qwen3Model is Qwen3ForCausalLM without a vocabulary projection. Qwen3ForSequenceClassification has labels
   // in its place.
-  const isHeadless = typeof name === "string" && headlessClass.test(name);
-  const generating = isHeadless ? name.replace(headlessClass, "ForCausalLM") : name;
+  const isBare = typeof name === "string" && headlessClass.test(name);
+  const generating = isBare ? name.replace(headlessClass, "ForCausalLM") : name;
   const family =
     architectures === undefined
       ? families.find((known) => typesOf(known).includes(modelType))
-      : families.find(({ classes }) => classes.includes(generating as string));
+      : families.find((known) => known.classes.includes((known.isEncoder ? name : generating) as string));
   if (family === undefined) {
     return fields.refuse(architectures === undefined ? "model_type" : "architectures", supported);
   }
   if (modelType !== undefined && !typesOf(family).includes(modelType)) {
     fields.refuse("model_type", `contradicts architectures ${show(architectures)}`);
   }
-  return { family, file: { ...config, path: "" }, isHeadless };
+  return { family, file: { ...config, path: "" }, isHeadless: isBare || family.isEncoder === true };
 }
 
 const activations: Readonly<Record<string, ModelShape["activation"]>> = {
@@ -186,6 +194,7 @@ const activations: Readonly<Record<string, ModelShape["activation"]>> = {
   swish: "silu",
   gelu_pytorch_tanh: "geluTanh",
   gelu_new: "geluTanh",
+  gelu: "gelu",
 };
 
 /** Source of a family's description backed by config.json. */

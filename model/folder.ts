@@ -5,6 +5,7 @@
 import { existsSync, readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { headless, type ModelConfig, readModelConfig } from "./config.ts";
+import { encoderScore } from "./encoder-head.ts";
 import { isGguf, openGguf } from "./gguf.ts";
 import {
   hubCache,
@@ -64,8 +65,12 @@ export function openModelFolder(path: string): ModelFolder {
     eosTokens: config.eosTokens,
     contextMax: config.shape.contextMax,
     generationDefaults: config.generationDefaults,
-    embedding: folderEmbedding(dir),
-    score: folderScore(dir, config, stored),
+    embedding: folderEmbedding(
+      dir,
+      config.shape.hidden,
+      config.shape.encoder === undefined ? "last" : "mean",
+    ),
+    score: (config.shape.encoder === undefined ? folderScore : encoderScore)(dir, config, stored),
   };
 }
 

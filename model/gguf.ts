@@ -52,7 +52,7 @@ export function openGguf(path: string): ModelFolder {
     eosTokens: config.eosTokens,
     contextMax: config.shape.contextMax,
     generationDefaults: config.generationDefaults,
-    embedding: ggufEmbedding(metadata),
+    embedding: ggufEmbedding(metadata, config.shape.encoder === undefined ? "last" : "mean"),
     score: { refusal: "of a GGUF file no scores are computed" },
     notes: [],
   };

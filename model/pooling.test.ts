@@ -58,8 +58,8 @@ describe("a folder's pooling", () => {
   test("steps behind it that are not computed are refused by name", () => {
     const usual = ["Transformer", "Pooling", "Normalize"].map(step);
     expect(folderEmbedding(folderOf(null, usual))).toEqual({ pooling: "last" });
-    expect(folderEmbedding(folderOf(null, [...usual, step("Dense")]))).toEqual({
-      refusal: "modules.json wants sentence_transformers.models.Dense, which is not computed here",
+    expect(folderEmbedding(folderOf(null, [...usual, step("LSTM")]))).toEqual({
+      refusal: "modules.json wants sentence_transformers.models.LSTM, which is not computed here",
     });
     expect(() => folderEmbedding(folderOf(null, { a: 1 }))).toThrow(ModelError);
   });

@@ -1,19 +1,33 @@
-/** Reads a model's pooling from its files: sentence-transformers' folders, or a GGUF key. */
+/** Reads a model's pooling and what follows it: sentence-transformers' folders, or a GGUF key. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Pooling } from "../base/token.ts";
+import { activationNamed, type DenseLayer, denseLayer } from "./dense.ts";
 import type { Metadata } from "./gguf-metadata.ts";
-import { isObject, readJson, readJsonObject, show } from "./json.ts";
+import { isObject, type JsonObject, readJson, readJsonObject, show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
+import { readStoredTensors } from "./safetensors.ts";
 
 /**
  * Pooling of hidden states to an embedding, which is then normalised; or the reason why it is not supported.
  */
-export type EmbeddingRule = { readonly pooling: Pooling } | { readonly refusal: string };
+export type EmbeddingRule = EmbeddingMethod | { readonly refusal: string };
+
+export interface EmbeddingMethod {
+  readonly pooling: Pooling;
+  /** Layers behind the pooling. Absent: none. */
+  readonly layers?: readonly DenseLayer[];
+  /** Texts before inputs by name, and the name of the usual one. Absent: none. */
+  readonly prompts?: Prompts;
+}
+
+export interface Prompts {
+  readonly byName: Readonly<Record<string, string>>;
+  /** Null: inputs have no prompt unless a request names one. */
+  readonly usual: string | null;
+}
 
 const bytesMax = 1 << 20;
-/** Default pooling: the last token has seen all of the text. */
-const usual: EmbeddingRule = { pooling: "last" };
 
 /** Pooling by flag of `1_Pooling/config.json`. */
 const modes: Readonly<Record<string, Pooling>> = {
@@ -21,40 +35,102 @@ const modes: Readonly<Record<string, Pooling>> = {
   pooling_mode_mean_tokens: "mean",
   pooling_mode_cls_token: "first",
 };
+/** Pooling by the value of `pooling_mode`, its newer form. */
+const named: Readonly<Record<string, string>> = {
+  lasttoken: "pooling_mode_lasttoken",
+  mean: "pooling_mode_mean_tokens",
+  cls: "pooling_mode_cls_token",
+};
 
-/** Pooling of a Hugging Face folder. Throws ModelError for unreadable files. */
-export function folderEmbedding(dir: string): EmbeddingRule {
+/**
+ * Pooling of a Hugging Face folder with states of `hidden` numbers. Without files that tell it, it is
+ * `usual`: the last token of a decoder has seen all of the text. Throws ModelError for unreadable files.
+ */
+export function folderEmbedding(dir: string, hidden = 0, usual: Pooling = "last"): EmbeddingRule {
   const file = join(dir, "1_Pooling", "config.json");
-  const unknown = unknownModule(join(dir, "modules.json"));
-  if (unknown !== null) return { refusal: `modules.json wants ${unknown}, which is not computed here` };
-  if (!existsSync(file)) return usual;
-  const wanted = Object.entries(readJsonObject(file, bytesMax)).flatMap(([name, value]) =>
-    name.startsWith("pooling_mode_") && value === true ? [name] : [],
-  );
+  const modules = modulesOf(join(dir, "modules.json"));
+  const unknown = modules.find(({ type }) => !/\.(Transformer|Pooling|Dense|Normalize)$/.test(type));
+  if (unknown !== undefined)
+    return { refusal: `modules.json wants ${unknown.type}, which is not computed here` };
+  const dense = modules.filter(({ type }) => type.endsWith(".Dense"));
+  const layers: DenseLayer[] = [];
+  for (const { path } of dense) {
+    const layer = folderLayer(join(dir, path), layers.at(-1)?.outputs ?? hidden);
+    if (typeof layer === "string") return { refusal: layer };
+    layers.push(layer);
+  }
+  const prompts = promptsOf(join(dir, "config_sentence_transformers.json"));
+  const rest = { ...(layers.length === 0 ? {} : { layers }), ...(prompts === null ? {} : { prompts }) };
+  if (!existsSync(file)) return { pooling: usual, ...rest };
+  const config = readJsonObject(file, bytesMax);
+  if (config.include_prompt === false)
+    return { refusal: "1_Pooling/config.json leaves prompts out of the pooling, which is not computed here" };
+  const wanted = wantedModes(config);
   const [mode] = wanted;
   const pooling = wanted.length === 1 ? modes[mode!] : undefined;
-  if (pooling !== undefined) return { pooling };
+  if (pooling !== undefined) return { pooling, ...rest };
   const supported = `one of ${Object.keys(modes).join(", ")} is supported`;
   return { refusal: `1_Pooling/config.json wants ${wanted.join(" and ") || "no pooling"}; ${supported}` };
 }
 
-/** Module of the model that is neither transformer, pooling nor normalisation; null if there is none. */
-function unknownModule(file: string): string | null {
-  if (!existsSync(file)) return null;
+function wantedModes(config: JsonObject): readonly string[] {
+  const { pooling_mode: mode } = config;
+  if (typeof mode === "string") return [named[mode] ?? `pooling_mode ${show(mode)}`];
+  return Object.entries(config).flatMap(([name, value]) =>
+    name.startsWith("pooling_mode_") && value === true ? [name] : [],
+  );
+}
+
+interface Module {
+  readonly type: string;
+  readonly path: string;
+}
+
+function modulesOf(file: string): readonly Module[] {
+  if (!existsSync(file)) return [];
   const modules = readJson(file, bytesMax);
   if (!Array.isArray(modules)) throw new ModelError(file, null, `is ${show(modules)}, wanted an array`);
-  const types = modules.map((module) => (isObject(module) ? String(module.type) : show(module)));
-  return types.find((type) => !/\.(Transformer|Pooling|Normalize)$/.test(type)) ?? null;
+  return modules.map((module) => {
+    if (!isObject(module)) return { type: show(module), path: "" };
+    return { type: String(module.type), path: String(module.path ?? "") };
+  });
+}
+
+/** Layer of a module's folder; a sentence if it is not supported. */
+function folderLayer(dir: string, inputs: number): DenseLayer | string {
+  const file = join(dir, "config.json");
+  const { activation_function: name = "Identity" } = readJsonObject(file, bytesMax);
+  const activation = activationNamed(String(name));
+  if (activation === null) return `${file} wants the activation ${show(name)}, which is not computed here`;
+  if (!existsSync(join(dir, "model.safetensors")))
+    return `${dir} has no model.safetensors, and pickled weights are never opened`;
+  const { tensors } = readStoredTensors(dir);
+  const weights = tensors.get("linear.weight");
+  if (weights === undefined) throw new ModelError(dir, "linear.weight", "the tensor is missing");
+  return denseLayer(weights, tensors.get("linear.bias"), inputs, activation);
+}
+
+/** Prompts of sentence-transformers' configuration; null if it has none. */
+function promptsOf(file: string): Prompts | null {
+  if (!existsSync(file)) return null;
+  const { prompts, default_prompt_name: usual = null } = readJsonObject(file, bytesMax);
+  if (!isObject(prompts)) return null;
+  const texts = Object.entries(prompts).filter(
+    (entry): entry is [string, string] => typeof entry[1] === "string",
+  );
+  if (texts.every(([, text]) => text === "")) return null;
+  const byName = Object.fromEntries(texts);
+  return { byName, usual: typeof usual === "string" && Object.hasOwn(byName, usual) ? usual : null };
 }
 
 /**
  * Pooling of a GGUF file, by llama.cpp's numbers: none, mean, first, last, and rank, which is no embedding.
  */
-export function ggufEmbedding(metadata: Metadata): EmbeddingRule {
+export function ggufEmbedding(metadata: Metadata, usual: Pooling = "last"): EmbeddingRule {
   const key = `${metadata.text("general.architecture")}.pooling_type`;
-  if (!metadata.has(key)) return usual;
+  if (!metadata.has(key)) return { pooling: usual };
   const known: readonly EmbeddingRule[] = [
-    usual,
+    { pooling: usual },
     { pooling: "mean" },
     { pooling: "first" },
     { pooling: "last" },

@@ -57,11 +57,14 @@ export interface LayerShape {
   readonly mixer: "attention";
   /**
    * `experts`: for each token a router chooses some of the model's experts, each a gated MLP. `both`: a gated
-   * MLP and experts in parallel, each with norms of its own.
+   * MLP and experts in parallel, each with norms of its own. `plain`: an MLP without a gate.
    */
-  readonly mlp: "gated" | "experts" | "both";
-  /** Norms before attention and MLP (on their inputs), after (on their outputs), or both. */
-  readonly norms: "before" | "after" | "around";
+  readonly mlp: "gated" | "experts" | "both" | "plain";
+  /**
+   * Norms before attention and MLP (on their inputs), after (on their outputs), or both. `sums`: of the
+   * residual stream after each. `beforeMlp`: before the MLP only.
+   */
+  readonly norms: "before" | "after" | "around" | "sums" | "beforeMlp";
   readonly biases: {
     readonly qkv: boolean;
     readonly o: boolean;
@@ -73,7 +76,7 @@ export interface LayerShape {
   readonly qkNorm: "none" | "head" | "wide";
   /** Index into the model's ropes; null if q and k are not rotated. */
   readonly rope: number | null;
-  /** 0: none. W: a token sees itself and the W-1 before it. */
+  /** 0: none. W: a token sees itself and the W-1 before it; in an encoder also the W-1 behind it. */
   readonly slidingWindow: number;
   /** True if each query head has a sink: a score that absorbs a share of its softmax. */
   readonly sinks: boolean;
@@ -140,10 +143,13 @@ export interface Experts {
 export interface Traits {
   readonly layers: readonly LayerShape[];
   readonly ropes: readonly Rope[];
-  /** Kind of norm; `layer` subtracts the mean. Norms of q and k are always rms. */
-  readonly norm: "rms" | "layer";
+  /**
+   * Kind of norm; `layer` subtracts the mean, and `biasedLayer` also adds biases. Norms of q and k are always
+   * rms.
+   */
+  readonly norm: "rms" | "layer" | "biasedLayer";
   /** Activation of the gate; `clampedSwiglu` combines gate and up (engine.h). */
-  readonly activation: "silu" | "geluTanh" | "clampedSwiglu";
+  readonly activation: "silu" | "geluTanh" | "clampedSwiglu" | "gelu";
   /** Null if no layer has experts. */
   readonly experts: Experts | null;
   /** Factor of attention scores. */
@@ -157,6 +163,20 @@ export interface Traits {
   readonly residualScale: number;
   readonly logitScale: number;
   readonly logitCap: number;
+  /** Absent: tokens see only those before them. */
+  readonly encoder?: Encoder;
+}
+
+/** Traits of a model whose tokens see those behind them too, so that a text is computed as a whole. */
+export interface Encoder {
+  /** True if the residual stream begins as a norm of the embedding. */
+  readonly embeddingNorm: boolean;
+  readonly finalNorm: boolean;
+  /** Rows of learned positions, and the row of position 0; no rows: none are learned. */
+  readonly positions: number;
+  readonly positionOffset: number;
+  /** Rows of token types: the tokens of a pair's second text have type 1. 0: none. */
+  readonly tokenTypes: number;
 }
 
 export interface ModelShape extends Sizes, Traits {}

@@ -132,9 +132,13 @@ export function matchTensors(
 ): ModelTensor[] {
   const family = familyNamed(config.family);
   const wanted = wantedTensors(config);
-  const prefix = prefixOf(stored, layout);
+  const isPrefixed = family.prefixes !== undefined && layout.nameOf === folderName;
+  const prefix = isPrefixed ? ownPrefixOf(family, stored) : prefixOf(stored, layout);
   const transposing = layout.transposesExperts(family);
-  const places = placesOf(wanted, transposing, (want) => behind(prefix, layout.nameOf(want, family)));
+  const places = placesOf(wanted, transposing, (want) => {
+    const name = layout.nameOf(want, family);
+    return isPrefixed ? prefix + name : behind(prefix, name);
+  });
   const matched = wanted.map((want, index) => {
     const place = places[index]!;
     const own = layout.storesGroupedHeads(family) ? inFirstGroup(want, place, config.shape) : place;
@@ -143,7 +147,9 @@ export function matchTensors(
   const names = new Set(matched.flatMap(({ name, quantised }) => [name, ...namesOf(quantised)]));
   for (const tensor of stored.tensors.values()) {
     if (names.has(tensor.name) || layout.isHarmless(tensor.name, config)) continue;
-    if (prefix !== null && (prefix !== "" || family.wrappers) && towers.test(tensor.name)) continue;
+    if (layout.nameOf === folderName && family.unread?.test(tensor.name)) continue;
+    const hasTowers = !isPrefixed && prefix !== null && (prefix !== "" || family.wrappers !== undefined);
+    if (hasTowers && towers.test(tensor.name)) continue;
     throw new ModelError(
       tensor.file,
       tensor.name,
@@ -169,6 +175,12 @@ function prefixOf({ tensors }: Pick<StoredTensors, "tensors">, layout: TensorLay
   return found === undefined ? "" : found;
 }
 
+/** Prefix of all tensor names of a family that has several: which one depends on the model's class. */
+function ownPrefixOf(family: Family, { tensors }: Pick<StoredTensors, "tensors">): string {
+  const embed = family.folderNames![TensorKind.embed]!;
+  return family.prefixes!.find((prefix) => tensors.has(prefix + embed)) ?? "";
+}
+
 /** Name of a text model's tensor behind a prefix. */
 function behind(prefix: string | null, name: string): string {
   if (prefix === null) return name.replace(/^model\./, "");
@@ -191,17 +203,42 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
       { tensor: TensorKind.layerInputNorm, layer: 0, expert: null, shape: [layerInputs] },
     );
   }
+  for (const [tensor, size] of encoderTensors(shape))
+    wanted.push({ tensor, layer: 0, expert: null, shape: size });
   shape.layers.forEach((has, layer) => {
     for (const [tensor, size] of layerTensors(has, shape))
       wanted.push({ tensor, layer, expert: null, shape: size });
     for (const [tensor, expert, size] of expertTensors(has, shape))
       wanted.push({ tensor, layer, expert, shape: size });
   });
-  wanted.push({ tensor: TensorKind.finalNorm, layer: 0, expert: null, shape: [hidden] });
+  for (const [tensor, size] of finalNormTensors(shape))
+    wanted.push({ tensor, layer: 0, expert: null, shape: size });
   if (!shape.tiedEmbeddings) {
     wanted.push({ tensor: TensorKind.lmHead, layer: 0, expert: null, shape: [vocab, hidden] });
   }
   return wanted;
+}
+
+type SizedTensor = [tensor: number, size: number[]];
+
+function finalNormTensors({ encoder, norm, hidden }: ModelShape): SizedTensor[] {
+  if (encoder?.finalNorm === false) return [];
+  const tensors: SizedTensor[] = [[TensorKind.finalNorm, [hidden]]];
+  if (norm === "biasedLayer") tensors.push([TensorKind.finalNormBias, [hidden]]);
+  return tensors;
+}
+
+/** Tensors that an encoder has between the embedding and the layers. */
+function encoderTensors({ encoder, norm, hidden }: ModelShape): SizedTensor[] {
+  if (encoder === undefined) return [];
+  const { positions, tokenTypes, embeddingNorm } = encoder;
+  const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
+    [positions > 0, TensorKind.positions, positions, hidden],
+    [tokenTypes > 0, TensorKind.tokenTypes, tokenTypes, hidden],
+    [embeddingNorm, TensorKind.embedNorm, hidden],
+    [embeddingNorm && norm === "biasedLayer", TensorKind.embedNormBias, hidden],
+  ];
+  return tensors.filter(([isThere]) => isThere).map(([, tensor, ...size]) => [tensor, size]);
 }
 
 /** Tensors of each expert of a layer, expert after expert. */
@@ -209,7 +246,7 @@ function expertTensors(
   { mlp, biases }: LayerShape,
   { hidden, experts }: ModelConfig["shape"],
 ): [tensor: number, expert: number, size: number[]][] {
-  if (mlp === "gated") return [];
+  if (mlp === "gated" || mlp === "plain") return [];
   const { count, feedForward } = experts!;
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [true, TensorKind.gate, feedForward, hidden],
@@ -235,10 +272,15 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
   const hasBoth = has.mlp === "both";
   const hasInputs = layerInputs > 0;
   const isWide = has.qkNorm === "wide";
-  const hasPostNorms = has.norms !== "before";
-  const isDense = has.mlp === "gated";
+  const hasPostNorms = ["after", "around", "sums"].includes(has.norms);
+  const hasAttentionNorm = has.norms === "before" || has.norms === "around";
+  const hasMlpNorm = !has.parallel && (hasAttentionNorm || has.norms === "beforeMlp");
+  const areBiased = shape.norm === "biasedLayer";
+  const isDense = has.mlp === "gated" || has.mlp === "plain";
+  const hasGate = has.mlp === "gated";
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
-    [has.norms !== "after", TensorKind.attentionNorm, hidden],
+    [hasAttentionNorm, TensorKind.attentionNorm, hidden],
+    [hasAttentionNorm && areBiased, TensorKind.attentionNormBias, hidden],
     [true, TensorKind.q, queryWidth, hidden],
     [hasKeys, TensorKind.k, keyWidth, hidden],
     [hasKeys && !has.valuesAreKeys, TensorKind.v, keyWidth, hidden],
@@ -251,16 +293,19 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasKeys && has.qkNorm !== "none", TensorKind.kNorm, isWide ? keyWidth : headSize],
     [has.sinks, TensorKind.sinks, shape.queryHeads],
     [hasPostNorms, TensorKind.attentionPostNorm, hidden],
-    [has.norms !== "after" && !has.parallel, TensorKind.mlpNorm, hidden],
+    [hasPostNorms && areBiased, TensorKind.attentionPostNormBias, hidden],
+    [hasMlpNorm, TensorKind.mlpNorm, hidden],
+    [hasMlpNorm && areBiased, TensorKind.mlpNormBias, hidden],
     [!isDense, TensorKind.router, shape.experts?.count ?? 0, hidden],
     [has.biases.router, TensorKind.routerBias, shape.experts?.count ?? 0],
-    [isDense, TensorKind.gate, feedForward, hidden],
+    [hasGate, TensorKind.gate, feedForward, hidden],
     [isDense, TensorKind.up, feedForward, hidden],
     [isDense, TensorKind.down, hidden, feedForward],
-    [isDense && has.biases.gateUp, TensorKind.gateBias, feedForward],
+    [hasGate && has.biases.gateUp, TensorKind.gateBias, feedForward],
     [isDense && has.biases.gateUp, TensorKind.upBias, feedForward],
     [isDense && has.biases.down, TensorKind.downBias, hidden],
     [hasPostNorms, TensorKind.mlpPostNorm, hidden],
+    [hasPostNorms && areBiased, TensorKind.mlpPostNormBias, hidden],
     [hasBoth, TensorKind.routerNorm, hidden],
     [hasBoth, TensorKind.expertScales, shape.experts?.count ?? 0],
     [hasBoth, TensorKind.besideGate, feedForward, hidden],
@@ -315,7 +360,9 @@ function folderName({ tensor, layer, expert }: WantedTensor, family: Family): st
   const ofExpert = (): string =>
     (family.expertNames?.[tensor] ?? expertNames[tensor]!).replace("{}", String(expert));
   const name = expert === null ? (family.folderNames?.[tensor] ?? folderNames[tensor]!) : ofExpert();
-  return tensor >= TensorKind.attentionNorm ? `model.layers.${layer}.${name}` : name;
+  return tensor >= TensorKind.attentionNorm
+    ? `${family.layerNames ?? "model.layers"}.${layer}.${name}`
+    : name;
 }
 
 /**
@@ -431,6 +478,7 @@ const normKinds: readonly number[] = [
   TensorKind.expertsNorm,
   TensorKind.expertsPostNorm,
   TensorKind.inputPostNorm,
+  TensorKind.embedNorm,
 ];
 const scaleKinds: readonly number[] = [TensorKind.expertScales, TensorKind.layerScale];
 const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.qBias, TensorKind.kBias];

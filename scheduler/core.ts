@@ -170,6 +170,13 @@ export interface SequenceSpec {
    * Absent: it draws.
    */
   readonly pooling?: Pooling;
+  /**
+   * True for a text of an encoder, whose tokens see those behind them: it is computed in one chunk, and its
+   * pages are free afterwards. Absent: it may come in chunks, and shares prefixes.
+   */
+  readonly isWhole?: boolean;
+  /** Index of the first token of a pair's second text, for models with token types. Absent: there is none. */
+  readonly secondAt?: number;
   /** Keeps the pages after the end until a sequence `continues` this one, or a `release` message arrives. */
   readonly isHeld?: boolean;
   /**
@@ -257,6 +264,8 @@ export interface Chunk {
    */
   readonly samples: readonly ChunkRow[];
   readonly adapter: AdapterId;
+  /** Index in the chunk of the first token of a pair's second text. Absent: there is none. */
+  readonly secondAt?: number;
 }
 
 /** Output requested for one token of a chunk: a sampled token or a hidden state. */

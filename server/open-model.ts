@@ -29,6 +29,7 @@ import {
   planProblem,
   planServing,
   type ServingPlan,
+  stepTokensFor,
 } from "./engines/plan.ts";
 import type { DeviceSetup } from "./engines/protocol.ts";
 import { type EnginesConfig, type RunningEngines, startEngines } from "./engines/start.ts";
@@ -182,6 +183,7 @@ export function servedModelOf(
     tokensOf,
     fill,
     generationDefaults,
+    ...(config.shape.encoder === undefined ? {} : { isEncoder: true }),
     embedding,
     score: folder.score,
   };
@@ -247,16 +249,17 @@ const SIMULATED_TOKENS_MAX = 2 ** 20;
 export function prepareSimulated(config: Config, dir: string, engines: number): Prepared {
   const folder = openModelFolder(dir);
   const contextMax = chooseContext(config, folder);
+  const stepTokensMax = stepTokensFor(config, folder, contextMax);
   const tokens = Math.max(contextMax, Math.min(contextMax * SIMULATED_CONTEXTS, SIMULATED_TOKENS_MAX));
   const spec: DeviceSpec = {
     name: "simulated",
     pages: Math.ceil(tokens / PAGE_TOKENS),
     pageTokens: PAGE_TOKENS,
-    stepTokensMax: config.stepTokens,
+    stepTokensMax,
     stepChunksMax: config.sequencesMax > 0 ? config.sequencesMax : config.stepTokens,
     contextMax,
     vocabSize: folder.config.shape.vocab,
-    hidden: { size: folder.config.shape.hidden, rowsMax: config.stepTokens },
+    hidden: { size: folder.config.shape.hidden, rowsMax: stepTokensMax },
   };
   return {
     names: modelNames(config, folder),

@@ -1,5 +1,3 @@
-import type { TokenId } from "../base/token.ts";
-
 /** Contents of tokenizer.json in the forms that the tokenizer needs. Unknown shapes are refused by name. */
 
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -93,13 +91,20 @@ function decoderOf(decoder: unknown): SpellingDecoder {
       dropsFirstSpace: prepends || (strip !== undefined && strip.content === " " && Number(strip.start) > 0),
     };
   }
+  const wordPiece = stages.find((stage) => stage.type === "WordPiece");
+  if (wordPiece !== undefined) {
+    const prefix = String(wordPiece.prefix ?? "##");
+    const bytesOf = (spelling: string, utf8: TextEncoder): Uint8Array =>
+      utf8.encode(spelling.startsWith(prefix) ? spelling.slice(prefix.length) : ` ${spelling}`);
+    return { bytesOf, dropsFirstSpace: true };
+  }
   throw new TokenizerError(
-    `tokenizer.json: decoder ${JSON.stringify(types)} is not supported (byte-level and SentencePiece are)`,
+    `tokenizer.json: decoder ${JSON.stringify(types)} is not supported (byte-level, SentencePiece and WordPiece are)`,
   );
 }
 
 /** A component, or the components of a Sequence, in order. */
-function flattened(component: unknown, field: string): JsonObject[] {
+export function flattened(component: unknown, field: string): JsonObject[] {
   if (component === null || typeof component !== "object") return [];
   const object = component as JsonObject;
   const inner = object[field];
@@ -132,30 +137,6 @@ function sentencePieceBytes(spelling: string, utf8: TextEncoder): Uint8Array {
   return byte === null
     ? utf8.encode(spelling.replaceAll("▁", " "))
     : Uint8Array.of(Number.parseInt(byte[1]!, 16));
-}
-
-/** Tokens that the post-processor puts around one text. */
-export function postProcessorTokens(postProcessor: unknown): {
-  readonly before: TokenId[];
-  readonly after: TokenId[];
-} {
-  const before: TokenId[] = [];
-  const after: TokenId[] = [];
-  for (const stage of flattened(postProcessor, "processors")) {
-    if (stage.type === "ByteLevel") continue; // only moves offsets
-    if (stage.type !== "TemplateProcessing") {
-      throw new TokenizerError(
-        `tokenizer.json: post-processor ${JSON.stringify(stage.type)} is not supported`,
-      );
-    }
-    const ids = (stage.special_tokens ?? {}) as Record<string, { ids?: TokenId[] }>;
-    let side = before;
-    for (const item of (stage.single ?? []) as { SpecialToken?: { id: string }; Sequence?: unknown }[]) {
-      if (item.Sequence !== undefined) side = after;
-      if (item.SpecialToken !== undefined) side.push(...(ids[item.SpecialToken.id]?.ids ?? []));
-    }
-  }
-  return { before, after };
 }
 
 /** Bytes of text per token at most; Infinity when the tokenizer may drop text. */

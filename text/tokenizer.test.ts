@@ -146,12 +146,12 @@ test("ids of no meaning have no bytes and no spelling", () => {
 describe("a bad tokenizer is refused by name", () => {
   const good = JSON.parse(readFileSync(join(reference, "qwen/tokenizer.json"), "utf8")) as JsonObject;
   const cases: [string, JsonObject, string][] = [
-    ["decoder", { ...good, decoder: { type: "WordPiece" } }, 'decoder ["WordPiece"] is not supported'],
+    ["decoder", { ...good, decoder: { type: "CTC" } }, 'decoder ["CTC"] is not supported'],
     ["no decoder", { ...good, decoder: null }, "decoder [] is not supported"],
     [
       "post-processor",
-      { ...good, post_processor: { type: "BertProcessing" } },
-      '"BertProcessing" is not supported',
+      { ...good, post_processor: { type: "OtherProcessing" } },
+      '"OtherProcessing" is not supported',
     ],
     ["no vocabulary", { ...good, model: { type: "BPE" } }, "has no vocabulary"],
     [

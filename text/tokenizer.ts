@@ -3,14 +3,10 @@ import { join } from "node:path";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import type { TokenId } from "../base/token.ts";
 import { ControlTexts, type RenderedPrompt, restore } from "./control-text.ts";
+import { pieceEncoder } from "./pieces/piece-encoder.ts";
+import { postProcessorOf, type TokenPair } from "./post-processor.ts";
 import { specialTokensIn, specialTokensOf } from "./template-source.ts";
-import {
-  encodeBound,
-  type JsonObject,
-  postProcessorTokens,
-  TokenizerError,
-  tokenBytesOf,
-} from "./tokenizer-file.ts";
+import { encodeBound, type JsonObject, TokenizerError, tokenBytesOf } from "./tokenizer-file.ts";
 
 export interface EncodeOptions {
   /**
@@ -46,6 +42,8 @@ export interface Tokenizer {
    * the tokenizer's thread.
    */
   encode(text: string, options: EncodeOptions): TokenId[];
+  /** Tokens of a pair of texts, from the tokens of each without special tokens. */
+  pair(first: readonly TokenId[], second: readonly TokenId[]): TokenPair;
   /** Tokens of a rendered chat template, which writes its own beginning-of-text token. */
   encodeRendered(rendered: RenderedPrompt): TokenId[];
   /** Text of tokens as from transformers' `decode` (without clean-up of spaces). */
@@ -120,16 +118,25 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
   const controlIds = new Set(added.filter((token) => token.special).map((token) => token.id));
   const addedIds = new Set(added.map((token) => token.id));
   const controlTexts = new ControlTexts([...control.keys()]);
-  const around = postProcessorTokens(tokenizer.post_processor);
+  const around = postProcessorOf(tokenizer.post_processor);
   const table = tokenBytesOf(tokenizer, added);
   const bound = encodeBound(tokenizer, table, added);
-  const library = new HuggingFaceTokenizer(withoutControlTokens(tokenizer, control, added, table.vocabSize), {
-    ...config,
-    additional_special_tokens: [],
-  });
+  const plainTokens = added.filter(({ content }) => !control.has(content));
+  const pieces = pieceEncoder(tokenizer, plainTokens);
+  const openLibrary = (): HuggingFaceTokenizer =>
+    new HuggingFaceTokenizer(withoutControlTokens(tokenizer, control, added, table.vocabSize), {
+      ...config,
+      additional_special_tokens: [],
+    });
+  const library = pieces === null ? openLibrary() : null;
+  const spelt =
+    library === null
+      ? new Map(table.spellings.flatMap((spelling, id) => (spelling === undefined ? [] : [[spelling, id]])))
+      : null;
 
   const encodePlain = (text: string, isStart: boolean): TokenId[] => {
     if (text.length === 0) return [];
+    if (library === null) return pieces!(text, !isStart);
     if (isStart) return library.encode(text, { add_special_tokens: false }).ids;
     return library.encode(middleMark + text, { add_special_tokens: false }).ids.slice(1);
   };
@@ -170,11 +177,13 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
     return text;
   };
 
+  const tokenOf = (spelling: string): TokenId | null =>
+    control.get(spelling)?.id ?? library?.token_to_id(spelling) ?? spelt?.get(spelling) ?? null;
   const end = specialTokensOf(config).eos_token;
   return {
     vocabSize: table.vocabSize,
     controlTexts,
-    endToken: end === undefined ? null : (control.get(end)?.id ?? library.token_to_id(end) ?? null),
+    endToken: end === undefined ? null : tokenOf(end),
     encode(text, { addSpecialTokens, parseControlText = false, standIns, continues = false }) {
       const ids = parseControlText
         ? encodeCut(text, standIns ?? new Map(), continues)
@@ -193,7 +202,8 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
     isControl: (token) => controlIds.has(token),
     isAdded: (token) => addedIds.has(token),
     spellingOf: (token) => table.spellings[token] ?? null,
-    tokenOf: (spelling) => control.get(spelling)?.id ?? library.token_to_id(spelling) ?? null,
+    tokenOf,
+    pair: around.pair,
     tokensAtLeast: (textBytes) => Math.ceil(textBytes / bound.bytesPerTokenMax),
   };
 }

@@ -9,6 +9,7 @@ import { formatName, formatsOf } from "../model/formats.ts";
 import { schemes } from "../model/quantisation-schemes.ts";
 import { storedTypes } from "../model/stored-types.ts";
 import { TensorKind } from "../model/tensor-kinds.ts";
+import { encoderFolders, isEncoderOfFile } from "../tests/reference/encoders.ts";
 import { familyConfigs, foldersOnly } from "../tests/reference/families.ts";
 import { gpuReferenceNames, referenceModels } from "../tests/reference/models.ts";
 
@@ -16,7 +17,7 @@ import { gpuReferenceNames, referenceModels } from "../tests/reference/models.ts
 interface Compared {
   readonly name: string;
   readonly family: string;
-  readonly test: "correctness" | "families";
+  readonly test: "correctness" | "families" | "encoders";
   readonly isOnGpus: boolean;
   readonly isFromFile: boolean;
 }
@@ -38,6 +39,10 @@ export function modelsReference(): string {
       return { name, family, test: "families", isOnGpus: true, isFromFile: !foldersOnly.includes(name) };
     }),
   ];
+  for (const { name, dir } of encoderFolders()) {
+    const { family } = readModelConfig(dir);
+    compared.push({ name, family, test: "encoders", isOnGpus: false, isFromFile: isEncoderOfFile(name) });
+  }
   const rows = families.map((family) =>
     rowOf(
       family,
@@ -51,7 +56,8 @@ read from a Hugging Face folder, by the class that its \`config.json\` names, an
 
 The models of the last columns are small ones of random weights that tests compare with Hugging Face transformers. On CPUs the logits in f32
 are theirs to 2e-4, from a folder and from a file; in bf16, there and on the emulated GPU, their cosine to those is above 0.998.
-\`correctness\` and \`families\` are tests in \`tests/device/\`; files of models of the first are compared by \`gguf\` there. That results do not
+Vectors and scores of encoders are those of sentence-transformers to 1e-4, and GPUs refuse encoders.
+\`correctness\`, \`families\` and \`encoders\` are tests in \`tests/device/\`; files of models of the first are compared by \`gguf\` there. That results do not
 depend on chunks, cache or company is tested on CPUs and GPUs for every kind of layer (\`kinds\`). GPUs compute in bf16 alone, and want
 heads of 32, 64, 96, 128, 256 or 512 numbers, of which a multiple of 4 turns, widths that are multiples of 8, and at most 32 experts
 for a token; a model with others (here llama2, llama3 and qwen3) is refused by a sentence.

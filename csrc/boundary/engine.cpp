@@ -41,7 +41,8 @@ struct bunting_engine {
                 .top_logprobs_max = limits.top_logprobs_max,
                 .vocab = model.shape().vocab,
                 .context_max = model.shape().context_max,
-                .hidden_size = model.shape().hidden}),
+                .hidden_size = model.shape().hidden,
+                .is_bidirectional = model.is_bidirectional()}),
         forward(model, limits) {}
 
   bunting::StepReader reader;
@@ -54,11 +55,12 @@ struct bunting_engine {
 // gpu/native.ts accesses these structs by byte offset.
 static_assert(sizeof(bunting_machine) == 128 && offsetof(bunting_machine, memory_bytes) == 16 &&
               offsetof(bunting_machine, processor) == 32);
-static_assert(sizeof(bunting_model_shape) == 136 && offsetof(bunting_model_shape, compute) == 48 &&
+static_assert(sizeof(bunting_model_shape) == 168 && offsetof(bunting_model_shape, compute) == 48 &&
               offsetof(bunting_model_shape, norm_epsilon) == 64 &&
               offsetof(bunting_model_shape, logit_cap) == 88 &&
               offsetof(bunting_model_shape, layer_inputs) == 92 &&
-              offsetof(bunting_model_shape, layer) == 112 && offsetof(bunting_model_shape, formats) == 128);
+              offsetof(bunting_model_shape, attention) == 112 &&
+              offsetof(bunting_model_shape, layer) == 144 && offsetof(bunting_model_shape, formats) == 160);
 static_assert(sizeof(bunting_layer_shape) == 64 && offsetof(bunting_layer_shape, parallel) == 32 &&
               offsetof(bunting_layer_shape, scaled) == 56);
 static_assert(sizeof(bunting_rope) == 24 && offsetof(bunting_rope, query_growth) == 16);

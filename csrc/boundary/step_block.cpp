@@ -138,7 +138,7 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
   for (int32_t c = 0; c < chunks.count; c++) {
     int32_t word[BUNTING_CHUNK_WORDS];
     std::memcpy(word, chunks.words + size_t(c) * BUNTING_CHUNK_WORDS, sizeof word);
-    auto const [first, count, start, pages_at, page_count, rows_at, row_count, adapter] = word;
+    auto const [first, count, start, pages_at, page_count, rows_at, row_count, adapter, second] = word;
     if (first != next_token || count < 1 || count > plan_.tokens - first)
       fail(BUNTING_INVALID, "step block: chunk %d has rows [%d, +%d), expected to begin at %d of %d", c,
            first, count, next_token, plan_.tokens);
@@ -157,6 +157,12 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
     if (adapter != 0)
       fail(BUNTING_INVALID, "step block: chunk %d wants adapter %d; there are no adapters, only 0", c,
            adapter);
+    if (second < 0 || second >= count)
+      fail(BUNTING_INVALID, "step block: chunk %d has tokens of type 1 from %d on, of %d tokens", c, second,
+           count);
+    if (limits_.is_bidirectional && start > 0)
+      fail(BUNTING_INVALID,
+           "step block: chunk %d begins at position %d, but its tokens see those behind them", c, start);
 
     int32_t const* const page = reinterpret_cast<int32_t const*>(pages.words) + pages_at;
     for (int32_t i = 0; i < page_count; i++)
@@ -174,7 +180,7 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
       plan_.position[size_t(first + i)] = start + i;
       plan_.token_page[size_t(first + i)] = page[(start + i) / tp];
     }
-    plan_.chunk[size_t(c)] = ChunkView{first, count, start, page};
+    plan_.chunk[size_t(c)] = ChunkView{first, count, start, page, second};
     read_token_rows(c, rows.words, next_row, row_count);
     next_row += row_count;
     next_token += count;
@@ -208,7 +214,7 @@ void StepReader::count_rows(Array const& rows, uint64_t result_bytes) {
 
 // Finds the tokens of a chunk to which its rows [first, first + count) belong.
 void StepReader::read_token_rows(int32_t chunk, uint32_t const* rows, int32_t first, int32_t count) {
-  auto const [first_token, tokens, start, pages] = plan_.chunk[size_t(chunk)];
+  auto const [first_token, tokens, start, pages, second] = plan_.chunk[size_t(chunk)];
   int32_t least = 0;
   for (int32_t r = first; r < first + count; r++) {
     int32_t const token = int32_t(rows[size_t(r) * BUNTING_ROW_WORDS + BUNTING_ROW_AFTER_INDEX]);

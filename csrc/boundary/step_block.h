@@ -52,6 +52,7 @@ struct StepLimits {
   int32_t pages = 0, page_tokens = 0;
   int32_t tokens_max = 0, chunks_max = 0, draws_max = 0, hidden_max = 0, top_logprobs_max = 0;
   int32_t vocab = 0, context_max = 0, hidden_size = 0;
+  bool is_bidirectional = false;  // chunks are whole texts
 };
 
 class StepReader {

@@ -64,6 +64,15 @@ int32_t AttentionPlan::first_visible(int32_t position) const {
   return shape_.sliding_window > 0 ? std::max(0, position - shape_.sliding_window + 1) : 0;
 }
 
+// Returns the end of the positions that a chunk's token at `position` sees.
+int32_t AttentionPlan::visible_end(ChunkView const& chunk, int32_t position) const {
+  if (!shape_.is_bidirectional) return position + 1;
+  int32_t const end = chunk.start + chunk.count;
+  return shape_.sliding_window > 0
+             ? int32_t(std::min<int64_t>(end, int64_t(position) + shape_.sliding_window))
+             : end;
+}
+
 // Adds items in which the decodes among a span's chunks read the span together, starting at the end of the
 // enclosing spans. All these decodes have the same `depth_` and `covered_`, because each lies in the same
 // spans.
@@ -103,7 +112,7 @@ void AttentionPlan::add_own(StepPlan const& plan, int32_t chunk) {
     int32_t const visible = std::max(begin, first_visible(view.start + token));
     for (int32_t head = 0; head < shape_.kv_heads; ++head)
       add({chunk, head, token * group, token_end * group, begin, kAttentionEnd, nullptr},
-          depth_[size_t(chunk)], visible, view.start + token_end);
+          depth_[size_t(chunk)], visible, visible_end(view, view.start + token_end - 1));
   }
 }
 

@@ -30,6 +30,7 @@ struct AttentionShape {
   int32_t query_heads = 0, kv_heads = 0, head_size = 0;
   int32_t sliding_window = 0;  // 0: none
   int32_t context_max = 0;  // longest sequence, in positions; segments beyond it are not computed in parallel
+  bool is_bidirectional = false;  // tokens see those behind them
   bool operator==(AttentionShape const&) const = default;
 };
 
@@ -73,6 +74,7 @@ class AttentionPlan {
   void end_phase(int32_t begin, double piece_ns);
   float cost_ns(AttentionItem const& item, int32_t positions) const;
   int32_t first_visible(int32_t position) const;
+  int32_t visible_end(ChunkView const& chunk, int32_t position) const;
 
   AttentionShape shape_;
   int32_t threads_;

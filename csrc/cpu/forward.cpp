@@ -89,6 +89,7 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
     if (float const scale = model_.shape().embedding_scale; scale != 1)
       kernels_.scale_and_cap(work_.x, hidden_stride_, model_.shape().hidden, scale, 0, begin, end);
   });
+  add_places(plan);
   for (size_t i = 0; i < model_.ropes().size(); i++) {
     RopeTable const& rope = model_.ropes()[i];
     share_rows(plan.tokens, rope.dimensions, [&](int64_t begin, int64_t end) {
@@ -118,6 +119,36 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
   bunting_step_result const header{plan.draws, elapsed.count(), plan.hidden(), 0};
   std::memcpy(result, &header, sizeof header);
   return true;
+}
+
+// Adds learned positions and token types to the embedding, and replaces it by its norm.
+void Forward::add_places(StepPlan const& plan) {
+  bunting_model_shape const& shape = model_.shape();
+  int64_t const hidden = shape.hidden;
+  auto const add_row = [&](int64_t token, float const* row) {
+    float* const x = work_.x + token * hidden_stride_;
+    for (int64_t i = 0; i < hidden; i++) x[i] += row[i];
+  };
+  bool const has_rows = model_.positions() || model_.token_types();
+  for (int32_t c = 0; has_rows && c < plan.chunks; c++) {
+    ChunkView const& chunk = plan.chunk[size_t(c)];
+    for (int32_t i = 0; i < chunk.count; i++) {
+      int64_t const token = chunk.first_token + i;
+      bool const is_second = chunk.second > 0 && i >= chunk.second && shape.token_types > 1;
+      if (model_.token_types()) add_row(token, model_.token_types() + (is_second ? hidden : 0));
+      if (model_.positions())
+        add_row(token, model_.positions() + int64_t(chunk.start + i + shape.position_offset) * hidden);
+    }
+  }
+  if (model_.embedding_norm()) norm_sum(model_.embedding_norm(), plan.tokens);
+}
+
+// Replaces the first `rows` rows of x by their norm.
+void Forward::norm_sum(float const* norm, int64_t rows) {
+  Operand const to{work_.x, hidden_stride_, Dtype::f32};
+  share_rows(rows, model_.shape().hidden, [&](int64_t begin, int64_t end) {
+    kernels_.norm(to, work_.x, hidden_stride_, norm_by(norm), model_.shape().hidden, begin, end);
+  });
 }
 
 // Moves the requested rows of x and of the attention's output to the front. Token rows rise, so no row is

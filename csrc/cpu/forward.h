@@ -51,6 +51,8 @@ class Forward {
   float const* logits() const { return work_.logits; }
 
  private:
+  void add_places(StepPlan const& plan);
+  void norm_sum(float const* norm, int64_t rows);
   void make_layer_inputs(StepPlan const& plan);
   void add_layer_input(int32_t layer, int64_t rows);
   void add_both(int32_t layer, int64_t rows);
@@ -69,7 +71,7 @@ class Forward {
   Operand operand(PackedMatrix const& w, char* plain, int64_t stride);
   Operand normalise(float const* weight, int64_t rows, PackedMatrix const& next);
   Operand multiply_gated(Operand const& normed, PackedMatrix const& gate_up, float const* bias,
-                         PackedMatrix const& down, int64_t rows);
+                         PackedMatrix const& down, int64_t rows, bool is_plain = false);
   Operand attended(PackedMatrix const& next, int64_t rows);
   void multiply(Gemm gemm, Operand const& x);
   double gemm_ns(PackedMatrix const& w, int64_t rows) const;

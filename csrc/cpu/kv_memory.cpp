@@ -23,7 +23,9 @@ KvMemory::KvMemory(Model const& model, int32_t pages)
   size_t at = 0;
   for (int32_t layer = 0; layer < model.shape().layers; layer++) {
     layer_at_.push_back(at);
-    if (model.has_keys(layer)) at += size_t(model.page_bytes(layer)) * size_t(pages);
+    // Later steps read no page of an encoder, so all its layers write the same ones.
+    if (model.has_keys(layer) && !model.is_bidirectional())
+      at += size_t(model.page_bytes(layer)) * size_t(pages);
   }
 }
 

@@ -64,6 +64,7 @@ void Forward::attend(StepPlan const& plan, int32_t layer) {
                             .items = attention_plan.items(),
                             .query_heads = model_.shape().query_heads,
                             .sliding_window = model_.layer_shape(layer).sliding_window,
+                            .is_bidirectional = model_.is_bidirectional(),
                             .scale = model_.shape().attention_scale,
                             .cap = model_.shape().attention_cap,
                             .sinks = model_.layer(layer).sinks,
@@ -121,22 +122,29 @@ void Forward::add_layer_input(int32_t layer, int64_t rows) {
 
 void Forward::finish_layer(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
-  bool const is_parallel = model_.layer_shape(layer).parallel;
+  bunting_layer_shape const& has = model_.layer_shape(layer);
+  bool const is_parallel = has.parallel;
+  bool const norms_attention_sum = has.norms & BUNTING_NORM_ATTN_SUM;
+  bool const norms_mlp_sum = has.norms & BUNTING_NORM_MLP_SUM;
   if (is_parallel)  // keeps x unchanged until the MLP has read it
     multiply(
         {.w = &weights.o, .bias = weights.o_bias, .y = work_.delta, .ldy = hidden_stride_, .tokens = rows},
         attended(weights.o, rows));
   else
-    add(weights.o, weights.o_bias, weights.attention_post_norm, attended(weights.o, rows), rows);
+    add(weights.o, weights.o_bias, norms_attention_sum ? nullptr : weights.attention_post_norm,
+        attended(weights.o, rows), rows);
+  if (norms_attention_sum) norm_sum(weights.attention_post_norm, rows);
   if (model_.has_both(layer)) {
     add_both(layer, rows);
   } else if (model_.has_experts(layer)) {
     add_experts(layer, rows, weights.mlp_norm, work_.x, model_.shape().residual_scale);
   } else {
-    Operand const activated = multiply_gated(normalise(weights.mlp_norm, rows, weights.gate_up),
-                                             weights.gate_up, weights.gate_up_bias, weights.down, rows);
+    Operand const activated =
+        multiply_gated(normalise(weights.mlp_norm, rows, weights.gate_up), weights.gate_up,
+                       weights.gate_up_bias, weights.down, rows, has.mlp == BUNTING_MLP_PLAIN);
     if (is_parallel) add_delta(nullptr, rows);
-    add(weights.down, weights.down_bias, weights.mlp_post_norm, activated, rows);
+    add(weights.down, weights.down_bias, norms_mlp_sum ? nullptr : weights.mlp_post_norm, activated, rows);
+    if (norms_mlp_sum) norm_sum(weights.mlp_post_norm, rows);
   }
   if (model_.shape().layer_inputs > 0) add_layer_input(layer, rows);
   if (weights.scale)
@@ -227,7 +235,8 @@ void Forward::add_normed(float* to, float const* from, float const* norm, float 
 
 Norm Forward::norm_by(float const* weight) const {
   bunting_model_shape const& shape = model_.shape();
-  return {weight ? NormKind(shape.norm) : NormKind::none, weight, shape.norm_epsilon};
+  float const* const bias = weight && shape.norm_biases ? weight + shape.hidden : nullptr;
+  return {weight ? NormKind(shape.norm) : NormKind::none, weight, shape.norm_epsilon, bias};
 }
 
 // Returns the operand for a matrix: groups, or `plain` numbers of the model's type.
@@ -258,7 +267,7 @@ Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
 
 // Returns activation(gate) . up of the first `rows` rows of `normed` in the input type of `down`.
 Operand Forward::multiply_gated(Operand const& normed, PackedMatrix const& gate_up, float const* bias,
-                                PackedMatrix const& down, int64_t rows) {
+                                PackedMatrix const& down, int64_t rows, bool is_plain) {
   Operand to{work_.activated, activated_stride_, model_.dtype()};
   if (down.grouped()) {  // separate groups, because `normed` may occupy the others
     activated_has_outliers_ = false;
@@ -269,6 +278,7 @@ Operand Forward::multiply_gated(Operand const& normed, PackedMatrix const& gate_
                        .may_have_outliers = normed.may_have_outliers(),
                        .w = &gate_up,
                        .bias = bias,
+                       .is_plain = is_plain,
                        .activation = Activation(model_.shape().activation),
                        .out = to,
                        .tokens = rows,

@@ -59,7 +59,7 @@ PackedMatrix panels_of(PackedMatrix const& w, int64_t begin, int64_t count) {
 }  // namespace
 
 void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g, int64_t pieces) {
-  int64_t const panels = g.w->panels() / 2;
+  int64_t const halves = g.is_plain ? 1 : 2, panels = g.w->panels() / halves;
   // Few rows are not cut, so that the weights are read once; blocks of many rows are as narrow as is still
   // fast.
   bool const is_few = g.tokens <= kRowsLeast;
@@ -77,25 +77,29 @@ void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g
   int64_t const ahead = pool.threads() * width;
   auto const piece = [&](int64_t panel, int64_t row, float* gates) {
     int64_t const count = std::min(width, panels - panel), columns = count * kPanel;
-    PackedMatrix const gate = panels_of(*g.w, panel, count), up = panels_of(*g.w, panels + panel, count);
+    PackedMatrix const gate = panels_of(*g.w, panel, count);
+    PackedMatrix const up = g.is_plain ? gate : panels_of(*g.w, panels + panel, count);
     Gemm part{.x = static_cast<char const*>(g.x) + row * x_row_bytes,
               .ldx = g.ldx,
               .w = &gate,
               .bias = g.bias ? g.bias + panel * kPanel : nullptr,
               .y = gates,
-              .ldy = 2 * columns,
+              .ldy = halves * columns,
               .tokens = std::min(rows, g.tokens - row),
               .may_have_outliers = g.may_have_outliers,
               .next = up.panel(0)};
-    kernels.gemm(part, 0, count);
-    part.w = &up;
-    part.bias = g.bias ? g.bias + (panels + panel) * kPanel : nullptr;
-    part.y = gates + columns;
-    part.next = is_few && panel + ahead < panels ? g.w->panel(panel + ahead) : nullptr;
+    char const* const ahead_of = is_few && panel + ahead < panels ? g.w->panel(panel + ahead) : nullptr;
+    if (g.is_plain) part.next = ahead_of;
     kernels.gemm(part, 0, count);
     int64_t const column = panel * kPanel / (grouped ? kGroup : 1);
     Operand out = g.out;
     out.rows = g.out.row(row) + column * g.out.element_bytes();
+    if (g.is_plain) return kernels.activate(out, gates, columns, columns, g.activation, 0, part.tokens);
+    part.w = &up;
+    part.bias = g.bias ? g.bias + (panels + panel) * kPanel : nullptr;
+    part.y = gates + columns;
+    part.next = ahead_of;
+    kernels.gemm(part, 0, count);
     kernels.gate(out, gates, 2 * columns, columns, g.activation, 0, part.tokens);
   };
   pool.run(ceil_div(panels, width) * row_blocks, 1, [&](int64_t begin, int64_t end, int thread) {

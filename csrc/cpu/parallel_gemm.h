@@ -18,14 +18,16 @@ GemmCut cut_gemm(int64_t panels, int64_t tokens, int64_t pieces);
 // Computes all of g in about `pieces` pieces. The result has the same bits for every cut.
 void parallel_gemm(ThreadPool& pool, Kernels const& kernels, Gemm const& g, int64_t pieces);
 
-// Gate and up projections with their activation: out[t, f] = activation(gate[t, f]) * up[t, f]. Both are
-// computed for a block of rows and columns that stays in the L2 cache, so their outputs never go to memory.
+// Gate and up projections with their activation: out[t, f] = activation(gate[t, f]) * up[t, f], or, plain,
+// out[t, f] = activation(up[t, f]). Both are computed for a block of rows and columns that stays in the L2
+// cache, so their outputs never go to memory.
 struct GatedGemm {
   void const* x = nullptr;  // as Gemm::x
   int64_t ldx = 0;
   bool may_have_outliers = true;    // as Gemm::may_have_outliers
-  PackedMatrix const* w = nullptr;  // [2 F, K], F a multiple of kPanel: gates, then ups
-  float const* bias = nullptr;      // [2 F] or null
+  PackedMatrix const* w = nullptr;  // [2 F, K], F a multiple of kPanel: gates, then ups; plain: [F, K]
+  float const* bias = nullptr;      // [2 F] or [F], or null
+  bool is_plain = false;
   Activation activation = Activation::silu;
   Operand out;  // [T, ld]; columns from F on are unchanged
   int64_t tokens = 0;

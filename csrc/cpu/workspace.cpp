@@ -29,8 +29,9 @@ size_t rows_bytes(PackedMatrix const& w, size_t rows) {
 
 AttentionShape attention_shape(Model const& model, int32_t layer) {
   bunting_layer_shape const& has = model.layer_shape(layer);
-  return {model.shape().query_heads, has.kv_heads, has.head_size, has.sliding_window,
-          model.shape().context_max};
+  return {
+      model.shape().query_heads, has.kv_heads, has.head_size, has.sliding_window, model.shape().context_max,
+      model.is_bidirectional()};
 }
 
 size_t attention_scratch(Model const& model) {

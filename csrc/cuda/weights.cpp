@@ -37,6 +37,20 @@ void check_heads(bunting_model_shape const& s, bunting_layer_shape const& layer)
 void check_shape(Model const& model) {
   bunting_model_shape const& s = model.shape();
   if (s.compute != BUNTING_BF16) fail(BUNTING_INVALID, "the GPU engine computes in bf16, not in f32");
+  if (model.is_bidirectional())
+    fail(BUNTING_INVALID, "the GPU engine computes no encoders, whose tokens see those behind them");
+  if (s.norm_biases || s.no_final_norm || s.embedding_norm || s.positions > 0 || s.token_types > 0)
+    fail(BUNTING_INVALID,
+         "the GPU engine computes no biases of norms, no norm of the embedding, no learned positions and no "
+         "token types, and needs a final norm");
+  if (s.activation == BUNTING_ACTIVATION_GELU)
+    fail(BUNTING_INVALID, "the GPU engine approximates GELU by tanh, and this model wants the exact one");
+  for (int32_t i = 0; i < s.layers; ++i) {
+    if (model.layer_shape(i).mlp == BUNTING_MLP_PLAIN)
+      fail(BUNTING_INVALID, "the GPU engine computes no MLP without a gate, and layer %d has one", i);
+    if (model.layer_shape(i).norms & (BUNTING_NORM_ATTN_SUM | BUNTING_NORM_MLP_SUM))
+      fail(BUNTING_INVALID, "the GPU engine computes no norm of a layer's sum, and layer %d has one", i);
+  }
   if (s.hidden % 8 != 0) fail(BUNTING_INVALID, kWidths, "hidden", s.hidden);
   for (int32_t i = 0; i < s.layers; ++i)
     if (int64_t const width = model.feed_forward(i); width % 8 != 0)

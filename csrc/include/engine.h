@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 12
+#define BUNTING_ABI_VERSION 13
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -141,8 +141,9 @@ enum {
  * rotates keys and values by a Hadamard matrix before it rounds them (cpu/kernels/hadamard.h). */
 enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1, BUNTING_KV_FP8 = 2, BUNTING_KV_INT4 = 3 };
 
-/* Decoder-only transformer: x = embed * embedding_scale, then the layers, then logits = logit_scale * lm_head(norm(x)). With a
- * logit cap, logits = cap * tanh(logits / cap).
+/* Transformer: x = embed * embedding_scale, then the layers, then logits = logit_scale * lm_head(norm(x)). With a
+ * logit cap, logits = cap * tanh(logits / cap). An encoder adds learned positions and token types to the embedding, and may have
+ * a norm of the sum; its tokens see those behind them too.
  *
  * A layer adds the outputs of its mixer and of its MLP to x, each multiplied by residual_scale. Both may have a pre-norm (of x)
  * and a post-norm (of their output). An engine rejects a part that it does not compute with BUNTING_INVALID and names it.
@@ -155,8 +156,13 @@ enum { BUNTING_MLP_EXPERTS = 1 };
 /* Gated MLP and experts in parallel: norm(norm(gated(n)) + norm(experts(norm(x)))), each norm with its own tensor. It needs all
  * four norms of a layer. The router reads norm(x) / sqrt(H). Each expert's weight is multiplied by its entry of EXPERT_SCALES. */
 enum { BUNTING_MLP_BOTH = 2 };
-/* Set of a layer's norms. A part without a pre-norm reads x itself. */
-enum { BUNTING_NORM_ATTN = 1, BUNTING_NORM_ATTN_POST = 2, BUNTING_NORM_MLP = 4, BUNTING_NORM_MLP_POST = 8 };
+enum { BUNTING_MLP_PLAIN = 3 };        /* down(activation(up(n))); GATE_UP stands for its bias and format of up */
+/* Set of a layer's norms. A part without a pre-norm reads x itself. A norm of a SUM replaces x by norm(x + the part's output);
+ * it has the tensor of the post-norm, which the layer then lacks. */
+enum {
+  BUNTING_NORM_ATTN = 1, BUNTING_NORM_ATTN_POST = 2, BUNTING_NORM_MLP = 4, BUNTING_NORM_MLP_POST = 8,
+  BUNTING_NORM_ATTN_SUM = 16, BUNTING_NORM_MLP_SUM = 32,
+};
 /* Set of the projections with biases. */
 enum { BUNTING_BIAS_QKV = 1, BUNTING_BIAS_O = 2, BUNTING_BIAS_GATE_UP = 4, BUNTING_BIAS_DOWN = 8, BUNTING_BIAS_ROUTER = 16 };
 /* RMS norm of q and k before the rotation: none, per head with weights [D], or over all heads with [Hq*D] and [Hk*D]. */
@@ -172,7 +178,7 @@ typedef struct bunting_layer_shape {
   int32_t biases;           /* BUNTING_BIAS_* */
   int32_t qk_norm;          /* BUNTING_QK_NORM_* */
   int32_t rope;             /* index into the model's ropes; -1: q and k are not rotated */
-  int32_t sliding_window;   /* 0: none; W: a token sees itself and the W-1 tokens before it */
+  int32_t sliding_window;   /* 0: none; W: a token sees itself and the W-1 tokens before it; in an encoder also the W-1 behind it */
   int32_t sinks;            /* 1: each query head has a sink, a score in the softmax denominator without a value */
   int32_t parallel;         /* 1: parallel residual: the MLP reads the attention's input, norm(x) before the attention is added */
   int32_t head_size, kv_heads, feed_forward; /* size in this layer; 0: the model's, which is the largest of all layers */
@@ -197,6 +203,11 @@ typedef struct bunting_rope {
 enum { BUNTING_NORM_RMS = 0, BUNTING_NORM_LAYER = 1 };  /* x / sqrt(mean(x^2) + e) * w; the same of x - mean(x) */
 /* CLAMPED_SWIGLU defines all of activation(gate) * up: g sigmoid(1.702 g) (u + 1) with g = min(gate, 7), u = clamp(up, -7, 7). */
 enum { BUNTING_ACTIVATION_SILU = 0, BUNTING_ACTIVATION_GELU_TANH = 1, BUNTING_ACTIVATION_CLAMPED_SWIGLU = 2 };
+enum { BUNTING_ACTIVATION_GELU = 3 };  /* x/2 (1 + erf(x / sqrt(2))) */
+
+/* BIDIRECTIONAL: a token sees all tokens of its text. Each text is then one chunk, and pages hold the keys and values of one layer
+ * at a time: no later step reads them. */
+enum { BUNTING_ATTENTION_CAUSAL = 0, BUNTING_ATTENTION_BIDIRECTIONAL = 1 };
 
 /* Weight of an expert: its share of the softmax over the chosen experts' logits, or over all logits. */
 enum { BUNTING_ROUTER_CHOSEN = 0, BUNTING_ROUTER_ALL = 1 };
@@ -229,6 +240,14 @@ typedef struct bunting_model_shape {
   int32_t experts_used;        /* k, 1 to E */
   int32_t expert_feed_forward; /* Fe: feed-forward size of one expert */
   int32_t router;              /* BUNTING_ROUTER_* */
+  int32_t attention;           /* BUNTING_ATTENTION_* */
+  int32_t norm_biases;         /* 1: all norms of x have biases; needs BUNTING_NORM_LAYER */
+  int32_t no_final_norm;       /* 1: hidden states are the output of the last layer, without a final norm */
+  int32_t embedding_norm;      /* 1: x begins as a norm of the embedding */
+  int32_t positions;           /* rows of learned positions; 0: none */
+  int32_t position_offset;     /* row of position 0; positions >= context_max + position_offset */
+  int32_t token_types;         /* rows of token types; 0: none */
+  int32_t reserved;            /* 0 */
   bunting_layer_shape const* layer; /* [layers] */
   bunting_rope const* rope;         /* [ropes]; null if there is none */
   /* BUNTING_FORMAT_* per matrix, 3 + 7*layers bytes. First the embedding and the vocabulary projection (ignored if tied). Then
@@ -245,6 +264,11 @@ enum {
   BUNTING_T_LAYER_EMBED = 3,      /* [V, layers*P], with layer_inputs, as the next two */
   BUNTING_T_LAYER_PROJECTION = 4, /* [layers*P, H] */
   BUNTING_T_LAYER_INPUT_NORM = 5, /* [1, P] */
+  BUNTING_T_FINAL_NORM_BIAS = 6,  /* [1, H], with norm_biases, as all biases of norms */
+  BUNTING_T_EMBED_NORM = 7,       /* [1, H] */
+  BUNTING_T_EMBED_NORM_BIAS = 8,  /* [1, H] */
+  BUNTING_T_POSITIONS = 9,        /* [positions, H], kept in f32, as the next */
+  BUNTING_T_TOKEN_TYPES = 10,     /* [token_types, H] */
   BUNTING_T_ATTN_NORM = 16, /* [1, H]; this and all later tensors exist per layer */
   BUNTING_T_Q = 17,         /* [Hq*D, H] */
   BUNTING_T_K = 18,         /* [Hk*D, H] */
@@ -282,6 +306,10 @@ enum {
   BUNTING_T_INPUT_GATE = 48,        /* [P, H], with layer_inputs, as the next two */
   BUNTING_T_INPUT_OUT = 49,         /* [H, P] */
   BUNTING_T_INPUT_POST_NORM = 50,   /* [1, H] */
+  BUNTING_T_ATTN_NORM_BIAS = 51,      /* [1, H] */
+  BUNTING_T_MLP_NORM_BIAS = 52,       /* [1, H] */
+  BUNTING_T_ATTN_POST_NORM_BIAS = 53, /* [1, H] */
+  BUNTING_T_MLP_POST_NORM_BIAS = 54,  /* [1, H] */
 };
 /* Stride between experts in tensor numbers: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of expert 5. */
 enum { BUNTING_EXPERT = 64 };
@@ -406,8 +434,9 @@ bunting_status bunting_engine_close(bunting_engine* engine);
  *                           (1..Tp) tokens of page `from` to page `to`. Tier 0 is this device's pages; others are not
  *                           supported yet.
  *   tokens   [T]            token ids of all chunks, chunk after chunk
- *   chunks   [chunks,   8]  first token row, count, start position, first entry in `pages`, page count, first entry in
- *                           `rows`, row count, adapter (0: none; others are not supported yet)
+ *   chunks   [chunks,   9]  first token row, count, start position, first entry in `pages`, page count, first entry in
+ *                           `rows`, row count, adapter (0: none; others are not supported yet), index of the first token
+ *                           of type 1 (0: none)
  *   pages    [..]           page ids; a chunk has ceil((start + count) / Tp) of them
  *   rows     [rows,    20]  outputs, see below: chunk after chunk, and by rising index within a chunk
  *   pairs    [..,       2]  (token, value): logit biases (value is a float's bits) and seen tokens (value is a count)
@@ -432,7 +461,7 @@ typedef struct bunting_step_header {
 
 #define BUNTING_STEP_MAGIC 0x31505453u /* "STP1" */
 #define BUNTING_MOVE_WORDS 4
-#define BUNTING_CHUNK_WORDS 8
+#define BUNTING_CHUNK_WORDS 9
 #define BUNTING_ROW_WORDS 20
 
 /* Words of an entry of `rows`, which requests an output for one of its chunk's tokens. A row that requests the hidden state has

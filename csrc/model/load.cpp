@@ -41,7 +41,8 @@ TensorTarget Model::target(int32_t tensor, int32_t layer) const {
   TensorKind const* const kind = tensor_kind(tensor);
   if (!kind) return {};
   int32_t const expert = tensor / BUNTING_EXPERT;
-  return target_of(*kind, {*this, layers_[size_t(layer)], embedding_, lm_head_, final_norm_, layer, expert});
+  return target_of(*kind, {*this, layers_[size_t(layer)], embedding_, lm_head_, final_norm_, embedding_norm_,
+                           positions_, token_types_, layer, expert});
 }
 
 void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype,

@@ -73,8 +73,9 @@ void Model::read_format(uint8_t format, char const* name, PackedMatrix& matrix) 
 }
 
 bool Model::has_experts() const {
-  return std::any_of(layer_shapes_.begin(), layer_shapes_.end(),
-                     [](bunting_layer_shape const& layer) { return layer.mlp != BUNTING_MLP_GATED; });
+  for (int32_t layer = 0; layer < shape_.layers; layer++)
+    if (has_experts(layer)) return true;
+  return false;
 }
 
 bool Model::has_both() const {
@@ -167,9 +168,14 @@ size_t Model::place(char* base) {
     if (m.grouped()) grouped_width_ = std::max(grouped_width_, m.kp());
   };
   int64_t const hidden = shape_.hidden, inputs = shape_.layer_inputs;
+  int64_t const norm = shape_.norm_biases ? 2 * hidden : hidden;
   matrix(embedding_, shape_.vocab, hidden);
   if (!shape_.tied_embeddings) matrix(lm_head_, shape_.vocab, hidden);
-  final_norm_ = vector(hidden);
+  auto const optional = [&](bool is_there, int64_t size) { return is_there ? vector(size) : nullptr; };
+  final_norm_ = optional(!shape_.no_final_norm, norm);
+  embedding_norm_ = optional(shape_.embedding_norm, norm);
+  positions_ = optional(shape_.positions > 0, shape_.positions * hidden);
+  token_types_ = optional(shape_.token_types > 0, shape_.token_types * hidden);
   if (inputs > 0) {
     matrix(layer_inputs_.embedding, shape_.vocab, shape_.layers * inputs);
     matrix(layer_inputs_.projection, shape_.layers * inputs, hidden);
@@ -178,9 +184,8 @@ size_t Model::place(char* base) {
   for (int32_t i = 0; i < shape_.layers; i++) {
     bunting_layer_shape const& has = layer_shape(i);
     LayerWeights& layer = layers_[size_t(i)];
-    auto const optional = [&](bool is_there, int64_t size) { return is_there ? vector(size) : nullptr; };
     bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
-    layer.attention_norm = optional(has.norms & BUNTING_NORM_ATTN, hidden);
+    layer.attention_norm = optional(has.norms & BUNTING_NORM_ATTN, norm);
     int64_t const query = query_width(i), kv = kv_width(i);
     bool const is_apart = has_v(i) && layer.v.dtype != layer.qkv.dtype;
     matrix(layer.qkv, projected_width(i) - (is_apart ? kv : 0), hidden);
@@ -191,10 +196,10 @@ size_t Model::place(char* base) {
     layer.sinks = optional(has.sinks, shape_.query_heads);
     matrix(layer.o, hidden, query);
     layer.o_bias = optional(has.biases & BUNTING_BIAS_O, hidden);
-    layer.attention_post_norm = optional(has.norms & BUNTING_NORM_ATTN_POST, hidden);
-    layer.mlp_norm = has.parallel ? layer.attention_norm : optional(has.norms & BUNTING_NORM_MLP, hidden);
+    layer.attention_post_norm = optional(has.norms & (BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM), norm);
+    layer.mlp_norm = has.parallel ? layer.attention_norm : optional(has.norms & BUNTING_NORM_MLP, norm);
     int64_t const experts = has_experts(i) ? shape_.experts : 1;
-    int64_t const gate_up = experts * 2 * padded_feed_forward(i),
+    int64_t const gate_up = experts * (has_gate(i) ? 2 : 1) * padded_feed_forward(i),
                   down = has_experts(i) ? experts * padded_hidden() : hidden;
     if (has_experts(i)) {
       layer.router.dtype = Dtype::f32;
@@ -205,7 +210,7 @@ size_t Model::place(char* base) {
     layer.gate_up_bias = optional(has.biases & BUNTING_BIAS_GATE_UP, gate_up);
     matrix(layer.down, down, feed_forward(i));
     layer.down_bias = optional(has.biases & BUNTING_BIAS_DOWN, down);
-    layer.mlp_post_norm = optional(has.norms & BUNTING_NORM_MLP_POST, hidden);
+    layer.mlp_post_norm = optional(has.norms & (BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM), norm);
     if (has_both(i)) {
       matrix(layer.beside_gate_up, 2 * round_up(has.feed_forward, kPanel), hidden);
       matrix(layer.beside_down, hidden, has.feed_forward);
@@ -233,8 +238,10 @@ size_t Model::place(char* base) {
 
 uint64_t Model::page_bytes() const {
   uint64_t bytes = 0;
-  for (int32_t layer = 0; layer < shape_.layers; layer++)
-    if (has_keys(layer)) bytes += page_bytes(layer);
+  for (int32_t layer = 0; layer < shape_.layers; layer++) {
+    if (!has_keys(layer)) continue;
+    bytes = is_bidirectional() ? std::max(bytes, page_bytes(layer)) : bytes + page_bytes(layer);
+  }
   return bytes;
 }
 

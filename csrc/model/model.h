@@ -1,4 +1,4 @@
-// model.h - a decoder-only transformer's weights in the reading order of the kernels.
+// model.h - a transformer's weights in the reading order of the kernels.
 //
 // All weights are in one MemoryRegion: matrices packed (cpu/kernels/kernels.h), vectors as f32. Q, K and V
 // are one matrix, and so are gate and up, so that a layer has four GEMMs. It has five if a file keeps V in
@@ -23,7 +23,8 @@ namespace bunting {
 
 struct TensorTarget;  // tensor_kinds.h
 
-// Weights of a layer. Vectors that a layer does not have are null.
+// Weights of a layer. Vectors that a layer does not have are null. Norms of x with biases have them behind
+// their weights: [2 H].
 struct LayerWeights {
   float* attention_norm = nullptr;  // [H]
   // Rows of Q, and of K and V if the layer has them; V only in the same format.
@@ -42,7 +43,8 @@ struct LayerWeights {
   float* router_bias = nullptr;          // [E]
   // In layers with experts gate_up, down and their biases have all experts, one after the other. Rows of down
   // and its bias are padded to Hp = round_up(H, 16) per expert.
-  PackedMatrix gate_up;            // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp
+  // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp. [Fp, H] in a plain MLP, of up.
+  PackedMatrix gate_up;
   PackedMatrix down;               // [H, F]
   float* down_bias = nullptr;      // [H]
   float* mlp_post_norm = nullptr;  // [H]
@@ -130,9 +132,14 @@ class Model {
   int32_t kv_layer(int32_t layer) const { return layer - layer_shape(layer).kv_layers_back; }
   // Bytes of one page of a layer with keys and values.
   uint64_t page_bytes(int32_t layer) const;
-  bool has_experts(int32_t layer) const { return layer_shape(layer).mlp != BUNTING_MLP_GATED; }
+  bool has_experts(int32_t layer) const {
+    return layer_shape(layer).mlp == BUNTING_MLP_EXPERTS || layer_shape(layer).mlp == BUNTING_MLP_BOTH;
+  }
+  bool has_gate(int32_t layer) const { return layer_shape(layer).mlp != BUNTING_MLP_PLAIN; }
   bool has_both(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_BOTH; }
-  bool has_both() const;     // in any layer
+  bool has_both() const;  // in any layer
+  // True if tokens see those behind them.
+  bool is_bidirectional() const { return shape_.attention == BUNTING_ATTENTION_BIDIRECTIONAL; }
   bool has_experts() const;  // in any layer
   // F of a layer, or of each of its experts; and the same rounded up to whole panels, so that `up` begins on
   // one.
@@ -144,7 +151,10 @@ class Model {
 
   PackedMatrix const& embedding() const { return embedding_; }
   PackedMatrix const& vocabulary_projection() const { return shape_.tied_embeddings ? embedding_ : lm_head_; }
-  float const* final_norm() const { return final_norm_; }
+  float const* final_norm() const { return final_norm_; }          // null: the model has none
+  float const* embedding_norm() const { return embedding_norm_; }  // null likewise
+  float const* positions() const { return positions_; }            // [positions, H]; null likewise
+  float const* token_types() const { return token_types_; }        // [token_types, H]; null likewise
   LayerInputWeights const& layer_inputs() const { return layer_inputs_; }
   LayerWeights const& layer(int32_t index) const { return layers_[size_t(index)]; }
   std::vector<RopeTable> const& ropes() const { return ropes_; }
@@ -182,6 +192,7 @@ class Model {
   size_t packed_bytes_ = 0;
   PackedMatrix embedding_, lm_head_;  // [V, H]
   float* final_norm_ = nullptr;       // [H]
+  float *embedding_norm_ = nullptr, *positions_ = nullptr, *token_types_ = nullptr;
   LayerInputWeights layer_inputs_;
   std::vector<LayerWeights> layers_;
   std::vector<RopeTable> ropes_;

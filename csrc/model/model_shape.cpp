@@ -23,8 +23,16 @@ void check_positive(char const* name, float value) {
 
 void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_ATTENTION);
-  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_BOTH);
-  check_range("a layer's norms", layer.norms, 0, 15);
+  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_PLAIN);
+  check_range("a layer's norms", layer.norms, 0, 63);
+  constexpr int32_t kAfterAttn = BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM;
+  constexpr int32_t kAfterMlp = BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM;
+  for (int32_t const both : {kAfterAttn, kAfterMlp})
+    if ((layer.norms & both) == both)
+      fail(BUNTING_INVALID, "model shape: a layer has a norm of a part's output, or of the sum, not both");
+  if ((layer.norms & (BUNTING_NORM_ATTN_SUM | BUNTING_NORM_MLP_SUM)) && layer.mlp != BUNTING_MLP_GATED &&
+      layer.mlp != BUNTING_MLP_PLAIN)
+    fail(BUNTING_INVALID, "model shape: a layer with experts has no norm of a sum");
   check_range("a layer's biases", layer.biases, 0, 31);
   check_range("a layer's qk_norm", layer.qk_norm, BUNTING_QK_NORM_NONE, BUNTING_QK_NORM_WIDE);
   check_range("a layer's rope", layer.rope, -1, ropes - 1);
@@ -48,7 +56,8 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   if (layer.mlp == BUNTING_MLP_EXPERTS && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST)))
     fail(BUNTING_INVALID,
          "model shape: a layer with experts has no norm after its MLP, and the MLP not beside the attention");
-  if (layer.mlp == BUNTING_MLP_GATED && (layer.biases & BUNTING_BIAS_ROUTER))
+  bool const has_router = layer.mlp == BUNTING_MLP_EXPERTS || layer.mlp == BUNTING_MLP_BOTH;
+  if (!has_router && (layer.biases & BUNTING_BIAS_ROUTER))
     fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
 }
 
@@ -112,7 +121,7 @@ void check_shape(bunting_model_shape const& s) {
   check_range("context_max", s.context_max, 1, 1 << 26);
   check_range("tied_embeddings", s.tied_embeddings, 0, 1);
   check_range("norm", s.norm, BUNTING_NORM_RMS, BUNTING_NORM_LAYER);
-  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_CLAMPED_SWIGLU);
+  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_GELU);
   check_range("ropes", s.ropes, 0, kRopesMax);
   check_range("threads", s.threads, 1, 1024);
   if (s.query_heads % s.kv_heads != 0)
@@ -144,11 +153,26 @@ void check_shape(bunting_model_shape const& s) {
     fail(BUNTING_INVALID, "model shape: layer_inputs %d is not a multiple of 16", s.layer_inputs);
   if (s.layer_inputs > 0 && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
     fail(BUNTING_INVALID, "model shape: inputs of layers go by an activation of the gate alone");
+  check_range("attention", s.attention, BUNTING_ATTENTION_CAUSAL, BUNTING_ATTENTION_BIDIRECTIONAL);
+  check_range("norm_biases", s.norm_biases, 0, s.norm == BUNTING_NORM_LAYER);
+  check_range("no_final_norm", s.no_final_norm, 0, 1);
+  check_range("embedding_norm", s.embedding_norm, 0, 1);
+  check_range("positions", s.positions, 0, 1 << 26);
+  check_range("position_offset", s.position_offset, 0, s.positions);
+  if (s.positions > 0 && s.positions - s.position_offset < s.context_max)
+    fail(BUNTING_INVALID, "model shape: %d learned positions from row %d on for a context of %d", s.positions,
+         s.position_offset, s.context_max);
+  check_range("token_types", s.token_types, 0, 1 << 16);
+  check_range("reserved", s.reserved, 0, 0);
   bool has_experts = false;
   for (int32_t i = 0; i < s.layers; i++) {
     check_layer(s.layer[i], s.ropes);
     check_sizes(s, i);
-    has_experts = has_experts || s.layer[i].mlp != BUNTING_MLP_GATED;
+    has_experts = has_experts || s.layer[i].mlp == BUNTING_MLP_EXPERTS || s.layer[i].mlp == BUNTING_MLP_BOTH;
+    if (s.layer[i].mlp == BUNTING_MLP_PLAIN && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
+      fail(BUNTING_INVALID, "model shape: a plain MLP has an activation of one number");
+    if (s.attention == BUNTING_ATTENTION_BIDIRECTIONAL && s.layer[i].kv_layers_back > 0)
+      fail(BUNTING_INVALID, "model shape: layer %d of an encoder reads keys and values of another layer", i);
   }
   if (!has_experts) return check_range("experts", s.experts, 0, 0);
   check_range("experts", s.experts, 1, 4096);

@@ -87,7 +87,8 @@ bool StoredLayout::is_finite(char const* from, ThreadPool& pool) const {
 void StoredLayout::read(char const* from, float* to) const {
   std::vector<float> stored(static_cast<size_t>(numbers()));
   type->decode(from, numbers() / type->block, stored.data());
-  for (int64_t i = 0; i < cols; i++) to[i] = stored[size_t(order.source(i))] + (is_one_less ? 1.0f : 0.0f);
+  for (int64_t i = 0; i < rows * cols; i++)
+    to[i] = stored[size_t(order.source(i))] + (is_one_less ? 1.0f : 0.0f);
 }
 
 bool StoredLayout::pack(Kernels const& kernels, PackedMatrix const& to, char const* from,

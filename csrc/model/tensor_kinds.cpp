@@ -26,6 +26,8 @@ constexpr auto hidden = of_model<&Shape::hidden>;
 constexpr auto vocab = of_model<&Shape::vocab>;
 constexpr auto experts = of_model<&Shape::experts>;
 constexpr auto query_heads = of_model<&Shape::query_heads>;
+constexpr auto positions = of_model<&Shape::positions>;
+constexpr auto token_types = of_model<&Shape::token_types>;
 constexpr auto layer_input = of_model<&Shape::layer_inputs>;
 constexpr auto q_width = of_layer<&Model::query_width>;
 constexpr auto kv_width = of_layer<&Model::kv_width>;
@@ -59,11 +61,14 @@ int64_t after_q(Place p) {
 int64_t after_k(Place p) {
   return q_width(p) + kv_width(p);
 }
+int64_t after_weights(Place p) {
+  return p.shape().hidden;
+}
 int64_t gate_of_expert(Place p) {
   return p.expert * 2 * p.model.padded_feed_forward(p.layer);
 }
 int64_t up_of_expert(Place p) {
-  return gate_of_expert(p) + p.model.padded_feed_forward(p.layer);
+  return gate_of_expert(p) + (p.model.has_gate(p.layer) ? p.model.padded_feed_forward(p.layer) : 0);
 }
 int64_t down_of_expert(Place p) {
   return p.expert * p.model.padded_hidden();
@@ -83,6 +88,17 @@ constexpr auto has_keys = layer_has<&Model::has_keys>;
 constexpr auto has_values = layer_has<&Model::has_v>;
 constexpr auto has_experts = layer_has<&Model::has_experts>;
 constexpr auto has_both = layer_has<&Model::has_both>;
+constexpr auto has_gate = layer_has<&Model::has_gate>;
+bool has_final_norm(Place p) {
+  return !p.shape().no_final_norm;
+}
+bool has_final_norm_bias(Place p) {
+  return has_final_norm(p) && p.shape().norm_biases;
+}
+template <auto kField>
+bool model_has(Place p) {
+  return p.shape().*kField > 0;
+}
 bool has_inputs(Place p) {
   return p.shape().layer_inputs > 0;
 }
@@ -102,9 +118,21 @@ template <int32_t kNorm>
 bool has_norm(Place p) {
   return p.has().norms & kNorm;
 }
+template <int32_t kNorm>
+bool has_norm_bias(Place p) {
+  return has_norm<kNorm>(p) && p.shape().norm_biases;
+}
+template <auto kField>
+bool model_has_norm_bias(Place p) {
+  return model_has<kField>(p) && p.shape().norm_biases;
+}
 template <int32_t kBias>
 bool has_bias(Place p) {
   return p.has().biases & kBias;
+}
+
+bool has_gate_bias(Place p) {
+  return has_gate(p) && has_bias<BUNTING_BIAS_GATE_UP>(p);
 }
 
 // Places.
@@ -129,8 +157,13 @@ TensorStart embedding(Place p) {
 TensorStart lm_head(Place p) {
   return {&p.lm_head};
 }
-TensorStart final_norm(Place p) {
-  return {nullptr, 0, p.final_norm};
+template <float* TensorPlace::* kVector, int64_t (*first)(Place) = start>
+TensorStart model_vector(Place p) {
+  return {nullptr, 0, p.*kVector + first(p)};
+}
+template <float* TensorPlace::* kTable>
+TensorStart table(Place p) {
+  return {nullptr, 0, p.*kTable, p.shape().hidden};
 }
 // V is a matrix of its own where a file keeps it in another format than Q and K.
 TensorStart values(Place p) {
@@ -140,12 +173,24 @@ TensorStart values(Place p) {
 
 using W = LayerWeights;
 using I = LayerInputWeights;
+using P = TensorPlace;
 
 constexpr uint32_t kQueryOrKey = kRotated | kGroupedHeads;
+constexpr int32_t kAnyAttnPost = BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM;
+constexpr int32_t kAnyMlpPost = BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM;
 
 constexpr TensorKind kKinds[] = {
     {BUNTING_T_EMBED, "embedding", embedding, vocab, always},
-    {BUNTING_T_FINAL_NORM, "final norm", final_norm, hidden, always, kNormWeights},
+    {BUNTING_T_FINAL_NORM, "final norm", model_vector<&P::final_norm>, hidden, has_final_norm, kNormWeights},
+    {BUNTING_T_FINAL_NORM_BIAS, "bias of the final norm", model_vector<&P::final_norm, after_weights>, hidden,
+     has_final_norm_bias},
+    {BUNTING_T_EMBED_NORM, "norm of the embedding", model_vector<&P::embedding_norm>, hidden,
+     model_has<&Shape::embedding_norm>, kNormWeights},
+    {BUNTING_T_EMBED_NORM_BIAS, "bias of the norm of the embedding",
+     model_vector<&P::embedding_norm, after_weights>, hidden, model_has_norm_bias<&Shape::embedding_norm>},
+    {BUNTING_T_POSITIONS, "learned positions", table<&P::positions>, positions, model_has<&Shape::positions>},
+    {BUNTING_T_TOKEN_TYPES, "token types", table<&P::token_types>, token_types,
+     model_has<&Shape::token_types>},
     {BUNTING_T_LM_HEAD, "vocabulary projection", lm_head, vocab, is_untied},
     {BUNTING_T_LAYER_EMBED, "embedding of layers' inputs", input_matrix<&I::embedding>, vocab, has_inputs},
     {BUNTING_T_LAYER_PROJECTION, "projection to layers' inputs", input_matrix<&I::projection>, layer_inputs,
@@ -166,20 +211,20 @@ constexpr TensorKind kKinds[] = {
     {BUNTING_T_Q_NORM, "q norm", vector<&W::q_norm>, q_norm_width, has_q_norm, kNormWeights},
     {BUNTING_T_K_NORM, "k norm", vector<&W::k_norm>, k_norm_width, has_k_norm, kNormWeights},
     {BUNTING_T_MLP_NORM, "MLP norm", vector<&W::mlp_norm>, hidden, has_norm<BUNTING_NORM_MLP>, kNormWeights},
-    {BUNTING_T_GATE, "gate", matrix<&W::gate_up, gate_of_expert>, feed_forward, always, kPerExpert},
+    {BUNTING_T_GATE, "gate", matrix<&W::gate_up, gate_of_expert>, feed_forward, has_gate, kPerExpert},
     {BUNTING_T_UP, "up", matrix<&W::gate_up, up_of_expert>, feed_forward, always, kPerExpert},
     {BUNTING_T_DOWN, "down", matrix<&W::down, down_of_expert>, hidden, always, kPerExpert},
     {BUNTING_T_O_BIAS, "o bias", vector<&W::o_bias>, hidden, has_bias<BUNTING_BIAS_O>},
-    {BUNTING_T_GATE_BIAS, "gate bias", vector<&W::gate_up_bias, gate_of_expert>, feed_forward,
-     has_bias<BUNTING_BIAS_GATE_UP>, kPerExpert},
+    {BUNTING_T_GATE_BIAS, "gate bias", vector<&W::gate_up_bias, gate_of_expert>, feed_forward, has_gate_bias,
+     kPerExpert},
     {BUNTING_T_UP_BIAS, "up bias", vector<&W::gate_up_bias, up_of_expert>, feed_forward,
      has_bias<BUNTING_BIAS_GATE_UP>, kPerExpert},
     {BUNTING_T_DOWN_BIAS, "down bias", vector<&W::down_bias, down_of_expert>, hidden,
      has_bias<BUNTING_BIAS_DOWN>, kPerExpert},
     {BUNTING_T_ATTN_POST_NORM, "norm after the attention", vector<&W::attention_post_norm>, hidden,
-     has_norm<BUNTING_NORM_ATTN_POST>, kNormWeights},
-    {BUNTING_T_MLP_POST_NORM, "norm after the MLP", vector<&W::mlp_post_norm>, hidden,
-     has_norm<BUNTING_NORM_MLP_POST>, kNormWeights},
+     has_norm<kAnyAttnPost>, kNormWeights},
+    {BUNTING_T_MLP_POST_NORM, "norm after the MLP", vector<&W::mlp_post_norm>, hidden, has_norm<kAnyMlpPost>,
+     kNormWeights},
     {BUNTING_T_SINKS, "attention sinks", vector<&W::sinks>, query_heads, has_sinks},
     {BUNTING_T_ROUTER, "router", matrix<&W::router>, experts, has_experts},
     {BUNTING_T_ROUTER_BIAS, "router bias", vector<&W::router_bias>, experts, has_bias<BUNTING_BIAS_ROUTER>},
@@ -197,6 +242,14 @@ constexpr TensorKind kKinds[] = {
     {BUNTING_T_INPUT_GATE, "gate of the layer's input", matrix<&W::input_gate>, layer_input, has_inputs},
     {BUNTING_T_INPUT_OUT, "projection of the layer's input", matrix<&W::input_out>, hidden, has_inputs},
     {BUNTING_T_INPUT_POST_NORM, "norm of the layer's input", vector<&W::input_post_norm>, hidden, has_inputs},
+    {BUNTING_T_ATTN_NORM_BIAS, "bias of the attention norm", vector<&W::attention_norm, after_weights>,
+     hidden, has_norm_bias<BUNTING_NORM_ATTN>},
+    {BUNTING_T_MLP_NORM_BIAS, "bias of the MLP norm", vector<&W::mlp_norm, after_weights>, hidden,
+     has_norm_bias<BUNTING_NORM_MLP>},
+    {BUNTING_T_ATTN_POST_NORM_BIAS, "bias of the norm after the attention",
+     vector<&W::attention_post_norm, after_weights>, hidden, has_norm_bias<kAnyAttnPost>},
+    {BUNTING_T_MLP_POST_NORM_BIAS, "bias of the norm after the MLP", vector<&W::mlp_post_norm, after_weights>,
+     hidden, has_norm_bias<kAnyMlpPost>},
 };
 
 }  // namespace
@@ -213,6 +266,7 @@ TensorTarget target_of(TensorKind const& kind, TensorPlace const& place) {
   if (place.expert >= experts || !kind.exists(place)) return {};
   TensorStart const start = kind.where(place);
   int64_t const size = kind.size(place);
+  if (!start.matrix && start.cols > 0) return {size, start.cols, {}, start.vector};
   if (!start.matrix) return {1, size, {}, start.vector};
   return {size, start.matrix->k, panels_of(*start.matrix, start.first_row / kPanel, size), nullptr};
 }

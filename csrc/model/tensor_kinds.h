@@ -8,9 +8,9 @@
 namespace bunting {
 
 constexpr int32_t kFirstLayerTensor = BUNTING_T_ATTN_NORM;
-constexpr int32_t kLayerTensors = BUNTING_T_INPUT_POST_NORM - BUNTING_T_ATTN_NORM + 1;
+constexpr int32_t kLayerTensors = BUNTING_T_MLP_POST_NORM_BIAS - BUNTING_T_ATTN_NORM + 1;
 
-// The place of a tensor: whole panels of a matrix, or a vector.
+// The place of a tensor: whole panels of a matrix, or a vector or table in f32.
 struct TensorTarget {
   int64_t rows = 0, cols = 0;  // as in the file; rows = 0: the model has no such tensor
   PackedMatrix part;           // the panels that the tensor fills; data null: a vector
@@ -22,7 +22,7 @@ struct TensorPlace {
   Model const& model;
   LayerWeights const& weights;  // of `layer`
   PackedMatrix const &embedding, &lm_head;
-  float* final_norm;
+  float *final_norm, *embedding_norm, *positions, *token_types;
   int32_t layer, expert;
 
   bunting_model_shape const& shape() const { return model.shape(); }
@@ -34,6 +34,7 @@ struct TensorStart {
   PackedMatrix const* matrix = nullptr;
   int64_t first_row = 0;
   float* vector = nullptr;
+  int64_t cols = 0;  // of a table in f32; 0: a matrix or a vector
 };
 
 // Freedoms that a file has with a kind of tensor.

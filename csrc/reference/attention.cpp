@@ -19,10 +19,15 @@ void attention(Attention const& a, int64_t begin, int64_t end, double* out) {
       int64_t const token = chunk.first_token + within;
       int32_t const position = chunk.start + within;
       int32_t const first = a.sliding_window > 0 ? std::max(0, position - a.sliding_window + 1) : 0;
+      int32_t last = position;
+      if (a.is_bidirectional) {
+        last = chunk.start + chunk.count - 1;
+        if (a.sliding_window > 0) last = std::min(last, position + a.sliding_window - 1);
+      }
       float const* const q = a.q + token * a.ldq + int64_t(head) * d;
-      std::vector<double> p(size_t(position) + 1);
+      std::vector<double> p(size_t(last) + 1);
       double largest = -INFINITY, total = 0;
-      for (int32_t t = first; t <= position; ++t) {
+      for (int32_t t = first; t <= last; ++t) {
         double dot = 0;
         for (int32_t j = 0; j < d; ++j)
           dot += double(q[j]) *
@@ -32,11 +37,11 @@ void attention(Attention const& a, int64_t begin, int64_t end, double* out) {
         largest = std::max(largest, p[size_t(t)]);
       }
       if (a.sinks) total = std::exp(double(a.sinks[head]) - largest);
-      for (int32_t t = first; t <= position; ++t) total += p[size_t(t)] = std::exp(p[size_t(t)] - largest);
+      for (int32_t t = first; t <= last; ++t) total += p[size_t(t)] = std::exp(p[size_t(t)] - largest);
       double* const y = out + (token * a.query_heads + head) * d;
       for (int32_t j = 0; j < d; ++j) {
         double sum = 0;
-        for (int32_t t = first; t <= position; ++t)
+        for (int32_t t = first; t <= last; ++t)
           sum += p[size_t(t)] *
                  double(value(a.kv, chunk.pages[t / kPageTokens], item.kv_head, t % kPageTokens, j));
         y[j] = sum / total;

@@ -257,8 +257,9 @@ void norm(double* y, int64_t ldy, float const* x, int64_t ldx, Norm const& n, in
     for (int64_t i = 0; i < h; ++i) squares += (x[t * ldx + i] - mean) * (x[t * ldx + i] - mean);
     double const scale = 1 / std::sqrt(squares / double(h) + n.epsilon);
     for (int64_t i = 0; i < h; ++i)
-      y[t * ldy + i] =
-          n.kind == NormKind::none ? x[t * ldx + i] : (x[t * ldx + i] - mean) * scale * n.weight[i];
+      y[t * ldy + i] = n.kind == NormKind::none
+                           ? x[t * ldx + i]
+                           : (x[t * ldx + i] - mean) * scale * n.weight[i] + (n.bias ? double(n.bias[i]) : 0);
   }
 }
 
@@ -276,6 +277,10 @@ void gate(double* y, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, Acti
       if (activation == Activation::clamped_swiglu) {
         double const low = std::min(g, 7.0), clamped = std::clamp(up, -7.0, 7.0);
         y[t * ldy + i] = low / (1 + std::exp(-1.702 * low)) * (clamped + 1);
+        continue;
+      }
+      if (activation == Activation::gelu) {
+        y[t * ldy + i] = up * g / 2 * std::erfc(-g / std::sqrt(2.0));
         continue;
       }
       double const u = 0.79788456080286541 * (g + 0.044715 * g * g * g);

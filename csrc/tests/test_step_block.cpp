@@ -111,6 +111,7 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"more rows than there are", [](Block& b) { words_at(b, &Header::chunks_at)[22] = 0x7fffffff; }},
       {"a chunk takes the next one's rows", [](Block& b) { words_at(b, &Header::chunks_at)[6] = 2; }},
       {"an adapter", [](Block& b) { words_at(b, &Header::chunks_at)[7] = 1; }},
+      {"a second text behind the chunk", [](Block& b) { words_at(b, &Header::chunks_at)[8] = 1 << 20; }},
       {"page 64 of 64", [](Block& b) { words_at(b, &Header::pages_at)[0] = 64; }},
       {"page -1", [](Block& b) { words_at(b, &Header::pages_at)[4] = kMinusOne; }},
       {"two chunks write one page", [](Block& b) { words_at(b, &Header::pages_at)[4] = 10; }},

@@ -293,10 +293,10 @@ std::vector<uint32_t> encode(StepSpec const& step) {
     row_words[BUNTING_ROW_TOP_LOGPROBS] = uint32_t(r.top_logprobs);
   };
   for (ChunkSpec const& chunk : step.chunks) {
-    size_t const adapter = 0;
+    size_t const adapter = 0, second = 0;
     for (size_t const word :
          {tokens.size(), chunk.tokens.size(), size_t(chunk.start), pages.size(), chunk.pages.size(),
-          rows.size() / BUNTING_ROW_WORDS, size_t(chunk.rows()), adapter})
+          rows.size() / BUNTING_ROW_WORDS, size_t(chunk.rows()), adapter, second})
       chunks.push_back(uint32_t(word));
     tokens.insert(tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
     pages.insert(pages.end(), chunk.pages.begin(), chunk.pages.end());

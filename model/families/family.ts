@@ -68,6 +68,8 @@ export interface Family {
   readonly ggufAs?: string;
   /** Defaults for absent fields of config.json, where they differ between families. */
   readonly defaults?: Readonly<Record<string, unknown>>;
+  /** Names of fields in config.json that stand for the usual ones. */
+  readonly renamedFields?: Readonly<Record<string, string>>;
   /** True if an absent `num_key_value_heads` means as many as query heads; else the field is required. */
   readonly kvHeadsOptional?: boolean;
   /**
@@ -76,6 +78,16 @@ export interface Family {
    */
   readonly folderNames?: Readonly<Record<number, string>>;
   readonly ggufNames?: Readonly<Record<number, string>>;
+  /** Name of the layers in folders before their number, if not `model.layers`. */
+  readonly layerNames?: string;
+  /** Prefixes of tensor names in folders, where they depend on the class. `folderNames` then has all names. */
+  readonly prefixes?: readonly string[];
+  /** Tensors of folders that are no part of the layers: other heads, and buffers. */
+  readonly unread?: RegExp;
+  /** True if `use_bidirectional_attention` makes an encoder of the model. */
+  readonly mayBeEncoder?: boolean;
+  /** True for encoders, which generate no text: `classes` lists all classes. */
+  readonly isEncoder?: boolean;
   /**
    * Tensor names of experts; {} stands for the expert's number. Without {}, one stored tensor holds all
    * experts.
@@ -110,7 +122,9 @@ export interface Family {
    * Traits beside the sizes; omitted ones have the usual values. Sizes that differ between layers: the
    * largest.
    */
-  describe(source: Source): Pick<Traits, "layers" | "ropes"> & Partial<Traits & LayerSizes>;
+  describe(
+    source: Source,
+  ): Pick<Traits, "layers" | "ropes"> & Partial<Traits & LayerSizes & Pick<Sizes, "contextMax">>;
 }
 
 /** Builds `count` layers with `layer`. */

@@ -39,6 +39,15 @@ function queryScalar(source: Source, layersOfLargest: number): number {
   return source.number(["query_pre_attn_scalar", null], 1, shapeLimits.hidden, 256);
 }
 
+/** Gemma 3 as an encoder differs in its attention alone. */
+const bareEncoder = {
+  embeddingNorm: false,
+  finalNorm: true,
+  positions: 0,
+  positionOffset: 0,
+  tokenTypes: 0,
+} as const;
+
 export const gemma: Family = {
   name: "gemma",
   models: "Gemma 1, CodeGemma",
@@ -94,14 +103,20 @@ export const gemma3: Family = {
   classes: ["Gemma3ForCausalLM"],
   modelTypes: ["gemma3_text"],
   wrappers: ["Gemma3ForConditionalGeneration"],
+  mayBeEncoder: true,
   metadata: ["gemma3"],
   defaults: { ...sizes, vocab_size: 262_208, max_position_embeddings: 131_072, rope_theta: 1e6 },
   describe(source) {
     const period = source.integer(["sliding_window_pattern", null], 1, shapeLimits.layers, 6);
-    const windows = windowsOf(source, allBut(period));
+    const isEncoder = source.flag(["use_bidirectional_attention", null], false);
+    // An encoder's window is as wide as both sides together.
+    const windows = windowsOf(source, allBut(period)).map((window) =>
+      isEncoder && window > 0 ? Math.floor(window / 2) + 1 : window,
+    );
     const sliding = source.slidingLayers(allBut(period));
     const layer = { ...plainLayer, norms: "around", qkNorm: "head", biases: biasesOf(source) } as const;
     return {
+      ...(isEncoder ? { encoder: bareEncoder } : {}),
       activation: source.activation("geluTanh"),
       embeddingScale: Math.sqrt(source.sizes.hidden),
       attentionScale: queryScalar(source, 62) ** -0.5,

@@ -1,4 +1,5 @@
 /** Table of all families. A new family is a file in this folder and a row here. */
+import { bert, xlmRoberta } from "./bert.ts";
 import { cohere2 } from "./cohere2.ts";
 import { exaone4 } from "./exaone4.ts";
 import type { Family } from "./family.ts";
@@ -15,6 +16,8 @@ import { llama } from "./llama.ts";
 import { ministral3 } from "./ministral3.ts";
 import { mistral } from "./mistral.ts";
 import { mixtral } from "./mixtral.ts";
+import { modernBert } from "./modern-bert.ts";
+import { nomicBert } from "./nomic-bert.ts";
 import { olmo2, olmo3 } from "./olmo.ts";
 import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
@@ -56,6 +59,10 @@ export const families: readonly Family[] = [
   qwen3VlMoe,
   graniteHybrid,
   exaone4,
+  bert,
+  xlmRoberta,
+  modernBert,
+  nomicBert,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -108,7 +108,8 @@ export class Admission {
 
       const { cachedTokens, objective } = sequence;
       const left = sequence.length - cachedTokens;
-      const tokens = budget.offer(left, cachedTokens, nowMs - sequence.pacing.lastChunkMs, objective);
+      const offered = budget.offer(left, cachedTokens, nowMs - sequence.pacing.lastChunkMs, objective);
+      const tokens = step.partOf(sequence, offered);
       if (tokens === 0) {
         if (!queue.separatesObjectives || (objective.isOffline && this.#isDue(sequence, nowMs)))
           return this.#none(false);

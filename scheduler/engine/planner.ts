@@ -197,7 +197,8 @@ export class Planner {
     if (mayAdmit && first !== null) this.#admit(builder, first);
     for (const sequence of unfinished) {
       const { behind, computed, pacing, objective } = sequence;
-      const count = budget.offer(behind, computed, nowMs - pacing.lastChunkMs, objective);
+      const offered = budget.offer(behind, computed, nowMs - pacing.lastChunkMs, objective);
+      const count = builder.partOf(sequence, offered);
       if (count === 0) return;
       builder.addPrompt(sequence, count);
     }
@@ -259,6 +260,7 @@ export class Planner {
         pages: sequence.kv.pageTable(Math.ceil(end / pool.pageTokens)),
         samples: sequence.rows(start, end),
         adapter: sequence.spec.adapter,
+        ...(sequence.spec.secondAt === undefined ? {} : { secondAt: sequence.spec.secondAt - start }),
       };
     });
     this.#hasComputed = planned.length > 0;

@@ -22,7 +22,7 @@ export function refusal(
   const lacking = pooling === undefined ? null : lacksFor(pooling, device);
   if (lacking !== null) return { kind: "failed", reason: lacking };
   const needed = promptTokens.length + drawnTokens.length + (pooling === undefined ? 1 : 0);
-  const limit = lengthLimit(device);
+  const limit = spec.isWhole ? Math.min(lengthLimit(device), device.stepTokensMax) : lengthLimit(device);
   if (needed > limit) return { kind: "rejected", reason: "neverFits", needed, limit };
   if (waiting >= queueMax) {
     return { kind: "rejected", reason: "queueFull", needed: waiting + 1, limit: queueMax };

@@ -222,6 +222,7 @@ export class SequenceTable {
 
   /** Hands the computed part of a prompt over to the cache, and wakes sequences that wait for it. */
   publish(sequence: Sequence): void {
+    if (sequence.isWhole) return;
     this.kvCache.publish(sequence);
     this.queue.wake(sequence, sequence.computed);
   }
@@ -329,7 +330,7 @@ export class SequenceTable {
   #free(sequence: Sequence, keep: boolean, isHeld: boolean): void {
     const { queued, admittedTokens, admittedMs } = sequence;
     queued.counter?.chargeOccupancy(admittedTokens, this.#clock.nowMs() - admittedMs);
-    this.kvCache.free(sequence, keep, isHeld);
+    this.kvCache.free(sequence, keep && !sequence.isWhole, isHeld);
     this.#running.splice(this.#running.indexOf(sequence), 1);
     this.queue.wake(sequence, Number.POSITIVE_INFINITY);
   }

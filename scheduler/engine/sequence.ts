@@ -133,8 +133,14 @@ export class Sequence {
     return this.spec.id;
   }
 
+  /** True if its tokens are computed in one chunk. */
+  get isWhole(): boolean {
+    return this.spec.isWhole === true;
+  }
+
   /** Most tokens that may come from the cache: a token of which an output is wanted must be computed. */
   get cachedMax(): number {
+    if (this.isWhole) return 0;
     return this.pool?.next ?? this.length - 1;
   }
 

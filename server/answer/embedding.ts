@@ -13,6 +13,10 @@ export interface EmbeddingRequest {
   /** At least one input, each of at least one token. */
   readonly inputs: readonly (readonly TokenId[])[];
   readonly pooling: Pooling;
+  /** True if the model is an encoder. */
+  readonly isWhole: boolean;
+  /** Index of the first token of each pair's second text; absent: the inputs are single texts. */
+  readonly secondAt?: readonly number[];
   readonly service: RequestedService;
   readonly tenant: string;
   readonly cacheSalt: string;
@@ -68,7 +72,7 @@ export class Embedding {
   }
 
   #submitNext(): void {
-    const { inputs, pooling, service, tenant, cacheSalt } = this.#request;
+    const { inputs, pooling, isWhole, secondAt, service, tenant, cacheSalt } = this.#request;
     const index = this.#submitted;
     const promptTokens = inputs[index];
     if (promptTokens === undefined || this.#isEnded) return;
@@ -78,6 +82,8 @@ export class Embedding {
       {
         promptTokens,
         pooling,
+        ...(isWhole ? { isWhole } : {}),
+        ...(secondAt === undefined ? {} : { secondAt: secondAt[index]! }),
         sampling: greedySampling,
         stop: { tokensMax: 1, tokensMin: 0, stopTokens: [] },
         cacheSalt,

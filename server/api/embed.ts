@@ -5,6 +5,7 @@
 
 import { yieldIfSpent } from "../../base/time-slice.ts";
 import type { TokenId } from "../../base/token.ts";
+import { throughLayers } from "../../model/dense.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { Embedding, EmbeddingFailure, type EmbeddingRequest, type Pooled } from "../answer/embedding.ts";
 import type { RequestedService } from "../answer/generation.ts";
@@ -22,6 +23,8 @@ export interface EmbedRequest {
   readonly inputs: readonly Prompt[];
   /** Name of the request field of the inputs. */
   readonly param: string;
+  /** Text before each input. Absent: the model's usual prompt. */
+  readonly prompt?: string;
   /** Size of each vector: the first `dimensions` components of the model's; null for all. */
   readonly dimensions: number | null;
   readonly service: RequestedService;
@@ -56,16 +59,18 @@ export async function embedTokens(
   { dimensions, service, cacheSalt }: EmbedRequest,
   tokens: readonly (readonly TokenId[])[],
 ): Promise<Embedded> {
-  const { pooling } = embeddingOf(services);
+  const { pooling, layers = [] } = embeddingOf(services);
   const { states, cachedTokens } = await pool(exchange, services, {
     inputs: tokens,
     pooling,
+    isWhole: services.model.isEncoder ?? false,
     service,
     cacheSalt,
   });
   const vectors: Float32Array[] = [];
   for (const state of states) {
-    vectors.push(unitVector(state.subarray(0, dimensions ?? state.length)));
+    const whole = layers.length === 0 ? state : throughLayers(layers, state);
+    vectors.push(unitVector(whole.subarray(0, dimensions ?? whole.length)));
     await yieldIfSpent();
   }
   return { vectors, promptTokens: tokensIn(tokens), cachedTokens };
@@ -123,14 +128,18 @@ export function embeddingOf({ model }: Pick<PromptServices, "model">) {
 
 /** Tokens of each input, with the special tokens that the model's tokenizer puts around a text. */
 export async function embeddingTokens(
-  { inputs, param }: Pick<EmbedRequest, "inputs" | "param">,
+  { inputs, param, prompt: asked }: Pick<EmbedRequest, "inputs" | "param" | "prompt">,
   services: PromptServices,
 ): Promise<readonly (readonly TokenId[])[]> {
-  const { contextMax } = services.model;
+  const { contextMax, embedding } = services.model;
+  const prompts = embedding !== undefined && "prompts" in embedding ? embedding.prompts : undefined;
+  const prompt = asked ?? prompts?.byName[prompts.usual ?? ""] ?? "";
   const all: (readonly TokenId[])[] = [];
   const encodeFrom = async (first: number): Promise<void> => {
     for (let index = first; index < inputs.length; index += ENCODED_MAX) {
-      const tokens = await promptTokens(inputs[index]!, true, services);
+      const input = inputs[index]!;
+      const text = typeof input === "string" ? prompt + input : input;
+      const tokens = await promptTokens(text, true, services);
       const place = inputs.length === 1 ? param : `${param}[${index}]`;
       if (tokens.length === 0) throw badRequest(`${place} must not be empty: it has no tokens`, place);
       if (tokens.length > contextMax) throw promptTooLong(contextMax, tokens.length, place);

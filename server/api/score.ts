@@ -2,6 +2,8 @@
 
 import { yieldIfSpent } from "../../base/time-slice.ts";
 import type { TokenId } from "../../base/token.ts";
+import { throughLayers } from "../../model/dense.ts";
+import type { TokenPair } from "../../text/post-processor.ts";
 import type { RequestedService } from "../answer/generation.ts";
 import { ApiError, badRequest, promptTooLong } from "../http/errors.ts";
 import { requestLimits } from "../request/limits.ts";
@@ -121,17 +123,26 @@ function idOf(kind: string): string {
 }
 
 async function scoresOf(exchange: Exchange, services: EmbedServices, { pairs, service }: ScoreRequest) {
-  const { weights } = headOf(services);
-  const inputs: (readonly TokenId[])[] = [];
+  const { weights, bias = 0, pooling = "last", layers = [] } = headOf(services);
+  const isWhole = services.model.isEncoder ?? false;
+  const texts: TokenPair[] = [];
   for (const pair of pairs) {
-    inputs.push(await tokensOf(pair, services));
+    texts.push(await tokensOf(pair, services));
     await yieldIfSpent();
   }
-  const { states } = await pool(exchange, services, { inputs, pooling: "last", service, cacheSalt: "" });
+  const inputs = texts.map(({ tokens }) => tokens);
+  const { states } = await pool(exchange, services, {
+    inputs,
+    pooling,
+    isWhole,
+    ...(isWhole ? { secondAt: texts.map(({ secondAt }) => secondAt) } : {}),
+    service,
+    cacheSalt: "",
+  });
   const tokens = tokensIn(inputs);
   const scores: number[] = [];
   for (const state of states) {
-    const logit = state.reduce((sum, value, i) => sum + value * weights[i]!, 0);
+    const logit = throughLayers(layers, state).reduce((sum, value, i) => sum + value * weights[i]!, bias);
     scores.push(1 / (1 + Math.exp(-logit)));
     await yieldIfSpent();
   }
@@ -150,24 +161,29 @@ function headOf({ model }: EmbedServices) {
 }
 
 /**
- * Tokens of a pair. The chat template writes them if it knows the roles `query` and `document`; else the two
- * are concatenated.
+ * Tokens of a pair. The chat template writes them if it knows the roles `query` and `document`. Else an
+ * encoder's tokenizer puts its special tokens around the two, and otherwise they are concatenated.
  */
-async function tokensOf(
-  { query, document, param }: Pair,
-  services: EmbedServices,
-): Promise<readonly TokenId[]> {
+async function tokensOf({ query, document, param }: Pair, services: EmbedServices): Promise<TokenPair> {
   const { template, model } = services;
   for (const text of [query, document]) refuseEnormous([text], param, services);
   const hasRoles = ["query", "document"].every((role) => template?.mentions(role, false));
-  const tokens =
+  const pair =
     template !== null && hasRoles
-      ? await writtenTokens({ query, document, param }, services)
-      : [await promptTokens(query, false, services), await promptTokens(document, false, services)].flat();
+      ? { tokens: await writtenTokens({ query, document, param }, services), secondAt: 0 }
+      : await besideEachOther(query, document, services);
+  const { tokens } = pair;
   if (tokens.length === 0)
     throw badRequest(`${param} must not be empty: there are no tokens to score`, param);
   if (tokens.length > model.contextMax) throw promptTooLong(model.contextMax, tokens.length, param);
-  return tokens;
+  return pair;
+}
+
+async function besideEachOther(query: string, document: string, services: EmbedServices): Promise<TokenPair> {
+  const first = await promptTokens(query, false, services);
+  const second = await promptTokens(document, false, services);
+  if (services.model.isEncoder) return services.tokenizer.pair(first, second);
+  return { tokens: [...first, ...second], secondAt: 0 };
 }
 
 async function writtenTokens(

@@ -73,7 +73,16 @@ export function planServing(
   const engineBytes = gpus.map(({ memoryFreeBytes }) => memoryFreeBytes);
   if (backend.gpus === null) engineBytes.push(machine.memoryFreeBytes / backend.engines);
   const meansAll = "pooling" in folder.embedding && folder.embedding.pooling === "mean";
-  const sizes = planSizes(config, backend, library, shape, compute, meansAll, Math.min(...engineBytes));
+  const stepTokens = stepTokensFor(config, folder, contextMax);
+  const sizes = planSizes(
+    { ...config, stepTokens },
+    backend,
+    library,
+    shape,
+    compute,
+    meansAll,
+    Math.min(...engineBytes),
+  );
   if (backend.gpus !== null && sizes.weightBytes > machine.memoryFreeBytes) {
     throw new ConfigError(
       `On their way to the GPU the weights take ${formatBytes(sizes.weightBytes)} of the machine's memory, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
@@ -181,6 +190,15 @@ function planSizes(
     return { perEngine: { ...limits, stepChunksMax }, ...model, ...enginePlan(stepChunksMax) };
   };
   return { cublaslt, ...(gpus === null ? plan() : onGpu(`--device ${kind}: `, "; use --device cpu", plan)) };
+}
+
+/** Tokens of a step at most: an encoder computes a text in one step. */
+export function stepTokensFor(
+  { stepTokens }: Pick<Config, "stepTokens">,
+  { config }: Pick<ModelFolder, "config">,
+  contextMax: number,
+): number {
+  return config.shape.encoder === undefined ? stepTokens : Math.max(stepTokens, contextMax);
 }
 
 /** Limits of an engine that shares the machine's threads, without pages and sequences. */

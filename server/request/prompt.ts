@@ -103,8 +103,10 @@ export function chatWritten(
   }
 }
 
-function templateOf({ template }: PromptServices, param: string): ChatTemplate {
+function templateOf({ template, model }: PromptServices, param: string): ChatTemplate {
   if (template !== null) return template;
+  if (model.isEncoder)
+    throw badRequest("this model writes no text: it gives embeddings alone (/v1/embeddings)", param);
   throw badRequest("this model has no chat template: use /v1/completions", param, "template_error");
 }
 

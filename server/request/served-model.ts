@@ -1,8 +1,9 @@
-import type { Pooling, TokenId } from "../../base/token.ts";
+import type { TokenId } from "../../base/token.ts";
 import type { GenerationDefaults } from "../../model/config.ts";
 import { storedTypeName } from "../../model/formats.ts";
 import { isGguf } from "../../model/gguf.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
+import type { EmbeddingMethod } from "../../model/pooling.ts";
 import type { ScoreRule } from "../../model/score-head.ts";
 import type { FillForm } from "../../text/fill.ts";
 
@@ -23,6 +24,8 @@ export interface ServedModel {
   readonly generationDefaults: GenerationDefaults;
   /** The model's FIM tokens; null or absent: it cannot fill in the middle. */
   readonly fill?: FillForm | null;
+  /** True for an encoder, which computes a text as a whole. */
+  readonly isEncoder?: boolean;
   /** Absent: its engine gives no hidden states. */
   readonly embedding?: ServedEmbedding;
   /** Absent: its engine gives no hidden states. */
@@ -31,11 +34,15 @@ export interface ServedModel {
 
 /** Pooling method and size of embeddings, or the reason why the model has none. */
 export type ServedEmbedding =
-  | { readonly pooling: Pooling; readonly size: number }
+  | (EmbeddingMethod & {
+      /** Numbers of a vector. */
+      readonly size: number;
+    })
   | { readonly refusal: string };
 
 export function embeddingServed({ embedding, config }: ModelFolder): ServedEmbedding {
-  return "refusal" in embedding ? embedding : { ...embedding, size: config.shape.hidden };
+  if ("refusal" in embedding) return embedding;
+  return { ...embedding, size: embedding.layers?.at(-1)?.outputs ?? config.shape.hidden };
 }
 
 /** Facts that clients display about a model. */

@@ -1,10 +1,12 @@
 // attention.cpp: softmax(scale * q k^T) v over paged keys and values, for prompt chunks and decodes alike.
 //
-//   q    [T, ldq] f32, normed and rotated          kv   pages of one layer (kv_layout.h): bf16, f32, int8,
-//   int4 out  [T, ldo] f32 if the pages are, else bf16 A token at position p sees positions max(0, p - W + 1)
-//   .. p, with W = sliding_window (all up to p if 0). With a cap C > 0 a score s becomes C * tanh(s / C).
-//   With sinks the softmax denominator of a row has one more term, exp of its head's sink, which has no
-//   value.
+//   q    [T, ldq] f32, normed and rotated          kv   pages of one layer (kv_layout.h), bf16, f32, int8
+//        or int4
+//   out  [T, ldo] f32 if the pages are, else bf16
+//   A token at position p sees positions max(0, p - W + 1) .. p, with W = sliding_window (all up to p if 0).
+//   Bidirectional, it also sees those behind it in its chunk, the next W - 1 of them.
+//   With a cap C > 0 a score s becomes C * tanh(s / C). With sinks the softmax denominator of a row has one
+//   more term, exp of its head's sink, which has no value.
 //
 // Algorithm: online softmax (arXiv:2205.14135, arXiv:1805.02867). A tile has up to 32 query rows, which are
 // (token, query head) pairs of one KV head. It walks the keys in blocks of 64 aligned to absolute positions.
@@ -197,13 +199,14 @@ struct RowPlace {
   int64_t chunk, token;  // indices within the step
   int64_t head;          // query head
   int32_t position;      // absolute
+  int32_t end;           // of the chunk's positions
 };
 
 RowPlace place(Attention const& a, AttentionItem const& item, int32_t row) {
   int32_t const group = a.query_heads / a.kv.kv_heads, index = row / group;
   int32_t const chunk = item.members ? item.members[index] : item.chunk, within = item.members ? 0 : index;
   return {chunk, a.chunks[chunk].first_token + within, int64_t(item.kv_head) * group + row % group,
-          a.chunks[chunk].start + within};
+          a.chunks[chunk].start + within, a.chunks[chunk].start + a.chunks[chunk].count};
 }
 
 float* state_of(Attention const& a, RowPlace const& at) {
@@ -371,11 +374,18 @@ int32_t first_visible(Attention const& a, int32_t position) {
   return a.sliding_window > 0 && position >= a.sliding_window ? position - a.sliding_window + 1 : 0;
 }
 
+// Last position that a token at `position` of a chunk up to `end` sees.
+int32_t last_visible(Attention const& a, int32_t position, int32_t end) {
+  if (!a.is_bidirectional) return position;
+  bool const is_cut = a.sliding_window > 0 && a.sliding_window < end - position;
+  return is_cut ? position + a.sliding_window - 1 : end - 1;
+}
+
 Span span_of(Attention const& a, AttentionItem const& item, int32_t row_begin, int32_t row_end) {
   int32_t const group = a.query_heads / a.kv.kv_heads, first = row_begin / group,
                 last = (row_end - 1) / group;
   int32_t const start = a.chunks[item.chunk].start;
-  Span span{start + first, start + last};  // positions of the tokens
+  Span span{start + first, last_visible(a, start + last, start + a.chunks[item.chunk].count)};
   if (item.members) {
     span = {INT32_MAX, 0};
     for (int32_t i = first; i <= last; ++i) {
@@ -434,7 +444,8 @@ void walk(Attention const& a, AttentionItem const& item, Products& products, int
   for (int r = 0; r < rows; ++r) {
     RowPlace const at = place(a, item, row_begin + r);
     Products::put_query(t, r, a.q + at.token * a.ldq + at.head * t.head_size);
-    t.high[r] = at.position;
+    t.low[r] = first_visible(a, at.position);
+    t.high[r] = last_visible(a, at.position, at.end);
   }
   Span const span = span_of(a, item, row_begin, row_end);
   begin_rows(a, item, t, row_begin, rows);
@@ -468,7 +479,7 @@ void walk(Attention const& a, AttentionItem const& item, Products& products, int
     }
     products.score(t, block, rows);
     for (int r = 0; r < rows; ++r)
-      soften<Products, Scaled>(t, r, block, a.scale, a.cap, base, first_visible(a, t.high[r]), t.high[r]);
+      soften<Products, Scaled>(t, r, block, a.scale, a.cap, base, t.low[r], t.high[r]);
     products.weigh(t, block, rows);
   }
 

@@ -23,7 +23,7 @@ struct AttentionTile {
   float* rescale;            // [rows] exp(old m - new m) of the current block
   float *q_scale, *p_scale;  // [rows] scales of queries, and of a block's probabilities, as integers
   float *o_before, *l_before, *m_before;  // o, l and m of all segments before
-  int32_t* high;                          // [rows] position of the row's token
+  int32_t *low, *high;                    // [rows] first and last position that the row's token sees
   char* tail;                             // one page of values of one head
   bf16* widened;   // bf16 copies of the block's int8 pages of one head: keys, then values
   float* v_scale;  // [64] scales of the block's values, 0 beyond the last token
@@ -40,13 +40,14 @@ struct AttentionTile {
     o_before = p_scale + kTileRows;
     l_before = o_before + kTileRows * head_size;
     m_before = l_before + kTileRows * 16;
-    high = reinterpret_cast<int32_t*>(m_before + kTileRows);
+    low = reinterpret_cast<int32_t*>(m_before + kTileRows);
+    high = low + kTileRows;
     tail = reinterpret_cast<char*>(high + kTileRows);
     widened = reinterpret_cast<bf16*>(tail + kPageTokens * head_size * 4);
     v_scale = reinterpret_cast<float*>(widened + 2 * kBlockTokens * head_size);
   }
   static constexpr size_t bytes(int64_t head_size) {
-    return size_t(kTileRows) * (size_t(head_size) * 12 + kBlockTokens * 6 + 2 * 16 * 4 + 24) +
+    return size_t(kTileRows) * (size_t(head_size) * 12 + kBlockTokens * 6 + 2 * 16 * 4 + 28) +
            size_t(kPageTokens) * size_t(head_size) * 4 + size_t(kBlockTokens) * (size_t(head_size) * 4 + 4);
   }
 };

@@ -85,7 +85,8 @@ struct FileBlock {
   // Planes of the scale bytes, of all groups and then of all minimums, plus scale_zero.
   Plane scale = {}, scale_high = {};
   int scale_zero = 0;
-  // Numbers and bytes of the file's own block, if loading converts those to this one (model/quantised_matrix.cpp).
+  // Numbers and bytes of the file's own block, if loading converts those to this one
+  // (model/quantised_matrix.cpp).
   int converted[2] = {};
 };
 

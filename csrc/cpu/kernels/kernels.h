@@ -110,10 +110,11 @@ struct Norm {
   NormKind kind = NormKind::rms;
   float const* weight = nullptr;  // [H]
   float epsilon = 0;
+  float const* bias = nullptr;  // [H] or null; of kind layer only
 };
 
 // Activation of a gate; values are those of engine.h.
-enum class Activation : int32_t { silu = 0, gelu_tanh = 1, clamped_swiglu = 2 };
+enum class Activation : int32_t { silu = 0, gelu_tanh = 1, clamped_swiglu = 2, gelu = 3 };
 
 // GEMM: y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], in f32, for all t in [0, T) and some panels.
 struct Gemm {
@@ -147,6 +148,7 @@ struct ChunkView {
   int32_t first_token = 0, count = 0;  // token rows [first_token, first_token + count)
   int32_t start = 0;                   // absolute position of the first token
   int32_t const* pages = nullptr;      // page ids of positions [0, start + count)
+  int32_t second = 0;                  // tokens from this index on are of type 1; 0: none
 };
 
 inline constexpr int kAttentionBlock = 64;  // keys per block of a row's sums; blocks begin at multiples of this position
@@ -191,6 +193,7 @@ struct Attention {
   AttentionItem const* items = nullptr;
   int32_t query_heads = 0;
   int32_t sliding_window = 0;  // 0: none
+  bool is_bidirectional = false;  // tokens see those behind them in their chunk, which begins at position 0
   float scale = 0;             // factor of scores
   float cap = 0;               // > 0: a score s becomes cap * tanh(s / cap)
   float const* sinks = nullptr; // [Hq] or null: a score per query head in the softmax denominator, without a value
@@ -268,6 +271,8 @@ struct Kernels {
   // Sets y[t, f] = activation(gu[t, f]) * gu[t, F + f] for f < F, or the formula of engine.h; groups are
   // rounded likewise.
   void (*gate)(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin, int64_t end);
+  // Sets y[t, f] = activation(u[t, f]) for f < F, likewise.
+  void (*activate)(Operand const& y, float const* u, int64_t ldu, int64_t f, Activation activation, int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
 
   // Draws one token, the same on every level for the same logits. `logits` [V] is not changed; `scratch` has

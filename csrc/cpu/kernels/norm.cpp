@@ -4,6 +4,7 @@
 //   norm:      y[t] = n(x[t]); n of kind rms:    x / sqrt(mean(x^2) + eps) * w
 //                                     layer:  the same of x - mean(x)
 //                                     none:   x
+//              a layer norm may add a bias
 //   add_normed: x[t] += scale * n(d[t])
 //   scale_and_cap: x = s(x * scale), s(x) = cap * tanh(x / cap) if there is a cap
 //
@@ -76,7 +77,12 @@ void norm(Operand const& y, float const* x, int64_t ldx, Norm const& n, int64_t 
       continue;
     }
     Moments const m = moments_of(row, n, h);
-    if (n.kind == NormKind::layer)
+    if (n.kind == NormKind::layer && n.bias)
+      write_row(y, t, h, [&](int64_t i) __attribute__((always_inline)) {
+        return fma((load_first(row + i, h - i) - m.centre) * m.scale, load_first(n.weight + i, h - i),
+                   load_first(n.bias + i, h - i));
+      });
+    else if (n.kind == NormKind::layer)
       write_row(y, t, h, [&](int64_t i) __attribute__((always_inline)) {
         return (load_first(row + i, h - i) - m.centre) * m.scale * load_first(n.weight + i, h - i);
       });
@@ -98,6 +104,7 @@ void add_normed(float* x, int64_t ldx, float const* d, int64_t ldd, Norm const& 
       f32x16 v = load_first(row + i, h - i);
       if (n.kind == NormKind::layer) v = v - m.centre;
       if (n.kind != NormKind::none) v = v * m.scale * load_first(n.weight + i, h - i);
+      if (n.bias) v = v + load_first(n.bias + i, h - i);
       store_first(to + i, load_first(to + i, h - i) + v * by, h - i);
     }
   }

@@ -33,6 +33,7 @@ struct Shape {
   Dtype dtype;
   float cap = 0;
   bool has_sinks = false;
+  bool is_bidirectional = false;
 };
 
 int32_t pages_for(int32_t tokens) {
@@ -103,6 +104,7 @@ class Step {
     a.items = items.data();
     a.query_heads = shape_.query_heads;
     a.sliding_window = shape_.window;
+    a.is_bidirectional = shape_.is_bidirectional;
     a.scale = float(1 / std::sqrt(double(shape_.head_size)));
     a.cap = shape_.cap;
     a.sinks = shape_.has_sinks ? sinks_ : nullptr;
@@ -187,6 +189,13 @@ TEST(attention_matches_reference_with_caps_and_sinks) {
     for (float cap : {0.0f, 2.0f, 50.0f})
       for (int32_t window : {0, 20})
         for (int32_t start : {0, 64, 2047}) check_chunk({8, 2, 32, window, dtype, cap, true}, start, 3);
+}
+
+TEST(attention_matches_reference_in_both_directions) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32, Dtype::q8})
+    for (int32_t window : {0, 1, 9, 65, 200})
+      for (int32_t count : {1, 2, 16, 17, 63, 64, 65, 130, 1100})
+        check_chunk({4, 2, 32, window, dtype, 0, false, true}, 0, count);
 }
 
 TEST(attention_matches_reference_over_long_contexts) {

@@ -87,8 +87,8 @@ TEST(norm_matches_reference) {
         Random random{uint64_t(h)};
         int64_t const ldx = h + 7, ldy = round_up(h, kKAlign) + 32;
         Bytes x = random_rows(random, Dtype::f32, tokens, h, ldx),
-              w = random_rows(random, Dtype::f32, 1, h, h);
-        Norm const n{kind, w.f32(), 1e-5f};
+              w = random_rows(random, Dtype::f32, 1, h, h), bias = random_rows(random, Dtype::f32, 1, h, h);
+        Norm const n{kind, w.f32(), 1e-5f, kind == NormKind::layer && h % 2 == 0 ? bias.f32() : nullptr};
         std::vector<double> want(size_t(tokens * h));
         reference::norm(want.data(), h, x.f32(), ldx, n, h, tokens);
         for (Kernels const* kernels : dense_levels()) {
@@ -131,8 +131,9 @@ TEST(add_normed_matches_reference) {
       constexpr int64_t kTokens = 3;
       Random random{uint64_t(h)};
       Bytes x = random_rows(random, Dtype::f32, kTokens, h, h),
-            d = random_rows(random, Dtype::f32, kTokens, h, h), w = random_rows(random, Dtype::f32, 1, h, h);
-      Norm const n{kind, w.f32(), 1e-5f};
+            d = random_rows(random, Dtype::f32, kTokens, h, h), w = random_rows(random, Dtype::f32, 1, h, h),
+            bias = random_rows(random, Dtype::f32, 1, h, h);
+      Norm const n{kind, w.f32(), 1e-5f, kind == NormKind::layer && h > 16 ? bias.f32() : nullptr};
       std::vector<double> want(size_t(kTokens * h));
       reference::add_normed(want.data(), x.f32(), d.f32(), n, 0.25f, h, kTokens);
       for (Kernels const* kernels : dense_levels()) {
@@ -167,15 +168,16 @@ TEST(scale_and_cap_matches_its_formula) {
 TEST(gate_matches_reference) {
   for (int64_t tokens : {0, 1, 5}) {
     for (int64_t f : {1, 15, 16, 17, 100, 1000}) {
-      for (Activation activation : {Activation::silu, Activation::gelu_tanh, Activation::clamped_swiglu}) {
+      for (Activation activation :
+           {Activation::silu, Activation::gelu_tanh, Activation::clamped_swiglu, Activation::gelu}) {
         Random random{uint64_t(f)};
         int64_t const ldgu = 2 * f + 3, ldy = round_up(f, kKAlign);
         Bytes gu = random_rows(random, Dtype::f32, tokens, 2 * f, ldgu);
         // Gates cover the whole range in which e^-g is finite. GELU's exponent is cubic and amplifies
         // rounding, so its range is smaller.
-        float const wide = activation == Activation::gelu_tanh ? 2.0f
-                           : activation == Activation::silu    ? 80.0f
-                                                               : 40.0f;
+        float const wide = activation == Activation::gelu_tanh || activation == Activation::gelu ? 2.0f
+                           : activation == Activation::silu                                      ? 80.0f
+                                                                                                 : 40.0f;
         for (int64_t t = 0; t < tokens; ++t)
           for (int64_t i = 0; i < f; ++i) gu.f32()[t * ldgu + i] *= i % 3 == 0 ? wide : 4.0f;
         std::vector<double> want(size_t(tokens * f));
@@ -203,6 +205,28 @@ TEST(gate_matches_reference) {
   }
 }
 
+TEST(activate_is_a_gate_whose_ups_are_one) {
+  for (Activation activation : {Activation::silu, Activation::gelu_tanh, Activation::gelu}) {
+    for (int64_t f : {1, 16, 100}) {
+      constexpr int64_t kTokens = 3;
+      Random random{uint64_t(f)};
+      int64_t const ldy = round_up(f, kKAlign);
+      Bytes u = random_rows(random, Dtype::f32, kTokens, f, f), gu(kTokens * 2 * f * 4);
+      for (int64_t t = 0; t < kTokens; ++t)
+        for (int64_t i = 0; i < f; ++i)
+          gu.f32()[t * 2 * f + i] = u.f32()[t * f + i], gu.f32()[t * 2 * f + f + i] = 1;
+      for (Kernels const* kernels : dense_levels()) {
+        Bytes got(kTokens * ldy * 4), want(kTokens * ldy * 4);
+        kernels->activate({got.data.get(), ldy, Dtype::f32}, u.f32(), f, f, activation, 0, kTokens);
+        kernels->gate({want.data.get(), ldy, Dtype::f32}, gu.f32(), 2 * f, f, activation, 0, kTokens);
+        for (int64_t t = 0; t < kTokens; ++t)
+          CHECK(std::memcmp(got.f32() + t * ldy, want.f32() + t * ldy, size_t(f) * 4) == 0, "%s: f=%d",
+                kernels->name, int(f));
+      }
+    }
+  }
+}
+
 // Gates beyond the range of e^-g: the activation is 0 or the gate itself, and NaN stays NaN.
 TEST(gate_at_the_ends) {
   struct {
@@ -210,7 +234,7 @@ TEST(gate_at_the_ends) {
   } const cases[] = {{-3e38f, 0}, {-1000, 0},   {-90, 0},       {0, 0},
                      {90, 90},    {1000, 1000}, {3e38f, 3e38f}, {NAN, NAN}};
   for (Kernels const* kernels : dense_levels()) {
-    for (Activation activation : {Activation::silu, Activation::gelu_tanh}) {
+    for (Activation activation : {Activation::silu, Activation::gelu_tanh, Activation::gelu}) {
       for (auto const& c : cases) {
         float const gu[2] = {c.gate, 1};
         float y = 0.5f;

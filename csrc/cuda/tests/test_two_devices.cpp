@@ -67,7 +67,8 @@ TEST(two_devices_one_computes_while_the_other_hangs) {
     });
     CHECK(cuda::wait_for_hang(kSoonMs), "%s does not hang", hang.call);
     for (int i = 0; i < 3; ++i)
-      CHECK(run_step(healthy.get(), step, 1).logits == logits, "beside %s: %s", hang.call, bunting_last_error());
+      CHECK(run_step(healthy.get(), step, 1).logits == logits, "beside %s: %s", hang.call,
+            bunting_last_error());
     CHECK(!has_returned, "%s has ended", hang.call);
     cuda::set_mishaps({.devices = 2});  // ends the hang
     owner.join();

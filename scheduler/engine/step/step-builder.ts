@@ -47,6 +47,15 @@ export class StepBuilder {
     return this.#hasAdmitted;
   }
 
+  /**
+   * The part of a prompt that joins the step, of the tokens that the budget has offered. Of a prompt that is
+   * computed in one chunk it is all or nothing; alone in a step it is all, whatever the budget.
+   */
+  partOf({ isWhole, length }: Sequence, offered: number): number {
+    if (!isWhole || offered === length) return offered;
+    return this.chunks.length === 0 ? length : 0;
+  }
+
   /** Adds a sequence that the step admits, with tokens of its prompt, and the copy that it needs. */
   admit(sequence: Sequence, count: number, move: PageMove | null): void {
     this.#hasAdmitted = true;

@@ -1,6 +1,8 @@
+import { badRequest } from "../../http/errors.ts";
 import { jsonResponse, LazyList } from "../../http/json/slices.ts";
 import { requestLimits } from "../../request/limits.ts";
 import { type Embedded, type EmbedRequest, type EmbedServices, embed, embeddingOf } from "../embed.ts";
+import { embeddingPrompt } from "../embedding-prompt.ts";
 import { Fields, refusal } from "../fields.ts";
 import type { WholeExchange } from "../respond.ts";
 import { noTargets, type Targets } from "../targets.ts";
@@ -30,10 +32,15 @@ export function parseEmbeddingsRequest(
   if (format !== "float" && format !== "base64") {
     throw refusal("encoding_format", "float or base64", format);
   }
+  const prompt = embeddingPrompt(fields, services);
+  const inputs = promptsOf(fields.raw("input"), services.model, "input", requestLimits.embeddingInputsMax);
+  if (prompt !== undefined && prompt !== "" && inputs.some((input) => typeof input !== "string"))
+    throw badRequest("a prompt goes before texts, and input has tokens", "input");
   return {
     model,
-    inputs: promptsOf(fields.raw("input"), services.model, "input", requestLimits.embeddingInputsMax),
+    inputs,
     param: "input",
+    ...(prompt === undefined ? {} : { prompt }),
     dimensions: fields.integer("dimensions", { min: 1, max: size }) ?? null,
     format,
     service: serviceOf(fields, targets).service,

@@ -1,0 +1,151 @@
+/**
+ * Encoders through an engine, compared with sentence-transformers: vectors of texts, and scores of pairs.
+ * reference/encoders.py wrote the models and the right values.
+ */
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import type { Pooling, TokenId } from "../../base/token.ts";
+import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
+import { throughLayers } from "../../model/dense.ts";
+import { openModelFolder } from "../../model/folder.ts";
+import { formatsOf, type Quant } from "../../model/formats.ts";
+import type { SequenceId } from "../../scheduler/core.ts";
+import { Engine } from "../../scheduler/engine/engine.ts";
+import type { EngineReport } from "../../scheduler/messages.ts";
+import { sequenceSpec } from "../../simulation/factories.ts";
+import { ManualClock } from "../../simulation/manual-clock.ts";
+import { loadTokenizer } from "../../text/tokenizer.ts";
+import { encoderFolder, encoderFolders, expectedOfEncoder } from "../reference/encoders.ts";
+import { cosineOf, largestDifference } from "./compare.ts";
+import { cpuLibrary } from "./library.ts";
+
+setDefaultTimeout(60_000); // milliseconds, for a busy machine
+
+const names = encoderFolders().map(({ name }) => name);
+const expectedOf = expectedOfEncoder;
+const cpu = cpuLibrary();
+
+interface Way {
+  readonly compute: "f32" | "bf16";
+  readonly quant?: Quant;
+  /** Tokens of a step at most. */
+  readonly stepTokens?: number;
+}
+
+interface Text {
+  readonly tokens: readonly TokenId[];
+  readonly secondAt?: number;
+}
+
+/** Returns the pooled states of texts from one engine. */
+function statesOf(name: string, pooling: Pooling, texts: readonly Text[], way: Way): Float32Array[] {
+  const folder = openModelFolder(encoderFolder(name));
+  const { compute, quant = "none", stepTokens = 1024 } = way;
+  const formats = formatsOf(folder.tensors, folder.config.shape.layers.length, quant, compute);
+  const options = { compute, formats, isa: "auto", threads: 1, contextMax: null } as const;
+  const model = openNativeModel(cpu, folder, options, () => undefined);
+  const limits = {
+    ...{ threads: 2, pages: 128, pageTokens: 16, stepTokensMax: stepTokens, stepChunksMax: 16 },
+    ...{ stepHiddenMax: stepTokens, topLogprobsMax: 0 },
+  };
+  const device = openCpuDevice(cpu, model, limits);
+  const states: Float32Array[] = [];
+  let load: EngineReport["load"] | null = null;
+  const engine = new Engine(device, new ManualClock(), { integrity: "always" }, (report) => {
+    const { finished } = report;
+    load = report.load;
+    for (const { sequence, finish } of finished) {
+      if (finish.kind !== "pooled") throw new Error(`a text ended as ${finish.kind}`);
+      states[sequence] = finish.hidden;
+    }
+  });
+  texts.forEach(({ tokens, ...rest }, id) => {
+    const spec = { ...sequenceSpec([...tokens], 1, { pooling }), isWhole: true, ...rest };
+    engine.receive({ kind: "submit", sequence: { ...spec, id: id as SequenceId } });
+  });
+  engine.run();
+  while (device.inFlight) {
+    device.wait();
+    device.deliver();
+  }
+  expect(load).toMatchObject({ pagesFree: limits.pages, pagesCached: 0 });
+  device.close();
+  closeNativeModel(cpu, model);
+  return states;
+}
+
+function unit(state: Float32Array): Float32Array {
+  const length = Math.hypot(...state);
+  return state.map((value) => value / length);
+}
+
+function vectorsOf(name: string, way: Way): Float32Array[] {
+  const rule = openModelFolder(encoderFolder(name)).embedding;
+  if ("refusal" in rule) throw new Error(rule.refusal);
+  const { pooling, layers = [] } = rule;
+  const texts = expectedOf(name).tokens.map((tokens) => ({ tokens }));
+  return statesOf(name, pooling, texts, way).map((state) => unit(throughLayers(layers, state)));
+}
+
+const embedders = names.filter((name) => expectedOf(name).vectors !== undefined);
+const scorers = names.filter((name) => expectedOf(name).scores !== undefined);
+
+describe("tokens of texts and pairs are those of tokenizers", () => {
+  test.each(names)("%s", (name) => {
+    const tokenizer = loadTokenizer(encoderFolder(name));
+    const { texts, tokens, pairs = [], pairTokens = [] } = expectedOf(name);
+    texts.forEach((text, i) => {
+      expect(tokenizer.encode(text, { addSpecialTokens: true, parseControlText: true })).toEqual(tokens[i]!);
+    });
+    pairs.forEach(([first, second], i) => {
+      const [a, b] = [first, second].map((text) => tokenizer.encode(text, { addSpecialTokens: false }));
+      expect(tokenizer.pair(a!, b!).tokens).toEqual(pairTokens[i]!);
+    });
+  });
+});
+
+describe("vectors", () => {
+  test.each(embedders)("of %s in f32 are those of sentence-transformers", (name) => {
+    const { vectors } = expectedOf(name);
+    vectorsOf(name, { compute: "f32" }).forEach((vector, i) => {
+      const expected = Float32Array.from(vectors![i]!);
+      expect(largestDifference(vector, expected)).toBeLessThan(1e-4);
+      expect(cosineOf(vector, expected)).toBeGreaterThan(0.9999);
+    });
+  });
+
+  test.each(
+    embedders.flatMap((name) => [
+      [name, { compute: "bf16", quant: "none" }, 0.999],
+      [name, { compute: "bf16", quant: "int8" }, 0.99],
+    ]) as [string, Way, number][],
+  )("of %s by %p point the same way", (name, way, least) => {
+    const { vectors } = expectedOf(name);
+    vectorsOf(name, way).forEach((vector, i) => {
+      expect(cosineOf(vector, Float32Array.from(vectors![i]!))).toBeGreaterThan(least);
+    });
+  });
+
+  test("have the same bits whatever runs beside a text", () => {
+    const [name] = embedders;
+    const together = vectorsOf(name!, { compute: "f32" });
+    expect(vectorsOf(name!, { compute: "f32", stepTokens: 160 })).toEqual(together);
+  });
+});
+
+describe("scores", () => {
+  test.each(scorers)("of %s are those of a CrossEncoder", (name) => {
+    const head = openModelFolder(encoderFolder(name)).score;
+    if ("refusal" in head) throw new Error(head.refusal);
+    const { weights, bias = 0, pooling = "last", layers = [] } = head;
+    const { pairs, scores } = expectedOf(name);
+    const tokenizer = loadTokenizer(encoderFolder(name));
+    const texts = pairs!.map(([first, second]) => {
+      const [a, b] = [first, second].map((text) => tokenizer.encode(text, { addSpecialTokens: false }));
+      return tokenizer.pair(a!, b!);
+    });
+    statesOf(name, pooling, texts, { compute: "f32" }).forEach((state, i) => {
+      const product = throughLayers(layers, state).reduce((sum, x, at) => sum + x * weights[at]!, bias);
+      expect(1 / (1 + Math.exp(-product))).toBeCloseTo(scores![i]!, 5);
+    });
+  });
+});

@@ -1,0 +1,99 @@
+/** Unigram: a word becomes the pieces of the vocabulary whose scores have the largest sum. */
+import type { TokenId } from "../../base/token.ts";
+import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
+
+/** Cost of a character that is no piece, below the lowest score. */
+const unknownPenalty = 10;
+const knownMax = 1 << 16;
+/** Words of more code units are not kept. */
+const knownLengthMax = 64;
+
+/** Node of the trie of pieces, by code unit. */
+interface Node {
+  readonly next: Map<number, Node>;
+  token: TokenId;
+}
+
+export function unigram(model: JsonObject): (word: string) => readonly TokenId[] {
+  const pieces = model.vocab as [spelling: string, score: number][];
+  const unknown = model.unk_id as TokenId | null | undefined;
+  if (typeof unknown !== "number" || pieces[unknown] === undefined)
+    throw new TokenizerError("tokenizer.json: a Unigram model without unk_id is not supported");
+  const bytes = model.byte_fallback === true ? byteTokens(pieces) : null;
+  const root: Node = { next: new Map(), token: -1 };
+  const scores = new Float64Array(pieces.length);
+  let least = Number.POSITIVE_INFINITY;
+  pieces.forEach(([spelling, score], token) => {
+    scores[token] = score;
+    least = Math.min(least, score);
+    let node = root;
+    for (let i = 0; i < spelling.length; i++) {
+      const unit = spelling.charCodeAt(i);
+      let next = node.next.get(unit);
+      if (next === undefined) {
+        next = { next: new Map(), token: -1 };
+        node.next.set(unit, next);
+      }
+      node = next;
+    }
+    if (node !== root) node.token = token;
+  });
+  const unknownScore = least - unknownPenalty;
+  const known = new Map<string, readonly TokenId[]>();
+
+  const best = (word: string): readonly TokenId[] => {
+    const size = word.length;
+    const sums = new Float64Array(size + 1);
+    const starts = new Int32Array(size + 1).fill(-1);
+    const ids = new Int32Array(size + 1);
+    const offer = (start: number, end: number, token: TokenId, score: number): void => {
+      const sum = sums[start]! + score;
+      if (starts[end]! >= 0 && sum <= sums[end]!) return;
+      sums[end] = sum;
+      starts[end] = start;
+      ids[end] = token;
+    };
+    for (let start = 0; start < size; ) {
+      const width = word.codePointAt(start)! > 0xffff ? 2 : 1;
+      let isKnown = false;
+      let node: Node | undefined = root;
+      for (let end = start; end < size; ) {
+        node = node.next.get(word.charCodeAt(end));
+        if (node === undefined) break;
+        end += 1;
+        if (node.token < 0) continue;
+        offer(start, end, node.token, scores[node.token]!);
+        if (end - start === width) isKnown = true;
+      }
+      if (!isKnown) offer(start, start + width, unknown, unknownScore);
+      start += width;
+    }
+    const tokens: TokenId[] = [];
+    for (let end = size; end > 0; end = starts[end]!) {
+      const token = ids[end]!;
+      if (token === unknown && bytes !== null) {
+        const spelt = Buffer.from(word.slice(starts[end]!, end));
+        for (let i = spelt.length; i > 0; i--) tokens.push(bytes[spelt[i - 1]!]!);
+      } else if (token !== unknown || tokens.at(-1) !== unknown) tokens.push(token); // neighbours are one
+    }
+    return tokens.reverse();
+  };
+
+  return (word) => {
+    const before = known.get(word);
+    if (before !== undefined) return before;
+    const tokens = best(word);
+    if (known.size >= knownMax) known.clear();
+    if (word.length <= knownLengthMax) known.set(word, tokens);
+    return tokens;
+  };
+}
+
+/** Tokens <0x00> … <0xFF>; null if one is missing. */
+function byteTokens(pieces: readonly (readonly [string, number])[]): readonly TokenId[] | null {
+  const places = new Map(pieces.map(([spelling], token) => [spelling, token]));
+  const tokens = Array.from({ length: 256 }, (_, byte) =>
+    places.get(`<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`),
+  );
+  return tokens.includes(undefined) ? null : (tokens as TokenId[]);
+}
