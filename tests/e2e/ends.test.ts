@@ -29,7 +29,7 @@ function madeFolder(): string {
 
 const folder = madeFolder();
 
-/** How an answer ends whose every token is this one, if nothing ends it. */
+/** End of an answer whose every token is this one, if nothing ends it. */
 async function endOf(model: string, token: number): Promise<unknown[]> {
   const program = Program.bunting(["serve", model, "--port", "0", "--kv-cache-gib", "0.1"]);
   try {
