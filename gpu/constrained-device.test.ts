@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { atOnce } from "../base/time-slice.ts";
 import { compileConstraint } from "../grammar/compile.ts";
+import { allAtOnce } from "../grammar/mask/job.ts";
 import { vocabularyOf } from "../grammar/mask/vocabulary.ts";
 import {
   type Chunk,
@@ -101,7 +101,7 @@ test("a row is drawn from what goes on with its text, whether it was followed fr
 
 test("code that was run ahead of time changes nothing of what is drawn", () => {
   const device = new ConstrainedDevice(lowest, vocabulary);
-  atOnce(device.warmUp());
+  allAtOnce(device.warmUp());
   const answer = choice("yes", "no");
   expect(draw(device, [row(answer, [])])).toEqual(
     draw(new ConstrainedDevice(lowest, vocabulary), [row(answer, [])]),

@@ -1,6 +1,6 @@
 import type { Constraint } from "../grammar/constraint.ts";
 import { type Budget, ConstraintError } from "../grammar/error.ts";
-import { Job, type Pieces } from "../grammar/mask/job.ts";
+import { allAtOnce, Job, type Pieces } from "../grammar/mask/job.ts";
 import { remember } from "../grammar/mask/mask-memory.ts";
 import { Masks } from "../grammar/mask/masks.ts";
 import { Matcher } from "../grammar/mask/matcher.ts";
@@ -77,7 +77,9 @@ interface GivenRow {
 export class ConstrainedDevice implements Device {
   readonly spec: Device["spec"];
   readonly #device: Device;
-  readonly #masks: Masks;
+  readonly #opening: Pieces<Masks>;
+  /** null until `#opening` is done: by the warm-up, or by the first constrained row. */
+  #openMasks: Masks | null = null;
   /** Masks that the rows of the step in flight use. */
   readonly #lent: Mask[] = [];
   readonly #workSteps: number;
@@ -92,7 +94,7 @@ export class ConstrainedDevice implements Device {
   constructor(device: Device, vocabulary: Vocabulary, workSteps = WORK_STEPS) {
     this.spec = device.spec;
     this.#device = device;
-    this.#masks = new Masks(vocabulary);
+    this.#opening = Masks.open(vocabulary);
     this.#workSteps = workSteps;
   }
 
@@ -135,13 +137,27 @@ export class ConstrainedDevice implements Device {
   /**
    * Runs code paths that are slow the first time (JIT compilation). Steps may be started between its pieces.
    */
-  warmUp(): Generator<void, void> {
-    return warmUp(this.#masks);
+  *warmUp(): Pieces<void> {
+    while (this.#openMasks === null) {
+      const { done, value } = this.#opening.next();
+      if (done === true) this.#openMasks = value;
+      yield;
+    }
+    yield* warmUp(this.#openMasks);
+  }
+
+  get #masks(): Masks {
+    this.#openMasks ??= allAtOnce(this.#opening);
+    return this.#openMasks;
   }
 
   /** Sizes of the caches. */
   get kept(): { readonly grammars: number; readonly texts: number; readonly maskBytes: number } {
-    return { grammars: this.#parsers.size, texts: this.#texts.size, maskBytes: this.#masks.keptBytes };
+    return {
+      grammars: this.#parsers.size,
+      texts: this.#texts.size,
+      maskBytes: this.#openMasks?.keptBytes ?? 0,
+    };
   }
 
   /** Works for waiting rows until the work limit is reached. */

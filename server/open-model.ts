@@ -32,7 +32,7 @@ import {
   stepTokensFor,
 } from "./engines/plan.ts";
 import type { DeviceSetup } from "./engines/protocol.ts";
-import { type EnginesConfig, type RunningEngines, startEngines } from "./engines/start.ts";
+import { type RunningEngines, startEngines, type TextFacts } from "./engines/start.ts";
 import type { ThreadGap } from "./http/gap.ts";
 import { RequestLog } from "./http/request-log.ts";
 import { PlacementLog } from "./http/state.ts";
@@ -81,11 +81,7 @@ function templateFor(
 }
 
 /** Texts of its tokens, and public prefixes: facts that the model's engines need. */
-export function factsFor(
-  config: Config,
-  { folder }: Prepared,
-  text: ModelText,
-): Required<Pick<EnginesConfig, "vocabulary" | "publicTexts">> {
+export function factsFor(config: Config, { folder }: Prepared, text: ModelText): TextFacts {
   const vocabulary = textVocabulary(text.tokenizer, folder.config.shape.vocab);
   const publicTexts = config.publicPrefix.flatMap((file) => publicTokens(readText(file), text));
   return { vocabulary, publicTexts };
@@ -105,11 +101,14 @@ export interface WatchedEngines {
   readonly placements: PlacementLog;
 }
 
-/** Starts the engines. `telemetryFor` is called once, when all are ready. */
+/**
+ * Starts the engines, which load before the function first waits. `telemetryFor` is called once, when all are
+ * ready.
+ */
 export async function startWatchedEngines(
   config: Config,
   { engines: count, device }: Prepared,
-  { vocabulary, publicTexts }: Required<Pick<EnginesConfig, "vocabulary" | "publicTexts">>,
+  facts: Promise<TextFacts>,
   events: EngineEvents,
   telemetryFor: (engines: RunningEngines) => Telemetry,
   onAllLost: (reason: string) => void,
@@ -120,7 +119,7 @@ export async function startWatchedEngines(
   const options = { queueMax: config.queueMax };
   const { record } = config;
   await startEngines(
-    { workerUrl, engines: count, device, policy, options, publicTexts, record, vocabulary },
+    { workerUrl, engines: count, device, policy, options, record, facts },
     events.onProgress,
     (engines) => {
       const telemetry = telemetryFor(engines);

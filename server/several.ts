@@ -340,7 +340,7 @@ async function loadHost(
   const watched = await startWatchedEngines(
     config,
     prepared,
-    facts,
+    Promise.resolve(facts),
     {
       ...events,
       onProgress: ({ bytesDone, bytesTotal }) => onLoading(bytesTotal > 0 ? bytesDone / bytesTotal : null),

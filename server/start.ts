@@ -7,7 +7,7 @@ import { KeptResponses } from "./api/responses/kept.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type ComposedServer, composeServer } from "./compose.ts";
 import { type Config, ConfigError } from "./config.ts";
-import type { RunningEngines } from "./engines/start.ts";
+import type { RunningEngines, TextFacts } from "./engines/start.ts";
 import { ConstraintCompiler } from "./grammar/compiler.ts";
 import { type ApiKeys, cacheSalts } from "./http/auth.ts";
 import { ThreadGap } from "./http/gap.ts";
@@ -49,30 +49,21 @@ export async function startServer(
   const models = modelsOf(config, dir);
   if (models.length > 0) return await startSeveral(config, models, events);
   const keys = openKeys(config);
-  let opened: TextServices | null = null;
-  const prepared = await prepare(config, dir ?? (await demoModelFolder()), (plan) => {
-    // A tokenizer that does not work is told before the plan is shown.
-    opened = openText(plan.folder.dir, config);
-    events.onPlan(plan);
-  });
-  const text = opened ?? openText(prepared.folder.dir, config);
-  const model = servedModelOf(config, prepared, text.tokenizer);
-  const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
-  const { store, note: jobsNote } = openJobs(config, prepared.names[0]!);
-  const responses = new KeptResponses(typeof config.data === "object" ? config.data.folder : null);
-
+  const prepared = await prepare(config, dir ?? (await demoModelFolder()), events.onPlan);
   const lifecycle = new Lifecycle("loading");
-  const server = listen(config, lifecycle, refusalOn);
   const lost = Promise.withResolvers<string>();
-  const compiler = new ConstraintCompiler(new URL("./grammar/worker.ts", import.meta.url).href);
-  const facts = factsFor(config, prepared, text);
   const gap = new ThreadGap();
   const telemetryFor = (engines: RunningEngines): Telemetry =>
-    openTelemetry(config, model.names[0]!, "all", engines.specs, () => engines, gap);
-  const watched = await startWatchedEngines(config, prepared, facts, events, telemetryFor, (reason) => {
+    openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, gap);
+  const facts = Promise.withResolvers<TextFacts>();
+  const starting = startWatchedEngines(config, prepared, facts.promise, events, telemetryFor, (reason) => {
     lifecycle.becomeLost(reason);
     lost.resolve(reason);
-  }).catch(async (error: Error) => {
+  });
+  const opened = openWhileLoading(config, prepared, lifecycle, facts, starting);
+  const { text, model, programModels, store, jobsNote, responses, server } = opened;
+  const compiler = new ConstraintCompiler(new URL("./grammar/worker.ts", import.meta.url).href);
+  const watched = await starting.catch(async (error: Error) => {
     gap.close();
     await server.kill();
     store?.close();
@@ -119,6 +110,33 @@ export async function startServer(
       return cut;
     },
   };
+}
+
+/**
+ * Opens everything that needs no engines, the text above all, and settles `facts`. The engines load
+ * meanwhile. If it throws, nobody waits for them.
+ */
+function openWhileLoading(
+  config: Config,
+  prepared: Prepared,
+  lifecycle: Lifecycle,
+  facts: PromiseWithResolvers<TextFacts>,
+  starting: Promise<WatchedEngines>,
+) {
+  try {
+    const text = openText(prepared.folder.dir, config);
+    const model = servedModelOf(config, prepared, text.tokenizer);
+    const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
+    const { store, note: jobsNote } = openJobs(config, prepared.names[0]!);
+    const responses = new KeptResponses(typeof config.data === "object" ? config.data.folder : null);
+    const server = listen(config, lifecycle, refusalOn);
+    facts.resolve(factsFor(config, prepared, text));
+    return { text, model, programModels, store, jobsNote, responses, server };
+  } catch (error) {
+    facts.reject(error);
+    starting.catch(() => {});
+    throw error;
+  }
 }
 
 /** Services that the composition gets besides the configuration. */

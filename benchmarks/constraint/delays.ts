@@ -1,8 +1,8 @@
 /** Delays of device steps by masks. */
 
 import { SeededRandom } from "../../base/random.ts";
-import { atOnce } from "../../base/time-slice.ts";
 import { ConstrainedDevice } from "../../gpu/constrained-device.ts";
+import { allAtOnce } from "../../grammar/mask/job.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import { type Chunk, greedySampling, type Sampled, type SequenceId } from "../../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../../scheduler/device.ts";
@@ -32,7 +32,7 @@ export function measureDelays(vocabulary: Vocabulary, workSteps: number): void {
     close: () => {},
   };
   const device = new ConstrainedDevice(drawing, vocabulary, workSteps);
-  atOnce(device.warmUp());
+  allAtOnce(device.warmUp());
   const rows = worstMasks.map((schema) => ({ id: JSON.stringify(schema), grammar: compile(schema)! }));
   const drawn: number[][] = rows.map(() => []);
   const times: number[] = [];

@@ -1,10 +1,9 @@
 /** Mask times at every place of real values under real schemas. */
 
 import { fullGC, heapStats } from "bun:jsc";
-import { atOnce } from "../../base/time-slice.ts";
 import { PARSERS_MAX, WORK_STEPS } from "../../gpu/constrained-device.ts";
 import { ConstraintError } from "../../grammar/error.ts";
-import { Job } from "../../grammar/mask/job.ts";
+import { allAtOnce, Job } from "../../grammar/mask/job.ts";
 import { Masks } from "../../grammar/mask/masks.ts";
 import { Matcher, parserOf } from "../../grammar/mask/matcher.ts";
 import { childOf, type Mask, tokenBytes, type Vocabulary } from "../../grammar/mask/vocabulary.ts";
@@ -50,7 +49,7 @@ export async function measureMasks(
   const startedMs = threadMs();
   const masks = new Masks(vocabulary);
   const warmAtMs = threadMs();
-  atOnce(warmUp(masks));
+  allAtOnce(warmUp(masks));
   const warmedAtMs = threadMs();
   Bun.gc(true); // garbage from making the vocabulary, which the server leaves on another thread
   const [readMs, warmMs] = [warmAtMs - startedMs, warmedAtMs - warmAtMs];

@@ -18,6 +18,14 @@ export function* again<Value>(work: () => Value): Pieces<Value> {
   }
 }
 
+/** Does all pieces, one after the other. */
+export function allAtOnce<Value>(pieces: Pieces<Value>): Value {
+  for (;;) {
+    const { done, value } = pieces.next();
+    if (done === true) return value;
+  }
+}
+
 /** Work done a piece at a time, so that no step waits for all of it. */
 export class Job<Value> {
   readonly #budget: Budget;

@@ -6,7 +6,7 @@ import type { Regex, Regexes } from "../regex/regexes.ts";
 import { DistinctTokens } from "./distinct-tokens.ts";
 import { forcedToken } from "./forced.ts";
 import { FreeString } from "./free-string.ts";
-import { again, Job, type Pieces } from "./job.ts";
+import { again, allAtOnce, Job, type Pieces } from "./job.ts";
 import { MaskMemory, remember } from "./mask-memory.ts";
 import { MaskWalk } from "./mask-walk.ts";
 import { type StringMasks, StringTokens } from "./string-tokens.ts";
@@ -62,11 +62,20 @@ export class Masks {
   readonly #parserIds = new WeakMap<Parser, number>();
 
   /** Caches at most `keptBytesMax` bytes of masks, but at least 16 masks. */
-  constructor(vocabulary: Vocabulary, keptBytesMax: number = MASK_BYTES_MAX) {
+  constructor(
+    vocabulary: Vocabulary,
+    keptBytesMax: number = MASK_BYTES_MAX,
+    tokens = allAtOnce(StringTokens.of(vocabulary)),
+  ) {
     this.vocabulary = vocabulary;
     this.memory = new MaskMemory(vocabulary.size);
     this.#masksMax = Math.min(MASKS_MAX, Math.max(16, Math.floor(keptBytesMax / this.memory.bytes)));
-    this.#freeString = this.#newStrings(new StringTokens(vocabulary));
+    this.#freeString = this.#newStrings(tokens);
+  }
+
+  /** Makes them in pieces of up to a tenth of a second. */
+  static *open(vocabulary: Vocabulary): Pieces<Masks> {
+    return new Masks(vocabulary, MASK_BYTES_MAX, yield* StringTokens.of(vocabulary));
   }
 
   #newStrings(tokens: StringTokens): FreeString {

@@ -2,6 +2,7 @@ import { AlikeBytes } from "../parser/alike-bytes.ts";
 import { type Regex, Regexes } from "../regex/regexes.ts";
 import { freeStrings } from "../regex/text.ts";
 import { FreeParts } from "./free-parts.ts";
+import type { Pieces } from "./job.ts";
 import { type Mask, type TokenText, type Trie, tokenBytes, trieOf, type Vocabulary } from "./vocabulary.ts";
 
 /**
@@ -55,7 +56,7 @@ export class StringTokens {
   /** Bytes of each token up to and including the quote, if it goes beyond the quote; else 0. */
   readonly quoteEnd: Uint16Array;
   /** Largest number of characters of a token, as far as they are counted. */
-  longest = 0;
+  readonly longest: number;
   /**
    * Tokens with fewer than n characters, by n; an unfinished character counts. The three lists hold tokens
    * without the quote, those that end with it, and those beyond it.
@@ -65,89 +66,62 @@ export class StringTokens {
   readonly #beyond: readonly Mask[];
   readonly #within = new Map<number, StringMasks>();
 
-  constructor(vocabulary: Vocabulary) {
+  private constructor(
+    read: StringReading,
+    afterQuote: Trie,
+    open: readonly TokenSet[],
+    others: readonly TokenSet[],
+  ) {
+    this.open = open;
+    this.others = others;
+    this.afterQuote = afterQuote;
+    this.quoteEnd = read.quoteEnd;
+    this.longest = read.longest;
+    this.#open = masksBelow(read.openCounts, read.longest);
+    this.#closed = masksBelow(read.closedCounts, read.longest);
+    this.#beyond = masksBelow(read.beyondCounts, read.longest);
+  }
+
+  /** Reads all tokens, in pieces of up to a tenth of a second. */
+  static *of(vocabulary: Vocabulary): Pieces<StringTokens> {
     const regexes = new Regexes();
     const { free } = freeStrings(regexes);
-    const { size, trie } = vocabulary;
-    const [openCounts, closedCounts, beyondCounts] = [0, 1, 2].map(() => new Uint8Array(size).fill(NONE)) as [
-      Uint8Array,
-      Uint8Array,
-      Uint8Array,
-    ];
-    this.quoteEnd = new Uint16Array(size);
-    const beyond: TokenText[] = [];
-    const path: number[] = [];
-    const note = (counts: Uint8Array, node: number, characters: number): void => {
-      for (let at = trie.firstTokens[node]!; at < trie.firstTokens[node + 1]!; at++)
-        counts[trie.tokens[at]!] = Math.min(characters, CHARACTERS_MAX);
-      this.longest = Math.max(this.longest, Math.min(characters, CHARACTERS_MAX));
-    };
-    const visit = (node: number, rest: Regex, before: number, depth: number): void => {
-      const end = trie.ends[node]!;
-      for (let child = node + 1; child < end; child = trie.ends[child]!) {
-        const next = regexes.derivative(rest, trie.bytes[child]!);
-        if (next === regexes.empty) continue;
-        if (next === regexes.epsilon) {
-          note(closedCounts, child, before);
-          for (let at = trie.firstTokens[child + 1]!; at < trie.firstTokens[trie.ends[child]!]!; at++)
-            this.quoteEnd[trie.tokens[at]!] = depth + 1;
-          collect(child, before);
-        } else {
-          const characters = rest === free ? before + 1 : before;
-          note(openCounts, child, characters);
-          visit(child, next, characters, depth + 1);
-        }
-      }
-    };
-    const collect = (node: number, characters: number): void => {
-      const end = trie.ends[node]!;
-      for (let child = node + 1; child < end; child = trie.ends[child]!) {
-        path.push(trie.bytes[child]!);
-        const bytes = Uint8Array.from(path);
-        note(beyondCounts, child, characters);
-        for (let at = trie.firstTokens[child]!; at < trie.firstTokens[child + 1]!; at++)
-          beyond.push({ text: bytes, token: trie.tokens[at]! });
-        collect(child, characters);
-        path.pop();
-      }
-    };
-    visit(0, free, 0, 0);
-    this.#open = masksBelow(openCounts, this.longest);
-    this.#closed = masksBelow(closedCounts, this.longest);
-    this.#beyond = masksBelow(beyondCounts, this.longest);
-    this.afterQuote = trieOf(beyond);
+    const read = readStrings(vocabulary, regexes, free);
+    yield;
+    const afterQuote = trieOf(read.beyond);
+    yield;
     const [open, others] = [BYTES_MAX.map((): TokenText[] => []), BYTES_MAX.map((): TokenText[] => [])];
     // Trie order, so the entries are sorted by their bytes already.
-    for (const token of trie.tokens) {
+    for (const token of vocabulary.trie.tokens) {
       const text = tokenBytes(vocabulary, token);
       const index = BYTES_MAX.findIndex((most) => text.length <= most);
-      (openCounts[token] === NONE ? others : open)[index]!.push({ text, token });
+      (read.openCounts[token] === NONE ? others : open)[index]!.push({ text, token });
     }
+    yield;
     const alike = new AlikeBytes();
-    const setsOf = (groups: readonly (readonly TokenText[])[], isOpen: boolean): TokenSet[] =>
-      groups
-        .filter((entries) => entries.length > 0)
-        .map((entries) => {
-          const words = Math.ceil(size / 32);
-          const all = { inside: new Uint32Array(words), beyond: new Uint32Array(words) };
-          for (const { token } of entries) all.inside[token >>> 5]! |= 1 << (token & 31);
-          const meanings = isOpen ? alike.meanings : ownMeanings;
-          const own = trieOf(
-            isOpen ? entries.map(({ text, token }) => ({ text: alike.write(text), token })) : entries,
-          );
-          const offsets = new Int32Array(entries.length + 1);
-          own.tokens.forEach((token, at) => {
-            offsets[at + 1] = offsets[at]! + tokenBytes(vocabulary, token).length;
-          });
-          const bytes = new Uint8Array(offsets.at(-1)!);
-          own.tokens.forEach((token, at) => {
-            bytes.set(tokenBytes(vocabulary, token), offsets[at]);
-          });
-          const parts = isOpen ? new FreeParts(regexes, free, own, meanings) : null;
-          return { trie: own, meanings, bytes, offsets, all, parts };
+    const sets: TokenSet[][] = [[], []];
+    for (const [kind, groups] of [open, others].entries()) {
+      const isOpen = kind === 0;
+      for (const entries of groups.filter(({ length }) => length > 0)) {
+        const meanings = isOpen ? alike.meanings : ownMeanings;
+        const written = isOpen
+          ? entries.map(({ text, token }) => ({ text: alike.write(text), token }))
+          : entries;
+        yield;
+        const own = trieOf(written);
+        yield;
+        const parts = isOpen ? new FreeParts(regexes, free, own, meanings) : null;
+        sets[kind]!.push({
+          trie: own,
+          meanings,
+          ...bytesIn(vocabulary, own),
+          all: allOf(vocabulary, entries),
+          parts,
         });
-    this.open = setsOf(open, true);
-    this.others = setsOf(others, false);
+        yield;
+      }
+    }
+    return new StringTokens(read, afterQuote, sets[0]!, sets[1]!);
   }
 
   /**
@@ -169,6 +143,86 @@ export class StringTokens {
     }
     return within;
   }
+}
+
+/** Characters of each token inside a free string, and texts after the quote. */
+interface StringReading {
+  /** Characters of tokens without the quote, of those that end with it, and of those beyond it; else NONE. */
+  readonly openCounts: Uint8Array;
+  readonly closedCounts: Uint8Array;
+  readonly beyondCounts: Uint8Array;
+  readonly quoteEnd: Uint16Array;
+  readonly longest: number;
+  readonly beyond: readonly TokenText[];
+}
+
+function readStrings({ size, trie }: Vocabulary, regexes: Regexes, free: Regex): StringReading {
+  const [openCounts, closedCounts, beyondCounts] = [0, 1, 2].map(() => new Uint8Array(size).fill(NONE)) as [
+    Uint8Array,
+    Uint8Array,
+    Uint8Array,
+  ];
+  const quoteEnd = new Uint16Array(size);
+  let longest = 0;
+  const beyond: TokenText[] = [];
+  const path: number[] = [];
+  const note = (counts: Uint8Array, node: number, characters: number): void => {
+    for (let at = trie.firstTokens[node]!; at < trie.firstTokens[node + 1]!; at++)
+      counts[trie.tokens[at]!] = Math.min(characters, CHARACTERS_MAX);
+    longest = Math.max(longest, Math.min(characters, CHARACTERS_MAX));
+  };
+  const visit = (node: number, rest: Regex, before: number, depth: number): void => {
+    const end = trie.ends[node]!;
+    for (let child = node + 1; child < end; child = trie.ends[child]!) {
+      const next = regexes.derivative(rest, trie.bytes[child]!);
+      if (next === regexes.empty) continue;
+      if (next === regexes.epsilon) {
+        note(closedCounts, child, before);
+        for (let at = trie.firstTokens[child + 1]!; at < trie.firstTokens[trie.ends[child]!]!; at++)
+          quoteEnd[trie.tokens[at]!] = depth + 1;
+        collect(child, before);
+      } else {
+        const characters = rest === free ? before + 1 : before;
+        note(openCounts, child, characters);
+        visit(child, next, characters, depth + 1);
+      }
+    }
+  };
+  const collect = (node: number, characters: number): void => {
+    const end = trie.ends[node]!;
+    for (let child = node + 1; child < end; child = trie.ends[child]!) {
+      path.push(trie.bytes[child]!);
+      const bytes = Uint8Array.from(path);
+      note(beyondCounts, child, characters);
+      for (let at = trie.firstTokens[child]!; at < trie.firstTokens[child + 1]!; at++)
+        beyond.push({ text: bytes, token: trie.tokens[at]! });
+      collect(child, characters);
+      path.pop();
+    }
+  };
+  visit(0, free, 0, 0);
+  return { openCounts, closedCounts, beyondCounts, quoteEnd, longest, beyond };
+}
+
+/** Masks with all these tokens inside. */
+function allOf({ size }: Vocabulary, entries: readonly TokenText[]): StringMasks {
+  const words = Math.ceil(size / 32);
+  const all = { inside: new Uint32Array(words), beyond: new Uint32Array(words) };
+  for (const { token } of entries) all.inside[token >>> 5]! |= 1 << (token & 31);
+  return all;
+}
+
+/** Bytes of the trie's tokens, one after the other. */
+function bytesIn(vocabulary: Vocabulary, { tokens }: Trie): Pick<TokenSet, "bytes" | "offsets"> {
+  const offsets = new Int32Array(tokens.length + 1);
+  tokens.forEach((token, at) => {
+    offsets[at + 1] = offsets[at]! + tokenBytes(vocabulary, token).length;
+  });
+  const bytes = new Uint8Array(offsets.at(-1)!);
+  tokens.forEach((token, at) => {
+    bytes.set(tokenBytes(vocabulary, token), offsets[at]);
+  });
+  return { bytes, offsets };
 }
 
 /** Masks of tokens that count less than n, by n. Neighbours share one mask where no token differs. */

@@ -1,5 +1,6 @@
 import { SeededRandom } from "../../base/random.ts";
 import { compileConstraint } from "../compile.ts";
+import type { Pieces } from "./job.ts";
 import type { Masks } from "./masks.ts";
 import { Matcher, parserOf } from "./matcher.ts";
 
@@ -37,7 +38,7 @@ const STRING_TOKENS_MAX = 6;
  * Writes a few answers at random, a token at a time. Code runs much slower the first time, and clients would
  * wait for it.
  */
-export function* warmUp(masks: Masks): Generator<void, void> {
+export function* warmUp(masks: Masks): Pieces<void> {
   const random = new SeededRandom(1);
   const answers = [record, record, ...strings];
   for (const schema of answers) {

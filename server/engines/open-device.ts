@@ -41,15 +41,20 @@ export interface Shared {
 
 type NativeSetup = Exclude<DeviceSetup, { kind: "simulated" }>;
 
-/** Opens an engine's device on the calling thread, and loads the model if `shared` has none. */
+/**
+ * Opens an engine's device on the calling thread, and loads the model if `shared` has none. Calls `onLoaded`
+ * before the first steps, whose times other work on the machine would falsify.
+ */
 export function openDevice(
   setup: DeviceSetup,
   engine: EngineId,
   shared: Shared,
   clock: Clock,
   onProgress: (progress: LoadProgress) => void,
+  onLoaded: () => void = () => {},
 ): OpenedDevice {
   if (setup.kind === "simulated") {
+    onLoaded();
     const { cost } = setup;
     const costs = cost === undefined ? unknownCost : linearCost(cost.stepMs, cost.tokenMs);
     return {
@@ -71,16 +76,20 @@ export function openDevice(
   const closeModel = (): void => {
     if (shared.model === null) closeNativeModel(library, model);
   };
+  let device: HostedDevice | null = null;
   try {
-    const device =
+    device =
       setup.kind === "gpu"
         ? openGpuDevice(library, model, setup.limits, setup.gpus[engine]!)
         : openCpuDevice(library, model, setup.limits);
     const loadMs = performance.now() - startedMs;
+    onLoaded();
+    const stepsFromMs = performance.now();
     const costs = costsOf(setup, engine, library, device, model, shared);
-    const times = { loadMs, stepsMs: performance.now() - startedMs - loadMs };
+    const times = { loadMs, stepsMs: performance.now() - stepsFromMs };
     return { device, ...costs, times, model, closeModel };
   } catch (error) {
+    device?.close();
     closeModel();
     throw error;
   }

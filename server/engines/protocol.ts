@@ -56,11 +56,15 @@ export interface EngineSetup {
   readonly device: DeviceSetup;
   readonly options: PlainEngineOptions;
   readonly rehearsedLoss: RehearsedLoss | null;
-  /** Token texts in shared memory; null if no sequence is constrained. */
-  readonly vocabulary: Vocabulary | null;
   /** True if the threads record their inputs and decisions (scheduler/recording/recorder.ts). */
   readonly isRecorded: boolean;
 }
+
+/**
+ * First message of the inbox: token texts in shared memory; null if no sequence is constrained. A thread loads
+ * weights before it needs them, so they come when they are made.
+ */
+export type VocabularyMessage = Vocabulary | null;
 
 /** First and only message to a worker. */
 export interface EngineStart {
@@ -72,7 +76,7 @@ export interface EngineStart {
   readonly model: NativeModel | null;
   /** Step costs of the first engine; null for the first engine itself. */
   readonly costs: PriorState | null;
-  /** Port of `PackedMessage`s for the engine. */
+  /** Port of a `VocabularyMessage`, then `PackedMessage`s for the engine. */
   readonly inbox: MessagePort;
   /**
    * Three shared 32-bit words. `RINGS` rises with every message; an idle engine sleeps on it. `STOPPED` is 1

@@ -34,13 +34,19 @@ export interface EnginesConfig {
   readonly policy: ServedPolicy;
   /** Engine options that override the policy's. */
   readonly options: PlainEngineOptions;
-  /** Public prefixes in tokens, for the fleet; absent: none. */
-  readonly publicTexts?: readonly (readonly TokenId[])[];
+  /** Facts of the model's text, which may come while the weights load; absent: none. */
+  readonly facts?: Promise<TextFacts>;
   /** Path of the recording; null: none. */
   readonly record: string | null;
   readonly rehearsedLoss?: RehearsedLoss;
-  /** Token texts; absent: no sequence is constrained. */
-  readonly vocabulary?: Vocabulary;
+}
+
+/** Facts of a model's text that its engines need. */
+export interface TextFacts {
+  /** Token texts; null: no sequence is constrained. */
+  readonly vocabulary: Vocabulary | null;
+  /** Public prefixes in tokens, for the fleet. */
+  readonly publicTexts: readonly (readonly TokenId[])[];
 }
 
 /** Engine events, delivered once all engines are ready. */
@@ -73,7 +79,7 @@ export interface RunningEngines {
 
 /**
  * Starts the engines and resolves when all are ready. The first engine loads the model and shares it. If one
- * cannot start, all stop and the promise rejects with the reason. Calls `observe` once, before it delivers
+ * cannot start, or the facts are not known in the end, all stop and the promise rejects with the reason. Calls `observe` once, before it delivers
  * any event.
  */
 export async function startEngines(
@@ -100,6 +106,7 @@ const realClock = { nowMs: () => performance.now() };
 /** Engines of a server and their shared parts: model, fleet, recording. */
 class Engines {
   readonly #config: EnginesConfig;
+  readonly #facts: Promise<TextFacts>;
   readonly #onProgress: (progress: LoadProgress) => void;
   readonly #setup: EngineSetup;
   readonly #recording: RecordingWriter | null;
@@ -123,12 +130,12 @@ class Engines {
   constructor(config: EnginesConfig, onProgress: (progress: LoadProgress) => void) {
     const { policy, device, engines, record } = config;
     this.#config = config;
+    this.#facts = config.facts ?? Promise.resolve({ vocabulary: null, publicTexts: [] });
     this.#onProgress = onProgress;
     this.#setup = {
       device,
       options: { ...settingsOf(policy, engines), ...config.options },
       rehearsedLoss: config.rehearsedLoss ?? null,
-      vocabulary: config.vocabulary ?? null,
       isRecorded: record !== null,
     };
     this.#recording = record === null ? null : new RecordingWriter(record);
@@ -137,12 +144,12 @@ class Engines {
 
   async start(observe: (engines: RunningEngines) => EnginesEvents): Promise<RunningEngines> {
     const [owner, ...others] = this.#supervisors;
-    const first = await owner!.start();
+    const [first, { publicTexts }] = await Promise.all([owner!.start(), this.#facts]);
     this.#model = first.ready.model;
     this.#costs = first.ready.costs.prior;
     const started = [first, ...(await Promise.all(others.map((supervisor) => supervisor.start())))];
     this.#giveBack(this.#model);
-    const fleet = this.#fleetOf(started);
+    const fleet = this.#fleetOf(started, publicTexts);
     const running: RunningEngines = {
       fleet,
       specs: started.map(({ ready }) => ready.spec),
@@ -167,7 +174,8 @@ class Engines {
       const { workerUrl, device } = this.#config;
       const model = device.kind === "gpu" && epoch > 0 ? null : this.#model;
       const start = { engine, epoch, setup: this.#setup, model, costs: this.#costs };
-      return new EngineThread(workerUrl, start, (news) => {
+      const vocabulary = this.#facts.then((known) => known.vocabulary);
+      return new EngineThread(workerUrl, start, vocabulary, (news) => {
         if (news.kind === "progress") this.#onProgress(news.progress);
         else this.#once((running) => this.#take(engine, news, running));
       });
@@ -215,8 +223,8 @@ class Engines {
     if (device.kind === "gpu" && model !== null) openLibrary(device.library).modelRelease(model.handle);
   }
 
-  #fleetOf(started: readonly Started[]): Fleet {
-    const { policy, options, publicTexts = [] } = this.#config;
+  #fleetOf(started: readonly Started[], publicTexts: TextFacts["publicTexts"]): Fleet {
+    const { policy, options } = this.#config;
     const members = started.map(({ thread, ready }) => ({ link: thread, spec: ready.spec }));
     const fleetOptions = {
       policy,

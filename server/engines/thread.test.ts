@@ -14,7 +14,7 @@ test.each<[string, object, string]>([
 ])("a start on %s that says nothing fails and names its device", async (_, device, reason) => {
   const setup = { device } as unknown as EngineSetup;
   const start = { engine: 1 as EngineId, epoch: 0, setup, model: null, costs: null };
-  const thread = new EngineThread(silentUrl, start, () => {}, 20);
+  const thread = new EngineThread(silentUrl, start, Promise.resolve(null), () => {}, 20);
   await expect(thread.ready).rejects.toThrow(reason);
   await thread.stop(); // does not wait for the thread
 });

@@ -1,8 +1,15 @@
 import type { EngineLink } from "../../scheduler/fleet/fleet.ts";
 import type { EngineMessage } from "../../scheduler/messages.ts";
 import { objectives } from "../../scheduler/objective.ts";
-import { packed } from "./packed-message.ts";
-import { AWAITED, type EngineStart, RINGS, STOPPED, type WorkerMessage } from "./protocol.ts";
+import { type PackedMessage, packed } from "./packed-message.ts";
+import {
+  AWAITED,
+  type EngineStart,
+  RINGS,
+  STOPPED,
+  type VocabularyMessage,
+  type WorkerMessage,
+} from "./protocol.ts";
 
 /** Message that an engine's thread is ready for work. */
 export type Ready = Extract<WorkerMessage, { kind: "ready" }>;
@@ -33,12 +40,14 @@ export class EngineThread implements EngineLink {
   #silence: ReturnType<typeof setTimeout> | undefined;
 
   /**
+   * `vocabulary` may come while the thread loads; if it never comes, the caller stops the thread.
    * `onNews` is not called after the engine is lost or the thread has ended. A start of which nothing is heard
    * for `silenceMs` has failed; its thread is left behind.
    */
   constructor(
     workerUrl: string,
     start: Omit<EngineStart, "inbox" | "doorbell">,
+    vocabulary: Promise<VocabularyMessage>,
     onNews: (news: ThreadNews) => void,
     silenceMs: number = START_SILENCE_MS,
   ) {
@@ -55,6 +64,10 @@ export class EngineThread implements EngineLink {
     this.#worker.addEventListener("close", () => this.#end("the engine's thread ended"));
     const message: EngineStart = { ...start, inbox: port2, doorbell };
     this.#worker.postMessage(message, [port2]);
+    vocabulary.then(
+      (known) => this.#post(known),
+      () => {},
+    );
     this.#silence = setTimeout(() => {
       const reason = `${deviceName(start)} has not started: nothing was heard of it for ${silenceMs / 1000} s`;
       this.#end(reason);
@@ -63,10 +76,8 @@ export class EngineThread implements EngineLink {
   }
 
   send(message: EngineMessage): void {
-    if (this.#state === "ended") return;
-    this.#port.postMessage(packed(message));
     if (isAwaited(message)) Atomics.store(this.#bell, AWAITED, 1);
-    this.#ring();
+    this.#post(packed(message));
   }
 
   /** Stops the thread after its current step; resolves when it has ended. */
@@ -74,6 +85,12 @@ export class EngineThread implements EngineLink {
     Atomics.store(this.#bell, STOPPED, 1);
     this.#ring();
     return this.#ended.promise;
+  }
+
+  #post(message: PackedMessage | VocabularyMessage): void {
+    if (this.#state === "ended") return;
+    this.#port.postMessage(message);
+    this.#ring();
   }
 
   #quiet(): void {

@@ -11,7 +11,7 @@ import { LoopClock } from "./loop-clock.ts";
 import { openDevice } from "./open-device.ts";
 import { type PackedMessage, unpacked } from "./packed-message.ts";
 import { PauseWork } from "./pause-work.ts";
-import type { EngineStart, WorkerMessage } from "./protocol.ts";
+import { type EngineStart, RINGS, STOPPED, type VocabularyMessage, type WorkerMessage } from "./protocol.ts";
 
 declare const self: Worker;
 
@@ -28,8 +28,17 @@ self.onmessage = (event: MessageEvent<EngineStart>) => {
 function run(start: EngineStart): void {
   const { setup, engine, epoch, model, inbox, doorbell } = start;
   const clock = new LoopClock();
-  const opened = openDevice(setup.device, engine, { model, costs: start.costs }, clock, (progress) =>
-    tell({ kind: "progress", progress }),
+  const bell = new Int32Array(doorbell);
+  const text: { vocabulary: VocabularyMessage } = { vocabulary: null };
+  const opened = openDevice(
+    setup.device,
+    engine,
+    { model, costs: start.costs },
+    clock,
+    (progress) => tell({ kind: "progress", progress }),
+    () => {
+      text.vocabulary = firstMessage(inbox, bell);
+    },
   );
   const { device } = opened;
   const costs = new OnlineCostModel(opened.costs);
@@ -47,7 +56,7 @@ function run(start: EngineStart): void {
   const recorder = setup.isRecorded ? engineRecorder(engine, clock, (entry) => recorded.push(entry)) : null;
   const host = new EngineHost(recorder);
   try {
-    const { vocabulary } = setup;
+    const { vocabulary } = text;
     const drawing = mortal(device, start);
     const constrained = vocabulary === null ? null : new ConstrainedDevice(drawing, vocabulary);
     const ports = { link, device: constrained ?? drawing, clock };
@@ -55,7 +64,7 @@ function run(start: EngineStart): void {
     const { model: loaded, times } = opened;
     tell({ kind: "ready", spec: device.spec, model: loaded, costs: costs.state(), times });
     const pauses = new PauseWork(constrained?.warmUp() ?? null);
-    runEngineLoop(host, device, clock, new Int32Array(doorbell), () => {
+    runEngineLoop(host, device, clock, bell, () => {
       tellRecorded(recorded);
       return pauses.run();
     });
@@ -67,6 +76,17 @@ function run(start: EngineStart): void {
   if (learnt !== null) opened.keepCosts(learnt);
   // Skipped after a failure: other engines may use this thread's model, and a replacement will.
   opened.closeModel();
+}
+
+/** Waits for the first message. Throws an error if the thread is stopped before. */
+function firstMessage(inbox: MessagePort, bell: Int32Array<SharedArrayBuffer>): VocabularyMessage {
+  for (;;) {
+    const rings = Atomics.load(bell, RINGS);
+    const received = receiveMessageOnPort(inbox);
+    if (received !== undefined) return received.message as VocabularyMessage;
+    if (Atomics.load(bell, STOPPED) === 1) throw new Error("the engine was stopped while it started");
+    Atomics.wait(bell, RINGS, rings);
+  }
 }
 
 /** Wraps the device so that it fails at the step of a rehearsed loss. */
