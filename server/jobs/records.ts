@@ -104,6 +104,26 @@ export interface BatchRecord {
   readonly cancelledAt: number | null;
 }
 
+/** State of a batch whose file has not been read. */
+export const unreadBatch = {
+  model: null,
+  status: "validating",
+  faults: [],
+  outputFile: null,
+  errorFile: null,
+  total: 0,
+  completed: 0,
+  failed: 0,
+  usage: { promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
+  inProgressAt: null,
+  finalizingAt: null,
+  completedAt: null,
+  failedAt: null,
+  expiredAt: null,
+  cancellingAt: null,
+  cancelledAt: null,
+} as const satisfies Partial<BatchRecord>;
+
 /** True if the batch has reached a final state. */
 export function isEnded({ status }: BatchRecord): boolean {
   return status === "failed" || status === "completed" || status === "expired" || status === "cancelled";

@@ -1,35 +1,14 @@
 /** Files and batches over HTTP, with OpenAI's own client and with raw requests that it would not make. */
 
-import { afterEach, beforeEach, describe, expect, spyOn, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import OpenAI, { toFile } from "openai";
+import { describe, expect, spyOn, test } from "bun:test";
+import type OpenAI from "openai";
+import { toFile } from "openai";
 import { JobsClient } from "../../server/cli/jobs-client.ts";
 import { StoreError } from "../../server/jobs/store-error.ts";
-import { startTestServer, type TestServer, type TestServerOptions } from "./server.ts";
+import { batchOf, begin, clientOf, jobsServer, upload } from "./jobs-server.ts";
+import { startTestServer, type TestServer } from "./server.ts";
 
-let data = "";
-let server: TestServer | null = null;
-
-beforeEach(() => {
-  data = mkdtempSync(join(tmpdir(), "bunting-jobs-"));
-});
-
-afterEach(async () => {
-  await server?.close();
-  server = null;
-  rmSync(data, { recursive: true, force: true });
-});
-
-function start(options: Partial<TestServerOptions> = {}): TestServer {
-  server = startTestServer({ data, stepMs: 0, ...options });
-  return server;
-}
-
-function clientOf({ origin }: TestServer, apiKey = "none"): OpenAI {
-  return new OpenAI({ apiKey, baseURL: `${origin}/v1`, maxRetries: 0 });
-}
+const start = jobsServer();
 
 function chatLine(customId: string, content: string, more: object = {}): string {
   const body = { model: "demo", messages: [{ role: "user", content }], max_tokens: 8, seed: 1, ...more };
@@ -63,16 +42,7 @@ async function linesOf(client: OpenAI, file: string | null | undefined): Promise
 
 async function run(server: TestServer, lines: readonly string[] | string): Promise<OpenAI.Batch> {
   const client = clientOf(server);
-  const text = typeof lines === "string" ? lines : `${lines.join("\n")}\n`;
-  const file = await client.files.create({
-    file: await toFile(Buffer.from(text), "in.jsonl"),
-    purpose: "batch",
-  });
-  const batch = await client.batches.create({
-    input_file_id: file.id,
-    endpoint: "/v1/chat/completions",
-    completion_window: "24h",
-  });
+  const batch = await begin(client, lines);
   await server.jobs!.runner.ended(batch.id);
   return await client.batches.retrieve(batch.id);
 }
@@ -114,12 +84,7 @@ test("a batch's lines may be responses, which are not kept", async () => {
   const lines = bodies.map((body, index) =>
     JSON.stringify({ custom_id: String(index), method: "POST", url: "/v1/responses", body }),
   );
-  const file = await client.files.create({
-    file: await toFile(Buffer.from(lines.join("\n")), "in.jsonl"),
-    purpose: "batch",
-  });
-  const window = { completion_window: "24h", input_file_id: file.id } as const;
-  const { id } = await client.batches.create({ ...window, endpoint: "/v1/responses" });
+  const { id } = await begin(client, lines, { endpoint: "/v1/responses" });
   await server.jobs!.runner.ended(id);
   const { output_file_id, error_file_id, request_counts, usage } = await client.batches.retrieve(id);
   expect(request_counts).toEqual({ total: 3, completed: 1, failed: 2 });
@@ -242,16 +207,7 @@ describe("a batch", () => {
     const lines = [body, echoed].map((body, index) =>
       JSON.stringify({ custom_id: String(index), method: "POST", url: "/v1/completions", body }),
     );
-    const file = await client.files.create({
-      file: await toFile(Buffer.from(lines.join("\n"))),
-      purpose: "batch",
-    });
-    const batch = await client.batches.create({
-      input_file_id: file.id,
-      endpoint: "/v1/completions",
-      completion_window: "24h",
-      metadata: { what: "a test" },
-    });
+    const batch = await begin(client, lines, { endpoint: "/v1/completions", metadata: { what: "a test" } });
     await server.jobs!.runner.ended(batch.id);
     const done = await client.batches.retrieve(batch.id);
     expect([done.status, done.metadata]).toEqual(["completed", { what: "a test" }]);
@@ -268,12 +224,7 @@ describe("a batch", () => {
     const server = start({ answersToAny: true });
     const client = clientOf(server);
     const line = chatLine("a", "Count to three.", { model: "gpt-4o-mini" });
-    const file = await client.files.create({ file: await toFile(Buffer.from(line)), purpose: "batch" });
-    const { id } = await client.batches.create({
-      input_file_id: file.id,
-      endpoint: "/v1/chat/completions",
-      completion_window: "24h",
-    });
+    const { id } = await begin(client, line);
     await server.jobs!.runner.ended(id);
     const { status, request_counts } = await client.batches.retrieve(id);
     expect([status, request_counts]).toEqual(["completed", { total: 1, completed: 1, failed: 0 }]);
@@ -283,15 +234,8 @@ describe("a batch", () => {
     const server = start({ stepMs: 3 });
     const client = clientOf(server);
     const lines = Array.from({ length: 50 }, (_, index) => chatLine(String(index), `line ${index}`));
-    const { id: input } = await client.files.create({
-      file: await toFile(Buffer.from(lines.join("\n"))),
-      purpose: "batch",
-    });
-    const good = {
-      input_file_id: input,
-      endpoint: "/v1/chat/completions",
-      completion_window: "24h",
-    } as const;
+    const input = await upload(client, lines.join("\n"));
+    const good = batchOf(input);
     const refusals: readonly (readonly [object, string])[] = [
       [{ input_file_id: "file-none" }, 'there is no file "file-none"'],
       [{ endpoint: "/v1/images" }, "endpoint must be /v1/chat/completions or"],
@@ -347,16 +291,7 @@ describe("a batch", () => {
     const server = start();
     const codes = async (text: string | Uint8Array) => {
       const client = clientOf(server);
-      const file = await client.files.create({
-        file: await toFile(text as Uint8Array, "x"),
-        purpose: "batch",
-      });
-      const body = {
-        input_file_id: file.id,
-        endpoint: "/v1/chat/completions",
-        completion_window: "24h",
-      } as const;
-      const batch = await client.batches.create(body);
+      const batch = await client.batches.create(batchOf(await upload(client, text)));
       await server.jobs!.runner.ended(batch.id);
       return (await client.batches.retrieve(batch.id)).errors?.data?.map(({ code }) => code);
     };
@@ -369,19 +304,9 @@ describe("a batch", () => {
   test("comes before those that were created earlier, within a second too, page by page", async () => {
     const server = start();
     const client = clientOf(server);
-    const file = await client.files.create({
-      file: await toFile(Buffer.from(chatLine("a", "x"))),
-      purpose: "batch",
-    });
+    const body = batchOf(await upload(client, chatLine("a", "x")));
     const created: string[] = [];
-    for (let index = 0; index < 101; index++) {
-      const body = {
-        input_file_id: file.id,
-        endpoint: "/v1/chat/completions",
-        completion_window: "24h",
-      } as const;
-      created.push((await client.batches.create(body)).id);
-    }
+    for (let index = 0; index < 101; index++) created.push((await client.batches.create(body)).id);
     const listed: string[] = [];
     for await (const { id } of client.batches.list({ limit: 35 })) listed.push(id);
     expect(listed).toEqual(created.toReversed());
@@ -394,16 +319,7 @@ describe("a batch", () => {
     const server = start({ stepMs: 3 });
     const client = clientOf(server);
     const lines = Array.from({ length: 400 }, (_, index) => chatLine(String(index), `line ${index}`));
-    const file = await client.files.create({
-      file: await toFile(Buffer.from(lines.join("\n"))),
-      purpose: "batch",
-    });
-    const body = {
-      input_file_id: file.id,
-      endpoint: "/v1/chat/completions",
-      completion_window: "24h",
-    } as const;
-    const { id } = await client.batches.create(body);
+    const { id } = await begin(client, lines);
     for (;;) {
       const { request_counts: counts } = await client.batches.retrieve(id);
       if (counts!.completed > 0) break;
@@ -425,16 +341,7 @@ describe("a batch", () => {
     const first = start({ stepMs: 3 });
     const client = clientOf(first);
     const lines = Array.from({ length: 300 }, (_, index) => chatLine(String(index), `line ${index}`));
-    const file = await client.files.create({
-      file: await toFile(Buffer.from(lines.join("\n"))),
-      purpose: "batch",
-    });
-    const body = {
-      input_file_id: file.id,
-      endpoint: "/v1/chat/completions",
-      completion_window: "24h",
-    } as const;
-    const { id } = await client.batches.create(body);
+    const { id } = await begin(client, lines);
     for (;;) {
       if ((await client.batches.retrieve(id)).request_counts!.completed > 0) break;
     }
@@ -462,16 +369,8 @@ describe("a batch", () => {
       },
     });
     const client = clientOf(server);
-    const file = await client.files.create({
-      file: await toFile(Buffer.from(chatLine("a", "x"))),
-      purpose: "batch",
-    });
+    const body = batchOf(await upload(client, chatLine("a", "x")));
     isFull = true;
-    const body = {
-      input_file_id: file.id,
-      endpoint: "/v1/chat/completions",
-      completion_window: "24h",
-    } as const;
     expect(await refusalOf(client.batches.create(body))).toContain("507");
     expect(
       await refusalOf(client.files.create({ file: await toFile(Buffer.from("x")), purpose: "batch" })),
@@ -490,12 +389,13 @@ describe("a batch", () => {
 });
 
 test("files are listed page by page, also by one who deletes them meanwhile, and are kept as long as results", async () => {
-  const client = clientOf(start());
+  const server = start();
+  const client = clientOf(server);
   const made: string[] = [];
   for (let index = 0; index < 5; index++) {
     const file = await toFile(Buffer.from("x"));
     const { id, created_at, expires_at } = await client.files.create({ file, purpose: "batch" });
-    expect(expires_at).toBe(created_at + server!.jobs!.settings.retentionSeconds);
+    expect(expires_at).toBe(created_at + server.jobs!.settings.retentionSeconds);
     made.unshift(id);
   }
   const seen: string[] = [];
@@ -526,9 +426,9 @@ test("what is damaged in the store is told by name, whatever asks for it", async
 });
 
 test("a file that is damaged at its end is told of, and none of it given out", async () => {
-  const { origin, jobs } = start();
-  const file = await toFile(Buffer.from("x".repeat(1000)));
-  const { id } = await clientOf(server!).files.create({ file, purpose: "batch" });
+  const server = start();
+  const { origin, jobs } = server;
+  const id = await upload(clientOf(server), "x".repeat(1000));
   const damaged = new StoreError(`The file ${id} is not what was written.`);
   const spy = spyOn(jobs!.store, "content").mockImplementation(function* () {
     yield Buffer.from("x".repeat(999));
@@ -566,15 +466,11 @@ describe("files", () => {
   test("and batches are their owner's alone", async () => {
     const server = start({ keys: { keys: ["key-of-ann", "key-of-bob"] } });
     const [ann, bob] = [clientOf(server, "key-of-ann"), clientOf(server, "key-of-bob")];
-    const { id } = await ann.files.create({
-      file: await toFile(Buffer.from(chatLine("a", "x"))),
-      purpose: "batch",
-    });
+    const id = await upload(ann, chatLine("a", "x"));
     expect(await refusalOf(bob.files.content(id))).toContain("404");
     expect(await refusalOf(bob.files.delete(id))).toContain("404");
-    const body = { input_file_id: id, endpoint: "/v1/chat/completions", completion_window: "24h" } as const;
-    expect(await refusalOf(bob.batches.create(body))).toContain("there is no file");
-    const batch = await ann.batches.create(body);
+    expect(await refusalOf(bob.batches.create(batchOf(id)))).toContain("there is no file");
+    const batch = await ann.batches.create(batchOf(id));
     expect(await refusalOf(bob.batches.retrieve(batch.id))).toContain("404");
     expect(await refusalOf(bob.batches.cancel(batch.id))).toContain("404");
     expect((await bob.batches.list()).data).toEqual([]);
@@ -604,8 +500,9 @@ describe("files", () => {
   });
 
   test("are refused where nothing is kept", async () => {
-    server = startTestServer();
+    const server = startTestServer();
     expect(await refusalOf(clientOf(server).files.list())).toContain("--data");
+    await server.close();
   });
 });
 

@@ -3,53 +3,29 @@
  * reports them.
  */
 
-import { afterEach, beforeEach, expect, test } from "bun:test";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import OpenAI, { toFile } from "openai";
+import { expect, test } from "bun:test";
+import type OpenAI from "openai";
 import { Browser, chromium } from "./browser.ts";
-import { startTestServer, type TestServer, type TestServerOptions } from "./server.ts";
-
-let data = "";
-let server: TestServer | null = null;
-
-beforeEach(() => {
-  data = mkdtempSync(join(tmpdir(), "bunting-jobs-"));
-});
-
-afterEach(async () => {
-  await server?.close();
-  server = null;
-  rmSync(data, { recursive: true, force: true });
-});
+import { begin, clientOf, jobsServer } from "./jobs-server.ts";
 
 /** Starts an engine with few running sequences, so that lines wait. */
-function start(options: Partial<TestServerOptions> = {}): TestServer {
-  server = startTestServer({ data, stepMs: 0, spec: { stepChunksMax: 8 }, ...options });
-  return server;
-}
-
-function clientOf({ origin }: TestServer, apiKey = "none"): OpenAI {
-  return new OpenAI({ apiKey, baseURL: `${origin}/v1`, maxRetries: 0 });
-}
+const start = jobsServer({ spec: { stepChunksMax: 8 } });
 
 /**
  * Starts a batch of `lines` lines with `words` words each, no two with a common beginning, and answers of 32
  * tokens.
  */
-async function begin(client: OpenAI, lines: number, words: number, more: object = {}): Promise<OpenAI.Batch> {
+async function beginMany(
+  client: OpenAI,
+  lines: number,
+  words: number,
+  more: object = {},
+): Promise<OpenAI.Batch> {
   const text = Array.from({ length: lines }, (_, index) => {
     const body = { prompt: `${index} sails`.repeat(words), max_tokens: 32, ignore_eos: true };
     return JSON.stringify({ custom_id: String(index), method: "POST", url: "/v1/completions", body });
   }).join("\n");
-  const file = await client.files.create({ file: await toFile(Buffer.from(text)), purpose: "batch" });
-  return await client.batches.create({
-    input_file_id: file.id,
-    endpoint: "/v1/completions",
-    completion_window: "24h",
-    ...more,
-  });
+  return await begin(client, text, { endpoint: "/v1/completions", ...more });
 }
 
 async function hasCompleted(client: OpenAI, id: string, lines: number): Promise<OpenAI.Batch> {
@@ -66,8 +42,8 @@ function tokensOf({ usage }: OpenAI.Batch): number {
 test("jobs of two keys get as many tokens each, however long their lines are", async () => {
   const running = start({ stepMs: 2, keys: { keys: ["key-of-ann", "key-of-bob"] } });
   const [ann, bob] = [clientOf(running, "key-of-ann"), clientOf(running, "key-of-bob")];
-  const long = await begin(bob, 150, 100);
-  const { id } = await begin(ann, 200, 8);
+  const long = await beginMany(bob, 150, 100);
+  const { id } = await beginMany(ann, 200, 8);
   await running.jobs!.runner.ended(id);
   const short = await ann.batches.retrieve(id);
   const beside = await bob.batches.retrieve(long.id);
@@ -81,9 +57,9 @@ test("jobs of two keys get as many tokens each, however long their lines are", a
 test("of one key's jobs the one with the lower number goes first", async () => {
   const running = start({ stepMs: 2 });
   const client = clientOf(running);
-  const first = await begin(client, 300, 8);
+  const first = await beginMany(client, 300, 8);
   await hasCompleted(client, first.id, 1);
-  const { id } = await begin(client, 100, 8, { priority: -1 });
+  const { id } = await beginMany(client, 100, 8, { priority: -1 });
   await hasCompleted(client, id, 1);
   const before = await client.batches.retrieve(first.id);
   await running.jobs!.runner.ended(id);
@@ -96,7 +72,7 @@ test("of one key's jobs the one with the lower number goes first", async () => {
 test("what requests and what jobs computed is counted apart", async () => {
   const running = start();
   const client = clientOf(running);
-  const { id } = await begin(client, 20, 8);
+  const { id } = await beginMany(client, 20, 8);
   const chat = await client.chat.completions.create({
     model: "demo",
     messages: [{ role: "user", content: "Hello." }],
@@ -132,7 +108,7 @@ test.skipIf(chromium === null)(
     const running = start({ stepMs: 5 });
     const client = clientOf(running);
     await client.completions.create({ model: "demo", prompt: "Hello.", max_tokens: 40 });
-    const { id } = await begin(client, 400, 8);
+    const { id } = await beginMany(client, 400, 8);
     const browser = await Browser.start(chromium!);
     const page = await browser.open(running.origin);
     const shares = "/1 job with (\\d+) % of all tokens, requests with (\\d+) %/";

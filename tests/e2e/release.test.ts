@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import packageJson from "../../package.json" with { type: "json" };
 import { Program } from "./program.ts";
+import { expectAnswers, expectAnswersAt, inImage, mayMount, run } from "./released.ts";
 
 const root = resolve(import.meta.dir, "../..");
 const scratch = mkdtempSync(join(tmpdir(), "bunting-release-"));
@@ -37,31 +38,6 @@ async function releaseTo(out: string): Promise<void> {
   const library = join(root, "build", "native", "libbunting_cpu.so");
   const options = ["--out", out, "--library", library, "--runtime", process.execPath];
   await run([process.execPath, join(root, "tools", "release.ts"), platform, ...options]);
-}
-
-async function run(command: readonly string[], options: { readonly cwd?: string } = {}): Promise<string> {
-  const program = new Program([...command], options);
-  if ((await program.exitCode()) !== 0) throw new Error(`${program.output}${program.errors}`);
-  return program.output;
-}
-
-/** Starts a server by a command, asks it a question, and stops it. */
-async function expectAnswers(command: readonly string[], environment: Record<string, string>): Promise<void> {
-  const server = new Program([...command, "serve", "--port", "0"], { environment });
-  await expectAnswersAt(await server.url());
-  server.signal("SIGTERM");
-  expect(await server.exitCode()).toBe(0);
-}
-
-async function expectAnswersAt(url: string): Promise<void> {
-  const body = { model: "demo", messages: [{ role: "user", content: "Who are you?" }], max_tokens: 8 };
-  const response = await fetch(`${url}/v1/chat/completions`, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  const answer = (await response.json()) as { usage: { completion_tokens: number } };
-  expect<unknown>([response.status, answer.usage.completion_tokens > 0]).toEqual([200, true]);
 }
 
 test.skipIf(!isGlibc)(
@@ -112,10 +88,6 @@ test("the same source gives the same bytes, and SHA256SUMS has them", async () =
   await run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], { cwd: release });
 }, 120_000);
 
-const mayMount =
-  process.getuid?.() === 0 &&
-  Bun.spawnSync(["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]).exitCode === 0;
-
 test.skipIf(!isGlibc || !mayMount)(
   "the steps of the Dockerfile serve as an ordinary user",
   async () => {
@@ -163,12 +135,6 @@ test.skipIf(!isGlibc || !mayMount)(
 function dockerSteps(text: string): [string, string][] {
   const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
   return lines.map((line) => [line.slice(0, line.indexOf(" ")), line.slice(line.indexOf(" ") + 1)]);
-}
-
-/** Command that runs in the image as a user, with its own /proc and this machine's /dev. */
-function inImage(image: string, user: string, command: readonly string[]): string[] {
-  const script = `mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && user=$1 && shift && exec chroot --userspec="$user" "$0" "$@"`;
-  return ["unshare", "--mount", "sh", "-c", script, image, user, ...command];
 }
 
 /** Writes the parts of a slim Debian that the Dockerfile uses: the shell's tools and the C library. */

@@ -7,7 +7,7 @@ import { badRequest } from "../../server/http/errors.ts";
 import { defaultJsonLimits } from "../../server/http/limits.ts";
 import type { LineDoor, LineRequest, PreparedLine } from "../../server/jobs/door.ts";
 import { PreparedLines } from "../../server/jobs/prepared-lines.ts";
-import type { BatchRecord } from "../../server/jobs/records.ts";
+import { type BatchRecord, unreadBatch } from "../../server/jobs/records.ts";
 import { JobRunner } from "../../server/jobs/runner.ts";
 import { JobStore } from "../../server/jobs/store.ts";
 
@@ -55,32 +55,17 @@ export const lines = [...Array.from({ length: 12 }, (_, index) => lineOf(index))
 
 export function recordOf(inputFile: string, changes: Partial<BatchRecord> = {}): BatchRecord {
   return {
+    ...unreadBatch,
     id: "batch_1",
     owner: "",
     endpoint: "/v1/completions",
     completionWindow: "24h",
     inputFile,
-    model: null,
     priority: 0,
     metadata: null,
     outputExpiresAfter: null,
-    status: "validating",
-    faults: [],
-    outputFile: null,
-    errorFile: null,
-    total: 0,
-    completed: 0,
-    failed: 0,
-    usage: { promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
     createdAt: 1000,
     expiresAt: 5000,
-    inProgressAt: null,
-    finalizingAt: null,
-    completedAt: null,
-    failedAt: null,
-    expiredAt: null,
-    cancellingAt: null,
-    cancelledAt: null,
     ...changes,
   };
 }

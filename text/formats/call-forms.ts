@@ -283,6 +283,9 @@ const telling: readonly (readonly [marks: readonly string[], form: CallForm])[] 
   [['{"name": function name, "parameters"'], llamaJson],
 ];
 
+/** All call formats. */
+export const callForms: readonly CallForm[] = [...new Set(telling.map(([, form]) => form))];
+
 /** A model's call format, as its chat template (Jinja) shows it; null if no known format matches. */
 export function callFormIn(template: string): CallForm | null {
   return telling.find(([marks]) => marks.every((mark) => template.includes(mark)))?.[1] ?? null;

@@ -3,49 +3,14 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { CALL_NUMBER, type CallForm } from "../../grammar/tools/call-form.ts";
 import { runs } from "../../tests/support/property.ts";
-import {
-  cohere,
-  gemma,
-  gptOss,
-  hermes,
-  kimi,
-  llamaJson,
-  minimax,
-  mistralArgs,
-  mistralList,
-  pythonic,
-  qwenCoder,
-  seed,
-} from "./call-forms.ts";
+import { callForms, hermes } from "./call-forms.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
-import { deepSeek, deepSeekFenced, deepSeekTagged } from "./deepseek.ts";
-import { glm, glmLines } from "./glm.ts";
 import { ThinkingReader, thinkingMarksIn } from "./thinking.ts";
 
 const parameters = { type: "object", properties: { a: { type: "string" } } };
 const functions = ["f", "g"].map((name) => ({ name, parameters, isStrict: false }));
 
-const forms = [
-  gptOss,
-  hermes,
-  qwenCoder,
-  glm,
-  llamaJson,
-  pythonic,
-  mistralArgs,
-  mistralList(""),
-  deepSeek,
-  deepSeekFenced,
-  deepSeekTagged("tool_calls"),
-  glmLines,
-  cohere,
-  gemma,
-  kimi,
-  minimax,
-  seed,
-];
-
-function toldOf(pieces: readonly string[], form = hermes): ReadPart[] {
+function toldOf(pieces: readonly string[], form: CallForm = hermes): ReadPart[] {
   const reader = new CallReader(form, functions);
   return joined([...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()]);
 }
@@ -132,7 +97,9 @@ test("calls and scraps of them in every form", () => {
       .array(fc.constantFrom(...marks, ...halves, ...others, call), { maxLength: 12 })
       .map((all) => all.join(""));
   };
-  const cases = fc.constantFrom(...forms).chain((form) => fc.tuple(fc.constant(form), scrapsOf(form), sizes));
+  const cases = fc
+    .constantFrom(...callForms)
+    .chain((form) => fc.tuple(fc.constant(form), scrapsOf(form), sizes));
   fc.assert(
     fc.property(cases, ([form, answer, cut]) => {
       const whole = toldOf([answer], form);

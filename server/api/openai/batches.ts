@@ -2,7 +2,7 @@
 
 import { ApiError, badRequest, quote } from "../../http/errors.ts";
 import type { Call } from "../../http/route.ts";
-import { type BatchRecord, batchEndpoints, newId } from "../../jobs/records.ts";
+import { type BatchRecord, batchEndpoints, newId, unreadBatch } from "../../jobs/records.ts";
 import type { JobService } from "../../jobs/service.ts";
 import { requestLimits } from "../../request/limits.ts";
 import { Fields, refusal } from "../fields.ts";
@@ -36,32 +36,17 @@ export async function createBatch(call: Call, jobs: JobService): Promise<object>
   expectStorage(jobs, 0); // nobody knows the size of its results
   const createdAt = nowSeconds();
   const batch: BatchRecord = {
+    ...unreadBatch,
     id: newId("batch_"),
     owner: call.tenant,
     endpoint,
     completionWindow: window,
     inputFile,
-    model: null,
     priority,
     metadata,
     outputExpiresAfter,
-    status: "validating",
-    faults: [],
-    outputFile: null,
-    errorFile: null,
-    total: 0,
-    completed: 0,
-    failed: 0,
-    usage: { promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
     createdAt,
     expiresAt: createdAt + seconds,
-    inProgressAt: null,
-    finalizingAt: null,
-    completedAt: null,
-    failedAt: null,
-    expiredAt: null,
-    cancellingAt: null,
-    cancelledAt: null,
   };
   store.putBatch(batch);
   runner.begin(batch);
