@@ -105,7 +105,7 @@ TEST(cuda_driver_gives_up_a_reset_that_hangs) {
   begin({});
 }
 
-// Nothing of a lost device is freed, so its replacement waits for one call, the reset, after a pause of 1 s
+// The replacement of a lost device, of which nothing is freed, waits for one call, the reset, after a pause of 1 s
 // (server/engines/supervisor.ts).
 TEST(cuda_driver_replaces_a_lost_device_within_ten_seconds) {
   begin({});
