@@ -326,7 +326,7 @@ function checkVersion(path: string): void {
   throw new NativeError(
     "invalid",
     `${path} speaks version ${version} of the engine interface, this program version ${abiVersion}: ` +
-      `build the library again`,
+      "build the library again, or install both packages in one version",
   );
 }
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs the executable beside this script. Needs no network, no compiler and, without --service, no root.
+# Installs the executable, or the engine for GPUs, that is beside this script. Needs no network, no compiler and, without
+# --service, no root.
 #
 #   ./install.sh [--prefix folder] [--service]
 set -eu
@@ -32,16 +33,28 @@ fi
 
 (cd "$here" && sha256sum --check --status SHA256SUMS 2>/dev/null || sha256sum -c -s SHA256SUMS 2>/dev/null) ||
   fail "the files differ from SHA256SUMS: unpack the archive again."
+
+# The rename replaces a file that is in use without disturbing it.
+put() {
+  mkdir -p "$(dirname -- "$2")"
+  cp "$1" "$2.$$"
+  chmod "$3" "$2.$$"
+  mv -f "$2.$$" "$2"
+}
+
+if [ ! -e "$here/bunting" ]; then
+  $service && fail "--service belongs to the archive of the executable; this one has the engine for GPUs."
+  put "$here/libbunting_cuda.so" "$prefix/lib/bunting/libbunting_cuda.so" 644
+  echo "Installed $prefix/lib/bunting/libbunting_cuda.so, which $prefix/bin/bunting uses. Try it: bunting doctor"
+  exit 0
+fi
+
 "$here/bunting" --version >/dev/null 2>&1 || {
   "$here/bunting" --version 2>&1 | tail -n 3 >&2
   fail "the executable does not start here (see above). On Alpine: apk add libstdc++. Other platforms have packages of their own."
 }
 
-mkdir -p "$prefix/bin"
-# The rename replaces a running executable without disturbing it.
-cp "$here/bunting" "$prefix/bin/.bunting.$$"
-chmod 755 "$prefix/bin/.bunting.$$"
-mv -f "$prefix/bin/.bunting.$$" "$prefix/bin/bunting"
+put "$here/bunting" "$prefix/bin/bunting" 755
 echo "Installed $prefix/bin/bunting ($("$prefix/bin/bunting" --version))."
 
 if $service; then

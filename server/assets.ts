@@ -4,7 +4,16 @@
  * start verifies them, so that a damaged or foreign file is replaced and never loaded.
  */
 
-import { chmodSync, lstatSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { ConfigError } from "./config.ts";
@@ -14,12 +23,31 @@ import { type EmbeddedFile, embeddedFiles } from "./embedded.ts";
 export type EngineLibrary = "cpu" | "cuda" | "emu";
 const DEMO_MODEL = "models/demo";
 
-/** Path of a native library. The file is missing if the build has none of the kind. */
+/**
+ * Path of a native library. The file is missing if the build has none of the kind. BUNTING_CUDA_LIBRARY names
+ * another one for GPUs; else an executable without one takes that of the package beside it.
+ */
 export async function libraryPath(kind: EngineLibrary): Promise<string> {
   const file = `libbunting_${kind}.so`;
-  if (embeddedFiles !== null) return join(await extract(embeddedFiles, (name) => name === file), file);
+  const { BUNTING_CUDA_LIBRARY: asked } = process.env;
+  if (kind === "cuda" && asked !== undefined && asked !== "") {
+    if (existsSync(asked)) return asked;
+    throw new ConfigError(`BUNTING_CUDA_LIBRARY names ${asked}, which does not exist`);
+  }
+  if (embeddedFiles !== null) {
+    const isEmbedded = embeddedFiles.some(({ name }) => name === file);
+    if (!isEmbedded) return libraryBeside(realpathSync(process.execPath), file);
+    return join(await extract(embeddedFiles, (name) => name === file), file);
+  }
   const folders = { cpu: [".", "here"], cuda: ["cuda", "here"], emu: ["cuda"] }[kind];
   return newest(folders.map((folder) => join(sourceRoot(), "build", "native", folder, file)));
+}
+
+/** Path of a library that was installed with an executable: in its folder, or in lib/bunting of its prefix. */
+export function libraryBeside(executable: string, file: string): string {
+  const folder = dirname(executable);
+  const beside = join(folder, file);
+  return existsSync(beside) ? beside : join(dirname(folder), "lib", "bunting", file);
 }
 
 /** The file that was built last: for all machines or, by `npm start`, for this one; the first if there is none. */

@@ -1,5 +1,5 @@
 // Finds nvcc: the one that BUNTING_NVCC names, the one that `npm run setup -- --cuda` fetched from PyPI, or an installed
-// one. Fetching needs neither root nor Python.
+// one. Finds or fetches the disassembler too. Fetching needs neither root nor Python.
 
 import { createHash } from "node:crypto";
 import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -19,6 +19,8 @@ const PACKAGES = [
   "nvidia-cuda-runtime",
   "nvidia-cuda-cccl",
 ];
+/** Programs that print the instructions of a compiled kernel; they read what an older nvcc made. */
+const DISASSEMBLER = { release: "13.2", packages: ["nvidia-cuda-cuobjdump", "nvidia-cuda-nvdisasm"] };
 
 /** Path of an nvcc; null if there is none. */
 export function findNvcc() {
@@ -34,9 +36,13 @@ export function findNvcc() {
 }
 
 function fetchedNvcc(from) {
+  return fetchedProgram(from, "nvcc");
+}
+
+function fetchedProgram(from, program) {
   const parent = join(from, "nvidia");
   if (!existsSync(parent)) return null;
-  const paths = readdirSync(parent).map((name) => join(parent, name, "bin", "nvcc"));
+  const paths = readdirSync(parent).map((name) => join(parent, name, "bin", program));
   return paths.find((path) => existsSync(path)) ?? null;
 }
 
@@ -48,9 +54,27 @@ export async function nvccVersion(nvcc) {
   return Number(match[1]) * 10 + Number(match[2]);
 }
 
+/** Oldest driver for what an nvcc of a version (130 for 13.0) makes: minor versions share theirs. */
+export function oldestDriver(version) {
+  return version >= 130 ? 580 : 525;
+}
+
 /** Fetches nvcc from a package index to `to`, unless it is there. Returns its path. */
 export async function fetchNvcc(to = folder, index = indexUrl()) {
-  const there = fetchedNvcc(to);
+  return await fetchProgram("nvcc", PACKAGES, RELEASE, to, index);
+}
+
+/**
+ * Folder of cuobjdump and nvdisasm; null: in the path. Fetches them to `to` (5 MB) unless they are in the path or there.
+ */
+export async function findDisassembler(to = join(root, "build", "cuda-disassembler"), index = indexUrl()) {
+  if (runs("cuobjdump", ["--version"]) && runs("nvdisasm", ["--version"])) return null;
+  const { packages, release } = DISASSEMBLER;
+  return dirname(await fetchProgram("cuobjdump", packages, release, to, index));
+}
+
+async function fetchProgram(program, packages, release, to, index) {
+  const there = fetchedProgram(to, program);
   if (there !== null) return there;
   if (!runs("unzip", ["-v"])) {
     throw new SetupError("unzip is missing: install it (Debian: apt install unzip) and try again.");
@@ -58,15 +82,15 @@ export async function fetchNvcc(to = folder, index = indexUrl()) {
   const temporary = `${to}.${process.pid}`;
   mkdirSync(temporary, { recursive: true });
   try {
-    for (const name of PACKAGES) await fetchWheel(name, index, temporary);
+    for (const name of packages) await fetchWheel(name, release, index, temporary);
     rmSync(to, { recursive: true, force: true });
     renameSync(temporary, to);
   } finally {
     rmSync(temporary, { recursive: true, force: true });
   }
-  const nvcc = fetchedNvcc(to);
-  if (nvcc === null) throw new SetupError(`${PACKAGES[0]} ${RELEASE} has no nvcc.`);
-  return nvcc;
+  const path = fetchedProgram(to, program);
+  if (path === null) throw new SetupError(`${packages[0]} ${release} has no ${program}.`);
+  return path;
 }
 
 /** Index that pip would use. */
@@ -74,13 +98,13 @@ function indexUrl() {
   return process.env.PIP_INDEX_URL || "https://pypi.org/simple";
 }
 
-async function fetchWheel(name, index, to) {
+async function fetchWheel(name, release, index, to) {
   const page = `${index.replace(/\/+$/, "")}/${name}/`;
   const listing = await fetchOk(page, { accept: "application/vnd.pypi.simple.v1+json" });
-  const wheel = newestWheel(await listing.json().catch(() => ({})));
+  const wheel = newestWheel(await listing.json().catch(() => ({})), release);
   if (wheel === null) {
     throw new SetupError(
-      `${page} lists no wheel of ${name} ${RELEASE} for ${process.arch}, or is no JSON index.`,
+      `${page} lists no wheel of ${name} ${release} for ${process.arch}, or is no JSON index.`,
     );
   }
   console.log(`Fetching ${wheel.filename} …`);
@@ -105,14 +129,14 @@ async function fetchWheel(name, index, to) {
  *
  * @param {{ files?: { filename: string, url: string, hashes?: { sha256?: string }, yanked?: unknown }[] }} listing
  */
-export function newestWheel(listing, arch = process.arch) {
+export function newestWheel(listing, release, arch = process.arch) {
   const { files = [] } = listing;
   const machine = { x64: "x86_64", arm64: "aarch64" }[arch];
   const patch = ({ filename }) => Number(filename.split("-")[1].split(".")[2]);
   const suitable = files.filter(
     ({ filename, hashes, yanked }) =>
       filename.endsWith(`${machine}.whl`) &&
-      filename.split("-")[1].startsWith(`${RELEASE}.`) &&
+      filename.split("-")[1].startsWith(`${release}.`) &&
       hashes?.sha256 !== undefined &&
       !yanked,
   );

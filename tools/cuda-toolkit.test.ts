@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fetchNvcc, newestWheel, nvccVersion } from "./cuda-toolkit.mjs";
+import { fetchNvcc, findDisassembler, newestWheel, nvccVersion } from "./cuda-toolkit.mjs";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-wheels-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -24,9 +24,14 @@ test("the newest wheel of the release for this processor is chosen", () => {
     wheel("a-13.1.1-py3-none-manylinux_2_17_x86_64.whl"),
     wheel("a-13.0.92-py3-none-win_amd64.whl"),
   ];
-  expect(newestWheel({ files }, "x64")?.filename).toBe("a-13.0.88-py3-none-manylinux_2_17_x86_64.whl");
-  expect(newestWheel({ files }, "arm64")?.filename).toBe("a-13.0.88-py3-none-manylinux_2_17_aarch64.whl");
-  expect(newestWheel({ files: files.slice(5) }, "x64")).toBeNull();
+  expect(newestWheel({ files }, "13.0", "x64")?.filename).toBe(
+    "a-13.0.88-py3-none-manylinux_2_17_x86_64.whl",
+  );
+  expect(newestWheel({ files }, "13.0", "arm64")?.filename).toBe(
+    "a-13.0.88-py3-none-manylinux_2_17_aarch64.whl",
+  );
+  expect(newestWheel({ files }, "13.1", "x64")?.filename).toBe("a-13.1.1-py3-none-manylinux_2_17_x86_64.whl");
+  expect(newestWheel({ files: files.slice(5) }, "13.0", "x64")).toBeNull();
 });
 
 /** Zip archive of one file, stored without compression. */
@@ -51,9 +56,9 @@ function zip(name: string, content: string): Uint8Array {
 }
 
 /** Package index on loopback, whose wheels contain a program that prints a version, as nvcc does. */
-function packageIndex(isDamaged: boolean) {
+function packageIndex(isDamaged: boolean, program = "nvcc", version = "13.0.88") {
   const machine = process.arch === "x64" ? "x86_64" : "aarch64";
-  const bytes = zip("nvidia/cu13/bin/nvcc", "#!/bin/sh\necho 'release 13.0, V13.0.88'\n");
+  const bytes = zip(`nvidia/cu13/bin/${program}`, "#!/bin/sh\necho 'release 13.0, V13.0.88'\n");
   const sha256 = new Bun.CryptoHasher("sha256").update(isDamaged ? "other" : bytes).digest("hex");
   return Bun.serve({
     port: 0,
@@ -62,7 +67,7 @@ function packageIndex(isDamaged: boolean) {
       const { pathname } = new URL(request.url);
       if (pathname.startsWith("/files/")) return new Response(bytes);
       const name = pathname.split("/")[2]!.replaceAll("-", "_");
-      const file = `${name}-13.0.88-py3-none-manylinux_2_17_${machine}.whl`;
+      const file = `${name}-${version}-py3-none-manylinux_2_17_${machine}.whl`;
       return Response.json({ files: [{ filename: file, url: `../../files/${file}`, hashes: { sha256 } }] });
     },
   });
@@ -78,6 +83,13 @@ test("nvcc is fetched from the index once, and can be run", async () => {
   expect(await nvccVersion(nvcc)).toBe(130);
   expect(await fetchNvcc(to, url)).toBe(nvcc); // without an index
   expect(readdirSync(join(scratch, "build"))).toEqual(["cuda"]);
+});
+
+test.skipIf(Bun.which("cuobjdump") !== null)("the disassembler is fetched where there is none", async () => {
+  const to = join(scratch, "build", "disassembler");
+  const index = packageIndex(false, "cuobjdump", "13.2.78");
+  expect(await findDisassembler(to, `${index.url}simple`)).toBe(join(to, "nvidia/cu13/bin"));
+  await index.stop(true);
 });
 
 test("a damaged wheel is refused, and nothing is left of it", async () => {

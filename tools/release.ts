@@ -5,6 +5,7 @@ import { availableParallelism } from "node:os";
 import { join, relative, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import packageJson from "../package.json" with { type: "json" };
+import { findNvcc, nvccVersion, oldestDriver } from "./cuda-toolkit.mjs";
 
 const root = resolve(import.meta.dir, "..");
 const { version } = packageJson;
@@ -57,13 +58,18 @@ const platforms: readonly Platform[] = [
   },
 ];
 
+/** Platform with a package for its GPUs, which contains the CUDA engine alone; its name. */
+const cudaPlatform = platforms[0]!;
+const cudaName = `${cudaPlatform.name}-cuda`;
+
 const { positionals, values } = parseArgs({
   args: process.argv.slice(2),
   allowPositionals: true,
   options: {
     out: { type: "string", default: join(root, "dist", "release") },
-    // Uses this library and Bun instead of building and fetching them, for tests of one platform.
+    // Uses these libraries and Bun instead of building and fetching them, for tests of one platform.
     library: { type: "string" },
+    "cuda-library": { type: "string" },
     runtime: { type: "string" },
   },
 });
@@ -73,7 +79,9 @@ const cache = join(root, "build", "release");
 /** Fields that all npm packages share. */
 const about = { version, license: packageJson.license };
 
-const chosen = positionals.length === 0 ? platforms : positionals.map(platformOf);
+const nvcc = findNvcc();
+const names = positionals.filter((name) => name !== cudaName);
+const chosen = positionals.length === 0 ? platforms : names.map(platformOf);
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out, { recursive: true });
 for (const platform of chosen) {
@@ -87,8 +95,14 @@ for (const platform of chosen) {
   const target = `bun-linux-${platform.cpu}${platform.libc === "musl" ? "-musl" : ""}`;
   const options = ["--library", library, "--runtime", runtime, "--target", target];
   run([process.execPath, script, executable, ...options]);
-  writeArchive(platform, executable);
-  writePlatformPackage(platform, executable);
+  writeArchive(platform.name, { bunting: executable, ...packagingFiles("bunting.service") });
+  writePlatformPackage(platform, {}, { bunting: executable });
+}
+if (positionals.length === 0 && nvcc === null && values["cuda-library"] === undefined) {
+  console.log(`${cudaName} is left out: there is no nvcc. BUNTING_NVCC names one (docs/gpu.md).`);
+} else if (positionals.length === 0 || positionals.includes(cudaName)) {
+  console.log(`${cudaName} …`);
+  await writeCuda(values["cuda-library"] ?? buildLibrary(cudaPlatform, "cuda"));
 }
 writeMainPackage();
 const packaging = join(root, "packaging");
@@ -104,8 +118,17 @@ function platformOf(name: string): Platform {
   fail(`Unknown platform ${name}; there are ${platforms.map((one) => one.name).join(", ")}.`);
 }
 
-/** Compiles the CPU engine for a platform and returns the library's path. */
-function buildLibrary({ target, cpu }: Platform): string {
+/** Writes the packages of the CUDA engine. Their description names the drivers that it needs. */
+async function writeCuda(library: string): Promise<void> {
+  const drivers = nvcc === null ? "" : `; for drivers from ${oldestDriver(await nvccVersion(nvcc))} on`;
+  const files = { "libbunting_cuda.so": library };
+  writeArchive(cudaName, files);
+  const description = `Bunting's engine for NVIDIA GPUs${drivers}`;
+  writePlatformPackage({ ...cudaPlatform, name: cudaName }, { description }, files);
+}
+
+/** Compiles an engine for a platform and returns the library's path. */
+function buildLibrary({ target, cpu }: Platform, engine: "cpu" | "cuda" = "cpu"): string {
   const folder = join(cache, target);
   const bin = join(cache, "bin");
   mkdirSync(bin, { recursive: true });
@@ -122,10 +145,14 @@ function buildLibrary({ target, cpu }: Platform): string {
     `-DCMAKE_CXX_COMPILER=${compiler}`,
     // Assertions name their file: relative, so that the folder of the source does not change the bytes.
     `-DCMAKE_CXX_FLAGS=-ffile-prefix-map=${join(root, "csrc")}=csrc -g0`,
+    // Symbols of nvcc's objects name its temporary files.
+    "-DCMAKE_SHARED_LINKER_FLAGS=-s",
+    ...(engine === "cuda" ? [`-DBUNTING_NVCC=${nvcc === null ? "" : Bun.which(nvcc)}`] : []),
     ...(Bun.which("ccache") === null ? [] : ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"]),
   ]);
-  run(["cmake", "--build", folder, "-j", String(availableParallelism()), "--target", "bunting_cpu"]);
-  return join(folder, "libbunting_cpu.so");
+  const built = `bunting_${engine}`;
+  run(["cmake", "--build", folder, "-j", String(availableParallelism()), "--target", built]);
+  return join(folder, engine === "cuda" ? "cuda" : ".", `lib${built}.so`);
 }
 
 /** Command that starts zig. */
@@ -160,19 +187,21 @@ function fetchRuntime({ runtime }: Platform): string {
   return binary;
 }
 
-/** Archive with the executable, its installer and its unit. */
-function writeArchive({ name }: Platform, executable: string): void {
+/** Files of packaging/: name → source. */
+function packagingFiles(...names: readonly string[]): Record<string, string> {
+  return Object.fromEntries(names.map((name) => [name, join(root, "packaging", name)]));
+}
+
+/** Archive with files (name → source) and their installer. */
+function writeArchive(name: string, given: Readonly<Record<string, string>>): void {
   const folder = `bunting-${version}-${name}`;
   const staging = join(cache, "staging");
   const target = join(staging, folder);
   rmSync(staging, { recursive: true, force: true });
   mkdirSync(target, { recursive: true });
-  cpSync(executable, join(target, "bunting"));
-  for (const file of ["install.sh", "bunting.service"]) {
-    cpSync(join(root, "packaging", file), join(target, file));
-  }
-  cpSync(join(root, "LICENSE"), join(target, "LICENSE"));
-  writeChecksums(target, ["bunting", "bunting.service", "install.sh", "LICENSE"]);
+  const files = { ...given, ...packagingFiles("install.sh"), LICENSE: join(root, "LICENSE") };
+  for (const [file, source] of Object.entries(files)) cpSync(source, join(target, file));
+  writeChecksums(target, Object.keys(files).sort());
   // Order, times and owners are fixed, so that equal files make equal archives.
   const stable = [
     "--sort=name",
@@ -187,10 +216,16 @@ function writeArchive({ name }: Platform, executable: string): void {
   rmSync(staging, { recursive: true });
 }
 
-/** npm package with a platform's executable. */
-function writePlatformPackage({ name, cpu, libc }: Platform, executable: string): void {
-  const files = { bunting: executable };
-  writePackage({ ...about, name: `@bunting/${name}`, os: ["linux"], cpu: [cpu], libc: [libc] }, files);
+/** npm package for one platform, with files (name → source) and more fields of its manifest. */
+function writePlatformPackage(
+  { name, cpu, libc }: Platform,
+  fields: object,
+  files: Readonly<Record<string, string>>,
+): void {
+  writePackage(
+    { ...about, ...fields, name: `@bunting/${name}`, os: ["linux"], cpu: [cpu], libc: [libc] },
+    files,
+  );
 }
 
 /** npm package that users install. */
@@ -204,6 +239,9 @@ function writeMainPackage(): void {
     bin: { bunting: "bunting.mjs" },
     engines: packageJson.engines,
     optionalDependencies: Object.fromEntries(names),
+    // Users with a GPU install it themselves, in the same version.
+    peerDependencies: { [`@bunting/${cudaName}`]: version },
+    peerDependenciesMeta: { [`@bunting/${cudaName}`]: { optional: true } },
   };
   const files = {
     "bunting.mjs": join(root, "packaging", "npm", "bunting.mjs"),

@@ -1,13 +1,15 @@
 // `node tools/sass.mjs [--write] [folder]`: counts the instructions of the compiled CUDA kernels on Hopper and fails if a
 // kernel has more than its budget in benchmarks/gpu/instructions.json; `--write` writes that file. The folder has the
-// objects of a build (build/native/cuda). Needs cuobjdump and nvdisasm,
-// of the CUDA toolkit or of PyPI's nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm; without them it succeeds with a note.
+// objects of a build (build/native/cuda). Takes cuobjdump and nvdisasm from the path, or fetches them from PyPI (5 MB);
+// without them it succeeds with a note.
 
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
+import { findDisassembler } from "./cuda-toolkit.mjs";
 import { nativeBuild } from "./native.mjs";
+import { SetupError } from "./process.mjs";
 import { kernelName } from "./ptxas.mjs";
 import { root } from "./setup.mjs";
 
@@ -78,20 +80,17 @@ export function exceeding(counted, budgets) {
   return said;
 }
 
-function countFolder(folder) {
+function countFolder(folder, tools) {
   const counted = {};
+  const PATH = tools === null ? process.env.PATH : `${tools}:${process.env.PATH}`;
   for (const name of readdirSync(folder)
     .filter((file) => file.endsWith(".o"))
     .sort()) {
-    const { status, stdout, stderr, error } = spawnSync(
+    const { status, stdout, stderr } = spawnSync(
       "cuobjdump",
       ["-sass", "-arch", "sm_90a", join(folder, name)],
-      {
-        encoding: "utf8",
-        maxBuffer: OUTPUT_BYTES_MAX,
-      },
+      { encoding: "utf8", maxBuffer: OUTPUT_BYTES_MAX, env: { ...process.env, PATH } },
     );
-    if (error?.code === "ENOENT") return null;
     if (status !== 0) throw new Error(`cuobjdump on ${name}: ${stderr}`);
     if (!stdout.includes("Function : ")) continue;
     Object.assign(counted, countInstructions(stdout));
@@ -99,28 +98,39 @@ function countFolder(folder) {
   return counted;
 }
 
-/** Compares a build with the budgets. Returns null if nothing can be counted, else sentences about what exceeds them. */
-export function checkInstructions(folder = join(nativeBuild, "cuda"), write = false) {
-  const counted = existsSync(folder) ? countFolder(folder) : null;
-  if (counted === null || Object.keys(counted).length === 0) return null;
+/**
+ * Compares a build with the budgets. Returns sentences about what exceeds them, or why nothing was counted.
+ *
+ * @returns {Promise<{ skipped: string | null, exceeding: readonly string[] }>}
+ */
+export async function checkInstructions(folder = join(nativeBuild, "cuda"), write = false) {
+  const nothing = (skipped) => ({ skipped, exceeding: [] });
+  const hasObjects = existsSync(folder) && readdirSync(folder).some((file) => file.endsWith(".o"));
+  if (!hasObjects) return nothing("no kernel is compiled");
+  let counted;
+  try {
+    counted = countFolder(folder, await findDisassembler());
+  } catch (error) {
+    if (error instanceof SetupError) return nothing(`there is no cuobjdump, and ${error.message}`);
+    throw error;
+  }
+  if (Object.keys(counted).length === 0) return nothing("no kernel is compiled for sm_90a");
   if (write) {
     const rows = Object.entries(counted).sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
     const lines = rows.map(([kernel, counts]) => `  ${JSON.stringify(kernel)}: ${JSON.stringify(counts)}`);
     writeFileSync(BUDGETS, `{\n${lines.join(",\n")}\n}\n`);
   }
-  return exceeding(counted, JSON.parse(readFileSync(BUDGETS, "utf8")));
+  return { skipped: null, exceeding: exceeding(counted, JSON.parse(readFileSync(BUDGETS, "utf8"))) };
 }
 
-export const NOTHING_COUNTED = "there is no cuobjdump, or no build for sm_90a";
-
-function main(args) {
+async function main(args) {
   const folder = args.find((one) => !one.startsWith("--"));
-  const said = checkInstructions(folder && resolve(folder), args.includes("--write"));
-  if (said === null) console.log(`Left out: instructions of the CUDA kernels: ${NOTHING_COUNTED}.`);
-  else console.log(said.length > 0 ? said.join("\n") : "All kernels are within their budgets.");
-  return said === null || said.length === 0 ? 0 : 1;
+  const { skipped, exceeding } = await checkInstructions(folder && resolve(folder), args.includes("--write"));
+  if (skipped !== null) console.log(`Left out: instructions of the CUDA kernels: ${skipped}.`);
+  else console.log(exceeding.length > 0 ? exceeding.join("\n") : "All kernels are within their budgets.");
+  return exceeding.length === 0 ? 0 : 1;
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
-  process.exitCode = main(process.argv.slice(2));
+  process.exitCode = await main(process.argv.slice(2));
 }

@@ -8,9 +8,11 @@ import { constants } from "node:os";
 const isMusl = process.platform === "linux" && !process.report.getReport().header.glibcVersionRuntime;
 const platform = `${process.platform}-${process.arch}${isMusl ? "-musl" : ""}`;
 
+const { resolve } = createRequire(import.meta.url);
+
 let executable;
 try {
-  executable = createRequire(import.meta.url).resolve(`@bunting/${platform}/bunting`);
+  executable = resolve(`@bunting/${platform}/bunting`);
 } catch {
   console.error(
     `bunting: the package @bunting/${platform} is not installed. Either npm left out optional packages ` +
@@ -20,7 +22,14 @@ try {
   process.exit(1);
 }
 
-const child = spawn(executable, process.argv.slice(2), { stdio: "inherit" });
+const env = { ...process.env };
+try {
+  env.BUNTING_CUDA_LIBRARY ??= resolve(`@bunting/${platform}-cuda/libbunting_cuda.so`);
+} catch {
+  // The engine for GPUs is a package of its own, which is not installed.
+}
+
+const child = spawn(executable, process.argv.slice(2), { stdio: "inherit", env });
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"]) process.on(signal, () => child.kill(signal));
 child.on("error", (error) => {
   console.error(`bunting: ${executable} does not start: ${error.message}`);

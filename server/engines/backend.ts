@@ -73,9 +73,11 @@ function counted(devices: number, name: string): string {
 function missingEngine(): string {
   const { gpus, problem } = probeDriver();
   if (problem !== null) return problem;
-  const remedy = isExecutable
-    ? "`npm run build` where nvcc is installed makes an executable with one"
-    : "`npm run setup -- --cuda` builds one";
+  const packaged =
+    process.arch === "x64"
+      ? "the package @bunting/linux-x64-cuda has one"
+      : "`npm run build` where nvcc is installed makes an executable with one";
+  const remedy = isExecutable ? packaged : "`npm run setup -- --cuda` builds one";
   return `${counted(gpus.length, gpus[0]!.name)}, but this build has no CUDA engine: ${remedy}`;
 }
 

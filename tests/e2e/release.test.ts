@@ -15,7 +15,12 @@ const home = join(scratch, "home");
 const bin = join(scratch, "bin");
 const platform = `linux-${process.arch}`;
 const folder = `bunting-${packageJson.version}-${platform}`;
+/** Milliseconds for a test on a busy machine. */
+const TEST_MS = 300_000;
 const environment = { HOME: home, PATH: bin };
+/** Only this platform has a package with the engine for GPUs; the emulated GPU stands for a real one. */
+const hasCuda = platform === "linux-x64";
+const onGpus = "Computes on GPUs, because there is 1 × emulated GPU.";
 
 const isGlibc = !readFileSync("/proc/self/maps", "utf8").includes("ld-musl");
 const npm = Bun.which("npm");
@@ -30,14 +35,16 @@ beforeAll(async () => {
     if (path !== null) symlinkSync(path, join(bin, name));
   }
   await releaseTo(release);
-}, 180_000);
+}, TEST_MS);
 
 afterAll(() => rmSync(scratch, { recursive: true }));
 
 async function releaseTo(out: string): Promise<void> {
   const library = join(root, "build", "native", "libbunting_cpu.so");
   const options = ["--out", out, "--library", library, "--runtime", process.execPath];
-  await run([process.execPath, join(root, "tools", "release.ts"), platform, ...options]);
+  const cuda = ["--cuda-library", join(root, "build", "native", "cuda", "libbunting_emu.so")];
+  const platforms = hasCuda ? [platform, `${platform}-cuda`, ...cuda] : [platform];
+  await run([process.execPath, join(root, "tools", "release.ts"), ...platforms, ...options]);
 }
 
 test.skipIf(!isGlibc)(
@@ -49,14 +56,32 @@ test.skipIf(!isGlibc)(
     const program = new Program(install, { environment });
     expect(await program.exitCode()).toBe(0);
     expect(program.output).toContain(`Start it: ${prefix}/bin/bunting serve`);
-    await expectAnswers([join(prefix, "bin", "bunting")], environment);
+    const bunting = join(prefix, "bin", "bunting");
+    expect(await expectAnswers([bunting], environment)).toContain("Computes on the CPU, because ");
+
+    if (hasCuda) {
+      const driver = fakeDriver();
+      const doctor = new Program([bunting, "doctor"], {
+        environment: { ...environment, LD_LIBRARY_PATH: driver },
+      });
+      await doctor.exitCode();
+      expect(doctor.output).toContain(
+        "there is 1 × NVIDIA Test, but this build has no CUDA engine: the package @bunting/linux-x64-cuda has one",
+      );
+      await run(["tar", "xzf", join(release, `${folder}-cuda.tar.gz`), "-C", scratch]);
+      const engine = ["sh", join(scratch, `${folder}-cuda`, "install.sh"), "--prefix", prefix];
+      const installed = new Program(engine, { environment });
+      expect(await installed.exitCode()).toBe(0);
+      expect(installed.output).toContain(`Installed ${prefix}/lib/bunting/libbunting_cuda.so`);
+      expect(await expectAnswers([bunting], environment)).toContain(onGpus);
+    }
 
     await Bun.write(join(scratch, folder, "LICENSE"), "damaged");
     const damaged = new Program(install, { environment });
     expect(await damaged.exitCode()).toBe(1);
     expect(damaged.errors).toContain("differ from SHA256SUMS");
   },
-  60_000,
+  TEST_MS,
 );
 
 test.skipIf(npm === null || node === null)(
@@ -65,28 +90,36 @@ test.skipIf(npm === null || node === null)(
     const prefix = join(scratch, "npm");
     mkdirSync(prefix);
     await Bun.write(join(prefix, "package.json"), "{}");
-    const packages = [`bunting-${platform}-${packageJson.version}.tgz`, `bunting-${packageJson.version}.tgz`];
-    const paths = packages.map((name) => join(release, name));
+    const packages = [`bunting-${platform}`, "bunting", ...(hasCuda ? [`bunting-${platform}-cuda`] : [])];
+    const paths = packages.map((name) => join(release, `${name}-${packageJson.version}.tgz`));
     // Without a registry npm leaves out the optional packages of other platforms.
     await run([npm!, "install", "--offline", "--no-audit", "--no-fund", ...paths], { cwd: prefix });
     const command = join(prefix, "node_modules", ".bin", "bunting");
-    await expectAnswers([command], environment);
+    if (hasCuda) {
+      expect(await expectAnswers([command], environment)).toContain(onGpus);
+      rmSync(join(prefix, "node_modules", "@bunting", `${platform}-cuda`), { recursive: true });
+    }
+    expect(await expectAnswers([command], environment)).toContain("Computes on the CPU, because ");
 
     rmSync(join(prefix, "node_modules", "@bunting"), { recursive: true });
     const alone = new Program([command, "--version"], { environment });
     expect(await alone.exitCode()).toBe(1);
     expect(alone.errors).toContain(`the package @bunting/${platform} is not installed`);
   },
-  60_000,
+  TEST_MS,
 );
 
-test("the same source gives the same bytes, and SHA256SUMS has them", async () => {
-  const again = join(scratch, "again");
-  await releaseTo(again);
-  const sums = readFileSync(join(release, "SHA256SUMS"), "utf8");
-  expect(readFileSync(join(again, "SHA256SUMS"), "utf8")).toBe(sums);
-  await run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], { cwd: release });
-}, 120_000);
+test(
+  "the same source gives the same bytes, and SHA256SUMS has them",
+  async () => {
+    const again = join(scratch, "again");
+    await releaseTo(again);
+    const sums = readFileSync(join(release, "SHA256SUMS"), "utf8");
+    expect(readFileSync(join(again, "SHA256SUMS"), "utf8")).toBe(sums);
+    await run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], { cwd: release });
+  },
+  TEST_MS,
+);
 
 test.skipIf(!isGlibc || !mayMount)(
   "the steps of the Dockerfile serve as an ordinary user",
@@ -130,6 +163,16 @@ test.skipIf(!isGlibc || !mayMount)(
   },
   60_000,
 );
+
+/** Folder with a driver library that has one GPU. */
+function fakeDriver(): string {
+  const folder = join(scratch, "driver");
+  mkdirSync(folder);
+  const source = join(root, "tests", "support", "fake-libcuda.c");
+  const command = ["cc", "-shared", "-fPIC", "-o", join(folder, "libcuda.so.1"), source];
+  expect(Bun.spawnSync(command, { stderr: "inherit" }).exitCode).toBe(0);
+  return folder;
+}
 
 /** Steps of a Dockerfile as word and rest, without comments. */
 function dockerSteps(text: string): [string, string][] {

@@ -13,15 +13,16 @@ export async function run(
   return program.output;
 }
 
-/** Starts a server by a command, asks it a question, and stops it. */
+/** Starts a server by a command, asks it a question, and stops it. Resolves to its output. */
 export async function expectAnswers(
   command: readonly string[],
   environment: Record<string, string>,
-): Promise<void> {
-  const server = new Program([...command, "serve", "--port", "0"], { environment });
+): Promise<string> {
+  const server = new Program([...command, "serve", "--port", "0", "--max-model-len", "512"], { environment });
   await expectAnswersAt(await server.url());
   server.signal("SIGTERM");
   expect(await server.exitCode()).toBe(0);
+  return server.output;
 }
 
 export async function expectAnswersAt(url: string): Promise<void> {
