@@ -478,6 +478,13 @@ function scalingOf(rope: Fields, fields: Fields, sizes: Sizes, pairs: number): R
   }
 }
 
+/** Scaling in an object like config.json's `rope_scaling`. Throws ModelError. */
+export function scalingOfJson({ file, json }: JsonFile, sizes: Sizes, pairs: number): RopeScaling {
+  const rope = new Fields(file, json);
+  if (!rope.has("rope_type") && !rope.has("type")) rope.refuse("rope_type", "wanted: the kind of scaling");
+  return scalingOf(rope, new Fields(file, {}), sizes, pairs);
+}
+
 function tokenList(fields: Fields, name: string, vocab: number): readonly number[] {
   const value = fields.get(name);
   if (value === undefined || value === null) return [];

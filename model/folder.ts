@@ -20,6 +20,7 @@ import { ioReason, ModelError } from "./model-error.ts";
 import type { ModelFolder } from "./model-folder.ts";
 import { folderEmbedding } from "./pooling.ts";
 import { quantisationOf } from "./quantisation.ts";
+import { withRopeScaling } from "./rope-scaling.ts";
 import { readStoredTensors, type StoredTensor, type StoredTensors } from "./safetensors.ts";
 import { folderScore } from "./score-head.ts";
 import { folderLayout, isNamedHeadless, matchTensors } from "./weights.ts";
@@ -28,9 +29,14 @@ const configBytesMax = 4 << 20;
 
 /**
  * Opens and checks a folder with config.json and safetensors, a folder with a GGUF file, or a GGUF file.
- * Throws ModelError.
+ * `ropeScaling`: JSON of a scaling in place of the model's own; null for that. Throws ModelError.
  */
-export function openModelFolder(path: string): ModelFolder {
+export function openModelFolder(path: string, ropeScaling: string | null = null): ModelFolder {
+  const folder = opened(path);
+  return ropeScaling === null ? folder : withRopeScaling(folder, ropeScaling);
+}
+
+function opened(path: string): ModelFolder {
   const published = existsSync(path) ? null : readPublishedName(path);
   const downloaded = published === null ? null : snapshotFolder(hubCache(process.env), published);
   const dir = downloaded ?? path;

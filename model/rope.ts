@@ -2,7 +2,7 @@
  * Frequencies of rotary positions (RoPE, arXiv:2104.09864), and the scalings that lengthen the context.
  * Engines receive only the frequencies.
  */
-import type { Rope } from "./shape.ts";
+import type { ModelShape, Rope } from "./shape.ts";
 
 export interface Rotation {
   /** Radians per position of each pair, [dimensions / 2]. */
@@ -59,6 +59,15 @@ export function rotationOf(rope: Rope, contextMax: number): Rotation {
       };
     }
   }
+}
+
+/**
+ * Longest sequence in tokens that a model's positions allow: its own, or what yarn makes of the context that
+ * it was trained with.
+ */
+export function contextLimit({ contextMax, ropes }: Pick<ModelShape, "contextMax" | "ropes">): number {
+  const scaled = ropes.flatMap((rope) => (rope.kind === "yarn" ? [rope.originalContext * rope.factor] : []));
+  return scaled.length === 0 ? contextMax : Math.max(contextMax, Math.floor(Math.min(...scaled)));
 }
 
 function llama3Frequency(rope: Rope & { readonly kind: "llama3" }, frequency: number): number {

@@ -22,6 +22,7 @@ const modelSettingNames = [
   "queueMax",
   "keepAlive",
   "chatTemplateKwargs",
+  "ropeScaling",
 ] as const satisfies readonly (keyof Config)[];
 
 const samplingNames = ["temperature", "top-k", "top-p", "min-p", "repetition-penalty"] as const;

@@ -254,6 +254,14 @@ export const serverSettings = Object.freeze({
     max: 2 ** 24,
     sentence: "Longest sequence, prompt and answer together.",
   }),
+  ropeScaling: setting<string | null>({
+    placeholder: "json",
+    default: null,
+    defaultText: "the model's own",
+    sentence:
+      'Scaling of positions for longer sequences, in the form of config.json, such as \'{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32768}\'. The longest sequence becomes what the factor gives.',
+    parse: parseJsonObject,
+  }),
   kvCacheGib: decimal({
     unit: "GiB",
     default: 0,

@@ -226,6 +226,7 @@ export function prepareNative(
   const native = {
     library,
     folder: plan.folder.dir,
+    ropeScaling: config.ropeScaling,
     model: { ...compute, contextMax, packedFolders, costsFolders },
     limits,
   };
@@ -246,7 +247,7 @@ const SIMULATED_CONTEXTS = 64;
 const SIMULATED_TOKENS_MAX = 2 ** 20;
 
 export function prepareSimulated(config: Config, dir: string, engines: number): Prepared {
-  const folder = openModelFolder(dir);
+  const folder = openModelFolder(dir, config.ropeScaling);
   const contextMax = chooseContext(config, folder);
   const stepTokensMax = stepTokensFor(config, folder, contextMax);
   const tokens = Math.max(contextMax, Math.min(contextMax * SIMULATED_CONTEXTS, SIMULATED_TOKENS_MAX));

@@ -112,8 +112,8 @@ export async function startSeveral(
   );
   const { store, note: jobsNote } = openJobs(config, "several models");
   const notes = [
-    ...models.flatMap(({ setting, text }) =>
-      templateNotes(text.template).map((note) => `the model ${setting.name}: ${note}`),
+    ...models.flatMap(({ setting, prepared, text }) =>
+      templateNotes(prepared.folder.dir, text.template).map((note) => `the model ${setting.name}: ${note}`),
     ),
     ...(jobsNote === null ? [] : [jobsNote]),
   ];

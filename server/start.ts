@@ -81,9 +81,11 @@ export async function startServer(
     url: server.origin,
     model: prepared.names[0]!,
     startTimes: watched.engines.startTimes,
-    notes: [watched.engines.packedNote, ...templateNotes(text.template), jobsNote].filter(
-      (note) => note !== null,
-    ),
+    notes: [
+      watched.engines.packedNote,
+      ...templateNotes(prepared.folder.dir, text.template),
+      jobsNote,
+    ].filter((note) => note !== null),
     get active() {
       return lifecycle.active;
     },

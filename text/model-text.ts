@@ -1,5 +1,7 @@
 /** Tokenizer and chat template of a model folder or GGUF file. */
 
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import type { TokenId } from "../base/token.ts";
 import { controlBytes, type Vocabulary, vocabularyOf } from "../grammar/mask/vocabulary.ts";
 import { isGguf } from "../model/gguf.ts";
@@ -59,9 +61,11 @@ export function openTemplate(
   }
 }
 
-/** Messages about a chat template for the server's start. */
-export function templateNotes(template: ChatTemplate | null): readonly string[] {
-  if (template === null) return [];
+/** Messages about the chat template of a model for the server's start. */
+export function templateNotes(path: string, template: ChatTemplate | null): readonly string[] {
+  const isTekken = existsSync(join(path, "tekken.json"));
+  if (template === null)
+    return isTekken ? ["tekken.json holds no chat template: chats need --chat-template"] : [];
   const unknown = template.unknownArguments.map(
     (name) => `the chat template does not know the argument ${name}`,
   );

@@ -1,12 +1,11 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import type { TokenId } from "../base/token.ts";
 import { ControlTexts, type RenderedPrompt, restore } from "./control-text.ts";
 import { pieceEncoder } from "./pieces/piece-encoder.ts";
 import { postProcessorOf, type TokenPair } from "./post-processor.ts";
-import { specialTokensIn, specialTokensOf } from "./template-source.ts";
+import { specialTokensOf } from "./template-source.ts";
 import { encodeBound, type JsonObject, TokenizerError, tokenBytesOf } from "./tokenizer-file.ts";
+import { readTokenizerFiles } from "./tokenizer-folder.ts";
 
 export interface EncodeOptions {
   /**
@@ -74,12 +73,9 @@ interface AddedToken {
   readonly rstrip: boolean;
 }
 
-/** Reads tokenizer.json and, when present, tokenizer_config.json of a model folder. Throws TokenizerError. */
+/** Reads the tokenizer of a model folder. Throws TokenizerError. */
 export function loadTokenizer(folder: string): Tokenizer {
-  const file = join(folder, "tokenizer.json");
-  const tokenizer = readJson(file);
-  if (tokenizer === null) throw new TokenizerError(`${file}: no such file`);
-  const config = specialTokensIn(folder, readJson(join(folder, "tokenizer_config.json")) ?? {});
+  const { file, tokenizer, config } = readTokenizerFiles(folder);
   return triedTokenizer(file, () => createTokenizer(tokenizer, config));
 }
 
@@ -217,23 +213,6 @@ function wholeText(bytes: Uint8Array): string | null {
   } catch {
     return null;
   }
-}
-
-function readJson(path: string): JsonObject | null {
-  let text: string;
-  try {
-    text = readFileSync(path, "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
-    throw new TokenizerError(`${path}: ${(error as Error).message}`);
-  }
-  try {
-    const value: unknown = JSON.parse(text);
-    if (value !== null && typeof value === "object" && !Array.isArray(value)) return value as JsonObject;
-  } catch (error) {
-    throw new TokenizerError(`${path}: ${(error as Error).message}`);
-  }
-  throw new TokenizerError(`${path}: expected a JSON object`);
 }
 
 /** Added tokens of tokenizer.json, and those that only tokenizer_config.json declares. */

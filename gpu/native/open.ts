@@ -3,6 +3,7 @@
  * the CPU or each with a copy of them on a GPU.
  */
 import { existsSync } from "node:fs";
+import { contextLimit } from "../../model/rope.ts";
 import type { ModelShape } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
@@ -26,7 +27,7 @@ export interface ModelSource {
 }
 
 export interface NativeModelOptions extends ComputeOptions {
-  /** Longest sequence to serve, in tokens, at most the model's own; null for the model's own. */
+  /** Longest sequence to serve, in tokens; null for the model's own. */
   readonly contextMax: number | null;
   /** Folders for packed weights, best first. Absent or empty: the weights are packed at every start. */
   readonly packedFolders?: readonly string[];
@@ -57,9 +58,9 @@ export interface NativeModel {
 /** Page size of the kernels in tokens; they support no other. */
 export const PAGE_TOKENS = 16;
 
-/** The model's shape, limited to the context to serve. */
+/** The model's shape with the context to serve, at most what its positions allow. */
 export function servedShape(shape: ModelShape, contextMax: number | null): ModelShape {
-  return contextMax === null || contextMax >= shape.contextMax ? shape : { ...shape, contextMax };
+  return contextMax === null ? shape : { ...shape, contextMax: Math.min(contextMax, contextLimit(shape)) };
 }
 
 /** Stage of loading: reading packed weights, loading and packing tensors, or writing packed weights. */

@@ -4,6 +4,7 @@ const model = "the model is an argument, without an option";
 const always = "that is always on";
 const template = "that is told from the model's own chat template";
 const devices = "--device names GPUs or engines, one on each: cuda:0,1 or cpu:2";
+const scaling = "--rope-scaling takes JSON with rope_type, factor and original_max_position_embeddings";
 
 const sameHere: Readonly<Record<string, string>> = {
   "-m": model,
@@ -39,6 +40,9 @@ const sameHere: Readonly<Record<string, string>> = {
   "--tensor-parallel-size": devices,
   "--dp": devices,
   "--data-parallel-size": devices,
+  "--rope-scale": scaling,
+  "--yarn-orig-ctx": scaling,
+  "--rope-freq-scale": scaling,
   "--chat-template-file": "--chat-template",
   "--default-chat-template-kwargs": "--chat-template-kwargs",
   "--enable-prefix-caching": always,

@@ -70,8 +70,11 @@ export function openDevice(
   const library = openLibrary(setup.library);
   const model =
     shared.model ??
-    openNativeModel(library, openModelFolder(setup.folder), setup.model, (bytesDone, bytesTotal, stage) =>
-      onProgress({ stage, bytesDone, bytesTotal }),
+    openNativeModel(
+      library,
+      openModelFolder(setup.folder, setup.ropeScaling),
+      setup.model,
+      (bytesDone, bytesTotal, stage) => onProgress({ stage, bytesDone, bytesTotal }),
     );
   const closeModel = (): void => {
     if (shared.model === null) closeNativeModel(library, model);

@@ -17,6 +17,7 @@ import { openModelFolder } from "../../model/folder.ts";
 import { formatsOf, isRounded, type Quant } from "../../model/formats.ts";
 import { matrixFormats } from "../../model/matrix-formats.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
+import { contextLimit } from "../../model/rope.ts";
 import { type Config, ConfigError } from "../config.ts";
 import type { Backend } from "./backend.ts";
 
@@ -66,7 +67,7 @@ export function planServing(
 ): ServingPlan {
   const machine = library.machineProbe();
   const gpus = (backend.gpus ?? []).map((gpu) => library.deviceProbe(gpu));
-  const folder = openModelFolder(dir);
+  const folder = openModelFolder(dir, config.ropeScaling);
   const contextMax = chooseContext(config, folder);
   const compute = planCompute(config, backend, folder, machine);
   const shape = { ...folder.config.shape, contextMax };
@@ -273,9 +274,10 @@ export function modelNames(config: Config, folder: ModelFolder): readonly string
 
 /** Context length: the configured one, else the model's own. */
 export function chooseContext(config: Config, folder: ModelFolder): number {
-  if (config.maxModelLen > folder.contextMax) {
+  const limit = contextLimit(folder.config.shape);
+  if (config.maxModelLen > limit) {
     throw new ConfigError(
-      `--max-model-len ${config.maxModelLen} is more than the ${folder.contextMax} tokens that the model was made for.`,
+      `--max-model-len ${config.maxModelLen} is more than the ${limit} tokens that the model was made for.`,
     );
   }
   return config.maxModelLen > 0 ? config.maxModelLen : folder.contextMax;

@@ -16,6 +16,8 @@ interface NativeSetup {
   readonly library: string;
   /** Path of the model folder. */
   readonly folder: string;
+  /** JSON of a scaling of positions in place of the model's own; absent or null: that. */
+  readonly ropeScaling?: string | null;
   readonly model: NativeModelOptions;
   readonly limits: EngineLimits;
 }

@@ -87,6 +87,15 @@ describe("the prompt of a chat", () => {
   });
 });
 
+test("a folder without a tokenizer says so before it shows a plan", async () => {
+  const folder = modelWith("bare", {});
+  rmSync(join(folder, "tokenizer.json"));
+  const program = Program.bunting(["serve", folder, "--port", "0", "--device", "cpu"]);
+  expect(await program.exitCode()).toBe(1);
+  expect(program.errors).toMatch(/tokenizer\.json: no such file$/m);
+  expect(program.output).toBe("");
+});
+
 test.each([
   [
     ["--chat-template", "none"],

@@ -51,6 +51,16 @@ describe("what cannot work is refused in one sentence", () => {
       /^--max-model-len 4096 is more than the 2048 tokens/,
     ],
     [
+      "a context beyond what a scaling gives",
+      ["--max-model-len", "8193", "--rope-scaling", '{"rope_type": "yarn", "factor": 4}'],
+      /^--max-model-len 8193 is more than the 8192 tokens/,
+    ],
+    [
+      "a scaling of no known kind",
+      ["--rope-scaling", '{"rope_type": "spiral", "factor": 4}'],
+      /^--rope-scaling: rope_type: "spiral": supported rope types/,
+    ],
+    [
       "a KV cache without room for one sequence",
       ["--kv-cache-gib", "0.001"],
       /^The model does not fit: a KV cache of .* holds \d+ tokens/,

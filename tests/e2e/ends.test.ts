@@ -29,7 +29,7 @@ function madeFolder(): string {
 
 const folder = madeFolder();
 
-/** End of an answer whose every token is this one, if nothing ends it. */
+/** The end of an answer that may have this token alone, and its tokens. */
 async function endOf(model: string, token: number): Promise<unknown[]> {
   const program = Program.bunting(["serve", model, "--port", "0", "--kv-cache-gib", "0.1"]);
   try {

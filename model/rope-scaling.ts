@@ -1,0 +1,47 @@
+/** Rotary positions scaled otherwise than the model's files say, for longer texts. */
+import { scalingOfJson } from "./config.ts";
+import { isObject, show } from "./json.ts";
+import { ModelError } from "./model-error.ts";
+import type { ModelFolder } from "./model-folder.ts";
+import { contextLimit } from "./rope.ts";
+import type { Rope } from "./shape.ts";
+
+const option = "--rope-scaling";
+
+/**
+ * The model with this scaling, JSON in the form of config.json's `rope_scaling`. Its longest sequence becomes
+ * what the factor gives. Throws ModelError.
+ */
+export function withRopeScaling(folder: ModelFolder, text: string): ModelFolder {
+  const { config } = folder;
+  const { shape } = config;
+  const [first] = shape.ropes;
+  const json: unknown = JSON.parse(text);
+  if (!isObject(json)) throw new ModelError(option, null, "wanted: a JSON object");
+  if (first === undefined || shape.ropes.some((rope) => !isSame(rope, first)))
+    throw new ModelError(option, null, `layers of a ${config.family} model have positions of several kinds`);
+  if (first.kind === "proportional")
+    throw new ModelError(option, null, `positions of a ${config.family} model cannot be scaled`);
+  const type = json.rope_type ?? json.type;
+  if (type === "dynamic")
+    throw new ModelError(
+      option,
+      "rope_type",
+      `${show(type)}: keys in the cache cannot follow a text's length`,
+    );
+  const scaling = scalingOfJson({ file: option, json }, shape, first.dimensions / 2);
+  const { dimensions, theta, queries } = first;
+  const rope: Rope = { ...scaling, dimensions, theta, ...(queries === undefined ? {} : { queries }) };
+  const scaled = { ...shape, ropes: shape.ropes.map(() => rope) };
+  const longest =
+    scaling.kind === "linear" ? Math.floor(shape.contextMax * scaling.factor) : contextLimit(scaled);
+  return {
+    ...folder,
+    config: { ...config, shape: { ...scaled, contextMax: longest } },
+    contextMax: longest,
+  };
+}
+
+function isSame(one: Rope, other: Rope): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
+}

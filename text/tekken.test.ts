@@ -1,0 +1,101 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { loadTokenizer } from "./tokenizer.ts";
+
+const scratch = mkdtempSync(join(tmpdir(), "bunting-tekken-"));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+const words = ["th", "the", " the", "é", " t", "hi", "unreached"];
+const vocab = [
+  ...Array.from({ length: 256 }, (_, byte) => Buffer.of(byte)),
+  ...words.map((word) => Buffer.from(word)),
+].map((bytes, rank) => ({ rank, token_bytes: bytes.toString("base64"), token_str: null }));
+/** The last word is beyond the size. */
+const config = {
+  pattern: " ?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+  num_vocab_tokens: vocab.length,
+  default_vocab_size: 1000 + 256 + words.length - 1,
+  default_num_special_tokens: 1000,
+  version: "v3",
+};
+const listed = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"].map((text, rank) => ({
+  rank,
+  token_str: text,
+  is_control: true,
+}));
+
+function folder(file: object): string {
+  const path = mkdtempSync(join(scratch, "folder-"));
+  writeFileSync(join(path, "tekken.json"), JSON.stringify(file));
+  return path;
+}
+
+const byte = (text: string): number => 1000 + text.charCodeAt(0);
+const word = (text: string): number => 1000 + 256 + words.indexOf(text);
+
+describe("tekken.json alone", () => {
+  const tokenizer = loadTokenizer(folder({ config, vocab, special_tokens: listed }));
+
+  test("merges bytes by rank, behind the special tokens", () => {
+    // "th" has a lower rank than " t" and "hi".
+    const ids = [
+      word("the"),
+      word(" the"),
+      byte(" "),
+      word("th"),
+      byte("i"),
+      word("é"),
+      byte("7"),
+      byte("7"),
+    ];
+    expect(tokenizer.encode("the the thié77", { addSpecialTokens: false })).toEqual(ids);
+    expect(tokenizer.decode(ids, { skipSpecialTokens: false })).toBe("the the thié77");
+    expect(tokenizer.encode("the", { addSpecialTokens: true })).toEqual([1, word("the")]);
+    expect([tokenizer.vocabSize, tokenizer.endToken]).toEqual([config.default_vocab_size, 2]);
+  });
+
+  test("has special tokens for control text alone", () => {
+    const text = "[INST]hi</s>";
+    expect(tokenizer.encode(text, { addSpecialTokens: false, parseControlText: true })).toEqual([
+      3,
+      word("hi"),
+      2,
+    ]);
+    expect(tokenizer.encode(text, { addSpecialTokens: false }).filter(tokenizer.isControl)).toEqual([]);
+    expect(tokenizer.spellingOf(999)).toBe("<SPECIAL_999>");
+  });
+
+  test("without a list of special tokens has those of Mistral's first files", () => {
+    const first = loadTokenizer(folder({ config, vocab }));
+    expect(["[TOOL_CALLS]", "[SUFFIX]", "[TOOL_CONTENT]"].map((text) => first.tokenOf(text))).toEqual([
+      9, 16, 19,
+    ]);
+  });
+});
+
+test.each([
+  [{ vocab }, "tekken.json: config: wanted pattern"],
+  [{ config, vocab: vocab.slice(0, 260) }, "tekken.json: vocab: wanted at least"],
+  [
+    { config, vocab: vocab.map((token) => ({ ...token, rank: 0 })) },
+    "tekken.json: vocab: no token has the rank 1",
+  ],
+  [{ config, vocab, special_tokens: [] }, "tekken.json: special_tokens: there is no <s>"],
+  [
+    { config, vocab, special_tokens: [...listed, { rank: 7, token_str: "<s>" }] },
+    "special_tokens: two have the same text",
+  ],
+])("a damaged file is refused by its part", (file, sentence) => {
+  expect(() => loadTokenizer(folder(file))).toThrow(sentence);
+});
+
+test("a folder with a tokenizer in another form says what makes one", () => {
+  const path = mkdtempSync(join(scratch, "folder-"));
+  expect(() => loadTokenizer(path)).toThrow(/tokenizer\.json: no such file$/);
+  writeFileSync(join(path, "tokenizer.model"), "");
+  expect(() => loadTokenizer(path)).toThrow(
+    "the folder has tokenizer.model, of which transformers makes one",
+  );
+});
