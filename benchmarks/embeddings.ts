@@ -2,7 +2,7 @@
  * Embeddings per second compared with llama-server, with one model file on both. Texts have one length, in
  * large requests and alone, one after another. Texts are sent as tokens, so that both count the same.
  *
- *   bun benchmarks/embeddings.ts <model.gguf> <llama-server> [--rounds 3] [--threads N]
+ *   bun benchmarks/embeddings.ts <model.gguf> <llama-server> [--rounds 3] [--threads N] [--pooling last] [--vocab 51000]
  */
 
 import { availableParallelism } from "node:os";
@@ -17,13 +17,15 @@ const LOADS = [
   { name: "4 texts of 512 tokens in one request", requests: 1, texts: 4, tokens: 512 },
   { name: "16 requests of a text of 32 tokens, one after another", requests: 16, texts: 1, tokens: 32 },
 ] as const;
-/** Token range that is plain text in every tokenizer of the model. */
-const TOKENS = { first: 1000, count: 50_000 };
+/** Tokens from this one on, to the end of the vocabulary, are plain text in every tokenizer of the models. */
+const FIRST_TOKEN = 1000;
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     rounds: { type: "string", default: "3" },
+    pooling: { type: "string", default: "last" },
+    vocab: { type: "string", default: "51000" },
     threads: { type: "string", default: String(availableParallelism()) },
   },
 });
@@ -38,7 +40,7 @@ async function rate(
   random: SeededRandom,
 ) {
   const text = (): number[] =>
-    Array.from({ length: tokens }, () => TOKENS.first + random.below(TOKENS.count));
+    Array.from({ length: tokens }, () => FIRST_TOKEN + random.below(Number(values.vocab) - FIRST_TOKEN));
   const bodies = Array.from({ length: requests }, () =>
     JSON.stringify({ input: Array.from({ length: texts }, text), encoding_format: "base64" }),
   );
@@ -62,7 +64,7 @@ async function main(gguf: string, program: string): Promise<void> {
   const theirs = await startProgram(
     (port) => [
       ...[program, "-m", gguf, "-t", threads, "--port", String(port), "--host", "127.0.0.1", "--no-webui"],
-      ...["--embedding", "--pooling", "last", "-np", "4", "-c", "4096", "-b", "2048", "-ub", "2048"],
+      ...["--embedding", "--pooling", values.pooling, "-np", "4", "-c", "4096", "-b", "2048", "-ub", "2048"],
     ],
     "/health",
   );

@@ -214,7 +214,6 @@ describe("what is not supported is refused by name", () => {
     ["qwen3.expert_gating_func", ["u32", 2], "2: experts that are chosen by sigmoids are not supported"],
     ["qwen3.expert_weights_scale", ["f32", 2.5], "2.5: wanted: a real number from 1 to 1"],
     ["qwen3.expert_shared_count", ["u32", 1], "1: wanted: a whole number from 0 to 0"],
-    ["qwen3.pooling_type", ["u32", 3], "3: wanted"],
     ["qwen3.rope.dimension_count", ["u32", 41], "41: wanted: an even number"],
     ["qwen3.rope.dimension_count", ["u32", 82], "82: wanted: a whole number from 2 to 80"],
     ["qwen3.rope.freq_base", ["f32", 0], "0: wanted: a real number from 1"],

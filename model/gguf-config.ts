@@ -3,7 +3,7 @@
  * would change the mathematics is refused by name. Keys that no reader of these architectures uses are
  * ignored.
  */
-import { type GenerationDefaults, type ModelConfig, shapeOf } from "./config.ts";
+import { type GenerationDefaults, headless, type ModelConfig, shapeOf } from "./config.ts";
 import { type Family, type LayerType, layersOf, type Names, type Source } from "./families/family.ts";
 import { families, familyNamed } from "./families/index.ts";
 import { windowOf } from "./families/windows.ts";
@@ -57,7 +57,7 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
   }
   return {
     family: family.name,
-    shape,
+    ...(shape.encoder === undefined ? { shape } : headless(shape)),
     eosTokens: ggufEndTokens(metadata, shape.vocab),
     generationDefaults: generationDefaultsOf(metadata),
   };
@@ -86,7 +86,9 @@ class MetadataSource implements Source {
     this.sizes = this.#sizes(family);
   }
 
+  /** Key of a name, which may be that of a tokenizer's key. */
   #key(name: string): string {
+    if (name.startsWith("tokenizer.")) return name;
     return `${this.#architecture}.${name}`;
   }
 
@@ -115,13 +117,12 @@ class MetadataSource implements Source {
     if (this.#number("expert_weights_scale", 0, 1e6, 0) > 0) this.#number("expert_weights_scale", 1, 1);
     this.#integer("expert_shared_count", 0, 0, 0);
     this.#integer("expert_shared_feed_forward_length", 0, 0, 0);
-    this.#integer("pooling_type", 0, 0, 0);
     for (const name of scales) {
       if (this.#has(name) && !family.ggufScales?.includes(name)) {
         this.#refuse(name, `a scale of its own is not supported in a ${family.name} model`);
       }
     }
-    if (!this.#metadata.boolean(this.#key("attention.causal"), true)) {
+    if (!family.isEncoder && !this.#metadata.boolean(this.#key("attention.causal"), true)) {
       this.#refuse("attention.causal", "attention to later tokens is not supported");
     }
     if (this.#has("rope.scale_linear")) {
@@ -143,7 +144,9 @@ class MetadataSource implements Source {
       this.#refuse("vocab_size", `the embedding has ${vocab} rows; at most ${limits.vocab} are possible`);
     }
     this.#integer("vocab_size", vocab, vocab, vocab);
-    const [, epsilon] = family.epsilon ?? ["", "attention.layer_norm_rms_epsilon"];
+    const usual = "attention.layer_norm_rms_epsilon";
+    const [, named] = family.epsilon ?? ["", usual];
+    const epsilon = this.#has(named) ? named : usual;
     return {
       hidden,
       // A model with experts in every layer may lack it, and no layer uses it.
@@ -159,7 +162,7 @@ class MetadataSource implements Source {
       vocab,
       contextMax,
       tiedEmbeddings,
-      normEpsilon: this.#number(epsilon, 1e-12, 1),
+      normEpsilon: this.#number(epsilon, 1e-13, 1),
     };
   }
 

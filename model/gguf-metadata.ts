@@ -82,6 +82,13 @@ export class Metadata {
     return this.#numbers(key, count, /^f\d/, "real");
   }
 
+  /** An array of bytes of any length. */
+  bytes(key: string): Uint8Array {
+    const entry = this.#entries.get(key);
+    const isGood = entry?.type === "array" && (entry.of === "u8" || entry.of === "i8");
+    return isGood ? Uint8Array.from(entry.value) : this.refuse(key, "wanted: an array of bytes");
+  }
+
   #numbers(key: string, count: number, type: RegExp, kind: string): ArrayLike<number> | null {
     const entry = this.#entries.get(key);
     if (entry === undefined) return null;

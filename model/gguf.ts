@@ -3,13 +3,14 @@
  * folder.
  */
 import { basename, dirname, join, resolve } from "node:path";
+import { type DenseLayer, denseLayer } from "./dense.ts";
 import { factorsName, ggufConfig } from "./gguf-config.ts";
 import { type GgufFile, readGgufFile } from "./gguf-file.ts";
 import { Metadata } from "./gguf-metadata.ts";
 import { readExactly, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { ModelFolder } from "./model-folder.ts";
-import { ggufEmbedding } from "./pooling.ts";
+import { type EmbeddingRule, ggufEmbedding } from "./pooling.ts";
 import { ggufNvfp4 } from "./quantisation.ts";
 import type { StoredTensor } from "./safetensors.ts";
 import { storedTypes } from "./stored-types.ts";
@@ -52,10 +53,29 @@ export function openGguf(path: string): ModelFolder {
     eosTokens: config.eosTokens,
     contextMax: config.shape.contextMax,
     generationDefaults: config.generationDefaults,
-    embedding: ggufEmbedding(metadata, config.shape.encoder === undefined ? "last" : "mean"),
+    embedding: withDenseLayers(
+      ggufEmbedding(metadata, config.shape.encoder === undefined ? "last" : "mean"),
+      tensors,
+      config.shape.hidden,
+    ),
     score: { refusal: "of a GGUF file no scores are computed" },
     notes: [],
   };
+}
+
+/** Adds the layers behind the pooling, as EmbeddingGemma has them. */
+function withDenseLayers(
+  rule: EmbeddingRule,
+  tensors: ReadonlyMap<string, StoredTensor>,
+  hidden: number,
+): EmbeddingRule {
+  const layers: DenseLayer[] = [];
+  for (const name of ["dense_2.weight", "dense_3.weight"]) {
+    const weights = tensors.get(name);
+    if (weights !== undefined)
+      layers.push(denseLayer(weights, undefined, layers.at(-1)?.outputs ?? hidden, "identity"));
+  }
+  return "refusal" in rule || layers.length === 0 ? rule : { ...rule, layers };
 }
 
 /** Names of the tensors that belong to no layer, by TensorKind. */
@@ -66,6 +86,11 @@ const wholeNames: Readonly<Record<number, string>> = {
   [TensorKind.layerEmbed]: "per_layer_token_embd.weight",
   [TensorKind.layerProjection]: "per_layer_model_proj.weight",
   [TensorKind.layerInputNorm]: "per_layer_proj_norm.weight",
+  [TensorKind.finalNormBias]: "output_norm.bias",
+  [TensorKind.embedNorm]: "token_embd_norm.weight",
+  [TensorKind.embedNormBias]: "token_embd_norm.bias",
+  [TensorKind.positions]: "position_embd.weight",
+  [TensorKind.tokenTypes]: "token_types.weight",
 };
 
 /** Names of a layer's tensors, without the layer. */
@@ -105,6 +130,8 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.inputGate]: "inp_gate.weight",
   [TensorKind.inputOut]: "proj.weight",
   [TensorKind.inputPostNorm]: "post_norm.weight",
+  [TensorKind.attentionNormBias]: "attn_norm.bias",
+  [TensorKind.mlpNormBias]: "ffn_norm.bias",
 };
 
 /** Tensor names of experts; each tensor holds those of all experts. */
@@ -132,6 +159,7 @@ export const ggufLayout: TensorLayout = {
     name === factorsName ||
     name.startsWith("rope_factors_") || // used by the configuration
     ggufNvfp4.isHarmless(name) ||
+    (shape.encoder !== undefined && /^(cls|dense_)/.test(name)) || // behind the pooling
     isUnreadKey(/^blk\.(\d+)\.attn_(k|v|k_norm)\.weight$/, name, shape),
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
   storesGroupedHeads: () => false,

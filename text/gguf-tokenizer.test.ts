@@ -302,8 +302,8 @@ describe("SentencePiece, from metadata", () => {
     ["no tokenizer", [], "tokenizer.ggml.model: missing: wanted: a text"],
     [
       "another kind",
-      [...without("model"), ["tokenizer.ggml.model", "string", "bert"]],
-      'tokenizer.ggml.model: "bert": supported: gpt2, llama, gemma4',
+      [...without("model"), ["tokenizer.ggml.model", "string", "rwkv"]],
+      'tokenizer.ggml.model: "rwkv": supported: gpt2, llama, gemma4, bert, t5',
     ],
     ["no tokens", without("tokens"), "tokenizer.ggml.tokens: missing: wanted: an array of texts"],
     [

@@ -1,13 +1,14 @@
 /**
  * Converts the tokenizer in a GGUF file's metadata to the tokenizer.json and tokenizer_config.json of a
- * folder, so that both kinds of model use one tokenizer. It reads three kinds: "gpt2", byte-level merges;
- * "llama", SentencePiece, whose scores become merges; and "gemma4", merges over SentencePiece's spelling. It
- * refuses others.
+ * folder, so that both kinds of model use one tokenizer. It reads three kinds itself: "gpt2", byte-level merges;
+ * "llama", SentencePiece, whose scores become merges; and "gemma4", merges over SentencePiece's spelling.
+ * gguf-pieces.ts reads two more: "bert", WordPiece, and "t5", Unigram. It refuses others.
  */
 import { ggufEndTokens } from "../model/gguf-ends.ts";
 import type { GgufFile } from "../model/gguf-file.ts";
 import { Metadata } from "../model/gguf-metadata.ts";
 import type { FillIds } from "./fill.ts";
+import { type PieceVocabulary, unigramJson, wordPieceJson } from "./gguf-pieces.ts";
 import { preTokenizerJson, preTokenizers } from "./pre-tokenizers.ts";
 import type { TemplateSet } from "./template-source.ts";
 import type { JsonObject } from "./tokenizer-file.ts";
@@ -39,10 +40,24 @@ export function ggufTokenizer(file: Pick<GgufFile, "file" | "metadata">): {
   if (model === "gpt2") tokenizer = byteLevel(metadata, vocabulary);
   else if (model === "llama") tokenizer = sentencePiece(metadata, vocabulary);
   else if (model === "gemma4") tokenizer = spelledMerges(metadata, vocabulary);
-  else return metadata.refuse(`${prefix}.model`, "supported: gpt2, llama, gemma4");
+  else if (model === "bert") tokenizer = wordPieceJson(metadata, pieceVocabulary(metadata, vocabulary));
+  else if (model === "t5") tokenizer = unigramJson(metadata, pieceVocabulary(metadata, vocabulary));
+  else return metadata.refuse(`${prefix}.model`, "supported: gpt2, llama, gemma4, bert, t5");
   return {
     tokenizer: { version: "1.0", added_tokens: addedTokens(vocabulary), ...tokenizer },
     config: { ...specialTokens(metadata, vocabulary), clean_up_tokenization_spaces: false },
+  };
+}
+
+function pieceVocabulary(metadata: Metadata, vocabulary: Vocabulary): PieceVocabulary {
+  const { tokens, types } = vocabulary;
+  const special = (name: string): number | null => specialToken(metadata, name, tokens.length);
+  const known = new Set(["bos", "eos", "unknown", "seperator", "padding", "cls", "mask"].map(special));
+  return {
+    tokens,
+    isControl: (token) => types[token] === TokenType.control || known.has(token),
+    special,
+    around: aroundText(metadata, vocabulary, true),
   };
 }
 

@@ -123,6 +123,7 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   refact: digitsThenGpt2,
   "command-r": digitsThenGpt2,
   "gpt-2": onlyPatterns(gpt2),
+  "modern-bert": { ...onlyPatterns(gpt2), composes: true },
   mpt: onlyPatterns(gpt2),
   falcon: onlyPatterns("[\\p{P}\\$\\+<=>\\^~\\|`]+", gpt2, "[0-9][0-9][0-9]"),
   "deepseek-llm": deepseek,

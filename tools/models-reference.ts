@@ -9,7 +9,7 @@ import { formatName, formatsOf } from "../model/formats.ts";
 import { schemes } from "../model/quantisation-schemes.ts";
 import { storedTypes } from "../model/stored-types.ts";
 import { TensorKind } from "../model/tensor-kinds.ts";
-import { encoderFolders, isEncoderOfFile } from "../tests/reference/encoders.ts";
+import { encoderFile, encoderFolders } from "../tests/reference/encoders.ts";
 import { familyConfigs, foldersOnly } from "../tests/reference/families.ts";
 import { gpuReferenceNames, referenceModels } from "../tests/reference/models.ts";
 
@@ -41,7 +41,13 @@ export function modelsReference(): string {
   ];
   for (const { name, dir } of encoderFolders()) {
     const { family } = readModelConfig(dir);
-    compared.push({ name, family, test: "encoders", isOnGpus: false, isFromFile: isEncoderOfFile(name) });
+    compared.push({
+      name,
+      family,
+      test: "encoders",
+      isOnGpus: false,
+      isFromFile: encoderFile(name) !== null,
+    });
   }
   const rows = families.map((family) =>
     rowOf(

@@ -42,6 +42,12 @@ const common = {
     [TensorKind.mlpPostNorm]: "output.LayerNorm.weight",
     [TensorKind.mlpPostNormBias]: "output.LayerNorm.bias",
   },
+  ggufNames: {
+    [TensorKind.attentionPostNorm]: "attn_output_norm.weight",
+    [TensorKind.attentionPostNormBias]: "attn_output_norm.bias",
+    [TensorKind.mlpPostNorm]: "layer_output_norm.weight",
+    [TensorKind.mlpPostNormBias]: "layer_output_norm.bias",
+  },
   unread: /(^|\.)(pooler|cls|lm_head|classifier)\.|\.position_ids$/,
 } as const;
 
@@ -60,7 +66,12 @@ function describe(source: Source, positionOffset: number): ReturnType<Family["de
       finalNorm: false,
       positions: contextMax,
       positionOffset,
-      tokenTypes: source.integer(["type_vocab_size", "token_type_count"], 1, shapeLimits.vocab, 2),
+      tokenTypes: source.integer(
+        ["type_vocab_size", "tokenizer.ggml.token_type_count"],
+        1,
+        shapeLimits.vocab,
+        2,
+      ),
     },
     ropes: [],
     layers: layersOf(source.layers, () => layer),

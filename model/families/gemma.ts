@@ -96,6 +96,35 @@ export const gemma2: Family = {
   },
 };
 
+/** `isAlwaysEncoder`: true for a GGUF architecture of its own. */
+function describeGemma3(source: Source, isAlwaysEncoder: boolean): ReturnType<Family["describe"]> {
+  const period = source.integer(["sliding_window_pattern", null], 1, shapeLimits.layers, 6);
+  const isEncoder = isAlwaysEncoder || source.flag(["use_bidirectional_attention", null], false);
+  // An encoder's window is as wide as both sides together.
+  const windows = windowsOf(source, allBut(period)).map((window) =>
+    isEncoder && window > 0 ? Math.floor(window / 2) + 1 : window,
+  );
+  const sliding = source.slidingLayers(allBut(period));
+  const layer = { ...plainLayer, norms: "around", qkNorm: "head", biases: biasesOf(source) } as const;
+  return {
+    ...(isEncoder ? { encoder: bareEncoder } : {}),
+    activation: source.activation("geluTanh"),
+    embeddingScale: Math.sqrt(source.sizes.hidden),
+    attentionScale: queryScalar(source, 62) ** -0.5,
+    attentionCap: source.number(["attn_logit_softcapping", "attn_logit_softcapping"], 1e-3, capMax, 0),
+    logitCap: source.number(["final_logit_softcapping", "final_logit_softcapping"], 1e-3, capMax, 0),
+    ropes: [
+      source.rope("full_attention"),
+      source.rope("sliding_attention", ["rope_local_base_freq", "rope.freq_base_swa"]),
+    ],
+    layers: windows.map((slidingWindow, index) => ({
+      ...layer,
+      slidingWindow,
+      rope: sliding[index] ? 1 : 0,
+    })),
+  };
+}
+
 export const gemma3: Family = {
   ...common,
   name: "gemma3",
@@ -106,31 +135,16 @@ export const gemma3: Family = {
   mayBeEncoder: true,
   metadata: ["gemma3"],
   defaults: { ...sizes, vocab_size: 262_208, max_position_embeddings: 131_072, rope_theta: 1e6 },
-  describe(source) {
-    const period = source.integer(["sliding_window_pattern", null], 1, shapeLimits.layers, 6);
-    const isEncoder = source.flag(["use_bidirectional_attention", null], false);
-    // An encoder's window is as wide as both sides together.
-    const windows = windowsOf(source, allBut(period)).map((window) =>
-      isEncoder && window > 0 ? Math.floor(window / 2) + 1 : window,
-    );
-    const sliding = source.slidingLayers(allBut(period));
-    const layer = { ...plainLayer, norms: "around", qkNorm: "head", biases: biasesOf(source) } as const;
-    return {
-      ...(isEncoder ? { encoder: bareEncoder } : {}),
-      activation: source.activation("geluTanh"),
-      embeddingScale: Math.sqrt(source.sizes.hidden),
-      attentionScale: queryScalar(source, 62) ** -0.5,
-      attentionCap: source.number(["attn_logit_softcapping", "attn_logit_softcapping"], 1e-3, capMax, 0),
-      logitCap: source.number(["final_logit_softcapping", "final_logit_softcapping"], 1e-3, capMax, 0),
-      ropes: [
-        source.rope("full_attention"),
-        source.rope("sliding_attention", ["rope_local_base_freq", "rope.freq_base_swa"]),
-      ],
-      layers: windows.map((slidingWindow, index) => ({
-        ...layer,
-        slidingWindow,
-        rope: sliding[index] ? 1 : 0,
-      })),
-    };
-  },
+  describe: (source) => describeGemma3(source, false),
+};
+
+/** EmbeddingGemma in a GGUF file; its folders say in a field of Gemma 3 that they are of an encoder. */
+export const gemmaEmbedding: Family = {
+  ...common,
+  name: "gemma-embedding",
+  models: "EmbeddingGemma",
+  classes: [],
+  metadata: ["gemma-embedding"],
+  isEncoder: true,
+  describe: (source) => describeGemma3(source, true),
 };

@@ -3,7 +3,7 @@ import { bert, xlmRoberta } from "./bert.ts";
 import { cohere2 } from "./cohere2.ts";
 import { exaone4 } from "./exaone4.ts";
 import type { Family } from "./family.ts";
-import { gemma, gemma2, gemma3 } from "./gemma.ts";
+import { gemma, gemma2, gemma3, gemmaEmbedding } from "./gemma.ts";
 import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm, glm4 } from "./glm4.ts";
 import { gptOss } from "./gpt-oss.ts";
@@ -63,6 +63,7 @@ export const families: readonly Family[] = [
   xlmRoberta,
   modernBert,
   nomicBert,
+  gemmaEmbedding,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -4,7 +4,7 @@
  */
 import { plainLayer, shapeLimits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
-import type { Family } from "./family.ts";
+import { type Family, layersOf } from "./family.ts";
 
 export const modernBert: Family = {
   name: "modern-bert",
@@ -42,6 +42,13 @@ export const modernBert: Family = {
     [TensorKind.down]: "mlp.Wo.weight",
     [TensorKind.downBias]: "mlp.Wo.bias",
   },
+  ggufNames: {
+    [TensorKind.q]: "attn_qkv.weight",
+    [TensorKind.k]: "attn_qkv.weight",
+    [TensorKind.v]: "attn_qkv.weight",
+    [TensorKind.gate]: "ffn_up.weight",
+    [TensorKind.up]: "ffn_up.weight",
+  },
   unread: /^(head|decoder|classifier)\./,
   defaults: {
     hidden_activation: "gelu",
@@ -51,8 +58,11 @@ export const modernBert: Family = {
     local_rope_theta: 10_000,
   },
   describe(source) {
-    const period = source.integer(["global_attn_every_n_layers", null], 1, shapeLimits.layers, 3);
-    const sliding = source.slidingLayers((layer) => layer % period !== 0);
+    const names = ["global_attn_every_n_layers", "attention.sliding_window_pattern"] as const;
+    const period = source.integer(names, 1, shapeLimits.layers, 3);
+    const usual = (layer: number) => layer % period !== 0;
+    // In files too every nth layer sees the whole text, from the first one on.
+    const sliding = source.kind === "metadata" ? layersOf(source.layers, usual) : source.slidingLayers(usual);
     const window = source.integer(["local_attention", "attention.sliding_window"], 1, shapeLimits.contextMax);
     const attention = source.bias("attention_bias", "attn_qkv.bias");
     const mlp = source.bias("mlp_bias", "ffn_up.bias");

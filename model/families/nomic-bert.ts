@@ -45,6 +45,15 @@ export const nomicBert: Family = {
     [TensorKind.mlpPostNorm]: "norm2.weight",
     [TensorKind.mlpPostNormBias]: "norm2.bias",
   },
+  ggufNames: {
+    [TensorKind.q]: "attn_qkv.weight",
+    [TensorKind.k]: "attn_qkv.weight",
+    [TensorKind.v]: "attn_qkv.weight",
+    [TensorKind.attentionPostNorm]: "attn_output_norm.weight",
+    [TensorKind.attentionPostNormBias]: "attn_output_norm.bias",
+    [TensorKind.mlpPostNorm]: "layer_output_norm.weight",
+    [TensorKind.mlpPostNormBias]: "layer_output_norm.bias",
+  },
   unread: /^(bert\.)?(pooler|cls)\./,
   defaults: { layer_norm_eps: 1e-12, rope_theta: 1000, max_position_embeddings: 2048 },
   describe(source) {
@@ -55,7 +64,10 @@ export const nomicBert: Family = {
     if (unusual !== undefined) source.refuse([unusual, null], "supported: false");
     const activation = source.text(["activation_function", null], "swiglu");
     if (activation !== "swiglu") source.refuse(["activation_function", null], 'supported: "swiglu"');
+    const { contextMax } = source.sizes;
+    const trained = source.integer(["max_trained_positions", null], 1, shapeLimits.contextMax, contextMax);
     return {
+      contextMax: Math.min(contextMax, trained), // more positions want a rope that depends on the length
       norm: "biasedLayer",
       activation: source.activation("silu"),
       encoder: {
@@ -63,7 +75,12 @@ export const nomicBert: Family = {
         finalNorm: false,
         positions: 0,
         positionOffset: 0,
-        tokenTypes: source.integer(["type_vocab_size", "token_type_count"], 0, shapeLimits.vocab, 2),
+        tokenTypes: source.integer(
+          ["type_vocab_size", "tokenizer.ggml.token_type_count"],
+          0,
+          shapeLimits.vocab,
+          2,
+        ),
       },
       ropes: [source.rope()],
       layers: layersOf(source.layers, () => ({ ...plainLayer, norms: "sums" }) as const),

@@ -13,8 +13,9 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
+import { openTokenizer } from "../../text/model-text.ts";
 import { loadTokenizer } from "../../text/tokenizer.ts";
-import { encoderFolder, encoderFolders, expectedOfEncoder } from "../reference/encoders.ts";
+import { encoderFile, encoderFolder, encoderFolders, expectedOfEncoder } from "../reference/encoders.ts";
 import { cosineOf, largestDifference } from "./compare.ts";
 import { cpuLibrary } from "./library.ts";
 
@@ -37,8 +38,8 @@ interface Text {
 }
 
 /** Returns the pooled states of texts from one engine. */
-function statesOf(name: string, pooling: Pooling, texts: readonly Text[], way: Way): Float32Array[] {
-  const folder = openModelFolder(encoderFolder(name));
+function statesOf(path: string, pooling: Pooling, texts: readonly Text[], way: Way): Float32Array[] {
+  const folder = openModelFolder(path);
   const { compute, quant = "none", stepTokens = 1024 } = way;
   const formats = formatsOf(folder.tensors, folder.config.shape.layers.length, quant, compute);
   const options = { compute, formats, isa: "auto", threads: 1, contextMax: null } as const;
@@ -78,12 +79,12 @@ function unit(state: Float32Array): Float32Array {
   return state.map((value) => value / length);
 }
 
-function vectorsOf(name: string, way: Way): Float32Array[] {
-  const rule = openModelFolder(encoderFolder(name)).embedding;
+function vectorsOf(name: string, way: Way, path = encoderFolder(name)): Float32Array[] {
+  const rule = openModelFolder(path).embedding;
   if ("refusal" in rule) throw new Error(rule.refusal);
   const { pooling, layers = [] } = rule;
   const texts = expectedOf(name).tokens.map((tokens) => ({ tokens }));
-  return statesOf(name, pooling, texts, way).map((state) => unit(throughLayers(layers, state)));
+  return statesOf(path, pooling, texts, way).map((state) => unit(throughLayers(layers, state)));
 }
 
 const embedders = names.filter((name) => expectedOf(name).vectors !== undefined);
@@ -132,6 +133,55 @@ describe("vectors", () => {
   });
 });
 
+describe("a GGUF file of llama.cpp's converter", () => {
+  const files = names.flatMap((name): [string, string][] => {
+    const file = encoderFile(name);
+    return file === null ? [] : [[name, file]];
+  });
+
+  // The format has no place for another activation, nor for a bias or an activation behind the pooling.
+  test.each(files.filter(([name]) => !["bert-cls-cased", "embedding-gemma"].includes(name)))(
+    "%s gives the same vectors",
+    (name, file) => {
+      const { vectors } = expectedOf(name);
+      vectorsOf(name, { compute: "f32" }, file).forEach((vector, i) => {
+        expect(largestDifference(vector, Float32Array.from(vectors![i]!))).toBeLessThan(1e-4);
+      });
+    },
+  );
+
+  test("embedding-gemma gives the same states, and has its layers", () => {
+    const [, file] = files.find(([name]) => name === "embedding-gemma")!;
+    const texts = expectedOf("embedding-gemma").tokens.map((tokens) => ({ tokens }));
+    const [of, other] = [encoderFolder("embedding-gemma"), file].map((path) =>
+      statesOf(path, "mean", texts, { compute: "f32" }),
+    );
+    of!.forEach((state, i) => {
+      const largest = largestDifference(state, new Float32Array(state.length));
+      // The converter adds 1 to the norms' weights in f16.
+      expect(largestDifference(state, other![i]!) / largest).toBeLessThan(2e-3);
+    });
+    const rule = openModelFolder(file).embedding;
+    expect("layers" in rule && rule.layers!.map(({ outputs }) => outputs)).toEqual([40, 24]);
+  });
+
+  test.each(files.filter(([name]) => !/gemma|modern/.test(name)))(
+    "%s makes the same tokens",
+    (name, file) => {
+      const tokenizer = openTokenizer(file);
+      const { texts, tokens } = expectedOf(name);
+      texts.forEach((text, i) => {
+        expect(tokenizer.encode(text, { addSpecialTokens: true, parseControlText: true })).toEqual(
+          tokens[i]!,
+        );
+      });
+      const [first, second] = [[7, 8], [9]];
+      const folder = loadTokenizer(encoderFolder(name));
+      expect(tokenizer.pair(first!, second!)).toEqual(folder.pair(first!, second!));
+    },
+  );
+});
+
 describe("scores", () => {
   test.each(scorers)("of %s are those of a CrossEncoder", (name) => {
     const head = openModelFolder(encoderFolder(name)).score;
@@ -143,7 +193,7 @@ describe("scores", () => {
       const [a, b] = [first, second].map((text) => tokenizer.encode(text, { addSpecialTokens: false }));
       return tokenizer.pair(a!, b!);
     });
-    statesOf(name, pooling, texts, { compute: "f32" }).forEach((state, i) => {
+    statesOf(encoderFolder(name), pooling, texts, { compute: "f32" }).forEach((state, i) => {
       const product = throughLayers(layers, state).reduce((sum, x, at) => sum + x * weights[at]!, bias);
       expect(1 / (1 + Math.exp(-product))).toBeCloseTo(scores![i]!, 5);
     });

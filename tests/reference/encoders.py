@@ -102,10 +102,10 @@ def modern_bert(kind, tokenizer, **fields):
 
 def gemma(kind, tokenizer, **fields):
     config = transformers.Gemma3TextConfig(
-        hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=1, head_dim=32,
-        intermediate_size=96, vocab_size=len(tokenizer), max_position_embeddings=300, sliding_window=24,
+        hidden_size=HIDDEN, num_hidden_layers=6, num_attention_heads=HEADS, num_key_value_heads=1, head_dim=32,
+        intermediate_size=48, vocab_size=len(tokenizer), max_position_embeddings=300, sliding_window=24,
         query_pre_attn_scalar=32, use_bidirectional_attention=True, pad_token_id=1, eos_token_id=2, bos_token_id=0,
-        layer_types=["sliding_attention", "sliding_attention", "full_attention"], **fields,
+        **fields,
     )
     return getattr(transformers, kind)(config)
 
@@ -176,6 +176,22 @@ def save_sentence_transformer(folder, tokenizer, pooling, dense):
     }))
 
 
+def as_published(file):
+    """Renames the fields of a nomic-bert as published ones have them."""
+    config = json.loads(file.read_text())
+    published = {
+        "architectures": ["NomicBertModel"], "model_type": "nomic_bert", "activation_function": "swiglu",
+        "n_embd": config["hidden_size"], "n_head": config["num_attention_heads"], "n_layer": config["num_hidden_layers"],
+        "n_inner": config["intermediate_size"], "n_positions": 8192, "max_trained_positions": 2048,
+        "layer_norm_epsilon": config["layer_norm_eps"], "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0,
+        "rotary_emb_interleaved": False, "rotary_emb_scale_base": None, "rotary_scaling_factor": None,
+        "type_vocab_size": 2, "vocab_size": config["vocab_size"], "prenorm": False, "causal": False,
+        "qkv_proj_bias": False, "mlp_fc1_bias": False, "mlp_fc2_bias": False, "use_rms_norm": False, "parallel_block": False,
+    }
+    # llama.cpp's converter reads the fields of transformers.
+    file.write_text(json.dumps({**config, **published}, indent=2))
+
+
 def main():
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
@@ -206,6 +222,8 @@ def main():
             expected["vectors"] = [[round(float(x), 7) for x in vector] for vector in vectors]
             query = encoder.encode([TEXTS[0]], prompt_name="query")[0]
             expected["query"] = [round(float(x), 7) for x in query]
+        if name.startswith("nomic"):
+            as_published(folder / "config.json")
         (folder / "expected.json").write_text(json.dumps(expected, ensure_ascii=False))
         print(name, "written")
 

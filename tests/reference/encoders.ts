@@ -35,7 +35,8 @@ export function expectedOfEncoder(name: string): ExpectedOfEncoder {
   return JSON.parse(readFileSync(join(root, name, "expected.json"), "utf8")) as ExpectedOfEncoder;
 }
 
-/** True if a test also reads the model from a GGUF file. */
-export function isEncoderOfFile(_name: string): boolean {
-  return false;
+/** GGUF file of the model that llama.cpp's converter made; null if there is none. */
+export function encoderFile(name: string): string | null {
+  const file = join(root, name, "f16.gguf");
+  return existsSync(file) ? file : null;
 }
