@@ -148,14 +148,58 @@ function readArray(reader: Reader): GgufValue {
   const of = readType(reader, "an array's items");
   if (of === "array") return reader.refuse("is an array of arrays, which no part of a model here is");
   const count = reader.count("items", limits.items);
-  if (of === "string") {
-    const value: string[] = [];
-    for (let index = 0; index < count; index += 1) value.push(reader.text(`item ${index}`, limits.textBytes));
-    return { type: "array", of, value };
-  }
+  if (of === "string") return new TextArray(reader, count);
   const value = reader.items(of, count);
   const isWide = value instanceof BigUint64Array || value instanceof BigInt64Array;
   return { type: "array", of, value: isWide ? Float64Array.from(value, Number) : value };
+}
+
+/** Array of texts, which are decoded when they are first read: only tokenizers need them, and they are many. */
+class TextArray {
+  readonly type = "array";
+  readonly of = "string";
+  readonly #count: number;
+  readonly #key: string | null;
+  readonly #file: string;
+  readonly #bytes: Uint8Array;
+  #texts: readonly string[] | null = null;
+
+  constructor(reader: Reader, count: number) {
+    this.#count = count;
+    this.#key = reader.subject;
+    this.#file = reader.file;
+    this.#bytes = reader.textBytes(count, limits.textBytes);
+  }
+
+  /** Throws ModelError if a text is not valid UTF-8. */
+  get value(): readonly string[] {
+    this.#texts ??= this.#decoded();
+    return this.#texts;
+  }
+
+  #decoded(): string[] {
+    const view = new DataView(this.#bytes.buffer, this.#bytes.byteOffset);
+    const texts: string[] = [];
+    let at = 0;
+    for (let index = 0; index < this.#count; index += 1) {
+      const bytes = view.getUint32(at, true);
+      const text = utf8Or(this.#bytes.subarray(at + 8, at + 8 + bytes));
+      if (text === null) throw new ModelError(this.#file, this.#key, `item ${index} is not valid UTF-8`);
+      texts.push(text);
+      at += 8 + bytes;
+    }
+    return texts;
+  }
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+function utf8Or(bytes: Uint8Array): string | null {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    return null;
+  }
 }
 
 function alignmentOf(file: string, metadata: ReadonlyMap<string, GgufValue>): number {
@@ -263,7 +307,6 @@ class Reader {
   /** Key or tensor being read, for messages. */
   subject: string | null = null;
   readonly #source: ByteSource;
-  readonly #utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   #window = new Uint8Array(0);
   #view = new DataView(this.#window.buffer);
   /** File offset of the window's first byte. */
@@ -287,7 +330,7 @@ class Reader {
 
   expectMagic(): void {
     if (this.fileBytes < 24) this.refuse(`has ${this.fileBytes} bytes, too short for a GGUF file`);
-    const magic = this.#utf8Or(this.#take(4));
+    const magic = utf8Or(this.#take(4));
     const version = this.u32();
     if (magic === "vers") this.refuse("is a Git LFS pointer, not the weights; `git lfs pull` fetches them");
     if (magic !== "GGUF")
@@ -313,7 +356,7 @@ class Reader {
 
   text(what: string, bytesMax: number): string {
     const bytes = this.count(`bytes of ${what}`, bytesMax);
-    const text = this.#utf8Or(this.#take(bytes, what));
+    const text = utf8Or(this.#take(bytes, what));
     return text ?? this.refuse(`${what} is not valid UTF-8`);
   }
 
@@ -328,12 +371,16 @@ class Reader {
     return items;
   }
 
-  #utf8Or(bytes: Uint8Array): string | null {
-    try {
-      return this.#utf8.decode(bytes);
-    } catch {
-      return null;
+  /** Bytes of `count` texts with their lengths, each of which is checked. */
+  textBytes(count: number, bytesMax: number): Uint8Array {
+    const from = this.#at;
+    for (let index = 0; index < count; index += 1) {
+      if (this.#skipText(bytesMax)) continue;
+      const bytes = this.count(`bytes of item ${index}`, bytesMax);
+      this.#need(bytes, `item ${index}`);
+      this.#at += bytes;
     }
+    return new Uint8Array(this.#source.read(from, this.#at - from));
   }
 
   /** Returns the next `count` bytes, valid until the next call. */
@@ -341,6 +388,17 @@ class Reader {
     const at = this.#need(count, what);
     this.#at += count;
     return this.#window.subarray(at, at + count);
+  }
+
+  /** Skips a text that is in the window and short enough; false for another, which is left. */
+  #skipText(bytesMax: number): boolean {
+    const at = this.#at - this.#start;
+    if (at + 8 > this.#window.length) return false;
+    const bytes = this.#view.getUint32(at, true);
+    const isShort = bytes <= bytesMax && this.#view.getUint32(at + 4, true) === 0;
+    if (!isShort || at + 8 + bytes > this.#window.length) return false;
+    this.#at += 8 + bytes;
+    return true;
   }
 
   /** Brings the next `count` bytes into the window and returns the position of the first one in it. */

@@ -9,10 +9,12 @@ import { ioReason } from "../model/model-error.ts";
 import type { ModelFolder } from "../model/model-folder.ts";
 import type { DeviceSpec } from "../scheduler/device.ts";
 import { ours } from "../scheduler/policies.ts";
+import type { FillForm } from "../text/fill.ts";
 import {
   type ModelText,
   openFill,
   openTemplate,
+  openTextHead,
   openTokenizer,
   publicTokens,
   textVocabulary,
@@ -54,25 +56,29 @@ export interface Prepared {
 /** Services that turn text into tokens and back. */
 export interface TextServices extends ModelText {
   readonly encoder: Encoder;
+  /** FIM tokens; null if the model has none. */
+  readonly fill: FillForm | null;
 }
 
 /** Opens the text services of a model. Throws ConfigError for a chat template or arguments that do not work. */
 export function openText(modelDir: string, config: Config): TextServices {
-  const tokenizer = openTokenizer(modelDir);
-  const text = { tokenizer, template: templateFor(modelDir, tokenizer, config) };
+  const head = openTextHead(modelDir); // read once: vocabularies are large
+  const tokenizer = openTokenizer(modelDir, head);
+  const text = { tokenizer, template: templateFor(modelDir, tokenizer, config, head) };
   const encoder = new Encoder(text, modelDir, new URL("./text/worker.ts", import.meta.url).href);
   encoder.probe();
-  return { ...text, encoder };
+  return { ...text, encoder, fill: openFill(head, tokenizer) };
 }
 
 function templateFor(
   modelDir: string,
   tokenizer: Tokenizer,
   { chatTemplate, chatTemplateKwargs }: Config,
+  head: ReturnType<typeof openTextHead>,
 ): ChatTemplate | null {
   const choice = { template: chatTemplate, argumentsText: chatTemplateKwargs };
   try {
-    return openTemplate(modelDir, tokenizer, choice);
+    return openTemplate(modelDir, tokenizer, choice, head);
   } catch (error) {
     if (!(error instanceof TemplateError) || (chatTemplate ?? chatTemplateKwargs) === null) throw error;
     const option = chatTemplate === null ? "--chat-template-kwargs" : "--chat-template";
@@ -167,12 +173,11 @@ export function openTelemetry(
 export function servedModelOf(
   { anyModelName }: Config,
   { names, contextMax, folder }: Prepared,
-  tokenizer: Tokenizer,
+  { tokenizer, fill }: Pick<TextServices, "tokenizer" | "fill">,
 ): ServedModel {
   const { config, generationDefaults } = folder;
   const vocabSize = config.shape.vocab;
   const embedding = embeddingServed(folder);
-  const fill = openFill(folder.dir, tokenizer);
   const tokensOf = (text: string) => tokenizer.encode(text, { addSpecialTokens: false, continues: true });
   return {
     names,

@@ -259,7 +259,7 @@ async function openModel(setting: ModelSetting, memoryBytes: number, count: numb
         : prepareNative(config, path, backend!, note, [share, lean]);
     if (device.kind === "simulated") bytes = prepared.folder.weightFilesBytes;
     const text = openText(prepared.folder.dir, config);
-    const own = servedModelOf(config, prepared, text.tokenizer);
+    const own = servedModelOf(config, prepared, text);
     const { temperature, "top-k": topK, "top-p": topP, "min-p": minP } = setting.sampling;
     const defaults = own.generationDefaults;
     const model = {

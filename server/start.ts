@@ -127,7 +127,7 @@ function openWhileLoading(
 ) {
   try {
     const text = openText(prepared.folder.dir, config);
-    const model = servedModelOf(config, prepared, text.tokenizer);
+    const model = servedModelOf(config, prepared, text);
     const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
     const { store, note: jobsNote } = openJobs(config, prepared.names[0]!);
     const responses = new KeptResponses(typeof config.data === "object" ? config.data.folder : null);

@@ -45,7 +45,7 @@ export function ggufTokenizer(file: Pick<GgufFile, "file" | "metadata">): {
   else return metadata.refuse(`${prefix}.model`, "supported: gpt2, llama, gemma4, bert, t5");
   return {
     tokenizer: { version: "1.0", added_tokens: addedTokens(vocabulary), ...tokenizer },
-    config: { ...specialTokens(metadata, vocabulary), clean_up_tokenization_spaces: false },
+    config: { ...specialTokens(metadata, vocabulary.tokens), clean_up_tokenization_spaces: false },
   };
 }
 
@@ -71,7 +71,8 @@ export function ggufTemplates(file: Pick<GgufFile, "file" | "metadata">): Templa
   const names = metadata.has(namesKey) ? metadata.texts(namesKey) : [];
   for (const name of new Set(["tool_use", ...names]))
     if (metadata.has(`${key}.${name}`)) byName.set(name, metadata.text(`${key}.${name}`));
-  const specialTokensOfFile = byName.size === 0 ? {} : specialTokens(metadata, vocabularyOf(metadata));
+  const specialTokensOfFile =
+    byName.size === 0 ? {} : specialTokens(metadata, metadata.texts(`${prefix}.tokens`));
   return { path: file.file, byName, specialTokens: specialTokensOfFile };
 }
 
@@ -124,7 +125,7 @@ function specialToken(metadata: Metadata, name: string, count: number): number |
 }
 
 /** Special tokens by the names of a chat template's variables. */
-function specialTokens(metadata: Metadata, { tokens }: Vocabulary): Record<string, string> {
+function specialTokens(metadata: Metadata, tokens: readonly string[]): Record<string, string> {
   const texts: Record<string, string> = {};
   for (const [variable, name] of [
     ["bos_token", "bos"],

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { TokenId } from "../base/token.ts";
 import { controlBytes, type Vocabulary, vocabularyOf } from "../grammar/mask/vocabulary.ts";
 import { isGguf } from "../model/gguf.ts";
-import { readGgufFile } from "../model/gguf-file.ts";
+import { type GgufFile, readGgufFile } from "../model/gguf-file.ts";
 import { type FillForm, fillFormOf } from "./fill.ts";
 import { ggufFillIds, ggufTemplates, ggufTokenizer } from "./gguf-tokenizer.ts";
 import { ChatTemplate } from "./template.ts";
@@ -13,9 +13,14 @@ import { TemplateError } from "./template-error.ts";
 import { chosenTemplate, readTemplates, usualTemplate } from "./template-source.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer, triedTokenizer } from "./tokenizer.ts";
 
+/** Head of a GGUF file, which has its text; null for a folder. Throws ModelError. */
+export function openTextHead(path: string): GgufFile | null {
+  return isGguf(path) ? readGgufFile(path) : null;
+}
+
 /** The model's FIM tokens; null if it has none. Throws ModelError. */
-export function openFill(path: string, tokenizer: Tokenizer): FillForm | null {
-  return fillFormOf(tokenizer, isGguf(path) ? ggufFillIds(readGgufFile(path)) : {});
+export function openFill(head: GgufFile | null, tokenizer: Tokenizer): FillForm | null {
+  return fillFormOf(tokenizer, head === null ? {} : ggufFillIds(head));
 }
 
 export interface ModelText {
@@ -25,11 +30,10 @@ export interface ModelText {
 }
 
 /** Tokenizer of a folder or a GGUF file. Throws TokenizerError and ModelError. */
-export function openTokenizer(path: string): Tokenizer {
-  if (!isGguf(path)) return loadTokenizer(path);
-  const file = readGgufFile(path);
+export function openTokenizer(path: string, head = openTextHead(path)): Tokenizer {
+  if (head === null) return loadTokenizer(path);
   return triedTokenizer(path, () => {
-    const { tokenizer, config } = ggufTokenizer(file);
+    const { tokenizer, config } = ggufTokenizer(head);
     return createTokenizer(tokenizer, config);
   });
 }
@@ -50,8 +54,9 @@ export function openTemplate(
   path: string,
   { controlTexts }: Tokenizer,
   { template: choice, argumentsText }: TemplateChoice = { template: null, argumentsText: null },
+  head = openTextHead(path),
 ): ChatTemplate | null {
-  const set = isGguf(path) ? ggufTemplates(readGgufFile(path)) : readTemplates(path);
+  const set = head === null ? readTemplates(path) : ggufTemplates(head);
   const source = choice === null ? usualTemplate(set) : chosenTemplate(choice, set);
   if (source === null) return null;
   try {

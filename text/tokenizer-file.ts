@@ -127,9 +127,20 @@ export const byteOfCharacter = ((): ReadonlyMap<string, number> => {
   return map;
 })();
 
+/** The same by UTF-16 unit; -1 for others. An array, since vocabularies have a million characters. */
+const byteOfUnit = Int16Array.from(
+  { length: 0x200 },
+  (_, unit) => byteOfCharacter.get(String.fromCharCode(unit)) ?? -1,
+);
+
 function byteLevelBytes(spelling: string, utf8: TextEncoder): Uint8Array {
-  const bytes = Array.from(spelling, (character) => byteOfCharacter.get(character));
-  return bytes.includes(undefined) ? utf8.encode(spelling) : Uint8Array.from(bytes as number[]);
+  const bytes = new Uint8Array(spelling.length);
+  for (let at = 0; at < spelling.length; at++) {
+    const byte = byteOfUnit[spelling.charCodeAt(at)] ?? -1;
+    if (byte < 0) return utf8.encode(spelling);
+    bytes[at] = byte;
+  }
+  return bytes;
 }
 
 function sentencePieceBytes(spelling: string, utf8: TextEncoder): Uint8Array {
