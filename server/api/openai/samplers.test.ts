@@ -1,15 +1,10 @@
 import { expect, test } from "bun:test";
+import { servedDemo } from "../../../tests/support/served-model.ts";
 import { parseOllamaChat } from "../ollama/schema.ts";
 import { noTargets } from "../targets.ts";
 import { parseChatRequest } from "./schema.ts";
 
-const model = {
-  names: ["demo"],
-  contextMax: 100,
-  vocabSize: 1000,
-  tokensOf: () => [1],
-  generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
-};
+const model = servedDemo({ tokensOf: () => [1] });
 const messages = [{ role: "user", content: "Hi" }];
 const parse = (more: object) => parseChatRequest({ messages, ...more }, model);
 
