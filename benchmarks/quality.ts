@@ -93,7 +93,7 @@ class Reader {
     };
     const devices = hasGpu(library) ? [0] : [];
     this.#device = hasGpu(library)
-      ? openGpuDevice(library, this.#model, limits, 0)
+      ? openGpuDevice(library, this.#model, limits, 0, () => {})
       : openCpuDevice(library, this.#model, limits);
     const shape = { ...folder.config.shape, contextMax: tokens };
     const { copyBytes } = library.enginePlan(shape, options, { ...limits, devices });

@@ -140,19 +140,18 @@ export interface NativeLibrary {
    * called this.
    */
   modelRestore(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
-  /** Frees host memory of the weights, once all GPU engines that will use them are open. */
-  modelRelease(model: ModelHandle): void;
   modelClose(model: ModelHandle): void;
   /**
-   * Maximum bytes that an engine takes besides its pages: its workspace, and on a GPU its copy of the
-   * weights.
+   * Maximum bytes that an engine takes besides its pages: its workspace; on a GPU its copy of the weights, and
+   * memory of the host, most of it only while the engine opens.
    */
   enginePlan(
     shape: ModelShape,
     options: ComputeOptions,
     limits: EngineLimits,
-  ): { readonly workspaceBytes: number; readonly copyBytes: number };
-  engineOpen(model: ModelHandle, limits: EngineLimits): EngineHandle;
+  ): { readonly workspaceBytes: number; readonly copyBytes: number; readonly hostBytes: number };
+  /** Opens an engine. A GPU engine reads the weights here, and calls `onProgress` before it returns. */
+  engineOpen(model: ModelHandle, limits: EngineLimits, onProgress: NativeProgress): EngineHandle;
   engineClose(engine: EngineHandle): void;
   /**
    * Starts a step. The caller keeps both buffers referenced, and `block` unchanged, until stepWait returns.
@@ -167,7 +166,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 13;
+const abiVersion = 14;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -207,10 +206,9 @@ const symbols = {
   bunting_model_seal: { args: ["ptr"], returns: "i32" },
   bunting_model_save: { args: ["ptr", "buffer", "buffer", "ptr"], returns: "i32" },
   bunting_model_restore: { args: ["ptr", "buffer", "buffer", "ptr"], returns: "i32" },
-  bunting_model_release: { args: ["ptr"], returns: "i32" },
   bunting_model_close: { args: ["ptr"], returns: "i32" },
-  bunting_engine_plan: { args: ["buffer", "buffer", "buffer", "buffer"], returns: "i32" },
-  bunting_engine_open: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
+  bunting_engine_plan: { args: ["buffer", "buffer", "buffer", "buffer", "buffer"], returns: "i32" },
+  bunting_engine_open: { args: ["ptr", "buffer", "ptr", "buffer"], returns: "i32" },
   bunting_engine_close: { args: ["ptr"], returns: "i32" },
   bunting_step_start: { args: ["ptr", "buffer", "buffer_length", "buffer", "buffer_length"], returns: "i32" },
   bunting_step_wait: { args: ["ptr", "ptr"], returns: "i32" },
@@ -293,17 +291,21 @@ export function openLibrary(path: string): NativeLibrary {
       withProgress(onProgress, (progress) =>
         check(c.bunting_model_restore(model, encodePath(file), encodeKey(key), progress)),
       ),
-    modelRelease: (model) => check(c.bunting_model_release(model)),
     modelClose: (model) => check(c.bunting_model_close(model)),
     enginePlan(shape, options, limits) {
       const copyBytes = new BigUint64Array(new ArrayBuffer(8));
+      const hostBytes = new BigUint64Array(new ArrayBuffer(8));
       const [model, engine] = [encodeShape(shape, options), encodeLimits(limits)];
-      const workspaceBytes = word((out) => c.bunting_engine_plan(model, engine, out, copyBytes));
-      return { workspaceBytes, copyBytes: Number(copyBytes[0]) };
+      const workspaceBytes = word((out) => c.bunting_engine_plan(model, engine, out, copyBytes, hostBytes));
+      return { workspaceBytes, copyBytes: Number(copyBytes[0]), hostBytes: Number(hostBytes[0]) };
     },
-    engineOpen(model, limits) {
+    engineOpen(model, limits, onProgress) {
       const struct = encodeLimits(limits);
-      return word((out) => c.bunting_engine_open(model, struct, out)) as EngineHandle;
+      let engine = 0;
+      withProgress(onProgress, (progress) => {
+        engine = word((out) => c.bunting_engine_open(model, struct, progress, out));
+      });
+      return engine as EngineHandle;
     },
     engineClose: (engine) => check(c.bunting_engine_close(engine)),
     stepStart: (engine, block, result) => check(c.bunting_step_start(engine, block, block, result, result)),

@@ -224,6 +224,7 @@ const MAY_USE_INTRINSICS = [
   "csrc/cuda/gpu.h",
   "csrc/cuda/runtime_cuda.cpp",
   "csrc/cuda/tests/test_cuda_driver.cpp",
+  "csrc/cuda/tests/test_cuda_loading.cpp",
   "csrc/cuda/tests/fake_cudart/cuda_runtime_api.h",
   "csrc/cuda/tests/fake_cudart/fake_cudart.cpp",
 ];

@@ -1,7 +1,9 @@
 // engine.cpp - the C boundary of include/engine.h. Each function runs inside guarded(), which converts
 // exceptions to a status and keeps the sentence for bunting_last_error().
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
@@ -19,6 +21,7 @@
 #include "boundary/step_block.h"
 #include "host/machine.h"
 #include "model/model.h"
+#include "model/stored_tensor.h"
 
 #ifdef BUNTING_CUDA
 using EngineForward = bunting::cuda::Forward;
@@ -31,7 +34,8 @@ struct bunting_model : bunting::Model {
 };
 
 struct bunting_engine {
-  bunting_engine(bunting::Model const& model, bunting_engine_limits const& limits)
+  bunting_engine(bunting::Model const& model, bunting_engine_limits const& limits,
+                 [[maybe_unused]] bunting_progress progress)
       : reader({.pages = limits.pages,
                 .page_tokens = limits.page_tokens,
                 .tokens_max = limits.step_tokens_max,
@@ -43,7 +47,13 @@ struct bunting_engine {
                 .context_max = model.shape().context_max,
                 .hidden_size = model.shape().hidden,
                 .is_bidirectional = model.is_bidirectional()}),
-        forward(model, limits) {}
+#ifdef BUNTING_CUDA
+        forward(model, limits, progress) {
+  }
+#else
+        forward(model, limits) {
+  }
+#endif
 
   bunting::StepReader reader;
   EngineForward forward;
@@ -195,20 +205,22 @@ bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page
 }
 
 bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
-                                   uint64_t* workspace_bytes, uint64_t* copy_bytes) {
+                                   uint64_t* workspace_bytes, uint64_t* copy_bytes, uint64_t* host_bytes) {
   return guarded([&] {
     require(shape, "shape");
     require(limits, "limits");
     require(workspace_bytes, "workspace_bytes");
     require(copy_bytes, "copy_bytes");
+    require(host_bytes, "host_bytes");
     check_limits(*limits);
     bunting::Model const model(*shape);
     check_formats(model);
     *workspace_bytes = EngineForward::workspace_bytes(model, *limits);
 #ifdef BUNTING_CUDA
     *copy_bytes = bunting::cuda::DeviceWeights::bytes(model);
+    *host_bytes = EngineForward::host_bytes(model, *limits);
 #else
-    *copy_bytes = 0;
+    *copy_bytes = *host_bytes = 0;
 #endif
   });
 }
@@ -219,7 +231,11 @@ bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_mode
     require(out, "out");
     auto model = std::make_unique<bunting_model>(*shape);
     check_formats(*model);
+#ifdef BUNTING_CUDA
+    model->allocate(bunting::Model::Loading::deferred);
+#else
     model->allocate();
+#endif
     *out = model.release();
   });
 }
@@ -240,9 +256,12 @@ bunting_status bunting_model_load_quantised(bunting_model* model, int32_t tensor
     require(paths, "paths");
     require(offsets, "offsets");
     require(how, "how");
-    int64_t const row_step = dtype & BUNTING_EVERY_SECOND ? 2 : 1;
-    model->load_quantised(tensor, layer, bunting::QuantisedMatrix(*how, paths, offsets, rows, cols, row_step),
-                          paths, dtype & ~BUNTING_EVERY_SECOND, rows, cols);
+    bunting::QuantisedSource source{*how, {}, {}, dtype & BUNTING_EVERY_SECOND ? 2 : 1};
+    std::copy_n(offsets, BUNTING_PARTS, source.offsets);
+    char const* path = paths;
+    for (int part = 0; part < BUNTING_PARTS; part++) path += std::strlen(path) + 1;
+    source.paths.assign(paths, path);
+    model->load(tensor, layer, paths, offsets[0], dtype & ~BUNTING_EVERY_SECOND, rows, cols, &source);
   });
 }
 
@@ -250,7 +269,7 @@ bunting_status bunting_model_seal(bunting_model* model) {
   return guarded([&] { model->seal(); });
 }
 
-bunting_status bunting_model_save(bunting_model const* model, char const* path, uint8_t const* key,
+bunting_status bunting_model_save(bunting_model* model, char const* path, uint8_t const* key,
                                   bunting_progress progress) {
   return guarded([&] {
     require(path, "path");
@@ -268,29 +287,18 @@ bunting_status bunting_model_restore(bunting_model* model, char const* path, uin
   });
 }
 
-bunting_status bunting_model_release([[maybe_unused]] bunting_model* model) {
-  return guarded([&] {
-#ifdef BUNTING_CUDA
-    model->release();
-#else
-    fail(BUNTING_INVALID, "CPU engines compute with the model's weights");
-#endif
-  });
-}
-
 bunting_status bunting_model_close(bunting_model* model) {
   return guarded([&] { delete model; });
 }
 
 bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits,
-                                   bunting_engine** out) {
+                                   bunting_progress progress, bunting_engine** out) {
   return guarded([&] {
     require(limits, "limits");
     require(out, "out");
     check_limits(*limits);
     if (!model->sealed()) fail(BUNTING_INVALID, "the model is not sealed");
-    if (model->released()) fail(BUNTING_INVALID, "the model's weights were given back");
-    *out = std::make_unique<bunting_engine>(*model, *limits).release();
+    *out = std::make_unique<bunting_engine>(*model, *limits, progress).release();
   });
 }
 

@@ -19,6 +19,14 @@ size_t result_row_words(bunting_engine_limits const& limits) {
   return BUNTING_RESULT_ROW_WORDS + 2 * size_t(limits.top_logprobs_max);
 }
 
+size_t result_bytes(bunting_engine_limits const& limits) {
+  return size_t(limits.step_draws_max) * result_row_words(limits) * 4;
+}
+
+size_t hidden_bytes(Model const& model, bunting_engine_limits const& limits) {
+  return size_t(limits.step_hidden_max) * size_t(model.shape().hidden) * sizeof(bf16);
+}
+
 float to_float(bf16 value) {
   uint32_t const bits = uint32_t(value) << 16;
   float number;
@@ -79,18 +87,23 @@ uint64_t Forward::workspace_bytes(Model const& model, bunting_engine_limits cons
          (limits.gemm == BUNTING_GEMM_CUBLASLT ? CublasLt::kWorkspaceBytes : 0);
 }
 
-Forward::Forward(Model const& model, bunting_engine_limits const& limits)
+uint64_t Forward::host_bytes(Model const& model, bunting_engine_limits const& limits) {
+  return model.table_bytes() + DeviceWeights::host_bytes(model) +
+         StepInputs::bytes(model, limits, attention_blocks(model, limits)) + result_bytes(limits) +
+         hidden_bytes(model, limits);
+}
+
+Forward::Forward(Model const& model, bunting_engine_limits const& limits, bunting_progress progress)
     : model_(model),
       limits_(limits),
       blocks_(attention_blocks(model, limits)),
       cublaslt_(limits.gemm == BUNTING_GEMM_CUBLASLT ? std::make_unique<CublasLt>("") : nullptr),
-      weights_(model),
+      weights_(model, progress),
       pages_(model, limits.pages),
       work_(Activations().place(model, limits, blocks_, nullptr), "the workspaces of a step"),
       inputs_(model, limits, blocks_),
-      results_(size_t(limits.step_draws_max) * result_row_words(limits) * 4, "the results of a step"),
-      hidden_(size_t(limits.step_hidden_max) * size_t(model.shape().hidden) * sizeof(bf16),
-              "the hidden states of a step") {
+      results_(result_bytes(limits), "the results of a step"),
+      hidden_(hidden_bytes(model, limits), "the hidden states of a step") {
   act_.place(model, limits, blocks_, work_.data());
   record_graphs();
 }

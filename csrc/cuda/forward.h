@@ -45,11 +45,13 @@ struct DecodeGraph {
 
 class Forward {
  public:
-  // Allocates all device memory: weights, pages, workspaces. Throws BUNTING_INVALID or BUNTING_NO_MEMORY.
-  Forward(Model const& model, bunting_engine_limits const& limits);
+  // Allocates all device memory: weights, pages, workspaces. Throws as DeviceWeights does.
+  Forward(Model const& model, bunting_engine_limits const& limits, bunting_progress progress = nullptr);
 
   // Bytes of device memory besides pages and weights.
   static uint64_t workspace_bytes(Model const& model, bunting_engine_limits const& limits);
+  // Bytes of the host's memory at most: while the weights are on their way, and for what steps exchange.
+  static uint64_t host_bytes(Model const& model, bunting_engine_limits const& limits);
 
   // Computes a step and writes `result` (engine.h). Throws BUNTING_LOST if the device does not finish in
   // time.

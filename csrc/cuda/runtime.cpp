@@ -108,15 +108,27 @@ DeviceMemory::~DeviceMemory() {
                     [data = data_, bytes = bytes_] { return driver::release(data, bytes); });
 }
 
-MappedMemory::MappedMemory(size_t bytes, char const* what) : bytes_(bytes), device_(current_device()) {
+MappedMemory::MappedMemory(size_t bytes, char const* what, Kind kind)
+    : bytes_(bytes), device_(current_device()) {
   if (bytes == 0) return;
   std::string const no_memory =
       "the host has no " + std::to_string(bytes) + " bytes of pinned memory left for " + what;
-  data_ = allocate(device_, no_memory, driver::allocate_mapped, bytes, "allocating pinned memory");
+  try {
+    data_ = allocate(device_, no_memory, driver::allocate_mapped, bytes, "allocating pinned memory");
+  } catch (Error const& error) {
+    if (kind == Kind::pinned || error.status() != BUNTING_NO_MEMORY) throw;
+    data_ = static_cast<char*>(std::calloc(bytes, 1));
+    if (!data_) throw;
+    is_pinned_ = false;
+    take_on(device_);
+  }
 }
 
 MappedMemory::~MappedMemory() {
-  if (data_ && give_back(device_))
+  if (!data_ || !give_back(device_)) return;
+  if (!is_pinned_)
+    std::free(data_);
+  else
     bounded_or_lost(device_, "freeing pinned memory",
                     [data = data_, bytes = bytes_] { return driver::release_mapped(data, bytes); });
 }

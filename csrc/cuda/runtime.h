@@ -70,17 +70,21 @@ class DeviceMemory {
 // into it.
 class MappedMemory {
  public:
-  MappedMemory(size_t bytes, char const* what);
+  // Kernels may not use memory that is not pinned; copies from and to it are slower.
+  enum class Kind { pinned, pinned_if_possible };
+  MappedMemory(size_t bytes, char const* what, Kind kind = Kind::pinned);
   ~MappedMemory();
   MappedMemory(MappedMemory const&) = delete;
   MappedMemory& operator=(MappedMemory const&) = delete;
   char* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  bool is_pinned() const { return is_pinned_; }
 
  private:
   char* data_ = nullptr;
   size_t bytes_ = 0;
   int32_t device_ = 0;
+  bool is_pinned_ = true;
 };
 
 struct LaunchShape {

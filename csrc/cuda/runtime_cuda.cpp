@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "cuda/architectures.h"
 #include "cuda/driver.h"
@@ -132,7 +133,9 @@ Outcome allocate(size_t bytes, void*& data) {
   if (status == cudaSuccess) status = cudaMemset(data, 0, bytes);
   // The streams of an engine do not wait for the legacy stream.
   if (status == cudaSuccess) status = cudaStreamSynchronize(cudaStreamLegacy);
-  return outcome_of(status, "allocating device memory");
+  Outcome const outcome = outcome_of(status, "allocating device memory");
+  if (!outcome && data) cudaFree(std::exchange(data, nullptr));
+  return outcome;
 }
 
 Outcome release(void* data, size_t) {
@@ -164,8 +167,12 @@ Outcome open_stream(void*& stream) {
   cudaError_t status = cudaStreamCreateWithFlags(&made->stream, cudaStreamNonBlocking);
   if (status == cudaSuccess)
     status = cudaEventCreateWithFlags(&made->event, cudaEventBlockingSync | cudaEventDisableTiming);
-  if (status == cudaSuccess) stream = made.release();
-  return outcome_of(status, "making a stream");
+  Outcome const outcome = outcome_of(status, "making a stream");
+  if (outcome)
+    stream = made.release();
+  else if (made->stream)
+    cudaStreamDestroy(made->stream);
+  return outcome;
 }
 
 Outcome close_stream(void* stream) {

@@ -99,6 +99,7 @@ struct EmulatedStream {
 
 struct Allocation {
   size_t bytes;
+  bool is_device;  // counts as the device's memory; else it is the host's
   std::unique_ptr<emulator::GlobalRange> range;
 };
 
@@ -202,22 +203,22 @@ size_t mapped_bytes(size_t bytes) {
 
 // Maps memory before an unmapped guard page, so that an access past its end outside checked kernels is a
 // segmentation fault.
-driver::Outcome map_memory(char const* call, size_t bytes, void*& data) {
+driver::Outcome map_memory(char const* call, size_t bytes, bool is_device, void*& data) {
   std::unique_lock lock(machine().mutex);
   if (driver::Outcome const outcome = enter(lock, selected, call); !outcome) return outcome;
   Device& device = machine().devices[size_t(selected)];
   driver::Outcome const no_memory{driver::Outcome::Kind::no_memory, "out of memory"};
   Mishaps& mishaps = machine().mishaps;
   if ((selected == 0 && mishaps.resets_before <= 0 && is_due(mishaps.fail_allocation)) ||
-      device.allocated_bytes + bytes > machine().memory_bytes())
+      (is_device && device.allocated_bytes + bytes > machine().memory_bytes()))
     return no_memory;
   void* const memory = mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return no_memory;
   char* const start = static_cast<char*>(memory);
   mprotect(start + mapped_bytes(bytes) - 4096, 4096, PROT_NONE);
-  device.allocated_bytes += bytes;
-  device.allocations[start] = {bytes, std::make_unique<emulator::GlobalRange>(start, bytes)};
+  if (is_device) device.allocated_bytes += bytes;
+  device.allocations[start] = {bytes, is_device, std::make_unique<emulator::GlobalRange>(start, bytes)};
   data = start;
   return {};
 }
@@ -227,8 +228,8 @@ void unmap(Device& device, char* data) {
   auto const at = device.allocations.find(data);
   if (at == device.allocations.end()) return;
   size_t const bytes = at->second.bytes;
+  if (at->second.is_device) device.allocated_bytes -= bytes;
   device.allocations.erase(at);
-  device.allocated_bytes -= bytes;
   munmap(data, mapped_bytes(bytes));
 }
 
@@ -344,7 +345,7 @@ Outcome reset(int32_t index) {
 }
 
 Outcome allocate(size_t bytes, void*& data) {
-  return map_memory("allocate", bytes, data);
+  return map_memory("allocate", bytes, true, data);
 }
 
 Outcome release(void* data, size_t) {
@@ -352,7 +353,7 @@ Outcome release(void* data, size_t) {
 }
 
 Outcome allocate_mapped(size_t bytes, void*& data) {
-  return map_memory("allocate_mapped", bytes, data);
+  return map_memory("allocate_mapped", bytes, false, data);
 }
 
 Outcome release_mapped(void* data, size_t) {

@@ -1,22 +1,13 @@
 #include "cuda/weights.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <initializer_list>
-#include <optional>
 
 #include "boundary/error.h"
-#include "cpu/kernels/integer_layout.h"
 #include "cuda/attention_plan.h"
-#include "host/thread_pool.h"
+#include "cuda/uploader.h"
 
 namespace bunting::cuda {
 namespace {
-
-constexpr size_t kStagingBytes = size_t(16) << 20;
-constexpr double kUploadDeadlineMs = 60'000;  // per staging buffer
-constexpr int64_t kRowsPerPiece = 16;         // rows that one thread reorders at a time
 
 constexpr char const* kWidths = "the GPU engine wants widths that are multiples of 8; %s is %d";
 
@@ -66,231 +57,20 @@ void check_shape(Model const& model) {
   for (int32_t i = 0; i < s.layers; ++i) check_heads(s, model.layer_shape(i));
 }
 
-namespace {
-
-// Returns the device format of a packed matrix.
-Format format_of(Dtype dtype, bool as_fp8) {
-  switch (dtype) {
-    case Dtype::q8_128:
-    case Dtype::q6:
-      return Format::int8_128;
-    case Dtype::q8:
-      return Format::int8_32;
-    case Dtype::q4:
-      return Format::int4_32;
-    case Dtype::mxfp4:
-      return Format::mxfp4;
-    default:
-      return as_fp8 ? Format::fp8 : Format::plain;
-  }
-}
-
-// Rounds to nearest even; x must be finite.
-bf16 bf16_of(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  return bf16((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-}  // namespace
-
-// Allocates and fills device memory, or without memory only adds up sizes. `threads` threads bring rows into
-// the kernels' order.
-class DeviceWeights::Uploader {
- public:
-  Uploader(char* base, int threads) : carver_(base), uploads_(base != nullptr) {
-    if (!uploads_) return;
-    staging_.emplace(kStagingBytes, "the upload of weights");
-    stream_.emplace();
-    pool_.emplace(threads);
-    scratch_.resize(size_t(threads));
-  }
-  size_t used() const { return carver_.used(); }
-
-  float const* vector(float const* from, int64_t size, float scale = 1) {
-    return vectors({from}, size, scale);
-  }
-
-  // Uploads vectors of `size` numbers, one after the other, times `scale`.
-  float const* vectors(std::vector<float const*> const& from, int64_t size, float scale = 1) {
-    float* const whole = carver_.take<float>(from.size() * size_t(size));
-    float* to = whole;
-    for (float const* part : from) {
-      for (int64_t done = 0; uploads_ && done < size;) {
-        int64_t const count = std::min<int64_t>(size - done, int64_t(kStagingBytes / sizeof(float)));
-        float* const staged = reinterpret_cast<float*>(staging_->data());
-        for (int64_t i = 0; i < count; ++i) staged[i] = scale * part[done + i];
-        send(to + done, staged, size_t(count) * sizeof(float));
-        done += count;
-      }
-      to += size;
-    }
-    return whole;
-  }
-
-  template <class T>
-  T* array(T const* from, int64_t size) {
-    constexpr int64_t kMost = int64_t(kStagingBytes / sizeof(T));
-    T* const to = carver_.take<T>(size_t(size));
-    for (int64_t done = 0; uploads_ && done < size; done += kMost) {
-      size_t const bytes = size_t(std::min(kMost, size - done)) * sizeof(T);
-      std::memcpy(staging_->data(), from + done, bytes);
-      send(to + done, staging_->data(), bytes);
-    }
-    return to;
-  }
-
-  float number(float const* from) const { return uploads_ ? *from : 1; }
-
-  // Uploads ranges of rows of a packed matrix, one after the other, in the host's format, or from bf16 to
-  // fp8.
-  struct Rows {
-    int64_t first, count;
-  };
-  WeightMatrix matrix(PackedMatrix const& from, bool as_fp8, std::vector<Rows> const& ranges) {
-    Format const format = format_of(from.dtype, as_fp8);
-    size_t const row = row_bytes(format, int32_t(from.k)),
-                 row_scales = row_scale_bytes(format, int32_t(from.k));
-    int64_t rows = 0;
-    for (Rows const& range : ranges) rows += range.count;
-    char* to = carver_.take<char>(size_t(rows) * row);
-    char* to_scales = carver_.take<char>(size_t(rows) * row_scales);
-    WeightMatrix const matrix(format, to, to_scales);
-    int64_t const rows_max = int64_t(kStagingBytes / (row + row_scales));
-    for (Rows const& range : ranges)
-      for (int64_t done = 0; uploads_ && done < range.count;) {
-        int64_t const count = std::min(range.count - done, rows_max);
-        char* const staged_scales = staging_->data() + size_t(count) * row;
-        each_row(count, [&](int64_t r, Scratch& scratch) {
-          scratch.write_row(from, range.first + done + r, format, staging_->data() + size_t(r) * row,
-                            staged_scales + size_t(r) * row_scales);
-        });
-        send(to, staging_->data(), size_t(count) * row);
-        if (row_scales > 0) send(to_scales, staged_scales, size_t(count) * row_scales);
-        to += size_t(count) * row;
-        to_scales += size_t(count) * row_scales;
-        done += count;
-      }
-    return matrix;
-  }
-
-  // Uploads the first `rows` rows of an f32 matrix unchanged.
-  float const* exact(PackedMatrix const& from, int64_t rows) {
-    float* const whole = carver_.take<float>(size_t(rows * from.k));
-    for (int64_t r = 0; uploads_ && r < rows; ++r) {
-      float const* const panel = static_cast<float const*>(from.data) + r / kPanel * kPanel * from.kp();
-      float* const staged = reinterpret_cast<float*>(staging_->data());
-      for (int64_t k = 0; k < from.k; ++k) staged[k] = panel[k * kPanel + r % kPanel];
-      send(whole + r * from.k, staged, size_t(from.k) * sizeof(float));
-    }
-    return whole;
-  }
-
-  // Uploads all rows in bf16, from any host format.
-  bf16 const* table(PackedMatrix const& from) {
-    bf16* const table = carver_.take<bf16>(size_t(from.n * from.k));
-    int64_t const rows_max = int64_t(kStagingBytes / sizeof(bf16)) / from.k;
-    for (int64_t done = 0; uploads_ && done < from.n;) {
-      int64_t const count = std::min(from.n - done, rows_max);
-      bf16* const staged = reinterpret_cast<bf16*>(staging_->data());
-      each_row(count, [&](int64_t r, Scratch& scratch) {
-        scratch.write_row(from, done + r, Format::plain, staged + r * from.k, nullptr);
-      });
-      send(table + done * from.k, staged, size_t(count * from.k) * sizeof(bf16));
-      done += count;
-    }
-    return table;
-  }
-
- private:
-  // Buffers of a thread for one row of a packed matrix; csrc/cpu/kernels/kernels.h describes the packed
-  // order.
-  class Scratch {
-   public:
-    void write_row(PackedMatrix const& from, int64_t row, Format format, void* to, void* to_scales) {
-      if (from.grouped()) {
-        read_groups(from, row);
-        if (format == Format::plain)
-          for (int64_t k = 0; k < from.k; ++k) static_cast<bf16*>(to)[k] = bf16_of(value_of(from, k));
-        else
-          pack_row(format, q_, scales_, to, to_scales);
-        return;
-      }
-      bf16 const* const panel =
-          static_cast<bf16 const*>(from.data) + row / kPanel * kPanel * from.kp() + row % kPanel * 2;
-      auto const at = [&](int64_t k) { return panel[k / 2 * (2 * kPanel) + k % 2]; };
-      if (format == Format::plain) {
-        for (int64_t k = 0; k < from.k; ++k) static_cast<bf16*>(to)[k] = at(k);
-        return;
-      }
-      values_.resize(size_t(from.k));
-      for (int64_t k = 0; k < from.k; ++k) {
-        uint32_t const bits = uint32_t(at(k)) << 16;
-        std::memcpy(&values_[size_t(k)], &bits, sizeof bits);
-      }
-      is_finite &= std::all_of(values_.begin(), values_.end(), [](float x) { return std::isfinite(x); });
-      if (is_finite) round_row_to_fp8(values_, to, to_scales);
-    }
-
-    bool is_finite = true;  // true while all rounded numbers were finite
-
-   private:
-    void read_groups(PackedMatrix const& from, int64_t row) {
-      q_.resize(size_t(round_up(from.k, kGroup)));
-      scales_.clear();
-      for (int64_t k = 0; k < from.k; k += from.group())
-        scales_.push_back(from.dtype == Dtype::mxfp4 ? mxfp4_scale(read_scales(from, row, k).bytes[0])
-                                                     : read_scales(from, row, k).halves[0]);
-      for (int64_t k = 0; k < from.k; k += kGroup) read_integers(from, row, k, q_.data() + k);
-      q_.resize(size_t(from.k));
-    }
-
-    // Returns a value of the row that was read last.
-    float value_of(PackedMatrix const& from, int64_t k) const {
-      uint16_t const scale = scales_[size_t(k / from.group())];
-      int8_t const q = q_[size_t(k)];
-      if (from.dtype != Dtype::mxfp4) return half_value(scale) * float(q);
-      uint32_t const bits = uint32_t(scale) << 16;
-      float power;
-      std::memcpy(&power, &bits, sizeof power);
-      return power * 0.5f * float(kTwiceE2m1.of[q]);
-    }
-
-    std::vector<int8_t> q_;
-    std::vector<uint16_t> scales_;  // one per group
-    std::vector<float> values_;
-  };
-
-  template <class Body>
-  void each_row(int64_t count, Body const& body) {
-    pool_->run(count, kRowsPerPiece, [&](int64_t begin, int64_t end, int thread) {
-      for (int64_t r = begin; r < end; ++r) body(r, scratch_[size_t(thread)]);
-    });
-    for (Scratch const& scratch : scratch_)
-      if (!scratch.is_finite) fail(BUNTING_INVALID, "a weight is not finite: fp8 has no code for it");
-  }
-
-  void send(void* to, void const* from, size_t bytes) {
-    stream_->copy(to, from, bytes);
-    stream_->finish(kUploadDeadlineMs, "has not taken weights");
-  }
-
-  Carver carver_;
-  bool uploads_;
-  std::optional<MappedMemory> staging_;
-  std::optional<Stream> stream_;
-  std::optional<ThreadPool> pool_;
-  std::vector<Scratch> scratch_;  // indexed by thread
-};
-
-DeviceWeights::DeviceWeights(Model const& model) : memory_(bytes(model), "the model's weights") {
-  Uploader uploader(memory_.data(), model.shape().threads);
+DeviceWeights::DeviceWeights(Model const& model, bunting_progress progress)
+    : memory_(bytes(model), "the model's weights") {
+  Uploader uploader(memory_, model, progress);
   place(model, uploader);
+  host_bytes_used_ = uploader.finish();
+}
+
+size_t DeviceWeights::host_bytes(Model const& model) {
+  return Uploader::host_bytes(model);
 }
 
 size_t DeviceWeights::bytes(Model const& model) {
   check_shape(model);
-  Uploader measures(nullptr, 1);
+  Uploader measures;
   DeviceWeights().place(model, measures);
   return measures.used();
 }

@@ -1,8 +1,9 @@
 // weights.h - a sealed model's weights on the device. Matrices are rows of bf16, of integers in groups as on
 // the host, or rounded to fp8 (quantise.h). The embedding table is always bf16; vectors are f32.
 //
-// An engine makes them from the host's packed weights when it opens, and does not read the host's weights
-// afterwards.
+// An engine makes them when it opens, from the model's files or from packed weights in memory, piece by
+// piece: read, packed on all threads, put in the kernels' order, and copied while the next piece is packed.
+// It does not read them afterwards.
 #pragma once
 
 #include <vector>
@@ -12,6 +13,8 @@
 #include "model/model.h"
 
 namespace bunting::cuda {
+
+class Uploader;
 
 // Refuses a model that the kernels cannot compute, with a sentence.
 void check_shape(Model const& model);
@@ -53,11 +56,18 @@ struct DeviceLayer {
 
 class DeviceWeights {
  public:
-  // Throws BUNTING_INVALID for a shape that the kernels do not support, or BUNTING_NO_MEMORY.
-  explicit DeviceWeights(Model const& model);
+  // Throws BUNTING_INVALID for a shape that the kernels do not support or a weight that is not finite,
+  // BUNTING_NO_MEMORY, or BUNTING_IO for a file. Calls `progress`, unless null, after every piece.
+  explicit DeviceWeights(Model const& model, bunting_progress progress = nullptr);
 
   // Bytes of device memory.
   static size_t bytes(Model const& model);
+  // Bytes of the host's memory, at most, that the constructor uses besides the system's file cache. They
+  // depend on the widths of the matrices and the number of threads.
+  static size_t host_bytes(Model const& model);
+  // Bytes that it used.
+  size_t host_bytes_used() const { return host_bytes_used_; }
+  DeviceMemory const& memory() const { return memory_; }
 
   DeviceLayer const& layer(int32_t index) const { return layers_[size_t(index)]; }
   bf16 const* embedding() const { return embedding_; }                                  // [V, H]
@@ -70,7 +80,6 @@ class DeviceWeights {
   float const* layer_input_norm() const { return layer_input_norm_; }         // [P]
 
  private:
-  class Uploader;
   DeviceWeights() = default;  // for measuring
   void place(Model const& model, Uploader& uploader);
   void place_mlp(Model const& model, int32_t layer, Uploader& uploader);
@@ -78,6 +87,7 @@ class DeviceWeights {
   void place_ropes(Model const& model, Uploader& uploader);
 
   DeviceMemory memory_;
+  size_t host_bytes_used_ = 0;
   std::vector<DeviceLayer> layers_;
   std::vector<RopeTable> ropes_;  // on the device
   bf16 const* embedding_ = nullptr;

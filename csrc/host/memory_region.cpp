@@ -1,6 +1,7 @@
 #include "host/memory_region.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -16,7 +17,38 @@ void ask_for_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t byt
 #endif
 }
 
+size_t os_page() {
+  return size_t(sysconf(_SC_PAGESIZE));
+}
+
 }  // namespace
+
+MemoryRegion MemoryRegion::of_addresses(size_t bytes, char const* what) {
+  MemoryRegion region;
+  region.bytes_ = bytes;
+  region.mapping_bytes_ = bytes + kHugePage;
+  region.mapping_ =
+      mmap(nullptr, region.mapping_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (region.mapping_ == MAP_FAILED) {
+    region.mapping_ = nullptr;
+    fail(BUNTING_NO_MEMORY, "cannot reserve %.1f MiB of addresses for %s", double(bytes) / (1 << 20), what);
+  }
+  uintptr_t const address = reinterpret_cast<uintptr_t>(region.mapping_);
+  region.data_ = reinterpret_cast<char*>((address + kHugePage - 1) / kHugePage * kHugePage);
+  return region;
+}
+
+void MemoryRegion::back_by_memory(size_t offset, size_t bytes) const {
+  size_t const begin = offset / os_page() * os_page();
+  if (bytes > 0 && mprotect(data_ + begin, offset + bytes - begin, PROT_READ | PROT_WRITE) != 0)
+    fail(BUNTING_NO_MEMORY, "cannot allocate %.1f MiB", double(bytes) / (1 << 20));
+}
+
+void MemoryRegion::let_go(size_t offset, size_t bytes) const {
+  size_t const page = os_page(), begin = (offset + page - 1) / page * page,
+               end = std::min(offset + bytes, file_bytes_) / page * page;
+  if (begin < end) madvise(data_ + begin, end - begin, MADV_DONTNEED);
+}
 
 MemoryRegion::MemoryRegion(size_t bytes, char const* what) : bytes_(bytes) {
   if (bytes == 0) return;
@@ -35,12 +67,15 @@ MemoryRegion::MemoryRegion(size_t bytes, char const* what) : bytes_(bytes) {
 }
 
 bool MemoryRegion::map_file(int file, int64_t offset, size_t bytes) {
-  return bytes == 0 ||
-         mmap(data_, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, off_t(offset)) != MAP_FAILED;
+  if (bytes > 0 && mmap(data_, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, file, off_t(offset)) == MAP_FAILED)
+    return false;
+  file_bytes_ = bytes;
+  return true;
 }
 
 void MemoryRegion::unmap_file(size_t bytes) {
   if (bytes == 0) return;
+  file_bytes_ = 0;
   int const flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
   if (mmap(data_, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
     fail(BUNTING_NO_MEMORY, "cannot allocate %.1f MiB again", double(bytes) / (1 << 20));

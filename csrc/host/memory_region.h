@@ -18,6 +18,8 @@ class MemoryRegion {
   MemoryRegion() = default;
   // Throws BUNTING_NO_MEMORY naming `what` and the size. Zero bytes are legal.
   MemoryRegion(size_t bytes, char const* what);
+  // Reserves addresses alone: an access ends the process until back_by_memory() or map_file().
+  static MemoryRegion of_addresses(size_t bytes, char const* what);
   ~MemoryRegion();
   MemoryRegion(MemoryRegion&& other) noexcept { swap(other); }
   MemoryRegion& operator=(MemoryRegion&& other) noexcept {
@@ -32,6 +34,12 @@ class MemoryRegion {
   // Replaces those bytes by writable zeros.
   void unmap_file(size_t bytes);
 
+  // Allows accesses to `bytes` from `offset` on, and to the rest of their pages. Throws BUNTING_NO_MEMORY.
+  void back_by_memory(size_t offset, size_t bytes) const;
+  // Takes pages of a mapped file that lie in these bytes out of this process's memory. They stay in the
+  // system's file cache. A hint only.
+  void let_go(size_t offset, size_t bytes) const;
+
   // Takes physical memory for `bytes` from `offset` on now instead of at the first touch; their contents
   // stay. A hint only.
   void populate(size_t offset, size_t bytes) const;
@@ -45,12 +53,14 @@ class MemoryRegion {
     std::swap(mapping_bytes_, other.mapping_bytes_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
+    std::swap(file_bytes_, other.file_bytes_);
   }
 
   void* mapping_ = nullptr;
   size_t mapping_bytes_ = 0;
   char* data_ = nullptr;  // 2 MiB aligned
   size_t bytes_ = 0;
+  size_t file_bytes_ = 0;  // mapped from a file
 };
 
 // Allocator of 64-byte aligned pieces of a region, one after the other. With a null base it only adds up

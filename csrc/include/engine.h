@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 13
+#define BUNTING_ABI_VERSION 14
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -322,7 +322,10 @@ bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_mode
 
 /* Reads one tensor, row after row from byte `offset` of a file, converts and packs it. `dtype` is the storage type in the
  * file, plus flags. The library maps the file read-only for as long as it needs it. `layer` is 0 for tensors below
- * BUNTING_T_ATTN_NORM. The shape must be the model's, and each tensor may be loaded only once. */
+ * BUNTING_T_ATTN_NORM. The shape must be the model's, and each tensor may be loaded only once.
+ *
+ * The model of GPU engines checks all this and that the file has the bytes, and notes their place. bunting_engine_open then
+ * reads them, so the file must stay as it is while engines may still be opened. */
 bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t layer, char const* path,
                                   uint64_t offset, int32_t dtype, int64_t rows, int64_t cols);
 
@@ -375,16 +378,14 @@ typedef void (*bunting_progress)(uint64_t bytes_done, uint64_t bytes_total);
  * Save writes a temporary file beside `path` and renames it, so a file at `path` is always complete. On failure it leaves no
  * file behind. Restore fills an open model and replaces all calls of bunting_model_load; the caller seals it afterwards.
  * BUNTING_IO: the file is absent or unreadable. BUNTING_INVALID: its version, key or length differs, or it is damaged. After
- * either, the caller loads the tensors as if it had not called restore. `progress` may be null. */
-bunting_status bunting_model_save(bunting_model const* model, char const* path, uint8_t const* key,
+ * either, the caller loads the tensors as if it had not called restore. `progress` may be null.
+ *
+ * The model of GPU engines converts its tensors while it saves them, a few MiB at a time, and then maps the file as restore
+ * does. */
+bunting_status bunting_model_save(bunting_model* model, char const* path, uint8_t const* key,
                                   bunting_progress progress);
 bunting_status bunting_model_restore(bunting_model* model, char const* path, uint8_t const* key,
                                      bunting_progress progress);
-
-/* Frees the host memory of a sealed model's weights once GPU engines have copies. Open engines continue; no other engine
- * can be opened, nor may one be opening during the call. The CPU engine, which computes with the weights, returns
- * BUNTING_INVALID. */
-bunting_status bunting_model_release(bunting_model* model);
 
 bunting_status bunting_model_close(bunting_model* model);
 
@@ -415,13 +416,17 @@ typedef struct bunting_engine_limits {
   int32_t devices[BUNTING_DEVICES_MAX];
 } bunting_engine_limits;
 
-/* Computes upper bounds, in bytes, of an engine's memory besides its pages: workspace and copy of the weights. Allocates
- * nothing. A CPU engine has no copy. A GPU engine uses GPU memory for both. */
+/* Computes upper bounds, in bytes, of an engine's memory besides its pages: workspace, copy of the weights, and the host's
+ * memory that a GPU engine takes, most of it only while it opens. Allocates nothing. A CPU engine has no copy, and its
+ * host_bytes are 0. A GPU engine uses GPU memory for the first two. */
 bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
-                                   uint64_t* workspace_bytes, uint64_t* copy_bytes);
+                                   uint64_t* workspace_bytes, uint64_t* copy_bytes, uint64_t* host_bytes);
 
-/* Opens an engine and allocates all its pages, workspaces and threads. Steps allocate nothing. */
-bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits, bunting_engine** out);
+/* Opens an engine and allocates all its pages, workspaces and threads. Steps allocate nothing. A GPU engine reads the weights
+ * here, piece by piece from the model's files to the GPU, and calls `progress`, which may be null, after each piece. A number
+ * that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
+bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits,
+                                   bunting_progress progress, bunting_engine** out);
 
 bunting_status bunting_engine_close(bunting_engine* engine);
 

@@ -1,19 +1,23 @@
-// load.cpp - a model's tensors from files, one by one, into the places that model.cpp gives them.
-//
-// Work:    every number read once and packed once, by panels on all threads.
-// Checked: against matrices packed from the same numbers by themselves (tests/test_model.cpp).
+// load.cpp - a model's tensors, one by one: packed into the places that model.cpp gives them, or noted for
+// the engines that will read them from their files.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "boundary/error.h"
 #include "model/model.h"
-#include "model/stored_layout.h"
-#include "model/tensor_file.h"
+#include "model/stored_tensor.h"
 #include "model/tensor_kinds.h"
 
 namespace bunting {
 
 namespace {
+
+constexpr int64_t kElementsPerPiece = 1 << 18;  // packed at a time by one thread
+
+char const* place_of(TensorTarget const& to) {
+  return to.part.data ? static_cast<char const*>(to.part.data) : reinterpret_cast<char const*>(to.vector);
+}
 
 bool is_layer_tensor(int32_t tensor) {
   return tensor >= kFirstLayerTensor;
@@ -46,33 +50,7 @@ TensorTarget Model::target(int32_t tensor, int32_t layer) const {
 }
 
 void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype,
-                 int64_t rows, int64_t cols) {
-  std::unique_ptr<TensorFile> file;
-  load_from(tensor, layer, path, dtype, rows, cols, [&](Dtype, uint64_t bytes) {
-    file = std::make_unique<TensorFile>(path, offset, bytes);
-    return file->data();
-  });
-}
-
-void Model::load_quantised(int32_t tensor, int32_t layer, QuantisedMatrix const& matrix, char const* path,
-                           int32_t dtype, int64_t rows, int64_t cols) {
-  std::vector<char> stored;  // the whole of it: a few per cent of a model
-  load_from(tensor, layer, path, dtype, rows, cols, [&](Dtype blocks, uint64_t bytes) {
-    int64_t const row_bytes = int64_t(bytes) / rows;
-    if (row_bytes * rows != int64_t(bytes) || !matrix.can_be(blocks))
-      fail(BUNTING_INVALID, "%s: %s cannot become blocks of type %d", path, describe(tensor, layer).c_str(),
-           dtype);
-    stored.resize(size_t(bytes));
-    pool_->run((rows + kPanel - 1) / kPanel, 1, [&](int64_t begin, int64_t end, int) {
-      int64_t const first = begin * kPanel;
-      matrix.read(blocks, first, std::min(end * kPanel, rows), stored.data() + first * row_bytes);
-    });
-    return static_cast<char const*>(stored.data());
-  });
-}
-
-void Model::load_from(int32_t tensor, int32_t layer, char const* path, int32_t dtype, int64_t rows,
-                      int64_t cols, std::function<char const*(Dtype, uint64_t)> const& source) {
+                 int64_t rows, int64_t cols, QuantisedSource const* quantised) {
   if (sealed_) fail(BUNTING_INVALID, "%s: the model is sealed", path);
   TensorKind const* const kind = tensor_kind(tensor);
   if (!kind) fail(BUNTING_INVALID, "%s: there is no tensor kind %d", path, tensor);
@@ -90,13 +68,31 @@ void Model::load_from(int32_t tensor, int32_t layer, char const* path, int32_t d
   uint8_t& loaded = loaded_[tensor_slot(tensor, layer)];
   if (loaded) fail(BUNTING_INVALID, "%s is loaded already", where.c_str());
 
-  char const* const from = source(Dtype(layout.dtype), layout.bytes());
-  if (!(to.part.data ? layout.pack(*kernels_, to.part, from, *pool_) : layout.is_finite(from, *pool_)))
-    fail(BUNTING_INVALID, "%s has a number that is not finite", where.c_str());
-  if (!to.part.data) layout.read(from, to.vector);
-  if (tensor == BUNTING_T_ROUTER_NORM)  // the router reads norm(x) / sqrt(H)
-    for (int64_t i = 0; i < cols; i++) to.vector[i] /= std::sqrt(float(shape_.hidden));
+  StoredTensor stored{path, name, offset, to, layout, {}};
+  if (quantised) stored.quantised = *quantised;
+  // The router reads norm(x) / sqrt(H).
+  if (tensor == BUNTING_T_ROUTER_NORM) stored.divisor = std::sqrt(float(shape_.hidden));
+  stored.check_files();
+  if (is_deferred_)
+    stored_.emplace(place_of(to), std::move(stored));
+  else
+    pack(stored);
   loaded = 1;
+}
+
+// Reads and packs a tensor to its place, its panels on all threads.
+void Model::pack(StoredTensor const& tensor) {
+  TensorReader const reader(tensor);
+  PackedMatrix const& part = tensor.to.part;
+  if (!part.data) return reader.read(tensor.to.vector);
+  std::vector<PanelScratch> scratch(static_cast<size_t>(pool_->threads()));
+  std::atomic<bool> is_finite{true};
+  int64_t const grain = std::max<int64_t>(1, kElementsPerPiece / (part.kp() * kPanel));
+  pool_->run(part.panels(), grain, [&](int64_t begin, int64_t end, int thread) {
+    for (int64_t panel = begin; panel < end && is_finite; panel++)
+      if (!reader.pack(*kernels_, panel, part.panel(panel), scratch[size_t(thread)])) is_finite = false;
+  });
+  if (!is_finite) reader.refuse();
 }
 
 void Model::seal() {

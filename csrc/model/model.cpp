@@ -7,6 +7,7 @@
 #include "host/machine.h"
 #include "model/model_shape.h"
 #include "model/packed_file.h"
+#include "model/panel_reader.h"
 #include "model/stored_type.h"
 
 namespace bunting {
@@ -142,8 +143,13 @@ void Model::read_formats() {
   layer_inputs_.projection.dtype = dtype_;
 }
 
-void Model::allocate() {
-  region_ = MemoryRegion(weight_bytes_, "the model's weights");
+Model::~Model() = default;
+
+void Model::allocate(Loading loading) {
+  is_deferred_ = loading == Loading::deferred;
+  region_ = is_deferred_ ? MemoryRegion::of_addresses(weight_bytes_, "the model's weights")
+                         : MemoryRegion(weight_bytes_, "the model's weights");
+  if (is_deferred_) region_.back_by_memory(packed_bytes_, table_bytes());
   place(region_.data());
   loaded_.assign(tensor_slot(BUNTING_T_ATTN_NORM, shape_.layers), 0);
   pool_ = std::make_unique<ThreadPool>(shape_.threads, ThreadPool::Cores::any, ThreadPool::Manner::yielding);
@@ -165,6 +171,7 @@ size_t Model::place(char* base) {
     m.n = n;
     m.k = k;
     m.data = carver.take<char>(m.bytes());
+    width_max_ = std::max(width_max_, m.kp());
     if (m.grouped()) grouped_width_ = std::max(grouped_width_, m.kp());
   };
   int64_t const hidden = shape_.hidden, inputs = shape_.layer_inputs;
@@ -253,22 +260,31 @@ uint64_t Model::page_bytes(int32_t layer) const {
   return kv_page_bytes(kv_dtype(), has.kv_heads, has.head_size);
 }
 
-void Model::release() {
-  if (!sealed_) fail(BUNTING_INVALID, "the model is not sealed");
-  region_ = MemoryRegion();
+void Model::let_go(char const* from, size_t bytes) const {
+  region_.let_go(size_t(from - region_.data()), bytes);
 }
 
-void Model::save(char const* path, uint8_t const* key, bunting_progress progress) const {
+void Model::save(char const* path, uint8_t const* key, bunting_progress progress) {
   if (!sealed_) fail(BUNTING_INVALID, "%s: the model is not sealed", path);
-  if (released()) fail(BUNTING_INVALID, "%s: the model's weights were given back", path);
-  save_packed(path, key, region_.data(), packed_bytes_, progress);
+  if (!is_in_files()) {
+    save_packed(path, key, packed_bytes_, [&](size_t at, size_t) { return region_.data() + at; }, progress);
+    return;
+  }
+  ThreadPool pool(shape_.threads, ThreadPool::Cores::any, ThreadPool::Manner::yielding);
+  PackedImage image(*this, region_.data(), pool);
+  save_packed(
+      path, key, packed_bytes_, [&](size_t at, size_t bytes) { return image.read(at, bytes); }, progress);
+  region_.back_by_memory(0, packed_bytes_);
+  restore_packed(path, key, region_, packed_bytes_, pool, nullptr, true);
+  stored_.clear();
 }
 
 void Model::restore(char const* path, uint8_t const* key, bunting_progress progress) {
   if (sealed_) fail(BUNTING_INVALID, "%s: the model is sealed", path);
   if (std::any_of(loaded_.begin(), loaded_.end(), [](uint8_t loaded) { return loaded; }))
     fail(BUNTING_INVALID, "%s: tensors are loaded already", path);
-  restore_packed(path, key, region_, packed_bytes_, *pool_, progress);
+  if (is_deferred_) region_.back_by_memory(0, packed_bytes_);
+  restore_packed(path, key, region_, packed_bytes_, *pool_, progress, is_deferred_);
   std::fill(loaded_.begin(), loaded_.end(), uint8_t{1});
 }
 

@@ -4,10 +4,14 @@
 // are one matrix, and so are gate and up, so that a layer has four GEMMs. It has five if a file keeps V in
 // another format, as Q4_K_M does. A model is filled tensor by tensor while loading, or from a packed file at
 // once. It is read-only once sealed.
+//
+// A deferred model, as GPU engines have it, keeps no weights in memory. It knows where each tensor is in the
+// files, and engines read them piece by piece (panel_reader.h). The addresses of its weights have no memory
+// behind them: they name places in the order above. Once it maps a packed file, its weights are there.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,12 +20,13 @@
 #include "host/memory_region.h"
 #include "host/thread_pool.h"
 #include "include/engine.h"
-#include "model/quantised_matrix.h"
 #include "model/rope_table.h"
 
 namespace bunting {
 
-struct TensorTarget;  // tensor_kinds.h
+struct TensorTarget;     // tensor_kinds.h
+struct QuantisedSource;  // stored_tensor.h
+struct StoredTensor;
 
 // Weights of a layer. Vectors that a layer does not have are null. Norms of x with biases have them behind
 // their weights: [2 H].
@@ -71,24 +76,28 @@ class Model {
   // Checks the shape and measures; allocates nothing yet. Throws BUNTING_INVALID.
   explicit Model(bunting_model_shape const& shape);
 
-  // Allocates the weights and computes the rope tables; once, before the first load.
-  void allocate();
-  // See bunting_model_load.
+  ~Model();
+
+  // Allocates the weights, or defers their loading, and computes the rope tables; once, before the first
+  // load.
+  enum class Loading { now, deferred };
+  void allocate(Loading loading = Loading::now);
+  // See bunting_model_load and bunting_model_load_quantised, for which `path` is for messages.
   void load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype, int64_t rows,
-            int64_t cols);
-  // See bunting_model_load_quantised; `path` is for messages.
-  void load_quantised(int32_t tensor, int32_t layer, QuantisedMatrix const& matrix, char const* path,
-                      int32_t dtype, int64_t rows, int64_t cols);
+            int64_t cols, QuantisedSource const* quantised = nullptr);
   void seal();
-  // See bunting_model_save and bunting_model_restore. The keys have kPackedKeyBytes.
-  void save(char const* path, uint8_t const* key, bunting_progress progress) const;
+  // See bunting_model_save and bunting_model_restore. The keys have kPackedKeyBytes. A deferred model then
+  // maps the file.
+  void save(char const* path, uint8_t const* key, bunting_progress progress);
   void restore(char const* path, uint8_t const* key, bunting_progress progress);
 
-  // See bunting_model_release.
-  void release();
-
   bool sealed() const { return sealed_; }
-  bool released() const { return sealed_ && !region_.data(); }
+  // True if weights are to be read from the model's files. Else they are in memory, or mapped.
+  bool is_in_files() const { return !stored_.empty(); }
+  // Tensors of a deferred model by the addresses of their places, each from its first panel or number on.
+  std::map<char const*, StoredTensor> const& stored() const { return stored_; }
+  // Takes weights that were read out of this process's memory, where a packed file is mapped.
+  void let_go(char const* from, size_t bytes) const;
   bunting_model_shape const& shape() const { return shape_; }  // without its pointers
   bunting_layer_shape const& layer_shape(int32_t index) const { return layer_shapes_[size_t(index)]; }
   Kernels const& kernels() const { return *kernels_; }
@@ -167,13 +176,15 @@ class Model {
   bool has_query_scale(size_t rope) const { return rope_shapes_[rope].query_growth > 0; }
 
   uint64_t weight_bytes() const { return weight_bytes_; }
+  // Bytes of a deferred model's tables, which are in memory.
+  uint64_t table_bytes() const { return weight_bytes_ - packed_bytes_; }
+  // Widest padded input of a matrix.
+  int64_t width_max() const { return width_max_; }
   uint64_t page_bytes() const;  // one KV page over all layers with keys
 
  private:
   TensorTarget target(int32_t tensor, int32_t layer) const;
-  // Loads a tensor; `source` returns the given number of bytes in the given stored type.
-  void load_from(int32_t tensor, int32_t layer, char const* path, int32_t dtype, int64_t rows, int64_t cols,
-                 std::function<char const*(Dtype, uint64_t)> const& source);
+  void pack(StoredTensor const& tensor);
   size_t tensor_slot(int32_t tensor, int32_t layer) const;
   std::string describe(int32_t tensor, int32_t layer) const;
   void read_format(uint8_t format, char const* name, PackedMatrix& matrix) const;
@@ -186,7 +197,7 @@ class Model {
   std::vector<uint8_t> formats_;  // [3 + 7 L] BUNTING_FORMAT_*
   Kernels const* kernels_ = nullptr;
   Dtype dtype_ = Dtype::bf16;
-  int64_t grouped_width_ = 0;
+  int64_t grouped_width_ = 0, width_max_ = 0;
   uint64_t weight_bytes_ = 0;
   // Part of weight_bytes_ that is loaded; the rest is computed from the shape.
   size_t packed_bytes_ = 0;
@@ -199,6 +210,8 @@ class Model {
   std::vector<bunting_rope> rope_shapes_;  // their `frequencies` point into rope_frequencies_
   std::vector<std::vector<double>> rope_frequencies_;
   MemoryRegion region_;
+  bool is_deferred_ = false;
+  std::map<char const*, StoredTensor> stored_;
   std::unique_ptr<ThreadPool> pool_;  // packs; freed once sealed
   std::vector<uint8_t> loaded_;       // indexed by tensor_slot()
   bool sealed_ = false;

@@ -115,7 +115,7 @@ std::vector<uint64_t> chunk_sums(size_t bytes) {
 
 }  // namespace
 
-void save_packed(char const* path, uint8_t const* key, char const* data, size_t bytes,
+void save_packed(char const* path, uint8_t const* key, size_t bytes, PackedData const& data,
                  bunting_progress progress) {
   std::string const temporary = std::string(path) + ".part";
   auto const give_up = [&](char const* what) {
@@ -146,11 +146,20 @@ void save_packed(char const* path, uint8_t const* key, char const* data, size_t 
   header.bytes = bytes;
   std::vector<uint64_t> sums = chunk_sums(bytes);
   if (lseek(file.number, kDataAt, SEEK_SET) < 0) give_up("written");
+  auto const read = [&](size_t at, size_t count) {
+    try {
+      return data(at, count);
+    } catch (...) {
+      unlink(temporary.c_str());
+      throw;
+    }
+  };
   for (size_t i = 0; i < sums.size(); i++) {
     YieldingWork const yielding;
     size_t const count = std::min(kChunk, bytes - i * kChunk);
-    sums[i] = checksum(data + i * kChunk, count);
-    if (!write_all(file.number, data + i * kChunk, count)) give_up("written");
+    char const* const chunk = read(i * kChunk, count);
+    sums[i] = checksum(chunk, count);
+    if (!write_all(file.number, chunk, count)) give_up("written");
     if (progress) progress(i * kChunk + count, bytes);
   }
   header.data_checksum = checksum(sums);
@@ -162,7 +171,7 @@ void save_packed(char const* path, uint8_t const* key, char const* data, size_t 
 }
 
 void restore_packed(char const* path, uint8_t const* key, MemoryRegion& region, size_t bytes,
-                    ThreadPool& pool, bunting_progress progress) {
+                    ThreadPool& pool, bunting_progress progress, bool lets_go) {
   Descriptor const file{open(path, O_RDONLY | O_CLOEXEC)};
   if (file.number < 0) fail(BUNTING_IO, "%s: cannot be opened: %s", path, std::strerror(errno));
   struct stat status;
@@ -197,6 +206,7 @@ void restore_packed(char const* path, uint8_t const* key, MemoryRegion& region, 
         is_readable = false;
       else
         sums[i] = checksum(data + at, count);
+      if (lets_go) region.let_go(at, count);
       size_t const done_by_all = done.fetch_add(count) + count;
       if (progress && thread == 0 && done_by_all < bytes) progress(done_by_all, bytes);
     }

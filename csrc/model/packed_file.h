@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "host/memory_region.h"
 #include "host/thread_pool.h"
@@ -27,15 +28,19 @@ inline constexpr size_t kPackedKeyBytes = 32;
 
 // Both call `progress`, which may be null, after pieces of a few MiB and at the end, on the calling thread.
 
-// Writes a file beside `path` and renames it. Throws BUNTING_IO, also if another process is writing it; then
-// there is no new file. The next process overwrites the remains of a killed one.
-void save_packed(char const* path, uint8_t const* key, char const* data, size_t bytes,
+// Writes a file beside `path` and renames it. `data` returns bytes [at, +bytes) of the data, which stay
+// unchanged until its next call; it is called by rising `at`. What it throws leaves no file. Throws
+// BUNTING_IO, also if another process is writing it; then there is no new file. The next process overwrites
+// the remains of a killed one.
+using PackedData = std::function<char const*(size_t at, size_t bytes)>;
+void save_packed(char const* path, uint8_t const* key, size_t bytes, PackedData const& data,
                  bunting_progress progress);
 
 // Maps all data at the beginning of `region`, or reads it if a file cannot be mapped, and checks it on the
 // pool's threads. Throws BUNTING_IO if the file is absent or unreadable. Throws BUNTING_INVALID if its
-// identification differs or it is damaged. The region is then writable, with unspecified contents.
+// identification differs or it is damaged. The region is then writable, with unspecified contents. `lets_go`:
+// what was checked leaves this process's memory.
 void restore_packed(char const* path, uint8_t const* key, MemoryRegion& region, size_t bytes,
-                    ThreadPool& pool, bunting_progress progress);
+                    ThreadPool& pool, bunting_progress progress, bool lets_go = false);
 
 }  // namespace bunting

@@ -76,7 +76,7 @@ uint16_t to_half(double value) {
 }  // namespace
 
 QuantisedMatrix::QuantisedMatrix(bunting_quantised const& how, char const* paths, uint64_t const* offsets,
-                                 int64_t rows, int64_t cols, int64_t row_step)
+                                 int64_t rows, int64_t cols, int64_t row_step, bool is_read_soon)
     : how_(how), rows_(rows), cols_(cols), row_step_(row_step) {
   bool const is_integer = how.number == BUNTING_NUMBER_UNSIGNED;
   bool const is_wide = how.number == BUNTING_NUMBER_SIGNED || how.number == BUNTING_NUMBER_E4M3 ||
@@ -118,7 +118,8 @@ QuantisedMatrix::QuantisedMatrix(bunting_quantised const& how, char const* paths
                                 256 * 4,
                                 how.state_bytes};
   for (int part = 0; part < parts; part++) {
-    if (*paths != 0) files_[part] = std::make_unique<TensorFile>(paths, offsets[part], uint64_t(sizes[part]));
+    if (*paths != 0)
+      files_[part] = std::make_unique<TensorFile>(paths, offsets[part], uint64_t(sizes[part]), is_read_soon);
     paths += std::strlen(paths) + 1;
   }
   for (Part const part : {nested_scales, nested_levels, state})

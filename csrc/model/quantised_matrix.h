@@ -15,8 +15,9 @@ class QuantisedMatrix {
  public:
   // Maps the tensors (bunting_model_load_quantised). Throws BUNTING_INVALID or BUNTING_IO. row_step is the
   // distance between rows of integers and of scales; 2 means that they alternate with rows of another matrix.
+  // For is_read_soon see TensorFile.
   QuantisedMatrix(bunting_quantised const& how, char const* paths, uint64_t const* offsets, int64_t rows,
-                  int64_t cols, int64_t row_step = 1);
+                  int64_t cols, int64_t row_step = 1, bool is_read_soon = true);
 
   // True if blocks of this type hold its numbers exactly, except that scales and minimums are rounded to f16.
   // q8 holds any numbers, rounded to its own integers if needed.

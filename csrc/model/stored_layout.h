@@ -5,7 +5,6 @@
 #include <string>
 
 #include "cpu/kernels/kernels.h"
-#include "host/thread_pool.h"
 #include "model/stored_type.h"
 #include "model/tensor_kinds.h"
 
@@ -42,19 +41,21 @@ struct StoredLayout {
   void validate(TensorKind const& kind, TensorTarget const& to, std::string const& where) const;
   // Bytes from the tensor's first number to its last.
   uint64_t bytes() const { return uint64_t(type->bytes_of(numbers())); }
-  bool is_finite(char const* from, ThreadPool& pool) const;
-  // Reads a vector.
-  void read(char const* from, float* to) const;
-  // Packs a matrix, its panels on all threads. Returns false if it has a number that is not finite.
-  bool pack(Kernels const& kernels, PackedMatrix const& to, char const* from, ThreadPool& pool) const;
+  // Bytes of a row, which `order` and `from` of the functions below count in.
+  int64_t row_bytes() const { return type->bytes_of(cols); }
+  // True if a matrix has its rows in the file as they are in memory, one after the other.
+  bool is_in_order() const { return order.rotated == 0 && !is_every_second && !is_transposed && !is_grouped; }
+  // Reads a vector. Returns false if one of the file's numbers is not finite.
+  bool read(char const* from, float* to) const;
+  // Packs stored rows into `to`, a matrix of one panel, which has as many. `converted` is room for kPanel
+  // rows in f32. Returns false if a number is not finite.
+  bool pack(Kernels const& kernels, PackedMatrix const& to, char const* rows, char* converted) const;
+  // Packs panel `panel` of a file that has columns where the matrix has rows.
+  bool pack_columns(Kernels const& kernels, PackedMatrix const& to, int64_t panel, char const* from,
+                    float* converted) const;
 
  private:
   int64_t numbers() const;
-  bool is_packable(PackedMatrix const& to) const;
-  void pack_rows(Kernels const& kernels, PackedMatrix const& to, char const* from, char* rows, int64_t begin,
-                 int64_t end) const;
-  void pack_columns(Kernels const& kernels, PackedMatrix const& to, char const* from, float* rows,
-                    int64_t begin, int64_t end) const;
 };
 
 }  // namespace bunting

@@ -33,7 +33,8 @@ int open_for_reading(char const* path) {
 
 }  // namespace
 
-TensorFile::TensorFile(char const* path, uint64_t offset, uint64_t bytes) {
+TensorFile::TensorFile(char const* path, uint64_t offset, uint64_t bytes,
+                       [[maybe_unused]] bool is_read_soon) {
   Descriptor const file{open_for_reading(path)};
   if (file.number < 0) fail(BUNTING_IO, "%s: cannot be opened: %s", path, std::strerror(errno));
   struct stat status;
@@ -51,8 +52,9 @@ TensorFile::TensorFile(char const* path, uint64_t offset, uint64_t bytes) {
   if (mapping == MAP_FAILED) fail(BUNTING_IO, "%s: cannot be mapped: %s", path, std::strerror(errno));
   mapping_ = mapping;
 #ifdef POSIX_FADV_WILLNEED
-  posix_fadvise(file.number, off_t(begin), off_t(mapping_bytes_ + kAheadBytes),
-                POSIX_FADV_WILLNEED);  // a hint
+  if (is_read_soon)
+    posix_fadvise(file.number, off_t(begin), off_t(mapping_bytes_ + kAheadBytes),
+                  POSIX_FADV_WILLNEED);  // a hint
 #endif
 
   data_ = static_cast<char const*>(mapping_) + (offset - begin);
@@ -60,6 +62,13 @@ TensorFile::TensorFile(char const* path, uint64_t offset, uint64_t bytes) {
 
 TensorFile::~TensorFile() {
   if (mapping_) munmap(mapping_, mapping_bytes_);
+}
+
+void TensorFile::let_go(char const* from, uint64_t bytes) const {
+  uintptr_t const os_page = uintptr_t(sysconf(_SC_PAGESIZE)), start = reinterpret_cast<uintptr_t>(from);
+  uintptr_t const begin = (start + os_page - 1) / os_page * os_page,
+                  end = (start + bytes) / os_page * os_page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // a hint
 }
 
 }  // namespace bunting

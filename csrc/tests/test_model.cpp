@@ -113,7 +113,7 @@ TEST(model_names_what_is_wrong_with_a_tensor) {
         bunting_last_error());
   bunting_engine* engine = nullptr;
   bunting_engine_limits const limits = tiny_limits();
-  CHECK(bunting_engine_open(opened, &limits, &engine) == BUNTING_INVALID && says("not sealed"), "%s",
+  CHECK(bunting_engine_open(opened, &limits, nullptr, &engine) == BUNTING_INVALID && says("not sealed"), "%s",
         bunting_last_error());
 }
 
@@ -334,11 +334,13 @@ TEST(model_plan_counts_what_is_there) {
   }
   shape.formats = nullptr;
   bunting_engine_limits const limits = tiny_limits();
-  uint64_t copy = 1;
-  REQUIRE(bunting_engine_plan(&shape, &limits, &workspace, &copy) == BUNTING_OK, "%s", bunting_last_error());
+  uint64_t copy = 1, host = 1;
+  REQUIRE(bunting_engine_plan(&shape, &limits, &workspace, &copy, &host) == BUNTING_OK, "%s",
+          bunting_last_error());
   CHECK(workspace > uint64_t(limits.step_tokens_max) * 40 * 4, "workspace of %llu bytes",
         (unsigned long long)workspace);
   CHECK(copy == 0, "a copy of %llu bytes", (unsigned long long)copy);
+  CHECK(host == 0, "%llu bytes beside the weights", (unsigned long long)host);
 }
 
 }  // namespace

@@ -262,7 +262,7 @@ ModelPointer load_model(bunting_model_shape const& shape, TinyFile const& file) 
 
 EnginePointer open_engine(bunting_model const* model, bunting_engine_limits const& limits) {
   bunting_engine* engine = nullptr;
-  if (bunting_engine_open(model, &limits, &engine) != BUNTING_OK)
+  if (bunting_engine_open(model, &limits, nullptr, &engine) != BUNTING_OK)
     failed(__FILE__, __LINE__, "engine_open: %s", bunting_last_error());
   return EnginePointer(engine);
 }

@@ -45,7 +45,7 @@ export interface NativeModel {
   readonly compute: "bf16" | "f32";
   /** Instruction set in use, never "auto". */
   readonly isa: Isa;
-  /** Bytes of packed weights and tables in memory. */
+  /** Bytes of packed weights and tables; they are in memory for CPU engines alone. */
   readonly weightBytes: number;
   /** Bytes of one KV page over all layers. */
   readonly pageBytes: number;
@@ -63,16 +63,19 @@ export function servedShape(shape: ModelShape, contextMax: number | null): Model
   return contextMax === null ? shape : { ...shape, contextMax: Math.min(contextMax, contextLimit(shape)) };
 }
 
-/** Stage of loading: reading packed weights, loading and packing tensors, or writing packed weights. */
-export type LoadStage = "reading" | "loading" | "keeping";
+/**
+ * Stage of loading: reading packed weights, loading and packing tensors, writing packed weights, or reading and
+ * packing tensors piece by piece on their way to a GPU.
+ */
+export type LoadStage = "reading" | "loading" | "keeping" | "copying";
 
 /** Progress of a stage in bytes. */
 export type LoadListener = (doneBytes: number, totalBytes: number, stage: LoadStage) => void;
 
 /**
- * Reads packed weights, or loads and packs all tensors and writes the packed weights. Calls `onProgress`
- * after every tensor and every few MiB of packed weights. Throws NativeError with file and tensor; nothing
- * stays allocated then.
+ * Reads packed weights, or loads and packs all tensors and writes the packed weights. For a GPU it only checks
+ * where the tensors are; each engine then reads them. Calls `onProgress` after every tensor and every few MiB of
+ * packed weights. Throws NativeError with file and tensor; nothing stays allocated then.
  */
 export function openNativeModel(
   library: NativeLibrary,
@@ -167,15 +170,22 @@ export function openCpuDevice(
   return openNamedDevice(library, model, limits, { name, abortPoints: model.layers });
 }
 
-/** Opens an engine on a GPU and allocates all the GPU memory it will ever use. Throws NativeError. */
+/**
+ * Opens an engine on a GPU, allocates all the GPU memory it will ever use, and copies the weights there. Throws
+ * NativeError.
+ */
 export function openGpuDevice(
   library: NativeLibrary,
   model: NativeModel,
   limits: EngineLimits,
   gpu: number,
+  onProgress: LoadListener,
 ): NativeDevice {
   const { name } = library.deviceProbe(gpu);
-  return openNamedDevice(library, model, { ...limits, devices: [gpu] }, { name: `gpu ${gpu} (${name})` });
+  const own = { name: `gpu ${gpu} (${name})` };
+  return openNamedDevice(library, model, { ...limits, devices: [gpu] }, own, (doneBytes, totalBytes) =>
+    onProgress(doneBytes, totalBytes, "copying"),
+  );
 }
 
 function openNamedDevice(
@@ -183,6 +193,7 @@ function openNamedDevice(
   model: NativeModel,
   limits: EngineLimits,
   own: Pick<DeviceSpec, "name" | "abortPoints">,
+  onProgress: NativeProgress = () => {},
 ): NativeDevice {
   const spec = {
     ...own,
@@ -194,7 +205,7 @@ function openNamedDevice(
     vocabSize: model.vocabSize,
     hidden: { size: model.hiddenSize, rowsMax: limits.stepHiddenMax ?? limits.stepChunksMax },
   };
-  return new NativeDevice(library, library.engineOpen(model.handle, limits), spec, limits);
+  return new NativeDevice(library, library.engineOpen(model.handle, limits, onProgress), spec, limits);
 }
 
 /** Instruction set that "auto" selects. */

@@ -53,6 +53,7 @@ const stageTexts: Readonly<Record<LoadStage, string>> = {
   reading: "reading packed weights:",
   loading: "loading",
   keeping: "keeping packed weights:",
+  copying: "copying to the GPU:",
 };
 
 /** Shows the progress of loading a model. */

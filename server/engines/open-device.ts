@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { HostedDevice } from "../../gpu/hosted-device.ts";
 import {
   closeNativeModel,
+  type LoadListener,
   type NativeModel,
   openCpuDevice,
   openGpuDevice,
@@ -68,14 +69,10 @@ export function openDevice(
   }
   const startedMs = performance.now();
   const library = openLibrary(setup.library);
+  const onLoad: LoadListener = (bytesDone, bytesTotal, stage) => onProgress({ stage, bytesDone, bytesTotal });
   const model =
     shared.model ??
-    openNativeModel(
-      library,
-      openModelFolder(setup.folder, setup.ropeScaling),
-      setup.model,
-      (bytesDone, bytesTotal, stage) => onProgress({ stage, bytesDone, bytesTotal }),
-    );
+    openNativeModel(library, openModelFolder(setup.folder, setup.ropeScaling), setup.model, onLoad);
   const closeModel = (): void => {
     if (shared.model === null) closeNativeModel(library, model);
   };
@@ -83,7 +80,7 @@ export function openDevice(
   try {
     device =
       setup.kind === "gpu"
-        ? openGpuDevice(library, model, setup.limits, setup.gpus[engine]!)
+        ? openGpuDevice(library, model, setup.limits, setup.gpus[engine]!, onLoad)
         : openCpuDevice(library, model, setup.limits);
     const loadMs = performance.now() - startedMs;
     onLoaded();

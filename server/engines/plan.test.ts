@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { chooseSequences } from "./plan.ts";
+import { checkHost, chooseSequences } from "./plan.ts";
 
 const mib = 2 ** 20;
 /** Workspace bytes of 2,048 step tokens and of each sequence. */
@@ -18,4 +18,12 @@ test("what is asked for is what there is, but for what a step has room for", () 
   const asked = (sequencesMax: number): number =>
     chooseSequences({ stepTokens: 100, sequencesMax }, workspaceBytes, 0);
   expect([asked(1), asked(100), asked(300)]).toEqual([1, 100, 100]);
+});
+
+test("a machine has memory for the pieces of a model on their way to its GPUs, not for the model", () => {
+  const machine = { memoryFreeBytes: 300 * mib };
+  expect(() => checkHost(300 * mib, machine)).not.toThrow();
+  expect(() => checkHost(301 * mib, machine)).toThrow(
+    "On their way to the GPU the weights take 301 MiB of the machine's memory, and 300 MiB are free.",
+  );
 });

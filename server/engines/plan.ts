@@ -84,11 +84,7 @@ export function planServing(
     meansAll,
     Math.min(...engineBytes),
   );
-  if (backend.gpus !== null && sizes.weightBytes > machine.memoryFreeBytes) {
-    throw new ConfigError(
-      `On their way to the GPU the weights take ${formatBytes(sizes.weightBytes)} of the machine's memory, and ${formatBytes(machine.memoryFreeBytes)} are free.`,
-    );
-  }
+  checkHost(sizes.hostBytes * gpus.length, machine);
   // Probes again, because cuBLASLt has allocated GPU memory since.
   const leftBytes = backend.gpus?.map((gpu) => library.deviceProbe(gpu).memoryFreeBytes);
   const enginesEach = backend.gpus === null ? backend.engines : 1;
@@ -124,6 +120,14 @@ export function planServing(
     contextMax,
     memory,
   };
+}
+
+/** Refuses a machine without the memory that GPU engines take of it while they open, all at once. */
+export function checkHost(hostBytes: number, { memoryFreeBytes }: Pick<Machine, "memoryFreeBytes">): void {
+  if (hostBytes <= memoryFreeBytes) return;
+  throw new ConfigError(
+    `On their way to the GPU the weights take ${formatBytes(hostBytes)} of the machine's memory, and ${formatBytes(memoryFreeBytes)} are free.`,
+  );
 }
 
 /** Compute options: number types and threads of the model. */

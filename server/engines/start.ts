@@ -1,6 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
 import type { NativeModel } from "../../gpu/native/open.ts";
-import { openLibrary } from "../../gpu/native.ts";
 import type { Vocabulary } from "../../grammar/mask/vocabulary.ts";
 import type { EngineId, SequenceId } from "../../scheduler/core.ts";
 import { OnlineCostModel, type PriorState } from "../../scheduler/cost/online.ts";
@@ -113,8 +112,8 @@ class Engines {
   readonly #supervisors: readonly EngineSupervisor[];
   readonly #gone = new Set<EngineId>();
   /**
-   * Model that the first engine loads and all share, even after that engine is lost. GPUs have copies: once
-   * they are made, the host memory is freed, and a replacement engine loads the model again.
+   * Model that the first engine loads and all share, even after that engine is lost. GPU engines have copies,
+   * which each reads from the model's files.
    */
   #model: NativeModel | null = null;
   /**
@@ -148,7 +147,6 @@ class Engines {
     this.#model = first.ready.model;
     this.#costs = first.ready.costs.prior;
     const started = [first, ...(await Promise.all(others.map((supervisor) => supervisor.start())))];
-    this.#giveBack(this.#model);
     const fleet = this.#fleetOf(started, publicTexts);
     const running: RunningEngines = {
       fleet,
@@ -171,11 +169,9 @@ class Engines {
 
   #supervise(engine: EngineId): EngineSupervisor {
     const open = (epoch: number): EngineThread => {
-      const { workerUrl, device } = this.#config;
-      const model = device.kind === "gpu" && epoch > 0 ? null : this.#model;
-      const start = { engine, epoch, setup: this.#setup, model, costs: this.#costs };
+      const start = { engine, epoch, setup: this.#setup, model: this.#model, costs: this.#costs };
       const vocabulary = this.#facts.then((known) => known.vocabulary);
-      return new EngineThread(workerUrl, start, vocabulary, (news) => {
+      return new EngineThread(this.#config.workerUrl, start, vocabulary, (news) => {
         if (news.kind === "progress") this.#onProgress(news.progress);
         else this.#once((running) => this.#take(engine, news, running));
       });
@@ -210,17 +206,11 @@ class Engines {
   }
 
   #replaced(engine: EngineId, { thread, ready }: Started, epoch: number): void {
-    const { spec, costs, model } = ready;
+    const { spec, costs } = ready;
     const { fleet, events } = this.#running!;
-    this.#giveBack(model);
     events.onReplaced?.(engine);
     fleet.believe(engine, OnlineCostModel.from(costs));
     fleet.replaced(engine, thread, spec, epoch);
-  }
-
-  #giveBack(model: NativeModel | null): void {
-    const { device } = this.#config;
-    if (device.kind === "gpu" && model !== null) openLibrary(device.library).modelRelease(model.handle);
   }
 
   #fleetOf(started: readonly Started[], publicTexts: TextFacts["publicTexts"]): Fleet {

@@ -57,7 +57,9 @@ function pooledStates(way: Way, prompt: readonly number[]): Float32Array[] {
     ...{ threads: 2, pages, pageTokens: 16, stepTokensMax: 64, stepChunksMax: 16 },
     ...{ stepHiddenMax: 64, topLogprobsMax: 0 },
   };
-  const device = isGpu ? openGpuDevice(library, model, limits, 0) : openCpuDevice(library, model, limits);
+  const device = isGpu
+    ? openGpuDevice(library, model, limits, 0, () => {})
+    : openCpuDevice(library, model, limits);
   const states: Float32Array[] = [];
   const settings = { batch: staticBudget(stepTokens), integrity: "always" } as const;
   const engine = new Engine(device, new ManualClock(), settings, (report) => {

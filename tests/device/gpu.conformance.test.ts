@@ -25,7 +25,7 @@ for (const { name, library } of gpuEngines()) {
   afterAll(() => closeNativeModel(library, model));
 
   deviceConformance(`gpu ${name}`, () => {
-    const device = openGpuDevice(library, model, limits, 0);
+    const device = openGpuDevice(library, model, limits, 0, () => {});
     const settle = (): void => {
       if (!device.inFlight) return;
       device.wait();

@@ -77,7 +77,7 @@ export class Rig {
       () => undefined,
     );
     this.#device = isGpu
-      ? openGpuDevice(library, this.#model, { ...limits, threads, gemm }, 0)
+      ? openGpuDevice(library, this.#model, { ...limits, threads, gemm }, 0, () => {})
       : openCpuDevice(library, this.#model, { ...limits, threads });
     // 191 and 320 are coprime: every page once, neighbours far apart.
     for (let i = 0; i < limits.pages; i += 1) this.#free.push(((i * 191) % limits.pages) as PageId);

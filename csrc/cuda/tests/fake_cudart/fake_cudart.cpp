@@ -7,16 +7,29 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 using bunting::test::FakeCuda;
 
 struct FakeStream {
   int device;
   bool is_capturing;
+  std::vector<std::function<void()>> late = {};  // work that nobody has waited for
+
+  void catch_up() {
+    for (auto const& work : std::exchange(late, {})) work();
+  }
+  cudaError_t take(cudaError_t status, std::function<void()> work) {
+    if (status == cudaSuccess && !is_capturing) late.push_back(std::move(work));
+    return status;
+  }
 };
 struct FakeEvent {
   int device;
+  FakeStream* stream = nullptr;  // recorded on
 };
 struct FakeGraph {
   int device;
@@ -30,7 +43,7 @@ struct State {
   FakeCuda plan;
   int life = 0;  // of the plan
   std::array<bool, 2> is_faulty = {};
-  int launches = 0, objects = 0;
+  int launches = 0, objects = 0, calls = 0;
   std::vector<int> resets;
 };
 State& state() {
@@ -42,12 +55,18 @@ thread_local int current = 0;
 // Begins a call: it hangs, fails, or reports an earlier fault of the device.
 cudaError_t enter(char const* name, int device) {
   std::unique_lock lock(state().mutex);
-  if (device == 0 && state().plan.hang_in == name) {
+  FakeCuda& plan = state().plan;
+  bool const is_planned =
+      device == 0 && (plan.hang_in == name || plan.no_memory_in == name || plan.fault_in == name);
+  bool const is_due = is_planned && state().calls++ >= plan.calls_before;
+  if (is_due && plan.fault_in == name) state().is_faulty[0] = true;
+  if (is_due && plan.hang_in == name) {
     int const life = state().life;
     state().changed.wait(lock, [&] { return state().life != life; });
     return cudaErrorIllegalAddress;
   }
-  if (device == 0 && state().plan.no_memory_in == name) return cudaErrorMemoryAllocation;
+  if (is_due && plan.no_memory_in == name && !(plan.is_once && state().calls > plan.calls_before + 1))
+    return cudaErrorMemoryAllocation;
   return state().is_faulty[size_t(device)] ? cudaErrorIllegalAddress : cudaSuccess;
 }
 
@@ -97,7 +116,7 @@ void set_fake_cuda(FakeCuda const& plan) {
   state().plan = plan;
   ++state().life;
   state().is_faulty = {};
-  state().launches = 0;
+  state().launches = state().calls = 0;
   state().resets.clear();
   state().changed.notify_all();
 }
@@ -105,6 +124,11 @@ void set_fake_cuda(FakeCuda const& plan) {
 std::vector<int> fake_cuda_resets() {
   std::lock_guard lock(state().mutex);
   return state().resets;
+}
+
+int fake_cuda_calls() {
+  std::lock_guard lock(state().mutex);
+  return state().calls;
 }
 
 int fake_cuda_objects() {
@@ -188,38 +212,38 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void cons
   return enter("cudaOccupancyMaxActiveBlocksPerMultiprocessor", current);
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return make("cudaStreamCreateWithFlags", stream, FakeStream{current, false});
+  return make("cudaStreamCreateWithFlags", stream, FakeStream{current, false, {}});
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return unmake("cudaStreamDestroy", stream);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream) stream->catch_up();
   return enter("cudaStreamSynchronize", stream ? stream->device : current);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return make("cudaEventCreateWithFlags", event, FakeEvent{current});
+  return make("cudaEventCreateWithFlags", event, FakeEvent{current, nullptr});
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return unmake("cudaEventDestroy", event);
 }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t stream) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->stream = stream;
   return enter("cudaEventRecord", stream->device);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  event->stream->catch_up();
   return enter("cudaEventQuery", event->device);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  event->stream->catch_up();
   return enter("cudaEventSynchronize", event->device);
 }
 cudaError_t cudaMemcpyAsync(void* to, void const* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  cudaError_t const status = enter("cudaMemcpyAsync", stream->device);
-  if (status == cudaSuccess && !stream->is_capturing) std::memcpy(to, from, bytes);
-  return status;
+  return stream->take(enter("cudaMemcpyAsync", stream->device), [=] { std::memcpy(to, from, bytes); });
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
-  cudaError_t const status = enter("cudaMemsetAsync", stream->device);
-  if (status == cudaSuccess && !stream->is_capturing) std::memset(data, value, bytes);
-  return status;
+  return stream->take(enter("cudaMemsetAsync", stream->device), [=] { std::memset(data, value, bytes); });
 }
 cudaError_t cudaLaunchKernel(void const*, dim3, dim3, void**, size_t, cudaStream_t stream) {
   cudaError_t const status = enter("cudaLaunchKernel", stream->device);
