@@ -5,7 +5,8 @@
 #   benchmarks/gpu.sh first [folder]     builds or unpacks, tests, kernels' times, bits, a fault and a hang: 8 minutes
 #   benchmarks/gpu.sh second [folder]    sanitizers, profiles, conformance, a chat, PyTorch beside it: 5 minutes
 #   benchmarks/gpu.sh whole [folder]     every family and kind of layer, an 8B model through the server: no limit
-#   benchmarks/gpu.sh pack               where nvcc is: builds for Hopper and writes build/carry.tar.xz, for a bare machine
+#   benchmarks/gpu.sh pack               where nvcc is: builds for Hopper and writes two archives for a bare machine:
+#                                        build/carry.tar.xz for all calls, build/carry-bun.tar.xz for `second`
 #
 # `folder` (build/gpu, or $OUT) receives at most eight files: results.jsonl with all numbers and how every rung ended,
 # log.txt, and others that rungs write. `bun benchmarks/gpu-table.ts folder` makes the table of docs/gpu.md of them.
@@ -40,7 +41,7 @@ trap 'rm -rf "$work"' EXIT
 log_bytes_max=200000 # of a rung
 
 export out work
-export native=$PWD/build/native carry=build/carry.tar.xz
+export native=$PWD/build/native carry=build/carry.tar.xz carry_bun=build/carry-bun.tar.xz
 export cuda=${CUDA_HOME:-/usr/local/cuda}
 export PATH=$PATH:$cuda/bin
 export cublaslt=${BUNTING_CUBLASLT:-}
@@ -56,7 +57,7 @@ else
   export tests=$native/cuda/bunting_cuda_tests bench=$native/cuda/bunting_bench_cuda
   export library=$native/cuda/libbunting_cuda.so device=cuda:0
 fi
-[ -x "$PWD/build/bun" ] && bun=$PWD/build/bun || bun=$PWD/node_modules/.bin/bun
+if [ -x build/bun ] || [ -e "$carry_bun" ]; then bun=$PWD/build/bun; else bun=$PWD/node_modules/.bin/bun; fi
 export bun=${BUNTING_BUN:-$bun}
 
 # ---- helpers of rungs ----------------------------------------------------------------------------------------------------
@@ -64,9 +65,10 @@ export bun=${BUNTING_BUN:-$bun}
 # Ends the rung as left out.
 leave_out() { echo "Left out: $*" && exit 77; }
 need() { command -v "$1" >/dev/null || leave_out "there is no $1."; }
-# Uses what build/carry.tar.xz brings, or what is built, or builds for this GPU.
+# Uses what the archives of `pack` bring, or what is built, or builds for this GPU.
 build_where_needed() {
   if [ -e "$carry" ] && [ ! -x "$bench" ]; then tar -xJf "$carry" || return 1; fi
+  if [ -e "$carry_bun" ] && [ ! -x "$bun" ]; then tar -xJf "$carry_bun" || return 1; fi
   if [ -x "$bench" ] && "$bench" probe; then return 0; fi
   need nvcc && need cmake
   local make=() capability
