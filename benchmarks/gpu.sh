@@ -16,17 +16,18 @@
 #   BUNTING_LADDER_EMULATED=1  the emulated GPU, in tiny shapes: shows that the ladder works
 #   BUNTING_LADDER_TESTS       words of the tests to run; all by default
 #   BUNTING_LADDER_CONFORMANCE words of the rules of a device to check; all by default
-#   BUNTING_LADDER_MODEL       shape or folder of the model of the chat; Llama-3.2-1B by default
+#   BUNTING_LADDER_GROUPS      tests of tests/device that `whole` runs: gpu correctness families kinds
+#   BUNTING_LADDER_MODEL       shape or folder of the model of the chat (Llama-3.2-1B) or of `whole` (Llama-3.1-8B)
 #   BUNTING_CUBLASLT           path of the library, if it is not found by name
 #   CUDA_HOME                  folder of nvcc and the sanitizers, if not /usr/local/cuda
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
-which=${1:-}
+which=${1:-} model=Llama-3.2-1B
 case "$which" in
   first) budget=480 ;;
   second) budget=300 ;;
-  whole) budget=7200 ;;
+  whole) budget=7200 model=Llama-3.1-8B ;;
   pack) exec bash benchmarks/gpu/pack.sh ;;
   *) echo "gpu.sh: wanted first, second, whole or pack, not '$which'." >&2 && exit 2 ;;
 esac
@@ -46,16 +47,17 @@ export cuda=${CUDA_HOME:-/usr/local/cuda}
 export PATH=$PATH:$cuda/bin
 export cublaslt=${BUNTING_CUBLASLT:-}
 export BUNTING_LADDER_CONFORMANCE=${BUNTING_LADDER_CONFORMANCE:-}
-export BUNTING_LADDER_MODEL=${BUNTING_LADDER_MODEL:-Llama-3.2-1B}
+export BUNTING_LADDER_GROUPS=${BUNTING_LADDER_GROUPS:-gpu correctness families kinds}
+export BUNTING_LADDER_MODEL=${BUNTING_LADDER_MODEL:-$model}
 export BUNTING_LADDER_TESTS=${BUNTING_LADDER_TESTS:-}
 patience=1 # multiplies the limits of rungs
 if [ -n "${BUNTING_LADDER_EMULATED:-}" ]; then
   patience=10
   export tests=$native/cuda/bunting_emulator_tests bench=$native/cuda/bunting_bench_emulated
-  export library=$native/cuda/libbunting_emu.so device=emu
+  export library=$native/cuda/libbunting_emu.so device=emu tiny=--tiny
 else
   export tests=$native/cuda/bunting_cuda_tests bench=$native/cuda/bunting_bench_cuda
-  export library=$native/cuda/libbunting_cuda.so device=cuda:0
+  export library=$native/cuda/libbunting_cuda.so device=cuda:0 tiny=
 fi
 if [ -x build/bun ] || [ -e "$carry_bun" ]; then bun=$PWD/build/bun; else bun=$PWD/node_modules/.bin/bun; fi
 export bun=${BUNTING_BUN:-$bun}
@@ -95,6 +97,13 @@ profile() {
   ncu --clock-control none --set full --csv --page raw --kernel-name "regex:${1%%:*}" --launch-skip 4 --launch-count 1 \
     --kill yes "$bench" "${1#*:}" >>"$out/ncu.csv"
 }
+# Prints the folder of the model of `whole`, made once.
+serving_model() {
+  local folder=build/gpu-model/$BUNTING_LADDER_MODEL
+  [ ! -d "$BUNTING_LADDER_MODEL" ] || { echo "$BUNTING_LADDER_MODEL" && return; }
+  [ -e "$folder/config.json" ] || { rm -rf "$folder" && "$bun" tools/random-model.ts "$BUNTING_LADDER_MODEL" "$folder" >&2; } || return 1
+  echo "$folder"
+}
 # One chat with a model of the given shape, or in the given folder, through the server.
 chat() {
   local model=$1 server=server/main.ts
@@ -105,7 +114,7 @@ chat() {
   fi
   "$bun" benchmarks/gpu/chat.ts "$server" "$model" "$device"
 }
-export -f leave_out need build_where_needed copying formats tiny_shards sanitize profiles profile chat
+export -f leave_out need build_where_needed copying formats tiny_shards sanitize profiles profile serving_model chat
 
 # ---- the ladder ------------------------------------------------------------------------------------------------------------
 
