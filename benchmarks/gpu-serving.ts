@@ -3,21 +3,31 @@
  * of a step. That is reading the weights and the keys and values once, at the speed at which the GPU copies
  * memory.
  *
- *   bun benchmarks/gpu-serving.ts <folder of Llama-3.1-8B> [copy TB/s, as bunting_bench_cuda prints it]
+ *   bun benchmarks/gpu-serving.ts <folder of Llama-3.1-8B> [--copy TB/s, as bunting_bench_cuda prints it]
+ *                                 [--device cuda:0] [--tiny: a few tokens, for any model]
  *
  * With random weights tokens have no useful text, so times between tokens are those of the server's chunks.
  * The share outside native code is of all wall time while nearly all clients have a running sequence.
  */
 
 import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
 import { listModels, type Target } from "../server/cli/client.ts";
 import { type LoadReport, runLoad } from "../server/cli/load.ts";
 import { startServer, watchEngine } from "./started-server.ts";
 
-const PROMPT_TOKENS = 128;
-const OUTPUT_TOKENS = 256;
-const REQUESTS_PER_CLIENT = 3;
-const CLIENTS = [1, 32, 128] as const;
+const { positionals, values } = parseArgs({
+  allowPositionals: true,
+  options: {
+    copy: { type: "string", default: "" },
+    device: { type: "string", default: "cuda:0" },
+    tiny: { type: "boolean", default: false },
+  },
+});
+const PROMPT_TOKENS = values.tiny ? 16 : 128;
+const OUTPUT_TOKENS = values.tiny ? 4 : 256;
+const REQUESTS_PER_CLIENT = values.tiny ? 1 : 3;
+const CLIENTS = values.tiny ? [1, 2] : [1, 32, 128];
 
 /**
  * Bytes that each step reads: all matrices in bf16 except the embedding table, of which it reads single rows.
@@ -26,14 +36,14 @@ const WEIGHT_BYTES = 2 * (8_030_261_248 - 128_256 * 4096);
 /** Bytes of keys and values of a token: 32 layers, 8 heads of 128. */
 const KV_BYTES = 2 * 32 * 8 * 128 * 2;
 
-const [folder, copyTbps] = process.argv.slice(2);
+const [folder] = positionals;
 if (folder === undefined) {
   console.error("gpu-serving.ts wants the folder of the model.");
   process.exit(2);
 }
 const root = resolve(import.meta.dir, "..");
 const server = await startServer(
-  [process.execPath, join(root, "server/main.ts"), "serve", resolve(folder), "--device", "cuda:0"],
+  [process.execPath, join(root, "server/main.ts"), "serve", resolve(folder), "--device", values.device],
   root,
 );
 
@@ -55,7 +65,7 @@ function load(target: Target, clients: number): Promise<LoadReport> {
 
 /** Lower bound of a step of `clients` decodes, in milliseconds; null without the speed of copying. */
 function floorMs(clients: number): number | null {
-  const bytesPerMs = Number(copyTbps) * 1e9;
+  const bytesPerMs = Number(values.copy) * 1e9;
   const context = PROMPT_TOKENS + OUTPUT_TOKENS / 2;
   return bytesPerMs > 0 ? (WEIGHT_BYTES + clients * context * KV_BYTES) / bytesPerMs : null;
 }

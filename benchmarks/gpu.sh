@@ -5,7 +5,8 @@
 #   benchmarks/gpu.sh first [folder]     builds or unpacks, tests, kernels' times, bits, a fault and a hang: 8 minutes
 #   benchmarks/gpu.sh second [folder]    sanitizers, profiles, conformance, a chat, PyTorch beside it: 5 minutes
 #   benchmarks/gpu.sh whole [folder]     every family and kind of layer, an 8B model through the server: no limit
-#   benchmarks/gpu.sh pack               where nvcc is: builds for Hopper and writes build/carry.tar.xz, for a bare machine
+#   benchmarks/gpu.sh pack               where nvcc is: builds for Hopper and writes two archives for a bare machine:
+#                                        build/carry.tar.xz for all calls, build/carry-bun.tar.xz for `second`
 #
 # `folder` (build/gpu, or $OUT) receives at most eight files: results.jsonl with all numbers and how every rung ended,
 # log.txt, and others that rungs write. `bun benchmarks/gpu-table.ts folder` makes the table of docs/gpu.md of them.
@@ -15,17 +16,18 @@
 #   BUNTING_LADDER_EMULATED=1  the emulated GPU, in tiny shapes: shows that the ladder works
 #   BUNTING_LADDER_TESTS       words of the tests to run; all by default
 #   BUNTING_LADDER_CONFORMANCE words of the rules of a device to check; all by default
-#   BUNTING_LADDER_MODEL       shape or folder of the model of the chat; Llama-3.2-1B by default
+#   BUNTING_LADDER_GROUPS      tests of tests/device that `whole` runs: gpu correctness families kinds
+#   BUNTING_LADDER_MODEL       shape or folder of the model of the chat (Llama-3.2-1B) or of `whole` (Llama-3.1-8B)
 #   BUNTING_CUBLASLT           path of the library, if it is not found by name
 #   CUDA_HOME                  folder of nvcc and the sanitizers, if not /usr/local/cuda
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 
-which=${1:-}
+which=${1:-} model=Llama-3.2-1B
 case "$which" in
   first) budget=480 ;;
   second) budget=300 ;;
-  whole) budget=7200 ;;
+  whole) budget=7200 model=Llama-3.1-8B ;;
   pack) exec bash benchmarks/gpu/pack.sh ;;
   *) echo "gpu.sh: wanted first, second, whole or pack, not '$which'." >&2 && exit 2 ;;
 esac
@@ -40,23 +42,24 @@ trap 'rm -rf "$work"' EXIT
 log_bytes_max=200000 # of a rung
 
 export out work
-export native=$PWD/build/native carry=build/carry.tar.xz
+export native=$PWD/build/native carry=build/carry.tar.xz carry_bun=build/carry-bun.tar.xz
 export cuda=${CUDA_HOME:-/usr/local/cuda}
 export PATH=$PATH:$cuda/bin
 export cublaslt=${BUNTING_CUBLASLT:-}
 export BUNTING_LADDER_CONFORMANCE=${BUNTING_LADDER_CONFORMANCE:-}
-export BUNTING_LADDER_MODEL=${BUNTING_LADDER_MODEL:-Llama-3.2-1B}
+export BUNTING_LADDER_GROUPS=${BUNTING_LADDER_GROUPS:-gpu correctness families kinds}
+export BUNTING_LADDER_MODEL=${BUNTING_LADDER_MODEL:-$model}
 export BUNTING_LADDER_TESTS=${BUNTING_LADDER_TESTS:-}
 patience=1 # multiplies the limits of rungs
 if [ -n "${BUNTING_LADDER_EMULATED:-}" ]; then
   patience=10
   export tests=$native/cuda/bunting_emulator_tests bench=$native/cuda/bunting_bench_emulated
-  export library=$native/cuda/libbunting_emu.so device=emu
+  export library=$native/cuda/libbunting_emu.so device=emu tiny=--tiny
 else
   export tests=$native/cuda/bunting_cuda_tests bench=$native/cuda/bunting_bench_cuda
-  export library=$native/cuda/libbunting_cuda.so device=cuda:0
+  export library=$native/cuda/libbunting_cuda.so device=cuda:0 tiny=
 fi
-[ -x "$PWD/build/bun" ] && bun=$PWD/build/bun || bun=$PWD/node_modules/.bin/bun
+if [ -x build/bun ] || [ -e "$carry_bun" ]; then bun=$PWD/build/bun; else bun=$PWD/node_modules/.bin/bun; fi
 export bun=${BUNTING_BUN:-$bun}
 
 # ---- helpers of rungs ----------------------------------------------------------------------------------------------------
@@ -64,9 +67,10 @@ export bun=${BUNTING_BUN:-$bun}
 # Ends the rung as left out.
 leave_out() { echo "Left out: $*" && exit 77; }
 need() { command -v "$1" >/dev/null || leave_out "there is no $1."; }
-# Uses what build/carry.tar.xz brings, or what is built, or builds for this GPU.
+# Uses what the archives of `pack` bring, or what is built, or builds for this GPU.
 build_where_needed() {
   if [ -e "$carry" ] && [ ! -x "$bench" ]; then tar -xJf "$carry" || return 1; fi
+  if [ -e "$carry_bun" ] && [ ! -x "$bun" ]; then tar -xJf "$carry_bun" || return 1; fi
   if [ -x "$bench" ] && "$bench" probe; then return 0; fi
   need nvcc && need cmake
   local make=() capability
@@ -93,6 +97,13 @@ profile() {
   ncu --clock-control none --set full --csv --page raw --kernel-name "regex:${1%%:*}" --launch-skip 4 --launch-count 1 \
     --kill yes "$bench" "${1#*:}" >>"$out/ncu.csv"
 }
+# Prints the folder of the model of `whole`, made once.
+serving_model() {
+  local folder=build/gpu-model/$BUNTING_LADDER_MODEL
+  [ ! -d "$BUNTING_LADDER_MODEL" ] || { echo "$BUNTING_LADDER_MODEL" && return; }
+  [ -e "$folder/config.json" ] || { rm -rf "$folder" && "$bun" tools/random-model.ts "$BUNTING_LADDER_MODEL" "$folder" >&2; } || return 1
+  echo "$folder"
+}
 # One chat with a model of the given shape, or in the given folder, through the server.
 chat() {
   local model=$1 server=server/main.ts
@@ -103,7 +114,7 @@ chat() {
   fi
   "$bun" benchmarks/gpu/chat.ts "$server" "$model" "$device"
 }
-export -f leave_out need build_where_needed copying formats tiny_shards sanitize profiles profile chat
+export -f leave_out need build_where_needed copying formats tiny_shards sanitize profiles profile serving_model chat
 
 # ---- the ladder ------------------------------------------------------------------------------------------------------------
 

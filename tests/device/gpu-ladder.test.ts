@@ -23,7 +23,10 @@ interface Climbed {
   readonly files: readonly string[];
 }
 
-async function climb(which: "first" | "second", env: Readonly<Record<string, string>>): Promise<Climbed> {
+async function climb(
+  which: "first" | "second" | "whole",
+  env: Readonly<Record<string, string>>,
+): Promise<Climbed> {
   const folder = mkdtempSync(join(tmpdir(), "bunting-ladder-"));
   try {
     const child = Bun.spawn(["bash", join(root, "benchmarks/gpu.sh"), which, folder], {
@@ -90,6 +93,19 @@ test("the second call chats, and names the tools that are not there", async () =
   expect(ends(climbed)).toMatchObject({ chat: "ok", conformance: "ok" });
   expect(climbed.exitCode).toBe(0);
   expect(climbed.files.length).toBeLessThanOrEqual(FILES_MAX);
+});
+
+test("all else climbs on a small model, and names the tools that are not there", async () => {
+  const climbed = await climb("whole", {
+    BUNTING_LADDER_SECONDS: "800",
+    BUNTING_LADDER_MODEL: join(root, "models/demo"),
+    BUNTING_LADDER_CONFORMANCE: "a bias of 100 decides",
+    BUNTING_LADDER_GROUPS: "cuda",
+  });
+  const failures = Object.entries(ends(climbed)).filter(([, how]) => how !== "ok" && how !== "left out");
+  expect(failures).toEqual([]);
+  expect(ends(climbed)).toMatchObject({ conformance: "ok", cuda: "ok", model: "ok", serving: "ok" });
+  expect(climbed.log).toMatch(/\| 2 \| [\d.]+ \| [\d.]+ \| \d+ \|/);
 });
 
 test("a rung that crashes, fails or lacks a tool loses only itself", async () => {

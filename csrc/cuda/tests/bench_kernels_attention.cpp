@@ -183,7 +183,7 @@ void hang_on_purpose(std::string const&) {
   std::fflush(stdout);
   if (is_over) fail(BUNTING_INVALID, "a launch without an end has ended");
 #if !defined(BUNTING_BENCH_EMULATED)
-  lose_device("a launch does not end");
+  lose_device(0, "a launch does not end");
 #endif
 }
 
