@@ -6,8 +6,7 @@ import { ModelError } from "../model/model-error.ts";
 import { demoCutAsSmolLm } from "../tests/support/demo-variants.ts";
 import { tokenizerEntries } from "../tests/support/gguf-model.ts";
 import { type Entry, parsedGguf } from "../tests/support/gguf-writer.ts";
-import { plainText } from "./control-text.ts";
-import type { ChatMessage } from "./conversation/messages.ts";
+import { expectChats, expectTexts, type Golden } from "../tests/support/golden-tokens.ts";
 import { ggufFillIds, ggufTemplates, ggufTokenizer } from "./gguf-tokenizer.ts";
 import { preTokenizers } from "./pre-tokenizers.ts";
 import { ChatTemplate } from "./template.ts";
@@ -16,19 +15,6 @@ import { createTokenizer, loadTokenizer, type Tokenizer } from "./tokenizer.ts";
 
 const root = join(import.meta.dir, "..");
 const reference = join(root, "tests/reference/tokenizers");
-
-interface Golden {
-  readonly texts: readonly { text: string; ids: number[]; idsWithSpecial: number[]; decoded: string }[];
-  readonly control: readonly { text: string; ids: number[]; shown: string }[];
-  readonly chats: readonly {
-    messages: ChatMessage[];
-    tools?: unknown[];
-    add_generation_prompt?: boolean;
-    kwargs?: Record<string, unknown>;
-    rendered: string;
-    ids: number[];
-  }[];
-}
 
 const fileOf = (entries: readonly Entry[]) => parsedGguf({ entries, tensors: [] });
 
@@ -56,11 +42,7 @@ describe.each([
   const template = new ChatTemplate(usualTemplate(ggufTemplates(fileOf(entries)))!, tokenizer.controlTexts);
 
   test("encodes and decodes as transformers does", () => {
-    for (const { text, ids, idsWithSpecial, decoded } of golden.texts) {
-      expect(tokenizer.encode(text, { addSpecialTokens: false })).toEqual(ids);
-      expect(tokenizer.encode(text, { addSpecialTokens: true })).toEqual(idsWithSpecial);
-      expect(tokenizer.decode(ids, { skipSpecialTokens: false })).toBe(decoded);
-    }
+    expectTexts(golden, tokenizer);
     for (const { text, ids, shown } of golden.control) {
       expect(tokenizer.encode(text, { addSpecialTokens: false, parseControlText: true })).toEqual(ids);
       expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe(shown);
@@ -68,15 +50,7 @@ describe.each([
   });
 
   test("renders and encodes chats as transformers does", () => {
-    for (const chat of golden.chats) {
-      const rendered = template.render(chat.messages, {
-        addGenerationPrompt: chat.add_generation_prompt ?? true,
-        tools: chat.tools ?? null,
-        templateKwargs: chat.kwargs ?? {},
-      });
-      expect(plainText(rendered)).toBe(chat.rendered);
-      expect(tokenizer.encodeRendered(rendered)).toEqual(chat.ids);
-    }
+    expectChats(golden, tokenizer, template);
   });
 
   test("is the folder's, on longer texts and token by token", () => {

@@ -1,29 +1,14 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { expectChats, expectTexts, type Golden } from "../tests/support/golden-tokens.ts";
 import { plainText } from "./control-text.ts";
-import type { ChatMessage } from "./conversation/messages.ts";
 import { ChatTemplate } from "./template.ts";
 import { readTemplateSource } from "./template-source.ts";
 import { createTokenizer, loadTokenizer } from "./tokenizer.ts";
 import { type JsonObject, TokenizerError } from "./tokenizer-file.ts";
 
 const reference = join(import.meta.dir, "../tests/reference/tokenizers");
-
-/** Results that make.py recorded from Hugging Face's tokenizers and transformers. */
-interface Golden {
-  readonly texts: readonly { text: string; ids: number[]; idsWithSpecial: number[]; decoded: string }[];
-  readonly control: readonly { text: string; ids: number[]; shown: string }[];
-  readonly chats: readonly {
-    messages: ChatMessage[];
-    tools?: unknown[];
-    add_generation_prompt?: boolean;
-    kwargs?: Record<string, unknown>;
-    rendered: string;
-    ids: number[];
-  }[];
-  readonly cuts: readonly { ids: number[]; decoded: string }[];
-}
 
 for (const name of ["qwen", "llama3", "llama2", "mistral"]) {
   describe(`${name} tokenizer`, () => {
@@ -33,11 +18,7 @@ for (const name of ["qwen", "llama3", "llama2", "mistral"]) {
     const template = new ChatTemplate(readTemplateSource(folder)!, tokenizer.controlTexts);
 
     test("encodes and decodes texts as transformers does", () => {
-      for (const { text, ids, idsWithSpecial, decoded } of golden.texts) {
-        expect(tokenizer.encode(text, { addSpecialTokens: false })).toEqual(ids);
-        expect(tokenizer.encode(text, { addSpecialTokens: true })).toEqual(idsWithSpecial);
-        expect(tokenizer.decode(ids, { skipSpecialTokens: false })).toBe(decoded);
-      }
+      expectTexts(golden, tokenizer);
     });
 
     test("reads control text in a text only when asked", () => {
@@ -53,15 +34,7 @@ for (const name of ["qwen", "llama3", "llama2", "mistral"]) {
     });
 
     test("renders and encodes chats as transformers does", () => {
-      for (const chat of golden.chats) {
-        const rendered = template.render(chat.messages, {
-          addGenerationPrompt: chat.add_generation_prompt ?? true,
-          tools: chat.tools ?? null,
-          templateKwargs: chat.kwargs ?? {},
-        });
-        expect(plainText(rendered)).toBe(chat.rendered);
-        expect(tokenizer.encodeRendered(rendered)).toEqual(chat.ids);
-      }
+      expectChats(golden, tokenizer, template);
     });
 
     test("decodes tokens cut inside scalars as transformers does", () => {

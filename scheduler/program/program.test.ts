@@ -3,12 +3,27 @@
 import { describe, expect, test } from "bun:test";
 import { bodyOf, call, given, input, ManualProgram, output, sometime, soon, text } from "./factories.ts";
 import { pathOf } from "./graph.ts";
-import { type NodeSpec, type ProgramPart, programLimits } from "./spec.ts";
+import { type NodeSpec, type ProgramPart, programLimits, type RepeatSpec } from "./spec.ts";
 
 function opened(nodes: readonly NodeSpec[], variables: ProgramPart["variables"] = []): ManualProgram {
   const host = new ManualProgram();
   expect(host.program.add({ nodes, variables })).toBeNull();
   return host;
+}
+
+/** Call `c` that is repeated on its own state until the test passes. */
+function repeatUntil(until: RepeatSpec["until"], countMax: number): RepeatSpec {
+  const body = bodyOf("c", ["state"]);
+  return {
+    kind: "repeat",
+    name: "r",
+    initial: "start",
+    state: "state",
+    body,
+    until,
+    countMax,
+    output: "end",
+  };
 }
 
 function refusalOf(nodes: readonly NodeSpec[], variables: ProgramPart["variables"] = []) {
@@ -319,16 +334,7 @@ describe("objectives", () => {
       output: "all",
       concurrencyMax: 4,
     };
-    const repeat: NodeSpec = {
-      kind: "repeat",
-      name: "r",
-      initial: "start",
-      state: "state",
-      body: bodyOf("c", ["state"]),
-      until: { kind: "equals", text: "done" },
-      countMax: 2,
-      output: "end",
-    };
+    const repeat = repeatUntil({ kind: "equals", text: "done" }, 2);
     const host = opened(
       [map, repeat],
       [
@@ -449,16 +455,7 @@ describe("shapes known on the way", () => {
   });
 
   test("a repeat ends when its test passes, or at its count", () => {
-    const repeat: NodeSpec = {
-      kind: "repeat",
-      name: "r",
-      initial: "start",
-      state: "state",
-      body: bodyOf("c", ["state"]),
-      until: { kind: "contains", text: "DONE" },
-      countMax: 3,
-      output: "end",
-    };
+    const repeat = repeatUntil({ kind: "contains", text: "DONE" }, 3);
     const start = { name: "start", value: "DONE" };
     const host = opened([repeat], [start]);
     host.answer("r[0]/c", "more");

@@ -5,6 +5,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../tests/support/property.ts";
+import { noDefaults } from "../../tests/support/served-model.ts";
 import { ControlTexts } from "../../text/control-text.ts";
 import { ChatTemplate } from "../../text/template.ts";
 import { ApiError } from "../http/errors.ts";
@@ -28,7 +29,7 @@ const model = {
   vocabSize: 1000,
   tokensOf: (text: string) => [text.length],
   fill: { prefix: 1, suffix: 2, middle: 3, isSuffixFirst: false, repository: null, file: null, ends: [4] },
-  generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
+  generationDefaults: noDefaults,
 };
 const templateOf = (template: string) =>
   new ChatTemplate({ template, toolTemplate: null, specialTokens: {} }, new ControlTexts([]));

@@ -1,6 +1,12 @@
 import { afterEach, expect, test } from "bun:test";
 import type { TokenId } from "../../base/token.ts";
-import { chatService, type EngineId, type Finish, type Sampling } from "../../scheduler/core.ts";
+import {
+  chatService,
+  type EngineId,
+  type Finish,
+  greedySampling,
+  type Sampling,
+} from "../../scheduler/core.ts";
 import type { Unplaced } from "../../scheduler/fleet/fleet.ts";
 import { ours } from "../../scheduler/policies.ts";
 import type { DeviceSetup } from "./protocol.ts";
@@ -24,20 +30,7 @@ const simulated: DeviceSetup = {
   cost: { stepMs: 0.2, tokenMs: 0 },
 };
 
-const sampling: Sampling = {
-  temperature: 0,
-  topK: 0,
-  topP: 1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  logitBias: [],
-  allowedTokens: null,
-  badWords: [],
-  seed: [7, 0],
-  topLogprobs: null,
-};
+const sampling: Sampling = { ...greedySampling, seed: [7, 0] };
 
 let running: RunningEngines | null = null;
 /** Engine events in order. */

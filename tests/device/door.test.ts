@@ -13,6 +13,7 @@ import { requestLimits } from "../../server/request/limits.ts";
 import type { ServedModel } from "../../server/request/served-model.ts";
 import { referenceModel } from "../reference/models.ts";
 import { runs } from "../support/property.ts";
+import { noDefaults } from "../support/served-model.ts";
 import { cpuLibrary } from "./library.ts";
 
 const library = cpuLibrary();
@@ -38,7 +39,7 @@ const served: ServedModel = {
   contextMax: device.spec.contextMax,
   vocabSize,
   tokensOf: () => [],
-  generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
+  generationDefaults: noDefaults,
 };
 
 /** Numbers near limits: of the fields' ranges, of f32, of int32. */

@@ -8,7 +8,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { NativeDevice } from "../../gpu/native/device.ts";
 import { closeNativeModel, openGpuDevice, openNativeModel } from "../../gpu/native/open.ts";
-import { NativeError, type NativeStatus } from "../../gpu/native.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import { formatsOf, widenedNote } from "../../model/formats.ts";
 import type { JsonObject } from "../../model/json.ts";
@@ -22,6 +21,7 @@ import { convertModel } from "../support/gguf-model.ts";
 import { ggufBytes } from "../support/gguf-writer.ts";
 import { cosineOf, sameBits } from "./compare.ts";
 import { cpuLibrary, emulatedLibrary, gpuEngines } from "./library.ts";
+import { expectRefusal } from "./refusal.ts";
 import { Rig, type RigOptions } from "./rig.ts";
 
 setDefaultTimeout(120_000);
@@ -145,7 +145,11 @@ for (const { name: engine, library } of gpuEngines()) {
       ["keys in int8", "qwen2", { kv: "int8" }, "GPUs keep keys and values in bf16 or fp8, not in int8"],
       ["f32", "qwen2", { compute: "f32" }, "the GPU engine computes in bf16, not in f32"],
     ])("%s", (_, name, options, sentence) => {
-      expectRefusal(() => new Rig(library, openModelFolder(referenceModel(name).dir), options), sentence);
+      expectRefusal(
+        () => new Rig(library, openModelFolder(referenceModel(name).dir), options),
+        "invalid",
+        sentence,
+      );
     });
   });
 }
@@ -185,7 +189,11 @@ describe("memory, of which the emulated GPU counts every byte", () => {
     const before = stepOf(device, [1, 2, 3]);
     library.modelRelease(model.handle);
     expect(stepOf(device, [1, 2, 3])).toEqual(before);
-    expectRefusal(() => openGpuDevice(library, model, limits, 0), "the model's weights were given back");
+    expectRefusal(
+      () => openGpuDevice(library, model, limits, 0),
+      "invalid",
+      "the model's weights were given back",
+    );
     device.close();
     closeNativeModel(library, model);
   });
@@ -197,8 +205,8 @@ describe("memory, of which the emulated GPU counts every byte", () => {
     const bytes = pages * model.pageBytes;
     expectRefusal(
       () => openGpuDevice(library, model, { ...limits, pages }, 0),
-      `no ${bytes} bytes left for KV pages`,
       "noMemory",
+      `no ${bytes} bytes left for KV pages`,
     );
     expect(freeBytes()).toBe(before);
     closeNativeModel(library, model);
@@ -211,16 +219,20 @@ describe("a CPU refuses with a sentence", () => {
     ["keys in fp8", { kv: "fp8" }, "CPUs keep keys and values in bf16, f32 or int8, not in fp8"],
   ])("%s", (_, options, sentence) => {
     const folder = openModelFolder(referenceModel("mistral").dir);
-    expectRefusal(() => new Rig(cpuLibrary(), folder, options), sentence);
+    expectRefusal(() => new Rig(cpuLibrary(), folder, options), "invalid", sentence);
   });
 
   test("to look for cuBLASLt, and to give up the weights that it computes with", () => {
     const library = cpuLibrary();
-    expectRefusal(() => library.cublasltProbe(0), "this library computes on the CPU");
+    expectRefusal(() => library.cublasltProbe(0), "invalid", "this library computes on the CPU");
     const folder = openModelFolder(referenceModel("mistral").dir);
     const options = { compute: "bf16", isa: "auto", threads: 1, contextMax: null } as const;
     const model = openNativeModel(library, folder, options, () => undefined);
-    expectRefusal(() => library.modelRelease(model.handle), "CPU engines compute with the model's weights");
+    expectRefusal(
+      () => library.modelRelease(model.handle),
+      "invalid",
+      "CPU engines compute with the model's weights",
+    );
     closeNativeModel(library, model);
   });
 });
@@ -260,16 +272,4 @@ function stepOf(device: NativeDevice, tokens: readonly number[]): Float32Array {
   device.deliver();
   expect(results[0]!.kind).toBe("done");
   return device.logits();
-}
-
-function expectRefusal(open: () => unknown, sentence: string, status: NativeStatus = "invalid"): void {
-  try {
-    open();
-  } catch (error) {
-    expect(error).toBeInstanceOf(NativeError);
-    expect((error as NativeError).status).toBe(status);
-    expect((error as NativeError).message).toContain(sentence);
-    return;
-  }
-  throw new Error(`nothing was refused, expected: ${sentence}`);
 }

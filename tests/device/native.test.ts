@@ -12,13 +12,14 @@ import {
   PAGE_TOKENS,
   servedShape,
 } from "../../gpu/native/open.ts";
-import { isaNames, NativeError, type NativeStatus, openLibrary } from "../../gpu/native.ts";
+import { isaNames, openLibrary } from "../../gpu/native.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import { plainLayer } from "../../model/shape.ts";
 import type { SequenceId, Step, StepResult } from "../../scheduler/core.ts";
 import { sampling } from "../../simulation/factories.ts";
 import { referenceModel } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
+import { expectRefusal } from "./refusal.ts";
 
 const library = cpuLibrary();
 const dir = mkdtempSync(join(tmpdir(), "bunting-native-"));
@@ -33,18 +34,6 @@ const limits = {
   stepChunksMax: 4,
   topLogprobsMax: 2,
 };
-
-function expectRefusal(call: () => unknown, status: NativeStatus, text: string): void {
-  try {
-    call();
-  } catch (error) {
-    expect(error).toBeInstanceOf(NativeError);
-    expect((error as NativeError).status).toBe(status);
-    expect((error as NativeError).message).toContain(text);
-    return;
-  }
-  throw new Error(`nothing was refused, expected: ${text}`);
-}
 
 const greedyStep = (tokens: readonly number[]): Step => ({
   number: 1,

@@ -1,19 +1,12 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
+import { servedDemo } from "../../../tests/support/served-model.ts";
 import { textOf } from "../../../text/conversation/messages.ts";
 import { ApiError } from "../../http/errors.ts";
 import { parseMessagesRequest } from "./schema.ts";
 
-const silent = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };
-const model = {
-  names: ["demo"],
-  contextMax: 100,
-  vocabSize: 1000,
-  tokensOf: () => [],
-  generationDefaults: silent,
-};
-const served = { model, template: null };
+const served = { model: servedDemo(), template: null };
 
 const types = ["text", "tool_use", "tool_result", "thinking", "redacted_thinking", "image", "", null];
 /** A valid or nearly valid block. */

@@ -1,17 +1,11 @@
 import { describe, expect, test } from "bun:test";
+import { servedDemo } from "../../../tests/support/served-model.ts";
 import { ControlTexts } from "../../../text/control-text.ts";
 import { ChatTemplate } from "../../../text/template.ts";
 import { ApiError } from "../../http/errors.ts";
 import { parseCountRequest, parseMessagesRequest } from "./schema.ts";
 
-const silent = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };
-const model = {
-  names: ["demo"],
-  contextMax: 512,
-  vocabSize: 1000,
-  tokensOf: () => [],
-  generationDefaults: silent,
-};
+const model = servedDemo({ contextMax: 512 });
 const user = { role: "user", content: "Hi" } as const;
 const body = (more: object = {}) => ({ model: "demo", max_tokens: 9, messages: [user], ...more });
 const parse = (more: object = {}, template: ChatTemplate | null = null) =>

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { servedDemo } from "../../../tests/support/served-model.ts";
 import type { GenerationOptions } from "../../answer/generation.ts";
 import { parseMessagesRequest } from "../anthropic/schema.ts";
 import { parseLlamaCompletion } from "../llama/completion.ts";
@@ -7,13 +8,7 @@ import { parseResponsesRequest } from "../responses/schema.ts";
 import { noTargets } from "../targets.ts";
 import { parseChatRequest, parseCompletionRequest } from "./schema.ts";
 
-const model = {
-  names: ["demo"],
-  contextMax: 100,
-  vocabSize: 1000,
-  tokensOf: () => [1],
-  generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
-};
+const model = servedDemo({ tokensOf: () => [1] });
 const messages = [{ role: "user", content: "Hi" }];
 const parse = (more: object) => parseChatRequest({ messages, ...more }, model);
 

@@ -1,18 +1,12 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
+import { servedDemo } from "../../../tests/support/served-model.ts";
 import { ApiError } from "../../http/errors.ts";
 import { requestLimits } from "../../request/limits.ts";
-import type { ServedModel } from "../../request/served-model.ts";
 import { parseChatRequest, parseCompletionRequest } from "./schema.ts";
 
-const served: ServedModel = {
-  names: ["demo"],
-  contextMax: 100,
-  vocabSize: 1000,
-  tokensOf: () => [1],
-  generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
-};
+const served = servedDemo({ tokensOf: () => [1] });
 
 const fieldNames = [
   ...["model", "messages", "prompt", "n", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"],

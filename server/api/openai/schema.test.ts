@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import type { GenerationDefaults } from "../../../model/config.ts";
+import { greedySampling } from "../../../scheduler/core.ts";
 import type { ServedModel } from "../../request/served-model.ts";
 import { type ChatRequest, parseChatRequest, parseCompletionRequest } from "./schema.ts";
 
@@ -36,20 +37,7 @@ test("a request that says nothing gets every default", () => {
     tellsReasoning: true,
     generation: {
       choices: 1,
-      sampling: {
-        temperature: 1,
-        topK: 0,
-        topP: 1,
-        minP: 0,
-        repetitionPenalty: 1,
-        presencePenalty: 0,
-        frequencyPenalty: 0,
-        logitBias: [],
-        allowedTokens: null,
-        badWords: [],
-        seed: [0, 0],
-        topLogprobs: null,
-      },
+      sampling: { ...greedySampling, temperature: 1 },
       tokensMax: null,
       tokensMin: 0,
       stopStrings: [],

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { atOnce } from "../../../base/time-slice.ts";
 import { startTestServer } from "../../../tests/e2e/server.ts";
+import { noDefaults } from "../../../tests/support/served-model.ts";
 import { defaultHttpLimits } from "../../http/limits.ts";
 import { Fields } from "../fields.ts";
 import type { Exchange } from "../respond.ts";
@@ -27,7 +28,7 @@ test("a client that is gone before its program begins has nothing computed, and 
     contextMax: 1024,
     vocabSize: 1024,
     tokensOf: () => [],
-    generationDefaults: { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null },
+    generationDefaults: noDefaults,
   });
   const calls = [{ prompt: "Once", output: "story", max_tokens: 500, ignore_eos: true }];
   await answerProgram(exchange, programs, atOnce(reader.request(new Fields({ calls }))));

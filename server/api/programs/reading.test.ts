@@ -1,9 +1,10 @@
 import { expect, test } from "bun:test";
+import { noDefaults } from "../../../tests/support/served-model.ts";
 import type { ServedModel } from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
 import { ProgramReader } from "./schema.ts";
 
-const generationDefaults = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };
+const generationDefaults = noDefaults;
 
 /** A model that records the texts it tokenises. */
 function counted(): { readonly served: ServedModel; readonly texts: string[] } {

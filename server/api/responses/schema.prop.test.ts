@@ -1,20 +1,13 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../../../tests/support/property.ts";
+import { servedDemo } from "../../../tests/support/served-model.ts";
 import { ApiError } from "../../http/errors.ts";
 import { messagesOf } from "./conversation.ts";
 import type { Item } from "./items.ts";
 import { parseResponsesRequest } from "./schema.ts";
 
-const silent = { temperature: null, topP: null, topK: null, minP: null, repetitionPenalty: null };
-const model = {
-  names: ["demo"],
-  contextMax: 100,
-  vocabSize: 1000,
-  tokensOf: () => [],
-  generationDefaults: silent,
-};
-const served = { model, template: null };
+const served = { model: servedDemo(), template: null };
 
 const part = fc.record({
   type: fc.constantFrom("input_text", "output_text", "input_image", "refusal", null),
