@@ -320,6 +320,13 @@ export const serverSettings = Object.freeze({
     max: 10_000_000,
     sentence: "Maximum lines of a batch file.",
   }),
+  batchesMax: integer({
+    unit: "batches",
+    default: 1000,
+    min: 1,
+    max: 100_000,
+    sentence: "Unfinished batches of a key at most; further ones get status 429.",
+  }),
   batchFileMib: integer({
     unit: "MiB",
     default: 200,

@@ -8,6 +8,7 @@ import type { JobSettings } from "./jobs/service.ts";
 
 export function jobSettings({
   batchLinesMax,
+  batchesMax,
   batchFileMib,
   batchStorageGib,
   batchResultDays,
@@ -15,6 +16,7 @@ export function jobSettings({
   return {
     fileBytesMax: batchFileMib * 2 ** 20,
     linesMax: batchLinesMax,
+    unfinishedMax: batchesMax,
     storageBytesMax: batchStorageGib * 2 ** 30,
     retentionSeconds: batchResultDays * 86_400,
   };

@@ -148,17 +148,19 @@ function requestOf(
   return { ...options, prompts, tenant, cacheSalt: services.cacheSaltFor(tenant, options.cacheSalt) };
 }
 
-/**
- * Appends names of fields without effect, or read differently from what the client sent, to
- * `x-bunting-ignored`.
- */
-function tellingIgnored(response: Response, ignored: readonly string[]): Response {
+/** Names of fields without effect, or read differently from what the client sent, as a header's value; "" for none. */
+export function ignoredText(ignored: readonly string[]): string {
   const { ignoredNamesMax: max, ignoredNameCharactersMax: charactersMax } = requestLimits;
-  const names = ignored
+  return [...new Set(ignored)]
     .filter(({ length }) => length <= charactersMax)
     .slice(0, max)
-    .map((name) => encodeURI(name));
-  if (names.length > 0) response.headers.append("x-bunting-ignored", names.join(", "));
+    .map((name) => encodeURI(name))
+    .join(", ");
+}
+
+function tellingIgnored(response: Response, ignored: readonly string[]): Response {
+  const names = ignoredText(ignored);
+  if (names !== "") response.headers.append("x-bunting-ignored", names);
   return response;
 }
 

@@ -26,6 +26,8 @@ export interface LineAnswer {
   /** JSON body of the equivalent HTTP response, whose status is 200. */
   readonly body: object;
   readonly usage: BatchUsage;
+  /** Value of the header `x-bunting-ignored` of that response; "" for none. */
+  readonly ignored: string;
 }
 
 /**

@@ -9,12 +9,17 @@ const noUsage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 } as con
 
 export async function answered(
   { line, customId }: LineRecord,
-  { body, usage }: LineAnswer,
+  { body, usage, ignored }: LineAnswer,
 ): Promise<LineResult> {
   const result = await jsonText({
     id: newId("batch_req_"),
     custom_id: customId,
-    response: { status_code: 200, request_id: newId("req_"), body },
+    response: {
+      status_code: 200,
+      request_id: newId("req_"),
+      ...(ignored === "" ? {} : { headers: { "x-bunting-ignored": ignored } }),
+      body,
+    },
     error: null,
   });
   return { line, state: ANSWERED, result, usage };

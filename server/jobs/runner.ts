@@ -30,6 +30,11 @@ export class JobRunner {
     return this.#jobs.size;
   }
 
+  /** Number of running jobs of one key. */
+  activeOf(owner: string): number {
+    return [...this.#jobs.values()].filter(({ job }) => job.record.owner === owner).length;
+  }
+
   begin(batch: BatchRecord): void {
     const isWaiting = this.waitingFor(batch) !== null && this.#parts.nowSeconds() < batch.expiresAt;
     if (this.#isStopping || isWaiting) return;

@@ -9,6 +9,8 @@ import { StoreError } from "./store-error.ts";
 export interface JobSettings {
   readonly fileBytesMax: number;
   readonly linesMax: number;
+  /** Unfinished batches of a key at most. */
+  readonly unfinishedMax: number;
   /** Bytes of the disk that files and results may take before the server refuses further ones. */
   readonly storageBytesMax: number;
   /** Seconds for which uploads and results are kept. */

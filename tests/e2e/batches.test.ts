@@ -25,9 +25,15 @@ async function refusalOf(promise: PromiseLike<unknown>): Promise<string> {
   return "it was not refused";
 }
 
+type Endpoint = OpenAI.BatchCreateParams["endpoint"];
+
 interface OutputLine {
   readonly custom_id: string;
-  readonly response: { readonly status_code: number; readonly body: OpenAI.ChatCompletion };
+  readonly response: {
+    readonly status_code: number;
+    readonly headers?: Readonly<Record<string, string>>;
+    readonly body: OpenAI.ChatCompletion;
+  };
   readonly error: { readonly code: string; readonly message: string } | null;
 }
 
@@ -99,6 +105,45 @@ test("a batch's lines may be responses, which are not kept", async () => {
     400, 404,
   ]);
 });
+
+test("a line's fields without effect are named in its result, as a header names them", async () => {
+  const server = start();
+  const client = clientOf(server);
+  const namedIn = async (endpoint: Endpoint, bodies: readonly object[]) => {
+    const lines = bodies.map((body, index) =>
+      JSON.stringify({ custom_id: String(index), method: "POST", url: endpoint, body }),
+    );
+    const { id } = await begin(client, lines, { endpoint });
+    await server.jobs!.runner.ended(id);
+    const { output_file_id } = await client.batches.retrieve(id);
+    return (await linesOf(client, output_file_id)).map(({ response }) => response.headers);
+  };
+  const user = [{ role: "user", content: "Hi" }];
+  const odd = { priority: 3, unheard_of: 1 };
+  const named = [{ "x-bunting-ignored": "priority, unheard_of" }, undefined];
+  const chat = { messages: user, max_tokens: 4 };
+  expect(await namedIn("/v1/chat/completions", [{ ...chat, ...odd }, chat])).toEqual(named);
+  const text = { prompt: "Hi", max_tokens: 4 };
+  expect(await namedIn("/v1/completions", [{ ...text, ...odd }, text])).toEqual(named);
+  const response = { input: "Hi", max_output_tokens: 16 };
+  expect(await namedIn("/v1/responses", [{ ...response, ...odd }, response])).toEqual(named);
+  expect(await namedIn("/v1/embeddings", [{ input: "Hi", ...odd }, { input: "Hi" }])).toEqual(named);
+}, 30_000);
+
+test("a key has as many unfinished batches as it may, and other keys have their own", async () => {
+  const keys = { keys: ["key-of-ann", "key-of-bob"] };
+  const server = start({ stepMs: 3, unfinishedMax: 2, keys });
+  const [ann, bob] = [clientOf(server, "key-of-ann"), clientOf(server, "key-of-bob")];
+  const lines = Array.from({ length: 300 }, (_, index) => chatLine(String(index), `line ${index}`));
+  const [first] = [await begin(ann, lines), await begin(ann, lines)];
+  expect(await refusalOf(begin(ann, lines))).toContain(
+    "429 this key has 2 unfinished batches, and 2 are allowed (--batches-max)",
+  );
+  await begin(bob, lines);
+  await ann.batches.cancel(first.id);
+  await server.jobs!.runner.ended(first.id);
+  await begin(ann, chatLine("a", "x"));
+}, 30_000);
 
 describe("a batch", () => {
   test("answers every line once, as a request would be answered, and refuses as a request is refused", async () => {

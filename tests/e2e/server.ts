@@ -80,6 +80,8 @@ export interface TestServerOptions {
   readonly data?: string;
   /** Bytes that files, batches and results may take; by default 1 GiB. */
   readonly storageBytesMax?: number;
+  /** Unfinished batches of a key at most; by default 1000. */
+  readonly unfinishedMax?: number;
   /** Limits of stored responses. */
   readonly responseLimits?: StoreLimits;
   /** Hook before each write to the store; may throw instead. */
@@ -258,6 +260,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
             settings: {
               fileBytesMax: 2 ** 20,
               linesMax: 5000,
+              unfinishedMax: options.unfinishedMax ?? 1000,
               storageBytesMax: options.storageBytesMax ?? 2 ** 30,
               retentionSeconds: 86_400,
             },

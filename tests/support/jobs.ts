@@ -31,7 +31,7 @@ export const door: LineDoor = async ({ body: { prompt } }) => {
   const answer = async () => {
     await Bun.sleep(0);
     const usage = { promptTokens: 3, cachedTokens: 1, completionTokens: 2 };
-    return { body: { text: prompt }, usage };
+    return { body: { text: prompt }, usage, ignored: "" };
   };
   return { tokens, cacheKey: "", answerTokensMax: 10, answer };
 };

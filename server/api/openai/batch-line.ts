@@ -7,7 +7,7 @@ import type { RequestedService } from "../../answer/generation.ts";
 import type { ReasoningField } from "../../config.ts";
 import type { LineDoor, LineRequest, PreparedLine } from "../../jobs/door.ts";
 import { type EmbedServices, embeddingTokens, embedTokens } from "../embed.ts";
-import { answerWhole, type PreparedRequest, type WholeExchange } from "../respond.ts";
+import { answerWhole, ignoredText, type PreparedRequest, type WholeExchange } from "../respond.ts";
 import { prepareResponse, type ResponsesDeps } from "../responses/responses.ts";
 import { parseResponsesRequest, type ResponsesRequest } from "../responses/schema.ts";
 import { noTargets } from "../targets.ts";
@@ -30,15 +30,15 @@ export function lineDoor(deps: LineServices): LineDoor {
     switch (endpoint) {
       case "/v1/chat/completions": {
         const request = unread(parseChatRequest(body, model, noTargets, template), priority);
-        return generated(deps, line, await prepareChat(deps, request));
+        return generated(deps, line, await prepareChat(deps, request), request.ignored);
       }
       case "/v1/completions": {
         const request = unread(parseCompletionRequest(body, model), priority);
-        return generated(deps, line, await prepareCompletion(deps, request));
+        return generated(deps, line, await prepareCompletion(deps, request), request.ignored);
       }
       case "/v1/responses": {
         const request = unkept(parseResponsesRequest(body, deps), priority);
-        return generated(deps, line, await prepareResponse(tenant, deps, request));
+        return generated(deps, line, await prepareResponse(tenant, deps, request), request.ignored);
       }
       case "/v1/embeddings":
         return embedded(deps, line);
@@ -46,14 +46,22 @@ export function lineDoor(deps: LineServices): LineDoor {
   };
 }
 
-function generated(deps: LineServices, { tenant }: LineRequest, prepared: PreparedRequest): PreparedLine {
+function generated(
+  deps: LineServices,
+  { tenant, body }: LineRequest,
+  prepared: PreparedRequest,
+  ignored: readonly string[],
+): PreparedLine {
   const { tokensMax, cacheSalt } = prepared.options;
   const tokens = prepared.prompts[0]!;
   return {
     tokens,
     cacheKey: cacheKeyOf({ adapter: 0, cacheSalt }),
     answerTokensMax: Math.min(tokensMax ?? Number.POSITIVE_INFINITY, deps.model.contextMax - tokens.length),
-    answer: (signal) => answerWhole(exchangeOf(deps, tenant, signal), prepared),
+    answer: async (signal) => {
+      const whole = await answerWhole(exchangeOf(deps, tenant, signal), prepared);
+      return { ...whole, ignored: ignoredText([...ownIgnored(body), ...ignored, ...whole.ignored]) };
+    },
   };
 }
 
@@ -68,9 +76,15 @@ async function embedded(deps: LineServices, { body, tenant, priority }: LineRequ
       const vectors = await embedTokens(exchangeOf(deps, tenant, signal), deps, request, tokens);
       const { promptTokens, cachedTokens } = vectors;
       const usage = { promptTokens, cachedTokens, completionTokens: 0 };
-      return { body: embeddingsBody(request, vectors), usage };
+      const ignored = ignoredText([...ownIgnored(body), ...request.ignored]);
+      return { body: embeddingsBody(request, vectors), usage, ignored };
     },
   };
+}
+
+/** Fields that a line has of its own without effect: the batch has them for all lines. */
+function ownIgnored(body: LineRequest["body"]): readonly string[] {
+  return body.priority == null ? [] : ["priority"];
 }
 
 function exchangeOf({ services }: LineServices, tenant: string, signal: AbortSignal): WholeExchange {

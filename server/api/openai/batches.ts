@@ -13,9 +13,18 @@ const LISTED = 20;
 const LISTED_MAX = 100;
 const HOURS_MAX = 24 * 365;
 
+function tooMany(count: number, max: number): ApiError {
+  return new ApiError(
+    429,
+    "rate_limit_error",
+    `this key has ${count} unfinished batches, and ${max} are allowed (--batches-max): wait for some, or cancel them`,
+    { apiCode: "too_many_batches", shouldRetry: false },
+  );
+}
+
 /** POST /v1/batches */
 export async function createBatch(call: Call, jobs: JobService): Promise<object> {
-  const { store, runner, nowSeconds } = jobs;
+  const { store, runner, settings, nowSeconds } = jobs;
   const fields = new Fields(await call.readWork());
   const inputFile = fields.string("input_file_id") ?? "";
   const given = fields.raw("endpoint");
@@ -34,6 +43,8 @@ export async function createBatch(call: Call, jobs: JobService): Promise<object>
     throw badRequest(`the file ${inputFile} has the purpose ${file.purpose}, not batch`, "input_file_id");
   }
   expectStorage(jobs, 0); // nobody knows the size of its results
+  const active = runner.activeOf(call.tenant);
+  if (active >= settings.unfinishedMax) throw tooMany(active, settings.unfinishedMax);
   const createdAt = nowSeconds();
   const batch: BatchRecord = {
     ...unreadBatch,
