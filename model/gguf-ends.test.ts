@@ -43,6 +43,19 @@ describe("the type that a file gives a token", () => {
   });
 });
 
+test("GLM ends a turn where the next one begins", () => {
+  const controls = [
+    "<|endoftext|>",
+    "[gMASK]",
+    "<sop>",
+    "<|system|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|observation|>",
+  ];
+  expect(endsOf(controls)).toEqual(["<|endoftext|>", "<|user|>", "<|observation|>"]);
+});
+
 test("Gemma 4 has the tag of HTML that is an end elsewhere", () => {
   expect(endsOf(["<eos>", "</s>", "<turn|>"], ["<|tool_response>"])).toEqual([
     "<eos>",

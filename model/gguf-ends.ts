@@ -42,6 +42,10 @@ export function ggufEndTokens(metadata: Metadata, size: number): readonly number
   });
   const tokenOf = (text: string): number | undefined => [...ends].find((token) => tokens[token] === text);
   const has = (text: string): boolean => tokenOf(text) !== undefined;
+  // In GLM's form a turn ends where the next one begins.
+  if (tokens.includes("[gMASK]"))
+    for (const text of ["<|user|>", "<|observation|>"])
+      if (tokens.includes(text)) ends.add(tokens.indexOf(text));
   // In Harmony and Solar's form <|end|> ends a message, and the turn goes on.
   if ((has("<|return|>") && has("<|call|>")) || (has("<|flush|>") && (has("<|calls|>") || has("<|call|>"))))
     ends.delete(tokenOf("<|end|>")!);

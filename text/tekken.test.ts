@@ -91,6 +91,28 @@ test.each([
   expect(() => loadTokenizer(folder(file))).toThrow(sentence);
 });
 
+test("tekken.json beside a tokenizer.json with another pattern has the right one", () => {
+  const path = folder({ config, vocab, special_tokens: listed });
+  const wrong = { type: "Split", pattern: { Regex: "\\S+|\\s+" }, behavior: "Isolated", invert: false };
+  const bytes = { type: "ByteLevel", add_prefix_space: false, use_regex: false };
+  const letters = Object.fromEntries(Array.from("the1", (letter, id) => [letter, id]));
+  const tokenizer = {
+    added_tokens: [],
+    pre_tokenizer: { type: "Sequence", pretokenizers: [wrong, bytes] },
+    decoder: bytes,
+    model: {
+      type: "BPE",
+      vocab: { ...letters, e1: 4, th: 5 },
+      merges: [
+        ["e", "1"],
+        ["t", "h"],
+      ],
+    },
+  };
+  writeFileSync(join(path, "tokenizer.json"), JSON.stringify(tokenizer));
+  expect(loadTokenizer(path).encode("the1", { addSpecialTokens: false })).toEqual([5, 2, 3]);
+});
+
 test("a folder with a tokenizer in another form says what makes one", () => {
   const path = mkdtempSync(join(scratch, "folder-"));
   expect(() => loadTokenizer(path)).toThrow(/tokenizer\.json: no such file$/);
