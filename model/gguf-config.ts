@@ -4,10 +4,10 @@
  * ignored.
  */
 import { type GenerationDefaults, headless, type ModelConfig, shapeOf } from "./config.ts";
+import { ggufEndTokens } from "./ends.ts";
 import { type Family, type LayerType, layersOf, type Names, type Source } from "./families/family.ts";
 import { families, familyNamed } from "./families/index.ts";
 import { windowOf } from "./families/windows.ts";
-import { ggufEndTokens } from "./gguf-ends.ts";
 import type { Metadata } from "./gguf-metadata.ts";
 import { ModelError } from "./model-error.ts";
 import { longropeMagnitude, yarnMagnitude } from "./rope.ts";

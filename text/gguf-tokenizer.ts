@@ -4,7 +4,7 @@
  * "llama", SentencePiece, whose scores become merges; and "gemma4", merges over SentencePiece's spelling.
  * gguf-pieces.ts reads two more: "bert", WordPiece, and "t5", Unigram. It refuses others.
  */
-import { ggufEndTokens } from "../model/gguf-ends.ts";
+import { ggufEndTokens } from "../model/ends.ts";
 import type { GgufFile } from "../model/gguf-file.ts";
 import { Metadata } from "../model/gguf-metadata.ts";
 import type { FillIds } from "./fill.ts";

@@ -116,6 +116,14 @@ test("tekken.json beside a tokenizer.json with another pattern has the right one
 test("a folder with a tokenizer in another form says what makes one", () => {
   const path = mkdtempSync(join(scratch, "folder-"));
   expect(() => loadTokenizer(path)).toThrow(/tokenizer\.json: no such file$/);
+  writeFileSync(
+    join(path, "tokenizer.json"),
+    "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n",
+  );
+  expect(() => loadTokenizer(path)).toThrow(
+    "is a pointer of Git LFS: `git lfs pull` fetches the file itself",
+  );
+  rmSync(join(path, "tokenizer.json"));
   writeFileSync(join(path, "tokenizer.model"), "");
   expect(() => loadTokenizer(path)).toThrow(
     "the folder has tokenizer.model, of which transformers makes one",

@@ -70,6 +70,8 @@ function readJson(path: string): JsonObject | null {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw new TokenizerError(`${path}: ${(error as Error).message}`);
   }
+  if (text.startsWith("version https://git-lfs"))
+    throw new TokenizerError(`${path}: is a pointer of Git LFS: \`git lfs pull\` fetches the file itself`);
   try {
     const value: unknown = JSON.parse(text);
     if (value !== null && typeof value === "object" && !Array.isArray(value)) return value as JsonObject;
