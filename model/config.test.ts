@@ -306,6 +306,8 @@ describe("generation_config.json", () => {
     });
     expect(parse({ ...llama, eos_token_id: 2 }).eosTokens).toEqual([2]);
     expect(parse(llama, { top_k: -1 }).generationDefaults.topK).toBe(0);
+    const never = { suppress_tokens: [5, 10_000_000], bad_words_ids: [[6, 7]] };
+    expect(parse(llama, never).generationDefaults.badWords).toEqual([[5], [6, 7]]);
   });
 
   test.each([

@@ -33,6 +33,8 @@ export interface GenerationDefaults {
   readonly topK: number | null;
   readonly minP: number | null;
   readonly repetitionPenalty: number | null;
+  /** Sequences of tokens whose last one is never sampled behind the others; absent: none. */
+  readonly badWords?: readonly (readonly number[])[];
 }
 
 export interface ModelConfig {
@@ -95,7 +97,7 @@ export function parseModelConfig(config: JsonFile, generation: JsonFile): ModelC
     family: family.name,
     ...(isHeadless || shape.encoder !== undefined ? headless(shape) : { shape }),
     eosTokens: tokenList(eosFields, "eos_token_id", shape.vocab),
-    generationDefaults: generationDefaultsOf(generationFields),
+    generationDefaults: generationDefaultsOf(generationFields, shape.vocab),
   };
 }
 
@@ -495,7 +497,7 @@ function tokenList(fields: Fields, name: string, vocab: number): readonly number
   return [...new Set(tokens as readonly number[])];
 }
 
-function generationDefaultsOf(fields: Fields): GenerationDefaults {
+function generationDefaultsOf(fields: Fields, vocab: number): GenerationDefaults {
   const optional = (name: string, min: number, max: number): number | null =>
     fields.has(name) ? fields.number(name, min, max) : null;
   const topK = fields.has("top_k") ? fields.integer("top_k", -1, 2 ** 31 - 1) : null;
@@ -505,7 +507,23 @@ function generationDefaultsOf(fields: Fields): GenerationDefaults {
     topK: topK === -1 ? 0 : topK,
     minP: optional("min_p", 0, 1),
     repetitionPenalty: optional("repetition_penalty", 1e-3, 1e3),
+    ...badWordsOf(fields, vocab),
   };
+}
+
+/** Tokens that transformers never generates either; tokens beyond the vocabulary are none. */
+function badWordsOf(fields: Fields, vocab: number): Pick<GenerationDefaults, "badWords"> {
+  const listOf = (name: string): readonly unknown[] => {
+    const value = fields.get(name) ?? [];
+    return Array.isArray(value) ? value : fields.refuse(name, "wanted: a list");
+  };
+  const words = [...listOf("suppress_tokens").map((token) => [token]), ...listOf("bad_words_ids")];
+  const isWord = (word: unknown): word is number[] =>
+    Array.isArray(word) &&
+    word.length > 0 &&
+    word.every((token) => Number.isInteger(token) && token >= 0 && token < vocab);
+  const badWords = words.filter(isWord);
+  return badWords.length === 0 ? {} : { badWords };
 }
 
 /** Fields of one JSON object, checked for type and range; `null` counts as absent, as in transformers. */

@@ -229,6 +229,11 @@ describe("what is not supported is refused by name", () => {
     );
   });
 
+  test("tokens that are never sampled", () => {
+    const input = withEntries({ "tokenizer.ggml.suppress_tokens": ["i32[]", [5, 7]] });
+    expect(openModelFolder(written(input)).generationDefaults.badWords).toEqual([[5], [7]]);
+  });
+
   test("heads that do not divide the width", () => {
     const input = withEntries({
       "qwen3.attention.key_length": null,

@@ -4,10 +4,10 @@
  * ignored.
  */
 import { type GenerationDefaults, headless, type ModelConfig, shapeOf } from "./config.ts";
+import { ggufEndTokens } from "./ends.ts";
 import { type Family, type LayerType, layersOf, type Names, type Source } from "./families/family.ts";
 import { families, familyNamed } from "./families/index.ts";
 import { windowOf } from "./families/windows.ts";
-import { ggufEndTokens } from "./gguf-ends.ts";
 import type { Metadata } from "./gguf-metadata.ts";
 import { ModelError } from "./model-error.ts";
 import { longropeMagnitude, yarnMagnitude } from "./rope.ts";
@@ -59,7 +59,7 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
     family: family.name,
     ...(shape.encoder === undefined ? { shape } : headless(shape)),
     eosTokens: ggufEndTokens(metadata, shape.vocab),
-    generationDefaults: generationDefaultsOf(metadata),
+    generationDefaults: generationDefaultsOf(metadata, shape.vocab),
   };
 }
 
@@ -395,17 +395,19 @@ function nearestWhole(value: number): number {
   return Math.abs(value / whole - 1) < factorTolerance ? whole : value;
 }
 
-function generationDefaultsOf(metadata: Metadata): GenerationDefaults {
+function generationDefaultsOf(metadata: Metadata, vocab: number): GenerationDefaults {
   const real = (name: string, min: number, max: number): number | null => {
     const key = `general.sampling.${name}`;
     return metadata.has(key) ? metadata.number(key, min, max) : null;
   };
   const topK = metadata.integer("general.sampling.top_k", -1, 2 ** 31 - 1, -2);
+  const suppressed = metadata.listed("tokenizer.ggml.suppress_tokens").filter((token) => token < vocab);
   return {
     temperature: real("temp", 0, 100),
     topP: real("top_p", 0, 1),
     topK: topK === -2 ? null : Math.max(0, topK),
     minP: real("min_p", 0, 1),
     repetitionPenalty: real("penalty_repeat", 1e-3, 1e3),
+    ...(suppressed.length === 0 ? {} : { badWords: suppressed.map((token) => [token]) }),
   };
 }

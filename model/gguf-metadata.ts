@@ -82,6 +82,14 @@ export class Metadata {
     return this.#numbers(key, count, /^f\d/, "real");
   }
 
+  /** An array of whole numbers of any length; empty if absent. */
+  listed(key: string): readonly number[] {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return [];
+    const isGood = entry.type === "array" && entry.of !== "string" && /^[ui]\d/.test(entry.of);
+    return isGood ? Array.from(entry.value, Number) : this.refuse(key, "wanted: an array of whole numbers");
+  }
+
   /** An array of bytes of any length. */
   bytes(key: string): Uint8Array {
     const entry = this.#entries.get(key);

@@ -46,6 +46,7 @@ test.each([
   ['{"factor": 4}', "--rope-scaling: rope_type: missing: wanted: the kind of scaling"],
   ['{"rope_type": "yarn", "factor": -1}', "--rope-scaling: factor: -1: wanted: a number from 1 to 1000000"],
   ['{"rope_type": "dynamic", "factor": 4}', '--rope-scaling: rope_type: "dynamic": keys in the cache'],
+  ['{"rope_type": "yarn", "factor": 4, "rope_theta": 5e6}', "--rope-scaling: rope_theta: not known here"],
   ['{"rope_type": "spiral"}', "supported rope types"],
 ])("%s is refused by its field", (text, sentence) => {
   expect(() => openModelFolder(demo, text)).toThrow(sentence);

@@ -8,6 +8,13 @@ import type { Rope } from "./shape.ts";
 
 const option = "--rope-scaling";
 
+/** Fields that the kinds of scaling read. */
+const known = [
+  ...["rope_type", "type", "factor", "original_max_position_embeddings", "attention_factor", "beta_fast"],
+  ...["beta_slow", "mscale", "mscale_all_dim", "truncate", "low_freq_factor", "high_freq_factor"],
+  ...["short_factor", "long_factor"],
+];
+
 /**
  * The model with this scaling, JSON in the form of config.json's `rope_scaling`. Its longest sequence becomes
  * what the factor gives. Throws ModelError.
@@ -22,6 +29,9 @@ export function withRopeScaling(folder: ModelFolder, text: string): ModelFolder 
     throw new ModelError(option, null, `layers of a ${config.family} model have positions of several kinds`);
   if (first.kind === "proportional")
     throw new ModelError(option, null, `positions of a ${config.family} model cannot be scaled`);
+  const unknown = Object.keys(json).find((name) => !known.includes(name));
+  if (unknown !== undefined)
+    throw new ModelError(option, unknown, `not known here; known: ${known.join(", ")}`);
   const type = json.rope_type ?? json.type;
   if (type === "dynamic")
     throw new ModelError(

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import type { TokenId } from "../base/token.ts";
 import { PAGE_TOKENS } from "../gpu/native/open.ts";
 import { openLibrary } from "../gpu/native.ts";
+import { turnEndTexts } from "../model/ends.ts";
 import { openModelFolder } from "../model/folder.ts";
 import { ioReason } from "../model/model-error.ts";
 import type { ModelFolder } from "../model/model-folder.ts";
@@ -93,11 +94,14 @@ export function factsFor(config: Config, { folder }: Prepared, text: ModelText):
   return { vocabulary, publicTexts };
 }
 
-/** End tokens of an answer: those of the model's configuration, and the tokenizer's own. */
-export function endTokensOf({ config, eosTokens }: ModelFolder, { endToken }: Tokenizer): readonly TokenId[] {
-  return endToken === null || endToken >= config.shape.vocab
-    ? eosTokens
-    : [...new Set([...eosTokens, endToken])];
+/**
+ * End tokens of an answer: those of the model's configuration, the tokenizer's own, and control tokens that are
+ * known to end a turn.
+ */
+export function endTokensOf({ config, eosTokens }: ModelFolder, tokenizer: Tokenizer): readonly TokenId[] {
+  const known = turnEndTexts(tokenizer.controlTexts.texts).map((text) => tokenizer.tokenOf(text));
+  const own = [tokenizer.endToken, ...known].filter((token) => token !== null && token < config.shape.vocab);
+  return [...new Set([...eosTokens, ...(own as TokenId[])])];
 }
 
 /** Engines with their telemetry. */

@@ -266,6 +266,7 @@ async function openModel(setting: ModelSetting, memoryBytes: number, count: numb
       ...own,
       keepsAlive: true,
       generationDefaults: {
+        ...defaults,
         temperature: temperature ?? defaults.temperature,
         topK: topK ?? defaults.topK,
         topP: topP ?? defaults.topP,

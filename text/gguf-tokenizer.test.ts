@@ -110,6 +110,9 @@ describe("each pre-tokenizer cuts a text where its pattern says", () => {
     ["hunyuan", "It|'s| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
     ["hunyuan-dense", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| |日本"],
     ["bailingmoe2", "It|'s| |1|2|3|4|5| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| 日本"],
+    ["deepseek-v3", "It|'s| |123|45| o|'CLOCK|,\n\n| | naïveTest| x|=y|;| |日本"],
+    ["tiny_aya", "It's| |12|345| o|'CLOCK|,\n\n| | naïve|Test| x|=y|;| 日本"],
+    ["trillion", "It|'s| 12345| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
     ["seed-coder", "It|'s| |1|2|3|4|5| o|'CLOCK|,|\n\n| | naïveTest| x|=y|;| 日本"],
     ["gpt-2", "It|'s| 12345| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
     ["smollm", "It|'s| |1|2|3|4|5| o|'|CLOCK|,|\n\n | naïveTest| x|=|y|;| 日本"],
@@ -154,6 +157,26 @@ test("stored merges over SentencePiece's spelling, from metadata", () => {
   // Early files of Gemma 4 deny the beginning-of-text token, without which the model fails.
   const denied = tokenizerOf([...entries, ["tokenizer.ggml.add_bos_token", "bool", false]]);
   expect(denied.encode(text, { addSpecialTokens: true })).toEqual([1, ...ids]);
+});
+
+test("control tokens of Phi-3 take the spaces behind them, as in its folder", () => {
+  const tokens = ["<unk>", "<s>", "<|user|>", "▁", "a", "\n", "▁a"];
+  const entries: Entry[] = [
+    ["general.architecture", "string", "phi3"],
+    ["tokenizer.ggml.model", "string", "llama"],
+    ["tokenizer.ggml.tokens", "string[]", tokens],
+    ["tokenizer.ggml.token_type", "i32[]", [2, 3, 3, 1, 1, 1, 1]],
+    ["tokenizer.ggml.scores", "f32[]", tokens.map((_, token) => -token)],
+    ["tokenizer.ggml.unknown_token_id", "u32", 0],
+    ["tokenizer.ggml.bos_token_id", "u32", 1],
+  ];
+  const ids = (given: readonly Entry[], text: string) =>
+    tokenizerOf(given).encode(text, { addSpecialTokens: false, parseControlText: true });
+  expect(ids(entries, "<|user|>\na<s> a")).toEqual([2, 6, 1, 3, 6]);
+  const other = entries.map(
+    (entry): Entry => (entry[2] === "phi3" ? ["general.architecture", "string", "llama"] : entry),
+  );
+  expect(ids(other, "<|user|>\na")).toEqual([2, 3, 5, 4]);
 });
 
 test("an end of a turn is a control token, whatever type the file gives it", () => {

@@ -4,7 +4,7 @@
  * "llama", SentencePiece, whose scores become merges; and "gemma4", merges over SentencePiece's spelling.
  * gguf-pieces.ts reads two more: "bert", WordPiece, and "t5", Unigram. It refuses others.
  */
-import { ggufEndTokens } from "../model/gguf-ends.ts";
+import { ggufEndTokens } from "../model/ends.ts";
 import type { GgufFile } from "../model/gguf-file.ts";
 import { Metadata } from "../model/gguf-metadata.ts";
 import type { FillIds } from "./fill.ts";
@@ -44,7 +44,11 @@ export function ggufTokenizer(file: Pick<GgufFile, "file" | "metadata">): {
   else if (model === "t5") tokenizer = unigramJson(metadata, pieceVocabulary(metadata, vocabulary));
   else return metadata.refuse(`${prefix}.model`, "supported: gpt2, llama, gemma4, bert, t5");
   return {
-    tokenizer: { version: "1.0", added_tokens: addedTokens(vocabulary), ...tokenizer },
+    tokenizer: {
+      version: "1.0",
+      added_tokens: addedTokens(vocabulary, absorbsSpaces(metadata)),
+      ...tokenizer,
+    },
     config: { ...specialTokens(metadata, vocabulary.tokens), clean_up_tokenization_spaces: false },
   };
 }
@@ -141,14 +145,31 @@ function specialTokens(metadata: Metadata, tokens: readonly string[]): Record<st
   return texts;
 }
 
-/** Tokens that are split off before merging: control tokens and those that a model's authors added. */
-function addedTokens({ tokens, types }: Vocabulary): JsonObject[] {
+/**
+ * True for Phi-3, whose control tokens absorb the spaces behind them. The format has no key for that; its readers
+ * know the model.
+ */
+function absorbsSpaces(metadata: Metadata): boolean {
+  const isNamed = /phi-?3/i.test(metadata.text("general.name", ""));
+  const isPhi = metadata.text("general.architecture", "") === "phi3";
+  return isNamed || (isPhi && metadata.text(`${prefix}.model`) === "llama");
+}
+
+/** Control tokens of Phi-3 that do not. */
+const besideSpaces = ["<unk>", "<s>", "<|endoftext|>"];
+
+/**
+ * Tokens that are split off before merging: control tokens and those that a model's authors added. `absorbs`:
+ * they absorb the spaces behind them.
+ */
+function addedTokens({ tokens, types }: Vocabulary, absorbs: boolean): JsonObject[] {
   const added: JsonObject[] = [];
   tokens.forEach((content, id) => {
     const type = types[id];
     const special = type === TokenType.control || type === TokenType.unknown;
     if (!special && type !== TokenType.userDefined) return;
-    added.push({ id, content, special, single_word: false, lstrip: false, rstrip: false, normalized: false });
+    const rstrip = absorbs && !besideSpaces.includes(content);
+    added.push({ id, content, special, single_word: false, lstrip: false, rstrip, normalized: false });
   });
   return added;
 }

@@ -41,6 +41,7 @@ const onlyPatterns = (...patterns: string[]): PreTokenizer => ({
 });
 /** Patterns of OpenAI's encodings cl100k and o200k, as in its tiktoken. */
 const cl100k = onlyPatterns(...llama3.patterns);
+const gpt2WithoutEnds = onlyPatterns(gpt2.replace(/\|\\s\+$/, ""));
 const digitsThenGpt2 = onlyPatterns("\\p{N}", gpt2);
 const upper = "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}";
 const lower = "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}";
@@ -73,6 +74,12 @@ const deepseek = onlyPatterns(
   ideographs,
   "\\p{N}",
 );
+const deepseek3 = onlyPatterns(
+  "\\p{N}{1,3}",
+  "[一-龥぀-ゟ゠-ヿ]+",
+  "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+" +
+    `| ?[\\p{P}\\p{S}]+[\\r\\n]*|${ends}`,
+);
 /** Qwen 3.5: combining marks belong to the letters before them. */
 const qwen35: PreTokenizer = {
   ...qwen2,
@@ -86,10 +93,16 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   "llama-v3": llama3,
   llama3,
   falcon3: llama3,
+  "falcon-h1": llama3,
+  lfm2: llama3,
+  "midm-2.0": llama3,
   pixtral: llama3,
   qwen2,
   qwen35,
   "deepseek-r1-qwen": { ...qwen2, composes: false },
+  f2llmv2: qwen2,
+  kormo: { ...qwen2, composes: false },
+  megrez: { ...qwen2, composes: false },
   tekken: {
     ...llama3,
     patterns: [
@@ -101,18 +114,18 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   dbrx: cl100k,
   "smaug-bpe": cl100k,
   glm4: cl100k,
+  glm5: cl100k,
   "chatglm-bpe": cl100k,
   // gpt-oss, Phi-4-mini; Llama 4; MiniMax M2.
   "gpt-4o": o200k,
   llama4: o200k,
+  kanana2: o200k,
   "minimax-m2": o200k,
   hunyuan: { ...qwen2, composes: false },
-  "hunyuan-dense": onlyPatterns(
-    "\\p{N}{1,3}",
-    "[一-龥぀-ゟ゠-ヿ]+",
-    "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+" +
-      `| ?[\\p{P}\\p{S}]+[\\r\\n]*|${ends}`,
-  ),
+  "hunyuan-dense": deepseek3,
+  "deepseek-v3": deepseek3,
+  // Tiny Aya and others of Cohere: digits in groups of three from the right.
+  tiny_aya: { ...o200k, patterns: ["\\d{1,3}(?=(?:\\d{3})*\\b)", ...o200k.patterns] },
   bailingmoe2: onlyPatterns(
     `'(?i:[sdmt]|ll|ve|re)|${words}|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+`,
   ),
@@ -123,6 +136,14 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   refact: digitsThenGpt2,
   "command-r": digitsThenGpt2,
   "gpt-2": onlyPatterns(gpt2),
+  "phi-2": onlyPatterns(gpt2),
+  "a.x-4.0": onlyPatterns(gpt2),
+  gigachat: onlyPatterns(gpt2),
+  mellum: onlyPatterns(gpt2),
+  // Runs of spaces at the end of a text stay with what is before them.
+  olmo: gpt2WithoutEnds,
+  trillion: gpt2WithoutEnds,
+  "granite-docling": gpt2WithoutEnds,
   "modern-bert": { ...onlyPatterns(gpt2), composes: true },
   mpt: onlyPatterns(gpt2),
   falcon: onlyPatterns("[\\p{P}\\$\\+<=>\\^~\\|`]+", gpt2, "[0-9][0-9][0-9]"),

@@ -91,9 +91,39 @@ test.each([
   expect(() => loadTokenizer(folder(file))).toThrow(sentence);
 });
 
+test("tekken.json beside a tokenizer.json with another pattern has the right one", () => {
+  const path = folder({ config, vocab, special_tokens: listed });
+  const wrong = { type: "Split", pattern: { Regex: "\\S+|\\s+" }, behavior: "Isolated", invert: false };
+  const bytes = { type: "ByteLevel", add_prefix_space: false, use_regex: false };
+  const letters = Object.fromEntries(Array.from("the1", (letter, id) => [letter, id]));
+  const tokenizer = {
+    added_tokens: [],
+    pre_tokenizer: { type: "Sequence", pretokenizers: [wrong, bytes] },
+    decoder: bytes,
+    model: {
+      type: "BPE",
+      vocab: { ...letters, e1: 4, th: 5 },
+      merges: [
+        ["e", "1"],
+        ["t", "h"],
+      ],
+    },
+  };
+  writeFileSync(join(path, "tokenizer.json"), JSON.stringify(tokenizer));
+  expect(loadTokenizer(path).encode("the1", { addSpecialTokens: false })).toEqual([5, 2, 3]);
+});
+
 test("a folder with a tokenizer in another form says what makes one", () => {
   const path = mkdtempSync(join(scratch, "folder-"));
   expect(() => loadTokenizer(path)).toThrow(/tokenizer\.json: no such file$/);
+  writeFileSync(
+    join(path, "tokenizer.json"),
+    "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n",
+  );
+  expect(() => loadTokenizer(path)).toThrow(
+    "is a pointer of Git LFS: `git lfs pull` fetches the file itself",
+  );
+  rmSync(join(path, "tokenizer.json"));
   writeFileSync(join(path, "tokenizer.model"), "");
   expect(() => loadTokenizer(path)).toThrow(
     "the folder has tokenizer.model, of which transformers makes one",

@@ -1,6 +1,7 @@
 /** Files of a tokenizer in a model's folder. */
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { readExactly, withFile } from "../model/json.ts";
 import { tekkenTokenizer } from "./tekken.ts";
 import { specialTokensIn } from "./template-source.ts";
 import { type JsonObject, TokenizerError } from "./tokenizer-file.ts";
@@ -19,8 +20,8 @@ export function readTokenizerFiles(folder: string): TokenizerFiles {
   const file = join(folder, "tokenizer.json");
   const config = specialTokensIn(folder, readJson(join(folder, "tokenizer_config.json")) ?? {});
   const tokenizer = readJson(file);
-  if (tokenizer !== null) return { file, tokenizer, config };
   const tekkenFile = join(folder, "tekken.json");
+  if (tokenizer !== null) return { file, tokenizer: withPatternOf(tekkenFile, tokenizer), config };
   const tekken = readJson(tekkenFile);
   if (tekken === null) throw new TokenizerError(`${file}: no such file${insteadOf(folder)}`);
   try {
@@ -29,6 +30,26 @@ export function readTokenizerFiles(folder: string): TokenizerFiles {
   } catch (error) {
     throw error instanceof TokenizerError ? new TokenizerError(`${tekkenFile}: ${error.message}`) : error;
   }
+}
+
+/** Bytes at the beginning of tekken.json that hold its pattern. */
+const headBytes = 8192;
+
+/**
+ * The tokenizer with the pattern of tekken.json beside it, from which it was converted: some of Mistral's
+ * folders have another one in tokenizer.json, which cuts texts wrongly.
+ */
+function withPatternOf(tekkenFile: string, tokenizer: JsonObject): JsonObject {
+  const whole = tokenizer.pre_tokenizer as JsonObject | null;
+  const [first, ...others] = (whole?.pretokenizers ?? []) as readonly JsonObject[];
+  if (first?.type !== "Split" || !existsSync(tekkenFile)) return tokenizer;
+  const head = withFile(tekkenFile, (descriptor) =>
+    readExactly(tekkenFile, descriptor, 0, Math.min(headBytes, statSync(tekkenFile).size)),
+  );
+  const quoted = /"pattern"\s*:\s*("(?:[^"\\]|\\.)*")/.exec(new TextDecoder().decode(head))?.[1];
+  if (quoted === undefined) return tokenizer;
+  const split = { ...first, pattern: { Regex: JSON.parse(quoted) as string } };
+  return { ...tokenizer, pre_tokenizer: { ...whole, pretokenizers: [split, ...others] } };
 }
 
 /** Advice for a folder with a tokenizer in another form. */
@@ -49,6 +70,8 @@ function readJson(path: string): JsonObject | null {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
     throw new TokenizerError(`${path}: ${(error as Error).message}`);
   }
+  if (text.startsWith("version https://git-lfs"))
+    throw new TokenizerError(`${path}: is a pointer of Git LFS: \`git lfs pull\` fetches the file itself`);
   try {
     const value: unknown = JSON.parse(text);
     if (value !== null && typeof value === "object" && !Array.isArray(value)) return value as JsonObject;

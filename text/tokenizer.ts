@@ -1,10 +1,11 @@
 import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import type { TokenId } from "../base/token.ts";
 import { ControlTexts, type RenderedPrompt, restore } from "./control-text.ts";
+import { expectPlainModel, preTokenizerForm } from "./library-form.ts";
 import { pieceEncoder } from "./pieces/piece-encoder.ts";
 import { postProcessorOf, type TokenPair } from "./post-processor.ts";
 import { specialTokensOf } from "./template-source.ts";
-import { encodeBound, type JsonObject, TokenizerError, tokenBytesOf } from "./tokenizer-file.ts";
+import { encodeBound, flattened, type JsonObject, TokenizerError, tokenBytesOf } from "./tokenizer-file.ts";
 import { readTokenizerFiles } from "./tokenizer-folder.ts";
 
 export interface EncodeOptions {
@@ -220,6 +221,10 @@ function addedTokensOf(tokenizer: JsonObject, config: JsonObject): AddedToken[] 
   const byId = new Map<number, AddedToken>();
   const add = (id: number, token: JsonObject): void => {
     if (byId.has(id) || typeof token.content !== "string" || token.content === "") return;
+    if (token.single_word === true)
+      throw new TokenizerError(
+        `tokenizer.json: added token ${JSON.stringify(token.content)} counts as a word alone (single_word), which is not supported`,
+      );
     byId.set(id, {
       id,
       content: token.content,
@@ -256,22 +261,30 @@ function withoutControlTokens(
   vocabSize: number,
 ): JsonObject {
   const model = tokenizer.model as JsonObject;
+  expectPlainModel(model);
   const vocab: unknown[] | Record<string, unknown> = Array.isArray(model.vocab)
     ? model.vocab
     : { ...(model.vocab as JsonObject) };
-  if (!Array.isArray(vocab)) for (const spelling of control.keys()) delete vocab[spelling];
+  if (!Array.isArray(vocab))
+    // Characters without a token need the unknown one.
+    for (const spelling of control.keys())
+      if (spelling !== model.unk_token || model.ignore_merges === true) delete vocab[spelling];
   const known = new Map(
     ((tokenizer.added_tokens ?? []) as JsonObject[]).map((token) => [Number(token.id), token]),
   );
+  // The library takes text behind a normalized token for the beginning of a text, which then gets a space.
+  const marksFirst = flattened(tokenizer.pre_tokenizer, "pretokenizers").some(
+    ({ type, prepend_scheme: scheme }) => type === "Metaspace" && scheme === "first",
+  );
   const plain = added
     .filter((token) => !control.has(token.content))
-    .map((token) => ({ ...token, ...known.get(token.id) }));
+    .map((token) => ({ ...token, ...known.get(token.id), ...(marksFirst ? { normalized: false } : {}) }));
   const mark = { id: vocabSize, content: middleMark, special: true, normalized: false };
   return {
     normalizer: null,
-    pre_tokenizer: null,
     decoder: null,
     ...tokenizer,
+    pre_tokenizer: preTokenizerForm(tokenizer.pre_tokenizer),
     model: { ...model, vocab },
     post_processor: null,
     added_tokens: [...plain, mark],

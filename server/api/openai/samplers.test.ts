@@ -102,3 +102,12 @@ describe.each(Object.entries(formats))("%s", (name, parseFormat) => {
 test("a penalty that looks back at all of the text is ours", () => {
   expect(parse({ repeat_last_n: -1, repeat_penalty: 1.1 }).generation.sampling.repetitionPenalty).toBe(1.1);
 });
+
+test("tokens that the model's authors never sample join the request's words", () => {
+  const generationDefaults = { ...model.generationDefaults, badWords: [[7], [8, 9]] };
+  const { sampling } = parseChatRequest(
+    { messages, bad_words: ["a"] },
+    { ...model, generationDefaults },
+  ).generation;
+  expect(sampling.badWords).toEqual([[1], [1], [7], [8, 9]]);
+});

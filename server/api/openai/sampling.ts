@@ -34,7 +34,10 @@ export function samplingOf(fields: Fields, served: ServedModel, topLogprobs: num
     frequencyPenalty: fields.number("frequency_penalty", penalty) ?? 0,
     logitBias: readOnce(fields, "logit_bias", () => logitBiasOf(fields, served)),
     allowedTokens: readOnce(fields, "allowed_token_ids", () => allowedTokensOf(fields, served)),
-    badWords: readOnce(fields, "bad_words", () => badWordsOf(fields, served)),
+    badWords: [
+      ...readOnce(fields, "bad_words", () => badWordsOf(fields, served)),
+      ...(defaults.badWords ?? []),
+    ],
     seed: seedOf(fields),
     topLogprobs,
   };

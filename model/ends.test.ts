@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { type Entry, parsedGguf } from "../tests/support/gguf-writer.ts";
-import { ggufEndTokens } from "./gguf-ends.ts";
+import { ggufEndTokens, turnEndTexts } from "./ends.ts";
 import { Metadata } from "./gguf-metadata.ts";
 
 /** Texts of the ends of a vocabulary. `controls`: its control tokens; all others are of the given type. */
@@ -43,12 +43,32 @@ describe("the type that a file gives a token", () => {
   });
 });
 
+test("GLM ends a turn where the next one begins", () => {
+  const controls = [
+    "<|endoftext|>",
+    "[gMASK]",
+    "<sop>",
+    "<|system|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|observation|>",
+  ];
+  expect(endsOf(controls)).toEqual(["<|endoftext|>", "<|user|>", "<|observation|>"]);
+});
+
 test("Gemma 4 has the tag of HTML that is an end elsewhere", () => {
   expect(endsOf(["<eos>", "</s>", "<turn|>"], ["<|tool_response>"])).toEqual([
     "<eos>",
     "<turn|>",
     "<|tool_response>",
   ]);
+});
+
+test("a folder's turns end by the text of a control token too", () => {
+  const harmony = ["<|start|>", "<|end|>", "<|message|>", "<|return|>", "<|call|>", "<|endoftext|>"];
+  expect(turnEndTexts(harmony)).toEqual(["<|return|>", "<|call|>"]);
+  expect(turnEndTexts(["<bos>", "<eos>", "</s>", "<end_of_turn>"])).toEqual(["<end_of_turn>"]);
+  expect(turnEndTexts(["<|endoftext|>", "<|user|>", "<|end|>"])).toEqual(["<|end|>"]);
 });
 
 test("a token around files is an end under its name too", () => {

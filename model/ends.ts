@@ -1,4 +1,4 @@
-/** Tokens that end a turn or a text, from the metadata of a GGUF file. */
+/** Tokens that end a turn or a text, by the names that a GGUF file gives them and by their texts. */
 import type { Metadata } from "./gguf-metadata.ts";
 
 /** Texts of end tokens, whatever type the file gives them: no other token is spelled so. */
@@ -14,6 +14,11 @@ const controlEndTexts = new Set([
   ...["<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<PAD>", "[PAD]", "<|file_sep|>"],
   ...["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
 ]);
+
+/** Texts among the first that end a text, and not a turn. */
+const textEndTexts = new Set(["<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "<|plamo:eos|>"]);
+/** Tokens that begin a turn in GLM's form, and end the one before. */
+const glmEndTexts = ["<|user|>", "<|observation|>"];
 
 /** Names of end tokens in the metadata, the last three as for filling in the middle. */
 const endNames = ["eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"];
@@ -40,12 +45,30 @@ export function ggufEndTokens(metadata: Metadata, size: number): readonly number
     const isControl = types?.[token] === controlType;
     if (endTexts.has(text) || (isControl && controlEndTexts.has(text))) ends.add(token);
   });
-  const tokenOf = (text: string): number | undefined => [...ends].find((token) => tokens[token] === text);
-  const has = (text: string): boolean => tokenOf(text) !== undefined;
+  if (tokens.includes("[gMASK]"))
+    for (const text of glmEndTexts) if (tokens.includes(text)) ends.add(tokens.indexOf(text));
+  const within = endsWithin([...ends].map((token) => tokens[token]!));
+  return [...ends].filter((token) => !within.has(tokens[token]!));
+}
+
+/** Texts among ends of a vocabulary that are none beside the others. */
+function endsWithin(texts: readonly string[]): ReadonlySet<string> {
+  const has = (text: string): boolean => texts.includes(text);
+  const within = new Set<string>();
   // In Harmony and Solar's form <|end|> ends a message, and the turn goes on.
   if ((has("<|return|>") && has("<|call|>")) || (has("<|flush|>") && (has("<|calls|>") || has("<|call|>"))))
-    ends.delete(tokenOf("<|end|>")!);
+    within.add("<|end|>");
   // Models of Gemma 4 and PLaMo have </s> as a tag of HTML, in some files as a control token.
-  if (has("<|tool_response>") || has("<|plamo:eos|>")) ends.delete(tokenOf("</s>")!);
-  return [...ends];
+  if (has("<|tool_response>") || has("<|plamo:eos|>")) within.add("</s>");
+  return within;
+}
+
+/**
+ * Texts among a folder's control tokens that end a turn: some folders name the end of a text alone. Ends of
+ * texts and files are those that the folder names.
+ */
+export function turnEndTexts(controlTexts: readonly string[]): readonly string[] {
+  const found = controlTexts.filter((text) => endTexts.has(text) && !textEndTexts.has(text));
+  const within = endsWithin(found);
+  return found.filter((text) => !within.has(text));
 }
