@@ -1,11 +1,13 @@
 /**
- * Effect of rounding on a model: weights to int8, int6, int4 or fp8, keys and values to int8 or fp8. `npx bun
- * benchmarks/quality.ts [model …] [--tokens N] [--outliers F] [--library path]`. The library decides whether
- * a CPU or a GPU computes. F, a power of two, is the factor of outliers planted in each model first.
+ * Effect of rounding on a model: weights to int8, int6, int4 or fp8, keys and values to int8, int4 or fp8.
+ * `npx bun benchmarks/quality.ts [model …] [--tokens N] [--text file] [--outliers F] [--library path]`. The
+ * library decides whether a CPU or a GPU computes. F, a power of two, is the factor of outliers planted in
+ * each model first.
  *
  * Without a model: the embedded one, and small random ones of the three families. The model in bf16 writes
  * texts at temperature 1: answers to questions if it has a chat template, else continuations of random
- * tokens. Then each rounded model reads the same texts. The table shows means over all their positions:
+ * tokens. Then each rounded model reads the same texts. With --text all read runs of N tokens of that file
+ * instead. The table shows means over all their positions:
  *
  * perplexity:   e^(mean of -ln p of the text's next token); since bf16 drew the text, its own is the floor.
  * KL:           sum p ln(p / q) in nats, p in bf16.
@@ -14,7 +16,7 @@
  *
  * The last column is the memory of weights and tables on the computing device.
  */
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -39,17 +41,21 @@ interface Way {
   readonly name: string;
   readonly quant: Quant;
   readonly kv: KvFormat;
+  readonly compute: "bf16" | "f32";
 }
-const plainWay: Way = { name: "bf16", quant: "none", kv: "plain" };
-const integerWays = (["int8", "q8_0", "int6", "int4"] as const).map(
-  (quant): Way => ({ name: quant, quant, kv: "plain" }),
-);
-const cpuWays: readonly Way[] = [...integerWays, { name: "bf16, KV int8", quant: "none", kv: "int8" }];
-const gpuWays: readonly Way[] = [
+function wayOf(name: string, quant: Quant, kv: KvFormat = "plain", compute: "bf16" | "f32" = "bf16"): Way {
+  return { name, quant, kv, compute };
+}
+const plainWay = wayOf("bf16", "none");
+const integerWays = (["int8", "q8_0", "int6", "int4"] as const).map((quant) => wayOf(quant, quant));
+const cpuWays: readonly Way[] = [
+  wayOf("f32", "none", "plain", "f32"),
+  wayOf("auto", "auto"),
   ...integerWays,
-  { name: "fp8", quant: "fp8", kv: "plain" },
-  { name: "bf16, KV fp8", quant: "none", kv: "fp8" },
+  wayOf("bf16, KV int8", "none", "int8"),
+  wayOf("bf16, KV int4", "none", "int4"),
 ];
+const gpuWays: readonly Way[] = [...integerWays, wayOf("fp8", "fp8"), wayOf("bf16, KV fp8", "none", "fp8")];
 
 const questions = [
   "What is a lighthouse?",
@@ -79,10 +85,10 @@ class Reader {
   readonly #pagesEach: number;
   #steps = 0;
 
-  constructor(library: NativeLibrary, folder: ModelFolder, { quant, kv }: Way, tokens: number) {
+  constructor(library: NativeLibrary, folder: ModelFolder, { quant, kv, compute }: Way, tokens: number) {
     const threads = library.machineProbe().cores;
-    const formats = formatsOf(folder.tensors, folder.config.shape.layers.length, quant, "bf16");
-    const options = { compute: "bf16", isa: "auto", threads, formats, kv, contextMax: tokens } as const;
+    const formats = formatsOf(folder.tensors, folder.config.shape.layers.length, quant, compute);
+    const options = { compute, isa: "auto", threads, formats, kv, contextMax: tokens } as const;
     this.#library = library;
     this.#model = openNativeModel(library, folder, options, () => {});
     this.#pagesEach = Math.ceil(tokens / PAGE_TOKENS);
@@ -217,11 +223,23 @@ function beginnings(path: string, vocab: number, random: SeededRandom): number[]
   ]);
 }
 
+/** Runs of tokens of a file, one for each stream. */
+function runsOf(path: string, file: string, count: number): number[][] {
+  const tokens = openTokenizer(path).encode(readFileSync(file, "utf8"), {
+    addSpecialTokens: false,
+    parseControlText: false,
+  });
+  return Array.from({ length: STREAMS }, (_, stream) => [
+    ...tokens.slice(stream * count, (stream + 1) * count),
+  ]);
+}
+
 /** Measures one model; returns the rows of its table. */
-function measure(library: NativeLibrary, path: string, drawn: number): string[][] {
+function measure(library: NativeLibrary, path: string, drawn: number, file?: string): string[][] {
   const folder = openModelFolder(path);
   const random = new SeededRandom(1);
-  const texts = beginnings(path, folder.config.shape.vocab, random);
+  const given = file === undefined ? null : runsOf(path, file, drawn);
+  const texts = given?.map(([first]) => [first!]) ?? beginnings(path, folder.config.shape.vocab, random);
   const tokens = Math.min(folder.contextMax, Math.max(...texts.map(({ length }) => length)) + drawn);
   const plain = new Reader(library, folder, plainWay, tokens);
   const ways = hasGpu(library) ? gpuWays : cpuWays;
@@ -234,7 +252,7 @@ function measure(library: NativeLibrary, path: string, drawn: number): string[][
     starts = texts.map(({ length }) => length);
     for (const [index, text] of texts.entries()) {
       const logs = logProbabilities(want[index]!);
-      const next = draw(logs, random);
+      const next = given?.[index]?.[position + 1] ?? draw(logs, random);
       text.push(next);
       [want, ...got].forEach((rows, way) => {
         tallies[way]!.add(want[index]!, logs, rows[index]!, next);
@@ -277,7 +295,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     ...{ tokens: { type: "string", default: "128" }, library: { type: "string" } },
-    outliers: { type: "string" },
+    ...{ outliers: { type: "string" }, text: { type: "string" } },
   } as const,
 });
 const library = openLibrary(values.library ?? join(root, "build/native/libbunting_cpu.so"));
@@ -289,7 +307,7 @@ try {
     values.outliers === undefined
       ? models
       : models.map((model) => withOutliers(model, Number(values.outliers)));
-  const rows = measured.flatMap((model) => measure(library, model, Number(values.tokens)));
+  const rows = measured.flatMap((model) => measure(library, model, Number(values.tokens), values.text));
   const heads = ["model", "format", "perplexity", "KL", "same best", "logit error", "memory"];
   console.log(table(heads, rows));
 } finally {

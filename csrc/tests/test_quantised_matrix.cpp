@@ -221,6 +221,55 @@ TEST(quantised_mxfp4_keeps_its_bits) {
   }
 }
 
+TEST(quantised_nvfp4_keeps_levels_and_rounds_small_scales) {
+  constexpr int64_t kWidth = 512;
+  constexpr double kNumbers[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  for (int const spread : {24, 126}) {  // steps of e4m3: up to eight times, or any
+    Random random{uint64_t(spread)};
+    Parts parts;
+    for (int64_t i = 0; i < kRows * kWidth / 64; i++) {
+      for (int j = 0; j < 4; j++) parts.integers.push_back(uint8_t(126 - random.below(spread)));
+      for (int j = 0; j < 32; j++) parts.integers.push_back(uint8_t(random.next()));
+    }
+    parts.scales = {0.37f};  // the factor
+    bunting_quantised const how{.layout = BUNTING_LAYOUT_NVFP4,
+                                .number = BUNTING_NUMBER_E2M1,
+                                .bits = 4,
+                                .zero_added = 0,
+                                .group_rows = 1,
+                                .group_cols = 16,
+                                .scale_type = BUNTING_SCALE_E4M3,
+                                .divided = 0,
+                                .state_bytes = 0};
+    parts.paths(false, false);  // writes the file
+    std::string const nul(1, '\0'),
+        paths = parts.path + nul + nul + nul + nul + parts.path + std::string(5, '\0');
+    uint64_t const offsets[BUNTING_PARTS] = {0, 0, 0, 0, parts.integers.size()};
+    QuantisedMatrix const matrix(how, paths.data(), offsets, kRows, kWidth);
+    CHECK(matrix.can_be(Dtype::nvfp4) && !matrix.can_be(Dtype::mxfp4), "is NVFP4");
+    std::vector<char> blocks(size_t(kRows * kWidth / 256 * 146));
+    matrix.read(Dtype::nvfp4, 0, kRows, blocks.data());
+    auto const scale_at = [&](int64_t at) {
+      int const bits = parts.integers[size_t(at / 64 * 36 + at % 64 / 16)];
+      return bits < 8 ? bits / 512.0 : (8 + bits % 8) * std::exp2(bits / 8 - 10);
+    };
+    for (int64_t n = 0; n < kRows; n++)
+      for (int64_t k = 0; k < kWidth; k++) {
+        int64_t const at = n * kWidth + k, first = at / 256 * 256;
+        int const byte = parts.integers[size_t(at / 64 * 36 + 4 + at % 64 / 16 * 8 + at % 8)];
+        int const bits = byte >> (at % 16 / 8 * 4) & 15;
+        double largest = 0;
+        for (int64_t i = first; i < first + 256; i += 16) largest = std::max(largest, scale_at(i));
+        double const number = (bits >= 8 ? -1 : 1) * kNumbers[bits % 8],
+                     want = number * scale_at(at) * double(0.37f);
+        double const rounded = spread > 24 ? std::fabs(number) * largest / 128 * double(0.37f) : 0;
+        double const got = reference::stored_value(BUNTING_NVFP4, blocks.data() + n * kWidth / 256 * 146, k);
+        CHECK(std::fabs(got - want) <= rounded + std::fabs(want) * 0x1p-10, "row %d column %d: %g, not %g",
+              int(n), int(k), got, want);
+      }
+  }
+}
+
 TEST(quantised_matrices_that_cannot_be_are_refused) {
   Parts parts;
   parts.integers.resize(size_t(kRows * kCols));
@@ -251,12 +300,18 @@ TEST(quantised_matrices_that_cannot_be_are_refused) {
   CHECK(!is_refused(good, kCols), "the good one");
   CHECK(is_refused(good, kCols - 1), "columns that are no whole blocks");
   CHECK(is_refused(good, kCols * 64), "a part that leaves its file");
-  CHECK(is_refused(with([](auto& how) { how.layout = 3; }), kCols), "a layout that is none");
+  CHECK(is_refused(with([](auto& how) { how.layout = 4; }), kCols), "a layout that is none");
+  CHECK(is_refused(with([](auto& how) { how.layout = BUNTING_LAYOUT_NVFP4; }), kCols),
+        "signed bytes in NVFP4");
+  CHECK(is_refused(with([](auto& how) { how.number = BUNTING_NUMBER_LEVELS, how.bits = 4; }), kCols),
+        "levels that are nowhere");
+  CHECK(is_refused(with([](auto& how) { how.scale_type = BUNTING_SCALE_NESTED; }), kCols),
+        "nested scales without their own");
   CHECK(is_refused(with([](auto& how) { how.bits = 3; }), kCols), "three bits");
   CHECK(is_refused(with([](auto& how) { how.layout = BUNTING_LAYOUT_GPTQ; }), kCols),
         "signed bytes in words");
   CHECK(is_refused(with([](auto& how) { how.group_cols = 0; }), kCols), "no groups");
-  CHECK(is_refused(with([](auto& how) { how.scale_type = 4; }), kCols), "a scale of no type");
+  CHECK(is_refused(with([](auto& how) { how.scale_type = 6; }), kCols), "a scale of no type");
 }
 
 }  // namespace
