@@ -1,10 +1,12 @@
 /**
  * Embeddings per second compared with llama-server, with one model file on both. Texts have one length, in
- * large requests and alone, one after another. Texts are sent as tokens, so that both count the same.
+ * large requests and alone, one after another. Texts are sent as tokens, so that both count the same. The
+ * processor time of a text is compared too: other programs on the machine change it little.
  *
  *   bun benchmarks/embeddings.ts <model.gguf> <llama-server> [--rounds 3] [--threads N] [--pooling last] [--vocab 51000]
  */
 
+import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -33,17 +35,31 @@ const [model, llamaServer] = positionals;
 if (model === undefined || llamaServer === undefined) throw new Error("give a GGUF file and llama-server");
 await main(model, llamaServer);
 
-/** Returns texts per second. No two texts begin alike, so that no prefix is cached. */
+/** Processor seconds that a process has taken. */
+function processorSeconds({ pid }: Pick<RunningProgram, "pid">): number {
+  // The fields after the program's name in parentheses; clock ticks are hundredths of a second.
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)!.split(" ");
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
+interface Rate {
+  readonly perSecond: number;
+  /** Texts in a second of processor time. */
+  readonly perProcessorSecond: number;
+}
+
+/** Measures a load. No two texts begin alike, so that no prefix is cached. */
 async function rate(
-  server: Pick<RunningProgram, "url">,
+  server: Pick<RunningProgram, "url" | "pid">,
   { requests, texts, tokens }: (typeof LOADS)[number],
   random: SeededRandom,
-) {
+): Promise<Rate> {
   const text = (): number[] =>
     Array.from({ length: tokens }, () => FIRST_TOKEN + random.below(Number(values.vocab) - FIRST_TOKEN));
   const bodies = Array.from({ length: requests }, () =>
     JSON.stringify({ input: Array.from({ length: texts }, text), encoding_format: "base64" }),
   );
+  const fromSeconds = processorSeconds(server);
   const fromMs = performance.now();
   for (const body of bodies) {
     const headers = { "content-type": "application/json" };
@@ -51,7 +67,8 @@ async function rate(
     const { data } = (await response.json()) as { readonly data?: readonly unknown[] };
     if (data?.length !== texts) throw new Error(`not the embeddings: ${response.status}`);
   }
-  return (1000 * requests * texts) / (performance.now() - fromMs);
+  const perSecond = (1000 * requests * texts) / (performance.now() - fromMs);
+  return { perSecond, perProcessorSecond: (requests * texts) / (processorSeconds(server) - fromSeconds) };
 }
 
 async function main(gguf: string, program: string): Promise<void> {
@@ -71,6 +88,7 @@ async function main(gguf: string, program: string): Promise<void> {
   const rows: string[][] = [];
   for (const load of LOADS) {
     const ratios: number[] = [];
+    const processorRatios: number[] = [];
     const rates = { ours: 0, theirs: 0 };
     // The first round does not count: caches of both are cold.
     for (let round = 0; round <= Number(values.rounds); round++) {
@@ -80,17 +98,28 @@ async function main(gguf: string, program: string): Promise<void> {
         await rate(theirs, load, new SeededRandom(seed)),
       ];
       if (round === 0) continue;
-      ratios.push(own / other);
-      rates.ours += own / Number(values.rounds);
-      rates.theirs += other / Number(values.rounds);
+      ratios.push(own.perSecond / other.perSecond);
+      processorRatios.push(own.perProcessorSecond / other.perProcessorSecond);
+      rates.ours += own.perSecond / Number(values.rounds);
+      rates.theirs += other.perSecond / Number(values.rounds);
     }
-    ratios.sort((a, b) => a - b);
-    const spread = `${ratios[0]!.toFixed(2)}–${ratios.at(-1)!.toFixed(2)}`;
-    const ratio = `${ratios[ratios.length >> 1]!.toFixed(2)} (${spread})`;
-    rows.push([load.name, rates.ours.toFixed(1), rates.theirs.toFixed(1), ratio]);
+    rows.push([
+      load.name,
+      rates.ours.toFixed(1),
+      rates.theirs.toFixed(1),
+      middleOf(ratios),
+      middleOf(processorRatios),
+    ]);
   }
   await ours.stop();
   await theirs.stop();
-  const columns = ["load", "ours, texts/s", "llama-server, texts/s", "ratio"];
+  const columns = ["load", "ours, texts/s", "llama-server, texts/s", "ratio", "ratio by processor time"];
   process.stdout.write(`${table(columns, rows)}\n`);
+}
+
+/** Median of some ratios, with the least and the largest. */
+function middleOf(ratios: readonly number[]): string {
+  const sorted = ratios.toSorted((a, b) => a - b);
+  const spread = `${sorted[0]!.toFixed(2)}–${sorted.at(-1)!.toFixed(2)}`;
+  return `${sorted[sorted.length >> 1]!.toFixed(2)} (${spread})`;
 }

@@ -27,6 +27,7 @@ export async function runProgram(command: readonly string[]): Promise<string> {
 
 export interface RunningProgram {
   readonly url: string;
+  readonly pid: number;
   /** Milliseconds from its start to its first good answer at `healthPath`. */
   readonly readyMs: number;
   stop(): Promise<void>;
@@ -66,6 +67,7 @@ export async function startProgram(
   }
   return {
     url,
+    pid: child.pid,
     readyMs: performance.now() - startMs,
     stop: async () => {
       child.kill("SIGTERM");

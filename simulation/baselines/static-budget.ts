@@ -46,7 +46,8 @@ class StaticBudget implements StepBudget {
   }
 
   take(tokens: number): void {
-    this.#tokensLeft -= tokens;
+    // A prompt that is computed in one chunk may be longer than the budget.
+    this.#tokensLeft = Math.max(0, this.#tokensLeft - tokens);
   }
 
   takeForced(left: number): number {

@@ -2,6 +2,7 @@
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
 import { encoderFolder, expectedOfEncoder } from "../reference/encoders.ts";
 import { Program } from "./program.ts";
+import { demoFolder } from "./server.ts";
 
 setDefaultTimeout(60_000); // milliseconds, for a busy machine
 
@@ -16,9 +17,10 @@ interface Answer {
 async function serving(
   name: string,
   use: (post: (path: string, body: Json) => Promise<Answer>) => Promise<void>,
+  models: readonly string[] = [encoderFolder(name)],
 ): Promise<void> {
   const options = ["--device", "cpu", "--dtype", "f32", "--port", "0", "--threads", "2"];
-  const program = Program.bunting(["serve", encoderFolder(name), ...options]);
+  const program = Program.bunting(["serve", ...models, ...options]);
   try {
     const base = await program.url();
     await use(async (path, body) => {
@@ -117,6 +119,25 @@ describe("an encoder", () => {
       });
     });
   });
+});
+
+test("an encoder and a model that writes are served beside each other", async () => {
+  const { texts, vectors } = expectedOfEncoder("bert-mean");
+  const models = ["--model", `writer=${demoFolder}`, "--model", `bert=${encoderFolder("bert-mean")}`];
+  await serving(
+    "bert-mean",
+    async (post) => {
+      const [embedded, written] = await Promise.all([
+        post("/v1/embeddings", { model: "bert", input: texts }),
+        post("/v1/completions", { model: "writer", prompt: [5, 6, 7], max_tokens: 8, ignore_eos: true }),
+      ]);
+      for (const [i, vector] of vectorsIn(embedded).entries()) expectNear(vector, vectors![i]!);
+      expect(written.body.usage).toMatchObject({ completion_tokens: 8 });
+      const refused = await post("/v1/completions", { model: "bert", prompt: "a" });
+      expect(refused.body.error).toMatchObject({ message: expect.stringContaining("writes no text") });
+    },
+    models,
+  );
 });
 
 test.each(["bert-score", "xlm-roberta-score", "modern-bert-score"])("%s scores pairs", async (name) => {

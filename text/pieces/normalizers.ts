@@ -5,9 +5,10 @@ import { precompiledNormalizer } from "./precompiled.ts";
 export type Normalize = (text: string) => string;
 
 const marks = /\p{Mn}/gu;
-const isOther = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}]/u;
+/** Format characters younger than the tables of `tokenizers`, which keeps them. */
+const young = "\\u0890\\u0891\\u08e2\\u{110cd}\\u{13430}-\\u{1343f}";
 const isSpace = /\p{White_Space}/u;
-const others = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\p{White_Space}\ufffd]/gu;
+const others = new RegExp(`[[\\p{Cc}\\p{Cf}\\p{Co}\\p{White_Space}\\ufffd]--[${young}]]`, "gv");
 const ideographs =
   /[\u{4e00}-\u{9fff}\u{3400}-\u{4dbf}\u{20000}-\u{2a6df}\u{2a700}-\u{2b73f}\u{2b740}-\u{2b81f}\u{2b920}-\u{2ceaf}\u{f900}-\u{faff}\u{2f800}-\u{2fa1f}]/gu;
 
@@ -34,7 +35,7 @@ export function normalizerOf(component: unknown): Normalize {
     case "Lowercase":
       return lowered;
     case "StripAccents":
-      return (text) => text.replace(marks, "");
+      return (text) => text.replace(/\p{M}/gu, "");
     case "Prepend":
       return (text) => (text === "" ? "" : `${normalizer.prepend}${text}`);
     case "Strip":
@@ -64,8 +65,7 @@ function bertNormalizer(options: JsonObject): Normalize {
 /** A space in place of white space, and nothing in place of other control characters. */
 function cleaned(character: string): string {
   if (character === "\t" || character === "\n" || character === "\r") return " ";
-  if (character === "\ufffd" || isOther.test(character)) return "";
-  return isSpace.test(character) ? " " : character;
+  return isSpace.test(character) && !/\p{Cc}/u.test(character) ? " " : "";
 }
 
 const capitals = /[^\P{Changes_When_Lowercased}]/gu;
