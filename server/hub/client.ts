@@ -193,7 +193,7 @@ export class HubClient {
   }
 
   #refusal({ status, headers }: Response, { host, pathname }: URL): Error {
-    const path = `${host}${pathname}`;
+    const path = subjectOf(host, pathname);
     if (status === 401 || status === 403) {
       const advice =
         this.settings.token === null
@@ -239,4 +239,12 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
     clearTimeout(timer);
     signal.removeEventListener("abort", stop);
   });
+}
+
+/** Name for people of what an address has: a model, or the address itself. */
+function subjectOf(host: string, pathname: string): string {
+  const [, name, revision] =
+    /^\/api\/models\/([^/]+\/[^/]+)\/(?:revision|tree)\/([^/]+)/.exec(pathname) ?? [];
+  if (name === undefined) return `${host}${pathname}`;
+  return `${name} at ${decodeURIComponent(revision!)} on ${host}`;
 }

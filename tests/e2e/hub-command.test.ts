@@ -118,6 +118,9 @@ test("a model that does not fit, or is not known, is refused before its weights 
     "",
     expect.stringMatching(/\nTiny\/Unknown\/config\.json: .*Quantum/),
   ]);
+  expect((await run(["pull", "Tiny/None@v1"]))[2]).toBe(
+    `Tiny/None at v1 on ${new URL(hub.endpoint).host} does not exist.\n`,
+  );
   expect(blobs()).not.toContain(weightsHash);
   const weights = hub.requests.filter(({ path }) => path.endsWith("model.safetensors"));
   expect(weights.every(({ range }) => range === "bytes=0-1048575")).toBe(true);
