@@ -1,11 +1,12 @@
 import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { Command } from "commander";
 import { addOptions, optionValues } from "./cli/options.ts";
 import { makeConfig, parseDurationMs, serverSettings } from "./config.ts";
 import { readConfigFile } from "./config-file.ts";
+import { modelsOf } from "./models/model-settings.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-config-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
@@ -29,6 +30,23 @@ test("a file has the options' names, values and checks", () => {
     device: { kind: "cpu", engines: 2 },
   });
   expect(models).toEqual([]);
+});
+
+test("~/ in a path is the user's home, in files and in options", () => {
+  const { settings, models } = read(
+    'models = "~/models"\ndata = "~/data"\napi-key-file = "~/keys"\n[model.a]\npath = "~/a"\ntemplate = "~/a.jinja"\n',
+  );
+  const home = (name: string): string => join(homedir(), name);
+  expect(settings).toEqual({
+    models: home("models"),
+    data: { folder: home("data") },
+    apiKeyFile: home("keys"),
+  });
+  expect(models.map(({ path, template }) => [path, template])).toEqual([[home("a"), home("a.jinja")]]);
+  expect(modelsOf(makeConfig({ model: ["b=~/b", "~/c"] }), null).map(({ path }) => path)).toEqual([
+    home("b"),
+    home("c"),
+  ]);
 });
 
 test("a model's table has a path, and settings of its own", () => {

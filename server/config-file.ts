@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { ioReason } from "../model/model-error.ts";
-import { type Config, ConfigError, optionName, type Setting, serverSettings } from "./config.ts";
+import { type Config, ConfigError, fromHome, optionName, type Setting, serverSettings } from "./config.ts";
 
 /** Settings that each model may have in its own table. */
 const modelSettingNames = [
@@ -88,10 +88,10 @@ function modelOf(name: string, table: unknown, folder: string): ModelTable {
   const own = ["path", "pin", "template", "sampling"];
   return {
     name,
-    path: /^[./~]/.test(path) ? resolve(folder, path) : path,
+    path: /^[./~]/.test(path) ? resolve(folder, fromHome(path)) : path,
     isPinned: pin,
     // A name of one of the model's templates has neither folders nor an ending.
-    template: template === null || /^[\w-]+$/.test(template) ? template : resolve(folder, template),
+    template: template === null || /^[\w-]+$/.test(template) ? template : resolve(folder, fromHome(template)),
     sampling: samplingOf(sampling, `${at}.sampling`),
     settings: settingsIn(others, modelSettingNames, `${at}.`, own),
   };

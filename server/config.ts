@@ -3,6 +3,8 @@
  * options, environment variables, `--help` and docs/reference/config.md.
  */
 
+import { homedir } from "node:os";
+import { join } from "node:path";
 import { type GemmChoice, gemmNames, type KvFormat, kvFormats } from "../gpu/native.ts";
 import { type Quant, quantNames } from "../model/formats.ts";
 import { engineDefaults } from "../scheduler/engine/engine-options.ts";
@@ -244,7 +246,7 @@ export const serverSettings = Object.freeze({
     defaultText:
       "only for weights of 256 MiB or more that loading rounds: beside the model, else in the user's cache folder",
     sentence: "Folder for weights in their memory layout, which later starts map at once.",
-    parse: (value) => (value === "auto" || value === "off" ? value : { folder: value }),
+    parse: (value) => (value === "auto" || value === "off" ? value : { folder: fromHome(value) }),
   }),
   maxModelLen: integer({
     unit: "tokens",
@@ -310,7 +312,7 @@ export const serverSettings = Object.freeze({
       "Folder for uploaded files, batches and results; unfinished batches resume at the next start. A folder named here also keeps responses, which are else in memory.",
     parse: (value) => {
       const given = notEmpty(value);
-      return given === "auto" || given === "off" ? given : { folder: given };
+      return given === "auto" || given === "off" ? given : { folder: fromHome(given) };
     },
   }),
   batchLinesMax: integer({
@@ -564,13 +566,20 @@ export function optional(rule: {
   readonly placeholder?: string;
   readonly defaultText?: string;
 }): Setting<string | null> {
-  return setting<string | null>({ placeholder: "text", ...rule, default: null, parse: notEmpty });
+  const isPath = /^(file|folder)\b/.test(rule.placeholder ?? "");
+  const parse = (value: string): string => (isPath ? fromHome(notEmpty(value)) : notEmpty(value));
+  return setting<string | null>({ placeholder: "text", ...rule, default: null, parse });
 }
 
 /**
  * Throws ConfigError for an empty text. It usually comes from an unset variable of a script, and must not
  * mean the working folder, say.
  */
+/** A path whose `~/` stands for the user's home: shells replace it in few places, and nobody in files. */
+export function fromHome(path: string): string {
+  return path.startsWith("~/") ? join(homedir(), path.slice(2)) : path;
+}
+
 function notEmpty(value: string): string {
   if (value === "") throw new ConfigError("It is empty.");
   return value;

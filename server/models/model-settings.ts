@@ -3,7 +3,7 @@
 import { readdirSync, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { ioReason } from "../../model/model-error.ts";
-import { type Config, ConfigError, optionName, serverSettings } from "../config.ts";
+import { type Config, ConfigError, fromHome, optionName, serverSettings } from "../config.ts";
 import { type ModelTable, readConfigFile, type SamplingNumbers } from "../config-file.ts";
 
 /** Settings of one of several models. */
@@ -79,7 +79,7 @@ function expectSeveral({ servedModelName, record, programs, parrotApi }: Config)
 /** Reads `name=path`, or a path whose last part is the name. */
 function named(text: string): ModelTable {
   const at = text.indexOf("=");
-  const path = text.slice(at + 1);
+  const path = fromHome(text.slice(at + 1));
   const name = at === -1 ? nameOf(path) : text.slice(0, at);
   if (name === "" || path === "")
     throw new ConfigError(`--model ${text} is not a name and a path, such as small=models/small.`);
