@@ -22,6 +22,8 @@ import { withLock } from "./lock.ts";
 import type { FileReader } from "./ranges.ts";
 
 const PIECE_BYTES = 1 << 20;
+/** Bytes after which content goes to the disk while more arrives, so that little is left at the end. */
+const FLUSH_BYTES = 64 << 20;
 const flush = promisify(fdatasync);
 
 /** Is told of bytes that are in the cache, and of those that arrive from the hub. */
@@ -86,6 +88,7 @@ async function fill(
   const hash = new Bun.CryptoHasher(wanted.kind === "sha256" ? "sha256" : "sha1");
   if (wanted.kind === "git") hash.update(`blob ${bytes}\0`);
   const descriptor = openSync(part, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, 0o666);
+  const disk = new WriteBehind(descriptor);
   try {
     const keptBytes = await hashStart(descriptor, bytes, (piece) => {
       hash.update(piece);
@@ -96,17 +99,57 @@ async function fill(
       hash.update(piece);
       await writeAt(descriptor, piece, at);
       at += piece.length;
+      disk.wrote(piece.length);
     }
     if (at === bytes && hash.digest("hex") === wanted.hex) {
       ftruncateSync(descriptor, bytes);
       // The content reaches the disk before its name does.
-      await flush(descriptor);
+      await disk.end();
       return null;
     }
     rmSync(part, { force: true });
     return keptBytes;
   } finally {
+    await disk.idle();
     closeSync(descriptor);
+  }
+}
+
+/** Sends written content to the disk, one flush at a time. */
+class WriteBehind {
+  readonly #descriptor: number;
+  #unflushedBytes = 0;
+  #flushing: Promise<void> | null = null;
+  #failure: Error | null = null;
+
+  constructor(descriptor: number) {
+    this.#descriptor = descriptor;
+  }
+
+  /** Begins a flush if enough was written since the last one. */
+  wrote(bytes: number): void {
+    this.#unflushedBytes += bytes;
+    if (this.#unflushedBytes < FLUSH_BYTES || this.#flushing !== null) return;
+    this.#unflushedBytes = 0;
+    this.#flushing = flush(this.#descriptor)
+      .catch((error: Error) => {
+        this.#failure ??= error;
+      })
+      .finally(() => {
+        this.#flushing = null;
+      });
+  }
+
+  /** Resolves when no flush is under way. */
+  async idle(): Promise<void> {
+    await this.#flushing;
+  }
+
+  /** Flushes the rest. Throws if any content could not be written: the system reports a loss only once. */
+  async end(): Promise<void> {
+    await this.idle();
+    if (this.#failure !== null) throw this.#failure;
+    await flush(this.#descriptor);
   }
 }
 
