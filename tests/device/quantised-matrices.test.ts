@@ -24,9 +24,9 @@ interface Stored {
 }
 interface Case {
   readonly config: Record<string, unknown>;
-  /** By their names after the matrix's, without ".weight". */
+  /** Tensors by their names after the matrix's, without ".weight". */
   readonly tensors: Readonly<Record<string, Stored>>;
-  /** Of the eight rows of `inputs`, each divided by its root mean square. */
+  /** Products with eight rows of `inputs`, each divided by its root mean square. */
   readonly products: readonly (readonly number[])[];
 }
 const file = join(import.meta.dir, "../reference/quantised/matrices.json");
