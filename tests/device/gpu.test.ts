@@ -144,6 +144,7 @@ for (const { name: engine, library } of gpuEngines()) {
       ],
       ["fp8 for other heads", "qwen2", { kv: "fp8" }, "fp8 for heads of 64, 96 and 128, not of 32"],
       ["keys in int8", "qwen2", { kv: "int8" }, "GPUs keep keys and values in bf16 or fp8, not in int8"],
+      ["keys in int4", "qwen2", { kv: "int4" }, "GPUs keep keys and values in bf16 or fp8, not in int4"],
       ["f32", "qwen2", { compute: "f32" }, "the GPU engine computes in bf16, not in f32"],
     ])("%s", (_, name, options, sentence) => {
       expectRefusal(
