@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "boundary/error.h"
+#include "cuda/device_use.h"
 
 namespace bunting::cuda {
 namespace {
@@ -72,10 +74,6 @@ struct CublasLt::Library {
     resolve("cublasLtMatmulPreferenceSetAttribute", MatmulPreferenceSetAttribute);
     resolve("cublasLtMatmulAlgoGetHeuristic", MatmulAlgoGetHeuristic);
     resolve("cublasLtMatmul", Matmul);
-    check(Create(&context), "starting");
-  }
-  ~Library() {
-    if (context) Destroy(context);  // the library stays loaded, because other code may use it
   }
   Library(Library const&) = delete;
   Library& operator=(Library const&) = delete;
@@ -165,15 +163,37 @@ struct CublasLt::Plan {
   }
 };
 
-CublasLt::CublasLt(std::string const& path)
-    : library_(std::make_shared<Library>(path)), workspace_(kWorkspaceBytes, "cuBLASLt") {
+CublasLt::CublasLt(std::shared_ptr<Library> library)
+    : library_(std::move(library)), device_(current_device()), workspace_(kWorkspaceBytes, "cuBLASLt") {
+  struct Started {
+    void* context = nullptr;
+    int status = 0;
+  };
+  auto const started = std::make_shared<Started>();
+  bounded_or_throw(device_, "starting cuBLASLt", driver::deadlines().open_ms, "",
+                   [started, create = library_->Create] {
+                     started->status = create(&started->context);
+                     return driver::Outcome();
+                   });
+  library_->check(started->status, "starting");
+  library_->context = started->context;
+}
+
+CublasLt::CublasLt(std::string const& path) : CublasLt(std::make_shared<Library>(path)) {
   size_t const version = library_->GetVersion();  // 130100 is 13.1.0
   description_ = "cuBLASLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) +
                  "." + std::to_string(version % 100) + " (" + library_->name + ")";
   check_itself();
 }
 
-CublasLt::~CublasLt() = default;
+// The library stays loaded, because other code may use it.
+CublasLt::~CublasLt() {
+  if (is_lost(device_)) return;
+  bounded_or_lost(device_, "closing cuBLASLt", [destroy = library_->Destroy, context = library_->context] {
+    destroy(context);
+    return driver::Outcome();
+  });
+}
 
 std::shared_ptr<CublasLt::Plan> CublasLt::plan_of(Gemm const& g) {
   if (plans_.size() >= kPlansMax) plans_.clear();

@@ -39,11 +39,14 @@ class CublasLt {
  private:
   struct Library;
   struct Plan;
+  // Starts a loaded library on the current device, with a deadline.
+  explicit CublasLt(std::shared_ptr<Library> library);
   using Shape = std::tuple<int32_t, int32_t, int32_t, bool>;  // tokens, n, k, true if there is a bias
   std::shared_ptr<Plan> plan_of(Gemm const& g);
   void check_itself();
 
   std::shared_ptr<Library> library_;
+  int32_t device_;
   std::string description_;
   DeviceMemory workspace_;
   std::map<Shape, std::shared_ptr<Plan>> plans_;

@@ -8,7 +8,7 @@ import OpenAI from "openai";
 import { answerTo, questions } from "../support/questions.ts";
 import { Program } from "./program.ts";
 
-const timeoutMs = 120_000;
+const timeoutMs = 300_000;
 const fakeCublaslt = join(import.meta.dir, "../../build/native/cuda/libbunting_fake_cublaslt.so");
 
 function emulated(

@@ -1,7 +1,9 @@
 // fake_cublaslt.cpp - fake of the parts of cuBLASLt that cublaslt.cpp uses, written from its documentation,
 // in plain loops on the emulator's memory. It rejects everything that the documentation does not allow.
+#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <thread>
 
 namespace {
 
@@ -40,14 +42,21 @@ extern "C" {
 
 #pragma GCC visibility push(default)
 
-// 1: wrong results; 2: no algorithm
+// 1: wrong results; 2: no algorithm; 3: starting hangs; 4: closing hangs
 int fake_cublaslt_fault = 0;
 
+static void hang_while(int fault) {
+  while (__atomic_load_n(&fake_cublaslt_fault, __ATOMIC_RELAXED) == fault)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 int cublasLtCreate(void** handle) {
+  hang_while(3);
   *handle = &fake_cublaslt_fault;
   return kOk;
 }
 int cublasLtDestroy(void*) {
+  hang_while(4);
   return kOk;
 }
 size_t cublasLtGetVersion() {

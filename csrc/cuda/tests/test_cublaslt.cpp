@@ -88,6 +88,37 @@ TEST(cuda_cublaslt_leaves_to_us_what_it_has_no_algorithm_for) {
   CHECK(product(&library, 70, true) == product(nullptr, 70, true), "other bits");
 }
 
+TEST(cuda_cublaslt_that_hangs_loses_its_device) {
+  std::string said;
+  cuda::set_mishaps({.call_deadline_ms = 150});
+  {
+    Fault const hang(3);
+    try {
+      cuda::CublasLt const library(BUNTING_FAKE_CUBLASLT);
+    } catch (Error const& error) {
+      said = error.what();
+    }
+  }
+  CHECK(said == "GPU 0 is lost: starting cuBLASLt: the driver has not answered after 150 ms", "%s",
+        said.c_str());
+  cuda::set_mishaps({});
+  std::optional<cuda::CublasLt> library(BUNTING_FAKE_CUBLASLT);
+  cuda::set_mishaps({.call_deadline_ms = 150});
+  {
+    Fault const hang(4);
+    library.reset();
+  }
+  said.clear();
+  try {
+    cuda::DeviceMemory(8, "two numbers");
+  } catch (Error const& error) {
+    said = error.what();
+  }
+  CHECK(said == "GPU 0 is lost: closing cuBLASLt: the driver has not answered after 150 ms", "%s",
+        said.c_str());
+  cuda::set_mishaps({});
+}
+
 // Runs a prompt of more than 64 tokens, then a decode, through the C boundary.
 TEST(cuda_cublaslt_multiplies_for_an_engine_that_was_asked_to) {
   setenv("BUNTING_CUBLASLT", BUNTING_FAKE_CUBLASLT, 1);
