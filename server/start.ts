@@ -1,6 +1,6 @@
 /** Composition of the server: configuration → plan → engines → text → HTTP. */
 
-import { templateNotes } from "../text/model-text.ts";
+import { expectText, templateNotes } from "../text/model-text.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
 import { refusalOn } from "./api/refusals.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
@@ -49,7 +49,10 @@ export async function startServer(
   const models = modelsOf(config, dir);
   if (models.length > 0) return await startSeveral(config, models, events);
   const keys = openKeys(config);
-  const prepared = await prepare(config, dir ?? (await demoModelFolder()), events.onPlan);
+  const prepared = await prepare(config, dir ?? (await demoModelFolder()), (plan) => {
+    expectText(plan.folder.dir);
+    events.onPlan(plan);
+  });
   const lifecycle = new Lifecycle("loading");
   const lost = Promise.withResolvers<string>();
   const gap = new ThreadGap();

@@ -12,6 +12,7 @@ import { ChatTemplate } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
 import { chosenTemplate, readTemplates, usualTemplate } from "./template-source.ts";
 import { createTokenizer, loadTokenizer, type Tokenizer, triedTokenizer } from "./tokenizer.ts";
+import { expectTokenizer } from "./tokenizer-folder.ts";
 
 /** Head of a GGUF file, which has its text; null for a folder. Throws ModelError. */
 export function openTextHead(path: string): GgufFile | null {
@@ -27,6 +28,11 @@ export interface ModelText {
   readonly tokenizer: Tokenizer;
   /** Null when the model has none: it completes text and does not chat. */
   readonly template: ChatTemplate | null;
+}
+
+/** Throws TokenizerError for a folder without a tokenizer, before anything is read. */
+export function expectText(path: string): void {
+  if (!isGguf(path)) expectTokenizer(path);
 }
 
 /** Tokenizer of a folder or a GGUF file. Throws TokenizerError and ModelError. */

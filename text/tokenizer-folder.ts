@@ -15,6 +15,13 @@ export interface TokenizerFiles {
   readonly config: JsonObject;
 }
 
+/** Throws TokenizerError for a folder without a tokenizer. Quick: it reads no vocabulary. */
+export function expectTokenizer(folder: string): void {
+  const file = join(folder, "tokenizer.json");
+  if (!existsSync(file) && !existsSync(join(folder, "tekken.json")))
+    throw new TokenizerError(`${file}: no such file${insteadOf(folder)}`);
+}
+
 /** Reads tokenizer.json, else tekken.json, with the configuration beside it. Throws TokenizerError. */
 export function readTokenizerFiles(folder: string): TokenizerFiles {
   const file = join(folder, "tokenizer.json");
