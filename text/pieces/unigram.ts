@@ -8,35 +8,21 @@ const knownMax = 1 << 16;
 /** Words of more code units are not kept. */
 const knownLengthMax = 64;
 
-/** Node of the trie of pieces, by code unit. */
-interface Node {
-  readonly next: Map<number, Node>;
-  token: TokenId;
-}
-
 export function unigram(model: JsonObject): (word: string) => readonly TokenId[] {
   const pieces = model.vocab as [spelling: string, score: number][];
   const unknown = model.unk_id as TokenId | null | undefined;
   if (typeof unknown !== "number" || pieces[unknown] === undefined)
     throw new TokenizerError("tokenizer.json: a Unigram model without unk_id is not supported");
   const bytes = model.byte_fallback === true ? byteTokens(pieces) : null;
-  const root: Node = { next: new Map(), token: -1 };
+  const tokens = new Map<string, TokenId>();
   const scores = new Float64Array(pieces.length);
   let least = Number.POSITIVE_INFINITY;
+  let longest = 1;
   pieces.forEach(([spelling, score], token) => {
     scores[token] = score;
     least = Math.min(least, score);
-    let node = root;
-    for (let i = 0; i < spelling.length; i++) {
-      const unit = spelling.charCodeAt(i);
-      let next = node.next.get(unit);
-      if (next === undefined) {
-        next = { next: new Map(), token: -1 };
-        node.next.set(unit, next);
-      }
-      node = next;
-    }
-    if (node !== root) node.token = token;
+    longest = Math.max(longest, spelling.length);
+    if (spelling !== "") tokens.set(spelling, token);
   });
   const unknownScore = least - unknownPenalty;
   const known = new Map<string, readonly TokenId[]>();
@@ -56,36 +42,34 @@ export function unigram(model: JsonObject): (word: string) => readonly TokenId[]
     for (let start = 0; start < size; ) {
       const width = word.codePointAt(start)! > 0xffff ? 2 : 1;
       let isKnown = false;
-      let node: Node | undefined = root;
-      for (let end = start; end < size; ) {
-        node = node.next.get(word.charCodeAt(end));
-        if (node === undefined) break;
-        end += 1;
-        if (node.token < 0) continue;
-        offer(start, end, node.token, scores[node.token]!);
+      const last = Math.min(size, start + longest);
+      for (let end = start + 1; end <= last; end++) {
+        const token = tokens.get(word.slice(start, end));
+        if (token === undefined) continue;
+        offer(start, end, token, scores[token]!);
         if (end - start === width) isKnown = true;
       }
       if (!isKnown) offer(start, start + width, unknown, unknownScore);
       start += width;
     }
-    const tokens: TokenId[] = [];
+    const path: TokenId[] = [];
     for (let end = size; end > 0; end = starts[end]!) {
       const token = ids[end]!;
       if (token === unknown && bytes !== null) {
         const spelt = Buffer.from(word.slice(starts[end]!, end));
-        for (let i = spelt.length; i > 0; i--) tokens.push(bytes[spelt[i - 1]!]!);
-      } else if (token !== unknown || tokens.at(-1) !== unknown) tokens.push(token); // neighbours are one
+        for (let i = spelt.length; i > 0; i--) path.push(bytes[spelt[i - 1]!]!);
+      } else if (token !== unknown || path.at(-1) !== unknown) path.push(token); // neighbours are one
     }
-    return tokens.reverse();
+    return path.reverse();
   };
 
   return (word) => {
     const before = known.get(word);
     if (before !== undefined) return before;
-    const tokens = best(word);
+    const found = best(word);
     if (known.size >= knownMax) known.clear();
-    if (word.length <= knownLengthMax) known.set(word, tokens);
-    return tokens;
+    if (word.length <= knownLengthMax) known.set(word, found);
+    return found;
   };
 }
 
