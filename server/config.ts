@@ -571,15 +571,15 @@ export function optional(rule: {
   return setting<string | null>({ placeholder: "text", ...rule, default: null, parse });
 }
 
-/**
- * Throws ConfigError for an empty text. It usually comes from an unset variable of a script, and must not
- * mean the working folder, say.
- */
-/** A path whose `~/` stands for the user's home: shells replace it in few places, and nobody in files. */
+/** Replaces `~/` at the start of a path by the user's home, as shells do in arguments and not in files. */
 export function fromHome(path: string): string {
   return path.startsWith("~/") ? join(homedir(), path.slice(2)) : path;
 }
 
+/**
+ * Throws ConfigError for an empty text. It usually comes from an unset variable of a script, and must not
+ * mean the working folder, say.
+ */
 function notEmpty(value: string): string {
   if (value === "") throw new ConfigError("It is empty.");
   return value;
