@@ -358,7 +358,7 @@ describe("a batch", () => {
     // Lists batches as `bunting jobs list` does.
     const all = await Array.fromAsync(new JobsClient({ url: server.origin, apiKey: null }).batches());
     expect(all.map(({ id }) => id)).toEqual(listed);
-  });
+  }, 30_000);
 
   test("that is cancelled keeps what is done, and says of each other line that it did not run", async () => {
     const server = start({ stepMs: 3 });

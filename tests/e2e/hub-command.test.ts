@@ -141,7 +141,7 @@ test("a pull that is interrupted says so, and the next one goes on", async () =>
   const [code, , errors] = await run(["pull", "Tiny/Demo"]);
   expect([code, errors]).toEqual([0, expect.stringContaining(" are missing, ")]);
   expectGood();
-});
+}, 30_000);
 
 test("a proxy of the usual variables is used", async () => {
   const asked: string[] = [];
