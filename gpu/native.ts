@@ -9,7 +9,7 @@
 import { CString, dlopen, JSCallback, type Pointer, ptr, toArrayBuffer } from "bun:ffi";
 import { partsOf, type QuantisedSource } from "../model/quantisation.ts";
 import { rotationOf } from "../model/rope.ts";
-import type { LayerShape, ModelShape } from "../model/shape.ts";
+import type { LayerShape, ModelShape, Router } from "../model/shape.ts";
 import type { ModelTensor } from "../model/weights.ts";
 
 /** Values of bunting_status other than OK. */
@@ -166,7 +166,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 14;
+const abiVersion = 15;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -422,11 +422,17 @@ function decodeText(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes.subarray(0, end < 0 ? bytes.length : end));
 }
 
-const shapeBytes = 168;
+const shapeBytes = 184;
+/** BUNTING_ROUTER_* names of scores in order. */
+const scores: readonly Router["score"][] = ["chosen", "all", "sigmoid"];
+/** BUNTING_MLP_* names in order. */
+const mlps: readonly LayerShape["mlp"][] = ["gated", "experts", "both", "plain", "shared", "sharedGated"];
+/** BUNTING_QK_NORM_* names in order. */
+const qkNorms: readonly LayerShape["qkNorm"][] = ["none", "head", "wide", "rotated", "unit"];
 /** BUNTING_ACTIVATION_* names in order. */
 const activations: readonly ModelShape["activation"][] = ["silu", "geluTanh", "clampedSwiglu", "gelu"];
 const layerBytes = 64;
-const ropeBytes = 24;
+const ropeBytes = 32;
 
 /** Encodes a bunting_quantised. */
 function encodeQuantised(source: QuantisedSource): Uint8Array {
@@ -444,8 +450,8 @@ function encodeQuantised(source: QuantisedSource): Uint8Array {
 }
 
 /**
- * Encodes a bunting_model_shape: 16 int32, 7 float, 13 int32, then the addresses of layers, ropes and
- * formats. These follow it in the same storage, with the ropes' frequencies.
+ * Encodes a bunting_model_shape: 16 int32, 7 float, 15 int32, a float, an int32, then the addresses of layers,
+ * ropes and formats. These follow it in the same storage, with the ropes' frequencies.
  */
 function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   const { compute, isa, threads, formats = [], kv = "plain" } = options;
@@ -480,12 +486,13 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   view.setInt32(92, shape.layerInputs, true);
   const { experts } = shape;
   if (experts !== null) {
-    writeIntegers(96, [
-      experts.count,
-      experts.used,
-      experts.feedForward,
-      experts.softmaxOf === "all" ? 1 : 0,
+    writeIntegers(96, [experts.count, experts.used, experts.feedForward, scores.indexOf(experts.score)]);
+    writeIntegers(140, [
+      Number(experts.biased) | (Number(experts.normalised) << 1) | (Number(experts.scalesInput) << 2),
+      experts.groups,
+      experts.groupsUsed,
     ]);
+    view.setFloat32(152, experts.scale, true);
   }
   const { encoder } = shape;
   writeIntegers(112, [
@@ -493,10 +500,10 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
     ...[Number(encoder?.finalNorm === false), Number(encoder?.embeddingNorm ?? false)],
     ...[encoder?.positions ?? 0, encoder?.positionOffset ?? 0, encoder?.tokenTypes ?? 0],
   ]);
-  writeAddress(144, layersAt);
+  writeAddress(160, layersAt);
   for (const [index, layer] of shape.layers.entries())
     writeIntegers(layersAt + index * layerBytes, layerWords(layer));
-  if (rotations.length > 0) writeAddress(152, ropesAt);
+  if (rotations.length > 0) writeAddress(168, ropesAt);
   let next = frequenciesAt;
   rotations.forEach(({ frequencies, magnitude }, index) => {
     const at = ropesAt + index * ropeBytes;
@@ -506,6 +513,7 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
     writeAddress(at + 8, next);
     view.setFloat32(at + 16, queries?.growth ?? 0, true);
     view.setInt32(at + 20, queries?.span ?? 0, true);
+    view.setInt32(at + 24, queries?.offset ?? 0, true);
     for (const frequency of frequencies) {
       view.setFloat64(next, frequency, true);
       next += Float64Array.BYTES_PER_ELEMENT;
@@ -513,7 +521,7 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   });
   if (formats.length > 0) {
     struct.set(formats, formatsAt);
-    writeAddress(160, formatsAt);
+    writeAddress(176, formatsAt);
   }
   return struct;
 }
@@ -524,12 +532,12 @@ function layerWords(layer: LayerShape): number[] {
   const before = layer.parallel ? 1 : 1 | 4;
   const norms = { before, after: 2 | 8, around: 15, sums: 16 | 32, beforeMlp: 4 }[layer.norms];
   return [
-    ...[0, { gated: 0, experts: 1, both: 2, plain: 3 }[layer.mlp], norms], // attention
+    ...[0, mlps.indexOf(layer.mlp), norms], // attention
     [biases.qkv, biases.o, biases.gateUp, biases.down, biases.router].reduce(
       (set, has, bit) => set | (Number(has) << bit),
       0,
     ),
-    { none: 0, head: 1, wide: 2 }[layer.qkNorm],
+    qkNorms.indexOf(layer.qkNorm),
     layer.rope ?? -1,
     layer.slidingWindow,
     Number(layer.sinks),
@@ -538,6 +546,7 @@ function layerWords(layer: LayerShape): number[] {
     Number(layer.valuesAreKeys) | (Number(layer.valueNorm) << 1),
     layer.kvLayersBack,
     Number(layer.scaled),
+    Number(layer.chunked),
   ];
 }
 

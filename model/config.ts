@@ -314,6 +314,14 @@ class ConfigSource implements Source {
     return this.#fields.boolean(field, false);
   }
 
+  isList([name]: Names): boolean {
+    return name !== null && Array.isArray(this.#fields.get(name));
+  }
+
+  rows(): null {
+    return null; // no tensors are known
+  }
+
   has([name]: Names): boolean {
     return name !== null && this.#fields.has(name);
   }
@@ -438,8 +446,8 @@ function scalingOf(rope: Fields, fields: Fields, sizes: Sizes, pairs: number): R
     case "llama3": {
       const lowFreqFactor = rope.number("low_freq_factor", 1e-3, 1e6);
       const highFreqFactor = rope.number("high_freq_factor", 1e-3, 1e6);
-      if (highFreqFactor <= lowFreqFactor) {
-        rope.refuse("high_freq_factor", `must be greater than low_freq_factor ${lowFreqFactor}`);
+      if (highFreqFactor < lowFreqFactor) {
+        rope.refuse("high_freq_factor", `must be at least low_freq_factor ${lowFreqFactor}`);
       }
       const factor = rope.number("factor", 1, 1e6);
       return { kind: "llama3", factor, lowFreqFactor, highFreqFactor, originalContext: originalContext() };

@@ -148,7 +148,7 @@ describe("windows of some layers", () => {
     pattern: readonly [type: string, value: unknown] | null,
   ): string => {
     const metadata = new Metadata(readGgufFile(fileOf(architecture, pattern)));
-    const none = { vocab: 241, tiedEmbeddings: true, has: () => false, floats: () => null };
+    const none = { vocab: 241, tiedEmbeddings: true, has: () => false, floats: () => null, rows: () => null };
     const { layers } = ggufConfig(metadata, none).shape;
     return layers.map(({ slidingWindow }) => (slidingWindow === 100 ? "W" : "-")).join("");
   };

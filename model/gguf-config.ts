@@ -29,6 +29,8 @@ export interface TensorFacts {
   has(name: string): boolean;
   /** Values of a small tensor; null if it is absent. */
   floats(name: string): Float32Array | null;
+  /** Number of a matrix's rows; null if it is absent. */
+  rows(name: string): number | null;
 }
 
 /** Configuration of the model in a file. Throws ModelError. */
@@ -82,7 +84,9 @@ class MetadataSource implements Source {
     this.#architecture = architecture;
     this.#facts = facts;
     this.#refuseForeign(family);
-    this.layers = this.#integer("block_count", 1, limits.layers);
+    // Layers that predict several tokens at once come last, and are skipped.
+    const drafting = this.#integer("nextn_predict_layers", 0, limits.layers, 0);
+    this.layers = this.#integer("block_count", 1 + drafting, limits.layers) - drafting;
     this.sizes = this.#sizes(family);
   }
 
@@ -111,12 +115,7 @@ class MetadataSource implements Source {
   /** Refuses keys that readers of these architectures honour and the engines do not compute. */
   #refuseForeign(family: Family): void {
     if (!family.hasExperts) this.#integer("expert_count", 0, 0, 0);
-    if (this.#integer("expert_gating_func", 0, 3, 0) === 2) {
-      this.#refuse("expert_gating_func", "experts that are chosen by sigmoids are not supported");
-    }
-    if (this.#number("expert_weights_scale", 0, 1e6, 0) > 0) this.#number("expert_weights_scale", 1, 1);
-    this.#integer("expert_shared_count", 0, 0, 0);
-    this.#integer("expert_shared_feed_forward_length", 0, 0, 0);
+    if (!family.readsRouter) this.#refuseRouters();
     for (const name of scales) {
       if (this.#has(name) && !family.ggufScales?.includes(name)) {
         this.#refuse(name, `a scale of its own is not supported in a ${family.name} model`);
@@ -128,6 +127,17 @@ class MetadataSource implements Source {
     if (this.#has("rope.scale_linear")) {
       this.#refuse("rope.scale_linear", "is an old spelling: convert the model again");
     }
+  }
+
+  /** Refuses keys of routers and shared experts, for families without them. */
+  #refuseRouters(): void {
+    if (this.#integer("expert_gating_func", 0, 3, 0) === 2) {
+      this.#refuse("expert_gating_func", "experts that are chosen by sigmoids are not supported");
+    }
+    if (this.#number("expert_weights_scale", 0, 1e6, 0) > 0) this.#number("expert_weights_scale", 1, 1);
+    this.#integer("expert_shared_count", 0, 0, 0);
+    this.#integer("expert_shared_feed_forward_length", 0, 0, 0);
+    this.#integer("expert_group_count", 0, 1, 0);
   }
 
   #sizes(family: Family): Sizes {
@@ -230,6 +240,18 @@ class MetadataSource implements Source {
 
   lacks(_: string, layer: number, tensor: string): boolean {
     return !this.#facts.has(`blk.${layer}.${tensor}`);
+  }
+
+  isList([, name]: Names): boolean {
+    return name !== null && this.#metadata.isArray(this.#key(name));
+  }
+
+  rows(tensor: string): number | null {
+    for (let layer = 0; layer < this.layers; layer += 1) {
+      const rows = this.#facts.rows(`blk.${layer}.${tensor}`);
+      if (rows !== null) return rows;
+    }
+    return null;
   }
 
   has([, name]: Names): boolean {

@@ -51,6 +51,7 @@ function isReadable(bytes: Uint8Array): boolean {
       tiedEmbeddings: true,
       has: () => false,
       floats: () => null,
+      rows: () => null,
     };
     ggufConfig(new Metadata({ file: "m.gguf", metadata }), facts);
     ggufTokenizer({ file: "m.gguf", metadata });

@@ -15,7 +15,7 @@ import { ggufNvfp4 } from "./quantisation.ts";
 import type { StoredTensor } from "./safetensors.ts";
 import { storedTypes } from "./stored-types.ts";
 import { TensorKind } from "./tensor-kinds.ts";
-import { isUnreadKey, matchTensors, type TensorLayout } from "./weights.ts";
+import { isDraftTensor, isUnreadKey, matchTensors, type TensorLayout } from "./weights.ts";
 
 /** True if a path names a GGUF file: by its suffix or by its first bytes. */
 export function isGguf(path: string): boolean {
@@ -43,6 +43,7 @@ export function openGguf(path: string): ModelFolder {
     tiedEmbeddings: !tensors.has(wholeNames[TensorKind.lmHead]!),
     has: (name) => tensors.has(name),
     floats: (name) => floatsOf(tensors.get(name)),
+    rows: (name) => tensors.get(name)?.shape.at(-2) ?? null,
   });
   return {
     dir: path,
@@ -123,9 +124,11 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.expertsNorm]: "pre_ffw_norm_2.weight",
   [TensorKind.expertsPostNorm]: "post_ffw_norm_2.weight",
   [TensorKind.besidePostNorm]: "post_ffw_norm_1.weight",
-  [TensorKind.besideGate]: "ffn_gate.weight",
-  [TensorKind.besideUp]: "ffn_up.weight",
-  [TensorKind.besideDown]: "ffn_down.weight",
+  [TensorKind.besideGate]: "ffn_gate_shexp.weight",
+  [TensorKind.besideUp]: "ffn_up_shexp.weight",
+  [TensorKind.besideDown]: "ffn_down_shexp.weight",
+  [TensorKind.choiceBias]: "exp_probs_b.bias",
+  [TensorKind.sharedGate]: "ffn_gate_inp_shexp.weight",
   [TensorKind.layerScale]: "layer_output_scale.weight",
   [TensorKind.inputGate]: "inp_gate.weight",
   [TensorKind.inputOut]: "proj.weight",
@@ -155,8 +158,9 @@ export const ggufLayout: TensorLayout = {
         : (ggufExpertNames?.[tensor] ?? expertNames[tensor]);
     return wholeNames[tensor] ?? `blk.${layer}.${ofLayer}`;
   },
-  isHarmless: (name, { shape }) =>
+  isHarmless: (name, { family, shape }) =>
     name === factorsName ||
+    isDraftTensor(/^blk\.(\d+)\./, name, { family, shape }) ||
     name.startsWith("rope_factors_") || // used by the configuration
     ggufNvfp4.isHarmless(name) ||
     (shape.encoder !== undefined && /^(cls|dense_)/.test(name)) || // behind the pooling

@@ -10,8 +10,8 @@
 export type Rope = RopeScaling & {
   readonly dimensions: number;
   readonly theta: number;
-  /** Multiplies queries at position p by 1 + growth ln(1 + floor(p / span)). */
-  readonly queries?: { readonly growth: number; readonly span: number };
+  /** Multiplies queries at position p by 1 + growth ln(1 + floor((p + offset) / span)); `offset`: 0 if absent. */
+  readonly queries?: { readonly growth: number; readonly span: number; readonly offset?: 0 | 1 };
 };
 
 export type RopeScaling =
@@ -57,9 +57,11 @@ export interface LayerShape {
   readonly mixer: "attention";
   /**
    * `experts`: for each token a router chooses some of the model's experts, each a gated MLP. `both`: a gated
-   * MLP and experts in parallel, each with norms of its own. `plain`: an MLP without a gate.
+   * MLP and experts in parallel, each with norms of its own. `shared`: a gated MLP and experts of the same
+   * input, whose sum counts; `sharedGated`: the MLP is multiplied by the sigmoid of one more projection.
+   * `plain`: an MLP without a gate.
    */
-  readonly mlp: "gated" | "experts" | "both" | "plain";
+  readonly mlp: "gated" | "experts" | "both" | "shared" | "sharedGated" | "plain";
   /**
    * Norms before attention and MLP (on their inputs), after (on their outputs), or both. `sums`: of the
    * residual stream after each. `beforeMlp`: before the MLP only.
@@ -72,12 +74,17 @@ export interface LayerShape {
     readonly down: boolean;
     readonly router: boolean;
   };
-  /** Norms of each head of q and k, or over all heads together. */
-  readonly qkNorm: "none" | "head" | "wide";
+  /**
+   * Norms of each head of q and k, or over all heads together, before the rotation; `rotated`: of each head,
+   * after it; `unit`: of each head, without weights.
+   */
+  readonly qkNorm: "none" | "head" | "wide" | "rotated" | "unit";
   /** Index into the model's ropes; null if q and k are not rotated. */
   readonly rope: number | null;
   /** 0: none. W: a token sees itself and the W-1 before it; in an encoder also the W-1 behind it. */
   readonly slidingWindow: number;
+  /** True if the window is a chunk: a token sees what its chunk of this many positions has up to itself. */
+  readonly chunked: boolean;
   /** True if each query head has a sink: a score that absorbs a share of its softmax. */
   readonly sinks: boolean;
   /** True if the MLP reads the same normed input as the attention (one norm for both). */
@@ -107,6 +114,7 @@ export const plainLayer: LayerShape = {
   qkNorm: "none",
   rope: 0,
   slidingWindow: 0,
+  chunked: false,
   sinks: false,
   parallel: false,
   ownSizes: {},
@@ -130,13 +138,44 @@ export interface Sizes {
 }
 
 /** Experts of a layer: `used` of `count` compute each token. */
-export interface Experts {
+export interface Experts extends Router {
   readonly count: number;
   readonly used: number;
   /** MLP width of each expert. */
   readonly feedForward: number;
-  /** Logits whose softmax gives the weights: those of the chosen experts, or of all. */
-  readonly softmaxOf: "chosen" | "all";
+}
+
+/** Rule by which a layer's experts are chosen and weighted. */
+export interface Router {
+  /** Score of an expert: its share of the softmax over the chosen logits or over all, or a sigmoid. */
+  readonly score: "chosen" | "all" | "sigmoid";
+  /** True if a bias of each expert is added to its score for the choice. */
+  readonly biased: boolean;
+  /** True if the chosen scores are divided by their sum. */
+  readonly normalised: boolean;
+  /** True if the score multiplies the expert's input instead of its output. */
+  readonly scalesInput: boolean;
+  /** Groups of experts of equal size, and how many of them a token's experts come from. */
+  readonly groups: number;
+  readonly groupsUsed: number;
+  /** Factor of the weights. */
+  readonly scale: number;
+}
+
+/** The most common router; a family overrides the differences. */
+export const plainRouter: Router = {
+  score: "chosen",
+  biased: false,
+  normalised: false,
+  scalesInput: false,
+  groups: 1,
+  groupsUsed: 1,
+  scale: 1,
+};
+
+/** True for the kinds of MLPs with experts. */
+export function hasExperts({ mlp }: Pick<LayerShape, "mlp">): boolean {
+  return mlp !== "gated" && mlp !== "plain";
 }
 
 /** Traits of a family beside the sizes. */

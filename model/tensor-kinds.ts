@@ -50,4 +50,6 @@ export const TensorKind = {
   mlpNormBias: 52,
   attentionPostNormBias: 53,
   mlpPostNormBias: 54,
+  choiceBias: 55,
+  sharedGate: 56,
 } as const;

@@ -9,7 +9,7 @@ import { show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import { partsOf, type Quantisation, type QuantisedMatrix, type QuantisedSource } from "./quantisation.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
-import { type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
+import { hasExperts, type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
 /** A tensor for the engine to load: the arguments of bunting_model_load. */
@@ -73,9 +73,10 @@ const huggingFaceLayout: TensorLayout = {
   dtypes: { F32: 0, F16: 1, BF16: 2 },
   nameOf: folderName,
   // Tensors left over from other programs.
-  isHarmless: (name, { shape, isHeadless }) =>
+  isHarmless: (name, { family, shape, isHeadless }) =>
     name.endsWith(".rotary_emb.inv_freq") ||
     (shape.tiedEmbeddings && name === "lm_head.weight") ||
+    isDraftTensor(/(?:^|\.)layers\.(\d+)\./, name, { family, shape }) ||
     (isHeadless === true && name === "score.weight") || // read in score-head.ts
     isUnreadKey(/\.layers\.(\d+)\.self_attn\.(k_proj|v_proj|k_norm)\.weight$/, name, shape),
   storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
@@ -93,6 +94,21 @@ export function folderLayout(quantisation: Quantisation | null): TensorLayout {
     isHarmless: (name, config) => quantisation.isHarmless(name) || huggingFaceLayout.isHarmless(name, config),
     quantisation,
   };
+}
+
+/**
+ * True for a tensor of layers that predict several tokens at once, which only drafting uses: of layers behind
+ * the model's last one (`pattern` captures the number), or named so.
+ */
+export function isDraftTensor(
+  pattern: RegExp,
+  name: string,
+  { family, shape }: Pick<ModelConfig, "family" | "shape">,
+): boolean {
+  if (/^(model\.)?mtp[._]/.test(name)) return true;
+  const layer = pattern.exec(name)?.[1];
+  const isBehind = layer !== undefined && Number(layer) >= shape.layers.length;
+  return isBehind && familyNamed(family).hasDraftLayers === true;
 }
 
 /**
@@ -243,10 +259,11 @@ function encoderTensors({ encoder, norm, hidden }: ModelShape): SizedTensor[] {
 
 /** Tensors of each expert of a layer, expert after expert. */
 function expertTensors(
-  { mlp, biases }: LayerShape,
+  layer: LayerShape,
   { hidden, experts }: ModelConfig["shape"],
 ): [tensor: number, expert: number, size: number[]][] {
-  if (mlp === "gated" || mlp === "plain") return [];
+  const { biases } = layer;
+  if (!hasExperts(layer)) return [];
   const { count, feedForward } = experts!;
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [true, TensorKind.gate, feedForward, hidden],
@@ -270,13 +287,15 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
   const keyWidth = kvHeads * headSize;
   const hasKeys = has.kvLayersBack === 0;
   const hasBoth = has.mlp === "both";
+  const hasShared = has.mlp === "shared" || has.mlp === "sharedGated";
   const hasInputs = layerInputs > 0;
   const isWide = has.qkNorm === "wide";
+  const hasNorms = has.qkNorm !== "none" && has.qkNorm !== "unit";
   const hasPostNorms = ["after", "around", "sums"].includes(has.norms);
   const hasAttentionNorm = has.norms === "before" || has.norms === "around";
   const hasMlpNorm = !has.parallel && (hasAttentionNorm || has.norms === "beforeMlp");
   const areBiased = shape.norm === "biasedLayer";
-  const isDense = has.mlp === "gated" || has.mlp === "plain";
+  const isDense = !hasExperts(has);
   const hasGate = has.mlp === "gated";
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [hasAttentionNorm, TensorKind.attentionNorm, hidden],
@@ -289,8 +308,8 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [has.biases.qkv, TensorKind.kBias, keyWidth],
     [has.biases.qkv, TensorKind.vBias, keyWidth],
     [has.biases.o, TensorKind.oBias, hidden],
-    [has.qkNorm !== "none", TensorKind.qNorm, isWide ? queryWidth : headSize],
-    [hasKeys && has.qkNorm !== "none", TensorKind.kNorm, isWide ? keyWidth : headSize],
+    [hasNorms, TensorKind.qNorm, isWide ? queryWidth : headSize],
+    [hasKeys && hasNorms, TensorKind.kNorm, isWide ? keyWidth : headSize],
     [has.sinks, TensorKind.sinks, shape.queryHeads],
     [hasPostNorms, TensorKind.attentionPostNorm, hidden],
     [hasPostNorms && areBiased, TensorKind.attentionPostNormBias, hidden],
@@ -298,6 +317,7 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasMlpNorm && areBiased, TensorKind.mlpNormBias, hidden],
     [!isDense, TensorKind.router, shape.experts?.count ?? 0, hidden],
     [has.biases.router, TensorKind.routerBias, shape.experts?.count ?? 0],
+    [!isDense && shape.experts!.biased, TensorKind.choiceBias, shape.experts?.count ?? 0],
     [hasGate, TensorKind.gate, feedForward, hidden],
     [isDense, TensorKind.up, feedForward, hidden],
     [isDense, TensorKind.down, hidden, feedForward],
@@ -308,9 +328,10 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasPostNorms && areBiased, TensorKind.mlpPostNormBias, hidden],
     [hasBoth, TensorKind.routerNorm, hidden],
     [hasBoth, TensorKind.expertScales, shape.experts?.count ?? 0],
-    [hasBoth, TensorKind.besideGate, feedForward, hidden],
-    [hasBoth, TensorKind.besideUp, feedForward, hidden],
-    [hasBoth, TensorKind.besideDown, hidden, feedForward],
+    [hasBoth || hasShared, TensorKind.besideGate, feedForward, hidden],
+    [hasBoth || hasShared, TensorKind.besideUp, feedForward, hidden],
+    [hasBoth || hasShared, TensorKind.besideDown, hidden, feedForward],
+    [has.mlp === "sharedGated", TensorKind.sharedGate, 1, hidden],
     [hasBoth, TensorKind.besidePostNorm, hidden],
     [hasBoth, TensorKind.expertsNorm, hidden],
     [hasBoth, TensorKind.expertsPostNorm, hidden],
@@ -347,6 +368,13 @@ const folderNames: Readonly<Record<number, string>> = {
   [TensorKind.upBias]: "mlp.up_proj.bias",
   [TensorKind.downBias]: "mlp.down_proj.bias",
   [TensorKind.router]: "mlp.gate.weight",
+  [TensorKind.choiceBias]: "mlp.gate.e_score_correction_bias",
+  [TensorKind.besideGate]: "mlp.shared_experts.gate_proj.weight",
+  [TensorKind.besideUp]: "mlp.shared_experts.up_proj.weight",
+  [TensorKind.besideDown]: "mlp.shared_experts.down_proj.weight",
+  [TensorKind.finalNormBias]: "model.norm.bias",
+  [TensorKind.attentionNormBias]: "input_layernorm.bias",
+  [TensorKind.mlpNormBias]: "post_attention_layernorm.bias",
 };
 
 /** Names of an expert's tensors; {} stands for its number. */
@@ -535,7 +563,7 @@ function match(
   }
   const tensor: StoredTensor | undefined = stored.tensors.get(name);
   if (tensor === undefined) throw new ModelError(source, name, "the tensor is missing");
-  if (tensor.shape.length !== shape.length || tensor.shape.some((size, at) => size !== shape[at])) {
+  if (!isSameShape(want.tensor, tensor.shape, shape)) {
     throw new ModelError(tensor.file, name, `has shape ${show(tensor.shape)}, wanted ${show(shape)}`);
   }
   const dtype = layout.dtypes[tensor.dtype];
@@ -558,6 +586,16 @@ function match(
     dtype,
     name,
   };
+}
+
+/** Kinds whose vectors may be stored as matrices of one row, and the reverse. */
+const eitherShape: readonly number[] = [TensorKind.choiceBias, TensorKind.sharedGate];
+
+function isSameShape(tensor: number, stored: readonly number[], wanted: readonly number[]): boolean {
+  const [own, other] = [stored, wanted].map((sizes) =>
+    eitherShape.includes(tensor) && sizes.length === 2 && sizes[0] === 1 ? sizes.slice(1) : sizes,
+  ) as [readonly number[], readonly number[]];
+  return own.length === other.length && own.every((size, at) => size === other[at]);
 }
 
 /** Rows [first, first + count) of a quantised matrix whose groups are parts of a row, of experts of `rowsEach`. */

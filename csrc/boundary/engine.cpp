@@ -65,15 +65,16 @@ struct bunting_engine {
 // gpu/native.ts accesses these structs by byte offset.
 static_assert(sizeof(bunting_machine) == 128 && offsetof(bunting_machine, memory_bytes) == 16 &&
               offsetof(bunting_machine, processor) == 32);
-static_assert(sizeof(bunting_model_shape) == 168 && offsetof(bunting_model_shape, compute) == 48 &&
+static_assert(sizeof(bunting_model_shape) == 184 && offsetof(bunting_model_shape, compute) == 48 &&
               offsetof(bunting_model_shape, norm_epsilon) == 64 &&
               offsetof(bunting_model_shape, logit_cap) == 88 &&
               offsetof(bunting_model_shape, layer_inputs) == 92 &&
               offsetof(bunting_model_shape, attention) == 112 &&
-              offsetof(bunting_model_shape, layer) == 144 && offsetof(bunting_model_shape, formats) == 160);
+              offsetof(bunting_model_shape, router_options) == 140 &&
+              offsetof(bunting_model_shape, layer) == 160 && offsetof(bunting_model_shape, formats) == 176);
 static_assert(sizeof(bunting_layer_shape) == 64 && offsetof(bunting_layer_shape, parallel) == 32 &&
-              offsetof(bunting_layer_shape, scaled) == 56);
-static_assert(sizeof(bunting_rope) == 24 && offsetof(bunting_rope, query_growth) == 16);
+              offsetof(bunting_layer_shape, scaled) == 56 && offsetof(bunting_layer_shape, chunked) == 60);
+static_assert(sizeof(bunting_rope) == 32 && offsetof(bunting_rope, query_growth) == 16);
 static_assert(sizeof(bunting_engine_limits) == 72 && offsetof(bunting_engine_limits, gemm) == 32 &&
               offsetof(bunting_engine_limits, devices) == 40);
 static_assert(sizeof(bunting_device) == 256 && offsetof(bunting_device, memory_bytes) == 16 &&

@@ -61,7 +61,7 @@ void AttentionPlan::make(StepPlan const& plan) {
 }
 
 int32_t AttentionPlan::first_visible(int32_t position) const {
-  return shape_.sliding_window > 0 ? std::max(0, position - shape_.sliding_window + 1) : 0;
+  return bunting::first_visible(position, shape_.sliding_window, shape_.is_chunked);
 }
 
 // Returns the end of the positions that a chunk's token at `position` sees.

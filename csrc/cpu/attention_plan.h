@@ -31,6 +31,7 @@ struct AttentionShape {
   int32_t sliding_window = 0;  // 0: none
   int32_t context_max = 0;  // longest sequence, in positions; segments beyond it are not computed in parallel
   bool is_bidirectional = false;  // tokens see those behind them
+  bool is_chunked = false;        // the window is a chunk (engine.h)
   bool operator==(AttentionShape const&) const = default;
 };
 

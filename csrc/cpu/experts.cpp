@@ -1,6 +1,7 @@
 #include "cpu/experts.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -77,6 +78,10 @@ void activate(Kernels const& kernels, ExpertsMlp const& mlp, ExpertPlan::Group c
     Operand out = mlp.activated;
     int64_t const column = panel * kPanel / (is_grouped(out.dtype) ? kGroup : 1);
     out.rows = out.row(group.first + row) + column * out.element_bytes();
+    // A scale of the input, to which gate and up are proportional.
+    for (int64_t i = 0; mlp.plan->rule().scales_input() && i < part.tokens; ++i)
+      kernels.scale_and_cap(gates, 2 * columns, 2 * columns, mlp.plan->weight(group.first + row + i), 0, i,
+                            i + 1);
     kernels.gate(out, gates, 2 * columns, columns, mlp.activation, 0, part.tokens);
   }
 }
@@ -85,7 +90,8 @@ void activate(Kernels const& kernels, ExpertsMlp const& mlp, ExpertPlan::Group c
 void add_weighted(ExpertsMlp const& mlp, int64_t pair, int64_t count, int64_t column, int64_t columns,
                   float const* z, int64_t ldz) {
   for (int64_t i = 0; i < count; ++i) {
-    float const weight = mlp.residual_scale * mlp.plan->weight(pair + i);
+    float const weight =
+        mlp.residual_scale * (mlp.plan->rule().scales_input() ? 1 : mlp.plan->weight(pair + i));
     float* const y = mlp.y + mlp.plan->row(pair + i) * mlp.ldy + column;
     float const* const from = z + i * ldz;
     for (int64_t n = 0; n < columns; ++n) y[n] += weight * from[n];
@@ -124,28 +130,76 @@ void add_experts(Kernels const& kernels, ExpertsMlp const& mlp, int64_t panel, i
 
 }  // namespace
 
-void choose_experts(RoutingRule const& rule, float const* logits, int32_t* experts, float* weights) {
-  // Until the end, weights holds the logits of the chosen experts, falling.
+namespace {
+
+// Turns logits into scores: the softmax over all, or sigmoids.
+void score(RoutingRule const& rule, float* logits) {
+  float sum = 0, largest = logits[0];
+  if (rule.score == BUNTING_ROUTER_SIGMOID) {
+    for (int32_t e = 0; e < rule.experts; ++e) logits[e] = 1 / (1 + std::exp(-logits[e]));
+    return;
+  }
+  for (int32_t e = 1; e < rule.experts; ++e) largest = std::max(largest, logits[e]);
+  for (int32_t e = 0; e < rule.experts; ++e) sum += logits[e] = std::exp(logits[e] - largest);
+  for (int32_t e = 0; e < rule.experts; ++e) logits[e] /= sum;
+}
+
+// The groups to choose from, as a set of bits: those with the largest sums of their two best scores.
+uint64_t choose_groups(RoutingRule const& rule, float const* scores, float const* bias) {
+  int32_t const size = rule.experts / rule.groups;
+  std::array<float, 64> sums;
+  for (int32_t group = 0; group < rule.groups; ++group) {
+    float best = -INFINITY, next = -INFINITY;
+    for (int32_t e = group * size; e < (group + 1) * size; ++e) {
+      float const s = scores[e] + (bias ? bias[e] : 0);
+      next = std::max(next, std::min(best, s));
+      best = std::max(best, s);
+    }
+    sums[size_t(group)] = best + next;
+  }
+  uint64_t chosen = 0;
+  for (int32_t round = 0; round < rule.groups_used; ++round) {
+    int32_t best = -1;
+    for (int32_t group = 0; group < rule.groups; ++group)
+      if (!(chosen >> group & 1) && (best < 0 || sums[size_t(group)] > sums[size_t(best)])) best = group;
+    chosen |= uint64_t{1} << best;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+void choose_experts(RoutingRule const& rule, float* logits, float const* bias, int32_t* experts,
+                    float* weights) {
+  if (rule.score != BUNTING_ROUTER_CHOSEN) score(rule, logits);
+  uint64_t const groups = rule.groups > 1 ? choose_groups(rule, logits, bias) : ~uint64_t{0};
+  int32_t const group_size = rule.experts / rule.groups;
+  // Until the end, weights holds the scores of the chosen experts, plus biases, falling.
   int32_t count = 0;
   for (int32_t expert = 0; expert < rule.experts; ++expert) {
-    float const logit = logits[expert];
+    if (!(groups >> (expert / group_size) & 1)) continue;
+    float const by = logits[expert] + (bias ? bias[expert] : 0);
     int32_t at = count;
-    while (at > 0 && logit > weights[at - 1]) --at;
+    while (at > 0 && by > weights[at - 1]) --at;
     if (at == rule.used) continue;
     if (count < rule.used) ++count;
     for (int32_t i = count - 1; i > at; --i) experts[i] = experts[i - 1], weights[i] = weights[i - 1];
     experts[at] = expert;
-    weights[at] = logit;
+    weights[at] = by;
   }
+  bool const is_softmax = rule.score == BUNTING_ROUTER_CHOSEN;
   float const largest = weights[0];
   float sum = 0;
-  if (!rule.is_normalised)
-    for (int32_t expert = 0; expert < rule.experts; ++expert) sum += std::exp(logits[expert] - largest);
   for (int32_t i = 0; i < rule.used; ++i) {
-    weights[i] = std::exp(weights[i] - largest);
-    if (rule.is_normalised) sum += weights[i];
+    float const own = logits[experts[i]];
+    weights[i] = is_softmax ? std::exp(own - largest) : own;
+    sum += weights[i];
   }
-  for (int32_t i = 0; i < rule.used; ++i) weights[i] /= sum;
+  // A sum of sigmoids may vanish.
+  constexpr float kLeast = 1e-20f;
+  bool const is_shared = is_softmax || (rule.options & BUNTING_ROUTER_NORMALISED);
+  for (int32_t i = 0; i < rule.used; ++i)
+    weights[i] = weights[i] / (is_shared ? sum + (is_softmax ? 0 : kLeast) : 1) * rule.scale;
 }
 
 ExpertPlan::ExpertPlan(RoutingRule const& rule, int64_t tokens_max)
@@ -158,11 +212,12 @@ ExpertPlan::ExpertPlan(RoutingRule const& rule, int64_t tokens_max)
   groups_.reserve(size_t(rule.experts));
 }
 
-void ExpertPlan::choose(float const* logits, int64_t ld, float const* scales, int64_t begin, int64_t end) {
+void ExpertPlan::choose(float* logits, int64_t ld, float const* bias, float const* scales, int64_t begin,
+                        int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     int32_t* const chosen = chosen_.data() + row * rule_.used;
     float* const weights = chosen_weights_.data() + row * rule_.used;
-    choose_experts(rule_, logits + row * ld, chosen, weights);
+    choose_experts(rule_, logits + row * ld, bias, chosen, weights);
     for (int32_t i = 0; i < rule_.used && scales; ++i) weights[i] *= scales[chosen[i]];
   }
 }

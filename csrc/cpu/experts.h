@@ -1,6 +1,6 @@
 // experts.h - mixture-of-experts MLP: a router chooses k of E experts for each row of a step.
 //
-//   logits = router(norm(x)) [T, E] in f32; a row's experts are the k with the largest logits
+//   logits = router(norm(x)) [T, E] in f32; a row's experts are the k with the largest scores, plus biases
 //   x += sum over a row's experts, by rising number, of weight * (down(silu(gate) . up) + bias)
 //
 // The plan groups the (row, expert) pairs of a step by expert, so each expert in use is read once for all its
@@ -14,6 +14,7 @@
 
 #include "cpu/kernels/kernels.h"
 #include "host/thread_pool.h"
+#include "include/engine.h"
 
 namespace bunting {
 
@@ -21,13 +22,18 @@ namespace bunting {
 struct RoutingRule {
   int32_t experts = 0;  // E
   int32_t used = 0;     // k, 1 .. E
-  // True: softmax over the chosen experts' logits, which adds up to 1; false: over all logits.
-  bool is_normalised = true;
+  int32_t score = BUNTING_ROUTER_CHOSEN;  // BUNTING_ROUTER_*
+  int32_t options = 0;                    // BUNTING_ROUTER_* set
+  int32_t groups = 1, groups_used = 1;
+  float scale = 1;
+
+  bool scales_input() const { return options & BUNTING_ROUTER_SCALES_INPUT; }
 };
 
-// Chooses the k experts of one row, by falling logit, ties to the lower number. `logits` is [E], the other
-// arrays are [k]. A NaN logit makes all weights NaN if its expert is chosen or if all logits count.
-void choose_experts(RoutingRule const& rule, float const* logits, int32_t* experts, float* weights);
+// Chooses the k experts of one row, by falling score, ties to the lower number. `logits` is [E] and may become
+// scores; `bias` is [E] or null, the other arrays are [k]. A NaN logit makes all weights NaN if its expert is
+// chosen or if all logits count.
+void choose_experts(RoutingRule const& rule, float* logits, float const* bias, int32_t* experts, float* weights);
 
 // Rows of a step by expert. Only the constructor allocates memory.
 class ExpertPlan {
@@ -40,9 +46,9 @@ class ExpertPlan {
   ExpertPlan(RoutingRule const& rule, int64_t tokens_max);
 
   RoutingRule const& rule() const { return rule_; }
-  // Chooses for rows [begin, end) of logits [T, ld]; scales [E] multiply the weights unless null. Threads may
-  // process different rows in parallel.
-  void choose(float const* logits, int64_t ld, float const* scales, int64_t begin, int64_t end);
+  // Chooses for rows [begin, end) of logits [T, ld]; bias [E] is added for the choice, and scales [E] multiply
+  // the weights, unless null. Threads may process different rows in parallel.
+  void choose(float* logits, int64_t ld, float const* bias, float const* scales, int64_t begin, int64_t end);
   // Groups the pairs of rows [0, tokens), after the choice for all of them: by rising expert, then rising
   // row.
   void group(int64_t tokens);

@@ -26,7 +26,8 @@ constexpr int64_t kFewRows = 12, kFewRowsPieces = 4;
 RoutingRule routing_rule(Model const& model) {
   bunting_model_shape const& shape = model.shape();
   if (!model.has_experts()) return {};
-  return {shape.experts, shape.experts_used, shape.router == BUNTING_ROUTER_CHOSEN};
+  return {shape.experts,       shape.experts_used,       shape.router,      shape.router_options,
+          shape.router_groups, shape.router_groups_used, shape.router_scale};
 }
 
 size_t result_row_words(bunting_engine_limits const& limits) {

@@ -56,6 +56,7 @@ class Forward {
   void make_layer_inputs(StepPlan const& plan);
   void add_layer_input(int32_t layer, int64_t rows);
   void add_both(int32_t layer, int64_t rows);
+  void add_shared(int32_t layer, int64_t rows);
   void project_and_append(StepPlan const& plan, int32_t layer);
   void attend(StepPlan const& plan, int32_t layer);
   void keep_wanted_rows(StepPlan const& plan);

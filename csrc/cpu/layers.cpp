@@ -40,6 +40,8 @@ void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
                     .q_norm = weights.q_norm,
                     .k_norm = weights.k_norm,
                     .has_wide_norms = has.qk_norm == BUNTING_QK_NORM_WIDE,
+                    .norms_after = has.qk_norm == BUNTING_QK_NORM_ROTATED,
+                    .has_unit_norms = has.qk_norm == BUNTING_QK_NORM_UNIT,
                     .values_are_keys = (has.values & BUNTING_VALUES_KEYS) != 0,
                     .has_value_norm = (has.values & BUNTING_VALUES_NORMED) != 0,
                     .norm_epsilon = model_.shape().norm_epsilon,
@@ -65,6 +67,7 @@ void Forward::attend(StepPlan const& plan, int32_t layer) {
                             .query_heads = model_.shape().query_heads,
                             .sliding_window = model_.layer_shape(layer).sliding_window,
                             .is_bidirectional = model_.is_bidirectional(),
+                            .is_chunked = model_.layer_shape(layer).chunked != 0,
                             .scale = model_.shape().attention_scale,
                             .cap = model_.shape().attention_cap,
                             .sinks = model_.layer(layer).sinks,
@@ -136,6 +139,8 @@ void Forward::finish_layer(int32_t layer, int64_t rows) {
   if (norms_attention_sum) norm_sum(weights.attention_post_norm, rows);
   if (model_.has_both(layer)) {
     add_both(layer, rows);
+  } else if (model_.has_shared(layer)) {
+    add_shared(layer, rows);
   } else if (model_.has_experts(layer)) {
     add_experts(layer, rows, weights.mlp_norm, work_.x, model_.shape().residual_scale);
   } else {
@@ -168,6 +173,29 @@ void Forward::add_both(int32_t layer, int64_t rows) {
   add_normed(work_.x, work_.both, weights.mlp_post_norm, model_.shape().residual_scale, rows);
 }
 
+// Adds residual_scale * (experts' output + shared experts' output, maybe gated) to x for the first `rows`
+// rows.
+void Forward::add_shared(int32_t layer, int64_t rows) {
+  LayerWeights const& weights = model_.layer(layer);
+  int64_t const hidden = model_.shape().hidden;
+  Operand const activated = multiply_gated(normalise(weights.mlp_norm, rows, weights.beside_gate_up),
+                                           weights.beside_gate_up, nullptr, weights.beside_down, rows);
+  multiply({.w = &weights.beside_down, .y = work_.both, .ldy = hidden_stride_, .tokens = rows}, activated);
+  std::memset(work_.delta, 0, size_t(rows * hidden_stride_) * sizeof(float));
+  add_experts(layer, rows, weights.mlp_norm, work_.delta, 1);
+  if (model_.has_shared_gate(layer)) {
+    multiply({.w = &weights.shared_gate, .y = work_.shared_gates, .ldy = 1, .tokens = rows},
+             {work_.router_input, row_stride(Dtype::f32, hidden), Dtype::f32});
+    share_rows(rows, hidden, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; row++)
+        kernels_.scale_and_cap(work_.both, hidden_stride_, hidden,
+                               1 / (1 + std::exp(-work_.shared_gates[row])), 0, row, row + 1);
+    });
+  }
+  add_normed(work_.delta, work_.both, nullptr, 1, rows);
+  add_delta(nullptr, rows);
+}
+
 // Adds scale * the experts' output of the first `rows` rows to `to`; the experts read x through `norm`.
 void Forward::add_experts(int32_t layer, int64_t rows, float const* norm, float* to, float scale) {
   LayerWeights const& weights = model_.layer(layer);
@@ -184,7 +212,7 @@ void Forward::add_experts(int32_t layer, int64_t rows, float const* norm, float*
             .tokens = rows},
            input);
   share_rows(rows, kChoiceElements * experts, [&](int64_t begin, int64_t end) {
-    expert_plan_.choose(work_.router_logits, experts, weights.expert_scales, begin, end);
+    expert_plan_.choose(work_.router_logits, experts, weights.choice_bias, weights.expert_scales, begin, end);
   });
   expert_plan_.group(rows);
   Operand const x = normalise(norm, rows, weights.gate_up);

@@ -16,7 +16,7 @@ bool has_deltas(Model const& model) {
   constexpr int32_t kPostNorms = BUNTING_NORM_ATTN_POST | BUNTING_NORM_MLP_POST;
   if (model.shape().residual_scale != 1 || model.shape().layer_inputs > 0) return true;
   for (int32_t i = 0; i < model.shape().layers; i++)
-    if (model.layer_shape(i).parallel || (model.layer_shape(i).norms & kPostNorms)) return true;
+    if (model.layer_shape(i).parallel || model.has_shared(i) || (model.layer_shape(i).norms & kPostNorms)) return true;
   return false;
 }
 
@@ -31,7 +31,7 @@ AttentionShape attention_shape(Model const& model, int32_t layer) {
   bunting_layer_shape const& has = model.layer_shape(layer);
   return {
       model.shape().query_heads, has.kv_heads, has.head_size, has.sliding_window, model.shape().context_max,
-      model.is_bidirectional()};
+      model.is_bidirectional(), has.chunked != 0};
 }
 
 size_t attention_scratch(Model const& model) {
@@ -58,7 +58,7 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
     angles.push_back({carver.take<float>(count), carver.take<float>(count)});
   }
   attended = operand(model.query_width());
-  if (model.has_both()) both = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
+  if (model.has_beside()) both = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
   if (int64_t const inputs = model.shape().layer_inputs; inputs > 0) {
     size_t const all = tokens * size_t(model.shape().layers * inputs);
     layer_inputs = carver.take<float>(all);
@@ -80,6 +80,7 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
       activated_bytes = std::max(activated_bytes, rows_bytes(model.layer(layer).down, pairs));
     }
     router_input = carver.take<float>(tokens * size_t(row_stride(Dtype::f32, hidden)));
+    shared_gates = carver.take<float>(tokens);
     router_logits = carver.take<float>(tokens * size_t(model.shape().experts));
     expert_input = carver.take<char>(input_bytes);
     expert_activated = carver.take<char>(activated_bytes);

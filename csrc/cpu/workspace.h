@@ -22,7 +22,7 @@ struct Workspace {
   std::vector<Angles> angles;  // one per rope
   char* attended = nullptr;    // [T, kp(Hq D)] operand; columns beyond Hq D stay zero
   float* delta = nullptr;      // [T, round_up(H, 16)] result to add to x, if the GEMM cannot add it
-  float* both = nullptr;       // as delta: the sum of parallel MLP and experts
+  float* both = nullptr;       // as delta: the MLP beside experts, or the sum of both
   // Buffers of per-layer inputs: all inputs of a token [T, layers P]; the gate of one, beside it [T, 2 P];
   // their product, an operand [T, kp(P)].
   float* layer_inputs = nullptr;
@@ -39,6 +39,7 @@ struct Workspace {
   // row of norm(x) and its activated row [T k]; scratch memory [threads] of kExpertScratch.
   float* router_input = nullptr;
   float* router_logits = nullptr;
+  float* shared_gates = nullptr;  // [T] logits of the gate of shared experts
   char* expert_input = nullptr;
   char* expert_activated = nullptr;
   float* expert_scratch = nullptr;

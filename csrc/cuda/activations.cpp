@@ -16,7 +16,7 @@ size_t widest_activated(Model const& model, size_t tokens) {
   for (int32_t i = 0; i < s.layers; ++i) {
     size_t const rows = tokens * size_t(model.has_experts(i) ? s.experts_used : 1);
     widest = std::max(widest, rows * size_t(model.feed_forward(i)));
-    if (model.has_both(i)) widest = std::max(widest, tokens * size_t(model.layer_shape(i).feed_forward));
+    if (model.has_beside(i)) widest = std::max(widest, tokens * size_t(model.layer_shape(i).feed_forward));
   }
   return widest;
 }
@@ -41,7 +41,7 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
   x = carver.take<float>(tokens * hidden);
   wanted_x = carver.take<float>(rows * hidden);
   delta = carver.take<float>(tokens * hidden);
-  if (model.has_both()) both = carver.take<float>(tokens * hidden);
+  if (model.has_beside()) both = carver.take<float>(tokens * hidden);
   normed = carver.take<bf16>(tokens * hidden);
   qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
   angles.clear();
@@ -61,6 +61,7 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
   if (model.has_experts()) {
     size_t const experts = size_t(s.experts), pairs = tokens * size_t(s.experts_used);
     router_input = carver.take<float>(tokens * hidden);
+    shared_gates = carver.take<float>(tokens);
     router_logits = carver.take<float>(tokens * experts);
     chosen = carver.take<int32_t>(pairs);
     expert_weights = carver.take<float>(pairs);

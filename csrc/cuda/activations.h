@@ -14,7 +14,7 @@ struct Activations {
   float* x = nullptr;         // [T, H] the residual stream
   float* wanted_x = nullptr;  // [rows, H]
   float* delta = nullptr;     // [T, H]
-  float* both = nullptr;      // [T, H] sum of parallel MLP and experts
+  float* both = nullptr;      // [T, H] MLP beside experts, or its sum with them
   bf16* normed = nullptr;     // [T, H]
   float* qkv = nullptr;       // [T, (Hq + 2 Hk) D]
   struct Angles {
@@ -32,6 +32,7 @@ struct Activations {
   // Buffers of layers with experts.
   float* router_input = nullptr;   // [T, H] normed in f32
   float* router_logits = nullptr;  // [T, E]
+  float* shared_gates = nullptr;   // [T]
   int32_t* chosen = nullptr;       // [T, k]; this and the next ones: see ChooseExperts and GroupExperts
   float* expert_weights = nullptr;
   int32_t* expert_row = nullptr;

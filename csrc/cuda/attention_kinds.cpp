@@ -9,11 +9,14 @@ AttentionKinds::AttentionKinds(Model const& model, int32_t blocks) {
     bunting_layer_shape const& has = model.layer_shape(i);
     auto const at = std::find_if(shapes.begin(), shapes.end(), [&](AttentionShape const& known) {
       return known.kv_heads == has.kv_heads && known.head_size == has.head_size &&
-             (known.sliding_window > 0) == (has.sliding_window > 0);
+             (known.sliding_window > 0) == (has.sliding_window > 0) &&
+             known.is_chunked == (has.chunked != 0) &&
+             (!known.is_chunked || known.sliding_window == has.sliding_window);
     });
     of_layer.push_back(size_t(at - shapes.begin()));
     if (at == shapes.end())
-      shapes.push_back({model.shape().query_heads, has.kv_heads, has.sliding_window, blocks, has.head_size});
+      shapes.push_back({model.shape().query_heads, has.kv_heads, has.sliding_window, blocks, has.head_size,
+                        has.chunked != 0});
     else
       at->sliding_window = std::max(at->sliding_window, has.sliding_window);
   }

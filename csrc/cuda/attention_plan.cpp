@@ -50,7 +50,9 @@ struct UsedRange {
 };
 
 int32_t first_visible(AttentionShape const& shape, int32_t position) {
-  return shape.sliding_window > 0 ? std::max(0, position - shape.sliding_window + 1) : 0;
+  if (shape.sliding_window == 0) return 0;
+  return shape.is_chunked ? position - position % shape.sliding_window
+                          : std::max(0, position - shape.sliding_window + 1);
 }
 
 int32_t first_tile_key(int32_t position) {

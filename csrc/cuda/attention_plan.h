@@ -81,6 +81,7 @@ struct AttentionShape {
   int32_t sliding_window;  // 0: none
   int32_t blocks;          // blocks of the launch
   int32_t head_size;
+  bool is_chunked = false;  // the window is a chunk (engine.h)
 };
 
 struct AttentionPlan {

@@ -89,9 +89,13 @@ class Forward {
   // Queues the part of a layer after its attention. `is_last`: x has only the requested rows.
   Pending finish_layer(int32_t layer, float* x, bf16 const* attended, int32_t tokens, bool is_last);
   Pending mix_both(int32_t layer, float* x, Pending const& of_attention, int32_t tokens, bool is_last);
-  float const* mix_experts(DeviceLayer const& layer, int32_t tokens, bool is_last);
+  // `shared` [T, H] and its `gates` [T], or null, are added to the experts' sum.
+  float const* mix_experts(DeviceLayer const& layer, int32_t tokens, bool is_last,
+                           float const* shared = nullptr, float const* gates = nullptr);
+  float const* mix_shared(int32_t index, int32_t tokens, bool is_last);
   float const* use_input(int32_t layer, int32_t tokens, bool is_last);
-  // Queues a gated MLP of act_.normed.
+  // Queues the activations of a gated MLP of act_.normed; and all of the MLP.
+  void activate(GatedWeights const& mlp, int32_t tokens, int32_t width);
   float const* multiply_gated(GatedWeights const& mlp, int32_t tokens, int32_t width);
   // Queues a product into act_.delta.
   float const* project_back(bf16 const* x, WeightMatrix const& w, float const* bias, int32_t tokens,

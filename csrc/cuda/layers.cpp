@@ -93,7 +93,9 @@ void Forward::project_and_append(int32_t index, int32_t tokens) {
                         .rotated = rope.dimensions,
                         .has_wide_norms = has.qk_norm == BUNTING_QK_NORM_WIDE,
                         .values_are_keys = (has.values & BUNTING_VALUES_KEYS) != 0,
-                        .has_value_norm = (has.values & BUNTING_VALUES_NORMED) != 0});
+                        .has_value_norm = (has.values & BUNTING_VALUES_NORMED) != 0,
+                        .norms_after = has.qk_norm == BUNTING_QK_NORM_ROTATED,
+                        .has_unit_norms = has.qk_norm == BUNTING_QK_NORM_UNIT});
 }
 
 void Forward::attend(int32_t layer) {
@@ -120,7 +122,8 @@ void Forward::attend(int32_t layer) {
                       .running = act_.running,
                       .arrived = act_.arrived,
                       .cap = s.attention_cap,
-                      .sinks = weights_.layer(layer).sinks});
+                      .sinks = weights_.layer(layer).sinks,
+                      .is_chunked = model_.layer_shape(layer).chunked != 0});
 }
 
 Forward::Pending Forward::finish_layer(int32_t index, float* x, bf16 const* attended, int32_t tokens,
@@ -139,8 +142,9 @@ Forward::Pending Forward::finish_layer(int32_t index, float* x, bf16 const* atte
               has_experts ? act_.router_input : nullptr);
     // A parallel MLP has its input already, so x may change here.
     if (is_parallel) add_and_norm(x, of_attention, nullptr, tokens, nullptr, nullptr);
-    pending = {has_experts ? mix_experts(layer, tokens, is_last)
-                           : multiply_gated(layer.mlp, tokens, int32_t(model_.feed_forward(index))),
+    pending = {model_.has_shared(index) ? mix_shared(index, tokens, is_last)
+               : has_experts            ? mix_experts(layer, tokens, is_last)
+                                        : multiply_gated(layer.mlp, tokens, int32_t(model_.feed_forward(index))),
                layer.mlp_post_norm, s.residual_scale};
   }
   if (s.layer_inputs > 0) {
@@ -165,7 +169,20 @@ Forward::Pending Forward::mix_both(int32_t index, float* x, Pending const& of_at
   return {act_.both, layer.mlp_post_norm, model_.shape().residual_scale};
 }
 
-float const* Forward::mix_experts(DeviceLayer const& layer, int32_t tokens, bool is_last) {
+// Computes experts' output + shared experts' output, maybe gated.
+float const* Forward::mix_shared(int32_t index, int32_t tokens, bool is_last) {
+  DeviceLayer const& layer = weights_.layer(index);
+  int32_t const hidden = model_.shape().hidden, width = model_.layer_shape(index).feed_forward;
+  activate(layer.beside, tokens, width);
+  multiply({act_.activated, layer.beside.down, nullptr, act_.both, tokens, hidden, width});
+  float const* const gates = layer.shared_gate ? act_.shared_gates : nullptr;
+  if (gates)
+    router(stream_, {act_.router_input, layer.shared_gate, nullptr, act_.shared_gates, tokens, 1, hidden});
+  return mix_experts(layer, tokens, is_last, act_.both, gates);
+}
+
+float const* Forward::mix_experts(DeviceLayer const& layer, int32_t tokens, bool is_last,
+                                  float const* shared, float const* gates) {
   bunting_model_shape const& s = model_.shape();
   int32_t const used = s.experts_used, pairs = tokens * used, wide = s.expert_feed_forward;
   router(stream_, {act_.router_input, layer.router, layer.router_bias, act_.router_logits, tokens, s.experts,
@@ -178,18 +195,27 @@ float const* Forward::mix_experts(DeviceLayer const& layer, int32_t tokens, bool
                            .tokens = tokens,
                            .experts = s.experts,
                            .used = used,
-                           .softmax_of_all = s.router == BUNTING_ROUTER_ALL,
-                           .scales = layer.expert_scales});
+                           .score = s.router,
+                           .scales = layer.expert_scales,
+                           .bias = layer.choice_bias,
+                           .is_normalised = (s.router_options & BUNTING_ROUTER_NORMALISED) != 0,
+                           .groups = s.router_groups,
+                           .groups_used = s.router_groups_used,
+                           .scale = s.router_scale});
   group_experts(stream_,
                 {act_.chosen, act_.expert_begin, act_.expert_row, act_.expert_pair, tokens, s.experts, used});
   gather(stream_, {act_.normed, act_.expert_input, act_.expert_row, pairs, s.hidden * int32_t(sizeof(bf16))});
   multiply_experts({act_.expert_input, layer.mlp.gate_up, layer.mlp.gate_up_bias, act_.gate_up, pairs,
                     2 * wide, s.hidden});
-  gate(stream_, gate_of(act_.gate_up, act_.activated, pairs, wide, s.activation));
+  // With one expert per token, the weight of a pair is that of its row.
+  bool const scales_input = (s.router_options & BUNTING_ROUTER_SCALES_INPUT) != 0;
+  Gate gating = gate_of(act_.gate_up, act_.activated, pairs, wide, s.activation);
+  if (scales_input) gating.scales = act_.expert_weights, gating.scale_rows = act_.expert_row;
+  gate(stream_, gating);
   multiply_experts(
       {act_.activated, layer.mlp.down, layer.mlp.down_bias, act_.expert_output, pairs, s.hidden, wide});
-  combine_experts(stream_, {act_.delta, act_.expert_output, act_.expert_pair, act_.expert_weights, tokens,
-                            used, s.hidden});
+  combine_experts(stream_, {act_.delta, act_.expert_output, act_.expert_pair,
+                            scales_input ? nullptr : act_.expert_weights, tokens, used, s.hidden, shared, gates});
   return act_.delta;
 }
 
@@ -210,10 +236,14 @@ float const* Forward::use_input(int32_t index, int32_t tokens, bool is_last) {
   return project_back(act_.activated, layer.input_out, nullptr, tokens, s.layer_inputs);
 }
 
-float const* Forward::multiply_gated(GatedWeights const& mlp, int32_t tokens, int32_t width) {
+void Forward::activate(GatedWeights const& mlp, int32_t tokens, int32_t width) {
   multiply(
       {act_.normed, mlp.gate_up, mlp.gate_up_bias, act_.gate_up, tokens, 2 * width, model_.shape().hidden});
   gate(stream_, gate_of(act_.gate_up, act_.activated, tokens, width, model_.shape().activation));
+}
+
+float const* Forward::multiply_gated(GatedWeights const& mlp, int32_t tokens, int32_t width) {
+  activate(mlp, tokens, width);
   return project_back(act_.activated, mlp.down, mlp.down_bias, tokens, width);
 }
 

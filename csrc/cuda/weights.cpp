@@ -47,6 +47,9 @@ void check_shape(Model const& model) {
     if (int64_t const width = model.feed_forward(i); width % 8 != 0)
       fail(BUNTING_INVALID, kWidths, model.has_experts(i) ? "expert_feed_forward" : "feed_forward",
            int32_t(width));
+  for (int32_t i = 0; i < s.layers; ++i)
+    if (int32_t const width = model.layer_shape(i).feed_forward; model.has_beside(i) && width % 8 != 0)
+      fail(BUNTING_INVALID, kWidths, "feed_forward", width);
   if (model.has_experts() && s.experts_used > kExpertsUsedMax)
     fail(BUNTING_INVALID, "the GPU engine computes a token by at most %d experts, not by %d", kExpertsUsedMax,
          s.experts_used);
@@ -105,8 +108,9 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, from.qkv.n}});
     if (has.biases & BUNTING_BIAS_QKV) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width(i));
     bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
-    if (has.qk_norm) to.q_norm = uploader.vector(from.q_norm, is_wide ? model.query_width(i) : has.head_size);
-    if (has.qk_norm && model.has_keys(i))
+    bool const has_qk = model.has_qk_weights(i);
+    if (has_qk) to.q_norm = uploader.vector(from.q_norm, is_wide ? model.query_width(i) : has.head_size);
+    if (has_qk && model.has_keys(i))
       to.k_norm = uploader.vector(from.k_norm, is_wide ? model.kv_width(i) : has.head_size);
     if (has.sinks) to.sinks = uploader.vector(from.sinks, s.query_heads);
     to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
@@ -116,7 +120,7 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     to.mlp_norm = norm(has.parallel ? BUNTING_NORM_ATTN : BUNTING_NORM_MLP, from.mlp_norm);
     place_mlp(model, i, uploader);
     to.mlp_post_norm = norm(BUNTING_NORM_MLP_POST, from.mlp_post_norm);
-    if (model.has_both(i)) place_beside(model, i, uploader);
+    if (model.has_beside(i)) place_beside(model, i, uploader);
     if (s.layer_inputs > 0) {
       to.input_gate = uploader.matrix(from.input_gate, false, {{0, s.layer_inputs}});
       to.input_out = uploader.matrix(from.input_out, false, {{0, s.hidden}});
@@ -136,6 +140,8 @@ void DeviceWeights::place_mlp(Model const& model, int32_t layer, Uploader& uploa
   if (has_experts) {
     to.router = uploader.exact(from.router, s.experts);
     if (has.biases & BUNTING_BIAS_ROUTER) to.router_bias = uploader.vector(from.router_bias, s.experts);
+    if (s.router_options & BUNTING_ROUTER_BIASED)
+      to.choice_bias = uploader.vector(from.choice_bias, s.experts);
   }
   int64_t const width = model.feed_forward(layer), padded = model.padded_feed_forward(layer);
   std::vector<Uploader::Rows> of_gate_up, of_down;
@@ -166,6 +172,8 @@ void DeviceWeights::place_beside(Model const& model, int32_t layer, Uploader& up
   to.beside.gate_up =
       uploader.matrix(from.beside_gate_up, model.is_fp8(first + 5), {{0, width}, {padded, width}});
   to.beside.down = uploader.matrix(from.beside_down, model.is_fp8(first + 6), {{0, s.hidden}});
+  if (model.has_shared_gate(layer)) to.shared_gate = uploader.exact(from.shared_gate, 1);
+  if (!model.has_both(layer)) return;
   to.beside_post_norm = uploader.vector(from.beside_post_norm, s.hidden);
   to.experts_norm = uploader.vector(from.experts_norm, s.hidden);
   to.experts_post_norm = uploader.vector(from.experts_post_norm, s.hidden);

@@ -41,6 +41,8 @@ struct DeviceLayer {
   float const* mlp_norm = nullptr;             // [H]
   float const* router = nullptr;               // [E, H], in layers with experts
   float const* router_bias = nullptr;          // [E]
+  float const* choice_bias = nullptr;          // [E]
+  float const* shared_gate = nullptr;          // [1, H]
   GatedWeights mlp;
   float const* mlp_post_norm = nullptr;  // [H]
   // Parts of an MLP beside experts, and the norms around both; see LayerWeights.

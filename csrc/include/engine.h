@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 14
+#define BUNTING_ABI_VERSION 15
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -151,12 +151,15 @@ enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1, BUNTING_KV_FP8 = 2, BUNTING_KV
  * Values of the fields of a bunting_layer_shape follow. */
 enum { BUNTING_MIXER_ATTENTION = 0 };  /* grouped-query attention: softmax(scale * q k^T) v over all visible positions */
 enum { BUNTING_MLP_GATED = 0 };        /* down(activation(gate(n)) * up(n)) */
-/* Mixture of experts: the sum of weight * gated MLP over the k experts with the largest of E logits router(n). */
+/* Mixture of experts: the sum of weight * gated MLP over the k of E experts that the router chooses by its logits router(n). */
 enum { BUNTING_MLP_EXPERTS = 1 };
 /* Gated MLP and experts in parallel: norm(norm(gated(n)) + norm(experts(norm(x)))), each norm with its own tensor. It needs all
  * four norms of a layer. The router reads norm(x) / sqrt(H). Each expert's weight is multiplied by its entry of EXPERT_SCALES. */
 enum { BUNTING_MLP_BOTH = 2 };
 enum { BUNTING_MLP_PLAIN = 3 };        /* down(activation(up(n))); GATE_UP stands for its bias and format of up */
+/* Experts and a gated MLP of the same input, added up: experts(n) + gated(n). SHARED_GATED: the latter is multiplied by
+ * sigmoid(shared_gate(n)). Neither has biases or a post-norm. */
+enum { BUNTING_MLP_SHARED = 4, BUNTING_MLP_SHARED_GATED = 5 };
 /* Set of a layer's norms. A part without a pre-norm reads x itself. A norm of a SUM replaces x by norm(x + the part's output);
  * it has the tensor of the post-norm, which the layer then lacks. */
 enum {
@@ -165,8 +168,10 @@ enum {
 };
 /* Set of the projections with biases. */
 enum { BUNTING_BIAS_QKV = 1, BUNTING_BIAS_O = 2, BUNTING_BIAS_GATE_UP = 4, BUNTING_BIAS_DOWN = 8, BUNTING_BIAS_ROUTER = 16 };
-/* RMS norm of q and k before the rotation: none, per head with weights [D], or over all heads with [Hq*D] and [Hk*D]. */
+/* RMS norm of q and k before the rotation: none, per head with weights [D], or over all heads with [Hq*D] and [Hk*D].
+ * ROTATED: as HEAD, but after the rotation. UNIT: per head without weights. */
 enum { BUNTING_QK_NORM_NONE = 0, BUNTING_QK_NORM_HEAD = 1, BUNTING_QK_NORM_WIDE = 2 };
+enum { BUNTING_QK_NORM_ROTATED = 3, BUNTING_QK_NORM_UNIT = 4 };
 /* Set of options for values. KEYS: values are the projection of k before its norm, and the layer has no v. The norm of k is then
  * HEAD or NONE, and q and k have no biases. NORMED: each head's values are divided by their root mean square. */
 enum { BUNTING_VALUES_KEYS = 1, BUNTING_VALUES_NORMED = 2 };
@@ -186,7 +191,8 @@ typedef struct bunting_layer_shape {
   /* n > 0: the layer has no k and v and reads those of the layer n before. That layer has its own and the same sizes. */
   int32_t kv_layers_back;
   int32_t scaled;           /* 1: the layer ends by multiplying x by its BUNTING_T_LAYER_SCALE */
-  int32_t reserved;         /* 0 */
+  /* 1: the window is a chunk: a token sees itself and the tokens before it from the last multiple of sliding_window on */
+  int32_t chunked;
 } bunting_layer_shape;
 
 /* Rotary position embedding. At position p the engine rotates the pair x[i], x[i + R/2] of a head's first R elements by
@@ -195,9 +201,12 @@ typedef struct bunting_rope {
   int32_t dimensions;         /* R: even, 2 to D */
   float magnitude;
   double const* frequencies;  /* [R/2] radians per position */
-  /* Position-dependent query scale: 1 + query_growth * ln(1 + floor(p / query_span)). 0: queries are not scaled. */
+  /* Position-dependent query scale: 1 + query_growth * ln(1 + floor((p + query_offset) / query_span)). 0: queries are not
+   * scaled. */
   float query_growth;
   int32_t query_span;         /* >= 1 with query_growth */
+  int32_t query_offset;       /* 0 or 1 */
+  int32_t reserved;           /* 0 */
 } bunting_rope;
 
 enum { BUNTING_NORM_RMS = 0, BUNTING_NORM_LAYER = 1 };  /* x / sqrt(mean(x^2) + e) * w; the same of x - mean(x) */
@@ -209,8 +218,13 @@ enum { BUNTING_ACTIVATION_GELU = 3 };  /* x/2 (1 + erf(x / sqrt(2))) */
  * at a time: no later step reads them. */
 enum { BUNTING_ATTENTION_CAUSAL = 0, BUNTING_ATTENTION_BIDIRECTIONAL = 1 };
 
-/* Weight of an expert: its share of the softmax over the chosen experts' logits, or over all logits. */
-enum { BUNTING_ROUTER_CHOSEN = 0, BUNTING_ROUTER_ALL = 1 };
+/* Score of an expert: its share of the softmax over the chosen experts' logits, or over all logits, or the sigmoid of its
+ * logit. */
+enum { BUNTING_ROUTER_CHOSEN = 0, BUNTING_ROUTER_ALL = 1, BUNTING_ROUTER_SIGMOID = 2 };
+/* Set of options of a router. BIASED: it chooses by score + BUNTING_T_CHOICE_BIAS, but not with CHOSEN. NORMALISED: the chosen
+ * experts' scores are divided by their sum. SCALES_INPUT: the score multiplies the expert's input instead of its output; k is 1.
+ * A weight is the score times router_scale. */
+enum { BUNTING_ROUTER_BIASED = 1, BUNTING_ROUTER_NORMALISED = 2, BUNTING_ROUTER_SCALES_INPUT = 4 };
 
 /* Shape of a model. The library reads its pointers during the call only. */
 typedef struct bunting_model_shape {
@@ -239,7 +253,7 @@ typedef struct bunting_model_shape {
   int32_t experts;             /* E */
   int32_t experts_used;        /* k, 1 to E */
   int32_t expert_feed_forward; /* Fe: feed-forward size of one expert */
-  int32_t router;              /* BUNTING_ROUTER_* */
+  int32_t router;              /* BUNTING_ROUTER_CHOSEN, .._ALL, .._SIGMOID */
   int32_t attention;           /* BUNTING_ATTENTION_* */
   int32_t norm_biases;         /* 1: all norms of x have biases; needs BUNTING_NORM_LAYER */
   int32_t no_final_norm;       /* 1: hidden states are the output of the last layer, without a final norm */
@@ -247,6 +261,11 @@ typedef struct bunting_model_shape {
   int32_t positions;           /* rows of learned positions; 0: none */
   int32_t position_offset;     /* row of position 0; positions >= context_max + position_offset */
   int32_t token_types;         /* rows of token types; 0: none */
+  int32_t router_options;      /* BUNTING_ROUTER_BIASED, .. */
+  /* The experts are in this many groups of equal size, 1 to 64. The router chooses among the experts of the groups used: those
+   * with the largest sums of the two best scores (with bias) in a group. 1 and 1: all. */
+  int32_t router_groups, router_groups_used;
+  float router_scale;          /* 1 in most models */
   int32_t reserved;            /* 0 */
   bunting_layer_shape const* layer; /* [layers] */
   bunting_rope const* rope;         /* [ropes]; null if there is none */
@@ -293,7 +312,7 @@ enum {
   /* In a layer with experts each expert has its own gate, up and down, with Fe instead of F, and its own biases. */
   BUNTING_T_ROUTER = 37,      /* [E, H], kept in f32 */
   BUNTING_T_ROUTER_BIAS = 38, /* [1, E] */
-  /* Tensors of BUNTING_MLP_BOTH; its gated MLP has F, its experts have Fe. */
+  /* Tensors of BUNTING_MLP_BOTH; its gated MLP has F, its experts have Fe. MLP_SHARED has the last three matrices. */
   BUNTING_T_ROUTER_NORM = 39,       /* [1, H] */
   BUNTING_T_EXPERT_SCALES = 40,     /* [1, E] */
   BUNTING_T_EXPERTS_NORM = 41,      /* [1, H] */
@@ -310,6 +329,8 @@ enum {
   BUNTING_T_MLP_NORM_BIAS = 52,       /* [1, H] */
   BUNTING_T_ATTN_POST_NORM_BIAS = 53, /* [1, H] */
   BUNTING_T_MLP_POST_NORM_BIAS = 54,  /* [1, H] */
+  BUNTING_T_CHOICE_BIAS = 55,         /* [1, E], with ROUTER_BIASED */
+  BUNTING_T_SHARED_GATE = 56,         /* [1, H], with MLP_SHARED_GATED, kept in f32 */
 };
 /* Stride between experts in tensor numbers: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of expert 5. */
 enum { BUNTING_EXPERT = 64 };

@@ -79,9 +79,14 @@ bool Model::has_experts() const {
   return false;
 }
 
-bool Model::has_both() const {
-  return std::any_of(layer_shapes_.begin(), layer_shapes_.end(),
-                     [](bunting_layer_shape const& layer) { return layer.mlp == BUNTING_MLP_BOTH; });
+bool Model::has_experts(int32_t layer) const {
+  return mixes_experts(layer_shape(layer).mlp);
+}
+
+bool Model::has_beside() const {
+  for (int32_t layer = 0; layer < shape_.layers; layer++)
+    if (has_beside(layer)) return true;
+  return false;
 }
 
 int64_t Model::qkv_width() const {
@@ -159,7 +164,7 @@ void Model::allocate(Loading loading) {
                ropes_[i].far);
     rope_turns(rope_frequencies_[i], kRopeStride, 1, ropes_[i].near);
     if (ropes_[i].query_scale)
-      query_scales(rope.query_growth, rope.query_span, shape_.context_max, ropes_[i].query_scale);
+      query_scales(rope.query_growth, rope.query_span, rope.query_offset, shape_.context_max, ropes_[i].query_scale);
   }
 }
 
@@ -198,8 +203,8 @@ size_t Model::place(char* base) {
     matrix(layer.qkv, projected_width(i) - (is_apart ? kv : 0), hidden);
     if (is_apart) matrix(layer.v, kv, hidden);
     layer.qkv_bias = optional(has.biases & BUNTING_BIAS_QKV, qkv_width(i));
-    layer.q_norm = optional(has.qk_norm, is_wide ? query : has.head_size);
-    layer.k_norm = optional(has.qk_norm && has_keys(i), is_wide ? kv : has.head_size);
+    layer.q_norm = optional(has_qk_weights(i), is_wide ? query : has.head_size);
+    layer.k_norm = optional(has_qk_weights(i) && has_keys(i), is_wide ? kv : has.head_size);
     layer.sinks = optional(has.sinks, shape_.query_heads);
     matrix(layer.o, hidden, query);
     layer.o_bias = optional(has.biases & BUNTING_BIAS_O, hidden);
@@ -213,14 +218,22 @@ size_t Model::place(char* base) {
       matrix(layer.router, experts, hidden);
     }
     layer.router_bias = optional(has.biases & BUNTING_BIAS_ROUTER, experts);
+    layer.choice_bias =
+        optional(has_experts(i) && (shape_.router_options & BUNTING_ROUTER_BIASED), shape_.experts);
     matrix(layer.gate_up, gate_up, hidden);
     layer.gate_up_bias = optional(has.biases & BUNTING_BIAS_GATE_UP, gate_up);
     matrix(layer.down, down, feed_forward(i));
     layer.down_bias = optional(has.biases & BUNTING_BIAS_DOWN, down);
     layer.mlp_post_norm = optional(has.norms & (BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM), norm);
-    if (has_both(i)) {
+    if (has_beside(i)) {
       matrix(layer.beside_gate_up, 2 * round_up(has.feed_forward, kPanel), hidden);
       matrix(layer.beside_down, hidden, has.feed_forward);
+    }
+    if (has_shared_gate(i)) {
+      layer.shared_gate.dtype = Dtype::f32;
+      matrix(layer.shared_gate, 1, hidden);
+    }
+    if (has_both(i)) {
       for (float** norm :
            {&layer.beside_post_norm, &layer.experts_norm, &layer.experts_post_norm, &layer.router_norm})
         *norm = vector(hidden);

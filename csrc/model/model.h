@@ -46,6 +46,7 @@ struct LayerWeights {
   float* gate_up_bias = nullptr;         // [2 Fp], in the order of the rows of gate_up
   PackedMatrix router;                   // [E, H] in f32, in layers with experts
   float* router_bias = nullptr;          // [E]
+  float* choice_bias = nullptr;          // [E] added to scores for the choice
   // In layers with experts gate_up, down and their biases have all experts, one after the other. Rows of down
   // and its bias are padded to Hp = round_up(H, 16) per expert.
   // [2 Fp, H]: F rows of gate, zeros to Fp, F rows of up, zeros to 2 Fp. [Fp, H] in a plain MLP, of up.
@@ -53,8 +54,9 @@ struct LayerWeights {
   PackedMatrix down;               // [H, F]
   float* down_bias = nullptr;      // [H]
   float* mlp_post_norm = nullptr;  // [H]
-  // Weights of an MLP beside experts, laid out like those above, and the norms around both.
+  // Weights of an MLP beside experts, laid out like those above, its gate, and the norms around both.
   PackedMatrix beside_gate_up, beside_down;
+  PackedMatrix shared_gate;  // [1, H] in f32
   float *beside_post_norm = nullptr, *experts_norm = nullptr, *experts_post_norm = nullptr;  // [H]
   float* router_norm = nullptr;      // [H], divided by sqrt(H)
   float* expert_scales = nullptr;    // [E]
@@ -141,15 +143,23 @@ class Model {
   int32_t kv_layer(int32_t layer) const { return layer - layer_shape(layer).kv_layers_back; }
   // Bytes of one page of a layer with keys and values.
   uint64_t page_bytes(int32_t layer) const;
-  bool has_experts(int32_t layer) const {
-    return layer_shape(layer).mlp == BUNTING_MLP_EXPERTS || layer_shape(layer).mlp == BUNTING_MLP_BOTH;
-  }
+  bool has_experts(int32_t layer) const;
   bool has_gate(int32_t layer) const { return layer_shape(layer).mlp != BUNTING_MLP_PLAIN; }
   bool has_both(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_BOTH; }
-  bool has_both() const;  // in any layer
+  bool has_shared_gate(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_SHARED_GATED; }
+  bool has_shared(int32_t layer) const {
+    return layer_shape(layer).mlp == BUNTING_MLP_SHARED || has_shared_gate(layer);
+  }
+  // True if a layer has an MLP beside its experts.
+  bool has_beside(int32_t layer) const { return has_both(layer) || has_shared(layer); }
+  bool has_beside() const;  // in any layer
   // True if tokens see those behind them.
   bool is_bidirectional() const { return shape_.attention == BUNTING_ATTENTION_BIDIRECTIONAL; }
   bool has_experts() const;  // in any layer
+  bool has_qk_weights(int32_t layer) const {
+    int32_t const norm = layer_shape(layer).qk_norm;
+    return norm != BUNTING_QK_NORM_NONE && norm != BUNTING_QK_NORM_UNIT;
+  }
   // F of a layer, or of each of its experts; and the same rounded up to whole panels, so that `up` begins on
   // one.
   int64_t feed_forward(int32_t layer) const {

@@ -6,6 +6,10 @@
 
 namespace bunting {
 
+bool mixes_experts(int32_t mlp) {
+  return mlp != BUNTING_MLP_GATED && mlp != BUNTING_MLP_PLAIN;
+}
+
 namespace {
 
 constexpr int32_t kRopesMax = 8;
@@ -23,18 +27,17 @@ void check_positive(char const* name, float value) {
 
 void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_ATTENTION);
-  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_PLAIN);
+  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_SHARED_GATED);
   check_range("a layer's norms", layer.norms, 0, 63);
   constexpr int32_t kAfterAttn = BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM;
   constexpr int32_t kAfterMlp = BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM;
   for (int32_t const both : {kAfterAttn, kAfterMlp})
     if ((layer.norms & both) == both)
       fail(BUNTING_INVALID, "model shape: a layer has a norm of a part's output, or of the sum, not both");
-  if ((layer.norms & (BUNTING_NORM_ATTN_SUM | BUNTING_NORM_MLP_SUM)) && layer.mlp != BUNTING_MLP_GATED &&
-      layer.mlp != BUNTING_MLP_PLAIN)
+  if ((layer.norms & (BUNTING_NORM_ATTN_SUM | BUNTING_NORM_MLP_SUM)) && mixes_experts(layer.mlp))
     fail(BUNTING_INVALID, "model shape: a layer with experts has no norm of a sum");
   check_range("a layer's biases", layer.biases, 0, 31);
-  check_range("a layer's qk_norm", layer.qk_norm, BUNTING_QK_NORM_NONE, BUNTING_QK_NORM_WIDE);
+  check_range("a layer's qk_norm", layer.qk_norm, BUNTING_QK_NORM_NONE, BUNTING_QK_NORM_UNIT);
   check_range("a layer's rope", layer.rope, -1, ropes - 1);
   check_range("a layer's sliding_window", layer.sliding_window, 0, INT32_MAX);
   check_range("a layer's sinks", layer.sinks, 0, 1);
@@ -45,7 +48,7 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
          layer.norms);
   check_range("a layer's values", layer.values, 0, BUNTING_VALUES_KEYS | BUNTING_VALUES_NORMED);
   check_range("a layer's scaled", layer.scaled, 0, 1);
-  check_range("a layer's reserved", layer.reserved, 0, 0);
+  check_range("a layer's chunked", layer.chunked, 0, layer.sliding_window > 0 ? 1 : 0);
   if ((layer.values & BUNTING_VALUES_KEYS) &&
       (layer.qk_norm == BUNTING_QK_NORM_WIDE || (layer.biases & BUNTING_BIAS_QKV)))
     fail(BUNTING_INVALID, "model shape: a layer whose values are its keys has no wide norm and no biases");
@@ -56,9 +59,31 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   if (layer.mlp == BUNTING_MLP_EXPERTS && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST)))
     fail(BUNTING_INVALID,
          "model shape: a layer with experts has no norm after its MLP, and the MLP not beside the attention");
-  bool const has_router = layer.mlp == BUNTING_MLP_EXPERTS || layer.mlp == BUNTING_MLP_BOTH;
-  if (!has_router && (layer.biases & BUNTING_BIAS_ROUTER))
+  if ((layer.mlp == BUNTING_MLP_SHARED || layer.mlp == BUNTING_MLP_SHARED_GATED) &&
+      (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST) ||
+       (layer.biases & (BUNTING_BIAS_GATE_UP | BUNTING_BIAS_DOWN))))
+    fail(BUNTING_INVALID,
+         "model shape: a layer with shared experts has no norm after its MLP and no biases in it, and the MLP "
+         "not beside the attention");
+  if (!mixes_experts(layer.mlp) && (layer.biases & BUNTING_BIAS_ROUTER))
     fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
+}
+
+void check_router(bunting_model_shape const& s) {
+  check_range("router", s.router, BUNTING_ROUTER_CHOSEN, BUNTING_ROUTER_SIGMOID);
+  check_range("router_options", s.router_options, 0, 7);
+  check_range("router_groups", s.router_groups, 1, 64);
+  check_range("router_groups_used", s.router_groups_used, 1, s.router_groups);
+  check_positive("router_scale", s.router_scale);
+  if (s.router == BUNTING_ROUTER_CHOSEN && (s.router_options != 0 || s.router_groups > 1))
+    fail(BUNTING_INVALID, "model shape: a router that weighs the chosen experts alone has no options and groups");
+  int32_t const in_group = s.experts / s.router_groups;
+  if (s.experts % s.router_groups != 0 || s.experts_used > in_group * s.router_groups_used ||
+      (s.router_groups > 1 && in_group < 2))
+    fail(BUNTING_INVALID, "model shape: %d of %d groups of experts cannot give %d of %d experts",
+         s.router_groups_used, s.router_groups, s.experts_used, s.experts);
+  if ((s.router_options & BUNTING_ROUTER_SCALES_INPUT) && s.experts_used != 1)
+    fail(BUNTING_INVALID, "model shape: a router scales the input of one expert, not of %d", s.experts_used);
 }
 
 // Checks the sizes that a layer overrides.
@@ -102,6 +127,7 @@ void check_rope(bunting_rope const& rope, int32_t head_size) {
   if (!(rope.query_growth >= 0 && std::isfinite(rope.query_growth)))
     fail(BUNTING_INVALID, "model shape: a rope's query_growth is %g", double(rope.query_growth));
   if (rope.query_growth > 0) check_range("a rope's query_span", rope.query_span, 1, INT32_MAX);
+  check_range("a rope's query_offset", rope.query_offset, 0, 1);
   if (!rope.frequencies) fail(BUNTING_INVALID, "model shape: a rope without frequencies");
   for (int32_t i = 0; i < rope.dimensions / 2; i++)
     if (!(rope.frequencies[i] >= 0 && std::isfinite(rope.frequencies[i])))
@@ -168,7 +194,7 @@ void check_shape(bunting_model_shape const& s) {
   for (int32_t i = 0; i < s.layers; i++) {
     check_layer(s.layer[i], s.ropes);
     check_sizes(s, i);
-    has_experts = has_experts || s.layer[i].mlp == BUNTING_MLP_EXPERTS || s.layer[i].mlp == BUNTING_MLP_BOTH;
+    has_experts = has_experts || mixes_experts(s.layer[i].mlp);
     if (s.layer[i].mlp == BUNTING_MLP_PLAIN && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
       fail(BUNTING_INVALID, "model shape: a plain MLP has an activation of one number");
     if (s.attention == BUNTING_ATTENTION_BIDIRECTIONAL && s.layer[i].kv_layers_back > 0)
@@ -178,7 +204,7 @@ void check_shape(bunting_model_shape const& s) {
   check_range("experts", s.experts, 1, 4096);
   check_range("experts_used", s.experts_used, 1, s.experts);
   check_range("expert_feed_forward", s.expert_feed_forward, 1, 1 << 20);
-  check_range("router", s.router, BUNTING_ROUTER_CHOSEN, BUNTING_ROUTER_ALL);
+  check_router(s);
 }
 
 }  // namespace bunting

@@ -9,4 +9,7 @@ namespace bunting {
 // 2^63.
 void check_shape(bunting_model_shape const& shape);
 
+// True for the kinds of MLPs (BUNTING_MLP_*) with experts.
+bool mixes_experts(int32_t mlp);
+
 }  // namespace bunting

@@ -27,9 +27,9 @@ void rope_angles(RopeTable const& rope, int32_t const* positions, int64_t begin,
   }
 }
 
-void query_scales(float growth, int32_t span, int64_t positions, float* out) {
+void query_scales(float growth, int32_t span, int32_t offset, int64_t positions, float* out) {
   for (int64_t position = 0; position < positions; ++position)
-    out[position] = float(1 + double(growth) * std::log1p(double(position / span)));
+    out[position] = float(1 + double(growth) * std::log1p(double((position + offset) / span)));
 }
 
 }  // namespace bunting

@@ -35,7 +35,7 @@ void rope_turns(std::vector<double> const& frequencies, int64_t positions, int64
 void rope_angles(RopeTable const& rope, int32_t const* positions, int64_t begin, int64_t end, float* cos,
                  float* sin);
 
-// Computes 1 + growth * ln(1 + floor(p / span)) for positions p from 0 on.
-void query_scales(float growth, int32_t span, int64_t positions, float* out);
+// Computes 1 + growth * ln(1 + floor((p + offset) / span)) for positions p from 0 on.
+void query_scales(float growth, int32_t span, int32_t offset, int64_t positions, float* out);
 
 }  // namespace bunting

@@ -89,6 +89,11 @@ constexpr auto has_values = layer_has<&Model::has_v>;
 constexpr auto has_experts = layer_has<&Model::has_experts>;
 constexpr auto has_both = layer_has<&Model::has_both>;
 constexpr auto has_gate = layer_has<&Model::has_gate>;
+constexpr auto has_beside = layer_has<&Model::has_beside>;
+constexpr auto has_shared_gate = layer_has<&Model::has_shared_gate>;
+bool has_choice_bias(Place p) {
+  return has_experts(p) && (p.shape().router_options & BUNTING_ROUTER_BIASED);
+}
 bool has_final_norm(Place p) {
   return !p.shape().no_final_norm;
 }
@@ -108,11 +113,9 @@ bool has_sinks(Place p) {
 bool is_scaled(Place p) {
   return p.has().scaled;
 }
-bool has_q_norm(Place p) {
-  return p.has().qk_norm;
-}
+constexpr auto has_q_norm = layer_has<&Model::has_qk_weights>;
 bool has_k_norm(Place p) {
-  return p.has().qk_norm && has_keys(p);
+  return has_q_norm(p) && has_keys(p);
 }
 template <int32_t kNorm>
 bool has_norm(Place p) {
@@ -130,7 +133,6 @@ template <int32_t kBias>
 bool has_bias(Place p) {
   return p.has().biases & kBias;
 }
-
 bool has_gate_bias(Place p) {
   return has_gate(p) && has_bias<BUNTING_BIAS_GATE_UP>(p);
 }
@@ -234,10 +236,10 @@ constexpr TensorKind kKinds[] = {
     {BUNTING_T_EXPERTS_POST_NORM, "norm after the experts", vector<&W::experts_post_norm>, hidden, has_both},
     {BUNTING_T_BESIDE_POST_NORM, "norm after the MLP beside experts", vector<&W::beside_post_norm>, hidden,
      has_both},
-    {BUNTING_T_BESIDE_GATE, "gate beside experts", matrix<&W::beside_gate_up>, beside, has_both},
+    {BUNTING_T_BESIDE_GATE, "gate beside experts", matrix<&W::beside_gate_up>, beside, has_beside},
     {BUNTING_T_BESIDE_UP, "up beside experts", matrix<&W::beside_gate_up, after_beside_gate>, beside,
-     has_both},
-    {BUNTING_T_BESIDE_DOWN, "down beside experts", matrix<&W::beside_down>, hidden, has_both},
+     has_beside},
+    {BUNTING_T_BESIDE_DOWN, "down beside experts", matrix<&W::beside_down>, hidden, has_beside},
     {BUNTING_T_LAYER_SCALE, "scale", vector<&W::scale>, one, is_scaled},
     {BUNTING_T_INPUT_GATE, "gate of the layer's input", matrix<&W::input_gate>, layer_input, has_inputs},
     {BUNTING_T_INPUT_OUT, "projection of the layer's input", matrix<&W::input_out>, hidden, has_inputs},
@@ -250,6 +252,9 @@ constexpr TensorKind kKinds[] = {
      vector<&W::attention_post_norm, after_weights>, hidden, has_norm_bias<kAnyAttnPost>},
     {BUNTING_T_MLP_POST_NORM_BIAS, "bias of the norm after the MLP", vector<&W::mlp_post_norm, after_weights>,
      hidden, has_norm_bias<kAnyMlpPost>},
+    {BUNTING_T_CHOICE_BIAS, "bias of the choice of experts", vector<&W::choice_bias>, experts,
+     has_choice_bias},
+    {BUNTING_T_SHARED_GATE, "gate of the shared experts", matrix<&W::shared_gate>, one, has_shared_gate},
 };
 
 }  // namespace

@@ -18,7 +18,9 @@ void attention(Attention const& a, int64_t begin, int64_t end, double* out) {
       int32_t const within = item.members ? 0 : index;
       int64_t const token = chunk.first_token + within;
       int32_t const position = chunk.start + within;
-      int32_t const first = a.sliding_window > 0 ? std::max(0, position - a.sliding_window + 1) : 0;
+      int32_t const first = a.sliding_window == 0 ? 0
+                            : a.is_chunked        ? position - position % a.sliding_window
+                                                  : std::max(0, position - a.sliding_window + 1);
       int32_t last = position;
       if (a.is_bidirectional) {
         last = chunk.start + chunk.count - 1;

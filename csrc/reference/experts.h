@@ -13,8 +13,8 @@ struct Choice {
   double weight;
 };
 
-// Returns the experts of a row, by falling logit.
-std::vector<Choice> choose_experts(RoutingRule const& rule, float const* logits);
+// Returns the experts of a row, by falling score plus bias ([E] or null).
+std::vector<Choice> choose_experts(RoutingRule const& rule, float const* logits, float const* bias = nullptr);
 
 // Computes into y [T, H] the sum that is added to mlp.y, for rows with these logits [T, E]. Ignores mlp.plan.
 void experts(ExpertsMlp const& mlp, RoutingRule const& rule, float const* logits, int64_t tokens, double* y);

@@ -9,7 +9,8 @@ namespace {
 
 // Returns `count` numbers of x after an RMS norm over each run of `weights` numbers; the weights repeat for
 // each run.
-std::vector<double> normed(float const* x, float const* weight, int64_t count, int64_t weights,
+template <class Number>
+std::vector<double> normed(Number const* x, float const* weight, int64_t count, int64_t weights,
                            double epsilon) {
   std::vector<double> out(x, x + count);
   for (int64_t first = 0; first < count; first += weights) {
@@ -37,9 +38,14 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end, double* q, dou
                 half = a.rotated / 2;
   auto const transform = [&](double* out, float const* x, float const* norm, int64_t width, int64_t t) {
     std::vector<double> row(x, x + width);
-    if (norm) row = normed(x, norm, width, a.has_wide_norms ? width : d, a.norm_epsilon);
+    auto const normalise = [&] {
+      if (!norm && !a.has_unit_norms) return;
+      row = normed(row.data(), norm, width, a.has_wide_norms ? width : d, a.norm_epsilon);
+    };
+    if (!a.norms_after) normalise();
     for (int64_t i = 0; i < width && half > 0; i += d)
       rotate(row.data() + i, a.cos + t * half, a.sin + t * half, half);
+    if (a.norms_after) normalise();
     for (int64_t i = 0; i < width; ++i) out[i] = row[size_t(i)];
   };
   for (int64_t t = begin; t < end; ++t) {

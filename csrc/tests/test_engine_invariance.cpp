@@ -113,6 +113,8 @@ bunting_model_shape shape_of(Kind kind, int32_t window) {
   shape.experts = 5;
   shape.experts_used = 2;
   shape.expert_feed_forward = 24;
+  shape.router_groups = shape.router_groups_used = 1;
+  shape.router_scale = 1;
   shape.residual_scale = 0.5f;
   return shape;
 }

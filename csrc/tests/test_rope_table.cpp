@@ -52,7 +52,7 @@ TEST(rope_angles_are_cosines_and_sines_of_positions) {
 
 TEST(query_scales_grow_with_each_span) {
   std::vector<float> scales(50);
-  query_scales(0.5f, 16, 50, scales.data());
+  query_scales(0.5f, 16, 0, 50, scales.data());
   for (int position = 0; position < 50; ++position)
     CHECK(scales[size_t(position)] == float(1 + 0.5 * std::log(1.0 + position / 16)), "position %d",
           position);

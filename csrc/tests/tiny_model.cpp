@@ -87,6 +87,7 @@ bunting_model_shape tiny_mixed_shape(bunting_model_shape const& plain, int32_t h
   shape.head_size = head_size, shape.rope = tiny_rope(32);
   shape.layer_inputs = 16;
   shape.experts = 5, shape.experts_used = 2, shape.expert_feed_forward = 40;
+  shape.router_groups = shape.router_groups_used = 1, shape.router_scale = 1;
   return shape;
 }
 

@@ -31,10 +31,14 @@ export interface Source {
   bias(field: string, tensor: string): boolean;
   /** True if a layer lacks a tensor: the field is true, or the tensor is absent. */
   lacks(field: string, layer: number, tensor: string): boolean;
+  /** Rows of a matrix of the first layer that has it; null if there is none, or no tensor is known yet. */
+  rows(tensor: string): number | null;
   /** True if the field is present. */
   has(names: Names): boolean;
   /** Numbers of the listed layers; empty without a list. */
   indices(names: Names): readonly number[];
+  /** True if the field is an array. */
+  isList(names: Names): boolean;
   /** Array with one number per layer; null if absent. */
   perLayer(names: Names): readonly number[] | null;
   /** Sliding-window flag of each layer: from the file, else from `usual`, the rule of the family's models. */
@@ -114,6 +118,10 @@ export interface Family {
   readonly layersDiffer?: boolean;
   /** True if some layers have experts. */
   readonly hasExperts?: boolean;
+  /** True if files may have layers behind the last one that predict further tokens, for drafting. */
+  readonly hasDraftLayers?: boolean;
+  /** True if the family reads the router's fields, and those of shared experts. */
+  readonly readsRouter?: boolean;
   /** Keys of scales that GGUF metadata may have. */
   readonly ggufScales?: readonly string[];
   /** True if folders store norm weights less 1. */

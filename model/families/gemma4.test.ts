@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { publishedShapes } from "../../tools/random-model/shapes.ts";
 import { parseModelConfig } from "../config.ts";
 import type { JsonObject } from "../json.ts";
-import { layerSizes } from "../shape.ts";
+import { layerSizes, plainRouter } from "../shape.ts";
 
 const shapeOf = (changes: JsonObject = {}) =>
   parseModelConfig(
@@ -25,7 +25,7 @@ test("layers with a window and without have their own heads and ropes, and the l
     { kind: "proportional", turned: 64, factor: 1, theta: 1e6, dimensions: 512 },
     { kind: "plain", theta: 10_000, dimensions: 256 },
   ]);
-  expect(shape.experts).toEqual({ count: 128, used: 8, feedForward: 704, softmaxOf: "chosen" });
+  expect(shape.experts).toEqual({ ...plainRouter, count: 128, used: 8, feedForward: 704 });
 });
 
 test("the last layer sees all, and layers that share read the last one of their kind that does not", () => {

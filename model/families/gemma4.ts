@@ -4,7 +4,7 @@
  * read keys and values of earlier layers, and values may equal keys. Small models give each layer inputs of
  * its own; the mixture has experts beside each MLP.
  */
-import { type LayerShape, type LayerSizes, plainLayer, shapeLimits } from "../shape.ts";
+import { type LayerShape, type LayerSizes, plainLayer, plainRouter, shapeLimits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import { biasesOf } from "./biases.ts";
 import type { Family, Names, Source } from "./family.ts";
@@ -81,6 +81,11 @@ export const gemma4: Family = {
     [TensorKind.gate]: experts,
     [TensorKind.up]: experts,
     [TensorKind.down]: "experts.down_proj",
+  },
+  ggufNames: {
+    [TensorKind.besideGate]: "ffn_gate.weight",
+    [TensorKind.besideUp]: "ffn_up.weight",
+    [TensorKind.besideDown]: "ffn_down.weight",
   },
   ggufExpertNames: { [TensorKind.gate]: expertsInFile, [TensorKind.up]: expertsInFile },
   describe(source) {
@@ -176,6 +181,7 @@ export const gemma4Unified: Family = {
 function mixture(source: Source) {
   const count = source.integer(["num_experts", "expert_count"], 1, shapeLimits.experts);
   return {
+    ...plainRouter,
     count,
     used: source.integer(["top_k_experts", "expert_used_count"], 1, count),
     feedForward: source.integer(
@@ -183,6 +189,5 @@ function mixture(source: Source) {
       1,
       shapeLimits.feedForward,
     ),
-    softmaxOf: "chosen",
-  } as const;
+  };
 }

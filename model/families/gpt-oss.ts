@@ -49,7 +49,7 @@ export const gptOss: Family = {
     const isYarn = source.kind === "metadata" && rope.kind === "yarn";
     return {
       activation: "clampedSwiglu",
-      experts: expertsOf(source, "num_local_experts", "intermediate_size", "chosen"),
+      experts: expertsOf(source, "num_local_experts", "intermediate_size", {}),
       ropes: [isYarn ? { ...rope, truncate: false } : rope],
       layers: windowsOf(source, allBut(2)).map((slidingWindow) => ({
         ...plainLayer,

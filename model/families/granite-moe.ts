@@ -23,7 +23,7 @@ export const graniteMoe: Family = {
     const { layers, ...traits } = granite.describe(source);
     return {
       ...traits,
-      experts: expertsOf(source, "num_local_experts", "intermediate_size", "chosen"),
+      experts: expertsOf(source, "num_local_experts", "intermediate_size", {}),
       layers: layers.map((layer) => ({ ...layer, mlp: "experts" })),
     };
   },

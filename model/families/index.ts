@@ -1,18 +1,24 @@
 /** Table of all families. A new family is a file in this folder and a row here. */
+import { bailingMoe } from "./bailing-moe.ts";
 import { bert, xlmRoberta } from "./bert.ts";
 import { cohere2 } from "./cohere2.ts";
+import { ernie, ernieMoe } from "./ernie.ts";
 import { exaone4 } from "./exaone4.ts";
 import type { Family } from "./family.ts";
 import { gemma, gemma2, gemma3, gemmaEmbedding } from "./gemma.ts";
 import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm, glm4 } from "./glm4.ts";
+import { glm4Moe } from "./glm4-moe.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { granite } from "./granite.ts";
 import { graniteHybrid } from "./granite-hybrid.ts";
 import { graniteMoe } from "./granite-moe.ts";
+import { hunyuanDense, hunyuanMoe } from "./hunyuan.ts";
 import { internlm2 } from "./internlm2.ts";
 import { internlm3 } from "./internlm3.ts";
 import { llama } from "./llama.ts";
+import { llama4 } from "./llama4.ts";
+import { minimaxM2 } from "./minimax-m2.ts";
 import { ministral3 } from "./ministral3.ts";
 import { mistral } from "./mistral.ts";
 import { mixtral } from "./mixtral.ts";
@@ -23,6 +29,7 @@ import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
 import { qwen2Vl, qwen3Vl, qwen3VlMoe } from "./qwen-vl.ts";
+import { qwen2Moe } from "./qwen2-moe.ts";
 import { qwen3Moe } from "./qwen3-moe.ts";
 import { seedOss } from "./seed-oss.ts";
 import { smollm3 } from "./smollm3.ts";
@@ -64,6 +71,15 @@ export const families: readonly Family[] = [
   modernBert,
   nomicBert,
   gemmaEmbedding,
+  qwen2Moe,
+  glm4Moe,
+  bailingMoe,
+  minimaxM2,
+  ernie,
+  ernieMoe,
+  hunyuanDense,
+  hunyuanMoe,
+  llama4,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -22,7 +22,7 @@ export const mixtral: Family = {
   },
   describe(source) {
     return {
-      experts: expertsOf(source, "num_local_experts", "intermediate_size", "chosen"),
+      experts: expertsOf(source, "num_local_experts", "intermediate_size", {}),
       ropes: [source.rope()],
       layers: toldWindows(source, () => true).map((slidingWindow) => ({
         ...plainLayer,

@@ -19,7 +19,9 @@ export const olmoe: Family = {
     const biases = biasesOf(source);
     const isNormalised = source.flag(["norm_topk_prob", null], false);
     return {
-      experts: expertsOf(source, "num_experts", "intermediate_size", isNormalised ? "chosen" : "all"),
+      experts: expertsOf(source, "num_experts", "intermediate_size", {
+        score: isNormalised ? "chosen" : "all",
+      }),
       ropes: [source.rope()],
       layers: layersOf(source.layers, () => ({ ...plainLayer, biases, mlp: "experts", qkNorm: "wide" })),
     };

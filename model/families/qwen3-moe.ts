@@ -22,7 +22,9 @@ export const qwen3Moe: Family = {
     const dense = source.indices(["mlp_only_layers", null]);
     const layer: LayerShape = { ...plainLayer, biases: biasesOf(source), qkNorm: "head" };
     return {
-      experts: expertsOf(source, "num_experts", "moe_intermediate_size", isNormalised ? "chosen" : "all"),
+      experts: expertsOf(source, "num_experts", "moe_intermediate_size", {
+        score: isNormalised ? "chosen" : "all",
+      }),
       ropes: [source.rope()],
       layers: layersOf(source.layers, (index) => ({
         ...layer,

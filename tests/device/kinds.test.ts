@@ -32,6 +32,14 @@ const kinds = [
   ["qwen3-moe", "experts in some layers, their weights of the softmax of all logits"],
   ["gemma4", "layers of other sizes, inputs of layers, keys and values of layers before"],
   ["gemma4-moe", "experts beside an MLP, values that are keys"],
+  ["qwen2-moe", "shared experts with a gate, dense layers of another width"],
+  ["bailing-moe", "experts in groups chosen by sigmoids and biases, beside shared ones"],
+  ["ernie-moe", "experts chosen by the softmax of all logits and biases"],
+  ["hunyuan-moe", "norms of heads after their rotation"],
+  [
+    "llama4",
+    "chunks of positions, scaled inputs of experts, norms without weights, queries that grow in layers that do not rotate",
+  ],
   ["gpt-oss", "experts with biases, a clamped SwiGLU, sinks"],
 ] as const;
 interface Way {

@@ -3,7 +3,8 @@
     npx bun tests/reference/families.ts <folder>
     python tests/reference/families.py <folder> [names]
 
-InternLM 2, whose code comes with its weights, is converted to a Llama with the same numbers.
+InternLM 2, whose code comes with its weights, is converted to a Llama with the same numbers; so is Bailing-MoE v2 to a
+GLM-4 MoE, whose layers compute the same.
 
 For each model, or those named: families/<name>.f32.bin, the logits after three positions of a fixed prompt as raw little-endian
 float32 [3, vocab], computed in float32 from the weights as stored. transformers converts MXFP4 weights to
@@ -13,11 +14,12 @@ bfloat16 first (with the package accelerate), which is exact. The committed file
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, LlamaConfig, LlamaForCausalLM
 
 HERE = Path(__file__).parent / "families"
@@ -57,6 +59,34 @@ def as_llama(folder, config):
     return llama
 
 
+BAILING = {
+    "word_embeddings.": "embed_tokens.",
+    "attention.dense.": "self_attn.o_proj.",
+    "attention.query_layernorm.": "self_attn.q_norm.",
+    "attention.key_layernorm.": "self_attn.k_norm.",
+    "gate.expert_bias": "gate.e_score_correction_bias",
+}
+
+
+def as_glm4_moe(folder, config, scratch):
+    """Writes Bailing-MoE v2 as a GLM-4 MoE and loads it: joined q, k and v come apart."""
+    rows = [config["num_attention_heads"] * config["head_dim"]] + 2 * [config["num_key_value_heads"] * config["head_dim"]]
+    weights = {}
+    for name, numbers in load_file(folder / "model.safetensors").items():
+        for old, new in BAILING.items():
+            name = name.replace(old, new)
+        if "query_key_value" not in name:
+            weights[name] = numbers
+            continue
+        for part, own in zip("qkv", numbers.split(rows)):
+            weights[name.replace("attention.query_key_value", f"self_attn.{part}_proj")] = own.clone()
+    own = {**config, "model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], "num_nextn_predict_layers": 0}
+    own.update(n_routed_experts=config["num_experts"], n_shared_experts=config["num_shared_experts"])
+    save_file(weights, scratch / "model.safetensors", metadata={"format": "pt"})
+    (scratch / "config.json").write_text(json.dumps(own))
+    return AutoModelForCausalLM.from_pretrained(scratch, dtype=torch.float32, attn_implementation="eager")
+
+
 def main():
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
@@ -69,6 +99,9 @@ def main():
         prompt = [(index * 37 + 11) % vocab for index in range(48)]
         if config["model_type"] == "internlm2":
             model = as_llama(folder / name, config).eval()
+        elif config["model_type"] == "bailing_moe":
+            with tempfile.TemporaryDirectory() as scratch:
+                model = as_glm4_moe(folder / name, config, Path(scratch)).eval()
         else:
             auto = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
             model = auto.from_pretrained(folder / name, dtype=torch.float32, attn_implementation="eager").eval()

@@ -309,14 +309,73 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     layer_types: Array(3).fill("full_attention"),
     rope_theta: 1e6,
   }),
+  "qwen2-moe": of("Qwen2Moe", "qwen2_moe", {
+    ...{ head_dim: undefined, hidden_size: 128 },
+    ...{ num_experts: 6, num_experts_per_tok: 2, moe_intermediate_size: 40 },
+    shared_expert_intermediate_size: 64,
+    mlp_only_layers: [1],
+    norm_topk_prob: false,
+  }),
+  "glm4-moe": of("Glm4Moe", "glm4_moe", {
+    ...{ n_routed_experts: 8, num_experts_per_tok: 3, moe_intermediate_size: 32, n_shared_experts: 2 },
+    ...{ n_group: 1, topk_group: 1, routed_scaling_factor: 2.5, first_k_dense_replace: 1 },
+    ...{ attention_bias: true, use_qk_norm: true, partial_rotary_factor: 0.5 },
+    ...{ num_nextn_predict_layers: 1, rope_theta: 1e6 },
+  }),
+  "glm4-moe-groups": of("Glm4Moe", "glm4_moe", {
+    ...{ n_routed_experts: 12, num_experts_per_tok: 3, moe_intermediate_size: 40, n_shared_experts: 1 },
+    ...{ n_group: 4, topk_group: 2, routed_scaling_factor: 1.5, first_k_dense_replace: 0 },
+    ...{ num_nextn_predict_layers: 0, norm_topk_prob: false, intermediate_size: 64 },
+  }),
+  "bailing-moe": of("BailingMoeV2", "bailing_moe", {
+    ...{ num_experts: 12, num_experts_per_tok: 3, moe_intermediate_size: 32, num_shared_experts: 1 },
+    ...{ n_group: 4, topk_group: 2, routed_scaling_factor: 2.5, first_k_dense_replace: 1 },
+    ...{ partial_rotary_factor: 0.5, rope_theta: 600_000, rope_scaling: null, use_qk_norm: true },
+    ...{ score_function: "sigmoid", moe_router_enable_expert_bias: true, norm_topk_prob: true },
+  }),
+  "minimax-m2": of("MiniMaxM2", "minimax_m2", {
+    ...{ num_local_experts: 8, num_experts_per_tok: 3, intermediate_size: 40, rotary_dim: 16 },
+    ...{ rope_theta: 5e6, scoring_func: "sigmoid", use_qk_norm: true, qk_norm_type: "per_layer" },
+  }),
+  ernie: of("Ernie4_5", "ernie4_5", { rope_theta: 500_000, use_bias: false, tie_word_embeddings: true }),
+  "ernie-moe": of("Ernie4_5_Moe", "ernie4_5_moe", {
+    ...{ head_dim: undefined, hidden_size: 128, num_hidden_layers: 4, rope_theta: 500_000 },
+    ...{ moe_num_experts: 8, moe_k: 3, moe_intermediate_size: 32, moe_num_shared_experts: 2 },
+    ...{ moe_layer_start_index: 1, moe_layer_end_index: 3, moe_layer_interval: 1 },
+    tie_word_embeddings: true,
+  }),
+  "hunyuan-dense": of("HunYuanDenseV1", "hunyuan_v1_dense", {
+    ...{ tie_word_embeddings: true, rope_theta: 10_000 },
+    rope_scaling: { type: "dynamic", alpha: 50, factor: 1 },
+  }),
+  "hunyuan-moe": of("HunYuanMoEV1", "hunyuan_v1_moe", {
+    ...{
+      num_experts: 6,
+      moe_topk: [2, 2, 2],
+      moe_intermediate_size: [96, 96, 96],
+      num_shared_expert: [1, 1, 1],
+    },
+    ...{ tie_word_embeddings: true, rope_theta: 10_000 },
+    rope_scaling: { type: "dynamic", alpha: 1000, factor: 1 },
+  }),
+  llama4: of("Llama4", "llama4_text", {
+    ...{ num_hidden_layers: 4, intermediate_size: 32, intermediate_size_mlp: 96 },
+    ...{ num_local_experts: 8, num_experts_per_tok: 1, interleave_moe_layer_step: 2 },
+    ...{ attention_chunk_size: 20, attn_temperature_tuning: true, attn_scale: 0.3, floor_scale: 8 },
+    ...{ no_rope_layers: [1, 1, 0, 1], use_qk_norm: true, rope_theta: 500_000 },
+    rope_scaling: {
+      ...{ rope_type: "llama3", factor: 8, low_freq_factor: 1, high_freq_factor: 1 },
+      original_max_position_embeddings: 32,
+    },
+  }),
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
 /**
- * Families with folders only: GGUF metadata cannot say that some of their layers have no experts, or their
- * architecture is unsupported.
+ * Models with folders only: GGUF metadata cannot say that some of their layers have no experts, or has no
+ * keys for numbers of theirs, or their architecture is unsupported.
  */
-export const foldersOnly: readonly string[] = ["qwen3-moe", "glm"];
+export const foldersOnly: readonly string[] = ["qwen3-moe", "glm", "llama4"];
 
 /** Prompt of every model, and the positions after which its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(
@@ -337,8 +396,14 @@ function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
   return { mean: 0, sigma: 1.4 / Math.sqrt(shape.at(-1)!) };
 }
 
-/** A tensor of an image tower. */
-const ofTower = "model.visual.merger.probe.weight";
+/** A tensor of an image tower, and one of a layer that predicts a second token. */
+const ofTower = { name: "model.visual.merger.probe.weight", shape: [32, 16], untrained: null };
+const ofDraft = { name: "model.layers.3.eh_proj.weight", shape: [64, 128], untrained: null };
+
+/** ERNIE stores a vector as a matrix of one row. */
+function asStored(tensor: NamedTensor): NamedTensor {
+  return tensor.name.includes("moe_statics") ? { ...tensor, shape: [1, ...tensor.shape] } : tensor;
+}
 
 function inWrapper(tensor: NamedTensor): NamedTensor {
   return { ...tensor, name: tensor.name.replace(/^model\./, "model.language_model.") };
@@ -348,8 +413,9 @@ function inWrapper(tensor: NamedTensor): NamedTensor {
 export function writeFamily(name: string, folder: string): void {
   const json = JSON.parse(JSON.stringify(familyConfigs[name])) as JsonObject; // drops undefined values
   const isWrapped = json.text_config !== undefined;
+  const drafting = Number(json.num_nextn_predict_layers ?? 0) > 0 ? [ofDraft] : [];
   const tensorsOf = (tensors: readonly NamedTensor[]): readonly NamedTensor[] =>
-    isWrapped ? [...tensors.map(inWrapper), { name: ofTower, shape: [32, 16], untrained: null }] : tensors;
+    isWrapped ? [...tensors.map(inWrapper), ofTower] : [...tensors.map(asStored), ...drafting];
   writeRandomModel({ file: "config.json", json }, folder, { seed: 20, spreadOf, tensorsOf });
 }
 

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { ModelConfig } from "../../model/config.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import { yarnMagnitude } from "../../model/rope.ts";
-import type { LayerSizes, ModelShape, Rope } from "../../model/shape.ts";
+import { hasExperts, type LayerSizes, type ModelShape, type Rope } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
 import { decodeStored, encodeStored, type StoredName, storedTypes } from "./gguf-blocks.ts";
 import type { Entry, GgufInput, TensorInput } from "./gguf-writer.ts";
@@ -60,7 +60,7 @@ const expertKinds: Readonly<Record<number, string>> = {
 };
 
 export function isOfExpert({ tensor, layer }: ModelTensor, { shape }: ModelConfig): boolean {
-  return tensor in expertKinds && shape.layers[layer]!.mlp !== "gated";
+  return tensor in expertKinds && hasExperts(shape.layers[layer]!);
 }
 
 /**
@@ -146,6 +146,13 @@ const architectures: Readonly<Record<string, string>> = {
   qwen3_vl: "qwen3vl",
   qwen3_vl_moe: "qwen3vlmoe",
   granitemoehybrid: "granite",
+  qwen2_moe: "qwen2moe",
+  glm4_moe: "glm4moe",
+  bailing_moe: "bailingmoe2",
+  minimax_m2: "minimax-m2",
+  ernie4_5_moe: "ernie4_5-moe",
+  hunyuan_v1_dense: "hunyuan-dense",
+  hunyuan_v1_moe: "hunyuan-moe",
 };
 
 function architectureOf({ family }: ModelConfig): string {
@@ -176,13 +183,19 @@ export function modelEntries(config: ModelConfig, { name }: Conversion): Entry[]
     const sizes = shape.layers.map((layer) => layer.ownSizes[name] ?? shape[name]);
     return sizes.every((size) => size === sizes[0]) ? ["u32", sizes[0]] : ["i32[]", sizes];
   };
+  /** Returns the width of MLPs without experts, which the metadata has for all layers. */
+  const denseWidth = (): [type: string, value: unknown] => {
+    const dense = shape.layers.find(({ mlp }) => mlp === "gated");
+    const isMixed = dense !== undefined && shape.experts !== null;
+    return isMixed ? ["u32", dense.ownSizes.feedForward ?? shape.feedForward] : listed("feedForward");
+  };
   const entries: Entry[] = [
     ["general.architecture", "string", architecture],
     ...(name === undefined ? [] : ([["general.name", "string", name]] as const)),
     own("block_count", "u32", shape.layers.length),
     own("context_length", "u32", shape.contextMax),
     own("embedding_length", "u32", shape.hidden),
-    own("feed_forward_length", ...listed("feedForward")),
+    own("feed_forward_length", ...denseWidth()),
     own("attention.head_count", "u32", shape.queryHeads),
     own("attention.head_count_kv", ...listed("kvHeads")),
     own("attention.key_length", "u32", shape.headSize),
@@ -286,8 +299,18 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
       ["expert_used_count", "u32", shape.experts.used],
     );
   }
-  if (shape.experts !== null && ["qwen3_moe", "qwen3_vl_moe", "gpt_oss", "gemma4"].includes(family)) {
-    entries.push(["expert_feed_forward_length", "u32", shape.experts!.feedForward]);
+  if (shape.experts !== null && !["mixtral", "olmoe", "granitemoe"].includes(family)) {
+    entries.push(["expert_feed_forward_length", "u32", shape.experts.feedForward]);
+  }
+  if (shape.experts?.score === "sigmoid") {
+    const { normalised, scale, groups, groupsUsed } = shape.experts;
+    entries.push(
+      ["expert_gating_func", "u32", 2],
+      ["expert_weights_norm", "bool", normalised],
+      ["expert_weights_scale", "f32", scale],
+      ["expert_group_count", "u32", groups],
+      ["expert_group_used_count", "u32", groupsUsed],
+    );
   }
   if (family.startsWith("granite")) {
     entries.push(
@@ -377,6 +400,15 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
   ],
   olmo2: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
   gpt_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
+  bailing_moe: [
+    [/^model\.word_embeddings\./, "token_embd."],
+    [/\.attention\.query_key_value\./, ".attn_qkv."],
+    [/\.attention\.dense\./, ".attn_output."],
+    [/\.attention\.query_layernorm\./, ".attn_q_norm."],
+    [/\.attention\.key_layernorm\./, ".attn_k_norm."],
+    [/\.mlp\.gate\.expert_bias$/, ".exp_probs_b.bias"],
+  ],
+  glm4_moe: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
   seed_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
 };
 const sameNames: Readonly<Record<string, string>> = {
@@ -392,6 +424,12 @@ const renamed: readonly (readonly [RegExp, string])[] = [
   [/^lm_head\./, "output."],
   [/^model\.layers\.(\d+)\./, "blk.$1."],
   [/\.self_attn\.(q|k)_norm\./, ".attn_$1_norm."],
+  [/\.self_attn\.query_layernorm\./, ".attn_q_norm."],
+  [/\.self_attn\.key_layernorm\./, ".attn_k_norm."],
+  [/\.mlp\.shared_expert_gate\./, ".ffn_gate_inp_shexp."],
+  [/\.mlp\.shared_(?:expert|experts|mlp)\.(gate|up|down)_proj\./, ".ffn_$1_shexp."],
+  [/\.e_score_correction_bias$/, ".exp_probs_b.bias"],
+  [/\.(?:mlp\.gate|mlp\.moe_statics|block_sparse_moe)\.exp_probs_b/, ".exp_probs_b"],
   [/\.self_attn\.(q|k|v)_proj\./, ".attn_$1."],
   [/\.self_attn\.o_proj\./, ".attn_output."],
   [/\.self_attn\.qkv_proj\./, ".attn_qkv."],
@@ -404,7 +442,10 @@ const renamed: readonly (readonly [RegExp, string])[] = [
   [/\.input_layernorm\./, ".attn_norm."],
   [/\.post_attention_layernorm\./, ".ffn_norm."],
   [/\.self_attn\.sinks$/, ".attn_sinks.weight"],
-  [/\.(mlp\.gate|mlp\.router|block_sparse_moe\.gate|block_sparse_moe\.router\.layer)\./, ".ffn_gate_inp."],
+  [
+    /\.(mlp\.gate\.wg|mlp\.gate|mlp\.router|block_sparse_moe\.gate|block_sparse_moe\.router\.layer)\./,
+    ".ffn_gate_inp.",
+  ],
 ];
 
 /** Returns the GGUF name of a folder's tensor. */

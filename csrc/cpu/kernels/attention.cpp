@@ -371,7 +371,7 @@ struct Span {
 
 // First position that a token at `position` sees.
 int32_t first_visible(Attention const& a, int32_t position) {
-  return a.sliding_window > 0 && position >= a.sliding_window ? position - a.sliding_window + 1 : 0;
+  return bunting::first_visible(position, a.sliding_window, a.is_chunked);
 }
 
 // Last position that a token at `position` of a chunk up to `end` sees.

@@ -185,6 +185,12 @@ struct AttentionItem {
   int32_t part = -1, parts = 0;  // -1: not a part
 };
 
+// First position that a token sees: 0 without a window.
+constexpr int32_t first_visible(int32_t position, int32_t window, bool is_chunked) {
+  if (window <= 0 || position < window) return 0;
+  return is_chunked ? position / window * window : position - window + 1;
+}
+
 struct Attention {
   float const* q = nullptr;  // [T, ldq]: Hq*D values per token, normed and rotated, not yet scaled
   int64_t ldq = 0;
@@ -194,6 +200,7 @@ struct Attention {
   int32_t query_heads = 0;
   int32_t sliding_window = 0;  // 0: none
   bool is_bidirectional = false;  // tokens see those behind them in their chunk, which begins at position 0
+  bool is_chunked = false;        // the window is a chunk (engine.h)
   float scale = 0;             // factor of scores
   float cap = 0;               // > 0: a score s becomes cap * tanh(s / cap)
   float const* sinks = nullptr; // [Hq] or null: a score per query head in the softmax denominator, without a value
@@ -214,6 +221,8 @@ struct RopeAppend {
   float const* q_norm = nullptr;  // [D], or [Hq*D] if wide, or null
   float const* k_norm = nullptr;  // [D], or [Hk*D]
   bool has_wide_norms = false;
+  bool norms_after = false;      // norms of heads come after the rotation
+  bool has_unit_norms = false;   // norms of heads of q and k without weights
   bool values_are_keys = false;  // values are the projection of k before its norm, and v is a buffer for them
   bool has_value_norm = false;   // norm of each head of v, without weights
   float norm_epsilon = 0;

@@ -5,6 +5,8 @@
 //   then, for the first R of each head, with c, s = cos, sin of the token:
 //   x[i], x[i + R/2] = x[i]*c[i] - x[i + R/2]*s[i], x[i + R/2]*c[i] + x[i]*s[i]
 //
+//   (the norm of heads may come after the rotation instead)
+//
 //   then q = q * query_scale[position], if there is one; v, which may be k before all this, may have the norm
 //   of heads with w = 1
 //
@@ -125,7 +127,7 @@ static void append_head(KvLayer const& kv, int32_t page, int32_t slot, int32_t h
 
 void rope_append(RopeAppend const& a, int64_t begin, int64_t end) {
   int64_t const d = a.kv.head_size, half = a.rotated / 2;
-  bool const has_head_norms = a.q_norm && !a.has_wide_norms;
+  bool const has_head_norms = a.has_unit_norms || (a.q_norm && !a.has_wide_norms);
   for (int64_t t = begin; t < end; ++t) {
     float* const q = a.qkv + t * a.ldqkv;
     float* const k = q + a.query_heads * d;
@@ -140,17 +142,19 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end) {
       if (kv_heads > 0) norm_values(k, a.k_norm, kv_heads * d, a.norm_epsilon);
     }
     for (int32_t head = 0; head < a.query_heads; ++head) {
-      if (has_head_norms) norm_values(q + head * d, a.q_norm, d, a.norm_epsilon);
+      if (has_head_norms && !a.norms_after) norm_values(q + head * d, a.q_norm, d, a.norm_epsilon);
       rotate_head(q + head * d, cos, sin, half);
+      if (has_head_norms && a.norms_after) norm_values(q + head * d, a.q_norm, d, a.norm_epsilon);
       if (a.query_scale)
         for (int64_t i = head * d; i < head * d + d; i += 16)
           store(q + i, load(q + i) * set1(a.query_scale[position]));
       if (a.kv.dtype == Dtype::q4) rotate_evenly(q + head * d, d);
     }
     for (int32_t head = 0; head < kv_heads; ++head) {
-      if (has_head_norms) norm_values(k + head * d, a.k_norm, d, a.norm_epsilon);
+      if (has_head_norms && !a.norms_after) norm_values(k + head * d, a.k_norm, d, a.norm_epsilon);
       if (a.has_value_norm) norm_values(v + head * d, nullptr, d, a.norm_epsilon);
       rotate_head(k + head * d, cos, sin, half);
+      if (has_head_norms && a.norms_after) norm_values(k + head * d, a.k_norm, d, a.norm_epsilon);
       if (a.kv.dtype == Dtype::q4) {
         rotate_evenly(k + head * d, d);
         rotate_evenly(v + head * d, d);

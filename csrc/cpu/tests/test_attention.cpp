@@ -34,6 +34,7 @@ struct Shape {
   float cap = 0;
   bool has_sinks = false;
   bool is_bidirectional = false;
+  bool is_chunked = false;
 };
 
 int32_t pages_for(int32_t tokens) {
@@ -105,6 +106,7 @@ class Step {
     a.query_heads = shape_.query_heads;
     a.sliding_window = shape_.window;
     a.is_bidirectional = shape_.is_bidirectional;
+    a.is_chunked = shape_.is_chunked;
     a.scale = float(1 / std::sqrt(double(shape_.head_size)));
     a.cap = shape_.cap;
     a.sinks = shape_.has_sinks ? sinks_ : nullptr;
@@ -182,6 +184,14 @@ TEST(attention_matches_reference_with_a_sliding_window) {
     for (int32_t window : {1, 2, 15, 16, 17, 64, 65, 100, 4096})
       for (int32_t start : {0, 15, 63, 64, 200})
         for (int32_t count : {1, 16, 70}) check_chunk({4, 2, 32, window, dtype}, start, count);
+}
+
+TEST(attention_matches_reference_in_chunks_of_positions) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (int32_t window : {1, 2, 16, 17, 64, 100, 4096})
+      for (int32_t start : {0, 15, 64, 200})
+        for (int32_t count : {1, 16, 70})
+          check_chunk({4, 2, 32, window, dtype, 0, false, false, true}, start, count);
 }
 
 TEST(attention_matches_reference_with_caps_and_sinks) {

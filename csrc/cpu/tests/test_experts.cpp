@@ -28,7 +28,7 @@ struct Experts {
                          std::vector<float> const& logits, int64_t first, int64_t tokens) {
     ExpertPlan plan(rule, tokens);
     plan.choose(logits.data() + first * rule.experts, rule.experts, nullptr, tokens / 2, tokens);
-    plan.choose(logits.data() + first * rule.experts, rule.experts, nullptr, 0, tokens / 2);
+    plan.choose(logits.data() + first * rule.experts, rule.experts, nullptr, nullptr, 0, tokens / 2);
     plan.group(tokens);
     int64_t const ld =
         down.matrix.grouped() ? down.matrix.kp() / kGroup : row_stride(down.matrix.dtype, down.matrix.k);
@@ -84,18 +84,28 @@ double relative_error(std::vector<float> const& got, std::vector<double> const& 
 
 TEST(experts_are_chosen_as_by_sorting) {
   Random random{7};
+  constexpr int32_t kShared = BUNTING_ROUTER_NORMALISED, kBiased = BUNTING_ROUTER_BIASED;
   for (RoutingRule const rule :
-       {RoutingRule{8, 2, true}, RoutingRule{128, 8, true}, RoutingRule{64, 8, false},
-        RoutingRule{5, 5, false}, RoutingRule{1, 1, true}}) {
+       {RoutingRule{8, 2, BUNTING_ROUTER_CHOSEN}, RoutingRule{128, 8, BUNTING_ROUTER_CHOSEN},
+        RoutingRule{64, 8, BUNTING_ROUTER_ALL}, RoutingRule{5, 5, BUNTING_ROUTER_ALL},
+        RoutingRule{1, 1, BUNTING_ROUTER_CHOSEN}, RoutingRule{64, 6, BUNTING_ROUTER_ALL, kBiased | kShared},
+        RoutingRule{32, 4, BUNTING_ROUTER_SIGMOID},
+        RoutingRule{128, 8, BUNTING_ROUTER_SIGMOID, kBiased | kShared, 1, 1, 2.5f},
+        RoutingRule{64, 8, BUNTING_ROUTER_SIGMOID, kBiased | kShared, 8, 4, 2.5f},
+        RoutingRule{48, 3, BUNTING_ROUTER_ALL, 0, 6, 1, 0.5f}}) {
     for (int round = 0; round < 50; ++round) {
       std::vector<float> logits = random_logits(random, rule.experts);
       // Makes some logits equal.
       for (int i = 0; i < rule.experts / 3; ++i)
         logits[size_t(random.below(rule.experts))] = logits[size_t(random.below(rule.experts))];
+      // Eighths below 1 that differ by more than rounding.
+      std::vector<float> biases(size_t(rule.experts));
+      for (float& bias : biases) bias = float(random.below(8)) / 8;
+      float const* const bias = rule.options & kBiased ? biases.data() : nullptr;
       std::vector<int32_t> experts(size_t(rule.used), -1);
       std::vector<float> weights(size_t(rule.used), NAN);
-      choose_experts(rule, logits.data(), experts.data(), weights.data());
-      std::vector<reference::Choice> const want = reference::choose_experts(rule, logits.data());
+      std::vector<reference::Choice> const want = reference::choose_experts(rule, logits.data(), bias);
+      choose_experts(rule, logits.data(), bias, experts.data(), weights.data());
       for (size_t i = 0; i < want.size(); ++i)
         CHECK(experts[i] == want[i].expert && std::fabs(weights[i] / want[i].weight - 1) < 1e-5,
               "%d of %d: choice %d is %d of weight %g, wanted %d of %g", rule.used, rule.experts, int(i),
@@ -105,13 +115,13 @@ TEST(experts_are_chosen_as_by_sorting) {
 }
 
 TEST(experts_of_logits_that_are_no_numbers) {
-  RoutingRule const rule{6, 2, false};
+  RoutingRule const rule{6, 2, BUNTING_ROUTER_ALL};
   for (int bad = 0; bad < 6; ++bad) {
     std::vector<float> logits{1, 5, 2, 0, 4, 3};
     logits[size_t(bad)] = NAN;
     int32_t experts[2] = {-1, -1};
     float weights[2];
-    choose_experts(rule, logits.data(), experts, weights);
+    choose_experts(rule, logits.data(), nullptr, experts, weights);
     CHECK(experts[0] >= 0 && experts[0] < 6 && experts[1] >= 0 && experts[1] < 6 && experts[0] != experts[1],
           "logit %d: %d and %d", bad, experts[0], experts[1]);
     CHECK(std::isnan(weights[0]) && std::isnan(weights[1]), "logit %d: weights %g and %g", bad,
@@ -121,11 +131,12 @@ TEST(experts_of_logits_that_are_no_numbers) {
 
 TEST(expert_weights_are_multiplied_by_scales_of_their_own) {
   Random random{12};
-  RoutingRule const rule{5, 2, true};
-  std::vector<float> const logits = random_logits(random, 8 * rule.experts), scales{0.5f, -1, 2, 3, 1};
+  RoutingRule const rule{5, 2, BUNTING_ROUTER_CHOSEN};
+  std::vector<float> logits = random_logits(random, 8 * rule.experts);
+  std::vector<float> const scales{0.5f, -1, 2, 3, 1};
   ExpertPlan plain(rule, 8), scaled(rule, 8);
-  plain.choose(logits.data(), rule.experts, nullptr, 0, 8);
-  scaled.choose(logits.data(), rule.experts, scales.data(), 0, 8);
+  plain.choose(logits.data(), rule.experts, nullptr, nullptr, 0, 8);
+  scaled.choose(logits.data(), rule.experts, nullptr, scales.data(), 0, 8);
   plain.group(8);
   scaled.group(8);
   for (ExpertPlan::Group const& group : plain.groups())
@@ -138,11 +149,11 @@ TEST(expert_weights_are_multiplied_by_scales_of_their_own) {
 
 TEST(expert_groups_have_every_pair_once) {
   Random random{11};
-  RoutingRule const rule{12, 3, true};
+  RoutingRule const rule{12, 3, BUNTING_ROUTER_CHOSEN};
   ExpertPlan plan(rule, 40);
   for (int64_t tokens : {40, 1, 7, 0}) {
     std::vector<float> const logits = random_logits(random, tokens * rule.experts);
-    plan.choose(logits.data(), rule.experts, nullptr, 0, tokens);
+    plan.choose(logits.data(), rule.experts, nullptr, nullptr, 0, tokens);
     plan.group(tokens);
     std::vector<int> seen(size_t(tokens * rule.experts), 0);
     int64_t first = 0;
@@ -170,7 +181,7 @@ TEST(experts_match_reference) {
   for (Dtype dtype : kWeightTypes) {
     Random random{uint64_t(dtype) + 1};
     constexpr int64_t kTokens = 9;
-    for (RoutingRule const rule : {RoutingRule{6, 2, true}, RoutingRule{3, 3, false}}) {
+    for (RoutingRule const rule : {RoutingRule{6, 2, BUNTING_ROUTER_CHOSEN}, RoutingRule{3, 3, BUNTING_ROUTER_ALL}}) {
       Experts experts(random, rule, dtype, 72, 200);
       Inputs const x = random_inputs(random, experts.gate_up.matrix, kTokens);
       std::vector<float> const logits = random_logits(random, kTokens * rule.experts);
@@ -194,7 +205,7 @@ TEST(experts_of_a_row_do_not_depend_on_company) {
   for (Dtype dtype : kWeightTypes) {
     Random random{uint64_t(dtype) + 3};
     constexpr int64_t kTokens = 70;  // more rows than a block of the kernels
-    RoutingRule const rule{5, 2, true};
+    RoutingRule const rule{5, 2, BUNTING_ROUTER_CHOSEN};
     Experts experts(random, rule, dtype, 80, 144);
     Inputs const x = random_inputs(random, experts.gate_up.matrix, kTokens);
     std::vector<float> const logits = random_logits(random, kTokens * rule.experts);

@@ -11,6 +11,7 @@ struct Shape {
   int32_t rotated = -1;  // numbers of each head; -1: all
   bool is_wide = false;
   bool values_are_keys = false, has_value_norm = false;
+  bool norms_after = false, has_unit_norms = false;
 };
 
 // Returns the largest difference to `want` in units of the allowed error. That is 2e-6 of the largest value
@@ -59,6 +60,8 @@ void check(Shape const& shape, int32_t tokens, int32_t start) {
     a.k_norm = shape.norm ? k_norm.data() : nullptr;
     a.norm_epsilon = 1e-6f;
     a.has_wide_norms = shape.norm && shape.is_wide;
+    a.norms_after = shape.norms_after;
+    a.has_unit_norms = shape.has_unit_norms;
     a.values_are_keys = shape.values_are_keys;
     a.has_value_norm = shape.has_value_norm;
     a.rotated = rotated;
@@ -123,6 +126,14 @@ TEST(rope_append_rotates_a_part_of_each_head_or_nothing) {
 TEST(rope_append_norms_all_heads_together) {
   for (Dtype dtype : {Dtype::bf16, Dtype::f32})
     for (int32_t d : {16, 48, 128}) check({4, 2, d, true, dtype, d, true}, 5, 20);
+}
+
+TEST(rope_append_norms_heads_after_their_rotation_or_without_weights) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (int32_t rotated : {0, 32, 64}) {
+      check({6, 2, 64, true, dtype, rotated, false, false, false, true}, 5, 20);
+      check({6, 2, 64, false, dtype, rotated, false, false, false, false, true}, 5, 20);
+    }
 }
 
 TEST(rope_append_norms_values_and_takes_keys_for_them) {

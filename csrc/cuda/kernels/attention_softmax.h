@@ -37,7 +37,9 @@ struct Seen {
       int const position =
           row < item.tokens * group ? gpu::load(a.positions + item.first_token + row / group) : -1;
       last[i] = position < item.kv_end ? position : item.kv_end - 1;
-      first[i] = a.sliding_window > 0 ? position - a.sliding_window + 1 : 0;
+      first[i] = a.sliding_window == 0 ? 0
+                 : a.is_chunked        ? position - position % a.sliding_window
+                                       : position - a.sliding_window + 1;
     }
   }
 

@@ -71,10 +71,17 @@ GPU_KERNEL(kThreads, 4) combine_experts_kernel(CombineExperts const c) {
   int64_t const token = block_index();
   for (int i = thread_index(); i < c.hidden / 4; i += kThreads) {
     Float4 sum{};
+    if (c.shared) {
+      constexpr float kLog2E = 1.44269504f;
+      float const factor = c.gates ? 1 / (1 + exp2_fast(-kLog2E * load(c.gates + token))) : 1;
+      sum = load(reinterpret_cast<Float4 const*>(c.shared + token * c.hidden) + i);
+      GPU_UNROLL
+      for (int j = 0; j < 4; ++j) sum.at[j] *= factor;
+    }
     for (int choice = 0; choice < c.used; ++choice) {
       int const pair = load(c.pair + token * c.used + choice);
       if (pair < 0) continue;
-      float const weight = load(c.weights + token * c.used + choice);
+      float const weight = c.weights ? load(c.weights + token * c.used + choice) : 1;
       Float4 const x = load(reinterpret_cast<Float4 const*>(c.x + int64_t(pair) * c.hidden) + i);
       GPU_UNROLL
       for (int j = 0; j < 4; ++j) sum.at[j] = fmaf(weight, x.at[j], sum.at[j]);

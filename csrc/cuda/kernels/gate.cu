@@ -54,10 +54,11 @@ GPU_KERNEL(kThreads, 8) gate_kernel(Task const task) {
   int const column = block_index() % task.blocks_per_token * kColumns + 4 * thread_index();
   if (column >= g.feed_forward) return;
   int64_t const up_row = g.up_rows ? load(g.up_rows + token) : token;
+  float const scale = g.scales ? load(g.scales + load(g.scale_rows + token)) : 1;
   Float4 const gate = load(reinterpret_cast<Float4 const*>(g.gate + token * g.gate_stride + column));
   Float4 y = load(reinterpret_cast<Float4 const*>(g.up + up_row * g.up_stride + column));
   GPU_UNROLL
-  for (int j = 0; j < 4; ++j) y.at[j] = gated(g.activation, gate.at[j], y.at[j]);
+  for (int j = 0; j < 4; ++j) y.at[j] = gated(g.activation, scale * gate.at[j], scale * y.at[j]);
   store(reinterpret_cast<Half4*>(g.y + token * g.feed_forward + column), narrow4(y));
 }
 

@@ -73,6 +73,9 @@ struct Gate {
   int32_t tokens, feed_forward;
   int32_t activation = 0;            // BUNTING_ACTIVATION_*
   int32_t const* up_rows = nullptr;  // [T] row of `up` per token, or null
+  // Factors of gate and up, or null: that of row t is scales[scale_rows[t]].
+  float const* scales = nullptr;
+  int32_t const* scale_rows = nullptr;
 };
 void gate(Stream& stream, Gate const& g);
 // Returns the Gate for gate_up [T, 2F]: gate, then up.
@@ -185,19 +188,22 @@ struct Router {
 };
 void router(Stream& stream, Router const& r);
 
-// Choice of the k experts with the largest logits per token, ties to the lower number, listed by rising
-// number, with their weights. A weight is the softmax over the chosen logits, or the share of the softmax
-// over all logits, times a scale per expert. A NaN logit makes all weights of its token NaN. k is at most
-// kExpertsUsedMax.
+// Choice of the k experts with the largest scores plus biases per token, ties to the lower number, listed by
+// rising number, with their weights, times a scale and a scale per expert (engine.h, BUNTING_ROUTER_*). A NaN
+// logit makes all weights of its token NaN. k is at most kExpertsUsedMax.
 inline constexpr int32_t kExpertsUsedMax = 32;
 struct ChooseExperts {
-  float const* logits;   // [T, E]
+  float* logits;         // [T, E]; become scores, unless those are of the chosen logits
   int32_t const* slots;  // [T] or null: tokens with kNoSlot choose no expert (-1), with weights 0
   int32_t* chosen;       // [T, k]
   float* weights;        // [T, k]
   int32_t tokens, experts, used;
-  bool softmax_of_all;
+  int32_t score;                  // BUNTING_ROUTER_CHOSEN, .._ALL, .._SIGMOID
   float const* scales = nullptr;  // [E] or null
+  float const* bias = nullptr;    // [E] or null
+  bool is_normalised = false;     // the scores of the chosen are divided by their sum
+  int32_t groups = 1, groups_used = 1;
+  float scale = 1;
 };
 void choose_experts(Stream& stream, ChooseExperts const& c);
 
@@ -211,13 +217,16 @@ struct GroupExperts {
 };
 void group_experts(Stream& stream, GroupExperts const& g);
 
-// Sum over a token's experts: y[t] = sum, by rising number, of weight * x[pair]. H is a multiple of 4.
+// Sum over a token's experts: y[t] = sum, by rising number, of weight * x[pair], from shared experts' output on,
+// if there are any, times the sigmoid of their gate. H is a multiple of 4.
 struct CombineExperts {
   float* y;              // [T, H]
   float const* x;        // [T k, H]
   int32_t const* pair;   // [T, k]
-  float const* weights;  // [T, k]
+  float const* weights;  // [T, k], or null for 1
   int32_t tokens, used, hidden;
+  float const* shared = nullptr;  // [T, H] or null
+  float const* gates = nullptr;   // [T] or null
 };
 void combine_experts(Stream& stream, CombineExperts const& c);
 
@@ -259,6 +268,8 @@ struct RopeAppend {
   bool has_wide_norms = false;
   bool values_are_keys = false;  // v is the unnormed k
   bool has_value_norm = false;
+  bool norms_after = false;     // norms of heads come after the rotation
+  bool has_unit_norms = false;  // norms of heads of q and k without weights
 };
 void rope_append(Stream& stream, RopeAppend const& a);
 
@@ -306,6 +317,7 @@ struct Attention {
 
   float cap = 0;                 // 0: none
   float const* sinks = nullptr;  // [Hq] or null
+  bool is_chunked = false;       // the window is a chunk (engine.h)
 };
 void attention(Stream& stream, Attention const& a);
 

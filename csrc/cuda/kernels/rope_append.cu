@@ -5,6 +5,7 @@
 //   x = x / sqrt(mean(x^2) + epsilon) * norm                       (if there is a norm; v has no weights)
 //   x[i], x[i + R/2] = x[i] cos[i] - x[i + R/2] sin[i], x[i + R/2] cos[i] + x[i] sin[i]
 //                                                      (i < R/2; q and k, if there are angles)
+//   (the norm of heads may come after the rotation instead)
 //   x = x * query_scale[position]                                                (q, if there is one)
 //
 // Work:     one warp per token and head. Per turn a lane holds two adjacent pairs: (i, i + R/2) in the
@@ -117,20 +118,23 @@ rope_append_kernel(RopeAppend const a) {
   if (norm && a.has_wide_norms) {
     scale = wide_scale(a, row, is_q);
     norm += (is_q ? head : head - a.query_heads) * d;
-  } else if (norm || (is_v && a.has_value_norm)) {
+  } else if (norm || (is_v ? a.has_value_norm : a.has_unit_norms)) {
     scale = reciprocal_sqrt(warp_sum(squares) / float(d) + a.norm_epsilon);
   }
 
   int const position = load(a.positions + token);
   int64_t const angles = int64_t(token) * (rotated / 2);
-  float const growth = is_v ? scale : is_q && a.query_scale ? load(a.query_scale + position) : 1;
+  float growth = is_v || a.has_unit_norms ? scale : 1;
+  if (is_q && a.query_scale) growth *= load(a.query_scale + position);
+  bool const is_after = norm && a.norms_after;
+  float rotated_squares = 0;
   GPU_UNROLL
   for (int turn = 0; turn < kTurns; ++turn) {
     int const i = 2 * lane() + turn * 2 * kWarp;
     if (i >= d / 2) continue;
     Place const place(i, d, rotated);
     Float2 &x = low[turn], &y = high[turn];
-    if (norm) {
+    if (norm && !is_after) {
       Float2 const first = load(reinterpret_cast<Float2 const*>(norm + place.low));
       Float2 const second = load(reinterpret_cast<Float2 const*>(norm + place.low + place.apart));
       GPU_UNROLL
@@ -151,8 +155,25 @@ rope_append_kernel(RopeAppend const a) {
     }
     GPU_UNROLL
     for (int j = 0; j < 2; ++j) {
+      rotated_squares += x.at[j] * x.at[j] + y.at[j] * y.at[j];
       x.at[j] *= growth;
       y.at[j] *= growth;
+    }
+  }
+  if (is_after) {
+    scale = reciprocal_sqrt(warp_sum(rotated_squares) / float(d) + a.norm_epsilon);
+    GPU_UNROLL
+    for (int turn = 0; turn < kTurns; ++turn) {
+      int const i = 2 * lane() + turn * 2 * kWarp;
+      if (i >= d / 2) continue;
+      Place const place(i, d, rotated);
+      Float2 const first = load(reinterpret_cast<Float2 const*>(norm + place.low));
+      Float2 const second = load(reinterpret_cast<Float2 const*>(norm + place.low + place.apart));
+      GPU_UNROLL
+      for (int j = 0; j < 2; ++j) {
+        low[turn].at[j] *= scale * first.at[j];
+        high[turn].at[j] *= scale * second.at[j];
+      }
     }
   }
 

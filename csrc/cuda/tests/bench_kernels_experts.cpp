@@ -116,7 +116,7 @@ class MixtureLayer {
   }
   void choose(Stream& s) const {
     choose_experts(s, {at<float>(logits_), nullptr, at<int32_t>(chosen_), weights_.as<float>(), tokens_,
-                       m_.experts, m_.used, false});
+                       m_.experts, m_.used, BUNTING_ROUTER_CHOSEN});
   }
   void group(Stream& s) const {
     group_experts(s, {at<int32_t>(chosen_), at<int32_t>(begin_), at<int32_t>(row_), at<int32_t>(pair_),

@@ -46,6 +46,7 @@ std::vector<bunting_model_shape> shapes_of_all_kinds() {
     layer.sinks = 1;
   });
   experts.experts = 5, experts.experts_used = 2, experts.expert_feed_forward = 40;
+  experts.router_groups = experts.router_groups_used = 1, experts.router_scale = 1;
   experts.activation = BUNTING_ACTIVATION_CLAMPED_SWIGLU;
   // Like Gemma in the size of its heads.
   bunting_model_shape wide = plain;

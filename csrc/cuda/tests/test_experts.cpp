@@ -1,6 +1,7 @@
 // Tests of mixtures of experts: the choice against the reference, groups exactly, and products of grouped
 // rows bit for bit against products with each expert's matrix.
 #include "cuda/tests/device_test.h"
+#include "include/engine.h"
 #include "reference/experts.h"
 
 namespace bunting::test {
@@ -39,7 +40,7 @@ struct Groups {
 
 // Returns distinct random experts for each token.
 std::vector<int32_t> random_choices(Random& random, int32_t tokens, int32_t experts, int32_t used) {
-  RoutingRule const rule{experts, used, true};
+  RoutingRule const rule{experts, used, BUNTING_ROUTER_CHOSEN};
   return Choices(rule, random_floats(random, size_t(tokens * experts))).chosen;
 }
 
@@ -101,7 +102,7 @@ TEST(cuda_experts_are_chosen_as_the_reference_does) {
       int32_t const tokens = 7;
       std::vector<float> logits = random_floats(random, size_t(tokens * experts), 4);
       for (int32_t e = 0; e < experts; ++e) logits[size_t(e)] = float(e % 3);  // many are equal
-      Choices const want({experts, used, !of_all}, logits);
+      Choices const want({experts, used, of_all ? BUNTING_ROUTER_ALL : BUNTING_ROUTER_CHOSEN}, logits);
       std::vector<float> const scales = random_floats(random, size_t(experts));
       DeviceArray<float> const device_logits(logits), weights(want.weights.size()), device_scales(scales);
       DeviceArray<int32_t> const chosen(want.chosen.size());
@@ -116,12 +117,57 @@ TEST(cuda_experts_are_chosen_as_the_reference_does) {
     }
 }
 
+TEST(cuda_experts_are_chosen_by_scores_with_biases_in_groups) {
+  Random random{45};
+  constexpr int32_t kShared = BUNTING_ROUTER_NORMALISED, kBiased = BUNTING_ROUTER_BIASED, kTokens = 7;
+  for (RoutingRule const rule : {RoutingRule{16, 1, BUNTING_ROUTER_SIGMOID},
+                                 RoutingRule{64, 6, BUNTING_ROUTER_ALL, kBiased | kShared},
+                                 RoutingRule{128, 8, BUNTING_ROUTER_SIGMOID, kBiased | kShared, 1, 1, 2.5f},
+                                 RoutingRule{64, 8, BUNTING_ROUTER_SIGMOID, kBiased | kShared, 8, 4, 2.5f},
+                                 RoutingRule{80, 4, BUNTING_ROUTER_SIGMOID, kBiased, 40, 3}}) {
+    std::vector<float> const logits = random_floats(random, size_t(kTokens * rule.experts), 4),
+                             bias = random_floats(random, size_t(rule.experts));
+    bool const is_biased = rule.options & kBiased;
+    std::vector<int32_t> want;
+    std::vector<double> want_weights;
+    for (int32_t t = 0; t < kTokens; ++t) {
+      std::vector<reference::Choice> choices = reference::choose_experts(
+          rule, logits.data() + t * rule.experts, is_biased ? bias.data() : nullptr);
+      std::sort(choices.begin(), choices.end(),
+                [](auto const& a, auto const& b) { return a.expert < b.expert; });
+      for (reference::Choice const& choice : choices)
+        want.push_back(choice.expert), want_weights.push_back(choice.weight);
+    }
+    DeviceArray<float> const device_logits(logits), device_bias(bias), weights(want.size());
+    DeviceArray<int32_t> const chosen(want.size());
+    RUNS(cuda::choose_experts(stream, {.logits = device_logits.data(),
+                                       .slots = nullptr,
+                                       .chosen = chosen.data(),
+                                       .weights = weights.data(),
+                                       .tokens = kTokens,
+                                       .experts = rule.experts,
+                                       .used = rule.used,
+                                       .score = rule.score,
+                                       .bias = is_biased ? device_bias.data() : nullptr,
+                                       .is_normalised = (rule.options & kShared) != 0,
+                                       .groups = rule.groups,
+                                       .groups_used = rule.groups_used,
+                                       .scale = rule.scale}));
+    CHECK(chosen.get() == want, "E=%d k=%d of %d groups: others are chosen", rule.experts, rule.used,
+          rule.groups);
+    std::vector<float> const got = weights.get();
+    for (size_t i = 0; i < got.size(); ++i)
+      CHECK(std::fabs(double(got[i]) - want_weights[i]) <= 5e-6, "E=%d k=%d weight %zu: %g, wanted %g",
+            rule.experts, rule.used, i, double(got[i]), want_weights[i]);
+  }
+}
+
 TEST(cuda_experts_of_a_logit_that_is_no_number_have_no_weight) {
   std::vector<float> const logits = {1, 2, NAN, 0, 1, 2, 3, 4};
   DeviceArray<float> const device_logits(logits), weights(4);
   DeviceArray<int32_t> const chosen(4), slots(std::vector<int32_t>{5, cuda::kNoSlot});
   RUNS(cuda::choose_experts(
-      stream, {device_logits.data(), slots.data(), chosen.data(), weights.data(), 2, 4, 2, false}));
+      stream, {device_logits.data(), slots.data(), chosen.data(), weights.data(), 2, 4, 2, BUNTING_ROUTER_CHOSEN}));
   std::vector<float> const got = weights.get();
   CHECK(std::isnan(got[0]) && std::isnan(got[1]), "%g and %g", double(got[0]), double(got[1]));
   CHECK(chosen.get()[2] == -1 && chosen.get()[3] == -1 && got[2] == 0 && got[3] == 0,
