@@ -20,8 +20,8 @@ namespace bunting {
 
 // Rule that turns a row's logits into experts and weights.
 struct RoutingRule {
-  int32_t experts = 0;  // E
-  int32_t used = 0;     // k, 1 .. E
+  int32_t experts = 0;                    // E
+  int32_t used = 0;                       // k, 1 .. E
   int32_t score = BUNTING_ROUTER_CHOSEN;  // BUNTING_ROUTER_*
   int32_t options = 0;                    // BUNTING_ROUTER_* set
   int32_t groups = 1, groups_used = 1;
@@ -30,10 +30,11 @@ struct RoutingRule {
   bool scales_input() const { return options & BUNTING_ROUTER_SCALES_INPUT; }
 };
 
-// Chooses the k experts of one row, by falling score, ties to the lower number. `logits` is [E] and may become
-// scores; `bias` is [E] or null, the other arrays are [k]. A NaN logit makes all weights NaN if its expert is
-// chosen or if all logits count.
-void choose_experts(RoutingRule const& rule, float* logits, float const* bias, int32_t* experts, float* weights);
+// Chooses the k experts of one row, by falling score, ties to the lower number. `logits` is [E] and may
+// become scores; `bias` is [E] or null, the other arrays are [k]. A NaN logit makes all weights NaN if its
+// expert is chosen or if all logits count.
+void choose_experts(RoutingRule const& rule, float* logits, float const* bias, int32_t* experts,
+                    float* weights);
 
 // Rows of a step by expert. Only the constructor allocates memory.
 class ExpertPlan {
@@ -46,8 +47,8 @@ class ExpertPlan {
   ExpertPlan(RoutingRule const& rule, int64_t tokens_max);
 
   RoutingRule const& rule() const { return rule_; }
-  // Chooses for rows [begin, end) of logits [T, ld]; bias [E] is added for the choice, and scales [E] multiply
-  // the weights, unless null. Threads may process different rows in parallel.
+  // Chooses for rows [begin, end) of logits [T, ld]; bias [E] is added for the choice, and scales [E]
+  // multiply the weights, unless null. Threads may process different rows in parallel.
   void choose(float* logits, int64_t ld, float const* bias, float const* scales, int64_t begin, int64_t end);
   // Groups the pairs of rows [0, tokens), after the choice for all of them: by rising expert, then rising
   // row.

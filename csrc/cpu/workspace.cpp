@@ -16,7 +16,8 @@ bool has_deltas(Model const& model) {
   constexpr int32_t kPostNorms = BUNTING_NORM_ATTN_POST | BUNTING_NORM_MLP_POST;
   if (model.shape().residual_scale != 1 || model.shape().layer_inputs > 0) return true;
   for (int32_t i = 0; i < model.shape().layers; i++)
-    if (model.layer_shape(i).parallel || model.has_shared(i) || (model.layer_shape(i).norms & kPostNorms)) return true;
+    if (model.layer_shape(i).parallel || model.has_shared(i) || (model.layer_shape(i).norms & kPostNorms))
+      return true;
   return false;
 }
 
@@ -29,9 +30,13 @@ size_t rows_bytes(PackedMatrix const& w, size_t rows) {
 
 AttentionShape attention_shape(Model const& model, int32_t layer) {
   bunting_layer_shape const& has = model.layer_shape(layer);
-  return {
-      model.shape().query_heads, has.kv_heads, has.head_size, has.sliding_window, model.shape().context_max,
-      model.is_bidirectional(), has.chunked != 0};
+  return {model.shape().query_heads,
+          has.kv_heads,
+          has.head_size,
+          has.sliding_window,
+          model.shape().context_max,
+          model.is_bidirectional(),
+          has.chunked != 0};
 }
 
 size_t attention_scratch(Model const& model) {

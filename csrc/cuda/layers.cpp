@@ -143,8 +143,8 @@ Forward::Pending Forward::finish_layer(int32_t index, float* x, bf16 const* atte
     // A parallel MLP has its input already, so x may change here.
     if (is_parallel) add_and_norm(x, of_attention, nullptr, tokens, nullptr, nullptr);
     pending = {model_.has_shared(index) ? mix_shared(index, tokens, is_last)
-               : has_experts            ? mix_experts(layer, tokens, is_last)
-                                        : multiply_gated(layer.mlp, tokens, int32_t(model_.feed_forward(index))),
+               : has_experts ? mix_experts(layer, tokens, is_last)
+                             : multiply_gated(layer.mlp, tokens, int32_t(model_.feed_forward(index))),
                layer.mlp_post_norm, s.residual_scale};
   }
   if (s.layer_inputs > 0) {
@@ -181,8 +181,8 @@ float const* Forward::mix_shared(int32_t index, int32_t tokens, bool is_last) {
   return mix_experts(layer, tokens, is_last, act_.both, gates);
 }
 
-float const* Forward::mix_experts(DeviceLayer const& layer, int32_t tokens, bool is_last,
-                                  float const* shared, float const* gates) {
+float const* Forward::mix_experts(DeviceLayer const& layer, int32_t tokens, bool is_last, float const* shared,
+                                  float const* gates) {
   bunting_model_shape const& s = model_.shape();
   int32_t const used = s.experts_used, pairs = tokens * used, wide = s.expert_feed_forward;
   router(stream_, {act_.router_input, layer.router, layer.router_bias, act_.router_logits, tokens, s.experts,
@@ -214,8 +214,9 @@ float const* Forward::mix_experts(DeviceLayer const& layer, int32_t tokens, bool
   gate(stream_, gating);
   multiply_experts(
       {act_.activated, layer.mlp.down, layer.mlp.down_bias, act_.expert_output, pairs, s.hidden, wide});
-  combine_experts(stream_, {act_.delta, act_.expert_output, act_.expert_pair,
-                            scales_input ? nullptr : act_.expert_weights, tokens, used, s.hidden, shared, gates});
+  combine_experts(stream_,
+                  {act_.delta, act_.expert_output, act_.expert_pair,
+                   scales_input ? nullptr : act_.expert_weights, tokens, used, s.hidden, shared, gates});
   return act_.delta;
 }
 

@@ -164,7 +164,8 @@ void Model::allocate(Loading loading) {
                ropes_[i].far);
     rope_turns(rope_frequencies_[i], kRopeStride, 1, ropes_[i].near);
     if (ropes_[i].query_scale)
-      query_scales(rope.query_growth, rope.query_span, rope.query_offset, shape_.context_max, ropes_[i].query_scale);
+      query_scales(rope.query_growth, rope.query_span, rope.query_offset, shape_.context_max,
+                   ropes_[i].query_scale);
   }
 }
 

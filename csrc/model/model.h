@@ -56,7 +56,7 @@ struct LayerWeights {
   float* mlp_post_norm = nullptr;  // [H]
   // Weights of an MLP beside experts, laid out like those above, its gate, and the norms around both.
   PackedMatrix beside_gate_up, beside_down;
-  PackedMatrix shared_gate;  // [1, H] in f32
+  PackedMatrix shared_gate;                                                                  // [1, H] in f32
   float *beside_post_norm = nullptr, *experts_norm = nullptr, *experts_post_norm = nullptr;  // [H]
   float* router_norm = nullptr;      // [H], divided by sqrt(H)
   float* expert_scales = nullptr;    // [E]

@@ -62,9 +62,10 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   if ((layer.mlp == BUNTING_MLP_SHARED || layer.mlp == BUNTING_MLP_SHARED_GATED) &&
       (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST) ||
        (layer.biases & (BUNTING_BIAS_GATE_UP | BUNTING_BIAS_DOWN))))
-    fail(BUNTING_INVALID,
-         "model shape: a layer with shared experts has no norm after its MLP and no biases in it, and the MLP "
-         "not beside the attention");
+    fail(
+        BUNTING_INVALID,
+        "model shape: a layer with shared experts has no norm after its MLP and no biases in it, and the MLP "
+        "not beside the attention");
   if (!mixes_experts(layer.mlp) && (layer.biases & BUNTING_BIAS_ROUTER))
     fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
 }
@@ -76,7 +77,8 @@ void check_router(bunting_model_shape const& s) {
   check_range("router_groups_used", s.router_groups_used, 1, s.router_groups);
   check_positive("router_scale", s.router_scale);
   if (s.router == BUNTING_ROUTER_CHOSEN && (s.router_options != 0 || s.router_groups > 1))
-    fail(BUNTING_INVALID, "model shape: a router that weighs the chosen experts alone has no options and groups");
+    fail(BUNTING_INVALID,
+         "model shape: a router that weighs the chosen experts alone has no options and groups");
   int32_t const in_group = s.experts / s.router_groups;
   if (s.experts % s.router_groups != 0 || s.experts_used > in_group * s.router_groups_used ||
       (s.router_groups > 1 && in_group < 2))

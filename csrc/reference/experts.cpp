@@ -55,8 +55,7 @@ std::vector<Choice> choose_experts(RoutingRule const& rule, float const* logits,
     choices.push_back({order[size_t(i)], scores[size_t(order[size_t(i)])]});
     sum += choices.back().weight;
   }
-  bool const is_shared =
-      rule.score == BUNTING_ROUTER_CHOSEN || (rule.options & BUNTING_ROUTER_NORMALISED);
+  bool const is_shared = rule.score == BUNTING_ROUTER_CHOSEN || (rule.options & BUNTING_ROUTER_NORMALISED);
   for (Choice& choice : choices) choice.weight *= double(rule.scale) / (is_shared ? sum : 1);
   return choices;
 }

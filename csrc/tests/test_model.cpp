@@ -69,7 +69,8 @@ TEST(model_refuses_impossible_shapes) {
   refused("an MLP and experts, and no experts",
           with([](auto& layer) { layer.mlp = BUNTING_MLP_BOTH, layer.norms = 15, layer.biases = 0; }));
   refused("an MLP and experts without norms of their own", [&](Shape& s) {
-    s.experts = 4, s.experts_used = 2, s.expert_feed_forward = 32, s.router_groups = s.router_groups_used = 1, s.router_scale = 1;
+    s.experts = 4, s.experts_used = 2, s.expert_feed_forward = 32, s.router_groups = s.router_groups_used = 1,
+    s.router_scale = 1;
     s.layer = tiny_layers([](auto& layer) { layer.mlp = BUNTING_MLP_BOTH, layer.biases = 0; });
   });
   refused("inputs of layers of 24", [](Shape& s) { s.layer_inputs = 24; });

@@ -181,7 +181,8 @@ TEST(experts_match_reference) {
   for (Dtype dtype : kWeightTypes) {
     Random random{uint64_t(dtype) + 1};
     constexpr int64_t kTokens = 9;
-    for (RoutingRule const rule : {RoutingRule{6, 2, BUNTING_ROUTER_CHOSEN}, RoutingRule{3, 3, BUNTING_ROUTER_ALL}}) {
+    for (RoutingRule const rule :
+         {RoutingRule{6, 2, BUNTING_ROUTER_CHOSEN}, RoutingRule{3, 3, BUNTING_ROUTER_ALL}}) {
       Experts experts(random, rule, dtype, 72, 200);
       Inputs const x = random_inputs(random, experts.gate_up.matrix, kTokens);
       std::vector<float> const logits = random_logits(random, kTokens * rule.experts);

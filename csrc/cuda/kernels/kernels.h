@@ -217,8 +217,8 @@ struct GroupExperts {
 };
 void group_experts(Stream& stream, GroupExperts const& g);
 
-// Sum over a token's experts: y[t] = sum, by rising number, of weight * x[pair], from shared experts' output on,
-// if there are any, times the sigmoid of their gate. H is a multiple of 4.
+// Sum over a token's experts: y[t] = sum, by rising number, of weight * x[pair], from shared experts' output
+// on, if there are any, times the sigmoid of their gate. H is a multiple of 4.
 struct CombineExperts {
   float* y;              // [T, H]
   float const* x;        // [T k, H]

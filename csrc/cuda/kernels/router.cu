@@ -177,8 +177,9 @@ GPU_KERNEL(kThreads, 8) choose_experts_kernel(ChooseExperts const c) {
   }
   constexpr float kLeast = 1e-20f;  // a sum of sigmoids may vanish
   bool const is_choice = lane() < c.used;
-  float const share =
-      !is_choice ? 0 : is_softmax_of_chosen ? exp2_fast(kLog2E * (mine.score - largest)) : mine.score;
+  float const share = !is_choice             ? 0
+                      : is_softmax_of_chosen ? exp2_fast(kLog2E * (mine.score - largest))
+                                             : mine.score;
   float const sum = warp_sum(share);
   float const weight = is_softmax_of_chosen || c.is_normalised ? share / fmaxf(sum, kLeast) : share;
   bool const is_lost = ballot(has_nan) != 0;

@@ -120,11 +120,11 @@ TEST(cuda_experts_are_chosen_as_the_reference_does) {
 TEST(cuda_experts_are_chosen_by_scores_with_biases_in_groups) {
   Random random{45};
   constexpr int32_t kShared = BUNTING_ROUTER_NORMALISED, kBiased = BUNTING_ROUTER_BIASED, kTokens = 7;
-  for (RoutingRule const rule : {RoutingRule{16, 1, BUNTING_ROUTER_SIGMOID},
-                                 RoutingRule{64, 6, BUNTING_ROUTER_ALL, kBiased | kShared},
-                                 RoutingRule{128, 8, BUNTING_ROUTER_SIGMOID, kBiased | kShared, 1, 1, 2.5f},
-                                 RoutingRule{64, 8, BUNTING_ROUTER_SIGMOID, kBiased | kShared, 8, 4, 2.5f},
-                                 RoutingRule{80, 4, BUNTING_ROUTER_SIGMOID, kBiased, 40, 3}}) {
+  for (RoutingRule const rule :
+       {RoutingRule{16, 1, BUNTING_ROUTER_SIGMOID}, RoutingRule{64, 6, BUNTING_ROUTER_ALL, kBiased | kShared},
+        RoutingRule{128, 8, BUNTING_ROUTER_SIGMOID, kBiased | kShared, 1, 1, 2.5f},
+        RoutingRule{64, 8, BUNTING_ROUTER_SIGMOID, kBiased | kShared, 8, 4, 2.5f},
+        RoutingRule{80, 4, BUNTING_ROUTER_SIGMOID, kBiased, 40, 3}}) {
     std::vector<float> const logits = random_floats(random, size_t(kTokens * rule.experts), 4),
                              bias = random_floats(random, size_t(rule.experts));
     bool const is_biased = rule.options & kBiased;
@@ -166,8 +166,8 @@ TEST(cuda_experts_of_a_logit_that_is_no_number_have_no_weight) {
   std::vector<float> const logits = {1, 2, NAN, 0, 1, 2, 3, 4};
   DeviceArray<float> const device_logits(logits), weights(4);
   DeviceArray<int32_t> const chosen(4), slots(std::vector<int32_t>{5, cuda::kNoSlot});
-  RUNS(cuda::choose_experts(
-      stream, {device_logits.data(), slots.data(), chosen.data(), weights.data(), 2, 4, 2, BUNTING_ROUTER_CHOSEN}));
+  RUNS(cuda::choose_experts(stream, {device_logits.data(), slots.data(), chosen.data(), weights.data(), 2, 4,
+                                     2, BUNTING_ROUTER_CHOSEN}));
   std::vector<float> const got = weights.get();
   CHECK(std::isnan(got[0]) && std::isnan(got[1]), "%g and %g", double(got[0]), double(got[1]));
   CHECK(chosen.get()[2] == -1 && chosen.get()[3] == -1 && got[2] == 0 && got[3] == 0,
