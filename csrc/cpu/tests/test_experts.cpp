@@ -25,9 +25,9 @@ struct Experts {
 
   // Returns the outputs [tokens, hidden] of rows of x, starting from y = 1.
   std::vector<float> run(Kernels const& kernels, int threads, Inputs const& x,
-                         std::vector<float> const& logits, int64_t first, int64_t tokens) {
+                         std::vector<float> logits, int64_t first, int64_t tokens) {
     ExpertPlan plan(rule, tokens);
-    plan.choose(logits.data() + first * rule.experts, rule.experts, nullptr, tokens / 2, tokens);
+    plan.choose(logits.data() + first * rule.experts, rule.experts, nullptr, nullptr, tokens / 2, tokens);
     plan.choose(logits.data() + first * rule.experts, rule.experts, nullptr, nullptr, 0, tokens / 2);
     plan.group(tokens);
     int64_t const ld =
@@ -152,7 +152,7 @@ TEST(expert_groups_have_every_pair_once) {
   RoutingRule const rule{12, 3, BUNTING_ROUTER_CHOSEN};
   ExpertPlan plan(rule, 40);
   for (int64_t tokens : {40, 1, 7, 0}) {
-    std::vector<float> const logits = random_logits(random, tokens * rule.experts);
+    std::vector<float> logits = random_logits(random, tokens * rule.experts);
     plan.choose(logits.data(), rule.experts, nullptr, nullptr, 0, tokens);
     plan.group(tokens);
     std::vector<int> seen(size_t(tokens * rule.experts), 0);
