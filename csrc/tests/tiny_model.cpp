@@ -35,7 +35,7 @@ bunting_rope const* tiny_rope(int32_t head_size) {
   auto& [frequencies, rope] = kept[head_size];
   if (frequencies.empty())
     for (int32_t i = 0; i < head_size / 2; i++) frequencies.push_back(std::pow(10000, -2.0 * i / head_size));
-  rope = {head_size, 1, frequencies.data(), 0, 0};
+  rope = {head_size, 1, frequencies.data(), 0, 0, 0, 0};
   return &rope;
 }
 
