@@ -220,8 +220,8 @@ TEST(model_undoes_paired_rows) {
 
 TEST(model_has_a_row_for_every_kind_of_tensor) {
   for (int32_t kind = 0; kind < BUNTING_EXPERT; kind++) {
-    bool const is_kind = kind <= BUNTING_T_LAYER_INPUT_NORM ||
-                         (kind >= BUNTING_T_ATTN_NORM && kind <= BUNTING_T_INPUT_POST_NORM);
+    bool const is_kind =
+        kind <= BUNTING_T_TOKEN_TYPES || (kind >= BUNTING_T_ATTN_NORM && kind <= BUNTING_T_SHARED_GATE);
     TensorKind const* const row = tensor_kind(kind);
     CHECK((row != nullptr) == is_kind, "kind %d", kind);
     if (row) CHECK(row->kind == kind && tensor_kind(kind + 3 * BUNTING_EXPERT) == row, "kind %d", kind);

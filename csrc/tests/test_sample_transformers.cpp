@@ -2,7 +2,6 @@
 // 1,000 rows with every combination of penalties and filters.
 #include <cmath>
 #include <cstdio>
-#include <string>
 #include <vector>
 
 #include "tests/kv_test.h"
@@ -56,10 +55,8 @@ Case next_case(Draws& draws) {
 
 // Returns the bytes of the reference; none if it does not open.
 std::vector<uint8_t> reference_rows() {
-  std::string const here = __FILE__;
-  std::string const path = here.substr(0, here.rfind("csrc/")) + "tests/reference/sampling.bin";
   std::vector<uint8_t> bytes(size_t(kRows * kRowBytes) + 1);
-  FILE* const file = std::fopen(path.c_str(), "rb");
+  FILE* const file = std::fopen(BUNTING_REFERENCES "/sampling.bin", "rb");
   bytes.resize(file ? std::fread(bytes.data(), 1, bytes.size(), file) : 0);
   if (file) std::fclose(file);
   return bytes;

@@ -105,7 +105,7 @@ TEST(formats_have_numbers_of_their_own) {
 }
 
 TEST(stored_types_are_known_by_number) {
-  for (int32_t const type : {-1, 3, 15, 21, 37, 64, 65, 256, 272})
+  for (int32_t const type : {-1, 3, 15, 21, 38, 64, 65, 256, 272})
     CHECK(stored_type(type) == nullptr, "type %d", type);
   CHECK(stored_type(int32_t(Dtype::q6_k))->bytes_of(512) == 420, "two blocks of Q6_K");
 }

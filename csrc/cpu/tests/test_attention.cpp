@@ -116,10 +116,12 @@ class Step {
 
 // Error bound. |v| <= 1, so probabilities with a relative error e move an output by at most 2 e. Scores of
 // size 40 summed over up to 256 terms in f32 have errors of a few 1e-6, exp of 2.4e-7. Sums over thousands of
-// tokens have errors of similar size. Probabilities rounded to 8 bits have errors of 2^-8 each. A bf16 output
-// adds half a unit of its 8 bits.
+// tokens have errors of similar size. Probabilities rounded to 8 bits have errors of 2^-8 each. So have
+// scores of int4 keys, whose queries are rotated and then change when they are rounded. A bf16 output adds
+// half a unit of its 8 bits.
 double tolerance(Kernels const* kernels, Dtype dtype, double want) {
-  double const bound = 1e-5 + (rounds(kernels, dtype) ? 0x1p-8 : 0.0);
+  double const rounding = dtype == Dtype::q4 ? 0x1p-7 : 0x1p-8;
+  double const bound = 1e-5 + (rounds(kernels, dtype) ? rounding : 0.0);
   return dtype == Dtype::f32 ? bound : bound + std::fabs(want) * 0x1p-8;
 }
 

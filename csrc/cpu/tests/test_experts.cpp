@@ -24,8 +24,8 @@ struct Experts {
         down_bias(random_rows(random, Dtype::f32, 1, down.matrix.n, down.matrix.n)) {}
 
   // Returns the outputs [tokens, hidden] of rows of x, starting from y = 1.
-  std::vector<float> run(Kernels const& kernels, int threads, Inputs const& x,
-                         std::vector<float> logits, int64_t first, int64_t tokens) {
+  std::vector<float> run(Kernels const& kernels, int threads, Inputs const& x, std::vector<float> logits,
+                         int64_t first, int64_t tokens) {
     ExpertPlan plan(rule, tokens);
     plan.choose(logits.data() + first * rule.experts, rule.experts, nullptr, nullptr, tokens / 2, tokens);
     plan.choose(logits.data() + first * rule.experts, rule.experts, nullptr, nullptr, 0, tokens / 2);
