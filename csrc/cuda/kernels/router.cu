@@ -115,7 +115,9 @@ GPU_DEVICE uint64_t choose_groups(ChooseExperts const& c, float const* logits) {
       next = fmaxf(fmaxf(next, other_next), fminf(best, other));
       best = fmaxf(best, other);
     }
-    if (lane() == group % kWarp) mine[group / kWarp] = best + next;
+    GPU_UNROLL
+    for (int half = 0; half < 2; ++half)
+      if (lane() + half * kWarp == group) mine[half] = best + next;
   }
   uint64_t chosen = 0;
   for (int round = 0; round < c.groups_used; ++round) {
