@@ -35,11 +35,14 @@ class Fault {
  public:
   explicit Fault(int fault) : library_(dlopen(BUNTING_FAKE_CUBLASLT, RTLD_NOW)) {
     fault_ = static_cast<int*>(dlsym(library_, "fake_cublaslt_fault"));
-    *fault_ = fault;
+    set(fault);
   }
-  ~Fault() { *fault_ = 0; }
+  ~Fault() { set(0); }
 
  private:
+  // A thread of the fake that hangs reads it at the same time.
+  void set(int fault) { __atomic_store_n(fault_, fault, __ATOMIC_RELAXED); }
+
   void* library_;
   int* fault_;
 };
