@@ -229,7 +229,7 @@ describe("memory, of which the emulated GPU counts every byte", () => {
 describe("a CPU refuses with a sentence", () => {
   test.each<[string, Fewer, string]>([
     ["weights in fp8", { quant: "fp8" }, "CPUs keep weights in bf16, f32, int8, int6 or int4, not in fp8"],
-    ["keys in fp8", { kv: "fp8" }, "CPUs keep keys and values in bf16, f32 or int8, not in fp8"],
+    ["keys in fp8", { kv: "fp8" }, "CPUs keep keys and values in bf16, f32, int8 or int4, not in fp8"],
   ])("%s", (_, options, sentence) => {
     const folder = openModelFolder(referenceModel("mistral").dir);
     expectRefusal(() => new Rig(cpuLibrary(), folder, options), "invalid", sentence);
