@@ -303,13 +303,13 @@ describe("a model that cannot be loaded", () => {
 });
 
 test("a request that gets no turn in time is refused with limit, values and a time", async () => {
-  const server = await start({ model: two, memory: DEMO_BYTES, modelWaitS: 0.05 });
+  const server = await start({ model: two, memory: DEMO_BYTES, modelWaitS: 2 });
   const opened = (await (await ask(server, "/v1/sessions", { model: "first" })).json()) as { id: string };
   const answer = await ask(server, "/v1/chat/completions", chat("second"));
   expect(answer.status).toBe(503);
   expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
   expect(((await answer.json()) as { error: { message: string } }).error.message).toBe(
-    "the model second takes 11.0 MiB and was not loaded within the 0.05 s of --model-wait-s; of the 11.0 MiB of --memory 11.0 MiB are taken by first",
+    "the model second takes 11.0 MiB and was not loaded within the 2 s of --model-wait-s; of the 11.0 MiB of --memory 11.0 MiB are taken by first",
   );
   await fetch(`${server.url}/v1/sessions/${opened.id}`, { method: "DELETE" });
   await server.drain(0);

@@ -34,6 +34,7 @@ const STAYS_YEARS = 292;
 
 function expiry(expires: Date | null): string {
   const stays = new Date();
+  stays.setUTCHours(0, 0, 0, 0);
   stays.setUTCFullYear(stays.getUTCFullYear() + STAYS_YEARS);
   return (expires ?? stays).toISOString();
 }
