@@ -93,7 +93,9 @@ beforeAll(() => {
   });
   const routes = severalRoutes({
     set,
-    models: [{ name: "slow", about: { isHeadless: false } }] as unknown as Parameters<typeof severalRoutes>[0]["models"],
+    models: [{ name: "slow", about: { isHeadless: false } }] as unknown as Parameters<
+      typeof severalRoutes
+    >[0]["models"],
     answersToAny: false,
     lifecycle,
     version: "0",
