@@ -100,7 +100,7 @@ function fourTexts(client: OpenAI): Promise<string[]> {
 // the reset; the other GPU goes on, and gets what ran on the first.
 test.each([
   ["comes back", "lose_device=700", true],
-  ["hangs in a driver call", "hang_in=finish calls_before=70 step_deadline_ms=10000", true],
+  ["hangs in a driver call", "hang_in=finish calls_before=12 step_deadline_ms=10000", true],
   // Its next start finds no memory, and hangs when it frees what it has; the one after that succeeds.
   [
     "hangs while it frees memory",
