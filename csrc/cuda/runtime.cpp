@@ -161,6 +161,7 @@ struct Stream::Queue {
   std::deque<Operation> operations;
   int64_t queued = 0, done = 0;
   bool is_closing = false, has_ended = false;
+  bool is_busy = false;       // an operation is under way, or about to enter the driver
   bool is_left = false;       // the device was lost before the stream closed, and may be reset at any time
   bool is_recording = false;  // seen by the caller's thread only
   std::string recording_failure;  // seen by the stream's thread only
@@ -205,11 +206,13 @@ struct Stream::Queue {
       if (operations.empty()) break;
       Operation operation = std::move(operations.front());
       operations.pop_front();
+      is_busy = true;
       bool const is_dropped = is_left || !failure.empty() || is_lost(device);
       lock.unlock();
       if (!is_dropped) failure = operation(stream).text;
       operation = nullptr;
       lock.lock();
+      is_busy = false;
       // A stream that is left must not blame the device, which may work again.
       if (!failure.empty() && !is_left) mark_lost(device, failure);
       ++done;
@@ -237,7 +240,13 @@ Stream::~Stream() {
   queue_->is_closing = true;
   queue_->is_left = !give_back(queue_->device);
   queue_->changed.notify_all();
-  if (queue_->is_left) return;  // its thread may be in a call that never ends
+  if (queue_->is_left) {
+    // An operation that enters the driver after the device's reset would use memory that is gone. One that
+    // does not end soon is in a call that may never end.
+    constexpr auto kSoon = std::chrono::milliseconds(200);
+    queue_->changed.wait_for(lock, kSoon, [&] { return !queue_->is_busy; });
+    return;
+  }
   std::chrono::duration<double, std::milli> const deadline(driver::deadlines().call_ms);
   if (!queue_->changed.wait_for(lock, deadline, [&] { return queue_->has_ended; }))
     mark_lost(queue_->device, "closing a stream: the driver has not answered");
