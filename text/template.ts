@@ -118,7 +118,7 @@ export class ChatTemplate {
    * Renders a conversation of any client, rewritten as far as the template requires. Throws TemplateError.
    */
   write(messages: readonly ChatMessage[], options: RenderOptions, isWanted?: () => boolean): WrittenChat {
-    // Rerankers' templates write roles of their own alone.
+    // Templates of rerankers may know the roles `query` and `document` alone.
     const isChat = messages.some(({ role }) => role === "user");
     if (isChat && this.problem(isWanted) === mute) throw new TemplateError(mute);
     return this.#writer.write(messages, options, isWanted);

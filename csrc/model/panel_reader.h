@@ -1,6 +1,6 @@
 // panel_reader.h - packed panels and vectors of a model, a few at a time, from its files or from memory.
 //
-// What a reader takes of the host's memory depends on the widths of the matrices, not on their number or
+// Memory that a reader takes on the host depends on the widths of the matrices, not on their number or
 // rows.
 #pragma once
 
