@@ -19,6 +19,8 @@ type Branded<Name extends string> = number & { readonly [brand]: Name };
 export type SequenceId = Branded<"SequenceId">;
 /** Index of a KV page on one device, 0 … pages-1. */
 export type PageId = Branded<"PageId">;
+/** Index of a slot for recurrent states on one device, 0 … slots-1. */
+export type StateSlot = Branded<"StateSlot">;
 /** Index of an engine in the fleet, 0 … engines-1. */
 export type EngineId = Branded<"EngineId">;
 /** LoRA adapter, as devices number them. 0 means no adapter; devices accept only 0 today. */
@@ -264,8 +266,23 @@ export interface Chunk {
    */
   readonly samples: readonly ChunkRow[];
   readonly adapter: AdapterId;
+  /** Recurrent state that the chunk reads and writes. Absent: the device has none. */
+  readonly state?: ChunkState;
   /** Index in the chunk of the first token of a pair's second text. Absent: there is none. */
   readonly secondAt?: number;
+}
+
+/** Slots of a chunk's recurrent state. Each slot has at most one writer in a step, and no other chunk reads what it writes. */
+export interface ChunkState {
+  /** Slot that holds the state after the chunk. */
+  readonly slot: StateSlot;
+  /**
+   * Slot with the state before the chunk: `slot`, or a checkpoint, which the chunk does not change. Null: the
+   * chunk starts at position 0.
+   */
+  readonly from: StateSlot | null;
+  /** Checkpoints by rising `count`: `slot` receives the state after the chunk's first `count` tokens, ≥ 1. */
+  readonly saves: readonly { readonly count: number; readonly slot: StateSlot }[];
 }
 
 /** Output requested for one token of a chunk: a sampled token or a hidden state. */

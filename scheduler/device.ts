@@ -18,6 +18,11 @@ export interface DeviceSpec {
   /** Size of a hidden state, and how many a step may return. Absent: the device returns none. */
   readonly hidden?: { readonly size: number; readonly rowsMax: number };
   /**
+   * Slots for recurrent states, each of `bytes`. Such a device has no abort points: a state cannot be computed
+   * twice. Absent: the model has no recurrent layers.
+   */
+  readonly states?: { readonly slots: number; readonly bytes: number };
+  /**
    * Number of abort points, spread evenly over an abortable step. Absent: the device computes every step to
    * its end.
    */
