@@ -62,7 +62,8 @@ export interface ComputeOptions {
   readonly threads: number;
   /**
    * Formats of matrices, values of `matrixFormats` in the order of engine.h: embedding, vocabulary
-   * projection, then seven per layer, then the table of layer inputs. Absent: all plain.
+   * projection, seven per layer, the table of layer inputs, then three per layer if any is recurrent. Absent: all
+   * plain.
    */
   readonly formats?: readonly number[];
   /**
@@ -91,6 +92,8 @@ export interface EngineLimits {
   /** Absent: one for each chunk. */
   readonly stepHiddenMax?: number;
   readonly topLogprobsMax: number;
+  /** Slots for recurrent states; absent: none. */
+  readonly states?: number;
   /** GPUs that compute one step together: exactly one today. Absent for CPU engines. */
   readonly devices?: readonly number[];
   /** Library that multiplies plain matrices on a GPU; absent: own. */
@@ -129,7 +132,7 @@ export interface NativeLibrary {
     shape: ModelShape,
     options: ComputeOptions,
     pageTokens: number,
-  ): { readonly weightBytes: number; readonly pageBytes: number };
+  ): { readonly weightBytes: number; readonly pageBytes: number; readonly stateBytes: number };
   modelOpen(shape: ModelShape, options: ComputeOptions): ModelHandle;
   modelLoad(model: ModelHandle, tensor: ModelTensor): void;
   modelSeal(model: ModelHandle): void;
@@ -142,7 +145,7 @@ export interface NativeLibrary {
   modelRestore(model: ModelHandle, path: string, key: Uint8Array, onProgress: NativeProgress): void;
   modelClose(model: ModelHandle): void;
   /**
-   * Maximum bytes that an engine takes besides its pages: its workspace; on a GPU its copy of the weights, and
+   * Maximum bytes that an engine takes besides its pages and states: its workspace; on a GPU its copy of the weights, and
    * memory of the host, most of it only while the engine opens.
    */
   enginePlan(
@@ -166,7 +169,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 15;
+const abiVersion = 16;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -175,8 +178,11 @@ const everySecond = 1024;
 const groupedHeads = 4096;
 const transposed = 2048;
 const halfRows = 8192;
+/** Flags BUNTING_GATED_HEADS and BUNTING_NEGATED_EXP. */
+const gatedHeads = 32_768;
+const negatedExp = 65_536;
 /** Step of BUNTING_EXPERT. */
-const expertStep = 64;
+const expertStep = 128;
 const statuses: readonly (NativeStatus | "ok")[] = [
   "ok",
   "invalid",
@@ -193,7 +199,7 @@ const symbols = {
   bunting_machine_probe: { args: ["buffer"], returns: "i32" },
   bunting_device_probe: { args: ["i32", "buffer"], returns: "i32" },
   bunting_cublaslt_probe: { args: ["i32", "buffer", "i32"], returns: "i32" },
-  bunting_model_plan: { args: ["buffer", "i32", "buffer", "buffer"], returns: "i32" },
+  bunting_model_plan: { args: ["buffer", "i32", "buffer", "buffer", "buffer"], returns: "i32" },
   bunting_model_open: { args: ["buffer", "buffer"], returns: "i32" },
   bunting_model_load: {
     args: ["ptr", "i32", "i32", "buffer", "u64", "i32", "i64", "i64"],
@@ -254,8 +260,9 @@ export function openLibrary(path: string): NativeLibrary {
     modelPlan(shape, options, pageTokens) {
       const struct = encodeShape(shape, options);
       const pageBytes = new BigUint64Array(new ArrayBuffer(8));
-      const weightBytes = word((out) => c.bunting_model_plan(struct, pageTokens, out, pageBytes));
-      return { weightBytes, pageBytes: Number(pageBytes[0]) };
+      const stateBytes = new BigUint64Array(new ArrayBuffer(8));
+      const weightBytes = word((out) => c.bunting_model_plan(struct, pageTokens, out, pageBytes, stateBytes));
+      return { weightBytes, pageBytes: Number(pageBytes[0]), stateBytes: Number(stateBytes[0]) };
     },
     modelOpen: (shape, options) => {
       const struct = encodeShape(shape, options);
@@ -269,7 +276,9 @@ export function openLibrary(path: string): NativeLibrary {
         (stored.everySecond ? everySecond : 0) +
         (stored.transposed ? transposed : 0) +
         (stored.halfRows ? halfRows : 0) +
-        (stored.groupedHeads ? groupedHeads : 0);
+        (stored.groupedHeads ? groupedHeads : 0) +
+        (stored.gatedHeads ? gatedHeads : 0) +
+        (stored.negatedExp ? negatedExp : 0);
       const kind = tensor + stored.expert * expertStep;
       const type = dtype + flags;
       if (quantised === undefined) {
@@ -422,16 +431,22 @@ function decodeText(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes.subarray(0, end < 0 ? bytes.length : end));
 }
 
-const shapeBytes = 184;
+const shapeBytes = 216;
 /** BUNTING_ROUTER_* names of scores in order. */
 const scores: readonly Router["score"][] = ["chosen", "all", "sigmoid"];
 /** BUNTING_MLP_* names in order. */
-const mlps: readonly LayerShape["mlp"][] = ["gated", "experts", "both", "plain", "shared", "sharedGated"];
+const mlps: readonly LayerShape["mlp"][] = [
+  ...(["gated", "experts", "both", "plain", "shared", "sharedGated", "none"] as const),
+];
+/** BUNTING_MIXER_* values. */
+const mixers = { attention: 0, delta: 2, ssm: 3, conv: 4, attentionAndSsm: 5, none: 6 } as const;
+/** BUNTING_STATE_NORM_* values. */
+const stateNorms = { none: 0, heads: 2, groups: 4, wide: 8 } as const;
 /** BUNTING_QK_NORM_* names in order. */
 const qkNorms: readonly LayerShape["qkNorm"][] = ["none", "head", "wide", "rotated", "unit"];
 /** BUNTING_ACTIVATION_* names in order. */
 const activations: readonly ModelShape["activation"][] = ["silu", "geluTanh", "clampedSwiglu", "gelu"];
-const layerBytes = 64;
+const layerBytes = 68;
 const ropeBytes = 32;
 
 /** Encodes a bunting_quantised. */
@@ -451,7 +466,8 @@ function encodeQuantised(source: QuantisedSource): Uint8Array {
 
 /**
  * Encodes a bunting_model_shape: 16 int32, 7 float, 15 int32, a float, an int32, then the addresses of layers,
- * ropes and formats. These follow it in the same storage, with the ropes' frequencies.
+ * ropes and formats, then 6 int32 and 2 float of recurrent layers. Layers, ropes and formats follow it in the
+ * same storage, with the ropes' frequencies.
  */
 function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
   const { compute, isa, threads, formats = [], kv = "plain" } = options;
@@ -500,6 +516,20 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
     ...[Number(encoder?.finalNorm === false), Number(encoder?.embeddingNorm ?? false)],
     ...[encoder?.positions ?? 0, encoder?.positionOffset ?? 0, encoder?.tokenTypes ?? 0],
   ]);
+  const { states } = shape;
+  if (states !== undefined) {
+    const { convBias, norm, gateFirst, skip, tiledHeads } = states;
+    writeIntegers(184, [
+      ...[states.keyHeads, states.heads, states.keySize, states.valueSize, states.conv],
+      Number(convBias) |
+        stateNorms[norm] |
+        (Number(gateFirst) << 4) |
+        (Number(skip) << 5) |
+        (Number(tiledHeads) << 6),
+    ]);
+    view.setFloat32(208, states.dtMin, true);
+    view.setFloat32(212, states.dtMax, true);
+  }
   writeAddress(160, layersAt);
   for (const [index, layer] of shape.layers.entries())
     writeIntegers(layersAt + index * layerBytes, layerWords(layer));
@@ -530,9 +560,10 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
 function layerWords(layer: LayerShape): number[] {
   const { biases } = layer;
   const before = layer.parallel ? 1 : 1 | 4;
-  const norms = { before, after: 2 | 8, around: 15, sums: 16 | 32, beforeMlp: 4 }[layer.norms];
+  const parts = (layer.mixer === "none" ? 0 : 1 | 2 | 16) | (layer.mlp === "none" ? 0 : 4 | 8 | 32);
+  const norms = { before, after: 2 | 8, around: 15, sums: 16 | 32, beforeMlp: 4 }[layer.norms] & parts;
   return [
-    ...[0, mlps.indexOf(layer.mlp), norms], // attention
+    ...[mixers[layer.mixer], mlps.indexOf(layer.mlp), norms],
     [biases.qkv, biases.o, biases.gateUp, biases.down, biases.router].reduce(
       (set, has, bit) => set | (Number(has) << bit),
       0,
@@ -547,23 +578,25 @@ function layerWords(layer: LayerShape): number[] {
     layer.kvLayersBack,
     Number(layer.scaled),
     Number(layer.chunked),
+    Number(layer.gatedOutput),
   ];
 }
 
 /** BUNTING_DEVICES_MAX. */
 const devicesMax = 8;
 
-/** Encodes bunting_engine_limits: 10 int32, then the devices. */
+/** Encodes bunting_engine_limits: 10 int32, the devices, then the state slots. */
 function encodeLimits(limits: EngineLimits): Uint8Array {
   const { threads, pages, pageTokens, stepTokensMax, stepChunksMax, topLogprobsMax } = limits;
   const { stepDrawsMax = stepChunksMax, stepHiddenMax = stepChunksMax } = limits;
-  const { devices = [], gemm = "own" } = limits;
+  const { devices = [], gemm = "own", states = 0 } = limits;
   if (devices.length > devicesMax) {
     throw new NativeError("invalid", `${devices.length} devices for one engine; at most ${devicesMax}`);
   }
-  const struct = new Int32Array(new ArrayBuffer((10 + devicesMax) * 4));
+  const struct = new Int32Array(new ArrayBuffer((11 + devicesMax) * 4));
   struct.set([threads, pages, pageTokens, stepTokensMax, stepChunksMax]);
   struct.set([stepDrawsMax, stepHiddenMax, topLogprobsMax], 5);
   struct.set([gemmNames.indexOf(gemm), devices.length, ...devices], 8);
+  struct[10 + devicesMax] = states;
   return new Uint8Array(struct.buffer);
 }

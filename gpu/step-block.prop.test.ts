@@ -11,6 +11,7 @@ import {
   type PageId,
   type SampleRow,
   type SequenceId,
+  type StateSlot,
   type Step,
 } from "../scheduler/core.ts";
 import { runs } from "../tests/support/property.ts";
@@ -62,7 +63,13 @@ const hiddenRow: fc.Arbitrary<ChunkRow> = fc.record({
 const wantedRow: fc.Arbitrary<ChunkRow> = fc.oneof(row, hiddenRow);
 const ints = (max: number, options: fc.ArrayConstraints) =>
   fc.array(fc.nat(max), options).map((values) => Int32Array.from(values));
-const chunk: fc.Arbitrary<Chunk> = fc.record({
+const slot = fc.nat(63).map((id) => id as StateSlot);
+const state = fc.record({
+  slot,
+  from: fc.option(slot),
+  saves: fc.array(fc.record({ count: fc.integer({ min: 1, max: 40 }), slot }), { maxLength: 3 }),
+});
+const statelessChunk = fc.record({
   sequence: fc.nat(1000).map((id) => id as SequenceId),
   start: fc.nat(4000),
   tokens: ints(vocabSize - 1, { minLength: 1, maxLength: 40 }),
@@ -71,6 +78,10 @@ const chunk: fc.Arbitrary<Chunk> = fc.record({
   adapter: fc.nat(3),
   secondAt: fc.nat(2),
 });
+const chunk: fc.Arbitrary<Chunk> = fc.oneof(
+  statelessChunk,
+  fc.tuple(statelessChunk, state).map(([plain, state]) => ({ ...plain, state })),
+);
 const page = fc.nat(63).map((id) => id as PageId);
 const move = fc.record({
   from: page,
@@ -91,7 +102,7 @@ function decode(bytes: Uint8Array) {
   const uint = (word: number): number => view.getUint32(word * 4, true);
   const real = (word: number): number => view.getFloat32(word * 4, true);
   expect(uint(0)).toBe(0x31505453);
-  const array = (index: number) => ({ count: int(2 + index), at: int(10 + index) });
+  const array = (index: number) => ({ count: int(2 + index), at: int(11 + index) });
   const moves = array(0);
   const tokens = array(1);
   const chunks = array(2);
@@ -100,8 +111,9 @@ function decode(bytes: Uint8Array) {
   const pairs = array(5);
   const masks = array(6);
   const spans = array(7);
-  const widths = [4, 1, 9, 1, 20, 2, 1, 4];
-  expect(uint(1)).toBe(widths.reduce((sum, width, index) => sum + array(index).count * width, 18));
+  const saves = array(8);
+  const widths = [4, 1, 12, 1, 20, 2, 1, 4, 2];
+  expect(uint(1)).toBe(widths.reduce((sum, width, index) => sum + array(index).count * width, 20));
   expect(uint(1) * 4).toBeLessThanOrEqual(bytes.byteLength);
 
   const pair = (index: number) => pairs.at + 2 * index;
@@ -133,11 +145,14 @@ function decode(bytes: Uint8Array) {
       topLogprobs: int(at + 15),
     };
   };
+  let savesRead = 0;
   return {
     moves: Array.from({ length: moves.count }, (_, i) => [0, 1, 2, 3].map((w) => int(moves.at + 4 * i + w))),
     chunks: Array.from({ length: chunks.count }, (_, i) => {
-      const at = chunks.at + 9 * i;
+      const at = chunks.at + 12 * i;
       const words = [0, 1, 2, 3, 4, 5, 6, 7, 8].map((w) => int(at + w));
+      const firstSave = savesRead;
+      savesRead += int(at + 11);
       const [first, count, start, pagesAt, pageCount, firstRow, rowCount, adapter, secondAt] = words;
       return {
         start,
@@ -146,10 +161,15 @@ function decode(bytes: Uint8Array) {
         samples: Array.from({ length: rowCount! }, (_, r) => decodeRow(firstRow! + r)),
         adapter,
         secondAt,
+        state: [int(at + 9), int(at + 10)],
+        saves: Array.from({ length: int(at + 11) }, (_, s) =>
+          [0, 1].map((w) => int(saves.at + 2 * (firstSave + s) + w)),
+        ),
       };
     }),
+    savesUnread: saves.count - savesRead,
     spans: Array.from({ length: spans.count }, (_, i) => [0, 1, 2, 3].map((w) => int(spans.at + 4 * i + w))),
-    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 9 * i)),
+    firstTokens: Array.from({ length: chunks.count }, (_, i) => int(chunks.at + 12 * i)),
     tokens: tokens.count,
   };
 }
@@ -180,13 +200,15 @@ function wordsOf({ moves, chunks }: Step) {
   });
   return {
     moves: moves.map(({ from, to, count }) => [from as number, to as number, count, 0]),
-    chunks: chunks.map(({ start, tokens, pages, samples, adapter, secondAt = 0 }) => ({
+    chunks: chunks.map(({ start, tokens, pages, samples, adapter, secondAt = 0, state }) => ({
       start,
       tokens: [...tokens],
       pages: [...pages],
       samples: samples.map(rowOf),
       adapter,
       secondAt,
+      state: [state?.slot ?? -1, state?.from ?? -1] as number[],
+      saves: state?.saves.map(({ count, slot }) => [count, slot as number]) ?? [],
     })),
   };
 }
@@ -197,7 +219,8 @@ describe("a step block", () => {
     fc.assert(
       fc.property(step, (wanted) => {
         block.encode(wanted);
-        const { moves, chunks, spans, firstTokens, tokens } = decode(block.bytes);
+        const { moves, chunks, savesUnread, spans, firstTokens, tokens } = decode(block.bytes);
+        expect(savesUnread).toBe(0);
         const words = wordsOf(wanted);
         const sharing = sharingOrder(wanted.chunks, 16);
         expect<unknown>(moves).toEqual(words.moves);

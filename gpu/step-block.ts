@@ -26,12 +26,13 @@ const magic = 0x31505453;
 const entryWords = {
   moves: 4,
   tokens: 1,
-  chunks: 9,
+  chunks: 12,
   pages: 1,
   rows: 20,
   pairs: 2,
   maskWords: 1,
   spans: 4,
+  saves: 2,
 } as const;
 type ArrayName = keyof typeof entryWords;
 const arrayNames = Object.keys(entryWords) as readonly ArrayName[];
@@ -48,6 +49,8 @@ const resultRowWords = 4;
 const afterIndexWord = 16;
 const wantsWord = 17;
 const wantsHidden = 1;
+/** State slot of a chunk that has none. */
+const none = -1;
 
 /** Integer, float and byte views of one buffer; native code receives `bytes`. */
 class Words {
@@ -100,11 +103,12 @@ export class StepBlock {
   }
 
   #count({ moves, chunks }: Step, spans: number): Arrays {
-    const counts = { moves: moves.length, tokens: 0, chunks: chunks.length, pages: 0 };
+    const counts = { moves: moves.length, tokens: 0, chunks: chunks.length, pages: 0, saves: 0 };
     const ofRows = { rows: 0, pairs: 0, maskWords: 0 };
-    for (const { tokens, pages, samples } of chunks) {
+    for (const { tokens, pages, samples, state } of chunks) {
       counts.tokens += tokens.length;
       counts.pages += pages.length;
+      counts.saves += state?.saves.length ?? 0;
       for (const sample of samples) {
         ofRows.rows += 1;
         if (sample.wants === "hidden") continue;
@@ -153,14 +157,15 @@ export class StepBlock {
     }
   }
 
-  /** Writes the chunks with their tokens, pages and rows, in the given order. */
+  /** Writes the chunks with their tokens, pages, rows and saves, in the given order. */
   #encodeChunks(at: Arrays, chunks: readonly Chunk[], order: readonly number[]): void {
     const { ints } = this.#words;
     const { draws, hidden } = this.#places;
     const next = { tokens: 0, pages: 0, rows: 0, pairs: 0, maskWords: 0, draws: 0, hidden: 0 };
     let to = at.chunks;
+    let save = at.saves;
     for (const index of order) {
-      const { start, tokens, pages, samples, adapter, secondAt = 0 } = chunks[index]!;
+      const { start, tokens, pages, samples, adapter, secondAt = 0, state } = chunks[index]!;
       ints[to++] = next.tokens;
       ints[to++] = tokens.length;
       ints[to++] = start;
@@ -170,6 +175,13 @@ export class StepBlock {
       ints[to++] = samples.length;
       ints[to++] = adapter;
       ints[to++] = secondAt;
+      ints[to++] = state?.slot ?? none;
+      ints[to++] = state?.from ?? none;
+      ints[to++] = state?.saves.length ?? 0;
+      for (const { count, slot } of state?.saves ?? []) {
+        ints[save++] = count;
+        ints[save++] = slot;
+      }
       ints.set(tokens, at.tokens + next.tokens);
       ints.set(pages, at.pages + next.pages);
       draws.first[index] = next.draws;

@@ -197,3 +197,19 @@ describe("loading computes the numbers of a matrix", () => {
     expect(isSo(tensorsOf(q4k, { [TensorKind.v]: q6, [TensorKind.down]: q6 }), "auto")).toBeFalse();
   });
 });
+
+test("matrices of recurrent layers have formats behind all others", () => {
+  const { stateQ, stateK, stateV, stateZ, stateO, o } = TensorKind;
+  const tensors = [
+    { tensor: o, layer: 0, dtype: q4 },
+    ...[stateQ, stateK, stateV].map((tensor) => ({ tensor, layer: 1, dtype: q6 })),
+    { tensor: stateZ, layer: 1, dtype: q4 },
+    { tensor: stateO, layer: 1, dtype: q8 },
+  ];
+  const others = [...[0, 0], ...[0, 0, 2, 0, 0, 0, 0], ...[0, 0, 0, 0, 0, 0, 0], 0];
+  const formats = formatsOf(tensors, 2, "auto", "bf16");
+  expect(formats).toEqual([...others, ...[0, 0, 0], ...[q6, 2, 5]]);
+  expect(widenedNote(tensors, formats, "bf16")).toBeNull();
+  expect(isRounded(tensors, formats)).toBeFalse();
+  expect(isRounded(tensors, formatsOf(tensors, 2, "int4", "bf16"))).toBeTrue();
+});

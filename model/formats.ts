@@ -61,13 +61,19 @@ const quantBits = { int8: 8, q8_0: 8, int6: 6, int4: 4, fp8: 0, plain: 0 } as co
  * on a GPU.
  */
 const layerMatrices: readonly (readonly number[])[] = [
-  [TensorKind.q, TensorKind.k],
+  [TensorKind.q, TensorKind.k, TensorKind.qGate],
   [TensorKind.v],
   [TensorKind.o],
   [TensorKind.gate, TensorKind.up],
   [TensorKind.down],
   [TensorKind.besideGate, TensorKind.besideUp],
   [TensorKind.besideDown],
+];
+/** Further matrices, per layer of a model with recurrent layers. */
+const stateMatrices: readonly (readonly number[])[] = [
+  [TensorKind.stateQ, TensorKind.stateK, TensorKind.stateV],
+  [TensorKind.stateZ],
+  [TensorKind.stateO],
 ];
 /** Tensors that are embedding tables, or project to the vocabulary. */
 const vocabularyKinds: readonly number[] = [TensorKind.embed, TensorKind.lmHead, TensorKind.layerEmbed];
@@ -107,6 +113,10 @@ export function formatsOf(
     }
   }
   formats.push(formatOf([TensorKind.layerEmbed], 0));
+  if (tensors.some(({ tensor }) => tensor === TensorKind.stateO)) {
+    for (let layer = 0; layer < layers; layer += 1)
+      formats.push(...stateMatrices.map((kinds) => formatOf(kinds, layer)));
+  }
   return formats;
 }
 
@@ -145,12 +155,15 @@ export function widenedNote(
   formats: readonly number[],
   compute: "bf16" | "f32",
 ): string | null {
+  const layers = layersOf(tensors);
   const widenedTo = (format: number, name: string): string[] => {
     const isWidened = ({ dtype }: FormatTensor): boolean =>
       format === matrixFormats.plain || format === matrixFormats.int8
         ? isBlocks(dtype)
         : codebookFormat(dtype) !== undefined;
-    const widened = tensors.filter((tensor) => isWidened(tensor) && formatIn(formats, tensor) === format);
+    const widened = tensors.filter(
+      (tensor) => isWidened(tensor) && formatIn(formats, layers, tensor) === format,
+    );
     if (widened.length === 0) return [];
     const names = [...new Set(widened.map(({ dtype }) => storedType(dtype)!.name))].join(" and ");
     return [`${widened.length} ${widened.length === 1 ? "matrix" : "matrices"} in ${names} become ${name}`];
@@ -165,12 +178,25 @@ export function widenedNote(
 }
 
 /** Format of a tensor's matrix; undefined for vectors and matrices without a choice. */
-function formatIn(formats: readonly number[], { tensor, layer }: FormatTensor): number | undefined {
+function formatIn(
+  formats: readonly number[],
+  layers: number,
+  { tensor, layer }: FormatTensor,
+): number | undefined {
   if (tensor === TensorKind.embed) return formats[0];
   if (tensor === TensorKind.lmHead) return formats[1];
-  if (tensor === TensorKind.layerEmbed) return formats.at(-1);
-  const matrix = layerMatrices.findIndex((kinds) => kinds.includes(tensor));
+  const tableAt = 2 + layers * layerMatrices.length;
+  if (tensor === TensorKind.layerEmbed) return formats[tableAt];
+  const isOf = (kinds: readonly number[]): boolean => kinds.includes(tensor);
+  const ofState = stateMatrices.findIndex(isOf);
+  if (ofState >= 0) return formats[tableAt + 1 + layer * stateMatrices.length + ofState];
+  const matrix = layerMatrices.findIndex(isOf);
   return matrix < 0 ? undefined : formats[2 + layer * layerMatrices.length + matrix];
+}
+
+/** Number of layers of a model, from its tensors. */
+function layersOf(tensors: readonly FormatTensor[]): number {
+  return tensors.reduce((most, { layer }) => Math.max(most, layer + 1), 0);
 }
 
 /**
@@ -181,8 +207,9 @@ export function isRounded(
   tensors: readonly (FormatTensor & { readonly quantised?: unknown })[],
   formats: readonly number[],
 ): boolean {
+  const layers = layersOf(tensors);
   return tensors.some((tensor) => {
-    const format = formatIn(formats, tensor);
+    const format = formatIn(formats, layers, tensor);
     if (format === undefined) return false;
     if (tensor.quantised != null) return true;
     const type = storedType(tensor.dtype);

@@ -54,17 +54,21 @@ export type RopeScaling =
     };
 
 export interface LayerShape {
-  readonly mixer: "attention";
+  /**
+   * `delta` (Gated DeltaNet), `ssm` (Mamba-2) and `conv` (short convolution) are recurrent: `Traits.states` has
+   * their sizes. `attentionAndSsm` adds up both; `none`: the layer has an MLP only.
+   */
+  readonly mixer: "attention" | "delta" | "ssm" | "conv" | "attentionAndSsm" | "none";
   /**
    * `experts`: for each token a router chooses some of the model's experts, each a gated MLP. `both`: a gated
    * MLP and experts in parallel, each with norms of its own. `shared`: a gated MLP and experts of the same
    * input, whose sum counts; `sharedGated`: the MLP is multiplied by the sigmoid of one more projection.
-   * `plain`: an MLP without a gate.
+   * `plain`: an MLP without a gate. `none`: the layer has a mixer only.
    */
-  readonly mlp: "gated" | "experts" | "both" | "shared" | "sharedGated" | "plain";
+  readonly mlp: "gated" | "experts" | "both" | "shared" | "sharedGated" | "plain" | "none";
   /**
-   * Norms before attention and MLP (on their inputs), after (on their outputs), or both. `sums`: of the
-   * residual stream after each. `beforeMlp`: before the MLP only.
+   * Norms before mixer and MLP (on their inputs), after (on their outputs), or both. `sums`: of the
+   * residual stream after each. `beforeMlp`: before the MLP only. A part that a layer lacks has no norms.
    */
   readonly norms: "before" | "after" | "around" | "sums" | "beforeMlp";
   readonly biases: {
@@ -101,6 +105,8 @@ export interface LayerShape {
   readonly kvLayersBack: number;
   /** True if a scalar of the layer multiplies the residual stream at the end of the layer. */
   readonly scaled: boolean;
+  /** True if a sigmoid of one more projection, as wide as q, multiplies the attention's output before o. */
+  readonly gatedOutput: boolean;
 }
 
 export type LayerSizes = Pick<Sizes, "headSize" | "kvHeads" | "feedForward">;
@@ -122,6 +128,7 @@ export const plainLayer: LayerShape = {
   valueNorm: false,
   kvLayersBack: 0,
   scaled: false,
+  gatedOutput: false,
 };
 
 /** Sizes that every configuration has. */
@@ -175,8 +182,57 @@ export const plainRouter: Router = {
 
 /** True for the kinds of MLPs with experts. */
 export function hasExperts({ mlp }: Pick<LayerShape, "mlp">): boolean {
-  return mlp !== "gated" && mlp !== "plain";
+  return mlp !== "gated" && mlp !== "plain" && mlp !== "none";
 }
+
+/** True for the kinds of mixers with attention. */
+export function hasAttention({ mixer }: Pick<LayerShape, "mixer">): boolean {
+  return mixer === "attention" || mixer === "attentionAndSsm";
+}
+
+/** True for the kinds of mixers with a recurrent state. */
+export function hasState({ mixer }: Pick<LayerShape, "mixer">): boolean {
+  return mixer !== "attention" && mixer !== "none";
+}
+
+/** Sizes and options of recurrent layers; a model has one kind. Short convolutions have `conv` and `convBias` only. */
+export interface States {
+  /** Heads of q and k; each serves heads / keyHeads value heads. */
+  readonly keyHeads: number;
+  readonly heads: number;
+  readonly keySize: number;
+  readonly valueSize: number;
+  /** Width of the convolution, in tokens. */
+  readonly conv: number;
+  readonly convBias: boolean;
+  /** RMS norm of the output: of each value head, of all numbers of a key head's value heads, or of all. */
+  readonly norm: "none" | "heads" | "groups" | "wide";
+  /** True if the gate multiplies before the norm. */
+  readonly gateFirst: boolean;
+  /** True if a factor per head times v is added to the output. */
+  readonly skip: boolean;
+  /** True if value head h has key head h % keyHeads, instead of consecutive value heads sharing one. */
+  readonly tiledHeads: boolean;
+  /** Range of time steps of `ssm`. */
+  readonly dtMin: number;
+  readonly dtMax: number;
+}
+
+/** Recurrent layers with only a convolution; others override the rest. */
+export const plainStates: States = {
+  keyHeads: 0,
+  heads: 0,
+  keySize: 0,
+  valueSize: 0,
+  conv: 4,
+  convBias: false,
+  norm: "none",
+  gateFirst: false,
+  skip: false,
+  tiledHeads: false,
+  dtMin: 0,
+  dtMax: Number.POSITIVE_INFINITY,
+};
 
 /** Traits of a family beside the sizes. */
 export interface Traits {
@@ -202,6 +258,8 @@ export interface Traits {
   readonly residualScale: number;
   readonly logitScale: number;
   readonly logitCap: number;
+  /** Absent: no layer is recurrent. */
+  readonly states?: States;
   /** Absent: tokens see only those before them. */
   readonly encoder?: Encoder;
 }
@@ -235,6 +293,8 @@ export const shapeLimits = {
   experts: 4096,
   headSize: 1024,
   layerInputs: 1 << 16,
+  stateSize: 256,
+  stateConv: 8,
   vocab: 1 << 24,
   contextMax: 1 << 26,
 } as const;

@@ -39,6 +39,10 @@ export interface ModelTensor {
   readonly transposed: boolean;
   /** True if each transposed row of the file is one half of a longer one: BUNTING_HALF_ROWS. */
   readonly halfRows: boolean;
+  /** True if the file alternates a head's rows of q and of its gate: BUNTING_GATED_HEADS. Absent: false. */
+  readonly gatedHeads?: boolean;
+  /** True if the file has -exp(A_log): BUNTING_NEGATED_EXP. Absent: false. */
+  readonly negatedExp?: boolean;
   /** Row-major [rows, cols]; vectors have one row. */
   readonly rows: number;
   readonly cols: number;

@@ -38,6 +38,7 @@ struct bunting_engine {
                  [[maybe_unused]] bunting_progress progress)
       : reader({.pages = limits.pages,
                 .page_tokens = limits.page_tokens,
+                .states = limits.states,
                 .tokens_max = limits.step_tokens_max,
                 .chunks_max = limits.step_chunks_max,
                 .draws_max = limits.step_draws_max,
@@ -65,18 +66,22 @@ struct bunting_engine {
 // gpu/native.ts accesses these structs by byte offset.
 static_assert(sizeof(bunting_machine) == 128 && offsetof(bunting_machine, memory_bytes) == 16 &&
               offsetof(bunting_machine, processor) == 32);
-static_assert(sizeof(bunting_model_shape) == 184 && offsetof(bunting_model_shape, compute) == 48 &&
+static_assert(sizeof(bunting_model_shape) == 216 && offsetof(bunting_model_shape, compute) == 48 &&
               offsetof(bunting_model_shape, norm_epsilon) == 64 &&
               offsetof(bunting_model_shape, logit_cap) == 88 &&
               offsetof(bunting_model_shape, layer_inputs) == 92 &&
               offsetof(bunting_model_shape, attention) == 112 &&
               offsetof(bunting_model_shape, router_options) == 140 &&
-              offsetof(bunting_model_shape, layer) == 160 && offsetof(bunting_model_shape, formats) == 176);
-static_assert(sizeof(bunting_layer_shape) == 64 && offsetof(bunting_layer_shape, parallel) == 32 &&
-              offsetof(bunting_layer_shape, scaled) == 56 && offsetof(bunting_layer_shape, chunked) == 60);
+              offsetof(bunting_model_shape, layer) == 160 && offsetof(bunting_model_shape, formats) == 176 &&
+              offsetof(bunting_model_shape, state_key_heads) == 184 &&
+              offsetof(bunting_model_shape, state_dt_min) == 208);
+static_assert(sizeof(bunting_layer_shape) == 68 && offsetof(bunting_layer_shape, parallel) == 32 &&
+              offsetof(bunting_layer_shape, scaled) == 56 && offsetof(bunting_layer_shape, chunked) == 60 &&
+              offsetof(bunting_layer_shape, gated_output) == 64);
 static_assert(sizeof(bunting_rope) == 32 && offsetof(bunting_rope, query_growth) == 16);
-static_assert(sizeof(bunting_engine_limits) == 72 && offsetof(bunting_engine_limits, gemm) == 32 &&
-              offsetof(bunting_engine_limits, devices) == 40);
+static_assert(sizeof(bunting_engine_limits) == 76 && offsetof(bunting_engine_limits, gemm) == 32 &&
+              offsetof(bunting_engine_limits, devices) == 40 &&
+              offsetof(bunting_engine_limits, states) == 72);
 static_assert(sizeof(bunting_device) == 256 && offsetof(bunting_device, memory_bytes) == 16 &&
               offsetof(bunting_device, name) == 32 && offsetof(bunting_device, note) == 128);
 
@@ -127,8 +132,20 @@ void check_limits(bunting_engine_limits const& limits) {
 #endif
 }
 
+// Refuses layers that this engine does not compute yet.
+void check_mixers(bunting::Model const& model) {
+  for (int32_t layer = 0; layer < model.shape().layers; layer++) {
+    bunting_layer_shape const& has = model.layer_shape(layer);
+    if (model.has_state(layer)) fail(BUNTING_INVALID, "this engine does not compute recurrent layers");
+    if (has.mixer == BUNTING_MIXER_NONE || has.mlp == BUNTING_MLP_NONE)
+      fail(BUNTING_INVALID, "this engine does not compute layers without attention or without an MLP");
+    if (has.gated_output) fail(BUNTING_INVALID, "this engine does not gate the output of attention");
+  }
+}
+
 // The allowed formats depend on the engine.
 void check_formats(bunting::Model const& model) {
+  check_mixers(model);
 #ifdef BUNTING_CUDA
   if (model.shape().kv == BUNTING_KV_INT8 || model.shape().kv == BUNTING_KV_INT4)
     fail(BUNTING_INVALID, "GPUs keep keys and values in bf16 or fp8, not in %s",
@@ -190,11 +207,12 @@ bunting_status bunting_cublaslt_probe([[maybe_unused]] int32_t index, char* desc
 }
 
 bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page_tokens,
-                                  uint64_t* weight_bytes, uint64_t* page_bytes) {
+                                  uint64_t* weight_bytes, uint64_t* page_bytes, uint64_t* state_bytes) {
   return guarded([&] {
     require(shape, "shape");
     require(weight_bytes, "weight_bytes");
     require(page_bytes, "page_bytes");
+    require(state_bytes, "state_bytes");
     if (page_tokens != bunting::kPageTokens)
       fail(BUNTING_INVALID, "pages of %d tokens: this engine has pages of %d", page_tokens,
            bunting::kPageTokens);
@@ -202,6 +220,7 @@ bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page
     check_formats(model);
     *weight_bytes = model.weight_bytes();
     *page_bytes = model.page_bytes();
+    *state_bytes = model.state_bytes();
   });
 }
 
@@ -299,6 +318,9 @@ bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_li
     require(out, "out");
     check_limits(*limits);
     if (!model->sealed()) fail(BUNTING_INVALID, "the model is not sealed");
+    if ((limits->states > 0) != model->has_states())
+      fail(BUNTING_INVALID, "engine limits: %d state slots; the model has %s", limits->states,
+           model->has_states() ? "recurrent layers" : "no recurrent layers");
     *out = std::make_unique<bunting_engine>(*model, *limits, progress).release();
   });
 }

@@ -11,9 +11,10 @@ namespace bunting {
 namespace {
 
 constexpr int32_t kHeaderWords = sizeof(bunting_step_header) / 4;
-static_assert(sizeof(bunting_step_header) == 72, "the header is part of the ABI (gpu/step-block.ts)");
+static_assert(sizeof(bunting_step_header) == 80, "the header is part of the ABI (gpu/step-block.ts)");
 static_assert(sizeof(bunting_step_result) == 16, "the result header is part of the ABI (gpu/step-block.ts)");
 static_assert(sizeof(PageMove) == 4 * BUNTING_MOVE_WORDS, "moves are read in place");
+static_assert(sizeof(StateSave) == 4 * BUNTING_SAVE_WORDS, "saves are read in place");
 
 float as_float(uint32_t bits) {
   float value;
@@ -30,12 +31,14 @@ bool within(float value, float low, float high) {
 
 StepReader::StepReader(StepLimits const& limits) : limits_(limits) {
   plan_.chunk.resize(size_t(limits.chunks_max));
+  plan_.state.resize(size_t(limits.chunks_max));
   plan_.position.resize(size_t(limits.tokens_max));
   plan_.token_page.resize(size_t(limits.tokens_max));
   plan_.row.resize(size_t(limits.draws_max) + size_t(limits.hidden_max));
   plan_.draw.resize(size_t(limits.draws_max));
   plan_.shared.resize(size_t(limits.chunks_max));
   page_use_.resize(size_t(limits.pages));
+  slot_use_.resize(size_t(limits.states));
 }
 
 uint64_t StepReader::result_bytes(int32_t draws, int32_t top_logprobs_max, int32_t hidden,
@@ -69,6 +72,7 @@ StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64
   Array const pairs = array("pairs", header.pairs, header.pairs_at, 2);
   Array const words = array("words", header.words, header.words_at, 1);
   Array const shared = array("shared", header.shared, header.shared_at, 4);
+  Array const saves = array("saves", header.saves, header.saves_at, BUNTING_SAVE_WORDS);
   if (tokens.count > limits_.tokens_max)
     fail(BUNTING_INVALID, "step block: %d tokens, at most %d fit a step", tokens.count, limits_.tokens_max);
   if (chunks.count > limits_.chunks_max)
@@ -79,6 +83,7 @@ StepPlan const& StepReader::read(void const* block, uint64_t block_bytes, uint64
   read_tokens(tokens);
   read_chunks(chunks, pages, rows);
   check_page_writers();
+  read_states(saves);
   read_rows(rows, pairs, words);
   read_shared(shared);
 
@@ -138,7 +143,8 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
   for (int32_t c = 0; c < chunks.count; c++) {
     int32_t word[BUNTING_CHUNK_WORDS];
     std::memcpy(word, chunks.words + size_t(c) * BUNTING_CHUNK_WORDS, sizeof word);
-    auto const [first, count, start, pages_at, page_count, rows_at, row_count, adapter, second] = word;
+    auto const [first, count, start, pages_at, page_count, rows_at, row_count, adapter, second, slot, from,
+                save_count] = word;
     if (first != next_token || count < 1 || count > plan_.tokens - first)
       fail(BUNTING_INVALID, "step block: chunk %d has rows [%d, +%d), expected to begin at %d of %d", c,
            first, count, next_token, plan_.tokens);
@@ -181,6 +187,7 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
       plan_.token_page[size_t(first + i)] = page[(start + i) / tp];
     }
     plan_.chunk[size_t(c)] = ChunkView{first, count, start, page, second};
+    plan_.state[size_t(c)] = ChunkState{slot, from, nullptr, save_count};
     read_token_rows(c, rows.words, next_row, row_count);
     next_row += row_count;
     next_token += count;
@@ -190,6 +197,55 @@ void StepReader::read_chunks(Array const& chunks, Array const& pages, Array cons
   if (next_row != rows.count)
     fail(BUNTING_INVALID, "step block: chunks sample %d of %d rows", next_row, rows.count);
   plan_.chunks = chunks.count;
+}
+
+// Marks a slot as written by a chunk.
+void StepReader::write_slot(int32_t slot, int32_t chunk) {
+  if (slot < 0 || slot >= limits_.states)
+    fail(BUNTING_INVALID, "step block: chunk %d writes state slot %d of %d", chunk, slot, limits_.states);
+  SlotUse& use = slot_use_[size_t(slot)];
+  if (use.written_step == step_)
+    fail(BUNTING_INVALID, "step block: state slot %d is written by chunks %d and %d", slot, use.chunk, chunk);
+  use = {step_, chunk};
+}
+
+// Reads the states of the chunks and their saves, which cover the array in order.
+void StepReader::read_states(Array const& saves) {
+  int32_t next_save = 0;
+  for (int32_t c = 0; c < plan_.chunks; c++) {
+    ChunkState& state = plan_.state[size_t(c)];
+    ChunkView const& chunk = plan_.chunk[size_t(c)];
+    if (limits_.states == 0) {
+      if (state.slot != -1 || state.from != -1 || state.save_count != 0)
+        fail(BUNTING_INVALID, "step block: chunk %d has state slot %d; the model has no states", c,
+             state.slot);
+      continue;
+    }
+    write_slot(state.slot, c);
+    if (state.from < -1 || state.from >= limits_.states || (state.from == -1) != (chunk.start == 0))
+      fail(BUNTING_INVALID, "step block: chunk %d from position %d on begins from state slot %d of %d", c,
+           chunk.start, state.from, limits_.states);
+    if (state.save_count < 0 || state.save_count > saves.count - next_save)
+      fail(BUNTING_INVALID, "step block: chunk %d has saves [%d, +%d) of %d", c, next_save, state.save_count,
+           saves.count);
+    state.saves = reinterpret_cast<StateSave const*>(saves.words) + next_save;
+    for (int32_t i = 0; i < state.save_count; i++) {
+      int32_t const least = i == 0 ? 1 : state.saves[i - 1].count + 1;
+      if (state.saves[i].count < least || state.saves[i].count > chunk.count)
+        fail(BUNTING_INVALID, "step block: chunk %d saves its state after %d tokens, expected %d to %d", c,
+             state.saves[i].count, least, chunk.count);
+      write_slot(state.saves[i].slot, c);
+    }
+    next_save += state.save_count;
+  }
+  if (next_save != saves.count)
+    fail(BUNTING_INVALID, "step block: chunks have %d of %d saves", next_save, saves.count);
+  for (int32_t c = 0; limits_.states > 0 && c < plan_.chunks; c++) {
+    auto const [slot, from, list, count] = plan_.state[size_t(c)];
+    if (from >= 0 && from != slot && slot_use_[size_t(from)].written_step == step_)
+      fail(BUNTING_INVALID, "step block: chunk %d begins from state slot %d, which chunk %d writes", c, from,
+           slot_use_[size_t(from)].chunk);
+  }
 }
 
 // Counts the rows that draw, and checks that rows fit a step and their output fits the result.

@@ -32,6 +32,19 @@ struct SharedSpan {
   int32_t parent;                  // index of the earlier span whose end is this one's begin; -1: begin is 0
 };
 
+// Copy of the state after a chunk's first `count` tokens into a slot.
+struct StateSave {
+  int32_t count, slot;
+};
+
+// Recurrent state of a chunk.
+struct ChunkState {
+  int32_t slot;            // receives the state after the chunk
+  int32_t from;            // slot with the state before the chunk; -1: zeros
+  StateSave const* saves;  // [save_count] by rising count
+  int32_t save_count;
+};
+
 // Validated step. Pointers are into the block, which the caller keeps unchanged until the step is done.
 struct StepPlan {
   int32_t moves = 0, tokens = 0, chunks = 0, rows = 0, draws = 0,
@@ -39,6 +52,7 @@ struct StepPlan {
   PageMove const* move = nullptr;   // [moves]
   int32_t const* token = nullptr;   // [T] ids
   std::vector<ChunkView> chunk;     // [chunks]
+  std::vector<ChunkState> state;    // [chunks]; unspecified without state slots
   std::vector<int32_t> position;    // [T] absolute
   std::vector<int32_t> token_page;  // [T] page of each position
   std::vector<WantedRow> row;       // [rows]
@@ -49,7 +63,7 @@ struct StepPlan {
 
 // Limits against which the reader checks a block.
 struct StepLimits {
-  int32_t pages = 0, page_tokens = 0;
+  int32_t pages = 0, page_tokens = 0, states = 0;
   int32_t tokens_max = 0, chunks_max = 0, draws_max = 0, hidden_max = 0, top_logprobs_max = 0;
   int32_t vocab = 0, context_max = 0, hidden_size = 0;
   bool is_bidirectional = false;  // chunks are whole texts
@@ -73,6 +87,12 @@ class StepReader {
     int32_t chunk = 0, index = 0;  // the writing chunk, and the page's index in its list
   };
 
+  // Writer of a state slot in the current step.
+  struct SlotUse {
+    uint64_t written_step = 0;
+    int32_t chunk = 0;
+  };
+
   struct Array {
     uint32_t const* words = nullptr;
     int32_t count = 0;
@@ -81,6 +101,8 @@ class StepReader {
   void read_moves(Array const& moves);
   void read_tokens(Array const& tokens);
   void read_chunks(Array const& chunks, Array const& pages, Array const& rows);
+  void read_states(Array const& saves);
+  void write_slot(int32_t slot, int32_t chunk);
   void read_token_rows(int32_t chunk, uint32_t const* rows, int32_t first, int32_t count);
   void check_page_writers() const;
   void count_rows(Array const& rows, uint64_t result_bytes);
@@ -92,6 +114,7 @@ class StepReader {
   StepLimits limits_;
   StepPlan plan_;
   std::vector<PageUse> page_use_;  // [P]
+  std::vector<SlotUse> slot_use_;  // [states]
   uint64_t step_ = 0;
   uint32_t const* block_ = nullptr;  // set while reading
   int64_t block_words_ = 0;

@@ -49,6 +49,7 @@ void check_limits(bunting_engine_limits const& limits) {
   check("step_draws_max", limits.step_draws_max, 1, 1 << 20);
   check("step_hidden_max", limits.step_hidden_max, 0, 1 << 20);
   check("top_logprobs_max", limits.top_logprobs_max, 0, 1024);
+  check("states", limits.states, 0, 1 << 24);
 }
 
 Forward::Forward(Model const& model, bunting_engine_limits const& limits)

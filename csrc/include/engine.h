@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 15
+#define BUNTING_ABI_VERSION 16
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -119,8 +119,12 @@ enum { BUNTING_PAIRED_ROWS = 256, BUNTING_ONE_LESS = 512 };
  * HALF_ROWS, with TRANSPOSED only: each row of the file has as many elements of another tensor, before or after this one's. */
 enum { BUNTING_EVERY_SECOND = 1024, BUNTING_TRANSPOSED = 2048, BUNTING_HALF_ROWS = 8192 };
 /* Flag of the same kind for Q, K, V and their biases. The file groups rows by key-value head: rows of its query heads, then
- * its key, then its value. It excludes PAIRED_ROWS. */
+ * its key, then its value. It excludes PAIRED_ROWS. For STATE_Q, _K, _V and _Z, and for STATE_B and _A, the file groups rows by
+ * key head of the state: its q, its k, v of its value heads, then their z; and their b, then their a. */
 enum { BUNTING_GROUPED_HEADS = 4096 };
+/* Flags of the same kind. GATED_HEADS, for Q and Q_GATE: the file has both in one matrix, per query head its rows of Q, then those
+ * of its gate. NEGATED_EXP, for STATE_A_LOG: the file has -exp(A_log). */
+enum { BUNTING_GATED_HEADS = 32768, BUNTING_NEGATED_EXP = 65536 };
 /* Formats of a matrix in memory, which decide how the engine multiplies it.
  * PLAIN: the type that `compute` names.
  * INT8, INT6, INT4, Q8_0: integers in groups along a row that share one f16 scale. INT8 and INT6 have groups of 128 (8.125
@@ -146,10 +150,27 @@ enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1, BUNTING_KV_FP8 = 2, BUNTING_KV
  * a norm of the sum; its tokens see those behind them too.
  *
  * A layer adds the outputs of its mixer and of its MLP to x, each multiplied by residual_scale. Both may have a pre-norm (of x)
- * and a post-norm (of their output). An engine rejects a part that it does not compute with BUNTING_INVALID and names it.
+ * and a post-norm (of their output). A layer may lack one of the two, with its norms. An engine rejects a part that it does not
+ * compute with BUNTING_INVALID and names it.
  *
  * Values of the fields of a bunting_layer_shape follow. */
 enum { BUNTING_MIXER_ATTENTION = 0 };  /* grouped-query attention: softmax(scale * q k^T) v over all visible positions */
+/* Recurrent mixers, of which a model has one kind. Their state of fixed size takes the place of keys and values. With n the normed
+ * input, q, k, v, z, a, b its projections by STATE_Q to STATE_B, K = state_conv, Gk key heads of size Dk and Gv value heads of
+ * size Dv, each for one value head and its key head:
+ *   DELTA, SSM: q, k, v = silu(conv(q, k, v)), conv: depthwise over the last K tokens, per channel
+ *   DELTA (gated delta net, arXiv:2412.06464): q = q / |q| / sqrt(Dk), k = k / |k|, with |x|^2 = sum(x^2) + 1e-6;
+ *     g = exp(-exp(A_log) softplus(a + dt_bias));  S = g S;  S = S + k (sigmoid(b) (v - S^T k))^T;  y = S^T q
+ *   SSM (Mamba-2, arXiv:2405.21060; q, k, v are its C, B, x):
+ *     dt = clamp(softplus(a + dt_bias), dt_min, dt_max); g = exp(-exp(A_log) dt);  S = g S + k (dt v)^T;  y = S^T q
+ *   the output is O of y with D, norm and gate z (state_options)
+ *   CONV (short convolution, LFM2; q, k, v are its B, C, x, [H] each): the output is O (k * conv(q * v))
+ * S is [Dk, Dv] per value head, in f32. The state of a layer is S and the last K-1 inputs of conv, zeros at position 0.
+ * ATTENTION_SSM: attention and SSM of the same input, added up. NONE: the layer has an MLP only. */
+enum {
+  BUNTING_MIXER_DELTA = 2, BUNTING_MIXER_SSM = 3, BUNTING_MIXER_CONV = 4, BUNTING_MIXER_ATTENTION_SSM = 5,
+  BUNTING_MIXER_NONE = 6,
+};
 enum { BUNTING_MLP_GATED = 0 };        /* down(activation(gate(n)) * up(n)) */
 /* Mixture of experts: the sum of weight * gated MLP over the k of E experts that the router chooses by its logits router(n). */
 enum { BUNTING_MLP_EXPERTS = 1 };
@@ -160,6 +181,7 @@ enum { BUNTING_MLP_PLAIN = 3 };        /* down(activation(up(n))); GATE_UP stand
 /* Experts and a gated MLP of the same input, added up: experts(n) + gated(n). SHARED_GATED: the latter is multiplied by
  * sigmoid(shared_gate(n)). Neither has biases or a post-norm. */
 enum { BUNTING_MLP_SHARED = 4, BUNTING_MLP_SHARED_GATED = 5 };
+enum { BUNTING_MLP_NONE = 6 };         /* the layer has a mixer only */
 /* Set of a layer's norms. A part without a pre-norm reads x itself. A norm of a SUM replaces x by norm(x + the part's output);
  * it has the tensor of the post-norm, which the layer then lacks. */
 enum {
@@ -193,6 +215,7 @@ typedef struct bunting_layer_shape {
   int32_t scaled;           /* 1: the layer ends by multiplying x by its BUNTING_T_LAYER_SCALE */
   /* 1: the window is a chunk: a token sees itself and the tokens before it from the last multiple of sliding_window on */
   int32_t chunked;
+  int32_t gated_output;     /* 1: the attention's output is multiplied by sigmoid(q_gate(n)) before O */
 } bunting_layer_shape;
 
 /* Rotary position embedding. At position p the engine rotates the pair x[i], x[i + R/2] of a head's first R elements by
@@ -225,6 +248,15 @@ enum { BUNTING_ROUTER_CHOSEN = 0, BUNTING_ROUTER_ALL = 1, BUNTING_ROUTER_SIGMOID
  * experts' scores are divided by their sum. SCALES_INPUT: the score multiplies the expert's input instead of its output; k is 1.
  * A weight is the score times router_scale. */
 enum { BUNTING_ROUTER_BIASED = 1, BUNTING_ROUTER_NORMALISED = 2, BUNTING_ROUTER_SCALES_INPUT = 4 };
+
+/* Set of options of recurrent mixers. CONV_BIAS: conv has biases. SKIP: y becomes y + D v, with STATE_D. At most one norm, RMS with
+ * weights STATE_NORM: NORM_HEADS per value head, [Dv]; NORM_GROUPS per group of Gv*Dv/Gk numbers, NORM_WIDE over all, [Gv*Dv]. The
+ * output is norm(y) * silu(z), with GATE_FIRST norm(y * silu(z)), without a norm y * silu(z). TILED_HEADS: the key head of value
+ * head h is h % Gk; else it is h / (Gv/Gk). */
+enum {
+  BUNTING_STATE_CONV_BIAS = 1, BUNTING_STATE_NORM_HEADS = 2, BUNTING_STATE_NORM_GROUPS = 4, BUNTING_STATE_NORM_WIDE = 8,
+  BUNTING_STATE_GATE_FIRST = 16, BUNTING_STATE_SKIP = 32, BUNTING_STATE_TILED_HEADS = 64,
+};
 
 /* Shape of a model. The library reads its pointers during the call only. */
 typedef struct bunting_model_shape {
@@ -269,10 +301,19 @@ typedef struct bunting_model_shape {
   int32_t reserved;            /* 0 */
   bunting_layer_shape const* layer; /* [layers] */
   bunting_rope const* rope;         /* [ropes]; null if there is none */
-  /* BUNTING_FORMAT_* per matrix, 3 + 7*layers bytes. First the embedding and the vocabulary projection (ignored if tied). Then
-   * per layer: Q with K; V; O; gate with up; down (all experts share the last two); gate with up beside experts; down beside
-   * experts. Last the embedding of per-layer inputs. GPUs need the same format for V as for Q and K. NULL: all plain. */
+  /* BUNTING_FORMAT_* per matrix, 3 + 7*layers bytes, with recurrent layers 3 + 10*layers. First the embedding and the vocabulary projection (ignored if tied). Then
+   * per layer: Q with K and Q_GATE; V; O; gate with up; down (all experts share the last two); gate with up beside experts; down
+   * beside experts. Then the embedding of per-layer inputs. Last, with recurrent layers, per layer: STATE_Q with _K and _V;
+   * STATE_Z; STATE_O. GPUs need the same format for V as for Q and K. NULL: all plain. */
   uint8_t const* formats;
+  /* Sizes of recurrent layers; 0 in models without them. With CONV only state_conv and CONV_BIAS. */
+  int32_t state_key_heads;     /* Gk */
+  int32_t state_heads;         /* Gv, a multiple of Gk */
+  int32_t state_key_size;      /* Dk, a multiple of 16, up to 256 */
+  int32_t state_value_size;    /* Dv, a multiple of 16, up to 256 */
+  int32_t state_conv;          /* K, 2 to 8 */
+  int32_t state_options;       /* BUNTING_STATE_CONV_BIAS, .. */
+  float state_dt_min, state_dt_max; /* of SSM; 0 and infinity in most models */
 } bunting_model_shape;
 
 /* Tensors of a model. Shapes are [rows, cols], row-major, as in Hugging Face files; vectors have rows = 1. */
@@ -331,13 +372,33 @@ enum {
   BUNTING_T_MLP_POST_NORM_BIAS = 54,  /* [1, H] */
   BUNTING_T_CHOICE_BIAS = 55,         /* [1, E], with ROUTER_BIASED */
   BUNTING_T_SHARED_GATE = 56,         /* [1, H], with MLP_SHARED_GATED, kept in f32 */
+  BUNTING_T_Q_GATE = 64,              /* [Hq*D, H], with gated_output */
+  /* Tensors of recurrent mixers; CONV has Q, K, V, CONV_Q, its bias, and O, with H for each width. */
+  BUNTING_T_STATE_Q = 65,             /* [Gk*Dk, H] */
+  BUNTING_T_STATE_K = 66,             /* [Gk*Dk, H] */
+  BUNTING_T_STATE_V = 67,             /* [Gv*Dv, H] */
+  BUNTING_T_STATE_Z = 68,             /* [Gv*Dv, H] */
+  BUNTING_T_STATE_A = 69,             /* [Gv, H], kept in f32, as is the next */
+  BUNTING_T_STATE_B = 70,             /* [Gv, H], with DELTA */
+  BUNTING_T_STATE_CONV_Q = 71,        /* [Gk*Dk, K], the oldest token's weight first; kept in f32, as are all that follow but O */
+  BUNTING_T_STATE_CONV_K = 72,        /* [Gk*Dk, K] */
+  BUNTING_T_STATE_CONV_V = 73,        /* [Gv*Dv, K] */
+  BUNTING_T_STATE_CONV_Q_BIAS = 74,   /* [1, Gk*Dk], with CONV_BIAS, as the next two */
+  BUNTING_T_STATE_CONV_K_BIAS = 75,   /* [1, Gk*Dk] */
+  BUNTING_T_STATE_CONV_V_BIAS = 76,   /* [1, Gv*Dv] */
+  BUNTING_T_STATE_DT_BIAS = 77,       /* [1, Gv] */
+  BUNTING_T_STATE_A_LOG = 78,         /* [1, Gv] */
+  BUNTING_T_STATE_D = 79,             /* [1, Gv], with SKIP */
+  BUNTING_T_STATE_NORM = 80,          /* [1, Dv] or [1, Gv*Dv], with a norm */
+  BUNTING_T_STATE_O = 81,             /* [H, Gv*Dv] */
 };
 /* Stride between experts in tensor numbers: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of expert 5. */
-enum { BUNTING_EXPERT = 64 };
+enum { BUNTING_EXPERT = 128 };
 
-/* Computes the bytes of the packed weights and of one KV page. Allocates nothing. */
+/* Computes the bytes of the packed weights, of one KV page, and of one slot for the states of all recurrent layers (0: there are
+ * none). Allocates nothing. */
 bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page_tokens, uint64_t* weight_bytes,
-                                  uint64_t* page_bytes);
+                                  uint64_t* page_bytes, uint64_t* state_bytes);
 
 bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_model** out);
 
@@ -435,15 +496,16 @@ typedef struct bunting_engine_limits {
    * BUNTING_INVALID. */
   int32_t device_count;
   int32_t devices[BUNTING_DEVICES_MAX];
+  int32_t states;           /* state slots; >= 1 with recurrent layers, else 0 */
 } bunting_engine_limits;
 
-/* Computes upper bounds, in bytes, of an engine's memory besides its pages: workspace, copy of the weights, and the host's
+/* Computes upper bounds, in bytes, of an engine's memory besides its pages and states: workspace, copy of the weights, and the host's
  * memory that a GPU engine takes, most of it only while it opens. Allocates nothing. A CPU engine has no copy, and its
  * host_bytes are 0. A GPU engine uses GPU memory for the first two. */
 bunting_status bunting_engine_plan(bunting_model_shape const* shape, bunting_engine_limits const* limits,
                                    uint64_t* workspace_bytes, uint64_t* copy_bytes, uint64_t* host_bytes);
 
-/* Opens an engine and allocates all its pages, workspaces and threads. Steps allocate nothing. A GPU engine reads the weights
+/* Opens an engine and allocates all its pages, states, workspaces and threads. Steps allocate nothing. A GPU engine reads the weights
  * here, piece by piece from the model's files to the GPU, and calls `progress`, which may be null, after each piece. A number
  * that is not finite, or a file that is gone, is refused here. Several engines may open at once. */
 bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_limits const* limits,
@@ -460,9 +522,10 @@ bunting_status bunting_engine_close(bunting_engine* engine);
  *                           (1..Tp) tokens of page `from` to page `to`. Tier 0 is this device's pages; others are not
  *                           supported yet.
  *   tokens   [T]            token ids of all chunks, chunk after chunk
- *   chunks   [chunks,   9]  first token row, count, start position, first entry in `pages`, page count, first entry in
+ *   chunks   [chunks,  12]  first token row, count, start position, first entry in `pages`, page count, first entry in
  *                           `rows`, row count, adapter (0: none; others are not supported yet), index of the first token
- *                           of type 1 (0: none)
+ *                           of type 1 (0: none), state slot (-1: none), slot with the state before the chunk (-1: none,
+ *                           start is 0), number of saves
  *   pages    [..]           page ids; a chunk has ceil((start + count) / Tp) of them
  *   rows     [rows,    20]  outputs, see below: chunk after chunk, and by rising index within a chunk
  *   pairs    [..,       2]  (token, value): logit biases (value is a float's bits) and seen tokens (value is a count)
@@ -474,20 +537,26 @@ bunting_status bunting_engine_close(bunting_engine* engine);
  *                           child's c is its parent's d, and its chunks are among its parent's. c of a span without a
  *                           parent is 0. So no row and position occur twice, and a row's spans are contiguous from 0.
  *                           There are fewer spans than chunks.
+ *   saves    [saves,    2]  (count, slot): the slot receives the state after the chunk's first `count` tokens; chunk after
+ *                           chunk, and by rising count within a chunk
  *
  * Chunks of one step belong to different sequences. The engine appends keys and values of a chunk's own tokens before it
  * reads them. Earlier steps, or moves of this one, must have filled positions [0, start). No two chunks write the same
- * page, and no chunk reads a page that another chunk writes. */
+ * page, and no chunk reads a page that another chunk writes.
+ *
+ * With recurrent layers each chunk has a state slot, which it updates in place, or begins from another one, which stays as it is.
+ * A step writes a slot once at most, and no chunk begins from a slot that another chunk or a save writes. */
 typedef struct bunting_step_header {
   uint32_t magic;      /* BUNTING_STEP_MAGIC */
   uint32_t words_total;
-  int32_t moves, tokens, chunks, pages, rows, pairs, words, shared;                    /* counts of entries */
-  int32_t moves_at, tokens_at, chunks_at, pages_at, rows_at, pairs_at, words_at, shared_at; /* word offsets */
+  int32_t moves, tokens, chunks, pages, rows, pairs, words, shared, saves;             /* counts of entries */
+  int32_t moves_at, tokens_at, chunks_at, pages_at, rows_at, pairs_at, words_at, shared_at, saves_at; /* word offsets */
 } bunting_step_header;
 
 #define BUNTING_STEP_MAGIC 0x31505453u /* "STP1" */
 #define BUNTING_MOVE_WORDS 4
-#define BUNTING_CHUNK_WORDS 9
+#define BUNTING_CHUNK_WORDS 12
+#define BUNTING_SAVE_WORDS 2
 #define BUNTING_ROW_WORDS 20
 
 /* Words of an entry of `rows`, which requests an output for one of its chunk's tokens. A row that requests the hidden state has
@@ -544,7 +613,7 @@ bunting_status bunting_step_start(bunting_engine* engine, void const* block, uin
 
 /* Blocks until the started step is done. A CPU engine computes here, on the calling thread and its helpers. `way` is NULL or an
  * abort flag that another thread may set. Once it is not 0, a CPU engine aborts the step within one layer and returns
- * BUNTING_GAVE_WAY. A GPU engine ignores it. */
+ * BUNTING_GAVE_WAY. A GPU engine ignores it, and so does an engine with recurrent layers, which cannot compute a state twice. */
 bunting_status bunting_step_wait(bunting_engine* engine, int32_t const* way);
 
 /* Returns the raw logits of the last step's draws, [rows, V] f32, valid until the next step. For tests and evaluation. */

@@ -129,7 +129,7 @@ void Model::read_ropes() {
 }
 
 void Model::read_formats() {
-  formats_.assign(3 + 7 * layers_.size(), BUNTING_FORMAT_PLAIN);
+  formats_.assign(3 + (has_states() ? 10 : 7) * layers_.size(), BUNTING_FORMAT_PLAIN);
   if (shape_.formats) std::copy_n(shape_.formats, formats_.size(), formats_.begin());
   read_format(formats_[0], "the embedding", embedding_);
   read_format(formats_[1], "the vocabulary projection", lm_head_);
@@ -272,6 +272,17 @@ uint64_t Model::page_bytes(int32_t layer) const {
   if (shape_.kv == BUNTING_KV_FP8)
     return uint64_t(has.kv_heads) * 2 * kPageTokens * uint64_t(has.head_size + 2);
   return kv_page_bytes(kv_dtype(), has.kv_heads, has.head_size);
+}
+
+int64_t Model::layer_state_numbers() const {
+  int64_t const conv = (shape_.state_conv - 1) * conv_channels();
+  return round_up(conv, 16) + state_value_width() * shape_.state_key_size;
+}
+
+uint64_t Model::state_bytes() const {
+  uint64_t layers = 0;
+  for (int32_t layer = 0; layer < shape_.layers; layer++) layers += has_state(layer);
+  return layers == 0 ? 0 : layers * uint64_t(layer_state_numbers()) * sizeof(float);
 }
 
 void Model::let_go(char const* from, size_t bytes) const {

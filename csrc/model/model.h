@@ -20,6 +20,7 @@
 #include "host/memory_region.h"
 #include "host/thread_pool.h"
 #include "include/engine.h"
+#include "model/model_shape.h"
 #include "model/rope_table.h"
 
 namespace bunting {
@@ -129,8 +130,14 @@ class Model {
   // Widths of the widest layer.
   int64_t query_width() const { return int64_t(shape_.query_heads) * shape_.head_size; }
   int64_t qkv_width() const;
+  // True if a layer's mixer has attention, and if it has a recurrent state.
+  bool has_attention(int32_t layer) const { return mixes_attention(layer_shape(layer).mixer); }
+  bool has_state(int32_t layer) const { return bunting::has_state(layer_shape(layer).mixer); }
+  bool has_states() const { return shape_.state_conv > 0; }  // in any layer
   // True if a layer has its own keys and values; and if it has a projection of v.
-  bool has_keys(int32_t layer) const { return layer_shape(layer).kv_layers_back == 0; }
+  bool has_keys(int32_t layer) const {
+    return has_attention(layer) && layer_shape(layer).kv_layers_back == 0;
+  }
   bool has_v(int32_t layer) const {
     return has_keys(layer) && !(layer_shape(layer).values & BUNTING_VALUES_KEYS);
   }
@@ -191,6 +198,21 @@ class Model {
   // Widest padded input of a matrix.
   int64_t width_max() const { return width_max_; }
   uint64_t page_bytes() const;  // one KV page over all layers with keys
+  // Widths of q and k, and of v, of recurrent layers.
+  int64_t state_key_width() const {
+    return shape_.state_heads > 0 ? int64_t(shape_.state_key_heads) * shape_.state_key_size : shape_.hidden;
+  }
+  int64_t state_value_width() const {
+    return shape_.state_heads > 0 ? int64_t(shape_.state_heads) * shape_.state_value_size : shape_.hidden;
+  }
+  // Channels of the convolution of a recurrent layer.
+  int64_t conv_channels() const {
+    return shape_.state_heads > 0 ? 2 * state_key_width() + state_value_width() : shape_.hidden;
+  }
+  // Numbers of a recurrent layer's state, a multiple of 16: the conv's last inputs [K-1, channels], then S
+  // [Gv, Dk, Dv].
+  int64_t layer_state_numbers() const;
+  uint64_t state_bytes() const;  // one slot over all recurrent layers
 
  private:
   TensorTarget target(int32_t tensor, int32_t layer) const;
@@ -204,7 +226,7 @@ class Model {
 
   bunting_model_shape shape_;  // without its pointers, which are the caller's
   std::vector<bunting_layer_shape> layer_shapes_;
-  std::vector<uint8_t> formats_;  // [3 + 7 L] BUNTING_FORMAT_*
+  std::vector<uint8_t> formats_;  // [3 + 7 L], with states [3 + 10 L] BUNTING_FORMAT_*
   Kernels const* kernels_ = nullptr;
   Dtype dtype_ = Dtype::bf16;
   int64_t grouped_width_ = 0, width_max_ = 0;

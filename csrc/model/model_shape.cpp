@@ -7,12 +7,21 @@
 namespace bunting {
 
 bool mixes_experts(int32_t mlp) {
-  return mlp != BUNTING_MLP_GATED && mlp != BUNTING_MLP_PLAIN;
+  return mlp != BUNTING_MLP_GATED && mlp != BUNTING_MLP_PLAIN && mlp != BUNTING_MLP_NONE;
+}
+
+bool mixes_attention(int32_t mixer) {
+  return mixer == BUNTING_MIXER_ATTENTION || mixer == BUNTING_MIXER_ATTENTION_SSM;
+}
+
+bool has_state(int32_t mixer) {
+  return mixer >= BUNTING_MIXER_DELTA && mixer <= BUNTING_MIXER_ATTENTION_SSM;
 }
 
 namespace {
 
 constexpr int32_t kRopesMax = 8;
+constexpr int32_t kStateSizeMax = 256;  // of a head's keys or values
 
 void check_range(char const* name, int64_t value, int64_t low, int64_t high) {
   if (value < low || value > high)
@@ -25,9 +34,29 @@ void check_positive(char const* name, float value) {
     fail(BUNTING_INVALID, "model shape: %s is %g, must be greater than 0", name, double(value));
 }
 
+// Checks that a layer without one of its parts lacks the norms and biases of that part too.
+void check_parts(bunting_layer_shape const& layer) {
+  bool const has_mixer = layer.mixer != BUNTING_MIXER_NONE, has_mlp = layer.mlp != BUNTING_MLP_NONE;
+  if (!has_mixer && !has_mlp) fail(BUNTING_INVALID, "model shape: a layer has neither mixer nor MLP");
+  if (layer.parallel && !(has_mixer && has_mlp))
+    fail(BUNTING_INVALID, "model shape: a layer with one part has no parallel MLP");
+  constexpr int32_t kMlpNorms = BUNTING_NORM_MLP | BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM;
+  constexpr int32_t kMlpBiases = BUNTING_BIAS_GATE_UP | BUNTING_BIAS_DOWN | BUNTING_BIAS_ROUTER;
+  if (!has_mlp && (layer.norms & kMlpNorms || layer.biases & kMlpBiases))
+    fail(BUNTING_INVALID, "model shape: a layer without an MLP has a norm or a bias of it");
+  if (!has_mixer && (layer.norms & ~kMlpNorms || layer.biases & BUNTING_BIAS_O))
+    fail(BUNTING_INVALID, "model shape: a layer without a mixer has a norm or a bias of it");
+  if (mixes_attention(layer.mixer)) return;
+  if (layer.biases & BUNTING_BIAS_QKV || layer.qk_norm != BUNTING_QK_NORM_NONE || layer.sinks ||
+      layer.values || layer.kv_layers_back || layer.sliding_window)
+    fail(BUNTING_INVALID, "model shape: a layer without attention has a part of it");
+}
+
 void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
-  check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_ATTENTION);
-  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_SHARED_GATED);
+  check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_NONE);
+  if (layer.mixer > BUNTING_MIXER_ATTENTION && layer.mixer < BUNTING_MIXER_DELTA)
+    fail(BUNTING_INVALID, "model shape: there is no mixer %d", layer.mixer);
+  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_NONE);
   check_range("a layer's norms", layer.norms, 0, 63);
   constexpr int32_t kAfterAttn = BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM;
   constexpr int32_t kAfterMlp = BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM;
@@ -68,6 +97,8 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
         "not beside the attention");
   if (!mixes_experts(layer.mlp) && (layer.biases & BUNTING_BIAS_ROUTER))
     fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
+  check_range("a layer's gated_output", layer.gated_output, 0, mixes_attention(layer.mixer) ? 1 : 0);
+  check_parts(layer);
 }
 
 void check_router(bunting_model_shape const& s) {
@@ -113,12 +144,56 @@ void check_sizes(bunting_model_shape const& s, int32_t index) {
          s.rope[layer.rope].dimensions, layer.head_size);
   if (layer.kv_layers_back == 0) return;
   bunting_layer_shape const& source = s.layer[index - layer.kv_layers_back];
-  if (source.kv_layers_back > 0 || source.head_size != layer.head_size || source.kv_heads != layer.kv_heads)
+  if (!mixes_attention(source.mixer) || source.kv_layers_back > 0 || source.head_size != layer.head_size ||
+      source.kv_heads != layer.kv_heads)
     fail(BUNTING_INVALID,
          "model shape: layer %d reads keys and values of layer %d, which has none of its own or other sizes",
          index, index - layer.kv_layers_back);
   if (layer.biases & BUNTING_BIAS_QKV)
     fail(BUNTING_INVALID, "model shape: layer %d has no keys of its own, and biases of them", index);
+}
+
+// Checks the sizes and options of recurrent layers.
+void check_states(bunting_model_shape const& s) {
+  int32_t kind = BUNTING_MIXER_NONE, attention_layers = 0;
+  for (int32_t i = 0; i < s.layers; i++) {
+    int32_t const mixer = s.layer[i].mixer;
+    if (mixes_attention(mixer)) attention_layers++;
+    if (!has_state(mixer)) continue;
+    int32_t const own = mixer == BUNTING_MIXER_ATTENTION_SSM ? int32_t{BUNTING_MIXER_SSM} : mixer;
+    if (kind != BUNTING_MIXER_NONE && own != kind)
+      fail(BUNTING_INVALID, "model shape: layers have recurrent mixers %d and %d; a model has one kind", kind,
+           own);
+    kind = own;
+  }
+  if (attention_layers == 0) fail(BUNTING_INVALID, "model shape: no layer has attention");
+  if (s.attention == BUNTING_ATTENTION_BIDIRECTIONAL && kind != BUNTING_MIXER_NONE)
+    fail(BUNTING_INVALID, "model shape: an encoder has no recurrent layers");
+  bool const has_any = kind != BUNTING_MIXER_NONE, has_heads = has_any && kind != BUNTING_MIXER_CONV;
+  check_range("state_key_heads", s.state_key_heads, has_heads, has_heads ? 4096 : 0);
+  check_range("state_heads", s.state_heads, has_heads, has_heads ? 4096 : 0);
+  check_range("state_key_size", s.state_key_size, has_heads, has_heads ? kStateSizeMax : 0);
+  check_range("state_value_size", s.state_value_size, has_heads, has_heads ? kStateSizeMax : 0);
+  check_range("state_conv", s.state_conv, has_any ? 2 : 0, has_any ? 8 : 0);
+  check_range("state_options", s.state_options, 0,
+              has_heads ? 127
+              : has_any ? int32_t{BUNTING_STATE_CONV_BIAS}
+                        : 0);
+  if (!has_heads) return;
+  if (s.state_heads % s.state_key_heads != 0)
+    fail(BUNTING_INVALID, "model shape: %d key heads of states do not divide %d value heads",
+         s.state_key_heads, s.state_heads);
+  if (s.state_key_size % 16 != 0 || s.state_value_size % 16 != 0)
+    fail(BUNTING_INVALID, "model shape: states are [%d, %d], which are no multiples of 16", s.state_key_size,
+         s.state_value_size);
+  int32_t const norms =
+      s.state_options & (BUNTING_STATE_NORM_HEADS | BUNTING_STATE_NORM_GROUPS | BUNTING_STATE_NORM_WIDE);
+  if (norms & (norms - 1))
+    fail(BUNTING_INVALID, "model shape: a recurrent layer has several norms of its output");
+  if (kind != BUNTING_MIXER_SSM) return;
+  if (!(s.state_dt_min >= 0 && s.state_dt_max > s.state_dt_min))
+    fail(BUNTING_INVALID, "model shape: a recurrent layer's time steps are %g to %g", double(s.state_dt_min),
+         double(s.state_dt_max));
 }
 
 void check_rope(bunting_rope const& rope, int32_t head_size) {
@@ -192,6 +267,7 @@ void check_shape(bunting_model_shape const& s) {
          s.position_offset, s.context_max);
   check_range("token_types", s.token_types, 0, 1 << 16);
   check_range("reserved", s.reserved, 0, 0);
+  check_states(s);
   bool has_experts = false;
   for (int32_t i = 0; i < s.layers; i++) {
     check_layer(s.layer[i], s.ropes);

@@ -11,5 +11,8 @@ void check_shape(bunting_model_shape const& shape);
 
 // True for the kinds of MLPs (BUNTING_MLP_*) with experts.
 bool mixes_experts(int32_t mlp);
+// Return true for kinds of mixers with attention, and with a recurrent state.
+bool mixes_attention(int32_t mixer);
+bool has_state(int32_t mixer);
 
 }  // namespace bunting

@@ -29,9 +29,9 @@ TEST(model_refuses_impossible_shapes) {
     bunting_model_shape shape = tiny_shape();
     change(shape);
     bunting_model* model = nullptr;
-    uint64_t weights, page;
+    uint64_t weights, page, state;
     CHECK(bunting_model_open(&shape, &model) == BUNTING_INVALID, "opened: %s", name);
-    CHECK(bunting_model_plan(&shape, 16, &weights, &page) == BUNTING_INVALID, "planned: %s", name);
+    CHECK(bunting_model_plan(&shape, 16, &weights, &page, &state) == BUNTING_INVALID, "planned: %s", name);
   };
   using Shape = bunting_model_shape;
   refused("no layers", [](Shape& s) { s.layers = 0; });
@@ -313,22 +313,22 @@ TEST(model_keeps_q4_0_exactly_in_stored_int8) {
 
 TEST(model_plan_counts_what_is_there) {
   bunting_model_shape shape = tiny_shape();
-  uint64_t weights = 0, page = 0, more = 0, workspace = 0;
-  REQUIRE(bunting_model_plan(&shape, 16, &weights, &page) == BUNTING_OK, "%s", bunting_last_error());
+  uint64_t weights = 0, page = 0, state = 0, more = 0, workspace = 0;
+  REQUIRE(bunting_model_plan(&shape, 16, &weights, &page, &state) == BUNTING_OK, "%s", bunting_last_error());
   // K and V of 16 tokens, 2 heads of 16, 2 layers, 2 bytes per number.
   CHECK(page == 2 * 16 * 2 * 16 * 2 * 2, "a page has %llu bytes", (unsigned long long)page);
   shape.vocab += 16;  // one panel more of embedding and vocabulary projection, K padded to 64
-  REQUIRE(bunting_model_plan(&shape, 16, &more, &page) == BUNTING_OK, "%s", bunting_last_error());
+  REQUIRE(bunting_model_plan(&shape, 16, &more, &page, &state) == BUNTING_OK, "%s", bunting_last_error());
   CHECK(more - weights == 2 * 16 * 64 * 2, "16 more tokens take %llu bytes",
         (unsigned long long)(more - weights));
-  CHECK(bunting_model_plan(&shape, 32, &weights, &page) == BUNTING_INVALID, "pages of 32");
+  CHECK(bunting_model_plan(&shape, 32, &weights, &page, &state) == BUNTING_INVALID, "pages of 32");
   // The embedding: 10 panels of one block of 64 k, each with 32 scales of 2 bytes.
   uint64_t const plain = more;
   for (auto const& [format, bits] : {std::pair(BUNTING_FORMAT_INT8, 8), std::pair(BUNTING_FORMAT_INT6, 6),
                                      std::pair(BUNTING_FORMAT_INT4, 4)}) {
     uint8_t const formats[17] = {uint8_t(format)};
     shape.formats = formats;
-    REQUIRE(bunting_model_plan(&shape, 16, &more, &page) == BUNTING_OK, "%s", bunting_last_error());
+    REQUIRE(bunting_model_plan(&shape, 16, &more, &page, &state) == BUNTING_OK, "%s", bunting_last_error());
     uint64_t const expected = 10 * (64 + 64 * 16 * uint64_t(bits) / 8);
     CHECK(more == plain - 10 * 16 * 64 * 2 + expected, "format %d: %llu bytes after %llu", format,
           (unsigned long long)more, (unsigned long long)plain);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 
+#include "boundary/error.h"
 #include "boundary/step_block.h"
 #include "tests/test.h"
 #include "tests/tiny_model.h"
@@ -82,11 +83,11 @@ TEST(step_block_refuses_each_wrong_thing) {
   Case const cases[] = {
       {"magic", [](Block& b) { b[0]++; }},
       {"words_total beyond the buffer", [](Block& b) { b[1]++; }},
-      {"words_total below the header", [](Block& b) { b[1] = 17; }},
+      {"words_total below the header", [](Block& b) { b[1] = 19; }},
       {"negative count", [](Block& b) { b[2] = kMinusOne; }},
       {"huge count", [](Block& b) { b[3] = 0x7fffffff; }},
-      {"array in the header", [](Block& b) { b[11] = 0; }},
-      {"array offset near 2^31", [](Block& b) { b[12] = 0x7ffffffe; }},
+      {"array in the header", [](Block& b) { b[12] = 0; }},
+      {"array offset near 2^31", [](Block& b) { b[13] = 0x7ffffffe; }},
       {"move from page -1", [](Block& b) { words_at(b, &Header::moves_at)[0] = kMinusOne; }},
       {"move to page 64 of 64", [](Block& b) { words_at(b, &Header::moves_at)[1] = 64; }},
       {"move of 0 tokens", [](Block& b) { words_at(b, &Header::moves_at)[2] = 0; }},
@@ -95,9 +96,9 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"move from another tier", [](Block& b) { words_at(b, &Header::moves_at)[3] = 1; }},
       {"token -1", [](Block& b) { words_at(b, &Header::tokens_at)[0] = kMinusOne; }},
       {"token outside the vocabulary", [](Block& b) { words_at(b, &Header::tokens_at)[2] = 131; }},
-      {"rows of chunks overlap", [](Block& b) { words_at(b, &Header::chunks_at)[9] = 0; }},
+      {"rows of chunks overlap", [](Block& b) { words_at(b, &Header::chunks_at)[12] = 0; }},
       {"chunk of 0 tokens", [](Block& b) { words_at(b, &Header::chunks_at)[1] = 0; }},
-      {"chunk leaves the tokens", [](Block& b) { words_at(b, &Header::chunks_at)[19] = 0x7fffffff; }},
+      {"chunk leaves the tokens", [](Block& b) { words_at(b, &Header::chunks_at)[25] = 0x7fffffff; }},
       {"negative start", [](Block& b) { words_at(b, &Header::chunks_at)[2] = kMinusOne; }},
       {"beyond the context", [](Block& b) { words_at(b, &Header::chunks_at)[2] = 200; }},
       {"start near 2^31", [](Block& b) { words_at(b, &Header::chunks_at)[2] = 0x7fffffff; }},
@@ -106,9 +107,9 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"too few pages", [](Block& b) { words_at(b, &Header::chunks_at)[4] = 1; }},
       {"too many pages", [](Block& b) { words_at(b, &Header::chunks_at)[4] = 3; }},
       {"first row out of order", [](Block& b) { words_at(b, &Header::chunks_at)[5] = 1; }},
-      {"-1 rows", [](Block& b) { words_at(b, &Header::chunks_at)[15] = kMinusOne; }},
-      {"a row of no chunk", [](Block& b) { words_at(b, &Header::chunks_at)[24] = 1; }},
-      {"more rows than there are", [](Block& b) { words_at(b, &Header::chunks_at)[24] = 0x7fffffff; }},
+      {"-1 rows", [](Block& b) { words_at(b, &Header::chunks_at)[18] = kMinusOne; }},
+      {"a row of no chunk", [](Block& b) { words_at(b, &Header::chunks_at)[30] = 1; }},
+      {"more rows than there are", [](Block& b) { words_at(b, &Header::chunks_at)[30] = 0x7fffffff; }},
       {"a chunk takes the next one's rows", [](Block& b) { words_at(b, &Header::chunks_at)[6] = 2; }},
       {"an adapter", [](Block& b) { words_at(b, &Header::chunks_at)[7] = 1; }},
       {"a second text behind the chunk", [](Block& b) { words_at(b, &Header::chunks_at)[8] = 1 << 20; }},
@@ -145,6 +146,9 @@ TEST(step_block_refuses_each_wrong_thing) {
       {"a wish that is not known", [](Block& b) { words_at(b, &Header::rows_at)[17] = 2; }},
       {"a hidden state that is also drawn from",
        [](Block& b) { words_at(b, &Header::rows_at)[20 + 17] = BUNTING_WANTS_HIDDEN; }},
+      {"a state slot without states", [](Block& b) { words_at(b, &Header::chunks_at)[9] = 0; }},
+      {"a state to begin from without states", [](Block& b) { words_at(b, &Header::chunks_at)[10] = 0; }},
+      {"saves without states", [](Block& b) { words_at(b, &Header::chunks_at)[11] = 1; }},
       {"shared rows leave the step", [](Block& b) { words_at(b, &Header::shared_at)[1] = 25; }},
       {"shared rows begin in a chunk", [](Block& b) { words_at(b, &Header::shared_at)[0] = 20; }},
       {"one chunk shares with no other", [](Block& b) { words_at(b, &Header::shared_at)[1] = 23; }},
@@ -212,6 +216,85 @@ TEST(step_block_takes_shared_spans_that_nest) {
     StepOutcome const outcome = run_step(fixture.engine.get(), encode(shared_step(c.spans)), 5);
     CHECK(outcome.status == (c.is_legal ? BUNTING_OK : BUNTING_INVALID), "%s: status %d", c.name,
           outcome.status);
+  }
+}
+
+// Returns a prompt that saves two checkpoints, a decode, and two chunks that begin from one checkpoint.
+StepSpec stateful_step() {
+  StepSpec step;
+  auto const add = [&](int32_t start, int32_t count, int32_t page, int32_t state, int32_t from,
+                       std::vector<int32_t> saves) {
+    step.chunks.push_back({.start = start,
+                           .tokens = random_tokens(1, count, 131),
+                           .pages = pages_from(page, (start + count + 15) / 16),
+                           .sampled = false,
+                           .state = state,
+                           .from = from,
+                           .saves = std::move(saves)});
+  };
+  add(0, 20, 0, 0, -1, {16, 1, 20, 2});
+  add(17, 1, 2, 3, 3, {1, 6});
+  add(16, 4, 4, 4, 7, {});
+  add(16, 5, 6, 5, 7, {});
+  return step;
+}
+
+TEST(step_block_reads_states_and_refuses_wrong_ones) {
+  StepLimits limits{.pages = 64, .page_tokens = 16, .states = 8, .tokens_max = 64, .chunks_max = 8};
+  limits.vocab = 131, limits.context_max = 200;
+  StepReader reader(limits);
+  auto const read = [&](StepSpec const& step) -> StepPlan const& {
+    static std::vector<uint32_t> block;
+    block = encode(step);
+    return reader.read(block.data(), block.size() * 4, 1 << 10);
+  };
+  StepPlan const& plan = read(stateful_step());
+  ChunkState const &first = plan.state[0], &second = plan.state[1], &last = plan.state[3];
+  CHECK(first.slot == 0 && first.from == -1 && first.save_count == 2, "first chunk");
+  CHECK(first.saves[1].count == 20 && first.saves[1].slot == 2, "second save");
+  CHECK(second.slot == 3 && second.from == 3 && second.saves[0].slot == 6, "second chunk");
+  CHECK(last.slot == 5 && last.from == 7 && last.save_count == 0, "last chunk");
+
+  struct Case {
+    char const* name;
+    void (*spoil)(StepSpec&);
+  };
+  Case const cases[] = {
+      {"no slot", [](StepSpec& s) { s.chunks[1].state = -1; }},
+      {"slot 8 of 8", [](StepSpec& s) { s.chunks[1].state = 8; }},
+      {"one slot of two chunks", [](StepSpec& s) { s.chunks[3].state = 4; }},
+      {"zeros in the middle", [](StepSpec& s) { s.chunks[1].from = -1; }},
+      {"a state at position 0", [](StepSpec& s) { s.chunks[0].from = 0; }},
+      {"from slot 8 of 8", [](StepSpec& s) { s.chunks[1].from = 8; }},
+      {"from -2", [](StepSpec& s) { s.chunks[1].from = -2; }},
+      {"from a slot that another chunk writes", [](StepSpec& s) { s.chunks[2].from = 3; }},
+      {"from a slot that another chunk saves", [](StepSpec& s) { s.chunks[2].from = 1; }},
+      {"from a slot that it saves itself", [](StepSpec& s) { s.chunks[2].saves = {2, 7}; }},
+      {"a save after 0 tokens", [](StepSpec& s) { s.chunks[0].saves[0] = 0; }},
+      {"a save behind the chunk", [](StepSpec& s) { s.chunks[0].saves[2] = 21; }},
+      {"saves that do not rise", [](StepSpec& s) { s.chunks[0].saves[2] = 16; }},
+      {"a save to slot -1", [](StepSpec& s) { s.chunks[0].saves[1] = -1; }},
+      {"a save to slot 8 of 8", [](StepSpec& s) { s.chunks[0].saves[1] = 8; }},
+      {"a save to its own slot", [](StepSpec& s) { s.chunks[0].saves[1] = 0; }},
+      {"two saves to one slot", [](StepSpec& s) { s.chunks[0].saves[3] = 1; }},
+  };
+  auto const is_refused = [&](std::vector<uint32_t> const& block) {
+    try {
+      reader.read(block.data(), block.size() * 4, 1 << 10);
+      return false;
+    } catch (Error const& error) {
+      return error.status() == BUNTING_INVALID;
+    }
+  };
+  for (Case const& c : cases) {
+    StepSpec step = stateful_step();
+    c.spoil(step);
+    CHECK(is_refused(encode(step)), "%s: accepted", c.name);
+  }
+  for (uint32_t const count : {uint32_t(-1), 1u, 3u, 4u, 0x7fffffffu}) {
+    std::vector<uint32_t> block = encode(stateful_step());
+    words_at(block, &bunting_step_header::chunks_at)[11] = count;
+    CHECK(is_refused(block), "%u saves: accepted", count);
   }
 }
 

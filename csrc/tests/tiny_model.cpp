@@ -106,7 +106,8 @@ bunting_engine_limits tiny_limits() {
 #else
           .device_count = 0,
 #endif
-          .devices = {}};
+          .devices = {},
+          .states = 0};
 }
 
 namespace {
@@ -269,7 +270,7 @@ EnginePointer open_engine(bunting_model const* model, bunting_engine_limits cons
 }
 
 std::vector<uint32_t> encode(StepSpec const& step) {
-  std::vector<uint32_t> tokens, chunks, pages, rows, pairs, masks;
+  std::vector<uint32_t> tokens, chunks, pages, rows, pairs, masks, saves;
   auto const add_row = [&](int32_t token, RowSpec const& r) {
     size_t const at = rows.size();
     rows.resize(at + BUNTING_ROW_WORDS);
@@ -297,8 +298,10 @@ std::vector<uint32_t> encode(StepSpec const& step) {
     size_t const adapter = 0, second = 0;
     for (size_t const word :
          {tokens.size(), chunk.tokens.size(), size_t(chunk.start), pages.size(), chunk.pages.size(),
-          rows.size() / BUNTING_ROW_WORDS, size_t(chunk.rows()), adapter, second})
+          rows.size() / BUNTING_ROW_WORDS, size_t(chunk.rows()), adapter, second, size_t(chunk.state),
+          size_t(chunk.from), chunk.saves.size() / BUNTING_SAVE_WORDS})
       chunks.push_back(uint32_t(word));
+    saves.insert(saves.end(), chunk.saves.begin(), chunk.saves.end());
     tokens.insert(tokens.end(), chunk.tokens.begin(), chunk.tokens.end());
     pages.insert(pages.end(), chunk.pages.begin(), chunk.pages.end());
     for (ChunkSpec::Earlier const& earlier : chunk.earlier) add_row(earlier.token, earlier.row);
@@ -326,6 +329,7 @@ std::vector<uint32_t> encode(StepSpec const& step) {
   append(pairs, 2, &h.pairs, &h.pairs_at);
   append(masks, 1, &h.words, &h.words_at);
   append(step.shared, 4, &h.shared, &h.shared_at);
+  append(saves, BUNTING_SAVE_WORDS, &h.saves, &h.saves_at);
   h.words_total = uint32_t(block.size());
   std::memcpy(block.data(), &h, sizeof h);
   return block;

@@ -82,6 +82,8 @@ struct ChunkSpec {
     RowSpec row;
   };
   std::vector<Earlier> earlier = {};
+  int32_t state = -1, from = -1;    // state slots
+  std::vector<int32_t> saves = {};  // flat pairs (count, slot)
   int32_t rows() const { return int32_t(earlier.size()) + sampled; }
   int32_t hidden() const;  // number of rows that return hidden states
 };

@@ -49,6 +49,8 @@ export interface NativeModel {
   readonly weightBytes: number;
   /** Bytes of one KV page over all layers. */
   readonly pageBytes: number;
+  /** Bytes of one slot for the states of all recurrent layers; 0 without them. */
+  readonly stateBytes: number;
   /** File beside which costs of steps are kept; null if there is no writable folder for them. */
   readonly costsPlace: PackedPlace | null;
   /** Outcome of reading or saving packed weights, in a sentence; null if neither was tried. */
@@ -167,7 +169,9 @@ export function openCpuDevice(
 ): NativeDevice {
   const threads = limits.threads === 1 ? "1 thread" : `${limits.threads} threads`;
   const name = `cpu (${isaTitles[model.isa]}, ${threads})`;
-  return openNamedDevice(library, model, limits, { name, abortPoints: model.layers });
+  // A state cannot be computed twice.
+  const abortPoints = model.stateBytes > 0 ? {} : { abortPoints: model.layers };
+  return openNamedDevice(library, model, limits, { name, ...abortPoints });
 }
 
 /**
@@ -204,6 +208,7 @@ function openNamedDevice(
     contextMax: model.contextMax,
     vocabSize: model.vocabSize,
     hidden: { size: model.hiddenSize, rowsMax: limits.stepHiddenMax ?? limits.stepChunksMax },
+    ...(model.stateBytes > 0 ? { states: { slots: limits.states ?? 0, bytes: model.stateBytes } } : {}),
   };
   return new NativeDevice(library, library.engineOpen(model.handle, limits, onProgress), spec, limits);
 }
