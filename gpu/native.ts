@@ -166,7 +166,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 15;
+const abiVersion = 16;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -176,7 +176,7 @@ const groupedHeads = 4096;
 const transposed = 2048;
 const halfRows = 8192;
 /** Step of BUNTING_EXPERT. */
-const expertStep = 64;
+const expertStep = 128;
 const statuses: readonly (NativeStatus | "ok")[] = [
   "ok",
   "invalid",
@@ -430,7 +430,9 @@ const mlps: readonly LayerShape["mlp"][] = ["gated", "experts", "both", "plain",
 /** BUNTING_QK_NORM_* names in order. */
 const qkNorms: readonly LayerShape["qkNorm"][] = ["none", "head", "wide", "rotated", "unit"];
 /** BUNTING_ACTIVATION_* names in order. */
-const activations: readonly ModelShape["activation"][] = ["silu", "geluTanh", "clampedSwiglu", "gelu"];
+const activations: readonly ModelShape["activation"][] = [
+  ...(["silu", "geluTanh", "clampedSwiglu", "gelu", "xielu"] as const),
+];
 const layerBytes = 64;
 const ropeBytes = 32;
 

@@ -52,4 +52,8 @@ export const TensorKind = {
   mlpPostNormBias: 54,
   choiceBias: 55,
   sharedGate: 56,
+  xieluAlphaP: 80,
+  xieluAlphaN: 81,
+  xieluBeta: 82,
+  xieluEps: 83,
 } as const;

@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 15
+#define BUNTING_ABI_VERSION 16
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -213,6 +213,10 @@ enum { BUNTING_NORM_RMS = 0, BUNTING_NORM_LAYER = 1 };  /* x / sqrt(mean(x^2) + 
 /* CLAMPED_SWIGLU defines all of activation(gate) * up: g sigmoid(1.702 g) (u + 1) with g = min(gate, 7), u = clamp(up, -7, 7). */
 enum { BUNTING_ACTIVATION_SILU = 0, BUNTING_ACTIVATION_GELU_TANH = 1, BUNTING_ACTIVATION_CLAMPED_SWIGLU = 2 };
 enum { BUNTING_ACTIVATION_GELU = 3 };  /* x/2 (1 + erf(x / sqrt(2))) */
+/* xIELU (arXiv:2411.13010), in plain MLPs only, by four numbers of each layer:
+ *   x > 0: p x^2 + beta x, with p = ln(1 + e^alpha_p)
+ *   else:  n (e^min(x, eps) - 1 - x) + beta x, with n = beta + ln(1 + e^alpha_n) */
+enum { BUNTING_ACTIVATION_XIELU = 4 };
 
 /* BIDIRECTIONAL: a token sees all tokens of its text. Each text is then one chunk, and pages hold the keys and values of one layer
  * at a time: no later step reads them. */
@@ -331,9 +335,13 @@ enum {
   BUNTING_T_MLP_POST_NORM_BIAS = 54,  /* [1, H] */
   BUNTING_T_CHOICE_BIAS = 55,         /* [1, E], with ROUTER_BIASED */
   BUNTING_T_SHARED_GATE = 56,         /* [1, H], with MLP_SHARED_GATED, kept in f32 */
+  BUNTING_T_XIELU_ALPHA_P = 80,       /* [1, 1], with ACTIVATION_XIELU, as the next three */
+  BUNTING_T_XIELU_ALPHA_N = 81,
+  BUNTING_T_XIELU_BETA = 82,
+  BUNTING_T_XIELU_EPS = 83,
 };
 /* Stride between experts in tensor numbers: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of expert 5. */
-enum { BUNTING_EXPERT = 64 };
+enum { BUNTING_EXPERT = 128 };
 
 /* Computes the bytes of the packed weights and of one KV page. Allocates nothing. */
 bunting_status bunting_model_plan(bunting_model_shape const* shape, int32_t page_tokens, uint64_t* weight_bytes,
