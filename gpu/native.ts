@@ -445,7 +445,9 @@ const stateNorms = { none: 0, heads: 2, groups: 4, wide: 8 } as const;
 /** BUNTING_QK_NORM_* names in order. */
 const qkNorms: readonly LayerShape["qkNorm"][] = ["none", "head", "wide", "rotated", "unit"];
 /** BUNTING_ACTIVATION_* names in order. */
-const activations: readonly ModelShape["activation"][] = ["silu", "geluTanh", "clampedSwiglu", "gelu"];
+const activations: readonly ModelShape["activation"][] = [
+  ...(["silu", "geluTanh", "clampedSwiglu", "gelu", "xielu"] as const),
+];
 const layerBytes = 68;
 const ropeBytes = 32;
 

@@ -114,9 +114,10 @@ export function headless(shape: ModelShape): Pick<ModelConfig, "shape" | "isHead
  */
 export function shapeOf(family: Family, source: Source): ModelShape {
   const { sizes } = source;
+  const described = family.describe(source);
   const usual: Omit<Traits, "layers" | "ropes"> = {
     norm: "rms",
-    activation: source.activation("silu"),
+    activation: described.activation ?? source.activation("silu"),
     experts: null,
     attentionScale: sizes.headSize ** -0.5,
     attentionCap: 0,
@@ -126,7 +127,7 @@ export function shapeOf(family: Family, source: Source): ModelShape {
     logitScale: 1,
     logitCap: 0,
   };
-  return { ...sizes, ...usual, ...family.describe(source) };
+  return { ...sizes, ...usual, ...described };
 }
 
 /** Fields under their usual names. */
@@ -197,6 +198,7 @@ const activations: Readonly<Record<string, ModelShape["activation"]>> = {
   gelu_pytorch_tanh: "geluTanh",
   gelu_new: "geluTanh",
   gelu: "gelu",
+  xielu: "xielu",
 };
 
 /** Source of a family's description backed by config.json. */
@@ -247,7 +249,10 @@ class ConfigSource implements Source {
     const name = this.#fields.get(field);
     const known =
       typeof name === "string" && Object.hasOwn(activations, name) ? activations[name] : undefined;
-    return known ?? this.#fields.refuse(field, `supported: ${Object.keys(activations).join(", ")}`);
+    // xIELU has numbers in each layer, which other families' files lack.
+    if (known !== undefined && (known !== "xielu" || usual === "xielu")) return known;
+    const supported = Object.keys(activations).filter((other) => other !== "xielu" || usual === "xielu");
+    return this.#fields.refuse(field, `supported: ${supported.join(", ")}`);
   }
 
   /**

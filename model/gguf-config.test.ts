@@ -11,6 +11,7 @@ import { ggufConfig, ropeOfFactors } from "./gguf-config.ts";
 import { readGgufFile } from "./gguf-file.ts";
 import { Metadata } from "./gguf-metadata.ts";
 import { ModelError } from "./model-error.ts";
+import { rotationOf } from "./rope.ts";
 import type { Rope } from "./shape.ts";
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-gguf-config-"));
@@ -195,7 +196,11 @@ describe("what is not supported is refused by name", () => {
     ["qwen3.block_count", ["f32", 2], "2: wanted: a whole number"],
     ["qwen3.block_count", ["u64", 2n ** 64n - 1n], "18446744073709551615: wanted"],
     ["qwen3.embedding_length", ["i32", -48], "-48: wanted"],
-    ["qwen3.feed_forward_length", ["i32[]", [80, 80]], "array of 2 i32: wanted: a whole number"],
+    [
+      "qwen3.feed_forward_length",
+      ["i32[]", [80, 96]],
+      "array of 2 i32: layers of a qwen3 model do not differ",
+    ],
     ["qwen3.attention.head_count", ["u32[]", [4, 4]], "array of 2 u32: wanted"],
     ["qwen3.attention.head_count_kv", ["u32", 3], "3: does not divide attention.head_count 4"],
     ["qwen3.attention.key_length", ["u32", 24], "24: a head size of 24 is not supported"],
@@ -354,16 +359,31 @@ describe("Llama 3's rescaling is found in its factors", () => {
     expect(ropeOfFactors(factorsOf(rope, 64), 500_000, 128)).toBeNull();
   });
 
-  test("a file with others is refused", () => {
-    const { dir: llama } = referenceModel("llama3");
-    const input = convertModel(llama, { type: "F32" });
+  const withFactors = (factors: readonly number[]): GgufInput => {
+    const input = convertModel(referenceModel("llama3").dir, { type: "F32" });
+    const data = new Uint8Array(Float32Array.from(factors).buffer);
     const tensors = input.tensors.map((tensor) =>
-      tensor.name === "rope_freqs.weight"
-        ? { ...tensor, data: Uint8Array.from(tensor.data).fill(64) }
-        : tensor,
+      tensor.name === "rope_freqs.weight" ? { ...tensor, shape: [factors.length], data } : tensor,
     );
-    expect(errorOf(written({ ...input, tensors }, "odd.gguf"))).toBe(
-      "odd.gguf: rope_freqs.weight: its factors are not those of a Llama 3 model",
+    return { ...input, tensors };
+  };
+
+  test("other factors are read as they are", () => {
+    const { config } = openModelFolder(written(withFactors([1, 1, 1, 16, 16, 16, 16, 16])));
+    const rope = config.shape.ropes[0]!;
+    const { frequencies, magnitude } = rotationOf(rope, config.shape.contextMax);
+    const plain = rotationOf({ kind: "plain", theta: rope.theta, dimensions: 16 }, 16).frequencies;
+    expect(magnitude).toBe(1);
+    expect(frequencies).toEqual(plain.map((frequency, pair) => frequency / (pair < 3 ? 1 : 16)));
+  });
+
+  test.each([
+    ["too few", [1, 1, 1, 16]],
+    ["one of 0", [1, 1, 1, 0, 16, 16, 16, 16]],
+    ["one that is no number", [1, 1, 1, Number.NaN, 16, 16, 16, 16]],
+  ])("factors are refused: %s", (_, factors) => {
+    expect(errorOf(written(withFactors(factors), "odd.gguf"))).toBe(
+      "odd.gguf: rope_freqs.weight: wanted: 8 factors greater than 0",
     );
   });
 });

@@ -46,7 +46,10 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
   // Files of Mistral's models also name the architecture llama.
   const hasExperts = metadata.integer(`${architecture}.expert_count`, 0, limits.experts, 0) > 0;
   const ofLlama = hasExperts ? "mixtral" : isWindowed ? "mistral" : "llama";
-  const family = named!.name === "llama" ? familyNamed(ofLlama) : named!;
+  // Dense Granite 4 may have the architecture of the mixtures.
+  const ofGranite = hasExperts ? "granitemoe" : "granite";
+  const own = { llama: ofLlama, granitemoe: ofGranite }[named!.name];
+  const family = own === undefined ? named! : familyNamed(own);
   const source = new MetadataSource(metadata, architecture, family, facts);
   const shape = shapeOf(family, source);
   // A family that does not support windows would silently ignore this one.
@@ -177,15 +180,20 @@ class MetadataSource implements Source {
   }
 
   /**
-   * Reads a number for all layers, or the largest of an array per layer if the family's layers may differ.
+   * Reads a number for all layers, or the largest of an array per layer, whose numbers differ only if the
+   * family's layers may.
    */
   #largest(family: Family, name: string, max: number, fallback?: number): number {
     const key = this.#key(name);
-    if (!family.layersDiffer || !this.#metadata.isArray(key)) return this.#integer(name, 1, max, fallback);
+    if (!this.#metadata.isArray(key)) return this.#integer(name, 1, max, fallback);
     const values = Array.from(this.#metadata.integers(key, this.layers)!);
+    if (name === "attention.head_count_kv" && values.includes(0))
+      this.#refuse(name, "has 0 for recurrent layers, which are not supported");
     if (!values.every((value) => value >= 1 && value <= max)) {
       this.#refuse(name, `wanted: whole numbers from 1 to ${max}`);
     }
+    if (!family.layersDiffer && values.some((value) => value !== values[0]))
+      this.#refuse(name, `layers of a ${family.name} model do not differ`);
     return Math.max(...values);
   }
 
@@ -305,9 +313,7 @@ class MetadataSource implements Source {
     if (type === "none" && factors !== null) {
       const turned = turnedPairs(factors, dimensions);
       if (turned !== null) return { kind: "proportional", factor: 1, turned };
-      const rope = ropeOfFactors(factors, theta, dimensions);
-      if (rope !== null) return rope;
-      throw new ModelError(this.#metadata.file, factorsName, "its factors are not those of a Llama 3 model");
+      return ropeOfFactors(factors, theta, dimensions) ?? this.#divided(Array.from(factors), dimensions / 2);
     }
     if (factors !== null) this.#refuse(name, `not together with the tensor ${factorsName}`);
     if (type !== "yarn" && attentionFactor !== 1) {
@@ -334,6 +340,17 @@ class MetadataSource implements Source {
         (attentionFactor * yarnMagnitude(factor, 1)) /
         (multiplier > 0 ? yarnMagnitude(factor, multiplier) : 1),
     };
+  }
+
+  /** Frequencies divided by the file's own factors, whatever rule gave them. */
+  #divided(factors: readonly number[], pairs: number): RopeScaling {
+    const isGood = factors.length === pairs && factors.every((factor) => factor > 0 && factor < Infinity);
+    if (!isGood) {
+      const { file } = this.#metadata;
+      throw new ModelError(file, factorsName, `wanted: ${pairs} factors greater than 0`);
+    }
+    const originalContext = this.sizes.contextMax;
+    return { kind: "longrope", shortFactors: factors, longFactors: factors, originalContext, magnitude: 1 };
   }
 
   #longrope(shortFactors: readonly number[], longFactors: readonly number[], pairs: number): RopeScaling {

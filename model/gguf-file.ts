@@ -22,7 +22,13 @@ export type GgufValue =
   | { readonly type: "bool"; readonly value: boolean }
   | { readonly type: "string"; readonly value: string }
   | { readonly type: "array"; readonly of: "string"; readonly value: readonly string[] }
-  | { readonly type: "array"; readonly of: NumberType | "bool"; readonly value: ArrayLike<number> };
+  | {
+      readonly type: "array";
+      readonly of: NumberType | "bool";
+      readonly value: ArrayLike<number>;
+      /** Bytes from the start of the file to the first item. */
+      readonly offset: number;
+    };
 
 export interface GgufFile {
   readonly file: string;
@@ -149,9 +155,10 @@ function readArray(reader: Reader): GgufValue {
   if (of === "array") return reader.refuse("is an array of arrays, which no part of a model here is");
   const count = reader.count("items", limits.items);
   if (of === "string") return new TextArray(reader, count);
+  const { offset } = reader;
   const value = reader.items(of, count);
   const isWide = value instanceof BigUint64Array || value instanceof BigInt64Array;
-  return { type: "array", of, value: isWide ? Float64Array.from(value, Number) : value };
+  return { type: "array", of, value: isWide ? Float64Array.from(value, Number) : value, offset };
 }
 
 /** Array of texts, which are decoded when they are first read: only tokenizers need them, and they are many. */

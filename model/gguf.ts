@@ -33,7 +33,7 @@ export function openGguf(path: string): ModelFolder {
   const first = readGgufFile(path);
   const metadata = new Metadata(first);
   const parts = [first, ...otherParts(path, metadata)];
-  const tensors = tensorsOf(parts, metadata);
+  const tensors = new Map([...tensorsOf(parts, metadata), ...listedTensors(first)]);
   const embedding = tensors.get(wholeNames[TensorKind.embed]!);
   if (embedding === undefined) {
     throw new ModelError(path, wholeNames[TensorKind.embed]!, "the tensor is missing");
@@ -135,6 +135,10 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.inputPostNorm]: "post_norm.weight",
   [TensorKind.attentionNormBias]: "attn_norm.bias",
   [TensorKind.mlpNormBias]: "ffn_norm.bias",
+  [TensorKind.xieluAlphaP]: "xielu.alpha_p",
+  [TensorKind.xieluAlphaN]: "xielu.alpha_n",
+  [TensorKind.xieluBeta]: "xielu.beta",
+  [TensorKind.xieluEps]: "xielu.eps",
 };
 
 /** Tensor names of experts; each tensor holds those of all experts. */
@@ -212,6 +216,23 @@ function tensorsOf(parts: readonly GgufFile[], metadata: Metadata): Map<string, 
   }
   metadata.integer("split.tensors.count", tensors.size, tensors.size, tensors.size);
   return tensors;
+}
+
+/** Arrays of metadata with a number for each layer that is a tensor of it. */
+const listedKeys: readonly string[] = ["xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"];
+
+/** Each number of such arrays as a tensor, by name. */
+function listedTensors({ file, metadata }: GgufFile): [string, StoredTensor][] {
+  return listedKeys.flatMap((key) => {
+    const entry = metadata.get(key);
+    if (entry === undefined) return [];
+    if (entry.type !== "array" || entry.of !== "f32")
+      throw new ModelError(file, key, "wanted: an array of real numbers (f32), one for each layer");
+    return Array.from(entry.value, (_, layer): [string, StoredTensor] => {
+      const name = `blk.${layer}.${key}`;
+      return [name, { name, file, dtype: "F32", shape: [1], offset: entry.offset + 4 * layer, bytes: 4 }];
+    });
+  });
 }
 
 /** Values of a small tensor; null if there is none. */

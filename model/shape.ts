@@ -243,8 +243,11 @@ export interface Traits {
    * rms.
    */
   readonly norm: "rms" | "layer" | "biasedLayer";
-  /** Activation of the gate; `clampedSwiglu` combines gate and up (engine.h). */
-  readonly activation: "silu" | "geluTanh" | "clampedSwiglu" | "gelu";
+  /**
+   * Activation of the gate; `clampedSwiglu` combines gate and up; `xielu` of plain MLPs has four numbers in
+   * each layer (engine.h).
+   */
+  readonly activation: "silu" | "geluTanh" | "clampedSwiglu" | "gelu" | "xielu";
   /** Null if no layer has experts. */
   readonly experts: Experts | null;
   /** Factor of attention scores. */

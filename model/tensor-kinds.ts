@@ -70,4 +70,8 @@ export const TensorKind = {
   stateD: 79,
   stateNorm: 80,
   stateO: 81,
+  xieluAlphaP: 84,
+  xieluAlphaN: 85,
+  xieluBeta: 86,
+  xieluEps: 87,
 } as const;

@@ -159,10 +159,11 @@ export function matchTensors(
     const name = layout.nameOf(want, family);
     return isPrefixed ? prefix + name : behind(prefix, name);
   });
+  const ofModel = new Set(places.map(({ name }) => name));
   const matched = wanted.map((want, index) => {
     const place = places[index]!;
     const own = layout.storesGroupedHeads(family) ? inFirstGroup(want, place, config.shape) : place;
-    return match(want, own, family, stored, source, layout);
+    return withoutFactors(match(want, own, family, stored, source, layout), ofModel);
   });
   const names = new Set(matched.flatMap(({ name, quantised }) => [name, ...namesOf(quantised)]));
   for (const tensor of stored.tensors.values()) {
@@ -177,6 +178,17 @@ export function matchTensors(
     );
   }
   return matched;
+}
+
+/**
+ * A quantised matrix without its factor, if the factor is a tensor of the model. Converters then multiply both
+ * into one tensor, which the engine applies as the model's.
+ */
+function withoutFactors(tensor: ModelTensor, ofModel: ReadonlySet<string>): ModelTensor {
+  const { quantised } = tensor;
+  const factor = quantised?.factor?.name;
+  if (quantised === undefined || factor === undefined || !ofModel.has(factor)) return tensor;
+  return { ...tensor, quantised: { ...quantised, factor: null } };
 }
 
 /**
@@ -283,6 +295,13 @@ function expertTensors(
   );
 }
 
+const xieluKinds: readonly number[] = [
+  TensorKind.xieluAlphaP,
+  TensorKind.xieluAlphaN,
+  TensorKind.xieluBeta,
+  TensorKind.xieluEps,
+];
+
 /** Tensors of a layer beside its experts, with shapes as in engine.h. */
 function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: number, size: number[]][] {
   const { hidden, layerInputs } = shape;
@@ -343,6 +362,7 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasInputs, TensorKind.inputOut, hidden, layerInputs],
     [hasInputs, TensorKind.inputPostNorm, hidden],
     [has.scaled, TensorKind.layerScale, 1],
+    ...xieluKinds.map((kind): [boolean, number, number] => [shape.activation === "xielu", kind, 1]),
   ];
   return tensors.filter(([isThere]) => isThere).map(([, tensor, ...size]) => [tensor, size]);
 }
@@ -379,6 +399,10 @@ const folderNames: Readonly<Record<number, string>> = {
   [TensorKind.finalNormBias]: "model.norm.bias",
   [TensorKind.attentionNormBias]: "input_layernorm.bias",
   [TensorKind.mlpNormBias]: "post_attention_layernorm.bias",
+  [TensorKind.xieluAlphaP]: "mlp.act_fn.alpha_p",
+  [TensorKind.xieluAlphaN]: "mlp.act_fn.alpha_n",
+  [TensorKind.xieluBeta]: "mlp.act_fn.beta",
+  [TensorKind.xieluEps]: "mlp.act_fn.eps",
 };
 
 /** Names of an expert's tensors; {} stands for its number. */
@@ -596,6 +620,8 @@ function match(
 const eitherShape: readonly number[] = [TensorKind.choiceBias, TensorKind.sharedGate];
 
 function isSameShape(tensor: number, stored: readonly number[], wanted: readonly number[]): boolean {
+  // A single number may have no dimension.
+  if (stored.length === 0 && xieluKinds.includes(tensor)) return true;
   const [own, other] = [stored, wanted].map((sizes) =>
     eitherShape.includes(tensor) && sizes.length === 2 && sizes[0] === 1 ? sizes.slice(1) : sizes,
   ) as [readonly number[], readonly number[]];

@@ -72,7 +72,8 @@ class Forward {
   Operand operand(PackedMatrix const& w, char* plain, int64_t stride);
   Operand normalise(float const* weight, int64_t rows, PackedMatrix const& next);
   Operand multiply_gated(Operand const& normed, PackedMatrix const& gate_up, float const* bias,
-                         PackedMatrix const& down, int64_t rows, bool is_plain = false);
+                         PackedMatrix const& down, int64_t rows, bool is_plain = false,
+                         float const* xielu = nullptr);
   Operand attended(PackedMatrix const& next, int64_t rows);
   void multiply(Gemm gemm, Operand const& x);
   double gemm_ns(PackedMatrix const& w, int64_t rows) const;

@@ -146,7 +146,7 @@ void Forward::finish_layer(int32_t layer, int64_t rows) {
   } else {
     Operand const activated =
         multiply_gated(normalise(weights.mlp_norm, rows, weights.gate_up), weights.gate_up,
-                       weights.gate_up_bias, weights.down, rows, has.mlp == BUNTING_MLP_PLAIN);
+                       weights.gate_up_bias, weights.down, rows, has.mlp == BUNTING_MLP_PLAIN, weights.xielu);
     if (is_parallel) add_delta(nullptr, rows);
     add(weights.down, weights.down_bias, norms_mlp_sum ? nullptr : weights.mlp_post_norm, activated, rows);
     if (norms_mlp_sum) norm_sum(weights.mlp_post_norm, rows);
@@ -295,7 +295,7 @@ Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
 
 // Returns activation(gate) . up of the first `rows` rows of `normed` in the input type of `down`.
 Operand Forward::multiply_gated(Operand const& normed, PackedMatrix const& gate_up, float const* bias,
-                                PackedMatrix const& down, int64_t rows, bool is_plain) {
+                                PackedMatrix const& down, int64_t rows, bool is_plain, float const* xielu) {
   Operand to{work_.activated, activated_stride_, model_.dtype()};
   if (down.grouped()) {  // separate groups, because `normed` may occupy the others
     activated_has_outliers_ = false;
@@ -308,6 +308,7 @@ Operand Forward::multiply_gated(Operand const& normed, PackedMatrix const& gate_
                        .bias = bias,
                        .is_plain = is_plain,
                        .activation = Activation(model_.shape().activation),
+                       .xielu = xielu ? xielu_of(xielu) : Xielu{},
                        .out = to,
                        .tokens = rows,
                        .scratch = work_.gate_up};

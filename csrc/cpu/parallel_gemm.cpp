@@ -94,7 +94,8 @@ void parallel_gated(ThreadPool& pool, Kernels const& kernels, GatedGemm const& g
     int64_t const column = panel * kPanel / (grouped ? kGroup : 1);
     Operand out = g.out;
     out.rows = g.out.row(row) + column * g.out.element_bytes();
-    if (g.is_plain) return kernels.activate(out, gates, columns, columns, g.activation, 0, part.tokens);
+    if (g.is_plain)
+      return kernels.activate(out, gates, columns, columns, g.activation, g.xielu, 0, part.tokens);
     part.w = &up;
     part.bias = g.bias ? g.bias + (panels + panel) * kPanel : nullptr;
     part.y = gates + columns;

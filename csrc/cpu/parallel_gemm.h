@@ -29,6 +29,7 @@ struct GatedGemm {
   float const* bias = nullptr;      // [2 F] or [F], or null
   bool is_plain = false;
   Activation activation = Activation::silu;
+  Xielu xielu = {};
   Operand out;  // [T, ld]; columns from F on are unchanged
   int64_t tokens = 0;
   float* scratch = nullptr;  // kGateScratch floats per thread

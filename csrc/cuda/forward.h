@@ -94,9 +94,10 @@ class Forward {
                            float const* shared = nullptr, float const* gates = nullptr);
   float const* mix_shared(int32_t index, int32_t tokens, bool is_last);
   float const* use_input(int32_t layer, int32_t tokens, bool is_last);
-  // Queues the activations of a gated MLP of act_.normed; and all of the MLP.
+  // Queues the activations of a gated MLP of act_.normed; and all of the MLP; and all of a plain one.
   void activate(GatedWeights const& mlp, int32_t tokens, int32_t width);
   float const* multiply_gated(GatedWeights const& mlp, int32_t tokens, int32_t width);
+  float const* multiply_plain(DeviceLayer const& layer, int32_t tokens, int32_t width);
   // Queues a product into act_.delta.
   float const* project_back(bf16 const* x, WeightMatrix const& w, float const* bias, int32_t tokens,
                             int32_t k);

@@ -142,9 +142,11 @@ Forward::Pending Forward::finish_layer(int32_t index, float* x, bf16 const* atte
               has_experts ? act_.router_input : nullptr);
     // A parallel MLP has its input already, so x may change here.
     if (is_parallel) add_and_norm(x, of_attention, nullptr, tokens, nullptr, nullptr);
+    int32_t const width = int32_t(model_.feed_forward(index));
     pending = {model_.has_shared(index) ? mix_shared(index, tokens, is_last)
-               : has_experts ? mix_experts(layer, tokens, is_last)
-                             : multiply_gated(layer.mlp, tokens, int32_t(model_.feed_forward(index))),
+               : has_experts            ? mix_experts(layer, tokens, is_last)
+               : model_.has_gate(index) ? multiply_gated(layer.mlp, tokens, width)
+                                        : multiply_plain(layer, tokens, width),
                layer.mlp_post_norm, s.residual_scale};
   }
   if (s.layer_inputs > 0) {
@@ -248,6 +250,21 @@ float const* Forward::multiply_gated(GatedWeights const& mlp, int32_t tokens, in
   return project_back(act_.activated, mlp.down, mlp.down_bias, tokens, width);
 }
 
+float const* Forward::multiply_plain(DeviceLayer const& layer, int32_t tokens, int32_t width) {
+  GatedWeights const& mlp = layer.mlp;
+  multiply({act_.normed, mlp.gate_up, mlp.gate_up_bias, act_.gate_up, tokens, width, model_.shape().hidden});
+  gate(stream_, {.gate = act_.gate_up,
+                 .up = nullptr,
+                 .gate_stride = width,
+                 .up_stride = 0,
+                 .y = act_.activated,
+                 .tokens = tokens,
+                 .feed_forward = width,
+                 .activation = model_.shape().activation,
+                 .xielu = layer.xielu});
+  return project_back(act_.activated, mlp.down, mlp.down_bias, tokens, width);
+}
+
 float const* Forward::project_back(bf16 const* x, WeightMatrix const& w, float const* bias, int32_t tokens,
                                    int32_t k) {
   multiply({x, w, bias, act_.delta, tokens, model_.shape().hidden, k});
@@ -287,7 +304,8 @@ void Forward::add_and_norm(float* x, Pending const& pending, float const* weight
                      .delta_weight = pending.norm,
                      .kind = model_.shape().norm,
                      .exact = exact,
-                     .sum_scale = pending.sum_scale});
+                     .sum_scale = pending.sum_scale,
+                     .has_biases = model_.shape().norm_biases != 0});
 }
 
 }  // namespace bunting::cuda

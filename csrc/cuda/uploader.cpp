@@ -42,8 +42,12 @@ float const* Uploader::vectors(std::vector<float const*> const& from, int64_t si
 
 float Uploader::number(float const* from) const {
   float number = 1;
-  if (!is_measuring()) panels_->read(from, 1, &number);
+  numbers(from, 1, &number);
   return number;
+}
+
+void Uploader::numbers(float const* from, int64_t size, float* to) const {
+  if (!is_measuring()) panels_->read(from, size, to);
 }
 
 WeightMatrix Uploader::matrix(PackedMatrix const& from, bool as_fp8, std::vector<Rows> const& ranges) {

@@ -42,8 +42,9 @@ class Uploader {
     return vectors({from}, size, scale);
   }
   float const* vectors(std::vector<float const*> const& from, int64_t size, float scale = 1);
-  // Reads a single number; 1 if only sizes are added up.
+  // Reads a single number; 1 if only sizes are added up. The other reads several, or leaves them.
   float number(float const* from) const;
+  void numbers(float const* from, int64_t size, float* to) const;
 
   // Sends an array of the host's memory.
   template <class T>

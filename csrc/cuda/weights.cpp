@@ -30,15 +30,14 @@ void check_shape(Model const& model) {
   if (s.compute != BUNTING_BF16) fail(BUNTING_INVALID, "the GPU engine computes in bf16, not in f32");
   if (model.is_bidirectional())
     fail(BUNTING_INVALID, "the GPU engine computes no encoders, whose tokens see those behind them");
-  if (s.norm_biases || s.no_final_norm || s.embedding_norm || s.positions > 0 || s.token_types > 0)
+  if (s.no_final_norm || s.embedding_norm || s.positions > 0 || s.token_types > 0)
     fail(BUNTING_INVALID,
-         "the GPU engine computes no biases of norms, no norm of the embedding, no learned positions and no "
-         "token types, and needs a final norm");
+         "the GPU engine computes no norm of the embedding, no learned positions and no token types, and "
+         "needs "
+         "a final norm");
   if (s.activation == BUNTING_ACTIVATION_GELU)
     fail(BUNTING_INVALID, "the GPU engine approximates GELU by tanh, and this model wants the exact one");
   for (int32_t i = 0; i < s.layers; ++i) {
-    if (model.layer_shape(i).mlp == BUNTING_MLP_PLAIN)
-      fail(BUNTING_INVALID, "the GPU engine computes no MLP without a gate, and layer %d has one", i);
     if (model.layer_shape(i).norms & (BUNTING_NORM_ATTN_SUM | BUNTING_NORM_MLP_SUM))
       fail(BUNTING_INVALID, "the GPU engine computes no norm of a layer's sum, and layer %d has one", i);
   }
@@ -86,7 +85,8 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
   vocabulary_projection_ = s.tied_embeddings && !last.grouped() && !last_is_fp8
                                ? WeightMatrix(embedding_)
                                : uploader.matrix(last, last_is_fp8, {{0, s.vocab}});
-  final_norm_ = uploader.vector(model.final_norm(), s.hidden, s.logit_scale);
+  int64_t const norm_size = s.norm_biases ? 2 * s.hidden : s.hidden;
+  final_norm_ = uploader.vector(model.final_norm(), norm_size, s.logit_scale);
   if (s.layer_inputs > 0) {
     LayerInputWeights const& from = model.layer_inputs();
     layer_embedding_ = uploader.table(from.embedding);
@@ -102,7 +102,7 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
     DeviceLayer& to = layers_[size_t(i)];
     // The shape decides which vectors exist, because a model that is only measured has none yet.
     auto const norm = [&](int32_t which, float const* weights) {
-      return has.norms & which ? uploader.vector(weights, s.hidden) : nullptr;
+      return has.norms & which ? uploader.vector(weights, norm_size) : nullptr;
     };
     to.attention_norm = norm(BUNTING_NORM_ATTN, from.attention_norm);
     to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, from.qkv.n}});
@@ -127,6 +127,11 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
       to.input_post_norm = uploader.vector(from.input_post_norm, s.hidden);
     }
     if (has.scaled) to.scale = uploader.number(from.scale);
+    if (s.activation == BUNTING_ACTIVATION_XIELU) {
+      float numbers[4] = {};
+      uploader.numbers(from.xielu, 4, numbers);
+      to.xielu = xielu_of(numbers);
+    }
   }
 }
 
@@ -143,12 +148,14 @@ void DeviceWeights::place_mlp(Model const& model, int32_t layer, Uploader& uploa
     if (s.router_options & BUNTING_ROUTER_BIASED)
       to.choice_bias = uploader.vector(from.choice_bias, s.experts);
   }
-  int64_t const width = model.feed_forward(layer), padded = model.padded_feed_forward(layer);
+  int64_t const width = model.feed_forward(layer), padded = model.padded_feed_forward(layer),
+                parts = model.has_gate(layer) ? 2 : 1;
   std::vector<Uploader::Rows> of_gate_up, of_down;
   std::vector<float const*> gate_up_biases, down_biases;
   auto const at = [](float const* bias, int64_t row) { return bias ? bias + row : nullptr; };
   for (int64_t e = 0; e < (has_experts ? s.experts : 1); ++e) {
-    for (int64_t row : {2 * e * padded, (2 * e + 1) * padded}) {
+    for (int64_t part = 0; part < parts; ++part) {
+      int64_t const row = (parts * e + part) * padded;
       of_gate_up.push_back({row, width});
       gate_up_biases.push_back(at(from.gate_up_bias, row));
     }

@@ -20,7 +20,7 @@ class Uploader;
 void check_shape(Model const& model);
 
 // Gated MLP, or the experts of a layer, one after the other. Vectors that a layer does not have are null,
-// here and below.
+// here and below. A plain MLP has only up: [F, H].
 struct GatedWeights {
   WeightMatrix gate_up{nullptr};        // [2 F, H]: gate, then up
   float const* gate_up_bias = nullptr;  // [2 F]
@@ -28,6 +28,7 @@ struct GatedWeights {
   float const* down_bias = nullptr;     // [H]
 };
 
+// Norms of x are [H], or [2 H] with their biases behind them.
 struct DeviceLayer {
   float const* attention_norm = nullptr;       // [H]
   WeightMatrix qkv{nullptr};                   // [(Hq + 2 Hk) D, H], without parts that the layer lacks
@@ -54,6 +55,7 @@ struct DeviceLayer {
   WeightMatrix input_out{nullptr};         // [H, P]
   float const* input_post_norm = nullptr;  // [H]
   float scale = 1;                         // factor of x at the end of the layer
+  Xielu xielu;
 };
 
 class DeviceWeights {

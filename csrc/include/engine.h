@@ -236,6 +236,10 @@ enum { BUNTING_NORM_RMS = 0, BUNTING_NORM_LAYER = 1 };  /* x / sqrt(mean(x^2) + 
 /* CLAMPED_SWIGLU defines all of activation(gate) * up: g sigmoid(1.702 g) (u + 1) with g = min(gate, 7), u = clamp(up, -7, 7). */
 enum { BUNTING_ACTIVATION_SILU = 0, BUNTING_ACTIVATION_GELU_TANH = 1, BUNTING_ACTIVATION_CLAMPED_SWIGLU = 2 };
 enum { BUNTING_ACTIVATION_GELU = 3 };  /* x/2 (1 + erf(x / sqrt(2))) */
+/* xIELU (arXiv:2411.13010), in plain MLPs only, by four numbers of each layer:
+ *   x > 0: p x^2 + beta x, with p = ln(1 + e^alpha_p)
+ *   else:  n (e^min(x, eps) - 1 - x) + beta x, with n = beta + ln(1 + e^alpha_n) */
+enum { BUNTING_ACTIVATION_XIELU = 4 };
 
 /* BIDIRECTIONAL: a token sees all tokens of its text. Each text is then one chunk, and pages hold the keys and values of one layer
  * at a time: no later step reads them. */
@@ -391,6 +395,10 @@ enum {
   BUNTING_T_STATE_D = 79,             /* [1, Gv], with SKIP */
   BUNTING_T_STATE_NORM = 80,          /* [1, Dv] or [1, Gv*Dv], with a norm */
   BUNTING_T_STATE_O = 81,             /* [H, Gv*Dv] */
+  BUNTING_T_XIELU_ALPHA_P = 84,       /* [1, 1], with ACTIVATION_XIELU, as the next three */
+  BUNTING_T_XIELU_ALPHA_N = 85,
+  BUNTING_T_XIELU_BETA = 86,
+  BUNTING_T_XIELU_EPS = 87,
 };
 /* Stride between experts in tensor numbers: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of expert 5. */
 enum { BUNTING_EXPERT = 128 };

@@ -55,6 +55,7 @@ struct LayerWeights {
   PackedMatrix down;               // [H, F]
   float* down_bias = nullptr;      // [H]
   float* mlp_post_norm = nullptr;  // [H]
+  float* xielu = nullptr;          // [4] alpha_p, alpha_n, beta, eps
   // Weights of an MLP beside experts, laid out like those above, its gate, and the norms around both.
   PackedMatrix beside_gate_up, beside_down;
   PackedMatrix shared_gate;                                                                  // [1, H] in f32

@@ -224,7 +224,7 @@ void check_shape(bunting_model_shape const& s) {
   check_range("context_max", s.context_max, 1, 1 << 26);
   check_range("tied_embeddings", s.tied_embeddings, 0, 1);
   check_range("norm", s.norm, BUNTING_NORM_RMS, BUNTING_NORM_LAYER);
-  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_GELU);
+  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_XIELU);
   check_range("ropes", s.ropes, 0, kRopesMax);
   check_range("threads", s.threads, 1, 1024);
   if (s.query_heads % s.kv_heads != 0)
@@ -254,7 +254,8 @@ void check_shape(bunting_model_shape const& s) {
   check_range("layer_inputs", s.layer_inputs, 0, 1 << 16);
   if (s.layer_inputs % 16 != 0)
     fail(BUNTING_INVALID, "model shape: layer_inputs %d is not a multiple of 16", s.layer_inputs);
-  if (s.layer_inputs > 0 && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
+  if (s.layer_inputs > 0 &&
+      (s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU || s.activation == BUNTING_ACTIVATION_XIELU))
     fail(BUNTING_INVALID, "model shape: inputs of layers go by an activation of the gate alone");
   check_range("attention", s.attention, BUNTING_ATTENTION_CAUSAL, BUNTING_ATTENTION_BIDIRECTIONAL);
   check_range("norm_biases", s.norm_biases, 0, s.norm == BUNTING_NORM_LAYER);
@@ -275,6 +276,12 @@ void check_shape(bunting_model_shape const& s) {
     has_experts = has_experts || mixes_experts(s.layer[i].mlp);
     if (s.layer[i].mlp == BUNTING_MLP_PLAIN && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
       fail(BUNTING_INVALID, "model shape: a plain MLP has an activation of one number");
+    if (s.layer[i].mlp != BUNTING_MLP_PLAIN && s.activation == BUNTING_ACTIVATION_XIELU)
+      fail(BUNTING_INVALID, "model shape: xIELU goes with plain MLPs, and layer %d has another", i);
+    if (s.norm_biases && (s.layer[i].mlp == BUNTING_MLP_BOTH || s.layer_inputs > 0))
+      fail(BUNTING_INVALID,
+           "model shape: norms beside experts and of layers' inputs have no biases, and layer %d has such",
+           i);
     if (s.attention == BUNTING_ATTENTION_BIDIRECTIONAL && s.layer[i].kv_layers_back > 0)
       fail(BUNTING_INVALID, "model shape: layer %d of an encoder reads keys and values of another layer", i);
   }

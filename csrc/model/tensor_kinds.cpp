@@ -73,6 +73,10 @@ int64_t up_of_expert(Place p) {
 int64_t down_of_expert(Place p) {
   return p.expert * p.model.padded_hidden();
 }
+template <int64_t kIndex>
+int64_t number(Place) {
+  return kIndex;
+}
 int64_t after_beside_gate(Place p) {
   return round_up(beside(p), kPanel);
 }
@@ -132,6 +136,9 @@ bool model_has_norm_bias(Place p) {
 template <int32_t kBias>
 bool has_bias(Place p) {
   return p.has().biases & kBias;
+}
+bool has_xielu(Place p) {
+  return p.shape().activation == BUNTING_ACTIVATION_XIELU;
 }
 bool has_gate_bias(Place p) {
   return has_gate(p) && has_bias<BUNTING_BIAS_GATE_UP>(p);
@@ -255,6 +262,10 @@ constexpr TensorKind kKinds[] = {
     {BUNTING_T_CHOICE_BIAS, "bias of the choice of experts", vector<&W::choice_bias>, experts,
      has_choice_bias},
     {BUNTING_T_SHARED_GATE, "gate of the shared experts", matrix<&W::shared_gate>, one, has_shared_gate},
+    {BUNTING_T_XIELU_ALPHA_P, "alpha_p of xIELU", vector<&W::xielu, number<0>>, one, has_xielu},
+    {BUNTING_T_XIELU_ALPHA_N, "alpha_n of xIELU", vector<&W::xielu, number<1>>, one, has_xielu},
+    {BUNTING_T_XIELU_BETA, "beta of xIELU", vector<&W::xielu, number<2>>, one, has_xielu},
+    {BUNTING_T_XIELU_EPS, "eps of xIELU", vector<&W::xielu, number<3>>, one, has_xielu},
 };
 
 }  // namespace

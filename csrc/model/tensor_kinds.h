@@ -8,7 +8,7 @@
 namespace bunting {
 
 constexpr int32_t kFirstLayerTensor = BUNTING_T_ATTN_NORM;
-constexpr int32_t kLayerTensors = BUNTING_T_SHARED_GATE - BUNTING_T_ATTN_NORM + 1;
+constexpr int32_t kLayerTensors = BUNTING_EXPERT - kFirstLayerTensor;
 
 // The place of a tensor: whole panels of a matrix, or a vector or table in f32.
 struct TensorTarget {

@@ -269,6 +269,11 @@ void add_normed(double* y, float const* x, float const* d, Norm const& n, float 
   for (int64_t i = 0; i < tokens * h; ++i) y[i] = double(x[i]) + double(scale) * y[i];
 }
 
+double xielu(double x, Xielu const& of) {
+  double const low = std::min(x, double(of.epsilon));
+  return (x > 0 ? double(of.p) * x * x : double(of.n) * (std::expm1(low) - x)) + double(of.beta) * x;
+}
+
 void gate(double* y, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, Activation activation,
           int64_t tokens) {
   for (int64_t t = 0; t < tokens; ++t) {

@@ -29,6 +29,8 @@ void norm(double* y, int64_t ldy, float const* x, int64_t ldx, Norm const& n, in
 // Computes x + scale * norm(d), both [T, H] without gaps.
 void add_normed(double* y, float const* x, float const* d, Norm const& n, float scale, int64_t h,
                 int64_t tokens);
+// Computes the activation xielu (engine.h) of one number.
+double xielu(double x, Xielu const& of);
 void gate(double* y, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, Activation activation,
           int64_t tokens);
 

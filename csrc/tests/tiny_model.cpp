@@ -160,6 +160,7 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
   int64_t const hidden = s.hidden;
   add(BUNTING_T_EMBED, 0, s.vocab, hidden);
   add(BUNTING_T_FINAL_NORM, 0, 1, hidden);
+  if (s.norm_biases) add(BUNTING_T_FINAL_NORM_BIAS, 0, 1, hidden);
   if (!s.tied_embeddings) add(BUNTING_T_LM_HEAD, 0, s.vocab, hidden);
   if (s.layer_inputs > 0) {
     add(BUNTING_T_LAYER_EMBED, 0, s.vocab, s.layers * s.layer_inputs);
@@ -193,18 +194,19 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
     if (has.norms & BUNTING_NORM_ATTN_POST) add(BUNTING_T_ATTN_POST_NORM, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_MLP) add(BUNTING_T_MLP_NORM, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_MLP_POST) add(BUNTING_T_MLP_POST_NORM, layer, 1, hidden);
-    bool const is_mixture = has.mlp != BUNTING_MLP_GATED;
+    bool const has_gate = has.mlp != BUNTING_MLP_PLAIN;
+    bool const is_mixture = has.mlp != BUNTING_MLP_GATED && has_gate;
     int64_t const feed_forward = is_mixture ? s.expert_feed_forward : width;
     if (is_mixture) add(BUNTING_T_ROUTER, layer, s.experts, hidden);
     if (has.biases & BUNTING_BIAS_ROUTER) add(BUNTING_T_ROUTER_BIAS, layer, 1, s.experts);
     for (int32_t expert = 0; expert < (is_mixture ? s.experts : 1); expert++) {
       int32_t const of = expert * BUNTING_EXPERT;
       if (has.biases & BUNTING_BIAS_GATE_UP) {
-        add(BUNTING_T_GATE_BIAS + of, layer, 1, feed_forward);
+        if (has_gate) add(BUNTING_T_GATE_BIAS + of, layer, 1, feed_forward);
         add(BUNTING_T_UP_BIAS + of, layer, 1, feed_forward);
       }
       if (has.biases & BUNTING_BIAS_DOWN) add(BUNTING_T_DOWN_BIAS + of, layer, 1, hidden);
-      add(BUNTING_T_GATE + of, layer, feed_forward, hidden);
+      if (has_gate) add(BUNTING_T_GATE + of, layer, feed_forward, hidden);
       add(BUNTING_T_UP + of, layer, feed_forward, hidden);
       add(BUNTING_T_DOWN + of, layer, hidden, feed_forward);
     }
@@ -223,6 +225,9 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
       add(BUNTING_T_INPUT_POST_NORM, layer, 1, hidden);
     }
     if (has.scaled) add(BUNTING_T_LAYER_SCALE, layer, 1, 1);
+    for (int32_t i = 0; i < 4 && s.activation == BUNTING_ACTIVATION_XIELU; i++)
+      add(BUNTING_T_XIELU_ALPHA_P + i, layer, 1, 1);
+    for (int32_t i = 0; i < 2 && s.norm_biases; i++) add(BUNTING_T_ATTN_NORM_BIAS + i, layer, 1, hidden);
   }
   std::fclose(file);
 }

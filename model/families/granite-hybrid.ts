@@ -14,8 +14,7 @@ export const graniteHybrid: Family = {
   name: "granitemoehybrid",
   models: "Granite 4.0 350M, 1B, Micro (dense)",
   classes: ["GraniteMoeHybridForCausalLM"],
-  metadata: [],
-  ggufAs: "granite",
+  metadata: ["granitehybrid"],
   feedForwardField: "shared_intermediate_size",
   folderNames: {
     [TensorKind.gate]: gateAndUp,
@@ -23,6 +22,7 @@ export const graniteHybrid: Family = {
     [TensorKind.down]: "shared_mlp.output_linear.weight",
   },
   describe(source) {
+    if (source.kind === "metadata") return granite.describe(source);
     const types: Names = ["layer_types", null];
     const recurrent = source.texts(types)?.some((type) => type !== "attention" && type !== "full_attention");
     if (recurrent !== false) source.refuse(types, "recurrent layers are not supported");

@@ -13,6 +13,7 @@ export const graniteMoe: Family = {
   classes: ["GraniteMoeForCausalLM"],
   metadata: ["granitemoe"],
   hasExperts: true,
+  readsRouter: false,
   folderNames: { [TensorKind.router]: "block_sparse_moe.router.layer.weight" },
   expertNames: {
     [TensorKind.gate]: gateAndUp,

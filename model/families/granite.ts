@@ -12,6 +12,8 @@ export const granite: Family = {
   metadata: ["granite"],
   kvHeadsOptional: true,
   pairedRows: { gguf: true },
+  // Files of dense models may have the width of shared experts, which no layer has.
+  readsRouter: true,
   ggufScales: ["embedding_scale", "attention.scale", "residual_scale", "logit_scale"],
   describe(source) {
     const biases = biasesOf(source);

@@ -1,4 +1,5 @@
 /** Table of all families. A new family is a file in this folder and a row here. */
+import { apertus } from "./apertus.ts";
 import { bailingMoe } from "./bailing-moe.ts";
 import { bert, xlmRoberta } from "./bert.ts";
 import { cohere2 } from "./cohere2.ts";
@@ -33,6 +34,7 @@ import { qwen2Moe } from "./qwen2-moe.ts";
 import { qwen3Moe } from "./qwen3-moe.ts";
 import { seedOss } from "./seed-oss.ts";
 import { smollm3 } from "./smollm3.ts";
+import { starcoder2 } from "./starcoder2.ts";
 
 export const families: readonly Family[] = [
   llama,
@@ -80,6 +82,8 @@ export const families: readonly Family[] = [
   hunyuanDense,
   hunyuanMoe,
   llama4,
+  starcoder2,
+  apertus,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -41,6 +41,8 @@ const kinds = [
     "chunks of positions, scaled inputs of experts, norms without weights, queries that grow in layers that do not rotate",
   ],
   ["gpt-oss", "experts with biases, a clamped SwiGLU, sinks"],
+  ["starcoder2", "norms with biases, an MLP without a gate"],
+  ["apertus", "an activation with numbers of each layer"],
 ] as const;
 interface Way {
   readonly device: string;

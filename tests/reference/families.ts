@@ -368,6 +368,29 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
       original_max_position_embeddings: 32,
     },
   }),
+  // Numbers that files do not have are those of the published models; both factors of the rope are 1.
+  "llama4-published": of("Llama4", "llama4_text", {
+    ...{ num_hidden_layers: 4, intermediate_size: 32, intermediate_size_mlp: 96 },
+    ...{ num_local_experts: 8, num_experts_per_tok: 1, interleave_moe_layer_step: 2 },
+    ...{ attention_chunk_size: 8192, attn_temperature_tuning: true, attn_scale: 0.1, floor_scale: 8192 },
+    ...{ no_rope_layers: [1, 1, 1, 0], use_qk_norm: true, rope_theta: 500_000 },
+    rope_scaling: {
+      ...{ rope_type: "llama3", factor: 16, low_freq_factor: 1, high_freq_factor: 1 },
+      original_max_position_embeddings: 64,
+    },
+  }),
+  starcoder2: of("Starcoder2", "starcoder2", {
+    ...{ head_dim: undefined, hidden_size: 128, rms_norm_eps: undefined, norm_epsilon: 1e-5 },
+    ...{ sliding_window: 12, use_bias: true, hidden_act: "gelu_pytorch_tanh", rope_theta: 999_999.4375 },
+    tie_word_embeddings: true,
+  }),
+  apertus: of("Apertus", "apertus", {
+    ...{ hidden_act: "xielu", rope_theta: 12e6 },
+    rope_scaling: {
+      ...{ rope_type: "llama3", factor: 8, low_freq_factor: 1, high_freq_factor: 4 },
+      original_max_position_embeddings: 64,
+    },
+  }),
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
@@ -392,6 +415,8 @@ function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
   if (untrained !== null) return { mean: untrained, sigma: 0.25 };
   if (name.includes("embed_tokens") || name.startsWith("lm_head"))
     return { mean: 0, sigma: 2 / Math.sqrt(shape[1]!) };
+  if (name.endsWith("act_fn.beta")) return { mean: 0.5, sigma: 0.1 };
+  if (name.endsWith("act_fn.eps")) return { mean: -0.02, sigma: 0.005 };
   if (shape.length === 1 || name.endsWith("bias")) return { mean: 0, sigma: 0.5 };
   return { mean: 0, sigma: 1.4 / Math.sqrt(shape.at(-1)!) };
 }
@@ -400,8 +425,9 @@ function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
 const ofTower = { name: "model.visual.merger.probe.weight", shape: [32, 16], untrained: null };
 const ofDraft = { name: "model.layers.3.eh_proj.weight", shape: [64, 128], untrained: null };
 
-/** ERNIE stores a vector as a matrix of one row. */
+/** ERNIE stores a vector as a matrix of one row; Apertus has numbers without a dimension. */
 function asStored(tensor: NamedTensor): NamedTensor {
+  if (/\.act_fn\.(beta|eps)$/.test(tensor.name)) return { ...tensor, shape: [] };
   return tensor.name.includes("moe_statics") ? { ...tensor, shape: [1, ...tensor.shape] } : tensor;
 }
 
@@ -409,9 +435,9 @@ function inWrapper(tensor: NamedTensor): NamedTensor {
   return { ...tensor, name: tensor.name.replace(/^model\./, "model.language_model.") };
 }
 
-/** Writes the folder of one model. */
-export function writeFamily(name: string, folder: string): void {
-  const json = JSON.parse(JSON.stringify(familyConfigs[name])) as JsonObject; // drops undefined values
+/** Writes the folder of one model, whose configuration may have changes. */
+export function writeFamily(name: string, folder: string, changes: JsonObject = {}): void {
+  const json = JSON.parse(JSON.stringify({ ...familyConfigs[name], ...changes })) as JsonObject; // drops undefined values
   const isWrapped = json.text_config !== undefined;
   const drafting = Number(json.num_nextn_predict_layers ?? 0) > 0 ? [ofDraft] : [];
   const tensorsOf = (tensors: readonly NamedTensor[]): readonly NamedTensor[] =>

@@ -23,6 +23,8 @@ export interface Conversion {
   readonly pre?: string;
   /** Value of general.name; undefined: absent. */
   readonly name?: string;
+  /** Value of general.architecture; undefined: the family's. */
+  readonly architecture?: string;
 }
 
 /** File types by the engine's numbers of the plain ones. */
@@ -31,10 +33,14 @@ const plainTypes: readonly StoredName[] = ["F32", "F16", "BF16"];
 export function convertModel(dir: string, conversion: Conversion): GgufInput {
   const { config, tensors } = openModelFolder(dir);
   return {
-    entries: [...modelEntries(config, conversion), ...tokenizerEntries(dir, conversion.pre ?? "qwen2")],
+    entries: [
+      ...modelEntries(config, conversion),
+      ...listedEntries(tensors),
+      ...tokenizerEntries(dir, conversion.pre ?? "qwen2"),
+    ],
     tensors: [
-      ...storedTensors(tensors.filter((tensor) => !isOfExpert(tensor, config))).map((tensor) =>
-        converted(tensor, config, conversion.type),
+      ...storedTensors(tensors.filter((tensor) => !isOfExpert(tensor, config) && !isListed(tensor))).map(
+        (tensor) => converted(tensor, config, conversion.type),
       ),
       ...(config.family === "gemma4" ? joinedExpertTensors : expertTensors)(
         tensors.filter((tensor) => isOfExpert(tensor, config)),
@@ -43,6 +49,20 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
       ...ropeTensors(config),
     ],
   };
+}
+
+function isListed({ name }: ModelTensor): boolean {
+  return name.includes(".act_fn.");
+}
+
+/** Entries for the numbers of each layer's activation, in the order of the layers. */
+function listedEntries(tensors: readonly ModelTensor[]): Entry[] {
+  const groups = Map.groupBy(tensors.filter(isListed), ({ name }) => name.split(".").at(-1)!);
+  return [...groups].map(([name, numbers]) => [
+    `xielu.${name}`,
+    "f32[]",
+    numbers.map((tensor) => valuesOf(tensor)[0]!),
+  ]);
 }
 
 /** Reads the numbers of a folder's tensor. */
@@ -153,6 +173,7 @@ const architectures: Readonly<Record<string, string>> = {
   ernie4_5_moe: "ernie4_5-moe",
   hunyuan_v1_dense: "hunyuan-dense",
   hunyuan_v1_moe: "hunyuan-moe",
+  llama4_text: "llama4",
 };
 
 function architectureOf({ family }: ModelConfig): string {
@@ -174,9 +195,11 @@ function storedTensors(tensors: readonly ModelTensor[]): ModelTensor[] {
   return [...whole.values()];
 }
 
-export function modelEntries(config: ModelConfig, { name }: Conversion): Entry[] {
+export function modelEntries(
+  config: ModelConfig,
+  { name, architecture = architectureOf(config) }: Conversion,
+): Entry[] {
   const { shape, eosTokens, generationDefaults: sampling } = config;
-  const architecture = architectureOf(config);
   const own = (key: string, type: string, value: unknown): Entry => [`${architecture}.${key}`, type, value];
   /** Returns one number, or one per layer if they differ. */
   const listed = (name: keyof LayerSizes): [type: string, value: unknown] => {
@@ -407,6 +430,19 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
     [/\.attention\.query_layernorm\./, ".attn_q_norm."],
     [/\.attention\.key_layernorm\./, ".attn_k_norm."],
     [/\.mlp\.gate\.expert_bias$/, ".exp_probs_b.bias"],
+  ],
+  apertus: [
+    [/\.attention_layernorm\./, ".attn_norm."],
+    [/\.feedforward_layernorm\./, ".ffn_norm."],
+  ],
+  starcoder2: [
+    [/\.mlp\.c_fc\./, ".ffn_up."],
+    [/\.mlp\.c_proj\./, ".ffn_down."],
+  ],
+  llama4_text: [
+    [/\.feed_forward\.router\./, ".ffn_gate_inp."],
+    [/\.feed_forward\.shared_expert\.(gate|up|down)_proj\./, ".ffn_$1_shexp."],
+    [/\.feed_forward\.(gate|up|down)_proj\./, ".ffn_$1."],
   ],
   glm4_moe: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
   seed_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],

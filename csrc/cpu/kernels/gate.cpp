@@ -10,7 +10,9 @@
 //   gu [T, ldgu] f32: F gates, then F ups
 //   y  [T, ld]   f32 or bf16, columns F .. ld-1 unchanged; or q8: InputGroup, round_up(F, 64) / 32 written
 //
-// activate: y[t, f] = a(u[t, f]), u [T, ldu] f32
+// activate: y[t, f] = a(u[t, f]), u [T, ldu] f32; also of
+//
+//   xielu      p x^2 + b x, or n (e^min(x, eps) - 1 - x) + b x unless x > 0           (arXiv:2411.13010)
 //
 // Work:     token rows [begin, end).
 // Roofline: T*F*(8 + 4 or 2) bytes, in L2 if the rows follow their GEMM; 25 operations per 16 values.
@@ -51,6 +53,22 @@ BUNTING_INLINE f32x16 clamped_swiglu(f32x16 gate, f32x16 up) {
   return g / (set1(1.0f) + exp(g * set1(-1.702f))) * (u + set1(1.0f));
 }
 
+// Returns `a` where x > limit, and `b` elsewhere.
+BUNTING_INLINE f32x16 above(f32x16 x, float limit, f32x16 a, f32x16 b) {
+  for (int i = 0; i < kRegisters; ++i) b.r[i] = x.r[i] > limit ? a.r[i] : b.r[i];
+  return b;
+}
+
+// Near 0, where e^m - 1 would cancel, e^m - 1 - x is m - x plus a series of m^2.
+BUNTING_INLINE f32x16 xielu(f32x16 x, Xielu const& of) {
+  f32x16 const m = min(x, set1(of.epsilon));
+  f32x16 series = fma(m, set1(1.0f / 40320), set1(1.0f / 5040));
+  for (float const term : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f})
+    series = fma(series, m, set1(term));
+  f32x16 const rest = above(m, -0.5f, fma(series, m * m, m - x), exp(m) - set1(1.0f) - x);
+  return fma(x, set1(of.beta), above(x, 0, x * x * set1(of.p), rest * set1(of.n)));
+}
+
 // Applies activation(gate, up) to each element of the rows; without ups, activation(gate, 1).
 template <bool HasUps, class Activation>
 BUNTING_INLINE void gate_rows(Operand const& y, float const* gu, int64_t ldgu, int64_t f, int64_t begin,
@@ -74,8 +92,8 @@ BUNTING_INLINE void gate_rows(Operand const& y, float const* gu, int64_t ldgu, i
 }
 
 template <bool HasUps>
-void apply(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin,
-           int64_t end) {
+void apply(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation,
+           Xielu const& numbers, int64_t begin, int64_t end) {
   auto const rows = [&](auto const& of) { gate_rows<HasUps>(y, gu, ldgu, f, begin, end, of); };
   if (activation == Activation::gelu_tanh)
     rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return gelu_tanh(g) * u; });
@@ -83,6 +101,8 @@ void apply(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activatio
     rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return gelu(g) * u; });
   else if (activation == Activation::clamped_swiglu)
     rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return clamped_swiglu(g, u); });
+  else if (!HasUps && activation == Activation::xielu)
+    rows([numbers](f32x16 g, f32x16) __attribute__((always_inline)) { return xielu(g, numbers); });
   else
     rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return silu(g) * u; });
 }
@@ -91,12 +111,12 @@ void apply(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activatio
 
 void gate(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin,
           int64_t end) {
-  apply<true>(y, gu, ldgu, f, activation, begin, end);
+  apply<true>(y, gu, ldgu, f, activation, {}, begin, end);
 }
 
-void activate(Operand const& y, float const* u, int64_t ldu, int64_t f, Activation activation, int64_t begin,
-              int64_t end) {
-  apply<false>(y, u, ldu, f, activation, begin, end);
+void activate(Operand const& y, float const* u, int64_t ldu, int64_t f, Activation activation,
+              Xielu const& numbers, int64_t begin, int64_t end) {
+  apply<false>(y, u, ldu, f, activation, numbers, begin, end);
 }
 
 }  // namespace bunting::BUNTING_ISA

@@ -21,8 +21,8 @@ void attention(Attention const& a, int64_t item_begin, int64_t item_end);
 SampleResult sample(SampleRow const& row, float const* logits, int32_t vocab, char* scratch, int32_t* top);
 void gate(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin,
           int64_t end);
-void activate(Operand const& y, float const* u, int64_t ldu, int64_t f, Activation activation, int64_t begin,
-              int64_t end);
+void activate(Operand const& y, float const* u, int64_t ldu, int64_t f, Activation activation,
+              Xielu const& numbers, int64_t begin, int64_t end);
 
 extern Kernels const kernels;
 Kernels const kernels = {

@@ -22,6 +22,7 @@
 #include <cstdint>
 
 #include "cpu/kernels/weight_format.h"
+#include "model/xielu.h"
 
 namespace bunting {
 
@@ -113,8 +114,8 @@ struct Norm {
   float const* bias = nullptr;  // [H] or null; of kind layer only
 };
 
-// Activation of a gate; values are those of engine.h.
-enum class Activation : int32_t { silu = 0, gelu_tanh = 1, clamped_swiglu = 2, gelu = 3 };
+// Activation of a gate; values are those of engine.h. `xielu` is one of plain MLPs.
+enum class Activation : int32_t { silu = 0, gelu_tanh = 1, clamped_swiglu = 2, gelu = 3, xielu = 4 };
 
 // GEMM: y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], in f32, for all t in [0, T) and some panels.
 struct Gemm {
@@ -280,8 +281,9 @@ struct Kernels {
   // Sets y[t, f] = activation(gu[t, f]) * gu[t, F + f] for f < F, or the formula of engine.h; groups are
   // rounded likewise.
   void (*gate)(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin, int64_t end);
-  // Sets y[t, f] = activation(u[t, f]) for f < F, likewise.
-  void (*activate)(Operand const& y, float const* u, int64_t ldu, int64_t f, Activation activation, int64_t begin, int64_t end);
+  // Sets y[t, f] = activation(u[t, f]) for f < F, likewise. Only xielu reads `xielu`.
+  void (*activate)(Operand const& y, float const* u, int64_t ldu, int64_t f, Activation activation, Xielu const& xielu,
+                   int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
 
   // Draws one token, the same on every level for the same logits. `logits` [V] is not changed; `scratch` has

@@ -217,7 +217,7 @@ TEST(activate_is_a_gate_whose_ups_are_one) {
           gu.f32()[t * 2 * f + i] = u.f32()[t * f + i], gu.f32()[t * 2 * f + f + i] = 1;
       for (Kernels const* kernels : dense_levels()) {
         Bytes got(kTokens * ldy * 4), want(kTokens * ldy * 4);
-        kernels->activate({got.data.get(), ldy, Dtype::f32}, u.f32(), f, f, activation, 0, kTokens);
+        kernels->activate({got.data.get(), ldy, Dtype::f32}, u.f32(), f, f, activation, {}, 0, kTokens);
         kernels->gate({want.data.get(), ldy, Dtype::f32}, gu.f32(), 2 * f, f, activation, 0, kTokens);
         for (int64_t t = 0; t < kTokens; ++t)
           CHECK(std::memcmp(got.f32() + t * ldy, want.f32() + t * ldy, size_t(f) * 4) == 0, "%s: f=%d",
@@ -225,6 +225,35 @@ TEST(activate_is_a_gate_whose_ups_are_one) {
       }
     }
   }
+}
+
+// Numbers of both signs, near 0, at the ends of the series, and far away.
+TEST(activate_by_xielu_matches_reference) {
+  Xielu const cases[] = {{1.2f, 0.9f, 0.5f, -1e-6f}, {0.3f, 2.5f, 0.25f, -0.01f}, {0.8f, 0.5f, 0, -1e-6f}};
+  for (Xielu const& numbers : cases)
+    for (int64_t f : {1, 16, 100}) {
+      constexpr int64_t kTokens = 5;
+      constexpr float kSizes[kTokens] = {30, 1, 0.5f, 1e-3f, 1e-7f};
+      Random random{uint64_t(f)};
+      int64_t const ldy = round_up(f, kKAlign);
+      Bytes u(kTokens * f * 4);
+      std::vector<double> want(size_t(kTokens * f));
+      for (int64_t i = 0; i < kTokens * f; ++i) {
+        float const x = random.uniform(-kSizes[i / f], kSizes[i / f]);
+        u.f32()[i] = x;
+        want[size_t(i)] = reference::xielu(double(x), numbers);
+      }
+      for (Kernels const* kernels : dense_levels()) {
+        Bytes y(kTokens * ldy * 4);
+        kernels->activate({y.data.get(), ldy, Dtype::f32}, u.f32(), f, f, Activation::xielu, numbers, 0,
+                          kTokens);
+        for (int64_t i = 0; i < kTokens * f; ++i) {
+          double const got = double(y.f32()[i / f * ldy + i % f]), x = double(u.f32()[i]);
+          CHECK(std::fabs(got - want[size_t(i)]) <= 1e-6 * std::fabs(want[size_t(i)]) + 1e-6 * std::fabs(x),
+                "%s: xielu of %g = %g, wanted %g", kernels->name, x, got, want[size_t(i)]);
+        }
+      }
+    }
 }
 
 // Gates beyond the range of e^-g: the activation is 0 or the gate itself, and NaN stays NaN.

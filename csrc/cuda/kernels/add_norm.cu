@@ -2,8 +2,8 @@
 //
 //   x  [T, H] f32, read and, with a delta, written     y  [T, H] bf16     delta  [T, H] f32 or null
 //
-// A norm is x / sqrt(mean(x^2) + epsilon) * weight, or the same of x - mean(x), or, without weights, x
-// itself.
+// A norm is x / sqrt(mean(x^2) + epsilon) * weight, or the same of x - mean(x), maybe with a bias, or, without
+// weights, x itself.
 //
 // Work:     one block per row. A thread adds up every 256th group of four columns and reads them again for y,
 //           from L1; once more where the mean is subtracted.
@@ -22,14 +22,16 @@ constexpr int kThreads = 256;
 constexpr int kSums = kThreads / kWarp;  // floats of scratch for a sum over the block
 constexpr size_t kSharedBytes = 4 * kSums * sizeof(float);
 
-// Affine map of a row's numbers: (v - mean) * scale * weight.
+// Affine map of a row's numbers: (v - mean) * scale * weight, plus a bias if the norm has biases.
 struct Moments {
   float mean = 0, scale = 1;
-  GPU_DEVICE Float4 of(Float4 const& v, float const* weights, int i) const {
+  GPU_DEVICE Float4 of(AddNorm const& n, Float4 const& v, float const* weights, int i) const {
     Float4 const weight = load(reinterpret_cast<Float4 const*>(weights) + i);
+    Float4 bias{{0, 0, 0, 0}};
+    if (n.has_biases) bias = load(reinterpret_cast<Float4 const*>(weights + n.hidden) + i);
     Float4 out;
     GPU_UNROLL
-    for (int j = 0; j < 4; ++j) out.at[j] = (v.at[j] - mean) * (scale * weight.at[j]);
+    for (int j = 0; j < 4; ++j) out.at[j] = (v.at[j] - mean) * (scale * weight.at[j]) + bias.at[j];
     return out;
   }
 };
@@ -79,7 +81,7 @@ GPU_KERNEL(kThreads, 4) add_norm_kernel(AddNorm const n) {
     Float4 v = load(x + i);
     if (delta) {
       Float4 added = load(delta + i);
-      if (n.delta_weight) added = of_delta.of(added, n.delta_weight, i);
+      if (n.delta_weight) added = of_delta.of(n, added, n.delta_weight, i);
       GPU_UNROLL
       for (int j = 0; j < 4; ++j) v.at[j] = (v.at[j] + n.delta_scale * added.at[j]) * n.sum_scale;
       store(x + i, v);
@@ -92,7 +94,7 @@ GPU_KERNEL(kThreads, 4) add_norm_kernel(AddNorm const n) {
   Half4* const y = reinterpret_cast<Half4*>(n.y + row);
   for (int i = thread_index(); i < vectors; i += kThreads) {
     Float4 v = load(x + i);
-    if (n.weight) v = of_x.of(v, n.weight, i);
+    if (n.weight) v = of_x.of(n, v, n.weight, i);
     if (n.y) store(y + i, narrow4(v));
     if (n.exact) store(reinterpret_cast<Float4*>(n.exact + row) + i, v);
   }

@@ -20,6 +20,7 @@
 #include "cuda/quantise.h"
 #include "cuda/runtime.h"
 #include "model/rope_table.h"
+#include "model/xielu.h"
 
 namespace bunting::cuda {
 
@@ -52,22 +53,24 @@ void gather(Stream& stream, Gather const& g);
 struct AddNorm {
   float* x;             // [T, H] the residual stream
   float const* delta;   // [T, H] or null: x is only read
-  float const* weight;  // [H] or null
+  float const* weight;  // [H] or null; with biases [2 H], the biases behind the weights
   bf16* y;              // [T, H] or null
   float epsilon;
   int32_t tokens, hidden;
   float delta_scale = 1;
-  float const* delta_weight = nullptr;  // [H] or null
+  float const* delta_weight = nullptr;  // as `weight`
   int32_t kind = 0;                     // BUNTING_NORM_*
   float* exact = nullptr;               // [T, H] or null: y before it is rounded
   float sum_scale = 1;
+  bool has_biases = false;
 };
 void add_norm(Stream& stream, AddNorm const& n);
 
-// Gate: y[t, f] = activation(gate[t, f]) * up[t, f]. F and the strides are multiples of 4.
+// Gate: y[t, f] = activation(gate[t, f]) * up[t, f], or activation(gate[t, f]) alone. F and the strides are
+// multiples of 4.
 struct Gate {
   float const* gate;  // [T, F], rows gate_stride apart
-  float const* up;    // [T, F], rows up_stride apart
+  float const* up;    // [T, F], rows up_stride apart; or null
   int32_t gate_stride, up_stride;
   bf16* y;  // [T, F]
   int32_t tokens, feed_forward;
@@ -76,6 +79,7 @@ struct Gate {
   // Factors of gate and up, or null: that of row t is scales[scale_rows[t]].
   float const* scales = nullptr;
   int32_t const* scale_rows = nullptr;
+  Xielu xielu = {};  // of BUNTING_ACTIVATION_XIELU, which has no `up`
 };
 void gate(Stream& stream, Gate const& g);
 // Returns the Gate for gate_up [T, 2F]: gate, then up.

@@ -51,10 +51,23 @@ std::vector<bunting_model_shape> shapes_of_all_kinds() {
   // Like Gemma in the size of its heads.
   bunting_model_shape wide = plain;
   wide.head_size = 256, wide.rope = tiny_rope(256);
+  // Like StarCoder2: norms with biases, an MLP without a gate, biases everywhere; and like Apertus, by xIELU.
+  bunting_model_shape biased = plain;
+  biased.norm = BUNTING_NORM_LAYER, biased.norm_biases = 1;
+  biased.activation = BUNTING_ACTIVATION_GELU_TANH;
+  biased.layer = tiny_layers([](bunting_layer_shape& layer) {
+    layer.mlp = BUNTING_MLP_PLAIN;
+    layer.qk_norm = BUNTING_QK_NORM_NONE;
+    layer.biases = 15;
+    layer.sliding_window = 30;
+  });
+  bunting_model_shape xielu = plain;
+  xielu.activation = BUNTING_ACTIVATION_XIELU;
+  xielu.layer = tiny_layers([](bunting_layer_shape& layer) { layer.mlp = BUNTING_MLP_PLAIN; });
   bunting_model_shape mixed = tiny_mixed_shape(plain, 512);
   // All experts are used: near ties of these random routers would depend on the rounding to bf16.
   mixed.experts_used = mixed.experts;
-  return {plain, around, after, parallel, experts, wide, mixed};
+  return {plain, around, after, parallel, experts, wide, biased, xielu, mixed};
 }
 
 void load(TinyFile const& file, Model& model, Model::Loading loading, FlagsOf flags) {

@@ -26,6 +26,7 @@ TEST(cuda_embed_copies_rows) {
 
 namespace {
 
+// The weights of norms have biases behind them.
 struct Rows {
   int32_t tokens, hidden;
   std::vector<float> x, delta, weight, delta_weight;
@@ -35,8 +36,8 @@ struct Rows {
         hidden(h),
         x(random_floats(random, size_t(t * h), 3)),
         delta(random_floats(random, size_t(t * h))),
-        weight(random_floats(random, size_t(h), 2)),
-        delta_weight(random_floats(random, size_t(h), 2)) {}
+        weight(random_floats(random, size_t(2 * h), 2)),
+        delta_weight(random_floats(random, size_t(2 * h), 2)) {}
 };
 
 // Inputs of a norm: x alone, x with delta, or x with a delta that has its own norm.
@@ -46,11 +47,13 @@ struct NormCase {
   NormKind kind;
   Added added;
   bool has_weight;
+  bool has_biases = false;
 };
 constexpr NormCase kNormCases[] = {
-    {NormKind::rms, Added::nothing, true},   {NormKind::rms, Added::plainly, true},
-    {NormKind::rms, Added::normed, true},    {NormKind::rms, Added::normed, false},
-    {NormKind::layer, Added::plainly, true}, {NormKind::layer, Added::normed, true}};
+    {NormKind::rms, Added::nothing, true},         {NormKind::rms, Added::plainly, true},
+    {NormKind::rms, Added::normed, true},          {NormKind::rms, Added::normed, false},
+    {NormKind::layer, Added::plainly, true},       {NormKind::layer, Added::normed, true},
+    {NormKind::layer, Added::nothing, true, true}, {NormKind::layer, Added::normed, true, true}};
 constexpr float kEpsilon = 1e-5f, kDeltaScale = 0.375f;
 
 }  // namespace
@@ -61,21 +64,25 @@ TEST(cuda_add_norm_matches_the_reference) {
     for (NormCase const& c : kNormCases) {
       Rows const n(random, 3, hidden);
       std::vector<double> sums(n.x.begin(), n.x.end());
-      Norm const of_delta{c.added == Added::normed ? c.kind : NormKind::none, n.delta_weight.data(),
-                          kEpsilon};
+      auto const bias = [&](std::vector<float> const& weights) {
+        return c.has_biases ? weights.data() + hidden : nullptr;
+      };
+      Norm const of_delta{c.added == Added::normed ? c.kind : NormKind::none, n.delta_weight.data(), kEpsilon,
+                          bias(n.delta_weight)};
       if (c.added != Added::nothing)
         reference::add_normed(sums.data(), n.x.data(), n.delta.data(), of_delta, kDeltaScale, hidden, 3);
       DeviceArray<float> const x(n.x), delta(n.delta), weight(n.weight), delta_weight(n.delta_weight),
           exact(n.x.size());
       DeviceArray<uint16_t> const y(n.x.size());
-      RUNS(cuda::add_norm(
-          stream, {x.data(), c.added == Added::nothing ? nullptr : delta.data(),
-                   c.has_weight ? weight.data() : nullptr, y.data(), kEpsilon, 3, hidden, kDeltaScale,
-                   c.added == Added::normed ? delta_weight.data() : nullptr, int32_t(c.kind), exact.data()}));
+      RUNS(cuda::add_norm(stream, {x.data(), c.added == Added::nothing ? nullptr : delta.data(),
+                                   c.has_weight ? weight.data() : nullptr, y.data(), kEpsilon, 3, hidden,
+                                   kDeltaScale, c.added == Added::normed ? delta_weight.data() : nullptr,
+                                   int32_t(c.kind), exact.data(), 1, c.has_biases}));
       std::vector<float> const summed = x.get(), got_exact = exact.get();
       std::vector<double> want(sums.size());
       reference::norm(want.data(), hidden, summed.data(), hidden,
-                      {c.has_weight ? c.kind : NormKind::none, n.weight.data(), kEpsilon}, hidden, 3);
+                      {c.has_weight ? c.kind : NormKind::none, n.weight.data(), kEpsilon, bias(n.weight)},
+                      hidden, 3);
       std::vector<uint16_t> const got = y.get();
       for (size_t i = 0; i < got.size(); ++i) {
         CHECK(std::fabs(double(summed[i]) - sums[i]) <= 1e-5, "H=%d kind %d added %d sum %zu: %g, wanted %g",
@@ -179,6 +186,36 @@ TEST(cuda_gate_matches_the_reference) {
       for (size_t i = 0; i < got.size(); ++i)
         CHECK(is_rounded(got[i], want[i], 2e-5), "activation %d F=%d element %zu: %g, wanted %g",
               int(activation), width, i, double(reference::widen(got[i])), want[i]);
+    }
+}
+
+// Activations of a plain MLP: without ups.
+TEST(cuda_gate_without_ups_activates) {
+  Random random{6};
+  Xielu const numbers{1.2f, 0.9f, 0.5f, -1e-6f};
+  for (Activation activation : {Activation::gelu_tanh, Activation::xielu})
+    for (int width : {4, 100, 1500}) {
+      int const tokens = 3;
+      std::vector<float> const rows = random_floats(random, size_t(tokens * width), 9);
+      DeviceArray<float> const in(rows);
+      DeviceArray<uint16_t> const y(rows.size());
+      RUNS(cuda::gate(stream, {.gate = in.data(),
+                               .up = nullptr,
+                               .gate_stride = width,
+                               .up_stride = 0,
+                               .y = y.data(),
+                               .tokens = tokens,
+                               .feed_forward = width,
+                               .activation = int32_t(activation),
+                               .xielu = numbers}));
+      std::vector<uint16_t> const got = y.get();
+      for (size_t i = 0; i < got.size(); ++i) {
+        float const gate_up[] = {rows[i], 1};
+        double want = reference::xielu(double(rows[i]), numbers);
+        if (activation != Activation::xielu) reference::gate(&want, 1, gate_up, 2, 1, activation, 1);
+        CHECK(is_rounded(got[i], want, 2e-5), "activation %d F=%d of %g: %g, wanted %g", int(activation),
+              width, double(rows[i]), double(reference::widen(got[i])), want);
+      }
     }
 }
 
