@@ -120,7 +120,7 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
   const table = tokenBytesOf(tokenizer, added);
   const bound = encodeBound(tokenizer, table, added);
   const plainTokens = added.filter(({ content }) => !control.has(content));
-  const pieces = pieceEncoder(tokenizer, plainTokens);
+  const pieces = pieceEncoder(tokenizer, plainTokens, (spelling) => control.has(spelling));
   const openLibrary = (): HuggingFaceTokenizer =>
     new HuggingFaceTokenizer(withoutControlTokens(tokenizer, control, added, table.vocabSize), {
       ...config,
