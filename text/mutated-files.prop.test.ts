@@ -1,22 +1,88 @@
 /** Property: any fault in a model's files leads to a sentence that names one of them. */
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import fc from "fast-check";
 import { openModelFolder } from "../model/folder.ts";
 import { runs } from "../tests/support/property.ts";
 import { openTemplate, openTokenizer } from "./model-text.ts";
 
-const demo = join(import.meta.dir, "../models/demo");
-const folder = mkdtempSync(join(tmpdir(), "bunting-mutated-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+const root = join(import.meta.dir, "..");
+const scratch = mkdtempSync(join(tmpdir(), "bunting-mutated-"));
+afterAll(() => rmSync(scratch, { recursive: true }));
+/** Folder that is laid anew for every case. */
+const folder = join(scratch, "laid");
 
-const files = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"];
-const index = "model.safetensors.index.json";
-const originals = new Map(files.map((name) => [name, readFileSync(join(demo, name), "utf8")]));
-const weights = openModelFolder(demo).tensors.map(({ name }) => [name, "part.safetensors"]);
-originals.set(index, JSON.stringify({ metadata: {}, weight_map: Object.fromEntries(weights) }));
+/** Files of a model by their paths in its folder: the path of the original, or contents. */
+type Files = ReadonlyMap<string, { readonly from: string } | { readonly text: string }>;
+
+function filesOf(path: string): Files {
+  const names = readdirSync(path, { recursive: true, encoding: "utf8" }).filter((name) =>
+    /\.(json|jinja|safetensors)$/.test(name),
+  );
+  return new Map(names.map((name) => [name, { from: join(path, name) }]));
+}
+
+/** Files with others in place of some; null: not there. */
+function changed(files: Files, changes: Readonly<Record<string, string | null>>): Files {
+  const texts = Object.entries(changes).flatMap(([name, text]): [string, { text: string }][] =>
+    text === null ? [] : [[name, { text }]],
+  );
+  return new Map([...[...files].filter(([name]) => !Object.hasOwn(changes, name)), ...texts]);
+}
+
+const demo = filesOf(join(root, "models/demo"));
+const part = "part.safetensors";
+const weights = openModelFolder(join(root, "models/demo")).tensors.map(({ name }) => [name, part]);
+const vocab = Array.from({ length: 260 }, (_, rank) => ({
+  rank,
+  token_bytes: Buffer.from(rank < 256 ? [rank] : [97, rank - 160]).toString("base64"),
+  token_str: null,
+}));
+const tekken = {
+  config: { pattern: "\\p{L}+|\\P{L}", default_vocab_size: 270, default_num_special_tokens: 10 },
+  vocab,
+  special_tokens: ["<unk>", "<s>", "</s>"].map((text, rank) => ({ rank, token_str: text })),
+};
+
+const models: Readonly<Record<string, Files>> = {
+  "the demo model": changed(demo, {
+    "special_tokens_map.json": JSON.stringify({
+      bos_token: "<|im_start|>",
+      eos_token: { content: "<|im_end|>" },
+    }),
+    "tekken.json": JSON.stringify(tekken),
+  }),
+  "a model in parts": new Map([
+    ...changed(demo, { "model.safetensors": null }),
+    [part, demo.get("model.safetensors")!],
+    [
+      "model.safetensors.index.json",
+      { text: JSON.stringify({ metadata: {}, weight_map: Object.fromEntries(weights) }) },
+    ],
+  ]),
+  "a model with tekken.json alone": changed(demo, {
+    "tokenizer.json": null,
+    "tekken.json": JSON.stringify(tekken),
+    "chat_template.json": JSON.stringify({ chat_template: "{{ messages[0].content }}" }),
+  }),
+  "a model with templates in files": changed(demo, {
+    "chat_template.jinja": "{{ messages[0].content }}",
+    "additional_chat_templates/rag.jinja": "{{ messages[0].content }}",
+  }),
+  "an encoder": filesOf(join(root, "tests/reference/encoders/embedding-gemma")),
+  "a WordPiece encoder": filesOf(join(root, "tests/reference/encoders/bert-mean")),
+  "a scorer": filesOf(join(root, "tests/reference/encoders/modern-bert-score")),
+};
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
@@ -58,48 +124,73 @@ function open(): void {
   tokenizer.decode(tokenizer.encode(text, { addSpecialTokens: true }), { skipSpecialTokens: true });
 }
 
-function lay(changed: ReadonlyMap<string, string>): void {
+function lay(files: Files): void {
   rmSync(folder, { recursive: true, force: true });
-  mkdirSync(folder);
-  const isInParts = changed.has(index);
-  symlinkSync(
-    join(demo, "model.safetensors"),
-    join(folder, isInParts ? "part.safetensors" : "model.safetensors"),
-  );
-  for (const name of [...files, ...(isInParts ? [index] : [])])
-    writeFileSync(join(folder, name), changed.get(name) ?? originals.get(name)!);
+  for (const [name, file] of files) {
+    const path = join(folder, name);
+    mkdirSync(dirname(path), { recursive: true });
+    if ("from" in file) symlinkSync(file.from, path);
+    else writeFileSync(path, file.text);
+  }
 }
 
-describe("a mutated file", () => {
-  test("is not needed: the files as they are open", () => {
-    lay(new Map());
+/** Opens the folder, which may fail with a sentence about one of its files. */
+function expectSentence(): void {
+  try {
     open();
-    lay(new Map([[index, originals.get(index)!]]));
-    open();
-  });
+  } catch (error) {
+    const { name: kind, message } = error as Error;
+    expect(["ModelError", "TokenizerError", "TemplateError"]).toContain(kind);
+    expect(`${kind}: ${message}`).toContain(folder);
+    expect(message).not.toMatch(/(undefined|null|value) is not an object|is not a function|is not iterable/);
+  }
+}
 
-  test.each([...originals.keys()])(
-    "%s",
-    (name) => {
-      const original = JSON.parse(originals.get(name)!) as Json;
+/** Opens every model once, to show that the faults alone make it fail. */
+test.each(Object.keys(models))("%s opens as it is", (model) => {
+  lay(models[model]!);
+  open();
+});
+
+const isTested = (name: string): boolean => name.endsWith(".json") && name !== "expected.json";
+const cases = Object.entries(models).flatMap(([model, files]) =>
+  [...files.keys()].filter(isTested).map((name) => [model, name] as const),
+);
+
+describe("a fault in a file leads to a sentence", () => {
+  test.each(cases)(
+    "%s: %s",
+    (model, name) => {
+      const file = models[model]!.get(name)!;
+      const original = JSON.parse("text" in file ? file.text : readFileSync(file.from, "utf8")) as Json;
       fc.assert(
         fc.property(fc.array(mutation, { minLength: 1, maxLength: 2 }), (mutations) => {
           const value = mutations.reduce((json, { path, change }) => mutated(json, path, change), original);
-          lay(new Map([[name, JSON.stringify(value)]]));
-          try {
-            open();
-          } catch (error) {
-            const { name: kind, message } = error as Error;
-            expect(["ModelError", "TokenizerError", "TemplateError"]).toContain(kind);
-            expect(`${kind}: ${message}`).toContain(folder);
-            expect(message).not.toMatch(
-              /(undefined|null|value) is not an object|is not a function|is not iterable/,
-            );
-          }
+          lay(changed(models[model]!, { [name]: JSON.stringify(value) }));
+          expectSentence();
         }),
-        runs(60),
+        runs(model === "the demo model" ? 60 : 20),
       );
     },
     60_000,
+  );
+
+  const templates = [
+    "chat_template.jinja",
+    "additional_chat_templates",
+    "additional_chat_templates/rag.jinja",
+  ];
+  test.each([...cases, ...templates.map((name) => ["a model with templates in files", name] as const)])(
+    "%s: %s is a folder, empty, cut, no text, or an array",
+    (model, name) => {
+      const others = new Map([...models[model]!].filter(([other]) => !other.startsWith(name)));
+      lay(others);
+      mkdirSync(join(folder, name), { recursive: true });
+      expectSentence();
+      for (const text of ["", '{"a": [', "\u0000\uFFFD", "[]", "null"]) {
+        lay(changed(others, { [name]: text }));
+        expectSentence();
+      }
+    },
   );
 });

@@ -70,7 +70,7 @@ export function readTemplates(folder: string): TemplateSet {
   const config = configIn(path);
   const byName = new Map<string, string>();
   const main = join(folder, "chat_template.jinja");
-  if (existsSync(main)) byName.set("default", readFileSync(main, "utf8"));
+  if (existsSync(main)) byName.set("default", reading(main, readText));
   for (const name of ["tokenizer_config.json", "chat_template.json", "processor_config.json"]) {
     if (byName.size > 0) break;
     const file = join(folder, name);
@@ -78,10 +78,22 @@ export function readTemplates(folder: string): TemplateSet {
       byName.set(given, template);
   }
   const others = join(folder, "additional_chat_templates");
-  for (const name of existsSync(others) ? readdirSync(others).sort() : [])
+  for (const name of existsSync(others) ? reading(others, namesIn) : [])
     if (name.endsWith(".jinja"))
-      byName.set(name.slice(0, -".jinja".length), readFileSync(join(others, name), "utf8"));
+      byName.set(name.slice(0, -".jinja".length), reading(join(others, name), readText));
   return { path: folder, byName, specialTokens: specialTokensOf(specialTokensIn(folder, config)) };
+}
+
+const readText = (path: string): string => readFileSync(path, "utf8");
+const namesIn = (path: string): readonly string[] => readdirSync(path).sort();
+
+/** Result of reading a path. Errors of the file system become TemplateErrors that name it. */
+function reading<T>(path: string, read: (path: string) => T): T {
+  try {
+    return read(path);
+  } catch (error) {
+    throw new TemplateError(`${path}: ${(error as Error).message}`);
+  }
 }
 
 /** Named templates in the value of a configuration: a text is the default one. */
@@ -121,12 +133,7 @@ export function specialTokensOf(config: Json): Record<string, string> {
 /** A JSON object in a file; empty if there is no file. Throws TemplateError. */
 function configIn(path: string): Json {
   if (!existsSync(path)) return {};
-  let reason = "it is not a JSON object";
-  try {
-    const value: unknown = JSON.parse(readFileSync(path, "utf8"));
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Json;
-  } catch (error) {
-    reason = (error as Error).message;
-  }
-  throw new TemplateError(`${path}: ${reason}`);
+  const value = reading(path, (file): unknown => JSON.parse(readText(file)));
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Json;
+  throw new TemplateError(`${path}: it is not a JSON object`);
 }

@@ -7,6 +7,19 @@ export class TokenizerError extends Error {
   override readonly name = "TokenizerError";
 }
 
+/** Result of reading a file's contents. Any error becomes a TokenizerError that names the file. */
+export function naming<T>(file: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    const { message } = error as Error;
+    if (error instanceof TokenizerError && message.includes(file)) throw error;
+    if (error instanceof TypeError)
+      throw new TokenizerError(`${file}: a part of it is missing, or is not what a tokenizer has there`);
+    throw new TokenizerError(`${file}: ${message.replace(/^tokenizer\.json: /, "")}`);
+  }
+}
+
 /** UTF-8 bytes of all tokens in one array: token i is bytes[offsets[i] … offsets[i + 1]). */
 export interface TokenTable {
   /** The highest id plus one. */

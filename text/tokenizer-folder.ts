@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { readExactly, withFile } from "../model/json.ts";
 import { tekkenTokenizer } from "./tekken.ts";
 import { specialTokensIn } from "./template-source.ts";
-import { type JsonObject, TokenizerError } from "./tokenizer-file.ts";
+import { type JsonObject, naming, TokenizerError } from "./tokenizer-file.ts";
 
 export interface TokenizerFiles {
   /** Path of the file with the vocabulary. */
@@ -31,12 +31,8 @@ export function readTokenizerFiles(folder: string): TokenizerFiles {
   if (tokenizer !== null) return { file, tokenizer: withPatternOf(tekkenFile, tokenizer), config };
   const tekken = readJson(tekkenFile);
   if (tekken === null) throw new TokenizerError(`${file}: no such file${insteadOf(folder)}`);
-  try {
-    const converted = tekkenTokenizer(tekken);
-    return { file: tekkenFile, tokenizer: converted.tokenizer, config: { ...converted.config, ...config } };
-  } catch (error) {
-    throw error instanceof TokenizerError ? new TokenizerError(`${tekkenFile}: ${error.message}`) : error;
-  }
+  const converted = naming(tekkenFile, () => tekkenTokenizer(tekken));
+  return { file: tekkenFile, tokenizer: converted.tokenizer, config: { ...converted.config, ...config } };
 }
 
 /** Bytes at the beginning of tekken.json that hold its pattern. */
@@ -48,20 +44,21 @@ const headBytes = 8192;
  */
 function withPatternOf(tekkenFile: string, tokenizer: JsonObject): JsonObject {
   const whole = tokenizer.pre_tokenizer as JsonObject | null;
-  const [first, ...others] = (whole?.pretokenizers ?? []) as readonly JsonObject[];
-  if (first?.type !== "Split" || !existsSync(tekkenFile)) return tokenizer;
-  const head = withFile(tekkenFile, (descriptor) =>
-    readExactly(tekkenFile, descriptor, 0, Math.min(headBytes, statSync(tekkenFile).size)),
+  const stages = whole?.type === "Sequence" ? whole.pretokenizers : null;
+  if (!Array.isArray(stages) || stages[0]?.type !== "Split" || !existsSync(tekkenFile)) return tokenizer;
+  const head = withFile(tekkenFile, (descriptor, bytes) =>
+    readExactly(tekkenFile, descriptor, 0, Math.min(headBytes, bytes)),
   );
   const quoted = /"pattern"\s*:\s*("(?:[^"\\]|\\.)*")/.exec(new TextDecoder().decode(head))?.[1];
   if (quoted === undefined) return tokenizer;
-  const split = { ...first, pattern: { Regex: JSON.parse(quoted) as string } };
-  return { ...tokenizer, pre_tokenizer: { ...whole, pretokenizers: [split, ...others] } };
+  const pattern = { Regex: naming(tekkenFile, () => JSON.parse(quoted) as string) };
+  const pretokenizers = [{ ...(stages[0] as JsonObject), pattern }, ...stages.slice(1)];
+  return { ...tokenizer, pre_tokenizer: { ...whole, pretokenizers } };
 }
 
 /** Advice for a folder with a tokenizer in another form. */
 function insteadOf(folder: string): string {
-  const names = existsSync(folder) ? readdirSync(folder) : [];
+  const names = statSync(folder, { throwIfNoEntry: false })?.isDirectory() ? readdirSync(folder) : [];
   const found = names.find((name) =>
     /^(tokenizer\.model|vocab\.(json|txt)|.*\.tiktoken|.*\.model(\.v\d)?)$/.test(name),
   );

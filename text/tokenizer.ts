@@ -5,7 +5,14 @@ import { expectPlainModel, preTokenizerForm } from "./library-form.ts";
 import { pieceEncoder } from "./pieces/piece-encoder.ts";
 import { postProcessorOf, type TokenPair } from "./post-processor.ts";
 import { specialTokensOf } from "./template-source.ts";
-import { encodeBound, flattened, type JsonObject, TokenizerError, tokenBytesOf } from "./tokenizer-file.ts";
+import {
+  encodeBound,
+  flattened,
+  type JsonObject,
+  naming,
+  TokenizerError,
+  tokenBytesOf,
+} from "./tokenizer-file.ts";
 import { readTokenizerFiles } from "./tokenizer-folder.ts";
 
 export interface EncodeOptions {
@@ -85,7 +92,7 @@ const trialTexts = ["", "Words, 12 numbers\n\tand  spaces.", "é ñ 漢字 🙂"
 
 /** Makes a tokenizer and tries it out. Throws TokenizerError with the file's name for any error. */
 export function triedTokenizer(file: string, make: () => Tokenizer): Tokenizer {
-  try {
+  return naming(file, () => {
     const tokenizer = make();
     for (const text of trialTexts) {
       const tokens = tokenizer.encode(text, { addSpecialTokens: true, parseControlText: true });
@@ -94,13 +101,7 @@ export function triedTokenizer(file: string, make: () => Tokenizer): Tokenizer {
       tokenizer.decode(tokens, { skipSpecialTokens: false });
     }
     return tokenizer;
-  } catch (error) {
-    const { message } = error as Error;
-    if (error instanceof TokenizerError && message.includes(file)) throw error;
-    if (error instanceof TypeError)
-      throw new TokenizerError(`${file}: a part of it is missing, or is not what a tokenizer has there`);
-    throw new TokenizerError(`${file}: ${message.replace(/^tokenizer\.json: /, "")}`);
-  }
+  });
 }
 
 /**
@@ -119,7 +120,7 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
   const table = tokenBytesOf(tokenizer, added);
   const bound = encodeBound(tokenizer, table, added);
   const plainTokens = added.filter(({ content }) => !control.has(content));
-  const pieces = pieceEncoder(tokenizer, plainTokens);
+  const pieces = pieceEncoder(tokenizer, plainTokens, (spelling) => control.has(spelling));
   const openLibrary = (): HuggingFaceTokenizer =>
     new HuggingFaceTokenizer(withoutControlTokens(tokenizer, control, added, table.vocabSize), {
       ...config,

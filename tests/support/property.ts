@@ -16,7 +16,8 @@ export function runs<Values>(count: number): fc.Parameters<Values> {
       if (!run.failed) return;
       const times = TIMES === 1 ? "" : `PROPERTY_TIMES=${TIMES} `;
       const repeat = `Repeat it: PROPERTY_SEED=${run.seed} ${times}npx bun test <this file>`;
-      throw new Error(`${fc.defaultReportMessage(run)}\n\n${repeat}`, { cause: run.errorInstance });
+      const reason = `${fc.defaultReportMessage(run)}\n\n${run.errorInstance}`;
+      throw new Error(`${reason}\n\n${repeat}`, { cause: run.errorInstance });
     },
   };
 }

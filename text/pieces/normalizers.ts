@@ -1,14 +1,11 @@
 /** Normalizers of tokenizer.json for WordPiece and Unigram models, as the package `tokenizers` computes them. */
 import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
+import { bertMarks, marks, normalForm, unclean } from "./characters.ts";
 import { precompiledNormalizer } from "./precompiled.ts";
 
 export type Normalize = (text: string) => string;
 
-const marks = /\p{Mn}/gu;
-/** Format characters younger than the tables of `tokenizers`, which keeps them. */
-const young = "\\u0890\\u0891\\u08e2\\u{110cd}\\u{13430}-\\u{1343f}";
 const isSpace = /\p{White_Space}/u;
-const others = new RegExp(`[[\\p{Cc}\\p{Cf}\\p{Co}\\p{White_Space}\\ufffd]--[${young}]]`, "gv");
 const ideographs =
   /[\u{4e00}-\u{9fff}\u{3400}-\u{4dbf}\u{20000}-\u{2a6df}\u{2a700}-\u{2b73f}\u{2b740}-\u{2b81f}\u{2b920}-\u{2ceaf}\u{f900}-\u{faff}\u{2f800}-\u{2fa1f}]/gu;
 
@@ -30,12 +27,12 @@ export function normalizerOf(component: unknown): Normalize {
     case "NFKC":
     case "NFKD": {
       const form = normalizer.type;
-      return (text) => text.normalize(form);
+      return (text) => normalForm(text, form);
     }
     case "Lowercase":
       return lowered;
     case "StripAccents":
-      return (text) => text.replace(/\p{M}/gu, "");
+      return (text) => text.replace(marks, "");
     case "Prepend":
       return (text) => (text === "" ? "" : `${normalizer.prepend}${text}`);
     case "Strip":
@@ -55,9 +52,9 @@ function bertNormalizer(options: JsonObject): Normalize {
   const strips = options.strip_accents ?? lowercase;
   return (text) => {
     let normal = text;
-    if (cleans === true) normal = normal.replace(others, cleaned);
+    if (cleans === true) normal = normal.replace(unclean, cleaned);
     if (parts === true) normal = normal.replace(ideographs, " $& ");
-    if (strips === true) normal = normal.normalize("NFD").replace(marks, "");
+    if (strips === true) normal = normalForm(normal, "NFD").replace(bertMarks, "");
     return lowercase === true ? lowered(normal) : normal;
   };
 }

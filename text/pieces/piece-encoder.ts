@@ -1,6 +1,7 @@
 /** Encoders of WordPiece and Unigram tokenizers: normalize, split to words, and words to pieces. */
 import type { TokenId } from "../../base/token.ts";
 import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
+import { punctuation } from "./characters.ts";
 import { normalizerOf } from "./normalizers.ts";
 import { unigram } from "./unigram.ts";
 import { wordPiece } from "./word-piece.ts";
@@ -13,17 +14,18 @@ type Split = (pieces: readonly string[], isFirst: boolean) => readonly string[];
 
 /**
  * Encoder of a tokenizer.json whose model is WordPiece or Unigram; null for other models. `plain`: added
- * tokens that are ordinary text.
+ * tokens that are ordinary text. `isControl`: true for spellings that no text may become.
  */
 export function pieceEncoder(
   tokenizer: JsonObject,
   plain: readonly { readonly id: TokenId; readonly content: string }[],
+  isControl: (spelling: string) => boolean,
 ): PieceEncoder | null {
   const model = tokenizer.model as JsonObject;
   const kinds = { WordPiece: wordPiece, Unigram: unigram } as const;
   const kind = Object.hasOwn(kinds, String(model.type)) ? kinds[model.type as keyof typeof kinds] : null;
   if (kind === null) return null;
-  const tokensOf = kind(model);
+  const tokensOf = kind(model, isControl);
   const normalize = normalizerOf(tokenizer.normalizer);
   const split = splitterOf(tokenizer.pre_tokenizer);
   const added = new Map(plain.map(({ id, content }) => [content, id]));
@@ -38,8 +40,9 @@ export function pieceEncoder(
         tokens.push(token);
         return;
       }
-      if (part === "") return;
-      for (const word of split([normalize(part)], index === 0 && !continues))
+      const normal = normalize(part);
+      if (normal === "") return;
+      for (const word of split([normal], index === 0 && !continues))
         for (const piece of word === "" ? [] : tokensOf(word)) tokens.push(piece);
     });
     return tokens;
@@ -51,7 +54,6 @@ function literal({ content }: { readonly content: string }): string {
 }
 
 const spaces = /\p{White_Space}+/u;
-const punctuation = /([!-/:-@[-`{-~\p{P}])/u;
 
 function splitterOf(component: unknown): Split {
   if (component === null || component === undefined) return (pieces) => pieces;

@@ -7,6 +7,8 @@ import { TokenizerError } from "../tokenizer-file.ts";
 /** Replaced texts are at most this long; longer graphemes are replaced by characters. */
 const graphemeBytesMax = 6;
 
+/** Stretches that hold all graphemes but those of one printable ASCII character. */
+const besideOthers = /(?:[ -~]?[^ -~])+[ -~]?/g;
 const graphemes = new Intl.Segmenter("und", { granularity: "grapheme" });
 const utf8 = new TextEncoder();
 
@@ -30,18 +32,22 @@ export function precompiledNormalizer(charsmap: string): (text: string) => strin
     if (known.size < 1 << 14) known.set(chunk, text);
     return text;
   };
-  const normal = (grapheme: string): string => {
+  const replacing = (grapheme: string): string => {
     const whole = Buffer.byteLength(grapheme) < graphemeBytesMax ? replaced(grapheme) : null;
     if (whole !== null) return whole;
     let text = "";
     for (const character of grapheme) text += replaced(character) ?? character;
     return text;
   };
-  return (text) => {
+  const isAsciiPlain = Array.from({ length: 0x5f }, (_, i) => String.fromCharCode(0x20 + i)).every(
+    (character) => replaced(character) === null,
+  );
+  const normal = (stretch: string): string => {
     let result = "";
-    for (const { segment } of graphemes.segment(text)) result += normal(segment);
+    for (const { segment } of graphemes.segment(stretch)) result += replacing(segment);
     return result;
   };
+  return isAsciiPlain ? (text) => text.replace(besideOthers, normal) : normal;
 }
 
 /** Value of the shortest prefix of a key in the trie; null if there is none. */

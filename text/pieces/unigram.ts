@@ -1,6 +1,7 @@
 /** Unigram: a word becomes the pieces of the vocabulary whose scores have the largest sum. */
 import type { TokenId } from "../../base/token.ts";
 import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
+import { SortedPieces } from "./sorted-pieces.ts";
 
 /** Cost of a character that is no piece, below the lowest score. */
 const unknownPenalty = 10;
@@ -8,22 +9,19 @@ const knownMax = 1 << 16;
 /** Words of more code units are not kept. */
 const knownLengthMax = 64;
 
-export function unigram(model: JsonObject): (word: string) => readonly TokenId[] {
+/** `isControl`: true for spellings that are no pieces of a text. */
+export function unigram(
+  model: JsonObject,
+  isControl: (spelling: string) => boolean,
+): (word: string) => readonly TokenId[] {
   const pieces = model.vocab as [spelling: string, score: number][];
   const unknown = model.unk_id as TokenId | null | undefined;
   if (typeof unknown !== "number" || pieces[unknown] === undefined)
     throw new TokenizerError("tokenizer.json: a Unigram model without unk_id is not supported");
   const bytes = model.byte_fallback === true ? byteTokens(pieces) : null;
-  const tokens = new Map<string, TokenId>();
-  const scores = new Float64Array(pieces.length);
-  let least = Number.POSITIVE_INFINITY;
-  let longest = 1;
-  pieces.forEach(([spelling, score], token) => {
-    scores[token] = score;
-    least = Math.min(least, score);
-    longest = Math.max(longest, spelling.length);
-    if (spelling !== "") tokens.set(spelling, token);
-  });
+  const sorted = new SortedPieces(pieces.map(([spelling]) => (isControl(spelling) ? "" : spelling)));
+  const scores = Float64Array.from(pieces, ([, score]) => score);
+  const least = scores.reduce((low, score) => Math.min(low, score), Number.POSITIVE_INFINITY);
   const unknownScore = least - unknownPenalty;
   const known = new Map<string, readonly TokenId[]>();
 
@@ -42,13 +40,10 @@ export function unigram(model: JsonObject): (word: string) => readonly TokenId[]
     for (let start = 0; start < size; ) {
       const width = word.codePointAt(start)! > 0xffff ? 2 : 1;
       let isKnown = false;
-      const last = Math.min(size, start + longest);
-      for (let end = start + 1; end <= last; end++) {
-        const token = tokens.get(word.slice(start, end));
-        if (token === undefined) continue;
+      sorted.eachAt(word, start, (end, token) => {
         offer(start, end, token, scores[token]!);
         if (end - start === width) isKnown = true;
-      }
+      });
       if (!isKnown) offer(start, start + width, unknown, unknownScore);
       start += width;
     }

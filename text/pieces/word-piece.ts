@@ -5,9 +5,14 @@ import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
 /** Tokens of known words; emptied when it is full. */
 const knownMax = 1 << 16;
 
-export function wordPiece(model: JsonObject): (word: string) => readonly TokenId[] {
-  const vocab = new Map(Object.entries(model.vocab as Record<string, TokenId>));
-  const unknown = vocab.get(String(model.unk_token));
+/** `isControl`: true for spellings that are no pieces of a text. */
+export function wordPiece(
+  model: JsonObject,
+  isControl: (spelling: string) => boolean,
+): (word: string) => readonly TokenId[] {
+  const ids = model.vocab as Record<string, TokenId>;
+  const vocab = new Map(Object.entries(ids).filter(([spelling]) => !isControl(spelling)));
+  const unknown = ids[String(model.unk_token)];
   if (unknown === undefined)
     throw new TokenizerError(`tokenizer.json: the vocabulary has no ${JSON.stringify(model.unk_token)}`);
   const prefix = String(model.continuing_subword_prefix ?? "##");
