@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { compileConstraint } from "../grammar/compile.ts";
 import { Masks } from "../grammar/mask/masks.ts";
 import { Matcher, parserOf } from "../grammar/mask/matcher.ts";
-import { hermes } from "./formats/call-forms.ts";
+import { callForms } from "./formats/call-forms.ts";
 import { textVocabulary } from "./model-text.ts";
 import { loadTokenizer } from "./tokenizer.ts";
 
@@ -13,7 +13,7 @@ test("what is forced of a call is cut as the tokenizer cuts it, marks that are t
   const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
   const { grammar } = compileConstraint({
     kind: "calls",
-    form: hermes,
+    form: callForms.Hermes,
     controlTexts: [],
     functions: [{ name: "get_weather", parameters, isStrict: true }],
     callsMax: 1,
@@ -36,7 +36,7 @@ test("a token may come in free text exactly if the text can go on with it, near 
   const calls = {
     ...{
       kind: "calls" as const,
-      form: hermes,
+      form: callForms.Hermes,
       controlTexts: [],
       callsMax: null,
       mayTalk: true,

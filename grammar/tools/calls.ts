@@ -2,7 +2,7 @@ import { type Budget, ConstraintError } from "../error.ts";
 import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
 import type { CallableFunction, CallsSource, CompiledPart } from "../source.ts";
 import { compileArguments } from "./call-arguments.ts";
-import { type CallForm, triggersOf } from "./call-form.ts";
+import { type CallForm, isBlock, triggersOf } from "./call-form.ts";
 import { MarkedTexts } from "./marked-texts.ts";
 
 /**
@@ -56,7 +56,9 @@ export function compileCalls(
   const rest =
     form.place === "end" || max === 1
       ? builder.repeat(calls, 0, 1)
-      : builder.repeat(builder.sequence(call, talk), 0, max);
+      : isBlock(form)
+        ? builder.repeat(builder.sequence(calls, talk), 0, 1)
+        : builder.repeat(builder.sequence(call, talk), 0, max);
   return { symbol: builder.sequence(talk, rest), ignored };
 }
 

@@ -3,29 +3,16 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { CALL_NUMBER, type CallForm } from "../../grammar/tools/call-form.ts";
 import { runs } from "../../tests/support/property.ts";
-import { callForms, hermes } from "./call-forms.ts";
-import { CallReader, joined, type ReadPart } from "./call-reader.ts";
+import { cutsOf, readCalls } from "../../tests/support/read-calls.ts";
+import { callForms } from "./call-forms.ts";
+import { joined, type ReadPart } from "./call-reader.ts";
 import { ThinkingReader, thinkingMarksIn } from "./thinking.ts";
 
 const parameters = { type: "object", properties: { a: { type: "string" } } };
 const functions = ["f", "g"].map((name) => ({ name, parameters, isStrict: false }));
 
-function toldOf(pieces: readonly string[], form: CallForm = hermes): ReadPart[] {
-  const reader = new CallReader(form, functions);
-  return joined([...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()]);
-}
-
-/** Splits the text once at every position, into single units, and by `sizes`. */
-function cutsOf(text: string, sizes: readonly number[]): string[][] {
-  const pieces: string[] = [];
-  for (let from = 0, i = 0; from < text.length; i++) {
-    const size = sizes[i % sizes.length]!;
-    pieces.push(text.slice(from, from + size));
-    from += size;
-  }
-  const once = Array.from({ length: text.length + 1 }, (_, at) => [text.slice(0, at), text.slice(at)]);
-  return [...once, [...text], pieces];
-}
+const toldOf = (pieces: readonly string[], form: CallForm = callForms.Hermes): ReadPart[] =>
+  readCalls(form, functions, pieces);
 
 const sizes = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 6 });
 
@@ -98,7 +85,7 @@ test("calls and scraps of them in every form", () => {
       .map((all) => all.join(""));
   };
   const cases = fc
-    .constantFrom(...callForms)
+    .constantFrom<CallForm[]>(...Object.values(callForms))
     .chain((form) => fc.tuple(fc.constant(form), scrapsOf(form), sizes));
   fc.assert(
     fc.property(cases, ([form, answer, cut]) => {
