@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { compileConstraint } from "../grammar/compile.ts";
 import { Masks } from "../grammar/mask/masks.ts";
 import { Matcher, parserOf } from "../grammar/mask/matcher.ts";
+import { noMarks } from "../grammar/source.ts";
 import { callForms } from "./formats/call-forms.ts";
 import { textVocabulary } from "./model-text.ts";
 import { loadTokenizer } from "./tokenizer.ts";
@@ -19,8 +20,7 @@ test("what is forced of a call is cut as the tokenizer cuts it, marks that are t
     callsMax: 1,
     mayTalk: false,
     otherwise: null,
-    beforeText: "",
-    afterText: "",
+    marks: noMarks,
   });
   const masks = new Masks(textVocabulary(tokenizer, tokenizer.vocabSize));
   const forced = new Matcher(parserOf(grammar, masks), masks).forcedTokens(64);
@@ -41,8 +41,7 @@ test("a token may come in free text exactly if the text can go on with it, near 
       callsMax: null,
       mayTalk: true,
       otherwise: null,
-      beforeText: "",
-      afterText: "",
+      marks: noMarks,
     },
     functions: [{ name: "f", parameters: null, isStrict: false }],
   };
@@ -52,8 +51,7 @@ test("a token may come in free text exactly if the text can go on with it, near 
     isOpen: true,
     controlTexts: [],
     answer: calls,
-    beforeText: "",
-    afterText: "",
+    marks: noMarks,
   };
   for (const source of [calls, { kind: "thinking" as const, ...thinking }]) {
     const matcher = new Matcher(parserOf(compileConstraint(source).grammar, masks), masks);

@@ -40,8 +40,7 @@ export function compileCalls(
     ...mark(form.end),
   );
   if (!mayTalk) return { symbol: calls, ignored };
-  const marked = (text: GrammarSymbol): GrammarSymbol =>
-    texts.between(source.beforeText, source.afterText, text, builder);
+  const marked = (text: GrammarSymbol): GrammarSymbol => texts.between(source.marks, text, builder);
   if (otherwise !== null) return { symbol: builder.choice([marked(otherwise.symbol), calls]), ignored };
   const triggers = triggersOf(
     form,
@@ -59,7 +58,7 @@ export function compileCalls(
       : isBlock(form)
         ? builder.repeat(builder.sequence(calls, talk), 0, 1)
         : builder.repeat(builder.sequence(call, talk), 0, max);
-  return { symbol: builder.sequence(talk, rest), ignored };
+  return { symbol: builder.sequence(marked(talk), rest), ignored };
 }
 
 /**

@@ -5,7 +5,7 @@ import { ConstraintError } from "../../grammar/error.ts";
 import { Masks } from "../../grammar/mask/masks.ts";
 import { Matcher, parserOf } from "../../grammar/mask/matcher.ts";
 import { controlBytes, vocabularyOf } from "../../grammar/mask/vocabulary.ts";
-import type { CallsSource } from "../../grammar/source.ts";
+import { type CallsSource, noMarks } from "../../grammar/source.ts";
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 import { weatherFunctions as functions, goldenCalls } from "../../tests/support/golden-calls.ts";
 import { readCalls } from "../../tests/support/read-calls.ts";
@@ -30,8 +30,7 @@ function matcherOf(name: CallFormName, more: Partial<CallsSource> = {}) {
       callsMax: null,
       mayTalk: true,
       otherwise: null,
-      beforeText: "",
-      afterText: "",
+      marks: noMarks,
     },
     ...more,
   };
@@ -146,8 +145,7 @@ describe("arguments one by one", () => {
       callsMax: null,
       mayTalk: true,
       otherwise: null,
-      beforeText: "",
-      afterText: "",
+      marks: noMarks,
     });
 
   test("that cannot be kept to are refused of strict functions, and any of others", () => {

@@ -146,6 +146,24 @@ test("channels of gpt-oss, and scraps of them", () => {
   );
 });
 
+test("answers between tags, and scraps of them", () => {
+  const form = { ...thinkingMarksIn("<think> <answer>")!, tokensMax: null };
+  const read = (pieces: readonly string[], isOpen: boolean) => {
+    const reader = new ThinkingReader({ ...form, isOpen });
+    const told = [...pieces.map((piece) => reader.push(piece)), reader.end()];
+    return [told.map(({ reasoning }) => reasoning).join(""), told.map(({ answer }) => answer).join("")];
+  };
+  const words = fc.constantFrom("<think>", "</think>", "<answer>", "</answer>", "<ans", "</", "\n", " ", "a");
+  const text = fc.array(words, { maxLength: 10 }).map((all) => all.join(""));
+  fc.assert(
+    fc.property(text, sizes, fc.boolean(), (answer, cut, isOpen) => {
+      const whole = read([answer], isOpen);
+      for (const pieces of cutsOf(answer, cut)) expect(read(pieces, isOpen)).toEqual(whole);
+    }),
+    runs(400),
+  );
+});
+
 test("marks that lead nowhere are text, thousands of them at once or piece by piece", () => {
   const answer = '<tool_call>{"<tool_call> '.repeat(20_000);
   const told = [{ kind: "text" as const, text: answer }];

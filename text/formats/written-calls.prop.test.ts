@@ -5,7 +5,7 @@ import { compileConstraint } from "../../grammar/compile.ts";
 import { Masks } from "../../grammar/mask/masks.ts";
 import { Matcher, parserOf } from "../../grammar/mask/matcher.ts";
 import { vocabularyOf } from "../../grammar/mask/vocabulary.ts";
-import type { CallableFunction, CallsSource } from "../../grammar/source.ts";
+import { type CallableFunction, type CallsSource, noMarks } from "../../grammar/source.ts";
 import type { CallForm } from "../../grammar/tools/call-form.ts";
 import { runs } from "../../tests/support/property.ts";
 import { cutsOf, readCalls } from "../../tests/support/read-calls.ts";
@@ -88,7 +88,7 @@ function callsOf(form: CallForm): fc.Arbitrary<Call[]> {
 function isAllowed(form: CallForm, functions: readonly CallableFunction[], text: string): boolean {
   const source: CallsSource = {
     ...{ kind: "calls", form, controlTexts: [], functions, callsMax: null, mayTalk: false },
-    ...{ otherwise: null, beforeText: "", afterText: "" },
+    ...{ otherwise: null, marks: noMarks },
   };
   const matcher = new Matcher(parserOf(compileConstraint(source).grammar, bytes), bytes);
   return new TextEncoder().encode(text).every((byte) => matcher.accept(byte)) && matcher.mayEnd;
