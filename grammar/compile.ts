@@ -87,30 +87,26 @@ function symbolOf(source: ConstraintSource, builder: GrammarBuilder, budget: Bud
   }
 }
 
-/** Line breaks allowed before the opening mark and after the closing one. */
-const BREAKS_MAX = 4;
-
 /**
  * Compiles thoughts (any text) followed by the constrained answer. If the prompt has not opened the thoughts,
  * they are optional. `given` null: any text.
  */
 function compileThinking(
-  { opening, closing, isOpen, controlTexts, beforeText, afterText }: ThinkingSource,
+  { opening, closing, isOpen, controlTexts, marks }: ThinkingSource,
   given: CompiledPart | null,
   builder: GrammarBuilder,
 ): CompiledPart {
   const { regexes } = builder;
   const texts = new MarkedTexts(regexes, controlTexts);
-  const breaks = regexes.repeat(regexes.bytes([10, 10]), 0, BREAKS_MAX);
   const ignored = given?.ignored ?? [];
   const text = given?.symbol ?? builder.terminal(texts.anyText);
-  const answer = texts.between(beforeText, afterText, text, builder);
+  const answer = texts.between(marks, text, builder);
   const section = builder.sequence(
     builder.terminal(texts.without([closing])),
-    builder.terminal(regexes.cat(texts.literal(closing), breaks)),
+    builder.terminal(regexes.cat(texts.literal(closing), texts.breaks)),
     answer,
   );
   if (isOpen) return { symbol: section, ignored };
-  const open = builder.terminal(regexes.cat(breaks, texts.literal(opening)));
+  const open = builder.terminal(regexes.cat(texts.breaks, texts.literal(opening)));
   return { symbol: builder.choice([builder.sequence(open, section), answer]), ignored };
 }

@@ -17,6 +17,16 @@ export type ConstraintSource =
   | CallsSource
   | ThinkingSource;
 
+/** Marks that begin and may end an answer's text; "": none. */
+export interface TextMarks {
+  readonly before: string;
+  readonly after: string;
+  /** True for tags: both may be missing, and line breaks may stand inside them. */
+  readonly areTags: boolean;
+}
+
+export const noMarks: TextMarks = { before: "", after: "", areTags: false };
+
 /** Thoughts between marks, followed by the constrained answer. */
 export interface ThinkingSource {
   readonly kind: "thinking";
@@ -28,9 +38,7 @@ export interface ThinkingSource {
   readonly controlTexts: readonly string[];
   /** Constraint on the answer; null: any text. */
   readonly answer: ConstraintSource | null;
-  /** Marks that begin and may end the answer; "": none. */
-  readonly beforeText: string;
-  readonly afterText: string;
+  readonly marks: TextMarks;
 }
 
 /** Tool calls in the model's own form. */
@@ -46,9 +54,8 @@ export interface CallsSource {
   readonly mayTalk: boolean;
   /** Constraint on the text if there are no calls; null: any. */
   readonly otherwise: ConstraintSource | null;
-  /** Marks that begin and may end text that is not a call; "": none. */
-  readonly beforeText: string;
-  readonly afterText: string;
+  /** Marks of text that is not a call. */
+  readonly marks: TextMarks;
 }
 
 /** Callable function with the schema of its arguments object; null: anything. */

@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { compileConstraint } from "../grammar/compile.ts";
 import { Masks } from "../grammar/mask/masks.ts";
 import { Matcher, parserOf } from "../grammar/mask/matcher.ts";
-import { hermes } from "./formats/call-forms.ts";
+import { noMarks } from "../grammar/source.ts";
+import { callForms } from "./formats/call-forms.ts";
 import { textVocabulary } from "./model-text.ts";
 import { loadTokenizer } from "./tokenizer.ts";
 
@@ -13,14 +14,13 @@ test("what is forced of a call is cut as the tokenizer cuts it, marks that are t
   const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
   const { grammar } = compileConstraint({
     kind: "calls",
-    form: hermes,
+    form: callForms.Hermes,
     controlTexts: [],
     functions: [{ name: "get_weather", parameters, isStrict: true }],
     callsMax: 1,
     mayTalk: false,
     otherwise: null,
-    beforeText: "",
-    afterText: "",
+    marks: noMarks,
   });
   const masks = new Masks(textVocabulary(tokenizer, tokenizer.vocabSize));
   const forced = new Matcher(parserOf(grammar, masks), masks).forcedTokens(64);
@@ -36,13 +36,12 @@ test("a token may come in free text exactly if the text can go on with it, near 
   const calls = {
     ...{
       kind: "calls" as const,
-      form: hermes,
+      form: callForms.Hermes,
       controlTexts: [],
       callsMax: null,
       mayTalk: true,
       otherwise: null,
-      beforeText: "",
-      afterText: "",
+      marks: noMarks,
     },
     functions: [{ name: "f", parameters: null, isStrict: false }],
   };
@@ -52,8 +51,7 @@ test("a token may come in free text exactly if the text can go on with it, near 
     isOpen: true,
     controlTexts: [],
     answer: calls,
-    beforeText: "",
-    afterText: "",
+    marks: noMarks,
   };
   for (const source of [calls, { kind: "thinking" as const, ...thinking }]) {
     const matcher = new Matcher(parserOf(compileConstraint(source).grammar, masks), masks);

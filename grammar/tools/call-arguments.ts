@@ -32,6 +32,9 @@ export function isTextArgument(parameters: unknown, name: string): boolean {
 /** Keywords that make a string argument JSON. */
 const conditions = ["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if"];
 
+/** Keywords without effect. */
+const notes = ["title", "description", "default", "examples"];
+
 /** Arguments by name, in the order of the schema's properties. */
 class ArgumentList {
   readonly #form: Exclude<ArgumentsForm, { kind: "json" | "bare" }>;
@@ -84,7 +87,7 @@ class ArgumentList {
       ...this.#mark(this.#beforeName),
       builder.terminal(name),
       ...this.#mark(this.#afterName),
-      this.#json({}),
+      this.#form.kind === "python" ? this.#python({}, false, this.#json({})) : this.#json({}),
       ...this.#mark(this.#afterValue),
     );
     const next = builder.sequence(...this.#mark(this.#separator), argument);
@@ -119,19 +122,39 @@ class ArgumentList {
         return this.#builder.terminal(
           plainText(property as Schema, this.#form.closing, this.#texts, this.#builder, this.#ignored),
         );
-      if (this.#form.kind === "python" && isObject(property) && property.type === "boolean")
-        return this.#builder.choice([...this.#mark("True"), ...this.#mark("False")]);
       // Definitions for its references stand beside it.
       const { $defs, definitions } = schema;
       const shared = {
         ...($defs === undefined ? {} : { $defs }),
         ...(definitions === undefined ? {} : { definitions }),
       };
-      return this.#json(isObject(property) ? { ...shared, ...property } : property);
+      const json = this.#json(isObject(property) ? { ...shared, ...property } : property);
+      if (this.#form.kind !== "python") return json;
+      return this.#python(property, isTextArgument(schema, name), json);
     } catch (error) {
       if (!(error instanceof ConstraintError)) throw error;
       throw new ConstraintError(error.message, pointer + error.pointer.replace(/^#/, ""));
     }
+  }
+
+  /** Value in Python, which JSON is nearly. Python's words are for values without further conditions. */
+  #python(property: unknown, isText: boolean, json: GrammarSymbol): GrammarSymbol {
+    if (isText) return this.#builder.choice([json, this.#quoted(property as Schema)]);
+    const keywords = isObject(property) ? Object.keys(property).filter((word) => !notes.includes(word)) : [];
+    const isBoolean = isObject(property) && property.type === "boolean";
+    const words = keywords.length === 0 ? ["True", "False", "None"] : isBoolean ? ["True", "False"] : [];
+    const isPlain = keywords.every((word) => word === "type");
+    return this.#builder.choice([json, ...(isPlain ? words : []).flatMap((word) => this.#mark(word))]);
+  }
+
+  /** Text between single quotes, without escapes. */
+  #quoted(property: Schema): GrammarSymbol {
+    const builder = this.#builder;
+    const text = builder.regexes.and([
+      plainText(property, "'", this.#texts, builder, this.#ignored),
+      this.#texts.without(["\\"]),
+    ]);
+    return builder.sequence(...this.#mark("'"), builder.terminal(text), ...this.#mark("'"));
   }
 
   #json(schema: unknown): GrammarSymbol {

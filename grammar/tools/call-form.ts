@@ -19,7 +19,10 @@ export interface CallForm {
    * name identifies a call.
    */
   readonly trigger: string | null;
-  /** Allowed positions of calls: anywhere in an answer's text, at its end, or alone in it. */
+  /**
+   * Allowed positions of calls: anywhere in an answer's text, at its end, or alone in it. With texts around
+   * all calls, an answer has one block of them.
+   */
   readonly place: "anywhere" | "end" | "alone";
   /** Calls per answer that the model can write; null: any number. */
   readonly callsMax: number | null;
@@ -28,7 +31,10 @@ export interface CallForm {
 export type ArgumentsForm =
   /** Arguments as one JSON object. */
   | { readonly kind: "json" }
-  /** Arguments as `name=value, name=value`, like in Python. */
+  /**
+   * Arguments as `name=value, name=value`, like in Python. Strings are JSON, or plain between single quotes
+   * if they have no such quote and no backslash.
+   */
   | { readonly kind: "python" }
   /**
    * Arguments as `name:value,name:value` without white space, sorted by name. Strings are between two quotes,
@@ -46,6 +52,11 @@ export type ArgumentsForm =
       /** Part of `afterValue` that ends a value; text arguments cannot contain it. */
       readonly closing: string;
     };
+
+/** True if the form has texts around all calls of an answer. */
+export function isBlock({ begin, end }: CallForm): boolean {
+  return begin !== "" || end !== "";
+}
 
 /** Placeholder of a call number, up to four digits, by which a model distinguishes its calls. */
 export const CALL_NUMBER = "{number}";

@@ -2,7 +2,7 @@ import { type Budget, ConstraintError } from "../error.ts";
 import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
 import type { CallableFunction, CallsSource, CompiledPart } from "../source.ts";
 import { compileArguments } from "./call-arguments.ts";
-import { type CallForm, triggersOf } from "./call-form.ts";
+import { type CallForm, isBlock, triggersOf } from "./call-form.ts";
 import { MarkedTexts } from "./marked-texts.ts";
 
 /**
@@ -40,8 +40,7 @@ export function compileCalls(
     ...mark(form.end),
   );
   if (!mayTalk) return { symbol: calls, ignored };
-  const marked = (text: GrammarSymbol): GrammarSymbol =>
-    texts.between(source.beforeText, source.afterText, text, builder);
+  const marked = (text: GrammarSymbol): GrammarSymbol => texts.between(source.marks, text, builder);
   if (otherwise !== null) return { symbol: builder.choice([marked(otherwise.symbol), calls]), ignored };
   const triggers = triggersOf(
     form,
@@ -56,8 +55,10 @@ export function compileCalls(
   const rest =
     form.place === "end" || max === 1
       ? builder.repeat(calls, 0, 1)
-      : builder.repeat(builder.sequence(call, talk), 0, max);
-  return { symbol: builder.sequence(talk, rest), ignored };
+      : isBlock(form)
+        ? builder.repeat(builder.sequence(calls, talk), 0, 1)
+        : builder.repeat(builder.sequence(call, talk), 0, max);
+  return { symbol: builder.sequence(marked(talk), rest), ignored };
 }
 
 /**

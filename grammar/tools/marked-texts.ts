@@ -1,7 +1,10 @@
 import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
 import { CONTROL_BYTE, controlBytes } from "../mask/vocabulary.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
+import type { TextMarks } from "../source.ts";
 import { DIGITS_MAX, partsBetweenNumbers } from "./call-form.ts";
+
+const BREAKS_MAX = 4;
 
 /** Texts of an answer with the model's marks: some marks are control tokens, others plain text. */
 export class MarkedTexts {
@@ -20,6 +23,11 @@ export class MarkedTexts {
     this.anyText = regexes.star(regexes.bytes([0, CONTROL_BYTE - 1]));
   }
 
+  /** Line breaks that may stand around marks. */
+  get breaks(): Regex {
+    return this.#regexes.repeat(this.#regexes.bytes([10, 10]), 0, BREAKS_MAX);
+  }
+
   /** Matches a text, with control tokens for its control texts. */
   literal(text: string): Regex {
     return this.#regexes.literal(markBytes(text, this.#controlTexts));
@@ -33,11 +41,20 @@ export class MarkedTexts {
     return regexes.cat(first!, ...others.flatMap((part) => [number, part]));
   }
 
-  /** Puts the mark `before` in front of a text, and allows the mark `after` at its end. "": no such mark. */
-  between(before: string, after: string, text: GrammarSymbol, builder: GrammarBuilder): GrammarSymbol {
-    const opening = before === "" ? [] : [builder.terminal(this.literal(before))];
-    const closing = after === "" ? [] : [builder.repeat(builder.terminal(this.literal(after)), 0, 1)];
-    return builder.sequence(...opening, text, ...closing);
+  /** Puts the mark `before` in front of a text, and allows the mark `after` at its end. */
+  between(
+    { before, after, areTags }: TextMarks,
+    text: GrammarSymbol,
+    builder: GrammarBuilder,
+  ): GrammarSymbol {
+    const mark = (one: string): Regex => {
+      const literal = this.literal(one);
+      return areTags ? this.#regexes.cat(this.breaks, literal, this.breaks) : literal;
+    };
+    const optional = (one: string): GrammarSymbol[] =>
+      one === "" ? [] : [builder.repeat(builder.terminal(mark(one)), 0, 1)];
+    const opening = areTags ? optional(before) : before === "" ? [] : [builder.terminal(mark(before))];
+    return builder.sequence(...opening, text, ...optional(after));
   }
 
   /** Any text that contains none of these texts. */

@@ -3,7 +3,7 @@ import { compileConstraint } from "../compile.ts";
 import { Masks } from "../mask/masks.ts";
 import { Matcher, parserOf } from "../mask/matcher.ts";
 import { controlBytes, vocabularyOf } from "../mask/vocabulary.ts";
-import type { ThinkingSource } from "../source.ts";
+import { noMarks, type ThinkingSource } from "../source.ts";
 import { markBytes } from "./marked-texts.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
@@ -29,8 +29,7 @@ const plain: ThinkingSource = {
   isOpen: false,
   controlTexts: [],
   answer: { kind: "choice", texts: ["yes"] },
-  beforeText: "",
-  afterText: "",
+  marks: noMarks,
 };
 const control = { ...plain, opening: "[THINK]", closing: "[/THINK]", controlTexts: ["[THINK]", "[/THINK]"] };
 
@@ -73,12 +72,27 @@ test("a mark that is a control token is that token alone", () => {
 });
 
 test("text may have marks of its own, after thoughts and without them; the last need not come", () => {
-  const marked = { ...plain, beforeText: "{", afterText: "}" };
+  const marked = { ...plain, marks: { before: "{", after: "}", areTags: false } };
   expect(obeys(marked, [open, hm, close, mark, end, texts.indexOf("{"), yes])).toBe(true);
   expect(obeys(marked, [texts.indexOf("{"), yes])).toBe(true);
   expect(obeys(marked, [texts.indexOf("{"), yes, texts.indexOf("}")])).toBe(true);
   expect(obeys(marked, [texts.indexOf("{"), yes, texts.indexOf("}"), yes])).toBe(false);
   expect(obeys(marked, [yes])).toBe(false);
+});
+
+test("tags around text are optional, each for itself, with line breaks inside", () => {
+  const tagged = { ...plain, marks: { before: "{", after: "}", areTags: true } };
+  const [before, after] = [texts.indexOf("{"), texts.indexOf("}")];
+  const answers = [
+    [yes],
+    [before, yes],
+    [yes, after],
+    [before, line, yes, line, after, line],
+    [before, yes, after, yes],
+    [before, no],
+  ];
+  expect(answers.map((answer) => obeys(tagged, answer))).toEqual([true, true, true, true, false, false]);
+  expect(obeys(tagged, [open, hm, close, mark, end, line, before, line, yes, line, after])).toBe(true);
 });
 
 const closing = [close, mark, end];

@@ -17,7 +17,7 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import { Fleet } from "../../scheduler/fleet/fleet.ts";
 import { sampling } from "../../simulation/factories.ts";
 import { runs } from "../../tests/support/property.ts";
-import { hermes } from "../../text/formats/call-forms.ts";
+import { callForms } from "../../text/formats/call-forms.ts";
 import { loadTokenizer } from "../../text/tokenizer.ts";
 import type { AnswerFailure, ChoiceFinish, Delta, Part, Usage } from "./events.ts";
 import type { Generation, GenerationRequest } from "./generation.ts";
@@ -329,7 +329,7 @@ describe("choices", () => {
     const { begin, settle } = rig({ 0: script });
     const functions = [{ name: "weather", parameters: null, isStrict: false }];
     const calls = { functions, callsMax: null, mayTalk: true, param: "tools" };
-    const format = { calls: hermes, thinking: null };
+    const format = { calls: callForms.Hermes, thinking: null };
     const all = begin({ calls, format });
     const cut = begin({ calls, format, tokensMax: script.length - 19 });
     const none = begin({ format });
@@ -360,7 +360,7 @@ describe("choices", () => {
     const call = '<tool_call>\n{"name": "weather", "arguments": {"city": "New Paris city"}}\n</tool_call>';
     const functions = [{ name: "weather", parameters: null, isStrict: false }];
     const calls = { functions, callsMax: null, mayTalk: true, param: "tools" };
-    const format = { calls: hermes, thinking: null };
+    const format = { calls: callForms.Hermes, thinking: null };
     /** Parts of an answer with one token per character, and of one with long tokens. */
     const toldOf = async (text: string, more: Partial<GenerationRequest>) => {
       const { begin, settle } = rig({ 0: eachOne(text), 1: tokensOf(text) });

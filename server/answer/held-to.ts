@@ -1,6 +1,6 @@
 import type { ThoughtsLimit } from "../../grammar/constraint.ts";
 import { ConstraintError } from "../../grammar/error.ts";
-import type { ConstraintSource } from "../../grammar/source.ts";
+import { type ConstraintSource, noMarks, type TextMarks } from "../../grammar/source.ts";
 import { markBytes } from "../../grammar/tools/marked-texts.ts";
 import { controlTextsIn } from "../../text/formats/answer-format.ts";
 import type { ThinkingMarks } from "../../text/formats/thinking.ts";
@@ -23,7 +23,7 @@ export function heldTo(request: Request, tokenizer: Tokenizer): RequestedConstra
   // With calls, the delimiters apply only to text that is no call.
   const marks = textMarks(answer?.kind === "calls" ? null : thinking);
   const param = held?.param ?? "thinking_token_budget";
-  return { source: { kind: "thinking", opening, closing, isOpen, controlTexts, answer, ...marks }, param };
+  return { source: { kind: "thinking", opening, closing, isOpen, controlTexts, answer, marks }, param };
 }
 
 /** Limit on a request's reasoning tokens; null: none. */
@@ -67,16 +67,15 @@ function answerHeldTo(
     callsMax,
     mayTalk,
     otherwise: mayTalk ? (constraint?.source ?? null) : null,
-    ...textMarks(thinking),
+    marks: textMarks(thinking),
   };
   return { source, param: constraint?.param ?? param };
 }
 
-function textMarks(thinking: ThinkingMarks | null): {
-  readonly beforeText: string;
-  readonly afterText: string;
-} {
-  return { beforeText: thinking?.beforeText ?? "", afterText: thinking?.afterText ?? "" };
+function textMarks(thinking: ThinkingMarks | null): TextMarks {
+  if (thinking === null) return noMarks;
+  const { beforeText = "", afterText = "", hasTags = false } = thinking;
+  return { before: beforeText, after: afterText, areTags: hasTags };
 }
 
 /** Control texts whose tokens are control tokens. Other control texts are generated like any text. */

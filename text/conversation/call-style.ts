@@ -1,8 +1,8 @@
 /** A chat template's requirements on past calls: their ids, arguments and accompanying text. */
 import { createHash } from "node:crypto";
 import { begunValueIn } from "../cut-json.ts";
-import { jsonText } from "../jinja/json.ts";
-import { jsonTextOf } from "../json-text.ts";
+import { jsonOfText, jsonText, memberTexts } from "../jinja/json.ts";
+import { jsonTextOf, rememberJsonText } from "../json-text.ts";
 import type { ChatMessage } from "./messages.ts";
 import { callsOf, type PastCall, textOf } from "./messages.ts";
 
@@ -12,8 +12,8 @@ export interface CallStyle {
    * which Kimi's templates take a call's name.
    */
   readonly ids: "any" | "nine" | "numbered";
-  /** Values, or their JSON as a text. */
-  readonly arguments: "values" | "text";
+  /** Values, their JSON as one text, or a text for each: its JSON unless it is a text already. */
+  readonly arguments: "values" | "text" | "texts";
   /**
    * Form of arguments that are no JSON object: the text itself, or an object with the readable part of it.
    */
@@ -33,11 +33,14 @@ export const plainStyle: CallStyle = {
   isOneEach: false,
 };
 
-/** All styles, the plainest first; `cut` is determined separately. */
-export function* callStyles(): Generator<CallStyle> {
+/**
+ * All styles, the plainest first; `cut` is determined separately. `isTagged`: the model writes a text for each
+ * argument.
+ */
+export function* callStyles(isTagged: boolean): Generator<CallStyle> {
   for (const isOneEach of [false, true])
     for (const ids of ["any", "nine", "numbered"] as const)
-      for (const args of ["values", "text"] as const)
+      for (const args of ["values", "text", ...(isTagged ? (["texts"] as const) : [])] as const)
         for (const noContent of ["", null] as const)
           yield { ...plainStyle, ids, arguments: args, noContent, isOneEach };
 }
@@ -89,10 +92,28 @@ export function nineOf(id: string): string {
 }
 
 function argumentsOf({ function: { arguments: given } }: PastCall, style: CallStyle): unknown {
-  if (typeof given === "object") {
-    return style.arguments === "values" ? given : (jsonTextOf(given) ?? jsonText(given));
-  }
-  return style.arguments === "values" && style.cut === "object" ? objectIn(given) : given;
+  const isObject = typeof given === "object";
+  if (style.arguments === "text") return argumentsText(given);
+  if (!isObject && style.cut === "text") return given;
+  const values = isObject ? given : objectIn(given);
+  return style.arguments === "values" ? values : textsOf(values);
+}
+
+/** The arguments as text: their JSON, as it came if that is known. */
+export function argumentsText(given: object | string): string {
+  return typeof given === "string" ? given : (jsonTextOf(given) ?? jsonText(given));
+}
+
+/** Each argument as the model writes it: a text, or JSON. */
+function textsOf(values: object): object {
+  const members = memberTexts(values, jsonTextOf).map(
+    ({ name, text }) => `${jsonOfText(name)}: ${jsonOfText(text)}`,
+  );
+  const json = `{${members.join(", ")}}`;
+  const texts = JSON.parse(json) as object;
+  // Keeps the order of names that are numbers.
+  rememberJsonText(texts, json);
+  return texts;
 }
 
 /** Object with the readable part of arguments that are no JSON object. */

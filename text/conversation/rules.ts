@@ -3,8 +3,7 @@
  * template only, so that later turns do not change the prompt of earlier ones.
  */
 
-import { jsonText } from "../jinja/json.ts";
-import { jsonTextOf } from "../json-text.ts";
+import { argumentsText } from "./call-style.ts";
 import { joinedContents } from "./content.ts";
 import type { ChatMessage, Content } from "./messages.ts";
 import { callsOf, isSystem, joined, type PastCall, textOf, thoughtsOf } from "./messages.ts";
@@ -209,13 +208,11 @@ function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
     const calls = callsOf(message);
     if (calls.length === 0) return null;
     const { tool_calls: _, ...rest } = message;
-    const texts = calls.map((call) => `[called ${call.function.name}: ${argumentsText(call)}]`);
+    const texts = calls.map(
+      (call) => `[called ${call.function.name}: ${argumentsText(call.function.arguments)}]`,
+    );
     return [{ ...rest, content: joinedContents(message.content, texts.join("\n"), "\n") }];
   });
-}
-
-function argumentsText({ function: { arguments: given } }: PastCall): string {
-  return typeof given === "string" ? given : (jsonTextOf(given) ?? jsonText(given));
 }
 
 function resultAsUser(message: ChatMessage): ChatMessage {

@@ -7,13 +7,16 @@ export interface ConversationTemplate {
 
 /** A conversation as written by a chat template. */
 
+import { isDeepStrictEqual } from "node:util";
+import { type CallForm, triggersOf } from "../../grammar/tools/call-form.ts";
 import type { RenderedPrompt } from "../control-text.ts";
 import { callFormIn } from "../formats/call-forms.ts";
+import { CallReader } from "../formats/call-reader.ts";
 import { TemplateError } from "../template-error.ts";
 import { type CallStyle, callStyles, inStyle, plainStyle } from "./call-style.ts";
 import { type ContentForms, formsFound, inForm, partOf, plainForms } from "./content.ts";
 import type { ChatMessage, Content, RenderOptions } from "./messages.ts";
-import { callsOf } from "./messages.ts";
+import { callsOf, type PastCall } from "./messages.ts";
 import { paired } from "./pairs.ts";
 import { caller, type Rule, result, rules } from "./rules.ts";
 
@@ -127,28 +130,58 @@ export class ConversationWriter {
     return mustHelp && !shows(apply(asked, false)) ? "reported" : "applied";
   }
 
-  /** First style in which the template writes all parts of calls and results. */
+  /**
+   * First style in which the template writes all parts of calls and results, and calls as the model does; if
+   * there is none, the first that writes all parts.
+   */
   #style(withTools: boolean): CallStyle {
     const known = this.#styles.get(withTools);
     if (known !== undefined) return known;
+    const found = this.#foundStyle(withTools);
+    this.#styles.set(withTools, found ?? plainStyle);
+    if (found === null) return plainStyle;
+    const style = { ...found, cut: this.#cutOf(found, withTools) };
+    this.#styles.set(withTools, style);
+    return style;
+  }
+
+  #foundStyle(withTools: boolean): CallStyle | null {
+    const form = callFormIn(this.#template.sourceText(withTools));
     const user = this.#formed({ role: "user", content: "Azq1" }, withTools);
     const calls = this.#formed(caller("Bzq2", "Czq3"), withTools);
-    const shows = (style: CallStyle, contentOf: (text: string) => Content): boolean => {
+    const shown = ["look0", "look1", "Bzq2", "Czq3", "Dzq4", "Ezq5"];
+    let complete: CallStyle | null = null;
+    for (const contentOf of [(text: string) => text, (text: string) => [partOf(text)]]) {
       const results = ["Dzq4", "Ezq5"].map((text, index) => ({
         ...result("", index),
         content: contentOf(text),
       }));
-      const texts = ["look0", "look1", "Bzq2", "Czq3", "Dzq4", "Ezq5"];
-      return this.#shows(inStyle([user, calls, ...results], style), texts, withTools);
-    };
-    const found =
-      callStyles().find((style) => shows(style, (text) => text)) ??
-      callStyles().find((style) => shows(style, (text) => [partOf(text)]));
-    this.#styles.set(withTools, found ?? plainStyle);
-    if (found === undefined) return plainStyle;
-    const style = { ...found, cut: this.#cutOf(found, withTools) };
-    this.#styles.set(withTools, style);
-    return style;
+      for (const style of callStyles(form?.arguments.kind === "tagged")) {
+        const text = this.#written(inStyle([user, calls, ...results], style), withTools);
+        if (text === null || !shown.every((one) => text.includes(one))) continue;
+        if (form === null || this.#readsBack(form, [user, results[0]!], style, withTools)) return style;
+        complete ??= style;
+      }
+      if (complete !== null) break;
+    }
+    return complete;
+  }
+
+  /**
+   * True if the reader of answers finds a call with values of every kind in a message of this style, which stands
+   * between the others.
+   */
+  #readsBack(
+    form: CallForm,
+    [user, answer]: readonly [ChatMessage, ChatMessage],
+    style: CallStyle,
+    withTools: boolean,
+  ): boolean {
+    const [call] = callsOf(caller("Bzq2"));
+    const called = { name: call!.function.name, arguments: valuesOfEveryKind };
+    const message = this.#formed({ ...caller(), tool_calls: [{ ...call!, function: called }] }, withTools);
+    const text = this.#written(inStyle([user, message, answer], style), withTools);
+    return text !== null && isCallIn(text.slice(text.lastIndexOf("Azq1")), form, called);
   }
 
   /** "text" if calls are JSON and the template writes a text unchanged. */
@@ -195,6 +228,24 @@ export class ConversationWriter {
       if (error instanceof TemplateError && error.isOfMessages) return null;
       throw error;
     }
+  }
+}
+
+const valuesOfEveryKind = { place: "Bzq2", yes: true, none: null, number: 1.5, list: ["a", 1, { b: false }] };
+
+/** True if the first call in a text is of this name and these arguments. */
+function isCallIn(text: string, form: CallForm, { name, arguments: given }: PastCall["function"]): boolean {
+  const parameters = { properties: { place: { type: "string" } } };
+  const starts = triggersOf(form, [name]).map((trigger) => text.indexOf(trigger));
+  const start = Math.min(...starts.filter((at) => at >= 0));
+  if (start === Number.POSITIVE_INFINITY) return false;
+  const reader = new CallReader(form, [{ name, parameters, isStrict: false }]);
+  const [call, read] = reader.push(text.slice(start));
+  if (call?.kind !== "call" || call.name !== name || read?.kind !== "arguments") return false;
+  try {
+    return isDeepStrictEqual(JSON.parse(read.text), given);
+  } catch {
+    return false;
   }
 }
 

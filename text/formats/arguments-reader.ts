@@ -71,13 +71,16 @@ class Nesting {
 }
 
 /**
- * Reader of `name=value, name=value`, up to a closing parenthesis. Values are JSON except for Python's words.
+ * Reader of `name=value, name=value`, up to a closing parenthesis. Values are JSON except for Python's words,
+ * and for plain text between single quotes.
  */
 class PythonReader implements ArgumentsReader {
   readonly #nesting = new Nesting();
-  #place: "begin" | "name" | "value" = "begin";
+  #place: "begin" | "name" | "value" | "quoted" = "begin";
   /** A name, or a word of a value. */
   #word = "";
+  /** First half of a character in a text between single quotes. */
+  #half = "";
 
   push(text: string): ArgumentsRead {
     let emitted = "";
@@ -87,9 +90,10 @@ class PythonReader implements ArgumentsReader {
         emitted += "{";
         this.#place = "name";
       }
-      if (this.#nesting.isOutside && unit === ")")
+      if (this.#place === "quoted") emitted += this.#readQuoted(unit);
+      else if (this.#nesting.isOutside && unit === ")")
         return { emitted: `${emitted}${this.#value()}}`, rest: text.slice(at) };
-      if (this.#place === "value") emitted += this.#readValue(unit);
+      else if (this.#place === "value") emitted += this.#readValue(unit);
       else if (unit === "=") {
         emitted += `${JSON.stringify(this.#word)}: `;
         this.#word = "";
@@ -109,12 +113,26 @@ class PythonReader implements ArgumentsReader {
       return "";
     }
     const word = this.#value();
+    if (!this.#nesting.isInString && unit === "'") {
+      this.#place = "quoted";
+      return `${word}"`;
+    }
     if (this.#nesting.isOutside && unit === ",") {
       this.#place = "name";
       return `${word}, `;
     }
     this.#nesting.read(unit);
     return word + unit;
+  }
+
+  #readQuoted(unit: string): string {
+    if (unit === "'") {
+      this.#place = "value";
+      return '"';
+    }
+    const text = this.#half + unit;
+    this.#half = /^[\uD800-\uDBFF]$/.test(text) ? text : "";
+    return this.#half === "" ? JSON.stringify(text).slice(1, -1) : "";
   }
 
   /** Ends the current word and translates it. */

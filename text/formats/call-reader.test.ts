@@ -1,12 +1,13 @@
 import { describe, expect, test } from "bun:test";
-import { hermes } from "./call-forms.ts";
+import { readCalls } from "../../tests/support/read-calls.ts";
+import { callForms } from "./call-forms.ts";
 import { CallReader, joined, type ReadPart } from "./call-reader.ts";
 
 const functions = ["get_weather", "f"].map((name) => ({ name, parameters: null, isStrict: false }));
 
 /** Parsed parts, one list per piece and one for the end. */
 function toldOf(pieces: readonly string[]): ReadPart[][] {
-  const reader = new CallReader(hermes, functions);
+  const reader = new CallReader(callForms.Hermes, functions);
   return [...pieces.map((piece) => reader.push(piece)), reader.end()];
 }
 
@@ -63,14 +64,11 @@ test("names are those of the functions, whatever they hold, and else of letters,
   for (const name of [...names, "unknown_1"]) {
     const answer = `<tool_call>\n{"name": "${name}", "arguments": {}}\n</tool_call>`;
     for (const pieces of [[answer], [...answer]]) {
-      const reader = new CallReader(hermes, offered);
-      const told = joined([...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()]);
-      expect(told).toEqual(call(name, "{}"));
+      expect(readCalls(callForms.Hermes, offered, pieces)).toEqual(call(name, "{}"));
     }
   }
   const odd = '<tool_call>\n{"name": "odd.name", "arguments": {}}\n</tool_call>';
-  const reader = new CallReader(hermes, offered);
-  expect(joined([...reader.push(odd), ...reader.end()])).toEqual([text(odd)]);
+  expect(readCalls(callForms.Hermes, offered, [odd])).toEqual([text(odd)]);
 });
 
 describe("what is no call is text, to the letter", () => {
@@ -110,4 +108,15 @@ test("a call is told as soon as its name is certain, and its arguments as they a
     [],
     [],
   ]);
+});
+
+test("of two names the longer one is read, where nothing marks the end of a name", () => {
+  const answer = "<tool_call>get_weather<arg_key>a</arg_key><arg_value>b</arg_value></tool_call>";
+  const offered = ["get", "get_weather", "get_weather_now"].map((name) => ({
+    name,
+    parameters: { properties: { a: { type: "string" } } },
+    isStrict: false,
+  }));
+  for (const pieces of [[answer], [...answer]])
+    expect(readCalls(callForms["GLM 4.7"], offered, pieces)).toEqual(call("get_weather", '{"a": "b"}'));
 });

@@ -1,5 +1,5 @@
 import type { CallableFunction } from "../../grammar/source.ts";
-import { type CallForm, lengthOf, triggersOf } from "../../grammar/tools/call-form.ts";
+import { type CallForm, isBlock, lengthOf, triggersOf } from "../../grammar/tools/call-form.ts";
 import { type ArgumentsReader, argumentsReader } from "./arguments-reader.ts";
 
 /** A parsed piece of an answer. `arguments` are a piece of the preceding call's JSON. */
@@ -128,7 +128,7 @@ export class CallReader {
     const { end } = this.#form;
     const isFirst = state.before !== null;
     if (!isFirst && end !== "" && all.startsWith(end)) {
-      this.#state = { kind: "rest" };
+      this.#state = this.#form.place === "anywhere" ? { kind: "text" } : { kind: "rest" };
       return all.slice(end.length);
     }
     const isEnding = !isFirst && end.startsWith(all);
@@ -174,7 +174,7 @@ export class CallReader {
     this.#followsCall = true;
     const { place, between, beforeName } = this.#form;
     this.#state =
-      place === "anywhere"
+      place === "anywhere" && !isBlock(this.#form)
         ? { kind: "text" }
         : { kind: "opening", prefix: between + beforeName, before: null };
     return rest;
@@ -211,12 +211,15 @@ function openingOf(
   if (typeof before === "string") return before;
   const named = text.slice(before);
   let mayOpen = false;
+  // The longest name wins: forms without a text behind names do not say where a name ends.
+  let found: { readonly name: string; readonly rest: string } | null = null;
   for (const name of functions.keys()) {
     const isWhole = named.startsWith(name);
     const end = isWhole ? lengthOf(afterName, named.slice(name.length)) : "broken";
-    if (typeof end === "number") return { name, rest: named.slice(name.length + end) };
-    mayOpen ||= end === "open" || (!isWhole && name.startsWith(named));
+    if (typeof end !== "number") mayOpen ||= end === "open" || (!isWhole && name.startsWith(named));
+    else if (name.length >= (found?.name.length ?? 0)) found = { name, rest: named.slice(name.length + end) };
   }
+  if (found !== null && (afterName !== "" || !mayOpen)) return found;
   if (mayOpen) return "open";
   return unknownOf(named, afterName);
 }

@@ -3,29 +3,16 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { CALL_NUMBER, type CallForm } from "../../grammar/tools/call-form.ts";
 import { runs } from "../../tests/support/property.ts";
-import { callForms, hermes } from "./call-forms.ts";
-import { CallReader, joined, type ReadPart } from "./call-reader.ts";
+import { cutsOf, readCalls } from "../../tests/support/read-calls.ts";
+import { callForms } from "./call-forms.ts";
+import { joined, type ReadPart } from "./call-reader.ts";
 import { ThinkingReader, thinkingMarksIn } from "./thinking.ts";
 
 const parameters = { type: "object", properties: { a: { type: "string" } } };
 const functions = ["f", "g"].map((name) => ({ name, parameters, isStrict: false }));
 
-function toldOf(pieces: readonly string[], form: CallForm = hermes): ReadPart[] {
-  const reader = new CallReader(form, functions);
-  return joined([...pieces.flatMap((piece) => reader.push(piece)), ...reader.end()]);
-}
-
-/** Splits the text once at every position, into single units, and by `sizes`. */
-function cutsOf(text: string, sizes: readonly number[]): string[][] {
-  const pieces: string[] = [];
-  for (let from = 0, i = 0; from < text.length; i++) {
-    const size = sizes[i % sizes.length]!;
-    pieces.push(text.slice(from, from + size));
-    from += size;
-  }
-  const once = Array.from({ length: text.length + 1 }, (_, at) => [text.slice(0, at), text.slice(at)]);
-  return [...once, [...text], pieces];
-}
+const toldOf = (pieces: readonly string[], form: CallForm = callForms.Hermes): ReadPart[] =>
+  readCalls(form, functions, pieces);
 
 const sizes = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 6 });
 
@@ -98,7 +85,7 @@ test("calls and scraps of them in every form", () => {
       .map((all) => all.join(""));
   };
   const cases = fc
-    .constantFrom(...callForms)
+    .constantFrom<CallForm[]>(...Object.values(callForms))
     .chain((form) => fc.tuple(fc.constant(form), scrapsOf(form), sizes));
   fc.assert(
     fc.property(cases, ([form, answer, cut]) => {
@@ -156,6 +143,24 @@ test("channels of gpt-oss, and scraps of them", () => {
       for (const pieces of cutsOf(answer, cut)) expect(read(pieces)).toEqual(whole);
     }),
     runs(300),
+  );
+});
+
+test("answers between tags, and scraps of them", () => {
+  const form = { ...thinkingMarksIn("<think> <answer>")!, tokensMax: null };
+  const read = (pieces: readonly string[], isOpen: boolean) => {
+    const reader = new ThinkingReader({ ...form, isOpen });
+    const told = [...pieces.map((piece) => reader.push(piece)), reader.end()];
+    return [told.map(({ reasoning }) => reasoning).join(""), told.map(({ answer }) => answer).join("")];
+  };
+  const words = fc.constantFrom("<think>", "</think>", "<answer>", "</answer>", "<ans", "</", "\n", " ", "a");
+  const text = fc.array(words, { maxLength: 10 }).map((all) => all.join(""));
+  fc.assert(
+    fc.property(text, sizes, fc.boolean(), (answer, cut, isOpen) => {
+      const whole = read([answer], isOpen);
+      for (const pieces of cutsOf(answer, cut)) expect(read(pieces, isOpen)).toEqual(whole);
+    }),
+    runs(400),
   );
 });
 

@@ -8,6 +8,8 @@ export interface ThinkingMarks {
   readonly beforeText?: string;
   /** Optional delimiter after the text; absent: none. */
   readonly afterText?: string;
+  /** True if the delimiters of text are tags: both are optional, and line breaks inside them are no text. */
+  readonly hasTags?: true;
 }
 
 /** Section of reasoning at the beginning of an answer, between two delimiters. */
@@ -20,6 +22,14 @@ export interface ThinkingForm extends ThinkingMarks {
 
 /** Delimiters that models are trained with. */
 const known: readonly ThinkingMarks[] = [
+  // Hunyuan's answers, and ERNIE's.
+  ...["answer", "response"].map((tag) => ({
+    opening: "<think>",
+    closing: "</think>",
+    beforeText: `<${tag}>`,
+    afterText: `</${tag}>`,
+    hasTags: true as const,
+  })),
   { opening: "<think>", closing: "</think>" },
   { opening: "<seed:think>", closing: "</seed:think>" },
   { opening: "[THINK]", closing: "[/THINK]" },
@@ -37,15 +47,18 @@ const known: readonly ThinkingMarks[] = [
     closing: "<|end|><|start|>assistant",
     beforeText: "<|channel|>final<|message|>",
   },
+  // Reasoning of Apertus.
+  { opening: "<|inner_prefix|>", closing: "<|inner_suffix|>" },
   // Reasoning of Gemma 4, a channel.
   { opening: "<|channel>thought", closing: "<channel|>" },
 ];
 
 /** Delimiters of a model, as in its chat template; null: it does not reason. */
 export function thinkingMarksIn(template: string): ThinkingMarks | null {
-  return (
-    known.find(({ opening, closing }) => template.includes(opening) || template.includes(closing)) ?? null
-  );
+  const shows = ({ opening, closing, beforeText, hasTags }: ThinkingMarks): boolean =>
+    (template.includes(opening) || template.includes(closing)) &&
+    (hasTags === undefined || template.includes(beforeText!));
+  return known.find(shows) ?? null;
 }
 
 /** Reasoning of an answer to this prompt. Null: the prompt has closed the section already. */
@@ -73,7 +86,7 @@ export interface ReadThinking {
  */
 export class ThinkingReader {
   readonly #form: ThinkingForm;
-  #state: "before" | "begins" | "open" | "closed" | "answer";
+  #state: "before" | "begins" | "open" | "closed" | "tagged" | "answer";
   readonly #beforeText: string;
   /** Text that was held back. */
   #held = "";
@@ -114,8 +127,9 @@ export class ThinkingReader {
       this.#held = text;
       return "";
     }
-    this.#state = "answer";
-    return text.startsWith(mark) ? text.slice(mark.length) : text;
+    const isMarked = mark !== "" && text.startsWith(mark);
+    this.#state = isMarked && this.#form.hasTags ? "tagged" : "answer";
+    return isMarked ? text.slice(mark.length) : text;
   }
 
   /** Reads text. Returns the rest. */
@@ -158,12 +172,21 @@ export class ThinkingReader {
         const text = all.replace(/^[\r\n]+/, "");
         return text === "" ? "" : this.#beginText(text);
       }
+      case "tagged": {
+        const text = all.replace(/^[\r\n]+/, "");
+        if (text !== "") this.#state = "answer";
+        return text;
+      }
       case "answer": {
-        const mark = this.#form.afterText ?? "";
+        const { afterText: mark = "", hasTags = false } = this.#form;
         const at = mark === "" ? -1 : all.indexOf(mark);
-        const end = at < 0 ? all.length - openLength(mark === "" ? [] : [mark], all) : at;
+        const open = at < 0 ? all.length - openLength(mark === "" ? [] : [mark], all) : at;
+        const end = hasTags ? trimmedEnd(all, open) : open;
         emitted.answer += all.slice(0, end);
-        if (at >= 0) return all.slice(at + mark.length);
+        if (at >= 0) {
+          if (hasTags) this.#state = "tagged";
+          return all.slice(at + mark.length);
+        }
         this.#held = all.slice(end);
         return "";
       }

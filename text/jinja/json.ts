@@ -42,14 +42,33 @@ export function toJson(rt: Runtime, value: Value, [ascii, indent, separators, so
   });
 }
 
-/** JSON of a JavaScript object, as `tojson` writes it. */
-export function jsonText(given: object): string {
+/** JSON of a JavaScript value, as `tojson` writes it. */
+export function jsonText(given: unknown): string {
+  return textOfValue(fromJavaScript(given, () => undefined));
+}
+
+/** A member of an object, as a text: its JSON, unless it is a text already. */
+export interface MemberText {
+  readonly name: string;
+  readonly isText: boolean;
+  readonly text: string;
+}
+
+/** Members of a JavaScript object. `jsonOf` returns the source text of values with a known one. */
+export function memberTexts(
+  given: object,
+  jsonOf: (object: object) => string | undefined,
+): readonly MemberText[] {
+  const dict = fromJavaScript(given, jsonOf) as Dict;
+  return [...dict.entries()].map(([key, value]) => {
+    const isText = typeof value === "string";
+    return { name: key as string, isText, text: isText ? value : textOfValue(value) };
+  });
+}
+
+function textOfValue(value: Value): string {
   const rt = new Runtime(new Budget(defaultLimits, () => true), new Date(0), new Map());
-  return toJson(
-    rt,
-    fromJavaScript(given, () => undefined),
-    [],
-  );
+  return toJson(rt, value, []);
 }
 
 /** JSON of a text, as `tojson` writes it. */
