@@ -1,8 +1,9 @@
 /**
  * Effect of rounding on a model: weights to int8, int6, int4 or fp8, keys and values to int8, int4 or fp8.
- * `npx bun benchmarks/quality.ts [model …] [--tokens N] [--text file] [--outliers F] [--library path]`. The
- * library decides whether a CPU or a GPU computes. F, a power of two, is the factor of outliers planted in
- * each model first.
+ * `npx bun benchmarks/quality.ts [model …] [--tokens N] [--text file] [--against model] [--outliers F]
+ * [--library path]`. The library decides whether a CPU or a GPU computes. F, a power of two, is the factor of
+ * outliers planted in each model first. With --against each model is a file as the server reads it, and the
+ * model named there in f32 is the one to compare with.
  *
  * Without a model: the embedded one, and small random ones of the three families. The model in bf16 writes
  * texts at temperature 1: answers to questions if it has a chat template, else continuations of random
@@ -268,6 +269,48 @@ function measure(library: NativeLibrary, path: string, drawn: number, file?: str
   return rows;
 }
 
+/** Measures files of one model beside that model in f32; returns a row for each. */
+function measureFiles(
+  library: NativeLibrary,
+  against: string,
+  files: readonly string[],
+  count: number,
+  text: string,
+): string[][] {
+  const runs = runsOf(against, text, count);
+  const read = (path: string, way: Way, each: (position: number, logits: Float32Array[]) => void): number => {
+    const reader = new Reader(library, openModelFolder(path), way, count);
+    for (let position = 0; position < count - 1; position += 1) {
+      const known = runs.map((run) => run.slice(0, position + 1));
+      each(
+        position,
+        reader.read(
+          known,
+          runs.map(() => position),
+        ),
+      );
+    }
+    reader.close();
+    return reader.weightBytes;
+  };
+  const wanted: { readonly logits: Float32Array[]; readonly logs: Float64Array[] }[] = [];
+  const exact = wayOf("f32", "none", "plain", "f32");
+  read(against, exact, (_, logits) => {
+    wanted.push({ logits: logits.map((row) => row.slice()), logs: logits.map(logProbabilities) });
+  });
+  return files.flatMap((file) =>
+    [exact, wayOf("auto", "auto")].map((way) => {
+      const tally = new Tally();
+      const bytes = read(file, way, (position, logits) => {
+        const { logits: want, logs } = wanted[position]!;
+        for (const [index, run] of runs.entries())
+          tally.add(want[index]!, logs[index]!, logits[index]!, run[position + 1]!);
+      });
+      return [basename(file), way.name, ...tally.columns(), formatBytes(bytes)];
+    }),
+  );
+}
+
 /** Writes small models of each family. Random weights spread logits unlike trained ones: the hard case. */
 function writeFamilies(into: string): string[] {
   const shape = {
@@ -295,7 +338,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     ...{ tokens: { type: "string", default: "128" }, library: { type: "string" } },
-    ...{ outliers: { type: "string" }, text: { type: "string" } },
+    ...{ outliers: { type: "string" }, text: { type: "string" }, against: { type: "string" } },
   } as const,
 });
 const library = openLibrary(values.library ?? join(root, "build/native/libbunting_cpu.so"));
@@ -307,7 +350,13 @@ try {
     values.outliers === undefined
       ? models
       : models.map((model) => withOutliers(model, Number(values.outliers)));
-  const rows = measured.flatMap((model) => measure(library, model, Number(values.tokens), values.text));
+  const { against, text } = values;
+  const count = Number(values.tokens);
+  if (against !== undefined && text === undefined) throw new Error("--against needs --text");
+  const rows =
+    against === undefined
+      ? measured.flatMap((model) => measure(library, model, count, text))
+      : measureFiles(library, against, measured, count, text!);
   const heads = ["model", "format", "perplexity", "KL", "same best", "logit error", "memory"];
   console.log(table(heads, rows));
 } finally {
