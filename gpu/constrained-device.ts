@@ -69,7 +69,7 @@ interface GivenRow {
  *
  * Masks delay no step for long. The work before each step is limited and goes first to the rows that had
  * least of it. As much work again runs while the device computes. A row whose mask is not ready is deferred
- * to the next step. A row that has no possible next token, or whose mask is too much work, fails alone.
+ * to the next step, and so is the last token of its chunk: a recurrent state is never computed twice. A row that has no possible next token, or whose mask is too much work, fails alone.
  *
  * Forced tokens follow a drawn token (forced.ts), and the engine computes them in one chunk. Rows with log
  * probabilities are drawn token by token, because each log probability needs a row of logits.
@@ -115,13 +115,12 @@ export class ConstrainedDevice implements Device {
       this.#texts.delete(sequence);
     }
     let next = 0;
-    const chunks = step.chunks.map((chunk): Chunk => {
+    const chunks = step.chunks.flatMap((chunk): Chunk | [] => {
       const own = rows.slice(next, next + chunk.samples.length);
       next += own.length;
-      return {
-        ...chunk,
-        samples: own.flatMap(({ prepared }) => (prepared.kind === "row" ? prepared.row : [])),
-      };
+      const samples = own.flatMap(({ prepared }) => (prepared.kind === "row" ? prepared.row : []));
+      const isDeferred = own.some(({ prepared }) => prepared.kind === "waits");
+      return isDeferred ? this.#withoutLast({ ...chunk, samples }) : { ...chunk, samples };
     });
     this.#device.start({ ...step, chunks }, (result) =>
       done(result.kind === "done" ? { ...result, sampled: this.#sampled(rows, result.sampled) } : result),
@@ -132,6 +131,14 @@ export class ConstrainedDevice implements Device {
 
   close(): void {
     this.#device.close();
+  }
+
+  /** Cuts the last token off a chunk; nothing is left of a chunk of one token. */
+  #withoutLast(chunk: Chunk): Chunk | [] {
+    const tokens = chunk.tokens.subarray(0, -1);
+    if (tokens.length === 0) return [];
+    const pages = chunk.pages.subarray(0, Math.ceil((chunk.start + tokens.length) / this.spec.pageTokens));
+    return { ...chunk, tokens, pages };
   }
 
   /**

@@ -386,8 +386,8 @@ export type Sampled =
   /** [hidden size] */
   | { readonly kind: "hidden"; readonly sequence: SequenceId; readonly hidden: Float32Array }
   /**
-   * The row's mask is not ready yet, so the device drew no token. The engine samples it again in the next
-   * step.
+   * The row's mask is not ready yet, so the device did not compute the chunk's last token, after which the row
+   * follows. The engine asks for it again in the next step.
    */
   | { readonly kind: "deferred"; readonly sequence: SequenceId }
   /** This row alone failed (for example its logits were not finite); the others are good. */

@@ -1,5 +1,6 @@
 import type { KvCacheManager } from "./cache/kv-cache-manager.ts";
 import type { Objective } from "./core.ts";
+import type { CostModel } from "./cost/cost-model.ts";
 import type { DeviceSpec } from "./device.ts";
 import type { AdmissionRule } from "./engine/admission-rule.ts";
 import type { QueueOrder } from "./engine/queue/queue-order.ts";
@@ -95,7 +96,7 @@ export interface AdmissionPolicy {
 export interface CacheBaseline {
   readonly kind: "baseline";
   /** Opens the KV cache of one engine. `epoch`: see `KvCacheManager`. */
-  open(pagesTotal: number, pageTokens: number, epoch: number | null): KvCacheManager;
+  open(spec: DeviceSpec, epoch: number | null, costs: CostModel): KvCacheManager;
 }
 
 /**

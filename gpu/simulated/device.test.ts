@@ -1,17 +1,20 @@
 /** Simulated device: its tokens depend only on the context, and it detects every wrong step. */
 
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { InvariantError } from "../../base/assert.ts";
 import type {
   Chunk,
+  ChunkState,
   PageMove,
   SampleRow,
   Sampling,
   SequenceId,
+  StateSlot,
   Step,
   StepResult,
 } from "../../scheduler/core.ts";
 import { linearCost } from "../../scheduler/cost/linear.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
 import { deviceSpec, sampling } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
 import { type Script, SimulatedDevice } from "./device.ts";
@@ -46,9 +49,9 @@ function chunk(
 }
 
 /** A device with pages of 4 tokens, and a function that runs a step on it. */
-function device(script?: Script) {
+function device(script?: Script, overrides: Partial<DeviceSpec> = {}) {
   const clock = new ManualClock();
-  const spec = deviceSpec({ pages: 8, pageTokens: 4 });
+  const spec = deviceSpec({ pages: 8, pageTokens: 4, ...overrides });
   const simulated = new SimulatedDevice(spec, clock, linearCost(5, 1), undefined, script);
   let number = 0;
   const run = (chunks: Chunk[], moves: PageMove[] = []): StepResult => {
@@ -168,7 +171,7 @@ const badSteps: Readonly<Record<string, () => Chunk[]>> = {
   "a token outside of the vocabulary": () => [chunk(0, [1000], [0])],
   "an empty chunk": () => [chunk(0, [], [])],
   "two chunks of one sequence": () => [chunk(0, [1], [0]), chunk(1, [1], [1])],
-  "no chunk": () => [],
+  "a state, of a device without slots": () => [{ ...chunk(0, [1], [0]), state: state(0, null) }],
 };
 
 for (const [name, chunks] of Object.entries(badSteps)) {
@@ -176,6 +179,61 @@ for (const [name, chunks] of Object.entries(badSteps)) {
     expect(() => device().run(chunks())).toThrow(InvariantError);
   });
 }
+
+function state(slot: number, from: number | null, ...saves: [count: number, slot: number][]): ChunkState {
+  return {
+    slot: slot as StateSlot,
+    from: from as StateSlot | null,
+    saves: saves.map(([count, to]) => ({ count, slot: to as StateSlot })),
+  };
+}
+
+describe("states", () => {
+  const recurrent = () => device(undefined, { states: { slots: 4, bytes: 1 } });
+  const first = { ...chunk(0, [1, 2, 3], [0]), state: state(0, null, [2, 1]) };
+
+  test("a chunk begins from the state of its own context, which others read unchanged", () => {
+    const one = recurrent();
+    one.run([first]);
+    const branch = (sequence: number, slot: number) => ({
+      ...chunk(2, [7, 8], [0], row(1), sequence),
+      state: state(slot, 1),
+    });
+    const alone = device().token([chunk(0, [1, 2, 7, 8], [0], row(3))]);
+    expect(one.token([branch(1, 2)])).toBe(alone);
+    // The branch wrote over token 3 of page 0.
+    expect(() => one.run([{ ...chunk(3, [4], [0]), state: state(0, 0) }])).toThrow(InvariantError);
+    expect(one.token([branch(2, 3)])).toBe(alone);
+  });
+
+  const wrong: Readonly<Record<string, () => Chunk[]>> = {
+    "no state": () => [chunk(3, [4], [0])],
+    "a token computed twice": () => [{ ...chunk(2, [3], [0]), state: state(0, 0) }],
+    "the state of another length": () => [{ ...chunk(3, [4], [0]), state: state(0, 1) }],
+    "a state at position 0": () => [{ ...chunk(0, [4], [0]), state: state(0, 0) }],
+    "no state to begin from": () => [{ ...chunk(3, [4], [0]), state: state(0, null) }],
+    "a slot that does not exist": () => [{ ...chunk(3, [4], [0]), state: state(4, 0) }],
+    "a slot written twice": () => [{ ...chunk(3, [4], [0]), state: state(0, 0, [1, 0]) }],
+    "a save behind its chunk": () => [{ ...chunk(3, [4], [0]), state: state(0, 0, [2, 2]) }],
+    "a slot read while it is written": () => [
+      { ...chunk(3, [4], [0]), state: state(0, 0) },
+      { ...chunk(0, [9], [1], null, 1), state: state(2, null) },
+      { ...chunk(3, [5], [0], null, 2), state: state(3, 2) },
+    ],
+  };
+  test.each(Object.keys(wrong))("%s breaks an invariant", (name) => {
+    const one = recurrent();
+    one.run([first]);
+    expect(() => one.run(wrong[name]!())).toThrow(InvariantError);
+  });
+
+  test("a state of another context breaks an invariant", () => {
+    const one = recurrent();
+    one.run([first]);
+    one.run([{ ...chunk(0, [9, 2, 3], [1], null, 1), state: state(2, null) }]);
+    expect(() => one.run([{ ...chunk(3, [4], [0]), state: state(0, 2) }])).toThrow(InvariantError);
+  });
+});
 
 test("one step at a time, and none after close", () => {
   const { simulated, clock } = device();

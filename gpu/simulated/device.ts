@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
 import type {
   Chunk,
+  ChunkState,
   Sampled,
   SampleRow,
   SequenceId,
@@ -31,6 +32,10 @@ export type Script = (
  * that was computed after another prefix, breaks an invariant. The drawn token is a hash of the context, the
  * seed and the output position. Tokens are therefore equal exactly if paging, caching, copying and chunking
  * are right. They do not depend on the batch or on time.
+ *
+ * Each state slot stores the hash of the context that its state has seen, and its length. A chunk that begins
+ * from the state of another context or length breaks an invariant: for example, one that computes a token
+ * twice.
  */
 export class SimulatedDevice implements Device {
   readonly spec: DeviceSpec;
@@ -44,6 +49,9 @@ export class SimulatedDevice implements Device {
    */
   readonly #tokens: Int32Array;
   readonly #contexts: Int32Array;
+  /** Context hash and length per state slot. */
+  readonly #states: Int32Array;
+  readonly #lengths: Int32Array;
   #isInFlight = false;
   #isClosed = false;
 
@@ -65,6 +73,8 @@ export class SimulatedDevice implements Device {
     this.#script = script;
     this.#tokens = new Int32Array(spec.pages * spec.pageTokens);
     this.#contexts = new Int32Array(spec.pages * spec.pageTokens);
+    this.#states = new Int32Array(spec.states?.slots ?? 0);
+    this.#lengths = new Int32Array(spec.states?.slots ?? 0);
   }
 
   start(step: Step, done: (result: StepResult) => void): void {
@@ -97,6 +107,7 @@ export class SimulatedDevice implements Device {
     const sampled: Sampled[] = [];
     for (const chunk of step.chunks) {
       const { hashes, context } = this.#attend(chunk);
+      if (chunk.state !== undefined) this.#advance(chunk, chunk.state, hashes);
       for (const row of chunk.samples) {
         const hash = hashes[row.afterIndex]!;
         if (row.wants === "hidden") {
@@ -110,6 +121,20 @@ export class SimulatedDevice implements Device {
       }
     }
     return { kind: "done", sampled, deviceMs };
+  }
+
+  /** Advances a chunk's state by its tokens, and saves it on the way; `hashes` has the context up to each. */
+  #advance({ start, tokens, pages }: Chunk, { slot, from, saves }: ChunkState, hashes: Int32Array): void {
+    if (from !== null) {
+      const { pageTokens } = this.spec;
+      const last = pages[Math.floor((start - 1) / pageTokens)]! * pageTokens + ((start - 1) % pageTokens);
+      assert(this.#lengths[from] === start, "a chunk begins where its state ends");
+      assert(this.#states[from] === this.#contexts[last], "a state belongs to the context it is read in");
+    }
+    for (const { count, slot: to } of [...saves, { count: tokens.length, slot }]) {
+      this.#states[to] = hashes[count - 1]!;
+      this.#lengths[to] = start + count;
+    }
   }
 
   /**
@@ -144,7 +169,7 @@ export class SimulatedDevice implements Device {
 /** Asserts everything that csrc/include/engine.h requires of a step. */
 function checkStep(step: Step, spec: DeviceSpec): void {
   const { pageTokens } = spec;
-  assert(step.chunks.length > 0 && step.chunks.length <= spec.stepChunksMax, "chunks in a step");
+  assert(step.chunks.length <= spec.stepChunksMax, "chunks in a step");
   const isPage = (page: number): boolean => page >= 0 && page < spec.pages;
   for (const { from, to, count, tier } of step.moves) {
     assert(isPage(from) && isPage(to) && from !== to && count >= 1 && count < pageTokens, "a move");
@@ -184,6 +209,31 @@ function checkStep(step: Step, spec: DeviceSpec): void {
     for (const page of pages.subarray(0, Math.floor(start / pageTokens))) {
       assert(!written.has(page), "no page that a chunk writes is read by another");
     }
+  }
+  checkStates(step, spec);
+}
+
+/** Asserts what is required of a step's states: each slot has one writer, and no other chunk reads it. */
+function checkStates({ chunks }: Step, { states }: DeviceSpec): void {
+  const written = new Set<number>();
+  for (const { start, tokens, state } of chunks) {
+    assert((state === undefined) === (states === undefined), "chunks have states if the device has slots");
+    if (state === undefined) continue;
+    let last = 0;
+    for (const { count } of state.saves) {
+      assert(count > last && count <= tokens.length, "saves follow tokens of their chunk, and rise");
+      last = count;
+    }
+    for (const slot of [state.slot, ...state.saves.map((save) => save.slot)]) {
+      assert(slot >= 0 && slot < states!.slots, "slots of the device");
+      assert(!written.has(slot), "no slot is written twice");
+      written.add(slot);
+    }
+    assert((state.from === null) === (start === 0), "a chunk begins from a state, but at position 0");
+  }
+  for (const { state } of chunks) {
+    if (state === undefined || state.from === null || state.from === state.slot) continue;
+    assert(!written.has(state.from), "no slot that a chunk writes is read by another");
   }
 }
 

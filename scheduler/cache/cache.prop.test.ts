@@ -136,7 +136,7 @@ class Bench {
     this.checkReadable();
     for (const [waiter, told] of this.waiters) {
       const match = this.cache.match(waiter.tokens, waiter.limit, waiter.sharing);
-      const tracked = { tokens: told, pagesPinned: this.cache.pagesPinnedBy(waiter) };
+      const tracked = { tokens: told, usable: waiter.usable, pagesPinned: this.cache.pagesPinnedBy(waiter) };
       expect({ tracked, depth: waiter.depth }).toEqual({ tracked: match, depth: told });
     }
   }

@@ -1,6 +1,7 @@
 import { assert } from "../../base/assert.ts";
 import { part } from "../../base/part.ts";
 import type { PageId, Sharing } from "../core.ts";
+import { type CheckpointPolicy, Checkpoints, type SavedState } from "./checkpoints.ts";
 import { type EvictionPolicy, ProtectedLast } from "./eviction.ts";
 import { hashPages, keyHash, privateHash } from "./page-hash.ts";
 import type { PagePool } from "./page-pool.ts";
@@ -8,6 +9,7 @@ import {
   advanceWaiters,
   attach,
   createRoot,
+  deepest,
   descend,
   detach,
   edgeOf,
@@ -30,10 +32,25 @@ export interface CacheLock {
   readonly node: RadixNode;
 }
 
+/** A lock on a part of a page as well. It moves on to the node that takes over the page. */
+interface ExactLock extends CacheLock {
+  node: RadixNode;
+}
+
+/** State slots of a cache's device. */
+export interface CacheStates {
+  readonly slots: number;
+  readonly policy: CheckpointPolicy;
+  /** Milliseconds to compute `tokens` tokens after `context` others. */
+  computeMs(tokens: number, context: number): number;
+}
+
 /** The result of a lookup. */
 export interface Match {
   /** Tokens found, exact to the token. */
   readonly tokens: number;
+  /** Tokens of these that need not be computed: with states, those before the deepest checkpoint. */
+  readonly usable: number;
   /** Evictable pages that are not evictable once the match and the source of its copy are locked. */
   readonly pagesPinned: number;
 }
@@ -71,6 +88,9 @@ export class Cache {
   readonly #observer: CacheObserver | null;
   readonly #roots = new Map<string, RadixNode>();
   readonly #eviction: EvictionPolicy;
+  /** Checkpoints and state slots; null: the model has no states. */
+  readonly checkpoints: Checkpoints | null;
+  readonly #exactLocks = new Set<ExactLock>();
   /** Pages listed by nodes, and by nodes with locks. */
   #pagesHeld = 0;
   #pagesLocked = 0;
@@ -79,11 +99,18 @@ export class Cache {
   constructor(
     pool: PagePool,
     observer: CacheObserver | null = null,
-    eviction: EvictionPolicy = new ProtectedLast(),
+    states: CacheStates | null = null,
+    eviction: EvictionPolicy = new ProtectedLast(states !== null),
   ) {
     this.#pool = pool;
     this.#observer = observer;
     this.#eviction = eviction;
+    this.checkpoints =
+      states === null
+        ? null
+        : new Checkpoints(states.slots, states.policy, eviction, (tokens, context) =>
+            states.computeMs(tokens, context),
+          );
   }
 
   /** True if there is an observer, for which pages are hashed. */
@@ -115,8 +142,14 @@ export class Cache {
    */
   match(tokens: Int32Array, limit: number, sharing: Sharing): Match {
     const position = this.#find(tokens, limit, sharing);
-    if (position === null) return { tokens: 0, pagesPinned: 0 };
-    return { tokens: position.depth, pagesPinned: this.#pinnable(position) };
+    if (position === null) return { tokens: 0, usable: 0, pagesPinned: 0 };
+    const { node, depth } = position;
+    const usable = this.checkpoints === null ? depth : (deepest(node, depth)?.depth ?? 0);
+    return {
+      tokens: depth,
+      usable,
+      pagesPinned: this.#pinnable({ node: nodeAt(node, usable), depth: usable }),
+    };
   }
 
   /**
@@ -131,6 +164,7 @@ export class Cache {
       waiter.limit,
       waiter.sharing,
     );
+    if (this.checkpoints !== null) waiter.checkpoint = deepest(node, depth);
     moveWaiter(waiter, node, depth);
     for (let at: RadixNode | null = node; at !== null; at = at.parent) {
       at.waiters += 1;
@@ -148,7 +182,7 @@ export class Cache {
     let root = deepest;
     for (let node: RadixNode | null = root; node !== null; node = node.parent) {
       node.waiters -= 1;
-      this.#eviction.untracked(node);
+      this.#eviction.changed(node);
       root = node;
     }
     moveWaiter(waiter, null, waiter.depth);
@@ -167,10 +201,10 @@ export class Cache {
     for (const node of path.reverse()) this.#eviction.giveUp(node);
   }
 
-  /** Evictable pages that are not evictable once the waiter's match is locked, as in `Match`. */
-  pagesPinnedBy({ node, depth }: PrefixWaiter): number {
+  /** Evictable pages that are not evictable once the waiter's usable match is locked, as in `Match`. */
+  pagesPinnedBy({ node, usable }: PrefixWaiter): number {
     assert(node !== null, "the waiter is followed");
-    return this.#pinnable({ node, depth });
+    return this.#pinnable({ node: nodeAt(node, usable), depth: usable });
   }
 
   /** Locks the longest cached prefix of tokens [0, limit) that is whole pages. May split a node. */
@@ -193,23 +227,33 @@ export class Cache {
     depth: number,
     sharing: Sharing,
   ): { readonly lock: CacheLock; readonly page: PageId } {
+    assert(depth % this.#pool.pageTokens !== 0, "whole pages are not copied");
+    const lock = this.hold(tokens, depth, sharing);
+    const page = lock.node.pages.at(-1);
+    assert(page !== undefined, "the node lists the page in which the match ends");
+    return { lock, page };
+  }
+
+  /**
+   * Locks the cached prefix of tokens [0, depth) with the page in which it ends, to that page's border or to
+   * the end of its tokens. May split a node.
+   */
+  hold(tokens: Int32Array, depth: number, sharing: Sharing): CacheLock {
     const { pageTokens } = this.#pool;
     const position = this.#find(tokens, depth, sharing);
-    assert(
-      position !== null && position.depth === depth && depth % pageTokens !== 0,
-      "the source of a copy is cached",
-    );
+    assert(position !== null && position.depth === depth, "locked tokens are cached");
     const listing = listingNode(position, pageTokens);
     const border = Math.ceil(depth / pageTokens) * pageTokens;
     const node = this.#cutAt({ node: listing, depth: Math.min(border, listing.end) });
     this.#pin(node, null);
-    const page = node.pages.at(-1);
-    assert(page !== undefined, "the node lists the page in which the match ends");
-    return { lock: { sharing, node }, page };
+    const lock: ExactLock = { sharing, node };
+    this.#exactLocks.add(lock);
+    return lock;
   }
 
   /** Ends a lock. Its nodes become the most recently used ones, unless another lock pins them. */
   release(lock: CacheLock): void {
+    this.#exactLocks.delete(lock);
     let root = lock.node;
     for (let node: RadixNode | null = lock.node; node !== null; node = node.parent) {
       assert(node.locks > 0, "a lock is released once");
@@ -248,9 +292,20 @@ export class Cache {
     return this.#extend(lock, tokens, end, pages);
   }
 
-  /** As `insert`, for a sequence that ends: `end` may be inside of a page, and the lock is released. */
-  insertLast(lock: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): void {
-    this.release(this.#extend(lock, tokens, end, pages));
+  /**
+   * As `insert`, for a sequence that ends: `end` may be inside of a page, and the lock is released. Slots of
+   * `states` become checkpoints.
+   */
+  insertLast(
+    lock: CacheLock,
+    tokens: Int32Array,
+    end: number,
+    pages: Int32Array,
+    states: readonly SavedState[] = [],
+  ): void {
+    const last = this.#extend(lock, tokens, end, pages);
+    for (const { depth, slot } of states) this.checkpoints!.add(last.node, depth, slot);
+    this.release(last);
   }
 
   /** Frees at least `pages` pages if so many can be evicted: leaves without waiters first, of those the least
@@ -331,7 +386,7 @@ export class Cache {
     const upper = split(node, depth, this.#pool.pageTokens);
     splitWaiters(upper, node);
     this.#eviction.shrank(node, upper.pages.length);
-    this.#eviction.untracked(node);
+    this.#eviction.changed(node);
     this.#list(upper);
     return upper;
   }
@@ -391,7 +446,21 @@ export class Cache {
     advanceWaiters(leaf);
     this.#list(leaf);
     this.#observer?.inserted(leaf);
+    if (stem.locks > 0 && stem.end % pageTokens !== 0) this.#passOn(stem, leaf);
     return leaf;
+  }
+
+  /** Moves exact locks that end with a stem on to the leaf that lists the stem's last page now. */
+  #passOn(stem: RadixNode, leaf: RadixNode): void {
+    const moved = [...this.#exactLocks].filter(({ node }) => node === stem);
+    if (moved.length === 0) return;
+    const { pageTokens } = this.#pool;
+    const border = Math.ceil(stem.end / pageTokens) * pageTokens;
+    const node = this.#cutAt({ node: leaf, depth: Math.min(border, leaf.end) });
+    for (const lock of moved) {
+      lock.node = node;
+      this.#pin(node, stem);
+    }
   }
 
   /** Frees the table's pages from `from.end` to page `firstNew` and puts the tree's own in their place. */
@@ -424,6 +493,7 @@ export class Cache {
     const end = (first + leaf.pages.length) * pageTokens;
     const wholeEnd = Math.floor(Math.min(leaf.end, Math.max(end, leaf.start)) / pageTokens);
     this.#observer?.evicting(leaf, wholeEnd);
+    this.checkpoints?.cut(leaf, end);
     recedeWaiters(leaf, end);
     if (end > leaf.start) {
       leaf.hashes = part(leaf.hashes, 0, wholeEnd - first);

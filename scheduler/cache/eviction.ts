@@ -19,44 +19,49 @@ export interface EvictionPolicy {
   remove(node: RadixNode): void;
   /** Records that a node, in the order or not, has one waiter more. */
   tracked(node: RadixNode): void;
-  /** Records that a node, in the order or not, may have fewer waiters. */
-  untracked(node: RadixNode): void;
+  /** Records that a node, in the order or not, may have fewer waiters or checkpoints. */
+  changed(node: RadixNode): void;
   /** Records that a node, in the order or not, has `pages` fewer pages. */
   shrank(node: RadixNode, pages: number): void;
   /** All nodes of the order, the first to be evicted first. */
   [Symbol.iterator](): Iterator<RadixNode>;
 }
 
-/** Evicts the least recently used node; nodes that waiters wait for are protected. */
+/**
+ * Evicts the least recently used node; nodes that waiters wait for are protected. With states, nodes that no
+ * checkpoint follows are evicted before all others: a prompt can only begin from a checkpoint.
+ */
 export class ProtectedLast implements EvictionPolicy {
+  readonly #hasStates: boolean;
+  readonly #useless = new LruList();
   readonly #idle = new LruList();
   readonly #protected = new LruList();
   #pagesProtected = 0;
+
+  constructor(hasStates = false) {
+    this.#hasStates = hasStates;
+  }
 
   get pagesProtected(): number {
     return this.#pagesProtected;
   }
 
   get first(): RadixNode | null {
-    return this.#idle.oldest ?? this.#protected.oldest;
+    return this.#useless.oldest ?? this.#idle.oldest ?? this.#protected.oldest;
   }
 
-  isProtected({ waiters }: RadixNode): boolean {
-    return waiters > 0;
+  isProtected(node: RadixNode): boolean {
+    return node.waiters > 0 && !this.#isUseless(node);
   }
 
   add(node: RadixNode): void {
-    if (node.waiters === 0) {
-      this.#idle.append(node);
-      return;
-    }
-    this.#pagesProtected += node.pages.length;
-    this.#protected.append(node);
+    if (this.isProtected(node)) this.#pagesProtected += node.pages.length;
+    this.#listOf(node).append(node);
   }
 
   giveUp(node: RadixNode): void {
     this.remove(node);
-    this.#idle.prepend(node);
+    this.#listOf(node).prepend(node);
   }
 
   remove(node: RadixNode): void {
@@ -69,8 +74,8 @@ export class ProtectedLast implements EvictionPolicy {
     if (node.order !== null) this.#addAgain(node);
   }
 
-  untracked(node: RadixNode): void {
-    if (node.waiters === 0 && node.order === this.#protected) this.#addAgain(node);
+  changed(node: RadixNode): void {
+    if (node.order !== null && node.order !== this.#listOf(node)) this.#addAgain(node);
   }
 
   shrank({ order }: RadixNode, pages: number): void {
@@ -78,8 +83,18 @@ export class ProtectedLast implements EvictionPolicy {
   }
 
   *[Symbol.iterator](): Generator<RadixNode> {
+    yield* this.#useless;
     yield* this.#idle;
     yield* this.#protected;
+  }
+
+  #isUseless({ kept }: RadixNode): boolean {
+    return this.#hasStates && kept === 0;
+  }
+
+  #listOf(node: RadixNode): LruList {
+    if (this.#isUseless(node)) return this.#useless;
+    return node.waiters === 0 ? this.#idle : this.#protected;
   }
 
   #addAgain(node: RadixNode): void {

@@ -1,8 +1,9 @@
 import { assert } from "../../base/assert.ts";
-import type { PageId } from "../core.ts";
+import type { PageId, StateSlot } from "../core.ts";
 import type { Cache, CacheLock } from "./cache.ts";
+import type { Checkpoints } from "./checkpoints.ts";
 import type { PagePool } from "./page-pool.ts";
-import { edgeOf, type RadixNode } from "./radix-tree.ts";
+import { type Checkpoint, deepest, edgeOf, type RadixNode } from "./radix-tree.ts";
 
 /**
  * Checks that every page of the pool is free, listed by exactly one node, or in `owned`; that nodes hang
@@ -30,6 +31,7 @@ export function checkCache(
   for (const { node } of cache.nodes()) {
     checkShape(node, pool.pageTokens, cache.isObserved);
     checkWaiters(node);
+    checkKept(node);
     node.pages.forEach(count);
     pagesHeld += node.pages.length;
     if (node.locks > 0) pagesLocked += node.pages.length;
@@ -49,6 +51,59 @@ export function checkCache(
   for (const page of owned) count(page);
   const used = holders.reduce((sum, held) => sum + held, 0);
   assert(pool.pagesFree + used === pool.pagesTotal, "free + cached + owned = all pages");
+}
+
+/**
+ * Checks that every slot is free, one checkpoint's, or in `owned`, and that checkpoints count their `pins`.
+ * Pinned checkpoints that the tree has dropped keep their slots.
+ */
+export function checkSlots(
+  cache: Cache,
+  checkpoints: Checkpoints,
+  owned: Iterable<StateSlot>,
+  pins: readonly Checkpoint[],
+): void {
+  const { pool, kept, available } = checkpoints;
+  const holders = new Uint8Array(pool.total);
+  const count = (slot: StateSlot): void => {
+    assert(!pool.isFree(slot) && holders[slot] === 0, "a slot is free or has one holder");
+    holders[slot] = 1;
+  };
+  const listed = new Set<Checkpoint>();
+  for (const { node } of cache.nodes()) for (const checkpoint of node.checkpoints) listed.add(checkpoint);
+  assert(listed.size === kept.size && listed.isSubsetOf(kept), "the tree's checkpoints are the known ones");
+  let pinned = 0;
+  for (const checkpoint of new Set([...kept, ...pins])) {
+    count(checkpoint.slot);
+    assert((checkpoint.node !== null) === kept.has(checkpoint), "a dropped checkpoint has no node");
+    const readers = pins.filter((other) => other === checkpoint).length;
+    assert(checkpoint.pins === readers, "a checkpoint counts its pins");
+    if (readers > 0 && checkpoint.node !== null) pinned += 1;
+  }
+  assert(available === pool.freeCount + kept.size - pinned, "slots that can be had are counted");
+  for (const slot of owned) count(slot);
+  const used = holders.reduce((sum, held) => sum + held, 0);
+  assert(pool.freeCount + used === pool.total, "free + kept + owned = all slots");
+}
+
+/** Checks the checkpoints of a node, and that each waiter knows its deepest one. */
+function checkKept(node: RadixNode): void {
+  let { start } = node;
+  let kept = node.checkpoints.length;
+  for (const checkpoint of node.checkpoints) {
+    const { depth } = checkpoint;
+    assert(
+      checkpoint.node === node && start < depth && depth <= node.end,
+      "checkpoints rise within their node",
+    );
+    start = depth;
+  }
+  for (const child of node.children.values()) kept += child.kept;
+  assert(node.kept === kept, "a node counts the checkpoints below it");
+  for (const { checkpoint, depth } of node.ending ?? []) {
+    if (checkpoint !== undefined)
+      assert(checkpoint === deepest(node, depth), "a waiter knows its deepest checkpoint");
+  }
 }
 
 function countLocks(locks: Iterable<CacheLock>): Map<RadixNode, number> {

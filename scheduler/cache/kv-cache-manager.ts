@@ -1,11 +1,22 @@
 import { assert } from "../../base/assert.ts";
-import { type PageId, type PageMove, type SequenceId, type Sharing, sharingOf } from "../core.ts";
+import {
+  type ChunkState,
+  type PageId,
+  type PageMove,
+  type SequenceId,
+  type Sharing,
+  sharingOf,
+} from "../core.ts";
+import { type CostModel, promptMs } from "../cost/cost-model.ts";
+import type { DeviceSpec } from "../device.ts";
 import type { Sequence } from "../engine/sequence.ts";
-import { Cache, type CacheLock } from "./cache.ts";
+import { Cache, type CacheLock, type CacheStates } from "./cache.ts";
+import { type CheckpointPolicy, GreedyDual, type SavedState } from "./checkpoints.ts";
 import type { EvictionPolicy } from "./eviction.ts";
 import { KvEventLog } from "./kv-event-log.ts";
 import { PagePool } from "./page-pool.ts";
-import { PrefixWaiter, pathPages } from "./radix-tree.ts";
+import { type Checkpoint, deepest, PrefixWaiter, pathPages } from "./radix-tree.ts";
+import type { SequenceKv } from "./sequence-kv.ts";
 
 /**
  * Share of the pages that are evicted together at least: one by one costs several times as much, and sends
@@ -14,8 +25,20 @@ import { PrefixWaiter, pathPages } from "./radix-tree.ts";
 const EVICTED_SHARE = 1 / 1024;
 const EVICTED_MAX = 32;
 
+/** Policies of a KV cache; by default those that serve. */
+export interface KvCachePolicies {
+  readonly eviction?: EvictionPolicy;
+  readonly checkpoints?: CheckpointPolicy;
+}
+
+/** Pages of a held sequence, and the checkpoint at its end. */
+interface Held {
+  readonly lock: CacheLock;
+  readonly checkpoint: Checkpoint | null;
+}
+
 /**
- * Allocates KV pages to sequences and frees them. A sequence is resident between `allocate` and `free`. Its page table is
+ * Allocates KV pages and state slots to sequences and frees them. A sequence is resident between `allocate` and `free`. Its page table is
  *
  *   index   0 ………………… lockedPages ………………………… pageCount
  *   pages   │ the cache's, locked │ the sequence's own │     own: taken here, written by its chunks
@@ -29,19 +52,22 @@ export class KvCacheManager {
   readonly kvEvents: KvEventLog | null;
   /** Locks on pages that the step being planned or in flight copies from. */
   #sources: CacheLock[] = [];
-  /** Locks on the whole pages that held sequences computed, in the order of their ends. */
-  readonly #held = new Map<SequenceId, CacheLock>();
+  /** Held sequences, in the order of their ends. */
+  readonly #held = new Map<SequenceId, Held>();
   readonly #evictedLeast: number;
 
-  /**
-   * `epoch`: the engine's incarnation in its KV events; null: it sends none. `eviction`: by default the
-   * policy that serves.
-   */
-  constructor(pagesTotal: number, pageTokens: number, epoch: number | null, eviction?: EvictionPolicy) {
-    this.#evictedLeast = Math.min(EVICTED_MAX, Math.ceil(pagesTotal * EVICTED_SHARE));
-    this.pool = new PagePool(pagesTotal, pageTokens);
+  /** `epoch`: the engine's incarnation in its KV events; null: it sends none. */
+  constructor(
+    { pages, pageTokens, states }: Pick<DeviceSpec, "pages" | "pageTokens" | "states">,
+    epoch: number | null,
+    costs: CostModel,
+    { eviction, checkpoints = new GreedyDual() }: KvCachePolicies = {},
+  ) {
+    this.#evictedLeast = Math.min(EVICTED_MAX, Math.ceil(pages * EVICTED_SHARE));
+    this.pool = new PagePool(pages, pageTokens);
     this.kvEvents = epoch === null ? null : new KvEventLog(pageTokens, epoch);
-    this.cache = new Cache(this.pool, this.kvEvents, eviction);
+    const cacheStates = states === undefined ? null : statesOf(states.slots, checkpoints, costs);
+    this.cache = new Cache(this.pool, this.kvEvents, cacheStates, eviction);
   }
 
   /** Pages that are free, or that eviction can free. */
@@ -67,8 +93,9 @@ export class KvCacheManager {
     kv.waiter = null;
   }
 
-  /** True if `allocate` would leave `headroom` pages available. */
+  /** True if `allocate` would leave `headroom` pages available, and finds a state slot. */
   fits({ kv, length }: Sequence, headroom: number): boolean {
+    if (this.cache.checkpoints?.available === 0) return false;
     const { pageTokens } = this.pool;
     const cached = Math.floor(kv.cachedTokens / pageTokens);
     const needed = Math.ceil(length / pageTokens) - cached;
@@ -94,20 +121,23 @@ export class KvCacheManager {
   }
 
   /**
-   * Allocates pages for all known tokens of a sequence: locks the cached ones, and evicts others for the
-   * rest. Where the match ends inside of a page, returns the copy that the first step must make, else null.
-   * The caller has checked `fits`. If it did not fit, `exact` must be false: then only whole cached pages are
-   * used, and no copy needs a page more.
+   * Allocates pages for all known tokens of a sequence, and a state slot: locks the cached pages, and evicts
+   * others for the rest. Where the usable match ends inside of a page, returns the copy that the first step
+   * must make, else null. The caller has checked `fits`. If it did not fit, `exact` must be false: then only
+   * whole cached pages are used, and no copy needs a page more.
    */
   allocate(sequence: Sequence, exact: boolean): PageMove | null {
     const { kv, tokens, length } = sequence;
     const sharing = this.#sharingOf(sequence);
     assert(kv.pageCount === 0 && kv.lock === null, "a sequence settles once");
     const { pageTokens } = this.pool;
-    const matched = kv.cachedTokens;
-    const lock = this.cache.lock(tokens, sequence.cachedMax, sharing);
-    const copied = exact ? matched % pageTokens : 0;
-    const source = copied > 0 ? this.cache.lockSource(tokens, matched, sharing) : null;
+    const { checkpoints } = this.cache;
+    const matched = kv.waiter?.depth ?? 0;
+    const from = exact ? (kv.waiter?.checkpoint ?? null) : this.#checkpointOfPages(kv);
+    const usable = checkpoints === null ? kv.cachedTokens : (from?.depth ?? 0);
+    const lock = this.cache.lock(tokens, checkpoints === null ? sequence.cachedMax : usable, sharing);
+    const copied = exact ? usable % pageTokens : 0;
+    const source = copied > 0 ? this.cache.lockSource(tokens, usable, sharing) : null;
     if (source !== null) this.#sources.push(source.lock);
 
     kv.lock = lock;
@@ -121,9 +151,64 @@ export class KvCacheManager {
 
     kv.computed = lock.node.end + copied;
     kv.promptEnd = length;
+    if (checkpoints !== null) this.#allocateState(sequence, from, matched);
     if (source === null) return null;
     const to = kv.pages[kv.lockedPages]! as PageId;
     return { from: source.page, tier: "device", to, count: copied };
+  }
+
+  /** The deepest checkpoint of a waiter's match that needs no copy of a part of a page; null: there is none. */
+  #checkpointOfPages({ waiter }: SequenceKv): Checkpoint | null {
+    const { pageTokens } = this.pool;
+    let found = waiter?.checkpoint ?? null;
+    while (found !== null && found.depth % pageTokens !== 0) found = deepest(found.node!, found.depth - 1);
+    return found;
+  }
+
+  /**
+   * Takes a slot for a sequence that begins from checkpoint `from`, and notes where it leaves checkpoints: at
+   * the last border of its match, at the end of public text, and at the last border below its last token.
+   */
+  #allocateState({ kv, length, spec }: Sequence, from: Checkpoint | null, matched: number): void {
+    const checkpoints = this.cache.checkpoints!;
+    const { pageTokens } = this.pool;
+    const borders = [matched, spec.publicTokens ?? 0, length - 1].map((end) => end - (end % pageTokens));
+    const wanted = [...new Set(borders)].filter((border) => border > kv.computed && border < length);
+    kv.state = { ...checkpoints.begin(from), wanted: wanted.sort((a, b) => a - b), saving: [] };
+  }
+
+  /**
+   * Asks for a checkpoint at a page border that an unfinished prompt has yet to compute: another sequence
+   * waits for it.
+   */
+  wantCheckpoint({ kv }: Sequence, border: number): void {
+    if (kv.state === null || border <= kv.computed || kv.state.wanted.includes(border)) return;
+    kv.state.wanted = [...kv.state.wanted, border].sort((a, b) => a - b);
+  }
+
+  /**
+   * The state of a chunk of the next step, which ends with token `end`. Takes slots for the checkpoints in
+   * it that are worth more than the cheapest one; none unless it `leaves` any. Null: the model has no states.
+   */
+  planState({ kv }: Sequence, end: number, leaves = true): ChunkState | null {
+    const { state, computed, lock } = kv;
+    if (state === null) return null;
+    let above = deepest(lock!.node, computed)?.depth ?? 0;
+    const saving: SavedState[] = [];
+    for (const depth of leaves ? state.wanted : []) {
+      if (depth > end) break;
+      const slot = this.cache.checkpoints!.takeFor(depth, above);
+      if (slot === null) continue;
+      saving.push({ depth, slot });
+      above = depth;
+    }
+    state.saving = saving;
+    state.wanted = state.wanted.filter((depth) => depth > end);
+    return {
+      slot: state.slot,
+      from: state.from?.slot ?? (computed === 0 ? null : state.slot),
+      saves: saving.map(({ depth, slot }) => ({ count: depth - computed, slot })),
+    };
   }
 
   /** Unlocks the sources of the step's copies, which are made or never will be. */
@@ -155,11 +240,12 @@ export class KvCacheManager {
   /** Records that a step has computed `count` more tokens of the sequence. */
   computed({ kv }: Sequence, count: number): void {
     kv.computed += count;
+    if (count > 0) this.#endReading(kv);
   }
 
   /**
-   * Hands complete pages over to the cache. Where the cache has them already, the page table gets the
-   * cache's.
+   * Hands complete pages over to the cache, with the checkpoints that the step made. Where the cache has the
+   * pages already, the page table gets the cache's.
    */
   publish({ kv, tokens }: Sequence): void {
     const { pageTokens } = this.pool;
@@ -168,32 +254,66 @@ export class KvCacheManager {
     kv.lock = this.cache.insert(kv.lock, tokens, end, kv.pages);
     kv.pagesRewritten();
     kv.lockedPages = end / pageTokens;
+    if (kv.state === null) return;
+    for (const { depth, slot } of kv.state.saving) this.cache.checkpoints!.add(kv.lock.node, depth, slot);
+    kv.state.saving = [];
   }
 
   /**
-   * Frees the pages of a sequence. `keep`: they go to the cache; else, as their contents are in doubt, they
-   * are discarded. `isHeld`: the cache does not evict the whole ones until `releaseHeld`.
+   * Frees the pages and the slot of a sequence. `keep`: they go to the cache; else, as their contents are in
+   * doubt, they are discarded. `isHeld`: the cache does not evict the whole pages until `releaseHeld`; of a
+   * model with states, it evicts nothing of them, nor the state.
    */
   free({ kv, tokens, id }: Sequence, keep: boolean, isHeld = false): void {
     const { lock, pages, pageCount, computed } = kv;
     assert(lock !== null, "only residents can leave");
     const kept = keep ? Math.ceil(computed / this.pool.pageTokens) : kv.lockedPages;
     for (let index = kept; index < pageCount; index++) this.pool.release(pages[index]! as PageId);
-    if (keep) this.cache.insertLast(lock, tokens, computed, pages);
+    const states = this.#freeState(kv, keep);
+    if (keep) this.cache.insertLast(lock, tokens, computed, pages, states);
     else this.cache.discard(lock);
-    if (keep && isHeld && computed > 0) this.#held.set(id, this.cache.lock(tokens, computed, lock.sharing));
+    if (keep && isHeld && computed > 0) this.#held.set(id, this.#hold(tokens, computed, lock.sharing));
     kv.lock = null;
     kv.lockedPages = 0;
     kv.pageCount = 0;
     kv.computed = 0;
   }
 
+  /** Ends the state of a sequence. Returns what becomes checkpoints; the other slots are free. */
+  #freeState(kv: SequenceKv, keep: boolean): readonly SavedState[] {
+    const { state, computed } = kv;
+    if (state === null) return [];
+    const isLive = state.from === null && computed > 0;
+    const all = [...state.saving, { depth: computed, slot: state.slot }];
+    this.#endReading(kv);
+    kv.state = null;
+    if (keep && isLive) return all;
+    for (const { slot } of all) this.cache.checkpoints!.pool.release(slot);
+    return [];
+  }
+
+  #endReading({ state }: SequenceKv): void {
+    if (state === null || state.from === null) return;
+    this.cache.checkpoints!.unpin(state.from);
+    state.from = null;
+  }
+
+  #hold(tokens: Int32Array, end: number, sharing: Sharing): Held {
+    const { checkpoints } = this.cache;
+    if (checkpoints === null) return { lock: this.cache.lock(tokens, end, sharing), checkpoint: null };
+    const lock = this.cache.hold(tokens, end, sharing);
+    const checkpoint = deepest(lock.node, end);
+    if (checkpoint !== null) checkpoints.pin(checkpoint);
+    return { lock, checkpoint };
+  }
+
   /** Lets the pages of a held sequence be evicted again. */
   releaseHeld(id: SequenceId): void {
-    const lock = this.#held.get(id);
-    if (lock === undefined) return;
+    const held = this.#held.get(id);
+    if (held === undefined) return;
     this.#held.delete(id);
-    this.cache.release(lock);
+    if (held.checkpoint !== null) this.cache.checkpoints!.unpin(held.checkpoint);
+    this.cache.release(held.lock);
   }
 
   /** Releases the sequence that has been held for longest; false if there is none. */
@@ -215,6 +335,15 @@ export class KvCacheManager {
 
   /** All locks but those of running sequences. */
   get sources(): readonly CacheLock[] {
-    return [...this.#sources, ...this.#held.values()];
+    return [...this.#sources, ...[...this.#held.values()].map(({ lock }) => lock)];
   }
+
+  /** The pinned checkpoints of held sequences. */
+  get heldCheckpoints(): readonly Checkpoint[] {
+    return [...this.#held.values()].flatMap(({ checkpoint }) => checkpoint ?? []);
+  }
+}
+
+function statesOf(slots: number, policy: CheckpointPolicy, costs: CostModel): CacheStates {
+  return { slots, policy, computeMs: (tokens, context) => promptMs(costs, tokens, context) };
 }

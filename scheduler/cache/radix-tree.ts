@@ -1,7 +1,7 @@
 import { assert } from "../../base/assert.ts";
 import { part } from "../../base/part.ts";
 import type { TokenId } from "../../base/token.ts";
-import type { PageId, Sharing } from "../core.ts";
+import type { PageId, Sharing, StateSlot } from "../core.ts";
 
 /**
  * The key of a node below its parent: its first token; where a public text ends, the token and the cache key.
@@ -47,6 +47,9 @@ export class RadixNode {
   /** The key below its parent; of a root, the key of its tree. */
   edge: Edge;
   readonly children = new Map<Edge, RadixNode>();
+  /** Checkpoints with start < depth ≤ end, by rising depth; and the number of those here or below. */
+  checkpoints: readonly Checkpoint[] = [];
+  kept = 0;
   /** Number of locks that end here or below. With any, the node is neither evicted nor shortened. */
   locks = 0;
   /**
@@ -84,6 +87,25 @@ export class RadixNode {
 
   get isLeaf(): boolean {
     return this.children.size === 0;
+  }
+}
+
+/** The state of a prefix that the radix tree keeps: the state after its first `depth` tokens. */
+export class Checkpoint {
+  readonly depth: number;
+  readonly slot: StateSlot;
+  /** The node whose tokens include the last one: start < depth ≤ end. Null: the tree has dropped it. */
+  node: RadixNode | null;
+  /** Sequences that read it or hold it. With any, its slot is not written. */
+  pins = 0;
+  /** Time of its last use, and its worth, both by the measure of the policy. */
+  usedAt = 0;
+  worth = 0;
+
+  constructor(node: RadixNode, depth: number, slot: StateSlot) {
+    this.node = node;
+    this.depth = depth;
+    this.slot = slot;
   }
 }
 
@@ -149,7 +171,28 @@ export function split(node: RadixNode, depth: number, pageTokens: number): Radix
   node.hashes = part(node.hashes, wholePages, node.hashes.length);
   node.edge = node.tokens[0]!;
   upper.children.set(node.edge, node);
+  splitCheckpoints(upper, node);
   return upper;
+}
+
+/** The deepest checkpoint within the first `depth` tokens of the path to `node`; null: there is none. */
+export function deepest(node: RadixNode, depth: number): Checkpoint | null {
+  for (let at: RadixNode | null = node; at !== null; at = at.parent) {
+    if (at.kept === 0) continue;
+    const found = at.checkpoints.findLast((checkpoint) => checkpoint.depth <= depth);
+    if (found !== undefined) return found;
+  }
+  return null;
+}
+
+/** Divides the checkpoints of a node that was cut: those up to the cut move to `upper`. */
+function splitCheckpoints(upper: RadixNode, lower: RadixNode): void {
+  upper.kept = lower.kept;
+  if (lower.checkpoints.length === 0) return;
+  upper.checkpoints = lower.checkpoints.filter(({ depth }) => depth <= upper.end);
+  lower.checkpoints = lower.checkpoints.filter(({ depth }) => depth > upper.end);
+  lower.kept -= upper.checkpoints.length;
+  for (const checkpoint of upper.checkpoints) checkpoint.node = upper;
 }
 
 /** Adds a leaf below `parent`, which has no child by this edge. */
@@ -243,7 +286,9 @@ export class PrefixWaiter {
   /** Number of cached tokens, exact to the token. They end in `node`; null: the waiter is not tracked. */
   depth = 0;
   node: RadixNode | null = null;
-  /** Called when `depth` has changed. */
+  /** The deepest checkpoint within these tokens. Null: there is none. Undefined: the model has no states. */
+  checkpoint: Checkpoint | null | undefined;
+  /** Called when `depth` or `usable` has changed. */
   readonly onChange: () => void;
 
   constructor(sharing: Sharing, tokens: Int32Array, limit: number, onChange: () => void) {
@@ -251,6 +296,11 @@ export class PrefixWaiter {
     this.tokens = tokens;
     this.limit = limit;
     this.onChange = onChange;
+  }
+
+  /** Number of cached tokens that need not be computed: with states, those before the deepest checkpoint. */
+  get usable(): number {
+    return this.checkpoint === undefined ? this.depth : (this.checkpoint?.depth ?? 0);
   }
 }
 

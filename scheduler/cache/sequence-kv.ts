@@ -1,12 +1,25 @@
 import { assert } from "../../base/assert.ts";
 import { part } from "../../base/part.ts";
-import type { PageId } from "../core.ts";
+import type { PageId, StateSlot } from "../core.ts";
 import type { CacheLock } from "./cache.ts";
-import type { PrefixWaiter } from "./radix-tree.ts";
+import type { SavedState } from "./checkpoints.ts";
+import type { Checkpoint, PrefixWaiter } from "./radix-tree.ts";
 
 const noPages = new Int32Array(0);
 
-/** The keys and values that a device holds of one sequence. Written by kv-cache-manager.ts alone. */
+/** The recurrent state of a running sequence. Written by kv-cache-manager.ts alone. */
+export interface SequenceState {
+  /** Its slot: the state after `computed` tokens, unless `from` has it. */
+  readonly slot: StateSlot;
+  /** The pinned checkpoint that its first chunk begins from; null: `slot` has the state, or it has none yet. */
+  from: Checkpoint | null;
+  /** Page borders at which a checkpoint is wanted, rising. */
+  wanted: readonly number[];
+  /** Checkpoints that the step in flight makes, by rising depth. */
+  saving: readonly SavedState[];
+}
+
+/** The keys, values and state that a device holds of one sequence. Written by kv-cache-manager.ts alone. */
 export class SequenceKv {
   /** Tracks how much of a waiting sequence is cached; null: it does not wait. */
   waiter: PrefixWaiter | null = null;
@@ -17,6 +30,8 @@ export class SequenceKv {
   pageCount = 0;
   /** Number of tokens whose keys and values are in these pages. */
   computed = 0;
+  /** Its recurrent state while it runs; null: the model has none. */
+  state: SequenceState | null = null;
   /**
    * Number of tokens when it was admitted: pages up to here are published as soon as they are computed, the
    * rest at the end.
@@ -26,9 +41,9 @@ export class SequenceKv {
   /** The last result of `pageTable`; null: the table has changed since. */
   #pageTable: Int32Array | null = null;
 
-  /** Number of cached tokens while it waits. */
+  /** Number of cached tokens, while it waits, that it need not compute. */
   get cachedTokens(): number {
-    return this.waiter?.depth ?? 0;
+    return this.waiter?.usable ?? 0;
   }
 
   /** The page table: valid up to `pageCount`, until the next `addPage`. After entries were rewritten call

@@ -101,6 +101,7 @@ export class Admission {
       const shared = admission.rule.findInFlightPrefix(sequence, prompts, pageTokens, sharedTokensMin);
       if (shared !== null) {
         queue.park(sequence, shared.owner, shared.tokens);
+        kvCache.wantCheckpoint(shared.owner, shared.tokens);
         this.#reports.waits(sequence.id, shared.owner.id);
         parked += 1;
         continue;

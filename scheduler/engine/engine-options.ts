@@ -73,7 +73,7 @@ export function optionsOf(policy: Policy, spec: DeviceSpec, engines: number): En
 export function resolveOptions(settings: EngineSettings, spec: DeviceSpec): EngineOptions {
   const wanted = { ...engineDefaults, ...settings };
   const admission = { rule: servedAdmission, ...engineDefaults.admission, ...settings.admission };
-  const most = Math.min(spec.stepChunksMax, spec.stepTokensMax);
+  const most = Math.min(spec.stepChunksMax, spec.stepTokensMax, spec.states?.slots ?? spec.stepChunksMax);
   const sequencesMax = Math.min(admission.sequencesMax ?? most, most);
   assert(sequencesMax >= 1, "a step has room for a sequence");
   assert(wanted.queueMax >= 1, "the queue has room for a sequence");

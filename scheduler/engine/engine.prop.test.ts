@@ -46,6 +46,8 @@ interface Setting {
   readonly pages: number;
   readonly pageTokens: number;
   readonly contextMax: number;
+  /** State slots; null: a model without recurrent layers. */
+  readonly slots: number | null;
   readonly sharedTokensMin: number;
   readonly maskSteps: number;
   readonly queue: QueuePolicy;
@@ -98,11 +100,12 @@ function eitherOf<Name extends keyof AdmissionRule>(name: Name): fc.Arbitrary<Ad
   return fc.constantFrom(servedAdmission[name], plainAdmission[name]);
 }
 
-/** So few pages that most of them are wanted by several sequences. */
+/** So few pages and slots that most of them are wanted by several sequences. */
 const settings: fc.Arbitrary<Setting> = fc.record({
   pages: fc.integer({ min: 8, max: 16 }),
   pageTokens: fc.constantFrom(2, 3, 4),
   contextMax: fc.integer({ min: 20, max: 48 }),
+  slots: fc.constantFrom(null, 1, 2, 3, 5, 8),
   sharedTokensMin: fc.integer({ min: 1, max: 8 }),
   maskSteps: fc.constantFrom(1, 3, 1000),
   queue: queues,
@@ -248,14 +251,15 @@ function play(
   setting: Setting,
   script: readonly Command[],
 ): { harness: EngineHarness; specs: SequenceSpec[] } {
-  const { pages, pageTokens, contextMax, maskSteps, ...engine } = setting;
+  const { pages, pageTokens, contextMax, slots, maskSteps, ...engine } = setting;
+  const states = slots === null ? {} : { states: { slots, bytes: 1 } };
   const harness = new EngineHarness({
     vocabulary,
     maskSteps,
     // Steps that may be given up are, every other time.
     fault: ({ isAbortable, number }) =>
       isAbortable === true && number % 2 === 0 ? { kind: "aborted", reason: "something came" } : null,
-    spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY },
+    spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY, ...states },
     engine,
     isStallFree: setting.batch.kind === "baseline" && setting.batch.isStallFree,
   });
@@ -341,7 +345,7 @@ test("every sequence ends once, with the tokens it would have had alone, and giv
     });
     for (const { chunks } of harness.steps) {
       const own = chunks.filter(({ sequence }) => sequence < FIRST_HINT);
-      expect(own.length).toBeLessThanOrEqual(setting.admission.sequencesMax);
+      expect(own.length).toBeLessThanOrEqual(Math.min(setting.admission.sequencesMax, setting.slots ?? 8));
       expect(chunks.length - own.length).toBeLessThanOrEqual(1);
       const tokens = chunks.reduce((sum, chunk) => sum + chunk.tokens.length, 0);
       if (setting.batch.kind !== "baseline" || !setting.batch.isStallFree) continue;

@@ -8,7 +8,7 @@ import { unknownCost } from "../cost/linear.ts";
 import type { Device } from "../device.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
 import { type EngineOptions, type EngineSettings, resolveOptions } from "./engine-options.ts";
-import { checkPageCounts } from "./integrity.ts";
+import { checkCounts } from "./integrity.ts";
 import { type PlannedStep, Planner } from "./planner.ts";
 import { PrefixHints } from "./prefix-hints.ts";
 import { ColdGate } from "./queue/cold-gate.ts";
@@ -63,10 +63,7 @@ export class Engine {
     const options = resolveOptions(settings, spec);
     const { queue: order, admission, cache } = options;
     const epoch = options.kvEvents ? options.epoch : null;
-    const kvCache =
-      cache === null
-        ? new KvCacheManager(spec.pages, spec.pageTokens, epoch)
-        : cache.open(spec.pages, spec.pageTokens, epoch);
+    const kvCache = cache === null ? new KvCacheManager(spec, epoch, costs) : cache.open(spec, epoch, costs);
     const gate = new ColdGate({
       computeMs: (tokens, context) => promptMs(costs, tokens, context),
       displaces: (sequence) => kvCache.displaces(sequence),
@@ -144,7 +141,7 @@ export class Engine {
 
   #checkIdle(): void {
     this.#isChecked = true;
-    checkPageCounts(this.#table.kvCache, this.#table.running);
+    checkCounts(this.#table.kvCache, this.#table.running);
     const nowMs = this.#clock.nowMs();
     if (nowMs < this.#nextCheckMs) return;
     this.#nextCheckMs = nowMs + CHECK_EVERY_MS;
@@ -191,7 +188,7 @@ export class Engine {
         current.planned.map((chunk) => chunk.sequence),
         result.reason,
       );
-    this.#record(current, result.kind === "done" ? result.deviceMs : 0);
+    this.#record(current, result);
     if (this.#options.integrity === "always") this.checkIntegrity();
     this.#tell();
     this.run();
@@ -203,7 +200,7 @@ export class Engine {
       const { sequence, count: most } = planned[i]!;
       const chunk = step.chunks[i]!;
       const drawn = sampled.slice(row, row + chunk.samples.length);
-      // Its last token is computed again: only a token that is computed has a row to draw from.
+      // The device left the last token out, which the next step computes to draw from it.
       const count = drawn.some(({ kind }) => kind === "deferred") ? most - 1 : most;
       this.#table.kvCache.computed(sequence, count);
       row += drawn.length;
@@ -290,11 +287,14 @@ export class Engine {
     }
   }
 
-  #record({ step, startMs, planned, pagesUsed, deadlineMs }: PlannedStep, deviceMs: number): void {
+  #record({ step, startMs, planned, pagesUsed, deadlineMs }: PlannedStep, result: StepResult): void {
     const { pagesTotal } = this.#table.kvCache.pool;
     const endMs = this.#clock.nowMs();
     if (endMs > deadlineMs) this.#reports.isLate();
-    if (deviceMs > 0 && this.#retries === 0) this.#costs.observe?.(shapeOf(step), endMs - startMs);
+    const deviceMs = result.kind === "done" ? result.deviceMs : 0;
+    // A deferred row's token is not computed.
+    const isWhole = result.kind === "done" && !result.sampled.some(({ kind }) => kind === "deferred");
+    if (isWhole && deviceMs > 0 && this.#retries === 0) this.#costs.observe?.(shapeOf(step), endMs - startMs);
     const times = { startMs, endMs, deviceMs, pagesUsed, pagesTotal };
     this.#reports.stepDone(step, times, (index) => {
       const { start, tokens } = step.chunks[index]!;

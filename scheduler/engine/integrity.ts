@@ -1,16 +1,22 @@
 import { assert } from "../../base/assert.ts";
 import type { CacheLock } from "../cache/cache.ts";
-import { checkCache } from "../cache/integrity.ts";
+import { checkCache, checkSlots } from "../cache/integrity.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
-import { pathPages } from "../cache/radix-tree.ts";
-import type { PageId, SequenceId } from "../core.ts";
+import { type Checkpoint, pathPages } from "../cache/radix-tree.ts";
+import type { PageId, SequenceId, StateSlot } from "../core.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** Checks page counts: the cheap part of `checkEngine`. */
-export function checkPageCounts({ pool, cache }: KvCacheManager, running: readonly Sequence[]): void {
+/** Checks page and slot counts while no step is in flight: the cheap part of `checkEngine`. */
+export function checkCounts({ pool, cache }: KvCacheManager, running: readonly Sequence[]): void {
   const owned = running.reduce((sum, { kv }) => sum + kv.pageCount - kv.lockedPages, 0);
   assert(pool.pagesFree + cache.pagesHeld + owned === pool.pagesTotal, "free + cached + owned = all pages");
+  if (cache.checkpoints === null) return;
+  const { pool: slots, kept } = cache.checkpoints;
+  const read = new Set(running.flatMap(({ kv }) => kv.state?.from ?? []));
+  const dropped = [...read].filter(({ node }) => node === null).length;
+  const used = kept.size + dropped + running.length;
+  assert(slots.freeCount + used === slots.total, "free + kept + owned = all slots");
 }
 
 /** Checks an engine's records against each other; throws InvariantError on the first contradiction. Costs a
@@ -24,14 +30,20 @@ export function checkEngine(
 ): void {
   const locks: CacheLock[] = [...kvCache.sources];
   const owned: PageId[] = [];
+  const slots: StateSlot[] = [];
+  const pins: Checkpoint[] = [...kvCache.heldCheckpoints];
   for (const sequence of warm === null ? running : [...running, warm]) {
     locks.push(checkResident(sequence, kvCache.pool.pageTokens));
-    const { lockedPages, pageCount, pages } = sequence.kv;
+    const { lockedPages, pageCount, pages, state } = sequence.kv;
+    if (state !== null) slots.push(state.slot, ...state.saving.map(({ slot }) => slot));
+    if (state !== null && state.from !== null) pins.push(state.from);
     for (let i = lockedPages; i < pageCount; i++) owned.push(pages[i]! as PageId);
     const isKnown = sequence.state === "running" && sequences.get(sequence.id) === sequence;
     assert(sequence === warm || isKnown, "running sequences are known");
   }
-  checkCache(kvCache.pool, kvCache.cache, locks, owned);
+  const { pool, cache } = kvCache;
+  checkCache(pool, cache, locks, owned);
+  if (cache.checkpoints !== null) checkSlots(cache, cache.checkpoints, slots, pins);
 
   let waiting = 0;
   let resident = 0;
@@ -54,8 +66,10 @@ export function checkEngine(
 }
 
 function checkResident(sequence: Sequence, pageTokens: number): CacheLock {
-  const { lock, lockedPages, pageCount, pages } = sequence.kv;
+  const { lock, lockedPages, pageCount, pages, state } = sequence.kv;
   assert(lock !== null, "running sequences have a lock");
+  if (state !== null && state.from !== null)
+    assert(state.from.depth === sequence.computed, "a sequence begins where its checkpoint ends");
   assert(lock.node.end === lockedPages * pageTokens, "a lock ends on a page border");
   assert(lock.node.end <= sequence.computed, "locked tokens are computed");
   assert(sequence.computed <= pageCount * pageTokens, "computed tokens have pages");

@@ -253,6 +253,7 @@ export class Planner {
       const start = sequence.computed;
       const end = start + count;
       table.gotChunk(sequence, startMs);
+      const state = table.kvCache.planState(sequence, end);
       return {
         sequence: sequence.id,
         start,
@@ -260,6 +261,7 @@ export class Planner {
         pages: sequence.kv.pageTable(Math.ceil(end / pool.pageTokens)),
         samples: sequence.rows(start, end),
         adapter: sequence.spec.adapter,
+        ...(state === null ? {} : { state }),
         ...(sequence.spec.secondAt === undefined ? {} : { secondAt: sequence.spec.secondAt - start }),
       };
     });
@@ -270,7 +272,10 @@ export class Planner {
     this.#tokensLargest = Math.max(this.#tokensLargest, tokens);
     table.leftOut(skipped);
     reports.skipped(skipped.size);
-    const isAbortable = warm === null && planned.every(({ sequence }) => sequence.objective.isOffline);
+    const isAbortable =
+      warm === null &&
+      spec.states === undefined &&
+      planned.every(({ sequence }) => sequence.objective.isOffline);
     const step = { number: reports.nextStep, moves, chunks, isAbortable };
     return { step, planned, startMs, deadlineMs, pagesUsed: pool.pagesTotal - pagesAvailable };
   }

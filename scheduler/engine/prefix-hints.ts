@@ -1,6 +1,6 @@
 import { assert } from "../../base/assert.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
-import { PrefixWaiter } from "../cache/radix-tree.ts";
+import { type Checkpoint, PrefixWaiter } from "../cache/radix-tree.ts";
 import {
   type Chunk,
   type PageMove,
@@ -22,6 +22,8 @@ const TRIES_MAX = 4;
 interface Known {
   readonly hint: PrefixHint;
   readonly waiter: PrefixWaiter;
+  /** The checkpoint at the end of its last piece; null: there is none. */
+  end: Checkpoint | null;
 }
 
 /** A chunk computed ahead. It holds its pages for this step alone. */
@@ -78,6 +80,7 @@ export class PrefixHints {
 
   /** Adds a prefix hint, or replaces a shorter one. A prompt that can never run here is ignored. */
   expect(hint: PrefixHint): void {
+    const end = this.#known.get(hint.id)?.end ?? null;
     this.forget(hint.id, false);
     const { tokens } = hint;
     const isPossible = tokens.length > 0 && tokens.length < lengthLimit(this.#spec);
@@ -90,7 +93,7 @@ export class PrefixHints {
       () => {},
     );
     this.#kvCache.cache.track(waiter);
-    this.#known.set(hint.id, { hint, waiter });
+    this.#known.set(hint.id, { hint, waiter, end });
   }
 
   /** Removes a prefix hint. `givesUp`: no other call is known to need its pages, which are evicted first. */
@@ -109,7 +112,7 @@ export class PrefixHints {
     assert(this.#inFlight === null, "one step at a time");
     let tries = TRIES_MAX;
     for (const { hint, waiter } of this.#known.values()) {
-      const context = waiter.depth;
+      const context = waiter.usable;
       const left = waiter.limit - context;
       if (!hint.isWarmed || left <= 0) continue;
       const isOwn = hint.program !== null && step.isOwn(hint.program);
@@ -136,11 +139,24 @@ export class PrefixHints {
     const { sequence, count, hint } = warm;
     if (isGood) this.#kvCache.computed(sequence, count);
     this.#kvCache.free(sequence, isGood);
-    return isGood ? { hint, tokens: count } : null;
+    if (!isGood) return null;
+    const known = this.#known.get(hint);
+    if (known !== undefined) this.#moveEnd(known, sequence.length);
+    return { hint, tokens: count };
+  }
+
+  /** Drops the checkpoint at the end of the hint's piece before: the last piece ends with one, at `depth`. */
+  #moveEnd(known: Known, depth: number): void {
+    const { end, waiter } = known;
+    if (waiter.checkpoint?.depth !== depth) return;
+    if (end !== null && end.node !== null && end.pins === 0) this.#kvCache.cache.checkpoints!.drop(end);
+    known.end = waiter.checkpoint;
   }
 
   #hasRoom(context: number, count: number, headroom: number): boolean {
-    const { pageTokens } = this.#kvCache.pool;
+    const { pool, cache } = this.#kvCache;
+    const { pageTokens } = pool;
+    if (cache.checkpoints?.isWorth(context + count, context) === false) return false;
     const needed = Math.ceil((context + count) / pageTokens) - Math.floor(context / pageTokens);
     return this.#kvCache.hasUnprotected(needed, headroom);
   }
@@ -150,6 +166,7 @@ export class PrefixHints {
     this.#kvCache.track(sequence, () => {});
     const move = this.#kvCache.allocate(sequence, true);
     const start = sequence.computed;
+    const state = this.#kvCache.planState(sequence, end, false);
     this.#inFlight = { hint: hint.id, sequence, count: end - start };
     const chunk: Chunk = {
       sequence: hint.id,
@@ -158,6 +175,7 @@ export class PrefixHints {
       pages: sequence.kv.pageTable(sequence.kv.pageCount),
       samples: [],
       adapter: hint.adapter,
+      ...(state === null ? {} : { state }),
     };
     return { chunk, move };
   }

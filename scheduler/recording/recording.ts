@@ -19,7 +19,7 @@ import type { ServedPolicy } from "../policy.ts";
  * Version of the recording format and of the scheduler's rules. Raise it when you change either: under other
  * rules a replay of an old recording would diverge. A test pins the decisions of this version.
  */
-export const RECORDING_VERSION = 48;
+export const RECORDING_VERSION = 49;
 
 /**
  * Head of a recording. Entries follow in the order in which they happened on their thread. They hold all
@@ -137,17 +137,20 @@ export type Divergence = {
   readonly replayed: string;
 } | null;
 
-/** 32-bit hash of a step: its sequences, their tokens, and their pages. */
+/** 32-bit hash of a step: its sequences, their tokens, their pages and their state slots. */
 export function planHash({ number, moves, chunks }: Step): number {
   let hash = mix(0x2545f491, number);
   for (const { from, to, count } of moves) hash = mix(mix(mix(hash, from), to), count);
-  for (const { sequence, start, tokens, pages, samples } of chunks) {
+  for (const { sequence, start, tokens, pages, samples, state } of chunks) {
     hash = mix(mix(mix(hash, sequence), start), tokens.length);
     for (let i = 0; i < tokens.length; i++) hash = mix(hash, tokens[i]!);
     for (let i = 0; i < pages.length; i++) hash = mix(hash, pages[i]!);
     for (const row of samples) {
       hash = mix(mix(hash, row.afterIndex), row.wants === "hidden" ? -1 : row.position);
     }
+    if (state === undefined) continue;
+    hash = mix(mix(hash, state.slot), state.from ?? -1);
+    for (const { count, slot } of state.saves) hash = mix(mix(hash, count), slot);
   }
   return hash >>> 0;
 }

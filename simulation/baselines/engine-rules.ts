@@ -1,6 +1,7 @@
 import type { EvictionPolicy } from "../../scheduler/cache/eviction.ts";
 import { KvCacheManager } from "../../scheduler/cache/kv-cache-manager.ts";
 import { LruList, type RadixNode } from "../../scheduler/cache/radix-tree.ts";
+import type { ChunkState } from "../../scheduler/core.ts";
 import type { AdmissionRule } from "../../scheduler/engine/admission-rule.ts";
 import type { Sequence } from "../../scheduler/engine/sequence.ts";
 import type { CacheBaseline } from "../../scheduler/policy.ts";
@@ -17,14 +18,13 @@ export const plainAdmission: AdmissionRule = {
 /** Prefix cache with plain LRU eviction. */
 export const recencyCache: CacheBaseline = {
   kind: "baseline",
-  open: (pagesTotal, pageTokens, epoch) =>
-    new KvCacheManager(pagesTotal, pageTokens, epoch, new RecencyEviction()),
+  open: (spec, epoch, costs) => new KvCacheManager(spec, epoch, costs, { eviction: new RecencyEviction() }),
 };
 
 /** No prefix cache. */
 export const noCache: CacheBaseline = {
   kind: "baseline",
-  open: (pagesTotal, pageTokens, epoch) => new Uncached(pagesTotal, pageTokens, epoch, new RecencyEviction()),
+  open: (spec, epoch, costs) => new Uncached(spec, epoch, costs, { eviction: new RecencyEviction() }),
 };
 
 class RecencyEviction implements EvictionPolicy {
@@ -54,7 +54,7 @@ class RecencyEviction implements EvictionPolicy {
 
   tracked(): void {}
 
-  untracked(): void {}
+  changed(): void {}
 
   shrank(): void {}
 
@@ -68,6 +68,10 @@ class Uncached extends KvCacheManager {
   override track(): void {}
 
   override publish(): void {}
+
+  override planState(sequence: Sequence, end: number): ChunkState | null {
+    return super.planState(sequence, end, false);
+  }
 
   override free(sequence: Sequence): void {
     super.free(sequence, false);

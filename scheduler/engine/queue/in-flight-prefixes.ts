@@ -74,8 +74,8 @@ export interface InFlightPrefix {
 
 /**
  * Finds the running sequence whose unfinished prompt shares the longest uncached prefix with a waiting one.
- * Null: waiting would save fewer than `sharedTokensMin` tokens. Only whole pages count, since only these are
- * published.
+ * Null: waiting would save fewer than `sharedTokensMin` tokens. Only whole pages count that the owner has
+ * yet to compute, since only these are published.
  */
 export function findInFlightPrefix(
   waiting: Sequence,
@@ -91,7 +91,7 @@ export function findInFlightPrefix(
     if (limit < tokensMin) continue;
     const shared = commonLength(waiting.tokens, 0, limit, owner.tokens);
     const tokens = shared - (shared % pageTokens);
-    if (tokens < tokensMin) continue;
+    if (tokens < tokensMin || tokens <= owner.computed) continue;
     best = { owner, tokens };
     tokensMin = tokens + 1;
   }

@@ -1,0 +1,45 @@
+import { assert } from "../../base/assert.ts";
+
+/**
+ * Free list of a device's numbered places. A place is free or has exactly one holder, and only that one may
+ * release it.
+ */
+export class IdPool<Id extends number> {
+  readonly total: number;
+  /** Stack of free places: its first `#freeCount` entries. */
+  readonly #free: Int32Array;
+  #freeCount: number;
+  readonly #isFree: Uint8Array;
+
+  constructor(total: number) {
+    assert(total > 0, "a pool has places");
+    this.total = total;
+    this.#free = Int32Array.from({ length: total }, (_, index) => total - 1 - index);
+    this.#freeCount = total;
+    this.#isFree = new Uint8Array(total).fill(1);
+  }
+
+  get freeCount(): number {
+    return this.#freeCount;
+  }
+
+  /** Allocates a free place; there must be one. Its contents are undefined. */
+  take(): Id {
+    assert(this.#freeCount > 0, "out of places: room was not made first");
+    this.#freeCount -= 1;
+    const id = this.#free[this.#freeCount]! as Id;
+    this.#isFree[id] = 0;
+    return id;
+  }
+
+  release(id: Id): void {
+    assert(this.#isFree[id] === 0, "a place is released once, by its holder");
+    this.#isFree[id] = 1;
+    this.#free[this.#freeCount] = id;
+    this.#freeCount += 1;
+  }
+
+  isFree(id: Id): boolean {
+    return this.#isFree[id] === 1;
+  }
+}
