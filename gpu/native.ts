@@ -169,7 +169,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 16;
+const abiVersion = 17;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -178,6 +178,8 @@ const everySecond = 1024;
 const groupedHeads = 4096;
 const transposed = 2048;
 const halfRows = 8192;
+/** Flag BUNTING_KEYS_WITH_VALUES. */
+const keysWithValues = 16384;
 /** Flags BUNTING_GATED_HEADS and BUNTING_NEGATED_EXP. */
 const gatedHeads = 32_768;
 const negatedExp = 65_536;
@@ -276,6 +278,7 @@ export function openLibrary(path: string): NativeLibrary {
         (stored.everySecond ? everySecond : 0) +
         (stored.transposed ? transposed : 0) +
         (stored.halfRows ? halfRows : 0) +
+        (stored.keysWithValues ? keysWithValues : 0) +
         (stored.groupedHeads ? groupedHeads : 0) +
         (stored.gatedHeads ? gatedHeads : 0) +
         (stored.negatedExp ? negatedExp : 0);
@@ -431,7 +434,7 @@ function decodeText(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes.subarray(0, end < 0 ? bytes.length : end));
 }
 
-const shapeBytes = 216;
+const shapeBytes = 240;
 /** BUNTING_ROUTER_* names of scores in order. */
 const scores: readonly Router["score"][] = ["chosen", "all", "sigmoid"];
 /** BUNTING_MLP_* names in order. */
@@ -439,7 +442,7 @@ const mlps: readonly LayerShape["mlp"][] = [
   ...(["gated", "experts", "both", "plain", "shared", "sharedGated", "none"] as const),
 ];
 /** BUNTING_MIXER_* values. */
-const mixers = { attention: 0, delta: 2, ssm: 3, conv: 4, attentionAndSsm: 5, none: 6 } as const;
+const mixers = { attention: 0, latent: 1, delta: 2, ssm: 3, conv: 4, attentionAndSsm: 5, none: 6 } as const;
 /** BUNTING_STATE_NORM_* values. */
 const stateNorms = { none: 0, heads: 2, groups: 4, wide: 8 } as const;
 /** BUNTING_QK_NORM_* names in order. */
@@ -468,7 +471,7 @@ function encodeQuantised(source: QuantisedSource): Uint8Array {
 
 /**
  * Encodes a bunting_model_shape: 16 int32, 7 float, 15 int32, a float, an int32, then the addresses of layers,
- * ropes and formats, then 6 int32 and 2 float of recurrent layers. Layers, ropes and formats follow it in the
+ * ropes and formats, 6 int32 and 2 float of recurrent layers, and 4 int32, a float and an int32 of latent ones. Layers, ropes and formats follow it in the
  * same storage, with the ropes' frequencies.
  */
 function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
@@ -531,6 +534,11 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
     ]);
     view.setFloat32(208, states.dtMin, true);
     view.setFloat32(212, states.dtMax, true);
+  }
+  const { latent } = shape;
+  if (latent !== undefined) {
+    writeIntegers(216, [latent.rank, latent.queryRank, latent.keySize, latent.valueSize]);
+    view.setFloat32(232, latent.normEpsilon, true);
   }
   writeAddress(160, layersAt);
   for (const [index, layer] of shape.layers.entries())

@@ -229,13 +229,18 @@ class ConfigSource implements Source {
       fields.refuse("num_key_value_heads", `does not divide num_attention_heads ${queryHeads}`);
     }
     const contextMax = fields.integer("max_position_embeddings", 1, shapeLimits.contextMax);
+    const latent = family.isLatent
+      ? fields.integer("kv_lora_rank", 32, shapeLimits.headSize) +
+        fields.integer("qk_rope_head_dim", 2, shapeLimits.headSize)
+      : 0;
     const [epsilon] = family.epsilon ?? ["rms_norm_eps"];
     return {
       hidden,
       feedForward: fields.integer(family.feedForwardField ?? "intermediate_size", 1, shapeLimits.feedForward),
       queryHeads,
-      kvHeads,
-      headSize: headSizeOf(fields, hidden, queryHeads),
+      ...(latent > 0
+        ? { kvHeads: 1, headSize: latent }
+        : { kvHeads, headSize: headSizeOf(fields, hidden, queryHeads) }),
       vocab: fields.integer("vocab_size", 1, shapeLimits.vocab),
       contextMax,
       tiedEmbeddings: fields.boolean("tie_word_embeddings", false),

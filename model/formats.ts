@@ -2,6 +2,7 @@
  * Chooses the format in which each matrix is kept and multiplied, from its stored type and the `--quant`
  * setting.
  */
+import { latentKinds } from "./latent-tensors.ts";
 import { matrixFormats } from "./matrix-formats.ts";
 import { type StoredType, storedTypes } from "./stored-types.ts";
 import { TensorKind } from "./tensor-kinds.ts";
@@ -75,6 +76,12 @@ const stateMatrices: readonly (readonly number[])[] = [
   [TensorKind.stateZ],
   [TensorKind.stateO],
 ];
+/** Same for a layer with latent attention; the keys and values of latents are plain. */
+const latentMatrices: typeof layerMatrices = [
+  [TensorKind.q],
+  [TensorKind.queryLatent, TensorKind.k],
+  ...layerMatrices.slice(2),
+];
 /** Tensors that are embedding tables, or project to the vocabulary. */
 const vocabularyKinds: readonly number[] = [TensorKind.embed, TensorKind.lmHead, TensorKind.layerEmbed];
 const queriesKeysValues: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.v];
@@ -107,8 +114,9 @@ export function formatsOf(
   };
   const formats = [formatOf([TensorKind.embed], 0), formatOf([TensorKind.lmHead], 0)];
   for (let layer = 0; layer < layers; layer += 1) {
-    for (const kinds of layerMatrices) {
-      const isJoined = device === "gpu" && queriesKeysValues.includes(kinds[0]!);
+    const isLatent = byPlace.has(placeOf(TensorKind.latentKeys, layer));
+    for (const kinds of isLatent ? latentMatrices : layerMatrices) {
+      const isJoined = device === "gpu" && !isLatent && queriesKeysValues.includes(kinds[0]!);
       formats.push(formatOf(isJoined ? queriesKeysValues : kinds, layer));
     }
   }
@@ -155,15 +163,13 @@ export function widenedNote(
   formats: readonly number[],
   compute: "bf16" | "f32",
 ): string | null {
-  const layers = layersOf(tensors);
+  const formatOf = formatsIn(tensors, formats);
   const widenedTo = (format: number, name: string): string[] => {
     const isWidened = ({ dtype }: FormatTensor): boolean =>
       format === matrixFormats.plain || format === matrixFormats.int8
         ? isBlocks(dtype)
         : codebookFormat(dtype) !== undefined;
-    const widened = tensors.filter(
-      (tensor) => isWidened(tensor) && formatIn(formats, layers, tensor) === format,
-    );
+    const widened = tensors.filter((tensor) => isWidened(tensor) && formatOf(tensor) === format);
     if (widened.length === 0) return [];
     const names = [...new Set(widened.map(({ dtype }) => storedType(dtype)!.name))].join(" and ");
     return [`${widened.length} ${widened.length === 1 ? "matrix" : "matrices"} in ${names} become ${name}`];
@@ -178,20 +184,26 @@ export function widenedNote(
 }
 
 /** Format of a tensor's matrix; undefined for vectors and matrices without a choice. */
-function formatIn(
-  formats: readonly number[],
-  layers: number,
-  { tensor, layer }: FormatTensor,
-): number | undefined {
-  if (tensor === TensorKind.embed) return formats[0];
-  if (tensor === TensorKind.lmHead) return formats[1];
-  const tableAt = 2 + layers * layerMatrices.length;
-  if (tensor === TensorKind.layerEmbed) return formats[tableAt];
-  const isOf = (kinds: readonly number[]): boolean => kinds.includes(tensor);
-  const ofState = stateMatrices.findIndex(isOf);
-  if (ofState >= 0) return formats[tableAt + 1 + layer * stateMatrices.length + ofState];
-  const matrix = layerMatrices.findIndex(isOf);
-  return matrix < 0 ? undefined : formats[2 + layer * layerMatrices.length + matrix];
+type FormatOf = (tensor: FormatTensor) => number | undefined;
+
+/** Formats of the tensors of a model. */
+function formatsIn(tensors: readonly FormatTensor[], formats: readonly number[]): FormatOf {
+  const ofLatents = tensors.filter(({ tensor }) => tensor === TensorKind.latentKeys);
+  const latentLayers = new Set(ofLatents.map(({ layer }) => layer));
+  const layers = layersOf(tensors);
+  return ({ tensor, layer }) => {
+    if (tensor === TensorKind.embed) return formats[0];
+    if (tensor === TensorKind.lmHead) return formats[1];
+    const tableAt = 2 + layers * layerMatrices.length;
+    if (tensor === TensorKind.layerEmbed) return formats[tableAt];
+    if (latentKinds.includes(tensor)) return matrixFormats.plain;
+    const isOf = (kinds: readonly number[]): boolean => kinds.includes(tensor);
+    const ofState = stateMatrices.findIndex(isOf);
+    if (ofState >= 0) return formats[tableAt + 1 + layer * stateMatrices.length + ofState];
+    const matrices = latentLayers.has(layer) ? latentMatrices : layerMatrices;
+    const matrix = matrices.findIndex(isOf);
+    return matrix < 0 ? undefined : formats[2 + layer * matrices.length + matrix];
+  };
 }
 
 /** Number of layers of a model, from its tensors. */
@@ -207,9 +219,9 @@ export function isRounded(
   tensors: readonly (FormatTensor & { readonly quantised?: unknown })[],
   formats: readonly number[],
 ): boolean {
-  const layers = layersOf(tensors);
+  const formatOf = formatsIn(tensors, formats);
   return tensors.some((tensor) => {
-    const format = formatIn(formats, layers, tensor);
+    const format = formatOf(tensor);
     if (format === undefined) return false;
     if (tensor.quantised != null) return true;
     const type = storedType(tensor.dtype);

@@ -151,7 +151,9 @@ class MetadataSource implements Source {
     if (queryHeads % kvHeads !== 0) {
       this.#refuse("attention.head_count_kv", `does not divide attention.head_count ${queryHeads}`);
     }
-    const headSize = this.#headSize(hidden, queryHeads);
+    const heads = family.isLatent
+      ? { kvHeads: 1, headSize: this.#latentSize() }
+      : { kvHeads, headSize: this.#headSize(hidden, queryHeads) };
     const contextMax = this.#integer("context_length", 1, limits.contextMax);
     if (vocab > limits.vocab) {
       this.#refuse("vocab_size", `the embedding has ${vocab} rows; at most ${limits.vocab} are possible`);
@@ -170,8 +172,7 @@ class MetadataSource implements Source {
         family.hasExperts ? 1 : undefined,
       ),
       queryHeads,
-      kvHeads,
-      headSize,
+      ...heads,
       vocab,
       contextMax,
       tiedEmbeddings,
@@ -195,6 +196,12 @@ class MetadataSource implements Source {
     if (!family.layersDiffer && values.some((value) => value !== values[0]))
       this.#refuse(name, `layers of a ${family.name} model do not differ`);
     return Math.max(...values);
+  }
+
+  /** Numbers per token of a page of latents. */
+  #latentSize(): number {
+    const rank = this.#integer("attention.kv_lora_rank", 32, limits.headSize);
+    return rank + this.#integer("rope.dimension_count", 2, limits.headSize);
   }
 
   #headSize(hidden: number, queryHeads: number): number {

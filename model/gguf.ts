@@ -129,6 +129,9 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.besideDown]: "ffn_down_shexp.weight",
   [TensorKind.choiceBias]: "exp_probs_b.bias",
   [TensorKind.sharedGate]: "ffn_gate_inp_shexp.weight",
+  [TensorKind.queryLatent]: "attn_q_a.weight",
+  [TensorKind.latentKeys]: "attn_k_b.weight",
+  [TensorKind.latentValues]: "attn_v_b.weight",
   [TensorKind.layerScale]: "layer_output_scale.weight",
   [TensorKind.inputGate]: "inp_gate.weight",
   [TensorKind.inputOut]: "proj.weight",
@@ -155,7 +158,8 @@ export const ggufLayout: TensorLayout = {
   quantisation: ggufNvfp4,
   describedBy: "the metadata",
   dtypes: Object.fromEntries(Object.entries(storedTypes).map(([name, { number }]) => [name, number])),
-  nameOf({ tensor, layer, expert }, { ggufNames, ggufExpertNames }) {
+  nameOf({ tensor, layer, expert, ofQueryLatent }, { ggufNames, ggufExpertNames }) {
+    if (ofQueryLatent === true) return `blk.${layer}.attn_q_b.weight`;
     const ofLayer =
       expert === null
         ? (ggufNames?.[tensor] ?? layerNames[tensor])

@@ -55,10 +55,11 @@ export type RopeScaling =
 
 export interface LayerShape {
   /**
-   * `delta` (Gated DeltaNet), `ssm` (Mamba-2) and `conv` (short convolution) are recurrent: `Traits.states` has
-   * their sizes. `attentionAndSsm` adds up both; `none`: the layer has an MLP only.
+   * `latent`: attention over one latent per token, which all heads share (`Traits.latent`). `delta` (Gated
+   * DeltaNet), `ssm` (Mamba-2) and `conv` (short convolution) are recurrent: `Traits.states` has their sizes.
+   * `attentionAndSsm` adds up both; `none`: the layer has an MLP only.
    */
-  readonly mixer: "attention" | "delta" | "ssm" | "conv" | "attentionAndSsm" | "none";
+  readonly mixer: "attention" | "latent" | "delta" | "ssm" | "conv" | "attentionAndSsm" | "none";
   /**
    * `experts`: for each token a router chooses some of the model's experts, each a gated MLP. `both`: a gated
    * MLP and experts in parallel, each with norms of its own. `shared`: a gated MLP and experts of the same
@@ -265,6 +266,25 @@ export interface Traits {
   readonly states?: States;
   /** Absent: tokens see only those before them. */
   readonly encoder?: Encoder;
+  /** Sizes of latent layers; absent: the model has none. */
+  readonly latent?: Latent;
+}
+
+/**
+ * Sizes of multi-head latent attention. Such a model has one key head, of the latent and of the numbers that
+ * rotate; these are a head's last ones.
+ */
+export interface Latent {
+  /** Width of the latent of keys and values. */
+  readonly rank: number;
+  /** Width of the latent of queries; 0: queries are projected at once. */
+  readonly queryRank: number;
+  /** Numbers of a query head that do not rotate. */
+  readonly keySize: number;
+  /** Numbers of a head's output. */
+  readonly valueSize: number;
+  /** Epsilon of the norms of both latents. */
+  readonly normEpsilon: number;
 }
 
 /** Traits of a model whose tokens see those behind them too, so that a text is computed as a whole. */

@@ -6,6 +6,7 @@ import type { ModelConfig } from "./config.ts";
 import type { Family } from "./families/family.ts";
 import { familyNamed } from "./families/index.ts";
 import { show } from "./json.ts";
+import { latentKinds, latentTensors } from "./latent-tensors.ts";
 import { ModelError } from "./model-error.ts";
 import { partsOf, type Quantisation, type QuantisedMatrix, type QuantisedSource } from "./quantisation.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
@@ -39,6 +40,10 @@ export interface ModelTensor {
   readonly transposed: boolean;
   /** True if each transposed row of the file is one half of a longer one: BUNTING_HALF_ROWS. */
   readonly halfRows: boolean;
+  /**
+   * True if the file has the keys and values of latents in one matrix, at `offset`: BUNTING_KEYS_WITH_VALUES.
+   */
+  readonly keysWithValues: boolean;
   /** True if the file alternates a head's rows of q and of its gate: BUNTING_GATED_HEADS. Absent: false. */
   readonly gatedHeads?: boolean;
   /** True if the file has -exp(A_log): BUNTING_NEGATED_EXP. Absent: false. */
@@ -133,6 +138,8 @@ export interface WantedTensor {
   readonly expert: number | null;
   /** [rows, cols], or the length of a vector. */
   readonly shape: readonly number[];
+  /** True for the projection of q from a latent of queries. */
+  readonly ofQueryLatent?: boolean;
 }
 
 /** True if a folder's tensor names are those of a model without a vocabulary projection. */
@@ -155,9 +162,12 @@ export function matchTensors(
   const isPrefixed = family.prefixes !== undefined && layout.nameOf === folderName;
   const prefix = isPrefixed ? ownPrefixOf(family, stored) : prefixOf(stored, layout);
   const transposing = layout.transposesExperts(family);
-  const places = placesOf(wanted, transposing, (want) => {
+  const places = placesOf(wanted, transposing, config.shape, (want) => {
     const name = layout.nameOf(want, family);
-    return isPrefixed ? prefix + name : behind(prefix, name);
+    const own = isPrefixed ? prefix + name : behind(prefix, name);
+    // Old GGUF files have the keys and values of latents in one matrix, as folders do.
+    const isOld = latentKinds.includes(want.tensor) && !stored.tensors.has(own);
+    return isOld ? own.replace(/attn_[kv]_b\./, "attn_kv_b.") : own;
   });
   const ofModel = new Set(places.map(({ name }) => name));
   const matched = wanted.map((want, index) => {
@@ -238,8 +248,11 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   for (const [tensor, size] of encoderTensors(shape))
     wanted.push({ tensor, layer: 0, expert: null, shape: size });
   shape.layers.forEach((has, layer) => {
-    for (const [tensor, size] of layerTensors(has, shape))
-      wanted.push({ tensor, layer, expert: null, shape: size });
+    const hasQueryLatent = has.mixer === "latent" && shape.latent!.queryRank > 0;
+    for (const [tensor, size] of layerTensors(has, shape)) {
+      const ofQueryLatent = hasQueryLatent && tensor === TensorKind.q;
+      wanted.push({ tensor, layer, expert: null, shape: size, ...(ofQueryLatent && { ofQueryLatent }) });
+    }
     for (const [tensor, expert, size] of expertTensors(has, shape))
       wanted.push({ tensor, layer, expert, shape: size });
   });
@@ -306,6 +319,7 @@ const xieluKinds: readonly number[] = [
 function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: number, size: number[]][] {
   const { hidden, layerInputs } = shape;
   const { headSize, kvHeads, feedForward } = layerSizes(has, shape);
+  const latent = has.mixer === "latent" ? shape.latent! : null;
   const queryWidth = shape.queryHeads * headSize;
   const keyWidth = kvHeads * headSize;
   const hasKeys = has.kvLayersBack === 0;
@@ -323,10 +337,14 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [hasAttentionNorm, TensorKind.attentionNorm, hidden],
     [hasAttentionNorm && areBiased, TensorKind.attentionNormBias, hidden],
-    [true, TensorKind.q, queryWidth, hidden],
-    [hasKeys, TensorKind.k, keyWidth, hidden],
-    [hasKeys && !has.valuesAreKeys, TensorKind.v, keyWidth, hidden],
-    [true, TensorKind.o, hidden, queryWidth],
+    ...(latent === null
+      ? ([
+          [true, TensorKind.q, queryWidth, hidden],
+          [hasKeys, TensorKind.k, keyWidth, hidden],
+          [hasKeys && !has.valuesAreKeys, TensorKind.v, keyWidth, hidden],
+          [true, TensorKind.o, hidden, queryWidth],
+        ] satisfies [boolean, number, number, number][])
+      : latentTensors(latent, shape)),
     [has.biases.qkv, TensorKind.qBias, queryWidth],
     [has.biases.qkv, TensorKind.kBias, keyWidth],
     [has.biases.qkv, TensorKind.vBias, keyWidth],
@@ -399,6 +417,9 @@ const folderNames: Readonly<Record<number, string>> = {
   [TensorKind.finalNormBias]: "model.norm.bias",
   [TensorKind.attentionNormBias]: "input_layernorm.bias",
   [TensorKind.mlpNormBias]: "post_attention_layernorm.bias",
+  [TensorKind.queryLatent]: "self_attn.q_a_proj.weight",
+  [TensorKind.latentKeys]: "self_attn.kv_b_proj.weight",
+  [TensorKind.latentValues]: "self_attn.kv_b_proj.weight",
   [TensorKind.xieluAlphaP]: "mlp.act_fn.alpha_p",
   [TensorKind.xieluAlphaN]: "mlp.act_fn.alpha_n",
   [TensorKind.xieluBeta]: "mlp.act_fn.beta",
@@ -412,10 +433,14 @@ const expertNames: Readonly<Record<number, string>> = {
   [TensorKind.down]: "mlp.experts.{}.down_proj.weight",
 };
 
-function folderName({ tensor, layer, expert }: WantedTensor, family: Family): string {
+function folderName({ tensor, layer, expert, ofQueryLatent }: WantedTensor, family: Family): string {
   const ofExpert = (): string =>
     (family.expertNames?.[tensor] ?? expertNames[tensor]!).replace("{}", String(expert));
-  const name = expert === null ? (family.folderNames?.[tensor] ?? folderNames[tensor]!) : ofExpert();
+  const ofLayer = (): string =>
+    ofQueryLatent === true
+      ? "self_attn.q_b_proj.weight"
+      : (family.folderNames?.[tensor] ?? folderNames[tensor]!);
+  const name = expert === null ? ofLayer() : ofExpert();
   return tensor >= TensorKind.attentionNorm
     ? `${family.layerNames ?? "model.layers"}.${layer}.${name}`
     : name;
@@ -433,6 +458,7 @@ interface Place {
   readonly transposed: boolean;
   readonly halfRows: boolean;
   readonly groupedHeads: boolean;
+  readonly keysWithValues: boolean;
 }
 
 /**
@@ -442,20 +468,23 @@ interface Place {
 function placesOf(
   wanted: readonly WantedTensor[],
   transposing: Family["transposesExperts"],
+  shape: ModelShape,
   nameOf: (want: WantedTensor) => string,
 ): Place[] {
-  const stored = new Map<string, { rows: number; experts: Set<number | null> }>();
+  const stored = new Map<string, { rows: number; count: number; experts: Set<number | null> }>();
   const found = wanted.map((want) => {
     const name = nameOf(want);
-    const whole = stored.get(name) ?? { rows: 0, experts: new Set() };
+    const whole = stored.get(name) ?? { rows: 0, count: 0, experts: new Set() };
     const first = whole.rows;
+    whole.count += 1;
     whole.rows += want.shape[0]!;
     whole.experts.add(want.expert);
     stored.set(name, whole);
     return { want, name, first };
   });
   return found.map(({ want, name, first }) => {
-    const { rows, experts } = stored.get(name)!;
+    const { rows, count, experts } = stored.get(name)!;
+    if (latentKinds.includes(want.tensor)) return latentPlace(want, name, count > 1, shape);
     const isStacked = experts.size > 1;
     const matrix = [isStacked ? rows / experts.size : rows, ...want.shape.slice(1)];
     const transposed = isStacked && transposing !== undefined && want.shape.length === 2;
@@ -468,8 +497,29 @@ function placesOf(
       halfRows: isJoined && transposing === "halves",
       transposed,
       groupedHeads: false,
+      keysWithValues: false,
     };
   });
+}
+
+/** Place of the keys or values of latents: a matrix per head, or, joined, both in one matrix. */
+function latentPlace(
+  { shape: [rows, cols] }: WantedTensor,
+  name: string,
+  isJoined: boolean,
+  { latent, queryHeads }: ModelShape,
+): Place {
+  const { rank, keySize, valueSize } = latent!;
+  return {
+    name,
+    first: 0,
+    shape: isJoined ? [queryHeads * (keySize + valueSize), rank] : [queryHeads, rows! / queryHeads, cols!],
+    everySecond: false,
+    transposed: false,
+    halfRows: false,
+    groupedHeads: false,
+    keysWithValues: isJoined,
+  };
 }
 
 /**
@@ -502,14 +552,16 @@ export function folderTensors({
 }: Pick<ModelConfig, "family" | "shape" | "isHeadless">): NamedTensor[] {
   const wanted = wantedTensors({ shape });
   const { normsOneLess, transposesExperts } = familyNamed(family);
-  const places = placesOf(wanted, transposesExperts, (want) =>
+  const places = placesOf(wanted, transposesExperts, shape, (want) =>
     behind(isHeadless === true ? null : "", folderName(want, familyNamed(family))),
   );
   return wanted.flatMap((want, index) => {
     const { name, first, shape } = places[index]!;
     const isNorm = normKinds.includes(want.tensor);
     const untrained = isNorm && normsOneLess ? 0 : isNorm || scaleKinds.includes(want.tensor) ? 1 : null;
-    return first > 0 ? [] : [{ name, shape, untrained }];
+    // Its keys come first in a matrix of latents' keys and values.
+    const isIn = want.tensor === TensorKind.latentValues && places[index]!.keysWithValues;
+    return first > 0 || isIn ? [] : [{ name, shape, untrained }];
   });
 }
 
@@ -541,7 +593,7 @@ const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.q
 
 function match(
   want: WantedTensor,
-  { name, first, shape, everySecond, transposed, halfRows, groupedHeads }: Place,
+  { name, first, shape, everySecond, transposed, halfRows, groupedHeads, keysWithValues }: Place,
   family: Family,
   stored: Pick<StoredTensors, "tensors">,
   source: string,
@@ -553,6 +605,7 @@ function match(
     expert: want.expert ?? 0,
     everySecond,
     groupedHeads,
+    keysWithValues,
     transposed,
     halfRows,
     pairedRows: pairedKinds.includes(want.tensor) && layout.storesPairedRows(family),
@@ -578,8 +631,9 @@ function match(
     shape.length === 2 ? layout.quantisation?.matrix(name, shape[0]!, shape[1]!, stored.tensors) : null;
   if (quantised) {
     const { integers, dtype, source: parts } = quantised;
-    if (parts.scales === null) return { ...ofKind, ...partOf(quantised, shape[0]!, first, want.shape[0]!) };
-    if (shape[0] !== want.shape[0] || transposed) {
+    if (parts.scales === null && !keysWithValues)
+      return { ...ofKind, ...partOf(quantised, shape[0]!, first, want.shape[0]!) };
+    if ((shape[0] !== want.shape[0] && !keysWithValues) || transposed) {
       throw new ModelError(
         integers.file,
         integers.name,
@@ -598,6 +652,10 @@ function match(
   if (dtype === undefined) {
     const supported = Object.keys(layout.dtypes).join(", ");
     throw new ModelError(tensor.file, name, `has dtype ${tensor.dtype}; supported: ${supported}`);
+  }
+  if (keysWithValues) {
+    const { file: path, offset, bytes } = tensor;
+    return { ...ofKind, path, offset, bytes, dtype, name };
   }
   const cols = want.shape[1] ?? 1;
   const rowBytes = tensor.bytes / (shape.reduce((product, size) => product * size, 1) / cols);

@@ -10,7 +10,7 @@ import { schemes } from "../model/quantisation-schemes.ts";
 import { storedTypes } from "../model/stored-types.ts";
 import { TensorKind } from "../model/tensor-kinds.ts";
 import { encoderFile, encoderFolders } from "../tests/reference/encoders.ts";
-import { familyConfigs, foldersOnly } from "../tests/reference/families.ts";
+import { cpuOnly, familyConfigs, foldersOnly } from "../tests/reference/families.ts";
 import { gpuReferenceNames, referenceModels } from "../tests/reference/models.ts";
 
 /** Model that a test compares with transformers. */
@@ -36,7 +36,13 @@ export function modelsReference(): string {
     ...Object.entries(familyConfigs).map(([name, json]): Compared => {
       const config = { file: name, json: JSON.parse(JSON.stringify(json)) };
       const { family } = parseModelConfig(config, { file: "", json: {} });
-      return { name, family, test: "families", isOnGpus: true, isFromFile: !foldersOnly.includes(name) };
+      return {
+        name,
+        family,
+        test: "families",
+        isOnGpus: !cpuOnly.includes(name),
+        isFromFile: !foldersOnly.includes(name),
+      };
     }),
   ];
   for (const { name, dir } of encoderFolders()) {

@@ -66,15 +66,13 @@ struct bunting_engine {
 // gpu/native.ts accesses these structs by byte offset.
 static_assert(sizeof(bunting_machine) == 128 && offsetof(bunting_machine, memory_bytes) == 16 &&
               offsetof(bunting_machine, processor) == 32);
-static_assert(sizeof(bunting_model_shape) == 216 && offsetof(bunting_model_shape, compute) == 48 &&
-              offsetof(bunting_model_shape, norm_epsilon) == 64 &&
-              offsetof(bunting_model_shape, logit_cap) == 88 &&
-              offsetof(bunting_model_shape, layer_inputs) == 92 &&
-              offsetof(bunting_model_shape, attention) == 112 &&
-              offsetof(bunting_model_shape, router_options) == 140 &&
-              offsetof(bunting_model_shape, layer) == 160 && offsetof(bunting_model_shape, formats) == 176 &&
-              offsetof(bunting_model_shape, state_key_heads) == 184 &&
-              offsetof(bunting_model_shape, state_dt_min) == 208);
+static_assert(
+    sizeof(bunting_model_shape) == 240 && offsetof(bunting_model_shape, compute) == 48 &&
+    offsetof(bunting_model_shape, norm_epsilon) == 64 && offsetof(bunting_model_shape, logit_cap) == 88 &&
+    offsetof(bunting_model_shape, layer_inputs) == 92 && offsetof(bunting_model_shape, attention) == 112 &&
+    offsetof(bunting_model_shape, router_options) == 140 && offsetof(bunting_model_shape, layer) == 160 &&
+    offsetof(bunting_model_shape, formats) == 176 && offsetof(bunting_model_shape, state_key_heads) == 184 &&
+    offsetof(bunting_model_shape, state_dt_min) == 208 && offsetof(bunting_model_shape, latent_rank) == 216);
 static_assert(sizeof(bunting_layer_shape) == 68 && offsetof(bunting_layer_shape, parallel) == 32 &&
               offsetof(bunting_layer_shape, scaled) == 56 && offsetof(bunting_layer_shape, chunked) == 60 &&
               offsetof(bunting_layer_shape, gated_output) == 64);

@@ -58,6 +58,11 @@ class Forward {
   void add_both(int32_t layer, int64_t rows);
   void add_shared(int32_t layer, int64_t rows);
   void project_and_append(StepPlan const& plan, int32_t layer);
+  void project_and_append_latents(StepPlan const& plan, int32_t layer);
+  void turn_to_latents(StepPlan const& plan, int32_t layer);
+  void turn_from_latents(int32_t layer, int64_t rows);
+  void multiply_heads(PackedMatrix const& w, Operand const& x, int64_t of_head, float* y, int64_t ldy,
+                      int64_t of_head_y, int64_t rows);
   void attend(StepPlan const& plan, int32_t layer);
   void keep_wanted_rows(StepPlan const& plan);
   void keep_drawn_rows(StepPlan const& plan);
@@ -74,6 +79,7 @@ class Forward {
   Operand multiply_gated(Operand const& normed, PackedMatrix const& gate_up, float const* bias,
                          PackedMatrix const& down, int64_t rows, bool is_plain = false,
                          float const* xielu = nullptr);
+  Operand mixed(int32_t layer, int64_t rows);
   Operand attended(PackedMatrix const& next, int64_t rows);
   void multiply(Gemm gemm, Operand const& x);
   double gemm_ns(PackedMatrix const& w, int64_t rows) const;

@@ -32,8 +32,12 @@ KvMemory::KvMemory(Model const& model, int32_t pages)
 KvLayer KvMemory::layer(int32_t index) const {
   bunting_layer_shape const& has = model_.layer_shape(index);
   int32_t const source = model_.kv_layer(index);
-  return {model_.kv_dtype(), has.kv_heads, has.head_size, region_.data() + layer_at_[size_t(source)],
-          size_t(model_.page_bytes(source))};
+  return {model_.kv_dtype(),
+          has.kv_heads,
+          has.head_size,
+          region_.data() + layer_at_[size_t(source)],
+          size_t(model_.page_bytes(source)),
+          model_.latent(index)};
 }
 
 // Takes physical memory ahead of its use. The operating system assigns it at the first touch, one huge page

@@ -20,6 +20,7 @@ Operand expert_rows(PackedMatrix const& w, char* rows, std::atomic<bool>& outlie
 }  // namespace
 
 void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
+  if (model_.is_latent(layer)) return project_and_append_latents(plan, layer);
   LayerWeights const& weights = model_.layer(layer);
   auto const project = [&](PackedMatrix const& w, int64_t column) {
     multiply({.w = &w,
@@ -58,6 +59,7 @@ void Forward::project_and_append(StepPlan const& plan, int32_t layer) {
 }
 
 void Forward::attend(StepPlan const& plan, int32_t layer) {
+  if (model_.is_latent(layer)) turn_to_latents(plan, layer);
   AttentionPlan const& attention_plan = attention_plans_[plan_of_layer_[size_t(layer)]];
   Attention const attention{.q = work_.qkv,
                             .ldq = model_.qkv_width(),
@@ -132,10 +134,10 @@ void Forward::finish_layer(int32_t layer, int64_t rows) {
   if (is_parallel)  // keeps x unchanged until the MLP has read it
     multiply(
         {.w = &weights.o, .bias = weights.o_bias, .y = work_.delta, .ldy = hidden_stride_, .tokens = rows},
-        attended(weights.o, rows));
+        mixed(layer, rows));
   else
     add(weights.o, weights.o_bias, norms_attention_sum ? nullptr : weights.attention_post_norm,
-        attended(weights.o, rows), rows);
+        mixed(layer, rows), rows);
   if (norms_attention_sum) norm_sum(weights.attention_post_norm, rows);
   if (model_.has_both(layer)) {
     add_both(layer, rows);
@@ -279,6 +281,19 @@ Operand Forward::normalise(float const* weight, int64_t rows, PackedMatrix const
   Operand const to = operand(next, work_.normed, normed_stride_);
   share_rows(rows, model_.shape().hidden, [&](int64_t begin, int64_t end) {
     kernels_.norm(to, work_.x, hidden_stride_, norm_by(weight), model_.shape().hidden, begin, end);
+  });
+  return to;
+}
+
+// Returns the mixer's output of the first `rows` rows in the input type of the layer's o.
+Operand Forward::mixed(int32_t layer, int64_t rows) {
+  PackedMatrix const& o = model_.layer(layer).o;
+  if (!model_.is_latent(layer)) return attended(o, rows);
+  turn_from_latents(layer, rows);
+  int64_t const width = model_.mixed_width(layer);
+  Operand const to = operand(o, work_.mixed, row_stride(model_.dtype(), width));
+  share_rows(rows, width, [&](int64_t begin, int64_t end) {
+    kernels_.norm(to, work_.heads, width, norm_by(nullptr), width, begin, end);
   });
   return to;
 }

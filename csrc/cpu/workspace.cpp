@@ -39,6 +39,16 @@ AttentionShape attention_shape(Model const& model, int32_t layer) {
           has.chunked != 0};
 }
 
+LatentWidths::LatentWidths(Model const& model) {
+  bunting_model_shape const& shape = model.shape();
+  int64_t const query_heads = shape.query_heads;
+  latents = shape.query_rank + shape.head_size;
+  queries = query_heads * (shape.key_size + shape.head_size - shape.latent_rank);
+  nope_of_head = round_up(shape.key_size, kKAlign);
+  nope = query_heads * nope_of_head;
+  mixed = query_heads * shape.value_size;
+}
+
 size_t attention_scratch(Model const& model) {
   return size_t(round_up(int64_t(attention_scratch_bytes(model.shape().head_size)), 64));
 }
@@ -63,6 +73,14 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
     angles.push_back({carver.take<float>(count), carver.take<float>(count)});
   }
   attended = operand(model.query_width());
+  if (model.is_latent()) {
+    LatentWidths const widths(model);
+    latents = carver.take<float>(tokens * size_t(widths.latents));
+    heads = carver.take<float>(tokens * size_t(std::max(widths.queries, widths.mixed)));
+    query_latents = operand(model.shape().query_rank);
+    nope = operand(widths.nope);
+    mixed = operand(widths.mixed);
+  }
   if (model.has_beside()) both = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
   if (int64_t const inputs = model.shape().layer_inputs; inputs > 0) {
     size_t const all = tokens * size_t(model.shape().layers * inputs);

@@ -29,6 +29,16 @@ struct Workspace {
   float* layer_projections = nullptr;  // [T, layers P] projections to add to the inputs
   float* input_gates = nullptr;
   char* gated_inputs = nullptr;
+  // Buffers of latent layers, R the rope's dimensions: the projections to latents [T, query_rank +
+  // latent_rank
+  // + R]; queries [T, Hq (key_size + R)] and later the heads' outputs [T, Hq value_size]; the normed latent
+  // of queries, an operand; the unrotated parts of queries (LatentAppend::nope); the heads' outputs, an
+  // operand.
+  float* latents = nullptr;
+  float* heads = nullptr;
+  char* query_latents = nullptr;
+  char* nope = nullptr;
+  char* mixed = nullptr;
   float* gate_up = nullptr;   // [threads] of kGateScratch
   char* activated = nullptr;  // [T, kp(F)] operand
   // Operands of GEMMs with grouped weights, if there are any: [T, widest / kGroup]; and likewise the
@@ -51,6 +61,12 @@ struct Workspace {
 
   // Lays out the buffers from `base` on and returns their bytes; with a null base it only measures.
   size_t place(Model const& model, bunting_engine_limits const& limits, char* base);
+};
+
+// Numbers per token in the buffers of latent layers.
+struct LatentWidths {
+  int64_t latents, queries, nope_of_head, nope, mixed;
+  explicit LatentWidths(Model const& model);
 };
 
 // Attention shape of a layer.

@@ -27,6 +27,7 @@ void check_heads(bunting_model_shape const& s, bunting_layer_shape const& layer)
 
 void check_shape(Model const& model) {
   bunting_model_shape const& s = model.shape();
+  if (model.is_latent()) fail(BUNTING_INVALID, "the GPU engine computes no latent attention");
   if (s.compute != BUNTING_BF16) fail(BUNTING_INVALID, "the GPU engine computes in bf16, not in f32");
   if (model.is_bidirectional())
     fail(BUNTING_INVALID, "the GPU engine computes no encoders, whose tokens see those behind them");

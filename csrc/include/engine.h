@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 16
+#define BUNTING_ABI_VERSION 17
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -112,6 +112,11 @@ enum { BUNTING_Q4_0 = 16, BUNTING_Q4_1 = 17, BUNTING_Q8_0 = 20, BUNTING_MXFP4 = 
  * head's rows j and j + R/2 (R: bunting_rope's dimensions).
  * ONE_LESS, for norms: the file stores the weights minus 1. */
 enum { BUNTING_PAIRED_ROWS = 256, BUNTING_ONE_LESS = 512 };
+/* In latent layers the rotated rows of Q and K are the last R of a head.
+ * Flag of the same kind for LATENT_KEYS and LATENT_VALUES. The file has both in one matrix [Hq*(key_size + value_size),
+ * latent_rank]: per head the rows whose columns are the head's rows of the keys, then its rows of the values. `offset` is that
+ * of the whole matrix. */
+enum { BUNTING_KEYS_WITH_VALUES = 16384 };
 /* Flags of the same kind for tensors of experts.
  * EVERY_SECOND: the file alternates rows of this tensor and of another one, starting at `offset`; biases alternate elements.
  * TRANSPOSED, for plain numbers: the file has columns where the engine has rows. With both flags, each row of the file
@@ -155,6 +160,12 @@ enum { BUNTING_KV_PLAIN = 0, BUNTING_KV_INT8 = 1, BUNTING_KV_FP8 = 2, BUNTING_KV
  *
  * Values of the fields of a bunting_layer_shape follow. */
 enum { BUNTING_MIXER_ATTENTION = 0 };  /* grouped-query attention: softmax(scale * q k^T) v over all visible positions */
+/* Multi-head latent attention (arXiv:2405.04434), with c the latent of a token and r its rotated part, which all heads share:
+ *   [c | r] = K n, c = norm(c) with K_NORM, r is rotated;   q = Q n or, with query_rank, Q norm(QUERY_LATENT n) with Q_NORM
+ *   per head: [qn | qr] = q, qr is rotated; score = scale * ((LATENT_KEYS qn) c + qr r); output = LATENT_VALUES softmax(score) c
+ * A page holds [c | r] per token as the keys of one head and no values: kv_heads is 1 and head_size latent_rank + R, in all
+ * layers. The engine computes both products of heads per query row, for prompts and decodes alike. Pages are plain. */
+enum { BUNTING_MIXER_LATENT = 1 };
 /* Recurrent mixers, of which a model has one kind. Their state of fixed size takes the place of keys and values. With n the normed
  * input, q, k, v, z, a, b its projections by STATE_Q to STATE_B, K = state_conv, Gk key heads of size Dk and Gv value heads of
  * size Dv, each for one value head and its key head:
@@ -308,7 +319,8 @@ typedef struct bunting_model_shape {
   /* BUNTING_FORMAT_* per matrix, 3 + 7*layers bytes, with recurrent layers 3 + 10*layers. First the embedding and the vocabulary projection (ignored if tied). Then
    * per layer: Q with K and Q_GATE; V; O; gate with up; down (all experts share the last two); gate with up beside experts; down
    * beside experts. Then the embedding of per-layer inputs. Last, with recurrent layers, per layer: STATE_Q with _K and _V;
-   * STATE_Z; STATE_O. GPUs need the same format for V as for Q and K. NULL: all plain. */
+   * STATE_Z; STATE_O. GPUs need the same format for V as for Q and K. NULL: all plain.
+   * In a latent layer the first is of Q alone and the second of QUERY_LATENT with K; LATENT_KEYS and LATENT_VALUES are plain. */
   uint8_t const* formats;
   /* Sizes of recurrent layers; 0 in models without them. With CONV only state_conv and CONV_BIAS. */
   int32_t state_key_heads;     /* Gk */
@@ -318,6 +330,13 @@ typedef struct bunting_model_shape {
   int32_t state_conv;          /* K, 2 to 8 */
   int32_t state_options;       /* BUNTING_STATE_CONV_BIAS, .. */
   float state_dt_min, state_dt_max; /* of SSM; 0 and infinity in most models */
+  /* Sizes of latent layers; 0 in models without any. */
+  int32_t latent_rank;         /* width of the latent, a multiple of 32 */
+  int32_t query_rank;          /* width of the queries' latent, a multiple of 16; 0: none */
+  int32_t key_size;            /* numbers of a head of q that are not rotated, a multiple of 16 */
+  int32_t value_size;          /* numbers of a head's output, a multiple of 16 */
+  float latent_norm_epsilon;   /* of K_NORM and Q_NORM in latent layers */
+  int32_t latent_reserved;     /* 0 */
 } bunting_model_shape;
 
 /* Tensors of a model. Shapes are [rows, cols], row-major, as in Hugging Face files; vectors have rows = 1. */
@@ -376,6 +395,11 @@ enum {
   BUNTING_T_MLP_POST_NORM_BIAS = 54,  /* [1, H] */
   BUNTING_T_CHOICE_BIAS = 55,         /* [1, E], with ROUTER_BIASED */
   BUNTING_T_SHARED_GATE = 56,         /* [1, H], with MLP_SHARED_GATED, kept in f32 */
+  /* Tensors of latent layers. Such a layer has no V. Its Q is [Hq*(key_size + R), H], or [.., query_rank] with query_rank; its K
+   * is [latent_rank + R, H], Q_NORM is [1, query_rank] and K_NORM [1, latent_rank]; O is [H, Hq*value_size]. */
+  BUNTING_T_QUERY_LATENT = 57,                 /* [query_rank, H], with query_rank */
+  BUNTING_T_LATENT_KEYS = 58,                 /* [Hq*latent_rank, key_size]: per head the transposed projection of the latent to keys */
+  BUNTING_T_LATENT_VALUES = 59,                 /* [Hq*value_size, latent_rank] */
   BUNTING_T_Q_GATE = 64,              /* [Hq*D, H], with gated_output */
   /* Tensors of recurrent mixers; CONV has Q, K, V, CONV_Q, its bias, and O, with H for each width. */
   BUNTING_T_STATE_Q = 65,             /* [Gk*Dk, H] */

@@ -63,7 +63,7 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   if (rows != to.rows || cols != to.cols)
     fail(BUNTING_INVALID, "%s is [%lld, %lld], expected [%lld, %lld]", where.c_str(), (long long)rows,
          (long long)cols, (long long)to.rows, (long long)to.cols);
-  StoredLayout const layout(dtype, to, *this, layer, is_layer_tensor(tensor));
+  StoredLayout const layout(dtype, to, *this, layer, tensor);
   layout.validate(*kind, to, where);
   uint8_t& loaded = loaded_[tensor_slot(tensor, layer)];
   if (loaded) fail(BUNTING_INVALID, "%s is loaded already", where.c_str());

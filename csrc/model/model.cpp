@@ -89,6 +89,21 @@ bool Model::has_beside() const {
   return false;
 }
 
+bool Model::is_latent() const {
+  for (int32_t layer = 0; layer < shape_.layers; layer++)
+    if (is_latent(layer)) return true;
+  return false;
+}
+
+int64_t Model::q_rows(int32_t layer) const {
+  if (!is_latent(layer)) return query_width(layer);
+  return int64_t(shape_.query_heads) * (shape_.key_size + layer_shape(layer).head_size - shape_.latent_rank);
+}
+
+int64_t Model::mixed_width(int32_t layer) const {
+  return is_latent(layer) ? int64_t(shape_.query_heads) * shape_.value_size : query_width(layer);
+}
+
 int64_t Model::qkv_width() const {
   int64_t widest = 0;
   for (int32_t layer = 0; layer < shape_.layers; layer++) widest = std::max(widest, qkv_width(layer));
@@ -137,6 +152,7 @@ void Model::read_formats() {
   for (LayerWeights& layer : layers_) {
     read_format(*next++, "q and k", layer.qkv);
     read_format(*next++, "v", layer.v);
+    layer.keys.dtype = layer.values.dtype = dtype_;
     read_format(*next++, "o", layer.o);
     read_format(*next++, "gate and up", layer.gate_up);
     read_format(*next++, "down", layer.down);
@@ -201,13 +217,23 @@ size_t Model::place(char* base) {
     layer.attention_norm = optional(has.norms & BUNTING_NORM_ATTN, norm);
     int64_t const query = query_width(i), kv = kv_width(i);
     bool const is_apart = has_v(i) && layer.v.dtype != layer.qkv.dtype;
-    matrix(layer.qkv, projected_width(i) - (is_apart ? kv : 0), hidden);
-    if (is_apart) matrix(layer.v, kv, hidden);
+    if (is_latent(i)) {
+      int64_t const heads = shape_.query_heads, rank = shape_.latent_rank;
+      matrix(layer.qkv, q_rows(i), shape_.query_rank > 0 ? shape_.query_rank : hidden);
+      matrix(layer.v, shape_.query_rank + kv, hidden);
+      matrix(layer.keys, heads * rank, shape_.key_size);
+      matrix(layer.values, heads * shape_.value_size, rank);
+    } else {
+      matrix(layer.qkv, projected_width(i) - (is_apart ? kv : 0), hidden);
+      if (is_apart) matrix(layer.v, kv, hidden);
+    }
     layer.qkv_bias = optional(has.biases & BUNTING_BIAS_QKV, qkv_width(i));
-    layer.q_norm = optional(has_qk_weights(i), is_wide ? query : has.head_size);
-    layer.k_norm = optional(has_qk_weights(i) && has_keys(i), is_wide ? kv : has.head_size);
+    layer.q_norm = is_latent(i) ? optional(shape_.query_rank > 0, shape_.query_rank)
+                                : optional(has_qk_weights(i), is_wide ? query : has.head_size);
+    layer.k_norm = is_latent(i) ? vector(shape_.latent_rank)
+                                : optional(has_qk_weights(i) && has_keys(i), is_wide ? kv : has.head_size);
     layer.sinks = optional(has.sinks, shape_.query_heads);
-    matrix(layer.o, hidden, query);
+    matrix(layer.o, hidden, mixed_width(i));
     layer.o_bias = optional(has.biases & BUNTING_BIAS_O, hidden);
     layer.attention_post_norm = optional(has.norms & (BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM), norm);
     layer.mlp_norm = has.parallel ? layer.attention_norm : optional(has.norms & BUNTING_NORM_MLP, norm);
@@ -269,6 +295,7 @@ uint64_t Model::page_bytes() const {
 
 uint64_t Model::page_bytes(int32_t layer) const {
   bunting_layer_shape const& has = layer_shape(layer);
+  if (is_latent(layer)) return latent_page_bytes(kv_dtype(), has.head_size);
   // Per token and head: one byte per number, and a two-byte multiplier for its keys and one for its values.
   if (shape_.kv == BUNTING_KV_FP8)
     return uint64_t(has.kv_heads) * 2 * kPageTokens * uint64_t(has.head_size + 2);

@@ -35,7 +35,11 @@ struct LayerWeights {
   float* attention_norm = nullptr;  // [H]
   // Rows of Q, and of K and V if the layer has them; V only in the same format.
   PackedMatrix qkv;
-  PackedMatrix v;                        // V in another format: [Hk D, H]; else n = 0
+  PackedMatrix v;  // V in another format: [Hk D, H]; else n = 0
+  // In a latent layer qkv is Q, v has the rows of QUERY_LATENT and K, and these two follow. They are plain:
+  // products with them are per head, and files quantise one of them along the other dimension.
+  PackedMatrix keys;                     // [Hq latent_rank, key_size]
+  PackedMatrix values;                   // [Hq value_size, latent_rank]
   float* qkv_bias = nullptr;             // [(Hq + 2 Hk) D]
   float* q_norm = nullptr;               // [D] or [Hq D]
   float* k_norm = nullptr;               // [D] or [Hk D]
@@ -128,6 +132,13 @@ class Model {
   }
   // Numbers per token from the beginning of a layer's q to the end of its v.
   int64_t qkv_width(int32_t layer) const { return query_width(layer) + 2 * kv_width(layer); }
+  bool is_latent(int32_t layer) const { return layer_shape(layer).mixer == BUNTING_MIXER_LATENT; }
+  bool is_latent() const;  // any layer
+  // Rows of a layer's projection of q; and the width of its attention's output, as O reads it.
+  int64_t q_rows(int32_t layer) const;
+  int64_t mixed_width(int32_t layer) const;
+  // Numbers of a token's key that are its values in a latent layer; 0 in others.
+  int32_t latent(int32_t layer) const { return is_latent(layer) ? shape_.latent_rank : 0; }
   // Widths of the widest layer.
   int64_t query_width() const { return int64_t(shape_.query_heads) * shape_.head_size; }
   int64_t qkv_width() const;
@@ -140,7 +151,7 @@ class Model {
     return has_attention(layer) && layer_shape(layer).kv_layers_back == 0;
   }
   bool has_v(int32_t layer) const {
-    return has_keys(layer) && !(layer_shape(layer).values & BUNTING_VALUES_KEYS);
+    return has_keys(layer) && !is_latent(layer) && !(layer_shape(layer).values & BUNTING_VALUES_KEYS);
   }
   // Rows of a layer's projections of q, and of k and v if it has them.
   int64_t projected_width(int32_t layer) const {
@@ -166,7 +177,7 @@ class Model {
   bool has_experts() const;  // in any layer
   bool has_qk_weights(int32_t layer) const {
     int32_t const norm = layer_shape(layer).qk_norm;
-    return norm != BUNTING_QK_NORM_NONE && norm != BUNTING_QK_NORM_UNIT;
+    return norm != BUNTING_QK_NORM_NONE && norm != BUNTING_QK_NORM_UNIT && !is_latent(layer);
   }
   // F of a layer, or of each of its experts; and the same rounded up to whole panels, so that `up` begins on
   // one.

@@ -11,7 +11,8 @@ bool mixes_experts(int32_t mlp) {
 }
 
 bool mixes_attention(int32_t mixer) {
-  return mixer == BUNTING_MIXER_ATTENTION || mixer == BUNTING_MIXER_ATTENTION_SSM;
+  return mixer == BUNTING_MIXER_ATTENTION || mixer == BUNTING_MIXER_LATENT ||
+         mixer == BUNTING_MIXER_ATTENTION_SSM;
 }
 
 bool has_state(int32_t mixer) {
@@ -54,8 +55,6 @@ void check_parts(bunting_layer_shape const& layer) {
 
 void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_NONE);
-  if (layer.mixer > BUNTING_MIXER_ATTENTION && layer.mixer < BUNTING_MIXER_DELTA)
-    fail(BUNTING_INVALID, "model shape: there is no mixer %d", layer.mixer);
   check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_NONE);
   check_range("a layer's norms", layer.norms, 0, 63);
   constexpr int32_t kAfterAttn = BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM;
@@ -151,6 +150,37 @@ void check_sizes(bunting_model_shape const& s, int32_t index) {
          index, index - layer.kv_layers_back);
   if (layer.biases & BUNTING_BIAS_QKV)
     fail(BUNTING_INVALID, "model shape: layer %d has no keys of its own, and biases of them", index);
+}
+
+// Checks a latent layer, and the sizes of the model's latents.
+void check_latent(bunting_model_shape const& s, int32_t index) {
+  bunting_layer_shape const& layer = s.layer[index];
+  if (layer.mixer != BUNTING_MIXER_LATENT) return;
+  auto const check_size = [](char const* name, int32_t value, int32_t low, int32_t step) {
+    check_range(name, value, low, 1 << 16);
+    if (value % step != 0)
+      fail(BUNTING_INVALID, "model shape: %s %d is not a multiple of %d", name, value, step);
+  };
+  check_size("latent_rank", s.latent_rank, 32, 32);
+  check_size("query_rank", s.query_rank, 0, 16);
+  check_size("key_size", s.key_size, 16, 16);
+  check_size("value_size", s.value_size, 16, 16);
+  check_positive("latent_norm_epsilon", s.latent_norm_epsilon);
+  int32_t const rotated = layer.rope < 0 ? 0 : s.rope[layer.rope].dimensions;
+  if (rotated == 0 || s.kv_heads != 1 || s.head_size != s.latent_rank + rotated || layer.head_size > 0 ||
+      layer.kv_heads > 0)
+    fail(BUNTING_INVALID,
+         "model shape: a latent layer has one key head of its latent's %d and its rope's %d numbers, not %d "
+         "of %d",
+         s.latent_rank, rotated, s.kv_heads, s.head_size);
+  if ((layer.biases & (BUNTING_BIAS_QKV | BUNTING_BIAS_O)) || layer.qk_norm != BUNTING_QK_NORM_NONE ||
+      layer.values != 0 || layer.kv_layers_back != 0 || layer.sinks != 0 || layer.gated_output != 0 ||
+      s.attention == BUNTING_ATTENTION_BIDIRECTIONAL)
+    fail(BUNTING_INVALID,
+         "model shape: a latent layer has no biases, sinks, norms of heads, and keys of other layers, and is "
+         "of no encoder");
+  if (s.kv != BUNTING_KV_PLAIN)
+    fail(BUNTING_INVALID, "model shape: the KV cache of latent layers is plain, not int8, fp8 or int4");
 }
 
 // Checks the sizes and options of recurrent layers.
@@ -269,10 +299,12 @@ void check_shape(bunting_model_shape const& s) {
   check_range("token_types", s.token_types, 0, 1 << 16);
   check_range("reserved", s.reserved, 0, 0);
   check_states(s);
+  check_range("latent_reserved", s.latent_reserved, 0, 0);
   bool has_experts = false;
   for (int32_t i = 0; i < s.layers; i++) {
     check_layer(s.layer[i], s.ropes);
     check_sizes(s, i);
+    check_latent(s, i);
     has_experts = has_experts || mixes_experts(s.layer[i].mlp);
     if (s.layer[i].mlp == BUNTING_MLP_PLAIN && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
       fail(BUNTING_INVALID, "model shape: a plain MLP has an activation of one number");

@@ -10,12 +10,13 @@ namespace bunting {
 namespace {
 
 constexpr int32_t kFlags = BUNTING_PAIRED_ROWS | BUNTING_ONE_LESS | BUNTING_EVERY_SECOND |
-                           BUNTING_TRANSPOSED | BUNTING_GROUPED_HEADS | BUNTING_HALF_ROWS;
+                           BUNTING_TRANSPOSED | BUNTING_GROUPED_HEADS | BUNTING_HALF_ROWS |
+                           BUNTING_KEYS_WITH_VALUES;
 
 }  // namespace
 
 StoredLayout::StoredLayout(int32_t dtype_and_flags, TensorTarget const& to, Model const& model, int32_t layer,
-                           bool is_layer_tensor)
+                           int32_t tensor)
     : dtype(dtype_and_flags & ~kFlags),
       type(stored_type(dtype)),
       is_paired(dtype_and_flags & BUNTING_PAIRED_ROWS),
@@ -24,19 +25,31 @@ StoredLayout::StoredLayout(int32_t dtype_and_flags, TensorTarget const& to, Mode
       is_transposed(dtype_and_flags & BUNTING_TRANSPOSED),
       is_half_rows(dtype_and_flags & BUNTING_HALF_ROWS),
       is_grouped(dtype_and_flags & BUNTING_GROUPED_HEADS),
+      is_with_values(dtype_and_flags & BUNTING_KEYS_WITH_VALUES),
       is_vector(!to.part.data),
       rows(to.rows),
       cols(to.cols) {
   bunting_layer_shape const& has = model.layer_shape(layer);
-  if (is_layer_tensor) kv_heads = has.kv_heads;
+  bunting_model_shape const& shape = model.shape();
+  if (tensor >= kFirstLayerTensor) kv_heads = has.kv_heads;
   if (RopeTable const* const rope = is_paired ? model.rope(layer) : nullptr) {
     order.head_size = has.head_size;
     order.rotated = rope->dimensions;
+    if (model.is_latent(layer)) {
+      order.unrotated = tensor == BUNTING_T_Q ? shape.key_size : shape.latent_rank;
+      order.head_size = order.unrotated + order.rotated;
+    }
+  }
+  if (is_with_values) {
+    heads = shape.query_heads;
+    order.run_step = shape.key_size + shape.value_size;
+    if (tensor == BUNTING_T_LATENT_KEYS) turned = shape.latent_rank;
+    if (tensor == BUNTING_T_LATENT_VALUES) order.run = shape.value_size, order.run_first = shape.key_size;
   }
   if (is_every_second) order.step = 2;
   if (is_grouped) {
     order.run = (is_vector ? cols : rows) / kv_heads;
-    order.run_step = (model.shape().query_heads / kv_heads + 2) * has.head_size;
+    order.run_step = (shape.query_heads / kv_heads + 2) * has.head_size;
   }
 }
 
@@ -46,15 +59,16 @@ void StoredLayout::validate(TensorKind const& kind, TensorTarget const& to, std:
   if (is_paired && !(kind.traits & kRotated)) refuse("cannot have its rows in pairs");
   if (is_one_less && !(kind.traits & kNormWeights)) refuse("cannot be stored less 1");
   if (is_grouped && !(kind.traits & kGroupedHeads)) refuse("cannot have its rows grouped by head");
+  if (is_with_values && !(kind.traits & kOfLatent)) refuse("cannot be in one matrix with values");
   if (is_grouped && (is_paired || is_every_second)) refuse("cannot be grouped by head and in another order");
   if ((is_every_second || is_transposed) && !(kind.traits & kPerExpert))
     refuse("cannot be interleaved or transposed");
   if (is_half_rows && (!is_transposed || is_every_second)) refuse("has half rows, but is not transposed");
   if (is_transposed && (type->block > 1 || is_vector))
     refuse("cannot be transposed: it is not plain numbers");
-  if (cols % type->block != 0)
+  if (stored_cols() % type->block != 0)
     fail(BUNTING_INVALID, "%s has rows of %lld, no whole number of %s blocks of %lld", where.c_str(),
-         (long long)cols, type->name, (long long)type->block);
+         (long long)stored_cols(), type->name, (long long)type->block);
   if (to.part.grouped() && !is_rounded_to(to.part.dtype) && int32_t(to.part.dtype) != dtype)
     fail(BUNTING_INVALID, "%s is to stay in %s, but is stored in %s", where.c_str(),
          stored_type(int32_t(to.part.dtype))->name, type->name);
@@ -63,6 +77,7 @@ void StoredLayout::validate(TensorKind const& kind, TensorTarget const& to, std:
 // Numbers of the file up to the last one of this tensor.
 int64_t StoredLayout::numbers() const {
   int64_t const row = is_vector ? 1 : cols;
+  if (is_with_values) return stored_rows() * stored_cols();
   if (is_grouped) return ((kv_heads - 1) * order.run_step + order.run) * row;
   if (is_half_rows) return (2 * cols - 1) * rows;
   if (!is_every_second) return rows * cols;
@@ -95,6 +110,17 @@ bool StoredLayout::pack(Kernels const& kernels, PackedMatrix const& to, char con
     type->decode(rows, blocks, reinterpret_cast<float*>(converted));
     kernels.pack(to, converted, Dtype::f32, 0, 1);
   }
+  return true;
+}
+
+// Copies columns [first, first + count) of a row of the file, which lie in one block, into a column of `to`.
+bool StoredLayout::copy_columns(char const* row, int64_t first, int64_t count, float* to) const {
+  float numbers[256];
+  int64_t const length = std::max<int64_t>(type->block, kPanel), begin = first / length * length;
+  char const* const from = row + type->bytes_of(begin);
+  if (!type->is_finite(from, length / type->block)) return false;
+  type->decode(from, length / type->block, numbers);
+  for (int64_t i = 0; i < count; i++) to[i * cols] = numbers[first - begin + i];
   return true;
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 QuantisedMatrix open(StoredTensor const& tensor, bool is_read_soon) {
   QuantisedSource const& from = *tensor.quantised;
-  return QuantisedMatrix(from.how, from.paths.c_str(), from.offsets, tensor.layout.rows, tensor.layout.cols,
-                         from.row_step, is_read_soon);
+  return QuantisedMatrix(from.how, from.paths.c_str(), from.offsets, tensor.layout.stored_rows(),
+                         tensor.layout.stored_cols(), from.row_step, is_read_soon);
 }
 
 }  // namespace
@@ -52,8 +52,17 @@ bool TensorReader::pack(Kernels const& kernels, int64_t panel, char* to, PanelSc
   int64_t const row_bytes = layout.row_bytes();
   if (file_ && layout.is_in_order())
     return layout.pack(kernels, packed, file_->data() + first * row_bytes, scratch.converted.data());
-  scratch.stored.resize(std::max(scratch.stored.size(), bytes_max));
+  scratch.stored.resize(std::max({scratch.stored.size(), bytes_max, size_t(row_bytes)}));
   char* const rows = scratch.stored.data();
+  if (layout.turned > 0) {
+    auto const row_of = [&](int64_t row) -> char const* {
+      if (!quantised_) return file_->data() + row * row_bytes;
+      quantised_->read(Dtype(layout.dtype), row, row + 1, rows);
+      return rows;
+    };
+    return layout.pack_turned(kernels, packed, panel, row_of,
+                              reinterpret_cast<float*>(scratch.converted.data()));
+  }
   for (int64_t i = 0; i < count; i++) {
     int64_t const row = layout.order.source(first + i);
     if (quantised_)
@@ -66,7 +75,7 @@ bool TensorReader::pack(Kernels const& kernels, int64_t panel, char* to, PanelSc
 
 bool TensorReader::has_rows_of_bf16() const {
   return file_ && tensor_.layout.dtype == BUNTING_BF16 && !tensor_.layout.is_transposed &&
-         tensor_.to.part.dtype == Dtype::bf16;
+         tensor_.layout.turned == 0 && tensor_.to.part.dtype == Dtype::bf16;
 }
 
 bool TensorReader::copy_bf16(int64_t row, void* to) const {

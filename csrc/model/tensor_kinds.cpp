@@ -30,6 +30,7 @@ constexpr auto positions = of_model<&Shape::positions>;
 constexpr auto token_types = of_model<&Shape::token_types>;
 constexpr auto layer_input = of_model<&Shape::layer_inputs>;
 constexpr auto q_width = of_layer<&Model::query_width>;
+constexpr auto q_rows = of_layer<&Model::q_rows>;
 constexpr auto kv_width = of_layer<&Model::kv_width>;
 constexpr auto feed_forward = of_layer<&Model::feed_forward>;
 int64_t one(Place) {
@@ -44,10 +45,22 @@ int64_t layer_inputs(Place p) {
 bool has_wide_norms(Place p) {
   return p.has().qk_norm == BUNTING_QK_NORM_WIDE;
 }
+bool is_latent(Place p) {
+  return p.model.is_latent(p.layer);
+}
+int64_t latent_keys(Place p) {
+  return int64_t(p.shape().query_heads) * p.shape().latent_rank;
+}
+int64_t latent_values(Place p) {
+  return p.model.mixed_width(p.layer);
+}
+constexpr auto query_rank = of_model<&Shape::query_rank>;
 int64_t q_norm_width(Place p) {
+  if (is_latent(p)) return p.shape().query_rank;
   return has_wide_norms(p) ? q_width(p) : p.has().head_size;
 }
 int64_t k_norm_width(Place p) {
+  if (is_latent(p)) return p.shape().latent_rank;
   return has_wide_norms(p) ? kv_width(p) : p.has().head_size;
 }
 
@@ -117,9 +130,14 @@ bool has_sinks(Place p) {
 bool is_scaled(Place p) {
   return p.has().scaled;
 }
-constexpr auto has_q_norm = layer_has<&Model::has_qk_weights>;
+bool has_query_rank(Place p) {
+  return is_latent(p) && p.shape().query_rank > 0;
+}
+bool has_q_norm(Place p) {
+  return p.model.has_qk_weights(p.layer) || has_query_rank(p);
+}
 bool has_k_norm(Place p) {
-  return has_q_norm(p) && has_keys(p);
+  return (p.model.has_qk_weights(p.layer) && has_keys(p)) || is_latent(p);
 }
 template <int32_t kNorm>
 bool has_norm(Place p) {
@@ -174,6 +192,10 @@ template <float* TensorPlace::* kTable>
 TensorStart table(Place p) {
   return {nullptr, 0, p.*kTable, p.shape().hidden};
 }
+TensorStart keys(Place p) {
+  if (is_latent(p)) return {&p.weights.v, p.shape().query_rank};
+  return {&p.weights.qkv, after_q(p)};
+}
 // V is a matrix of its own where a file keeps it in another format than Q and K.
 TensorStart values(Place p) {
   if (p.weights.v.n > 0) return {&p.weights.v};
@@ -208,8 +230,8 @@ constexpr TensorKind kKinds[] = {
 
     {BUNTING_T_ATTN_NORM, "attention norm", vector<&W::attention_norm>, hidden, has_norm<BUNTING_NORM_ATTN>,
      kNormWeights},
-    {BUNTING_T_Q, "q", matrix<&W::qkv>, q_width, always, kQueryOrKey},
-    {BUNTING_T_K, "k", matrix<&W::qkv, after_q>, kv_width, has_keys, kQueryOrKey},
+    {BUNTING_T_Q, "q", matrix<&W::qkv>, q_rows, always, kQueryOrKey},
+    {BUNTING_T_K, "k", keys, kv_width, has_keys, kQueryOrKey},
     {BUNTING_T_V, "v", values, kv_width, has_values, kGroupedHeads},
     {BUNTING_T_O, "o", matrix<&W::o>, hidden, always},
     {BUNTING_T_Q_BIAS, "q bias", vector<&W::qkv_bias>, q_width, has_bias<BUNTING_BIAS_QKV>, kQueryOrKey},
@@ -266,6 +288,9 @@ constexpr TensorKind kKinds[] = {
     {BUNTING_T_XIELU_ALPHA_N, "alpha_n of xIELU", vector<&W::xielu, number<1>>, one, has_xielu},
     {BUNTING_T_XIELU_BETA, "beta of xIELU", vector<&W::xielu, number<2>>, one, has_xielu},
     {BUNTING_T_XIELU_EPS, "eps of xIELU", vector<&W::xielu, number<3>>, one, has_xielu},
+    {BUNTING_T_QUERY_LATENT, "first projection of q", matrix<&W::v>, query_rank, has_query_rank},
+    {BUNTING_T_LATENT_KEYS, "keys of latents", matrix<&W::keys>, latent_keys, is_latent, kOfLatent},
+    {BUNTING_T_LATENT_VALUES, "values of latents", matrix<&W::values>, latent_values, is_latent, kOfLatent},
 };
 
 }  // namespace

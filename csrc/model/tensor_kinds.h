@@ -43,6 +43,7 @@ enum TensorTrait : uint32_t {
   kRotated = 2,       // rows of a head may come in pairs
   kGroupedHeads = 4,  // rows may be grouped by key-value head
   kNormWeights = 8,   // may be stored less 1
+  kOfLatent = 16,     // keys and values of latents may be in one matrix
 };
 
 struct TensorKind {

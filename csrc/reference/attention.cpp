@@ -8,7 +8,7 @@
 namespace bunting::reference {
 
 void attention(Attention const& a, int64_t begin, int64_t end, double* out) {
-  int32_t const d = a.kv.head_size, group = a.query_heads / a.kv.kv_heads;
+  int32_t const d = a.kv.head_size, value_size = a.kv.value_size(), group = a.query_heads / a.kv.kv_heads;
   for (int64_t i = begin; i < end; ++i) {
     AttentionItem const& item = a.items[i];
     if (item.kv_end != kAttentionEnd) continue;
@@ -40,8 +40,8 @@ void attention(Attention const& a, int64_t begin, int64_t end, double* out) {
       }
       if (a.sinks) total = std::exp(double(a.sinks[head]) - largest);
       for (int32_t t = first; t <= last; ++t) total += p[size_t(t)] = std::exp(p[size_t(t)] - largest);
-      double* const y = out + (token * a.query_heads + head) * d;
-      for (int32_t j = 0; j < d; ++j) {
+      double* const y = out + (token * a.query_heads + head) * value_size;
+      for (int32_t j = 0; j < value_size; ++j) {
         double sum = 0;
         for (int32_t t = first; t <= last; ++t)
           sum += p[size_t(t)] *

@@ -71,6 +71,7 @@ inline float key(KvLayer const& kv, int32_t page, int32_t head, int32_t slot, in
                                  : get(kv.dtype, part, index);
 }
 inline float value(KvLayer const& kv, int32_t page, int32_t head, int32_t slot, int32_t d) {
+  if (kv.latent > 0) return key(kv, page, head, slot, d);
   int32_t const at = stored_dimension(kv, d);
   size_t const index = v_index(kv.dtype, kv.head_size, slot, at);
   char const* const part = v_of(kv, page, head);

@@ -67,4 +67,23 @@ void rope_append(RopeAppend const& a, int64_t begin, int64_t end, double* q, dou
   }
 }
 
+void latent_append(LatentAppend const& a, int64_t begin, int64_t end, double* q, double* k) {
+  int64_t const width = a.nope_size + a.rotated, d = a.kv_layer.head_size, latent = a.kv_layer.latent,
+                half = a.rotated / 2;
+  for (int64_t t = begin; t < end; ++t) {
+    float const *const cos = a.cos + t * half, *const sin = a.sin + t * half;
+    for (int64_t head = 0; head < a.query_heads; ++head) {
+      double* const out = q + (t * a.query_heads + head) * width;
+      for (int64_t i = 0; i < width; ++i) out[i] = double(a.q[t * a.ldq + head * width + i]);
+      rotate(out + a.nope_size, cos, sin, half);
+      for (int64_t i = 0; i < width && a.query_scale; ++i) out[i] *= double(a.query_scale[a.positions[t]]);
+    }
+    float const* const from = a.kv + t * a.ldkv;
+    std::vector<double> const normed_latent = normed(from, a.norm, latent, latent, a.norm_epsilon);
+    double* const key = k + t * d;
+    for (int64_t i = 0; i < d; ++i) key[i] = i < latent ? normed_latent[size_t(i)] : double(from[i]);
+    rotate(key + latent, cos, sin, half);
+  }
+}
+
 }  // namespace bunting::reference

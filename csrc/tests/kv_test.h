@@ -45,13 +45,16 @@ class Aligned {
 class Pages {
  public:
   KvLayer kv;
-  Pages(Dtype dtype, int32_t kv_heads, int32_t head_size, int32_t count)
-      : memory_(kv_page_bytes(dtype, kv_heads, head_size) * size_t(count)) {
-    kv = {dtype, kv_heads, head_size, memory_.data(), kv_page_bytes(dtype, kv_heads, head_size)};
+  Pages(Dtype dtype, int32_t kv_heads, int32_t head_size, int32_t count, int32_t latent = 0)
+      : memory_(page_bytes(dtype, kv_heads, head_size, latent) * size_t(count)) {
+    kv = {dtype, kv_heads, head_size, memory_.data(), page_bytes(dtype, kv_heads, head_size, latent), latent};
     std::memset(kv.pages, 0xff, kv.page_bytes * size_t(count));
   }
 
  private:
+  static size_t page_bytes(Dtype dtype, int32_t kv_heads, int32_t head_size, int32_t latent) {
+    return latent > 0 ? latent_page_bytes(dtype, head_size) : kv_page_bytes(dtype, kv_heads, head_size);
+  }
   Aligned<char> memory_;
 };
 
@@ -127,7 +130,8 @@ struct Sequence {
             size_t const from = (size_t(t) * size_t(kv_heads) + size_t(head)) * size_t(head_size) + size_t(i);
             int32_t const page = pages[size_t(t / kPageTokens)], slot = t % kPageTokens;
             reference::put(kv.dtype, k_of(kv, page, head), k_index(kv.dtype, slot, i), k[from]);
-            reference::put(kv.dtype, v_of(kv, page, head), v_index(kv.dtype, head_size, slot, i), v[from]);
+            if (kv.latent == 0)
+              reference::put(kv.dtype, v_of(kv, page, head), v_index(kv.dtype, head_size, slot, i), v[from]);
           }
   }
 };

@@ -15,8 +15,9 @@ namespace {
 
 constexpr int32_t kPrompt = 83;
 
-// Kinds of layers: an MLP; experts in the second layer; the special parts of Gemma 4.
-enum class Kind { dense, experts, mixed };
+// Kinds of layers: an MLP; experts in the second layer; the special parts of Gemma 4; latent attention, with
+// and without a latent of queries.
+enum class Kind { dense, experts, mixed, latent, queries_at_once };
 
 struct Variant {
   int32_t compute, window;
@@ -44,6 +45,10 @@ std::vector<Variant> const& variants() {
       {BUNTING_F32, 0, std::vector<uint8_t>(24, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, Kind::mixed},
       {BUNTING_BF16, 0, std::vector<uint8_t>(24, BUNTING_FORMAT_INT8), BUNTING_KV_INT8, Kind::mixed},
       {BUNTING_BF16, 0, std::vector<uint8_t>(24, BUNTING_FORMAT_INT8), BUNTING_KV_INT4, Kind::mixed},
+      {BUNTING_F32, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, Kind::latent},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN,
+       Kind::queries_at_once},
+      {BUNTING_BF16, 0, {0, 0, 1, 5, 1, 2, 0, 0, 0, 5, 1, 0, 2, 1, 0, 0, 0}, BUNTING_KV_PLAIN, Kind::latent},
   };
   return all;
 }
@@ -54,9 +59,11 @@ std::string name_of(Variant const& variant, int32_t isa) {
   return std::string(variant.compute == BUNTING_F32 ? "f32" : "bf16") + " isa " + std::to_string(isa) +
          " window " + std::to_string(variant.window) + " formats" + formats + " kv " +
          std::to_string(variant.kv) +
-         (variant.kind == Kind::experts ? " with experts"
-          : variant.kind == Kind::mixed ? " with all of Gemma 4"
-                                        : "");
+         (variant.kind == Kind::experts           ? " with experts"
+          : variant.kind == Kind::mixed           ? " with all of Gemma 4"
+          : variant.kind == Kind::latent          ? " with latents"
+          : variant.kind == Kind::queries_at_once ? " with latents of keys alone"
+                                                  : "");
 }
 
 // Logits after every position of a sequence, from steps of one token each: the expected values of all other
@@ -108,6 +115,8 @@ bunting_layer_shape const* layers_of(int32_t window, bool has_experts) {
 bunting_model_shape shape_of(Kind kind, int32_t window) {
   bunting_model_shape shape = tiny_shape();
   if (kind == Kind::mixed) return tiny_mixed_shape(shape, 64);
+  if (kind == Kind::latent) return tiny_latent_shape(shape, 16);
+  if (kind == Kind::queries_at_once) return tiny_latent_shape(shape, 0);
   shape.layer = layers_of(window, kind == Kind::experts);
   if (kind == Kind::dense) return shape;
   shape.experts = 5;
@@ -124,7 +133,7 @@ bunting_model_shape shape_of(Kind kind, int32_t window) {
 template <typename Check>
 void for_each_variant(Check const& check) {
   std::map<Kind, TinyFile> files;
-  for (Kind const kind : {Kind::dense, Kind::experts, Kind::mixed})
+  for (Kind const kind : {Kind::dense, Kind::experts, Kind::mixed, Kind::latent, Kind::queries_at_once})
     files.try_emplace(kind, shape_of(kind, 0));
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= usable_isa(); isa++) {
     if (!kernels_for(isa)) continue;  // a build without this level

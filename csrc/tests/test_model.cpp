@@ -48,7 +48,20 @@ TEST(model_refuses_impossible_shapes) {
   refused("no threads", [](Shape& s) { s.threads = 0; });
   refused("future instruction set", [](Shape& s) { s.isa = 99; });
   refused("epsilon 0", [](Shape& s) { s.norm_epsilon = 0; });
-  refused("an unknown mixer", [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.mixer = 1; }); });
+  refused("an unknown mixer", [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.mixer = 9; }); });
+  auto const of_latents = [&](char const* name, auto const& change) {
+    refused(name, [&](Shape& s) {
+      s = tiny_latent_shape(s, 16);
+      change(s);
+    });
+  };
+  of_latents("a latent of 40", [](Shape& s) { s.latent_rank = 40, s.head_size = 56; });
+  of_latents("another latent than a head's", [](Shape& s) { s.latent_rank = 64; });
+  of_latents("two key heads of latents", [](Shape& s) { s.kv_heads = 2; });
+  of_latents("values of 24", [](Shape& s) { s.value_size = 24; });
+  of_latents("queries' latent of 8", [](Shape& s) { s.query_rank = 8; });
+  of_latents("no norm of latents", [](Shape& s) { s.latent_norm_epsilon = 0; });
+  of_latents("latents in int8", [](Shape& s) { s.kv = BUNTING_KV_INT8; });
   refused("an unknown MLP", [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.mlp = 9; }); });
   refused("a rope that is not there",
           [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.rope = 1; }); });
@@ -218,10 +231,83 @@ TEST(model_undoes_paired_rows) {
   }
 }
 
+// A file has the rotated rows of q and k in pairs, the last ones of a head, and keys and values in one
+// matrix.
+TEST(model_takes_latents_as_folders_have_them) {
+  bunting_model_shape const shape = tiny_latent_shape(tiny_shape(), 16);
+  TinyFile const file(shape);
+  int64_t const rank = shape.latent_rank, keys = shape.key_size, values = shape.value_size, half = 8;
+  std::string const path = file.path() + "-folder";
+  std::FILE* const from = std::fopen(file.path().c_str(), "rb");
+  std::FILE* const to = std::fopen(path.c_str(), "wb");
+  REQUIRE(from && to, "no files");
+  auto const read = [&](TinyFile::Tensor const& t) {
+    std::vector<float> numbers(size_t(t.rows * t.cols));
+    std::fseek(from, long(t.offset), SEEK_SET);
+    CHECK(std::fread(numbers.data(), 4, numbers.size(), from) == numbers.size(), "a short file");
+    return numbers;
+  };
+  bunting_model* opened = nullptr;
+  REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
+  ModelPointer const model(opened);
+  struct Load {
+    TinyFile::Tensor tensor;
+    int32_t flags;
+    uint64_t offset;
+  };
+  std::vector<Load> loads;
+  for (size_t i = 0; i < file.tensors().size(); i++) {
+    TinyFile::Tensor const& t = file.tensors()[i];
+    std::vector<float> const numbers = read(t);
+    std::vector<float> stored = numbers;
+    int32_t flags = 0;
+    if (t.tensor == BUNTING_T_LATENT_VALUES) continue;  // beside the keys, which come before
+    if (t.tensor == BUNTING_T_Q || t.tensor == BUNTING_T_K) {
+      flags = BUNTING_PAIRED_ROWS;
+      int64_t const plain = t.tensor == BUNTING_T_Q ? keys : rank, head = plain + 2 * half;
+      for (int64_t row = 0; row < t.rows; row++) {
+        int64_t const in_head = row % head - plain;
+        if (in_head < 0) continue;
+        int64_t const place = row - in_head + 2 * (in_head % half) + in_head / half;
+        for (int64_t col = 0; col < t.cols; col++)
+          stored[size_t(place * t.cols + col)] = numbers[size_t(row * t.cols + col)];
+      }
+    }
+    if (t.tensor == BUNTING_T_LATENT_KEYS) {
+      flags = BUNTING_KEYS_WITH_VALUES;
+      std::vector<float> const of_values = read(file.tensors()[i + 1]);
+      stored.assign(size_t(shape.query_heads * (keys + values) * rank), 0);
+      for (int64_t head = 0; head < shape.query_heads; head++) {
+        float* const rows = stored.data() + head * (keys + values) * rank;
+        for (int64_t j = 0; j < keys; j++)
+          for (int64_t c = 0; c < rank; c++)
+            rows[j * rank + c] = numbers[size_t((head * rank + c) * keys + j)];
+        std::copy_n(of_values.data() + head * values * rank, values * rank, rows + keys * rank);
+      }
+    }
+    uint64_t const offset = uint64_t(std::ftell(to));
+    std::fwrite(stored.data(), 4, stored.size(), to);
+    loads.push_back({t, flags, offset});
+    if (t.tensor == BUNTING_T_LATENT_KEYS) loads.push_back({file.tensors()[i + 1], flags, offset});
+  }
+  std::fclose(from);
+  std::fclose(to);
+  for (Load const& load : loads)
+    REQUIRE(bunting_model_load(opened, load.tensor.tensor, load.tensor.layer, path.c_str(), load.offset,
+                               BUNTING_F32 + load.flags, load.tensor.rows, load.tensor.cols) == BUNTING_OK,
+            "%s", bunting_last_error());
+  unlink(path.c_str());
+  REQUIRE(bunting_model_seal(opened) == BUNTING_OK, "%s", bunting_last_error());
+  std::vector<float> const expected = logits_of(load_model(shape, file).get());
+  REQUIRE(!expected.empty(), "no logits");
+  CHECK(logits_of(opened) == expected, "the logits differ");
+}
+
 TEST(model_has_a_row_for_every_kind_of_tensor) {
   for (int32_t kind = 0; kind < BUNTING_EXPERT; kind++) {
-    bool const is_kind =
-        kind <= BUNTING_T_TOKEN_TYPES || (kind >= BUNTING_T_ATTN_NORM && kind <= BUNTING_T_SHARED_GATE);
+    bool const is_kind = kind <= BUNTING_T_TOKEN_TYPES ||
+                         (kind >= BUNTING_T_ATTN_NORM && kind <= BUNTING_T_LATENT_VALUES) ||
+                         (kind >= BUNTING_T_XIELU_ALPHA_P && kind <= BUNTING_T_XIELU_EPS);
     TensorKind const* const row = tensor_kind(kind);
     CHECK((row != nullptr) == is_kind, "kind %d", kind);
     if (row) CHECK(row->kind == kind && tensor_kind(kind + 3 * BUNTING_EXPERT) == row, "kind %d", kind);
@@ -251,6 +337,7 @@ TEST(model_refuses_layouts_that_a_tensor_cannot_have) {
   refused(BUNTING_T_UP, BUNTING_GROUPED_HEADS, "up of layer 0 cannot have its rows grouped by head");
   refused(BUNTING_T_K, BUNTING_GROUPED_HEADS + int32_t{BUNTING_PAIRED_ROWS}, "and in another order");
   refused(BUNTING_T_V, BUNTING_EVERY_SECOND, "v of layer 0 cannot be interleaved or transposed");
+  refused(BUNTING_T_K, BUNTING_KEYS_WITH_VALUES, "k of layer 0 cannot be in one matrix with values");
   refused(BUNTING_T_EMBED, BUNTING_TRANSPOSED, "embedding cannot be interleaved or transposed");
 }
 
@@ -317,6 +404,12 @@ TEST(model_plan_counts_what_is_there) {
   REQUIRE(bunting_model_plan(&shape, 16, &weights, &page, &state) == BUNTING_OK, "%s", bunting_last_error());
   // K and V of 16 tokens, 2 heads of 16, 2 layers, 2 bytes per number.
   CHECK(page == 2 * 16 * 2 * 16 * 2 * 2, "a page has %llu bytes", (unsigned long long)page);
+  uint64_t latents = 0;
+  bunting_model_shape const of_latents = tiny_latent_shape(shape, 16);
+  REQUIRE(bunting_model_plan(&of_latents, 16, &more, &latents, &state) == BUNTING_OK, "%s",
+          bunting_last_error());
+  // The latent of 32 and 16 rotated numbers of 16 tokens, 2 layers.
+  CHECK(latents == 16 * 48 * 2 * 2, "a page of latents has %llu bytes", (unsigned long long)latents);
   shape.vocab += 16;  // one panel more of embedding and vocabulary projection, K padded to 64
   REQUIRE(bunting_model_plan(&shape, 16, &more, &page, &state) == BUNTING_OK, "%s", bunting_last_error());
   CHECK(more - weights == 2 * 16 * 64 * 2, "16 more tokens take %llu bytes",

@@ -91,6 +91,21 @@ bunting_model_shape tiny_mixed_shape(bunting_model_shape const& plain, int32_t h
   return shape;
 }
 
+bunting_model_shape tiny_latent_shape(bunting_model_shape const& plain, int32_t query_rank) {
+  static bunting_layer_shape const* const layers = tiny_layers([](bunting_layer_shape& layer) {
+    layer.mixer = BUNTING_MIXER_LATENT;
+    layer.biases = 0;
+    layer.qk_norm = BUNTING_QK_NORM_NONE;
+  });
+  bunting_model_shape shape = plain;
+  shape.layer = layers, shape.rope = tiny_rope(16);
+  shape.latent_rank = 32, shape.query_rank = query_rank, shape.key_size = 48, shape.value_size = 16;
+  shape.latent_norm_epsilon = 1e-5f;
+  shape.kv_heads = 1, shape.head_size = 48;
+  shape.attention_scale = 1 / std::sqrt(64.0f);
+  return shape;
+}
+
 bunting_engine_limits tiny_limits() {
   return {.threads = 2,
           .pages = 64,
@@ -176,10 +191,22 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
     bool const has_keys = has.kv_layers_back == 0;
     bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
     if (has.norms & BUNTING_NORM_ATTN) add(BUNTING_T_ATTN_NORM, layer, 1, hidden);
-    add(BUNTING_T_Q, layer, q, hidden);
-    if (has_keys) add(BUNTING_T_K, layer, kv, hidden);
-    if (has_keys && !(has.values & BUNTING_VALUES_KEYS)) add(BUNTING_T_V, layer, kv, hidden);
-    add(BUNTING_T_O, layer, hidden, q);
+    if (has.mixer == BUNTING_MIXER_LATENT) {
+      int64_t const heads = s.query_heads, rank = s.latent_rank, rotated = s.rope[has.rope].dimensions;
+      if (s.query_rank > 0) add(BUNTING_T_QUERY_LATENT, layer, s.query_rank, hidden);
+      if (s.query_rank > 0) add(BUNTING_T_Q_NORM, layer, 1, s.query_rank);
+      add(BUNTING_T_Q, layer, heads * (s.key_size + rotated), s.query_rank > 0 ? s.query_rank : hidden);
+      add(BUNTING_T_K, layer, rank + rotated, hidden);
+      add(BUNTING_T_K_NORM, layer, 1, rank);
+      add(BUNTING_T_LATENT_KEYS, layer, heads * rank, s.key_size);
+      add(BUNTING_T_LATENT_VALUES, layer, heads * s.value_size, rank);
+      add(BUNTING_T_O, layer, hidden, heads * s.value_size);
+    } else {
+      add(BUNTING_T_Q, layer, q, hidden);
+      if (has_keys) add(BUNTING_T_K, layer, kv, hidden);
+      if (has_keys && !(has.values & BUNTING_VALUES_KEYS)) add(BUNTING_T_V, layer, kv, hidden);
+      add(BUNTING_T_O, layer, hidden, q);
+    }
     if (has.biases & BUNTING_BIAS_QKV) {
       add(BUNTING_T_Q_BIAS, layer, 1, q);
       add(BUNTING_T_K_BIAS, layer, 1, kv);

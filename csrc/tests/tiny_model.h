@@ -21,6 +21,8 @@ bunting_rope const* tiny_rope(int32_t head_size);
 // scales. Of its three layers the first has heads of 32, a window and another width. The second has fewer
 // heads, of `head_size`, and values that are keys. The third reads the second's keys.
 bunting_model_shape tiny_mixed_shape(bunting_model_shape const& plain, int32_t head_size);
+// Returns a shape with latent layers, otherwise like `plain`; with a latent of queries, if it has a rank.
+bunting_model_shape tiny_latent_shape(bunting_model_shape const& plain, int32_t query_rank);
 bunting_engine_limits tiny_limits();
 
 // File with every tensor of a shape, random but reproducible; removed with the object.

@@ -52,6 +52,7 @@ function tensorIn(name: string): ModelTensor {
       groupedHeads: false,
       transposed: false,
       halfRows: false,
+      keysWithValues: false,
       rows: 40,
       cols: 32,
     },

@@ -116,6 +116,8 @@ export interface Family {
   readonly epsilon?: readonly [config: string, metadata: string];
   /** True if layers may differ in size. */
   readonly layersDiffer?: boolean;
+  /** True if all layers have latent attention, so that pages hold one head of latent and rotated numbers. */
+  readonly isLatent?: boolean;
   /** True if some layers have experts. */
   readonly hasExperts?: boolean;
   /** True if files may have layers behind the last one that predict further tokens, for drafting. */

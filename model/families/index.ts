@@ -3,6 +3,7 @@ import { apertus } from "./apertus.ts";
 import { bailingMoe } from "./bailing-moe.ts";
 import { bert, xlmRoberta } from "./bert.ts";
 import { cohere2 } from "./cohere2.ts";
+import { deepseekV2, deepseekV3, glm4MoeLite } from "./deepseek.ts";
 import { ernie, ernieMoe } from "./ernie.ts";
 import { exaone4 } from "./exaone4.ts";
 import type { Family } from "./family.ts";
@@ -22,6 +23,7 @@ import { llama4 } from "./llama4.ts";
 import { minimaxM2 } from "./minimax-m2.ts";
 import { ministral3 } from "./ministral3.ts";
 import { mistral } from "./mistral.ts";
+import { mistral4 } from "./mistral4.ts";
 import { mixtral } from "./mixtral.ts";
 import { modernBert } from "./modern-bert.ts";
 import { nomicBert } from "./nomic-bert.ts";
@@ -84,6 +86,10 @@ export const families: readonly Family[] = [
   llama4,
   starcoder2,
   apertus,
+  deepseekV2,
+  deepseekV3,
+  glm4MoeLite,
+  mistral4,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

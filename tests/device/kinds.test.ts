@@ -9,7 +9,7 @@ import { join } from "node:path";
 import type { NativeLibrary } from "../../gpu/native.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import type { Quant } from "../../model/formats.ts";
-import { familyPrompt, writeFamily } from "../reference/families.ts";
+import { cpuOnly, familyPrompt, writeFamily } from "../reference/families.ts";
 import { sameBits } from "./compare.ts";
 import { cpuLibrary, gpuEngines } from "./library.ts";
 import { Rig } from "./rig.ts";
@@ -43,6 +43,8 @@ const kinds = [
   ["gpt-oss", "experts with biases, a clamped SwiGLU, sinks"],
   ["starcoder2", "norms with biases, an MLP without a gate"],
   ["apertus", "an activation with numbers of each layer"],
+  ["deepseek-v2", "latent attention"],
+  ["mistral4", "latent attention with latents of queries, which grow with their position"],
 ] as const;
 interface Way {
   readonly device: string;
@@ -68,7 +70,10 @@ const ways: readonly Way[] = [
   ),
 ];
 
-describe.each(kinds.flatMap(([name, what]) => ways.map((way) => ({ name, what, ...way }))))(
+const waysOf = (name: string): readonly Way[] =>
+  ways.filter(({ device }) => device === "cpu" || !cpuOnly.includes(name));
+
+describe.each(kinds.flatMap(([name, what]) => waysOf(name).map((way) => ({ name, what, ...way }))))(
   "$name ($what) on $device in $compute, $quant",
   ({ name, device, library, compute, quant, sizes, every }) => {
     const folder = join(scratch, `${name}-${device}-${compute}-${quant}`);

@@ -104,6 +104,8 @@ def main():
                 model = as_glm4_moe(folder / name, config, Path(scratch)).eval()
         else:
             auto = AutoModelForImageTextToText if "vision_config" in config else AutoModelForCausalLM
+            if config["model_type"] == "mistral4":  # in no list of models
+                auto = transformers.Mistral4ForCausalLM
             model = auto.from_pretrained(folder / name, dtype=torch.float32, attn_implementation="eager").eval()
         with torch.no_grad():
             logits = model(torch.tensor([prompt])).logits[0].float()

@@ -42,6 +42,9 @@ const wrapped = (name: string, model_type: string, fields: JsonObject): JsonObje
   },
 });
 const yarn = { rope_type: "yarn", factor: 4, original_max_position_embeddings: 32 };
+/** Sizes of models with latent attention, whose configurations have no head size. */
+const latents = { head_dim: undefined, num_key_value_heads: 4 };
+const deepseekYarn = { ...yarn, beta_fast: 32, beta_slow: 1 };
 const factors = (least: number, most: number, count: number): number[] =>
   Array.from({ length: count }, (_, index) => least + ((most - least) * index) / (count - 1));
 const longrope = {
@@ -327,6 +330,45 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     ...{ n_group: 4, topk_group: 2, routed_scaling_factor: 1.5, first_k_dense_replace: 0 },
     ...{ num_nextn_predict_layers: 0, norm_topk_prob: false, intermediate_size: 64 },
   }),
+  "deepseek-v2": of("DeepseekV2", "deepseek_v2", {
+    ...latents,
+    ...{ q_lora_rank: null, kv_lora_rank: 32, qk_nope_head_dim: 48, qk_rope_head_dim: 16, v_head_dim: 32 },
+    ...{ n_routed_experts: 6, num_experts_per_tok: 2, moe_intermediate_size: 32, n_shared_experts: 2 },
+    ...{ n_group: 1, topk_group: 1, topk_method: "greedy", norm_topk_prob: false, scoring_func: "softmax" },
+    ...{ first_k_dense_replace: 1, moe_layer_freq: 1, rope_theta: 10_000 },
+    rope_scaling: { ...deepseekYarn, mscale: 0.75, mscale_all_dim: 0.75 },
+  }),
+  "deepseek-v3": of("DeepseekV3", "deepseek_v3", {
+    ...latents,
+    ...{ q_lora_rank: 48, kv_lora_rank: 64, qk_nope_head_dim: 32, qk_rope_head_dim: 32, v_head_dim: 48 },
+    ...{ n_routed_experts: 12, num_experts_per_tok: 3, moe_intermediate_size: 32, n_shared_experts: 1 },
+    ...{ n_group: 4, topk_group: 2, topk_method: "noaux_tc", norm_topk_prob: true, scoring_func: "sigmoid" },
+    ...{ first_k_dense_replace: 1, moe_layer_freq: 1, routed_scaling_factor: 2.5, rope_theta: 10_000 },
+    ...{ num_nextn_predict_layers: 1, rope_scaling: { ...deepseekYarn, mscale: 1, mscale_all_dim: 1 } },
+  }),
+  "glm4-moe-lite": of("Glm4MoeLite", "glm4_moe_lite", {
+    ...latents,
+    ...{ q_lora_rank: 32, kv_lora_rank: 32, qk_nope_head_dim: 48, qk_rope_head_dim: 16, v_head_dim: 64 },
+    ...{ n_routed_experts: 8, num_experts_per_tok: 2, moe_intermediate_size: 64, n_shared_experts: 1 },
+    ...{ routed_scaling_factor: 1.8, norm_topk_prob: true, rope_theta: 1e6, num_nextn_predict_layers: 1 },
+    rope_scaling: null,
+  }),
+  mistral4: of("Mistral4", "mistral4", {
+    ...latents,
+    ...{ q_lora_rank: 32, kv_lora_rank: 64, qk_nope_head_dim: 16, qk_rope_head_dim: 16, v_head_dim: 32 },
+    ...{ n_routed_experts: 8, num_experts_per_tok: 2, moe_intermediate_size: 32, n_shared_experts: 1 },
+    ...{
+      n_group: 1,
+      topk_group: 1,
+      routed_scaling_factor: 1.5,
+      norm_topk_prob: true,
+      first_k_dense_replace: 0,
+    },
+    rope_parameters: {
+      ...{ ...deepseekYarn, original_max_position_embeddings: 16, rope_theta: 10_000, mscale: 1 },
+      ...{ mscale_all_dim: 1, llama_4_scaling_beta: 0.1, partial_rotary_factor: 0.5 },
+    },
+  }),
   "bailing-moe": of("BailingMoeV2", "bailing_moe", {
     ...{ num_experts: 12, num_experts_per_tok: 3, moe_intermediate_size: 32, num_shared_experts: 1 },
     ...{ n_group: 4, topk_group: 2, routed_scaling_factor: 2.5, first_k_dense_replace: 1 },
@@ -399,6 +441,9 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
  * keys for numbers of theirs, or their architecture is unsupported.
  */
 export const foldersOnly: readonly string[] = ["qwen3-moe", "glm", "llama4"];
+
+/** Models with parts that GPU engines refuse. */
+export const cpuOnly: readonly string[] = ["deepseek-v2", "deepseek-v3", "glm4-moe-lite", "mistral4"];
 
 /** Prompt of every model, and the positions after which its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { ModelConfig } from "../../model/config.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import { yarnMagnitude } from "../../model/rope.ts";
-import { hasExperts, type LayerSizes, type ModelShape, type Rope } from "../../model/shape.ts";
+import { hasExperts, type Latent, type LayerSizes, type ModelShape, type Rope } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
 import { decodeStored, encodeStored, type StoredName, storedTypes } from "./gguf-blocks.ts";
 import type { Entry, GgufInput, TensorInput } from "./gguf-writer.ts";
@@ -21,6 +21,8 @@ export interface Conversion {
   readonly expertType?: StoredName;
   /** `tokenizer.ggml.pre` of a byte-level tokenizer. */
   readonly pre?: string;
+  /** True to keep the keys and values of latents in one matrix, as old files do. */
+  readonly joinsLatents?: boolean;
   /** Value of general.name; undefined: absent. */
   readonly name?: string;
   /** Value of general.architecture; undefined: the family's. */
@@ -39,10 +41,15 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
       ...tokenizerEntries(dir, conversion.pre ?? "qwen2"),
     ],
     tensors: [
-      ...storedTensors(tensors.filter((tensor) => !isOfExpert(tensor, config) && !isListed(tensor))).map(
-        (tensor) => converted(tensor, config, conversion.type),
+      ...storedTensors(
+        tensors.filter((tensor) => !isOfExpert(tensor, config) && !isListed(tensor)),
+        conversion.joinsLatents,
+      ).map((tensor) =>
+        tensor.keysWithValues && !conversion.joinsLatents
+          ? latentTensor(tensor, config.shape, conversion.type)
+          : converted(tensor, config, conversion.type),
       ),
-      ...(config.family === "gemma4" ? joinedExpertTensors : expertTensors)(
+      ...(["gemma4", "mistral4"].includes(config.family) ? joinedExpertTensors : expertTensors)(
         tensors.filter((tensor) => isOfExpert(tensor, config)),
         conversion.expertType ?? conversion.type,
       ),
@@ -174,6 +181,9 @@ const architectures: Readonly<Record<string, string>> = {
   hunyuan_v1_dense: "hunyuan-dense",
   hunyuan_v1_moe: "hunyuan-moe",
   llama4_text: "llama4",
+  deepseek_v2: "deepseek2",
+  deepseek_v3: "deepseek2",
+  glm4_moe_lite: "deepseek2",
 };
 
 function architectureOf({ family }: ModelConfig): string {
@@ -181,9 +191,14 @@ function architectureOf({ family }: ModelConfig): string {
 }
 
 /** Joins tensors that the folder stores as one, unless files store them apart. */
-function storedTensors(tensors: readonly ModelTensor[]): ModelTensor[] {
+function storedTensors(tensors: readonly ModelTensor[], joinsLatents = false): ModelTensor[] {
   const whole = new Map<string, ModelTensor>();
   for (const tensor of tensors) {
+    if (tensor.keysWithValues) {
+      if (!joinsLatents) whole.set(`${tensor.name} ${tensor.tensor}`, tensor);
+      else if (!whole.has(tensor.name)) whole.set(tensor.name, joinedLatents(tensor, tensors));
+      continue;
+    }
     if (tensor.groupedHeads || tensor.name.includes("shared_mlp.input_linear")) {
       whole.set(`${tensor.name} ${tensor.tensor}`, tensor);
       continue;
@@ -222,7 +237,7 @@ export function modelEntries(
     own("attention.head_count", "u32", shape.queryHeads),
     own("attention.head_count_kv", ...listed("kvHeads")),
     own("attention.key_length", "u32", shape.headSize),
-    own("attention.value_length", "u32", shape.headSize),
+    own("attention.value_length", "u32", shape.latent?.rank ?? shape.headSize),
     own(
       shape.norm === "rms" ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
       "f32",
@@ -325,10 +340,11 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
   if (shape.experts !== null && !["mixtral", "olmoe", "granitemoe"].includes(family)) {
     entries.push(["expert_feed_forward_length", "u32", shape.experts.feedForward]);
   }
-  if (shape.experts?.score === "sigmoid") {
-    const { normalised, scale, groups, groupsUsed } = shape.experts;
+  if (shape.latent !== undefined) entries.push(...latentEntries(shape, shape.latent));
+  if (shape.experts?.score === "sigmoid" || shape.latent !== undefined) {
+    const { score, normalised, scale, groups, groupsUsed } = shape.experts!;
     entries.push(
-      ["expert_gating_func", "u32", 2],
+      ["expert_gating_func", "u32", score === "sigmoid" ? 2 : 1],
       ["expert_weights_norm", "bool", normalised],
       ["expert_weights_scale", "f32", scale],
       ["expert_group_count", "u32", groups],
@@ -347,6 +363,23 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
   }
   if (family === "cohere2") entries.push(["logit_scale", "f32", shape.logitScale]);
   return entries;
+}
+
+function latentEntries(
+  { ropes: [rope], attentionScale }: ModelShape,
+  { rank, queryRank, keySize, valueSize }: Latent,
+): Entry[] {
+  const size = keySize + rope!.dimensions;
+  const magnitude = Math.sqrt(attentionScale * Math.sqrt(size));
+  return [
+    ["attention.kv_lora_rank", "u32", rank],
+    ...(queryRank > 0 ? ([["attention.q_lora_rank", "u32", queryRank]] as const) : []),
+    ["attention.key_length_mla", "u32", size],
+    ["attention.value_length_mla", "u32", valueSize],
+    ...(rope!.kind === "yarn"
+      ? ([["rope.scaling.yarn_log_multiplier", "f32", (magnitude - 1) / Math.log(rope!.factor)]] as const)
+      : []),
+  ];
 }
 
 /**
@@ -460,6 +493,9 @@ const renamed: readonly (readonly [RegExp, string])[] = [
   [/^lm_head\./, "output."],
   [/^model\.layers\.(\d+)\./, "blk.$1."],
   [/\.self_attn\.(q|k)_norm\./, ".attn_$1_norm."],
+  [/\.self_attn\.(q|kv)_a_layernorm\./, ".attn_$1_a_norm."],
+  [/\.self_attn\.kv_a_proj_with_mqa\./, ".attn_kv_a_mqa."],
+  [/\.self_attn\.(q_a|q_b|kv_b)_proj\./, ".attn_$1."],
   [/\.self_attn\.query_layernorm\./, ".attn_q_norm."],
   [/\.self_attn\.key_layernorm\./, ".attn_k_norm."],
   [/\.mlp\.shared_expert_gate\./, ".ffn_gate_inp_shexp."],
@@ -524,6 +560,34 @@ function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: St
     values = values.map((value) => value + 1);
   const stored = name.includes("ffn_gate_inp") ? "F32" : storageOf(tensor, type);
   return tensorInput(name, rows === 1 ? [cols] : [rows, cols], stored, values);
+}
+
+/** The matrix of keys and values of latents in a folder. */
+function joinedLatents(keys: ModelTensor, tensors: readonly ModelTensor[]): ModelTensor {
+  const values = tensors.find(({ name, tensor }) => name === keys.name && tensor !== keys.tensor)!;
+  const numberBytes = keys.dtype === 0 ? 4 : 2;
+  return { ...keys, rows: keys.bytes / values.cols / numberBytes, cols: values.cols };
+}
+
+/** Extracts the keys of latents, transposed, or their values from the matrix of both: [heads, rows, cols]. */
+function latentTensor(
+  tensor: ModelTensor,
+  { queryHeads, latent }: ModelShape,
+  type: StoredName,
+): TensorInput {
+  const { rows, cols } = tensor;
+  const { rank, keySize, valueSize } = latent!;
+  const whole = valuesOf(tensor);
+  const ofHead = rows / queryHeads;
+  const areKeys = tensor.tensor === 58;
+  const values = Float32Array.from({ length: rows * cols }, (_, at) => {
+    const row = Math.floor(at / cols);
+    const first = Math.floor(row / ofHead) * (keySize + valueSize);
+    const [from, column] = areKeys ? [at % cols, row % ofHead] : [keySize + (row % ofHead), at % cols];
+    return whole[(first + from) * rank + column]!;
+  });
+  const name = ggufName(tensor.name).replace("kv_b", areKeys ? "k_b" : "v_b");
+  return tensorInput(name, [queryHeads, ofHead, cols], storageOf(tensor, type), values);
 }
 
 /** Part of the QKV projection (weights and biases), by kind of tensor. */

@@ -34,6 +34,9 @@
 // pages of the tile's own when a tile has more rows than one pass multiplies. Keys and values in four bits
 // become int8 pages of the tile's own first. Their rotation is undone in a row's output (hadamard.h).
 //
+// Pages of latents have keys alone, one row for all query heads. Their first numbers become value pages of
+// the tile's own, once for the rows of a tile.
+//
 // Slots that are not written yet may hold any bits. Their scores are replaced, and the values of a partial
 // last page are read from a copy padded with zeros.
 //
@@ -55,14 +58,14 @@ namespace {
 
 // Returns a copy of a page's values with zeros in the slots from `count` on.
 char const* values_until(AttentionTile const& t, Dtype dtype, char const* values, int32_t count) {
-  size_t const bytes = kv_part_bytes(dtype, int32_t(t.head_size)), row = bytes / kPageTokens;
+  size_t const bytes = kv_part_bytes(dtype, int32_t(t.value_size)), row = bytes / kPageTokens;
   if (dtype == Dtype::f32) {
     std::memcpy(t.tail, values, size_t(count) * row);
   } else {  // pairs of tokens
     std::memcpy(t.tail, values, size_t(count + 1) / 2 * 2 * row);
-    bf16* const last = reinterpret_cast<bf16*>(t.tail) + (count / 2) * 2 * t.head_size;
+    bf16* const last = reinterpret_cast<bf16*>(t.tail) + (count / 2) * 2 * t.value_size;
     if (count % 2) {
-      for (int64_t d = 0; d < t.head_size; ++d) last[2 * d + 1] = 0;
+      for (int64_t d = 0; d < t.value_size; ++d) last[2 * d + 1] = 0;
     }
     count += count % 2;
   }
@@ -152,6 +155,26 @@ void widen_block(AttentionTile const& t, AttentionBlock& block, bool is_packed) 
   }
 }
 
+// Turns keys [Dv][16] into values [16][Dv].
+void unfold_f32(float* to, float const* keys, int64_t value_size) {
+  for (int64_t d = 0; d < value_size; d += 16)
+    for (int64_t token = 0; token < kPageTokens; ++token)
+      for (int64_t i = 0; i < 16; ++i) to[token * value_size + d + i] = keys[(d + i) * kPageTokens + token];
+}
+
+// Turns keys [Dv/2][16 tokens][2] into values [8][Dv][2 tokens].
+void unfold_bf16(char* to, char const* keys, int64_t value_size) {
+  for (int64_t pair = 0; pair < value_size / 2; ++pair) {
+    uint32_t tokens[kPageTokens];
+    std::memcpy(tokens, keys + pair * int64_t(sizeof tokens), sizeof tokens);
+    for (int64_t token = 0; token < kPageTokens; token += 2) {
+      uint32_t const a = tokens[token], b = tokens[token + 1];
+      uint32_t const both[2] = {(a & 0xffff) | b << 16, a >> 16 | (b & 0xffff0000)};
+      std::memcpy(to + (token * value_size + 4 * pair) * 2, both, sizeof both);
+    }
+  }
+}
+
 // Turns the scores of pages [first, end), times `scale`, into probabilities relative to the row's new
 // maximum. Updates l, and sets `rescale` for o. `Masked`: the row does not see all of the tokens.
 template <class Products, bool Scaled, bool Masked>
@@ -195,6 +218,19 @@ BUNTING_INLINE void soften(AttentionTile const& t, int row, AttentionBlock const
                                          high);
 }
 
+// Makes the values of a block's pages of latents, which are the first numbers of their keys.
+void unfold_block(AttentionTile const& t, Dtype dtype, AttentionBlock& block) {
+  size_t const part = kv_part_bytes(dtype, int32_t(t.value_size));
+  for (int n = block.first; n < block.end; ++n) {
+    char* const values = reinterpret_cast<char*>(t.widened) + size_t(n) * part;
+    if (dtype == Dtype::f32)
+      unfold_f32(reinterpret_cast<float*>(values), reinterpret_cast<float const*>(block.k[n]), t.value_size);
+    else
+      unfold_bf16(values, block.k[n], t.value_size);
+    block.v[n] = block.next_v[n] = values;
+  }
+}
+
 struct RowPlace {
   int64_t chunk, token;  // indices within the step
   int64_t head;          // query head
@@ -210,7 +246,7 @@ RowPlace place(Attention const& a, AttentionItem const& item, int32_t row) {
 }
 
 float* state_of(Attention const& a, RowPlace const& at) {
-  return a.states + (at.chunk * a.query_heads + at.head) * attention_state_floats(a.kv.head_size);
+  return a.states + (at.chunk * a.query_heads + at.head) * attention_state_floats(a.kv.value_size());
 }
 
 void copy_floats(float* to, float const* from, int64_t count) {
@@ -219,7 +255,8 @@ void copy_floats(float* to, float const* from, int64_t count) {
 
 float* part_of(Attention const& a, AttentionItem const& item, int part, int32_t row) {
   int64_t const rows = item.row_end - item.row_begin;
-  return a.parts + (item.part + part * rows + row - item.row_begin) * attention_sums_floats(a.kv.head_size);
+  return a.parts +
+         (item.part + part * rows + row - item.row_begin) * attention_sums_floats(a.kv.value_size());
 }
 
 // Sums of a row of a tile: those of the current segment, or those of all segments before.
@@ -228,29 +265,29 @@ struct Sums {
 };
 
 Sums sums_of(AttentionTile const& t, int row) {
-  return {t.o + row * t.head_size, t.l + row * 16, t.m + row};
+  return {t.o + row * t.value_size, t.l + row * 16, t.m + row};
 }
 
 Sums sums_before(AttentionTile const& t, int row) {
-  return {t.o_before + row * t.head_size, t.l_before + row * 16, t.m_before + row};
+  return {t.o_before + row * t.value_size, t.l_before + row * 16, t.m_before + row};
 }
 
 void clear(AttentionTile const& t, Sums const& to) {
-  for (int64_t d = 0; d < t.head_size; d += 16) store(to.o + d, zero());
+  for (int64_t d = 0; d < t.value_size; d += 16) store(to.o + d, zero());
   store(to.l, zero());
   *to.m = -FLT_MAX;
 }
 
 void read(AttentionTile const& t, Sums const& to, float const* from) {
-  copy_floats(to.o, from, t.head_size);
-  copy_floats(to.l, from + t.head_size, 16);
-  *to.m = from[t.head_size + 16];
+  copy_floats(to.o, from, t.value_size);
+  copy_floats(to.l, from + t.value_size, 16);
+  *to.m = from[t.value_size + 16];
 }
 
 void write(AttentionTile const& t, Sums const& from, float* to) {
-  copy_floats(to, from.o, t.head_size);
-  copy_floats(to + t.head_size, from.l, 16);
-  store(to + t.head_size + 16, set1(*from.m));
+  copy_floats(to, from.o, t.value_size);
+  copy_floats(to + t.value_size, from.l, 16);
+  store(to + t.value_size + 16, set1(*from.m));
 }
 
 // True if no token was added: m then has its least value, and o and l must not be read.
@@ -265,14 +302,14 @@ void close_row(AttentionTile const& t, int row) {
   if (is_empty(segment)) return;
   float const m = *segment.m > *before.m ? *segment.m : *before.m;
   if (is_empty(before)) {
-    copy_floats(before.o, segment.o, t.head_size);
+    copy_floats(before.o, segment.o, t.value_size);
     copy_floats(before.l, segment.l, 16);
   } else {
     f32x16 const of_segment = exp(set1(*segment.m - m)), of_before = exp(set1(*before.m - m));
     auto const add = [&](float* to, float const* from) {
       store(to, load(to) * of_before + load(from) * of_segment);
     };
-    for (int64_t d = 0; d < t.head_size; d += 16) add(before.o + d, segment.o + d);
+    for (int64_t d = 0; d < t.value_size; d += 16) add(before.o + d, segment.o + d);
     add(before.l, segment.l);
   }
   *before.m = m;
@@ -284,7 +321,7 @@ void close_segment(AttentionTile const& t, int rows) {
 }
 
 void finish_row(Attention const& a, AttentionTile const& t, Sums const& sums, RowPlace const& place) {
-  int64_t const at = place.token * a.ldo + place.head * t.head_size;
+  int64_t const at = place.token * a.ldo + place.head * t.value_size;
   float total = sum(load(sums.l));
   // A sink far above all scores makes the term infinite and the output 0.
   if (a.sinks) {
@@ -293,8 +330,8 @@ void finish_row(Attention const& a, AttentionTile const& t, Sums const& sums, Ro
     total += term;
   }
   f32x16 const scale = set1(1.0f / total);
-  if (a.kv.dtype == Dtype::q4) rotate_evenly(sums.o, t.head_size);
-  for (int64_t d = 0; d < t.head_size; d += 16) {
+  if (a.kv.dtype == Dtype::q4) rotate_evenly(sums.o, t.value_size);
+  for (int64_t d = 0; d < t.value_size; d += 16) {
     f32x16 const y = load(sums.o + d) * scale + zero();
     if (a.kv.dtype == Dtype::f32)
       store(static_cast<float*>(a.out) + at + d, y);
@@ -322,7 +359,7 @@ void begin_rows(Attention const& a, AttentionItem const& item, AttentionTile con
     if (goes_on) {
       float const* const state = state_of(a, place(a, item, row_begin + r));
       read(t, sums_of(t, r), state);
-      read(t, sums_before(t, r), state + attention_sums_floats(t.head_size));
+      read(t, sums_before(t, r), state + attention_sums_floats(t.value_size));
     } else {
       clear(t, sums_of(t, r));
       *sums_before(t, r).m = -FLT_MAX;
@@ -347,14 +384,14 @@ void end_rows(Attention const& a, AttentionItem const& item, AttentionTile const
     } else {
       float* const state = state_of(a, at);
       write(t, sums_of(t, r), state);
-      write(t, sums_before(t, r), state + attention_sums_floats(t.head_size));
+      write(t, sums_before(t, r), state + attention_sums_floats(t.value_size));
     }
   }
 }
 
 // Adds up the parts of a cut item, for rows from row_begin on.
 void add_up(Attention const& a, AttentionItem const& item, int32_t row_begin, int rows) {
-  AttentionTile const t(a.scratch, a.kv.head_size);
+  AttentionTile const t(a.scratch, a.kv);
   begin_rows(a, item, t, row_begin, rows);
   for (int part = 0; part < item.parts; ++part) {
     // The first part may have continued the segment that is in the state.
@@ -408,7 +445,9 @@ AttentionBlock block_at(Attention const& a, AttentionItem const& item, int32_t b
   int32_t const base_page = base / kPageTokens, last_page = (span.end - 1) / kPageTokens;
   int32_t const* const pages = a.chunks[item.chunk].pages + base_page;
   auto const keys = [&](int n) { return k_of(a.kv, pages[n], item.kv_head) + scales; };
-  auto const values = [&](int n) { return v_of(a.kv, pages[n], item.kv_head) + scales; };
+  auto const values = [&](int n) {
+    return a.kv.latent > 0 ? keys(n) : v_of(a.kv, pages[n], item.kv_head) + scales;
+  };
   AttentionBlock block;
   block.first = base < span.begin ? (span.begin - base) / kPageTokens : 0;
   block.end = last_page - base_page < kBlockPages ? last_page - base_page + 1 : kBlockPages;
@@ -439,7 +478,7 @@ void fetch_rest(Attention const& a, AttentionBlock const& block, AttentionBlock 
 template <class Products, bool Scaled>
 void walk(Attention const& a, AttentionItem const& item, Products& products, int32_t row_begin,
           int32_t row_end, AttentionItem const* next) {
-  AttentionTile const t(a.scratch, a.kv.head_size);
+  AttentionTile const t(a.scratch, a.kv);
   int const rows = row_end - row_begin;
   for (int r = 0; r < rows; ++r) {
     RowPlace const at = place(a, item, row_begin + r);
@@ -474,8 +513,9 @@ void walk(Attention const& a, AttentionItem const& item, Products& products, int
         widen_block(t, block, is_packed);
       else if (is_packed)
         unpack_block(t, block);
-    } else if (tail != 0) {
-      block.v[block.end - 1] = values_until(t, a.kv.dtype, block.v[block.end - 1], tail);
+    } else {
+      if (a.kv.latent > 0) unfold_block(t, a.kv.dtype, block);
+      if (tail != 0) block.v[block.end - 1] = values_until(t, a.kv.dtype, block.v[block.end - 1], tail);
     }
     products.score(t, block, rows);
     for (int r = 0; r < rows; ++r)

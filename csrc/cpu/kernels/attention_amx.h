@@ -56,13 +56,13 @@ struct TileProducts {
 
   void weigh(AttentionTile const& t, AttentionBlock const& block, int rows) {
     for (int r = 0; r < rows; ++r) {
-      float* const o = t.o + r * t.head_size;
+      float* const o = t.o + r * t.value_size;
       f32x16 const rescale = set1(t.rescale[r]);
-      for (int64_t d = 0; d < t.head_size; d += 16) store(o + d, load(o + d) * rescale);
+      for (int64_t d = 0; d < t.value_size; d += 16) store(o + d, load(o + d) * rescale);
     }
     for (int row = 0; row < rows; row += 16) {
-      for (int64_t d = 0; d < t.head_size; d += 64) {
-        switch ((t.head_size - d) / 16) {
+      for (int64_t d = 0; d < t.value_size; d += 64) {
+        switch ((t.value_size - d) / 16) {
           case 1:
             weigh_dimensions<1>(t, block, row, d);
             break;
@@ -112,8 +112,8 @@ struct TileProducts {
 
   template <int N>
   void weigh_dimensions(AttentionTile const& t, AttentionBlock const& block, int row, int64_t d) {
-    float* const o = t.o + row * t.head_size + d;
-    int64_t const stride = t.head_size * 4;
+    float* const o = t.o + row * t.value_size + d;
+    int64_t const stride = t.value_size * 4;
     tiles.load<0>(o, stride);
     if constexpr (N > 1) tiles.load<1>(o + 16, stride);
     if constexpr (N > 2) tiles.load<2>(o + 32, stride);
@@ -128,7 +128,7 @@ struct TileProducts {
       if constexpr (N > 3) tiles.load<7>(v + 192, stride), tiles.multiply_bf16<3, 6, 7>();
       for (int64_t pair = 0; pair < kPageTokens / 2; ++pair)
         for (int n = 0; n < N; ++n)
-          __builtin_prefetch(block.next_v[page] + (pair * t.head_size + d + n * 16) * 4);
+          __builtin_prefetch(block.next_v[page] + (pair * t.value_size + d + n * 16) * 4);
     }
     store_sums<N>(o, 16, stride);
   }

@@ -13,22 +13,24 @@ static_assert(kBlockTokens == kAttentionBlock);
 // Working memory of a tile while it walks the keys, cut from a thread's scratch (64-byte aligned). Every part
 // is a multiple of 64 bytes because D % 16 == 0.
 struct AttentionTile {
-  int64_t head_size;
-  char* q;                   // queries in the order of the products, at most [D, rows] f32
-  float* o;                  // [rows, D] unnormalised outputs of the segment
-  float* scores;             // [rows, 64] of the current block, then its probabilities
-  bf16* p;                   // [rows, 64] probabilities for products with 16-bit inputs
-  float* l;                  // [rows, 16] sums of exp(score - m) by token % 16
-  float* m;                  // [rows] largest score so far
-  float* rescale;            // [rows] exp(old m - new m) of the current block
-  float *q_scale, *p_scale;  // [rows] scales of queries, and of a block's probabilities, as integers
+  int64_t head_size, value_size;  // D, Dv <= D
+  char* q;                        // queries in the order of the products, at most [D, rows] f32
+  float* o;                       // [rows, Dv] unnormalised outputs of the segment
+  float* scores;                  // [rows, 64] of the current block, then its probabilities
+  bf16* p;                        // [rows, 64] probabilities for products with 16-bit inputs
+  float* l;                       // [rows, 16] sums of exp(score - m) by token % 16
+  float* m;                       // [rows] largest score so far
+  float* rescale;                 // [rows] exp(old m - new m) of the current block
+  float *q_scale, *p_scale;       // [rows] scales of queries, and of a block's probabilities, as integers
   float *o_before, *l_before, *m_before;  // o, l and m of all segments before
   int32_t *low, *high;                    // [rows] first and last position that the row's token sees
   char* tail;                             // one page of values of one head
-  bf16* widened;   // bf16 copies of the block's int8 pages of one head: keys, then values
+  // Copies of the block's pages of one head: of int8 pages in bf16, keys, then values; of latents the values.
+  bf16* widened;
   float* v_scale;  // [64] scales of the block's values, 0 beyond the last token
 
-  AttentionTile(char* scratch, int64_t head_size) : head_size(head_size), q(scratch) {
+  AttentionTile(char* scratch, KvLayer const& kv)
+      : head_size(kv.head_size), value_size(kv.value_size()), q(scratch) {
     o = reinterpret_cast<float*>(q) + kTileRows * head_size;
     scores = o + kTileRows * head_size;
     p = reinterpret_cast<bf16*>(scores + kTileRows * kBlockTokens);

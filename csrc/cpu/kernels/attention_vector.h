@@ -104,9 +104,9 @@ struct ProductsOf {
 
   template <int R, int N>
   static BUNTING_INLINE void weigh(AttentionTile const& t, AttentionBlock const& block, int row, int64_t d) {
-    float* const o = t.o + row * t.head_size + d;
+    float* const o = t.o + row * t.value_size + d;
     auto const rescaled = [&](int r, int n) __attribute__((always_inline)) {
-      return load(o + r * t.head_size + n * 16) * set1(t.rescale[row + r]);
+      return load(o + r * t.value_size + n * 16) * set1(t.rescale[row + r]);
     };
     Sum sums[R][N];
     for (int r = 0; r < R; ++r)
@@ -118,7 +118,7 @@ struct ProductsOf {
       }
     for (int page = block.first; page < block.end; ++page) {
       Input const* p = probabilities(t) + row * kBlockTokens + page * kPageTokens;
-      int64_t const row_bytes = t.head_size / 16 * A::kStepBytes;
+      int64_t const row_bytes = t.value_size / 16 * A::kStepBytes;
       for (int64_t at = d / 16 * A::kStepBytes; at < kPageTokens / A::kStep * row_bytes; at += row_bytes) {
         char const* values[N];
         for (int n = 0; n < N; ++n) {
@@ -136,7 +136,7 @@ struct ProductsOf {
           sum = fma(to_f32(sums[r][n]), set1(t.p_scale[row + r]), rescaled(r, n));
         else
           sum = sums[r][n];
-        store(o + r * t.head_size + n * 16, sum);
+        store(o + r * t.value_size + n * 16, sum);
       }
   }
 
@@ -206,8 +206,8 @@ struct VectorProducts : ProductsOf<A> {
     for (; rows >= R; rows -= R, row += R) {
       constexpr int N = sums_per_row(R);
       int64_t d = 0;
-      for (; d + N * 16 <= t.head_size; d += N * 16) Products::template weigh<R, N>(t, block, row, d);
-      for (; d < t.head_size; d += 16) Products::template weigh<R, 1>(t, block, row, d);
+      for (; d + N * 16 <= t.value_size; d += N * 16) Products::template weigh<R, N>(t, block, row, d);
+      for (; d < t.value_size; d += 16) Products::template weigh<R, 1>(t, block, row, d);
     }
     if constexpr (R > 1) {
       if (rows > 0) weigh_rows<R - 1>(t, block, row, rows);

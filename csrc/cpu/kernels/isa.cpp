@@ -17,6 +17,7 @@ void add_normed(float* x, int64_t ldx, float const* d, int64_t ldd, Norm const& 
                 int64_t begin, int64_t end);
 void scale_and_cap(float* x, int64_t ldx, int64_t n, float scale, float cap, int64_t begin, int64_t end);
 void rope_append(RopeAppend const& a, int64_t begin, int64_t end);
+void latent_append(LatentAppend const& a, int64_t begin, int64_t end);
 void attention(Attention const& a, int64_t item_begin, int64_t item_end);
 SampleResult sample(SampleRow const& row, float const* logits, int32_t vocab, char* scratch, int32_t* top);
 void gate(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin,
@@ -35,6 +36,7 @@ Kernels const kernels = {
     .add_normed = add_normed,
     .scale_and_cap = scale_and_cap,
     .rope_append = rope_append,
+    .latent_append = latent_append,
     .gate = gate,
     .activate = activate,
     .attention = attention,

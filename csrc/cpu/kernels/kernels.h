@@ -142,6 +142,8 @@ struct KvLayer {
   int32_t kv_heads = 0, head_size = 0;
   char* pages = nullptr;  // page p at pages + p * page_bytes
   size_t page_bytes = 0;
+  int32_t latent = 0;  // > 0: pages have keys alone, and a token's values are so many first numbers of its key
+  int32_t value_size() const { return latent > 0 ? latent : head_size; }
 };
 
 // Positions, pages and token rows of one chunk of the step.
@@ -205,7 +207,7 @@ struct Attention {
   float scale = 0;             // factor of scores
   float cap = 0;               // > 0: a score s becomes cap * tanh(s / cap)
   float const* sinks = nullptr; // [Hq] or null: a score per query head in the softmax denominator, without a value
-  void* out = nullptr;         // [T, ldo]: Hq*D values per token; f32 if the pages are, else bf16
+  void* out = nullptr;         // [T, ldo]: Hq*Dv values per token, Dv = kv.value_size(); f32 if the pages are, else bf16
   int64_t ldo = 0;
   float* states = nullptr;  // [chunks, Hq] of attention_state_floats(D), for chunks of one token
   float* parts = nullptr;   // [rows of parts] of attention_sums_floats(D)
@@ -234,6 +236,30 @@ struct RopeAppend {
   int32_t const* positions = nullptr;   // [T] absolute
   int32_t const* token_pages = nullptr; // [T] page that holds the token's position
   KvLayer kv;
+};
+
+// Steps between the projections and the attention of a latent layer, per token row. Queries: the unrotated
+// part of each head goes to `nope`, the input of its product with the head's keys; the rotated part goes to
+// the end of the head's row of `absorbed`, whose beginning that product fills. Keys: the RMS norm of the
+// latent, followed by the rotated part, is appended to the token's page slot.
+struct LatentAppend {
+  float const* q = nullptr;  // [T, ldq]: Hq heads of nope_size + rotated numbers
+  int64_t ldq = 0;
+  float* kv = nullptr;  // [T, ldkv]: kv.latent + rotated numbers, overwritten
+  int64_t ldkv = 0;
+  int32_t query_heads = 0, nope_size = 0;
+  float const* norm = nullptr;  // [kv.latent]
+  float norm_epsilon = 0;
+  int32_t rotated = 0;                  // R, a multiple of 16
+  float const* cos = nullptr;           // [T, R/2]
+  float const* sin = nullptr;
+  float const* query_scale = nullptr;   // as in RopeAppend, likewise the next two
+  int32_t const* positions = nullptr;
+  int32_t const* token_pages = nullptr;
+  KvLayer kv_layer;                     // plain, with a latent
+  Operand nope;                         // [T, ld], plain: head h from column h * round_up(nope_size, kKAlign) on
+  float* absorbed = nullptr;            // [T, ldabsorbed]: Hq heads of kv.head_size numbers
+  int64_t ldabsorbed = 0;
 };
 
 // Row to draw from; the pointers are into the step block. engine.h defines the order of operations.
@@ -278,6 +304,7 @@ struct Kernels {
   // Multiplies x[t, i] by scale for i < n; with cap > 0 the result x then becomes cap * tanh(x / cap).
   void (*scale_and_cap)(float* x, int64_t ldx, int64_t n, float scale, float cap, int64_t begin, int64_t end);
   void (*rope_append)(RopeAppend const& a, int64_t begin, int64_t end);  // token rows
+  void (*latent_append)(LatentAppend const& a, int64_t begin, int64_t end);  // likewise
   // Sets y[t, f] = activation(gu[t, f]) * gu[t, F + f] for f < F, or the formula of engine.h; groups are
   // rounded likewise.
   void (*gate)(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin, int64_t end);
@@ -298,6 +325,8 @@ constexpr int64_t attention_sums_floats(int64_t head_size) { return head_size + 
 constexpr int64_t attention_state_floats(int64_t head_size) { return 2 * attention_sums_floats(head_size); }
 size_t sample_scratch_bytes(int32_t vocab);
 size_t kv_page_bytes(Dtype dtype, int32_t kv_heads, int32_t head_size);
+// The same for keys without values.
+size_t latent_page_bytes(Dtype dtype, int32_t head_size);
 // Copies the first `count` tokens of page `from` to page `to` of one layer; the other slots of `to` become
 // unspecified.
 void copy_page(KvLayer const& kv, int32_t from, int32_t to, int32_t count);

@@ -18,9 +18,17 @@ size_t kv_page_bytes(Dtype dtype, int32_t kv_heads, int32_t head_size) {
   return size_t(kv_heads) * 2 * kv_part_bytes(dtype, head_size);
 }
 
+size_t latent_page_bytes(Dtype dtype, int32_t head_size) {
+  return kv_part_bytes(dtype, head_size);
+}
+
 void copy_page(KvLayer const& kv, int32_t from, int32_t to, int32_t count) {
   if (from == to || count == 0) return;
   size_t const part = kv_part_bytes(kv.dtype, kv.head_size);
+  if (kv.latent > 0) {
+    std::memcpy(k_of(kv, to, 0), k_of(kv, from, 0), part);
+    return;
+  }
   size_t const elements = has_kv_scales(kv.dtype) ? part - kKvScaleBytes : part;
   size_t const value_bytes = part - elements + elements / (kPageTokens / 2) * size_t((count + 1) / 2);
   for (int32_t head = 0; head < kv.kv_heads; ++head) {

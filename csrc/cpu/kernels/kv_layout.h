@@ -15,6 +15,8 @@
 // them into the output. VDPBF16PS and AMX tiles need the bf16 pairs: over dimensions for scores, over tokens
 // for outputs. Splitting a pair into two f32 vectors costs one shift and one mask.
 //
+// A page of latents holds K alone, in bf16 or f32; attention makes the V of a block in a thread's scratch.
+//
 // Every part is a multiple of 64 bytes because D % 16 == 0. So all parts of an aligned page are aligned.
 #pragma once
 

@@ -23,38 +23,10 @@
 
 #include "cpu/kernels/hadamard.h"
 #include "cpu/kernels/kv_layout.h"
+#include "cpu/kernels/rope_rows.h"
 #include "cpu/kernels/simd.h"
 
 namespace bunting::BUNTING_ISA {
-
-static void norm_values(float* x, float const* w, int64_t d, float epsilon) {
-  f32x16 squares = zero();
-  for (int64_t i = 0; i < d; i += 16) {
-    f32x16 const v = load(x + i);
-    squares = fma(v, v, squares);
-  }
-  f32x16 const scale = set1(1.0f / std::sqrt(sum(squares) / float(d) + epsilon));
-  for (int64_t i = 0; i < d; i += 16) store(x + i, load(x + i) * scale * (w ? load(w + i) : set1(1.0f)));
-}
-
-static void rotate_head(float* x, float const* cos, float const* sin, int64_t half) {
-  int64_t const whole = half / 8 * 8;
-  for (int64_t i = whole; i < half; ++i) {
-    float const a = x[i], b = x[i + half];
-    x[i] = a * cos[i] - b * sin[i];
-    x[i + half] = b * cos[i] + a * sin[i];
-  }
-  for (int64_t i = 0; i < whole; i += 8) {
-    float low[8], high[8];
-    for (int j = 0; j < 8; ++j) {
-      float const a = x[i + j], b = x[i + j + half];
-      low[j] = a * cos[i + j] - b * sin[i + j];
-      high[j] = b * cos[i + j] + a * sin[i + j];
-    }
-    std::memcpy(x + i, low, sizeof low);
-    std::memcpy(x + i + half, high, sizeof high);
-  }
-}
 
 // Returns the scale that maps -most .. most onto the values; 0 for zeros, NaN if a value is not finite.
 static float scale_of(float const* x, int64_t d, float most) {
@@ -99,8 +71,7 @@ static void append_head(KvLayer const& kv, int32_t page, int32_t slot, int32_t h
   char* const to_k = k_of(kv, page, head);
   char* const to_v = v_of(kv, page, head);
   if (kv.dtype == Dtype::f32) {
-    float* const keys = reinterpret_cast<float*>(to_k) + slot;
-    for (int32_t i = 0; i < d; ++i) keys[int64_t(i) * kPageTokens] = k[i];
+    append_keys(to_k, kv.dtype, slot, k, d);
     std::memcpy(reinterpret_cast<float*>(to_v) + int64_t(slot) * d, v, size_t(d) * sizeof(float));
     return;
   }
@@ -114,13 +85,11 @@ static void append_head(KvLayer const& kv, int32_t page, int32_t slot, int32_t h
     append_nibbles(to_v, slot, false, v, d);
     return;
   }
-  bf16* const keys = reinterpret_cast<bf16*>(to_k) + 2 * slot;
+  append_keys(to_k, kv.dtype, slot, k, d);
   bf16* const values = reinterpret_cast<bf16*>(to_v) + int64_t(slot / 2) * 2 * d + slot % 2;
   for (int32_t i = 0; i < d; i += 16) {
-    bf16 k16[16], v16[16];
-    store_bf16(k16, load(k + i));
+    bf16 v16[16];
     store_bf16(v16, load(v + i));
-    for (int32_t j = 0; j < 16; j += 2) std::memcpy(keys + (i + j) * kPageTokens, k16 + j, 2 * sizeof(bf16));
     for (int32_t j = 0; j < 16; ++j) values[(i + j) * 2] = v16[j];
   }
 }

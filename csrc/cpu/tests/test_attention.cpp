@@ -35,6 +35,8 @@ struct Shape {
   bool has_sinks = false;
   bool is_bidirectional = false;
   bool is_chunked = false;
+  int32_t latent = 0;  // > 0: size of values, which are the first numbers of keys
+  int32_t value_size() const { return latent > 0 ? latent : head_size; }
 };
 
 int32_t pages_for(int32_t tokens) {
@@ -73,18 +75,18 @@ class Step {
 
   // Returns raw outputs, [T, Hq*D].
   std::vector<char> run(Kernels const& kernels) {
-    std::vector<char> out(q_.size() * dtype_bytes(out_type(shape_.dtype)), char(0x5a));
+    std::vector<char> out(out_numbers() * dtype_bytes(out_type(shape_.dtype)), char(0x5a));
     Aligned<char> scratch(attention_scratch_bytes(shape_.head_size));
     Attention a = parameters();
     a.out = out.data();
-    a.ldo = a.ldq;
+    a.ldo = int64_t(shape_.query_heads) * shape_.value_size();
     a.scratch = scratch.data();
     kernels.attention(a, 0, int64_t(items.size()));
     return out;
   }
 
   std::vector<double> expected() const {
-    std::vector<double> out(q_.size());
+    std::vector<double> out(out_numbers());
     reference::attention(parameters(), 0, int64_t(items.size()), out.data());
     return out;
   }
@@ -95,6 +97,8 @@ class Step {
   Shape shape_;
   Pages const& pages_;
   std::vector<float> q_;
+
+  size_t out_numbers() const { return q_.size() / size_t(shape_.head_size) * size_t(shape_.value_size()); }
 
   Attention parameters() const {
     Attention a;
@@ -134,7 +138,7 @@ Sequence sequence_for(Random& random, Shape const& shape, int32_t tokens) {
 
 void check_chunk(Shape const& shape, int32_t start, int32_t count) {
   Random random{uint64_t(shape.head_size * 7 + start * 131 + count * 17 + shape.window)};
-  Pages pages(shape.dtype, shape.kv_heads, shape.head_size, pages_for(start + count) + 3);
+  Pages pages(shape.dtype, shape.kv_heads, shape.head_size, pages_for(start + count) + 3, shape.latent);
   Sequence const sequence = sequence_for(random, shape, start + count);
   auto const ids = shuffled_pages(random, 2, pages_for(start + count));
   sequence.append(pages.kv, ids, 0, start + count);
@@ -218,6 +222,20 @@ TEST(attention_matches_reference_over_long_contexts) {
   }
 }
 
+TEST(attention_matches_reference_over_latents) {
+  for (Dtype dtype : {Dtype::bf16, Dtype::f32})
+    for (auto [size, latent] : {std::pair{48, 32}, {80, 64}, {320, 256}, {576, 512}})
+      for (int32_t heads : {1, 5, 16, 20})
+        for (auto [start, count] : {std::pair{0, 37}, {90, 1}, {63, 2}, {1023, 3}})
+          check_chunk({.query_heads = heads,
+                       .kv_heads = 1,
+                       .head_size = size,
+                       .window = start == 63 ? 20 : 0,
+                       .dtype = dtype,
+                       .latent = latent},
+                      start, count);
+}
+
 TEST(attention_has_nothing_to_do_for_no_items) {
   Shape const shape{2, 1, 16, 0, Dtype::bf16};
   Pages pages(shape.dtype, 1, 16, 1);
@@ -232,6 +250,7 @@ namespace {
 // tile. Windows lie at the edges of a page and over more than a block.
 struct Mix {
   int32_t ratio, window;
+  int32_t latent = 0;  // > 0: one key head of latents
 };
 constexpr Mix kMixes[] = {{3, 0}, {1, 0}, {7, 1}, {1, 15}, {3, 17}, {7, 70}};
 
@@ -240,13 +259,20 @@ constexpr Mix kMixes[] = {{3, 0}, {1, 0}, {7, 1}, {1, 15}, {3, 17}, {7, 70}};
 // rows fall differently into register tiles, pages and tiles of rows.
 void check_rows_alone(Kernels const* kernels, Dtype dtype, Mix const& mix) {
   constexpr int32_t kTokens = 150, kOther = 40;
-  Shape const shape{2 * mix.ratio, 2, 48, mix.window, dtype};
+  int32_t const kv_heads = mix.latent > 0 ? 1 : 2;
+  Shape const shape{.query_heads = 2 * mix.ratio,
+                    .kv_heads = kv_heads,
+                    .head_size = 48,
+                    .window = mix.window,
+                    .dtype = dtype,
+                    .latent = mix.latent};
   Random random{uint64_t(mix.ratio * 100 + mix.window)};
-  size_t const row_bytes = size_t(shape.query_heads) * size_t(shape.head_size) * dtype_bytes(out_type(dtype));
+  size_t const row_bytes =
+      size_t(shape.query_heads) * size_t(shape.value_size()) * dtype_bytes(out_type(dtype));
   Sequence const sequence = sequence_for(random, shape, kTokens), other = sequence_for(random, shape, kOther);
   auto const ids = shuffled_pages(random, 0, pages_for(kTokens));
   auto const other_ids = shuffled_pages(random, pages_for(kTokens), pages_for(kOther));
-  Pages whole_pages(dtype, 2, shape.head_size, pages_for(kTokens) + pages_for(kOther));
+  Pages whole_pages(dtype, kv_heads, shape.head_size, pages_for(kTokens) + pages_for(kOther), mix.latent);
   sequence.append(whole_pages.kv, ids, 0, kTokens);
   other.append(whole_pages.kv, other_ids, 0, kOther);
   Step whole(shape, whole_pages);
@@ -255,7 +281,7 @@ void check_rows_alone(Kernels const* kernels, Dtype dtype, Mix const& mix) {
   std::vector<char> const want = whole.run(*kernels);
 
   for (int32_t size : {1, 2, 3, 5, 8, 15, 16, 17}) {
-    Pages pages(dtype, 2, shape.head_size, pages_for(kTokens) + 5);
+    Pages pages(dtype, kv_heads, shape.head_size, pages_for(kTokens) + 5, mix.latent);
     auto const chunk_ids = shuffled_pages(random, 5, pages_for(kTokens));
     bool same = true;
     for (int32_t start = 0; start < kTokens; start += size) {
@@ -290,10 +316,12 @@ TEST(attention_rows_do_not_depend_on_chunks_items_or_neighbours) {
     // Emulated tiles are slow, and their f32 is the portable one. Pages of int8 become pages of bf16.
     if (kernels == &amx_emulated::kernels) {
       check_rows_alone(kernels, Dtype::bf16, {3, 17});
+      check_rows_alone(kernels, Dtype::bf16, {3, 0, 32});
       continue;
     }
     for (Mix const& mix : kMixes)
       for (Dtype dtype : {Dtype::bf16, Dtype::f32}) check_rows_alone(kernels, dtype, mix);
+    for (Dtype dtype : {Dtype::bf16, Dtype::f32}) check_rows_alone(kernels, dtype, {9, 0, 32});
     check_rows_alone(kernels, Dtype::q8, {3, 0});
     check_rows_alone(kernels, Dtype::q8, {7, 17});
   }
