@@ -131,14 +131,16 @@ void check_limits(bunting_engine_limits const& limits) {
 }
 
 // Refuses layers that this engine does not compute yet.
-void check_mixers(bunting::Model const& model) {
+void check_mixers([[maybe_unused]] bunting::Model const& model) {
+#ifdef BUNTING_CUDA
   for (int32_t layer = 0; layer < model.shape().layers; layer++) {
     bunting_layer_shape const& has = model.layer_shape(layer);
-    if (model.has_state(layer)) fail(BUNTING_INVALID, "this engine does not compute recurrent layers");
+    if (model.has_state(layer)) fail(BUNTING_INVALID, "GPUs do not compute recurrent layers yet");
     if (has.mixer == BUNTING_MIXER_NONE || has.mlp == BUNTING_MLP_NONE)
-      fail(BUNTING_INVALID, "this engine does not compute layers without attention or without an MLP");
-    if (has.gated_output) fail(BUNTING_INVALID, "this engine does not gate the output of attention");
+      fail(BUNTING_INVALID, "GPUs do not compute layers without attention or without an MLP yet");
+    if (has.gated_output) fail(BUNTING_INVALID, "GPUs do not gate the output of attention yet");
   }
+#endif
 }
 
 // The allowed formats depend on the engine.

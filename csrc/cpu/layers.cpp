@@ -131,15 +131,21 @@ void Forward::finish_layer(int32_t layer, int64_t rows) {
   bool const is_parallel = has.parallel;
   bool const norms_attention_sum = has.norms & BUNTING_NORM_ATTN_SUM;
   bool const norms_mlp_sum = has.norms & BUNTING_NORM_MLP_SUM;
+  if (has.gated_output) gate_attended(layer, rows);
   if (is_parallel)  // keeps x unchanged until the MLP has read it
     multiply(
         {.w = &weights.o, .bias = weights.o_bias, .y = work_.delta, .ldy = hidden_stride_, .tokens = rows},
         mixed(layer, rows));
-  else
+  else if (model_.has_attention(layer))
     add(weights.o, weights.o_bias, norms_attention_sum ? nullptr : weights.attention_post_norm,
         mixed(layer, rows), rows);
+  if (model_.has_state(layer))
+    add(weights.state_o, nullptr, norms_attention_sum ? nullptr : weights.attention_post_norm,
+        state_output(weights.state_o, rows), rows);
   if (norms_attention_sum) norm_sum(weights.attention_post_norm, rows);
-  if (model_.has_both(layer)) {
+  if (!model_.has_mlp(layer)) {
+    // The layer has a mixer only.
+  } else if (model_.has_both(layer)) {
     add_both(layer, rows);
   } else if (model_.has_shared(layer)) {
     add_shared(layer, rows);

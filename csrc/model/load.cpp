@@ -63,7 +63,7 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   if (rows != to.rows || cols != to.cols)
     fail(BUNTING_INVALID, "%s is [%lld, %lld], expected [%lld, %lld]", where.c_str(), (long long)rows,
          (long long)cols, (long long)to.rows, (long long)to.cols);
-  StoredLayout const layout(dtype, to, *this, layer, tensor);
+  StoredLayout const layout(dtype, *kind, to, *this, layer);
   layout.validate(*kind, to, where);
   uint8_t& loaded = loaded_[tensor_slot(tensor, layer)];
   if (loaded) fail(BUNTING_INVALID, "%s is loaded already", where.c_str());
@@ -72,6 +72,7 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   if (quantised) stored.quantised = *quantised;
   // The router reads norm(x) / sqrt(H).
   if (tensor == BUNTING_T_ROUTER_NORM) stored.divisor = std::sqrt(float(shape_.hidden));
+  stored.negates_exp = tensor == BUNTING_T_STATE_A_LOG && !layout.is_negated_exp;
   stored.check_files();
   if (is_deferred_)
     stored_.emplace(place_of(to), std::move(stored));

@@ -70,6 +70,18 @@ struct LayerWeights {
   PackedMatrix input_out;            // [H, P]
   float* input_post_norm = nullptr;  // [H]
   float* scale = nullptr;            // [1]
+  PackedMatrix q_gate;               // [Hq D, H], with a gated output
+  // Weights of a recurrent mixer. Each part of state_in begins at a panel.
+  PackedMatrix state_in;        // rows of q, k and v, and of z if there is one and its format is the same
+  PackedMatrix state_z;         // z in another format; else n = 0
+  PackedMatrix state_gates;     // [.., H] in f32: rows of a, and of b if there is one
+  PackedMatrix state_o;         // [H, Gv Dv]
+  float* state_conv = nullptr;  // [channels, K]
+  float* state_conv_bias = nullptr;  // [channels]
+  float* state_dt_bias = nullptr;    // [Gv]
+  float* state_decay = nullptr;      // [Gv] -exp(A_log)
+  float* state_skip = nullptr;       // [Gv]
+  float* state_norm = nullptr;       // [Dv] or [Gv Dv]
 };
 
 // Weights of the per-layer inputs.
@@ -157,13 +169,14 @@ class Model {
   int64_t projected_width(int32_t layer) const {
     return query_width(layer) + (has_keys(layer) + has_v(layer)) * kv_width(layer);
   }
-  int32_t last_layer_with_keys() const;
+  int32_t last_layer_with_memory() const;  // with keys or a state
   // Layer whose keys and values a layer reads.
   int32_t kv_layer(int32_t layer) const { return layer - layer_shape(layer).kv_layers_back; }
   // Bytes of one page of a layer with keys and values.
   uint64_t page_bytes(int32_t layer) const;
   bool has_experts(int32_t layer) const;
-  bool has_gate(int32_t layer) const { return layer_shape(layer).mlp != BUNTING_MLP_PLAIN; }
+  bool has_mlp(int32_t layer) const { return layer_shape(layer).mlp != BUNTING_MLP_NONE; }
+  bool has_gate(int32_t layer) const { return has_mlp(layer) && layer_shape(layer).mlp != BUNTING_MLP_PLAIN; }
   bool has_both(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_BOTH; }
   bool has_shared_gate(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_SHARED_GATED; }
   bool has_shared(int32_t layer) const {
@@ -217,6 +230,17 @@ class Model {
   int64_t state_value_width() const {
     return shape_.state_heads > 0 ? int64_t(shape_.state_heads) * shape_.state_value_size : shape_.hidden;
   }
+  // First columns of the projections of v and z in a row of a recurrent layer's projections, and its width.
+  int64_t state_v_column() const { return 2 * round_up(state_key_width(), kPanel); }
+  int64_t state_z_column() const { return state_v_column() + round_up(state_value_width(), kPanel); }
+  int64_t state_in_width() const {
+    return state_v_column() + (has_state_heads() ? 2 : 1) * round_up(state_value_width(), kPanel);
+  }
+  // First row of b behind a.
+  int64_t state_b_row() const { return round_up(shape_.state_heads, kPanel); }
+  bool is_delta(int32_t layer) const { return layer_shape(layer).mixer == BUNTING_MIXER_DELTA; }
+  // True if recurrent layers have heads with matrices for states, false with short convolutions.
+  bool has_state_heads() const { return shape_.state_heads > 0; }
   // Channels of the convolution of a recurrent layer.
   int64_t conv_channels() const {
     return shape_.state_heads > 0 ? 2 * state_key_width() + state_value_width() : shape_.hidden;
@@ -224,7 +248,9 @@ class Model {
   // Numbers of a recurrent layer's state, a multiple of 16: the conv's last inputs [K-1, channels], then S
   // [Gv, Dk, Dv].
   int64_t layer_state_numbers() const;
-  uint64_t state_bytes() const;  // one slot over all recurrent layers
+  int64_t conv_state_numbers() const { return round_up((shape_.state_conv - 1) * conv_channels(), kPanel); }
+  int64_t state_norm_width() const;  // 0: the output has no norm
+  uint64_t state_bytes() const;      // one slot over all recurrent layers
 
  private:
   TensorTarget target(int32_t tensor, int32_t layer) const;
@@ -235,6 +261,8 @@ class Model {
   void read_formats();
   void read_ropes();
   size_t place(char* base);
+  template <class Matrix, class Vector>
+  void place_state(int32_t index, Matrix const& matrix, Vector const& vector);
 
   bunting_model_shape shape_;  // without its pointers, which are the caller's
   std::vector<bunting_layer_shape> layer_shapes_;

@@ -47,6 +47,11 @@ void check_parts(bunting_layer_shape const& layer) {
     fail(BUNTING_INVALID, "model shape: a layer without an MLP has a norm or a bias of it");
   if (!has_mixer && (layer.norms & ~kMlpNorms || layer.biases & BUNTING_BIAS_O))
     fail(BUNTING_INVALID, "model shape: a layer without a mixer has a norm or a bias of it");
+  constexpr int32_t kAfterMixer = BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM;
+  if (has_state(layer.mixer) && (layer.parallel || layer.biases & BUNTING_BIAS_O))
+    fail(BUNTING_INVALID, "model shape: a recurrent layer has no parallel MLP and no bias of o");
+  if (layer.mixer == BUNTING_MIXER_ATTENTION_SSM && layer.norms & kAfterMixer)
+    fail(BUNTING_INVALID, "model shape: a layer with two mixers has no norm after them");
   if (mixes_attention(layer.mixer)) return;
   if (layer.biases & BUNTING_BIAS_QKV || layer.qk_norm != BUNTING_QK_NORM_NONE || layer.sinks ||
       layer.values || layer.kv_layers_back || layer.sliding_window)
@@ -96,7 +101,8 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
         "not beside the attention");
   if (!mixes_experts(layer.mlp) && (layer.biases & BUNTING_BIAS_ROUTER))
     fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
-  check_range("a layer's gated_output", layer.gated_output, 0, mixes_attention(layer.mixer) ? 1 : 0);
+  check_range("a layer's gated_output", layer.gated_output, 0,
+              mixes_attention(layer.mixer) && layer.mixer != BUNTING_MIXER_LATENT ? 1 : 0);
   check_parts(layer);
 }
 

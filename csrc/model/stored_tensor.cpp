@@ -5,6 +5,7 @@
 #include "model/stored_tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "boundary/error.h"
@@ -25,7 +26,7 @@ void StoredTensor::check_files() const {
     TensorFile(path.c_str(), offset, layout.bytes(), false);
     return;
   }
-  bool const has_rows = !layout.is_vector && !layout.is_transposed && !layout.is_grouped;
+  bool const has_rows = !layout.is_vector && !layout.is_transposed && !layout.is_in_runs();
   if (!has_rows || !open(*this, false).can_be(Dtype(layout.dtype)))
     fail(BUNTING_INVALID, "%s: %s cannot become blocks of type %d", path.c_str(), name.c_str(), layout.dtype);
 }
@@ -87,7 +88,10 @@ bool TensorReader::copy_bf16(int64_t row, void* to) const {
 
 void TensorReader::read(float* to) const {
   if (!tensor_.layout.read(file_->data(), to)) refuse();
-  for (int64_t i = 0; i < tensor_.numbers(); i++) to[i] /= tensor_.divisor;
+  for (int64_t i = 0; i < tensor_.numbers(); i++) {
+    to[i] /= tensor_.divisor;
+    if (tensor_.negates_exp) to[i] = float(-std::exp(double(to[i])));
+  }
 }
 
 void TensorReader::let_go(int64_t panel, int64_t panels) const {

@@ -307,6 +307,7 @@ TEST(model_has_a_row_for_every_kind_of_tensor) {
   for (int32_t kind = 0; kind < BUNTING_EXPERT; kind++) {
     bool const is_kind = kind <= BUNTING_T_TOKEN_TYPES ||
                          (kind >= BUNTING_T_ATTN_NORM && kind <= BUNTING_T_LATENT_VALUES) ||
+                         (kind >= BUNTING_T_Q_GATE && kind <= BUNTING_T_STATE_O) ||
                          (kind >= BUNTING_T_XIELU_ALPHA_P && kind <= BUNTING_T_XIELU_EPS);
     TensorKind const* const row = tensor_kind(kind);
     CHECK((row != nullptr) == is_kind, "kind %d", kind);

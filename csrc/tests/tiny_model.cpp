@@ -142,6 +142,37 @@ uint16_t to_f16(float value) {  // |value| in [2^-14, 2), or 0
   return uint16_t((bits >> 16 & 0x8000) | uint32_t(exponent) << 10 | (bits >> 13 & 0x3ff));
 }
 
+// Adds the tensors of a recurrent mixer.
+template <typename Add>
+void add_state(bunting_model_shape const& s, int32_t layer, Add const& add) {
+  int32_t const mixer = s.layer[layer].mixer, options = s.state_options;
+  if (mixer < BUNTING_MIXER_DELTA || mixer > BUNTING_MIXER_ATTENTION_SSM) return;
+  bool const has_heads = s.state_heads > 0, has_biases = options & BUNTING_STATE_CONV_BIAS;
+  int64_t const hidden = s.hidden, keys = has_heads ? s.state_key_heads * s.state_key_size : hidden,
+                values = has_heads ? s.state_heads * s.state_value_size : hidden;
+  add(BUNTING_T_STATE_Q, layer, keys, hidden);
+  add(BUNTING_T_STATE_K, layer, keys, hidden);
+  add(BUNTING_T_STATE_V, layer, values, hidden);
+  add(BUNTING_T_STATE_CONV_Q, layer, keys, s.state_conv);
+  if (has_biases) add(BUNTING_T_STATE_CONV_Q_BIAS, layer, 1, keys);
+  add(BUNTING_T_STATE_O, layer, hidden, values);
+  if (!has_heads) return;
+  add(BUNTING_T_STATE_Z, layer, values, hidden);
+  add(BUNTING_T_STATE_A, layer, s.state_heads, hidden);
+  if (mixer == BUNTING_MIXER_DELTA) add(BUNTING_T_STATE_B, layer, s.state_heads, hidden);
+  add(BUNTING_T_STATE_CONV_K, layer, keys, s.state_conv);
+  add(BUNTING_T_STATE_CONV_V, layer, values, s.state_conv);
+  if (has_biases) add(BUNTING_T_STATE_CONV_K_BIAS, layer, 1, keys);
+  if (has_biases) add(BUNTING_T_STATE_CONV_V_BIAS, layer, 1, values);
+  add(BUNTING_T_STATE_DT_BIAS, layer, 1, s.state_heads);
+  add(BUNTING_T_STATE_A_LOG, layer, 1, s.state_heads);
+  if (options & BUNTING_STATE_SKIP) add(BUNTING_T_STATE_D, layer, 1, s.state_heads);
+  if (options & BUNTING_STATE_NORM_HEADS)
+    add(BUNTING_T_STATE_NORM, layer, 1, s.state_value_size);
+  else if (options & (BUNTING_STATE_NORM_GROUPS | BUNTING_STATE_NORM_WIDE))
+    add(BUNTING_T_STATE_NORM, layer, 1, values);
+}
+
 }  // namespace
 
 TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) : dtype_(dtype) {
@@ -188,7 +219,9 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
     int64_t const head_size = own(has.head_size, s.head_size), q = s.query_heads * head_size,
                   kv = own(has.kv_heads, s.kv_heads) * head_size,
                   width = own(has.feed_forward, s.feed_forward);
-    bool const has_keys = has.kv_layers_back == 0;
+    bool const has_attention = has.mixer == BUNTING_MIXER_ATTENTION || has.mixer == BUNTING_MIXER_LATENT ||
+                               has.mixer == BUNTING_MIXER_ATTENTION_SSM;
+    bool const has_keys = has_attention && has.kv_layers_back == 0;
     bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
     if (has.norms & BUNTING_NORM_ATTN) add(BUNTING_T_ATTN_NORM, layer, 1, hidden);
     if (has.mixer == BUNTING_MIXER_LATENT) {
@@ -201,12 +234,14 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
       add(BUNTING_T_LATENT_KEYS, layer, heads * rank, s.key_size);
       add(BUNTING_T_LATENT_VALUES, layer, heads * s.value_size, rank);
       add(BUNTING_T_O, layer, hidden, heads * s.value_size);
-    } else {
+    } else if (has_attention) {
       add(BUNTING_T_Q, layer, q, hidden);
+      if (has.gated_output) add(BUNTING_T_Q_GATE, layer, q, hidden);
       if (has_keys) add(BUNTING_T_K, layer, kv, hidden);
       if (has_keys && !(has.values & BUNTING_VALUES_KEYS)) add(BUNTING_T_V, layer, kv, hidden);
       add(BUNTING_T_O, layer, hidden, q);
     }
+    add_state(s, layer, add);
     if (has.biases & BUNTING_BIAS_QKV) {
       add(BUNTING_T_Q_BIAS, layer, 1, q);
       add(BUNTING_T_K_BIAS, layer, 1, kv);
@@ -221,12 +256,12 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
     if (has.norms & BUNTING_NORM_ATTN_POST) add(BUNTING_T_ATTN_POST_NORM, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_MLP) add(BUNTING_T_MLP_NORM, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_MLP_POST) add(BUNTING_T_MLP_POST_NORM, layer, 1, hidden);
-    bool const has_gate = has.mlp != BUNTING_MLP_PLAIN;
-    bool const is_mixture = has.mlp != BUNTING_MLP_GATED && has_gate;
+    bool const has_gate = has.mlp != BUNTING_MLP_PLAIN, has_mlp = has.mlp != BUNTING_MLP_NONE;
+    bool const is_mixture = has_mlp && has.mlp != BUNTING_MLP_GATED && has_gate;
     int64_t const feed_forward = is_mixture ? s.expert_feed_forward : width;
     if (is_mixture) add(BUNTING_T_ROUTER, layer, s.experts, hidden);
     if (has.biases & BUNTING_BIAS_ROUTER) add(BUNTING_T_ROUTER_BIAS, layer, 1, s.experts);
-    for (int32_t expert = 0; expert < (is_mixture ? s.experts : 1); expert++) {
+    for (int32_t expert = 0; expert < (is_mixture ? s.experts : has_mlp); expert++) {
       int32_t const of = expert * BUNTING_EXPERT;
       if (has.biases & BUNTING_BIAS_GATE_UP) {
         if (has_gate) add(BUNTING_T_GATE_BIAS + of, layer, 1, feed_forward);
