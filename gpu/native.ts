@@ -169,7 +169,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 17;
+const abiVersion = 18;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -451,7 +451,7 @@ const qkNorms: readonly LayerShape["qkNorm"][] = ["none", "head", "wide", "rotat
 const activations: readonly ModelShape["activation"][] = [
   ...(["silu", "geluTanh", "clampedSwiglu", "gelu", "xielu"] as const),
 ];
-const layerBytes = 68;
+const layerBytes = 80;
 const ropeBytes = 32;
 
 /** Encodes a bunting_quantised. */
@@ -541,8 +541,12 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
     view.setFloat32(232, latent.normEpsilon, true);
   }
   writeAddress(160, layersAt);
-  for (const [index, layer] of shape.layers.entries())
-    writeIntegers(layersAt + index * layerBytes, layerWords(layer));
+  view.setInt32(156, shape.streams ?? 1, true);
+  for (const [index, layer] of shape.layers.entries()) {
+    const at = layersAt + index * layerBytes;
+    writeIntegers(at, layerWords(layer));
+    view.setFloat32(at + 76, layer.gateCutoff ?? 0, true);
+  }
   if (rotations.length > 0) writeAddress(168, ropesAt);
   let next = frequenciesAt;
   rotations.forEach(({ frequencies, magnitude }, index) => {
@@ -589,6 +593,7 @@ function layerWords(layer: LayerShape): number[] {
     Number(layer.scaled),
     Number(layer.chunked),
     Number(layer.gatedOutput),
+    ...[layer.laurelRank, Number(layer.gateCutoff !== null)],
   ];
 }
 

@@ -236,7 +236,7 @@ class ConfigSource implements Source {
     const [epsilon] = family.epsilon ?? ["rms_norm_eps"];
     return {
       hidden,
-      feedForward: fields.integer(family.feedForwardField ?? "intermediate_size", 1, shapeLimits.feedForward),
+      feedForward: fields.same(family.feedForwardField ?? "intermediate_size", 1, shapeLimits.feedForward),
       queryHeads,
       ...(latent > 0
         ? { kvHeads: 1, headSize: latent }
@@ -355,6 +355,10 @@ class ConfigSource implements Source {
       value.length >= this.layers &&
       value.every((entry) => typeof entry === "number");
     return isGood ? value.slice(0, this.layers) : this.#fields.refuse(name, `wanted: ${this.layers} numbers`);
+  }
+
+  realsPerLayer(names: Names): readonly number[] | null {
+    return this.perLayer(names);
   }
 
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[] {
@@ -585,6 +589,14 @@ class Fields {
       return this.refuse(name, `wanted: a whole number from ${min} to ${max}`);
     }
     return value;
+  }
+
+  /** Reads a whole number, or an array that has the same one for each layer. */
+  same(name: string, min: number, max: number): number {
+    const value = this.get(name);
+    const isSame = Array.isArray(value) && value.length > 0 && value.every((entry) => entry === value[0]);
+    const fields = isSame ? new Fields(this.file, { [name]: value[0] }, this.#path) : this;
+    return fields.integer(name, min, max);
   }
 
   boolean(name: string, fallback: boolean): boolean {

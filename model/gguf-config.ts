@@ -282,6 +282,11 @@ class MetadataSource implements Source {
     return Array.from(this.#metadata.integers(this.#key(name), this.layers)!);
   }
 
+  realsPerLayer([, name]: Names): readonly number[] | null {
+    const values = name === null ? null : this.#metadata.numbers(this.#key(name), this.layers);
+    return values === null ? null : Array.from(values);
+  }
+
   /**
    * Sliding-window flags. The pattern is one boolean per layer, or a number n: every nth layer has full
    * attention.

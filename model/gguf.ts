@@ -92,6 +92,8 @@ const wholeNames: Readonly<Record<number, string>> = {
   [TensorKind.embedNormBias]: "token_embd_norm.bias",
   [TensorKind.positions]: "position_embd.weight",
   [TensorKind.tokenTypes]: "token_types.weight",
+  [TensorKind.streamIn]: "altup_proj.weight",
+  [TensorKind.streamOut]: "altup_unembd_proj.weight",
 };
 
 /** Names of a layer's tensors, without the layer. */
@@ -138,6 +140,14 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.inputPostNorm]: "post_norm.weight",
   [TensorKind.attentionNormBias]: "attn_norm.bias",
   [TensorKind.mlpNormBias]: "ffn_norm.bias",
+  [TensorKind.streamRouter]: "altup_router.weight",
+  [TensorKind.streamNorm]: "altup_router_norm.weight",
+  [TensorKind.streamPredict]: "altup_predict_coef.weight",
+  [TensorKind.streamCorrect]: "altup_correct_coef.weight",
+  [TensorKind.streamScale]: "altup_correct_scale.weight",
+  [TensorKind.laurelIn]: "laurel_l.weight",
+  [TensorKind.laurelOut]: "laurel_r.weight",
+  [TensorKind.laurelNorm]: "laurel_post_norm.weight",
   [TensorKind.xieluAlphaP]: "xielu.alpha_p",
   [TensorKind.xieluAlphaN]: "xielu.alpha_n",
   [TensorKind.xieluBeta]: "xielu.beta",

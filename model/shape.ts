@@ -108,6 +108,13 @@ export interface LayerShape {
   readonly scaled: boolean;
   /** True if a sigmoid of one more projection, as wide as q, multiplies the attention's output before o. */
   readonly gatedOutput: boolean;
+  /** Rank of the projections that augment the residual (LAuReL, engine.h); 0: none. */
+  readonly laurelRank: number;
+  /**
+   * Set if gates below their mean plus this many standard deviations become 0, and others are what they exceed
+   * it by.
+   */
+  readonly gateCutoff: number | null;
 }
 
 export type LayerSizes = Pick<Sizes, "headSize" | "kvHeads" | "feedForward">;
@@ -130,6 +137,8 @@ export const plainLayer: LayerShape = {
   kvLayersBack: 0,
   scaled: false,
   gatedOutput: false,
+  laurelRank: 0,
+  gateCutoff: null,
 };
 
 /** Sizes that every configuration has. */
@@ -258,6 +267,8 @@ export interface Traits {
   readonly embeddingScale: number;
   /** Extra inputs per token that each layer receives beside the residual stream (engine.h); 0: none. */
   readonly layerInputs: number;
+  /** Residual streams of a token, of which layers compute the first (AltUp, engine.h); absent: one. */
+  readonly streams?: number;
   /** Factor of each layer's contribution to the residual stream. */
   readonly residualScale: number;
   readonly logitScale: number;
@@ -318,6 +329,7 @@ export const shapeLimits = {
   layerInputs: 1 << 16,
   stateSize: 256,
   stateConv: 8,
+  streams: 8,
   vocab: 1 << 24,
   contextMax: 1 << 26,
 } as const;

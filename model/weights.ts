@@ -247,6 +247,10 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   }
   for (const [tensor, size] of encoderTensors(shape))
     wanted.push({ tensor, layer: 0, expert: null, shape: size });
+  // The number of a stream behind the first, less 1, stands for a layer.
+  for (const tensor of [TensorKind.streamIn, TensorKind.streamOut])
+    for (let layer = 0; layer + 1 < (shape.streams ?? 1); layer += 1)
+      wanted.push({ tensor, layer, expert: null, shape: [hidden, hidden] });
   shape.layers.forEach((has, layer) => {
     const hasQueryLatent = has.mixer === "latent" && shape.latent!.queryRank > 0;
     for (const [tensor, size] of layerTensors(has, shape)) {
@@ -315,9 +319,11 @@ const xieluKinds: readonly number[] = [
   TensorKind.xieluEps,
 ];
 
+const streamKinds: readonly number[] = [TensorKind.streamIn, TensorKind.streamOut];
+
 /** Tensors of a layer beside its experts, with shapes as in engine.h. */
 function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: number, size: number[]][] {
-  const { hidden, layerInputs } = shape;
+  const { hidden, layerInputs, streams = 1 } = shape;
   const { headSize, kvHeads, feedForward } = layerSizes(has, shape);
   const latent = has.mixer === "latent" ? shape.latent! : null;
   const queryWidth = shape.queryHeads * headSize;
@@ -326,6 +332,7 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
   const hasBoth = has.mlp === "both";
   const hasShared = has.mlp === "shared" || has.mlp === "sharedGated";
   const hasInputs = layerInputs > 0;
+  const hasStreams = streams > 1;
   const isWide = has.qkNorm === "wide";
   const hasNorms = has.qkNorm !== "none" && has.qkNorm !== "unit";
   const hasPostNorms = ["after", "around", "sums"].includes(has.norms);
@@ -381,6 +388,14 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasInputs, TensorKind.inputPostNorm, hidden],
     [has.scaled, TensorKind.layerScale, 1],
     ...xieluKinds.map((kind): [boolean, number, number] => [shape.activation === "xielu", kind, 1]),
+    [hasStreams, TensorKind.streamRouter, streams, hidden],
+    [hasStreams, TensorKind.streamNorm, hidden],
+    [hasStreams, TensorKind.streamPredict, streams * streams, streams],
+    [hasStreams, TensorKind.streamCorrect, streams, streams],
+    [hasStreams, TensorKind.streamScale, hidden],
+    [has.laurelRank > 0, TensorKind.laurelIn, has.laurelRank, hidden],
+    [has.laurelRank > 0, TensorKind.laurelOut, hidden, has.laurelRank],
+    [has.laurelRank > 0, TensorKind.laurelNorm, hidden],
   ];
   return tensors.filter(([isThere]) => isThere).map(([, tensor, ...size]) => [tensor, size]);
 }
@@ -441,6 +456,8 @@ function folderName({ tensor, layer, expert, ofQueryLatent }: WantedTensor, fami
       ? "self_attn.q_b_proj.weight"
       : (family.folderNames?.[tensor] ?? folderNames[tensor]!);
   const name = expert === null ? ofLayer() : ofExpert();
+  if (tensor === TensorKind.streamIn || tensor === TensorKind.streamOut)
+    return name.replace("{}", String(layer));
   return tensor >= TensorKind.attentionNorm
     ? `${family.layerNames ?? "model.layers"}.${layer}.${name}`
     : name;
@@ -587,8 +604,14 @@ const normKinds: readonly number[] = [
   TensorKind.expertsPostNorm,
   TensorKind.inputPostNorm,
   TensorKind.embedNorm,
+  TensorKind.streamNorm,
+  TensorKind.laurelNorm,
 ];
-const scaleKinds: readonly number[] = [TensorKind.expertScales, TensorKind.layerScale];
+const scaleKinds: readonly number[] = [
+  TensorKind.expertScales,
+  TensorKind.layerScale,
+  TensorKind.streamScale,
+];
 const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.qBias, TensorKind.kBias];
 
 function match(
@@ -645,7 +668,10 @@ function match(
   }
   const tensor: StoredTensor | undefined = stored.tensors.get(name);
   if (tensor === undefined) throw new ModelError(source, name, "the tensor is missing");
-  if (!isSameShape(want.tensor, tensor.shape, shape)) {
+  const hasMore = family.hasMoreRows === true && want.tensor === TensorKind.embed;
+  const [rows = 0, ...others] = tensor.shape;
+  const read = hasMore && rows > shape[0]! ? [shape[0]!, ...others] : tensor.shape;
+  if (!isSameShape(want.tensor, read, shape)) {
     throw new ModelError(tensor.file, name, `has shape ${show(tensor.shape)}, wanted ${show(shape)}`);
   }
   const dtype = layout.dtypes[tensor.dtype];
@@ -658,7 +684,7 @@ function match(
     return { ...ofKind, path, offset, bytes, dtype, name };
   }
   const cols = want.shape[1] ?? 1;
-  const rowBytes = tensor.bytes / (shape.reduce((product, size) => product * size, 1) / cols);
+  const rowBytes = tensor.bytes / (tensor.shape.reduce((product, size) => product * size, 1) / cols);
   // With interleaved rows, up begins one row after gate, and with half rows in the middle of the first one;
   // `first` counts as if all rows of gate came first.
   const numberBytes = rowBytes / cols;
@@ -678,6 +704,9 @@ function match(
 const eitherShape: readonly number[] = [TensorKind.choiceBias, TensorKind.sharedGate];
 
 function isSameShape(tensor: number, stored: readonly number[], wanted: readonly number[]): boolean {
+  // Files of all streams have a dimension for them.
+  if (streamKinds.includes(tensor) && stored.length === 3)
+    return stored[0]! * stored[1]! === wanted[0] && stored[2] === wanted[1];
   // A single number may have no dimension.
   if (stored.length === 0 && xieluKinds.includes(tensor)) return true;
   const [own, other] = [stored, wanted].map((sizes) =>

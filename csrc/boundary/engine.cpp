@@ -70,12 +70,15 @@ static_assert(
     sizeof(bunting_model_shape) == 240 && offsetof(bunting_model_shape, compute) == 48 &&
     offsetof(bunting_model_shape, norm_epsilon) == 64 && offsetof(bunting_model_shape, logit_cap) == 88 &&
     offsetof(bunting_model_shape, layer_inputs) == 92 && offsetof(bunting_model_shape, attention) == 112 &&
-    offsetof(bunting_model_shape, router_options) == 140 && offsetof(bunting_model_shape, layer) == 160 &&
-    offsetof(bunting_model_shape, formats) == 176 && offsetof(bunting_model_shape, state_key_heads) == 184 &&
+    offsetof(bunting_model_shape, router_options) == 140 && offsetof(bunting_model_shape, streams) == 156 &&
+    offsetof(bunting_model_shape, layer) == 160 && offsetof(bunting_model_shape, formats) == 176 &&
+    offsetof(bunting_model_shape, state_key_heads) == 184 &&
     offsetof(bunting_model_shape, state_dt_min) == 208 && offsetof(bunting_model_shape, latent_rank) == 216);
-static_assert(sizeof(bunting_layer_shape) == 68 && offsetof(bunting_layer_shape, parallel) == 32 &&
+static_assert(sizeof(bunting_layer_shape) == 80 && offsetof(bunting_layer_shape, parallel) == 32 &&
               offsetof(bunting_layer_shape, scaled) == 56 && offsetof(bunting_layer_shape, chunked) == 60 &&
-              offsetof(bunting_layer_shape, gated_output) == 64);
+              offsetof(bunting_layer_shape, gated_output) == 64 &&
+              offsetof(bunting_layer_shape, laurel_rank) == 68 &&
+              offsetof(bunting_layer_shape, gate_cutoff) == 76);
 static_assert(sizeof(bunting_rope) == 32 && offsetof(bunting_rope, query_growth) == 16);
 static_assert(sizeof(bunting_engine_limits) == 76 && offsetof(bunting_engine_limits, gemm) == 32 &&
               offsetof(bunting_engine_limits, devices) == 40 &&

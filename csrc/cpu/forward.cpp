@@ -105,9 +105,12 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
     });
   }
   if (model_.shape().layer_inputs > 0) make_layer_inputs(plan);
+  bool const has_streams = model_.streams() > 1;
+  if (has_streams) make_streams(plan.tokens);
   int32_t const last = model_.shape().layers - 1;
   for (int32_t layer = 0; layer <= last && plan.tokens > 0; layer++) {
     if (!is_wanted()) return false;
+    if (has_streams) predict_streams(layer, plan.tokens);
     if (model_.has_attention(layer)) project_and_append(plan, layer);
     if (model_.has_state(layer)) run_states(plan, layer);
     // Later steps need no result that follows the last layer with memory.
@@ -117,6 +120,7 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
     if (layer == last) keep_wanted_rows(plan);
     finish_layer(layer, layer == last ? plan.rows : plan.tokens);
   }
+  if (has_streams && plan.rows > 0) join_streams(plan.rows);
   uint32_t* const results = static_cast<uint32_t*>(result) + sizeof(bunting_step_result) / 4;
   if (plan.hidden() > 0) {
     write_hidden(plan, reinterpret_cast<float*>(results + size_t(plan.draws) * result_row_words(limits_)));
@@ -176,6 +180,9 @@ void Forward::keep_wanted_rows(StepPlan const& plan) {
     if (state_width > 0)
       std::memcpy(work_.state_out + to * state_width, work_.state_out + from * state_width,
                   state_width * sizeof(float));
+    for (int32_t i = 0; model_.streams() > 1 && i < model_.streams(); i++)
+      std::memcpy(stream(i) + to * size_t(hidden_stride_), stream(i) + from * size_t(hidden_stride_),
+                  hidden_bytes);
     if (inputs > 0)
       std::memcpy(work_.layer_inputs + to * all + all - inputs,
                   work_.layer_inputs + from * all + all - inputs, inputs * sizeof(float));

@@ -60,6 +60,19 @@ class Forward {
   void norm_sum(float const* norm, int64_t rows);
   void make_layer_inputs(StepPlan const& plan);
   void add_layer_input(int32_t layer, int64_t rows);
+  // streams.cpp defines the functions of several residual streams.
+  float* stream(int32_t index) const;
+  Operand rows_of(float const* rows, int64_t count, PackedMatrix const& next);
+  void scale_like(float* rows, float const* like, int64_t count);
+  void make_streams(int64_t rows);
+  void join_streams(int64_t rows);
+  void route(LayerWeights const& weights, float const* x, float* modalities) const;
+  void predict_streams(int32_t layer, int64_t rows);
+  void correct_streams(int32_t layer, int64_t rows);
+  void make_laurel(int32_t layer, int64_t rows);
+  void add_laurel(int64_t rows);
+  Operand multiply_sparse(Operand const& normed, int32_t layer, int64_t rows);
+  Operand activated_rows(PackedMatrix const& down);
   void add_both(int32_t layer, int64_t rows);
   void add_shared(int32_t layer, int64_t rows);
   void project_and_append(StepPlan const& plan, int32_t layer);

@@ -114,6 +114,19 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
     gated_inputs = operand(inputs);
   }
   if (has_deltas(model)) delta = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
+  size_t const streams_floats = tokens * size_t(round_up(hidden, kPanel));
+  if (model.streams() > 1) streams = carver.take<float>(size_t(model.streams()) * streams_floats);
+  int64_t rank = 0, sparse = 0;
+  for (int32_t layer = 0; layer < model.shape().layers; layer++) {
+    rank = std::max<int64_t>(rank, model.layer_shape(layer).laurel_rank);
+    if (model.layer_shape(layer).sparse_gate) sparse = std::max(sparse, model.padded_feed_forward(layer));
+  }
+  if (rank > 0) {
+    laurel = carver.take<float>(streams_floats);
+    laurel_ranks = carver.take<float>(tokens * size_t(rank));
+    laurel_operand = operand(rank);
+  }
+  sparse_gates = carver.take<float>(size_t(kSparseRows * 2 * sparse));
   gate_up = carver.take<float>(threads * size_t(kGateScratch));
   activated = operand(model.shape().feed_forward);
   groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));

@@ -40,6 +40,13 @@ struct Workspace {
   char* query_latents = nullptr;
   char* nope = nullptr;
   char* mixed = nullptr;
+  // Buffers of several residual streams [A T, round_up(H, 16)], of LAuReL [T, round_up(H, 16)], its first
+  // product [T, R] and the same as an operand; and of sparse gates [kSparseRows, 2 Fp].
+  float* streams = nullptr;
+  float* laurel = nullptr;
+  float* laurel_ranks = nullptr;
+  char* laurel_operand = nullptr;
+  float* sparse_gates = nullptr;
   float* gate_up = nullptr;   // [threads] of kGateScratch
   char* activated = nullptr;  // [T, kp(F)] operand
   // Operands of GEMMs with grouped weights, if there are any: [T, widest / kGroup]; and likewise the
@@ -80,6 +87,8 @@ struct LatentWidths {
   int64_t latents, queries, nope_of_head, nope, mixed;
   explicit LatentWidths(Model const& model);
 };
+// Rows of an MLP with sparse gates that are computed at a time.
+inline constexpr int64_t kSparseRows = 64;
 
 // Attention shape of a layer.
 AttentionShape attention_shape(Model const& model, int32_t layer);

@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 17
+#define BUNTING_ABI_VERSION 18
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -227,6 +227,12 @@ typedef struct bunting_layer_shape {
   /* 1: the window is a chunk: a token sees itself and the tokens before it from the last multiple of sliding_window on */
   int32_t chunked;
   int32_t gated_output;     /* 1: the attention's output is multiplied by sigmoid(q_gate(n)) before O */
+  /* LAuReL (arXiv:2411.07501), with norms around: R > 0: behind the attention x becomes
+   *   (x + n + norm(laurel_out(laurel_in(n)))) / sqrt(2), with n the attention's input */
+  int32_t laurel_rank;
+  /* 1: a gate g of a gated MLP becomes max(0, g - mean - gate_cutoff * deviation), both over the token's gates in the layer */
+  int32_t sparse_gate;
+  float gate_cutoff;
 } bunting_layer_shape;
 
 /* Rotary position embedding. At position p the engine rotates the pair x[i], x[i + R/2] of a head's first R elements by
@@ -313,7 +319,14 @@ typedef struct bunting_model_shape {
    * with the largest sums of the two best scores (with bias) in a group. 1 and 1: all. */
   int32_t router_groups, router_groups_used;
   float router_scale;          /* 1 in most models */
-  int32_t reserved;            /* 0 */
+  /* A, residual streams of a token, up to 8 and up to layers + 1; 0 and 1: one. More (AltUp, arXiv:2301.13310) need layer_inputs
+   * and laurel_rank. Stream i begins as stream_in_i(x), scaled to the root mean square of x, the embedding and stream 0. With
+   * m(x) = tanh(router(norm(x) / H)), a layer
+   *   adds sum_j P_ij x_j to each stream, P = predict(m(x_0)) as [A, A];     computes x, its output, from the new x_0;
+   *   adds (1 + correct(m(x))_i) (x - x_0) to each stream i;                 reads stream_scale * x_0 at the gate of its input;
+   *   adds that input's output to all streams but the first.
+   * At the end x is the mean of x_0 and all stream_out_i(x_i), scaled to its root mean square. */
+  int32_t streams;
   bunting_layer_shape const* layer; /* [layers] */
   bunting_rope const* rope;         /* [ropes]; null if there is none */
   /* BUNTING_FORMAT_* per matrix, 3 + 7*layers bytes, with recurrent layers 3 + 10*layers. First the embedding and the vocabulary projection (ignored if tied). Then
@@ -423,6 +436,16 @@ enum {
   BUNTING_T_XIELU_ALPHA_N = 85,
   BUNTING_T_XIELU_BETA = 86,
   BUNTING_T_XIELU_EPS = 87,
+  BUNTING_T_STREAM_IN = 88,           /* [H, H] of stream i, with several streams, as the next six; its `layer` is i - 1 */
+  BUNTING_T_STREAM_OUT = 89,          /* [H, H] likewise */
+  BUNTING_T_STREAM_ROUTER = 90,       /* [A, H], kept in f32, as the next four */
+  BUNTING_T_STREAM_NORM = 91,         /* [1, H] */
+  BUNTING_T_STREAM_PREDICT = 92,      /* [A*A, A] */
+  BUNTING_T_STREAM_CORRECT = 93,      /* [A, A] */
+  BUNTING_T_STREAM_SCALE = 94,        /* [1, H] */
+  BUNTING_T_LAUREL_IN = 95,           /* [R, H], with laurel_rank, as the next two */
+  BUNTING_T_LAUREL_OUT = 96,          /* [H, R] */
+  BUNTING_T_LAUREL_NORM = 97,         /* [1, H] */
 };
 /* Stride between experts in tensor numbers: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of expert 5. */
 enum { BUNTING_EXPERT = 128 };

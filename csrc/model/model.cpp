@@ -159,6 +159,7 @@ void Model::read_formats() {
     read_format(*next++, "gate and up beside experts", layer.beside_gate_up);
     read_format(*next++, "down beside experts", layer.beside_down);
     layer.input_gate.dtype = layer.input_out.dtype = dtype_;
+    layer.stream_in.dtype = layer.stream_out.dtype = layer.laurel_in.dtype = layer.laurel_out.dtype = dtype_;
   }
   read_format(*next, "the embedding of layers' inputs", layer_inputs_.embedding);
   layer_inputs_.projection.dtype = dtype_;
@@ -286,6 +287,21 @@ size_t Model::place(char* base) {
       layer.input_post_norm = vector(hidden);
     }
     layer.scale = optional(has.scaled, 1);
+    if (has_stream(i)) {
+      matrix(layer.stream_in, hidden, hidden);
+      matrix(layer.stream_out, hidden, hidden);
+    }
+    int64_t const streams = this->streams();
+    layer.stream_router = optional(streams > 1, streams * hidden);
+    layer.stream_norm = optional(streams > 1, hidden);
+    layer.stream_predict = optional(streams > 1, streams * streams * streams);
+    layer.stream_correct = optional(streams > 1, streams * streams);
+    layer.stream_scale = optional(streams > 1, hidden);
+    if (has.laurel_rank > 0) {
+      matrix(layer.laurel_in, has.laurel_rank, hidden);
+      matrix(layer.laurel_out, hidden, has.laurel_rank);
+      layer.laurel_norm = vector(hidden);
+    }
   }
   packed_bytes_ = carver.used();
   for (size_t i = 0; i < ropes_.size(); i++) {

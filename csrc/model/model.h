@@ -82,6 +82,15 @@ struct LayerWeights {
   float* state_decay = nullptr;      // [Gv] -exp(A_log)
   float* state_skip = nullptr;       // [Gv]
   float* state_norm = nullptr;       // [Dv] or [Gv Dv]
+  // Weights of several residual streams (engine.h). The matrices, plain, are those of stream `layer` + 1.
+  PackedMatrix stream_in, stream_out;  // [H, H]
+  float* stream_router = nullptr;      // [A, H]
+  float* stream_norm = nullptr;        // [H]
+  float* stream_predict = nullptr;     // [A A, A]
+  float* stream_correct = nullptr;     // [A, A]
+  float* stream_scale = nullptr;       // [H]
+  PackedMatrix laurel_in, laurel_out;  // [R, H] and [H, R], plain
+  float* laurel_norm = nullptr;        // [H]
 };
 
 // Weights of the per-layer inputs.
@@ -188,6 +197,9 @@ class Model {
   // True if tokens see those behind them.
   bool is_bidirectional() const { return shape_.attention == BUNTING_ATTENTION_BIDIRECTIONAL; }
   bool has_experts() const;  // in any layer
+  // Residual streams of a token; and true if the layer has a projection from and to one.
+  int32_t streams() const { return shape_.streams > 1 ? shape_.streams : 1; }
+  bool has_stream(int32_t layer) const { return layer + 1 < streams(); }
   bool has_qk_weights(int32_t layer) const {
     int32_t const norm = layer_shape(layer).qk_norm;
     return norm != BUNTING_QK_NORM_NONE && norm != BUNTING_QK_NORM_UNIT && !is_latent(layer);

@@ -1,5 +1,6 @@
 #include "model/model_shape.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "boundary/error.h"
@@ -81,6 +82,12 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
          layer.norms);
   check_range("a layer's values", layer.values, 0, BUNTING_VALUES_KEYS | BUNTING_VALUES_NORMED);
   check_range("a layer's scaled", layer.scaled, 0, 1);
+  check_range("a layer's laurel_rank", layer.laurel_rank, 0, 1 << 18);
+  if (layer.laurel_rank > 0 && (layer.norms != 15 || layer.parallel))
+    fail(BUNTING_INVALID, "model shape: a layer with LAuReL has norms around attention and MLP");
+  check_range("a layer's sparse_gate", layer.sparse_gate, 0, layer.mlp == BUNTING_MLP_GATED ? 1 : 0);
+  if (!std::isfinite(layer.gate_cutoff))
+    fail(BUNTING_INVALID, "model shape: a layer's gate_cutoff is %g", double(layer.gate_cutoff));
   check_range("a layer's chunked", layer.chunked, 0, layer.sliding_window > 0 ? 1 : 0);
   if ((layer.values & BUNTING_VALUES_KEYS) &&
       (layer.qk_norm == BUNTING_QK_NORM_WIDE || (layer.biases & BUNTING_BIAS_QKV)))
@@ -303,7 +310,9 @@ void check_shape(bunting_model_shape const& s) {
     fail(BUNTING_INVALID, "model shape: %d learned positions from row %d on for a context of %d", s.positions,
          s.position_offset, s.context_max);
   check_range("token_types", s.token_types, 0, 1 << 16);
-  check_range("reserved", s.reserved, 0, 0);
+  check_range("streams", s.streams, 0, std::min(8, s.layers + 1));
+  if (s.streams > 1 && s.layer_inputs == 0)
+    fail(BUNTING_INVALID, "model shape: several streams go with inputs of layers, and there are none");
   check_states(s);
   check_range("latent_reserved", s.latent_reserved, 0, 0);
   bool has_experts = false;
@@ -314,6 +323,8 @@ void check_shape(bunting_model_shape const& s) {
     has_experts = has_experts || mixes_experts(s.layer[i].mlp);
     if (s.layer[i].mlp == BUNTING_MLP_PLAIN && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
       fail(BUNTING_INVALID, "model shape: a plain MLP has an activation of one number");
+    if (s.streams > 1 && s.layer[i].laurel_rank == 0)
+      fail(BUNTING_INVALID, "model shape: several streams go with LAuReL, and layer %d has none", i);
     if (s.layer[i].mlp != BUNTING_MLP_PLAIN && s.activation == BUNTING_ACTIVATION_XIELU)
       fail(BUNTING_INVALID, "model shape: xIELU goes with plain MLPs, and layer %d has another", i);
     if (s.norm_biases && (s.layer[i].mlp == BUNTING_MLP_BOTH || s.layer_inputs > 0))

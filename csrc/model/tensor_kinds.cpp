@@ -44,6 +44,15 @@ constexpr auto state_norm = of_states<&Model::state_norm_width>;
 int64_t conv_queries(Place p) {
   return p.model.has_state_heads() ? state_keys(p) : p.shape().hidden;
 }
+int64_t streams(Place p) {
+  return p.model.streams();
+}
+int64_t stream_pairs(Place p) {
+  return streams(p) * streams(p);
+}
+int64_t laurel_rank(Place p) {
+  return p.has().laurel_rank;
+}
 int64_t one(Place) {
   return 1;
 }
@@ -200,6 +209,13 @@ template <int32_t kBias>
 bool has_bias(Place p) {
   return p.has().biases & kBias;
 }
+constexpr auto has_stream = layer_has<&Model::has_stream>;
+bool has_streams(Place p) {
+  return streams(p) > 1;
+}
+bool has_laurel(Place p) {
+  return laurel_rank(p) > 0;
+}
 bool has_xielu(Place p) {
   return p.shape().activation == BUNTING_ACTIVATION_XIELU;
 }
@@ -240,6 +256,10 @@ TensorStart table(Place p) {
 TensorStart keys(Place p) {
   if (is_latent(p)) return {&p.weights.v, p.shape().query_rank};
   return {&p.weights.qkv, after_q(p)};
+}
+template <float* LayerWeights::* kTable, int64_t (*cols)(Place)>
+TensorStart layer_table(Place p) {
+  return {nullptr, 0, p.weights.*kTable, cols(p)};
 }
 // V is a matrix of its own where a file keeps it in another format than Q and K.
 TensorStart values(Place p) {
@@ -339,6 +359,20 @@ constexpr TensorKind kKinds[] = {
     {BUNTING_T_CHOICE_BIAS, "bias of the choice of experts", vector<&W::choice_bias>, experts,
      has_choice_bias},
     {BUNTING_T_SHARED_GATE, "gate of the shared experts", matrix<&W::shared_gate>, one, has_shared_gate},
+    {BUNTING_T_STREAM_IN, "projection to a stream", matrix<&W::stream_in>, hidden, has_stream},
+    {BUNTING_T_STREAM_OUT, "projection from a stream", matrix<&W::stream_out>, hidden, has_stream},
+    {BUNTING_T_STREAM_ROUTER, "router of streams", layer_table<&W::stream_router, hidden>, streams,
+     has_streams},
+    {BUNTING_T_STREAM_NORM, "norm of the router of streams", vector<&W::stream_norm>, hidden, has_streams,
+     kNormWeights},
+    {BUNTING_T_STREAM_PREDICT, "prediction of streams", layer_table<&W::stream_predict, streams>,
+     stream_pairs, has_streams},
+    {BUNTING_T_STREAM_CORRECT, "correction of streams", layer_table<&W::stream_correct, streams>, streams,
+     has_streams},
+    {BUNTING_T_STREAM_SCALE, "scale of the first stream", vector<&W::stream_scale>, hidden, has_streams},
+    {BUNTING_T_LAUREL_IN, "first projection of LAuReL", matrix<&W::laurel_in>, laurel_rank, has_laurel},
+    {BUNTING_T_LAUREL_OUT, "second projection of LAuReL", matrix<&W::laurel_out>, hidden, has_laurel},
+    {BUNTING_T_LAUREL_NORM, "norm of LAuReL", vector<&W::laurel_norm>, hidden, has_laurel, kNormWeights},
     {BUNTING_T_XIELU_ALPHA_P, "alpha_p of xIELU", vector<&W::xielu, number<0>>, one, has_xielu},
     {BUNTING_T_XIELU_ALPHA_N, "alpha_n of xIELU", vector<&W::xielu, number<1>>, one, has_xielu},
     {BUNTING_T_XIELU_BETA, "beta of xIELU", vector<&W::xielu, number<2>>, one, has_xielu},

@@ -106,6 +106,23 @@ bunting_model_shape tiny_latent_shape(bunting_model_shape const& plain, int32_t 
   return shape;
 }
 
+bunting_model_shape tiny_streams_shape(bunting_model_shape const& plain) {
+  static std::vector<bunting_layer_shape> const layers = [] {
+    bunting_layer_shape const* const first = tiny_layers([](bunting_layer_shape& layer) {
+      layer.norms = 15;
+      layer.biases = 0;
+      layer.laurel_rank = 16;
+    });
+    std::vector<bunting_layer_shape> three(first, first + 3);
+    three[0].sparse_gate = 1, three[0].gate_cutoff = 0.5f;
+    return three;
+  }();
+  bunting_model_shape shape = plain;
+  shape.layers = 3, shape.layer = layers.data();
+  shape.layer_inputs = 16, shape.streams = 3;
+  return shape;
+}
+
 bunting_engine_limits tiny_limits() {
   return {.threads = 2,
           .pages = 64,
@@ -287,6 +304,23 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
       add(BUNTING_T_INPUT_POST_NORM, layer, 1, hidden);
     }
     if (has.scaled) add(BUNTING_T_LAYER_SCALE, layer, 1, 1);
+    bool const has_streams = s.streams > 1;
+    if (has_streams && layer + 1 < s.streams) {
+      add(BUNTING_T_STREAM_IN, layer, hidden, hidden);
+      add(BUNTING_T_STREAM_OUT, layer, hidden, hidden);
+    }
+    if (has_streams) {
+      add(BUNTING_T_STREAM_ROUTER, layer, s.streams, hidden);
+      add(BUNTING_T_STREAM_NORM, layer, 1, hidden);
+      add(BUNTING_T_STREAM_PREDICT, layer, s.streams * s.streams, s.streams);
+      add(BUNTING_T_STREAM_CORRECT, layer, s.streams, s.streams);
+      add(BUNTING_T_STREAM_SCALE, layer, 1, hidden);
+    }
+    if (has.laurel_rank > 0) {
+      add(BUNTING_T_LAUREL_IN, layer, has.laurel_rank, hidden);
+      add(BUNTING_T_LAUREL_OUT, layer, hidden, has.laurel_rank);
+      add(BUNTING_T_LAUREL_NORM, layer, 1, hidden);
+    }
     for (int32_t i = 0; i < 4 && s.activation == BUNTING_ACTIVATION_XIELU; i++)
       add(BUNTING_T_XIELU_ALPHA_P + i, layer, 1, 1);
     for (int32_t i = 0; i < 2 && s.norm_biases; i++) add(BUNTING_T_ATTN_NORM_BIAS + i, layer, 1, hidden);

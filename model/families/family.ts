@@ -41,6 +41,8 @@ export interface Source {
   isList(names: Names): boolean;
   /** Array with one number per layer; null if absent. */
   perLayer(names: Names): readonly number[] | null;
+  /** The same of real numbers. */
+  realsPerLayer(names: Names): readonly number[] | null;
   /** Sliding-window flag of each layer: from the file, else from `usual`, the rule of the family's models. */
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[];
   /**
@@ -118,6 +120,8 @@ export interface Family {
   readonly layersDiffer?: boolean;
   /** True if all layers have latent attention, so that pages hold one head of latent and rotated numbers. */
   readonly isLatent?: boolean;
+  /** True if the embedding may have rows behind those of the vocabulary, for tokens that are no text. */
+  readonly hasMoreRows?: boolean;
   /** True if some layers have experts. */
   readonly hasExperts?: boolean;
   /** True if files may have layers behind the last one that predict further tokens, for drafting. */
@@ -134,7 +138,7 @@ export interface Family {
    */
   describe(
     source: Source,
-  ): Pick<Traits, "layers" | "ropes"> & Partial<Traits & LayerSizes & Pick<Sizes, "contextMax">>;
+  ): Pick<Traits, "layers" | "ropes"> & Partial<Traits & LayerSizes & Pick<Sizes, "contextMax" | "vocab">>;
 }
 
 /** Builds `count` layers with `layer`. */

@@ -8,6 +8,7 @@ import { ernie, ernieMoe } from "./ernie.ts";
 import { exaone4 } from "./exaone4.ts";
 import type { Family } from "./family.ts";
 import { gemma, gemma2, gemma3, gemmaEmbedding } from "./gemma.ts";
+import { gemma3n } from "./gemma3n.ts";
 import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm, glm4 } from "./glm4.ts";
 import { glm4Moe } from "./glm4-moe.ts";
@@ -90,6 +91,7 @@ export const families: readonly Family[] = [
   deepseekV3,
   glm4MoeLite,
   mistral4,
+  gemma3n,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -64,8 +64,14 @@ describe.each(Object.keys(familyConfigs).map((name) => [name]))("%s", (name) => 
     }
   });
 
-  for (const { name: engine, library: gpu } of cpuOnly.includes(name) ? [] : gpuEngines()) {
+  for (const { name: engine, library: gpu } of gpuEngines()) {
     const [kind, path] = paths.at(-1)!;
+    if (cpuOnly.includes(name)) {
+      test(`on ${engine} it is refused`, () => {
+        expect(() => logitsOf(folder, "bf16", gpu)).toThrow("the GPU engine computes");
+      });
+      continue;
+    }
     test(`on ${engine} they are near, and the same bits from ${kind} in one chunk as from a folder in three`, () => {
       const chunked = logitsOf(folder, "bf16", gpu);
       for (const [index, logits] of chunked.entries()) {

@@ -433,6 +433,16 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
       original_max_position_embeddings: 64,
     },
   }),
+  // Two layers with sparse gates, and two that read keys of others.
+  gemma3n: of("Gemma3n", "gemma3n_text", {
+    ...{ hidden_activation: "gelu_pytorch_tanh", num_hidden_layers: 6, sliding_window: 12 },
+    ...{ layer_types: [..."ssfssf"].map(layerType), num_kv_shared_layers: 2 },
+    ...{ intermediate_size: Array(6).fill(256), activation_sparsity_pattern: [0.95, 0.6, 0, 0, 0, 0] },
+    ...{ hidden_size_per_layer_input: 16, vocab_size_per_layer_input: vocab, laurel_rank: 8 },
+    ...{ altup_num_inputs: 4, altup_active_idx: 0, altup_correct_scale: true },
+    ...{ final_logit_softcapping: 3.5, rope_theta: 1e6, rope_local_base_freq: 10_000 },
+    tie_word_embeddings: true,
+  }),
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
@@ -443,7 +453,13 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
 export const foldersOnly: readonly string[] = ["qwen3-moe", "glm", "llama4"];
 
 /** Models with parts that GPU engines refuse. */
-export const cpuOnly: readonly string[] = ["deepseek-v2", "deepseek-v3", "glm4-moe-lite", "mistral4"];
+export const cpuOnly: readonly string[] = [
+  "deepseek-v2",
+  "deepseek-v3",
+  "glm4-moe-lite",
+  "mistral4",
+  "gemma3n",
+];
 
 /** Prompt of every model, and the positions after which its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(
@@ -460,6 +476,7 @@ function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
   if (untrained !== null) return { mean: untrained, sigma: 0.25 };
   if (name.includes("embed_tokens") || name.startsWith("lm_head"))
     return { mean: 0, sigma: 2 / Math.sqrt(shape[1]!) };
+  if (name.includes("_coefs.")) return { mean: 0, sigma: 0.2 };
   if (name.endsWith("act_fn.beta")) return { mean: 0.5, sigma: 0.1 };
   if (name.endsWith("act_fn.eps")) return { mean: -0.02, sigma: 0.005 };
   if (shape.length === 1 || name.endsWith("bias")) return { mean: 0, sigma: 0.5 };

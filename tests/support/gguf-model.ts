@@ -42,13 +42,14 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
     ],
     tensors: [
       ...storedTensors(
-        tensors.filter((tensor) => !isOfExpert(tensor, config) && !isListed(tensor)),
+        tensors.filter((tensor) => !isOfExpert(tensor, config) && !isApart(tensor)),
         conversion.joinsLatents,
       ).map((tensor) =>
         tensor.keysWithValues && !conversion.joinsLatents
           ? latentTensor(tensor, config.shape, conversion.type)
           : converted(tensor, config, conversion.type),
       ),
+      ...streamTensors(tensors, config, conversion.type),
       ...(["gemma4", "mistral4"].includes(config.family) ? joinedExpertTensors : expertTensors)(
         tensors.filter((tensor) => isOfExpert(tensor, config)),
         conversion.expertType ?? conversion.type,
@@ -60,6 +61,34 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
 
 function isListed({ name }: ModelTensor): boolean {
   return name.includes(".act_fn.");
+}
+
+function isOfStream({ name }: ModelTensor): boolean {
+  return /^model\.altup_(unembed_)?projections\./.test(name);
+}
+
+/** True for tensors that files store otherwise than one by one. */
+function isApart(tensor: ModelTensor): boolean {
+  return isListed(tensor) || isOfStream(tensor);
+}
+
+/** Projections of all streams, which files have in one tensor. */
+function streamTensors(
+  tensors: readonly ModelTensor[],
+  { family }: ModelConfig,
+  type: StoredName,
+): TensorInput[] {
+  const groups = Map.groupBy(tensors.filter(isOfStream), ({ tensor }) => tensor);
+  return [...groups.values()].map((streams) => {
+    const { name, rows, cols } = streams[0]!;
+    const values = Float32Array.from(streams.flatMap((stream) => Array.from(valuesOf(stream))));
+    return tensorInput(
+      ggufName(name, family),
+      [streams.length, rows, cols],
+      storageOf({ rows, cols }, type),
+      values,
+    );
+  });
 }
 
 /** Entries for the numbers of each layer's activation, in the order of the layers. */
@@ -300,6 +329,7 @@ const patternFamilies: readonly string[] = [
   "qwen3",
   "gemma4",
   "gemma4_unified",
+  "gemma3n",
 ];
 
 /** Extra metadata of some architectures. */
@@ -359,6 +389,20 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
     entries.push(
       ["residual_scale", "f32", shape.residualScale],
       ["logit_scale", "f32", 1 / shape.logitScale],
+    );
+  }
+  if (family === "gemma3n") {
+    entries.push(
+      ["altup.active_idx", "u32", 0],
+      ["altup.num_inputs", "u32", shape.streams],
+      ["attention.shared_kv_layers", "u32", shape.layers.filter((layer) => layer.kvLayersBack > 0).length],
+      ["embedding_length_per_layer_input", "u32", shape.layerInputs],
+      ["final_logit_softcapping", "f32", shape.logitCap],
+      [
+        "activation_sparsity_scale",
+        "f32[]",
+        shape.layers.map(({ gateCutoff }) => gateCutoff ?? Number.NEGATIVE_INFINITY),
+      ],
     );
   }
   if (family === "cohere2") entries.push(["logit_scale", "f32", shape.logitScale]);
@@ -464,6 +508,18 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
     [/\.attention\.key_layernorm\./, ".attn_k_norm."],
     [/\.mlp\.gate\.expert_bias$/, ".exp_probs_b.bias"],
   ],
+  gemma3n: [
+    [/^model\.altup_projections\.0\./, "altup_proj."],
+    [/^model\.altup_unembed_projections\.0\./, "altup_unembd_proj."],
+    [/\.altup\.modality_router\./, ".altup_router."],
+    [/\.altup\.router_norm\./, ".altup_router_norm."],
+    [/\.altup\.prediction_coefs\./, ".altup_predict_coef."],
+    [/\.altup\.correction_coefs\./, ".altup_correct_coef."],
+    [/\.altup\.correct_output_scale$/, ".altup_correct_scale.weight"],
+    [/\.laurel\.linear_left\./, ".laurel_l."],
+    [/\.laurel\.linear_right\./, ".laurel_r."],
+    [/\.laurel\.post_laurel_norm\./, ".laurel_post_norm."],
+  ],
   apertus: [
     [/\.attention_layernorm\./, ".attn_norm."],
     [/\.feedforward_layernorm\./, ".ffn_norm."],
@@ -522,7 +578,8 @@ const renamed: readonly (readonly [RegExp, string])[] = [
 
 /** Returns the GGUF name of a folder's tensor. */
 export function ggufName(name: string, family = ""): string {
-  return [...(renamedIn[sameNames[family] ?? family] ?? []), ...renamed].reduce(
+  const also = family === "gemma3n" ? renamedIn.gemma4! : [];
+  return [...(renamedIn[sameNames[family] ?? family] ?? []), ...also, ...renamed].reduce(
     (text, [pattern, to]) => text.replace(pattern, to),
     name,
   );
@@ -556,8 +613,7 @@ function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: St
   let values = tensor.groupedHeads ? groupedValues(tensor, shape) : valuesOf(tensor);
   if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
     values = paired(values, tensor, shape);
-  if (family.startsWith("gemma") && !family.startsWith("gemma4") && name.includes("norm"))
-    values = values.map((value) => value + 1);
+  if (/^gemma(2|3)?$/.test(family) && name.includes("norm")) values = values.map((value) => value + 1);
   const stored = name.includes("ffn_gate_inp") ? "F32" : storageOf(tensor, type);
   return tensorInput(name, rows === 1 ? [cols] : [rows, cols], stored, values);
 }
