@@ -310,6 +310,14 @@ describe("generation_config.json", () => {
     expect(parse(llama, never).generationDefaults.badWords).toEqual([[5], [6, 7]]);
   });
 
+  test("names fields that would change what is sampled, if they are not neutral", () => {
+    const set = { begin_suppress_tokens: [5], no_repeat_ngram_size: 3, num_beams: 1, typical_p: 1.0 };
+    const unset = { forced_bos_token_id: null, sequence_bias: [], guidance_scale: 1 };
+    const { unheeded } = parse(llama, { ...set, ...unset }).generationDefaults;
+    expect(unheeded).toEqual(["begin_suppress_tokens", "no_repeat_ngram_size"]);
+    expect(parse(llama, unset).generationDefaults).not.toHaveProperty("unheeded");
+  });
+
   test.each([
     ["temperature", -1],
     ["top_p", -0.1],

@@ -35,6 +35,8 @@ export interface GenerationDefaults {
   readonly repetitionPenalty: number | null;
   /** Sequences of tokens whose last one is never sampled behind the others; absent: none. */
   readonly badWords?: readonly (readonly number[])[];
+  /** Names of fields that would change what is sampled, and have no counterpart here; absent: none. */
+  readonly unheeded?: readonly string[];
 }
 
 export interface ModelConfig {
@@ -530,7 +532,39 @@ function generationDefaultsOf(fields: Fields, vocab: number): GenerationDefaults
     minP: optional("min_p", 0, 1),
     repetitionPenalty: optional("repetition_penalty", 1e-3, 1e3),
     ...badWordsOf(fields, vocab),
+    ...unheededOf(fields),
   };
+}
+
+/** Values of fields of generation_config.json with which transformers samples as without the field. */
+const neutral: Readonly<Record<string, readonly unknown[]>> = {
+  begin_suppress_tokens: [],
+  forced_bos_token_id: [],
+  forced_eos_token_id: [],
+  sequence_bias: [],
+  stop_strings: [],
+  watermarking_config: [],
+  exponential_decay_length_penalty: [],
+  no_repeat_ngram_size: [0],
+  min_length: [0],
+  min_new_tokens: [0],
+  typical_p: [1],
+  top_h: [1],
+  epsilon_cutoff: [0],
+  eta_cutoff: [0],
+  num_beams: [1],
+  guidance_scale: [1],
+  penalty_alpha: [0],
+};
+
+function unheededOf(fields: Fields): Pick<GenerationDefaults, "unheeded"> {
+  const unheeded = Object.entries(neutral).flatMap(([name, values]) => {
+    const value = fields.get(name) ?? null;
+    const isNeutral =
+      value === null || values.includes(value) || (Array.isArray(value) && value.length === 0);
+    return isNeutral ? [] : [name];
+  });
+  return unheeded.length === 0 ? {} : { unheeded };
 }
 
 /** Tokens that transformers never generates either; tokens beyond the vocabulary are none. */
