@@ -208,7 +208,7 @@ class ConfigSource implements Source {
 
   constructor(family: Family, fields: Fields) {
     this.#fields = fields;
-    this.layers = fields.integer("num_hidden_layers", 1, shapeLimits.layers);
+    this.layers = fields.integer("num_hidden_layers", 1, shapeLimits.layers, listedLayers(fields, family));
     this.sizes = this.#sizes(family);
   }
 
@@ -337,6 +337,13 @@ class ConfigSource implements Source {
       : this.#fields.refuse(name, `wanted: numbers of layers from 0 to ${this.layers - 1}`);
   }
 
+  numbers([name]: Names): readonly number[] | null {
+    if (name === null || !this.#fields.has(name)) return null;
+    const value = this.#fields.get(name);
+    const isGood = Array.isArray(value) && value.every((entry) => typeof entry === "number");
+    return isGood ? value : this.#fields.refuse(name, "wanted: a list of numbers");
+  }
+
   perLayer([name]: Names): readonly number[] | null {
     if (name === null || !this.#fields.has(name)) return null;
     const value = this.#fields.get(name);
@@ -345,6 +352,10 @@ class ConfigSource implements Source {
       value.length >= this.layers &&
       value.every((entry) => typeof entry === "number");
     return isGood ? value.slice(0, this.layers) : this.#fields.refuse(name, `wanted: ${this.layers} numbers`);
+  }
+
+  flags(): null {
+    return null; // no configuration has such a list
   }
 
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[] {
@@ -405,6 +416,12 @@ class ConfigSource implements Source {
     }
     return dimensions;
   }
+}
+
+/** Number of layers that a list has, or a string of a letter for each; undefined without one. */
+function listedLayers(fields: Fields, { layerLists = [] }: Family): number | undefined {
+  const list = layerLists.map((name) => fields.get(name)).find((value) => value != null);
+  return Array.isArray(list) || typeof list === "string" ? list.length : undefined;
 }
 
 function headSizeOf(fields: Fields, hidden: number, queryHeads: number): number {

@@ -135,6 +135,18 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.inputPostNorm]: "post_norm.weight",
   [TensorKind.attentionNormBias]: "attn_norm.bias",
   [TensorKind.mlpNormBias]: "ffn_norm.bias",
+  [TensorKind.qGate]: "attn_q.weight",
+  [TensorKind.stateConvQ]: "ssm_conv1d.weight",
+  [TensorKind.stateConvK]: "ssm_conv1d.weight",
+  [TensorKind.stateConvV]: "ssm_conv1d.weight",
+  [TensorKind.stateConvQBias]: "ssm_conv1d.bias",
+  [TensorKind.stateConvKBias]: "ssm_conv1d.bias",
+  [TensorKind.stateConvVBias]: "ssm_conv1d.bias",
+  [TensorKind.stateDtBias]: "ssm_dt.bias",
+  [TensorKind.stateALog]: "ssm_a",
+  [TensorKind.stateD]: "ssm_d",
+  [TensorKind.stateNorm]: "ssm_norm.weight",
+  [TensorKind.stateO]: "ssm_out.weight",
 };
 
 /** Tensor names of experts; each tensor holds those of all experts. */
@@ -156,7 +168,9 @@ export const ggufLayout: TensorLayout = {
       expert === null
         ? (ggufNames?.[tensor] ?? layerNames[tensor])
         : (ggufExpertNames?.[tensor] ?? expertNames[tensor]);
-    return wholeNames[tensor] ?? `blk.${layer}.${ofLayer}`;
+    return tensor < TensorKind.attentionNorm
+      ? (ggufNames?.[tensor] ?? wholeNames[tensor]!)
+      : `blk.${layer}.${ofLayer}`;
   },
   isHarmless: (name, { family, shape }) =>
     name === factorsName ||
@@ -168,6 +182,7 @@ export const ggufLayout: TensorLayout = {
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
   storesGroupedHeads: () => false,
   storesOneLess: () => false,
+  storesNegatedExp: true,
   transposesExperts: () => undefined,
 };
 

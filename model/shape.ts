@@ -150,6 +150,8 @@ export interface Experts extends Router {
   readonly used: number;
   /** MLP width of each expert. */
   readonly feedForward: number;
+  /** True if experts, and the MLP beside them, have no gate; absent otherwise. */
+  readonly ungated?: true;
 }
 
 /** Rule by which a layer's experts are chosen and weighted. */
@@ -244,7 +246,7 @@ export interface Traits {
    */
   readonly norm: "rms" | "layer" | "biasedLayer";
   /** Activation of the gate; `clampedSwiglu` combines gate and up (engine.h). */
-  readonly activation: "silu" | "geluTanh" | "clampedSwiglu" | "gelu";
+  readonly activation: "silu" | "geluTanh" | "clampedSwiglu" | "gelu" | "reluSquared";
   /** Null if no layer has experts. */
   readonly experts: Experts | null;
   /** Factor of attention scores. */
@@ -262,6 +264,8 @@ export interface Traits {
   readonly states?: States;
   /** Absent: tokens see only those before them. */
   readonly encoder?: Encoder;
+  /** Factors of the weights of a TensorKind, which multiply them while they are loaded; absent: all 1. */
+  readonly factors?: Readonly<Record<number, number>>;
 }
 
 /** Traits of a model whose tokens see those behind them too, so that a text is computed as a whole. */

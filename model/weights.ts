@@ -9,7 +9,8 @@ import { show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import { partsOf, type Quantisation, type QuantisedMatrix, type QuantisedSource } from "./quantisation.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
-import { hasExperts, type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
+import { hasAttention, hasExperts, type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
+import { type SizedTensor, stateTensors } from "./state-tensors.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
 /** A tensor for the engine to load: the arguments of bunting_model_load. */
@@ -33,7 +34,7 @@ export interface ModelTensor {
   readonly expert: number;
   /** True if rows (or numbers of a bias) are interleaved with another tensor's: BUNTING_EVERY_SECOND. */
   readonly everySecond: boolean;
-  /** True if the file stores the rows of q, k and v together for each key head: BUNTING_GROUPED_HEADS. */
+  /** True if the file stores the rows of several tensors together for each key head: BUNTING_GROUPED_HEADS. */
   readonly groupedHeads: boolean;
   /** True if the file has columns where the engine has rows: BUNTING_TRANSPOSED. */
   readonly transposed: boolean;
@@ -43,6 +44,8 @@ export interface ModelTensor {
   readonly gatedHeads?: boolean;
   /** True if the file has -exp(A_log): BUNTING_NEGATED_EXP. Absent: false. */
   readonly negatedExp?: boolean;
+  /** Factor of the numbers, applied while loading. Absent: 1. */
+  readonly factor?: number;
   /** Row-major [rows, cols]; vectors have one row. */
   readonly rows: number;
   readonly cols: number;
@@ -67,6 +70,8 @@ export interface TensorLayout {
   storesPairedRows(family: Family): boolean;
   storesGroupedHeads(family: Family): boolean;
   storesOneLess(family: Family): boolean;
+  /** True if the file has -exp(A_log) of recurrent layers, else A_log. */
+  readonly storesNegatedExp: boolean;
   transposesExperts(family: Family): Family["transposesExperts"];
   /** Matrices that are stored quantised in tensors of their own; null if there are none. */
   readonly quantisation: Quantisation | null;
@@ -86,6 +91,7 @@ const huggingFaceLayout: TensorLayout = {
   storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
   storesGroupedHeads: ({ groupedHeads }) => groupedHeads ?? false,
   storesOneLess: ({ normsOneLess }) => normsOneLess ?? false,
+  storesNegatedExp: false,
   transposesExperts: ({ transposesExperts }) => transposesExperts,
   quantisation: null,
 };
@@ -162,7 +168,9 @@ export function matchTensors(
   const matched = wanted.map((want, index) => {
     const place = places[index]!;
     const own = layout.storesGroupedHeads(family) ? inFirstGroup(want, place, config.shape) : place;
-    return match(want, own, family, stored, source, layout);
+    const matched = match(want, inFirstHead(want, own, family, config.shape), family, stored, source, layout);
+    const factor = config.shape.factors?.[want.tensor] ?? 1;
+    return factor === 1 ? matched : { ...matched, factor };
   });
   const names = new Set(matched.flatMap(({ name, quantised }) => [name, ...namesOf(quantised)]));
   for (const tensor of stored.tensors.values()) {
@@ -239,8 +247,6 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   return wanted;
 }
 
-type SizedTensor = [tensor: number, size: number[]];
-
 function finalNormTensors({ encoder, norm, hidden }: ModelShape): SizedTensor[] {
   if (encoder?.finalNorm === false) return [];
   const tensors: SizedTensor[] = [[TensorKind.finalNorm, [hidden]]];
@@ -268,9 +274,9 @@ function expertTensors(
 ): [tensor: number, expert: number, size: number[]][] {
   const { biases } = layer;
   if (!hasExperts(layer)) return [];
-  const { count, feedForward } = experts!;
+  const { count, feedForward, ungated } = experts!;
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
-    [true, TensorKind.gate, feedForward, hidden],
+    [!ungated, TensorKind.gate, feedForward, hidden],
     [true, TensorKind.up, feedForward, hidden],
     [true, TensorKind.down, hidden, feedForward],
     [biases.gateUp, TensorKind.gateBias, feedForward],
@@ -289,29 +295,36 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
   const { headSize, kvHeads, feedForward } = layerSizes(has, shape);
   const queryWidth = shape.queryHeads * headSize;
   const keyWidth = kvHeads * headSize;
-  const hasKeys = has.kvLayersBack === 0;
+  const attends = hasAttention(has);
+  const hasMixer = has.mixer !== "none";
+  const hasMlp = has.mlp !== "none";
+  const hasKeys = attends && has.kvLayersBack === 0;
   const hasBoth = has.mlp === "both";
   const hasShared = has.mlp === "shared" || has.mlp === "sharedGated";
   const hasInputs = layerInputs > 0;
   const isWide = has.qkNorm === "wide";
-  const hasNorms = has.qkNorm !== "none" && has.qkNorm !== "unit";
+  const hasNorms = attends && has.qkNorm !== "none" && has.qkNorm !== "unit";
   const hasPostNorms = ["after", "around", "sums"].includes(has.norms);
-  const hasAttentionNorm = has.norms === "before" || has.norms === "around";
-  const hasMlpNorm = !has.parallel && (hasAttentionNorm || has.norms === "beforeMlp");
+  const hasPreNorms = has.norms === "before" || has.norms === "around";
+  const hasAttentionNorm = hasMixer && hasPreNorms;
+  const hasMlpNorm = hasMlp && !has.parallel && (hasPreNorms || has.norms === "beforeMlp");
   const areBiased = shape.norm === "biasedLayer";
-  const isDense = !hasExperts(has);
+  const isMixed = hasExperts(has);
+  const isDense = hasMlp && !isMixed;
   const hasGate = has.mlp === "gated";
+  const besideGate = shape.experts?.ungated !== true;
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [hasAttentionNorm, TensorKind.attentionNorm, hidden],
     [hasAttentionNorm && areBiased, TensorKind.attentionNormBias, hidden],
-    [true, TensorKind.q, queryWidth, hidden],
+    [attends, TensorKind.q, queryWidth, hidden],
+    [attends && has.gatedOutput, TensorKind.qGate, queryWidth, hidden],
     [hasKeys, TensorKind.k, keyWidth, hidden],
     [hasKeys && !has.valuesAreKeys, TensorKind.v, keyWidth, hidden],
-    [true, TensorKind.o, hidden, queryWidth],
-    [has.biases.qkv, TensorKind.qBias, queryWidth],
-    [has.biases.qkv, TensorKind.kBias, keyWidth],
-    [has.biases.qkv, TensorKind.vBias, keyWidth],
-    [has.biases.o, TensorKind.oBias, hidden],
+    [attends, TensorKind.o, hidden, queryWidth],
+    [attends && has.biases.qkv, TensorKind.qBias, queryWidth],
+    [attends && has.biases.qkv, TensorKind.kBias, keyWidth],
+    [attends && has.biases.qkv, TensorKind.vBias, keyWidth],
+    [attends && has.biases.o, TensorKind.oBias, hidden],
     [hasNorms, TensorKind.qNorm, isWide ? queryWidth : headSize],
     [hasKeys && hasNorms, TensorKind.kNorm, isWide ? keyWidth : headSize],
     [has.sinks, TensorKind.sinks, shape.queryHeads],
@@ -319,9 +332,9 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasPostNorms && areBiased, TensorKind.attentionPostNormBias, hidden],
     [hasMlpNorm, TensorKind.mlpNorm, hidden],
     [hasMlpNorm && areBiased, TensorKind.mlpNormBias, hidden],
-    [!isDense, TensorKind.router, shape.experts?.count ?? 0, hidden],
+    [isMixed, TensorKind.router, shape.experts?.count ?? 0, hidden],
     [has.biases.router, TensorKind.routerBias, shape.experts?.count ?? 0],
-    [!isDense && shape.experts!.biased, TensorKind.choiceBias, shape.experts?.count ?? 0],
+    [isMixed && shape.experts!.biased, TensorKind.choiceBias, shape.experts?.count ?? 0],
     [hasGate, TensorKind.gate, feedForward, hidden],
     [isDense, TensorKind.up, feedForward, hidden],
     [isDense, TensorKind.down, hidden, feedForward],
@@ -332,7 +345,7 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasPostNorms && areBiased, TensorKind.mlpPostNormBias, hidden],
     [hasBoth, TensorKind.routerNorm, hidden],
     [hasBoth, TensorKind.expertScales, shape.experts?.count ?? 0],
-    [hasBoth || hasShared, TensorKind.besideGate, feedForward, hidden],
+    [(hasBoth || hasShared) && besideGate, TensorKind.besideGate, feedForward, hidden],
     [hasBoth || hasShared, TensorKind.besideUp, feedForward, hidden],
     [hasBoth || hasShared, TensorKind.besideDown, hidden, feedForward],
     [has.mlp === "sharedGated", TensorKind.sharedGate, 1, hidden],
@@ -344,7 +357,8 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasInputs, TensorKind.inputPostNorm, hidden],
     [has.scaled, TensorKind.layerScale, 1],
   ];
-  return tensors.filter(([isThere]) => isThere).map(([, tensor, ...size]) => [tensor, size]);
+  const there = tensors.filter(([isThere]) => isThere);
+  return [...there.map(([, tensor, ...size]): SizedTensor => [tensor, size]), ...stateTensors(has, shape)];
 }
 
 /** Names of tensors in folders, without the layer. */
@@ -379,6 +393,7 @@ const folderNames: Readonly<Record<number, string>> = {
   [TensorKind.finalNormBias]: "model.norm.bias",
   [TensorKind.attentionNormBias]: "input_layernorm.bias",
   [TensorKind.mlpNormBias]: "post_attention_layernorm.bias",
+  [TensorKind.qGate]: "self_attn.q_proj.weight",
 };
 
 /** Names of an expert's tensors; {} stands for its number. */
@@ -409,6 +424,7 @@ interface Place {
   readonly transposed: boolean;
   readonly halfRows: boolean;
   readonly groupedHeads: boolean;
+  readonly gatedHeads: boolean;
 }
 
 /**
@@ -444,8 +460,32 @@ function placesOf(
       halfRows: isJoined && transposing === "halves",
       transposed,
       groupedHeads: false,
+      gatedHeads: false,
     };
   });
+}
+
+/**
+ * Place of a tensor whose rows alternate with those of others: q and its gate in each query head, and in
+ * tensors that match the family's `stateGroups` the parts of each key head.
+ */
+function inFirstHead(want: WantedTensor, place: Place, family: Family, shape: ModelShape): Place {
+  const { headSize, states } = shape;
+  const isGated = shape.layers[want.layer]?.gatedOutput === true;
+  if (isGated && want.tensor === TensorKind.q) return { ...place, first: 0, gatedHeads: true };
+  if (isGated && want.tensor === TensorKind.qGate) return { ...place, first: headSize, gatedHeads: true };
+  if (states === undefined || !family.stateGroups?.test(place.name)) return place;
+  const { keyHeads, heads, keySize, valueSize } = states;
+  const values = heads / keyHeads;
+  const rowsBefore: Readonly<Record<number, number>> = {
+    [TensorKind.stateQ]: 0,
+    [TensorKind.stateK]: keySize,
+    [TensorKind.stateV]: 2 * keySize,
+    [TensorKind.stateZ]: 2 * keySize + values * valueSize,
+    [TensorKind.stateB]: 0,
+    [TensorKind.stateA]: values,
+  };
+  return { ...place, first: rowsBefore[want.tensor]!, groupedHeads: true };
 }
 
 /**
@@ -484,8 +524,10 @@ export function folderTensors({
   return wanted.flatMap((want, index) => {
     const { name, first, shape } = places[index]!;
     const isNorm = normKinds.includes(want.tensor);
-    const untrained = isNorm && normsOneLess ? 0 : isNorm || scaleKinds.includes(want.tensor) ? 1 : null;
-    return first > 0 ? [] : [{ name, shape, untrained }];
+    const isZero = (isNorm && normsOneLess) || want.tensor === TensorKind.stateALog;
+    const untrained = isZero ? 0 : isNorm || scaleKinds.includes(want.tensor) ? 1 : null;
+    const stored = convKinds.includes(want.tensor) ? [shape[0]!, 1, shape[1]!] : shape;
+    return first > 0 ? [] : [{ name, shape: stored, untrained }];
   });
 }
 
@@ -512,12 +554,19 @@ const normKinds: readonly number[] = [
   TensorKind.inputPostNorm,
   TensorKind.embedNorm,
 ];
-const scaleKinds: readonly number[] = [TensorKind.expertScales, TensorKind.layerScale];
+const scaleKinds: readonly number[] = [
+  TensorKind.expertScales,
+  TensorKind.layerScale,
+  TensorKind.stateD,
+  TensorKind.stateNorm,
+];
+/** Weights of convolutions: folders store them as [channels, 1, width]. */
+const convKinds: readonly number[] = [TensorKind.stateConvQ, TensorKind.stateConvK, TensorKind.stateConvV];
 const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.qBias, TensorKind.kBias];
 
 function match(
   want: WantedTensor,
-  { name, first, shape, everySecond, transposed, halfRows, groupedHeads }: Place,
+  { name, first, shape, everySecond, transposed, halfRows, groupedHeads, gatedHeads }: Place,
   family: Family,
   stored: Pick<StoredTensors, "tensors">,
   source: string,
@@ -529,6 +578,8 @@ function match(
     expert: want.expert ?? 0,
     everySecond,
     groupedHeads,
+    ...(gatedHeads ? { gatedHeads } : {}),
+    ...(want.tensor === TensorKind.stateALog && layout.storesNegatedExp ? { negatedExp: true } : {}),
     transposed,
     halfRows,
     pairedRows: pairedKinds.includes(want.tensor) && layout.storesPairedRows(family),
@@ -592,12 +643,20 @@ function match(
   };
 }
 
-/** Kinds whose vectors may be stored as matrices of one row, and the reverse. */
-const eitherShape: readonly number[] = [TensorKind.choiceBias, TensorKind.sharedGate];
+/** Kinds that files may store with further dimensions of 1. */
+const eitherShape: readonly number[] = [
+  TensorKind.choiceBias,
+  TensorKind.sharedGate,
+  TensorKind.stateALog,
+  TensorKind.stateD,
+  ...convKinds,
+];
 
 function isSameShape(tensor: number, stored: readonly number[], wanted: readonly number[]): boolean {
+  const product = (sizes: readonly number[]): number => sizes.reduce((all, size) => all * size, 1);
+  if (tensor === TensorKind.stateNorm) return product(stored) === product(wanted);
   const [own, other] = [stored, wanted].map((sizes) =>
-    eitherShape.includes(tensor) && sizes.length === 2 && sizes[0] === 1 ? sizes.slice(1) : sizes,
+    eitherShape.includes(tensor) ? sizes.filter((size) => size !== 1) : sizes,
   ) as [readonly number[], readonly number[]];
   return own.length === other.length && own.every((size, at) => size === other[at]);
 }
