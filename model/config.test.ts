@@ -80,10 +80,11 @@ describe("a dense Granite 4", () => {
   });
 
   test.each([
-    ["layer_types", { layer_types: ["mamba", "attention", "mamba", "mamba"] }],
+    ["layer_types", { layer_types: ["conv", "attention", "attention", "attention"] }],
     ["layer_types", { layer_types: null }],
-    ["num_local_experts", { num_local_experts: 62 }],
-  ])("with %s of a hybrid is refused", (field, changes) => {
+    ["mamba_n_groups", { layer_types: ["mamba", "attention", "mamba", "mamba"] }],
+    ["num_experts_per_tok", { num_local_experts: 62 }],
+  ])("with %s of no hybrid, or a hybrid's missing, is refused", (field, changes) => {
     expect(refusal({ ...granite4, ...changes }).subject).toBe(field);
   });
 });

@@ -212,7 +212,7 @@ class ConfigSource implements Source {
 
   constructor(family: Family, fields: Fields) {
     this.#fields = fields;
-    this.layers = fields.integer("num_hidden_layers", 1, shapeLimits.layers);
+    this.layers = fields.integer("num_hidden_layers", 1, shapeLimits.layers, listedLayers(fields, family));
     this.sizes = this.#sizes(family);
   }
 
@@ -349,6 +349,13 @@ class ConfigSource implements Source {
       : this.#fields.refuse(name, `wanted: numbers of layers from 0 to ${this.layers - 1}`);
   }
 
+  numbers([name]: Names): readonly number[] | null {
+    if (name === null || !this.#fields.has(name)) return null;
+    const value = this.#fields.get(name);
+    const isGood = Array.isArray(value) && value.every((entry) => typeof entry === "number");
+    return isGood ? value : this.#fields.refuse(name, "wanted: a list of numbers");
+  }
+
   perLayer([name]: Names): readonly number[] | null {
     if (name === null || !this.#fields.has(name)) return null;
     const value = this.#fields.get(name);
@@ -361,6 +368,10 @@ class ConfigSource implements Source {
 
   realsPerLayer(names: Names): readonly number[] | null {
     return this.perLayer(names);
+  }
+
+  flags(): null {
+    return null; // no configuration has such a list
   }
 
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[] {
@@ -421,6 +432,12 @@ class ConfigSource implements Source {
     }
     return dimensions;
   }
+}
+
+/** Number of layers that a list has, or a string of a letter for each; undefined without one. */
+function listedLayers(fields: Fields, { layerLists = [] }: Family): number | undefined {
+  const list = layerLists.map((name) => fields.get(name)).find((value) => value != null);
+  return Array.isArray(list) || typeof list === "string" ? list.length : undefined;
 }
 
 function headSizeOf(fields: Fields, hidden: number, queryHeads: number): number {

@@ -152,6 +152,18 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.xieluAlphaN]: "xielu.alpha_n",
   [TensorKind.xieluBeta]: "xielu.beta",
   [TensorKind.xieluEps]: "xielu.eps",
+  [TensorKind.qGate]: "attn_q.weight",
+  [TensorKind.stateConvQ]: "ssm_conv1d.weight",
+  [TensorKind.stateConvK]: "ssm_conv1d.weight",
+  [TensorKind.stateConvV]: "ssm_conv1d.weight",
+  [TensorKind.stateConvQBias]: "ssm_conv1d.bias",
+  [TensorKind.stateConvKBias]: "ssm_conv1d.bias",
+  [TensorKind.stateConvVBias]: "ssm_conv1d.bias",
+  [TensorKind.stateDtBias]: "ssm_dt.bias",
+  [TensorKind.stateALog]: "ssm_a",
+  [TensorKind.stateD]: "ssm_d",
+  [TensorKind.stateNorm]: "ssm_norm.weight",
+  [TensorKind.stateO]: "ssm_out.weight",
 };
 
 /** Tensor names of experts; each tensor holds those of all experts. */
@@ -174,7 +186,9 @@ export const ggufLayout: TensorLayout = {
       expert === null
         ? (ggufNames?.[tensor] ?? layerNames[tensor])
         : (ggufExpertNames?.[tensor] ?? expertNames[tensor]);
-    return wholeNames[tensor] ?? `blk.${layer}.${ofLayer}`;
+    return tensor < TensorKind.attentionNorm
+      ? (ggufNames?.[tensor] ?? wholeNames[tensor]!)
+      : `blk.${layer}.${ofLayer}`;
   },
   isHarmless: (name, { family, shape }) =>
     name === factorsName ||
@@ -186,6 +200,7 @@ export const ggufLayout: TensorLayout = {
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
   storesGroupedHeads: () => false,
   storesOneLess: () => false,
+  storesNegatedExp: true,
   transposesExperts: () => undefined,
 };
 

@@ -160,6 +160,8 @@ export interface Experts extends Router {
   readonly used: number;
   /** MLP width of each expert. */
   readonly feedForward: number;
+  /** True if experts, and the MLP beside them, have no gate; absent otherwise. */
+  readonly ungated?: true;
 }
 
 /** Rule by which a layer's experts are chosen and weighted. */
@@ -257,7 +259,7 @@ export interface Traits {
    * Activation of the gate; `clampedSwiglu` combines gate and up; `xielu` of plain MLPs has four numbers in
    * each layer (engine.h).
    */
-  readonly activation: "silu" | "geluTanh" | "clampedSwiglu" | "gelu" | "xielu";
+  readonly activation: "silu" | "geluTanh" | "clampedSwiglu" | "gelu" | "xielu" | "reluSquared";
   /** Null if no layer has experts. */
   readonly experts: Experts | null;
   /** Factor of attention scores. */
@@ -277,6 +279,8 @@ export interface Traits {
   readonly states?: States;
   /** Absent: tokens see only those before them. */
   readonly encoder?: Encoder;
+  /** Factors of the weights of a TensorKind, which multiply them while they are loaded; absent: all 1. */
+  readonly factors?: Readonly<Record<number, number>>;
   /** Sizes of latent layers; absent: the model has none. */
   readonly latent?: Latent;
 }

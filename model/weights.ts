@@ -10,7 +10,8 @@ import { latentKinds, latentTensors } from "./latent-tensors.ts";
 import { ModelError } from "./model-error.ts";
 import { partsOf, type Quantisation, type QuantisedMatrix, type QuantisedSource } from "./quantisation.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
-import { hasExperts, type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
+import { hasAttention, hasExperts, type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
+import { type SizedTensor, stateTensors } from "./state-tensors.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
 /** A tensor for the engine to load: the arguments of bunting_model_load. */
@@ -34,7 +35,7 @@ export interface ModelTensor {
   readonly expert: number;
   /** True if rows (or numbers of a bias) are interleaved with another tensor's: BUNTING_EVERY_SECOND. */
   readonly everySecond: boolean;
-  /** True if the file stores the rows of q, k and v together for each key head: BUNTING_GROUPED_HEADS. */
+  /** True if the file stores the rows of several tensors together for each key head: BUNTING_GROUPED_HEADS. */
   readonly groupedHeads: boolean;
   /** True if the file has columns where the engine has rows: BUNTING_TRANSPOSED. */
   readonly transposed: boolean;
@@ -48,6 +49,8 @@ export interface ModelTensor {
   readonly gatedHeads?: boolean;
   /** True if the file has -exp(A_log): BUNTING_NEGATED_EXP. Absent: false. */
   readonly negatedExp?: boolean;
+  /** Factor of the numbers, applied while loading. Absent: 1. */
+  readonly factor?: number;
   /** Row-major [rows, cols]; vectors have one row. */
   readonly rows: number;
   readonly cols: number;
@@ -72,6 +75,8 @@ export interface TensorLayout {
   storesPairedRows(family: Family): boolean;
   storesGroupedHeads(family: Family): boolean;
   storesOneLess(family: Family): boolean;
+  /** True if the file has -exp(A_log) of recurrent layers, else A_log. */
+  readonly storesNegatedExp: boolean;
   transposesExperts(family: Family): Family["transposesExperts"];
   /** Matrices that are stored quantised in tensors of their own; null if there are none. */
   readonly quantisation: Quantisation | null;
@@ -91,6 +96,7 @@ const huggingFaceLayout: TensorLayout = {
   storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
   storesGroupedHeads: ({ groupedHeads }) => groupedHeads ?? false,
   storesOneLess: ({ normsOneLess }) => normsOneLess ?? false,
+  storesNegatedExp: false,
   transposesExperts: ({ transposesExperts }) => transposesExperts,
   quantisation: null,
 };
@@ -173,7 +179,10 @@ export function matchTensors(
   const matched = wanted.map((want, index) => {
     const place = places[index]!;
     const own = layout.storesGroupedHeads(family) ? inFirstGroup(want, place, config.shape) : place;
-    return withoutFactors(match(want, own, family, stored, source, layout), ofModel);
+    const found = match(want, inFirstHead(want, own, family, config.shape), family, stored, source, layout);
+    const matched = withoutFactors(found, ofModel);
+    const factor = config.shape.factors?.[want.tensor] ?? 1;
+    return factor === 1 ? matched : { ...matched, factor };
   });
   const names = new Set(matched.flatMap(({ name, quantised }) => [name, ...namesOf(quantised)]));
   for (const tensor of stored.tensors.values()) {
@@ -268,8 +277,6 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   return wanted;
 }
 
-type SizedTensor = [tensor: number, size: number[]];
-
 function finalNormTensors({ encoder, norm, hidden }: ModelShape): SizedTensor[] {
   if (encoder?.finalNorm === false) return [];
   const tensors: SizedTensor[] = [[TensorKind.finalNorm, [hidden]]];
@@ -297,9 +304,9 @@ function expertTensors(
 ): [tensor: number, expert: number, size: number[]][] {
   const { biases } = layer;
   if (!hasExperts(layer)) return [];
-  const { count, feedForward } = experts!;
+  const { count, feedForward, ungated } = experts!;
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
-    [true, TensorKind.gate, feedForward, hidden],
+    [!ungated, TensorKind.gate, feedForward, hidden],
     [true, TensorKind.up, feedForward, hidden],
     [true, TensorKind.down, hidden, feedForward],
     [biases.gateUp, TensorKind.gateBias, feedForward],
@@ -328,34 +335,41 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
   const latent = has.mixer === "latent" ? shape.latent! : null;
   const queryWidth = shape.queryHeads * headSize;
   const keyWidth = kvHeads * headSize;
-  const hasKeys = has.kvLayersBack === 0;
+  const attends = hasAttention(has);
+  const hasMixer = has.mixer !== "none";
+  const hasMlp = has.mlp !== "none";
+  const hasKeys = attends && has.kvLayersBack === 0;
   const hasBoth = has.mlp === "both";
   const hasShared = has.mlp === "shared" || has.mlp === "sharedGated";
   const hasInputs = layerInputs > 0;
   const hasStreams = streams > 1;
   const isWide = has.qkNorm === "wide";
-  const hasNorms = has.qkNorm !== "none" && has.qkNorm !== "unit";
+  const hasNorms = attends && has.qkNorm !== "none" && has.qkNorm !== "unit";
   const hasPostNorms = ["after", "around", "sums"].includes(has.norms);
-  const hasAttentionNorm = has.norms === "before" || has.norms === "around";
-  const hasMlpNorm = !has.parallel && (hasAttentionNorm || has.norms === "beforeMlp");
+  const hasPreNorms = has.norms === "before" || has.norms === "around";
+  const hasAttentionNorm = hasMixer && hasPreNorms;
+  const hasMlpNorm = hasMlp && !has.parallel && (hasPreNorms || has.norms === "beforeMlp");
   const areBiased = shape.norm === "biasedLayer";
-  const isDense = !hasExperts(has);
+  const isMixed = hasExperts(has);
+  const isDense = hasMlp && !isMixed;
   const hasGate = has.mlp === "gated";
+  const besideGate = shape.experts?.ungated !== true;
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [hasAttentionNorm, TensorKind.attentionNorm, hidden],
     [hasAttentionNorm && areBiased, TensorKind.attentionNormBias, hidden],
     ...(latent === null
       ? ([
-          [true, TensorKind.q, queryWidth, hidden],
+          [attends, TensorKind.q, queryWidth, hidden],
+          [attends && has.gatedOutput, TensorKind.qGate, queryWidth, hidden],
           [hasKeys, TensorKind.k, keyWidth, hidden],
           [hasKeys && !has.valuesAreKeys, TensorKind.v, keyWidth, hidden],
-          [true, TensorKind.o, hidden, queryWidth],
+          [attends, TensorKind.o, hidden, queryWidth],
         ] satisfies [boolean, number, number, number][])
       : latentTensors(latent, shape)),
-    [has.biases.qkv, TensorKind.qBias, queryWidth],
-    [has.biases.qkv, TensorKind.kBias, keyWidth],
-    [has.biases.qkv, TensorKind.vBias, keyWidth],
-    [has.biases.o, TensorKind.oBias, hidden],
+    [attends && has.biases.qkv, TensorKind.qBias, queryWidth],
+    [attends && has.biases.qkv, TensorKind.kBias, keyWidth],
+    [attends && has.biases.qkv, TensorKind.vBias, keyWidth],
+    [attends && has.biases.o, TensorKind.oBias, hidden],
     [hasNorms, TensorKind.qNorm, isWide ? queryWidth : headSize],
     [hasKeys && hasNorms, TensorKind.kNorm, isWide ? keyWidth : headSize],
     [has.sinks, TensorKind.sinks, shape.queryHeads],
@@ -363,9 +377,9 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasPostNorms && areBiased, TensorKind.attentionPostNormBias, hidden],
     [hasMlpNorm, TensorKind.mlpNorm, hidden],
     [hasMlpNorm && areBiased, TensorKind.mlpNormBias, hidden],
-    [!isDense, TensorKind.router, shape.experts?.count ?? 0, hidden],
+    [isMixed, TensorKind.router, shape.experts?.count ?? 0, hidden],
     [has.biases.router, TensorKind.routerBias, shape.experts?.count ?? 0],
-    [!isDense && shape.experts!.biased, TensorKind.choiceBias, shape.experts?.count ?? 0],
+    [isMixed && shape.experts!.biased, TensorKind.choiceBias, shape.experts?.count ?? 0],
     [hasGate, TensorKind.gate, feedForward, hidden],
     [isDense, TensorKind.up, feedForward, hidden],
     [isDense, TensorKind.down, hidden, feedForward],
@@ -376,7 +390,7 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasPostNorms && areBiased, TensorKind.mlpPostNormBias, hidden],
     [hasBoth, TensorKind.routerNorm, hidden],
     [hasBoth, TensorKind.expertScales, shape.experts?.count ?? 0],
-    [hasBoth || hasShared, TensorKind.besideGate, feedForward, hidden],
+    [(hasBoth || hasShared) && besideGate, TensorKind.besideGate, feedForward, hidden],
     [hasBoth || hasShared, TensorKind.besideUp, feedForward, hidden],
     [hasBoth || hasShared, TensorKind.besideDown, hidden, feedForward],
     [has.mlp === "sharedGated", TensorKind.sharedGate, 1, hidden],
@@ -397,7 +411,8 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [has.laurelRank > 0, TensorKind.laurelOut, hidden, has.laurelRank],
     [has.laurelRank > 0, TensorKind.laurelNorm, hidden],
   ];
-  return tensors.filter(([isThere]) => isThere).map(([, tensor, ...size]) => [tensor, size]);
+  const there = tensors.filter(([isThere]) => isThere);
+  return [...there.map(([, tensor, ...size]): SizedTensor => [tensor, size]), ...stateTensors(has, shape)];
 }
 
 /** Names of tensors in folders, without the layer. */
@@ -439,6 +454,7 @@ const folderNames: Readonly<Record<number, string>> = {
   [TensorKind.xieluAlphaN]: "mlp.act_fn.alpha_n",
   [TensorKind.xieluBeta]: "mlp.act_fn.beta",
   [TensorKind.xieluEps]: "mlp.act_fn.eps",
+  [TensorKind.qGate]: "self_attn.q_proj.weight",
 };
 
 /** Names of an expert's tensors; {} stands for its number. */
@@ -476,6 +492,7 @@ interface Place {
   readonly halfRows: boolean;
   readonly groupedHeads: boolean;
   readonly keysWithValues: boolean;
+  readonly gatedHeads: boolean;
 }
 
 /**
@@ -515,6 +532,7 @@ function placesOf(
       transposed,
       groupedHeads: false,
       keysWithValues: false,
+      gatedHeads: false,
     };
   });
 }
@@ -536,7 +554,31 @@ function latentPlace(
     halfRows: false,
     groupedHeads: false,
     keysWithValues: isJoined,
+    gatedHeads: false,
   };
+}
+
+/**
+ * Place of a tensor whose rows alternate with those of others: q and its gate in each query head, and in
+ * tensors that match the family's `stateGroups` the parts of each key head.
+ */
+function inFirstHead(want: WantedTensor, place: Place, family: Family, shape: ModelShape): Place {
+  const { headSize, states } = shape;
+  const isGated = shape.layers[want.layer]?.gatedOutput === true;
+  if (isGated && want.tensor === TensorKind.q) return { ...place, first: 0, gatedHeads: true };
+  if (isGated && want.tensor === TensorKind.qGate) return { ...place, first: headSize, gatedHeads: true };
+  if (states === undefined || !family.stateGroups?.test(place.name)) return place;
+  const { keyHeads, heads, keySize, valueSize } = states;
+  const values = heads / keyHeads;
+  const rowsBefore: Readonly<Record<number, number>> = {
+    [TensorKind.stateQ]: 0,
+    [TensorKind.stateK]: keySize,
+    [TensorKind.stateV]: 2 * keySize,
+    [TensorKind.stateZ]: 2 * keySize + values * valueSize,
+    [TensorKind.stateB]: 0,
+    [TensorKind.stateA]: values,
+  };
+  return { ...place, first: rowsBefore[want.tensor]!, groupedHeads: true };
 }
 
 /**
@@ -575,10 +617,12 @@ export function folderTensors({
   return wanted.flatMap((want, index) => {
     const { name, first, shape } = places[index]!;
     const isNorm = normKinds.includes(want.tensor);
-    const untrained = isNorm && normsOneLess ? 0 : isNorm || scaleKinds.includes(want.tensor) ? 1 : null;
+    const isZero = (isNorm && normsOneLess) || want.tensor === TensorKind.stateALog;
+    const untrained = isZero ? 0 : isNorm || scaleKinds.includes(want.tensor) ? 1 : null;
+    const stored = convKinds.includes(want.tensor) ? [shape[0]!, 1, shape[1]!] : shape;
     // Its keys come first in a matrix of latents' keys and values.
     const isIn = want.tensor === TensorKind.latentValues && places[index]!.keysWithValues;
-    return first > 0 || isIn ? [] : [{ name, shape, untrained }];
+    return first > 0 || isIn ? [] : [{ name, shape: stored, untrained }];
   });
 }
 
@@ -611,12 +655,16 @@ const scaleKinds: readonly number[] = [
   TensorKind.expertScales,
   TensorKind.layerScale,
   TensorKind.streamScale,
+  TensorKind.stateD,
+  TensorKind.stateNorm,
 ];
+/** Weights of convolutions: folders store them as [channels, 1, width]. */
+const convKinds: readonly number[] = [TensorKind.stateConvQ, TensorKind.stateConvK, TensorKind.stateConvV];
 const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.qBias, TensorKind.kBias];
 
 function match(
   want: WantedTensor,
-  { name, first, shape, everySecond, transposed, halfRows, groupedHeads, keysWithValues }: Place,
+  { name, first, shape, everySecond, transposed, halfRows, groupedHeads, keysWithValues, gatedHeads }: Place,
   family: Family,
   stored: Pick<StoredTensors, "tensors">,
   source: string,
@@ -629,6 +677,8 @@ function match(
     everySecond,
     groupedHeads,
     keysWithValues,
+    ...(gatedHeads ? { gatedHeads } : {}),
+    ...(want.tensor === TensorKind.stateALog && layout.storesNegatedExp ? { negatedExp: true } : {}),
     transposed,
     halfRows,
     pairedRows: pairedKinds.includes(want.tensor) && layout.storesPairedRows(family),
@@ -700,8 +750,14 @@ function match(
   };
 }
 
-/** Kinds whose vectors may be stored as matrices of one row, and the reverse. */
-const eitherShape: readonly number[] = [TensorKind.choiceBias, TensorKind.sharedGate];
+/** Kinds that files may store with further dimensions of 1. */
+const eitherShape: readonly number[] = [
+  TensorKind.choiceBias,
+  TensorKind.sharedGate,
+  TensorKind.stateALog,
+  TensorKind.stateD,
+  ...convKinds,
+];
 
 function isSameShape(tensor: number, stored: readonly number[], wanted: readonly number[]): boolean {
   // Files of all streams have a dimension for them.
@@ -709,8 +765,10 @@ function isSameShape(tensor: number, stored: readonly number[], wanted: readonly
     return stored[0]! * stored[1]! === wanted[0] && stored[2] === wanted[1];
   // A single number may have no dimension.
   if (stored.length === 0 && xieluKinds.includes(tensor)) return true;
+  const product = (sizes: readonly number[]): number => sizes.reduce((all, size) => all * size, 1);
+  if (tensor === TensorKind.stateNorm) return product(stored) === product(wanted);
   const [own, other] = [stored, wanted].map((sizes) =>
-    eitherShape.includes(tensor) && sizes.length === 2 && sizes[0] === 1 ? sizes.slice(1) : sizes,
+    eitherShape.includes(tensor) ? sizes.filter((size) => size !== 1) : sizes,
   ) as [readonly number[], readonly number[]];
   return own.length === other.length && own.every((size, at) => size === other[at]);
 }

@@ -35,6 +35,8 @@ export interface Source {
   rows(tensor: string): number | null;
   /** True if the field is present. */
   has(names: Names): boolean;
+  /** Array of numbers of config.json; null if absent. */
+  numbers(names: Names): readonly number[] | null;
   /** Numbers of the listed layers; empty without a list. */
   indices(names: Names): readonly number[];
   /** True if the field is an array. */
@@ -43,6 +45,8 @@ export interface Source {
   perLayer(names: Names): readonly number[] | null;
   /** The same of real numbers. */
   realsPerLayer(names: Names): readonly number[] | null;
+  /** Truth value of each layer, in metadata only; null if absent. */
+  flags(names: Names): readonly boolean[] | null;
   /** Sliding-window flag of each layer: from the file, else from `usual`, the rule of the family's models. */
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[];
   /**
@@ -110,12 +114,16 @@ export interface Family {
    * value.
    */
   readonly groupedHeads?: boolean;
+  /** Tensors of recurrent layers whose rows are stored together for each key head, in folders and GGUF files. */
+  readonly stateGroups?: RegExp;
   /** Formats whose rotated rows of q and k are interleaved in pairs. */
   readonly pairedRows?: { readonly folder?: boolean; readonly gguf?: boolean };
   /** Field of the MLP's width in config.json, if not `intermediate_size`. */
   readonly feedForwardField?: string;
   /** Names of the norm epsilon, if not `rms_norm_eps`. */
   readonly epsilon?: readonly [config: string, metadata: string];
+  /** Lists, or strings of a letter per layer, in config.json: the first gives the number of layers. */
+  readonly layerLists?: readonly string[];
   /** True if layers may differ in size. */
   readonly layersDiffer?: boolean;
   /** True if all layers have latent attention, so that pages hold one head of latent and rotated numbers. */

@@ -7,6 +7,7 @@ import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parseModelConfig } from "../../model/config.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import {
   cpuOnly,
@@ -29,18 +30,38 @@ const library = cpuLibrary();
 const scratch = mkdtempSync(join(tmpdir(), "bunting-families-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** Returns the logits after each position of the reference, from chunks that end there. */
-function logitsOf(path: string, compute: "f32" | "bf16", on = library): Float32Array[] {
+/**
+ * Returns the logits after each position of the reference, from chunks that end there, or of at most `size`
+ * tokens.
+ */
+function logitsOf(path: string, compute: "f32" | "bf16", on = library, size = 64): Float32Array[] {
   const rig = new Rig(on, openModelFolder(path), { compute, quant: "none" });
   const stream = rig.stream(familyPrompt);
-  const logits = familyPositions.map(
-    (position) => rig.step([{ stream, count: position + 1 - stream.computed }])[0]!.logits,
-  );
+  const logits = familyPositions.map((position) => {
+    while (position + 1 - stream.computed > size) rig.step([{ stream, count: size, isUndrawn: true }]);
+    return rig.step([{ stream, count: position + 1 - stream.computed }])[0]!.logits;
+  });
   rig.close();
   return logits;
 }
 
-describe.each(Object.keys(familyConfigs).map((name) => [name]))("%s", (name) => {
+/** Models with recurrent layers. */
+const recurrent = Object.entries(familyConfigs).flatMap(([name, json]) => {
+  const config = { file: name, json: JSON.parse(JSON.stringify(json)) };
+  const { shape } = parseModelConfig(config, { file: "", json: {} });
+  return shape.states === undefined ? [] : [name];
+});
+
+describe.each(recurrent.map((name) => [name]))("%s", (name) => {
+  test("is refused: the engine does not compute its layers", () => {
+    const folder = join(scratch, name);
+    writeFamily(name, folder);
+    expect(() => logitsOf(folder, "f32")).toThrow(/does not compute|activation/);
+  });
+});
+
+const others = Object.keys(familyConfigs).filter((name) => !recurrent.includes(name));
+describe.each(others.map((name) => [name]))("%s", (name) => {
   const folder = join(scratch, name);
   writeFamily(name, folder);
   const paths: [string, string][] = [["a folder", folder]];

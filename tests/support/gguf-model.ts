@@ -10,6 +10,7 @@ import { yarnMagnitude } from "../../model/rope.ts";
 import { hasExperts, type Latent, type LayerSizes, type ModelShape, type Rope } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
 import { decodeStored, encodeStored, type StoredName, storedTypes } from "./gguf-blocks.ts";
+import { isStateTensor, stateEntries, stateNumbers } from "./gguf-recurrent.ts";
 import type { Entry, GgufInput, TensorInput } from "./gguf-writer.ts";
 
 type Json = Record<string, unknown>;
@@ -33,7 +34,8 @@ export interface Conversion {
 const plainTypes: readonly StoredName[] = ["F32", "F16", "BF16"];
 
 export function convertModel(dir: string, conversion: Conversion): GgufInput {
-  const { config, tensors } = openModelFolder(dir);
+  const { config, tensors: all } = openModelFolder(dir);
+  const tensors = all.filter(({ name }) => !isStateTensor(name, config));
   return {
     entries: [
       ...modelEntries(config, conversion),
@@ -55,6 +57,18 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
         conversion.expertType ?? conversion.type,
       ),
       ...ropeTensors(config),
+      ...(config.shape.states === undefined ? [] : stateNumbers(dir, config)).map(
+        ({ name, shape, values }) => {
+          const isSmall = shape.length < 2 || /conv|ssm_(a|d|norm|ba|beta|alpha)/.test(name);
+          const [rows, cols] = [shape.at(-2) ?? 1, shape.at(-1)!];
+          return tensorInput(
+            name,
+            shape,
+            isSmall && !name.includes("_proj.") ? "F32" : storageOf({ rows, cols }, conversion.type),
+            values,
+          );
+        },
+      ),
     ],
   };
 }
@@ -213,9 +227,16 @@ const architectures: Readonly<Record<string, string>> = {
   deepseek_v2: "deepseek2",
   deepseek_v3: "deepseek2",
   glm4_moe_lite: "deepseek2",
+  qwen3_next: "qwen3next",
+  qwen3_5: "qwen35",
+  qwen3_5_moe: "qwen35moe",
+  lfm2_moe: "lfm2moe",
+  falcon_h1: "falcon-h1",
 };
 
-function architectureOf({ family }: ModelConfig): string {
+function architectureOf({ family, shape }: ModelConfig): string {
+  if (family === "granitemoehybrid" && shape.states !== undefined) return "granitehybrid";
+  if (family === "nemotron_h" && shape.experts !== null) return "nemotron_h_moe";
   return architectures[family] ?? family;
 }
 
@@ -274,8 +295,11 @@ export function modelEntries(
     ),
     own("vocab_size", "u32", shape.vocab),
   ];
-  for (const [key, type, value] of [...ropeEntries(shape.ropes), ...traitEntries(config)]) {
-    entries.push(own(key, type, value));
+  const further = [...ropeEntries(shape.ropes), ...traitEntries(config), ...stateEntries(config)];
+  for (const [key, type, value] of further) {
+    const name = `${architecture}.${key}`;
+    const known = entries.findIndex(([other]) => other === name);
+    entries.splice(known < 0 ? entries.length : known, known < 0 ? 0 : 1, [name, type, value]);
   }
   if (sampling.temperature !== null) entries.push(["general.sampling.temp", "f32", sampling.temperature]);
   if (sampling.topK !== null) entries.push(["general.sampling.top_k", "i32", sampling.topK]);
@@ -286,6 +310,7 @@ export function modelEntries(
 }
 
 function ropeEntries([rope, swa]: readonly Rope[]): Entry[] {
+  if (rope === undefined) return [];
   const entries: Entry[] = [
     ["rope.dimension_count", "u32", rope!.dimensions],
     ["rope.freq_base", "f32", rope!.theta],
@@ -431,7 +456,8 @@ function latentEntries(
  * as two.
  */
 export function ropeTensors({ shape: { ropes } }: ModelConfig): TensorInput[] {
-  const rope = ropes[0]!;
+  const rope = ropes[0];
+  if (rope === undefined) return [];
   if (rope.kind === "longrope") {
     return [
       tensorInput(
@@ -534,6 +560,35 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
     [/\.feed_forward\.(gate|up|down)_proj\./, ".ffn_$1."],
   ],
   glm4_moe: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
+  qwen3_next: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
+  lfm2: [
+    [/^model\.embedding_norm\./, "token_embd_norm."],
+    [/\.operator_norm\./, ".attn_norm."],
+    [/\.self_attn\.out_proj\./, ".attn_output."],
+    [/\.self_attn\.(q|k)_layernorm\./, ".attn_$1_norm."],
+    [/\.feed_forward\.w1\./, ".ffn_gate."],
+    [/\.feed_forward\.w2\./, ".ffn_down."],
+    [/\.feed_forward\.w3\./, ".ffn_up."],
+    [/\.feed_forward\.gate\./, ".ffn_gate_inp."],
+    [/\.feed_forward\.expert_bias$/, ".exp_probs_b.bias"],
+  ],
+  falcon_h1: [
+    [/^model\.final_layernorm\./, "output_norm."],
+    [/\.pre_ff_layernorm\.weight$/, ".ffn_norm"],
+    [/\.feed_forward\.(gate|up|down)_proj\./, ".ffn_$1."],
+  ],
+  nemotron_h: [
+    [/^backbone\.embeddings\./, "token_embd."],
+    [/^backbone\.norm_f\./, "output_norm."],
+    [/^backbone\.layers\.(\d+)\.norm\./, "blk.$1.attn_norm."],
+    [/^backbone\.layers\./, "blk."],
+    [/\.mixer\.(q|k|v)_proj\./, ".attn_$1."],
+    [/\.mixer\.o_proj\./, ".attn_output."],
+    [/\.mixer\.shared_experts\.(up|down)_proj\./, ".ffn_$1_shexp."],
+    [/\.mixer\.(up|down)_proj\./, ".ffn_$1."],
+    [/\.mixer\.gate\.weight$/, ".ffn_gate_inp.weight"],
+    [/\.mixer\.gate\.e_score_correction_bias$/, ".exp_probs_b.bias"],
+  ],
   seed_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
 };
 const sameNames: Readonly<Record<string, string>> = {
@@ -541,6 +596,9 @@ const sameNames: Readonly<Record<string, string>> = {
   gemma4_unified: "gemma4",
   olmo3: "olmo2",
   exaone4: "olmo2",
+  qwen3_5: "qwen3_next",
+  qwen3_5_moe: "qwen3_next",
+  lfm2_moe: "lfm2",
 };
 const renamed: readonly (readonly [RegExp, string])[] = [
   [/^model\.language_model\./, "model."],
@@ -607,13 +665,20 @@ const pairedFamilies: readonly string[] = [
 
 function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {
   const { rows, cols } = tensor;
+  const isBeside = [44, 45, 46].includes(tensor.tensor);
   const name = ggufName(tensor.name, family)
     .replace("wqkv", partsOfQkv[tensor.tensor] ?? "")
-    .replace("gate_or_up", tensor.tensor === 27 ? "gate" : "up");
+    .replace("gate_or_up", [27, 44].includes(tensor.tensor) ? "gate" : "up")
+    .replace(/ffn_(gate|up|down)\./, family === "granitemoehybrid" && isBeside ? "ffn_$1_shexp." : "ffn_$1.");
   let values = tensor.groupedHeads ? groupedValues(tensor, shape) : valuesOf(tensor);
   if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
     values = paired(values, tensor, shape);
-  if (/^gemma(2|3)?$/.test(family) && name.includes("norm")) values = values.map((value) => value + 1);
+  const isLess = /^gemma(2|3)?$/.test(family) || /^qwen3_(next|5)/.test(family);
+  if (isLess && name.includes("norm")) values = values.map((value) => value + 1);
+  if (family === "falcon_h1") {
+    const own = { 0: shape.embeddingScale, 2: shape.logitScale }[tensor.tensor] ?? tensor.factor ?? 1;
+    values = values.map((value) => value * own);
+  }
   const stored = name.includes("ffn_gate_inp") ? "F32" : storageOf(tensor, type);
   return tensorInput(name, rows === 1 ? [cols] : [rows, cols], stored, values);
 }
