@@ -3,7 +3,8 @@
  * scheduler, only in their tokens and their speed.
  *
  * The device under test has at least 32 pages and a context of 6 pages. Its steps have up to 96 tokens in 4
- * chunks, with 12 draws and 96 hidden states. Its vocabulary has 100 tokens.
+ * chunks, with 12 draws and 96 hidden states. Its vocabulary has 100 tokens. If its model has recurrent
+ * layers, it has at least 16 state slots.
  */
 import { describe, expect, test } from "bun:test";
 import { InvariantError } from "../base/assert.ts";
@@ -11,6 +12,7 @@ import type { TokenId } from "../base/token.ts";
 import {
   type Chunk,
   type ChunkRow,
+  type ChunkState,
   greedySampling,
   type PageId,
   type PageMove,
@@ -18,6 +20,7 @@ import {
   type SampleRow,
   type Sampling,
   type SequenceId,
+  type StateSlot,
   type Step,
   type StepResult,
 } from "../scheduler/core.ts";
@@ -119,10 +122,23 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     test("several rows of a chunk are those of single steps", on(expectRowsOfSingleSteps));
 
     test(
+      "without a chunk, which copies pages alone",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const half = pageTokens / 2;
+        driver.run([driver.saving(chunk(1, prompt(half), 0, [0], null), half)]);
+        expect(driver.run([], [moveOf(0, 1, half)])).toEqual([]);
+        const next = (page: number): readonly Sampled[] =>
+          driver.run([chunk(2, [7, 8], half, [page], row(random))]);
+        expect(next(1)).toEqual(next(0));
+      }),
+    );
+
+    test(
       "as large as the spec allows",
       on((driver) => {
-        const { pages, pageTokens, stepTokensMax, stepChunksMax, contextMax } = driver.device.spec;
-        const many = Math.min(stepChunksMax, pages, stepTokensMax);
+        const { pages, pageTokens, stepTokensMax, stepChunksMax, contextMax, states } = driver.device.spec;
+        const many = Math.min(stepChunksMax, pages, stepTokensMax, states?.slots ?? stepChunksMax);
         expect(
           driver.run(Array.from({ length: many }, (_, i) => chunk(i, [i % 100], 0, [i], row()))),
         ).toHaveLength(many);
@@ -276,6 +292,70 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     );
   });
 
+  const { states } = specOf(open);
+  describe.skipIf(states === undefined)(`${name}: states`, () => {
+    const whole = (): TokenId[] => {
+      let tokens: TokenId[] = [];
+      on((driver) => {
+        tokens = driver.generate({ sampling: random });
+      })();
+      return tokens;
+    };
+
+    test(
+      "are saved after any tokens of a chunk, and begun from later",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const alone = whole();
+        for (const cachedTokens of [1, 2, 5, pageTokens, pageTokens + 7, 39]) {
+          for (const chunkTokens of [3, 40]) {
+            expect(driver.generate({ sampling: random, cachedTokens, chunkTokens })).toEqual(alone);
+          }
+        }
+      }),
+    );
+
+    test(
+      "are not changed by those that begin from them, side by side and one after the other",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const tokens = prompt(40);
+        const page = pagesFrom(0, pageTokens, pageTokens);
+        driver.run([
+          driver.saving(chunk(1, tokens.slice(0, 30), 0, pagesFrom(0, 30, pageTokens), null), pageTokens),
+        ]);
+        const fork = (sequence: number): Chunk => {
+          const own = pagesFrom(4 + 3 * (sequence % 4), 40 - pageTokens, pageTokens);
+          return chunk(sequence, tokens.slice(pageTokens), pageTokens, [...page, ...own], row(random));
+        };
+        const sampledOf = (chunks: readonly Chunk[]): (TokenId | null)[] =>
+          driver.run(chunks).map((one) => (one.kind === "token" ? one.token : null));
+        const [first] = whole();
+        expect(sampledOf([2, 3, 4].map(fork))).toEqual([first!, first!, first!]);
+        expect(sampledOf([fork(5)])).toEqual([first!]);
+      }),
+    );
+
+    test(
+      "go on in the slot they were saved in",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const tokens = prompt(40);
+        const pages = pagesFrom(0, 40, pageTokens);
+        driver.run([
+          driver.saving(
+            chunk(1, tokens.slice(0, 30), 0, pages.slice(0, Math.ceil(30 / pageTokens)), null),
+            20,
+          ),
+        ]);
+        const saved = driver.savedAt(20);
+        const state: ChunkState = { slot: saved, from: saved, saves: [] };
+        const [sampled] = driver.run([{ ...chunk(1, tokens.slice(20), 20, pages, row(random)), state }]);
+        expect(sampled).toMatchObject({ kind: "token", token: whole()[0]! });
+      }),
+    );
+  });
+
   describe(`${name}: sampling`, () => {
     const draw = (driver: Driver, sample: SampleRow): Sampled => {
       const [sampled] = driver.run([chunk(1, prompt(20), 0, [0, 1], sample)]);
@@ -419,9 +499,10 @@ function expectRowsOfSingleSteps(driver: Driver): void {
     ...chunk(1, tokens.slice(begin, end), begin, pagesFrom(0, end, pageTokens), null),
     samples,
   });
-  driver.run([chunkOf(0, start, [])]);
+  driver.run([driver.saving(chunkOf(0, start, []), start)]);
   const company = chunk(2, prompt(9, 4), 0, pagesFrom(10, 9, pageTokens), row());
-  const together = driver.run([chunkOf(start, tokens.length, rows), company]);
+  const befores = rows.map(({ afterIndex }) => afterIndex).filter((count) => count > 0);
+  const together = driver.run([driver.saving(chunkOf(start, tokens.length, rows), ...befores), company]);
   const logits = driver.logits();
   const width = logits.length / (rows.length + 1);
   rows.forEach((each, i) => {
@@ -461,6 +542,9 @@ class Driver {
   readonly settle: () => void;
   readonly logits: () => Float32Array;
   #steps = 0;
+  /** Slot of each sequence with the length of its state, and slots of saved states by their lengths. */
+  readonly #slots = new Map<SequenceId, { readonly slot: StateSlot; length: number }>();
+  readonly #saved = new Map<number, StateSlot>();
 
   constructor({ device, settle, logits }: DeviceUnderTest) {
     this.device = device;
@@ -470,8 +554,34 @@ class Driver {
 
   readonly step = (chunks: readonly Chunk[], moves: readonly PageMove[] = []): Step => {
     this.#steps += 1;
-    return { number: this.#steps, moves, chunks };
+    return { number: this.#steps, moves, chunks: chunks.map((chunk) => this.saving(chunk)) };
   };
+
+  /**
+   * Names the state slots of a chunk, if the device has any, and saves its states after these numbers of its
+   * tokens. A chunk begins from its sequence's own state, else from the last one saved at its start.
+   */
+  saving(chunk: Chunk, ...counts: number[]): Chunk {
+    const { states } = this.device.spec;
+    if (states === undefined || chunk.state !== undefined) return chunk;
+    const { sequence, start, tokens } = chunk;
+    const own = this.#slots.get(sequence) ?? { slot: this.#slots.size as StateSlot, length: 0 };
+    const from = start === 0 ? null : own.length === start ? own.slot : this.savedAt(start);
+    const saves = counts.map((count) => {
+      const slot = this.#saved.get(start + count) ?? ((states.slots - 1 - this.#saved.size) as StateSlot);
+      this.#saved.set(start + count, slot);
+      return { count, slot };
+    });
+    this.#slots.set(sequence, { ...own, length: start + tokens.length });
+    return { ...chunk, state: { slot: own.slot, from, saves } };
+  }
+
+  /** The slot of the last state that was saved with this length. */
+  savedAt(length: number): StateSlot {
+    const slot = this.#saved.get(length);
+    if (slot === undefined) throw new Error(`no state of ${length} tokens was saved`);
+    return slot;
+  }
 
   /** Runs one step that must succeed. */
   run(chunks: readonly Chunk[], moves: readonly PageMove[] = []): readonly Sampled[] {
@@ -543,13 +653,12 @@ class Driver {
     const { pageTokens } = this.device.spec;
     const donor = [...tokens.slice(0, cached), ...prompt(5, 50)];
     const donorPages = pagesFrom(20, donor.length, pageTokens);
-    this.run([chunk(9, donor, 0, donorPages, null)]);
+    this.run([this.saving(chunk(9, donor, 0, donorPages, null), cached)]);
     const whole = Math.floor(cached / pageTokens);
     const count = cached % pageTokens;
     const pages = own.map((page, i) => (i < whole ? donorPages[i]! : page));
-    const [from, to] = [donorPages[whole] as PageId, pages[whole] as PageId];
-    const move: PageMove = { from, tier: "device", to, count };
-    return { start: cached, pages, moves: count === 0 ? [] : [move] };
+    const moves = count === 0 ? [] : [moveOf(donorPages[whole]!, pages[whole]!, count)];
+    return { start: cached, pages, moves };
   }
 
   /** Chunks of `count` other sequences, on pages of their own, in their `n`th step. */
@@ -578,6 +687,17 @@ function chunk(
   const columns = { tokens: Int32Array.from(tokens), pages: Int32Array.from(pages) };
   const samples = sample === null ? [] : [{ ...sample, afterIndex: tokens.length - 1 }];
   return { sequence: sequence as SequenceId, start, ...columns, samples, adapter: 0 };
+}
+
+function moveOf(from: number, to: number, count: number): PageMove {
+  return { from: from as PageId, tier: "device", to: to as PageId, count };
+}
+
+/** The spec of the devices under test. */
+function specOf(open: () => DeviceUnderTest): Device["spec"] {
+  const { device } = open();
+  device.close();
+  return device.spec;
 }
 
 /** `count` tokens below 100 without an obvious pattern. */
