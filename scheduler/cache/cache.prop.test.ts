@@ -124,7 +124,7 @@ class Bench {
     const border = tokens.length - 1 - ((tokens.length - 1) % PAGE_TOKENS);
     const slot = border > depth ? checkpoints.takeFor(border, depth) : null;
     if (slot !== null) this.#states.set(slot, context(tokens, border));
-    // Whoever takes another slot must not have taken this one.
+    // The slot of a pinned checkpoint is not taken for another state.
     if (begun.from !== null) expect(this.#states.get(begun.from.slot)).toBe(context(tokens, depth));
     this.#states.set(begun.slot, context(tokens, tokens.length));
     return { ...begun, saved: slot === null ? [] : [{ depth: border, slot }] };
