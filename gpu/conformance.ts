@@ -3,7 +3,8 @@
  * scheduler, only in their tokens and their speed.
  *
  * The device under test has at least 32 pages and a context of 6 pages. Its steps have up to 96 tokens in 4
- * chunks, with 12 draws and 96 hidden states. Its vocabulary has 100 tokens.
+ * chunks, with 12 draws and 96 hidden states. Its vocabulary has 100 tokens. If its model has recurrent
+ * layers, it has at least 16 state slots.
  */
 import { describe, expect, test } from "bun:test";
 import { InvariantError } from "../base/assert.ts";
@@ -11,29 +12,27 @@ import type { TokenId } from "../base/token.ts";
 import {
   type Chunk,
   type ChunkRow,
+  type ChunkState,
   greedySampling,
-  type PageId,
-  type PageMove,
   type Sampled,
   type SampleRow,
   type Sampling,
-  type SequenceId,
-  type Step,
   type StepResult,
 } from "../scheduler/core.ts";
 import type { Device } from "../scheduler/device.ts";
-
-export interface DeviceUnderTest {
-  readonly device: Device;
-  /** Computes and delivers the step in flight, if there is one. */
-  settle(): void;
-  /** Raw logits of the last step's rows, concatenated; absent if the device has none. */
-  logits?(): Float32Array;
-}
+import {
+  chunk,
+  type DeviceUnderTest,
+  Driver,
+  type HiddenWay,
+  moveOf,
+  pagesFrom,
+  prompt,
+  row,
+} from "./conformance-driver.ts";
 
 const greedy = greedySampling;
 const random: Sampling = { ...greedy, temperature: 1, topP: 0.95, seed: [7, 9] };
-const generatedTokens = 6;
 
 export function deviceConformance(name: string, open: () => DeviceUnderTest): void {
   /** Test body that runs `body` on a fresh device. */
@@ -119,10 +118,23 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     test("several rows of a chunk are those of single steps", on(expectRowsOfSingleSteps));
 
     test(
+      "without a chunk, which copies pages alone",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const half = pageTokens / 2;
+        driver.run([driver.saving(chunk(1, prompt(half), 0, [0], null), half)]);
+        expect(driver.run([], [moveOf(0, 1, half)])).toEqual([]);
+        const next = (page: number): readonly Sampled[] =>
+          driver.run([chunk(2, [7, 8], half, [page], row(random))]);
+        expect(next(1)).toEqual(next(0));
+      }),
+    );
+
+    test(
       "as large as the spec allows",
       on((driver) => {
-        const { pages, pageTokens, stepTokensMax, stepChunksMax, contextMax } = driver.device.spec;
-        const many = Math.min(stepChunksMax, pages, stepTokensMax);
+        const { pages, pageTokens, stepTokensMax, stepChunksMax, contextMax, states } = driver.device.spec;
+        const many = Math.min(stepChunksMax, pages, stepTokensMax, states?.slots ?? stepChunksMax);
         expect(
           driver.run(Array.from({ length: many }, (_, i) => chunk(i, [i % 100], 0, [i], row()))),
         ).toHaveLength(many);
@@ -276,6 +288,70 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     );
   });
 
+  const { states } = specOf(open);
+  describe.skipIf(states === undefined)(`${name}: states`, () => {
+    const whole = (): TokenId[] => {
+      let tokens: TokenId[] = [];
+      on((driver) => {
+        tokens = driver.generate({ sampling: random });
+      })();
+      return tokens;
+    };
+
+    test(
+      "are saved after any tokens of a chunk, and begun from later",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const alone = whole();
+        for (const cachedTokens of [1, 2, 5, pageTokens, pageTokens + 7, 39]) {
+          for (const chunkTokens of [3, 40]) {
+            expect(driver.generate({ sampling: random, cachedTokens, chunkTokens })).toEqual(alone);
+          }
+        }
+      }),
+    );
+
+    test(
+      "are not changed by those that begin from them, side by side and one after the other",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const tokens = prompt(40);
+        const page = pagesFrom(0, pageTokens, pageTokens);
+        driver.run([
+          driver.saving(chunk(1, tokens.slice(0, 30), 0, pagesFrom(0, 30, pageTokens), null), pageTokens),
+        ]);
+        const fork = (sequence: number): Chunk => {
+          const own = pagesFrom(4 + 3 * (sequence % 4), 40 - pageTokens, pageTokens);
+          return chunk(sequence, tokens.slice(pageTokens), pageTokens, [...page, ...own], row(random));
+        };
+        const sampledOf = (chunks: readonly Chunk[]): (TokenId | null)[] =>
+          driver.run(chunks).map((one) => (one.kind === "token" ? one.token : null));
+        const [first] = whole();
+        expect(sampledOf([2, 3, 4].map(fork))).toEqual([first!, first!, first!]);
+        expect(sampledOf([fork(5)])).toEqual([first!]);
+      }),
+    );
+
+    test(
+      "go on in the slot they were saved in",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const tokens = prompt(40);
+        const pages = pagesFrom(0, 40, pageTokens);
+        driver.run([
+          driver.saving(
+            chunk(1, tokens.slice(0, 30), 0, pages.slice(0, Math.ceil(30 / pageTokens)), null),
+            20,
+          ),
+        ]);
+        const saved = driver.savedAt(20);
+        const state: ChunkState = { slot: saved, from: saved, saves: [] };
+        const [sampled] = driver.run([{ ...chunk(1, tokens.slice(20), 20, pages, row(random)), state }]);
+        expect(sampled).toMatchObject({ kind: "token", token: whole()[0]! });
+      }),
+    );
+  });
+
   describe(`${name}: sampling`, () => {
     const draw = (driver: Driver, sample: SampleRow): Sampled => {
       const [sampled] = driver.run([chunk(1, prompt(20), 0, [0, 1], sample)]);
@@ -419,9 +495,10 @@ function expectRowsOfSingleSteps(driver: Driver): void {
     ...chunk(1, tokens.slice(begin, end), begin, pagesFrom(0, end, pageTokens), null),
     samples,
   });
-  driver.run([chunkOf(0, start, [])]);
+  driver.run([driver.saving(chunkOf(0, start, []), start)]);
   const company = chunk(2, prompt(9, 4), 0, pagesFrom(10, 9, pageTokens), row());
-  const together = driver.run([chunkOf(start, tokens.length, rows), company]);
+  const befores = rows.map(({ afterIndex }) => afterIndex).filter((count) => count > 0);
+  const together = driver.run([driver.saving(chunkOf(start, tokens.length, rows), ...befores), company]);
   const logits = driver.logits();
   const width = logits.length / (rows.length + 1);
   rows.forEach((each, i) => {
@@ -432,160 +509,9 @@ function expectRowsOfSingleSteps(driver: Driver): void {
   expect(driver.run([company])).toEqual(together.slice(rows.length));
 }
 
-/** Way to compute a sequence of 40 prompt tokens and its generated tokens. */
-interface Way extends StepsWay {
-  readonly sampling: Sampling;
-  /** Pages of the sequence; the first ones by default. */
-  readonly pages?: readonly number[];
-  /** True if the other sequences request hidden states too. */
-  readonly hiddenCompany?: boolean;
-}
-
-/** Way to compute the hidden states of 40 prompt tokens, or of every `every`th one. */
-interface HiddenWay extends StepsWay {
-  readonly every?: number;
-}
-
-interface StepsWay {
-  /** Maximum tokens of a chunk; all at once by default. */
-  readonly chunkTokens?: number;
-  /** Number of other sequences in the same steps, and how many of them come first in the step. */
-  readonly company?: number;
-  readonly place?: number;
-  /** Length of a prefix that another sequence computes first. Whole pages are shared, the rest is copied. */
-  readonly cachedTokens?: number;
-}
-
-class Driver {
-  readonly device: Device;
-  readonly settle: () => void;
-  readonly logits: () => Float32Array;
-  #steps = 0;
-
-  constructor({ device, settle, logits }: DeviceUnderTest) {
-    this.device = device;
-    this.settle = settle;
-    this.logits = logits ?? (() => new Float32Array());
-  }
-
-  readonly step = (chunks: readonly Chunk[], moves: readonly PageMove[] = []): Step => {
-    this.#steps += 1;
-    return { number: this.#steps, moves, chunks };
-  };
-
-  /** Runs one step that must succeed. */
-  run(chunks: readonly Chunk[], moves: readonly PageMove[] = []): readonly Sampled[] {
-    const results: StepResult[] = [];
-    this.device.start(this.step(chunks, moves), (result) => results.push(result));
-    this.settle();
-    const [result] = results;
-    if (result?.kind !== "done") throw new Error(`the step ended with ${JSON.stringify(result)}`);
-    return result.sampled;
-  }
-
-  generate(way: Way): TokenId[] {
-    const { pageTokens } = this.device.spec;
-    const promptTokens = 40;
-    const tokens = prompt(promptTokens);
-    const total = promptTokens + generatedTokens;
-    const own = way.pages ?? pagesFrom(0, total, pageTokens);
-    const generated: TokenId[] = [];
-    let { start, pages, moves } = this.#cached(tokens, own, way.cachedTokens ?? 0);
-    let companySteps = 0;
-    while (generated.length < generatedTokens) {
-      const end = Math.min(tokens.length, start + (way.chunkTokens ?? total));
-      const isBehind = end < tokens.length;
-      const table = pages.slice(0, Math.ceil(end / pageTokens));
-      const sample = isBehind ? null : { ...row(way.sampling), position: generated.length };
-      const chunks = this.#company(way.company ?? 0, companySteps, way.hiddenCompany ?? false);
-      chunks.splice(way.place ?? 0, 0, chunk(1, tokens.slice(start, end), start, table, sample));
-      const mine = this.run(chunks, moves).find(({ sequence }) => (sequence as number) === 1);
-      companySteps += 1;
-      moves = [];
-      start = end;
-      if (isBehind) continue;
-      if (mine?.kind !== "token") throw new Error(`drew ${JSON.stringify(mine)}`);
-      generated.push(mine.token);
-      tokens.push(mine.token);
-    }
-    return generated;
-  }
-
-  /** Hidden states of the uncached tokens of a 40-token prompt. */
-  hidden(way: HiddenWay): Float32Array[] {
-    const { pageTokens } = this.device.spec;
-    const { every = 1, cachedTokens = 0 } = way;
-    const tokens = prompt(40);
-    const hidden: Float32Array[] = [];
-    let { start, pages, moves } = this.#cached(tokens, pagesFrom(0, 40, pageTokens), cachedTokens);
-    for (let steps = 0; start < tokens.length; steps += 1) {
-      const end = Math.min(tokens.length, start + (way.chunkTokens ?? tokens.length));
-      const chunks = this.#company(way.company ?? 0, steps, false);
-      const samples: ChunkRow[] = [];
-      for (let at = start; at < end; at += 1) {
-        if (at % every === every - 1) samples.push({ wants: "hidden", afterIndex: at - start });
-      }
-      const table = pages.slice(0, Math.ceil(end / pageTokens));
-      chunks.splice(way.place ?? 0, 0, {
-        ...chunk(1, tokens.slice(start, end), start, table, null),
-        samples,
-      });
-      for (const one of this.run(chunks, moves)) if (one.kind === "hidden") hidden.push(one.hidden);
-      moves = [];
-      start = end;
-    }
-    return hidden;
-  }
-
-  /** Computes a prefix as part of another sequence, which then diverges, and reuses it. */
-  #cached(tokens: readonly TokenId[], own: readonly number[], cached: number) {
-    if (cached === 0) return { start: 0, pages: own, moves: [] as PageMove[] };
-    const { pageTokens } = this.device.spec;
-    const donor = [...tokens.slice(0, cached), ...prompt(5, 50)];
-    const donorPages = pagesFrom(20, donor.length, pageTokens);
-    this.run([chunk(9, donor, 0, donorPages, null)]);
-    const whole = Math.floor(cached / pageTokens);
-    const count = cached % pageTokens;
-    const pages = own.map((page, i) => (i < whole ? donorPages[i]! : page));
-    const [from, to] = [donorPages[whole] as PageId, pages[whole] as PageId];
-    const move: PageMove = { from, tier: "device", to, count };
-    return { start: cached, pages, moves: count === 0 ? [] : [move] };
-  }
-
-  /** Chunks of `count` other sequences, on pages of their own, in their `n`th step. */
-  #company(count: number, n: number, hidden: boolean): Chunk[] {
-    return Array.from({ length: count }, (_, i) => {
-      const pages = pagesFrom(10 + 6 * i, 3 * n + 3, this.device.spec.pageTokens);
-      const drawn = chunk(100 + i, prompt(3, i + 3 * n), 3 * n, pages, row());
-      const first: ChunkRow = { wants: "hidden", afterIndex: 0 };
-      return hidden ? { ...drawn, samples: [first, ...drawn.samples] } : drawn;
-    });
-  }
-}
-
-function row(sampling: Sampling = greedy): SampleRow {
-  return { afterIndex: 0, sampling, position: 0, banned: [], seen: null, allowed: null };
-}
-
-/** A chunk that samples after its last token as `sample` says; null samples nothing. */
-function chunk(
-  sequence: number,
-  tokens: readonly TokenId[],
-  start: number,
-  pages: readonly number[],
-  sample: SampleRow | null,
-): Chunk {
-  const columns = { tokens: Int32Array.from(tokens), pages: Int32Array.from(pages) };
-  const samples = sample === null ? [] : [{ ...sample, afterIndex: tokens.length - 1 }];
-  return { sequence: sequence as SequenceId, start, ...columns, samples, adapter: 0 };
-}
-
-/** `count` tokens below 100 without an obvious pattern. */
-function prompt(count: number, salt = 0): TokenId[] {
-  return Array.from({ length: count }, (_, i) => ((i + salt) * (i + salt + 3) * 7 + salt) % 100);
-}
-
-/** Consecutive pages from `first` that hold `tokens` tokens. */
-function pagesFrom(first: number, tokens: number, pageTokens: number): number[] {
-  return Array.from({ length: Math.ceil(tokens / pageTokens) }, (_, i) => first + i);
+/** The spec of the devices under test. */
+function specOf(open: () => DeviceUnderTest): Device["spec"] {
+  const { device } = open();
+  device.close();
+  return device.spec;
 }

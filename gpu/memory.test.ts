@@ -1,7 +1,15 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { runs } from "../tests/support/property.ts";
-import { formatBytes, type MemoryInput, type MemoryPlan, planMemory } from "./memory.ts";
+import {
+  formatBytes,
+  type MemoryInput,
+  type MemoryPlan,
+  planMemory,
+  plannedBytes,
+  reserveOf,
+  STATES_MIN,
+} from "./memory.ts";
 
 const mib = 2 ** 20;
 const gib = 2 ** 30;
@@ -13,6 +21,7 @@ const input = (changes: Partial<MemoryInput> = {}): MemoryInput => ({
   weightBytes: gib,
   pageBytes: mib,
   pageTokens: 16,
+  states: null,
   workspaceBytes: 128 * mib,
   engines: 1,
   contextMax: 16_384,
@@ -59,6 +68,45 @@ describe("the KV cache", () => {
     const plan = planMemory(input({ engines: 4, contextMax: 160 }));
     expect(pages(plan)).toBe(640);
     expect(plan.rows.slice(0, 3).map((row) => row.bytes)).toEqual([gib, 4 * 640 * mib, 512 * mib]);
+  });
+});
+
+describe("states", () => {
+  const states = { bytes: 16 * mib, sequencesMax: 40 };
+  const statesOf = (plan: MemoryPlan): number => (plan.kind === "fits" ? plan.states : 0);
+
+  test("take up to 15 % of the KV cache for checkpoints, and as much for running sequences", () => {
+    const plan = planMemory(input({ states }));
+    const plain = pages(planMemory(input()));
+    const part = Math.floor((plain * 0.15) / 16);
+    expect(statesOf(plan)).toBe(40 + part);
+    expect(pages(plan)).toBe(plain - 16 * (40 + part));
+    expect(statesOf(planMemory(input({ states: { ...states, sequencesMax: 256 } })))).toBe(2 * part);
+    expect(plan.rows.slice(1, 3)).toEqual([
+      expect.objectContaining({ name: "KV cache", bytes: pages(plan) * mib }),
+      {
+        name: "states",
+        bytes: (40 + part) * 16 * mib,
+        note: `${40 + part} slots of 16.0 MiB, for running sequences and checkpoints`,
+      },
+    ]);
+    expect(plan.rows.reduce((sum, row) => sum + row.bytes, 0)).toBe(32 * gib);
+  });
+
+  test("take at least 8 slots beside a full context", () => {
+    const plan = planMemory(input({ states, kvBytes: 1152 * mib }));
+    expect([pages(plan), statesOf(plan)]).toEqual([1024, 8]);
+  });
+
+  test("count in a refusal and in its advice", () => {
+    const small = refusal(planMemory(input({ states, kvBytes: 512 * mib })));
+    expect(small.reason).toBe(
+      "a KV cache of 512 MiB holds 6144 tokens with 8 states, less than one context of 16384 tokens, which takes 1.1 GiB",
+    );
+    expect(small.advice).toEqual(["--max-model-len 6144 or less fits", "--kv-cache-gib 1.2 or more"]);
+    expect(refusal(planMemory(input({ weightBytes: 30 * gib, states }))).reason).toContain(
+      "KV cache of 16384 tokens with 8 states 1.1 GiB",
+    );
   });
 });
 
@@ -124,6 +172,12 @@ const anyInput = fc.record({
   workspaceBytes: bytes(gib),
   engines: fc.integer({ min: 1, max: 8 }),
   contextMax: fc.integer({ min: 1, max: 1 << 20 }),
+  states: fc.option(
+    fc.record({
+      bytes: fc.integer({ min: 1024, max: 512 * mib }),
+      sequencesMax: fc.integer({ min: 1, max: 256 }),
+    }),
+  ),
   availableBytes: bytes(256 * gib),
   kvBytes: fc.option(bytes(64 * gib)),
 });
@@ -146,15 +200,19 @@ test("an advised context or KV cache fits", () => {
   );
 });
 
-test("a plan that fits never overdraws and always holds one context", () => {
+test("a plan that fits never overdraws and always holds one context and a few states", () => {
   fc.assert(
     fc.property(anyInput, (wanted) => {
       const plan = planMemory(wanted);
-      const used = plan.rows.slice(0, 4).reduce((sum, row) => sum + row.bytes, 0);
+      const used = plannedBytes(plan);
+      const reserve = reserveOf(wanted.availableBytes);
       if (plan.kind === "refused") return expect(plan.neededBytes).toBeGreaterThan(plan.availableBytes);
-      expect(used).toBeLessThanOrEqual(wanted.availableBytes);
+      expect(used + reserve).toBeLessThanOrEqual(wanted.availableBytes);
       expect(plan.pages * 16).toBeGreaterThanOrEqual(wanted.contextMax);
-      if (wanted.kvBytes !== null) expect(plan.rows[1]!.bytes).toBeLessThanOrEqual(wanted.kvBytes);
+      expect(plan.states).toBeGreaterThanOrEqual(wanted.states === null ? 0 : STATES_MIN);
+      const stateBytes = plan.states * wanted.engines * (wanted.states?.bytes ?? 0);
+      if (wanted.kvBytes !== null)
+        expect(plan.rows[1]!.bytes + stateBytes).toBeLessThanOrEqual(wanted.kvBytes);
     }),
     runs(1000),
   );

@@ -4,6 +4,9 @@
  * Memory left after weights, workspaces and a reserve is free for keys and values. By default the KV cache
  * takes half of it, at least one full context and at most 64. A cache of that size keeps long prefixes, and
  * the machine keeps the other half. On a GPU, which serves nothing else, the cache takes nine tenths.
+ *
+ * The recurrent states of a model are a part of that cache: up to 15 % for checkpoints, and up to 15 % for
+ * running sequences, but at least `STATES_MIN` slots.
  */
 export interface MemoryInput {
   /** Type of weights, keys and values; the byte counts below are for this type. */
@@ -15,6 +18,8 @@ export interface MemoryInput {
   /** Bytes of one KV page over all layers. */
   readonly pageBytes: number;
   readonly pageTokens: number;
+  /** Bytes of one state slot, and sequences in a step at most; null: the model has no recurrent layers. */
+  readonly states: { readonly bytes: number; readonly sequencesMax: number } | null;
   /** True if the memory is a GPU's; default: false. */
   readonly isGpu?: boolean;
   /** Workspace of a full step, per engine. */
@@ -41,6 +46,8 @@ export type MemoryPlan =
       readonly kind: "fits";
       /** KV pages per engine. */
       readonly pages: number;
+      /** State slots per engine; 0 for a model without recurrent layers. */
+      readonly states: number;
       readonly rows: readonly MemoryRow[];
     }
   | {
@@ -64,6 +71,12 @@ const mib = 2 ** 20;
 const contextsMax = 64;
 const kvShare = 0.5;
 const kvShareOfGpu = 0.9;
+/** State slots of an engine at least. */
+export const STATES_MIN = 8;
+/** Shares of the KV cache for checkpoints and, at most once more, for running sequences. */
+const stateShare = 0.15;
+/** Checkpoints at most: the scheduler looks at all of them to evict one. */
+const checkpointsMax = 4096;
 
 /** Memory of `availableBytes` that is left to the system. */
 export function reserveOf(availableBytes: number): number {
@@ -79,23 +92,32 @@ export function planMemory(input: MemoryInput): MemoryPlan {
 
   const share = input.isGpu ? kvShareOfGpu : kvShare;
   const pagesPerContext = Math.ceil(contextMax / pageTokens);
+  // States are counted in pages of the same memory.
+  const leastOfStates = Math.ceil(((input.states?.bytes ?? 0) * STATES_MIN) / pageBytes);
+  const least = pagesPerContext + leastOfStates;
+  const tokensIn = (budget: number): number => Math.max(0, budget - leastOfStates) * pageTokens;
   const pagesThatFit = Math.max(0, Math.floor(freeBytes / engines / pageBytes));
-  const pagesProtected =
+  const wanted =
     input.kvBytes === null
-      ? Math.min(Math.max(Math.floor(pagesThatFit * share), pagesPerContext), contextsMax * pagesPerContext)
+      ? Math.max(least, Math.min(Math.floor(pagesThatFit * share), contextsMax * pagesPerContext))
       : Math.floor(input.kvBytes / engines / pageBytes);
-  const pages = Math.max(pagesProtected, pagesPerContext);
+  const budget = Math.max(wanted, least);
+  const states = statesIn(budget * pageBytes, (budget - pagesPerContext) * pageBytes, input.states);
+  const stateBytes = states * (input.states?.bytes ?? 0);
+  const pages = budget - Math.ceil(stateBytes / pageBytes);
 
-  const kvBytes = pages * pageBytes * engines;
+  const kvBytes = (pages * pageBytes + stateBytes) * engines;
+  const withStates = (slots: number): string => (states === 0 ? "" : ` with ${slots} states`);
   const contexts = pages / pagesPerContext;
   const each = engines > 1 ? " per engine" : "";
   const rows: MemoryRow[] = [
     { name: "weights", bytes: weightBytes, note: engines > 1 ? `shared by ${engines} engines` : "" },
     {
       name: "KV cache",
-      bytes: kvBytes,
+      bytes: pages * pageBytes * engines,
       note: `${pages * pageTokens} tokens${each} in ${pages} pages, ${Number(contexts.toFixed(1))} full contexts of ${contextMax}`,
     },
+    ...(input.states === null ? [] : [statesRow(states, input.states.bytes, engines, each)]),
     { name: "workspaces", bytes: workspaces, note: "" },
     { name: "reserve", bytes: reserveBytes, note: "left to the system" },
     { name: "free", bytes: freeBytes - kvBytes, note: "" },
@@ -103,30 +125,29 @@ export function planMemory(input: MemoryInput): MemoryPlan {
 
   // No size of the KV cache helps then.
   if (freeBytes < 0) return withoutRoom(input, rows, workspaces + reserveBytes);
-  if (pagesProtected < pagesPerContext && pagesProtected <= pagesThatFit && input.kvBytes !== null) {
-    const neededBytes = pagesPerContext * pageBytes * engines;
+  if (wanted < least && wanted <= pagesThatFit && input.kvBytes !== null) {
+    const neededBytes = least * pageBytes * engines;
     return {
       kind: "refused",
       neededBytes,
       availableBytes: input.kvBytes,
       reason:
-        `a KV cache of ${formatBytes(input.kvBytes)} holds ${pagesProtected * pageTokens} tokens${each}, ` +
+        `a KV cache of ${formatBytes(input.kvBytes)} holds ${tokensIn(wanted)} tokens${each}${withStates(STATES_MIN)}, ` +
         `less than one context of ${contextMax} tokens, which takes ${formatBytes(neededBytes)}`,
       advice: [
-        ...contextAdvice(pagesProtected * pageTokens),
-        ...(pagesPerContext <= pagesThatFit ? [kvAdvice(neededBytes, Math.ceil, "more")] : []),
+        ...contextAdvice(tokensIn(wanted)),
+        ...(least <= pagesThatFit ? [kvAdvice(neededBytes, Math.ceil, "more")] : []),
       ],
       rows,
     };
   }
-  if (pages <= pagesThatFit) return { kind: "fits", pages, rows };
+  if (budget <= pagesThatFit) return { kind: "fits", pages, states, rows };
 
   const neededBytes = weightBytes + workspaces + reserveBytes + kvBytes;
   // If a whole context fits, a shorter one would not help.
   const without = input.kvBytes === null ? "" : " without --kv-cache-gib";
-  const advice = pagesThatFit < pagesPerContext ? contextAdvice(pagesThatFit * pageTokens, without) : [];
-  if (pages > pagesPerContext && pagesPerContext <= pagesThatFit)
-    advice.unshift(kvAdvice(freeBytes, Math.floor, "less"));
+  const advice = pagesThatFit < least ? contextAdvice(tokensIn(pagesThatFit), without) : [];
+  if (budget > least && least <= pagesThatFit) advice.unshift(kvAdvice(freeBytes, Math.floor, "less"));
   advice.push(...weightAdvice(input, neededBytes - weightBytes));
   return {
     kind: "refused",
@@ -134,11 +155,27 @@ export function planMemory(input: MemoryInput): MemoryPlan {
     availableBytes,
     reason:
       `${formatBytes(neededBytes)} are needed and ${formatBytes(availableBytes)} available: ` +
-      `weights ${formatBytes(weightBytes)}, KV cache of ${pages * pageTokens} tokens${each} ${formatBytes(kvBytes)}, ` +
+      `weights ${formatBytes(weightBytes)}, KV cache of ${pages * pageTokens} tokens${each}${withStates(states)} ${formatBytes(kvBytes)}, ` +
       `workspaces ${formatBytes(workspaces)}, reserve ${formatBytes(reserveBytes)}`,
     advice,
     rows,
   };
+}
+
+/**
+ * State slots in a KV cache of `bytes`, which leave room for a full context: of them `mostBytes` may be
+ * states.
+ */
+function statesIn(bytes: number, mostBytes: number, states: MemoryInput["states"]): number {
+  if (states === null) return 0;
+  const part = Math.floor((bytes * stateShare) / states.bytes);
+  const wanted = Math.min(part, states.sequencesMax) + Math.min(part, checkpointsMax);
+  return Math.max(STATES_MIN, Math.min(wanted, Math.floor(mostBytes / states.bytes)));
+}
+
+function statesRow(slots: number, bytes: number, engines: number, each: string): MemoryRow {
+  const note = `${slots} slots of ${formatBytes(bytes)}${each}, for running sequences and checkpoints`;
+  return { name: "states", bytes: slots * bytes * engines, note };
 }
 
 /** Refusal of a model whose weights, or whose workspaces beside them, take more than is available. */

@@ -84,6 +84,10 @@ export interface EngineLoad {
   readonly pagesFree: number;
   /** Evictable pages: held by the prefix cache and by no running sequence. */
   readonly pagesCached: number;
+  /** State slots, those of them that are free, and checkpoints; all 0 for a model without recurrent layers. */
+  readonly statesTotal: number;
+  readonly statesFree: number;
+  readonly checkpoints: number;
   /** Prompt tokens still to compute, of waiting and running sequences. */
   readonly tokensPending: number;
   readonly stepsTotal: number;
@@ -132,6 +136,9 @@ export function idleLoad(spec: DeviceSpec): EngineLoad {
     pagesTotal: spec.pages,
     pagesFree: spec.pages,
     pagesCached: 0,
+    statesTotal: spec.states?.slots ?? 0,
+    statesFree: spec.states?.slots ?? 0,
+    checkpoints: 0,
     tokensPending: 0,
     stepsTotal: 0,
     promptTokensTotal: 0,

@@ -279,6 +279,7 @@ export class SequenceTable {
       if (kv.computed < kv.promptEnd) tokensPending += kv.promptEnd - kv.computed;
     }
     const { pool, cache } = this.kvCache;
+    const { checkpoints } = cache;
     return {
       waiting: this.queue.size,
       running: this.#running.length,
@@ -286,6 +287,9 @@ export class SequenceTable {
       pagesTotal: pool.pagesTotal,
       pagesFree: pool.pagesFree,
       pagesCached: cache.pagesEvictable,
+      statesTotal: checkpoints?.pool.total ?? 0,
+      statesFree: checkpoints?.pool.freeCount ?? 0,
+      checkpoints: checkpoints?.kept.size ?? 0,
       evictedPagesTotal: cache.pagesEvictedTotal,
       tokensPending,
     };

@@ -1,7 +1,7 @@
 /** Serving plan of a server: model, limits and memory, computed before anything is allocated. */
 
 import { dirname, join } from "node:path";
-import { formatBytes, type MemoryPlan, planMemory } from "../../gpu/memory.ts";
+import { formatBytes, type MemoryPlan, planMemory, STATES_MIN } from "../../gpu/memory.ts";
 import { PAGE_TOKENS } from "../../gpu/native/open.ts";
 import {
   type ComputeOptions,
@@ -88,14 +88,17 @@ export function planServing(
   // Probes again, because cuBLASLt has allocated GPU memory since.
   const leftBytes = backend.gpus?.map((gpu) => library.deviceProbe(gpu).memoryFreeBytes);
   const enginesEach = backend.gpus === null ? backend.engines : 1;
-  const leanBytes = Math.ceil(contextMax / PAGE_TOKENS) * sizes.pageBytes * enginesEach;
+  const { pageBytes, stateBytes, perEngine } = sizes;
+  const leanPages = Math.ceil(contextMax / PAGE_TOKENS) + Math.ceil((STATES_MIN * stateBytes) / pageBytes);
+  const leanBytes = leanPages * pageBytes * enginesEach;
   const memory = planMemory({
     isGpu: backend.gpus !== null,
     compute: compute.compute,
     isRounded: (compute.formats ?? []).some((format) => format !== matrixFormats.plain),
     weightBytes: backend.gpus === null ? sizes.weightBytes : sizes.copyBytes,
-    pageBytes: sizes.pageBytes,
+    pageBytes,
     pageTokens: PAGE_TOKENS,
+    states: stateBytes > 0 ? { bytes: stateBytes, sequencesMax: perEngine.stepChunksMax } : null,
     workspaceBytes: sizes.workspaceBytes,
     engines: enginesEach,
     contextMax,
@@ -116,10 +119,15 @@ export function planServing(
     compute,
     ...keptFolders(config, folder, compute, sizes.weightBytes),
     cublaslt: sizes.cublaslt,
-    limits: { ...sizes.perEngine, pages: memory.kind === "fits" ? memory.pages : 0 },
+    limits: { ...perEngine, ...(memory.kind === "fits" ? sizesOf(memory) : { pages: 0 }) },
     contextMax,
     memory,
   };
+}
+
+/** Pages and state slots of a plan. */
+function sizesOf({ pages, states }: { readonly pages: number; readonly states: number }) {
+  return states === 0 ? { pages } : { pages, states };
 }
 
 /** Refuses a machine without the memory that GPU engines take of it while they open, all at once. */

@@ -1,5 +1,12 @@
 import type { HostedDevice } from "../../gpu/hosted-device.ts";
-import { type Chunk, greedySampling, type PageId, type SequenceId } from "../../scheduler/core.ts";
+import {
+  type Chunk,
+  type ChunkState,
+  greedySampling,
+  type PageId,
+  type SequenceId,
+  type StateSlot,
+} from "../../scheduler/core.ts";
 import type { StepShape } from "../../scheduler/cost/cost-model.ts";
 
 /** Step to measure: `sequences` ≥ 1, each of which computes `tokens` ≥ 1 after `context` cached tokens. */
@@ -36,6 +43,7 @@ export function shapeOfTrial({ sequences, tokens, context }: Trial): StepShape {
  * pages that it writes belong to no sequence and are never read. Throws if the device cannot compute.
  */
 export function timeStep({ device, nowMs }: Bench, { sequences, tokens, context }: Trial): number {
+  const { states } = device.spec;
   const length = Math.ceil((context + tokens) / device.spec.pageTokens);
   const [sampling, afterIndex] = [greedySampling, tokens - 1];
   const row = { afterIndex, sampling, position: 0, banned: [], seen: null, allowed: null };
@@ -47,6 +55,7 @@ export function timeStep({ device, nowMs }: Bench, { sequences, tokens, context 
       pages: Int32Array.from({ length }, (_, page) => (sequence * length + page) as PageId),
       samples: [row],
       adapter: 0,
+      ...(states === undefined ? {} : { state: stateOf(sequence as StateSlot, context) }),
     };
   });
   const startMs = nowMs();
@@ -56,6 +65,11 @@ export function timeStep({ device, nowMs }: Bench, { sequences, tokens, context 
   device.wait();
   device.deliver();
   return Math.max(LEAST_MS, nowMs() - startMs);
+}
+
+/** The state of a sequence whose context was never computed: what its slot holds. */
+function stateOf(slot: StateSlot, context: number): ChunkState {
+  return { slot, from: context === 0 ? null : slot, saves: [] };
 }
 
 /** Smallest time in milliseconds that a clock reliably distinguishes from 0. */

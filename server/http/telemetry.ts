@@ -108,6 +108,9 @@ const engineGauges: readonly EngineRow[] = [
   ["bunting_pages_free", "KV pages that hold nothing.", (load) => load.pagesFree],
   ["bunting_pages_cached", "KV pages that only the prefix cache holds.", (load) => load.pagesCached],
   ["bunting_pages_owned", "KV pages that sequences hold.", pagesOwned],
+  ["bunting_states_free", "State slots that hold nothing.", (load) => load.statesFree],
+  ["bunting_states_kept", "State slots that checkpoints hold.", (load) => load.checkpoints],
+  ["bunting_states_owned", "State slots that sequences hold.", statesOwned],
   ["bunting_prompt_tokens_pending", "Prompt tokens still to compute.", (load) => load.tokensPending],
 ];
 
@@ -322,6 +325,10 @@ export class Telemetry {
 
 function pagesOwned(load: EngineLoad): number {
   return load.pagesTotal - load.pagesFree - load.pagesCached;
+}
+
+function statesOwned({ statesTotal, statesFree, checkpoints }: EngineLoad): number {
+  return statesTotal - statesFree - checkpoints;
 }
 
 function usedShare(load: EngineLoad): number {

@@ -379,6 +379,7 @@ test("a model that will not fit is refused before its weights are fetched, with 
       weightBytes: weightFilesBytes,
       pageBytes: 1,
       pageTokens: 16,
+      states: null,
       workspaceBytes: 0,
       engines: 1,
       contextMax: 16,

@@ -68,6 +68,7 @@ const fits = planMemory({
   weightBytes: 1,
   pageBytes: 1,
   pageTokens: 16,
+  states: null,
   workspaceBytes: 0,
   engines: 1,
   contextMax: 16,

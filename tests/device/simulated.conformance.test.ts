@@ -5,12 +5,13 @@ import { linearCost } from "../../scheduler/cost/linear.ts";
 import { deviceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
 
-deviceConformance("simulated", () => {
-  const clock = new ManualClock();
-  const device = new SimulatedDevice(
-    deviceSpec({ hidden: { size: 8, rowsMax: 96 } }),
-    clock,
-    linearCost(1, 0.1),
-  );
-  return { device, settle: () => clock.runNext() };
-});
+const models = { simulated: {}, "simulated recurrent": { states: { slots: 16, bytes: 1 } } };
+
+for (const [name, states] of Object.entries(models)) {
+  deviceConformance(name, () => {
+    const clock = new ManualClock();
+    const spec = deviceSpec({ hidden: { size: 8, rowsMax: 96 }, ...states });
+    const device = new SimulatedDevice(spec, clock, linearCost(1, 0.1));
+    return { device, settle: () => clock.runNext() };
+  });
+}
