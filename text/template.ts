@@ -100,7 +100,7 @@ export class ChatTemplate {
   /** Names of the server's own arguments that the template does not know. */
   get unknownArguments(): readonly string[] {
     const names = Object.keys(JSON.parse(this.source.argumentsText ?? "{}"));
-    return names.filter((name) => !this.mentions(name, false) && !this.mentions(name, true));
+    return names.filter((name) => !this.reads(name, false) && !this.reads(name, true));
   }
 
   /** Jinja source for requests with tools, or without. */
@@ -112,6 +112,11 @@ export class ChatTemplate {
   /** True if the template with tools, or without, contains this name as a word. */
   mentions(name: string, withTools: boolean): boolean {
     return hasWord(this.sourceText(withTools), name);
+  }
+
+  /** True if the template with tools, or without, reads a variable of this name. */
+  reads(name: string, withTools: boolean): boolean {
+    return (withTools ? this.#withTools : this.#main).names.has(name);
   }
 
   /**
@@ -160,7 +165,7 @@ export class ChatTemplate {
   }
 
   #checkedKwargs(kwargs: Dict): Dict {
-    const { template, toolTemplate, specialTokens } = this.source;
+    const { specialTokens } = this.source;
     const used = new Dict();
     for (const [key, value] of kwargs.entries()) {
       const name = key as string;
@@ -171,9 +176,8 @@ export class ChatTemplate {
       ) {
         throw new TemplateError(`chat_template_kwargs may not set ${JSON.stringify(name.slice(0, 64))}`);
       }
-      // The template's words are the allow-list: a name the template does not know cannot change its outcome.
-      if (hasWord(template, name) || (toolTemplate !== null && hasWord(toolTemplate, name)))
-        used.set(name, value);
+      // A name that the template does not read cannot change its outcome.
+      if (this.reads(name, false) || this.reads(name, true)) used.set(name, value);
     }
     return used;
   }
