@@ -100,7 +100,7 @@ export class ChatTemplate {
   /** Names of the server's own arguments that the template does not know. */
   get unknownArguments(): readonly string[] {
     const names = Object.keys(JSON.parse(this.source.argumentsText ?? "{}"));
-    return names.filter((name) => !this.reads(name, false) && !this.reads(name, true));
+    return names.filter((name) => !this.mentions(name, false) && !this.mentions(name, true));
   }
 
   /** Jinja source for requests with tools, or without. */
@@ -114,9 +114,9 @@ export class ChatTemplate {
     return hasWord(this.sourceText(withTools), name);
   }
 
-  /** True if the template with tools, or without, reads a variable of this name. */
+  /** True if the template with tools, or without, takes a variable of this name from outside. */
   reads(name: string, withTools: boolean): boolean {
-    return (withTools ? this.#withTools : this.#main).names.has(name);
+    return (withTools ? this.#withTools : this.#main).arguments.has(name);
   }
 
   /**
@@ -176,8 +176,8 @@ export class ChatTemplate {
       ) {
         throw new TemplateError(`chat_template_kwargs may not set ${JSON.stringify(name.slice(0, 64))}`);
       }
-      // A name that the template does not read cannot change its outcome.
-      if (this.reads(name, false) || this.reads(name, true)) used.set(name, value);
+      // The template's words are the allow-list: a name the template does not know cannot change its outcome.
+      if (this.mentions(name, false) || this.mentions(name, true)) used.set(name, value);
     }
     return used;
   }

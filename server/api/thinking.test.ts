@@ -41,6 +41,13 @@ describe("what is asked of thinking", () => {
       null,
       false,
     ]);
+    const own = "{% set thinking = message.thinking %}{% if thinking is defined %}<think>{% endif %}";
+    expect(settled(own, { isWanted: false })).toEqual([{}, null, false]);
+    const tested =
+      "{% if not thinking is defined %}{% set thinking = false %}{% endif %}{{ thinking }}<think>";
+    expect(settled(tested, { isWanted: true })).toEqual([{ thinking: true }, null, true]);
+    const itself = "{% set thinking = thinking or message.thinking %}{{ thinking }}<think>";
+    expect(settled(itself, { isWanted: true })).toEqual([{ thinking: true }, null, true]);
     expect(settled("{{ reasoning }}<|START_THINKING|>", { isWanted: false })).toEqual([
       { reasoning: false },
       null,

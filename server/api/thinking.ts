@@ -74,7 +74,7 @@ export function thinkingOf(
   };
   const { templateArguments, tokensMax, has } = settleThinking(asked, template, hasTools, given);
   const counts = ({ kind, value }: Wish): boolean => has[kind] && value === chosen(kind)!.value;
-  const unknown = Object.keys(given).filter((name) => template?.reads(name, hasTools) !== true);
+  const unknown = Object.keys(given).filter((name) => template?.mentions(name, hasTools) !== true);
   return {
     // The client's own object where nothing is added: its numbers and keys are read from its text.
     templateArguments:
