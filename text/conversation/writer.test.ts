@@ -275,6 +275,62 @@ test("a template that refuses every message says so in its own words", () => {
     expect(() => written(refuses, messages)).toThrow("not today");
 });
 
+describe("a template that knows no calls", () => {
+  const chat = (mark: string, role: string) =>
+    templateOf(
+      `{% if tools %}${mark}{{ tools | tojson }}{% endif %}{% for m in messages %}<${role}>{{ m.content }}{% endfor %}`,
+    );
+  const calls = [call("1", "f", { place: "HERE", on: true }), call("2", "g", {})];
+  const messages = [user("Go"), assistant("I look.", ...calls), result("F", "1", "f"), result("G", "2", "g")];
+
+  test("gets them as the model writes them, and results in a role of their own if it writes that", () => {
+    const text = written(chat("List of tools: [", "{{ m.role }}"), messages, true);
+    expect(text.slice(text.indexOf("<user>"))).toBe(
+      "<user>Go<assistant>I look.<|tool_call_start|>[f(place='HERE', on=True), g()]<|tool_call_end|><tool>F<tool>G",
+    );
+    const hermes = written(chat("<tool_call>", "{{ m.role }}"), messages, true);
+    expect(hermes).toContain(
+      'I look.\n<tool_call>\n{"name": "f", "arguments": {"place": "HERE", "on": true}}\n</tool_call>\n<tool_call>',
+    );
+  });
+
+  test("gets both as texts where the model's form is not known", () => {
+    const text = written(chat("", "{{ m.role }}"), messages, true);
+    expect(text.slice(text.indexOf("<user>"))).toBe(
+      '<user>Go<assistant>I look.\n[called f: {"place": "HERE", "on": true}]\n[called g: {}]<user>[result of f] F<user>[result of g] G',
+    );
+  });
+});
+
+test("a text for each argument is its JSON, whatever the template makes of values", () => {
+  const tagged = (value: string) =>
+    `<tool_call><function=<parameter=${offers}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}
+<tool_call>
+<function={{ call.function.name }}>
+{% for name, value in call.function.arguments | items %}<parameter={{ name }}>
+${value}
+</parameter>
+{% endfor %}</function>
+</tool_call>{% endfor %}{% endfor %}{# tool #}`;
+  const offers = "{% if tools %}{{ tools | tojson }}{% endif %}";
+  const values = parseJson('{"text": "a", "on": true, "10": 1.0, "list": ["x"]}', defaultJsonLimits);
+  const messages = [
+    user("Go"),
+    assistant("", call("1", "f", values as Record<string, unknown>)),
+    result("F", "1"),
+  ];
+  for (const value of ["{{ value }}", "{{ value if value is string else value | tojson }}"]) {
+    const text = written(templateOf(tagged(value)), messages, true);
+    const parameters = [...text.matchAll(/<parameter=(\w+)>\n(.*)\n/g)].map(([, name, told]) => [name, told]);
+    expect(parameters).toEqual([
+      ["text", "a"],
+      ["on", "true"],
+      ["10", "1.0"],
+      ["list", '["x"]'],
+    ]);
+  }
+});
+
 const folder = process.env.BUNTING_TEMPLATES ?? join(import.meta.dir, "../../../build/templates");
 const published = (() => {
   try {

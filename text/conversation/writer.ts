@@ -57,11 +57,15 @@ export class ConversationWriter {
     this.#isWanted = isWanted;
     const withTools = (options.tools?.length ?? 0) > 0;
     const given: readonly ChatMessage[] = paired(messages).map((message) => this.#formed(message, withTools));
+    const context = {
+      continuesLast: options.continuesLast === true,
+      form: callFormIn(this.#template.sourceText(withTools)),
+    };
     const rendered = (needOf: (rule: Rule) => Need): WrittenChat => {
       const ignored = new Set<string>();
       let current = given;
       for (const rule of rules) {
-        const next = rule.apply(current, options.continuesLast === true);
+        const next = rule.apply(current, context);
         const need = next === current ? "none" : needOf(rule);
         if (need === "applied") current = next;
         if (need !== "none" && rule.ignoredAs !== null) ignored.add(rule.ignoredAs);
@@ -127,7 +131,7 @@ export class ConversationWriter {
       return this.#shows(inStyle(formed, this.#style(withTools)), shown, withTools, isInOrder);
     };
     if (shows(asked)) return "none";
-    return mustHelp && !shows(apply(asked, false)) ? "reported" : "applied";
+    return mustHelp && !shows(apply(asked, { continuesLast: false, form: null })) ? "reported" : "applied";
   }
 
   /**
