@@ -64,9 +64,9 @@ export interface LayerShape {
    * `experts`: for each token a router chooses some of the model's experts, each a gated MLP. `both`: a gated
    * MLP and experts in parallel, each with norms of its own. `shared`: a gated MLP and experts of the same
    * input, whose sum counts; `sharedGated`: the MLP is multiplied by the sigmoid of one more projection.
-   * `plain`: an MLP without a gate. `none`: the layer has a mixer only.
+   * `plain`: an MLP without a gate; `sharedPlain`: as `shared`, without gates. `none`: the layer has a mixer only.
    */
-  readonly mlp: "gated" | "experts" | "both" | "shared" | "sharedGated" | "plain" | "none";
+  readonly mlp: "gated" | "experts" | "both" | "shared" | "sharedGated" | "sharedPlain" | "plain" | "none";
   /**
    * Norms before mixer and MLP (on their inputs), after (on their outputs), or both. `sums`: of the
    * residual stream after each. `beforeMlp`: before the MLP only. A part that a layer lacks has no norms.
@@ -160,8 +160,6 @@ export interface Experts extends Router {
   readonly used: number;
   /** MLP width of each expert. */
   readonly feedForward: number;
-  /** True if experts, and the MLP beside them, have no gate; absent otherwise. */
-  readonly ungated?: true;
 }
 
 /** Rule by which a layer's experts are chosen and weighted. */

@@ -163,7 +163,7 @@ export function matchTensors(
   source: string,
   layout: TensorLayout = huggingFaceLayout,
 ): ModelTensor[] {
-  const family = familyNamed(config.family);
+  const family = withExpertsApart(familyNamed(config.family), stored, layout);
   const wanted = wantedTensors(config);
   const isPrefixed = family.prefixes !== undefined && layout.nameOf === folderName;
   const prefix = isPrefixed ? ownPrefixOf(family, stored) : prefixOf(stored, layout);
@@ -208,6 +208,19 @@ function withoutFactors(tensor: ModelTensor, ofModel: ReadonlySet<string>): Mode
   const factor = quantised?.factor?.name;
   if (quantised === undefined || factor === undefined || !ofModel.has(factor)) return tensor;
   return { ...tensor, quantised: { ...quantised, factor: null } };
+}
+
+/** Family whose folder has a tensor for each expert, as quantised ones do, where others have one for all. */
+function withExpertsApart(
+  family: Family,
+  { tensors }: Pick<StoredTensors, "tensors">,
+  layout: TensorLayout,
+): Family {
+  const isJoined = layout.nameOf === folderName && family.expertNames !== undefined;
+  const first = /\.mlp\.experts\.0\.gate_proj\./;
+  if (!isJoined || !tensors.keys().some((name) => first.test(name))) return family;
+  const { expertNames: _, transposesExperts: __, ...apart } = family;
+  return apart;
 }
 
 /**
@@ -304,9 +317,9 @@ function expertTensors(
 ): [tensor: number, expert: number, size: number[]][] {
   const { biases } = layer;
   if (!hasExperts(layer)) return [];
-  const { count, feedForward, ungated } = experts!;
+  const { count, feedForward } = experts!;
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
-    [!ungated, TensorKind.gate, feedForward, hidden],
+    [layer.mlp !== "sharedPlain", TensorKind.gate, feedForward, hidden],
     [true, TensorKind.up, feedForward, hidden],
     [true, TensorKind.down, hidden, feedForward],
     [biases.gateUp, TensorKind.gateBias, feedForward],
@@ -340,7 +353,7 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
   const hasMlp = has.mlp !== "none";
   const hasKeys = attends && has.kvLayersBack === 0;
   const hasBoth = has.mlp === "both";
-  const hasShared = has.mlp === "shared" || has.mlp === "sharedGated";
+  const hasShared = ["shared", "sharedGated", "sharedPlain"].includes(has.mlp);
   const hasInputs = layerInputs > 0;
   const hasStreams = streams > 1;
   const isWide = has.qkNorm === "wide";
@@ -353,7 +366,6 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
   const isMixed = hasExperts(has);
   const isDense = hasMlp && !isMixed;
   const hasGate = has.mlp === "gated";
-  const besideGate = shape.experts?.ungated !== true;
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [hasAttentionNorm, TensorKind.attentionNorm, hidden],
     [hasAttentionNorm && areBiased, TensorKind.attentionNormBias, hidden],
@@ -390,7 +402,7 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasPostNorms && areBiased, TensorKind.mlpPostNormBias, hidden],
     [hasBoth, TensorKind.routerNorm, hidden],
     [hasBoth, TensorKind.expertScales, shape.experts?.count ?? 0],
-    [(hasBoth || hasShared) && besideGate, TensorKind.besideGate, feedForward, hidden],
+    [(hasBoth || hasShared) && has.mlp !== "sharedPlain", TensorKind.besideGate, feedForward, hidden],
     [hasBoth || hasShared, TensorKind.besideUp, feedForward, hidden],
     [hasBoth || hasShared, TensorKind.besideDown, hidden, feedForward],
     [has.mlp === "sharedGated", TensorKind.sharedGate, 1, hidden],

@@ -263,6 +263,10 @@ bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_mode
   });
 }
 
+bunting_status bunting_model_factor(bunting_model* model, int32_t tensor, int32_t layer, float factor) {
+  return guarded([&] { model->set_factor(tensor, layer, factor); });
+}
+
 bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t layer, char const* path,
                                   uint64_t offset, int32_t dtype, int64_t rows, int64_t cols) {
   return guarded([&] {

@@ -193,8 +193,9 @@ void Forward::add_both(int32_t layer, int64_t rows) {
 void Forward::add_shared(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
   int64_t const hidden = model_.shape().hidden;
-  Operand const activated = multiply_gated(normalise(weights.mlp_norm, rows, weights.beside_gate_up),
-                                           weights.beside_gate_up, nullptr, weights.beside_down, rows);
+  Operand const activated =
+      multiply_gated(normalise(weights.mlp_norm, rows, weights.beside_gate_up), weights.beside_gate_up,
+                     nullptr, weights.beside_down, rows, !model_.has_gate(layer));
   multiply({.w = &weights.beside_down, .y = work_.both, .ldy = hidden_stride_, .tokens = rows}, activated);
   std::memset(work_.delta, 0, size_t(rows * hidden_stride_) * sizeof(float));
   add_experts(layer, rows, weights.mlp_norm, work_.delta, 1);
@@ -246,6 +247,7 @@ void Forward::add_experts(int32_t layer, int64_t rows, float const* norm, float*
                     .ldy = hidden_stride_,
                     .hidden = hidden,
                     .activation = Activation(model_.shape().activation),
+                    .has_gate = model_.has_gate(layer),
                     .residual_scale = scale,
                     .scratch = work_.expert_scratch});
 }

@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 18
+#define BUNTING_ABI_VERSION 19
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -193,6 +193,7 @@ enum { BUNTING_MLP_PLAIN = 3 };        /* down(activation(up(n))); GATE_UP stand
  * sigmoid(shared_gate(n)). Neither has biases or a post-norm. */
 enum { BUNTING_MLP_SHARED = 4, BUNTING_MLP_SHARED_GATED = 5 };
 enum { BUNTING_MLP_NONE = 6 };         /* the layer has a mixer only */
+enum { BUNTING_MLP_SHARED_PLAIN = 7 }; /* as SHARED; neither experts nor the MLP have a gate: down(activation(up(n))) */
 /* Set of a layer's norms. A part without a pre-norm reads x itself. A norm of a SUM replaces x by norm(x + the part's output);
  * it has the tensor of the post-norm, which the layer then lacks. */
 enum {
@@ -257,6 +258,7 @@ enum { BUNTING_ACTIVATION_GELU = 3 };  /* x/2 (1 + erf(x / sqrt(2))) */
  *   x > 0: p x^2 + beta x, with p = ln(1 + e^alpha_p)
  *   else:  n (e^min(x, eps) - 1 - x) + beta x, with n = beta + ln(1 + e^alpha_n) */
 enum { BUNTING_ACTIVATION_XIELU = 4 };
+enum { BUNTING_ACTIVATION_RELU_SQUARED = 5 };  /* max(x, 0)^2 */
 
 /* BIDIRECTIONAL: a token sees all tokens of its text. Each text is then one chunk, and pages hold the keys and values of one layer
  * at a time: no later step reads them. */
@@ -465,6 +467,9 @@ bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_mode
  * reads them, so the file must stay as it is while engines may still be opened. */
 bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t layer, char const* path,
                                   uint64_t offset, int32_t dtype, int64_t rows, int64_t cols);
+
+/* Multiplies the numbers of a tensor, which must be stored as plain ones, when bunting_model_load reads it afterwards. */
+bunting_status bunting_model_factor(bunting_model* model, int32_t tensor, int32_t layer, float factor);
 
 /* Storage of a quantised matrix [rows, cols] in safetensors files (GPTQ, AWQ and others), where integers q, zeros z and
  * scales s are separate tensors: an element is (q - z) * s. */

@@ -268,7 +268,7 @@ size_t Model::place(char* base) {
     layer.mlp_post_norm = optional(has.norms & (BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM), norm);
     layer.xielu = optional(shape_.activation == BUNTING_ACTIVATION_XIELU, 4);
     if (has_beside(i)) {
-      matrix(layer.beside_gate_up, 2 * round_up(has.feed_forward, kPanel), hidden);
+      matrix(layer.beside_gate_up, (has_gate(i) ? 2 : 1) * round_up(has.feed_forward, kPanel), hidden);
       matrix(layer.beside_down, hidden, has.feed_forward);
     }
     if (has_shared_gate(i)) {

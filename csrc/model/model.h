@@ -114,6 +114,8 @@ class Model {
   // See bunting_model_load and bunting_model_load_quantised, for which `path` is for messages.
   void load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype, int64_t rows,
             int64_t cols, QuantisedSource const* quantised = nullptr);
+  // See bunting_model_factor.
+  void set_factor(int32_t tensor, int32_t layer, float factor);
   void seal();
   // See bunting_model_save and bunting_model_restore. The keys have kPackedKeyBytes. A deferred model then
   // maps the file.
@@ -185,11 +187,15 @@ class Model {
   uint64_t page_bytes(int32_t layer) const;
   bool has_experts(int32_t layer) const;
   bool has_mlp(int32_t layer) const { return layer_shape(layer).mlp != BUNTING_MLP_NONE; }
-  bool has_gate(int32_t layer) const { return has_mlp(layer) && layer_shape(layer).mlp != BUNTING_MLP_PLAIN; }
+  bool has_gate(int32_t layer) const {
+    int32_t const mlp = layer_shape(layer).mlp;
+    return has_mlp(layer) && mlp != BUNTING_MLP_PLAIN && mlp != BUNTING_MLP_SHARED_PLAIN;
+  }
   bool has_both(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_BOTH; }
   bool has_shared_gate(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_SHARED_GATED; }
   bool has_shared(int32_t layer) const {
-    return layer_shape(layer).mlp == BUNTING_MLP_SHARED || has_shared_gate(layer);
+    int32_t const mlp = layer_shape(layer).mlp;
+    return mlp == BUNTING_MLP_SHARED || mlp == BUNTING_MLP_SHARED_PLAIN || has_shared_gate(layer);
   }
   // True if a layer has an MLP beside its experts.
   bool has_beside(int32_t layer) const { return has_both(layer) || has_shared(layer); }
@@ -296,8 +302,9 @@ class Model {
   MemoryRegion region_;
   bool is_deferred_ = false;
   std::map<char const*, StoredTensor> stored_;
-  std::unique_ptr<ThreadPool> pool_;  // packs; freed once sealed
-  std::vector<uint8_t> loaded_;       // indexed by tensor_slot()
+  std::unique_ptr<ThreadPool> pool_;                      // packs; freed once sealed
+  std::vector<uint8_t> loaded_;                           // indexed by tensor_slot()
+  std::map<std::pair<int32_t, int32_t>, float> factors_;  // by tensor and layer; absent: 1
   bool sealed_ = false;
 };
 

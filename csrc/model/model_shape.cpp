@@ -61,7 +61,7 @@ void check_parts(bunting_layer_shape const& layer) {
 
 void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_NONE);
-  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_NONE);
+  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_SHARED_PLAIN);
   check_range("a layer's norms", layer.norms, 0, 63);
   constexpr int32_t kAfterAttn = BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM;
   constexpr int32_t kAfterMlp = BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM;
@@ -99,9 +99,10 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   if (layer.mlp == BUNTING_MLP_EXPERTS && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST)))
     fail(BUNTING_INVALID,
          "model shape: a layer with experts has no norm after its MLP, and the MLP not beside the attention");
-  if ((layer.mlp == BUNTING_MLP_SHARED || layer.mlp == BUNTING_MLP_SHARED_GATED) &&
-      (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST) ||
-       (layer.biases & (BUNTING_BIAS_GATE_UP | BUNTING_BIAS_DOWN))))
+  bool const is_shared = layer.mlp == BUNTING_MLP_SHARED || layer.mlp == BUNTING_MLP_SHARED_GATED ||
+                         layer.mlp == BUNTING_MLP_SHARED_PLAIN;
+  if (is_shared && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST) ||
+                    (layer.biases & (BUNTING_BIAS_GATE_UP | BUNTING_BIAS_DOWN))))
     fail(
         BUNTING_INVALID,
         "model shape: a layer with shared experts has no norm after its MLP and no biases in it, and the MLP "
@@ -267,7 +268,7 @@ void check_shape(bunting_model_shape const& s) {
   check_range("context_max", s.context_max, 1, 1 << 26);
   check_range("tied_embeddings", s.tied_embeddings, 0, 1);
   check_range("norm", s.norm, BUNTING_NORM_RMS, BUNTING_NORM_LAYER);
-  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_XIELU);
+  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_RELU_SQUARED);
   check_range("ropes", s.ropes, 0, kRopesMax);
   check_range("threads", s.threads, 1, 1024);
   if (s.query_heads % s.kv_heads != 0)
@@ -321,7 +322,8 @@ void check_shape(bunting_model_shape const& s) {
     check_sizes(s, i);
     check_latent(s, i);
     has_experts = has_experts || mixes_experts(s.layer[i].mlp);
-    if (s.layer[i].mlp == BUNTING_MLP_PLAIN && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
+    bool const is_plain = s.layer[i].mlp == BUNTING_MLP_PLAIN || s.layer[i].mlp == BUNTING_MLP_SHARED_PLAIN;
+    if (is_plain && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
       fail(BUNTING_INVALID, "model shape: a plain MLP has an activation of one number");
     if (s.streams > 1 && s.layer[i].laurel_rank == 0)
       fail(BUNTING_INVALID, "model shape: several streams go with LAuReL, and layer %d has none", i);

@@ -112,11 +112,16 @@ bool StoredLayout::read(char const* from, float* to) const {
 
 // A kernel packs plain numbers, and blocks of the matrix's own type, as they are. Others become Q8_0 from
 // Q4_0 where a matrix has both, or f32.
-bool StoredLayout::pack(Kernels const& kernels, PackedMatrix const& to, char const* rows,
-                        char* converted) const {
+bool StoredLayout::pack(Kernels const& kernels, PackedMatrix const& to, char const* rows, char* converted,
+                        float factor) const {
   int64_t const blocks = to.n * to.k / type->block;
   if (!type->is_finite(rows, blocks)) return false;
-  if (type->block == 1 || int32_t(to.dtype) == dtype) {
+  if (factor != 1) {
+    float* const numbers = reinterpret_cast<float*>(converted);
+    type->decode(rows, blocks, numbers);
+    for (int64_t i = 0; i < to.n * to.k; i++) numbers[i] *= factor;
+    kernels.pack(to, converted, Dtype::f32, 0, 1);
+  } else if (type->block == 1 || int32_t(to.dtype) == dtype) {
     kernels.pack(to, rows, Dtype(dtype), 0, 1);
   } else if (to.dtype == Dtype::q8 && dtype == BUNTING_Q4_0) {
     widen_q4_0(rows, blocks, converted);

@@ -61,7 +61,8 @@ struct StoredLayout {
   bool read(char const* from, float* to) const;
   // Packs stored rows into `to`, a matrix of one panel, which has as many. `converted` is room for kPanel
   // rows in f32. Returns false if a number is not finite.
-  bool pack(Kernels const& kernels, PackedMatrix const& to, char const* rows, char* converted) const;
+  bool pack(Kernels const& kernels, PackedMatrix const& to, char const* rows, char* converted,
+            float factor) const;
   // Packs panel `panel` of a file that has columns where the matrix has rows.
   bool pack_columns(Kernels const& kernels, PackedMatrix const& to, int64_t panel, char const* from,
                     float* converted) const;

@@ -52,7 +52,8 @@ bool TensorReader::pack(Kernels const& kernels, int64_t panel, char* to, PanelSc
                                reinterpret_cast<float*>(scratch.converted.data()));
   int64_t const row_bytes = layout.row_bytes();
   if (file_ && layout.is_in_order())
-    return layout.pack(kernels, packed, file_->data() + first * row_bytes, scratch.converted.data());
+    return layout.pack(kernels, packed, file_->data() + first * row_bytes, scratch.converted.data(),
+                       tensor_.factor);
   scratch.stored.resize(std::max({scratch.stored.size(), bytes_max, size_t(row_bytes)}));
   char* const rows = scratch.stored.data();
   if (layout.turned > 0) {
@@ -71,12 +72,12 @@ bool TensorReader::pack(Kernels const& kernels, int64_t panel, char* to, PanelSc
     else
       std::memcpy(rows + i * row_bytes, file_->data() + row * row_bytes, size_t(row_bytes));
   }
-  return layout.pack(kernels, packed, rows, scratch.converted.data());
+  return layout.pack(kernels, packed, rows, scratch.converted.data(), tensor_.factor);
 }
 
 bool TensorReader::has_rows_of_bf16() const {
   return file_ && tensor_.layout.dtype == BUNTING_BF16 && !tensor_.layout.is_transposed &&
-         tensor_.layout.turned == 0 && tensor_.to.part.dtype == Dtype::bf16;
+         tensor_.layout.turned == 0 && tensor_.factor == 1 && tensor_.to.part.dtype == Dtype::bf16;
 }
 
 bool TensorReader::copy_bf16(int64_t row, void* to) const {
@@ -89,7 +90,7 @@ bool TensorReader::copy_bf16(int64_t row, void* to) const {
 void TensorReader::read(float* to) const {
   if (!tensor_.layout.read(file_->data(), to)) refuse();
   for (int64_t i = 0; i < tensor_.numbers(); i++) {
-    to[i] /= tensor_.divisor;
+    to[i] = to[i] / tensor_.divisor * tensor_.factor;
     if (tensor_.negates_exp) to[i] = float(-std::exp(double(to[i])));
   }
 }

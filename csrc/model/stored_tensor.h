@@ -28,6 +28,7 @@ struct StoredTensor {
   StoredLayout layout;
   std::optional<QuantisedSource> quantised;
   float divisor = 1;         // of a vector's numbers
+  float factor = 1;          // of all numbers
   bool negates_exp = false;  // a vector's numbers x become -exp(x)
 
   // Numbers of a vector or table.

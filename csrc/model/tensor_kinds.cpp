@@ -123,7 +123,7 @@ int64_t after_conv_k(Place p) {
   return 2 * state_keys(p);
 }
 int64_t after_beside_gate(Place p) {
-  return round_up(beside(p), kPanel);
+  return p.model.has_gate(p.layer) ? round_up(beside(p), kPanel) : 0;
 }
 
 // Conditions.
@@ -218,6 +218,9 @@ bool has_laurel(Place p) {
 }
 bool has_xielu(Place p) {
   return p.shape().activation == BUNTING_ACTIVATION_XIELU;
+}
+bool has_beside_gate(Place p) {
+  return has_beside(p) && has_gate(p);
 }
 bool has_gate_bias(Place p) {
   return has_gate(p) && has_bias<BUNTING_BIAS_GATE_UP>(p);
@@ -340,7 +343,7 @@ constexpr TensorKind kKinds[] = {
     {BUNTING_T_EXPERTS_POST_NORM, "norm after the experts", vector<&W::experts_post_norm>, hidden, has_both},
     {BUNTING_T_BESIDE_POST_NORM, "norm after the MLP beside experts", vector<&W::beside_post_norm>, hidden,
      has_both},
-    {BUNTING_T_BESIDE_GATE, "gate beside experts", matrix<&W::beside_gate_up>, beside, has_beside},
+    {BUNTING_T_BESIDE_GATE, "gate beside experts", matrix<&W::beside_gate_up>, beside, has_beside_gate},
     {BUNTING_T_BESIDE_UP, "up beside experts", matrix<&W::beside_gate_up, after_beside_gate>, beside,
      has_beside},
     {BUNTING_T_BESIDE_DOWN, "down beside experts", matrix<&W::beside_down>, hidden, has_beside},

@@ -106,7 +106,7 @@ function shapeOf(part: Part, largest: number, dense: number, shared: number): Pa
   if (part === "mamba") return { mixer: "ssm", mlp: "none" };
   if (part === "attention") return { mlp: "none" };
   if (part === "mlp") return { mixer: "none", mlp: "plain", ...sized(dense) };
-  return { mixer: "none", mlp: "shared", ...sized(shared) };
+  return { mixer: "none", mlp: "sharedPlain", ...sized(shared) };
 }
 
 function partsOf(source: Source): readonly Part[] {
@@ -139,8 +139,5 @@ function sharedOf(source: Source): number {
 }
 
 function mixtureOf(source: Source) {
-  return {
-    ...expertsOf(source, "n_routed_experts", "moe_intermediate_size", sigmoidRouter(source)),
-    ungated: true,
-  } as const;
+  return expertsOf(source, "n_routed_experts", "moe_intermediate_size", sigmoidRouter(source));
 }

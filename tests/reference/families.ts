@@ -475,7 +475,7 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
     ...{ final_logit_softcapping: 3.5, rope_theta: 1e6, rope_local_base_freq: 10_000 },
     tie_word_embeddings: true,
   }),
-  // DeltaNets with one and with several value heads per key head, whose sizes differ.
+  // DeltaNets with several value heads per key head, and with one.
   "qwen3-next": of("Qwen3Next", "qwen3_next", {
     ...{ ...deltaNet, num_hidden_layers: 4, partial_rotary_factor: 0.5, rope_theta: 1e6 },
     ...{ num_experts: 6, num_experts_per_tok: 2, moe_intermediate_size: 40, norm_topk_prob: true },
@@ -577,6 +577,7 @@ function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
 
 /** A tensor of an image tower, and one of a layer that predicts a second token. */
 const ofTower = { name: "model.visual.merger.probe.weight", shape: [32, 16], untrained: null };
+const ofMtp = { name: "mtp.fc.weight", shape: [64, 128], untrained: null };
 const ofDraft = { name: "model.layers.3.eh_proj.weight", shape: [64, 128], untrained: null };
 
 /** ERNIE stores a vector as a matrix of one row; Apertus has numbers without a dimension. */
@@ -594,8 +595,11 @@ export function writeFamily(name: string, folder: string, changes: JsonObject = 
   const json = JSON.parse(JSON.stringify({ ...familyConfigs[name], ...changes })) as JsonObject; // drops undefined values
   const isWrapped = json.text_config !== undefined;
   const drafting = Number(json.num_nextn_predict_layers ?? 0) > 0 ? [ofDraft] : [];
+  const further = name.startsWith("qwen3-5") || name === "qwen3-next" ? [ofMtp] : [];
   const tensorsOf = (tensors: readonly NamedTensor[]): readonly NamedTensor[] =>
-    isWrapped ? [...tensors.map(inWrapper), ofTower] : [...tensors.map(asStored), ...drafting];
+    isWrapped
+      ? [...tensors.map(inWrapper), ofTower, ...further]
+      : [...tensors.map(asStored), ...drafting, ...further];
   writeRandomModel({ file: "config.json", json }, folder, { seed: 20, spreadOf, tensorsOf });
 }
 

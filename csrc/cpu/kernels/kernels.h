@@ -115,7 +115,7 @@ struct Norm {
 };
 
 // Activation of a gate; values are those of engine.h. `xielu` is one of plain MLPs.
-enum class Activation : int32_t { silu = 0, gelu_tanh = 1, clamped_swiglu = 2, gelu = 3, xielu = 4 };
+enum class Activation : int32_t { silu = 0, gelu_tanh = 1, clamped_swiglu = 2, gelu = 3, xielu = 4, relu_squared = 5 };
 
 // GEMM: y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], in f32, for all t in [0, T) and some panels.
 struct Gemm {
