@@ -98,7 +98,7 @@ int64_t after_weights(Place p) {
   return p.shape().hidden;
 }
 int64_t gate_of_expert(Place p) {
-  return p.expert * 2 * p.model.padded_feed_forward(p.layer);
+  return p.expert * (p.model.has_gate(p.layer) ? 2 : 1) * p.model.padded_feed_forward(p.layer);
 }
 int64_t up_of_expert(Place p) {
   return gate_of_expert(p) + (p.model.has_gate(p.layer) ? p.model.padded_feed_forward(p.layer) : 0);

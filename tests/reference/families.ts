@@ -490,7 +490,7 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
   },
   "qwen3-5-moe": wrapped("Qwen3_5Moe", "qwen3_5_moe", {
     ...{ ...deltaNet, ...qwen35, layer_types: ["linear_attention", "full_attention", "linear_attention"] },
-    ...{ num_experts: 6, num_experts_per_tok: 2, moe_intermediate_size: 40 },
+    ...{ num_experts: 6, num_experts_per_tok: 3, moe_intermediate_size: 48 },
     ...{ shared_expert_intermediate_size: 64 },
   }),
   "granite4-hybrid": of("GraniteMoeHybrid", "granitemoehybrid", {
