@@ -25,9 +25,9 @@ StoredLayout::StoredLayout(int32_t dtype_and_flags, TensorKind const& kind, Tens
       is_transposed(dtype_and_flags & BUNTING_TRANSPOSED),
       is_half_rows(dtype_and_flags & BUNTING_HALF_ROWS),
       is_grouped(dtype_and_flags & BUNTING_GROUPED_HEADS),
-      is_with_values(dtype_and_flags & BUNTING_KEYS_WITH_VALUES),
       is_gated(dtype_and_flags & BUNTING_GATED_HEADS),
       is_negated_exp(dtype_and_flags & BUNTING_NEGATED_EXP),
+      is_with_values(dtype_and_flags & BUNTING_KEYS_WITH_VALUES),
       is_vector(!to.part.data),
       rows(to.rows),
       cols(to.cols) {
