@@ -110,7 +110,8 @@ void for_each_family(Check const& check) {
     TinyFile const file(family.shape);
     for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= usable_isa(); isa++) {
       if (!kernels_for(isa)) continue;  // a build without this level
-      for (int32_t const format : {-1, BUNTING_FORMAT_PLAIN, BUNTING_FORMAT_INT8, BUNTING_FORMAT_INT4}) {
+      for (int32_t const format :
+           {-1, int{BUNTING_FORMAT_PLAIN}, int{BUNTING_FORMAT_INT8}, int{BUNTING_FORMAT_INT4}}) {
         bunting_model_shape shape = family.shape;
         shape.isa = isa;
         shape.compute = format < 0 ? BUNTING_F32 : BUNTING_BF16;
@@ -158,7 +159,7 @@ bool is_equal(StepOutcome const& step, int32_t row, std::vector<float> const& ex
 }
 
 TEST(engine_states_are_invariant_to_chunks) {
-  constexpr int32_t kTokens = 70;
+  static constexpr int32_t kTokens = 70;
   for_each_family([](bunting_model const* model, std::string const& name) {
     std::vector<int32_t> const tokens = random_tokens(3, kTokens, tiny_shape().vocab);
     std::vector<float> const expected = expected_logits(model, tokens);
@@ -189,7 +190,7 @@ TEST(engine_states_are_invariant_to_chunks) {
 // Each step advances several sequences by random chunks, which save checkpoints. At random a sequence goes
 // back to one of its checkpoints and computes on from there.
 TEST(engine_states_are_invariant_to_company_saves_and_restores) {
-  constexpr int32_t kSequences = 3, kTokens = 60, kSteps = 40;
+  static constexpr int32_t kSequences = 3, kTokens = 60, kSteps = 40;
   struct Sequence {
     std::vector<int32_t> tokens;
     std::vector<float> expected;
