@@ -9,6 +9,7 @@ import { type Family, type LayerType, layersOf, type Names, type Source } from "
 import { families, familyNamed } from "./families/index.ts";
 import { windowOf } from "./families/windows.ts";
 import type { Metadata } from "./gguf-metadata.ts";
+import { isOfRanker } from "./gguf-score.ts";
 import { ModelError } from "./model-error.ts";
 import { longropeMagnitude, yarnMagnitude } from "./rope.ts";
 import {
@@ -60,9 +61,11 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
   ) {
     metadata.refuse(windowKey, `no layer of a ${family.name} model has a window`);
   }
+  // The converter leaves the vocabulary projection of rerankers out, but for two of its rows.
+  const isRanker = facts.tiedEmbeddings && isOfRanker(metadata);
   return {
     family: family.name,
-    ...(shape.encoder === undefined ? { shape } : headless(shape)),
+    ...(shape.encoder !== undefined || isRanker ? headless(shape) : { shape }),
     eosTokens: ggufEndTokens(metadata, shape.vocab),
     generationDefaults: generationDefaultsOf(metadata, shape.vocab),
   };

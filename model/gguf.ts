@@ -7,6 +7,7 @@ import { type DenseLayer, denseLayer } from "./dense.ts";
 import { factorsName, ggufConfig } from "./gguf-config.ts";
 import { type GgufFile, readGgufFile } from "./gguf-file.ts";
 import { Metadata } from "./gguf-metadata.ts";
+import { ggufScore } from "./gguf-score.ts";
 import { readExactly, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { ModelFolder } from "./model-folder.ts";
@@ -59,7 +60,7 @@ export function openGguf(path: string): ModelFolder {
       tensors,
       config.shape.hidden,
     ),
-    score: { refusal: "of a GGUF file no scores are computed" },
+    score: ggufScore(metadata, tensors, config),
     notes: [],
   };
 }
@@ -196,6 +197,7 @@ export const ggufLayout: TensorLayout = {
     name.startsWith("rope_factors_") || // used by the configuration
     ggufNvfp4.isHarmless(name) ||
     (shape.encoder !== undefined && /^(cls|dense_)/.test(name)) || // behind the pooling
+    name === "cls.output.weight" ||
     isUnreadKey(/^blk\.(\d+)\.attn_(k|v|k_norm)\.weight$/, name, shape),
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
   storesGroupedHeads: () => false,

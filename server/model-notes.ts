@@ -9,5 +9,7 @@ export function modelNotes(
 ): readonly string[] {
   const unheeded = config.generationDefaults.unheeded ?? [];
   const samplingNote = `generation_config.json sets ${unheeded.join(", ")}, which is not heeded`;
-  return [...templateNotes(dir, template), ...(unheeded.length === 0 ? [] : [samplingNote])];
+  // A model that generates no text needs no users' messages.
+  const ofTemplate = config.isHeadless ? [] : templateNotes(dir, template);
+  return [...ofTemplate, ...(unheeded.length === 0 ? [] : [samplingNote])];
 }

@@ -311,7 +311,7 @@ test("a model without a vocabulary projection embeds, and says so where texts ar
   ] as const) {
     const response = await post(headless, path, body);
     expect([path, response.status]).toEqual([path, 400]);
-    expect(await response.text()).toContain("this model writes no text: it gives embeddings alone");
+    expect(await response.text()).toContain("this model writes no text: it gives embeddings or scores alone");
   }
   const shown = (await (await post(headless, "/api/show", { model: "demo" })).json()) as {
     capabilities: string[];
