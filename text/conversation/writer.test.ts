@@ -331,7 +331,7 @@ ${value}
   }
 });
 
-const folder = process.env.BUNTING_TEMPLATES ?? join(import.meta.dir, "../../../build/templates");
+const folder = process.env.BUNTING_TEMPLATES ?? join(import.meta.dir, "../../build/templates");
 const published = (() => {
   try {
     return readdirSync(folder).filter((file) => file.endsWith(".jinja"));

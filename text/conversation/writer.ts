@@ -37,6 +37,7 @@ export class ConversationWriter {
   readonly #template: ConversationTemplate;
   readonly #needs = new Map<string, Need>();
   readonly #styles = new Map<boolean, CallStyle>();
+  readonly #callForms = new Map<boolean, CallForm | null>();
   readonly #forms = new Map<string, ContentForms>();
   /** Says whether anybody waits for the conversation that is being written. */
   #isWanted: () => boolean = () => true;
@@ -59,7 +60,7 @@ export class ConversationWriter {
     const given: readonly ChatMessage[] = paired(messages).map((message) => this.#formed(message, withTools));
     const context = {
       continuesLast: options.continuesLast === true,
-      form: callFormIn(this.#template.sourceText(withTools)),
+      form: this.#callForm(withTools),
     };
     const rendered = (needOf: (rule: Rule) => Need): WrittenChat => {
       const ignored = new Set<string>();
@@ -134,6 +135,14 @@ export class ConversationWriter {
     return mustHelp && !shows(apply(asked, { continuesLast: false, form: null })) ? "reported" : "applied";
   }
 
+  #callForm(withTools: boolean): CallForm | null {
+    const known = this.#callForms.get(withTools);
+    if (known !== undefined) return known;
+    const form = callFormIn(this.#template.sourceText(withTools));
+    this.#callForms.set(withTools, form);
+    return form;
+  }
+
   /**
    * First style in which the template writes all parts of calls and results, and calls as the model does; if
    * there is none, the first that writes all parts.
@@ -150,7 +159,7 @@ export class ConversationWriter {
   }
 
   #foundStyle(withTools: boolean): CallStyle | null {
-    const form = callFormIn(this.#template.sourceText(withTools));
+    const form = this.#callForm(withTools);
     const user = this.#formed({ role: "user", content: "Azq1" }, withTools);
     const calls = this.#formed(caller("Bzq2", "Czq3"), withTools);
     const shown = ["look0", "look1", "Bzq2", "Czq3", "Dzq4", "Ezq5"];
@@ -190,7 +199,7 @@ export class ConversationWriter {
 
   /** "text" if calls are JSON and the template writes a text unchanged. */
   #cutOf(style: CallStyle, withTools: boolean): CallStyle["cut"] {
-    const form = callFormIn(this.#template.sourceText(withTools));
+    const form = this.#callForm(withTools);
     if (form !== null && form.arguments.kind !== "json") return "object";
     const text = '{"place": "Bzq2';
     const [call] = callsOf(caller("Bzq2"));
