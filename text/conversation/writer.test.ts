@@ -284,7 +284,7 @@ describe("a template that knows no calls", () => {
   const messages = [user("Go"), assistant("I look.", ...calls), result("F", "1", "f"), result("G", "2", "g")];
 
   test("gets them as the model writes them, and results in a role of their own if it writes that", () => {
-    const text = written(chat("List of tools: [", "{{ m.role }}"), messages, true);
+    const text = written(chat("<|im_start|>List of tools: [", "{{ m.role }}"), messages, true);
     expect(text.slice(text.indexOf("<user>"))).toBe(
       "<user>Go<assistant>I look.<|tool_call_start|>[f(place='HERE', on=True), g()]<|tool_call_end|><tool>F<tool>G",
     );
