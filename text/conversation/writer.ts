@@ -17,6 +17,7 @@ import { type CallStyle, callStyles, inStyle, plainStyle } from "./call-style.ts
 import { type ContentForms, formsFound, inForm, partOf, plainForms } from "./content.ts";
 import type { ChatMessage, Content, RenderOptions } from "./messages.ts";
 import { callsOf, type PastCall } from "./messages.ts";
+import { type OffersPlace, offeredIn, placeOfOffers, probeOffer } from "./offers.ts";
 import { paired } from "./pairs.ts";
 import { caller, type Rule, result, rules } from "./rules.ts";
 
@@ -37,6 +38,7 @@ export class ConversationWriter {
   readonly #template: ConversationTemplate;
   readonly #needs = new Map<string, Need>();
   readonly #styles = new Map<boolean, CallStyle>();
+  #offers: OffersPlace | null = null;
   readonly #callForms = new Map<boolean, CallForm | null>();
   readonly #forms = new Map<string, ContentForms>();
   /** Says whether anybody waits for the conversation that is being written. */
@@ -63,7 +65,7 @@ export class ConversationWriter {
       form: this.#callForm(withTools),
     };
     const rendered = (needOf: (rule: Rule) => Need): WrittenChat => {
-      const ignored = new Set<string>();
+      const ignored = new Set<string>(withTools && this.#offersPlace() === "none" ? ["tools"] : []);
       let current = given;
       for (const rule of rules) {
         const next = rule.apply(current, context);
@@ -90,7 +92,17 @@ export class ConversationWriter {
     const styled = hasCalls ? inStyle(messages, this.#style(withTools)) : messages;
     // Rules may have changed a role, or made a text.
     const formed = styled.map((message) => this.#formed(message, withTools));
-    return this.#template.render(formed, options, this.#isWanted);
+    const { tools } = options;
+    const placed = withTools ? offeredIn(this.#offersPlace(), formed, tools!) : formed;
+    return this.#template.render(placed, options, this.#isWanted);
+  }
+
+  #offersPlace(): OffersPlace {
+    this.#offers ??= placeOfOffers((messages) => {
+      const formed = messages.map((message) => this.#formed(message, true));
+      return this.#written(formed, true, probeOffer);
+    });
+    return this.#offers;
   }
 
   #formed(message: ChatMessage, withTools: boolean): ChatMessage {
@@ -233,8 +245,8 @@ export class ConversationWriter {
    * Text of messages without further changes; null if the template refuses them. Throws TemplateError if it takes
    * too long, or nobody waits for it any more.
    */
-  #written(messages: readonly ChatMessage[], withTools: boolean): string | null {
-    const tools = withTools ? [offered] : null;
+  #written(messages: readonly ChatMessage[], withTools: boolean, offer: object = offered): string | null {
+    const tools = withTools ? [offer] : null;
     try {
       return this.#template.render(messages, { addGenerationPrompt: true, tools }, this.#isWanted).text;
     } catch (error) {
