@@ -133,7 +133,7 @@ function dialectCells(family: string): readonly string[] {
   const own = [...dialects.values()].filter(({ families }) => families.includes(family));
   const names = new Set(own.flatMap(({ calls }) => (calls === null ? [] : [calls])));
   const marks = new Set(own.flatMap(({ thoughts }) => (thoughts === null ? [] : [codeOf(thoughts)])));
-  return [[...names].join(", "), [...marks].join(", ")];
+  return [names, marks].map((all) => (all.size === 0 ? "none" : [...all].join(", ")));
 }
 
 function formRows(): string[] {

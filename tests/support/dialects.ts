@@ -303,7 +303,7 @@ const written: Readonly<Record<string, Written>> = {
       "</tool_calls>",
     ),
     thoughts: { around: ["<think>\n", "\n</think>\n"], isOpen: false },
-    also: "<answer>",
+    also: "{# .split('<answer>') #}",
   },
   "Hunyuan-A13B's list": {
     families: ["hunyuan_v1_moe"],
@@ -311,7 +311,7 @@ const written: Readonly<Record<string, Written>> = {
     calls: "Hunyuan's list",
     writes: block("<tool_calls>[", named, ", ", "]</tool_calls>"),
     thoughts: { around: ["<think>\n", "\n</think>\n"], isOpen: false },
-    also: "<answer> <tool_calls>[",
+    also: "{# .split('<answer>') #}<tool_calls>[",
   },
   "ERNIE 4.5": {
     families: ["ernie4_5_moe"],
@@ -319,7 +319,7 @@ const written: Readonly<Record<string, Written>> = {
     calls: "Hermes",
     writes: hermes,
     thoughts: { around: ["<think>\n", "\n</think>\n\n"], isOpen: true },
-    also: "<response>",
+    also: "<global_setting>",
   },
   "Ling and Ring": {
     families: ["bailing_moe"],
@@ -359,7 +359,8 @@ const written: Readonly<Record<string, Written>> = {
     families: ["granite", "granitemoe"],
     models: "Granite 3",
     calls: "Granite 3",
-    also: "respond only with <|tool_call|> followed by a JSON list of tools used",
+    thoughts: { around: ["<think>", "</think>"], isOpen: false },
+    also: "respond only with <|tool_call|> followed by a JSON list. Thoughts are between <think></think>, the response between <response></response>.",
   },
   "Granite 4": {
     families: ["granite", "granitemoehybrid"],

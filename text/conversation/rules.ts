@@ -5,7 +5,7 @@
 
 import { type CallForm, isBlock } from "../../grammar/tools/call-form.ts";
 import { writtenCalls } from "../formats/written-calls.ts";
-import { argumentsText } from "./call-style.ts";
+import { argumentsText, objectIn } from "./call-style.ts";
 import { joinedContents } from "./content.ts";
 import type { ChatMessage, Content } from "./messages.ts";
 import { callsOf, isSystem, joined, type PastCall, textOf, thoughtsOf } from "./messages.ts";
@@ -220,7 +220,10 @@ function changed(
 function callsInTheirForm(messages: readonly ChatMessage[], { form }: RuleContext): readonly ChatMessage[] {
   if (form === null) return messages;
   return changed(messages, (message) => {
-    const calls = callsOf(message).map((call) => call.function);
+    const calls = callsOf(message).map(({ function: { name, arguments: given } }) => ({
+      name,
+      arguments: typeof given === "object" || form.arguments.kind === "json" ? given : objectIn(given),
+    }));
     if (calls.length === 0) return null;
     const { tool_calls: _, ...rest } = message;
     const between = isBlock(form) ? "" : form.between;

@@ -275,6 +275,34 @@ test("a template that refuses every message says so in its own words", () => {
     expect(() => written(refuses, messages)).toThrow("not today");
 });
 
+describe("functions on offer", () => {
+  const chat = (jinja: string) => templateOf(jinja);
+  const read = (template: ChatTemplate, messages: readonly ChatMessage[]) => {
+    const { ignored, ...rendered } = template.write(messages, { addGenerationPrompt: false, tools });
+    return [plainText(rendered), ignored];
+  };
+
+  test("stand in the system message of a template that reads them there", () => {
+    const phi = chat(
+      "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% if m.role == 'system' and 'tools' in m and m['tools'] is not none %}<|tool|>{{ m['tools'] }}<|/tool|>{% endif %}{% endfor %}",
+    );
+    const offered = '<|tool|>[{"name": "other", "description": "", "parameters": {}}]<|/tool|>';
+    expect(read(phi, [user("Go")])).toEqual([`<|system|>${offered}<|user|>Go`, []]);
+    expect(read(phi, [system("RULES"), user("Go")])).toEqual([`<|system|>RULES${offered}<|user|>Go`, []]);
+    expect(written(phi, [user("Go")])).toBe("<|user|>Go");
+  });
+
+  test("are named where the template writes none of them, and written beside a system message if it needs one", () => {
+    const mute = chat("{# tools #}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}");
+    expect(read(mute, [user("Go")])).toEqual(["<user>Go", ["tools"]]);
+    const withSystem = chat(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.role == 'system' %}{{ tools | tojson }}{% endif %}{% endfor %}",
+    );
+    const json = JSON.stringify(tools).replaceAll('":', '": ').replaceAll(',"', ', "');
+    expect(read(withSystem, [user("Go")])).toEqual([`<system>${json}<user>Go`, []]);
+  });
+});
+
 describe("a template that knows no calls", () => {
   const chat = (mark: string, role: string) =>
     templateOf(
@@ -284,7 +312,7 @@ describe("a template that knows no calls", () => {
   const messages = [user("Go"), assistant("I look.", ...calls), result("F", "1", "f"), result("G", "2", "g")];
 
   test("gets them as the model writes them, and results in a role of their own if it writes that", () => {
-    const text = written(chat("List of tools: [", "{{ m.role }}"), messages, true);
+    const text = written(chat("<|im_start|>List of tools: [", "{{ m.role }}"), messages, true);
     expect(text.slice(text.indexOf("<user>"))).toBe(
       "<user>Go<assistant>I look.<|tool_call_start|>[f(place='HERE', on=True), g()]<|tool_call_end|><tool>F<tool>G",
     );
@@ -331,7 +359,7 @@ ${value}
   }
 });
 
-const folder = process.env.BUNTING_TEMPLATES ?? join(import.meta.dir, "../../../build/templates");
+const folder = process.env.BUNTING_TEMPLATES ?? join(import.meta.dir, "../../build/templates");
 const published = (() => {
   try {
     return readdirSync(folder).filter((file) => file.endsWith(".jinja"));

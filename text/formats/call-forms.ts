@@ -77,7 +77,7 @@ const telling: readonly (readonly [texts: readonly string[], name: CallFormName]
   [["<|tool_call|>"], "Granite 3"],
   [["<|tool_call_start|>"], "LFM2"],
   [["<|tool_list_start|>"], "LFM2"],
-  [["List of tools: ["], "LFM2"],
+  [["List of tools: [", "<|im_start|>"], "LFM2"],
   [["<function_calls>", "<functions>"], "OLMo 3"],
   [["<|tools_prefix|>"], "Apertus"],
   [["<|channel|>commentary", "functions."], "gpt-oss"],

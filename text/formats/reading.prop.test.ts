@@ -147,7 +147,7 @@ test("channels of gpt-oss, and scraps of them", () => {
 });
 
 test("answers between tags, and scraps of them", () => {
-  const form = { ...thinkingMarksIn("<think> <answer>")!, tokensMax: null };
+  const form = { ...thinkingMarksIn("<think> .split('<answer>')")!, tokensMax: null };
   const read = (pieces: readonly string[], isOpen: boolean) => {
     const reader = new ThinkingReader({ ...form, isOpen });
     const told = [...pieces.map((piece) => reader.push(piece)), reader.end()];
