@@ -133,22 +133,8 @@ void check_limits(bunting_engine_limits const& limits) {
 #endif
 }
 
-// Refuses layers that this engine does not compute yet.
-void check_mixers([[maybe_unused]] bunting::Model const& model) {
-#ifdef BUNTING_CUDA
-  for (int32_t layer = 0; layer < model.shape().layers; layer++) {
-    bunting_layer_shape const& has = model.layer_shape(layer);
-    if (model.has_state(layer)) fail(BUNTING_INVALID, "GPUs do not compute recurrent layers yet");
-    if (has.mixer == BUNTING_MIXER_NONE || has.mlp == BUNTING_MLP_NONE)
-      fail(BUNTING_INVALID, "GPUs do not compute layers without attention or without an MLP yet");
-    if (has.gated_output) fail(BUNTING_INVALID, "GPUs do not gate the output of attention yet");
-  }
-#endif
-}
-
 // The allowed formats depend on the engine.
 void check_formats(bunting::Model const& model) {
-  check_mixers(model);
 #ifdef BUNTING_CUDA
   if (model.shape().kv == BUNTING_KV_INT8 || model.shape().kv == BUNTING_KV_INT4)
     fail(BUNTING_INVALID, "GPUs keep keys and values in bf16 or fp8, not in %s",

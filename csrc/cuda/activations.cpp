@@ -52,15 +52,17 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
   q = carver.take<bf16>(tokens * query);
   attended = carver.take<bf16>(tokens * query);
   wanted_attended = carver.take<bf16>(rows * query);
+  if (model.has_gated_output()) q_gates = carver.take<float>(tokens * query);
+  if (model.has_states()) place_states(model, tokens, rows, carver);
   gate_up = carver.take<float>(2 * wide);
   activated = carver.take<bf16>(wide);
   if (s.layer_inputs > 0) {
     layer_inputs = carver.take<float>(tokens * size_t(s.layers * s.layer_inputs));
     layer_projections = carver.take<float>(tokens * size_t(s.layers * s.layer_inputs));
   }
+  if (model.has_experts() || model.has_states()) router_input = carver.take<float>(tokens * hidden);
   if (model.has_experts()) {
     size_t const experts = size_t(s.experts), pairs = tokens * size_t(s.experts_used);
-    router_input = carver.take<float>(tokens * hidden);
     shared_gates = carver.take<float>(tokens);
     router_logits = carver.take<float>(tokens * experts);
     chosen = carver.take<int32_t>(pairs);
@@ -81,6 +83,21 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
   gemm_partial = carver.take<float>(kGemmPartialFloats);
   gemm_arrived = carver.take<int32_t>(gemm_counters(model));
   return carver.used();
+}
+
+void Activations::place_states(Model const& model, size_t tokens, size_t rows, Carver& carver) {
+  size_t const heads = size_t(model.shape().state_heads), channels = size_t(model.conv_channels()),
+               values = size_t(model.state_value_width());
+  state_in = carver.take<float>(tokens * (model.has_state_heads() ? channels + values : 3 * channels));
+  mixed = carver.take<bf16>(tokens * values);
+  wanted_mixed = carver.take<bf16>(rows * values);
+  if (!model.has_state_heads()) return;
+  state_z = carver.take<float>(tokens * values);
+  state_gates = carver.take<float>(tokens * 2 * heads);
+  state_conv = carver.take<float>(tokens * channels);
+  state_decay = carver.take<float>(tokens * heads);
+  state_factor = carver.take<float>(tokens * heads);
+  state_out = carver.take<float>(tokens * values);
 }
 
 }  // namespace bunting::cuda

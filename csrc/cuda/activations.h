@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cuda/kernels/kernels.h"
+#include "host/memory_region.h"
 #include "include/engine.h"
 #include "model/model.h"
 
@@ -24,13 +25,24 @@ struct Activations {
   bf16* q = nullptr;                // [T, Hq D]
   bf16* attended = nullptr;         // [T, Hq D]
   bf16* wanted_attended = nullptr;  // [rows, Hq D]
-  float* gate_up = nullptr;         // [T, 2 F], or [T k, 2 Fe]
-  bf16* activated = nullptr;        // [T, F], or [T k, Fe]
+  float* q_gates = nullptr;         // [T, Hq D] gates of the attention's output
+  // Buffers of recurrent mixers.
+  float* state_in = nullptr;     // [T, ..] projections of q, k and v, and of z if they are one matrix
+  float* state_z = nullptr;      // [T, Gv Dv] projections of z if not
+  float* state_gates = nullptr;  // [T, 2 Gv] projections of a and b
+  float* state_conv = nullptr;   // [T, channels]; this and the next three: see StateConv and StateScan
+  float* state_decay = nullptr;
+  float* state_factor = nullptr;
+  float* state_out = nullptr;    // [T, Gv Dv]
+  bf16* mixed = nullptr;         // [T, Gv Dv] the mixer's output
+  bf16* wanted_mixed = nullptr;  // [rows, Gv Dv]
+  float* gate_up = nullptr;      // [T, 2 F], or [T k, 2 Fe]
+  bf16* activated = nullptr;     // [T, F], or [T k, Fe]
   // Buffers of models with per-layer inputs.
   float* layer_inputs = nullptr;       // [T, L P]
   float* layer_projections = nullptr;  // [T, L P] projections to add to the inputs
   // Buffers of layers with experts.
-  float* router_input = nullptr;   // [T, H] normed in f32
+  float* router_input = nullptr;   // [T, H] normed in f32; recurrent layers have it too
   float* router_logits = nullptr;  // [T, E]
   float* shared_gates = nullptr;   // [T]
   int32_t* chosen = nullptr;       // [T, k]; this and the next ones: see ChooseExperts and GroupExperts
@@ -51,6 +63,9 @@ struct Activations {
 
   // Lays out the buffers from `base` on and returns their bytes; with a null base it only measures.
   size_t place(Model const& model, bunting_engine_limits const& limits, int32_t attention_blocks, char* base);
+
+ private:
+  void place_states(Model const& model, size_t tokens, size_t rows, Carver& carver);
 };
 
 }  // namespace bunting::cuda

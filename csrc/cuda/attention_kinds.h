@@ -13,7 +13,7 @@ namespace bunting::cuda {
 // window; narrower layers mask the extra positions.
 struct AttentionKinds {
   std::vector<AttentionShape> shapes;
-  std::vector<size_t> of_layer;  // index into shapes
+  std::vector<size_t> of_layer;  // index into shapes; 0 for a layer without attention
 
   AttentionKinds(Model const& model, int32_t blocks);
 

@@ -41,6 +41,7 @@ int32_t attention_blocks(Model const& model, bunting_engine_limits const& limits
   use_device(limits.devices[0]);
   int32_t per_multiprocessor = 0;
   for (int32_t i = 0; i < model.shape().layers; ++i) {
+    if (!model.has_attention(i)) continue;
     int32_t const fit =
         attention_blocks_resident(model.layer_shape(i).head_size, model.shape().kv == BUNTING_KV_FP8);
     per_multiprocessor = per_multiprocessor == 0 ? fit : std::min(per_multiprocessor, fit);
@@ -67,6 +68,7 @@ bunting_device probe_device(int32_t index) {
 
 double step_deadline_ms(Model const& model, StepPlan const& plan) {
   constexpr double kSlowFlopsPerMs = 1e9;
+  constexpr double kRecurrenceFlops = 32;  // per number of a state; most of a GPU waits for the tokens' order
   bunting_model_shape const& s = model.shape();
   double const hidden = s.hidden, tokens = plan.tokens;
   double seen = 0;  // sum of visible positions over all tokens
@@ -75,8 +77,13 @@ double step_deadline_ms(Model const& model, StepPlan const& plan) {
   for (int32_t i = 0; i < s.layers; ++i) {
     double wide = double(model.feed_forward(i)) * (model.has_experts(i) ? s.experts_used : 1);
     if (model.has_both(i)) wide += model.layer_shape(i).feed_forward;
-    double const query = double(model.query_width(i));
-    flops += 2 * hidden * (double(model.qkv_width(i)) + query + 3 * wide) * tokens + 4 * query * seen;
+    double const query = model.has_attention(i) ? double(model.query_width(i)) : 0;
+    double const qkv = model.has_attention(i) ? double(model.qkv_width(i)) + query : 0;
+    flops += 2 * hidden * (qkv + query + 3 * wide) * tokens + 4 * query * seen;
+    if (!model.has_state(i)) continue;
+    double const values = double(model.state_value_width());
+    flops += 2 * hidden * (double(model.state_in_width()) + values) * tokens;
+    flops += kRecurrenceFlops * s.state_key_size * values * tokens;
   }
   return step_deadline_ms() + flops / kSlowFlopsPerMs;
 }
@@ -100,6 +107,7 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits, buntin
       cublaslt_(limits.gemm == BUNTING_GEMM_CUBLASLT ? std::make_unique<CublasLt>("") : nullptr),
       weights_(model, progress),
       pages_(model, limits.pages),
+      states_(model, limits.states),
       work_(Activations().place(model, limits, blocks_, nullptr), "the workspaces of a step"),
       inputs_(model, limits, blocks_),
       results_(result_bytes(limits), "the results of a step"),
@@ -129,7 +137,7 @@ void Forward::record_each() {
     if (tokens > most) break;
     StepArrays::Sizes const sizes = inputs_.place_decodes(tokens);
     stream_.begin_recording();
-    queue_layers(tokens, tokens, tokens);
+    queue_layers(tokens, tokens, tokens, tokens);
     graphs_.push_back({tokens, sizes, stream_.end_recording()});
   }
 }
@@ -149,7 +157,7 @@ void Forward::run(StepPlan const& plan, void* result) {
   if (graph)
     stream_.launch(graph->graph);
   else if (plan.tokens > 0)
-    queue_layers(plan.tokens, plan.rows, plan.draws);
+    queue_layers(plan.tokens, plan.chunks, plan.rows, plan.draws);
   double const deadline_ms = step_deadline_ms(model_, plan);
   for (int32_t drawn = 0; drawn < plan.draws;) {
     int32_t const end = inputs_.send_pairs(plan, drawn, stream_);

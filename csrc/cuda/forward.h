@@ -2,7 +2,8 @@
 // CPU's.
 //
 //   page copies; x = embed(ids); per layer: norm, q|k|v, rotate and append, attention, + Wo, norm, gate|up,
-//   activation, + Wdown; then for the requested rows the norm, and for those to draw from logits and the draw
+//   activation, + Wdown; a recurrent layer has its mixer in place of attention; then for the requested rows
+//   the norm, and for those to draw from logits and the draw
 //
 // The layer's shape (engine.h) says which norms, biases, scales and caps exist. In a layer with experts the
 // MLP is: router, choice, grouping, gate|up of the experts' rows, activation, their Wdown, sums per token. A
@@ -22,6 +23,7 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/kv_memory.h"
 #include "cuda/runtime.h"
+#include "cuda/state_memory.h"
 #include "cuda/step_arrays.h"
 #include "cuda/weights.h"
 #include "include/engine.h"
@@ -76,19 +78,25 @@ class Forward {
 
   // Queues all kernels but drawing, for the first tokens and rows of the arrays; the first `draws` rows are
   // drawn from.
-  void queue_layers(int32_t tokens, int32_t rows, int32_t draws);
+  void queue_layers(int32_t tokens, int32_t chunks, int32_t rows, int32_t draws);
   void make_layer_inputs(int32_t tokens);
   void project_and_append(int32_t layer, int32_t tokens);
-  void attend(int32_t layer);
+  void attend(int32_t layer, int32_t tokens);
   // Result that still has to be added to the residual stream, and its scales: see AddNorm.
   struct Pending {
     float const* delta = nullptr;  // [T, H]
     float const* norm = nullptr;
     float delta_scale = 1, sum_scale = 1;
   };
-  // Queues the part of a layer after its attention. `is_last`: x has only the requested rows.
-  Pending finish_layer(int32_t layer, float* x, bf16 const* attended, int32_t tokens, bool is_last);
-  Pending mix_both(int32_t layer, float* x, Pending const& of_attention, int32_t tokens, bool is_last);
+  // Outputs of a layer's attention and recurrent mixer, before O; null: the layer has none.
+  struct Mixed {
+    bf16 const* attended = nullptr;   // [T, Hq D]
+    bf16 const* recurrent = nullptr;  // [T, Gv Dv]
+  };
+  // Queues a layer from the projections by O on. `is_last`: x has only the requested rows.
+  Pending finish_layer(int32_t layer, float* x, Mixed const& mixed, int32_t tokens, bool is_last);
+  Pending finish_mixer(int32_t layer, float* x, Mixed const& mixed, int32_t tokens);
+  Pending mix_both(int32_t layer, float* x, Pending const& of_mixer, int32_t tokens, bool is_last);
   // `shared` [T, H] and its `gates` [T], or null, are added to the experts' sum.
   float const* mix_experts(DeviceLayer const& layer, int32_t tokens, bool is_last,
                            float const* shared = nullptr, float const* gates = nullptr);
@@ -110,12 +118,19 @@ class Forward {
   void add_and_norm(float* x, Pending const& pending, float const* weight, int32_t tokens, bf16* y,
                     float* exact);
 
+  // recurrent_layers.cpp defines the next ones.
+
+  // Queues the recurrent mixer of a layer from act_.normed and act_.router_input to act_.mixed.
+  void mix_states(int32_t layer, int32_t tokens, int32_t chunks);
+  void mix_short(int32_t layer, StateStep const& step);
+
   Model const& model_;
   bunting_engine_limits limits_;
   int32_t blocks_;                      // blocks of attention
   std::unique_ptr<CublasLt> cublaslt_;  // null unless --gemm selects it
   DeviceWeights weights_;
   KvMemory pages_;
+  StateMemory states_;
   DeviceMemory work_;
   StepInputs inputs_;
   MappedMemory results_;

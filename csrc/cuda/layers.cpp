@@ -5,10 +5,10 @@
 
 namespace bunting::cuda {
 
-void Forward::queue_layers(int32_t tokens, int32_t rows, int32_t draws) {
+void Forward::queue_layers(int32_t tokens, int32_t chunks, int32_t rows, int32_t draws) {
   bunting_model_shape const& s = model_.shape();
   StepArrays const& in = inputs_.on_device();
-  int32_t const last = s.layers - 1, query = int32_t(model_.query_width(last));
+  int32_t const last = s.layers - 1;
   embed(stream_, {act_.x, weights_.embedding(), in.tokens, tokens, s.hidden, s.embedding_scale});
   for (int32_t i = 0; i < s.ropes; ++i) {
     RopeTable const& rope = weights_.rope(i);
@@ -20,20 +20,29 @@ void Forward::queue_layers(int32_t tokens, int32_t rows, int32_t draws) {
   float* x = act_.x;
   Pending pending;
   for (int32_t i = 0; i <= last; ++i) {
-    normalise(x, pending, weights_.layer(i).attention_norm, tokens);
-    project_and_append(i, tokens);
-    // Later steps need no result that follows the last layer that appends keys.
-    if (rows == 0 && i >= model_.last_layer_with_keys()) return;
-    attend(i);
-    bf16 const* attended = act_.attended;
+    bool const has_attention = model_.has_attention(i), has_state = model_.has_state(i);
+    if (has_attention || has_state)
+      normalise(x, pending, weights_.layer(i).attention_norm, tokens,
+                has_state && model_.has_state_heads() ? act_.router_input : nullptr);
+    else if (pending.delta)
+      add_and_norm(x, pending, nullptr, tokens, nullptr, nullptr);
+    if (has_attention) project_and_append(i, tokens);
+    if (has_state) mix_states(i, tokens, chunks);
+    // Later steps need no result that follows the last layer with memory.
+    if (rows == 0 && i >= model_.last_layer_with_memory()) return;
+    if (has_attention) attend(i, tokens);
+    Mixed mixed{has_attention ? act_.attended : nullptr, has_state ? act_.mixed : nullptr};
     if (i == last) {
       tokens = rows;
-      gather(stream_, {x, act_.wanted_x, in.wanted, tokens, s.hidden * int32_t(sizeof(float))});
-      gather(stream_, {attended, act_.wanted_attended, in.wanted, tokens, query * int32_t(sizeof(bf16))});
-      x = act_.wanted_x;
-      attended = act_.wanted_attended;
+      auto const keep = [&](auto const* from, auto* to, int64_t width) {
+        gather(stream_, {from, to, in.wanted, rows, int32_t(width * int64_t(sizeof *to))});
+        return to;
+      };
+      x = keep(x, act_.wanted_x, s.hidden);
+      if (has_attention) mixed.attended = keep(act_.attended, act_.wanted_attended, model_.query_width(i));
+      if (has_state) mixed.recurrent = keep(act_.mixed, act_.wanted_mixed, model_.state_value_width());
     }
-    pending = finish_layer(i, x, attended, tokens, i == last);
+    pending = finish_layer(i, x, mixed, tokens, i == last);
   }
   normalise(x, pending, weights_.final_norm(), rows);
   if (rows > draws)
@@ -98,7 +107,7 @@ void Forward::project_and_append(int32_t index, int32_t tokens) {
                         .has_unit_norms = has.qk_norm == BUNTING_QK_NORM_UNIT});
 }
 
-void Forward::attend(int32_t layer) {
+void Forward::attend(int32_t layer, int32_t tokens) {
   bunting_model_shape const& s = model_.shape();
   int32_t const window = model_.layer_shape(layer).sliding_window;
   StepArrays const& in = inputs_.on_device();
@@ -124,24 +133,42 @@ void Forward::attend(int32_t layer) {
                       .cap = s.attention_cap,
                       .sinks = weights_.layer(layer).sinks,
                       .is_chunked = model_.layer_shape(layer).chunked != 0});
+  if (!model_.layer_shape(layer).gated_output) return;
+  int32_t const width = int32_t(model_.query_width(layer));
+  multiply({act_.normed, weights_.layer(layer).q_gate, nullptr, act_.q_gates, tokens, width, s.hidden});
+  gate_output(stream_, {act_.attended, act_.q_gates, tokens, width});
 }
 
-Forward::Pending Forward::finish_layer(int32_t index, float* x, bf16 const* attended, int32_t tokens,
+// Queues the projections of a layer's mixers, of which the last is pending.
+Forward::Pending Forward::finish_mixer(int32_t index, float* x, Mixed const& mixed, int32_t tokens) {
+  DeviceLayer const& layer = weights_.layer(index);
+  Pending pending;
+  auto const add = [&](bf16 const* of, WeightMatrix const& o, float const* bias, int64_t width) {
+    if (pending.delta) add_and_norm(x, pending, nullptr, tokens, nullptr, nullptr);
+    pending = {project_back(of, o, bias, tokens, int32_t(width)), layer.attention_post_norm,
+               model_.shape().residual_scale};
+  };
+  if (mixed.attended) add(mixed.attended, layer.o, layer.o_bias, model_.query_width(index));
+  if (mixed.recurrent) add(mixed.recurrent, layer.state.o, nullptr, model_.state_value_width());
+  return pending;
+}
+
+Forward::Pending Forward::finish_layer(int32_t index, float* x, Mixed const& mixed, int32_t tokens,
                                        bool is_last) {
   bunting_model_shape const& s = model_.shape();
   DeviceLayer const& layer = weights_.layer(index);
-  Pending const of_attention{
-      project_back(attended, layer.o, layer.o_bias, tokens, int32_t(model_.query_width(index))),
-      layer.attention_post_norm, s.residual_scale};
+  Pending const of_mixer = finish_mixer(index, x, mixed, tokens);
   Pending pending;
-  if (model_.has_both(index)) {
-    pending = mix_both(index, x, of_attention, tokens, is_last);
+  if (!model_.has_mlp(index)) {
+    pending = of_mixer;
+  } else if (model_.has_both(index)) {
+    pending = mix_both(index, x, of_mixer, tokens, is_last);
   } else {
     bool const has_experts = model_.has_experts(index), is_parallel = model_.layer_shape(index).parallel;
-    normalise(x, is_parallel ? Pending{} : of_attention, layer.mlp_norm, tokens,
+    normalise(x, is_parallel ? Pending{} : of_mixer, layer.mlp_norm, tokens,
               has_experts ? act_.router_input : nullptr);
     // A parallel MLP has its input already, so x may change here.
-    if (is_parallel) add_and_norm(x, of_attention, nullptr, tokens, nullptr, nullptr);
+    if (is_parallel) add_and_norm(x, of_mixer, nullptr, tokens, nullptr, nullptr);
     int32_t const width = int32_t(model_.feed_forward(index));
     pending = {model_.has_shared(index) ? mix_shared(index, tokens, is_last)
                : has_experts            ? mix_experts(layer, tokens, is_last)
@@ -158,10 +185,10 @@ Forward::Pending Forward::finish_layer(int32_t index, float* x, bf16 const* atte
 }
 
 // Computes norm(norm(MLP output) + norm(experts' output)), which is then pending.
-Forward::Pending Forward::mix_both(int32_t index, float* x, Pending const& of_attention, int32_t tokens,
+Forward::Pending Forward::mix_both(int32_t index, float* x, Pending const& of_mixer, int32_t tokens,
                                    bool is_last) {
   DeviceLayer const& layer = weights_.layer(index);
-  normalise(x, of_attention, layer.mlp_norm, tokens);
+  normalise(x, of_mixer, layer.mlp_norm, tokens);
   multiply_gated(layer.beside, tokens, model_.layer_shape(index).feed_forward);
   add_and_norm(act_.delta, {}, layer.beside_post_norm, tokens, nullptr, act_.both);
   add_and_norm(x, {}, layer.router_norm, tokens, nullptr, act_.router_input);

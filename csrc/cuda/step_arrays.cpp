@@ -47,6 +47,9 @@ StepArrays::Sizes largest_sizes(Model const& model, bunting_engine_limits const&
           .blocks = size_t(kinds.shapes[0].blocks),
           .sample_pairs = pairs_max(s.vocab, draws),
           .mask_words = draws * mask_words(model),
+          .state_tokens = size_t(model.has_states() ? limits.step_tokens_max : 0),
+          .state_chunks = size_t(model.has_states() ? limits.step_chunks_max : 0),
+          .saves = size_t(limits.states),
           .plans = largest_plans(kinds, limits.step_tokens_max)};
 }
 
@@ -58,6 +61,9 @@ size_t StepArrays::place(Sizes const& sizes, char* base) {
   positions = carver.take<int32_t>(sizes.tokens);
   slots = carver.take<int32_t>(sizes.tokens);
   wanted = carver.take<int32_t>(sizes.rows);
+  chunk_of_token = carver.take<int32_t>(sizes.state_tokens);
+  state_chunks = carver.take<StateChunk>(sizes.state_chunks);
+  saves = carver.take<StateCopy>(sizes.saves);
   plans.clear();
   for (PlanSizes const& of_plan : sizes.plans) {
     Plan plan;
@@ -82,6 +88,7 @@ size_t StepInputs::bytes(Model const& model, bunting_engine_limits const& limits
 StepInputs::StepInputs(Model const& model, bunting_engine_limits const& limits, int32_t blocks)
     : model_(model),
       blocks_(blocks),
+      states_(limits.states),
       kinds_(model, blocks),
       pairs_max_(largest_sizes(model, limits, kinds_).sample_pairs),
       device_memory_(bytes(model, limits, blocks), "the arrays of a step"),
@@ -95,6 +102,10 @@ StepArrays::Sizes StepInputs::place_decodes(int32_t tokens) {
   StepArrays::Sizes sizes;
   sizes.tokens = sizes.rows = sizes.draws = size_t(tokens);
   sizes.blocks = size_t(blocks_);
+  if (model_.has_states()) {
+    sizes.state_tokens = sizes.state_chunks = size_t(tokens);
+    sizes.saves = size_t(std::min(tokens, states_));  // a slot is written once
+  }
   sizes.plans = largest_plans(kinds_, tokens);
   device_.place(sizes, device_memory_.data());
   return sizes;
@@ -106,6 +117,9 @@ void StepInputs::send(StepPlan const& step, StepArrays::Sizes const* recorded, S
     sizes.tokens = recorded->tokens;
     sizes.rows = recorded->rows;
     sizes.draws = recorded->draws;
+    sizes.state_tokens = recorded->state_tokens;
+    sizes.state_chunks = recorded->state_chunks;
+    sizes.saves = recorded->saves;
     sizes.plans = recorded->plans;
   }
   host_.place(sizes, host_memory_.data());
@@ -141,7 +155,9 @@ StepArrays::Sizes StepInputs::plan(StepPlan const& plan) {
     ChunkView const& chunk = plan.chunk[size_t(c)];
     chunks_.push_back({chunk.first_token, chunk.count, chunk.start, int32_t(sizes.pages)});
     sizes.pages += size_t(pages_of(chunk.start + chunk.count));
+    if (model_.has_states()) sizes.saves += size_t(plan.state[size_t(c)].save_count);
   }
+  if (model_.has_states()) sizes.state_tokens = sizes.tokens, sizes.state_chunks = chunks_.size();
   shared_.clear();
   for (int32_t i = 0; i < plan.shared_spans; ++i) {
     SharedSpan const& span = plan.shared[size_t(i)];
@@ -178,7 +194,25 @@ void StepInputs::write(StepPlan const& plan, size_t tokens) {
     std::ranges::copy(plans_[i].merge_begin, host_.plans[i].merge_begin);
     std::ranges::copy(plans_[i].merge_rows, host_.plans[i].merge_rows);
   }
+  if (model_.has_states()) write_states(plan, tokens);
   write_rows(plan);
+}
+
+void StepInputs::write_states(StepPlan const& plan, size_t tokens) {
+  int32_t saves = 0;
+  for (int32_t c = 0; c < plan.chunks; ++c) {
+    ChunkView const& chunk = plan.chunk[size_t(c)];
+    ChunkState const& state = plan.state[size_t(c)];
+    host_.state_chunks[c] = {chunk.first_token, chunk.count, state.slot, state.from, saves, state.save_count};
+    std::fill_n(host_.chunk_of_token + chunk.first_token, chunk.count, c);
+    for (int32_t i = 0; i < state.save_count; ++i)
+      host_.saves[saves++] = {state.saves[i].count, state.saves[i].slot};
+  }
+  // Padding tokens of a recorded step are chunks without tokens.
+  for (size_t t = size_t(plan.tokens); t < tokens; ++t) {
+    host_.chunk_of_token[t] = -1;
+    host_.state_chunks[size_t(plan.chunks) + t - size_t(plan.tokens)] = {0, 0, -1, -1, 0, 0};
+  }
 }
 
 // Places a row's pairs after those of the rows before it, or at the beginning if they do not fit there: then

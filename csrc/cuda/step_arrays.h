@@ -7,6 +7,7 @@
 #include "boundary/step_block.h"
 #include "cuda/attention_kinds.h"
 #include "cuda/kernels/kernels.h"
+#include "cuda/kernels/states.h"
 #include "cuda/runtime.h"
 #include "include/engine.h"
 #include "model/model.h"
@@ -25,6 +26,8 @@ struct StepArrays {
   struct Sizes {
     size_t tokens = 0, pages = 0, rows = 0, draws = 0, copies = 0, blocks = 0, sample_pairs = 0,
            mask_words = 0;
+    // With recurrent layers only.
+    size_t state_tokens = 0, state_chunks = 0, saves = 0;
     std::vector<PlanSizes> plans = {};
   };
   // Attention plan (attention_plan.h).
@@ -39,6 +42,9 @@ struct StepArrays {
   int32_t* slots = nullptr;      // [T] page * Tp + slot
   // [rows] token rows: those to draw from, then those that return hidden states
   int32_t* wanted = nullptr;
+  int32_t* chunk_of_token = nullptr;   // [T], with recurrent layers, as the next two; see StateStep
+  StateChunk* state_chunks = nullptr;  // [chunks]
+  StateCopy* saves = nullptr;
   std::vector<Plan> plans = {};  // one per kind of attention
   int32_t* pages = nullptr;      // page ids, chunk after chunk
   PageCopy* copies = nullptr;
@@ -74,6 +80,10 @@ class StepInputs {
   int32_t send_pairs(StepPlan const& plan, int32_t begin, Stream& stream);
 
   StepArrays const& on_device() const { return device_; }
+  // Returns the chunks of the arrays for the kernels of recurrent mixers.
+  StateStep states(int32_t chunks, int32_t tokens) const {
+    return {device_.state_chunks, device_.chunk_of_token, device_.saves, chunks, tokens};
+  }
   StepArrays::Plan const& plan_of(int32_t layer) const {
     return device_.plans[kinds_.of_layer[size_t(layer)]];
   }
@@ -82,11 +92,13 @@ class StepInputs {
   StepArrays::Sizes plan(StepPlan const& plan);
   void write(StepPlan const& plan, size_t tokens);
   void write_rows(StepPlan const& plan);
+  void write_states(StepPlan const& plan, size_t tokens);
   uint32_t place_pairs(SampleRow const& row, size_t& end) const;
   void copy(size_t begin, size_t end, Stream& stream) const;
 
   Model const& model_;
   int32_t blocks_;
+  int32_t states_;  // slots
   AttentionKinds kinds_;
   size_t pairs_max_;
   DeviceMemory device_memory_;

@@ -25,7 +25,8 @@ size_t Uploader::finish() {
 size_t Uploader::host_bytes(Model const& model) {
   int const threads = model.shape().threads;
   return Staging::bytes() + PanelReader::bytes_max(model, threads) +
-         size_t(threads) * RowWriter::bytes_max(model.width_max());
+         size_t(threads) * RowWriter::bytes_max(model.width_max()) +
+         (model.has_states() ? size_t(model.conv_channels() * model.shape().state_conv) * sizeof(float) : 0);
 }
 
 float const* Uploader::vectors(std::vector<float const*> const& from, int64_t size, float scale) {
@@ -65,9 +66,23 @@ WeightMatrix Uploader::matrix(PackedMatrix const& from, bool as_fp8, std::vector
   return WeightMatrix(format, to, to_scales);
 }
 
-float const* Uploader::exact(PackedMatrix const& from, int64_t count) {
+float const* Uploader::transposed(float const* from, int64_t rows, int64_t cols) {
+  size_t const numbers = size_t(rows * cols);
+  float* const to = carver_.take<float>(numbers);
+  if (is_measuring()) return to;
+  std::vector<float> table(numbers);
+  panels_->read(from, int64_t(numbers), table.data());
+  float* const staged = reinterpret_cast<float*>(staging_->take(numbers * sizeof(float)));
+  for (int64_t i = 0; i < rows * cols; ++i) staged[i % cols * rows + i / cols] = table[size_t(i)];
+  send(to, staged, numbers * sizeof(float));
+  return to;
+}
+
+float const* Uploader::exact(PackedMatrix const& from, std::vector<Rows> const& ranges) {
+  int64_t count = 0;
+  for (Rows const& range : ranges) count += range.count;
   float* const to = carver_.take<float>(size_t(count * from.k));
-  rows(from, {{0, count}}, {reinterpret_cast<char*>(to), size_t(from.k) * sizeof(float)}, false,
+  rows(from, ranges, {reinterpret_cast<char*>(to), size_t(from.k) * sizeof(float)}, false,
        [](RowWriter&, PackedMatrix const& panel, int64_t r, void* at, void*) {
          float const* const numbers = static_cast<float const*>(panel.data);
          for (int64_t k = 0; k < panel.k; ++k) static_cast<float*>(at)[k] = numbers[k * kPanel + r];

@@ -60,8 +60,10 @@ class Uploader {
   };
   // Sends ranges of rows, one after the other, in the host's format, or from bf16 to fp8.
   WeightMatrix matrix(PackedMatrix const& from, bool as_fp8, std::vector<Rows> const& ranges);
-  // Sends the first `rows` rows of an f32 matrix unchanged.
-  float const* exact(PackedMatrix const& from, int64_t rows);
+  // Sends ranges of rows of an f32 matrix unchanged, one after the other.
+  float const* exact(PackedMatrix const& from, std::vector<Rows> const& ranges);
+  // Sends a table of f32 [rows, cols] with rows and columns exchanged.
+  float const* transposed(float const* from, int64_t rows, int64_t cols);
   // Sends all rows in bf16, from any host format.
   bf16 const* table(PackedMatrix const& from);
 

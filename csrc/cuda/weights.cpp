@@ -45,14 +45,14 @@ void check_shape(Model const& model) {
     if (model.layer_shape(i).laurel_rank > 0 || model.layer_shape(i).sparse_gate)
       fail(BUNTING_INVALID, "the GPU engine computes no LAuReL and no sparse gates, and layer %d has some",
            i);
-    if (!model.has_gate(i))
-      fail(BUNTING_INVALID, "the GPU engine computes no MLP without a gate, and layer %d has one", i);
+    if (model.has_experts(i) && !model.has_gate(i))
+      fail(BUNTING_INVALID, "the GPU engine computes no experts without gates, and layer %d has some", i);
     if (model.layer_shape(i).norms & (BUNTING_NORM_ATTN_SUM | BUNTING_NORM_MLP_SUM))
       fail(BUNTING_INVALID, "the GPU engine computes no norm of a layer's sum, and layer %d has one", i);
   }
   if (s.hidden % 8 != 0) fail(BUNTING_INVALID, kWidths, "hidden", s.hidden);
   for (int32_t i = 0; i < s.layers; ++i)
-    if (int64_t const width = model.feed_forward(i); width % 8 != 0)
+    if (int64_t const width = model.feed_forward(i); model.has_mlp(i) && width % 8 != 0)
       fail(BUNTING_INVALID, kWidths, model.has_experts(i) ? "expert_feed_forward" : "feed_forward",
            int32_t(width));
   for (int32_t i = 0; i < s.layers; ++i)
@@ -65,7 +65,8 @@ void check_shape(Model const& model) {
     if (RopeTable const* const rope = model.rope(i); rope && rope->dimensions % 4 != 0)
       fail(BUNTING_INVALID, "the GPU engine rotates a multiple of 4 numbers of each head, not %d",
            rope->dimensions);
-  for (int32_t i = 0; i < s.layers; ++i) check_heads(s, model.layer_shape(i));
+  for (int32_t i = 0; i < s.layers; ++i)
+    if (model.has_attention(i)) check_heads(s, model.layer_shape(i));
 }
 
 DeviceWeights::DeviceWeights(Model const& model, bunting_progress progress)
@@ -107,27 +108,18 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
   for (int32_t i = 0; i < s.layers; ++i) {
     LayerWeights const& from = model.layer(i);
     bunting_layer_shape const& has = model.layer_shape(i);
-    int32_t const first = Model::first_format(i);
     DeviceLayer& to = layers_[size_t(i)];
     // The shape decides which vectors exist, because a model that is only measured has none yet.
     auto const norm = [&](int32_t which, float const* weights) {
       return has.norms & which ? uploader.vector(weights, norm_size) : nullptr;
     };
     to.attention_norm = norm(BUNTING_NORM_ATTN, from.attention_norm);
-    to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, from.qkv.n}});
-    if (has.biases & BUNTING_BIAS_QKV) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width(i));
-    bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
-    bool const has_qk = model.has_qk_weights(i);
-    if (has_qk) to.q_norm = uploader.vector(from.q_norm, is_wide ? model.query_width(i) : has.head_size);
-    if (has_qk && model.has_keys(i))
-      to.k_norm = uploader.vector(from.k_norm, is_wide ? model.kv_width(i) : has.head_size);
-    if (has.sinks) to.sinks = uploader.vector(from.sinks, s.query_heads);
-    to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
-    if (has.biases & BUNTING_BIAS_O) to.o_bias = uploader.vector(from.o_bias, s.hidden);
+    if (model.has_attention(i)) place_attention(model, i, uploader);
+    if (model.has_state(i)) place_state(model, i, uploader);
     to.attention_post_norm = norm(BUNTING_NORM_ATTN_POST, from.attention_post_norm);
     // A parallel MLP reads the attention's norm.
     to.mlp_norm = norm(has.parallel ? BUNTING_NORM_ATTN : BUNTING_NORM_MLP, from.mlp_norm);
-    place_mlp(model, i, uploader);
+    if (model.has_mlp(i)) place_mlp(model, i, uploader);
     to.mlp_post_norm = norm(BUNTING_NORM_MLP_POST, from.mlp_post_norm);
     if (model.has_beside(i)) place_beside(model, i, uploader);
     if (s.layer_inputs > 0) {
@@ -144,6 +136,59 @@ void DeviceWeights::place(Model const& model, Uploader& uploader) {
   }
 }
 
+void DeviceWeights::place_attention(Model const& model, int32_t layer, Uploader& uploader) {
+  bunting_model_shape const& s = model.shape();
+  bunting_layer_shape const& has = model.layer_shape(layer);
+  LayerWeights const& from = model.layer(layer);
+  DeviceLayer& to = layers_[size_t(layer)];
+  int32_t const first = Model::first_format(layer);
+  to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, from.qkv.n}});
+  if (has.biases & BUNTING_BIAS_QKV) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width(layer));
+  bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
+  bool const has_qk = model.has_qk_weights(layer);
+  if (has_qk) to.q_norm = uploader.vector(from.q_norm, is_wide ? model.query_width(layer) : has.head_size);
+  if (has_qk && model.has_keys(layer))
+    to.k_norm = uploader.vector(from.k_norm, is_wide ? model.kv_width(layer) : has.head_size);
+  if (has.sinks) to.sinks = uploader.vector(from.sinks, s.query_heads);
+  to.o = uploader.matrix(from.o, model.is_fp8(first + 2), {{0, s.hidden}});
+  if (has.biases & BUNTING_BIAS_O) to.o_bias = uploader.vector(from.o_bias, s.hidden);
+  if (has.gated_output) to.q_gate = uploader.matrix(from.q_gate, model.is_fp8(first), {{0, from.q_gate.n}});
+}
+
+// Uploads a recurrent mixer. On the host each part of a matrix begins on a panel.
+void DeviceWeights::place_state(Model const& model, int32_t layer, Uploader& uploader) {
+  bunting_model_shape const& s = model.shape();
+  LayerWeights const& from = model.layer(layer);
+  StateWeights& to = layers_[size_t(layer)].state;
+  int64_t const keys = model.state_key_width(), values = model.state_value_width(),
+                channels = model.conv_channels(), heads = s.state_heads;
+  int32_t const first = model.first_state_format(layer);
+  std::vector<Uploader::Rows> of_in{
+      {0, keys}, {round_up(keys, kPanel), keys}, {model.state_v_column(), values}};
+  Uploader::Rows const of_z{model.state_z_column(), values};
+  bool const is_apart = from.state_z.n > 0, is_fp8 = model.is_fp8(first), z_is_fp8 = model.is_fp8(first + 1);
+  // All rows of one matrix have one format; bf16 and fp8 share one on the host.
+  bool const is_split = model.has_state_heads() && !is_apart && is_fp8 != z_is_fp8;
+  if (model.has_state_heads() && !is_apart && !is_split) of_in.push_back(of_z);
+  to.in = uploader.matrix(from.state_in, is_fp8, of_in);
+  if (is_apart)
+    to.z = uploader.matrix(from.state_z, z_is_fp8, {{0, values}});
+  else if (is_split)
+    to.z = uploader.matrix(from.state_in, z_is_fp8, {of_z});
+  to.o = uploader.matrix(from.state_o, model.is_fp8(first + 2), {{0, s.hidden}});
+  to.conv = uploader.transposed(from.state_conv, channels, s.state_conv);
+  if (s.state_options & BUNTING_STATE_CONV_BIAS)
+    to.conv_bias = uploader.vector(from.state_conv_bias, channels);
+  if (!model.has_state_heads()) return;
+  std::vector<Uploader::Rows> of_gates{{0, heads}};
+  if (model.is_delta(layer)) of_gates.push_back({model.state_b_row(), heads});
+  to.gates = uploader.exact(from.state_gates, of_gates);
+  to.dt_bias = uploader.vector(from.state_dt_bias, heads);
+  to.rates = uploader.vector(from.state_decay, heads);
+  if (s.state_options & BUNTING_STATE_SKIP) to.skip = uploader.vector(from.state_skip, heads);
+  if (model.state_norm_width() > 0) to.norm = uploader.vector(from.state_norm, model.state_norm_width());
+}
+
 // Uploads the matrices of a layer's MLP, or of each of its experts. On the host they begin on whole panels.
 void DeviceWeights::place_mlp(Model const& model, int32_t layer, Uploader& uploader) {
   bunting_model_shape const& s = model.shape();
@@ -152,7 +197,7 @@ void DeviceWeights::place_mlp(Model const& model, int32_t layer, Uploader& uploa
   DeviceLayer& to = layers_[size_t(layer)];
   bool const has_experts = model.has_experts(layer);
   if (has_experts) {
-    to.router = uploader.exact(from.router, s.experts);
+    to.router = uploader.exact(from.router, {{0, s.experts}});
     if (has.biases & BUNTING_BIAS_ROUTER) to.router_bias = uploader.vector(from.router_bias, s.experts);
     if (s.router_options & BUNTING_ROUTER_BIASED)
       to.choice_bias = uploader.vector(from.choice_bias, s.experts);
@@ -188,7 +233,7 @@ void DeviceWeights::place_beside(Model const& model, int32_t layer, Uploader& up
   to.beside.gate_up =
       uploader.matrix(from.beside_gate_up, model.is_fp8(first + 5), {{0, width}, {padded, width}});
   to.beside.down = uploader.matrix(from.beside_down, model.is_fp8(first + 6), {{0, s.hidden}});
-  if (model.has_shared_gate(layer)) to.shared_gate = uploader.exact(from.shared_gate, 1);
+  if (model.has_shared_gate(layer)) to.shared_gate = uploader.exact(from.shared_gate, {{0, 1}});
   if (!model.has_both(layer)) return;
   to.beside_post_norm = uploader.vector(from.beside_post_norm, s.hidden);
   to.experts_norm = uploader.vector(from.experts_norm, s.hidden);

@@ -28,16 +28,32 @@ struct GatedWeights {
   float const* down_bias = nullptr;     // [H]
 };
 
+// Recurrent mixer. A matrix that a mixer does not have, as z or gates of a short convolution, has no data.
+struct StateWeights {
+  WeightMatrix in{nullptr};      // [channels, H] rows of q, k and v, or those of z behind them
+  WeightMatrix z{nullptr};       // [Gv Dv, H] in another format than q, k and v
+  WeightMatrix o{nullptr};       // [H, Gv Dv]
+  float const* gates = nullptr;  // [Gv, H] or [2 Gv, H]: a, then b
+  float const* conv = nullptr;   // [K, channels]; this and the next ones: see StateConv and StateScan
+  float const* conv_bias = nullptr;
+  float const* dt_bias = nullptr;
+  float const* rates = nullptr;
+  float const* skip = nullptr;
+  float const* norm = nullptr;  // [Dv] or [Gv Dv]
+};
+
 // Norms of x are [H], or [2 H] with their biases behind them.
 struct DeviceLayer {
-  float const* attention_norm = nullptr;       // [H]
-  WeightMatrix qkv{nullptr};                   // [(Hq + 2 Hk) D, H], without parts that the layer lacks
-  float const* qkv_bias = nullptr;             // [(Hq + 2 Hk) D]
-  float const* q_norm = nullptr;               // [D] or [Hq D]
-  float const* k_norm = nullptr;               // [D] or [Hk D]
-  float const* sinks = nullptr;                // [Hq]
-  WeightMatrix o{nullptr};                     // [H, Hq D]
-  float const* o_bias = nullptr;               // [H]
+  float const* attention_norm = nullptr;  // [H]
+  WeightMatrix qkv{nullptr};              // [(Hq + 2 Hk) D, H], without parts that the layer lacks
+  float const* qkv_bias = nullptr;        // [(Hq + 2 Hk) D]
+  float const* q_norm = nullptr;          // [D] or [Hq D]
+  float const* k_norm = nullptr;          // [D] or [Hk D]
+  float const* sinks = nullptr;           // [Hq]
+  WeightMatrix o{nullptr};                // [H, Hq D]
+  float const* o_bias = nullptr;          // [H]
+  WeightMatrix q_gate{nullptr};           // [Hq D, H]
+  StateWeights state;
   float const* attention_post_norm = nullptr;  // [H]
   float const* mlp_norm = nullptr;             // [H]
   float const* router = nullptr;               // [E, H], in layers with experts
@@ -88,6 +104,8 @@ class DeviceWeights {
   void place(Model const& model, Uploader& uploader);
   void place_mlp(Model const& model, int32_t layer, Uploader& uploader);
   void place_beside(Model const& model, int32_t layer, Uploader& uploader);
+  void place_attention(Model const& model, int32_t layer, Uploader& uploader);
+  void place_state(Model const& model, int32_t layer, Uploader& uploader);
   void place_ropes(Model const& model, Uploader& uploader);
 
   DeviceMemory memory_;

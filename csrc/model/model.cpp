@@ -360,6 +360,11 @@ int64_t Model::state_norm_width() const {
   return is_wide ? state_value_width() : 0;
 }
 
+bool Model::has_gated_output() const {
+  return std::any_of(layer_shapes_.begin(), layer_shapes_.end(),
+                     [](bunting_layer_shape const& layer) { return layer.gated_output != 0; });
+}
+
 int64_t Model::layer_state_numbers() const {
   return conv_state_numbers() + (has_state_heads() ? state_value_width() * shape_.state_key_size : 0);
 }

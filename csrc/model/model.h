@@ -256,6 +256,9 @@ class Model {
   }
   // First row of b behind a.
   int64_t state_b_row() const { return round_up(shape_.state_heads, kPanel); }
+  // Index of a recurrent layer's first format in `formats` of engine.h.
+  int32_t first_state_format(int32_t layer) const { return 3 + 7 * shape_.layers + 3 * layer; }
+  bool has_gated_output() const;  // in any layer
   bool is_delta(int32_t layer) const { return layer_shape(layer).mixer == BUNTING_MIXER_DELTA; }
   // True if recurrent layers have heads with matrices for states, false with short convolutions.
   bool has_state_heads() const { return shape_.state_heads > 0; }

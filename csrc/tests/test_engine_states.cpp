@@ -15,6 +15,11 @@ namespace bunting::test {
 namespace {
 
 constexpr int32_t kSlots = 12;
+#ifdef BUNTING_CUDA
+constexpr bool kIsGpu = true;
+#else
+constexpr bool kIsGpu = false;
+#endif
 
 bunting_engine_limits stateful_limits() {
   bunting_engine_limits limits = tiny_limits();
@@ -102,16 +107,23 @@ std::vector<Family> families() {
   };
 }
 
+// GPUs compute in bf16 alone, and formats there are a matter of the products.
+#ifdef BUNTING_CUDA
+constexpr int32_t kFormats[] = {BUNTING_FORMAT_INT4};
+#else
+constexpr int32_t kFormats[] = {-1, int{BUNTING_FORMAT_PLAIN}, int{BUNTING_FORMAT_INT8},
+                                int{BUNTING_FORMAT_INT4}};
+#endif
+
 // Runs `check` for every family, in both types and some formats, on every level of this machine.
 template <typename Check>
 void for_each_family(Check const& check) {
   std::deque<std::vector<uint8_t>> formats;
   for (Family const& family : families()) {
     TinyFile const file(family.shape);
-    for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= usable_isa(); isa++) {
+    for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= (kIsGpu ? 0 : usable_isa()); isa++) {
       if (!kernels_for(isa)) continue;  // a build without this level
-      for (int32_t const format :
-           {-1, int{BUNTING_FORMAT_PLAIN}, int{BUNTING_FORMAT_INT8}, int{BUNTING_FORMAT_INT4}}) {
+      for (int32_t const format : kFormats) {
         bunting_model_shape shape = family.shape;
         shape.isa = isa;
         shape.compute = format < 0 ? BUNTING_F32 : BUNTING_BF16;
@@ -159,11 +171,12 @@ bool is_equal(StepOutcome const& step, int32_t row, std::vector<float> const& ex
 }
 
 TEST(engine_states_are_invariant_to_chunks) {
-  static constexpr int32_t kTokens = 70;
+  static constexpr int32_t kTokens = kIsGpu ? 40 : 70;
   for_each_family([](bunting_model const* model, std::string const& name) {
     std::vector<int32_t> const tokens = random_tokens(3, kTokens, tiny_shape().vocab);
     std::vector<float> const expected = expected_logits(model, tokens);
     for (int32_t const threads : {1, 2}) {
+      if (kIsGpu && threads > 1) break;  // they only load weights
       bunting_engine_limits limits = stateful_limits();
       limits.threads = threads;
       EnginePointer const engine = open_engine(model, limits);
@@ -190,7 +203,7 @@ TEST(engine_states_are_invariant_to_chunks) {
 // Each step advances several sequences by random chunks, which save checkpoints. At random a sequence goes
 // back to one of its checkpoints and computes on from there.
 TEST(engine_states_are_invariant_to_company_saves_and_restores) {
-  static constexpr int32_t kSequences = 3, kTokens = 60, kSteps = 40;
+  static constexpr int32_t kSequences = 3, kTokens = kIsGpu ? 24 : 60, kSteps = kIsGpu ? 20 : 40;
   struct Sequence {
     std::vector<int32_t> tokens;
     std::vector<float> expected;

@@ -549,6 +549,7 @@ export const cpuOnly: readonly string[] = [
   "glm4-moe-lite",
   "mistral4",
   "gemma3n",
+  "nemotron-h-moe",
 ];
 
 /** Prompt of every model, and the positions after which its logits are kept. */

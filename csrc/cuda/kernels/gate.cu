@@ -4,7 +4,7 @@
 //
 // SiLU is g / (1 + exp(-g)); GELU by tanh is g / (1 + exp(-2u)) with u = sqrt(2 / pi) (g + 0.044715 g^3); the
 // clamped SwiGLU is g / (1 + exp(-1.702 g)) * (up + 1) with g = min(gate, 7) and up within -7 to 7. engine.h
-// has xIELU.
+// has xIELU and the squared ReLU.
 //
 // Work:     one block per 1024 columns of a token, four per thread.
 // Roofline: memory, 10 * F bytes per token.
@@ -44,6 +44,10 @@ GPU_DEVICE float gated(Gate const& of, float gate, float up) {
   switch (of.activation) {
     case BUNTING_ACTIVATION_XIELU:
       return xielu(of.xielu, gate);
+    case BUNTING_ACTIVATION_RELU_SQUARED: {
+      float const positive = gate < 0 ? 0 : gate;
+      return up * positive * positive;
+    }
     case BUNTING_ACTIVATION_GELU_TANH:
       return up * times_logistic(gate, kTwiceRootOfTwoByPi * (gate + kCubic * gate * gate * gate));
     case BUNTING_ACTIVATION_CLAMPED_SWIGLU: {

@@ -9,7 +9,9 @@
 namespace bunting::test {
 
 bunting_model_shape shape_for_gpu();
-// Returns models that together have every kind of layer.
+// Returns models with recurrent layers of every kind.
+std::vector<bunting_model_shape> recurrent_shapes();
+// Returns models that together have every kind of layer, those too.
 std::vector<bunting_model_shape> shapes_of_all_kinds();
 // Loads all tensors and seals the model. `flags` of engine.h are added to the types of kinds of tensors.
 using FlagsOf = int32_t (*)(int32_t kind);

@@ -18,6 +18,8 @@
 namespace bunting::test {
 namespace {
 
+constexpr int32_t kStates = 4;
+
 // Model and an engine for it on the device.
 struct Gpu {
   TinyFile file;
@@ -28,10 +30,19 @@ struct Gpu {
 
   explicit Gpu(bunting_model_shape const& shape) : file(shape), model(shape) {
     load(file, model);
+    limits.states = model.has_states() ? kStates : 0;
     forward.emplace(model, limits);
-    reader.emplace(StepLimits{limits.pages, limits.page_tokens, limits.step_tokens_max,
-                              limits.step_chunks_max, limits.step_draws_max, limits.step_hidden_max,
-                              limits.top_logprobs_max, shape.vocab, shape.context_max, shape.hidden});
+    reader.emplace(StepLimits{.pages = limits.pages,
+                              .page_tokens = limits.page_tokens,
+                              .states = limits.states,
+                              .tokens_max = limits.step_tokens_max,
+                              .chunks_max = limits.step_chunks_max,
+                              .draws_max = limits.step_draws_max,
+                              .hidden_max = limits.step_hidden_max,
+                              .top_logprobs_max = limits.top_logprobs_max,
+                              .vocab = shape.vocab,
+                              .context_max = shape.context_max,
+                              .hidden_size = shape.hidden});
   }
 
   // Runs the step and returns the logits of the sampled rows, one after the other.
@@ -99,6 +110,15 @@ struct Cpu {
   }
 };
 
+// Gives each chunk a state slot by its index, which begins from itself.
+void use_states(StepSpec& step) {
+  int32_t slot = 0;
+  for (ChunkSpec& chunk : step.chunks) {
+    chunk.state = slot++;
+    chunk.from = chunk.start > 0 ? chunk.state : -1;
+  }
+}
+
 // Compares the device with the CPU engine. Both engines round to bf16 in different places, and the effect
 // depends on the kind of layer. So the reference computes in f32. The device's error may be at most twice
 // that of the CPU engine's portable bf16 kernels. All three compute the same bits on every machine.
@@ -119,7 +139,8 @@ void agrees_with_the_cpu_engine(bunting_model_shape const& shape, size_t kind) {
       {{21, 30, 3}, {{88, slice(first, 88, 89), pages_from(10, 6)}, {19, slice(second, 19, 20), {20, 30}}}},
   };
   double least = 1, portable_least = 1;
-  for (StepSpec const& step : steps) {
+  for (StepSpec step : steps) {
+    if (gpu.model.has_states()) use_states(step);
     std::vector<float> const want = exact.run(gpu, step);
     least = std::min(least, least_cosine(gpu.run(step), want, vocab));
     portable_least = std::min(portable_least, least_cosine(portable.run(gpu, step), want, vocab));

@@ -193,7 +193,7 @@ TEST(cuda_gate_matches_the_reference) {
 TEST(cuda_gate_without_ups_activates) {
   Random random{6};
   Xielu const numbers{1.2f, 0.9f, 0.5f, -1e-6f};
-  for (Activation activation : {Activation::gelu_tanh, Activation::xielu})
+  for (Activation activation : {Activation::gelu_tanh, Activation::xielu, Activation::relu_squared})
     for (int width : {4, 100, 1500}) {
       int const tokens = 3;
       std::vector<float> const rows = random_floats(random, size_t(tokens * width), 9);

@@ -116,7 +116,7 @@ int32_t many_flags(int32_t kind) {
 
 bunting_model_shape with_formats(bunting_model_shape shape, std::vector<uint8_t>& formats, uint8_t format,
                                  bool is_tied) {
-  formats.assign(size_t(3 + 7 * shape.layers), format);
+  formats.assign(size_t(3 + 10 * shape.layers), format);
   shape.formats = formats.data();
   shape.tied_embeddings = is_tied;
   return shape;
