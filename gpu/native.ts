@@ -169,7 +169,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 17;
+const abiVersion = 19;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -203,6 +203,7 @@ const symbols = {
   bunting_cublaslt_probe: { args: ["i32", "buffer", "i32"], returns: "i32" },
   bunting_model_plan: { args: ["buffer", "i32", "buffer", "buffer", "buffer"], returns: "i32" },
   bunting_model_open: { args: ["buffer", "buffer"], returns: "i32" },
+  bunting_model_factor: { args: ["ptr", "i32", "i32", "f32"], returns: "i32" },
   bunting_model_load: {
     args: ["ptr", "i32", "i32", "buffer", "u64", "i32", "i64", "i64"],
     returns: "i32",
@@ -270,7 +271,7 @@ export function openLibrary(path: string): NativeLibrary {
       const struct = encodeShape(shape, options);
       return word((out) => c.bunting_model_open(struct, out)) as ModelHandle;
     },
-    modelLoad(model, { tensor, layer, path: file, offset, dtype, rows, cols, quantised, ...stored }) {
+    modelLoad(model, { tensor, layer, path: file, offset, dtype, rows, cols, quantised, factor, ...stored }) {
       const name = encodePath(file);
       const flags =
         (stored.pairedRows ? pairedRows : 0) +
@@ -284,6 +285,7 @@ export function openLibrary(path: string): NativeLibrary {
         (stored.negatedExp ? negatedExp : 0);
       const kind = tensor + stored.expert * expertStep;
       const type = dtype + flags;
+      if (factor !== undefined) check(c.bunting_model_factor(model, kind, layer, factor));
       if (quantised === undefined) {
         check(c.bunting_model_load(model, kind, layer, name, offset, type, rows, cols));
         return;
@@ -439,7 +441,7 @@ const shapeBytes = 240;
 const scores: readonly Router["score"][] = ["chosen", "all", "sigmoid"];
 /** BUNTING_MLP_* names in order. */
 const mlps: readonly LayerShape["mlp"][] = [
-  ...(["gated", "experts", "both", "plain", "shared", "sharedGated", "none"] as const),
+  ...(["gated", "experts", "both", "plain", "shared", "sharedGated", "none", "sharedPlain"] as const),
 ];
 /** BUNTING_MIXER_* values. */
 const mixers = { attention: 0, latent: 1, delta: 2, ssm: 3, conv: 4, attentionAndSsm: 5, none: 6 } as const;
@@ -449,9 +451,9 @@ const stateNorms = { none: 0, heads: 2, groups: 4, wide: 8 } as const;
 const qkNorms: readonly LayerShape["qkNorm"][] = ["none", "head", "wide", "rotated", "unit"];
 /** BUNTING_ACTIVATION_* names in order. */
 const activations: readonly ModelShape["activation"][] = [
-  ...(["silu", "geluTanh", "clampedSwiglu", "gelu", "xielu"] as const),
+  ...(["silu", "geluTanh", "clampedSwiglu", "gelu", "xielu", "reluSquared"] as const),
 ];
-const layerBytes = 68;
+const layerBytes = 80;
 const ropeBytes = 32;
 
 /** Encodes a bunting_quantised. */
@@ -541,8 +543,12 @@ function encodeShape(shape: ModelShape, options: ComputeOptions): Uint8Array {
     view.setFloat32(232, latent.normEpsilon, true);
   }
   writeAddress(160, layersAt);
-  for (const [index, layer] of shape.layers.entries())
-    writeIntegers(layersAt + index * layerBytes, layerWords(layer));
+  view.setInt32(156, shape.streams ?? 1, true);
+  for (const [index, layer] of shape.layers.entries()) {
+    const at = layersAt + index * layerBytes;
+    writeIntegers(at, layerWords(layer));
+    view.setFloat32(at + 76, layer.gateCutoff ?? 0, true);
+  }
   if (rotations.length > 0) writeAddress(168, ropesAt);
   let next = frequenciesAt;
   rotations.forEach(({ frequencies, magnitude }, index) => {
@@ -589,6 +595,7 @@ function layerWords(layer: LayerShape): number[] {
     Number(layer.scaled),
     Number(layer.chunked),
     Number(layer.gatedOutput),
+    ...[layer.laurelRank, Number(layer.gateCutoff !== null)],
   ];
 }
 

@@ -80,10 +80,11 @@ describe("a dense Granite 4", () => {
   });
 
   test.each([
-    ["layer_types", { layer_types: ["mamba", "attention", "mamba", "mamba"] }],
+    ["layer_types", { layer_types: ["conv", "attention", "attention", "attention"] }],
     ["layer_types", { layer_types: null }],
-    ["num_local_experts", { num_local_experts: 62 }],
-  ])("with %s of a hybrid is refused", (field, changes) => {
+    ["mamba_n_groups", { layer_types: ["mamba", "attention", "mamba", "mamba"] }],
+    ["num_experts_per_tok", { num_local_experts: 62 }],
+  ])("with %s of no hybrid, or a hybrid's missing, is refused", (field, changes) => {
     expect(refusal({ ...granite4, ...changes }).subject).toBe(field);
   });
 });
@@ -308,6 +309,14 @@ describe("generation_config.json", () => {
     expect(parse(llama, { top_k: -1 }).generationDefaults.topK).toBe(0);
     const never = { suppress_tokens: [5, 10_000_000], bad_words_ids: [[6, 7]] };
     expect(parse(llama, never).generationDefaults.badWords).toEqual([[5], [6, 7]]);
+  });
+
+  test("names fields that would change what is sampled, if they are not neutral", () => {
+    const set = { begin_suppress_tokens: [5], no_repeat_ngram_size: 3, num_beams: 1, typical_p: 1.0 };
+    const unset = { forced_bos_token_id: null, sequence_bias: [], guidance_scale: 1 };
+    const { unheeded } = parse(llama, { ...set, ...unset }).generationDefaults;
+    expect(unheeded).toEqual(["begin_suppress_tokens", "no_repeat_ngram_size"]);
+    expect(parse(llama, unset).generationDefaults).not.toHaveProperty("unheeded");
   });
 
   test.each([

@@ -35,6 +35,8 @@ export interface GenerationDefaults {
   readonly repetitionPenalty: number | null;
   /** Sequences of tokens whose last one is never sampled behind the others; absent: none. */
   readonly badWords?: readonly (readonly number[])[];
+  /** Names of fields that would change what is sampled, and have no counterpart here; absent: none. */
+  readonly unheeded?: readonly string[];
 }
 
 export interface ModelConfig {
@@ -210,7 +212,7 @@ class ConfigSource implements Source {
 
   constructor(family: Family, fields: Fields) {
     this.#fields = fields;
-    this.layers = fields.integer("num_hidden_layers", 1, shapeLimits.layers);
+    this.layers = fields.integer("num_hidden_layers", 1, shapeLimits.layers, listedLayers(fields, family));
     this.sizes = this.#sizes(family);
   }
 
@@ -236,7 +238,7 @@ class ConfigSource implements Source {
     const [epsilon] = family.epsilon ?? ["rms_norm_eps"];
     return {
       hidden,
-      feedForward: fields.integer(family.feedForwardField ?? "intermediate_size", 1, shapeLimits.feedForward),
+      feedForward: fields.same(family.feedForwardField ?? "intermediate_size", 1, shapeLimits.feedForward),
       queryHeads,
       ...(latent > 0
         ? { kvHeads: 1, headSize: latent }
@@ -347,6 +349,13 @@ class ConfigSource implements Source {
       : this.#fields.refuse(name, `wanted: numbers of layers from 0 to ${this.layers - 1}`);
   }
 
+  numbers([name]: Names): readonly number[] | null {
+    if (name === null || !this.#fields.has(name)) return null;
+    const value = this.#fields.get(name);
+    const isGood = Array.isArray(value) && value.every((entry) => typeof entry === "number");
+    return isGood ? value : this.#fields.refuse(name, "wanted: a list of numbers");
+  }
+
   perLayer([name]: Names): readonly number[] | null {
     if (name === null || !this.#fields.has(name)) return null;
     const value = this.#fields.get(name);
@@ -355,6 +364,14 @@ class ConfigSource implements Source {
       value.length >= this.layers &&
       value.every((entry) => typeof entry === "number");
     return isGood ? value.slice(0, this.layers) : this.#fields.refuse(name, `wanted: ${this.layers} numbers`);
+  }
+
+  realsPerLayer(names: Names): readonly number[] | null {
+    return this.perLayer(names);
+  }
+
+  flags(): null {
+    return null; // no configuration has such a list
   }
 
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[] {
@@ -415,6 +432,12 @@ class ConfigSource implements Source {
     }
     return dimensions;
   }
+}
+
+/** Number of layers that a list has, or a string of a letter for each; undefined without one. */
+function listedLayers(fields: Fields, { layerLists = [] }: Family): number | undefined {
+  const list = layerLists.map((name) => fields.get(name)).find((value) => value != null);
+  return Array.isArray(list) || typeof list === "string" ? list.length : undefined;
 }
 
 function headSizeOf(fields: Fields, hidden: number, queryHeads: number): number {
@@ -526,7 +549,39 @@ function generationDefaultsOf(fields: Fields, vocab: number): GenerationDefaults
     minP: optional("min_p", 0, 1),
     repetitionPenalty: optional("repetition_penalty", 1e-3, 1e3),
     ...badWordsOf(fields, vocab),
+    ...unheededOf(fields),
   };
+}
+
+/** Values of fields of generation_config.json with which transformers samples as without the field. */
+const neutral: Readonly<Record<string, readonly unknown[]>> = {
+  begin_suppress_tokens: [],
+  forced_bos_token_id: [],
+  forced_eos_token_id: [],
+  sequence_bias: [],
+  stop_strings: [],
+  watermarking_config: [],
+  exponential_decay_length_penalty: [],
+  no_repeat_ngram_size: [0],
+  min_length: [0],
+  min_new_tokens: [0],
+  typical_p: [1],
+  top_h: [1],
+  epsilon_cutoff: [0],
+  eta_cutoff: [0],
+  num_beams: [1],
+  guidance_scale: [1],
+  penalty_alpha: [0],
+};
+
+function unheededOf(fields: Fields): Pick<GenerationDefaults, "unheeded"> {
+  const unheeded = Object.entries(neutral).flatMap(([name, values]) => {
+    const value = fields.get(name) ?? null;
+    const isNeutral =
+      value === null || values.includes(value) || (Array.isArray(value) && value.length === 0);
+    return isNeutral ? [] : [name];
+  });
+  return unheeded.length === 0 ? {} : { unheeded };
 }
 
 /** Tokens that transformers never generates either; tokens beyond the vocabulary are none. */
@@ -585,6 +640,14 @@ class Fields {
       return this.refuse(name, `wanted: a whole number from ${min} to ${max}`);
     }
     return value;
+  }
+
+  /** Reads a whole number, or an array that has the same one for each layer. */
+  same(name: string, min: number, max: number): number {
+    const value = this.get(name);
+    const isSame = Array.isArray(value) && value.length > 0 && value.every((entry) => entry === value[0]);
+    const fields = isSame ? new Fields(this.file, { [name]: value[0] }, this.#path) : this;
+    return fields.integer(name, min, max);
   }
 
   boolean(name: string, fallback: boolean): boolean {

@@ -9,6 +9,7 @@ import { type Family, type LayerType, layersOf, type Names, type Source } from "
 import { families, familyNamed } from "./families/index.ts";
 import { windowOf } from "./families/windows.ts";
 import type { Metadata } from "./gguf-metadata.ts";
+import { isOfRanker } from "./gguf-score.ts";
 import { ModelError } from "./model-error.ts";
 import { longropeMagnitude, yarnMagnitude } from "./rope.ts";
 import {
@@ -60,9 +61,11 @@ export function ggufConfig(metadata: Metadata, facts: TensorFacts): ModelConfig 
   ) {
     metadata.refuse(windowKey, `no layer of a ${family.name} model has a window`);
   }
+  // The converter leaves the vocabulary projection of rerankers out, but for two of its rows.
+  const isRanker = facts.tiedEmbeddings && isOfRanker(metadata);
   return {
     family: family.name,
-    ...(shape.encoder === undefined ? { shape } : headless(shape)),
+    ...(shape.encoder !== undefined || isRanker ? headless(shape) : { shape }),
     eosTokens: ggufEndTokens(metadata, shape.vocab),
     generationDefaults: generationDefaultsOf(metadata, shape.vocab),
   };
@@ -81,6 +84,8 @@ class MetadataSource implements Source {
   readonly #metadata: Metadata;
   readonly #architecture: string;
   readonly #facts: TensorFacts;
+  /** Layers of the file, those that predict several tokens at once included. */
+  readonly #blocks: number;
 
   constructor(metadata: Metadata, architecture: string, family: Family, facts: TensorFacts) {
     this.#metadata = metadata;
@@ -89,7 +94,8 @@ class MetadataSource implements Source {
     this.#refuseForeign(family);
     // Layers that predict several tokens at once come last, and are skipped.
     const drafting = this.#integer("nextn_predict_layers", 0, limits.layers, 0);
-    this.layers = this.#integer("block_count", 1 + drafting, limits.layers) - drafting;
+    this.#blocks = this.#integer("block_count", 1 + drafting, limits.layers);
+    this.layers = this.#blocks - drafting;
     this.sizes = this.#sizes(family);
   }
 
@@ -187,15 +193,16 @@ class MetadataSource implements Source {
   #largest(family: Family, name: string, max: number, fallback?: number): number {
     const key = this.#key(name);
     if (!this.#metadata.isArray(key)) return this.#integer(name, 1, max, fallback);
-    const values = Array.from(this.#metadata.integers(key, this.layers)!);
-    if (name === "attention.head_count_kv" && values.includes(0))
-      this.#refuse(name, "has 0 for recurrent layers, which are not supported");
-    if (!values.every((value) => value >= 1 && value <= max)) {
-      this.#refuse(name, `wanted: whole numbers from 1 to ${max}`);
+    const values = Array.from(this.#metadata.integers(key, this.#blocks)!).slice(0, this.layers);
+    const largest = Math.max(...values);
+    // Layers without attention, or without an MLP, have 0.
+    const min = this.#has("ssm.state_size") || this.#has("shortconv.l_cache") ? 0 : 1;
+    if (!values.every((value) => value >= min && value <= max) || largest < 1) {
+      this.#refuse(name, `wanted: whole numbers from ${min} to ${max}`);
     }
     if (!family.layersDiffer && values.some((value) => value !== values[0]))
       this.#refuse(name, `layers of a ${family.name} model do not differ`);
-    return Math.max(...values);
+    return largest;
   }
 
   /** Numbers per token of a page of latents. */
@@ -273,13 +280,27 @@ class MetadataSource implements Source {
     return name !== null && this.#has(name);
   }
 
+  numbers(): null {
+    return null; // no key of these architectures
+  }
+
   indices(): readonly number[] {
     return []; // no key lists layers
   }
 
   perLayer([, name]: Names): readonly number[] | null {
     if (name === null || !this.#metadata.isArray(this.#key(name))) return null;
-    return Array.from(this.#metadata.integers(this.#key(name), this.layers)!);
+    return Array.from(this.#metadata.integers(this.#key(name), this.#blocks)!).slice(0, this.layers);
+  }
+
+  flags([, name]: Names): readonly boolean[] | null {
+    if (name === null || !this.#has(name)) return null;
+    return this.#metadata.flags(this.#key(name), this.#blocks).slice(0, this.layers);
+  }
+
+  realsPerLayer([, name]: Names): readonly number[] | null {
+    const values = name === null ? null : this.#metadata.numbers(this.#key(name), this.layers);
+    return values === null ? null : Array.from(values);
   }
 
   /**

@@ -1,6 +1,6 @@
 /** Files whose metadata or tensors say what folders of the same family say elsewhere. */
-import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { writeFamily } from "../tests/reference/families.ts";
@@ -10,16 +10,22 @@ import { openModelFolder } from "./folder.ts";
 import type { JsonObject } from "./json.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
+setDefaultTimeout(60_000);
+
 const scratch = mkdtempSync(join(tmpdir(), "bunting-gguf-families-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
 let files = 0;
-/** Contents of a file of a family's random model. */
+/** Folder of a family's random model, which is written once. */
+function folderOf(name: string, changes: JsonObject = {}): string {
+  const folder = join(scratch, name);
+  if (!existsSync(folder)) writeFamily(name, folder, changes);
+  return folder;
+}
+
+/** Contents of a file of that model. */
 function inputOf(name: string, conversion: Partial<Conversion> = {}, changes: JsonObject = {}): GgufInput {
-  files += 1;
-  const folder = join(scratch, `folder-${files}`);
-  writeFamily(name, folder, changes);
-  return convertModel(folder, { type: "F32", ...conversion });
+  return convertModel(folderOf(name, changes), { type: "F32", ...conversion });
 }
 
 function opened(input: GgufInput) {
@@ -76,7 +82,7 @@ describe("Apertus", () => {
     const listed = tensors.filter(({ tensor }) => tensor >= TensorKind.xieluAlphaP);
     expect(listed.length).toBe(3 * 4);
     const values = listed.map(({ path, offset }) => readFileSync(path).readFloatLE(offset));
-    const folder = openModelFolder(join(scratch, `folder-${files - 1}`));
+    const folder = openModelFolder(folderOf("apertus"));
     const ofFolder = folder.tensors
       .filter(({ tensor }) => tensor >= TensorKind.xieluAlphaP)
       .map(

@@ -7,6 +7,7 @@ import { type DenseLayer, denseLayer } from "./dense.ts";
 import { factorsName, ggufConfig } from "./gguf-config.ts";
 import { type GgufFile, readGgufFile } from "./gguf-file.ts";
 import { Metadata } from "./gguf-metadata.ts";
+import { ggufScore } from "./gguf-score.ts";
 import { readExactly, show, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { ModelFolder } from "./model-folder.ts";
@@ -59,7 +60,7 @@ export function openGguf(path: string): ModelFolder {
       tensors,
       config.shape.hidden,
     ),
-    score: { refusal: "of a GGUF file no scores are computed" },
+    score: ggufScore(metadata, tensors, config),
     notes: [],
   };
 }
@@ -92,6 +93,8 @@ const wholeNames: Readonly<Record<number, string>> = {
   [TensorKind.embedNormBias]: "token_embd_norm.bias",
   [TensorKind.positions]: "position_embd.weight",
   [TensorKind.tokenTypes]: "token_types.weight",
+  [TensorKind.streamIn]: "altup_proj.weight",
+  [TensorKind.streamOut]: "altup_unembd_proj.weight",
 };
 
 /** Names of a layer's tensors, without the layer. */
@@ -138,10 +141,30 @@ const layerNames: Readonly<Record<number, string>> = {
   [TensorKind.inputPostNorm]: "post_norm.weight",
   [TensorKind.attentionNormBias]: "attn_norm.bias",
   [TensorKind.mlpNormBias]: "ffn_norm.bias",
+  [TensorKind.streamRouter]: "altup_router.weight",
+  [TensorKind.streamNorm]: "altup_router_norm.weight",
+  [TensorKind.streamPredict]: "altup_predict_coef.weight",
+  [TensorKind.streamCorrect]: "altup_correct_coef.weight",
+  [TensorKind.streamScale]: "altup_correct_scale.weight",
+  [TensorKind.laurelIn]: "laurel_l.weight",
+  [TensorKind.laurelOut]: "laurel_r.weight",
+  [TensorKind.laurelNorm]: "laurel_post_norm.weight",
   [TensorKind.xieluAlphaP]: "xielu.alpha_p",
   [TensorKind.xieluAlphaN]: "xielu.alpha_n",
   [TensorKind.xieluBeta]: "xielu.beta",
   [TensorKind.xieluEps]: "xielu.eps",
+  [TensorKind.qGate]: "attn_q.weight",
+  [TensorKind.stateConvQ]: "ssm_conv1d.weight",
+  [TensorKind.stateConvK]: "ssm_conv1d.weight",
+  [TensorKind.stateConvV]: "ssm_conv1d.weight",
+  [TensorKind.stateConvQBias]: "ssm_conv1d.bias",
+  [TensorKind.stateConvKBias]: "ssm_conv1d.bias",
+  [TensorKind.stateConvVBias]: "ssm_conv1d.bias",
+  [TensorKind.stateDtBias]: "ssm_dt.bias",
+  [TensorKind.stateALog]: "ssm_a",
+  [TensorKind.stateD]: "ssm_d",
+  [TensorKind.stateNorm]: "ssm_norm.weight",
+  [TensorKind.stateO]: "ssm_out.weight",
 };
 
 /** Tensor names of experts; each tensor holds those of all experts. */
@@ -164,7 +187,9 @@ export const ggufLayout: TensorLayout = {
       expert === null
         ? (ggufNames?.[tensor] ?? layerNames[tensor])
         : (ggufExpertNames?.[tensor] ?? expertNames[tensor]);
-    return wholeNames[tensor] ?? `blk.${layer}.${ofLayer}`;
+    return tensor < TensorKind.attentionNorm
+      ? (ggufNames?.[tensor] ?? wholeNames[tensor]!)
+      : `blk.${layer}.${ofLayer}`;
   },
   isHarmless: (name, { family, shape }) =>
     name === factorsName ||
@@ -172,10 +197,12 @@ export const ggufLayout: TensorLayout = {
     name.startsWith("rope_factors_") || // used by the configuration
     ggufNvfp4.isHarmless(name) ||
     (shape.encoder !== undefined && /^(cls|dense_)/.test(name)) || // behind the pooling
+    name === "cls.output.weight" ||
     isUnreadKey(/^blk\.(\d+)\.attn_(k|v|k_norm)\.weight$/, name, shape),
   storesPairedRows: ({ pairedRows }) => pairedRows?.gguf ?? false,
   storesGroupedHeads: () => false,
   storesOneLess: () => false,
+  storesNegatedExp: true,
   transposesExperts: () => undefined,
 };
 

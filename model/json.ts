@@ -73,13 +73,21 @@ function parseJson(file: string, bytes: Uint8Array): unknown {
   let text: string;
   let value: unknown;
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    text = withoutInfinities(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
     value = JSON.parse(text);
   } catch (error) {
     throw new ModelError(file, null, `is not valid JSON (${error instanceof Error ? error.message : error})`);
   }
   checkNesting(file, text);
   return value;
+}
+
+/** Text in which infinities, as Python writes them, are numbers too large for a double. */
+function withoutInfinities(text: string): string {
+  if (!text.includes("Infinity")) return text;
+  return text.replaceAll(/"[^"\\]*(?:\\.[^"\\]*)*"|\bInfinity\b/g, (piece) =>
+    piece === "Infinity" ? "1e999" : piece,
+  );
 }
 
 export function isObject(value: unknown): value is JsonObject {

@@ -3,6 +3,9 @@ import { readExactly, withFile } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { StoredTensor } from "./safetensors.ts";
 
+/** Types that `numbersOf` reads. */
+export const readTypes: readonly string[] = ["F32", "F16", "BF16", "Q8_0"];
+
 /** Numbers of a tensor; of one row of a matrix if `row` is given. */
 export function numbersOf(tensor: StoredTensor, row?: number): Float32Array {
   const { file, name, dtype, shape, offset, bytes } = tensor;
@@ -16,6 +19,11 @@ export function numbersOf(tensor: StoredTensor, row?: number): Float32Array {
     F32: (at) => view.getFloat32(4 * at, true),
     F16: (at) => view.getFloat16(2 * at, true),
     BF16: (at) => bf16(view.getUint16(2 * at, true)),
+    // 32 bytes behind the scale that they share.
+    Q8_0: (at) => {
+      const block = 34 * Math.floor(at / 32);
+      return view.getFloat16(block, true) * view.getInt8(block + 2 + (at % 32));
+    },
   };
   const value = read[dtype];
   if (value === undefined)

@@ -76,7 +76,7 @@ test("a GGUF file's pooling is llama.cpp's number", () => {
   expect([null, 0, 1, 2, 3].map(ruleOf)).toEqual(
     (["last", "last", "mean", "first", "last"] as const).map((pooling) => ({ pooling })),
   );
-  expect(ruleOf(4)).toEqual({ refusal: "qwen3.pooling_type is 4, which is not computed here" });
+  expect(ruleOf(4)).toEqual({ refusal: "its file is for scores alone (/v1/rerank)" });
 });
 
 describe("a model without a vocabulary projection", () => {

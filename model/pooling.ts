@@ -136,5 +136,9 @@ export function ggufEmbedding(metadata: Metadata, usual: Pooling = "last"): Embe
     { pooling: "last" },
   ];
   const type = metadata.integer(key, 0, 255);
-  return known[type] ?? { refusal: `${key} is ${type}, which is not computed here` };
+  const of =
+    type === 4
+      ? "its file is for scores alone (/v1/rerank)"
+      : `${key} is ${type}, which is not computed here`;
+  return known[type] ?? { refusal: of };
 }

@@ -64,9 +64,9 @@ export interface LayerShape {
    * `experts`: for each token a router chooses some of the model's experts, each a gated MLP. `both`: a gated
    * MLP and experts in parallel, each with norms of its own. `shared`: a gated MLP and experts of the same
    * input, whose sum counts; `sharedGated`: the MLP is multiplied by the sigmoid of one more projection.
-   * `plain`: an MLP without a gate. `none`: the layer has a mixer only.
+   * `plain`: an MLP without a gate; `sharedPlain`: as `shared`, without gates. `none`: the layer has a mixer only.
    */
-  readonly mlp: "gated" | "experts" | "both" | "shared" | "sharedGated" | "plain" | "none";
+  readonly mlp: "gated" | "experts" | "both" | "shared" | "sharedGated" | "sharedPlain" | "plain" | "none";
   /**
    * Norms before mixer and MLP (on their inputs), after (on their outputs), or both. `sums`: of the
    * residual stream after each. `beforeMlp`: before the MLP only. A part that a layer lacks has no norms.
@@ -108,6 +108,13 @@ export interface LayerShape {
   readonly scaled: boolean;
   /** True if a sigmoid of one more projection, as wide as q, multiplies the attention's output before o. */
   readonly gatedOutput: boolean;
+  /** Rank of the projections that augment the residual (LAuReL, engine.h); 0: none. */
+  readonly laurelRank: number;
+  /**
+   * Set if gates below their mean plus this many standard deviations become 0, and others are what they exceed
+   * it by.
+   */
+  readonly gateCutoff: number | null;
 }
 
 export type LayerSizes = Pick<Sizes, "headSize" | "kvHeads" | "feedForward">;
@@ -130,6 +137,8 @@ export const plainLayer: LayerShape = {
   kvLayersBack: 0,
   scaled: false,
   gatedOutput: false,
+  laurelRank: 0,
+  gateCutoff: null,
 };
 
 /** Sizes that every configuration has. */
@@ -248,7 +257,7 @@ export interface Traits {
    * Activation of the gate; `clampedSwiglu` combines gate and up; `xielu` of plain MLPs has four numbers in
    * each layer (engine.h).
    */
-  readonly activation: "silu" | "geluTanh" | "clampedSwiglu" | "gelu" | "xielu";
+  readonly activation: "silu" | "geluTanh" | "clampedSwiglu" | "gelu" | "xielu" | "reluSquared";
   /** Null if no layer has experts. */
   readonly experts: Experts | null;
   /** Factor of attention scores. */
@@ -258,6 +267,8 @@ export interface Traits {
   readonly embeddingScale: number;
   /** Extra inputs per token that each layer receives beside the residual stream (engine.h); 0: none. */
   readonly layerInputs: number;
+  /** Residual streams of a token, of which layers compute the first (AltUp, engine.h); absent: one. */
+  readonly streams?: number;
   /** Factor of each layer's contribution to the residual stream. */
   readonly residualScale: number;
   readonly logitScale: number;
@@ -266,6 +277,8 @@ export interface Traits {
   readonly states?: States;
   /** Absent: tokens see only those before them. */
   readonly encoder?: Encoder;
+  /** Factors of the weights of a TensorKind, which multiply them while they are loaded; absent: all 1. */
+  readonly factors?: Readonly<Record<number, number>>;
   /** Sizes of latent layers; absent: the model has none. */
   readonly latent?: Latent;
 }
@@ -318,6 +331,7 @@ export const shapeLimits = {
   layerInputs: 1 << 16,
   stateSize: 256,
   stateConv: 8,
+  streams: 8,
   vocab: 1 << 24,
   contextMax: 1 << 26,
 } as const;

@@ -10,7 +10,8 @@ import { latentKinds, latentTensors } from "./latent-tensors.ts";
 import { ModelError } from "./model-error.ts";
 import { partsOf, type Quantisation, type QuantisedMatrix, type QuantisedSource } from "./quantisation.ts";
 import type { StoredTensor, StoredTensors } from "./safetensors.ts";
-import { hasExperts, type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
+import { hasAttention, hasExperts, type LayerShape, layerSizes, type ModelShape } from "./shape.ts";
+import { type SizedTensor, stateTensors } from "./state-tensors.ts";
 import { TensorKind } from "./tensor-kinds.ts";
 
 /** A tensor for the engine to load: the arguments of bunting_model_load. */
@@ -34,7 +35,7 @@ export interface ModelTensor {
   readonly expert: number;
   /** True if rows (or numbers of a bias) are interleaved with another tensor's: BUNTING_EVERY_SECOND. */
   readonly everySecond: boolean;
-  /** True if the file stores the rows of q, k and v together for each key head: BUNTING_GROUPED_HEADS. */
+  /** True if the file stores the rows of several tensors together for each key head: BUNTING_GROUPED_HEADS. */
   readonly groupedHeads: boolean;
   /** True if the file has columns where the engine has rows: BUNTING_TRANSPOSED. */
   readonly transposed: boolean;
@@ -48,6 +49,8 @@ export interface ModelTensor {
   readonly gatedHeads?: boolean;
   /** True if the file has -exp(A_log): BUNTING_NEGATED_EXP. Absent: false. */
   readonly negatedExp?: boolean;
+  /** Factor of the numbers, applied while loading. Absent: 1. */
+  readonly factor?: number;
   /** Row-major [rows, cols]; vectors have one row. */
   readonly rows: number;
   readonly cols: number;
@@ -72,6 +75,8 @@ export interface TensorLayout {
   storesPairedRows(family: Family): boolean;
   storesGroupedHeads(family: Family): boolean;
   storesOneLess(family: Family): boolean;
+  /** True if the file has -exp(A_log) of recurrent layers, else A_log. */
+  readonly storesNegatedExp: boolean;
   transposesExperts(family: Family): Family["transposesExperts"];
   /** Matrices that are stored quantised in tensors of their own; null if there are none. */
   readonly quantisation: Quantisation | null;
@@ -91,6 +96,7 @@ const huggingFaceLayout: TensorLayout = {
   storesPairedRows: ({ pairedRows }) => pairedRows?.folder ?? false,
   storesGroupedHeads: ({ groupedHeads }) => groupedHeads ?? false,
   storesOneLess: ({ normsOneLess }) => normsOneLess ?? false,
+  storesNegatedExp: false,
   transposesExperts: ({ transposesExperts }) => transposesExperts,
   quantisation: null,
 };
@@ -157,7 +163,7 @@ export function matchTensors(
   source: string,
   layout: TensorLayout = huggingFaceLayout,
 ): ModelTensor[] {
-  const family = familyNamed(config.family);
+  const family = withExpertsApart(familyNamed(config.family), stored, layout);
   const wanted = wantedTensors(config);
   const isPrefixed = family.prefixes !== undefined && layout.nameOf === folderName;
   const prefix = isPrefixed ? ownPrefixOf(family, stored) : prefixOf(stored, layout);
@@ -173,7 +179,10 @@ export function matchTensors(
   const matched = wanted.map((want, index) => {
     const place = places[index]!;
     const own = layout.storesGroupedHeads(family) ? inFirstGroup(want, place, config.shape) : place;
-    return withoutFactors(match(want, own, family, stored, source, layout), ofModel);
+    const found = match(want, inFirstHead(want, own, family, config.shape), family, stored, source, layout);
+    const matched = withoutFactors(found, ofModel);
+    const factor = config.shape.factors?.[want.tensor] ?? 1;
+    return factor === 1 ? matched : { ...matched, factor };
   });
   const names = new Set(matched.flatMap(({ name, quantised }) => [name, ...namesOf(quantised)]));
   for (const tensor of stored.tensors.values()) {
@@ -199,6 +208,19 @@ function withoutFactors(tensor: ModelTensor, ofModel: ReadonlySet<string>): Mode
   const factor = quantised?.factor?.name;
   if (quantised === undefined || factor === undefined || !ofModel.has(factor)) return tensor;
   return { ...tensor, quantised: { ...quantised, factor: null } };
+}
+
+/** Family whose folder has a tensor for each expert, as quantised ones do, where others have one for all. */
+function withExpertsApart(
+  family: Family,
+  { tensors }: Pick<StoredTensors, "tensors">,
+  layout: TensorLayout,
+): Family {
+  const isJoined = layout.nameOf === folderName && family.expertNames !== undefined;
+  const first = /\.mlp\.experts\.0\.gate_proj\./;
+  if (!isJoined || !tensors.keys().some((name) => first.test(name))) return family;
+  const { expertNames: _, transposesExperts: __, ...apart } = family;
+  return apart;
 }
 
 /**
@@ -247,6 +269,10 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   }
   for (const [tensor, size] of encoderTensors(shape))
     wanted.push({ tensor, layer: 0, expert: null, shape: size });
+  // The number of a stream behind the first, less 1, stands for a layer.
+  for (const tensor of [TensorKind.streamIn, TensorKind.streamOut])
+    for (let layer = 0; layer + 1 < (shape.streams ?? 1); layer += 1)
+      wanted.push({ tensor, layer, expert: null, shape: [hidden, hidden] });
   shape.layers.forEach((has, layer) => {
     const hasQueryLatent = has.mixer === "latent" && shape.latent!.queryRank > 0;
     for (const [tensor, size] of layerTensors(has, shape)) {
@@ -263,8 +289,6 @@ export function wantedTensors({ shape }: Pick<ModelConfig, "shape">): WantedTens
   }
   return wanted;
 }
-
-type SizedTensor = [tensor: number, size: number[]];
 
 function finalNormTensors({ encoder, norm, hidden }: ModelShape): SizedTensor[] {
   if (encoder?.finalNorm === false) return [];
@@ -295,7 +319,7 @@ function expertTensors(
   if (!hasExperts(layer)) return [];
   const { count, feedForward } = experts!;
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
-    [true, TensorKind.gate, feedForward, hidden],
+    [layer.mlp !== "sharedPlain", TensorKind.gate, feedForward, hidden],
     [true, TensorKind.up, feedForward, hidden],
     [true, TensorKind.down, hidden, feedForward],
     [biases.gateUp, TensorKind.gateBias, feedForward],
@@ -315,40 +339,49 @@ const xieluKinds: readonly number[] = [
   TensorKind.xieluEps,
 ];
 
+const streamKinds: readonly number[] = [TensorKind.streamIn, TensorKind.streamOut];
+
 /** Tensors of a layer beside its experts, with shapes as in engine.h. */
 function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: number, size: number[]][] {
-  const { hidden, layerInputs } = shape;
+  const { hidden, layerInputs, streams = 1 } = shape;
   const { headSize, kvHeads, feedForward } = layerSizes(has, shape);
   const latent = has.mixer === "latent" ? shape.latent! : null;
   const queryWidth = shape.queryHeads * headSize;
   const keyWidth = kvHeads * headSize;
-  const hasKeys = has.kvLayersBack === 0;
+  const attends = hasAttention(has);
+  const hasMixer = has.mixer !== "none";
+  const hasMlp = has.mlp !== "none";
+  const hasKeys = attends && has.kvLayersBack === 0;
   const hasBoth = has.mlp === "both";
-  const hasShared = has.mlp === "shared" || has.mlp === "sharedGated";
+  const hasShared = ["shared", "sharedGated", "sharedPlain"].includes(has.mlp);
   const hasInputs = layerInputs > 0;
+  const hasStreams = streams > 1;
   const isWide = has.qkNorm === "wide";
-  const hasNorms = has.qkNorm !== "none" && has.qkNorm !== "unit";
+  const hasNorms = attends && has.qkNorm !== "none" && has.qkNorm !== "unit";
   const hasPostNorms = ["after", "around", "sums"].includes(has.norms);
-  const hasAttentionNorm = has.norms === "before" || has.norms === "around";
-  const hasMlpNorm = !has.parallel && (hasAttentionNorm || has.norms === "beforeMlp");
+  const hasPreNorms = has.norms === "before" || has.norms === "around";
+  const hasAttentionNorm = hasMixer && hasPreNorms;
+  const hasMlpNorm = hasMlp && !has.parallel && (hasPreNorms || has.norms === "beforeMlp");
   const areBiased = shape.norm === "biasedLayer";
-  const isDense = !hasExperts(has);
+  const isMixed = hasExperts(has);
+  const isDense = hasMlp && !isMixed;
   const hasGate = has.mlp === "gated";
   const tensors: [isThere: boolean, tensor: number, ...size: number[]][] = [
     [hasAttentionNorm, TensorKind.attentionNorm, hidden],
     [hasAttentionNorm && areBiased, TensorKind.attentionNormBias, hidden],
     ...(latent === null
       ? ([
-          [true, TensorKind.q, queryWidth, hidden],
+          [attends, TensorKind.q, queryWidth, hidden],
+          [attends && has.gatedOutput, TensorKind.qGate, queryWidth, hidden],
           [hasKeys, TensorKind.k, keyWidth, hidden],
           [hasKeys && !has.valuesAreKeys, TensorKind.v, keyWidth, hidden],
-          [true, TensorKind.o, hidden, queryWidth],
+          [attends, TensorKind.o, hidden, queryWidth],
         ] satisfies [boolean, number, number, number][])
       : latentTensors(latent, shape)),
-    [has.biases.qkv, TensorKind.qBias, queryWidth],
-    [has.biases.qkv, TensorKind.kBias, keyWidth],
-    [has.biases.qkv, TensorKind.vBias, keyWidth],
-    [has.biases.o, TensorKind.oBias, hidden],
+    [attends && has.biases.qkv, TensorKind.qBias, queryWidth],
+    [attends && has.biases.qkv, TensorKind.kBias, keyWidth],
+    [attends && has.biases.qkv, TensorKind.vBias, keyWidth],
+    [attends && has.biases.o, TensorKind.oBias, hidden],
     [hasNorms, TensorKind.qNorm, isWide ? queryWidth : headSize],
     [hasKeys && hasNorms, TensorKind.kNorm, isWide ? keyWidth : headSize],
     [has.sinks, TensorKind.sinks, shape.queryHeads],
@@ -356,9 +389,9 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasPostNorms && areBiased, TensorKind.attentionPostNormBias, hidden],
     [hasMlpNorm, TensorKind.mlpNorm, hidden],
     [hasMlpNorm && areBiased, TensorKind.mlpNormBias, hidden],
-    [!isDense, TensorKind.router, shape.experts?.count ?? 0, hidden],
+    [isMixed, TensorKind.router, shape.experts?.count ?? 0, hidden],
     [has.biases.router, TensorKind.routerBias, shape.experts?.count ?? 0],
-    [!isDense && shape.experts!.biased, TensorKind.choiceBias, shape.experts?.count ?? 0],
+    [isMixed && shape.experts!.biased, TensorKind.choiceBias, shape.experts?.count ?? 0],
     [hasGate, TensorKind.gate, feedForward, hidden],
     [isDense, TensorKind.up, feedForward, hidden],
     [isDense, TensorKind.down, hidden, feedForward],
@@ -369,7 +402,7 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasPostNorms && areBiased, TensorKind.mlpPostNormBias, hidden],
     [hasBoth, TensorKind.routerNorm, hidden],
     [hasBoth, TensorKind.expertScales, shape.experts?.count ?? 0],
-    [hasBoth || hasShared, TensorKind.besideGate, feedForward, hidden],
+    [(hasBoth || hasShared) && has.mlp !== "sharedPlain", TensorKind.besideGate, feedForward, hidden],
     [hasBoth || hasShared, TensorKind.besideUp, feedForward, hidden],
     [hasBoth || hasShared, TensorKind.besideDown, hidden, feedForward],
     [has.mlp === "sharedGated", TensorKind.sharedGate, 1, hidden],
@@ -381,8 +414,17 @@ function layerTensors(has: LayerShape, shape: ModelConfig["shape"]): [tensor: nu
     [hasInputs, TensorKind.inputPostNorm, hidden],
     [has.scaled, TensorKind.layerScale, 1],
     ...xieluKinds.map((kind): [boolean, number, number] => [shape.activation === "xielu", kind, 1]),
+    [hasStreams, TensorKind.streamRouter, streams, hidden],
+    [hasStreams, TensorKind.streamNorm, hidden],
+    [hasStreams, TensorKind.streamPredict, streams * streams, streams],
+    [hasStreams, TensorKind.streamCorrect, streams, streams],
+    [hasStreams, TensorKind.streamScale, hidden],
+    [has.laurelRank > 0, TensorKind.laurelIn, has.laurelRank, hidden],
+    [has.laurelRank > 0, TensorKind.laurelOut, hidden, has.laurelRank],
+    [has.laurelRank > 0, TensorKind.laurelNorm, hidden],
   ];
-  return tensors.filter(([isThere]) => isThere).map(([, tensor, ...size]) => [tensor, size]);
+  const there = tensors.filter(([isThere]) => isThere);
+  return [...there.map(([, tensor, ...size]): SizedTensor => [tensor, size]), ...stateTensors(has, shape)];
 }
 
 /** Names of tensors in folders, without the layer. */
@@ -424,6 +466,7 @@ const folderNames: Readonly<Record<number, string>> = {
   [TensorKind.xieluAlphaN]: "mlp.act_fn.alpha_n",
   [TensorKind.xieluBeta]: "mlp.act_fn.beta",
   [TensorKind.xieluEps]: "mlp.act_fn.eps",
+  [TensorKind.qGate]: "self_attn.q_proj.weight",
 };
 
 /** Names of an expert's tensors; {} stands for its number. */
@@ -441,6 +484,8 @@ function folderName({ tensor, layer, expert, ofQueryLatent }: WantedTensor, fami
       ? "self_attn.q_b_proj.weight"
       : (family.folderNames?.[tensor] ?? folderNames[tensor]!);
   const name = expert === null ? ofLayer() : ofExpert();
+  if (tensor === TensorKind.streamIn || tensor === TensorKind.streamOut)
+    return name.replace("{}", String(layer));
   return tensor >= TensorKind.attentionNorm
     ? `${family.layerNames ?? "model.layers"}.${layer}.${name}`
     : name;
@@ -459,6 +504,7 @@ interface Place {
   readonly halfRows: boolean;
   readonly groupedHeads: boolean;
   readonly keysWithValues: boolean;
+  readonly gatedHeads: boolean;
 }
 
 /**
@@ -498,6 +544,7 @@ function placesOf(
       transposed,
       groupedHeads: false,
       keysWithValues: false,
+      gatedHeads: false,
     };
   });
 }
@@ -519,7 +566,31 @@ function latentPlace(
     halfRows: false,
     groupedHeads: false,
     keysWithValues: isJoined,
+    gatedHeads: false,
   };
+}
+
+/**
+ * Place of a tensor whose rows alternate with those of others: q and its gate in each query head, and in
+ * tensors that match the family's `stateGroups` the parts of each key head.
+ */
+function inFirstHead(want: WantedTensor, place: Place, family: Family, shape: ModelShape): Place {
+  const { headSize, states } = shape;
+  const isGated = shape.layers[want.layer]?.gatedOutput === true;
+  if (isGated && want.tensor === TensorKind.q) return { ...place, first: 0, gatedHeads: true };
+  if (isGated && want.tensor === TensorKind.qGate) return { ...place, first: headSize, gatedHeads: true };
+  if (states === undefined || !family.stateGroups?.test(place.name)) return place;
+  const { keyHeads, heads, keySize, valueSize } = states;
+  const values = heads / keyHeads;
+  const rowsBefore: Readonly<Record<number, number>> = {
+    [TensorKind.stateQ]: 0,
+    [TensorKind.stateK]: keySize,
+    [TensorKind.stateV]: 2 * keySize,
+    [TensorKind.stateZ]: 2 * keySize + values * valueSize,
+    [TensorKind.stateB]: 0,
+    [TensorKind.stateA]: values,
+  };
+  return { ...place, first: rowsBefore[want.tensor]!, groupedHeads: true };
 }
 
 /**
@@ -558,10 +629,12 @@ export function folderTensors({
   return wanted.flatMap((want, index) => {
     const { name, first, shape } = places[index]!;
     const isNorm = normKinds.includes(want.tensor);
-    const untrained = isNorm && normsOneLess ? 0 : isNorm || scaleKinds.includes(want.tensor) ? 1 : null;
+    const isZero = (isNorm && normsOneLess) || want.tensor === TensorKind.stateALog;
+    const untrained = isZero ? 0 : isNorm || scaleKinds.includes(want.tensor) ? 1 : null;
+    const stored = convKinds.includes(want.tensor) ? [shape[0]!, 1, shape[1]!] : shape;
     // Its keys come first in a matrix of latents' keys and values.
     const isIn = want.tensor === TensorKind.latentValues && places[index]!.keysWithValues;
-    return first > 0 || isIn ? [] : [{ name, shape, untrained }];
+    return first > 0 || isIn ? [] : [{ name, shape: stored, untrained }];
   });
 }
 
@@ -587,13 +660,23 @@ const normKinds: readonly number[] = [
   TensorKind.expertsPostNorm,
   TensorKind.inputPostNorm,
   TensorKind.embedNorm,
+  TensorKind.streamNorm,
+  TensorKind.laurelNorm,
 ];
-const scaleKinds: readonly number[] = [TensorKind.expertScales, TensorKind.layerScale];
+const scaleKinds: readonly number[] = [
+  TensorKind.expertScales,
+  TensorKind.layerScale,
+  TensorKind.streamScale,
+  TensorKind.stateD,
+  TensorKind.stateNorm,
+];
+/** Weights of convolutions: folders store them as [channels, 1, width]. */
+const convKinds: readonly number[] = [TensorKind.stateConvQ, TensorKind.stateConvK, TensorKind.stateConvV];
 const pairedKinds: readonly number[] = [TensorKind.q, TensorKind.k, TensorKind.qBias, TensorKind.kBias];
 
 function match(
   want: WantedTensor,
-  { name, first, shape, everySecond, transposed, halfRows, groupedHeads, keysWithValues }: Place,
+  { name, first, shape, everySecond, transposed, halfRows, groupedHeads, keysWithValues, gatedHeads }: Place,
   family: Family,
   stored: Pick<StoredTensors, "tensors">,
   source: string,
@@ -606,6 +689,8 @@ function match(
     everySecond,
     groupedHeads,
     keysWithValues,
+    ...(gatedHeads ? { gatedHeads } : {}),
+    ...(want.tensor === TensorKind.stateALog && layout.storesNegatedExp ? { negatedExp: true } : {}),
     transposed,
     halfRows,
     pairedRows: pairedKinds.includes(want.tensor) && layout.storesPairedRows(family),
@@ -645,7 +730,10 @@ function match(
   }
   const tensor: StoredTensor | undefined = stored.tensors.get(name);
   if (tensor === undefined) throw new ModelError(source, name, "the tensor is missing");
-  if (!isSameShape(want.tensor, tensor.shape, shape)) {
+  const hasMore = family.hasMoreRows === true && want.tensor === TensorKind.embed;
+  const [rows = 0, ...others] = tensor.shape;
+  const read = hasMore && rows > shape[0]! ? [shape[0]!, ...others] : tensor.shape;
+  if (!isSameShape(want.tensor, read, shape)) {
     throw new ModelError(tensor.file, name, `has shape ${show(tensor.shape)}, wanted ${show(shape)}`);
   }
   const dtype = layout.dtypes[tensor.dtype];
@@ -658,7 +746,7 @@ function match(
     return { ...ofKind, path, offset, bytes, dtype, name };
   }
   const cols = want.shape[1] ?? 1;
-  const rowBytes = tensor.bytes / (shape.reduce((product, size) => product * size, 1) / cols);
+  const rowBytes = tensor.bytes / (tensor.shape.reduce((product, size) => product * size, 1) / cols);
   // With interleaved rows, up begins one row after gate, and with half rows in the middle of the first one;
   // `first` counts as if all rows of gate came first.
   const numberBytes = rowBytes / cols;
@@ -674,14 +762,25 @@ function match(
   };
 }
 
-/** Kinds whose vectors may be stored as matrices of one row, and the reverse. */
-const eitherShape: readonly number[] = [TensorKind.choiceBias, TensorKind.sharedGate];
+/** Kinds that files may store with further dimensions of 1. */
+const eitherShape: readonly number[] = [
+  TensorKind.choiceBias,
+  TensorKind.sharedGate,
+  TensorKind.stateALog,
+  TensorKind.stateD,
+  ...convKinds,
+];
 
 function isSameShape(tensor: number, stored: readonly number[], wanted: readonly number[]): boolean {
+  // Files of all streams have a dimension for them.
+  if (streamKinds.includes(tensor) && stored.length === 3)
+    return stored[0]! * stored[1]! === wanted[0] && stored[2] === wanted[1];
   // A single number may have no dimension.
   if (stored.length === 0 && xieluKinds.includes(tensor)) return true;
+  const product = (sizes: readonly number[]): number => sizes.reduce((all, size) => all * size, 1);
+  if (tensor === TensorKind.stateNorm) return product(stored) === product(wanted);
   const [own, other] = [stored, wanted].map((sizes) =>
-    eitherShape.includes(tensor) && sizes.length === 2 && sizes[0] === 1 ? sizes.slice(1) : sizes,
+    eitherShape.includes(tensor) ? sizes.filter((size) => size !== 1) : sizes,
   ) as [readonly number[], readonly number[]];
   return own.length === other.length && own.every((size, at) => size === other[at]);
 }

@@ -192,6 +192,7 @@ export function servedModelOf(
     fill,
     generationDefaults,
     ...(config.shape.encoder === undefined ? {} : { isEncoder: true }),
+    ...(config.isHeadless ? { isHeadless: true } : {}),
     embedding,
     score: folder.score,
   };

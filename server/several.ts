@@ -3,7 +3,6 @@
 import { formatBytes, plannedBytes, reserveOf } from "../gpu/memory.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { openModelFolder } from "../model/folder.ts";
-import { templateNotes } from "../text/model-text.ts";
 import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
 import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
 import { refusalOn } from "./api/refusals.ts";
@@ -30,6 +29,7 @@ import { factsOf, snapshotOf } from "./http/state.ts";
 import type { Telemetry } from "./http/telemetry.ts";
 import { openJobs } from "./jobs/data-folder.ts";
 import type { LineDoor } from "./jobs/door.ts";
+import { modelNotes } from "./model-notes.ts";
 import { ModelLifecycle } from "./models/model-lifecycle.ts";
 import { type ModelRow, ModelSet } from "./models/model-set.ts";
 import type { ModelSetting } from "./models/model-settings.ts";
@@ -113,7 +113,7 @@ export async function startSeveral(
   const { store, note: jobsNote } = openJobs(config, "several models");
   const notes = [
     ...models.flatMap(({ setting, prepared, text }) =>
-      templateNotes(prepared.folder.dir, text.template).map((note) => `the model ${setting.name}: ${note}`),
+      modelNotes(prepared.folder, text.template).map((note) => `the model ${setting.name}: ${note}`),
     ),
     ...(jobsNote === null ? [] : [jobsNote]),
   ];

@@ -1,6 +1,6 @@
 /** Composition of the server: configuration → plan → engines → text → HTTP. */
 
-import { expectText, templateNotes } from "../text/model-text.ts";
+import { expectText } from "../text/model-text.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
 import { refusalOn } from "./api/refusals.ts";
 import { KeptResponses } from "./api/responses/kept.ts";
@@ -18,6 +18,7 @@ import { listen } from "./http/listen.ts";
 import type { Telemetry } from "./http/telemetry.ts";
 import { openJobs } from "./jobs/data-folder.ts";
 import type { JobStore } from "./jobs/store.ts";
+import { modelNotes } from "./model-notes.ts";
 import { modelsOf } from "./models/model-settings.ts";
 import {
   endTokensOf,
@@ -84,11 +85,9 @@ export async function startServer(
     url: server.origin,
     model: prepared.names[0]!,
     startTimes: watched.engines.startTimes,
-    notes: [
-      watched.engines.packedNote,
-      ...templateNotes(prepared.folder.dir, text.template),
-      jobsNote,
-    ].filter((note) => note !== null),
+    notes: [watched.engines.packedNote, ...modelNotes(prepared.folder, text.template), jobsNote].filter(
+      (note) => note !== null,
+    ),
     get active() {
       return lifecycle.active;
     },

@@ -75,9 +75,22 @@ export function ggufTemplates(file: Pick<GgufFile, "file" | "metadata">): Templa
   const names = metadata.has(namesKey) ? metadata.texts(namesKey) : [];
   for (const name of new Set(["tool_use", ...names]))
     if (metadata.has(`${key}.${name}`)) byName.set(name, metadata.text(`${key}.${name}`));
+  const rerank = byName.get("rerank");
+  if (rerank !== undefined) byName.set("default", rerankTemplate(rerank));
   const specialTokensOfFile =
     byName.size === 0 ? {} : specialTokens(metadata, metadata.texts(`${prefix}.tokens`));
   return { path: file.file, byName, specialTokens: specialTokensOfFile };
+}
+
+/** Jinja for a reranker's prompt, in which {query} and {document} stand for the two texts. */
+function rerankTemplate(prompt: string): string {
+  const parts = prompt.split(/\{(query|document)\}/);
+  const written = parts.map((part, index) =>
+    index % 2 === 0
+      ? JSON.stringify(part)
+      : `(messages | selectattr("role", "equalto", "${part}") | first).content`,
+  );
+  return written.map((expression) => `{{ ${expression} }}`).join("");
 }
 
 /** Tokens for filling in the middle, under their current and former names. Throws ModelError. */

@@ -72,11 +72,14 @@ export function openTemplate(
   }
 }
 
+const tekkenNote =
+  "tekken.json holds no chat template, so there are no chats: fetch chat_template.jinja of the model or of a copy of it " +
+  "with tokenizer.json into its folder, or name the file with --chat-template";
+
 /** Messages about the chat template of a model for the server's start. */
 export function templateNotes(path: string, template: ChatTemplate | null): readonly string[] {
   const isTekken = existsSync(join(path, "tekken.json"));
-  if (template === null)
-    return isTekken ? ["tekken.json holds no chat template: chats need --chat-template"] : [];
+  if (template === null) return isTekken ? [tekkenNote] : [];
   const unknown = template.unknownArguments.map(
     (name) => `the chat template does not know the argument ${name}`,
   );

@@ -114,6 +114,11 @@ export class ChatTemplate {
     return hasWord(this.sourceText(withTools), name);
   }
 
+  /** True if the template with tools, or without, takes a variable of this name from outside. */
+  reads(name: string, withTools: boolean): boolean {
+    return (withTools ? this.#withTools : this.#main).arguments.has(name);
+  }
+
   /**
    * Renders a conversation of any client, rewritten as far as the template requires. Throws TemplateError.
    */
@@ -160,7 +165,7 @@ export class ChatTemplate {
   }
 
   #checkedKwargs(kwargs: Dict): Dict {
-    const { template, toolTemplate, specialTokens } = this.source;
+    const { specialTokens } = this.source;
     const used = new Dict();
     for (const [key, value] of kwargs.entries()) {
       const name = key as string;
@@ -172,8 +177,7 @@ export class ChatTemplate {
         throw new TemplateError(`chat_template_kwargs may not set ${JSON.stringify(name.slice(0, 64))}`);
       }
       // The template's words are the allow-list: a name the template does not know cannot change its outcome.
-      if (hasWord(template, name) || (toolTemplate !== null && hasWord(toolTemplate, name)))
-        used.set(name, value);
+      if (this.mentions(name, false) || this.mentions(name, true)) used.set(name, value);
     }
     return used;
   }

@@ -1,18 +1,10 @@
-import { Tokenizer as HuggingFaceTokenizer } from "@huggingface/tokenizers";
 import type { TokenId } from "../base/token.ts";
 import { ControlTexts, type RenderedPrompt, restore } from "./control-text.ts";
-import { expectPlainModel, preTokenizerForm } from "./library-form.ts";
+import type { AddedToken } from "./pieces/added-tokens.ts";
 import { pieceEncoder } from "./pieces/piece-encoder.ts";
 import { postProcessorOf, type TokenPair } from "./post-processor.ts";
 import { specialTokensOf } from "./template-source.ts";
-import {
-  encodeBound,
-  flattened,
-  type JsonObject,
-  naming,
-  TokenizerError,
-  tokenBytesOf,
-} from "./tokenizer-file.ts";
+import { encodeBound, type JsonObject, naming, TokenizerError, tokenBytesOf } from "./tokenizer-file.ts";
 import { readTokenizerFiles } from "./tokenizer-folder.ts";
 
 export interface EncodeOptions {
@@ -73,14 +65,6 @@ export interface Tokenizer {
   tokensAtLeast(textBytes: number): number;
 }
 
-interface AddedToken {
-  readonly id: number;
-  readonly content: string;
-  readonly special: boolean;
-  readonly lstrip: boolean;
-  readonly rstrip: boolean;
-}
-
 /** Reads the tokenizer of a model folder. Throws TokenizerError. */
 export function loadTokenizer(folder: string): Tokenizer {
   const { file, tokenizer, config } = readTokenizerFiles(folder);
@@ -104,40 +88,26 @@ export function triedTokenizer(file: string, make: () => Tokenizer): Tokenizer {
   });
 }
 
-/**
- * A lone low surrogate, twice: no well-formed text holds it. The library treats text behind it as the middle
- * of a text, before which some tokenizers add no space.
- */
-const middleMark = "\uDC00\uDC00";
-
 export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Tokenizer {
   const added = addedTokensOf(tokenizer, config);
   const control = new Map(added.filter(isControlText).map((token) => [token.content, token]));
   const controlIds = new Set(added.filter((token) => token.special).map((token) => token.id));
   const addedIds = new Set(added.map((token) => token.id));
+  for (const { content, singleWord } of control.values())
+    if (singleWord)
+      throw new TokenizerError(
+        `tokenizer.json: control token ${JSON.stringify(content)} counts as a word alone (single_word), which is not supported`,
+      );
   const controlTexts = new ControlTexts([...control.keys()]);
   const around = postProcessorOf(tokenizer.post_processor);
   const table = tokenBytesOf(tokenizer, added);
   const bound = encodeBound(tokenizer, table, added);
   const plainTokens = added.filter(({ content }) => !control.has(content));
   const pieces = pieceEncoder(tokenizer, plainTokens, (spelling) => control.has(spelling));
-  const openLibrary = (): HuggingFaceTokenizer =>
-    new HuggingFaceTokenizer(withoutControlTokens(tokenizer, control, added, table.vocabSize), {
-      ...config,
-      additional_special_tokens: [],
-    });
-  const library = pieces === null ? openLibrary() : null;
-  const spelt =
-    library === null
-      ? new Map(table.spellings.flatMap((spelling, id) => (spelling === undefined ? [] : [[spelling, id]])))
-      : null;
+  let spelt: ReadonlyMap<string, TokenId> | null = null;
 
-  const encodePlain = (text: string, isStart: boolean): TokenId[] => {
-    if (text.length === 0) return [];
-    if (library === null) return pieces!(text, !isStart);
-    if (isStart) return library.encode(text, { add_special_tokens: false }).ids;
-    return library.encode(middleMark + text, { add_special_tokens: false }).ids.slice(1);
-  };
+  const encodePlain = (text: string, isStart: boolean): TokenId[] =>
+    text.length === 0 ? [] : pieces(text, !isStart);
 
   const encodeCut = (text: string, standIns: ReadonlyMap<string, string>, continues = false): TokenId[] => {
     const pieces = controlTexts.split(text);
@@ -175,8 +145,10 @@ export function createTokenizer(tokenizer: JsonObject, config: JsonObject): Toke
     return text;
   };
 
-  const tokenOf = (spelling: string): TokenId | null =>
-    control.get(spelling)?.id ?? library?.token_to_id(spelling) ?? spelt?.get(spelling) ?? null;
+  const tokenOf = (spelling: string): TokenId | null => {
+    spelt ??= new Map(table.spellings.flatMap((text, id) => (text === undefined ? [] : [[text, id]])));
+    return control.get(spelling)?.id ?? spelt.get(spelling) ?? null;
+  };
   const end = specialTokensOf(config).eos_token;
   return {
     vocabSize: table.vocabSize,
@@ -222,16 +194,16 @@ function addedTokensOf(tokenizer: JsonObject, config: JsonObject): AddedToken[] 
   const byId = new Map<number, AddedToken>();
   const add = (id: number, token: JsonObject): void => {
     if (byId.has(id) || typeof token.content !== "string" || token.content === "") return;
-    if (token.single_word === true)
-      throw new TokenizerError(
-        `tokenizer.json: added token ${JSON.stringify(token.content)} counts as a word alone (single_word), which is not supported`,
-      );
+    const special = token.special === true;
+    const singleWord = token.single_word === true;
     byId.set(id, {
       id,
       content: token.content,
-      special: token.special === true,
+      special,
       lstrip: token.lstrip === true,
       rstrip: token.rstrip === true,
+      normalized: typeof token.normalized === "boolean" ? token.normalized : !special,
+      singleWord,
     });
   };
   for (const token of (tokenizer.added_tokens ?? []) as JsonObject[]) add(Number(token.id), token);
@@ -249,47 +221,6 @@ function addedTokensOf(tokenizer: JsonObject, config: JsonObject): AddedToken[] 
  */
 function isControlText({ special, content }: AddedToken): boolean {
   return special || /^<[|｜][^<>]+[|｜]>$/.test(content);
-}
-
-/**
- * The same tokenizer without control texts. Added tokens of ordinary text stay. `createTokenizer` itself adds
- * the tokens around a text.
- */
-function withoutControlTokens(
-  tokenizer: JsonObject,
-  control: ReadonlyMap<string, AddedToken>,
-  added: readonly AddedToken[],
-  vocabSize: number,
-): JsonObject {
-  const model = tokenizer.model as JsonObject;
-  expectPlainModel(model);
-  const vocab: unknown[] | Record<string, unknown> = Array.isArray(model.vocab)
-    ? model.vocab
-    : { ...(model.vocab as JsonObject) };
-  if (!Array.isArray(vocab))
-    // Characters without a token need the unknown one.
-    for (const spelling of control.keys())
-      if (spelling !== model.unk_token || model.ignore_merges === true) delete vocab[spelling];
-  const known = new Map(
-    ((tokenizer.added_tokens ?? []) as JsonObject[]).map((token) => [Number(token.id), token]),
-  );
-  // The library takes text behind a normalized token for the beginning of a text, which then gets a space.
-  const marksFirst = flattened(tokenizer.pre_tokenizer, "pretokenizers").some(
-    ({ type, prepend_scheme: scheme }) => type === "Metaspace" && scheme === "first",
-  );
-  const plain = added
-    .filter((token) => !control.has(token.content))
-    .map((token) => ({ ...token, ...known.get(token.id), ...(marksFirst ? { normalized: false } : {}) }));
-  const mark = { id: vocabSize, content: middleMark, special: true, normalized: false };
-  return {
-    normalizer: null,
-    decoder: null,
-    ...tokenizer,
-    pre_tokenizer: preTokenizerForm(tokenizer.pre_tokenizer),
-    model: { ...model, vocab },
-    post_processor: null,
-    added_tokens: [...plain, mark],
-  };
 }
 
 function concatenate(parts: readonly Uint8Array[]): Uint8Array {

@@ -12,6 +12,9 @@ import { TensorKind } from "../model/tensor-kinds.ts";
 import { encoderFile, encoderFolders } from "../tests/reference/encoders.ts";
 import { cpuOnly, familyConfigs, foldersOnly } from "../tests/reference/families.ts";
 import { gpuReferenceNames, referenceModels } from "../tests/reference/models.ts";
+import { dialects } from "../tests/support/dialects.ts";
+import { type CallFormName, callForms } from "../text/formats/call-forms.ts";
+import { writtenCalls } from "../text/formats/written-calls.ts";
 
 /** Model that a test compares with transformers. */
 interface Compared {
@@ -35,12 +38,12 @@ export function modelsReference(): string {
     ),
     ...Object.entries(familyConfigs).map(([name, json]): Compared => {
       const config = { file: name, json: JSON.parse(JSON.stringify(json)) };
-      const { family } = parseModelConfig(config, { file: "", json: {} });
+      const { family, shape } = parseModelConfig(config, { file: "", json: {} });
       return {
         name,
         family,
         test: "families",
-        isOnGpus: !cpuOnly.includes(name),
+        isOnGpus: shape.states === undefined && !cpuOnly.includes(name),
         isFromFile: !foldersOnly.includes(name),
       };
     }),
@@ -63,20 +66,31 @@ export function modelsReference(): string {
   );
   return `# Models
 
-Made from \`model/families/\` and the models in \`tests/reference/\` by \`bun tools/docs.ts\`; do not edit. Each family is
+Made from \`model/families/\`, the models in \`tests/reference/\` and the dialects in \`tests/support/\` by \`bun tools/docs.ts\`; do not edit. Each family is
 read from a Hugging Face folder, by the class that its \`config.json\` names, and from a [GGUF file](gguf.md), by its architecture.
 
 The models of the last columns are small ones of random weights that tests compare with Hugging Face transformers. On CPUs the logits in f32
 are theirs to 2e-4, from a folder and from a file; in bf16, there and on the emulated GPU, their cosine to those is above 0.998.
-Vectors and scores of encoders are those of sentence-transformers to 1e-4, and GPUs refuse encoders.
+Vectors and scores of encoders are those of sentence-transformers to 1e-4. GPUs refuse encoders, recurrent layers and Gemma 3n.
 \`correctness\`, \`families\` and \`encoders\` are tests in \`tests/device/\`; files of models of the first are compared by \`gguf\` there. That results do not
 depend on chunks, cache or company is tested on CPUs and GPUs for every kind of layer (\`kinds\`). GPUs compute in bf16 alone, and want
 heads of 32, 64, 96, 128, 256 or 512 numbers, of which a multiple of 4 turns, widths that are multiples of 8, and at most 32 experts
 for a token; a model with others (here llama2, llama3 and qwen3) is refused by a sentence.
 
-| Models | Class | GGUF | On CPUs, f32 and bf16 | From a GGUF file | On GPUs, bf16 | Test |
-|---|---|---|---|---|---|---|
+| Models | Class | GGUF | On CPUs, f32 and bf16 | From a GGUF file | On GPUs, bf16 | Test | [Calls](#calls-and-thoughts) | Thoughts |
+|---|---|---|---|---|---|---|---|---|
 ${rows.join("\n")}
+
+## Calls and thoughts
+
+The server finds the form of a model's calls, and the marks of its thoughts, in the chat template: a model of any family may have any of
+them. Columns of the table above name those of the published models. \`call-forms\` and \`dialects\` are tests in \`text/formats/\`: what a
+model writes is allowed by the grammar, read in pieces of any size, and written by a template of our own in that dialect to the same text, so
+that the next prompt begins with this one and its answer. \`written-calls\` reads calls of any names and arguments in every form.
+
+| Form | A call (\`⏎\` is a line break) | Models |
+|---|---|---|
+${formRows().join("\n")}
 
 ## Formats
 
@@ -104,13 +118,35 @@ function rowOf(family: Family, compared: readonly Compared[]): string {
   const cells = [
     family.models,
     code([...family.classes, ...(family.wrappers ?? [])]),
-    family.metadata.length > 0 ? code(family.metadata) : family.ggufAs ? code([family.ggufAs]) : "not read",
+    code([...family.metadata, ...(family.ggufAs ? [family.ggufAs] : [])]) || "not read",
     all,
     those(({ isFromFile }) => isFromFile),
     those(({ isOnGpus }) => isOnGpus),
     code([...new Set(compared.map(({ test }) => test))]),
+    ...dialectCells(family.name),
   ];
   return `| ${cells.join(" | ")} |`;
+}
+
+/** Call forms and marks of thoughts of a family's models. */
+function dialectCells(family: string): readonly string[] {
+  const own = [...dialects.values()].filter(({ families }) => families.includes(family));
+  const names = new Set(own.flatMap(({ calls }) => (calls === null ? [] : [calls])));
+  const marks = new Set(own.flatMap(({ thoughts }) => (thoughts === null ? [] : [codeOf(thoughts)])));
+  return [names, marks].map((all) => (all.size === 0 ? "none" : [...all].join(", ")));
+}
+
+function formRows(): string[] {
+  return (Object.keys(callForms) as CallFormName[]).map((name) => {
+    const own = [...dialects.values()].filter(({ calls }) => calls === name).map(({ models }) => models);
+    return `| ${name} | ${codeOf(writtenCalls(callForms[name], [{ name: "get_weather", arguments: { city: "Rome", days: 3 } }]))} | ${own.join("; ")} |`;
+  });
+}
+
+/** Text as code in a cell of a table. */
+function codeOf(text: string): string {
+  const fence = text.includes("```") ? "````" : "`";
+  return fence + text.replaceAll("\n", "⏎").replaceAll("|", "\\|") + fence;
 }
 
 function formatRows(): string[] {

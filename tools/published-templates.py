@@ -4,7 +4,8 @@ tests/reference/templates/golden.json was made with. They are other people's and
     python tools/published-templates.py [folder]
 
 They come to build/templates, or to the folder; each file is named by the SHA-256 of its text. BUNTING_TEMPLATES names the
-folder to the test that reads them (text/jinja/published.test.ts). Nothing of a package is run.
+folder to the tests that read them (published.test.ts in text/jinja/ and text/formats/, text/conversation/writer.test.ts).
+Nothing of a package is run.
 """
 
 import hashlib

@@ -70,12 +70,15 @@ static_assert(
     sizeof(bunting_model_shape) == 240 && offsetof(bunting_model_shape, compute) == 48 &&
     offsetof(bunting_model_shape, norm_epsilon) == 64 && offsetof(bunting_model_shape, logit_cap) == 88 &&
     offsetof(bunting_model_shape, layer_inputs) == 92 && offsetof(bunting_model_shape, attention) == 112 &&
-    offsetof(bunting_model_shape, router_options) == 140 && offsetof(bunting_model_shape, layer) == 160 &&
-    offsetof(bunting_model_shape, formats) == 176 && offsetof(bunting_model_shape, state_key_heads) == 184 &&
+    offsetof(bunting_model_shape, router_options) == 140 && offsetof(bunting_model_shape, streams) == 156 &&
+    offsetof(bunting_model_shape, layer) == 160 && offsetof(bunting_model_shape, formats) == 176 &&
+    offsetof(bunting_model_shape, state_key_heads) == 184 &&
     offsetof(bunting_model_shape, state_dt_min) == 208 && offsetof(bunting_model_shape, latent_rank) == 216);
-static_assert(sizeof(bunting_layer_shape) == 68 && offsetof(bunting_layer_shape, parallel) == 32 &&
+static_assert(sizeof(bunting_layer_shape) == 80 && offsetof(bunting_layer_shape, parallel) == 32 &&
               offsetof(bunting_layer_shape, scaled) == 56 && offsetof(bunting_layer_shape, chunked) == 60 &&
-              offsetof(bunting_layer_shape, gated_output) == 64);
+              offsetof(bunting_layer_shape, gated_output) == 64 &&
+              offsetof(bunting_layer_shape, laurel_rank) == 68 &&
+              offsetof(bunting_layer_shape, gate_cutoff) == 76);
 static_assert(sizeof(bunting_rope) == 32 && offsetof(bunting_rope, query_growth) == 16);
 static_assert(sizeof(bunting_engine_limits) == 76 && offsetof(bunting_engine_limits, gemm) == 32 &&
               offsetof(bunting_engine_limits, devices) == 40 &&
@@ -131,14 +134,16 @@ void check_limits(bunting_engine_limits const& limits) {
 }
 
 // Refuses layers that this engine does not compute yet.
-void check_mixers(bunting::Model const& model) {
+void check_mixers([[maybe_unused]] bunting::Model const& model) {
+#ifdef BUNTING_CUDA
   for (int32_t layer = 0; layer < model.shape().layers; layer++) {
     bunting_layer_shape const& has = model.layer_shape(layer);
-    if (model.has_state(layer)) fail(BUNTING_INVALID, "this engine does not compute recurrent layers");
+    if (model.has_state(layer)) fail(BUNTING_INVALID, "GPUs do not compute recurrent layers yet");
     if (has.mixer == BUNTING_MIXER_NONE || has.mlp == BUNTING_MLP_NONE)
-      fail(BUNTING_INVALID, "this engine does not compute layers without attention or without an MLP");
-    if (has.gated_output) fail(BUNTING_INVALID, "this engine does not gate the output of attention");
+      fail(BUNTING_INVALID, "GPUs do not compute layers without attention or without an MLP yet");
+    if (has.gated_output) fail(BUNTING_INVALID, "GPUs do not gate the output of attention yet");
   }
+#endif
 }
 
 // The allowed formats depend on the engine.
@@ -256,6 +261,10 @@ bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_mode
 #endif
     *out = model.release();
   });
+}
+
+bunting_status bunting_model_factor(bunting_model* model, int32_t tensor, int32_t layer, float factor) {
+  return guarded([&] { model->set_factor(tensor, layer, factor); });
 }
 
 bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t layer, char const* path,

@@ -32,19 +32,6 @@ struct SharedSpan {
   int32_t parent;                  // index of the earlier span whose end is this one's begin; -1: begin is 0
 };
 
-// Copy of the state after a chunk's first `count` tokens into a slot.
-struct StateSave {
-  int32_t count, slot;
-};
-
-// Recurrent state of a chunk.
-struct ChunkState {
-  int32_t slot;            // receives the state after the chunk
-  int32_t from;            // slot with the state before the chunk; -1: zeros
-  StateSave const* saves;  // [save_count] by rising count
-  int32_t save_count;
-};
-
 // Validated step. Pointers are into the block, which the caller keeps unchanged until the step is done.
 struct StepPlan {
   int32_t moves = 0, tokens = 0, chunks = 0, rows = 0, draws = 0,

@@ -52,11 +52,13 @@ void gather(ThreadPool& pool, ExpertsMlp const& mlp) {
 // is the memory that this thread will probably multiply next.
 void activate(Kernels const& kernels, ExpertsMlp const& mlp, ExpertPlan::Group const& group, int64_t panel,
               char const* next, float* gates) {
-  int64_t const panels = mlp.gate_up->panels() / mlp.plan->rule().experts / 2;  // panels of gate
-  int64_t const begin = group.expert * 2 * panels + panel, count = std::min(kGatePanels, panels - panel);
-  int64_t const columns = count * kPanel, rows_most = kExpertScratch / (2 * columns);
+  int64_t const parts = mlp.parts();
+  int64_t const panels =
+      mlp.gate_up->panels() / mlp.plan->rule().experts / parts;  // panels of gate, or of up
+  int64_t const begin = group.expert * parts * panels + panel, count = std::min(kGatePanels, panels - panel);
+  int64_t const columns = count * kPanel, rows_most = kExpertScratch / (parts * columns);
   PackedMatrix const gate = panels_of(*mlp.gate_up, begin, count);
-  PackedMatrix const up = panels_of(*mlp.gate_up, begin + panels, count);
+  PackedMatrix const up = panels_of(*mlp.gate_up, begin + (parts - 1) * panels, count);
   Operand const x = rows_of(mlp, group);
   for (int64_t row = 0; row < group.count; row += rows_most) {
     bool const is_last = row + rows_most >= group.count;
@@ -65,14 +67,16 @@ void activate(Kernels const& kernels, ExpertsMlp const& mlp, ExpertPlan::Group c
               .w = &gate,
               .bias = mlp.gate_up_bias ? mlp.gate_up_bias + begin * kPanel : nullptr,
               .y = gates,
-              .ldy = 2 * columns,
+              .ldy = parts * columns,
               .tokens = std::min(rows_most, group.count - row),
               .may_have_outliers = x.may_have_outliers(),
               .next = up.panel(0)};
-    kernels.gemm(part, 0, count);
-    part.w = &up;
-    if (part.bias) part.bias += panels * kPanel;
-    part.y = gates + columns;
+    if (mlp.has_gate) {
+      kernels.gemm(part, 0, count);
+      part.w = &up;
+      if (part.bias) part.bias += panels * kPanel;
+      part.y = gates + columns;
+    }
     part.next = is_last ? next : gate.panel(0);
     kernels.gemm(part, 0, count);
     Operand out = mlp.activated;
@@ -80,9 +84,11 @@ void activate(Kernels const& kernels, ExpertsMlp const& mlp, ExpertPlan::Group c
     out.rows = out.row(group.first + row) + column * out.element_bytes();
     // A scale of the input, to which gate and up are proportional.
     for (int64_t i = 0; mlp.plan->rule().scales_input() && i < part.tokens; ++i)
-      kernels.scale_and_cap(gates, 2 * columns, 2 * columns, mlp.plan->weight(group.first + row + i), 0, i,
-                            i + 1);
-    kernels.gate(out, gates, 2 * columns, columns, mlp.activation, 0, part.tokens);
+      kernels.scale_and_cap(gates, part.ldy, part.ldy, mlp.plan->weight(group.first + row + i), 0, i, i + 1);
+    if (mlp.has_gate)
+      kernels.gate(out, gates, part.ldy, columns, mlp.activation, 0, part.tokens);
+    else
+      kernels.activate(out, gates, part.ldy, columns, mlp.activation, {}, 0, part.tokens);
   }
 }
 
@@ -246,13 +252,13 @@ void parallel_experts(ThreadPool& pool, Kernels const& kernels, ExpertsMlp const
   gather(pool, mlp);
 
   int64_t const experts = mlp.plan->rule().experts;
-  int64_t const gate_panels = mlp.gate_up->panels() / experts / 2,
+  int64_t const gate_panels = mlp.gate_up->panels() / experts / mlp.parts(),
                 blocks = ceil_div(gate_panels, kGatePanels);
   int64_t const pieces = int64_t(groups.size()) * blocks;
   auto const weights_of = [&](int64_t piece) -> char const* {
     if (piece >= pieces) return nullptr;
     int64_t const expert = groups[size_t(piece / blocks)].expert;
-    return mlp.gate_up->panel(expert * 2 * gate_panels + piece % blocks * kGatePanels);
+    return mlp.gate_up->panel(expert * mlp.parts() * gate_panels + piece % blocks * kGatePanels);
   };
   pool.run(pieces, 1, [&](int64_t begin, int64_t end, int thread) {
     for (int64_t i = begin; i < end; ++i)

@@ -75,19 +75,23 @@ class ExpertPlan {
 // boundary.
 struct ExpertsMlp {
   ExpertPlan const* plan = nullptr;
-  Operand x = {};                         // [T, ld] norm(x), as gate and up multiply it
-  PackedMatrix const* gate_up = nullptr;  // [E 2 Fp, H]: per expert F rows padded to Fp of gate, then of up
-  PackedMatrix const* down = nullptr;     // [E Hp, F]: per expert H rows padded to Hp
-  float const* gate_up_bias = nullptr;    // [E, 2 Fp] or null
-  float const* down_bias = nullptr;       // [E, Hp] or null
-  Operand gathered = {};                  // [T k, ld of x]: buffer for each pair's row of x
-  Operand activated = {};                 // [T k, ld]: buffer for each pair's silu(gate) . up
-  float* y = nullptr;                     // [T, ldy] the residual stream
+  Operand x = {};  // [T, ld] norm(x), as gate and up multiply it
+  // [E 2 Fp, H]: per expert F rows padded to Fp of gate, then of up; without gates [E Fp, H], of up
+  PackedMatrix const* gate_up = nullptr;
+  PackedMatrix const* down = nullptr;   // [E Hp, F]: per expert H rows padded to Hp
+  float const* gate_up_bias = nullptr;  // [E, 2 Fp], without gates [E, Fp], or null
+  float const* down_bias = nullptr;     // [E, Hp] or null
+  Operand gathered = {};                // [T k, ld of x]: buffer for each pair's row of x
+  Operand activated = {};               // [T k, ld]: buffer for each pair's silu(gate) . up
+  float* y = nullptr;                   // [T, ldy] the residual stream
   int64_t ldy = 0;
   int64_t hidden = 0;  // H
   Activation activation = Activation::silu;
+  bool has_gate = true;
   float residual_scale = 1;  // factor of the sum that is added to y
   float* scratch = nullptr;  // kExpertScratch floats per thread
+
+  int64_t parts() const { return has_gate ? 2 : 1; }  // of gate_up
 };
 inline constexpr int64_t kExpertScratch = 64 * 1024;
 

@@ -61,15 +61,19 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
       attended_stride_(row_stride(model.dtype(), model.query_width())),
       activated_stride_(row_stride(model.dtype(), model.shape().feed_forward)),
       pages_(model, limits.pages),
+      states_(model, limits.states),
       work_region_(Workspace().place(model, limits, nullptr), "the workspaces of a step"),
       expert_plan_(routing_rule(model), limits.step_tokens_max),
       pool_(limits.threads, ThreadPool::Cores::own) {
   work_.place(model, limits, work_region_.data());
+  transpose_convolutions();
   std::vector<AttentionShape> shapes;
   for (int32_t layer = 0; layer < model.shape().layers; layer++) {
+    plan_of_layer_.push_back(0);
+    if (!model.has_attention(layer)) continue;
     AttentionShape const shape = attention_shape(model, layer);
     size_t const known = size_t(std::find(shapes.begin(), shapes.end(), shape) - shapes.begin());
-    plan_of_layer_.push_back(known);
+    plan_of_layer_.back() = known;
     if (known < shapes.size()) continue;
     shapes.push_back(shape);
     attention_plans_.emplace_back(shape, limits.step_chunks_max, limits.step_tokens_max, limits.threads);
@@ -77,7 +81,9 @@ Forward::Forward(Model const& model, bunting_engine_limits const& limits)
 }
 
 bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
-  // An aborted step has only written KV beyond the committed length of its sequences.
+  // An aborted step has only written KV beyond the committed length of its sequences. A state cannot be
+  // computed twice.
+  if (model_.has_states()) way = nullptr;
   auto const is_wanted = [way] { return way == nullptr || __atomic_load_n(way, __ATOMIC_RELAXED) == 0; };
   draws_ = 0;
   auto const started = std::chrono::steady_clock::now();
@@ -99,17 +105,22 @@ bool Forward::run(StepPlan const& plan, void* result, int32_t const* way) {
     });
   }
   if (model_.shape().layer_inputs > 0) make_layer_inputs(plan);
+  bool const has_streams = model_.streams() > 1;
+  if (has_streams) make_streams(plan.tokens);
   int32_t const last = model_.shape().layers - 1;
   for (int32_t layer = 0; layer <= last && plan.tokens > 0; layer++) {
     if (!is_wanted()) return false;
-    project_and_append(plan, layer);
-    // Later steps need no result that follows the last layer that appends keys.
-    if (plan.rows == 0 && layer >= model_.last_layer_with_keys()) break;
-    attend(plan, layer);
+    if (has_streams) predict_streams(layer, plan.tokens);
+    if (model_.has_attention(layer)) project_and_append(plan, layer);
+    if (model_.has_state(layer)) run_states(plan, layer);
+    // Later steps need no result that follows the last layer with memory.
+    if (plan.rows == 0 && layer >= model_.last_layer_with_memory()) break;
+    if (model_.has_attention(layer)) attend(plan, layer);
     if (!is_wanted()) return false;
     if (layer == last) keep_wanted_rows(plan);
     finish_layer(layer, layer == last ? plan.rows : plan.tokens);
   }
+  if (has_streams && plan.rows > 0) join_streams(plan.rows);
   uint32_t* const results = static_cast<uint32_t*>(result) + sizeof(bunting_step_result) / 4;
   if (plan.hidden() > 0) {
     write_hidden(plan, reinterpret_cast<float*>(results + size_t(plan.draws) * result_row_words(limits_)));
@@ -153,11 +164,12 @@ void Forward::norm_sum(float const* norm, int64_t rows) {
   });
 }
 
-// Moves the requested rows of x and of the attention's output to the front. Token rows rise, so no row is
+// Moves the requested rows of x and of the mixers' outputs to the front. Token rows rise, so no row is
 // overwritten before it is moved.
 void Forward::keep_wanted_rows(StepPlan const& plan) {
   size_t const attended_bytes = size_t(attended_stride_) * dtype_bytes(model_.dtype());
   size_t const hidden_bytes = size_t(hidden_stride_) * sizeof(float);
+  size_t const state_width = model_.has_states() ? size_t(round_up(model_.state_value_width(), kPanel)) : 0;
   // Only the last layer's part of the per-layer inputs is still to be read.
   size_t const inputs = size_t(model_.shape().layer_inputs), all = size_t(model_.shape().layers) * inputs;
   for (int32_t r = 0; r < plan.rows; r++) {
@@ -165,6 +177,12 @@ void Forward::keep_wanted_rows(StepPlan const& plan) {
     if (to == from) continue;
     std::memcpy(work_.x + to * size_t(hidden_stride_), work_.x + from * size_t(hidden_stride_), hidden_bytes);
     std::memcpy(work_.attended + to * attended_bytes, work_.attended + from * attended_bytes, attended_bytes);
+    if (state_width > 0)
+      std::memcpy(work_.state_out + to * state_width, work_.state_out + from * state_width,
+                  state_width * sizeof(float));
+    for (int32_t i = 0; model_.streams() > 1 && i < model_.streams(); i++)
+      std::memcpy(stream(i) + to * size_t(hidden_stride_), stream(i) + from * size_t(hidden_stride_),
+                  hidden_bytes);
     if (inputs > 0)
       std::memcpy(work_.layer_inputs + to * all + all - inputs,
                   work_.layer_inputs + from * all + all - inputs, inputs * sizeof(float));

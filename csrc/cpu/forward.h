@@ -9,9 +9,13 @@
 // The layer's shape (engine.h) says which norms, biases, scales and caps exist. A GEMM adds its result to x
 // directly, unless the result has a post-norm or a scale; then it goes through the buffer `delta`.
 //
-// After its append the last layer needs the requested rows only, so everything after its attention runs on
-// those. A step without requested rows ends at the append. Every kernel keeps a row's result independent of
-// the rows beside it (kernels.h), so the partition of work over threads never changes a result.
+// A recurrent layer has a state instead of pages: it runs all tokens of a chunk through its recurrence, which
+// updates the chunk's slot (recurrent_layers.cpp).
+//
+// After its append or recurrence the last layer needs the requested rows only, so everything behind runs on
+// those. A step without requested rows ends there. A step is not aborted if there are states. Every kernel
+// keeps a row's result independent of the rows beside it (kernels.h), so the partition of work over threads
+// never changes a result.
 #pragma once
 
 #include <atomic>
@@ -21,6 +25,7 @@
 #include "cpu/attention_plan.h"
 #include "cpu/experts.h"
 #include "cpu/kv_memory.h"
+#include "cpu/state_memory.h"
 #include "cpu/workspace.h"
 #include "host/memory_region.h"
 #include "host/thread_pool.h"
@@ -55,6 +60,19 @@ class Forward {
   void norm_sum(float const* norm, int64_t rows);
   void make_layer_inputs(StepPlan const& plan);
   void add_layer_input(int32_t layer, int64_t rows);
+  // streams.cpp defines the functions of several residual streams.
+  float* stream(int32_t index) const;
+  Operand rows_of(float const* rows, int64_t count, PackedMatrix const& next);
+  void scale_like(float* rows, float const* like, int64_t count);
+  void make_streams(int64_t rows);
+  void join_streams(int64_t rows);
+  void route(LayerWeights const& weights, float const* x, float* modalities) const;
+  void predict_streams(int32_t layer, int64_t rows);
+  void correct_streams(int32_t layer, int64_t rows);
+  void make_laurel(int32_t layer, int64_t rows);
+  void add_laurel(int64_t rows);
+  Operand multiply_sparse(Operand const& normed, int32_t layer, int64_t rows);
+  Operand activated_rows(PackedMatrix const& down);
   void add_both(int32_t layer, int64_t rows);
   void add_shared(int32_t layer, int64_t rows);
   void project_and_append(StepPlan const& plan, int32_t layer);
@@ -64,6 +82,10 @@ class Forward {
   void multiply_heads(PackedMatrix const& w, Operand const& x, int64_t of_head, float* y, int64_t ldy,
                       int64_t of_head_y, int64_t rows);
   void attend(StepPlan const& plan, int32_t layer);
+  void gate_attended(int32_t layer, int64_t rows);
+  void run_states(StepPlan const& plan, int32_t layer);
+  StateMixer state_mixer(StepPlan const& plan, int32_t layer) const;
+  void transpose_convolutions();
   void keep_wanted_rows(StepPlan const& plan);
   void keep_drawn_rows(StepPlan const& plan);
   void finish_layer(int32_t layer, int64_t rows);
@@ -81,6 +103,7 @@ class Forward {
                          float const* xielu = nullptr);
   Operand mixed(int32_t layer, int64_t rows);
   Operand attended(PackedMatrix const& next, int64_t rows);
+  Operand state_output(PackedMatrix const& next, int64_t rows);
   void multiply(Gemm gemm, Operand const& x);
   double gemm_ns(PackedMatrix const& w, int64_t rows) const;
   int64_t gemm_pieces(PackedMatrix const& w, int64_t rows) const;
@@ -98,6 +121,7 @@ class Forward {
   bunting_engine_limits limits_;
   int64_t hidden_stride_, normed_stride_, attended_stride_, activated_stride_;  // elements
   KvMemory pages_;
+  StateMemory states_;
   MemoryRegion work_region_;
   Workspace work_;
   // Plans, one per distinct attention shape of the layers, and the index of each layer's plan.

@@ -122,7 +122,9 @@ void Forward::add_layer_input(int32_t layer, int64_t rows) {
                   end);
   });
   multiply({.w = &weights.input_out, .y = work_.delta, .ldy = hidden_stride_, .tokens = rows}, gated);
-  add_normed(work_.x, work_.delta, weights.input_post_norm, 1, rows);
+  if (model_.streams() == 1) return add_normed(work_.x, work_.delta, weights.input_post_norm, 1, rows);
+  for (int32_t i = 1; i < model_.streams(); i++)
+    add_normed(stream(i), work_.delta, weights.input_post_norm, 1, rows);
 }
 
 void Forward::finish_layer(int32_t layer, int64_t rows) {
@@ -131,28 +133,39 @@ void Forward::finish_layer(int32_t layer, int64_t rows) {
   bool const is_parallel = has.parallel;
   bool const norms_attention_sum = has.norms & BUNTING_NORM_ATTN_SUM;
   bool const norms_mlp_sum = has.norms & BUNTING_NORM_MLP_SUM;
+  if (has.gated_output) gate_attended(layer, rows);
+  if (has.laurel_rank > 0) make_laurel(layer, rows);
   if (is_parallel)  // keeps x unchanged until the MLP has read it
     multiply(
         {.w = &weights.o, .bias = weights.o_bias, .y = work_.delta, .ldy = hidden_stride_, .tokens = rows},
         mixed(layer, rows));
-  else
+  else if (model_.has_attention(layer))
     add(weights.o, weights.o_bias, norms_attention_sum ? nullptr : weights.attention_post_norm,
         mixed(layer, rows), rows);
+  if (model_.has_state(layer))
+    add(weights.state_o, nullptr, norms_attention_sum ? nullptr : weights.attention_post_norm,
+        state_output(weights.state_o, rows), rows);
   if (norms_attention_sum) norm_sum(weights.attention_post_norm, rows);
-  if (model_.has_both(layer)) {
+  if (has.laurel_rank > 0) add_laurel(rows);
+  if (!model_.has_mlp(layer)) {
+    // The layer has a mixer only.
+  } else if (model_.has_both(layer)) {
     add_both(layer, rows);
   } else if (model_.has_shared(layer)) {
     add_shared(layer, rows);
   } else if (model_.has_experts(layer)) {
     add_experts(layer, rows, weights.mlp_norm, work_.x, model_.shape().residual_scale);
   } else {
+    Operand const normed = normalise(weights.mlp_norm, rows, weights.gate_up);
     Operand const activated =
-        multiply_gated(normalise(weights.mlp_norm, rows, weights.gate_up), weights.gate_up,
-                       weights.gate_up_bias, weights.down, rows, has.mlp == BUNTING_MLP_PLAIN, weights.xielu);
+        has.sparse_gate ? multiply_sparse(normed, layer, rows)
+                        : multiply_gated(normed, weights.gate_up, weights.gate_up_bias, weights.down, rows,
+                                         has.mlp == BUNTING_MLP_PLAIN, weights.xielu);
     if (is_parallel) add_delta(nullptr, rows);
     add(weights.down, weights.down_bias, norms_mlp_sum ? nullptr : weights.mlp_post_norm, activated, rows);
     if (norms_mlp_sum) norm_sum(weights.mlp_post_norm, rows);
   }
+  if (model_.streams() > 1) correct_streams(layer, rows);
   if (model_.shape().layer_inputs > 0) add_layer_input(layer, rows);
   if (weights.scale)
     share_rows(rows, model_.shape().hidden, [&](int64_t begin, int64_t end) {
@@ -180,8 +193,9 @@ void Forward::add_both(int32_t layer, int64_t rows) {
 void Forward::add_shared(int32_t layer, int64_t rows) {
   LayerWeights const& weights = model_.layer(layer);
   int64_t const hidden = model_.shape().hidden;
-  Operand const activated = multiply_gated(normalise(weights.mlp_norm, rows, weights.beside_gate_up),
-                                           weights.beside_gate_up, nullptr, weights.beside_down, rows);
+  Operand const activated =
+      multiply_gated(normalise(weights.mlp_norm, rows, weights.beside_gate_up), weights.beside_gate_up,
+                     nullptr, weights.beside_down, rows, !model_.has_gate(layer));
   multiply({.w = &weights.beside_down, .y = work_.both, .ldy = hidden_stride_, .tokens = rows}, activated);
   std::memset(work_.delta, 0, size_t(rows * hidden_stride_) * sizeof(float));
   add_experts(layer, rows, weights.mlp_norm, work_.delta, 1);
@@ -233,6 +247,7 @@ void Forward::add_experts(int32_t layer, int64_t rows, float const* norm, float*
                     .ldy = hidden_stride_,
                     .hidden = hidden,
                     .activation = Activation(model_.shape().activation),
+                    .has_gate = model_.has_gate(layer),
                     .residual_scale = scale,
                     .scratch = work_.expert_scratch});
 }
@@ -308,14 +323,18 @@ Operand Forward::attended(PackedMatrix const& next, int64_t rows) {
   return to;
 }
 
+// Returns the memory of the activated rows of an MLP, in the input type of `down`.
+Operand Forward::activated_rows(PackedMatrix const& down) {
+  if (!down.grouped()) return {work_.activated, activated_stride_, model_.dtype()};
+  // Groups apart, because the rows that the MLP reads may occupy the others.
+  activated_has_outliers_ = false;
+  return {work_.activated_groups, down.kp() / kGroup, down.dtype, &activated_has_outliers_};
+}
+
 // Returns activation(gate) . up of the first `rows` rows of `normed` in the input type of `down`.
 Operand Forward::multiply_gated(Operand const& normed, PackedMatrix const& gate_up, float const* bias,
                                 PackedMatrix const& down, int64_t rows, bool is_plain, float const* xielu) {
-  Operand to{work_.activated, activated_stride_, model_.dtype()};
-  if (down.grouped()) {  // separate groups, because `normed` may occupy the others
-    activated_has_outliers_ = false;
-    to = {work_.activated_groups, down.kp() / kGroup, down.dtype, &activated_has_outliers_};
-  }
+  Operand const to = activated_rows(down);
   GatedGemm const gemm{.x = normed.rows,
                        .ldx = normed.ld,
                        .may_have_outliers = normed.may_have_outliers(),

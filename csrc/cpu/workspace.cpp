@@ -21,6 +21,12 @@ bool has_deltas(Model const& model) {
   return false;
 }
 
+bool has_gated_output(Model const& model) {
+  for (int32_t i = 0; i < model.shape().layers; i++)
+    if (model.layer_shape(i).gated_output) return true;
+  return false;
+}
+
 // Bytes of `rows` rows in the input type of a matrix.
 size_t rows_bytes(PackedMatrix const& w, size_t rows) {
   return rows * size_t((w.grouped() ? w.kp() / kGroup : row_stride(w.dtype, w.k)) * input_bytes(w.dtype));
@@ -57,6 +63,24 @@ size_t sample_scratch(Model const& model) {
   return size_t(round_up(int64_t(sample_scratch_bytes(model.shape().vocab)), 64));
 }
 
+void Workspace::place_states(Model const& model, size_t tokens, Carver& carver) {
+  state_conv.assign(size_t(model.shape().layers), nullptr);
+  if (!model.has_states()) return;
+  int64_t const values = model.state_value_width();
+  state_in = carver.take<float>(tokens * size_t(model.state_in_width()));
+  state_out = carver.take<float>(tokens * size_t(round_up(values, kPanel)));
+  state_mixed =
+      carver.take<char>(tokens * size_t(row_stride(model.dtype(), values)) * dtype_bytes(model.dtype()));
+  for (int32_t i = 0; i < model.shape().layers; i++)
+    if (model.has_state(i))
+      state_conv[size_t(i)] = carver.take<float>(size_t(model.conv_channels() * model.shape().state_conv));
+  if (!model.has_state_heads()) return;
+  state_gates = carver.take<float>(tokens * size_t(2 * model.state_b_row()));
+  state_decay = carver.take<float>(tokens * size_t(model.shape().state_heads));
+  state_write = carver.take<float>(tokens * size_t(model.shape().state_heads));
+  state_products = carver.take<float>(tokens * size_t(model.shape().state_key_heads));
+}
+
 size_t Workspace::place(Model const& model, bunting_engine_limits const& limits, char* base) {
   Carver carver(base);
   size_t const tokens = size_t(limits.step_tokens_max), threads = size_t(limits.threads);
@@ -90,10 +114,27 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
     gated_inputs = operand(inputs);
   }
   if (has_deltas(model)) delta = carver.take<float>(tokens * size_t(round_up(hidden, kPanel)));
+  size_t const streams_floats = tokens * size_t(round_up(hidden, kPanel));
+  if (model.streams() > 1) streams = carver.take<float>(size_t(model.streams()) * streams_floats);
+  int64_t rank = 0, sparse = 0;
+  for (int32_t layer = 0; layer < model.shape().layers; layer++) {
+    rank = std::max<int64_t>(rank, model.layer_shape(layer).laurel_rank);
+    if (model.layer_shape(layer).sparse_gate) sparse = std::max(sparse, model.padded_feed_forward(layer));
+  }
+  if (rank > 0) {
+    laurel = carver.take<float>(streams_floats);
+    laurel_ranks = carver.take<float>(tokens * size_t(rank));
+    laurel_operand = operand(rank);
+  }
+  sparse_gates = carver.take<float>(size_t(kSparseRows * 2 * sparse));
   gate_up = carver.take<float>(threads * size_t(kGateScratch));
   activated = operand(model.shape().feed_forward);
   groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
   activated_groups = carver.take<InputGroup>(tokens * size_t(model.grouped_width() / kGroup));
+  if (model.has_experts() || model.has_state_heads())
+    router_input = carver.take<float>(tokens * size_t(row_stride(Dtype::f32, hidden)));
+  place_states(model, tokens, carver);
+  if (has_gated_output(model)) q_gates = carver.take<float>(tokens * size_t(model.query_width()));
   if (model.has_experts()) {
     size_t const pairs = tokens * size_t(model.shape().experts_used);
     size_t input_bytes = 0, activated_bytes = 0;
@@ -102,7 +143,6 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
       input_bytes = std::max(input_bytes, rows_bytes(model.layer(layer).gate_up, pairs));
       activated_bytes = std::max(activated_bytes, rows_bytes(model.layer(layer).down, pairs));
     }
-    router_input = carver.take<float>(tokens * size_t(row_stride(Dtype::f32, hidden)));
     shared_gates = carver.take<float>(tokens);
     router_logits = carver.take<float>(tokens * size_t(model.shape().experts));
     expert_input = carver.take<char>(input_bytes);
@@ -113,6 +153,7 @@ size_t Workspace::place(Model const& model, bunting_engine_limits const& limits,
                                         size_t(attention_state_floats(model.shape().head_size)));
   size_t part_floats = 0;
   for (int32_t layer = 0; layer < model.shape().layers; layer++) {
+    if (!model.has_attention(layer)) continue;
     AttentionShape const of = attention_shape(model, layer);
     part_floats = std::max(
         part_floats, size_t(AttentionPlan::part_rows(of)) * size_t(attention_sums_floats(of.head_size)));

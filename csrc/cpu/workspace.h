@@ -5,6 +5,7 @@
 
 #include "cpu/attention_plan.h"
 #include "cpu/kernels/kernels.h"
+#include "host/memory_region.h"
 #include "include/engine.h"
 #include "model/model.h"
 
@@ -39,6 +40,13 @@ struct Workspace {
   char* query_latents = nullptr;
   char* nope = nullptr;
   char* mixed = nullptr;
+  // Buffers of several residual streams [A T, round_up(H, 16)], of LAuReL [T, round_up(H, 16)], its first
+  // product [T, R] and the same as an operand; and of sparse gates [kSparseRows, 2 Fp].
+  float* streams = nullptr;
+  float* laurel = nullptr;
+  float* laurel_ranks = nullptr;
+  char* laurel_operand = nullptr;
+  float* sparse_gates = nullptr;
   float* gate_up = nullptr;   // [threads] of kGateScratch
   char* activated = nullptr;  // [T, kp(F)] operand
   // Operands of GEMMs with grouped weights, if there are any: [T, widest / kGroup]; and likewise the
@@ -53,7 +61,15 @@ struct Workspace {
   char* expert_input = nullptr;
   char* expert_activated = nullptr;
   float* expert_scratch = nullptr;
-  float* logits = nullptr;  // [draws, V]; physical memory is used only for the most draws of any step so far
+  // Buffers of recurrent mixers: projections of q, k, v, z [T, state_in_width]; of a and b [T, 2
+  // state_b_row]; numbers of StateMixer; outputs [T, round_up(Gv Dv, 16)], and as an operand [T, kp(Gv Dv)];
+  // and per layer the convolution's weights [K, channels].
+  float *state_in = nullptr, *state_gates = nullptr, *state_decay = nullptr, *state_write = nullptr;
+  float *state_products = nullptr, *state_out = nullptr;
+  char* state_mixed = nullptr;
+  std::vector<float*> state_conv;
+  float* q_gates = nullptr;  // [T, Hq D] gates of the attention's output
+  float* logits = nullptr;   // [draws, V]; physical memory is used only for the most draws of any step so far
   float* attention_states = nullptr;  // [S, Hq] of attention_state_floats(D)
   float* attention_parts = nullptr;   // [AttentionPlan::part_rows()] of attention_sums_floats(D)
   char* attention_scratch = nullptr;  // [threads] of attention_scratch_bytes()
@@ -61,6 +77,9 @@ struct Workspace {
 
   // Lays out the buffers from `base` on and returns their bytes; with a null base it only measures.
   size_t place(Model const& model, bunting_engine_limits const& limits, char* base);
+
+ private:
+  void place_states(Model const& model, size_t tokens, Carver& carver);
 };
 
 // Numbers per token in the buffers of latent layers.
@@ -68,6 +87,8 @@ struct LatentWidths {
   int64_t latents, queries, nope_of_head, nope, mixed;
   explicit LatentWidths(Model const& model);
 };
+// Rows of an MLP with sparse gates that are computed at a time.
+inline constexpr int64_t kSparseRows = 64;
 
 // Attention shape of a layer.
 AttentionShape attention_shape(Model const& model, int32_t layer);

@@ -38,7 +38,15 @@ void check_shape(Model const& model) {
          "a final norm");
   if (s.activation == BUNTING_ACTIVATION_GELU)
     fail(BUNTING_INVALID, "the GPU engine approximates GELU by tanh, and this model wants the exact one");
+  if (model.streams() > 1)
+    fail(BUNTING_INVALID, "the GPU engine computes one residual stream, and this model has %d (AltUp)",
+         model.streams());
   for (int32_t i = 0; i < s.layers; ++i) {
+    if (model.layer_shape(i).laurel_rank > 0 || model.layer_shape(i).sparse_gate)
+      fail(BUNTING_INVALID, "the GPU engine computes no LAuReL and no sparse gates, and layer %d has some",
+           i);
+    if (!model.has_gate(i))
+      fail(BUNTING_INVALID, "the GPU engine computes no MLP without a gate, and layer %d has one", i);
     if (model.layer_shape(i).norms & (BUNTING_NORM_ATTN_SUM | BUNTING_NORM_MLP_SUM))
       fail(BUNTING_INVALID, "the GPU engine computes no norm of a layer's sum, and layer %d has one", i);
   }

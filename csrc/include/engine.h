@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 17
+#define BUNTING_ABI_VERSION 19
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -193,6 +193,7 @@ enum { BUNTING_MLP_PLAIN = 3 };        /* down(activation(up(n))); GATE_UP stand
  * sigmoid(shared_gate(n)). Neither has biases or a post-norm. */
 enum { BUNTING_MLP_SHARED = 4, BUNTING_MLP_SHARED_GATED = 5 };
 enum { BUNTING_MLP_NONE = 6 };         /* the layer has a mixer only */
+enum { BUNTING_MLP_SHARED_PLAIN = 7 }; /* as SHARED; neither experts nor the MLP have a gate: down(activation(up(n))) */
 /* Set of a layer's norms. A part without a pre-norm reads x itself. A norm of a SUM replaces x by norm(x + the part's output);
  * it has the tensor of the post-norm, which the layer then lacks. */
 enum {
@@ -227,6 +228,12 @@ typedef struct bunting_layer_shape {
   /* 1: the window is a chunk: a token sees itself and the tokens before it from the last multiple of sliding_window on */
   int32_t chunked;
   int32_t gated_output;     /* 1: the attention's output is multiplied by sigmoid(q_gate(n)) before O */
+  /* LAuReL (arXiv:2411.07501), with norms around: R > 0: behind the attention x becomes
+   *   (x + n + norm(laurel_out(laurel_in(n)))) / sqrt(2), with n the attention's input */
+  int32_t laurel_rank;
+  /* 1: a gate g of a gated MLP becomes max(0, g - mean - gate_cutoff * deviation), both over the token's gates in the layer */
+  int32_t sparse_gate;
+  float gate_cutoff;
 } bunting_layer_shape;
 
 /* Rotary position embedding. At position p the engine rotates the pair x[i], x[i + R/2] of a head's first R elements by
@@ -251,6 +258,7 @@ enum { BUNTING_ACTIVATION_GELU = 3 };  /* x/2 (1 + erf(x / sqrt(2))) */
  *   x > 0: p x^2 + beta x, with p = ln(1 + e^alpha_p)
  *   else:  n (e^min(x, eps) - 1 - x) + beta x, with n = beta + ln(1 + e^alpha_n) */
 enum { BUNTING_ACTIVATION_XIELU = 4 };
+enum { BUNTING_ACTIVATION_RELU_SQUARED = 5 };  /* max(x, 0)^2 */
 
 /* BIDIRECTIONAL: a token sees all tokens of its text. Each text is then one chunk, and pages hold the keys and values of one layer
  * at a time: no later step reads them. */
@@ -313,7 +321,14 @@ typedef struct bunting_model_shape {
    * with the largest sums of the two best scores (with bias) in a group. 1 and 1: all. */
   int32_t router_groups, router_groups_used;
   float router_scale;          /* 1 in most models */
-  int32_t reserved;            /* 0 */
+  /* A, residual streams of a token, up to 8 and up to layers + 1; 0 and 1: one. More (AltUp, arXiv:2301.13310) need layer_inputs
+   * and laurel_rank. Stream i begins as stream_in_i(x), scaled to the root mean square of x, the embedding and stream 0. With
+   * m(x) = tanh(router(norm(x) / H)), a layer
+   *   adds sum_j P_ij x_j to each stream, P = predict(m(x_0)) as [A, A];     computes x, its output, from the new x_0;
+   *   adds (1 + correct(m(x))_i) (x - x_0) to each stream i;                 reads stream_scale * x_0 at the gate of its input;
+   *   adds that input's output to all streams but the first.
+   * At the end x is the mean of x_0 and all stream_out_i(x_i), scaled to its root mean square. */
+  int32_t streams;
   bunting_layer_shape const* layer; /* [layers] */
   bunting_rope const* rope;         /* [ropes]; null if there is none */
   /* BUNTING_FORMAT_* per matrix, 3 + 7*layers bytes, with recurrent layers 3 + 10*layers. First the embedding and the vocabulary projection (ignored if tied). Then
@@ -423,6 +438,16 @@ enum {
   BUNTING_T_XIELU_ALPHA_N = 85,
   BUNTING_T_XIELU_BETA = 86,
   BUNTING_T_XIELU_EPS = 87,
+  BUNTING_T_STREAM_IN = 88,           /* [H, H] of stream i, with several streams, as the next six; its `layer` is i - 1 */
+  BUNTING_T_STREAM_OUT = 89,          /* [H, H] likewise */
+  BUNTING_T_STREAM_ROUTER = 90,       /* [A, H], kept in f32, as the next four */
+  BUNTING_T_STREAM_NORM = 91,         /* [1, H] */
+  BUNTING_T_STREAM_PREDICT = 92,      /* [A*A, A] */
+  BUNTING_T_STREAM_CORRECT = 93,      /* [A, A] */
+  BUNTING_T_STREAM_SCALE = 94,        /* [1, H] */
+  BUNTING_T_LAUREL_IN = 95,           /* [R, H], with laurel_rank, as the next two */
+  BUNTING_T_LAUREL_OUT = 96,          /* [H, R] */
+  BUNTING_T_LAUREL_NORM = 97,         /* [1, H] */
 };
 /* Stride between experts in tensor numbers: BUNTING_T_GATE + 5 * BUNTING_EXPERT is the gate of expert 5. */
 enum { BUNTING_EXPERT = 128 };
@@ -442,6 +467,9 @@ bunting_status bunting_model_open(bunting_model_shape const* shape, bunting_mode
  * reads them, so the file must stay as it is while engines may still be opened. */
 bunting_status bunting_model_load(bunting_model* model, int32_t tensor, int32_t layer, char const* path,
                                   uint64_t offset, int32_t dtype, int64_t rows, int64_t cols);
+
+/* Multiplies the numbers of a tensor, which must be stored as plain ones, when bunting_model_load reads it afterwards. */
+bunting_status bunting_model_factor(bunting_model* model, int32_t tensor, int32_t layer, float factor);
 
 /* Storage of a quantised matrix [rows, cols] in safetensors files (GPTQ, AWQ and others), where integers q, zeros z and
  * scales s are separate tensors: an element is (q - z) * s. */

@@ -49,6 +49,12 @@ TensorTarget Model::target(int32_t tensor, int32_t layer) const {
                            positions_, token_types_, layer, expert});
 }
 
+void Model::set_factor(int32_t tensor, int32_t layer, float factor) {
+  if (!tensor_kind(tensor) || !std::isfinite(factor))
+    fail(BUNTING_INVALID, "tensor %d of layer %d cannot be multiplied by %g", tensor, layer, double(factor));
+  factors_[{tensor, layer}] = factor;
+}
+
 void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype,
                  int64_t rows, int64_t cols, QuantisedSource const* quantised) {
   if (sealed_) fail(BUNTING_INVALID, "%s: the model is sealed", path);
@@ -63,7 +69,7 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   if (rows != to.rows || cols != to.cols)
     fail(BUNTING_INVALID, "%s is [%lld, %lld], expected [%lld, %lld]", where.c_str(), (long long)rows,
          (long long)cols, (long long)to.rows, (long long)to.cols);
-  StoredLayout const layout(dtype, to, *this, layer, tensor);
+  StoredLayout const layout(dtype, *kind, to, *this, layer);
   layout.validate(*kind, to, where);
   uint8_t& loaded = loaded_[tensor_slot(tensor, layer)];
   if (loaded) fail(BUNTING_INVALID, "%s is loaded already", where.c_str());
@@ -72,6 +78,12 @@ void Model::load(int32_t tensor, int32_t layer, char const* path, uint64_t offse
   if (quantised) stored.quantised = *quantised;
   // The router reads norm(x) / sqrt(H).
   if (tensor == BUNTING_T_ROUTER_NORM) stored.divisor = std::sqrt(float(shape_.hidden));
+  stored.negates_exp = tensor == BUNTING_T_STATE_A_LOG && !layout.is_negated_exp;
+  if (auto const found = factors_.find({tensor, layer}); found != factors_.end()) {
+    stored.factor = found->second;
+    if (stored.quantised || layout.type->block > 1 || layout.is_transposed || layout.turned > 0)
+      fail(BUNTING_INVALID, "%s has a factor, which goes with plain numbers in rows", where.c_str());
+  }
   stored.check_files();
   if (is_deferred_)
     stored_.emplace(place_of(to), std::move(stored));

@@ -110,9 +110,9 @@ int64_t Model::qkv_width() const {
   return widest;
 }
 
-int32_t Model::last_layer_with_keys() const {
+int32_t Model::last_layer_with_memory() const {
   int32_t layer = shape_.layers - 1;
-  while (!has_keys(layer)) layer--;
+  while (!has_keys(layer) && !has_state(layer)) layer--;
   return layer;
 }
 
@@ -159,9 +159,18 @@ void Model::read_formats() {
     read_format(*next++, "gate and up beside experts", layer.beside_gate_up);
     read_format(*next++, "down beside experts", layer.beside_down);
     layer.input_gate.dtype = layer.input_out.dtype = dtype_;
+    layer.stream_in.dtype = layer.stream_out.dtype = layer.laurel_in.dtype = layer.laurel_out.dtype = dtype_;
   }
   read_format(*next, "the embedding of layers' inputs", layer_inputs_.embedding);
   layer_inputs_.projection.dtype = dtype_;
+  if (!has_states()) return;
+  next++;
+  for (LayerWeights& layer : layers_) {
+    read_format(*next++, "q, k and v of a state", layer.state_in);
+    read_format(*next++, "z of a state", layer.state_z);
+    read_format(*next++, "o of a state", layer.state_o);
+    layer.state_gates.dtype = Dtype::f32;
+  }
 }
 
 Model::~Model() = default;
@@ -223,9 +232,13 @@ size_t Model::place(char* base) {
       matrix(layer.v, shape_.query_rank + kv, hidden);
       matrix(layer.keys, heads * rank, shape_.key_size);
       matrix(layer.values, heads * shape_.value_size, rank);
-    } else {
+    } else if (has_attention(i)) {
       matrix(layer.qkv, projected_width(i) - (is_apart ? kv : 0), hidden);
       if (is_apart) matrix(layer.v, kv, hidden);
+    }
+    if (has.gated_output) {
+      layer.q_gate.dtype = layer.qkv.dtype;
+      matrix(layer.q_gate, query, hidden);
     }
     layer.qkv_bias = optional(has.biases & BUNTING_BIAS_QKV, qkv_width(i));
     layer.q_norm = is_latent(i) ? optional(shape_.query_rank > 0, shape_.query_rank)
@@ -233,7 +246,8 @@ size_t Model::place(char* base) {
     layer.k_norm = is_latent(i) ? vector(shape_.latent_rank)
                                 : optional(has_qk_weights(i) && has_keys(i), is_wide ? kv : has.head_size);
     layer.sinks = optional(has.sinks, shape_.query_heads);
-    matrix(layer.o, hidden, mixed_width(i));
+    if (has_attention(i)) matrix(layer.o, hidden, mixed_width(i));
+    if (has_state(i)) place_state(i, matrix, vector);
     layer.o_bias = optional(has.biases & BUNTING_BIAS_O, hidden);
     layer.attention_post_norm = optional(has.norms & (BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM), norm);
     layer.mlp_norm = has.parallel ? layer.attention_norm : optional(has.norms & BUNTING_NORM_MLP, norm);
@@ -247,14 +261,14 @@ size_t Model::place(char* base) {
     layer.router_bias = optional(has.biases & BUNTING_BIAS_ROUTER, experts);
     layer.choice_bias =
         optional(has_experts(i) && (shape_.router_options & BUNTING_ROUTER_BIASED), shape_.experts);
-    matrix(layer.gate_up, gate_up, hidden);
+    if (has_mlp(i)) matrix(layer.gate_up, gate_up, hidden);
     layer.gate_up_bias = optional(has.biases & BUNTING_BIAS_GATE_UP, gate_up);
-    matrix(layer.down, down, feed_forward(i));
+    if (has_mlp(i)) matrix(layer.down, down, feed_forward(i));
     layer.down_bias = optional(has.biases & BUNTING_BIAS_DOWN, down);
     layer.mlp_post_norm = optional(has.norms & (BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM), norm);
     layer.xielu = optional(shape_.activation == BUNTING_ACTIVATION_XIELU, 4);
     if (has_beside(i)) {
-      matrix(layer.beside_gate_up, 2 * round_up(has.feed_forward, kPanel), hidden);
+      matrix(layer.beside_gate_up, (has_gate(i) ? 2 : 1) * round_up(has.feed_forward, kPanel), hidden);
       matrix(layer.beside_down, hidden, has.feed_forward);
     }
     if (has_shared_gate(i)) {
@@ -273,6 +287,21 @@ size_t Model::place(char* base) {
       layer.input_post_norm = vector(hidden);
     }
     layer.scale = optional(has.scaled, 1);
+    if (has_stream(i)) {
+      matrix(layer.stream_in, hidden, hidden);
+      matrix(layer.stream_out, hidden, hidden);
+    }
+    int64_t const streams = this->streams();
+    layer.stream_router = optional(streams > 1, streams * hidden);
+    layer.stream_norm = optional(streams > 1, hidden);
+    layer.stream_predict = optional(streams > 1, streams * streams * streams);
+    layer.stream_correct = optional(streams > 1, streams * streams);
+    layer.stream_scale = optional(streams > 1, hidden);
+    if (has.laurel_rank > 0) {
+      matrix(layer.laurel_in, has.laurel_rank, hidden);
+      matrix(layer.laurel_out, hidden, has.laurel_rank);
+      layer.laurel_norm = vector(hidden);
+    }
   }
   packed_bytes_ = carver.used();
   for (size_t i = 0; i < ropes_.size(); i++) {
@@ -282,6 +311,29 @@ size_t Model::place(char* base) {
     if (has_query_scale(i)) rope.query_scale = vector(shape_.context_max);
   }
   return carver.used();
+}
+
+// Lays out the weights of a recurrent mixer.
+template <class Matrix, class Vector>
+void Model::place_state(int32_t index, Matrix const& matrix, Vector const& vector) {
+  LayerWeights& layer = layers_[size_t(index)];
+  int64_t const hidden = shape_.hidden, heads = shape_.state_heads;
+  bool const has_heads = has_state_heads(),
+             has_apart_z = has_heads && layer.state_z.dtype != layer.state_in.dtype;
+  auto const optional = [&](bool is_there, int64_t size) { return is_there ? vector(size) : nullptr; };
+  int64_t const z_column = has_heads && !has_apart_z ? state_z_column() : state_v_column();
+  matrix(layer.state_in, z_column + state_value_width(), hidden);
+  if (has_apart_z) matrix(layer.state_z, state_value_width(), hidden);
+  layer.state_conv = vector(conv_channels() * shape_.state_conv);
+  layer.state_conv_bias = optional(shape_.state_options & BUNTING_STATE_CONV_BIAS, conv_channels());
+  if (has_heads) {
+    matrix(layer.state_gates, is_delta(index) ? state_b_row() + heads : heads, hidden);
+    layer.state_dt_bias = vector(heads);
+    layer.state_decay = vector(heads);
+    layer.state_skip = optional(shape_.state_options & BUNTING_STATE_SKIP, heads);
+    layer.state_norm = optional(state_norm_width() > 0, state_norm_width());
+  }
+  matrix(layer.state_o, hidden, state_value_width());
 }
 
 uint64_t Model::page_bytes() const {
@@ -302,9 +354,14 @@ uint64_t Model::page_bytes(int32_t layer) const {
   return kv_page_bytes(kv_dtype(), has.kv_heads, has.head_size);
 }
 
+int64_t Model::state_norm_width() const {
+  if (shape_.state_options & BUNTING_STATE_NORM_HEADS) return shape_.state_value_size;
+  bool const is_wide = shape_.state_options & (BUNTING_STATE_NORM_GROUPS | BUNTING_STATE_NORM_WIDE);
+  return is_wide ? state_value_width() : 0;
+}
+
 int64_t Model::layer_state_numbers() const {
-  int64_t const conv = (shape_.state_conv - 1) * conv_channels();
-  return round_up(conv, 16) + state_value_width() * shape_.state_key_size;
+  return conv_state_numbers() + (has_state_heads() ? state_value_width() * shape_.state_key_size : 0);
 }
 
 uint64_t Model::state_bytes() const {

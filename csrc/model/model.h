@@ -70,6 +70,27 @@ struct LayerWeights {
   PackedMatrix input_out;            // [H, P]
   float* input_post_norm = nullptr;  // [H]
   float* scale = nullptr;            // [1]
+  PackedMatrix q_gate;               // [Hq D, H], with a gated output
+  // Weights of a recurrent mixer. Each part of state_in begins at a panel.
+  PackedMatrix state_in;        // rows of q, k and v, and of z if there is one and its format is the same
+  PackedMatrix state_z;         // z in another format; else n = 0
+  PackedMatrix state_gates;     // [.., H] in f32: rows of a, and of b if there is one
+  PackedMatrix state_o;         // [H, Gv Dv]
+  float* state_conv = nullptr;  // [channels, K]
+  float* state_conv_bias = nullptr;  // [channels]
+  float* state_dt_bias = nullptr;    // [Gv]
+  float* state_decay = nullptr;      // [Gv] -exp(A_log)
+  float* state_skip = nullptr;       // [Gv]
+  float* state_norm = nullptr;       // [Dv] or [Gv Dv]
+  // Weights of several residual streams (engine.h). The matrices, plain, are those of stream `layer` + 1.
+  PackedMatrix stream_in, stream_out;  // [H, H]
+  float* stream_router = nullptr;      // [A, H]
+  float* stream_norm = nullptr;        // [H]
+  float* stream_predict = nullptr;     // [A A, A]
+  float* stream_correct = nullptr;     // [A, A]
+  float* stream_scale = nullptr;       // [H]
+  PackedMatrix laurel_in, laurel_out;  // [R, H] and [H, R], plain
+  float* laurel_norm = nullptr;        // [H]
 };
 
 // Weights of the per-layer inputs.
@@ -93,6 +114,8 @@ class Model {
   // See bunting_model_load and bunting_model_load_quantised, for which `path` is for messages.
   void load(int32_t tensor, int32_t layer, char const* path, uint64_t offset, int32_t dtype, int64_t rows,
             int64_t cols, QuantisedSource const* quantised = nullptr);
+  // See bunting_model_factor.
+  void set_factor(int32_t tensor, int32_t layer, float factor);
   void seal();
   // See bunting_model_save and bunting_model_restore. The keys have kPackedKeyBytes. A deferred model then
   // maps the file.
@@ -157,17 +180,22 @@ class Model {
   int64_t projected_width(int32_t layer) const {
     return query_width(layer) + (has_keys(layer) + has_v(layer)) * kv_width(layer);
   }
-  int32_t last_layer_with_keys() const;
+  int32_t last_layer_with_memory() const;  // with keys or a state
   // Layer whose keys and values a layer reads.
   int32_t kv_layer(int32_t layer) const { return layer - layer_shape(layer).kv_layers_back; }
   // Bytes of one page of a layer with keys and values.
   uint64_t page_bytes(int32_t layer) const;
   bool has_experts(int32_t layer) const;
-  bool has_gate(int32_t layer) const { return layer_shape(layer).mlp != BUNTING_MLP_PLAIN; }
+  bool has_mlp(int32_t layer) const { return layer_shape(layer).mlp != BUNTING_MLP_NONE; }
+  bool has_gate(int32_t layer) const {
+    int32_t const mlp = layer_shape(layer).mlp;
+    return has_mlp(layer) && mlp != BUNTING_MLP_PLAIN && mlp != BUNTING_MLP_SHARED_PLAIN;
+  }
   bool has_both(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_BOTH; }
   bool has_shared_gate(int32_t layer) const { return layer_shape(layer).mlp == BUNTING_MLP_SHARED_GATED; }
   bool has_shared(int32_t layer) const {
-    return layer_shape(layer).mlp == BUNTING_MLP_SHARED || has_shared_gate(layer);
+    int32_t const mlp = layer_shape(layer).mlp;
+    return mlp == BUNTING_MLP_SHARED || mlp == BUNTING_MLP_SHARED_PLAIN || has_shared_gate(layer);
   }
   // True if a layer has an MLP beside its experts.
   bool has_beside(int32_t layer) const { return has_both(layer) || has_shared(layer); }
@@ -175,6 +203,9 @@ class Model {
   // True if tokens see those behind them.
   bool is_bidirectional() const { return shape_.attention == BUNTING_ATTENTION_BIDIRECTIONAL; }
   bool has_experts() const;  // in any layer
+  // Residual streams of a token; and true if the layer has a projection from and to one.
+  int32_t streams() const { return shape_.streams > 1 ? shape_.streams : 1; }
+  bool has_stream(int32_t layer) const { return layer + 1 < streams(); }
   bool has_qk_weights(int32_t layer) const {
     int32_t const norm = layer_shape(layer).qk_norm;
     return norm != BUNTING_QK_NORM_NONE && norm != BUNTING_QK_NORM_UNIT && !is_latent(layer);
@@ -217,6 +248,17 @@ class Model {
   int64_t state_value_width() const {
     return shape_.state_heads > 0 ? int64_t(shape_.state_heads) * shape_.state_value_size : shape_.hidden;
   }
+  // First columns of the projections of v and z in a row of a recurrent layer's projections, and its width.
+  int64_t state_v_column() const { return 2 * round_up(state_key_width(), kPanel); }
+  int64_t state_z_column() const { return state_v_column() + round_up(state_value_width(), kPanel); }
+  int64_t state_in_width() const {
+    return state_v_column() + (has_state_heads() ? 2 : 1) * round_up(state_value_width(), kPanel);
+  }
+  // First row of b behind a.
+  int64_t state_b_row() const { return round_up(shape_.state_heads, kPanel); }
+  bool is_delta(int32_t layer) const { return layer_shape(layer).mixer == BUNTING_MIXER_DELTA; }
+  // True if recurrent layers have heads with matrices for states, false with short convolutions.
+  bool has_state_heads() const { return shape_.state_heads > 0; }
   // Channels of the convolution of a recurrent layer.
   int64_t conv_channels() const {
     return shape_.state_heads > 0 ? 2 * state_key_width() + state_value_width() : shape_.hidden;
@@ -224,7 +266,9 @@ class Model {
   // Numbers of a recurrent layer's state, a multiple of 16: the conv's last inputs [K-1, channels], then S
   // [Gv, Dk, Dv].
   int64_t layer_state_numbers() const;
-  uint64_t state_bytes() const;  // one slot over all recurrent layers
+  int64_t conv_state_numbers() const { return round_up((shape_.state_conv - 1) * conv_channels(), kPanel); }
+  int64_t state_norm_width() const;  // 0: the output has no norm
+  uint64_t state_bytes() const;      // one slot over all recurrent layers
 
  private:
   TensorTarget target(int32_t tensor, int32_t layer) const;
@@ -235,6 +279,8 @@ class Model {
   void read_formats();
   void read_ropes();
   size_t place(char* base);
+  template <class Matrix, class Vector>
+  void place_state(int32_t index, Matrix const& matrix, Vector const& vector);
 
   bunting_model_shape shape_;  // without its pointers, which are the caller's
   std::vector<bunting_layer_shape> layer_shapes_;
@@ -256,8 +302,9 @@ class Model {
   MemoryRegion region_;
   bool is_deferred_ = false;
   std::map<char const*, StoredTensor> stored_;
-  std::unique_ptr<ThreadPool> pool_;  // packs; freed once sealed
-  std::vector<uint8_t> loaded_;       // indexed by tensor_slot()
+  std::unique_ptr<ThreadPool> pool_;                      // packs; freed once sealed
+  std::vector<uint8_t> loaded_;                           // indexed by tensor_slot()
+  std::map<std::pair<int32_t, int32_t>, float> factors_;  // by tensor and layer; absent: 1
   bool sealed_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include "model/model_shape.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "boundary/error.h"
@@ -47,6 +48,11 @@ void check_parts(bunting_layer_shape const& layer) {
     fail(BUNTING_INVALID, "model shape: a layer without an MLP has a norm or a bias of it");
   if (!has_mixer && (layer.norms & ~kMlpNorms || layer.biases & BUNTING_BIAS_O))
     fail(BUNTING_INVALID, "model shape: a layer without a mixer has a norm or a bias of it");
+  constexpr int32_t kAfterMixer = BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM;
+  if (has_state(layer.mixer) && (layer.parallel || layer.biases & BUNTING_BIAS_O))
+    fail(BUNTING_INVALID, "model shape: a recurrent layer has no parallel MLP and no bias of o");
+  if (layer.mixer == BUNTING_MIXER_ATTENTION_SSM && layer.norms & kAfterMixer)
+    fail(BUNTING_INVALID, "model shape: a layer with two mixers has no norm after them");
   if (mixes_attention(layer.mixer)) return;
   if (layer.biases & BUNTING_BIAS_QKV || layer.qk_norm != BUNTING_QK_NORM_NONE || layer.sinks ||
       layer.values || layer.kv_layers_back || layer.sliding_window)
@@ -55,7 +61,7 @@ void check_parts(bunting_layer_shape const& layer) {
 
 void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   check_range("a layer's mixer", layer.mixer, BUNTING_MIXER_ATTENTION, BUNTING_MIXER_NONE);
-  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_NONE);
+  check_range("a layer's mlp", layer.mlp, BUNTING_MLP_GATED, BUNTING_MLP_SHARED_PLAIN);
   check_range("a layer's norms", layer.norms, 0, 63);
   constexpr int32_t kAfterAttn = BUNTING_NORM_ATTN_POST | BUNTING_NORM_ATTN_SUM;
   constexpr int32_t kAfterMlp = BUNTING_NORM_MLP_POST | BUNTING_NORM_MLP_SUM;
@@ -76,6 +82,12 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
          layer.norms);
   check_range("a layer's values", layer.values, 0, BUNTING_VALUES_KEYS | BUNTING_VALUES_NORMED);
   check_range("a layer's scaled", layer.scaled, 0, 1);
+  check_range("a layer's laurel_rank", layer.laurel_rank, 0, 1 << 18);
+  if (layer.laurel_rank > 0 && (layer.norms != 15 || layer.parallel))
+    fail(BUNTING_INVALID, "model shape: a layer with LAuReL has norms around attention and MLP");
+  check_range("a layer's sparse_gate", layer.sparse_gate, 0, layer.mlp == BUNTING_MLP_GATED ? 1 : 0);
+  if (!std::isfinite(layer.gate_cutoff))
+    fail(BUNTING_INVALID, "model shape: a layer's gate_cutoff is %g", double(layer.gate_cutoff));
   check_range("a layer's chunked", layer.chunked, 0, layer.sliding_window > 0 ? 1 : 0);
   if ((layer.values & BUNTING_VALUES_KEYS) &&
       (layer.qk_norm == BUNTING_QK_NORM_WIDE || (layer.biases & BUNTING_BIAS_QKV)))
@@ -87,16 +99,18 @@ void check_layer(bunting_layer_shape const& layer, int32_t ropes) {
   if (layer.mlp == BUNTING_MLP_EXPERTS && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST)))
     fail(BUNTING_INVALID,
          "model shape: a layer with experts has no norm after its MLP, and the MLP not beside the attention");
-  if ((layer.mlp == BUNTING_MLP_SHARED || layer.mlp == BUNTING_MLP_SHARED_GATED) &&
-      (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST) ||
-       (layer.biases & (BUNTING_BIAS_GATE_UP | BUNTING_BIAS_DOWN))))
+  bool const is_shared = layer.mlp == BUNTING_MLP_SHARED || layer.mlp == BUNTING_MLP_SHARED_GATED ||
+                         layer.mlp == BUNTING_MLP_SHARED_PLAIN;
+  if (is_shared && (layer.parallel || (layer.norms & BUNTING_NORM_MLP_POST) ||
+                    (layer.biases & (BUNTING_BIAS_GATE_UP | BUNTING_BIAS_DOWN))))
     fail(
         BUNTING_INVALID,
         "model shape: a layer with shared experts has no norm after its MLP and no biases in it, and the MLP "
         "not beside the attention");
   if (!mixes_experts(layer.mlp) && (layer.biases & BUNTING_BIAS_ROUTER))
     fail(BUNTING_INVALID, "model shape: a layer without experts has no router");
-  check_range("a layer's gated_output", layer.gated_output, 0, mixes_attention(layer.mixer) ? 1 : 0);
+  check_range("a layer's gated_output", layer.gated_output, 0,
+              mixes_attention(layer.mixer) && layer.mixer != BUNTING_MIXER_LATENT ? 1 : 0);
   check_parts(layer);
 }
 
@@ -254,7 +268,7 @@ void check_shape(bunting_model_shape const& s) {
   check_range("context_max", s.context_max, 1, 1 << 26);
   check_range("tied_embeddings", s.tied_embeddings, 0, 1);
   check_range("norm", s.norm, BUNTING_NORM_RMS, BUNTING_NORM_LAYER);
-  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_XIELU);
+  check_range("activation", s.activation, BUNTING_ACTIVATION_SILU, BUNTING_ACTIVATION_RELU_SQUARED);
   check_range("ropes", s.ropes, 0, kRopesMax);
   check_range("threads", s.threads, 1, 1024);
   if (s.query_heads % s.kv_heads != 0)
@@ -297,7 +311,9 @@ void check_shape(bunting_model_shape const& s) {
     fail(BUNTING_INVALID, "model shape: %d learned positions from row %d on for a context of %d", s.positions,
          s.position_offset, s.context_max);
   check_range("token_types", s.token_types, 0, 1 << 16);
-  check_range("reserved", s.reserved, 0, 0);
+  check_range("streams", s.streams, 0, std::min(8, s.layers + 1));
+  if (s.streams > 1 && s.layer_inputs == 0)
+    fail(BUNTING_INVALID, "model shape: several streams go with inputs of layers, and there are none");
   check_states(s);
   check_range("latent_reserved", s.latent_reserved, 0, 0);
   bool has_experts = false;
@@ -306,8 +322,11 @@ void check_shape(bunting_model_shape const& s) {
     check_sizes(s, i);
     check_latent(s, i);
     has_experts = has_experts || mixes_experts(s.layer[i].mlp);
-    if (s.layer[i].mlp == BUNTING_MLP_PLAIN && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
+    bool const is_plain = s.layer[i].mlp == BUNTING_MLP_PLAIN || s.layer[i].mlp == BUNTING_MLP_SHARED_PLAIN;
+    if (is_plain && s.activation == BUNTING_ACTIVATION_CLAMPED_SWIGLU)
       fail(BUNTING_INVALID, "model shape: a plain MLP has an activation of one number");
+    if (s.streams > 1 && s.layer[i].laurel_rank == 0)
+      fail(BUNTING_INVALID, "model shape: several streams go with LAuReL, and layer %d has none", i);
     if (s.layer[i].mlp != BUNTING_MLP_PLAIN && s.activation == BUNTING_ACTIVATION_XIELU)
       fail(BUNTING_INVALID, "model shape: xIELU goes with plain MLPs, and layer %d has another", i);
     if (s.norm_biases && (s.layer[i].mlp == BUNTING_MLP_BOTH || s.layer_inputs > 0))

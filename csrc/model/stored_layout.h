@@ -30,17 +30,17 @@ struct StoredLayout {
   int32_t dtype = 0;  // without flags
   StoredType const* type = nullptr;
   bool is_paired = false, is_one_less = false, is_every_second = false, is_transposed = false;
-  bool is_half_rows = false, is_grouped = false;
+  bool is_half_rows = false, is_grouped = false, is_gated = false, is_negated_exp = false;
   bool is_with_values = false;  // keys and values of latents are in one matrix
   int64_t turned = 0;           // > 0: columns of the file are rows of the tensor, so many per head
   bool is_vector = false;
   int64_t rows = 0, cols = 0;
-  int64_t kv_heads = 1, heads = 1;
+  int64_t runs = 1, heads = 1;  // runs: with is_grouped or is_gated
   StoredRows order;
 
   // Reads a type with the flags of engine.h, for a tensor of `model`.
-  StoredLayout(int32_t dtype_and_flags, TensorTarget const& to, Model const& model, int32_t layer,
-               int32_t tensor);
+  StoredLayout(int32_t dtype_and_flags, TensorKind const& kind, TensorTarget const& to, Model const& model,
+               int32_t layer);
 
   // Throws BUNTING_INVALID with a sentence that begins with `where` if no such tensor can be stored so.
   void validate(TensorKind const& kind, TensorTarget const& to, std::string const& where) const;
@@ -53,13 +53,16 @@ struct StoredLayout {
   int64_t row_bytes() const { return type->bytes_of(stored_cols()); }
   // True if a matrix has its rows in the file as they are in memory, one after the other.
   bool is_in_order() const {
-    return order.rotated == 0 && !is_every_second && !is_transposed && !is_grouped && !is_with_values;
+    return order.rotated == 0 && !is_every_second && !is_transposed && !is_in_runs() && !is_with_values;
   }
+  // True if rows of other tensors lie between those of this one.
+  bool is_in_runs() const { return is_grouped || is_gated; }
   // Reads a vector. Returns false if one of the file's numbers is not finite.
   bool read(char const* from, float* to) const;
   // Packs stored rows into `to`, a matrix of one panel, which has as many. `converted` is room for kPanel
   // rows in f32. Returns false if a number is not finite.
-  bool pack(Kernels const& kernels, PackedMatrix const& to, char const* rows, char* converted) const;
+  bool pack(Kernels const& kernels, PackedMatrix const& to, char const* rows, char* converted,
+            float factor) const;
   // Packs panel `panel` of a file that has columns where the matrix has rows.
   bool pack_columns(Kernels const& kernels, PackedMatrix const& to, int64_t panel, char const* from,
                     float* converted) const;

@@ -5,6 +5,7 @@
 #include "model/stored_tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "boundary/error.h"
@@ -25,7 +26,7 @@ void StoredTensor::check_files() const {
     TensorFile(path.c_str(), offset, layout.bytes(), false);
     return;
   }
-  bool const has_rows = !layout.is_vector && !layout.is_transposed && !layout.is_grouped;
+  bool const has_rows = !layout.is_vector && !layout.is_transposed && !layout.is_in_runs();
   if (!has_rows || !open(*this, false).can_be(Dtype(layout.dtype)))
     fail(BUNTING_INVALID, "%s: %s cannot become blocks of type %d", path.c_str(), name.c_str(), layout.dtype);
 }
@@ -51,7 +52,8 @@ bool TensorReader::pack(Kernels const& kernels, int64_t panel, char* to, PanelSc
                                reinterpret_cast<float*>(scratch.converted.data()));
   int64_t const row_bytes = layout.row_bytes();
   if (file_ && layout.is_in_order())
-    return layout.pack(kernels, packed, file_->data() + first * row_bytes, scratch.converted.data());
+    return layout.pack(kernels, packed, file_->data() + first * row_bytes, scratch.converted.data(),
+                       tensor_.factor);
   scratch.stored.resize(std::max({scratch.stored.size(), bytes_max, size_t(row_bytes)}));
   char* const rows = scratch.stored.data();
   if (layout.turned > 0) {
@@ -70,12 +72,12 @@ bool TensorReader::pack(Kernels const& kernels, int64_t panel, char* to, PanelSc
     else
       std::memcpy(rows + i * row_bytes, file_->data() + row * row_bytes, size_t(row_bytes));
   }
-  return layout.pack(kernels, packed, rows, scratch.converted.data());
+  return layout.pack(kernels, packed, rows, scratch.converted.data(), tensor_.factor);
 }
 
 bool TensorReader::has_rows_of_bf16() const {
   return file_ && tensor_.layout.dtype == BUNTING_BF16 && !tensor_.layout.is_transposed &&
-         tensor_.layout.turned == 0 && tensor_.to.part.dtype == Dtype::bf16;
+         tensor_.layout.turned == 0 && tensor_.factor == 1 && tensor_.to.part.dtype == Dtype::bf16;
 }
 
 bool TensorReader::copy_bf16(int64_t row, void* to) const {
@@ -87,7 +89,10 @@ bool TensorReader::copy_bf16(int64_t row, void* to) const {
 
 void TensorReader::read(float* to) const {
   if (!tensor_.layout.read(file_->data(), to)) refuse();
-  for (int64_t i = 0; i < tensor_.numbers(); i++) to[i] /= tensor_.divisor;
+  for (int64_t i = 0; i < tensor_.numbers(); i++) {
+    to[i] = to[i] / tensor_.divisor * tensor_.factor;
+    if (tensor_.negates_exp) to[i] = float(-std::exp(double(to[i])));
+  }
 }
 
 void TensorReader::let_go(int64_t panel, int64_t panels) const {

@@ -27,7 +27,9 @@ struct StoredTensor {
   TensorTarget to;
   StoredLayout layout;
   std::optional<QuantisedSource> quantised;
-  float divisor = 1;  // of a vector's numbers
+  float divisor = 1;         // of a vector's numbers
+  float factor = 1;          // of all numbers
+  bool negates_exp = false;  // a vector's numbers x become -exp(x)
 
   // Numbers of a vector or table.
   int64_t numbers() const { return to.rows * to.cols; }

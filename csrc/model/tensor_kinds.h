@@ -44,6 +44,10 @@ enum TensorTrait : uint32_t {
   kGroupedHeads = 4,  // rows may be grouped by key-value head
   kNormWeights = 8,   // may be stored less 1
   kOfLatent = 16,     // keys and values of latents may be in one matrix
+  kGatedHeads = 32,   // rows of a head may alternate with those of a gate
+  kDecay = 64,        // may be stored as its negated exponential
+  kStateHeads = 128,  // rows may be grouped by key head of a state: those of q, k, v and z
+  kGateHeads = 256,   // likewise: those of b and a
 };
 
 struct TensorKind {

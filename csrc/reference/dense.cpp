@@ -288,6 +288,10 @@ void gate(double* y, int64_t ldy, float const* gu, int64_t ldgu, int64_t f, Acti
         y[t * ldy + i] = up * g / 2 * std::erfc(-g / std::sqrt(2.0));
         continue;
       }
+      if (activation == Activation::relu_squared) {
+        y[t * ldy + i] = up * (g > 0 ? g * g : 0);
+        continue;
+      }
       double const u = 0.79788456080286541 * (g + 0.044715 * g * g * g);
       y[t * ldy + i] =
           up * (activation == Activation::silu ? g / (1 + std::exp(-g)) : g / (1 + std::exp(-2 * u)));

@@ -62,20 +62,21 @@ std::vector<Choice> choose_experts(RoutingRule const& rule, float const* logits,
 
 void experts(ExpertsMlp const& mlp, RoutingRule const& rule, float const* logits, int64_t tokens, double* y) {
   PackedMatrix const &gate_up = *mlp.gate_up, &down = *mlp.down;
-  int64_t const padded = gate_up.n / rule.experts / 2, padded_hidden = down.n / rule.experts;
+  int64_t const parts = mlp.parts(), padded = gate_up.n / rule.experts / parts,
+                padded_hidden = down.n / rule.experts;
   std::vector<double> activated(size_t(down.k));
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t h = 0; h < mlp.hidden; ++h) y[t * mlp.hidden + h] = 0;
     for (Choice const& choice : choose_experts(rule, logits + t * rule.experts)) {
       for (int64_t f = 0; f < down.k; ++f) {
-        double sums[2];
-        for (int part = 0; part < 2; ++part) {
-          int64_t const row = (choice.expert * 2 + part) * padded + f;
+        double sums[2] = {0, 1};  // without gates an up of 1
+        for (int64_t part = 0; part < parts; ++part) {
+          int64_t const row = (choice.expert * parts + part) * padded + f;
           sums[part] = mlp.gate_up_bias ? mlp.gate_up_bias[row] : 0;
           for (int64_t k = 0; k < gate_up.k; ++k) sums[part] += input(mlp.x, t, k) * weight(gate_up, row, k);
         }
         double const of_input = rule.scales_input() ? choice.weight : 1;
-        float const gates[2] = {float(of_input * sums[0]), float(of_input * sums[1])};
+        float const gates[2] = {float(of_input * sums[0]), float(mlp.has_gate ? of_input * sums[1] : 1)};
         gate(&activated[size_t(f)], 1, gates, 2, 1, mlp.activation, 1);
       }
       for (int64_t h = 0; h < mlp.hidden; ++h) {

@@ -15,9 +15,9 @@ namespace {
 
 constexpr int32_t kPrompt = 83;
 
-// Kinds of layers: an MLP; experts in the second layer; the special parts of Gemma 4; latent attention, with
-// and without a latent of queries.
-enum class Kind { dense, experts, mixed, latent, queries_at_once };
+// Kinds of layers: an MLP; experts in the second layer; the special parts of Gemma 4 and of Gemma 3n; latent
+// attention, with and without a latent of queries.
+enum class Kind { dense, experts, mixed, streams, latent, queries_at_once };
 
 struct Variant {
   int32_t compute, window;
@@ -49,6 +49,8 @@ std::vector<Variant> const& variants() {
       {BUNTING_BF16, 0, std::vector<uint8_t>(17, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN,
        Kind::queries_at_once},
       {BUNTING_BF16, 0, {0, 0, 1, 5, 1, 2, 0, 0, 0, 5, 1, 0, 2, 1, 0, 0, 0}, BUNTING_KV_PLAIN, Kind::latent},
+      {BUNTING_F32, 0, std::vector<uint8_t>(24, BUNTING_FORMAT_PLAIN), BUNTING_KV_PLAIN, Kind::streams},
+      {BUNTING_BF16, 0, std::vector<uint8_t>(24, BUNTING_FORMAT_INT8), BUNTING_KV_PLAIN, Kind::streams},
   };
   return all;
 }
@@ -61,6 +63,7 @@ std::string name_of(Variant const& variant, int32_t isa) {
          std::to_string(variant.kv) +
          (variant.kind == Kind::experts           ? " with experts"
           : variant.kind == Kind::mixed           ? " with all of Gemma 4"
+          : variant.kind == Kind::streams         ? " with all of Gemma 3n"
           : variant.kind == Kind::latent          ? " with latents"
           : variant.kind == Kind::queries_at_once ? " with latents of keys alone"
                                                   : "");
@@ -117,6 +120,7 @@ bunting_model_shape shape_of(Kind kind, int32_t window) {
   if (kind == Kind::mixed) return tiny_mixed_shape(shape, 64);
   if (kind == Kind::latent) return tiny_latent_shape(shape, 16);
   if (kind == Kind::queries_at_once) return tiny_latent_shape(shape, 0);
+  if (kind == Kind::streams) return tiny_streams_shape(shape);
   shape.layer = layers_of(window, kind == Kind::experts);
   if (kind == Kind::dense) return shape;
   shape.experts = 5;
@@ -133,7 +137,8 @@ bunting_model_shape shape_of(Kind kind, int32_t window) {
 template <typename Check>
 void for_each_variant(Check const& check) {
   std::map<Kind, TinyFile> files;
-  for (Kind const kind : {Kind::dense, Kind::experts, Kind::mixed, Kind::latent, Kind::queries_at_once})
+  for (Kind const kind :
+       {Kind::dense, Kind::experts, Kind::mixed, Kind::streams, Kind::latent, Kind::queries_at_once})
     files.try_emplace(kind, shape_of(kind, 0));
   for (int32_t isa = BUNTING_ISA_PORTABLE; isa <= usable_isa(); isa++) {
     if (!kernels_for(isa)) continue;  // a build without this level

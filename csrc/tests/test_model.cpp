@@ -65,6 +65,25 @@ TEST(model_refuses_impossible_shapes) {
   refused("an unknown MLP", [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.mlp = 9; }); });
   refused("a rope that is not there",
           [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.rope = 1; }); });
+  refused("xIELU in a gated MLP", [](Shape& s) { s.activation = BUNTING_ACTIVATION_XIELU; });
+  refused("streams without inputs of layers", [](Shape& s) {
+    s = tiny_streams_shape(s);
+    s.layer_inputs = 0;
+  });
+  refused("more streams than layers and 1", [](Shape& s) {
+    s = tiny_streams_shape(s);
+    s.streams = 5;
+  });
+  refused("streams without LAuReL", [](Shape& s) { s.streams = 2, s.layer_inputs = 16; });
+  refused("LAuReL without norms around",
+          [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.laurel_rank = 16; }); });
+  refused("sparse gates without a gate", [](Shape& s) {
+    s.layer = tiny_layers([](auto& layer) { layer.mlp = BUNTING_MLP_PLAIN, layer.sparse_gate = 1; });
+  });
+  refused("biases of norms beside experts", [](Shape& s) {
+    s = tiny_mixed_shape(s, 64);
+    s.norm = BUNTING_NORM_LAYER, s.norm_biases = 1;
+  });
   refused("a parallel MLP with a norm of its own",
           [](Shape& s) { s.layer = tiny_layers([](auto& layer) { layer.parallel = 1; }); });
   auto const with = [](auto const& change) { return [change](Shape& s) { s.layer = tiny_layers(change); }; };
@@ -307,7 +326,8 @@ TEST(model_has_a_row_for_every_kind_of_tensor) {
   for (int32_t kind = 0; kind < BUNTING_EXPERT; kind++) {
     bool const is_kind = kind <= BUNTING_T_TOKEN_TYPES ||
                          (kind >= BUNTING_T_ATTN_NORM && kind <= BUNTING_T_LATENT_VALUES) ||
-                         (kind >= BUNTING_T_XIELU_ALPHA_P && kind <= BUNTING_T_XIELU_EPS);
+                         (kind >= BUNTING_T_Q_GATE && kind <= BUNTING_T_STATE_O) ||
+                         (kind >= BUNTING_T_XIELU_ALPHA_P && kind <= BUNTING_T_LAUREL_NORM);
     TensorKind const* const row = tensor_kind(kind);
     CHECK((row != nullptr) == is_kind, "kind %d", kind);
     if (row) CHECK(row->kind == kind && tensor_kind(kind + 3 * BUNTING_EXPERT) == row, "kind %d", kind);

@@ -106,6 +106,23 @@ bunting_model_shape tiny_latent_shape(bunting_model_shape const& plain, int32_t 
   return shape;
 }
 
+bunting_model_shape tiny_streams_shape(bunting_model_shape const& plain) {
+  static std::vector<bunting_layer_shape> const layers = [] {
+    bunting_layer_shape const* const first = tiny_layers([](bunting_layer_shape& layer) {
+      layer.norms = 15;
+      layer.biases = 0;
+      layer.laurel_rank = 16;
+    });
+    std::vector<bunting_layer_shape> three(first, first + 3);
+    three[0].sparse_gate = 1, three[0].gate_cutoff = 0.5f;
+    return three;
+  }();
+  bunting_model_shape shape = plain;
+  shape.layers = 3, shape.layer = layers.data();
+  shape.layer_inputs = 16, shape.streams = 3;
+  return shape;
+}
+
 bunting_engine_limits tiny_limits() {
   return {.threads = 2,
           .pages = 64,
@@ -140,6 +157,37 @@ uint16_t to_f16(float value) {  // |value| in [2^-14, 2), or 0
   int32_t const exponent = int32_t(bits >> 23 & 0xff) - 112;
   if (exponent <= 0) return 0;
   return uint16_t((bits >> 16 & 0x8000) | uint32_t(exponent) << 10 | (bits >> 13 & 0x3ff));
+}
+
+// Adds the tensors of a recurrent mixer.
+template <typename Add>
+void add_state(bunting_model_shape const& s, int32_t layer, Add const& add) {
+  int32_t const mixer = s.layer[layer].mixer, options = s.state_options;
+  if (mixer < BUNTING_MIXER_DELTA || mixer > BUNTING_MIXER_ATTENTION_SSM) return;
+  bool const has_heads = s.state_heads > 0, has_biases = options & BUNTING_STATE_CONV_BIAS;
+  int64_t const hidden = s.hidden, keys = has_heads ? s.state_key_heads * s.state_key_size : hidden,
+                values = has_heads ? s.state_heads * s.state_value_size : hidden;
+  add(BUNTING_T_STATE_Q, layer, keys, hidden);
+  add(BUNTING_T_STATE_K, layer, keys, hidden);
+  add(BUNTING_T_STATE_V, layer, values, hidden);
+  add(BUNTING_T_STATE_CONV_Q, layer, keys, s.state_conv);
+  if (has_biases) add(BUNTING_T_STATE_CONV_Q_BIAS, layer, 1, keys);
+  add(BUNTING_T_STATE_O, layer, hidden, values);
+  if (!has_heads) return;
+  add(BUNTING_T_STATE_Z, layer, values, hidden);
+  add(BUNTING_T_STATE_A, layer, s.state_heads, hidden);
+  if (mixer == BUNTING_MIXER_DELTA) add(BUNTING_T_STATE_B, layer, s.state_heads, hidden);
+  add(BUNTING_T_STATE_CONV_K, layer, keys, s.state_conv);
+  add(BUNTING_T_STATE_CONV_V, layer, values, s.state_conv);
+  if (has_biases) add(BUNTING_T_STATE_CONV_K_BIAS, layer, 1, keys);
+  if (has_biases) add(BUNTING_T_STATE_CONV_V_BIAS, layer, 1, values);
+  add(BUNTING_T_STATE_DT_BIAS, layer, 1, s.state_heads);
+  add(BUNTING_T_STATE_A_LOG, layer, 1, s.state_heads);
+  if (options & BUNTING_STATE_SKIP) add(BUNTING_T_STATE_D, layer, 1, s.state_heads);
+  if (options & BUNTING_STATE_NORM_HEADS)
+    add(BUNTING_T_STATE_NORM, layer, 1, s.state_value_size);
+  else if (options & (BUNTING_STATE_NORM_GROUPS | BUNTING_STATE_NORM_WIDE))
+    add(BUNTING_T_STATE_NORM, layer, 1, values);
 }
 
 }  // namespace
@@ -188,7 +236,9 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
     int64_t const head_size = own(has.head_size, s.head_size), q = s.query_heads * head_size,
                   kv = own(has.kv_heads, s.kv_heads) * head_size,
                   width = own(has.feed_forward, s.feed_forward);
-    bool const has_keys = has.kv_layers_back == 0;
+    bool const has_attention = has.mixer == BUNTING_MIXER_ATTENTION || has.mixer == BUNTING_MIXER_LATENT ||
+                               has.mixer == BUNTING_MIXER_ATTENTION_SSM;
+    bool const has_keys = has_attention && has.kv_layers_back == 0;
     bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
     if (has.norms & BUNTING_NORM_ATTN) add(BUNTING_T_ATTN_NORM, layer, 1, hidden);
     if (has.mixer == BUNTING_MIXER_LATENT) {
@@ -201,12 +251,14 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
       add(BUNTING_T_LATENT_KEYS, layer, heads * rank, s.key_size);
       add(BUNTING_T_LATENT_VALUES, layer, heads * s.value_size, rank);
       add(BUNTING_T_O, layer, hidden, heads * s.value_size);
-    } else {
+    } else if (has_attention) {
       add(BUNTING_T_Q, layer, q, hidden);
+      if (has.gated_output) add(BUNTING_T_Q_GATE, layer, q, hidden);
       if (has_keys) add(BUNTING_T_K, layer, kv, hidden);
       if (has_keys && !(has.values & BUNTING_VALUES_KEYS)) add(BUNTING_T_V, layer, kv, hidden);
       add(BUNTING_T_O, layer, hidden, q);
     }
+    add_state(s, layer, add);
     if (has.biases & BUNTING_BIAS_QKV) {
       add(BUNTING_T_Q_BIAS, layer, 1, q);
       add(BUNTING_T_K_BIAS, layer, 1, kv);
@@ -221,12 +273,12 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
     if (has.norms & BUNTING_NORM_ATTN_POST) add(BUNTING_T_ATTN_POST_NORM, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_MLP) add(BUNTING_T_MLP_NORM, layer, 1, hidden);
     if (has.norms & BUNTING_NORM_MLP_POST) add(BUNTING_T_MLP_POST_NORM, layer, 1, hidden);
-    bool const has_gate = has.mlp != BUNTING_MLP_PLAIN;
-    bool const is_mixture = has.mlp != BUNTING_MLP_GATED && has_gate;
+    bool const has_gate = has.mlp != BUNTING_MLP_PLAIN, has_mlp = has.mlp != BUNTING_MLP_NONE;
+    bool const is_mixture = has_mlp && has.mlp != BUNTING_MLP_GATED && has_gate;
     int64_t const feed_forward = is_mixture ? s.expert_feed_forward : width;
     if (is_mixture) add(BUNTING_T_ROUTER, layer, s.experts, hidden);
     if (has.biases & BUNTING_BIAS_ROUTER) add(BUNTING_T_ROUTER_BIAS, layer, 1, s.experts);
-    for (int32_t expert = 0; expert < (is_mixture ? s.experts : 1); expert++) {
+    for (int32_t expert = 0; expert < (is_mixture ? s.experts : has_mlp); expert++) {
       int32_t const of = expert * BUNTING_EXPERT;
       if (has.biases & BUNTING_BIAS_GATE_UP) {
         if (has_gate) add(BUNTING_T_GATE_BIAS + of, layer, 1, feed_forward);
@@ -252,6 +304,23 @@ TinyFile::TinyFile(bunting_model_shape const& s, int32_t dtype, uint64_t skew) :
       add(BUNTING_T_INPUT_POST_NORM, layer, 1, hidden);
     }
     if (has.scaled) add(BUNTING_T_LAYER_SCALE, layer, 1, 1);
+    bool const has_streams = s.streams > 1;
+    if (has_streams && layer + 1 < s.streams) {
+      add(BUNTING_T_STREAM_IN, layer, hidden, hidden);
+      add(BUNTING_T_STREAM_OUT, layer, hidden, hidden);
+    }
+    if (has_streams) {
+      add(BUNTING_T_STREAM_ROUTER, layer, s.streams, hidden);
+      add(BUNTING_T_STREAM_NORM, layer, 1, hidden);
+      add(BUNTING_T_STREAM_PREDICT, layer, s.streams * s.streams, s.streams);
+      add(BUNTING_T_STREAM_CORRECT, layer, s.streams, s.streams);
+      add(BUNTING_T_STREAM_SCALE, layer, 1, hidden);
+    }
+    if (has.laurel_rank > 0) {
+      add(BUNTING_T_LAUREL_IN, layer, has.laurel_rank, hidden);
+      add(BUNTING_T_LAUREL_OUT, layer, hidden, has.laurel_rank);
+      add(BUNTING_T_LAUREL_NORM, layer, 1, hidden);
+    }
     for (int32_t i = 0; i < 4 && s.activation == BUNTING_ACTIVATION_XIELU; i++)
       add(BUNTING_T_XIELU_ALPHA_P + i, layer, 1, 1);
     for (int32_t i = 0; i < 2 && s.norm_biases; i++) add(BUNTING_T_ATTN_NORM_BIAS + i, layer, 1, hidden);

@@ -23,6 +23,9 @@ bunting_rope const* tiny_rope(int32_t head_size);
 bunting_model_shape tiny_mixed_shape(bunting_model_shape const& plain, int32_t head_size);
 // Returns a shape with latent layers, otherwise like `plain`; with a latent of queries, if it has a rank.
 bunting_model_shape tiny_latent_shape(bunting_model_shape const& plain, int32_t query_rank);
+// Returns a shape like Gemma 3n, otherwise like `plain`: three layers with LAuReL and per-layer inputs, three
+// residual streams, and sparse gates in the first layer.
+bunting_model_shape tiny_streams_shape(bunting_model_shape const& plain);
 bunting_engine_limits tiny_limits();
 
 // File with every tensor of a shape, random but reproducible; removed with the object.

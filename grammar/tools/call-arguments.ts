@@ -140,11 +140,12 @@ class ArgumentList {
   /** Value in Python, which JSON is nearly. Python's words are for values without further conditions. */
   #python(property: unknown, isText: boolean, json: GrammarSymbol): GrammarSymbol {
     if (isText) return this.#builder.choice([json, this.#quoted(property as Schema)]);
+    if (this.#form.kind !== "python" || this.#form.words === "json") return json;
+    const words = (all: readonly string[]) => all.flatMap((word) => this.#mark(word));
     const keywords = isObject(property) ? Object.keys(property).filter((word) => !notes.includes(word)) : [];
-    const isBoolean = isObject(property) && property.type === "boolean";
-    const words = keywords.length === 0 ? ["True", "False", "None"] : isBoolean ? ["True", "False"] : [];
-    const isPlain = keywords.every((word) => word === "type");
-    return this.#builder.choice([json, ...(isPlain ? words : []).flatMap((word) => this.#mark(word))]);
+    if (keywords.length === 0) return this.#builder.choice([json, ...words(["True", "False", "None"])]);
+    const isBoolean = keywords.length === 1 && (property as Schema).type === "boolean";
+    return isBoolean ? this.#builder.choice(words(["True", "False"])) : json;
   }
 
   /** Text between single quotes, without escapes. */

@@ -4,7 +4,7 @@
  *    begin · beforeName NAME afterName ARGUMENTS afterArguments · between · beforeName … afterArguments · end.
  *
  * The parser of calls (text/formats/) and the constraint on the model (calls.ts) both use it. In all these
- * texts `CALL_NUMBER` stands for digits. Plain data.
+ * texts `CALL_NUMBER` stands for digits, and `CALL_ID` for nine letters or digits. Plain data.
  */
 export interface CallForm {
   readonly begin: string;
@@ -33,9 +33,9 @@ export type ArgumentsForm =
   | { readonly kind: "json" }
   /**
    * Arguments as `name=value, name=value`, like in Python. Strings are JSON, or plain between single quotes
-   * if they have no such quote and no backslash.
+   * if they have no such quote and no backslash. `words`: True, False and None, or JSON's.
    */
-  | { readonly kind: "python" }
+  | { readonly kind: "python"; readonly words: "python" | "json" }
   /**
    * Arguments as `name:value,name:value` without white space, sorted by name. Strings are between two quotes,
    * objects are `{name:value}`, other values are JSON.
@@ -61,30 +61,46 @@ export function isBlock({ begin, end }: CallForm): boolean {
 /** Placeholder of a call number, up to four digits, by which a model distinguishes its calls. */
 export const CALL_NUMBER = "{number}";
 export const DIGITS_MAX = 4;
+/** Placeholder of a call's id that the model makes up. */
+export const CALL_ID = "{id}";
+export const ID_LENGTH = 9;
 
-/** Splits a form's text at its numbers. */
-export function partsBetweenNumbers(text: string): readonly string[] {
-  return text.split(CALL_NUMBER);
+/** A form's text in pieces: plain texts, and placeholders. */
+export function piecesOf(formText: string): readonly string[] {
+  return formText.split(/(\{number\}|\{id\})/).filter((piece) => piece !== "");
+}
+
+/** Beginning of a form's text in `text`, with the id in it. */
+export interface FormMatch {
+  readonly length: number;
+  /** Null: the form's text has no id. */
+  readonly id: string | null;
 }
 
 /**
- * Length of the form's text at the beginning of `text`, in UTF-16 units; "open": it may still match with more
- * text, "broken": it cannot.
+ * Matches a form's text at the beginning of `text`, lengths in UTF-16 units; "open": it may still match with
+ * more text, "broken": it cannot.
  */
-export function lengthOf(formText: string, text: string): number | "open" | "broken" {
+export function matchOf(formText: string, text: string): FormMatch | "open" | "broken" {
   let at = 0;
-  for (const [index, part] of partsBetweenNumbers(formText).entries()) {
-    if (index > 0) {
-      let digits = 0;
-      while (digits < DIGITS_MAX && /\d/.test(text[at + digits] ?? "")) digits++;
-      at += digits;
-      if (digits === 0 && at < text.length) return "broken";
+  let id: string | null = null;
+  for (const piece of piecesOf(formText)) {
+    if (piece === CALL_NUMBER || piece === CALL_ID) {
+      const [pattern, min, max] =
+        piece === CALL_ID
+          ? ([/[A-Za-z0-9]/, ID_LENGTH, ID_LENGTH] as const)
+          : ([/\d/, 1, DIGITS_MAX] as const);
+      const from = at;
+      while (at - from < max && pattern.test(text[at] ?? "")) at++;
+      if (at - from < min) return at === text.length ? "open" : "broken";
+      if (piece === CALL_ID) id = text.slice(from, at);
+      continue;
     }
-    const rest = text.slice(at, at + part.length);
-    if (rest !== part) return part.startsWith(rest) && at + rest.length === text.length ? "open" : "broken";
-    at += part.length;
+    const rest = text.slice(at, at + piece.length);
+    if (rest !== piece) return piece.startsWith(rest) && at + rest.length === text.length ? "open" : "broken";
+    at += piece.length;
   }
-  return at;
+  return { length: at, id };
 }
 
 /** Returns the texts that begin calls of the functions. */

@@ -18,8 +18,7 @@ export function compileCalls(
   const { form, functions, mayTalk } = source;
   const texts = new MarkedTexts(builder.regexes, source.controlTexts);
   const ignored = [...(otherwise?.ignored ?? [])];
-  const mark = (text: string): GrammarSymbol[] =>
-    text === "" ? [] : [builder.terminal(texts.numbered(text))];
+  const mark = (text: string): GrammarSymbol[] => (text === "" ? [] : [builder.terminal(texts.ofForm(text))]);
   const call = builder.choice(
     functions.map((one) => {
       const open = mark(form.beforeName + one.name + form.afterName);

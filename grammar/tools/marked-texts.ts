@@ -2,7 +2,7 @@ import type { GrammarBuilder, GrammarSymbol } from "../grammar.ts";
 import { CONTROL_BYTE, controlBytes } from "../mask/vocabulary.ts";
 import type { Regex, Regexes } from "../regex/regexes.ts";
 import type { TextMarks } from "../source.ts";
-import { DIGITS_MAX, partsBetweenNumbers } from "./call-form.ts";
+import { CALL_ID, CALL_NUMBER, DIGITS_MAX, ID_LENGTH, piecesOf } from "./call-form.ts";
 
 const BREAKS_MAX = 4;
 
@@ -33,12 +33,15 @@ export class MarkedTexts {
     return this.#regexes.literal(markBytes(text, this.#controlTexts));
   }
 
-  /** Same for a text of a call form, which may contain numbers. */
-  numbered(formText: string): Regex {
+  /** Same for a text of a call form, which may contain placeholders. */
+  ofForm(formText: string): Regex {
     const regexes = this.#regexes;
-    const number = regexes.repeat(regexes.bytes([48, 57]), 1, DIGITS_MAX);
-    const [first, ...others] = partsBetweenNumbers(formText).map((part) => this.literal(part));
-    return regexes.cat(first!, ...others.flatMap((part) => [number, part]));
+    const pieces = piecesOf(formText).map((piece) => {
+      if (piece === CALL_NUMBER) return regexes.repeat(regexes.bytes([48, 57]), 1, DIGITS_MAX);
+      if (piece !== CALL_ID) return this.literal(piece);
+      return regexes.repeat(regexes.bytes([48, 57], [65, 90], [97, 122]), ID_LENGTH, ID_LENGTH);
+    });
+    return regexes.cat(...pieces);
   }
 
   /** Puts the mark `before` in front of a text, and allows the mark `after` at its end. */

@@ -35,12 +35,18 @@ export interface Source {
   rows(tensor: string): number | null;
   /** True if the field is present. */
   has(names: Names): boolean;
+  /** Array of numbers of config.json; null if absent. */
+  numbers(names: Names): readonly number[] | null;
   /** Numbers of the listed layers; empty without a list. */
   indices(names: Names): readonly number[];
   /** True if the field is an array. */
   isList(names: Names): boolean;
   /** Array with one number per layer; null if absent. */
   perLayer(names: Names): readonly number[] | null;
+  /** The same of real numbers. */
+  realsPerLayer(names: Names): readonly number[] | null;
+  /** Truth value of each layer, in metadata only; null if absent. */
+  flags(names: Names): readonly boolean[] | null;
   /** Sliding-window flag of each layer: from the file, else from `usual`, the rule of the family's models. */
   slidingLayers(usual: (layer: number) => boolean): readonly boolean[];
   /**
@@ -108,16 +114,22 @@ export interface Family {
    * value.
    */
   readonly groupedHeads?: boolean;
+  /** Tensors of recurrent layers whose rows are stored together for each key head, in folders and GGUF files. */
+  readonly stateGroups?: RegExp;
   /** Formats whose rotated rows of q and k are interleaved in pairs. */
   readonly pairedRows?: { readonly folder?: boolean; readonly gguf?: boolean };
   /** Field of the MLP's width in config.json, if not `intermediate_size`. */
   readonly feedForwardField?: string;
   /** Names of the norm epsilon, if not `rms_norm_eps`. */
   readonly epsilon?: readonly [config: string, metadata: string];
+  /** Lists, or strings of a letter per layer, in config.json: the first gives the number of layers. */
+  readonly layerLists?: readonly string[];
   /** True if layers may differ in size. */
   readonly layersDiffer?: boolean;
   /** True if all layers have latent attention, so that pages hold one head of latent and rotated numbers. */
   readonly isLatent?: boolean;
+  /** True if the embedding may have rows behind those of the vocabulary, for tokens that are no text. */
+  readonly hasMoreRows?: boolean;
   /** True if some layers have experts. */
   readonly hasExperts?: boolean;
   /** True if files may have layers behind the last one that predict further tokens, for drafting. */
@@ -134,7 +146,7 @@ export interface Family {
    */
   describe(
     source: Source,
-  ): Pick<Traits, "layers" | "ropes"> & Partial<Traits & LayerSizes & Pick<Sizes, "contextMax">>;
+  ): Pick<Traits, "layers" | "ropes"> & Partial<Traits & LayerSizes & Pick<Sizes, "contextMax" | "vocab">>;
 }
 
 /** Builds `count` layers with `layer`. */

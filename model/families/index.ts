@@ -6,8 +6,10 @@ import { cohere2 } from "./cohere2.ts";
 import { deepseekV2, deepseekV3, glm4MoeLite } from "./deepseek.ts";
 import { ernie, ernieMoe } from "./ernie.ts";
 import { exaone4 } from "./exaone4.ts";
+import { falconH1 } from "./falcon-h1.ts";
 import type { Family } from "./family.ts";
 import { gemma, gemma2, gemma3, gemmaEmbedding } from "./gemma.ts";
+import { gemma3n } from "./gemma3n.ts";
 import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm, glm4 } from "./glm4.ts";
 import { glm4Moe } from "./glm4-moe.ts";
@@ -18,6 +20,7 @@ import { graniteMoe } from "./granite-moe.ts";
 import { hunyuanDense, hunyuanMoe } from "./hunyuan.ts";
 import { internlm2 } from "./internlm2.ts";
 import { internlm3 } from "./internlm3.ts";
+import { lfm2, lfm2Moe } from "./lfm2.ts";
 import { llama } from "./llama.ts";
 import { llama4 } from "./llama4.ts";
 import { minimaxM2 } from "./minimax-m2.ts";
@@ -26,6 +29,7 @@ import { mistral } from "./mistral.ts";
 import { mistral4 } from "./mistral4.ts";
 import { mixtral } from "./mixtral.ts";
 import { modernBert } from "./modern-bert.ts";
+import { nemotronH } from "./nemotron-h.ts";
 import { nomicBert } from "./nomic-bert.ts";
 import { olmo2, olmo3 } from "./olmo.ts";
 import { olmoe } from "./olmoe.ts";
@@ -33,7 +37,9 @@ import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
 import { qwen2Vl, qwen3Vl, qwen3VlMoe } from "./qwen-vl.ts";
 import { qwen2Moe } from "./qwen2-moe.ts";
+import { qwen35, qwen35Moe } from "./qwen3-5.ts";
 import { qwen3Moe } from "./qwen3-moe.ts";
+import { qwen3Next } from "./qwen3-next.ts";
 import { seedOss } from "./seed-oss.ts";
 import { smollm3 } from "./smollm3.ts";
 import { starcoder2 } from "./starcoder2.ts";
@@ -90,6 +96,14 @@ export const families: readonly Family[] = [
   deepseekV3,
   glm4MoeLite,
   mistral4,
+  gemma3n,
+  qwen3Next,
+  qwen35,
+  qwen35Moe,
+  lfm2,
+  lfm2Moe,
+  falconH1,
+  nemotronH,
 ];
 
 /** Family of a parsed configuration; the name is always in the table. */

@@ -65,8 +65,11 @@ export type Part =
   | { readonly kind: "text"; readonly text: string }
   /** Text that the model reasons before it answers. */
   | { readonly kind: "reasoning"; readonly text: string }
-  /** Beginning of a call. `index` counts the calls of the choice: 0, 1, 2 … */
-  | { readonly kind: "call"; readonly index: number; readonly name: string }
+  /**
+   * Beginning of a call. `index` counts the calls of the choice: 0, 1, 2 … `id`: made up by the model; absent for
+   * most models.
+   */
+  | { readonly kind: "call"; readonly index: number; readonly name: string; readonly id?: string }
   /**
    * More arguments of the preceding call, as JSON of an object; possibly none at all if the answer reaches
    * its length limit.

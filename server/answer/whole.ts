@@ -6,6 +6,8 @@ import type { AnswerEvent, ChoiceFinish, Part, PromptEntry, TokenEntry, Usage } 
  * limit. Numbers keep their digits and keys their order.
  */
 export interface ToolCall {
+  /** Id that the model made up; absent for most models. */
+  readonly id?: string;
   readonly name: string;
   readonly arguments: string;
 }
@@ -76,8 +78,8 @@ export class Gatherer {
 function append(parts: WholePart[], part: Part): void {
   const last = parts.at(-1);
   if (part.kind === "call") {
-    const { index, name } = part;
-    parts.push({ kind: "call", index, call: { name, arguments: "" } });
+    const { kind, index, ...called } = part;
+    parts.push({ kind, index, call: { ...called, arguments: "" } });
   } else if (part.kind === "arguments") {
     if (last?.kind !== "call") throw new Error("arguments follow their call");
     const { index, call } = last;

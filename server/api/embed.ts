@@ -52,23 +52,29 @@ export async function embed(
   return embedTokens(exchange, services, request, await embeddingTokens(request, services));
 }
 
-/** Embeds the tokens of a request's inputs. */
+/**
+ * Embeds the tokens of a request's inputs. An input without tokens has a hidden state of zeros, as in
+ * sentence-transformers.
+ */
 export async function embedTokens(
   exchange: WholeExchange,
   services: EmbedServices,
   { dimensions, service, cacheSalt }: EmbedRequest,
   tokens: readonly (readonly TokenId[])[],
 ): Promise<Embedded> {
-  const { pooling, layers = [] } = embeddingOf(services);
+  const { pooling, size, layers = [] } = embeddingOf(services);
   const { states, cachedTokens } = await pool(exchange, services, {
-    inputs: tokens,
+    inputs: tokens.filter(({ length }) => length > 0),
     pooling,
     isWhole: services.model.isEncoder ?? false,
     service,
     cacheSalt,
   });
   const vectors: Float32Array[] = [];
-  for (const state of states) {
+  const left = states.values();
+  const hidden = layers[0]?.inputs ?? size;
+  for (const { length } of tokens) {
+    const state = length === 0 ? new Float32Array(hidden) : left.next().value!;
     const whole = layers.length === 0 ? state : throughLayers(layers, state);
     vectors.push(unitVector(whole.subarray(0, dimensions ?? whole.length)));
     await yieldIfSpent();
@@ -126,7 +132,10 @@ export function embeddingOf({ model }: Pick<PromptServices, "model">) {
   });
 }
 
-/** Tokens of each input, with the special tokens that the model's tokenizer puts around a text. */
+/**
+ * Tokens of each input, with the special tokens that the model's tokenizer puts around a text. Throws 400 if no
+ * input has any.
+ */
 export async function embeddingTokens(
   { inputs, param, prompt: asked }: Pick<EmbedRequest, "inputs" | "param" | "prompt">,
   services: PromptServices,
@@ -141,13 +150,14 @@ export async function embeddingTokens(
       const text = typeof input === "string" ? prompt + input : input;
       const tokens = await promptTokens(text, true, services);
       const place = inputs.length === 1 ? param : `${param}[${index}]`;
-      if (tokens.length === 0) throw badRequest(`${place} must not be empty: it has no tokens`, place);
       if (tokens.length > contextMax) throw promptTooLong(contextMax, tokens.length, place);
       all[index] = tokens;
       await yieldIfSpent();
     }
   };
   await Promise.all(Array.from({ length: ENCODED_MAX }, (_, first) => encodeFrom(first)));
+  if (all.every(({ length }) => length === 0))
+    throw badRequest(`${param} must not be empty: it has no tokens`, param);
   return all;
 }
 

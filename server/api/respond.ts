@@ -3,7 +3,7 @@ import type { Generation, GenerationOptions, GenerationRequest } from "../answer
 import type { Generator } from "../answer/generator.ts";
 import { Gatherer, type WholeAnswer } from "../answer/whole.ts";
 import type { CacheSaltFor } from "../http/auth.ts";
-import { ApiError, badRequest, clientGone, engineError, unavailable } from "../http/errors.ts";
+import { ApiError, badRequest, clientGone, engineError, unavailable, writesNoText } from "../http/errors.ts";
 import { jsonResponse } from "../http/json/slices.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { HttpLimits } from "../http/limits.ts";
@@ -199,11 +199,6 @@ function generate(
 
 const overloadedRetrySeconds = 2;
 
-/** 400 for text from a model without a vocabulary projection. */
-export function writesNoText(): ApiError {
-  return badRequest("this model writes no text: it gives embeddings alone (/v1/embeddings)", "model");
-}
-
 export function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError {
   switch (failure.kind) {
     case "neverFits":
@@ -222,7 +217,7 @@ export function errorOf(failure: AnswerFailure, lifecycle: Lifecycle): ApiError 
       // The request is to blame unless the whole engine is lost: then a retry may succeed.
       return lifecycle.state === "lost" ? lifecycle.refusal()! : engineError(failure.message);
     case "writesNoText":
-      return writesNoText();
+      return writesNoText("model");
     case "badConstraint":
       return badRequest(failure.message, failure.param, "invalid_schema");
     case "unsatisfiable":

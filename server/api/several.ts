@@ -1,7 +1,7 @@
 /** Routes of a server with several models: each request goes to the routes of the model that it names. */
 
 import { parseDurationMs } from "../config.ts";
-import { ApiError, asApiError, badRequest, ModelNotFound } from "../http/errors.ts";
+import { ApiError, asApiError, badRequest, ModelNotFound, writesNoText } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { Call, Route } from "../http/route.ts";
 import { adminsAlone } from "../http/route.ts";
@@ -11,7 +11,7 @@ import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
 import type { Programs } from "../program/programs.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
 import { refusalOn } from "./refusals.ts";
-import { type RespondLimits, writesNoText } from "./respond.ts";
+import type { RespondLimits } from "./respond.ts";
 import { cancelResponse, deleteResponse, type ResponsesDeps, readResponse } from "./responses/responses.ts";
 import { aliasesOf, jobRoutes, pageRoutes } from "./routes.ts";
 import { type ListedModel, severalModelRoutes } from "./several-models.ts";
@@ -139,7 +139,7 @@ async function toModel(call: Call, row: Row, deps: SeveralDeps): Promise<unknown
   deps.lifecycle.expectReady();
   const body: Body = row.method === "POST" ? await call.readWork() : {};
   const name = resolvedName(givenName(call, row, body), deps);
-  if (writers.has(row.path) && !isLoadAlone(row, body) && isHeadless(name, deps)) throw writesNoText();
+  if (writers.has(row.path) && !isLoadAlone(row, body) && isHeadless(name, deps)) throw writesNoText("model");
   const keepAliveMs = keepAliveOf(row, body);
   if (keepAliveMs === 0 && isLoadAlone(row, body) && deps.set.present(name) === null)
     return readyBody(name, row.path === "/api/chat" ? chatShape : textShape, true);

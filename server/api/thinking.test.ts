@@ -24,6 +24,37 @@ describe("what is asked of thinking", () => {
     expect(settled(thinks, { isWanted: true })).toEqual([{}, null, false]);
   });
 
+  test("reaches templates without a switch by another argument that switches thoughts off", () => {
+    const seed = "{% if thinking_budget == 0 %}{% endif %}<seed:think>";
+    expect(settled(seed, { isWanted: false })).toEqual([{ thinking_budget: 0 }, null, true]);
+    expect(settled(seed, { effort: "none" })).toEqual([{ thinking_budget: 0 }, null, true]);
+    expect(settled(seed, { isWanted: true })).toEqual([{}, null, false]);
+    expect(settled(seed, { tokensMax: 512 })).toEqual([{ thinking_budget: 512 }, 512, true]);
+    const mistral = "{% if reasoning_effort == 'none' %}{% endif %}[THINK]";
+    expect(settled(mistral, { isWanted: false })).toEqual([{ reasoning_effort: "none" }, null, true]);
+    expect(settled(knowsEffort, { isWanted: false })).toEqual([{}, null, false]);
+  });
+
+  test("reaches a variable of the template alone, not a word of its text", () => {
+    expect(settled("Keep thinking. {{ message.thinking }}<think>", { isWanted: false })).toEqual([
+      {},
+      null,
+      false,
+    ]);
+    const own = "{% set thinking = message.thinking %}{% if thinking is defined %}<think>{% endif %}";
+    expect(settled(own, { isWanted: false })).toEqual([{}, null, false]);
+    const tested =
+      "{% if not thinking is defined %}{% set thinking = false %}{% endif %}{{ thinking }}<think>";
+    expect(settled(tested, { isWanted: true })).toEqual([{ thinking: true }, null, true]);
+    const itself = "{% set thinking = thinking or message.thinking %}{{ thinking }}<think>";
+    expect(settled(itself, { isWanted: true })).toEqual([{ thinking: true }, null, true]);
+    expect(settled("{{ reasoning }}<|START_THINKING|>", { isWanted: false })).toEqual([
+      { reasoning: false },
+      null,
+      true,
+    ]);
+  });
+
   test("is an effort for templates that know efforts, and a limit for others that think", () => {
     expect(settled(knowsEffort, { effort: "low" })).toEqual([{ reasoning_effort: "low" }, null, true]);
     expect(settled(thinks, { effort: "low" })).toEqual([{}, 1024, true]);

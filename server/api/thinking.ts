@@ -99,17 +99,21 @@ export function settleThinking(
   given: Readonly<Record<string, unknown>> = {},
 ): ThinkingSettled {
   const thinks = template !== null && thinkingMarksIn(template.sourceText(hasTools)) !== null;
-  const mentions = (name: string): boolean => template?.mentions(name, hasTools) === true;
-  const takes = (name: string): boolean => mentions(name) && !Object.hasOwn(given, name);
+  const reads = (name: string): boolean => template?.reads(name, hasTools) === true;
+  const takes = (name: string): boolean => reads(name) && !Object.hasOwn(given, name);
   const templateArguments: Record<string, unknown> = {};
-  const switchName = ["enable_thinking", "thinking"].find(mentions);
-  const hasSwitch = switchName !== undefined && takes(switchName);
   const wanted = isWanted ?? (effort === null ? null : effort !== "none");
-  if (wanted !== null && hasSwitch) templateArguments[switchName] = wanted;
-  const knowsEffort = mentions("reasoning_effort");
+  const off = switchOff(template, hasTools);
+  const switchName = switches.find(reads) ?? (wanted === false ? off?.name : undefined);
+  const hasSwitch = switchName !== undefined && takes(switchName);
+  if (wanted !== null && hasSwitch)
+    templateArguments[switchName] = switchName === off?.name ? off.value : wanted;
+  const knowsEffort = reads("reasoning_effort");
   if (effort !== null && takes("reasoning_effort")) templateArguments.reasoning_effort = effort;
   const ofEffort = effort === null || knowsEffort ? null : (effortTokens[effort] ?? null);
   const limit = thinks ? (tokensMax ?? ofEffort) : null;
+  if (limit !== null && takes(BUDGET) && templateArguments[BUDGET] === undefined)
+    templateArguments[BUDGET] = limit;
   return {
     templateArguments,
     tokensMax: limit,
@@ -123,6 +127,31 @@ export function settleThinking(
       tokensMax: tokensMax !== null && limit !== null,
     },
   };
+}
+
+/** Variables by which templates switch reasoning on and off. */
+const switches = ["enable_thinking", "thinking", "enable_reasoning", "reasoning"];
+/** Variable of templates that write the number of reasoning tokens into the prompt. */
+const BUDGET = "thinking_budget";
+
+/** Argument that switches reasoning off in a template without a switch; null: there is none. */
+function switchOff(
+  template: ChatTemplate | null,
+  hasTools: boolean,
+): { readonly name: string; readonly value: unknown } | null {
+  if (template?.reads(BUDGET, hasTools)) return { name: BUDGET, value: 0 };
+  const knowsNone =
+    template?.reads("reasoning_effort", hasTools) && /["']none["']/.test(template.sourceText(hasTools));
+  return knowsNone ? { name: "reasoning_effort", value: "none" } : null;
+}
+
+/** True if the model writes thoughts, or its template reads an argument about them. */
+export function canThink(template: ChatTemplate | null): boolean {
+  if (template === null) return false;
+  const names = [...switches, BUDGET, "reasoning_effort"];
+  return (
+    thinkingMarksIn(template.sourceText(false)) !== null || names.some((name) => template.reads(name, false))
+  );
 }
 
 const budgetNames = [

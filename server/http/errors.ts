@@ -52,6 +52,13 @@ export function badRequest(message: string, param?: string, apiCode?: string): A
   return new ApiError(400, "invalid_request_error", message, { param, apiCode });
 }
 
+/** 400 for text from a model without a vocabulary projection. */
+export function writesNoText(param: string): ApiError {
+  const message =
+    "this model writes no text: it gives embeddings or scores alone (/v1/embeddings, /v1/rerank)";
+  return badRequest(message, param);
+}
+
 /** 404 for a model this server does not have. Wire formats whose clients match other words write their own. */
 export class ModelNotFound extends ApiError {
   constructor(

@@ -252,7 +252,7 @@ function codeOf(failure: AnswerFailure): [code: string, message: string] {
     case "engineFailed":
       return ["engine_error", failure.message];
     case "writesNoText":
-      return ["invalid_request_error", "this model writes no text: it gives embeddings alone"];
+      return ["invalid_request_error", "this model writes no text: it gives embeddings or scores alone"];
     case "badConstraint":
       return ["invalid_schema", failure.message];
     case "unsatisfiable":

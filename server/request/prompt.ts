@@ -5,7 +5,14 @@ import { type AnswerFormat, answerFormat } from "../../text/formats/answer-forma
 import type { ModelText } from "../../text/model-text.ts";
 import type { ChatTemplate } from "../../text/template.ts";
 import type { GenerationOptions } from "../answer/generation.ts";
-import { badRequest, clientGone, contextExceeded, promptTooLong, unavailable } from "../http/errors.ts";
+import {
+  badRequest,
+  clientGone,
+  contextExceeded,
+  promptTooLong,
+  unavailable,
+  writesNoText,
+} from "../http/errors.ts";
 import { EncoderBusyError, EncoderStoppedError, type RequestEncoder } from "../text/encoder.ts";
 import type { ChatMessage, Prompt } from "./chat-message.ts";
 import { requestLimits } from "./limits.ts";
@@ -104,9 +111,8 @@ export function chatWritten(
 }
 
 function templateOf({ template, model }: PromptServices, param: string): ChatTemplate {
+  if (model.isHeadless) throw writesNoText(param);
   if (template !== null) return template;
-  if (model.isEncoder)
-    throw badRequest("this model writes no text: it gives embeddings alone (/v1/embeddings)", param);
   throw badRequest("this model has no chat template: use /v1/completions", param, "template_error");
 }
 

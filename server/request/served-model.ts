@@ -26,6 +26,8 @@ export interface ServedModel {
   readonly fill?: FillForm | null;
   /** True for an encoder, which computes a text as a whole. */
   readonly isEncoder?: boolean;
+  /** True for a model that generates no text. */
+  readonly isHeadless?: boolean;
   /** Absent: its engine gives no hidden states. */
   readonly embedding?: ServedEmbedding;
   /** Absent: its engine gives no hidden states. */

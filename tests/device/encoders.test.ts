@@ -13,9 +13,15 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
-import { openTokenizer } from "../../text/model-text.ts";
+import { openTemplate, openTokenizer } from "../../text/model-text.ts";
 import { loadTokenizer } from "../../text/tokenizer.ts";
-import { encoderFile, encoderFolder, encoderFolders, expectedOfEncoder } from "../reference/encoders.ts";
+import {
+  encoderFile,
+  encoderFolder,
+  encoderFolders,
+  expectedOfEncoder,
+  qwen3Reranker,
+} from "../reference/encoders.ts";
 import { cosineOf, largestDifference } from "./compare.ts";
 import { cpuLibrary } from "./library.ts";
 
@@ -60,7 +66,8 @@ function statesOf(path: string, pooling: Pooling, texts: readonly Text[], way: W
     }
   });
   texts.forEach(({ tokens, ...rest }, id) => {
-    const spec = { ...sequenceSpec([...tokens], 1, { pooling }), isWhole: true, ...rest };
+    const isWhole = folder.config.shape.encoder !== undefined ? { isWhole: true } : {};
+    const spec = { ...sequenceSpec([...tokens], 1, { pooling }), ...isWhole, ...rest };
     engine.receive({ kind: "submit", sequence: { ...spec, id: id as SequenceId } });
   });
   engine.run();
@@ -68,7 +75,8 @@ function statesOf(path: string, pooling: Pooling, texts: readonly Text[], way: W
     device.wait();
     device.deliver();
   }
-  expect(load).toMatchObject({ pagesFree: limits.pages, pagesCached: 0 });
+  if (folder.config.shape.encoder !== undefined)
+    expect(load).toMatchObject({ pagesFree: limits.pages, pagesCached: 0 });
   device.close();
   closeNativeModel(cpu, model);
   return states;
@@ -134,7 +142,7 @@ describe("vectors", () => {
 });
 
 describe("a GGUF file of llama.cpp's converter", () => {
-  const files = names.flatMap((name): [string, string][] => {
+  const files = embedders.flatMap((name): [string, string][] => {
     const file = encoderFile(name);
     return file === null ? [] : [[name, file]];
   });
@@ -182,20 +190,58 @@ describe("a GGUF file of llama.cpp's converter", () => {
   );
 });
 
+/** Scores of tokenised pairs by the head of a model. */
+function scoresOf(path: string, texts: readonly Text[]): number[] {
+  const head = openModelFolder(path).score;
+  if ("refusal" in head) throw new Error(head.refusal);
+  const { weights, bias = 0, pooling = "last", layers = [] } = head;
+  return statesOf(path, pooling, texts, { compute: "f32" }).map((state) => {
+    const product = throughLayers(layers, state).reduce((sum, x, at) => sum + x * weights[at]!, bias);
+    return 1 / (1 + Math.exp(-product));
+  });
+}
+
 describe("scores", () => {
-  test.each(scorers)("of %s are those of a CrossEncoder", (name) => {
-    const head = openModelFolder(encoderFolder(name)).score;
-    if ("refusal" in head) throw new Error(head.refusal);
-    const { weights, bias = 0, pooling = "last", layers = [] } = head;
-    const { pairs, scores } = expectedOf(name);
+  const pairsOf = (name: string): readonly Text[] => {
     const tokenizer = loadTokenizer(encoderFolder(name));
-    const texts = pairs!.map(([first, second]) => {
+    return expectedOf(name).pairs!.map(([first, second]) => {
       const [a, b] = [first, second].map((text) => tokenizer.encode(text, { addSpecialTokens: false }));
       return tokenizer.pair(a!, b!);
     });
-    statesOf(encoderFolder(name), pooling, texts, { compute: "f32" }).forEach((state, i) => {
-      const product = throughLayers(layers, state).reduce((sum, x, at) => sum + x * weights[at]!, bias);
-      expect(1 / (1 + Math.exp(-product))).toBeCloseTo(scores![i]!, 5);
+  };
+
+  test.each(scorers)("of %s are those of a CrossEncoder", (name) => {
+    const { scores } = expectedOf(name);
+    scoresOf(encoderFolder(name), pairsOf(name)).forEach((score, i) => {
+      expect(score).toBeCloseTo(scores![i]!, 5);
+    });
+  });
+
+  test.each(["xlm-roberta-score", "modern-bert-score"])("of %s's GGUF file are the same", (name) => {
+    const { scores } = expectedOf(name);
+    scoresOf(encoderFile(name)!, pairsOf(name)).forEach((score, i) => {
+      expect(score).toBeCloseTo(scores![i]!, 5);
+    });
+  });
+
+  test("of BERT's GGUF file are refused: the converter leaves a layer out", () => {
+    expect(openModelFolder(encoderFile("bert-score")!).score).toEqual({
+      refusal: "its file lacks cls.weight, the layer before cls.output",
+    });
+  });
+
+  test("of a GGUF file of Qwen3-Reranker's kind are transformers' probabilities of yes beside no", () => {
+    const { file, pairs, tokens, scores } = qwen3Reranker();
+    const tokenizer = openTokenizer(file);
+    const template = openTemplate(file, tokenizer)!;
+    const texts = pairs.map(([query, document]) => {
+      const messages = Object.entries({ query, document }).map(([role, content]) => ({ role, content }));
+      return { tokens: tokenizer.encodeRendered(template.write(messages, { addGenerationPrompt: true })) };
+    });
+    expect(texts.map((text) => text.tokens)).toEqual([...tokens]);
+    expect(openModelFolder(file).config.isHeadless).toBe(true);
+    scoresOf(file, texts).forEach((score, i) => {
+      expect(score).toBeCloseTo(scores[i]!, 5);
     });
   });
 });

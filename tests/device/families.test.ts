@@ -29,13 +29,17 @@ const library = cpuLibrary();
 const scratch = mkdtempSync(join(tmpdir(), "bunting-families-"));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-/** Returns the logits after each position of the reference, from chunks that end there. */
-function logitsOf(path: string, compute: "f32" | "bf16", on = library): Float32Array[] {
+/**
+ * Returns the logits after each position of the reference, from chunks that end there, or of at most `size`
+ * tokens.
+ */
+function logitsOf(path: string, compute: "f32" | "bf16", on = library, size = 64): Float32Array[] {
   const rig = new Rig(on, openModelFolder(path), { compute, quant: "none" });
   const stream = rig.stream(familyPrompt);
-  const logits = familyPositions.map(
-    (position) => rig.step([{ stream, count: position + 1 - stream.computed }])[0]!.logits,
-  );
+  const logits = familyPositions.map((position) => {
+    while (position + 1 - stream.computed > size) rig.step([{ stream, count: size, isUndrawn: true }]);
+    return rig.step([{ stream, count: position + 1 - stream.computed }])[0]!.logits;
+  });
   rig.close();
   return logits;
 }
@@ -64,8 +68,23 @@ describe.each(Object.keys(familyConfigs).map((name) => [name]))("%s", (name) => 
     }
   });
 
-  for (const { name: engine, library: gpu } of cpuOnly.includes(name) ? [] : gpuEngines()) {
+  const isRecurrent = openModelFolder(folder).config.shape.states !== undefined;
+  test.if(isRecurrent)("token by token it is the same bits as in chunks", () => {
+    for (const compute of ["f32", "bf16"] as const) {
+      const chunked = logitsOf(folder, compute);
+      const single = logitsOf(folder, compute, library, 1);
+      expect(single.map((logits, index) => sameBits(logits, chunked[index]!))).toEqual([true, true, true]);
+    }
+  });
+
+  for (const { name: engine, library: gpu } of gpuEngines()) {
     const [kind, path] = paths.at(-1)!;
+    if (isRecurrent || cpuOnly.includes(name)) {
+      test(`on ${engine} it is refused`, () => {
+        expect(() => logitsOf(folder, "bf16", gpu)).toThrow(/the GPU engine computes|GPUs do not compute/);
+      });
+      continue;
+    }
     test(`on ${engine} they are near, and the same bits from ${kind} in one chunk as from a folder in three`, () => {
       const chunked = logitsOf(folder, "bf16", gpu);
       for (const [index, logits] of chunked.entries()) {

@@ -45,6 +45,7 @@ const kinds = [
   ["apertus", "an activation with numbers of each layer"],
   ["deepseek-v2", "latent attention"],
   ["mistral4", "latent attention with latents of queries, which grow with their position"],
+  ["gemma3n", "several residual streams, LAuReL, sparse gates"],
 ] as const;
 interface Way {
   readonly device: string;

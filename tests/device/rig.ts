@@ -9,7 +9,7 @@ import { closeNativeModel, openCpuDevice, openGpuDevice, openNativeModel } from 
 import type { GemmChoice, Isa, KvFormat, NativeLibrary } from "../../gpu/native.ts";
 import { formatsOf, type Quant } from "../../model/formats.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
-import type { Chunk, PageId, PageMove, SequenceId, StepResult } from "../../scheduler/core.ts";
+import type { Chunk, PageId, PageMove, SequenceId, StateSlot, StepResult } from "../../scheduler/core.ts";
 import { sampling } from "../../simulation/factories.ts";
 import { gpuRefusal } from "./library.ts";
 
@@ -31,6 +31,8 @@ export interface Stream {
   readonly pages: PageId[];
   /** Tokens whose keys and values are in the pages. */
   computed: number;
+  /** Slot of the recurrent state after the computed tokens; null: no step has computed any, or there is none. */
+  slot: StateSlot | null;
 }
 
 /** Result of a step's chunk. */
@@ -62,6 +64,7 @@ export class Rig {
   readonly #model: ReturnType<typeof openNativeModel>;
   readonly #device: NativeDevice;
   readonly #free: PageId[] = [];
+  readonly #freeSlots: StateSlot[] = [];
   #steps = 0;
 
   constructor(library: NativeLibrary, folder: ModelFolder, options: Partial<RigOptions> = {}) {
@@ -76,9 +79,12 @@ export class Rig {
       { ...rest, compute, threads, formats, contextMax: null },
       () => undefined,
     );
+    const states = this.#model.stateBytes > 0 ? { states: limits.stepChunksMax } : {};
     this.#device = isGpu
-      ? openGpuDevice(library, this.#model, { ...limits, threads, gemm }, 0, () => {})
-      : openCpuDevice(library, this.#model, { ...limits, threads });
+      ? openGpuDevice(library, this.#model, { ...limits, ...states, threads, gemm }, 0, () => {})
+      : openCpuDevice(library, this.#model, { ...limits, ...states, threads });
+    // Most recently freed slots first, which hold old states.
+    for (let slot = 0; slot < (states.states ?? 0); slot += 1) this.#freeSlots.push(slot as StateSlot);
     // 191 and 320 are coprime: every page once, neighbours far apart.
     for (let i = 0; i < limits.pages; i += 1) this.#free.push(((i * 191) % limits.pages) as PageId);
   }
@@ -89,7 +95,7 @@ export class Rig {
   }
 
   stream(tokens: readonly TokenId[]): Stream {
-    return { tokens: [...tokens], pages: [], computed: 0 };
+    return { tokens: [...tokens], pages: [], computed: 0, slot: null };
   }
 
   /**
@@ -98,7 +104,8 @@ export class Rig {
    */
   branch(from: Stream, count: number, tokens: readonly TokenId[]): { stream: Stream; moves: PageMove[] } {
     const shared = Math.floor(count / pageTokens);
-    const stream: Stream = { tokens: [...tokens], pages: from.pages.slice(0, shared), computed: count };
+    if (from.slot !== null) throw new Error("a stream with a recurrent state is not branched");
+    const stream = { ...this.stream(tokens), pages: from.pages.slice(0, shared), computed: count };
     const rest = count % pageTokens;
     if (rest === 0) return { stream, moves: [] };
     const page = this.#takePage();
@@ -126,6 +133,7 @@ export class Rig {
           ? []
           : [{ afterIndex: count - 1, sampling: greedy, position: 0, banned: [], seen: null, allowed: null }],
         adapter: 0,
+        ...this.#stateOf(stream),
       };
     });
     this.#steps += 1;
@@ -137,6 +145,15 @@ export class Rig {
     this.#device.deliver();
     for (const { stream, count } of parts) stream.computed += count;
     return this.#drawn(result as StepResult | null);
+  }
+
+  /** State of a stream's next chunk, which begins from nothing if the stream does. */
+  #stateOf(stream: Stream): Pick<Chunk, "state"> {
+    if (this.#model.stateBytes === 0) return {};
+    const from = stream.computed === 0 ? null : stream.slot;
+    stream.slot ??= this.#freeSlots.pop() ?? null;
+    if (stream.slot === null) throw new Error("the rig has no free state slot");
+    return { state: { slot: stream.slot, from, saves: [] } };
   }
 
   #drawn(result: StepResult | null): Drawn[] {
@@ -187,6 +204,8 @@ export class Rig {
     this.#free.push(...stream.pages.splice(shared));
     stream.pages.length = 0;
     stream.computed = 0;
+    if (stream.slot !== null) this.#freeSlots.push(stream.slot);
+    stream.slot = null;
   }
 
   close(): void {

@@ -3,6 +3,7 @@
  * conversation that the server has answered once can continue.
  */
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { dialects } from "../support/dialects.ts";
 import { familyTemplates } from "../support/family-templates.ts";
 import { startTestServer, type TestServer } from "./server.ts";
 
@@ -268,4 +269,28 @@ test("an answer of two calls goes on under a template that demands ids of nine l
     max_tokens: 1,
   });
   expect(status).toBe(200);
+});
+
+test("an id that the model made up is the call's on every wire format that has ids", async () => {
+  const answer = '[TOOL_CALLS]read[CALL_ID]a7b2C3d4e[ARGS]{"path": "a"}';
+  const { template } = dialects.get("Mistral Small 3.2")!;
+  const server = startTestServer({ template, answers: () => [answer] });
+  servers.set("ids", server);
+  const tool = { name: "read", description: "Reads.", parameters: schema };
+  const messages = [{ role: "user", content: "Read." }];
+  const offered = { messages, tools: [{ type: "function", function: tool }] };
+  const whole = JSON.parse((await answered("ids", "/v1/chat/completions", offered)).text);
+  const { tool_calls: calls } = whole.choices[0].message;
+  expect(calls).toEqual([
+    { id: "a7b2C3d4e", type: "function", function: { name: "read", arguments: '{"path": "a"}' } },
+  ]);
+  const stream = (await answered("ids", "/v1/chat/completions", { ...offered, stream: true })).text;
+  expect(stream).toContain('"id":"a7b2C3d4e"');
+  const anthropic = { messages, max_tokens: 100, tools: [{ name: "read", input_schema: schema }] };
+  expect(JSON.parse((await answered("ids", "/v1/messages", anthropic)).text).content).toEqual([
+    { type: "tool_use", id: "a7b2C3d4e", name: "read", input: { path: "a" } },
+  ]);
+  const responses = { input: "Read.", tools: [{ type: "function", ...tool }] };
+  const [item] = JSON.parse((await answered("ids", "/v1/responses", responses)).text).output;
+  expect(item).toMatchObject({ type: "function_call", call_id: "a7b2C3d4e", name: "read" });
 });

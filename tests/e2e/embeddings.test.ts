@@ -81,7 +81,7 @@ test("in llama-server's form texts among tokens are a part of one prompt", async
 test("what is empty, or neither text nor tokens, is refused by its place", async () => {
   const refused = [
     ["", /input must not be empty/],
-    [["a", ""], /must not be empty/],
+    [["", ""], /input must not be empty/],
     [[], /input must be/],
     [["a", {}], /input\[1\] must be/],
     [[5, {}], /input\[1\] must be/],
@@ -90,6 +90,18 @@ test("what is empty, or neither text nor tokens, is refused by its place", async
   ] as const;
   for (const [input, says] of refused)
     await expect(vectorsOf(input as unknown as string)).rejects.toThrow(says);
+});
+
+test("an empty text among others has a vector of zeros, as in sentence-transformers", async () => {
+  const [first, second] = await vectorsOf(["one text", "3"]);
+  const zeros = Array<number>(size).fill(0);
+  expect(await vectorsOf(["", "one text", "", "3"])).toEqual([zeros, first!, zeros, second!]);
+  const ollama = await post(server, "/api/embed", { model: "demo", input: ["one text", ""] });
+  const { embeddings } = (await ollama.json()) as { embeddings: number[][] };
+  expect(embeddings[1]).toEqual(zeros);
+  const llama = await post(server, "/embedding", { content: ["", "3"] });
+  const answers = (await llama.json()) as { embedding: number[][] }[];
+  expect(answers.map(({ embedding }) => embedding[0]![0])).toEqual([0, second![0]!]);
 });
 
 test("base64, which the client asks for by itself, has the same numbers", async () => {
@@ -158,7 +170,7 @@ test("what cannot be embedded is refused with field, limit and value", async () 
   const refused: [body: object, param: string | null, text: string][] = [
     [{}, "input", "input must be a string, an array of strings"],
     [{ input: [] }, "input", "input must be a string, an array of strings"],
-    [{ input: ["a", ""] }, "input[1]", "input[1] must not be empty: it has no tokens"],
+    [{ input: ["", ""] }, "input", "input must not be empty: it has no tokens"],
     [{ input: "" }, "input", "input must not be empty: it has no tokens"],
     [{ input: Array(2049).fill("a") }, "input", "input may hold 2048 texts at most, but holds 2049"],
     [{ input: [1, -1] }, "input[1]", "input[1] must be an integer from 0"],
@@ -299,7 +311,7 @@ test("a model without a vocabulary projection embeds, and says so where texts ar
   ] as const) {
     const response = await post(headless, path, body);
     expect([path, response.status]).toEqual([path, 400]);
-    expect(await response.text()).toContain("this model writes no text: it gives embeddings alone");
+    expect(await response.text()).toContain("this model writes no text: it gives embeddings or scores alone");
   }
   const shown = (await (await post(headless, "/api/show", { model: "demo" })).json()) as {
     capabilities: string[];

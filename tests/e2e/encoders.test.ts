@@ -1,6 +1,6 @@
 /** Whole program with encoders: vectors with prompts, scores of pairs, and refusals. */
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
-import { encoderFolder, expectedOfEncoder } from "../reference/encoders.ts";
+import { encoderFile, encoderFolder, expectedOfEncoder, qwen3Reranker } from "../reference/encoders.ts";
 import { Program } from "./program.ts";
 import { demoFolder } from "./server.ts";
 
@@ -140,22 +140,50 @@ test("an encoder and a model that writes are served beside each other", async ()
   );
 });
 
-test.each(["bert-score", "xlm-roberta-score", "modern-bert-score"])("%s scores pairs", async (name) => {
+interface Scorer {
+  readonly path: string;
+  readonly pairs: readonly [string, string][];
+  readonly scores: readonly number[];
+}
+
+function scorer(name: string, path: string): [string, Scorer] {
   const { pairs, scores } = expectedOfEncoder(name);
-  await serving(name, async (post) => {
+  return [name + (path.endsWith(".gguf") ? " in a GGUF file" : ""), { path, pairs: pairs!, scores: scores! }];
+}
+
+const scorers: [string, Scorer][] = [
+  ...["bert-score", "xlm-roberta-score", "modern-bert-score"].map((name) =>
+    scorer(name, encoderFolder(name)),
+  ),
+  scorer("xlm-roberta-score", encoderFile("xlm-roberta-score")!),
+  [
+    "a reranker of Qwen3's kind in a GGUF file",
+    { path: qwen3Reranker().file, pairs: qwen3Reranker().pairs, scores: qwen3Reranker().scores },
+  ],
+];
+
+test.each(scorers)("%s scores pairs, and writes no text", async (_, { path, pairs, scores }) => {
+  const use = async (post: (path: string, body: Json) => Promise<Answer>): Promise<void> => {
     const scored = await post("/v1/score", {
-      text_1: pairs!.map(([a]) => a),
-      text_2: pairs!.map(([, b]) => b),
+      text_1: pairs.map(([a]) => a),
+      text_2: pairs.map(([, b]) => b),
     });
     const got = (scored.body.data as { score: number }[]).map(({ score }) => score);
-    for (const [i, score] of got.entries()) expect(score).toBeCloseTo(scores![i]!, 5);
+    for (const [i, score] of got.entries()) expect(score).toBeCloseTo(scores[i]!, 5);
 
-    const [query] = pairs![0]!;
-    const documents = pairs!.slice(0, 2).map(([, document]) => document);
+    const [query] = pairs[0]!;
+    const documents = pairs.slice(0, 2).map(([, document]) => document);
     const { results } = (await post("/v1/rerank", { query, documents })).body as {
       results: { index: number; relevance_score: number }[];
     };
-    for (const { index, relevance_score } of results) expect(relevance_score).toBeCloseTo(scores![index]!, 5);
+    for (const { index, relevance_score } of results) expect(relevance_score).toBeCloseTo(scores[index]!, 5);
     expect(results[0]!.relevance_score).toBeGreaterThanOrEqual(results[1]!.relevance_score);
-  });
+
+    const chat = await post("/v1/chat/completions", { messages: [{ role: "user", content: "Hi" }] });
+    expect(chat).toMatchObject({
+      status: 400,
+      body: { error: { message: expect.stringContaining("writes no text") } },
+    });
+  };
+  await serving("", use, [path]);
 });

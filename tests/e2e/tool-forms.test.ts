@@ -1,29 +1,16 @@
 /** Tool calls in the forms of several models: forced, drawn at random, whole and streamed. */
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import OpenAI from "openai";
+import { goldenCalls } from "../support/golden-calls.ts";
 import { allows } from "../support/schema-oracle.ts";
 import { startTestServer, type TestServer } from "./server.ts";
 
-/** Snippets of a chat template that identify its call form. */
+/** Snippets of chat templates that identify every call form, two of them with thoughts. */
 const shown: Readonly<Record<string, string>> = {
-  hermes: '<tool_call>\n{"name": …}\n</tool_call>',
-  "qwen coder": "<tool_call>\n<function=example>\n<parameter=a>\n1\n</parameter>",
-  "glm's lines": "<tool_call>example\n<arg_key>a</arg_key>",
-  glm: "<tool_call>example<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
-  seed: "<seed:tool_call>\n<function=example>\n<parameter=a>1</parameter>",
-  cohere: '<|START_THINKING|><|END_THINKING|><|START_ACTION|>[{"tool_name": …}]',
-  kimi: "<|tool_calls_section_begin|><|tool_call_begin|>functions.name:0",
-  gemma: '<|tool_call>call:name{a:<|"|>b<|"|>}<tool_call|>',
-  "deepseek's tags": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="name">',
-  llama:
-    'Respond in the format {"name": function name, "parameters": dictionary of argument name and its value}.',
-  pythonic: "[func_name1(params_name1=params_value1)]",
-  "mistral's list": '[TOOL_CALLS] [{"name": …}]',
-  "mistral's args": "[TOOL_CALLS]name[ARGS]{}",
+  ...Object.fromEntries(Object.entries(goldenCalls).map(([name, { template }]) => [name, template])),
+  Cohere: '<|START_THINKING|><|END_THINKING|><|START_ACTION|>[{"tool_name": …}]',
   "gpt-oss":
     "<|channel|>analysis<|message|><|channel|>commentary to=functions.name <|constrain|>json<|message|>",
-  deepseek: "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>name<｜tool▁sep｜>{}",
-  "deepseek's fences": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>name\n```json\n",
 };
 
 const parameters = {

@@ -40,3 +40,14 @@ export function encoderFile(name: string): string | null {
   const file = join(root, name, "f16.gguf");
   return existsSync(file) ? file : null;
 }
+
+/** GGUF file of a small model of Qwen3-Reranker's kind, with what transformers makes of pairs (rerankers_gguf.py). */
+export function qwen3Reranker() {
+  const dir = join(import.meta.dir, "qwen3-reranker");
+  const expected = JSON.parse(readFileSync(join(dir, "expected.json"), "utf8")) as {
+    readonly pairs: readonly [string, string][];
+    readonly tokens: readonly TokenId[][];
+    readonly scores: readonly number[];
+  };
+  return { file: join(dir, "f16.gguf"), ...expected };
+}

@@ -96,6 +96,9 @@ def main():
     for name in names:
         config = json.loads((folder / name / "config.json").read_text())
         vocab = config.get("text_config", config)["vocab_size"]
+        if shares := config.get("activation_sparsity_pattern"):  # transformers wants 0.0, and JSON of others has 0
+            config["activation_sparsity_pattern"] = [float(share) for share in shares]
+            (folder / name / "config.json").write_text(json.dumps(config))
         prompt = [(index * 37 + 11) % vocab for index in range(48)]
         if config["model_type"] == "internlm2":
             model = as_llama(folder / name, config).eval()

@@ -63,6 +63,38 @@ const gemma4 = {
   tie_word_embeddings: true,
 };
 
+const deltaNet = {
+  ...{ linear_num_key_heads: 2, linear_num_value_heads: 4, linear_conv_kernel_dim: 4 },
+  ...{ linear_key_head_dim: 32, linear_value_head_dim: 32, attn_output_gate: true },
+};
+const mamba = {
+  ...{ mamba_n_heads: 8, mamba_d_head: 32, mamba_d_state: 16, mamba_d_conv: 4, mamba_expand: 2 },
+  ...{ mamba_conv_bias: true, mamba_proj_bias: false, mamba_chunk_size: 16 },
+};
+const graniteScales = {
+  ...{ embedding_multiplier: 6.5, attention_multiplier: 0.3, residual_multiplier: 0.22 },
+  logits_scaling: 4.5,
+};
+const falconH1 = {
+  ...{ mamba_d_ssm: 128, mamba_n_heads: 4, mamba_d_head: 32, mamba_d_state: 16, mamba_d_conv: 4 },
+  ...{ mamba_conv_bias: true, mamba_proj_bias: false, mamba_rms_norm: false, mamba_chunk_size: 16 },
+  ...{ projectors_bias: false, rope_theta: 1e11, embedding_multiplier: 5.65, lm_head_multiplier: 0.4 },
+  ...{ attention_in_multiplier: 0.9, attention_out_multiplier: 0.94, key_multiplier: 0.39 },
+  ...{ ssm_in_multiplier: 1.25, ssm_out_multiplier: 0.24, mlp_multipliers: [0.88, 0.58] },
+  ssm_multipliers: [0.35, 0.25, 0.18, 0.5, 0.35],
+};
+const nemotronH = {
+  ...{ ssm_state_size: 16, mamba_num_heads: 4, mamba_head_dim: 32, n_groups: 2, conv_kernel: 4 },
+  ...{ mamba_hidden_act: "silu", mlp_hidden_act: "relu2", use_conv_bias: true, use_bias: false },
+  ...{ chunk_size: 16, rms_norm_eps: undefined, layer_norm_epsilon: 1e-5 },
+};
+const qwen35 = {
+  rope_parameters: {
+    ...{ rope_type: "default", rope_theta: 1e7, partial_rotary_factor: 0.5 },
+    ...{ mrope_section: [3, 3, 2], mrope_interleaved: true },
+  },
+};
+
 /** Configurations (config.json) by name; of three layers, or as many as all layer kinds need. */
 export const familyConfigs: Readonly<Record<string, JsonObject>> = {
   "llama-biases": of("Llama", "llama", { attention_bias: true, mlp_bias: true }),
@@ -433,6 +465,74 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
       original_max_position_embeddings: 64,
     },
   }),
+  // Two layers with sparse gates, and two that read keys of others.
+  gemma3n: of("Gemma3n", "gemma3n_text", {
+    ...{ hidden_activation: "gelu_pytorch_tanh", num_hidden_layers: 6, sliding_window: 12 },
+    ...{ layer_types: [..."ssfssf"].map(layerType), num_kv_shared_layers: 2 },
+    ...{ intermediate_size: Array(6).fill(256), activation_sparsity_pattern: [0.95, 0.6, 0, 0, 0, 0] },
+    ...{ hidden_size_per_layer_input: 16, vocab_size_per_layer_input: vocab, laurel_rank: 8 },
+    ...{ altup_num_inputs: 4, altup_active_idx: 0, altup_correct_scale: true },
+    ...{ final_logit_softcapping: 3.5, rope_theta: 1e6, rope_local_base_freq: 10_000 },
+    tie_word_embeddings: true,
+  }),
+  // DeltaNets with several value heads per key head, and with one.
+  "qwen3-next": of("Qwen3Next", "qwen3_next", {
+    ...{ ...deltaNet, num_hidden_layers: 4, partial_rotary_factor: 0.5, rope_theta: 1e6 },
+    ...{ num_experts: 6, num_experts_per_tok: 2, moe_intermediate_size: 40, norm_topk_prob: true },
+    ...{ shared_expert_intermediate_size: 64, decoder_sparse_step: 1 },
+  }),
+  "qwen3-5": {
+    ...wrapped("Qwen3_5", "qwen3_5", {
+      ...{ ...deltaNet, ...qwen35, num_hidden_layers: 4, full_attention_interval: 2 },
+      ...{ linear_num_key_heads: 3, linear_num_value_heads: 3, tie_word_embeddings: true },
+    }),
+    tie_word_embeddings: true,
+  },
+  "qwen3-5-moe": wrapped("Qwen3_5Moe", "qwen3_5_moe", {
+    ...{ ...deltaNet, ...qwen35, layer_types: ["linear_attention", "full_attention", "linear_attention"] },
+    ...{ num_experts: 6, num_experts_per_tok: 3, moe_intermediate_size: 48 },
+    ...{ shared_expert_intermediate_size: 64 },
+  }),
+  "granite4-hybrid": of("GraniteMoeHybrid", "granitemoehybrid", {
+    ...{ ...mamba, ...graniteScales, head_dim: undefined, hidden_size: 128, shared_intermediate_size: 96 },
+    ...{ num_local_experts: 0, num_experts_per_tok: 0, mamba_n_groups: 1 },
+    layer_types: ["mamba", "attention", "mamba"],
+    position_embedding_type: "nope",
+  }),
+  "granite4-moe": of("GraniteMoeHybrid", "granitemoehybrid", {
+    ...{ ...mamba, ...graniteScales, head_dim: undefined, hidden_size: 128, shared_intermediate_size: 96 },
+    ...{ intermediate_size: 40, num_local_experts: 6, num_experts_per_tok: 2, mamba_n_groups: 2 },
+    layer_types: ["mamba", "mamba", "attention"],
+    position_embedding_type: "nope",
+  }),
+  lfm2: of("Lfm2", "lfm2", {
+    ...{ head_dim: undefined, hidden_size: 128, rms_norm_eps: undefined, norm_eps: 1e-5 },
+    ...{ intermediate_size: 130, block_multiple_of: 32, block_ffn_dim_multiplier: 1, conv_L_cache: 3 },
+    ...{ block_auto_adjust_ff_dim: true, conv_bias: false, tie_word_embeddings: true, rope_theta: 1e6 },
+    layer_types: ["conv", "full_attention", "conv"],
+  }),
+  "lfm2-moe": of("Lfm2Moe", "lfm2_moe", {
+    ...{ head_dim: undefined, hidden_size: 128, rms_norm_eps: undefined, norm_eps: 1e-5 },
+    ...{ num_dense_layers: 1, num_experts: 6, num_experts_per_tok: 2, moe_intermediate_size: 40 },
+    ...{ use_expert_bias: true, norm_topk_prob: true, conv_bias: false, conv_L_cache: 4 },
+    ...{ tie_word_embeddings: true, rope_theta: 1e6 },
+    layer_types: ["conv", "full_attention", "conv"],
+  }),
+  "falcon-h1": of("FalconH1", "falcon_h1", { ...falconH1, mamba_n_groups: 1 }),
+  "falcon-h1-norm": of("FalconH1", "falcon_h1", {
+    ...{ ...falconH1, mamba_n_groups: 2, mamba_rms_norm: true, mamba_norm_before_gate: false },
+    ...{ num_hidden_layers: 2, time_step_limit: [0.4, 1.2] },
+  }),
+  "nemotron-h": of("NemotronH", "nemotron_h", {
+    ...{ ...nemotronH, hybrid_override_pattern: "M-*-M", num_hidden_layers: 5 },
+  }),
+  "nemotron-h-moe": of("NemotronH", "nemotron_h", {
+    ...{ ...nemotronH, num_hidden_layers: 5 },
+    layers_block_type: ["linear_attention", "moe", "full_attention", "linear_attention", "moe"],
+    ...{ n_routed_experts: 6, num_experts_per_tok: 2, moe_intermediate_size: 40, n_shared_experts: 1 },
+    ...{ moe_shared_expert_intermediate_size: 64, routed_scaling_factor: 2.5, norm_topk_prob: true },
+    ...{ n_group: 1, topk_group: 1 },
+  }),
   "seed-oss": of("SeedOss", "seed_oss", { attention_bias: true, attention_out_bias: true }),
 };
 
@@ -440,10 +540,16 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
  * Models with folders only: GGUF metadata cannot say that some of their layers have no experts, or has no
  * keys for numbers of theirs, or their architecture is unsupported.
  */
-export const foldersOnly: readonly string[] = ["qwen3-moe", "glm", "llama4"];
+export const foldersOnly: readonly string[] = ["qwen3-moe", "glm", "llama4", "falcon-h1-norm"];
 
 /** Models with parts that GPU engines refuse. */
-export const cpuOnly: readonly string[] = ["deepseek-v2", "deepseek-v3", "glm4-moe-lite", "mistral4"];
+export const cpuOnly: readonly string[] = [
+  "deepseek-v2",
+  "deepseek-v3",
+  "glm4-moe-lite",
+  "mistral4",
+  "gemma3n",
+];
 
 /** Prompt of every model, and the positions after which its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(
@@ -457,9 +563,12 @@ export const familyPositions = [9, 30, 47] as const;
  * and biases are far from neutral.
  */
 function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
+  // States that keep something for a few tokens up to dozens.
+  if (name.endsWith("A_log")) return { mean: -2, sigma: 1 };
   if (untrained !== null) return { mean: untrained, sigma: 0.25 };
   if (name.includes("embed_tokens") || name.startsWith("lm_head"))
     return { mean: 0, sigma: 2 / Math.sqrt(shape[1]!) };
+  if (name.includes("_coefs.")) return { mean: 0, sigma: 0.2 };
   if (name.endsWith("act_fn.beta")) return { mean: 0.5, sigma: 0.1 };
   if (name.endsWith("act_fn.eps")) return { mean: -0.02, sigma: 0.005 };
   if (shape.length === 1 || name.endsWith("bias")) return { mean: 0, sigma: 0.5 };
@@ -468,6 +577,7 @@ function spreadOf({ name, shape, untrained }: NamedTensor): Spread {
 
 /** A tensor of an image tower, and one of a layer that predicts a second token. */
 const ofTower = { name: "model.visual.merger.probe.weight", shape: [32, 16], untrained: null };
+const ofMtp = { name: "mtp.fc.weight", shape: [64, 128], untrained: null };
 const ofDraft = { name: "model.layers.3.eh_proj.weight", shape: [64, 128], untrained: null };
 
 /** ERNIE stores a vector as a matrix of one row; Apertus has numbers without a dimension. */
@@ -485,8 +595,11 @@ export function writeFamily(name: string, folder: string, changes: JsonObject = 
   const json = JSON.parse(JSON.stringify({ ...familyConfigs[name], ...changes })) as JsonObject; // drops undefined values
   const isWrapped = json.text_config !== undefined;
   const drafting = Number(json.num_nextn_predict_layers ?? 0) > 0 ? [ofDraft] : [];
+  const further = name.startsWith("qwen3-5") || name === "qwen3-next" ? [ofMtp] : [];
   const tensorsOf = (tensors: readonly NamedTensor[]): readonly NamedTensor[] =>
-    isWrapped ? [...tensors.map(inWrapper), ofTower] : [...tensors.map(asStored), ...drafting];
+    isWrapped
+      ? [...tensors.map(inWrapper), ofTower, ...further]
+      : [...tensors.map(asStored), ...drafting, ...further];
   writeRandomModel({ file: "config.json", json }, folder, { seed: 20, spreadOf, tensorsOf });
 }
 

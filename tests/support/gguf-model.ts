@@ -10,6 +10,7 @@ import { yarnMagnitude } from "../../model/rope.ts";
 import { hasExperts, type Latent, type LayerSizes, type ModelShape, type Rope } from "../../model/shape.ts";
 import type { ModelTensor } from "../../model/weights.ts";
 import { decodeStored, encodeStored, type StoredName, storedTypes } from "./gguf-blocks.ts";
+import { isStateTensor, stateEntries, stateNumbers } from "./gguf-recurrent.ts";
 import type { Entry, GgufInput, TensorInput } from "./gguf-writer.ts";
 
 type Json = Record<string, unknown>;
@@ -33,7 +34,8 @@ export interface Conversion {
 const plainTypes: readonly StoredName[] = ["F32", "F16", "BF16"];
 
 export function convertModel(dir: string, conversion: Conversion): GgufInput {
-  const { config, tensors } = openModelFolder(dir);
+  const { config, tensors: all } = openModelFolder(dir);
+  const tensors = all.filter(({ name }) => !isStateTensor(name, config));
   return {
     entries: [
       ...modelEntries(config, conversion),
@@ -42,24 +44,65 @@ export function convertModel(dir: string, conversion: Conversion): GgufInput {
     ],
     tensors: [
       ...storedTensors(
-        tensors.filter((tensor) => !isOfExpert(tensor, config) && !isListed(tensor)),
+        tensors.filter((tensor) => !isOfExpert(tensor, config) && !isApart(tensor)),
         conversion.joinsLatents,
       ).map((tensor) =>
         tensor.keysWithValues && !conversion.joinsLatents
           ? latentTensor(tensor, config.shape, conversion.type)
           : converted(tensor, config, conversion.type),
       ),
+      ...streamTensors(tensors, config, conversion.type),
       ...(["gemma4", "mistral4"].includes(config.family) ? joinedExpertTensors : expertTensors)(
         tensors.filter((tensor) => isOfExpert(tensor, config)),
         conversion.expertType ?? conversion.type,
       ),
       ...ropeTensors(config),
+      ...(config.shape.states === undefined ? [] : stateNumbers(dir, config)).map(
+        ({ name, shape, values }) => {
+          const isSmall = shape.length < 2 || /conv|ssm_(a|d|norm|ba|beta|alpha)/.test(name);
+          const [rows, cols] = [shape.at(-2) ?? 1, shape.at(-1)!];
+          return tensorInput(
+            name,
+            shape,
+            isSmall && !name.includes("_proj.") ? "F32" : storageOf({ rows, cols }, conversion.type),
+            values,
+          );
+        },
+      ),
     ],
   };
 }
 
 function isListed({ name }: ModelTensor): boolean {
   return name.includes(".act_fn.");
+}
+
+function isOfStream({ name }: ModelTensor): boolean {
+  return /^model\.altup_(unembed_)?projections\./.test(name);
+}
+
+/** True for tensors that files store otherwise than one by one. */
+function isApart(tensor: ModelTensor): boolean {
+  return isListed(tensor) || isOfStream(tensor);
+}
+
+/** Projections of all streams, which files have in one tensor. */
+function streamTensors(
+  tensors: readonly ModelTensor[],
+  { family }: ModelConfig,
+  type: StoredName,
+): TensorInput[] {
+  const groups = Map.groupBy(tensors.filter(isOfStream), ({ tensor }) => tensor);
+  return [...groups.values()].map((streams) => {
+    const { name, rows, cols } = streams[0]!;
+    const values = Float32Array.from(streams.flatMap((stream) => Array.from(valuesOf(stream))));
+    return tensorInput(
+      ggufName(name, family),
+      [streams.length, rows, cols],
+      storageOf({ rows, cols }, type),
+      values,
+    );
+  });
 }
 
 /** Entries for the numbers of each layer's activation, in the order of the layers. */
@@ -184,9 +227,16 @@ const architectures: Readonly<Record<string, string>> = {
   deepseek_v2: "deepseek2",
   deepseek_v3: "deepseek2",
   glm4_moe_lite: "deepseek2",
+  qwen3_next: "qwen3next",
+  qwen3_5: "qwen35",
+  qwen3_5_moe: "qwen35moe",
+  lfm2_moe: "lfm2moe",
+  falcon_h1: "falcon-h1",
 };
 
-function architectureOf({ family }: ModelConfig): string {
+function architectureOf({ family, shape }: ModelConfig): string {
+  if (family === "granitemoehybrid" && shape.states !== undefined) return "granitehybrid";
+  if (family === "nemotron_h" && shape.experts !== null) return "nemotron_h_moe";
   return architectures[family] ?? family;
 }
 
@@ -245,8 +295,11 @@ export function modelEntries(
     ),
     own("vocab_size", "u32", shape.vocab),
   ];
-  for (const [key, type, value] of [...ropeEntries(shape.ropes), ...traitEntries(config)]) {
-    entries.push(own(key, type, value));
+  const further = [...ropeEntries(shape.ropes), ...traitEntries(config), ...stateEntries(config)];
+  for (const [key, type, value] of further) {
+    const name = `${architecture}.${key}`;
+    const known = entries.findIndex(([other]) => other === name);
+    entries.splice(known < 0 ? entries.length : known, known < 0 ? 0 : 1, [name, type, value]);
   }
   if (sampling.temperature !== null) entries.push(["general.sampling.temp", "f32", sampling.temperature]);
   if (sampling.topK !== null) entries.push(["general.sampling.top_k", "i32", sampling.topK]);
@@ -257,6 +310,7 @@ export function modelEntries(
 }
 
 function ropeEntries([rope, swa]: readonly Rope[]): Entry[] {
+  if (rope === undefined) return [];
   const entries: Entry[] = [
     ["rope.dimension_count", "u32", rope!.dimensions],
     ["rope.freq_base", "f32", rope!.theta],
@@ -300,6 +354,7 @@ const patternFamilies: readonly string[] = [
   "qwen3",
   "gemma4",
   "gemma4_unified",
+  "gemma3n",
 ];
 
 /** Extra metadata of some architectures. */
@@ -361,6 +416,20 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
       ["logit_scale", "f32", 1 / shape.logitScale],
     );
   }
+  if (family === "gemma3n") {
+    entries.push(
+      ["altup.active_idx", "u32", 0],
+      ["altup.num_inputs", "u32", shape.streams],
+      ["attention.shared_kv_layers", "u32", shape.layers.filter((layer) => layer.kvLayersBack > 0).length],
+      ["embedding_length_per_layer_input", "u32", shape.layerInputs],
+      ["final_logit_softcapping", "f32", shape.logitCap],
+      [
+        "activation_sparsity_scale",
+        "f32[]",
+        shape.layers.map(({ gateCutoff }) => gateCutoff ?? Number.NEGATIVE_INFINITY),
+      ],
+    );
+  }
   if (family === "cohere2") entries.push(["logit_scale", "f32", shape.logitScale]);
   return entries;
 }
@@ -387,7 +456,8 @@ function latentEntries(
  * as two.
  */
 export function ropeTensors({ shape: { ropes } }: ModelConfig): TensorInput[] {
-  const rope = ropes[0]!;
+  const rope = ropes[0];
+  if (rope === undefined) return [];
   if (rope.kind === "longrope") {
     return [
       tensorInput(
@@ -464,6 +534,18 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
     [/\.attention\.key_layernorm\./, ".attn_k_norm."],
     [/\.mlp\.gate\.expert_bias$/, ".exp_probs_b.bias"],
   ],
+  gemma3n: [
+    [/^model\.altup_projections\.0\./, "altup_proj."],
+    [/^model\.altup_unembed_projections\.0\./, "altup_unembd_proj."],
+    [/\.altup\.modality_router\./, ".altup_router."],
+    [/\.altup\.router_norm\./, ".altup_router_norm."],
+    [/\.altup\.prediction_coefs\./, ".altup_predict_coef."],
+    [/\.altup\.correction_coefs\./, ".altup_correct_coef."],
+    [/\.altup\.correct_output_scale$/, ".altup_correct_scale.weight"],
+    [/\.laurel\.linear_left\./, ".laurel_l."],
+    [/\.laurel\.linear_right\./, ".laurel_r."],
+    [/\.laurel\.post_laurel_norm\./, ".laurel_post_norm."],
+  ],
   apertus: [
     [/\.attention_layernorm\./, ".attn_norm."],
     [/\.feedforward_layernorm\./, ".ffn_norm."],
@@ -478,6 +560,35 @@ const renamedIn: Readonly<Record<string, readonly (readonly [RegExp, string])[]>
     [/\.feed_forward\.(gate|up|down)_proj\./, ".ffn_$1."],
   ],
   glm4_moe: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
+  qwen3_next: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
+  lfm2: [
+    [/^model\.embedding_norm\./, "token_embd_norm."],
+    [/\.operator_norm\./, ".attn_norm."],
+    [/\.self_attn\.out_proj\./, ".attn_output."],
+    [/\.self_attn\.(q|k)_layernorm\./, ".attn_$1_norm."],
+    [/\.feed_forward\.w1\./, ".ffn_gate."],
+    [/\.feed_forward\.w2\./, ".ffn_down."],
+    [/\.feed_forward\.w3\./, ".ffn_up."],
+    [/\.feed_forward\.gate\./, ".ffn_gate_inp."],
+    [/\.feed_forward\.expert_bias$/, ".exp_probs_b.bias"],
+  ],
+  falcon_h1: [
+    [/^model\.final_layernorm\./, "output_norm."],
+    [/\.pre_ff_layernorm\.weight$/, ".ffn_norm"],
+    [/\.feed_forward\.(gate|up|down)_proj\./, ".ffn_$1."],
+  ],
+  nemotron_h: [
+    [/^backbone\.embeddings\./, "token_embd."],
+    [/^backbone\.norm_f\./, "output_norm."],
+    [/^backbone\.layers\.(\d+)\.norm\./, "blk.$1.attn_norm."],
+    [/^backbone\.layers\./, "blk."],
+    [/\.mixer\.(q|k|v)_proj\./, ".attn_$1."],
+    [/\.mixer\.o_proj\./, ".attn_output."],
+    [/\.mixer\.shared_experts\.(up|down)_proj\./, ".ffn_$1_shexp."],
+    [/\.mixer\.(up|down)_proj\./, ".ffn_$1."],
+    [/\.mixer\.gate\.weight$/, ".ffn_gate_inp.weight"],
+    [/\.mixer\.gate\.e_score_correction_bias$/, ".exp_probs_b.bias"],
+  ],
   seed_oss: [[/\.post_attention_layernorm\./, ".post_attention_norm."]],
 };
 const sameNames: Readonly<Record<string, string>> = {
@@ -485,6 +596,9 @@ const sameNames: Readonly<Record<string, string>> = {
   gemma4_unified: "gemma4",
   olmo3: "olmo2",
   exaone4: "olmo2",
+  qwen3_5: "qwen3_next",
+  qwen3_5_moe: "qwen3_next",
+  lfm2_moe: "lfm2",
 };
 const renamed: readonly (readonly [RegExp, string])[] = [
   [/^model\.language_model\./, "model."],
@@ -522,7 +636,8 @@ const renamed: readonly (readonly [RegExp, string])[] = [
 
 /** Returns the GGUF name of a folder's tensor. */
 export function ggufName(name: string, family = ""): string {
-  return [...(renamedIn[sameNames[family] ?? family] ?? []), ...renamed].reduce(
+  const also = family === "gemma3n" ? renamedIn.gemma4! : [];
+  return [...(renamedIn[sameNames[family] ?? family] ?? []), ...also, ...renamed].reduce(
     (text, [pattern, to]) => text.replace(pattern, to),
     name,
   );
@@ -550,14 +665,20 @@ const pairedFamilies: readonly string[] = [
 
 function converted(tensor: ModelTensor, { family, shape }: ModelConfig, type: StoredName): TensorInput {
   const { rows, cols } = tensor;
+  const isBeside = [44, 45, 46].includes(tensor.tensor);
   const name = ggufName(tensor.name, family)
     .replace("wqkv", partsOfQkv[tensor.tensor] ?? "")
-    .replace("gate_or_up", tensor.tensor === 27 ? "gate" : "up");
+    .replace("gate_or_up", [27, 44].includes(tensor.tensor) ? "gate" : "up")
+    .replace(/ffn_(gate|up|down)\./, family === "granitemoehybrid" && isBeside ? "ffn_$1_shexp." : "ffn_$1.");
   let values = tensor.groupedHeads ? groupedValues(tensor, shape) : valuesOf(tensor);
   if (/\.attn_[qk]\.(weight|bias)$/.test(name) && pairedFamilies.includes(family))
     values = paired(values, tensor, shape);
-  if (family.startsWith("gemma") && !family.startsWith("gemma4") && name.includes("norm"))
-    values = values.map((value) => value + 1);
+  const isLess = /^gemma(2|3)?$/.test(family) || /^qwen3_(next|5)/.test(family);
+  if (isLess && name.includes("norm")) values = values.map((value) => value + 1);
+  if (family === "falcon_h1") {
+    const own = { 0: shape.embeddingScale, 2: shape.logitScale }[tensor.tensor] ?? tensor.factor ?? 1;
+    values = values.map((value) => value * own);
+  }
   const stored = name.includes("ffn_gate_inp") ? "F32" : storageOf(tensor, type);
   return tensorInput(name, rows === 1 ? [cols] : [rows, cols], stored, values);
 }

@@ -33,6 +33,8 @@ export interface GoldenCalls {
   readonly told: string;
   /** A call of get_weather with all arguments, and its parsed arguments. */
   readonly all: readonly [written: string, told: string];
+  /** Ids of the calls, for models that make up some. */
+  readonly ids?: readonly [string, string];
   readonly controlTexts?: readonly string[];
 }
 
@@ -189,6 +191,14 @@ export const goldenCalls: Readonly<Record<CallFormName, GoldenCalls>> = {
     told: spaced,
     all: [`[TOOL_CALLS]get_weather[ARGS]${allJson}`, allJson],
     controlTexts: ["[TOOL_CALLS]", "[ARGS]"],
+  },
+  "Mistral's [CALL_ID]": {
+    template: '"[TOOL_CALLS]" + name + "[CALL_ID]" + id + "[ARGS]"',
+    calls: `[TOOL_CALLS]get_weather[CALL_ID]a7b2C3d4e[ARGS]${spaced}[TOOL_CALLS]now[CALL_ID]000000000[ARGS]{}`,
+    ids: ["a7b2C3d4e", "000000000"],
+    told: spaced,
+    all: [`[TOOL_CALLS]get_weather[CALL_ID]a7b2C3d4e[ARGS]${allJson}`, allJson],
+    controlTexts: ["[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"],
   },
   "gpt-oss": {
     template: '"<|channel|>commentary " to="functions."',

@@ -117,7 +117,7 @@ function textsOf(values: object): object {
 }
 
 /** Object with the readable part of arguments that are no JSON object. */
-function objectIn(text: string): object {
+export function objectIn(text: string): object {
   const value = text.trimStart().startsWith("{") ? begunValueIn(text) : { arguments: text };
   return value as object;
 }

@@ -3,7 +3,9 @@
  * template only, so that later turns do not change the prompt of earlier ones.
  */
 
-import { argumentsText } from "./call-style.ts";
+import { type CallForm, isBlock } from "../../grammar/tools/call-form.ts";
+import { writtenCalls } from "../formats/written-calls.ts";
+import { argumentsText, objectIn } from "./call-style.ts";
 import { joinedContents } from "./content.ts";
 import type { ChatMessage, Content } from "./messages.ts";
 import { callsOf, isSystem, joined, type PastCall, textOf, thoughtsOf } from "./messages.ts";
@@ -22,15 +24,27 @@ export interface Rule {
   readonly isHarmless: boolean;
   /** True to apply the rule only if the template then accepts the probe; else the loss is only named. */
   readonly mustHelp?: boolean;
-  /**
-   * Applies the rule; returns the same list if it changes nothing. `continuesLast`: the answer continues the
-   * last message.
-   */
-  apply(messages: readonly ChatMessage[], continuesLast: boolean): readonly ChatMessage[];
+  /** Applies the rule; returns the same list if it changes nothing. */
+  apply(messages: readonly ChatMessage[], context: RuleContext): readonly ChatMessage[];
+}
+
+export interface RuleContext {
+  /** True if the answer continues the last message. */
+  readonly continuesLast: boolean;
+  /** Form of the model's calls; null: not known. */
+  readonly form: CallForm | null;
 }
 
 /** Rules in the order of their application. */
 export const rules: readonly Rule[] = [
+  {
+    ignoredAs: null,
+    words: ["tool_calls"],
+    isHarmless: false,
+    asked: [user("Azq1"), caller("Bzq2"), result("Czq3"), assistant("Dzq4")],
+    shown: ["Bzq2", "Czq3"],
+    apply: callsInTheirForm,
+  },
   {
     ignoredAs: "messages.tool_calls",
     words: ["tool_calls"],
@@ -202,10 +216,28 @@ function changed(
   return all ?? messages;
 }
 
-function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+/** Writes calls into the text, as the model does. */
+function callsInTheirForm(messages: readonly ChatMessage[], { form }: RuleContext): readonly ChatMessage[] {
+  if (form === null) return messages;
   return changed(messages, (message) => {
-    if (message.role === "tool") return [resultAsUser(message)];
+    const calls = callsOf(message).map(({ function: { name, arguments: given } }) => ({
+      name,
+      arguments: typeof given === "object" || form.arguments.kind === "json" ? given : objectIn(given),
+    }));
+    if (calls.length === 0) return null;
+    const { tool_calls: _, ...rest } = message;
+    const between = isBlock(form) ? "" : form.between;
+    return [{ ...rest, content: joinedContents(message.content, writtenCalls(form, calls), between) }];
+  });
+}
+
+/** Writes calls and their results into texts. */
+function callsAsText(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const called = new Set<unknown>();
+  return changed(messages, (message) => {
+    if (message.role === "tool") return called.has(message.tool_call_id) ? [resultAsUser(message)] : null;
     const calls = callsOf(message);
+    for (const { id } of calls) called.add(id);
     if (calls.length === 0) return null;
     const { tool_calls: _, ...rest } = message;
     const texts = calls.map(
@@ -271,7 +303,10 @@ function missingResults(messages: readonly ChatMessage[]): readonly ChatMessage[
   });
 }
 
-function withoutEmpty(messages: readonly ChatMessage[], continuesLast: boolean): readonly ChatMessage[] {
+function withoutEmpty(
+  messages: readonly ChatMessage[],
+  { continuesLast }: RuleContext,
+): readonly ChatMessage[] {
   return changed(messages, (message, index) => {
     const isKept = continuesLast && index === messages.length - 1;
     const isEmpty =

@@ -275,7 +275,91 @@ test("a template that refuses every message says so in its own words", () => {
     expect(() => written(refuses, messages)).toThrow("not today");
 });
 
-const folder = process.env.BUNTING_TEMPLATES ?? join(import.meta.dir, "../../../build/templates");
+describe("functions on offer", () => {
+  const chat = (jinja: string) => templateOf(jinja);
+  const read = (template: ChatTemplate, messages: readonly ChatMessage[]) => {
+    const { ignored, ...rendered } = template.write(messages, { addGenerationPrompt: false, tools });
+    return [plainText(rendered), ignored];
+  };
+
+  test("stand in the system message of a template that reads them there", () => {
+    const phi = chat(
+      "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% if m.role == 'system' and 'tools' in m and m['tools'] is not none %}<|tool|>{{ m['tools'] }}<|/tool|>{% endif %}{% endfor %}",
+    );
+    const offered = '<|tool|>[{"name": "other", "description": "", "parameters": {}}]<|/tool|>';
+    expect(read(phi, [user("Go")])).toEqual([`<|system|>${offered}<|user|>Go`, []]);
+    expect(read(phi, [system("RULES"), user("Go")])).toEqual([`<|system|>RULES${offered}<|user|>Go`, []]);
+    expect(written(phi, [user("Go")])).toBe("<|user|>Go");
+  });
+
+  test("are named where the template writes none of them, and written beside a system message if it needs one", () => {
+    const mute = chat("{# tools #}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}");
+    expect(read(mute, [user("Go")])).toEqual(["<user>Go", ["tools"]]);
+    const withSystem = chat(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.role == 'system' %}{{ tools | tojson }}{% endif %}{% endfor %}",
+    );
+    const json = JSON.stringify(tools).replaceAll('":', '": ').replaceAll(',"', ', "');
+    expect(read(withSystem, [user("Go")])).toEqual([`<system>${json}<user>Go`, []]);
+  });
+});
+
+describe("a template that knows no calls", () => {
+  const chat = (mark: string, role: string) =>
+    templateOf(
+      `{% if tools %}${mark}{{ tools | tojson }}{% endif %}{% for m in messages %}<${role}>{{ m.content }}{% endfor %}`,
+    );
+  const calls = [call("1", "f", { place: "HERE", on: true }), call("2", "g", {})];
+  const messages = [user("Go"), assistant("I look.", ...calls), result("F", "1", "f"), result("G", "2", "g")];
+
+  test("gets them as the model writes them, and results in a role of their own if it writes that", () => {
+    const text = written(chat("<|im_start|>List of tools: [", "{{ m.role }}"), messages, true);
+    expect(text.slice(text.indexOf("<user>"))).toBe(
+      "<user>Go<assistant>I look.<|tool_call_start|>[f(place='HERE', on=True), g()]<|tool_call_end|><tool>F<tool>G",
+    );
+    const hermes = written(chat("<tool_call>", "{{ m.role }}"), messages, true);
+    expect(hermes).toContain(
+      'I look.\n<tool_call>\n{"name": "f", "arguments": {"place": "HERE", "on": true}}\n</tool_call>\n<tool_call>',
+    );
+  });
+
+  test("gets both as texts where the model's form is not known", () => {
+    const text = written(chat("", "{{ m.role }}"), messages, true);
+    expect(text.slice(text.indexOf("<user>"))).toBe(
+      '<user>Go<assistant>I look.\n[called f: {"place": "HERE", "on": true}]\n[called g: {}]<user>[result of f] F<user>[result of g] G',
+    );
+  });
+});
+
+test("a text for each argument is its JSON, whatever the template makes of values", () => {
+  const tagged = (value: string) =>
+    `<tool_call><function=<parameter=${offers}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}
+<tool_call>
+<function={{ call.function.name }}>
+{% for name, value in call.function.arguments | items %}<parameter={{ name }}>
+${value}
+</parameter>
+{% endfor %}</function>
+</tool_call>{% endfor %}{% endfor %}{# tool #}`;
+  const offers = "{% if tools %}{{ tools | tojson }}{% endif %}";
+  const values = parseJson('{"text": "a", "on": true, "10": 1.0, "list": ["x"]}', defaultJsonLimits);
+  const messages = [
+    user("Go"),
+    assistant("", call("1", "f", values as Record<string, unknown>)),
+    result("F", "1"),
+  ];
+  for (const value of ["{{ value }}", "{{ value if value is string else value | tojson }}"]) {
+    const text = written(templateOf(tagged(value)), messages, true);
+    const parameters = [...text.matchAll(/<parameter=(\w+)>\n(.*)\n/g)].map(([, name, told]) => [name, told]);
+    expect(parameters).toEqual([
+      ["text", "a"],
+      ["on", "true"],
+      ["10", "1.0"],
+      ["list", '["x"]'],
+    ]);
+  }
+});
+
+const folder = process.env.BUNTING_TEMPLATES ?? join(import.meta.dir, "../../build/templates");
 const published = (() => {
   try {
     return readdirSync(folder).filter((file) => file.endsWith(".jinja"));

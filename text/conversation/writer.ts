@@ -17,6 +17,7 @@ import { type CallStyle, callStyles, inStyle, plainStyle } from "./call-style.ts
 import { type ContentForms, formsFound, inForm, partOf, plainForms } from "./content.ts";
 import type { ChatMessage, Content, RenderOptions } from "./messages.ts";
 import { callsOf, type PastCall } from "./messages.ts";
+import { type OffersPlace, offeredIn, placeOfOffers, probeOffer } from "./offers.ts";
 import { paired } from "./pairs.ts";
 import { caller, type Rule, result, rules } from "./rules.ts";
 
@@ -37,6 +38,8 @@ export class ConversationWriter {
   readonly #template: ConversationTemplate;
   readonly #needs = new Map<string, Need>();
   readonly #styles = new Map<boolean, CallStyle>();
+  #offers: OffersPlace | null = null;
+  readonly #callForms = new Map<boolean, CallForm | null>();
   readonly #forms = new Map<string, ContentForms>();
   /** Says whether anybody waits for the conversation that is being written. */
   #isWanted: () => boolean = () => true;
@@ -57,11 +60,15 @@ export class ConversationWriter {
     this.#isWanted = isWanted;
     const withTools = (options.tools?.length ?? 0) > 0;
     const given: readonly ChatMessage[] = paired(messages).map((message) => this.#formed(message, withTools));
+    const context = {
+      continuesLast: options.continuesLast === true,
+      form: this.#callForm(withTools),
+    };
     const rendered = (needOf: (rule: Rule) => Need): WrittenChat => {
-      const ignored = new Set<string>();
+      const ignored = new Set<string>(withTools && this.#offersPlace() === "none" ? ["tools"] : []);
       let current = given;
       for (const rule of rules) {
-        const next = rule.apply(current, options.continuesLast === true);
+        const next = rule.apply(current, context);
         const need = next === current ? "none" : needOf(rule);
         if (need === "applied") current = next;
         if (need !== "none" && rule.ignoredAs !== null) ignored.add(rule.ignoredAs);
@@ -85,7 +92,17 @@ export class ConversationWriter {
     const styled = hasCalls ? inStyle(messages, this.#style(withTools)) : messages;
     // Rules may have changed a role, or made a text.
     const formed = styled.map((message) => this.#formed(message, withTools));
-    return this.#template.render(formed, options, this.#isWanted);
+    const { tools } = options;
+    const placed = withTools ? offeredIn(this.#offersPlace(), formed, tools!) : formed;
+    return this.#template.render(placed, options, this.#isWanted);
+  }
+
+  #offersPlace(): OffersPlace {
+    this.#offers ??= placeOfOffers((messages) => {
+      const formed = messages.map((message) => this.#formed(message, true));
+      return this.#written(formed, true, probeOffer);
+    });
+    return this.#offers;
   }
 
   #formed(message: ChatMessage, withTools: boolean): ChatMessage {
@@ -127,7 +144,15 @@ export class ConversationWriter {
       return this.#shows(inStyle(formed, this.#style(withTools)), shown, withTools, isInOrder);
     };
     if (shows(asked)) return "none";
-    return mustHelp && !shows(apply(asked, false)) ? "reported" : "applied";
+    return mustHelp && !shows(apply(asked, { continuesLast: false, form: null })) ? "reported" : "applied";
+  }
+
+  #callForm(withTools: boolean): CallForm | null {
+    const known = this.#callForms.get(withTools);
+    if (known !== undefined) return known;
+    const form = callFormIn(this.#template.sourceText(withTools));
+    this.#callForms.set(withTools, form);
+    return form;
   }
 
   /**
@@ -146,7 +171,7 @@ export class ConversationWriter {
   }
 
   #foundStyle(withTools: boolean): CallStyle | null {
-    const form = callFormIn(this.#template.sourceText(withTools));
+    const form = this.#callForm(withTools);
     const user = this.#formed({ role: "user", content: "Azq1" }, withTools);
     const calls = this.#formed(caller("Bzq2", "Czq3"), withTools);
     const shown = ["look0", "look1", "Bzq2", "Czq3", "Dzq4", "Ezq5"];
@@ -186,7 +211,7 @@ export class ConversationWriter {
 
   /** "text" if calls are JSON and the template writes a text unchanged. */
   #cutOf(style: CallStyle, withTools: boolean): CallStyle["cut"] {
-    const form = callFormIn(this.#template.sourceText(withTools));
+    const form = this.#callForm(withTools);
     if (form !== null && form.arguments.kind !== "json") return "object";
     const text = '{"place": "Bzq2';
     const [call] = callsOf(caller("Bzq2"));
@@ -220,8 +245,8 @@ export class ConversationWriter {
    * Text of messages without further changes; null if the template refuses them. Throws TemplateError if it takes
    * too long, or nobody waits for it any more.
    */
-  #written(messages: readonly ChatMessage[], withTools: boolean): string | null {
-    const tools = withTools ? [offered] : null;
+  #written(messages: readonly ChatMessage[], withTools: boolean, offer: object = offered): string | null {
+    const tools = withTools ? [offer] : null;
     try {
       return this.#template.render(messages, { addGenerationPrompt: true, tools }, this.#isWanted).text;
     } catch (error) {

@@ -53,18 +53,15 @@ function matcherOf(name: CallFormName, more: Partial<CallsSource> = {}) {
 
 describe.each(Object.keys(callForms) as CallFormName[])("%s", (name) => {
   const form: CallForm = callForms[name];
-  const { template, calls, told, all, controlTexts } = goldenCalls[name];
+  const { template, calls, told, all, controlTexts, ids } = goldenCalls[name];
+  const called = (one: string, index: number): ReadPart =>
+    ids === undefined ? { kind: "call", name: one } : { kind: "call", name: one, id: ids[index]! };
   const toldOf = (pieces: readonly string[]) => readCalls(form, functions, pieces);
   const isMany = form.callsMax === null;
   const expected: ReadPart[] = [
-    { kind: "call", name: "get_weather" },
+    called("get_weather", 0),
     { kind: "arguments", text: told },
-    ...(isMany
-      ? ([
-          { kind: "call", name: "now" },
-          { kind: "arguments", text: "{}" },
-        ] as const)
-      : []),
+    ...(isMany ? ([called("now", 1), { kind: "arguments", text: "{}" }] as const) : []),
   ];
 
   test("is told from a template", () => {
@@ -76,10 +73,7 @@ describe.each(Object.keys(callForms) as CallFormName[])("%s", (name) => {
     expect(toldOf([...calls])).toEqual(expected);
     for (let at = 0; at <= calls.length; at++)
       expect(toldOf([calls.slice(0, at), calls.slice(at)])).toEqual(expected);
-    expect(toldOf([...all[0]])).toEqual([
-      { kind: "call", name: "get_weather" },
-      { kind: "arguments", text: all[1] },
-    ]);
+    expect(toldOf([...all[0]])).toEqual([called("get_weather", 0), { kind: "arguments", text: all[1] }]);
   });
 
   test("is read as far as it goes: arguments of a call that was cut off are a beginning of the whole ones", () => {

@@ -1,11 +1,16 @@
 import type { CallableFunction } from "../../grammar/source.ts";
-import { type CallForm, isBlock, lengthOf, triggersOf } from "../../grammar/tools/call-form.ts";
+import { type CallForm, isBlock, matchOf, triggersOf } from "../../grammar/tools/call-form.ts";
 import { type ArgumentsReader, argumentsReader } from "./arguments-reader.ts";
 
 /** A parsed piece of an answer. `arguments` are a piece of the preceding call's JSON. */
 export type ReadPart =
   | { readonly kind: "text"; readonly text: string }
-  | { readonly kind: "call"; readonly name: string }
+  | {
+      readonly kind: "call";
+      readonly name: string;
+      /** Id that the model made up; absent for models that make up none. */
+      readonly id?: string;
+    }
   | { readonly kind: "arguments"; readonly text: string };
 
 const PIECE_UNITS = 512;
@@ -80,8 +85,8 @@ export class CallReader {
       case "opening": {
         const { before, prefix } = this.#state;
         // Drops a truncated delimiter after a call.
-        const begun = lengthOf(prefix, held);
-        const isPrefix = begun === "open" || begun === held.length;
+        const begun = matchOf(prefix, held);
+        const isPrefix = begun === "open" || (begun !== "broken" && begun.length === held.length);
         const isMark = before === null && (this.#form.end.startsWith(held) || isPrefix);
         return isMark ? [] : joined([{ kind: "text", text: (before ?? "") + held }]);
       }
@@ -145,9 +150,10 @@ export class CallReader {
       this.#followsCall = false;
       return all.slice(1);
     }
-    parts.push({ kind: "call", name: opening.name });
+    const { name, id } = opening;
+    parts.push(id === null ? { kind: "call", name } : { kind: "call", name, id });
     this.#isStart = false;
-    const { parameters = null } = this.#functions.get(opening.name) ?? {};
+    const { parameters = null } = this.#functions.get(name) ?? {};
     this.#state = { kind: "arguments", reader: argumentsReader(this.#form.arguments, parameters) };
     return opening.rest;
   }
@@ -197,27 +203,32 @@ export class CallReader {
   }
 }
 
-/**
- * Name in a text that opens a call, and the text behind it; "open" if it may still become one, "broken" if it
- * cannot.
- */
+/** Beginning of a call: its name and id, and the text behind them. */
+interface CallOpening {
+  readonly name: string;
+  readonly id: string | null;
+  readonly rest: string;
+}
+
+/** Reads a text that opens a call; "open" if it may still become one, "broken" if it cannot. */
 function openingOf(
   text: string,
   prefix: string,
   afterName: string,
   functions: ReadonlyMap<string, unknown>,
-): { readonly name: string; readonly rest: string } | "open" | "broken" {
-  const before = lengthOf(prefix, text);
+): CallOpening | "open" | "broken" {
+  const before = matchOf(prefix, text);
   if (typeof before === "string") return before;
-  const named = text.slice(before);
+  const named = text.slice(before.length);
   let mayOpen = false;
   // The longest name wins: forms without a text behind names do not say where a name ends.
-  let found: { readonly name: string; readonly rest: string } | null = null;
+  let found: CallOpening | null = null;
   for (const name of functions.keys()) {
     const isWhole = named.startsWith(name);
-    const end = isWhole ? lengthOf(afterName, named.slice(name.length)) : "broken";
-    if (typeof end !== "number") mayOpen ||= end === "open" || (!isWhole && name.startsWith(named));
-    else if (name.length >= (found?.name.length ?? 0)) found = { name, rest: named.slice(name.length + end) };
+    const after = isWhole ? matchOf(afterName, named.slice(name.length)) : "broken";
+    if (typeof after === "string") mayOpen ||= after === "open" || (!isWhole && name.startsWith(named));
+    else if (name.length >= (found?.name.length ?? 0))
+      found = { name, id: after.id, rest: named.slice(name.length + after.length) };
   }
   if (found !== null && (afterName !== "" || !mayOpen)) return found;
   if (mayOpen) return "open";
@@ -225,17 +236,14 @@ function openingOf(
 }
 
 /** The same for a name of no function, which an unconstrained model may write. */
-function unknownOf(
-  named: string,
-  afterName: string,
-): { readonly name: string; readonly rest: string } | "open" | "broken" {
+function unknownOf(named: string, afterName: string): CallOpening | "open" | "broken" {
   const name = /^[A-Za-z0-9_-]*/.exec(named)![0];
-  const after = named.slice(name.length);
+  const rest = named.slice(name.length);
   if (name.length > 64) return "broken";
-  const end = after === "" ? "open" : lengthOf(afterName, after);
-  if (end === "open") return "open";
-  if (name === "" || end === "broken") return "broken";
-  return { name, rest: after.slice(end) };
+  const after = rest === "" ? "open" : matchOf(afterName, rest);
+  if (after === "open") return "open";
+  if (name === "" || after === "broken") return "broken";
+  return { name, id: after.id, rest: rest.slice(after.length) };
 }
 
 /** Index of the first occurrence of any of the texts; null for none. */

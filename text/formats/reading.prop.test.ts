@@ -1,7 +1,7 @@
 /** Property: the parsed parts of an answer do not depend on how its text was split, in every format. */
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { CALL_NUMBER, type CallForm } from "../../grammar/tools/call-form.ts";
+import { CALL_ID, CALL_NUMBER, type CallForm } from "../../grammar/tools/call-form.ts";
 import { runs } from "../../tests/support/property.ts";
 import { cutsOf, readCalls } from "../../tests/support/read-calls.ts";
 import { callForms } from "./call-forms.ts";
@@ -76,10 +76,10 @@ test("calls and scraps of them in every form", () => {
     ];
     const marks = (texts as string[])
       .filter((text) => text !== "")
-      .map((text) => text.replace(CALL_NUMBER, "10"));
+      .map((text) => text.replace(CALL_NUMBER, "10").replace(CALL_ID, "abcdefgh1"));
     const halves = marks.map((mark) => mark.slice(0, Math.ceil(mark.length / 2)));
     const others = ["f", "a", "=", "True", '{"a": "x"}', '"🐦', "小", "\n", " ", ")", "{", "}"];
-    const call = `${begin}${beforeName}f${afterName}`.replace(CALL_NUMBER, "3");
+    const call = `${begin}${beforeName}f${afterName}`.replace(CALL_NUMBER, "3").replace(CALL_ID, "abcdefgh1");
     return fc
       .array(fc.constantFrom(...marks, ...halves, ...others, call), { maxLength: 12 })
       .map((all) => all.join(""));
@@ -147,7 +147,7 @@ test("channels of gpt-oss, and scraps of them", () => {
 });
 
 test("answers between tags, and scraps of them", () => {
-  const form = { ...thinkingMarksIn("<think> <answer>")!, tokensMax: null };
+  const form = { ...thinkingMarksIn("<think> .split('<answer>')")!, tokensMax: null };
   const read = (pieces: readonly string[], isOpen: boolean) => {
     const reader = new ThinkingReader({ ...form, isOpen });
     const told = [...pieces.map((piece) => reader.push(piece)), reader.end()];

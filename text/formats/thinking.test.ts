@@ -7,7 +7,8 @@ test("a model's marks are those that its template names, opening or closing", ()
   expect(opening("{{ content.split('</think>')[-1] }}")).toBe("<think>");
   expect(opening("{{ '[THINK]' + thinking }}")).toBe("[THINK]");
   expect(opening("{{ '<|inner_prefix|>' }}")).toBe("<|inner_prefix|>");
-  expect(thinkingMarksIn("'</think>' + '<response>'")?.afterText).toBe("</response>");
+  expect(thinkingMarksIn("<global_setting> </think>")?.afterText).toBe("</response>");
+  expect(thinkingMarksIn("'</think>' '<response>' + result + '</response>'")?.afterText).toBeUndefined();
   expect(opening("{{ messages }} I think")).toBeNull();
 });
 
@@ -32,7 +33,7 @@ test("text with marks of its own is told without them, after thoughts or at once
 test("tags around text are no text, nor are line breaks inside them; either may be missing", () => {
   const read = (answer: string) => {
     const reader = new ThinkingReader({
-      ...thinkingMarksIn("'<think>' '<answer>' '</answer>'")!,
+      ...thinkingMarksIn("'<think>' content.split('<answer>')")!,
       isOpen: false,
       tokensMax: null,
     });

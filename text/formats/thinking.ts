@@ -20,16 +20,24 @@ export interface ThinkingForm extends ThinkingMarks {
   readonly tokensMax: number | null;
 }
 
+/** Delimiters of reasoning and of the answer, a tag. */
+function tags(name: string): ThinkingMarks {
+  const [beforeText, afterText] = [`<${name}>`, `</${name}>`];
+  return { opening: "<think>", closing: "</think>", beforeText, afterText, hasTags: true };
+}
+
+/**
+ * Delimiters of models whose answers are tags, by a text of their templates: of Hunyuan and KAT, ERNIE, Granite 3.
+ * Other templates have the same tags around results of calls.
+ */
+const tagged: readonly (readonly [text: string, marks: ThinkingMarks])[] = [
+  [".split('<answer>", tags("answer")],
+  ["<global_setting>", tags("response")],
+  ["between <response></response>", tags("response")],
+];
+
 /** Delimiters that models are trained with. */
 const known: readonly ThinkingMarks[] = [
-  // Hunyuan's answers, and ERNIE's.
-  ...["answer", "response"].map((tag) => ({
-    opening: "<think>",
-    closing: "</think>",
-    beforeText: `<${tag}>`,
-    afterText: `</${tag}>`,
-    hasTags: true as const,
-  })),
   { opening: "<think>", closing: "</think>" },
   { opening: "<seed:think>", closing: "</seed:think>" },
   { opening: "[THINK]", closing: "[/THINK]" },
@@ -55,10 +63,10 @@ const known: readonly ThinkingMarks[] = [
 
 /** Delimiters of a model, as in its chat template; null: it does not reason. */
 export function thinkingMarksIn(template: string): ThinkingMarks | null {
-  const shows = ({ opening, closing, beforeText, hasTags }: ThinkingMarks): boolean =>
-    (template.includes(opening) || template.includes(closing)) &&
-    (hasTags === undefined || template.includes(beforeText!));
-  return known.find(shows) ?? null;
+  const shows = ({ opening, closing }: ThinkingMarks): boolean =>
+    template.includes(opening) || template.includes(closing);
+  const inTags = tagged.find(([text, marks]) => template.includes(text) && shows(marks));
+  return inTags?.[1] ?? known.find(shows) ?? null;
 }
 
 /** Reasoning of an answer to this prompt. Null: the prompt has closed the section already. */

@@ -1,11 +1,19 @@
 import { isTextArgument } from "../../grammar/tools/call-arguments.ts";
-import { type ArgumentsForm, CALL_NUMBER, type CallForm } from "../../grammar/tools/call-form.ts";
+import {
+  type ArgumentsForm,
+  CALL_ID,
+  CALL_NUMBER,
+  type CallForm,
+  ID_LENGTH,
+} from "../../grammar/tools/call-form.ts";
 import { isObject } from "../../grammar/tools/plain-arguments.ts";
 import { jsonOfText, jsonText } from "../jinja/json.ts";
 import { jsonTextOf } from "../json-text.ts";
 
 /** A call to write. */
 export interface WritableCall {
+  /** Nine letters or digits, for models that make up ids; absent: an id made of the call's place. */
+  readonly id?: string;
   readonly name: string;
   /** A text if they are no JSON object, such as a truncated call's. */
   readonly arguments: object | string;
@@ -17,7 +25,10 @@ export interface WritableCall {
 export function writtenCalls(form: CallForm, calls: readonly WritableCall[]): string {
   const { begin, beforeName, afterName, afterArguments, between, end } = form;
   const written = calls.map((call, index) => {
-    const [before, after] = [beforeName, afterName].map((text) => text.replace(CALL_NUMBER, String(index)));
+    const id = call.id ?? String(index).padStart(ID_LENGTH, "0");
+    const [before, after] = [beforeName, afterName].map((text) =>
+      text.replace(CALL_NUMBER, String(index)).replace(CALL_ID, id),
+    );
     return before + call.name + after + argumentsOf(form.arguments, call) + afterArguments;
   });
   return begin + written.join(between) + end;
@@ -35,7 +46,10 @@ function argumentsOf(form: ArgumentsForm, { arguments: given, parameters }: Writ
       return bareMembers(given, form.quote);
     case "python":
       return entries
-        .map(([name, value]) => `${name}=${isText(name, value) ? quoted(value) : pythonOf(value)}`)
+        .map(
+          ([name, value]) =>
+            `${name}=${isText(name, value) ? quoted(value) : form.words === "json" ? jsonOf(value) : pythonOf(value)}`,
+        )
         .join(", ");
     case "tagged":
       return entries

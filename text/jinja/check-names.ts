@@ -42,3 +42,22 @@ export function namesIn(syntax: unknown, into: Set<string> = new Set()): Set<str
   }
   return into;
 }
+
+/** Names of variables that a template takes from outside: those that it reads before it sets them itself. */
+export function argumentsIn(body: Body): ReadonlySet<string> {
+  const taken = new Set<string>();
+  const made = new Set<string>();
+  const look = (syntax: unknown): void => {
+    if (Array.isArray(syntax)) {
+      for (const item of syntax) look(item);
+      return;
+    }
+    if (typeof syntax !== "object" || syntax === null || syntax instanceof Set) return;
+    const { target, ...node } = syntax as Readonly<Record<string, unknown>>;
+    if (node.kind === "name" && !made.has(node.name as string)) taken.add(node.name as string);
+    look(Object.values(node));
+    for (const name of namesIn(target)) made.add(name);
+  };
+  look(body);
+  return taken;
+}

@@ -1,5 +1,6 @@
 /** A template that parses and renders like Python's jinja2 with transformers' environment. */
 import { Budget, defaultLimits, type RenderLimits } from "./budget.ts";
+import { argumentsIn } from "./check-names.ts";
 import { JinjaError } from "./errors.ts";
 import { globals } from "./globals.ts";
 import { renderBody } from "./interpreter.ts";
@@ -21,10 +22,17 @@ export interface RenderContext {
 
 export class JinjaTemplate {
   readonly #body: Body;
+  #arguments: ReadonlySet<string> | null = null;
 
   /** Throws JinjaError for an invalid template. */
   constructor(source: string) {
     this.#body = guarded(() => parse(source));
+  }
+
+  /** Names of the variables that the template takes from outside. */
+  get arguments(): ReadonlySet<string> {
+    this.#arguments ??= argumentsIn(this.#body);
+    return this.#arguments;
   }
 
   /** Renders the template. Throws JinjaError, also beyond a limit. */

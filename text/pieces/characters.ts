@@ -30,11 +30,10 @@ export const unclean = new RegExp(
   `[[\\p{Cc}\\p{Cf}\\p{Co}\\p{White_Space}\\ufffd]--[${youngFormats}]]`,
   "gv",
 );
-/** Character of punctuation, captured. */
-export const punctuation = new RegExp(
-  `([[!-\\/:-@\\[-\`\\{-~\\p{P}\\u166d\\u{111c9}]--[${youngPunctuation}]])`,
-  "v",
-);
+/** Characters of a word, for a class in an expression, as Rust's expressions have them. */
+export const wordCharacters = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200c\\u200d";
+/** Expression for a character of punctuation. */
+export const punctuation = `(?![${youngPunctuation}])[!-\\/:-@\\[-\`{-~\\p{P}\\u166d\\u{111c9}]`;
 
 const segments = new RegExp(`([${young}])`, "u");
 

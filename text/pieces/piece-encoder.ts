@@ -1,93 +1,89 @@
-/** Encoders of WordPiece and Unigram tokenizers: normalize, split to words, and words to pieces. */
+/** Encoder of a tokenizer.json: split at added tokens, normalize, split to words, and words to pieces. */
 import type { TokenId } from "../../base/token.ts";
-import { type JsonObject, TokenizerError } from "../tokenizer-file.ts";
-import { punctuation } from "./characters.ts";
+import { flattened, type JsonObject, TokenizerError } from "../tokenizer-file.ts";
+import { type AddedToken, addedSplit } from "./added-tokens.ts";
+import { bpe } from "./bpe.ts";
 import { normalizerOf } from "./normalizers.ts";
+import { splitOf } from "./splits.ts";
 import { unigram } from "./unigram.ts";
 import { wordPiece } from "./word-piece.ts";
 
 /** Tokens of a text without control text. `continues`: it continues preceding tokens. */
 export type PieceEncoder = (text: string, continues: boolean) => TokenId[];
 
-/** Splits pieces of a text further; `isFirst`: the first piece begins the text. */
-type Split = (pieces: readonly string[], isFirst: boolean) => readonly string[];
-
 /**
- * Encoder of a tokenizer.json whose model is WordPiece or Unigram; null for other models. `plain`: added
- * tokens that are ordinary text. `isControl`: true for spellings that no text may become.
+ * Encoder of a tokenizer.json. `plain`: added tokens that are ordinary text. `isControl`: true for spellings
+ * that no text may become. Throws TokenizerError, which names what is not supported.
  */
 export function pieceEncoder(
   tokenizer: JsonObject,
-  plain: readonly { readonly id: TokenId; readonly content: string }[],
+  plain: readonly AddedToken[],
   isControl: (spelling: string) => boolean,
-): PieceEncoder | null {
-  const model = tokenizer.model as JsonObject;
-  const kinds = { WordPiece: wordPiece, Unigram: unigram } as const;
-  const kind = Object.hasOwn(kinds, String(model.type)) ? kinds[model.type as keyof typeof kinds] : null;
-  if (kind === null) return null;
-  const tokensOf = kind(model, isControl);
+): PieceEncoder {
+  const tokensOf = modelOf(tokenizer.model as JsonObject, isControl);
   const normalize = normalizerOf(tokenizer.normalizer);
-  const split = splitterOf(tokenizer.pre_tokenizer);
-  const added = new Map(plain.map(({ id, content }) => [content, id]));
-  const addedTexts = plain.length === 0 ? null : new RegExp(`(${plain.map(literal).join("|")})`);
-
+  const split = splitOf(tokenizer.pre_tokenizer);
+  expectKeptStart(tokenizer);
+  const splitRaw = addedSplit(plain.filter(({ normalized }) => !normalized));
+  const splitNormal = addedSplit(
+    plain
+      .filter(({ normalized }) => normalized)
+      .map((token) => ({ ...token, content: normalize(token.content) })),
+  );
   return (text, continues) => {
     const tokens: TokenId[] = [];
-    const parts = addedTexts === null ? [text] : text.split(addedTexts);
-    parts.forEach((part, index) => {
-      const token = index % 2 === 1 ? added.get(part) : undefined;
-      if (token !== undefined) {
-        tokens.push(token);
-        return;
-      }
-      const normal = normalize(part);
-      if (normal === "") return;
-      for (const word of split([normal], index === 0 && !continues))
-        for (const piece of word === "" ? [] : tokensOf(word)) tokens.push(piece);
-    });
+    const add = (parts: readonly (string | TokenId)[], each: (part: string, index: number) => void): void =>
+      parts.forEach((part, index) => {
+        if (typeof part === "number") tokens.push(part);
+        else if (part !== "") each(part, index);
+      });
+    add(splitRaw(text), (raw, rawIndex) =>
+      add(splitNormal(normalize(raw)), (normal, index) => {
+        const atStart = !continues && rawIndex === 0 && index === 0;
+        const words = split({ texts: [normal], atStart }).texts;
+        for (const token of tokensOf(words.filter((word) => word !== ""))) tokens.push(token);
+      }),
+    );
     return tokens;
   };
 }
 
-function literal({ content }: { readonly content: string }): string {
-  return content.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+function modelOf(
+  model: JsonObject,
+  isControl: (spelling: string) => boolean,
+): (words: readonly string[]) => readonly TokenId[] {
+  const usual = Array.isArray(model.vocab) ? "Unigram" : model.merges === undefined ? "WordPiece" : "BPE";
+  const type = model.type ?? usual;
+  if (type === "BPE") return bpe(model, isControl);
+  const kind = type === "WordPiece" ? wordPiece : type === "Unigram" ? unigram : null;
+  if (kind === null)
+    throw new TokenizerError(`tokenizer.json: model of type ${JSON.stringify(type)} is not supported`);
+  const piecesOf = kind(model, isControl);
+  return (words) => words.flatMap(piecesOf);
 }
 
-const spaces = /\p{White_Space}+/u;
+/**
+ * Throws TokenizerError where a space comes before the first word alone, and a normalizer may remove what is
+ * before it: the package `tokenizers` then adds none.
+ */
+function expectKeptStart(tokenizer: JsonObject): void {
+  const isFirst = flattened(tokenizer.pre_tokenizer, "pretokenizers").some(
+    ({ type, prepend_scheme: scheme }) => type === "Metaspace" && scheme === "first",
+  );
+  const remover = flattened(tokenizer.normalizer, "normalizers").find(mayRemoveStart);
+  if (isFirst && remover !== undefined)
+    throw new TokenizerError(
+      `tokenizer.json: Metaspace with prepend_scheme "first" behind the normalizer ${JSON.stringify(remover.type)} is not supported`,
+    );
+}
 
-function splitterOf(component: unknown): Split {
-  if (component === null || component === undefined) return (pieces) => pieces;
-  const splitter = component as JsonObject;
-  switch (splitter.type) {
-    case "Sequence": {
-      const steps = (splitter.pretokenizers as unknown[]).map(splitterOf);
-      return (pieces, isFirst) => steps.reduce((parts, step) => step(parts, isFirst), pieces);
-    }
-    case "BertPreTokenizer":
-      return (pieces) =>
-        pieces.flatMap((piece) => piece.split(spaces)).flatMap((word) => word.split(punctuation));
-    case "WhitespaceSplit":
-      return (pieces) => pieces.flatMap((piece) => piece.split(spaces)).filter((word) => word !== "");
-    case "Metaspace":
-      return metaspace(splitter);
+function mayRemoveStart(normalizer: JsonObject): boolean {
+  switch (normalizer.type) {
+    case "Strip":
+      return normalizer.strip_left === true;
+    case "Replace":
+      return normalizer.content === "";
     default:
-      throw new TokenizerError(
-        `tokenizer.json: pre-tokenizer ${JSON.stringify(splitter.type)} is not supported with this model`,
-      );
+      return normalizer.type === "StripAccents" || normalizer.type === "BertNormalizer";
   }
-}
-
-/** Spaces become visible, and words begin with them. */
-function metaspace(options: JsonObject): Split {
-  const mark = String(options.replacement ?? "▁");
-  const usual = options.add_prefix_space === false ? "never" : "always";
-  const scheme = options.prepend_scheme ?? usual;
-  const words = new RegExp(`(?=${literal({ content: mark })})`, "u");
-  return (pieces, isFirst) =>
-    pieces.flatMap((piece, index) => {
-      const marked = piece.replaceAll(" ", mark);
-      const begins = scheme === "always" || (scheme === "first" && isFirst && index === 0);
-      const whole = begins && !marked.startsWith(mark) ? mark + marked : marked;
-      return options.split === false ? [whole] : whole.split(words);
-    });
 }

@@ -8,10 +8,11 @@ import { normalizerOf } from "./normalizers.ts";
 
 interface Shape {
   readonly name: string;
-  readonly model: "WordPiece" | "Unigram";
+  readonly model: "WordPiece" | "Unigram" | "SentencePiece" | "ByteLevel";
   readonly byte_fallback: boolean;
   readonly normalizer: JsonObject | null;
-  readonly pre_tokenizer: JsonObject;
+  readonly pre_tokenizer: JsonObject | null;
+  readonly added_tokens: readonly JsonObject[];
   readonly ids: number[][];
 }
 
@@ -25,10 +26,16 @@ const { texts, tokenizers, shapes, hashes } = JSON.parse(
   readonly hashes: readonly { name: string; normalizer: JsonObject; sha256: string }[];
 };
 
-function tokenizerOf({ model, byte_fallback, normalizer, pre_tokenizer }: Shape) {
+const decoders = {
+  WordPiece: "WordPiece",
+  Unigram: "Metaspace",
+  SentencePiece: "Metaspace",
+  ByteLevel: "ByteLevel",
+};
+
+function tokenizerOf({ model, byte_fallback, ...parts }: Shape) {
   const file = tokenizers[model];
-  const decoder = { type: model === "WordPiece" ? "WordPiece" : "Metaspace" };
-  const changed = { normalizer, pre_tokenizer, decoder, model: { ...file.model, byte_fallback } };
+  const changed = { ...parts, decoder: { type: decoders[model] }, model: { ...file.model, byte_fallback } };
   return createTokenizer({ ...file, ...changed }, {});
 }
 
@@ -47,7 +54,7 @@ test.each(named)("control text that was typed stays text: %s", (_, shape) => {
   const tokenizer = tokenizerOf(shape);
   for (const text of [...tokenizer.controlTexts.texts].flatMap((control) => [control, `a${control}b`])) {
     const ids = tokenizer.encode(text, { addSpecialTokens: false });
-    const unknown = tokenizer.tokenOf(shape.model === "WordPiece" ? "[UNK]" : "<unk>");
+    const unknown = tokenizer.tokenOf(String(tokenizers[shape.model].model.unk_token ?? "<unk>"));
     expect(ids.filter((id) => id !== unknown && tokenizer.isControl(id))).toEqual([]);
     expect(ids.length).toBeGreaterThan(1);
   }

@@ -5,6 +5,8 @@
 //
 //   gelu       g/2 (1 + erf(g / sqrt(2)))
 //
+//   relu_squared  max(g, 0)^2
+//
 //   clamped_swiglu is a function of both: g / (1 + e^-1.702g) (u + 1), g = min(gate, 7), u = clamp(up, -7, 7)
 //
 //   gu [T, ldgu] f32: F gates, then F ups
@@ -45,6 +47,11 @@ BUNTING_INLINE f32x16 gelu(f32x16 x) {
   // The rest is the sum 1 + erf for a negative x, without a difference of nearly equal numbers.
   f32x16 const rest = p * t * exp(zero() - y * y), half = x * set1(0.5f);
   return max(x, zero()) - max(half, zero() - half) * rest;
+}
+
+BUNTING_INLINE f32x16 relu_squared(f32x16 x) {
+  f32x16 const positive = max(zero(), x);  // x, if it is no number
+  return positive * positive;
 }
 
 BUNTING_INLINE f32x16 clamped_swiglu(f32x16 gate, f32x16 up) {
@@ -99,6 +106,8 @@ void apply(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activatio
     rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return gelu_tanh(g) * u; });
   else if (activation == Activation::gelu)
     rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return gelu(g) * u; });
+  else if (activation == Activation::relu_squared)
+    rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return relu_squared(g) * u; });
   else if (activation == Activation::clamped_swiglu)
     rows([](f32x16 g, f32x16 u) __attribute__((always_inline)) { return clamped_swiglu(g, u); });
   else if (!HasUps && activation == Activation::xielu)

@@ -19,6 +19,12 @@ void scale_and_cap(float* x, int64_t ldx, int64_t n, float scale, float cap, int
 void rope_append(RopeAppend const& a, int64_t begin, int64_t end);
 void latent_append(LatentAppend const& a, int64_t begin, int64_t end);
 void attention(Attention const& a, int64_t item_begin, int64_t item_end);
+void gate_output(void* y, Dtype dtype, int64_t ldy, float const* g, int64_t ldg, int64_t n, int64_t begin,
+                 int64_t end);
+void state_conv(StateMixer const& m, int64_t item_begin, int64_t item_end);
+void state_gates(StateMixer const& m, StateGates const& g, int64_t begin, int64_t end);
+void state_scan(StateMixer const& m, int64_t item_begin, int64_t item_end);
+void state_output(StateOutput const& o, int64_t begin, int64_t end);
 SampleResult sample(SampleRow const& row, float const* logits, int32_t vocab, char* scratch, int32_t* top);
 void gate(Operand const& y, float const* gu, int64_t ldgu, int64_t f, Activation activation, int64_t begin,
           int64_t end);
@@ -40,6 +46,11 @@ Kernels const kernels = {
     .gate = gate,
     .activate = activate,
     .attention = attention,
+    .gate_output = gate_output,
+    .state_conv = state_conv,
+    .state_gates = state_gates,
+    .state_scan = state_scan,
+    .state_output = state_output,
     .sample = sample,
 };
 

@@ -115,7 +115,7 @@ struct Norm {
 };
 
 // Activation of a gate; values are those of engine.h. `xielu` is one of plain MLPs.
-enum class Activation : int32_t { silu = 0, gelu_tanh = 1, clamped_swiglu = 2, gelu = 3, xielu = 4 };
+enum class Activation : int32_t { silu = 0, gelu_tanh = 1, clamped_swiglu = 2, gelu = 3, xielu = 4, relu_squared = 5 };
 
 // GEMM: y[t, n] (= or +=) sum_k x[t, k] * w[n, k] + bias[n], in f32, for all t in [0, T) and some panels.
 struct Gemm {
@@ -152,6 +152,79 @@ struct ChunkView {
   int32_t start = 0;                   // absolute position of the first token
   int32_t const* pages = nullptr;      // page ids of positions [0, start + count)
   int32_t second = 0;                  // tokens from this index on are of type 1; 0: none
+};
+
+// Copy of the state after a chunk's first `count` tokens into a slot.
+struct StateSave {
+  int32_t count, slot;
+};
+
+// Slots of a chunk's recurrent state.
+struct ChunkState {
+  int32_t slot = -1;                // receives the state after the chunk
+  int32_t from = -1;                // has the state before the chunk; -1: zeros
+  StateSave const* saves = nullptr; // [save_count] by rising count
+  int32_t save_count = 0;
+};
+
+// Memory for the states of one layer: conv's last inputs [K-1, channels], the oldest first, then from
+// `matrices_at` on S [Gv][Dv / w][Dk][w] in blocks of w = state_columns(Dv) columns.
+struct StateLayer {
+  float* slots = nullptr;  // slot s at slots + s * stride
+  int64_t stride = 0;      // floats
+  int64_t matrices_at = 0;
+};
+constexpr int64_t state_columns(int64_t value_size) { return value_size % 32 == 0 ? 32 : 16; }
+
+// Recurrent mixer of one layer (engine.h) for the tokens of some chunks. Each kernel reads the state before a
+// chunk, and writes the one after it and the saved ones.
+struct StateMixer {
+  float* in = nullptr;  // [T, ldin]: projections of q, k from column q_width on, v from v_column on
+  int64_t ldin = 0, v_column = 0;
+  int32_t key_heads = 0, heads = 0, key_size = 0, value_size = 0;  // Gk, Gv, Dk, Dv; 0 in a short convolution
+  bool is_delta = false, has_tiled_heads = false;
+  ChunkView const* chunks = nullptr;
+  ChunkState const* states = nullptr;
+  StateLayer memory;
+  int32_t taps = 0;              // K
+  int64_t channels = 0;          // of the convolution
+  float const* conv = nullptr;   // [K, channels], the oldest token's weights first
+  float const* conv_bias = nullptr;  // [channels] or null
+  float const* skip = nullptr;       // [Gv] or null
+  // Numbers per token and head: decay g; factor of v before it is written, sigmoid(b) or dt; and k q [T, Gk].
+  float* decay = nullptr;  // [T, Gv]
+  float* write = nullptr;  // [T, Gv]
+  float* products = nullptr;  // [T, Gk], of delta only
+  float* out = nullptr;    // [T, ldout]: Gv*Dv values per token
+  int64_t ldout = 0;
+  // Work items of a chunk: heads of q, k and v, or channels of a short convolution; and columns of S.
+  static constexpr int64_t kConvChannels = 64;
+  int64_t conv_items() const {
+    return heads > 0 ? 2 * int64_t(key_heads) + heads : (channels + kConvChannels - 1) / kConvChannels;
+  }
+  int64_t scan_items() const { return heads * (value_size / state_columns(value_size)); }
+};
+
+// Gates of a recurrent mixer per token, from its projections of a and b.
+struct StateGates {
+  float const* in = nullptr;  // [T, ldin]: a (Gv), b from column b_column on
+  int64_t ldin = 0, b_column = 0;
+  float const* dt_bias = nullptr;  // [Gv]
+  float const* rates = nullptr;    // [Gv] -exp(A_log)
+  float dt_min = 0, dt_max = 0;
+};
+
+// Norm and gate of a recurrent mixer's output.
+struct StateOutput {
+  float* y = nullptr;  // [T, ldy], in place
+  int64_t ldy = 0;
+  float const* z = nullptr;  // [T, ldz]
+  int64_t ldz = 0;
+  int64_t width = 0;         // Gv*Dv
+  int64_t norm_width = 0;    // numbers that share a norm; 0: no norm
+  float const* norm = nullptr;  // [width], or [norm_width] if it repeats
+  bool norm_repeats = false, is_gate_first = false;
+  float epsilon = 0;
 };
 
 inline constexpr int kAttentionBlock = 64;  // keys per block of a row's sums; blocks begin at multiples of this position
@@ -312,6 +385,15 @@ struct Kernels {
   void (*activate)(Operand const& y, float const* u, int64_t ldu, int64_t f, Activation activation, Xielu const& xielu,
                    int64_t begin, int64_t end);
   void (*attention)(Attention const& a, int64_t item_begin, int64_t item_end);
+  // Multiplies y[t, i] by 1 / (1 + e^-g[t, i]) for i < n; y is of `dtype`, f32 or bf16.
+  void (*gate_output)(void* y, Dtype dtype, int64_t ldy, float const* g, int64_t ldg, int64_t n, int64_t begin, int64_t end);
+  // The parts of a recurrent mixer in order. state_conv replaces q, k and v in `in` by their convolutions, for
+  // items [begin, end) of all chunks; a short convolution writes to `out`. state_gates makes decay, write and
+  // products of token rows. state_scan makes `out`, for items. state_output gates token rows.
+  void (*state_conv)(StateMixer const& m, int64_t item_begin, int64_t item_end);
+  void (*state_gates)(StateMixer const& m, StateGates const& g, int64_t begin, int64_t end);
+  void (*state_scan)(StateMixer const& m, int64_t item_begin, int64_t item_end);
+  void (*state_output)(StateOutput const& o, int64_t begin, int64_t end);
 
   // Draws one token, the same on every level for the same logits. `logits` [V] is not changed; `scratch` has
   // sample_scratch_bytes(V). `top` receives 2*top_logprobs words: token, logprob bits.

@@ -14,11 +14,13 @@ namespace {
 
 // Experts of a layer with random weights and biases, and buffers for some rows.
 struct Experts {
-  Experts(Random& random, RoutingRule const& its_rule, Dtype dtype, int64_t its_hidden, int64_t feed_forward)
+  Experts(Random& random, RoutingRule const& its_rule, Dtype dtype, int64_t its_hidden, int64_t feed_forward,
+          bool gated = true)
       : rule(its_rule),
+        has_gate(gated),
         hidden(width_for(dtype, its_hidden)),
         padded(round_up(width_for(dtype, feed_forward), kPanel)),
-        gate_up(random, dtype, rule.experts * 2 * padded, hidden),
+        gate_up(random, dtype, rule.experts * (gated ? 2 : 1) * padded, hidden),
         down(random, dtype, rule.experts * round_up(hidden, kPanel), width_for(dtype, feed_forward)),
         gate_up_bias(random_rows(random, Dtype::f32, 1, gate_up.matrix.n, gate_up.matrix.n)),
         down_bias(random_rows(random, Dtype::f32, 1, down.matrix.n, down.matrix.n)) {}
@@ -55,10 +57,13 @@ struct Experts {
             .down_bias = down_bias.f32(),
             .ldy = hidden,
             .hidden = hidden,
+            .activation = has_gate ? Activation::silu : Activation::relu_squared,
+            .has_gate = has_gate,
             .residual_scale = 0.5f};
   }
 
   RoutingRule rule;
+  bool has_gate;
   int64_t hidden, padded;
   Weights gate_up, down;
   Bytes gate_up_bias, down_bias;
@@ -181,9 +186,10 @@ TEST(experts_match_reference) {
   for (Dtype dtype : kWeightTypes) {
     Random random{uint64_t(dtype) + 1};
     constexpr int64_t kTokens = 9;
-    for (RoutingRule const rule :
-         {RoutingRule{6, 2, BUNTING_ROUTER_CHOSEN}, RoutingRule{3, 3, BUNTING_ROUTER_ALL}}) {
-      Experts experts(random, rule, dtype, 72, 200);
+    for (auto const& [rule, gated] : {std::pair{RoutingRule{6, 2, BUNTING_ROUTER_CHOSEN}, true},
+                                      {RoutingRule{3, 3, BUNTING_ROUTER_ALL}, true},
+                                      {RoutingRule{5, 2, BUNTING_ROUTER_CHOSEN}, false}}) {
+      Experts experts(random, rule, dtype, 72, 200, gated);
       Inputs const x = random_inputs(random, experts.gate_up.matrix, kTokens);
       std::vector<float> const logits = random_logits(random, kTokens * rule.experts);
       std::vector<double> want(size_t(kTokens * experts.hidden));

@@ -168,8 +168,8 @@ TEST(scale_and_cap_matches_its_formula) {
 TEST(gate_matches_reference) {
   for (int64_t tokens : {0, 1, 5}) {
     for (int64_t f : {1, 15, 16, 17, 100, 1000}) {
-      for (Activation activation :
-           {Activation::silu, Activation::gelu_tanh, Activation::clamped_swiglu, Activation::gelu}) {
+      for (Activation activation : {Activation::silu, Activation::gelu_tanh, Activation::clamped_swiglu,
+                                    Activation::gelu, Activation::relu_squared}) {
         Random random{uint64_t(f)};
         int64_t const ldgu = 2 * f + 3, ldy = round_up(f, kKAlign);
         Bytes gu = random_rows(random, Dtype::f32, tokens, 2 * f, ldgu);
@@ -206,7 +206,8 @@ TEST(gate_matches_reference) {
 }
 
 TEST(activate_is_a_gate_whose_ups_are_one) {
-  for (Activation activation : {Activation::silu, Activation::gelu_tanh, Activation::gelu}) {
+  for (Activation activation :
+       {Activation::silu, Activation::gelu_tanh, Activation::gelu, Activation::relu_squared}) {
     for (int64_t f : {1, 16, 100}) {
       constexpr int64_t kTokens = 3;
       Random random{uint64_t(f)};

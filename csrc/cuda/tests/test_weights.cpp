@@ -224,6 +224,18 @@ TEST(cuda_weights_take_host_memory_by_width_alone) {
   CHECK(most_bytes(2, 4000) == most_bytes(9, 17000), "more layers and rows take more");
 }
 
+TEST(cuda_weights_of_several_streams_are_refused) {
+  bunting_model_shape const shape = tiny_streams_shape(shape_for_gpu());
+  Model const model(shape);
+  try {
+    cuda::check_shape(model);
+    CHECK(false, "accepted");
+  } catch (Error const& error) {
+    CHECK(error.status() == BUNTING_INVALID && std::string(error.what()).find("AltUp") != std::string::npos,
+          "%s", error.what());
+  }
+}
+
 TEST(cuda_weights_that_are_not_finite_are_refused_by_name) {
   bunting_model_shape const shape = shape_for_gpu();
   for (auto [kind, name] : {std::pair(BUNTING_T_DOWN, "down of layer 1"),

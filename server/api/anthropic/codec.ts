@@ -81,7 +81,7 @@ class BlockStream {
       case "call":
         return this.#start("call", {
           type: "tool_use",
-          id: this.#callId(part.index),
+          id: part.id ?? this.#callId(part.index),
           name: part.name,
           input: {},
         });
@@ -129,7 +129,12 @@ function blockOf(part: WholePart, callId: (index: number) => string): object {
     case "reasoning":
       return { type: "thinking", thinking: part.text, signature: SIGNATURE };
     case "call":
-      return { type: "tool_use", id: callId(part.index), name: part.call.name, input: inputOf(part.call) };
+      return {
+        type: "tool_use",
+        id: part.call.id ?? callId(part.index),
+        name: part.call.name,
+        input: inputOf(part.call),
+      };
   }
 }
 

@@ -5,6 +5,7 @@ import type { Route } from "../../http/route.ts";
 import type { PromptServices } from "../../request/prompt.ts";
 import type { ModelAbout } from "../../request/served-model.ts";
 import { Fields } from "../fields.ts";
+import { canThink } from "../thinking.ts";
 import { nameOf } from "./schema.ts";
 
 /**
@@ -96,7 +97,6 @@ export function showBody(
   const name = nameOf(new Fields(body), model);
   const { family, parameters, layers, hidden } = about;
   const knows = (word: string): boolean => template?.mentions(word, true) === true;
-  const asksToThink = knows("enable_thinking") || knows("reasoning_effort");
   return {
     modelfile: "",
     parameters: "",
@@ -115,7 +115,7 @@ export function showBody(
       : [
           "completion",
           ...(knows("tools") ? ["tools"] : []),
-          ...(asksToThink ? ["thinking"] : []),
+          ...(canThink(template) ? ["thinking"] : []),
           ...((model.fill ?? null) === null ? [] : ["insert"]),
         ],
     modified_at: new Date(startedSeconds * 1000).toISOString(),

@@ -69,7 +69,7 @@ async function embedded(deps: LineServices, { body, tenant, priority }: LineRequ
   const request = { ...parseEmbeddingsRequest(body, deps), service: offline(priority) };
   const tokens = await embeddingTokens(request, deps);
   return {
-    tokens: tokens[0]!,
+    tokens: tokens.find(({ length }) => length > 0)!,
     cacheKey: cacheKeyOf({ adapter: 0, cacheSalt: request.cacheSalt }),
     answerTokensMax: 0,
     answer: async (signal) => {

@@ -98,7 +98,11 @@ function reasonOf({ reason }: ChoiceFinish): string {
 
 function messageOf({ text, calls }: WholeChoice, thoughts: object, idOf: (call: number) => string): object {
   if (calls.length === 0) return { role: "assistant", content: text, refusal: null, ...thoughts };
-  const toolCalls = calls.map((call, index) => ({ id: idOf(index), type: "function", function: call }));
+  const toolCalls = calls.map(({ id, ...call }, index) => ({
+    id: id ?? idOf(index),
+    type: "function",
+    function: call,
+  }));
   return {
     role: "assistant",
     content: text === "" ? null : text,
@@ -115,9 +119,9 @@ function messageOf({ text, calls }: WholeChoice, thoughts: object, idOf: (call: 
 function deltaOf(part: Extract<Part, { index: number }>, idOf: (call: number) => string): object {
   switch (part.kind) {
     case "call": {
-      const { index, name } = part;
+      const { index, name, id = idOf(index) } = part;
       return {
-        tool_calls: [{ index, id: idOf(index), type: "function", function: { name, arguments: "" } }],
+        tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }],
       };
     }
     case "arguments":

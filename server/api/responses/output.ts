@@ -27,8 +27,8 @@ interface OpenItem {
   readonly id: string;
   /** Index among the items. */
   readonly index: number;
-  /** Name of the called tool; null if the item is no call. */
-  readonly called: Pick<WireCall, "name" | "namespace"> | null;
+  /** Name of the called tool, and its id if the model made one up; null if the item is no call. */
+  readonly called: (Pick<WireCall, "name" | "namespace"> & { readonly call_id?: string }) | null;
   text: string;
   readonly logprobs: object[];
 }
@@ -79,7 +79,10 @@ export class Output {
         break;
       }
       case "call":
-        this.#beginCall(this.#rules.wireCalls.get(part.name) ?? { type: "function_call", name: part.name });
+        this.#beginCall(
+          this.#rules.wireCalls.get(part.name) ?? { type: "function_call", name: part.name },
+          part.id,
+        );
         break;
       case "arguments": {
         const item = this.#open!;
@@ -103,8 +106,8 @@ export class Output {
     return this.#open?.kind === kind ? this.#open : this.#begin(kind, null);
   }
 
-  #beginCall({ type, ...called }: WireCall): void {
-    this.#begin(type, called);
+  #beginCall({ type, ...called }: WireCall, id: string | undefined): void {
+    this.#begin(type, id === undefined ? called : { ...called, call_id: id });
   }
 
   #begin(kind: Kind, called: OpenItem["called"]): OpenItem {
@@ -187,9 +190,10 @@ export function partsOf(parts: readonly WholePart[]): Part[] {
   return parts.flatMap((part): Part[] => {
     if (part.kind !== "call") return [part];
     const { index, call } = part;
+    const { arguments: text, ...called } = call;
     return [
-      { kind: "call", index, name: call.name },
-      { kind: "arguments", index, text: call.arguments },
+      { kind: "call", index, ...called },
+      { kind: "arguments", index, text },
     ];
   });
 }

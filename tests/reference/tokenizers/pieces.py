@@ -1,5 +1,5 @@
-"""Records what Hugging Face's `tokenizers` makes of hostile texts with WordPiece and Unigram models: tokens, and hashes of all
-characters normalised. The vocabularies are trained on these texts alone, the compiled map of characters is of rules below. Run by
+"""Records what Hugging Face's `tokenizers` makes of hostile texts: tokens of WordPiece, Unigram and BPE models, with added tokens of
+all kinds, and hashes of all characters normalised. The vocabularies are trained on these texts alone, the compiled map of characters is of rules below. Run by
 hand when a kind is added; the result is committed (tokenizers 0.23.3, sentencepiece 0.2.3).
 
     python tests/reference/tokenizers/pieces.py
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 random.seed(5)
 WORDS = "the sea, Déjà vu: ÀÉÎÕÜ naïve Straße ΣΊΣΥΦΟΣ İstanbul ﬁancé мир и война [UNK] </s> snake_case 3.14 $5 a+b=c".split()
@@ -32,7 +32,15 @@ def text():
     return "".join(part + random.choice(SPACES) for part in parts)
 
 
-TEXTS = ["", " ", " a", "a ", "▁a", "\u0001", "a" * 101, "é" * 100, "a</s>b <s>[CLS]", *(text() for _ in range(150))]
+ADDED = ["<think>", "</think>", "<tool>", "<y>", "xword", "   ", "<Big>", "▁<sp>", "é!", "<lr>"]
+
+
+def text_with_added():
+    parts = [random.choice([*ADDED, *ADDED, *WORDS, *ODD, " ", "  ", "a", "_", "."]) for _ in range(random.randint(1, 8))]
+    return "".join(parts)
+
+
+TEXTS = ["", " ", " a", "a ", "▁a", "\u0001", "a" * 101, "é" * 100, "a</s>b <s>[CLS]", *(text() for _ in range(150)), *(text_with_added() for _ in range(120))]
 
 
 def charsmap():
@@ -70,6 +78,34 @@ def unigram():
     return Tokenizer.from_str(json.dumps({**file, "added_tokens": file["added_tokens"][:3]}))
 
 
+def bpe(byte_level):
+    """A BPE model of bytes as printable characters, or of SentencePiece's kind with bytes for unknown characters."""
+    tokenizer = Tokenizer(models.BPE() if byte_level else models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    special = [] if byte_level else ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    alphabet = pre_tokenizers.ByteLevel.alphabet() if byte_level else []
+    if not byte_level:
+        tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel() if byte_level else pre_tokenizers.Split("▁", "merged_with_next")
+    trainer = trainers.BpeTrainer(
+        vocab_size=700, special_tokens=special, initial_alphabet=alphabet, limit_alphabet=256 if byte_level else 120, show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXTS[:100], trainer)
+    file = json.loads(tokenizer.to_str())
+    return Tokenizer.from_str(json.dumps({**file, "added_tokens": file["added_tokens"][:1], "normalizer": None, "pre_tokenizer": None}))
+
+
+def added(**options):
+    return [AddedToken(content, **options) for content in ADDED]
+
+
+MIXED = [
+    AddedToken("<think>", normalized=False, lstrip=True), AddedToken("</think>", normalized=True, rstrip=True),
+    AddedToken("<tool>", normalized=True, lstrip=True, rstrip=True), AddedToken("xword", normalized=True, single_word=True),
+    AddedToken("<y>", normalized=False, single_word=True), AddedToken("<Big>", normalized=True), AddedToken("▁<sp>", normalized=True),
+    AddedToken("é!", normalized=True, single_word=True), AddedToken("<lr>", normalized=False, lstrip=True, rstrip=True),
+]
+
+
 def bert(**options):
     return normalizers.BertNormalizer(**options), pre_tokenizers.BertPreTokenizer()
 
@@ -98,19 +134,46 @@ UNIGRAM = {
 }
 
 
-def shapes(tokenizer, kinds, byte_fallback=False):
-    for name, (normalizer, pre_tokenizer) in kinds.items():
+SPACES_SHOWN = normalizers.Replace(" ", "▁")
+FIRST = pre_tokenizers.Metaspace(prepend_scheme="first")
+SENTENCE_PIECE = {
+    "Llama 2": (normalizers.Sequence([normalizers.Prepend("▁"), SPACES_SHOWN]), None),
+    "Llama 2, added tokens": (normalizers.Sequence([normalizers.Prepend("▁"), SPACES_SHOWN]), None, added(normalized=True)),
+    "Llama 2, added tokens of all kinds": (normalizers.Sequence([normalizers.Prepend("▁"), SPACES_SHOWN]), None, MIXED),
+    "Mistral, added tokens": (None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), added(normalized=False)),
+    "Mistral, added tokens of all kinds": (None, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), MIXED),
+    "Gemma, added tokens of all kinds": (SPACES_SHOWN, pre_tokenizers.Split(" ", "merged_with_previous"), MIXED),
+    "first word behind NFKC": (normalizers.NFKC(), FIRST, added(normalized=True)),
+    "first word behind other splits": (None, pre_tokenizers.Sequence([pre_tokenizers.Digits(True), FIRST]), added(normalized=True)),
+    "first word behind white space": (None, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), FIRST]), MIXED),
+}
+BYTE_LEVEL = {
+    "GPT-2, added tokens": (None, pre_tokenizers.ByteLevel(add_prefix_space=False), added(normalized=True)),
+    "RoBERTa, added tokens of all kinds": (None, pre_tokenizers.ByteLevel(add_prefix_space=True), MIXED),
+    "NFC, added tokens": (normalizers.NFC(), pre_tokenizers.ByteLevel(add_prefix_space=False), added(normalized=True)),
+    "lower case without accents, added tokens of all kinds": (
+        normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()]),
+        pre_tokenizers.ByteLevel(add_prefix_space=False), MIXED,
+    ),
+}
+
+
+def shapes(tokenizer, kinds, byte_fallback=False, vocabulary=None):
+    for name, (normalizer, pre_tokenizer, *more) in kinds.items():
         file = json.loads(tokenizer.to_str())
         if byte_fallback:
             file["model"]["byte_fallback"] = True
         made = Tokenizer.from_str(json.dumps(file))
         if normalizer is not None:
             made.normalizer = normalizer
-        made.pre_tokenizer = pre_tokenizer
+        if pre_tokenizer is not None:
+            made.pre_tokenizer = pre_tokenizer
+        made.add_tokens(more[0] if more else [])
         ids = [made.encode(text, add_special_tokens=False).ids for text in TEXTS]
         parts = json.loads(made.to_str())
         yield {
-            "name": name + (", bytes" if byte_fallback else ""), "model": file["model"]["type"], "byte_fallback": byte_fallback,
+            "name": name + (", bytes" if byte_fallback else ""), "model": vocabulary or file["model"]["type"],
+            "byte_fallback": byte_fallback or file["model"].get("byte_fallback", False), "added_tokens": parts["added_tokens"],
             "normalizer": parts["normalizer"], "pre_tokenizer": parts["pre_tokenizer"], "ids": ids,
         }
 
@@ -131,11 +194,17 @@ def hashes():
         yield {"name": name, "normalizer": json.loads(only.to_str())["normalizer"], "sha256": digest.hexdigest()}
 
 
-words, pieces = word_piece(), unigram()
+words, pieces, sentences, byte_pairs = word_piece(), unigram(), bpe(False), bpe(True)
 whole = {
     "texts": TEXTS,
-    "tokenizers": {"WordPiece": json.loads(words.to_str()), "Unigram": json.loads(pieces.to_str())},
-    "shapes": [*shapes(words, WORD_PIECE), *shapes(pieces, UNIGRAM), *shapes(pieces, {"T5": UNIGRAM["T5"]}, True)],
+    "tokenizers": {
+        "WordPiece": json.loads(words.to_str()), "Unigram": json.loads(pieces.to_str()),
+        "SentencePiece": json.loads(sentences.to_str()), "ByteLevel": json.loads(byte_pairs.to_str()),
+    },
+    "shapes": [
+        *shapes(words, WORD_PIECE), *shapes(pieces, UNIGRAM), *shapes(pieces, {"T5": UNIGRAM["T5"]}, True),
+        *shapes(sentences, SENTENCE_PIECE, vocabulary="SentencePiece"), *shapes(byte_pairs, BYTE_LEVEL, vocabulary="ByteLevel"),
+    ],
     "hashes": list(hashes()),
 }
 (Path(__file__).parent / "pieces.json").write_text(json.dumps(whole, ensure_ascii=False) + "\n", encoding="utf-8")

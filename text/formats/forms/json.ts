@@ -1,5 +1,5 @@
 /** Call forms whose arguments are one JSON object. */
-import { CALL_NUMBER, type CallForm } from "../../../grammar/tools/call-form.ts";
+import { CALL_ID, CALL_NUMBER, type CallForm } from "../../../grammar/tools/call-form.ts";
 
 /** Parts that most of these forms leave empty. */
 const plain = {
@@ -180,6 +180,9 @@ export const mistralArgs: CallForm = {
   trigger: "[TOOL_CALLS]",
   place: "end",
 };
+
+/** The same with an id of each call: `[TOOL_CALLS]get_weather[CALL_ID]a1b2c3d4e[ARGS]{"city": "Rome"}`. */
+export const mistralId: CallForm = { ...mistralArgs, afterName: `[CALL_ID]${CALL_ID}[ARGS]` };
 
 /** Call form of Mistral's earlier models: `[TOOL_CALLS][{"name": …, "arguments": …}]`. */
 export const mistralList: CallForm = list("[TOOL_CALLS]", "");

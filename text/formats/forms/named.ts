@@ -9,7 +9,7 @@ export const pythonic: CallForm = {
   begin: "[",
   beforeName: "",
   afterName: "(",
-  arguments: { kind: "python" },
+  arguments: { kind: "python", words: "python" },
   afterArguments: ")",
   between: ", ",
   end: "]",
@@ -31,6 +31,7 @@ export const lfm: CallForm = {
 export const olmo: CallForm = {
   ...pythonic,
   begin: "<function_calls>",
+  arguments: { kind: "python", words: "json" },
   between: "\n",
   end: "</function_calls>",
   trigger: "<function_calls>",

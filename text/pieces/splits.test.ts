@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { createTokenizer } from "./tokenizer.ts";
-import type { JsonObject } from "./tokenizer-file.ts";
+import { createTokenizer } from "../tokenizer.ts";
+import type { JsonObject } from "../tokenizer-file.ts";
 
 interface Shapes {
   readonly tokenizer: JsonObject & {
@@ -19,7 +19,7 @@ interface Shapes {
 
 /** Tokens that the package `tokenizers` makes; tests/reference/tokenizers/shapes.py wrote them. */
 const { tokenizer, texts, shapes } = JSON.parse(
-  readFileSync(join(import.meta.dir, "../tests/reference/tokenizers/shapes.json"), "utf8"),
+  readFileSync(join(import.meta.dir, "../../tests/reference/tokenizers/shapes.json"), "utf8"),
 ) as Shapes;
 
 describe("a pre-tokenizer cuts a text as the package tokenizers does", () => {
@@ -33,7 +33,7 @@ describe("a pre-tokenizer cuts a text as the package tokenizers does", () => {
   });
 });
 
-describe("what the library reads wrongly is refused by its name", () => {
+describe("parts that are not read are refused by name", () => {
   const withModel = (more: object) => ({ ...tokenizer, model: { ...tokenizer.model, ...more } });
   test.each([
     [
@@ -51,9 +51,18 @@ describe("what the library reads wrongly is refused by its name", () => {
     [withModel({ end_of_word_suffix: "</w>" }), 'model.end_of_word_suffix "</w>" is not supported'],
     [withModel({ dropout: 0.1 }), "model.dropout 0.1 makes tokens at random"],
     [
-      { ...tokenizer, added_tokens: [{ id: 500, content: "<w>", single_word: true }] },
-      'added token "<w>" counts as a word alone (single_word)',
+      { ...tokenizer, added_tokens: [{ id: 500, content: "<w>", special: true, single_word: true }] },
+      'control token "<w>" counts as a word alone (single_word)',
     ],
+    [
+      {
+        ...tokenizer,
+        normalizer: { type: "Strip", strip_left: true, strip_right: true },
+        pre_tokenizer: { type: "Metaspace", prepend_scheme: "first" },
+      },
+      'Metaspace with prepend_scheme "first" behind the normalizer "Strip"',
+    ],
+    [{ ...tokenizer, model: { type: "WordLevel", vocab: { a: 0 } } }, 'model of type "WordLevel"'],
   ])("%#", (file, sentence) => {
     expect(() => createTokenizer(file, {})).toThrow(sentence);
   });
