@@ -55,11 +55,7 @@ struct Shape {
   }
 };
 
-<<<<<<< HEAD
-// Chunk of a sequence, with one draw at its end.
-=======
 // Step of one chunk, with one draw at its end.
->>>>>>> fam
 struct Step {
   std::vector<int32_t> tokens, pages;
   StepPlan plan;
