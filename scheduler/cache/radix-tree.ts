@@ -91,8 +91,8 @@ export class RadixNode {
 }
 
 /**
- * Reason for a checkpoint: the end of a sequence, the end of another one's match, the end of public text, the
- * end of a prompt, or a distance from that.
+ * Reason for a checkpoint. It is at the end of a sequence, of a match, of public text or of a prompt, or at a
+ * distance from a prompt's end.
  */
 export type CheckpointKind = "end" | "branch" | "public" | "prompt" | "distant";
 
