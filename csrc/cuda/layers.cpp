@@ -23,7 +23,7 @@ void Forward::queue_layers(int32_t tokens, int32_t rows, int32_t draws) {
     normalise(x, pending, weights_.layer(i).attention_norm, tokens);
     project_and_append(i, tokens);
     // Later steps need no result that follows the last layer that appends keys.
-    if (rows == 0 && i >= model_.last_layer_with_keys()) return;
+    if (rows == 0 && i >= model_.last_layer_with_memory()) return;
     attend(i);
     bf16 const* attended = act_.attended;
     if (i == last) {

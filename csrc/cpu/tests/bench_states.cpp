@@ -55,7 +55,7 @@ struct Shape {
   }
 };
 
-// One chunk of a sequence, with one draw at its end.
+// Chunk of a sequence, with one draw at its end.
 struct Step {
   std::vector<int32_t> tokens, pages;
   StepPlan plan;
