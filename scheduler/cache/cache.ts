@@ -304,7 +304,7 @@ export class Cache {
     states: readonly SavedState[] = [],
   ): void {
     const last = this.#extend(lock, tokens, end, pages);
-    for (const { depth, slot } of states) this.checkpoints!.add(last.node, depth, slot);
+    for (const state of states) this.checkpoints!.add(last.node, state);
     this.release(last);
   }
 
