@@ -1,4 +1,6 @@
 import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { parseModelConfig } from "./config.ts";
 import type { JsonObject } from "./json.ts";
 import { ModelError } from "./model-error.ts";
@@ -332,4 +334,12 @@ describe("generation_config.json", () => {
     expect(error.file).toBe("dir/generation_config.json");
     expect(error.subject).toBe(field);
   });
+});
+
+test("a mixture of nomic-bert (nomic-embed-text-v2-moe) is refused by the field that makes it one", () => {
+  const file = join(import.meta.dir, "../tests/reference/encoders/nomic-bert-mean/config.json");
+  const nomic = JSON.parse(readFileSync(file, "utf8")) as object;
+  expect(parse({ ...nomic, moe_every_n_layers: 0 }).family).toBe("nomic-bert");
+  const moe = { moe_every_n_layers: 2, num_experts: 8, moe_top_k: 2, qkv_proj_bias: true };
+  expect(refusal({ ...nomic, ...moe }).subject).toBe("moe_every_n_layers");
 });

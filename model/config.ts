@@ -238,7 +238,12 @@ class ConfigSource implements Source {
     const [epsilon] = family.epsilon ?? ["rms_norm_eps"];
     return {
       hidden,
-      feedForward: fields.same(family.feedForwardField ?? "intermediate_size", 1, shapeLimits.feedForward),
+      feedForward: fields.same(
+        family.feedForwardField ?? "intermediate_size",
+        this.layers,
+        1,
+        shapeLimits.feedForward,
+      ),
       queryHeads,
       ...(latent > 0
         ? { kvHeads: 1, headSize: latent }
@@ -642,10 +647,11 @@ class Fields {
     return value;
   }
 
-  /** Reads a whole number, or an array that has the same one for each layer. */
-  same(name: string, min: number, max: number): number {
+  /** Reads a whole number, or an array that has the same one for each of `count` layers. */
+  same(name: string, count: number, min: number, max: number): number {
     const value = this.get(name);
-    const isSame = Array.isArray(value) && value.length > 0 && value.every((entry) => entry === value[0]);
+    const isSame =
+      Array.isArray(value) && value.length === count && value.every((entry) => entry === value[0]);
     const fields = isSame ? new Fields(this.file, { [name]: value[0] }, this.#path) : this;
     return fields.integer(name, min, max);
   }

@@ -187,9 +187,7 @@ export const ggufLayout: TensorLayout = {
       expert === null
         ? (ggufNames?.[tensor] ?? layerNames[tensor])
         : (ggufExpertNames?.[tensor] ?? expertNames[tensor]);
-    return tensor < TensorKind.attentionNorm
-      ? (ggufNames?.[tensor] ?? wholeNames[tensor]!)
-      : `blk.${layer}.${ofLayer}`;
+    return tensor in wholeNames ? (ggufNames?.[tensor] ?? wholeNames[tensor]!) : `blk.${layer}.${ofLayer}`;
   },
   isHarmless: (name, { family, shape }) =>
     name === factorsName ||

@@ -65,6 +65,21 @@ describe("a folder's pooling", () => {
   });
 });
 
+test("a pooling without the prompt is refused where the model has prompts, but of the last token", () => {
+  const ruleOf = (pooling: object, prompts: object): object => {
+    const dir = folderOf({ ...flags, include_prompt: false, ...pooling });
+    writeFileSync(join(dir, "config_sentence_transformers.json"), JSON.stringify({ prompts }));
+    return folderEmbedding(dir);
+  };
+  const mean = { pooling_mode_mean_tokens: true };
+  const prompts = { query: "query: " };
+  expect(ruleOf(mean, prompts)).toEqual({ refusal: expect.stringContaining("(include_prompt)") });
+  expect(ruleOf(mean, { query: "" })).toEqual({ pooling: "mean" });
+  expect(ruleOf({ pooling_mode_cls_token: true }, prompts)).toEqual(ruleOf(mean, prompts));
+  const last = { pooling_mode_lasttoken: true };
+  expect(ruleOf(last, prompts)).toEqual({ pooling: "last", prompts: { byName: prompts, usual: null } });
+});
+
 test("a GGUF file's pooling is llama.cpp's number", () => {
   const ruleOf = (type: number | null) => {
     const metadata = new Map<string, GgufValue>([

@@ -63,11 +63,14 @@ export function folderEmbedding(dir: string, hidden = 0, usual: Pooling = "last"
   const rest = { ...(layers.length === 0 ? {} : { layers }), ...(prompts === null ? {} : { prompts }) };
   if (!existsSync(file)) return { pooling: usual, ...rest };
   const config = readJsonObject(file, bytesMax);
-  if (config.include_prompt === false)
-    return { refusal: "1_Pooling/config.json leaves prompts out of the pooling, which is not computed here" };
   const wanted = wantedModes(config);
   const [mode] = wanted;
   const pooling = wanted.length === 1 ? modes[mode!] : undefined;
+  if (config.include_prompt === false && pooling !== "last" && prompts !== null)
+    return {
+      refusal:
+        "1_Pooling/config.json leaves prompts out of the pooling (include_prompt), which is not computed here",
+    };
   if (pooling !== undefined) return { pooling, ...rest };
   const supported = `one of ${Object.keys(modes).join(", ")} is supported`;
   return { refusal: `1_Pooling/config.json wants ${wanted.join(" and ") || "no pooling"}; ${supported}` };

@@ -270,7 +270,7 @@ export const serverSettings = Object.freeze({
     defaultText: "chosen from free memory",
     min: 0,
     max: 65536,
-    sentence: "Memory for keys and values of all engines together.",
+    sentence: "Memory for keys, values and recurrent states of all engines together.",
   }),
   stepTokens: integer({
     unit: "tokens",

@@ -62,6 +62,7 @@ const asked = fc.record({
   policy: fc.oneof(fc.constant("ours"), fc.constantFrom(...policyNames)),
   engines: fc.integer({ min: 1, max: ENGINES_MAX }),
   pages: fc.constantFrom(640, 1500, 5000),
+  slots: fc.constantFrom(null, 2, 16, 100),
   linkDelayMs: fc.constantFrom(0, 0.2, 30),
   faults: fc.array(fault, { maxLength: 4 }),
   isPublic: fc.boolean(),
@@ -69,17 +70,18 @@ const asked = fc.record({
 
 /** Regression: a chat that cannot keep its target waited beside an offline prompt that made way for it. */
 const slowAtOnce: Fault = { kind: "slow", factor: 20, atMs: 0, engine: 0 as EngineId };
-const machine = { policy: "ours", engines: 1, pages: 640 as const, linkDelayMs: 0 as const };
+const machine = { policy: "ours", engines: 1, pages: 640, slots: null, linkDelayMs: 0 } as const;
 const load = { kinds: ["mixed"], seed: 0, calls: 8, callsPerSecond: 1 as const };
 const found = { ...load, ...machine, faults: [slowAtOnce], isPublic: false };
 
 test("the scheduler keeps its promises", () => {
   const rule = fc.property(
     asked,
-    ({ kinds, policy, engines, pages, linkDelayMs, faults, isPublic, ...rest }) => {
+    ({ kinds, policy, engines, pages, slots, linkDelayMs, faults, isPublic, ...rest }) => {
+      const states = slots === null ? {} : { states: { slots, bytes: 1 } };
       const device = {
         profile: linearCost(5, 0.05),
-        spec: deviceSpec({ pages, contextMax: 16 * pages, stepTokensMax: 65_536 }),
+        spec: deviceSpec({ pages, contextMax: 16 * pages, stepTokensMax: 65_536, ...states }),
       };
       const workload = () =>
         merged(

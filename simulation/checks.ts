@@ -24,8 +24,8 @@ const WALK_EVERY = 64;
  * Watches a simulation and breaks an invariant as soon as the scheduler breaks one of its promises:
  *
  * After every event: time has not gone back; now and then, the records of engines and dispatcher agree.
- * At every step: no empty chunk, one chunk per sequence, no page written by two, tokens and chunks within the
- * limits of device and policy.
+ * At every step: no empty chunk, one chunk per sequence, no page or state slot written by two, tokens and
+ * chunks within the limits of device and policy.
  * At every admission: first come, first served, if the policy says so. By response ratio, no other call of
  * the same tenant has waited out of proportion.
  * At every end: the expected number of tokens.
@@ -69,6 +69,7 @@ export class Checks {
     assert(chunks.length >= 1 && chunks.length <= spec.stepChunksMax, "a step has chunks, as many as fit");
     assert(new Set(chunks.map(({ sequence }) => sequence)).size === chunks.length, "one chunk per sequence");
     const written = new Set<number>();
+    const slots = new Set<number>();
     let tokens = 0;
     for (const chunk of chunks) {
       assert(chunk.tokens.length >= 1, "no chunk is empty");
@@ -78,6 +79,11 @@ export class Checks {
       for (let page = Math.floor(chunk.start / spec.pageTokens); page < chunk.pages.length; page++) {
         assert(!written.has(chunk.pages[page]!), "no page is written by two chunks");
         written.add(chunk.pages[page]!);
+      }
+      assert((chunk.state !== undefined) === (spec.states !== undefined), "states if the device has slots");
+      for (const { slot } of chunk.state === undefined ? [] : [chunk.state, ...chunk.state.saves]) {
+        assert(!slots.has(slot), "no state slot is written by two chunks");
+        slots.add(slot);
       }
       tokens += chunk.tokens.length;
     }

@@ -359,11 +359,19 @@ function aroundText(
   const special = [before, after].filter((text) => text !== null);
   if (special.length === 0) return null;
   const place = (text: string | null) => (text === null ? [] : [{ SpecialToken: { id: text, type_id: 0 } }]);
+  const sequence = (id: "A" | "B") => ({ Sequence: { id, type_id: 0 } });
+  const hasSeparator = metadata.boolean(`${prefix}.add_sep_token`, false);
+  const separator = hasSeparator ? specialToken(metadata, "seperator", vocabulary.tokens.length) : null;
+  const between = separator === null ? null : vocabulary.tokens[separator]!;
+  if (between !== null && !special.includes(between)) special.push(between);
   const idOf = (text: string): number => vocabulary.tokens.indexOf(text);
   return {
     type: "TemplateProcessing",
-    single: [...place(before), { Sequence: { id: "A", type_id: 0 } }, ...place(after)],
-    pair: [],
+    single: [...place(before), sequence("A"), ...place(after)],
+    pair: [
+      ...[...place(before), sequence("A"), ...place(after)],
+      ...[...place(between), sequence("B"), ...place(after)],
+    ],
     special_tokens: Object.fromEntries(
       special.map((text) => [text, { id: text, ids: [idOf(text)], tokens: [text] }]),
     ),

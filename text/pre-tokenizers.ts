@@ -136,6 +136,7 @@ export const preTokenizers: Readonly<Record<string, PreTokenizer>> = {
   refact: digitsThenGpt2,
   "command-r": digitsThenGpt2,
   "gpt-2": onlyPatterns(gpt2),
+  "roberta-bpe": onlyPatterns(gpt2),
   "phi-2": onlyPatterns(gpt2),
   "a.x-4.0": onlyPatterns(gpt2),
   gigachat: onlyPatterns(gpt2),

@@ -9,12 +9,12 @@ import type { ModelTensor } from "../../model/weights.ts";
 import { decodeStored, storedTypes } from "../../tests/support/gguf-blocks.ts";
 import {
   expertGroups,
-  ggufName,
   isOfExpert,
   modelEntries,
   ropeTensors,
   tokenizerEntries,
 } from "../../tests/support/gguf-model.ts";
+import { ggufName } from "../../tests/support/gguf-names.ts";
 import { ggufBytes, type TensorInput } from "../../tests/support/gguf-writer.ts";
 import { namedConfig, writeRandomModel } from "../../tools/random-model.ts";
 import type { Format } from "./engine.ts";

@@ -169,7 +169,7 @@ void Forward::norm_sum(float const* norm, int64_t rows) {
 void Forward::keep_wanted_rows(StepPlan const& plan) {
   size_t const attended_bytes = size_t(attended_stride_) * dtype_bytes(model_.dtype());
   size_t const hidden_bytes = size_t(hidden_stride_) * sizeof(float);
-  size_t const state_width = model_.has_states() ? size_t(round_up(model_.state_value_width(), kPanel)) : 0;
+  size_t const state_width = model_.has_states() ? size_t(model_.state_out_width()) : 0;
   // Only the last layer's part of the per-layer inputs is still to be read.
   size_t const inputs = size_t(model_.shape().layer_inputs), all = size_t(model_.shape().layers) * inputs;
   for (int32_t r = 0; r < plan.rows; r++) {

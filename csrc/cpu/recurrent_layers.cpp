@@ -38,7 +38,7 @@ StateMixer Forward::state_mixer(StepPlan const& plan, int32_t layer) const {
           .write = work_.state_write,
           .products = work_.state_products,
           .out = work_.state_out,
-          .ldout = round_up(model_.state_value_width(), kPanel)};
+          .ldout = model_.state_out_width()};
 }
 
 // Runs all tokens of the step through a layer's recurrence. Leaves its ungated output in state_out.
@@ -94,7 +94,7 @@ void Forward::run_states(StepPlan const& plan, int32_t layer) {
 // Returns the recurrent mixer's output of the first `rows` rows in the input type of `next`.
 Operand Forward::state_output(PackedMatrix const& next, int64_t rows) {
   Operand const to = operand(next, work_.state_mixed, row_stride(model_.dtype(), next.k));
-  int64_t const ld = round_up(next.k, kPanel);
+  int64_t const ld = model_.state_out_width();
   share_rows(rows, next.k, [&](int64_t begin, int64_t end) {
     kernels_.norm(to, work_.state_out, ld, norm_by(nullptr), next.k, begin, end);
   });

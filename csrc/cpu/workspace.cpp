@@ -68,7 +68,7 @@ void Workspace::place_states(Model const& model, size_t tokens, Carver& carver) 
   if (!model.has_states()) return;
   int64_t const values = model.state_value_width();
   state_in = carver.take<float>(tokens * size_t(model.state_in_width()));
-  state_out = carver.take<float>(tokens * size_t(round_up(values, kPanel)));
+  state_out = carver.take<float>(tokens * size_t(model.state_out_width()));
   state_mixed =
       carver.take<char>(tokens * size_t(row_stride(model.dtype(), values)) * dtype_bytes(model.dtype()));
   for (int32_t i = 0; i < model.shape().layers; i++)

@@ -251,8 +251,16 @@ class Model {
   // First columns of the projections of v and z in a row of a recurrent layer's projections, and its width.
   int64_t state_v_column() const { return 2 * round_up(state_key_width(), kPanel); }
   int64_t state_z_column() const { return state_v_column() + round_up(state_value_width(), kPanel); }
+  // An odd number of cache lines, so that a column of many rows does not fall into few sets of a cache.
   int64_t state_in_width() const {
-    return state_v_column() + (has_state_heads() ? 2 : 1) * round_up(state_value_width(), kPanel);
+    int64_t const width =
+        state_v_column() + (has_state_heads() ? 2 : 1) * round_up(state_value_width(), kPanel);
+    return width % 32 == 0 ? width + kPanel : width;
+  }
+  // The same of a row of outputs.
+  int64_t state_out_width() const {
+    int64_t const width = round_up(state_value_width(), kPanel);
+    return width % 32 == 0 ? width + kPanel : width;
   }
   // First row of b behind a.
   int64_t state_b_row() const { return round_up(shape_.state_heads, kPanel); }

@@ -1,7 +1,10 @@
 // test_engine_states.cpp - tests of recurrent layers: a token's logits have the same bits for every chunking,
 // batch, save and restored state; and files may store their tensors in other orders.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <string>
@@ -263,6 +266,80 @@ TEST(engine_states_are_invariant_to_company_saves_and_restores) {
       }
     }
   });
+}
+
+// Qwen3-Next's files group rows of the state by key head, and alternate a head's rows of q and of its gate.
+// GGUF files have -exp(A_log).
+TEST(engine_states_take_the_orders_of_files) {
+  bunting_model_shape shape = families()[0].shape;
+  TinyFile const file(shape);
+  std::string const path = file.path() + "-ordered";
+  std::FILE* const from = std::fopen(file.path().c_str(), "rb");
+  std::FILE* const to = std::fopen(path.c_str(), "wb");
+  REQUIRE(from && to, "no files");
+  bunting_model* opened = nullptr;
+  REQUIRE(bunting_model_open(&shape, &opened) == BUNTING_OK, "%s", bunting_last_error());
+  ModelPointer const model(opened);
+  int64_t const key_heads = shape.state_key_heads, each = shape.state_heads / key_heads;
+  int64_t const keys = shape.state_key_size, values = each * shape.state_value_size;
+  struct Load {
+    TinyFile::Tensor tensor;
+    int32_t flags;
+    int64_t run, run_step;  // rows of a run, and from one run to the next
+  };
+  std::vector<Load> loads;
+  for (TinyFile::Tensor const& t : file.tensors()) {
+    std::vector<float> numbers(size_t(t.rows * t.cols));
+    std::fseek(from, long(t.offset), SEEK_SET);
+    CHECK(std::fread(numbers.data(), 4, numbers.size(), from) == numbers.size(), "a short file");
+    Load load{t, 0, t.rows, t.rows};
+    bool const is_key = t.tensor == BUNTING_T_STATE_Q || t.tensor == BUNTING_T_STATE_K;
+    if (is_key || t.tensor == BUNTING_T_STATE_V || t.tensor == BUNTING_T_STATE_Z)
+      load = {t, BUNTING_GROUPED_HEADS, is_key ? keys : values, 2 * (keys + values)};
+    if (t.tensor == BUNTING_T_STATE_A || t.tensor == BUNTING_T_STATE_B)
+      load = {t, BUNTING_GROUPED_HEADS, each, 2 * each};
+    bool const is_gated = shape.layer[t.layer].gated_output != 0;
+    if (t.tensor == BUNTING_T_Q_GATE || (t.tensor == BUNTING_T_Q && is_gated))
+      load = {t, BUNTING_GATED_HEADS, shape.head_size, 2 * shape.head_size};
+    if (t.tensor == BUNTING_T_STATE_A_LOG) {
+      load.flags = BUNTING_NEGATED_EXP;
+      for (float& number : numbers) number = float(-std::exp(double(number)));
+    }
+    // The rows between those of the tensor are other numbers.
+    std::vector<float> stored(size_t(t.rows / load.run * load.run_step * t.cols), 77);
+    for (int64_t row = 0; row < t.rows; row++)
+      std::copy_n(numbers.data() + row * t.cols, t.cols,
+                  stored.data() + (row / load.run * load.run_step + row % load.run) * t.cols);
+    load.tensor.offset = uint64_t(std::ftell(to));
+    std::fwrite(stored.data(), 4, stored.size(), to);
+    loads.push_back(load);
+  }
+  std::fclose(from);
+  std::fclose(to);
+  for (Load const& load : loads) {
+    TinyFile::Tensor const& t = load.tensor;
+    CHECK(bunting_model_load(opened, t.tensor, t.layer, path.c_str(), t.offset, BUNTING_F32 + load.flags,
+                             t.rows, t.cols) == BUNTING_OK,
+          "%s", bunting_last_error());
+  }
+  unlink(path.c_str());
+  REQUIRE(bunting_model_seal(opened) == BUNTING_OK, "%s", bunting_last_error());
+  std::vector<int32_t> const tokens = random_tokens(3, 9, shape.vocab);
+  CHECK(expected_logits(opened, tokens) == expected_logits(load_model(shape, file).get(), tokens),
+        "the logits differ");
+  // Other tensors have no such orders.
+  bunting_model* other = nullptr;
+  REQUIRE(bunting_model_open(&shape, &other) == BUNTING_OK, "%s", bunting_last_error());
+  ModelPointer const refusing(other);
+  for (TinyFile::Tensor const& t : file.tensors())
+    for (int32_t const flag : {int{BUNTING_GATED_HEADS}, int{BUNTING_NEGATED_EXP}}) {
+      bool const takes = flag == BUNTING_GATED_HEADS ? t.tensor == BUNTING_T_Q || t.tensor == BUNTING_T_Q_GATE
+                                                     : t.tensor == BUNTING_T_STATE_A_LOG;
+      if (!takes)
+        CHECK(bunting_model_load(other, t.tensor, t.layer, file.path().c_str(), t.offset, BUNTING_F32 + flag,
+                                 t.rows, t.cols) == BUNTING_INVALID,
+              "tensor %d with flag %d", t.tensor, flag);
+    }
 }
 
 TEST(engine_states_need_slots) {

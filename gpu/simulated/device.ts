@@ -213,7 +213,7 @@ function checkStep(step: Step, spec: DeviceSpec): void {
   checkStates(step, spec);
 }
 
-/** Asserts what is required of a step's states: each slot has one writer, and no other chunk reads it. */
+/** Asserts that each state slot of a step has one writer, and that no other chunk reads it. */
 function checkStates({ chunks }: Step, { states }: DeviceSpec): void {
   const written = new Set<number>();
   for (const { start, tokens, state } of chunks) {

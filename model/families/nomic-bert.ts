@@ -4,7 +4,7 @@
  */
 import { plainLayer, shapeLimits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
-import { type Family, layersOf } from "./family.ts";
+import { type Family, layersOf, type Names } from "./family.ts";
 
 export const nomicBert: Family = {
   name: "nomic-bert",
@@ -57,6 +57,9 @@ export const nomicBert: Family = {
   unread: /^(bert\.)?(pooler|cls)\./,
   defaults: { layer_norm_eps: 1e-12, rope_theta: 1000, max_position_embeddings: 2048 },
   describe(source) {
+    const period: Names = ["moe_every_n_layers", null];
+    if (source.integer(period, 0, shapeLimits.layers, 0) > 0)
+      source.refuse(period, "mixtures of this family are not supported: 0");
     const unusual = [
       ...["prenorm", "causal", "parallel_block", "use_rms_norm", "rotary_emb_interleaved"],
       ...["qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias"],

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,6 +9,8 @@ import { type ModelConfig, parseModelConfig, readModelConfig } from "../config.t
 import { openModelFolder } from "../folder.ts";
 import { isObject, type JsonObject } from "../json.ts";
 import type { ModelShape } from "../shape.ts";
+
+setDefaultTimeout(60_000);
 
 const scratch = mkdtempSync(join(tmpdir(), "bunting-recurrent-"));
 afterAll(() => rmSync(scratch, { recursive: true }));

@@ -122,12 +122,12 @@ class Bench {
     if (from !== null) expect(this.#states.get(from.slot)).toBe(context(tokens, depth));
     const begun = checkpoints.begin(from);
     const border = tokens.length - 1 - ((tokens.length - 1) % PAGE_TOKENS);
-    const slot = border > depth ? checkpoints.takeFor(border, depth) : null;
+    const slot = border > depth ? checkpoints.takeFor("prompt", border, depth) : null;
     if (slot !== null) this.#states.set(slot, context(tokens, border));
     // The slot of a pinned checkpoint is not taken for another state.
     if (begun.from !== null) expect(this.#states.get(begun.from.slot)).toBe(context(tokens, depth));
     this.#states.set(begun.slot, context(tokens, tokens.length));
-    return { ...begun, saved: slot === null ? [] : [{ depth: border, slot }] };
+    return { ...begun, saved: slot === null ? [] : [{ depth: border, slot, kind: "prompt" }] };
   }
 
   #checkpointOf(tokens: Int32Array, salt: string): Checkpoint | null {
@@ -151,9 +151,9 @@ class Bench {
     this.#remember(holder, end);
     this.#endReading(holder);
     const { state } = holder;
-    for (const { depth, slot } of state?.saved ?? []) {
-      if (depth > end) continue;
-      this.cache.checkpoints!.add(holder.lock.node, depth, slot);
+    for (const saved of state?.saved ?? []) {
+      if (saved.depth > end) continue;
+      this.cache.checkpoints!.add(holder.lock.node, saved);
       state!.saved = [];
     }
     expect(holder.lock.node.end).toBe(end);
@@ -163,7 +163,8 @@ class Bench {
   end(holder: Holder, isHeld = false): void {
     const { tokens, salt, computed, state } = holder;
     this.#endReading(holder);
-    const states = state === null ? [] : [...state.saved, { depth: computed, slot: state.slot }];
+    const last = { depth: computed, kind: "end" } as const;
+    const states = state === null ? [] : [...state.saved, { ...last, slot: state.slot }];
     this.cache.insertLast(holder.lock, tokens, computed, holder.table, states);
     this.#remember(holder, computed);
     this.holders.splice(this.holders.indexOf(holder), 1);
@@ -231,10 +232,10 @@ class Bench {
       ...this.held.flatMap(({ checkpoint }) => checkpoint ?? []),
     ];
     checkSlots(this.cache, checkpoints, owned, pins);
-    for (const { depth, node, slot, worth, usedAt } of checkpoints.kept) {
+    for (const { depth, node, slot, savedMs } of checkpoints.kept) {
       expect(this.#states.get(slot)).toBe(pathText(node!).slice(0, depth));
       const above = deepest(node!, depth - 1)?.depth ?? 0;
-      expect(worth).toBe(usedAt + computeMs(depth - above, above));
+      expect(savedMs).toBe(computeMs(depth - above, above));
     }
     let isUseful = false;
     for (const node of this.cache.evictionOrder) {

@@ -235,8 +235,8 @@ export class Cache {
   }
 
   /**
-   * Locks the cached prefix of tokens [0, depth) with the page in which it ends, to that page's border or to
-   * the end of its tokens. May split a node.
+   * Locks the cached prefix of tokens [0, depth). Of the page in which it ends it locks as many tokens as the
+   * node has. May split a node.
    */
   hold(tokens: Int32Array, depth: number, sharing: Sharing): CacheLock {
     const { pageTokens } = this.#pool;
@@ -304,7 +304,7 @@ export class Cache {
     states: readonly SavedState[] = [],
   ): void {
     const last = this.#extend(lock, tokens, end, pages);
-    for (const { depth, slot } of states) this.checkpoints!.add(last.node, depth, slot);
+    for (const state of states) this.checkpoints!.add(last.node, state);
     this.release(last);
   }
 

@@ -2,41 +2,114 @@ import { assert } from "../../base/assert.ts";
 import type { StateSlot } from "../core.ts";
 import type { EvictionPolicy } from "./eviction.ts";
 import { IdPool } from "./id-pool.ts";
-import { Checkpoint, deepest, type PrefixWaiter, type RadixNode } from "./radix-tree.ts";
+import { Checkpoint, type CheckpointKind, deepest, type PrefixWaiter, type RadixNode } from "./radix-tree.ts";
 
 /** A slot with the state after the first `depth` tokens. */
 export interface SavedState {
   readonly depth: number;
   readonly slot: StateSlot;
+  readonly kind: CheckpointKind;
 }
 
-/** Port: the worth of checkpoints. The one of the lowest worth is evicted first. */
+/** A prompt that is about to be computed, as far as it decides where its checkpoints are. */
+export interface PromptToSave {
+  readonly length: number;
+  /** Tokens that need not be computed. */
+  readonly computed: number;
+  /** Tokens that agree with the tree. It branches off where no checkpoint is, if they need be computed. */
+  readonly matched: number;
+  readonly publicTokens: number;
+}
+
+/** Properties of a checkpoint that decide its worth. */
+export type Valued = Pick<Checkpoint, "kind" | "reads" | "savedMs" | "usedAt">;
+
+/** Port: the positions of checkpoints, and their worth. The one of the lowest worth is evicted first. */
 export interface CheckpointPolicy {
-  /** Returns the time of a use that happens now. */
-  use(): number;
-  /** Returns the worth of a checkpoint last used at `usedAt`, that saves `savedMs` of computing. */
-  worth(usedAt: number, savedMs: number): number;
+  /** Returns positions at which a prompt leaves checkpoints if they are worth it, in any order. */
+  positions(prompt: PromptToSave): readonly (readonly [position: number, kind: CheckpointKind])[];
+  /** Records that a checkpoint is made or read, and returns the time of this use. `before`: its reads so far. */
+  used(kind: CheckpointKind, before: number | null): number;
+  /** The time of a use that would happen now. */
+  readonly now: number;
+  worth(checkpoint: Valued): number;
   /** Records that a checkpoint of this worth was evicted. */
   evicted(worth: number): void;
 }
 
+/** Tokens from the end of a prompt to the checkpoint before it, and the factor to the next one. */
+const DISTANCE = 64;
+const DISTANCE_TIMES = 4;
+/** Tokens that a prompt computes for a checkpoint at a distance, in distances. */
+const DISTANCES_MIN = 8;
+/** Checkpoints after which the counts of a kind are halved: later ones weigh more. */
+const COUNTED_MAX = 64;
+
+/** Checkpoints of a kind, and how many of them were read. */
+interface Counts {
+  made: number;
+  read: number;
+}
+
 /**
  * GreedyDual (Cao and Irani, USENIX 1997): a checkpoint's worth is the clock at its last use plus the
- * milliseconds that it saves. The clock rises to the worth of each victim. All states have one size.
+ * milliseconds that it is likely to save. The clock rises to the worth of each victim. All states have one
+ * size. The likelihood is learnt per kind: the share of checkpoints that were read, and read again.
+ *
+ * A prompt leaves checkpoints at the end of its match (Marconi, arXiv:2411.19379 §4.1), of public text, and of
+ * itself. Another prompt may leave it before its end, most likely near it: for example, behind a document that
+ * precedes the question. So a prompt that computes much has more at growing distances from the end.
  */
 export class GreedyDual implements CheckpointPolicy {
   #clock = 0;
+  readonly #counts = new Map<string, Counts>();
 
-  use(): number {
+  positions({
+    length,
+    computed,
+    matched,
+    publicTokens,
+  }: PromptToSave): ReturnType<CheckpointPolicy["positions"]> {
+    const last = length - 1;
+    const distant: [number, CheckpointKind][] = [];
+    for (let distance = DISTANCE; DISTANCES_MIN * distance < last - computed; distance *= DISTANCE_TIMES)
+      distant.push([last - distance, "distant"]);
+    return [[matched, "branch"], [publicTokens, "public"], [last, "prompt"], ...distant];
+  }
+
+  get now(): number {
     return this.#clock;
   }
 
-  worth(usedAt: number, savedMs: number): number {
-    return usedAt + savedMs;
+  used(kind: CheckpointKind, before: number | null): number {
+    if (before !== null) this.#countsOf(kind, before).read += 1;
+    const counts = this.#countsOf(kind, before === null ? 0 : before + 1);
+    counts.made += 1;
+    if (counts.made > COUNTED_MAX) {
+      counts.made /= 2;
+      counts.read /= 2;
+    }
+    return this.#clock;
+  }
+
+  worth({ kind, reads, savedMs, usedAt }: Valued): number {
+    const { made, read } = this.#countsOf(kind, reads);
+    return usedAt + (savedMs * (1 + read)) / (2 + made);
   }
 
   evicted(worth: number): void {
     this.#clock = worth;
+  }
+
+  /** Counts of a kind, apart for those that were read before. */
+  #countsOf(kind: CheckpointKind, reads: number): Counts {
+    const name = reads === 0 ? kind : `${kind}, read`;
+    let counts = this.#counts.get(name);
+    if (counts === undefined) {
+      counts = { made: 0, read: 0 };
+      this.#counts.set(name, counts);
+    }
+    return counts;
   }
 }
 
@@ -50,7 +123,7 @@ const none: readonly Checkpoint[] = [];
  */
 export class Checkpoints {
   readonly pool: IdPool<StateSlot>;
-  readonly #policy: CheckpointPolicy;
+  readonly policy: CheckpointPolicy;
   readonly #eviction: EvictionPolicy;
   readonly #computeMs: (tokens: number, context: number) => number;
   readonly #kept = new Set<Checkpoint>();
@@ -64,7 +137,7 @@ export class Checkpoints {
     computeMs: (tokens: number, context: number) => number,
   ) {
     this.pool = new IdPool(slots);
-    this.#policy = policy;
+    this.policy = policy;
     this.#eviction = eviction;
     this.#computeMs = computeMs;
   }
@@ -89,16 +162,17 @@ export class Checkpoints {
    * Takes a slot for a new checkpoint at `depth` below the checkpoint at `above`; null: all kept ones are
    * worth as much.
    */
-  takeFor(depth: number, above: number): StateSlot | null {
-    return this.isWorth(depth, above) ? this.take() : null;
+  takeFor(kind: CheckpointKind, depth: number, above: number): StateSlot | null {
+    return this.isWorth(kind, depth, above) ? this.take() : null;
   }
 
   /** True if a slot is free for such a checkpoint, or it would be worth more than the cheapest one. */
-  isWorth(depth: number, above: number): boolean {
+  isWorth(kind: CheckpointKind, depth: number, above: number): boolean {
     if (this.pool.freeCount > 0) return true;
-    const worth = this.#policy.worth(this.#policy.use(), this.#computeMs(depth - above, above));
+    const savedMs = this.#computeMs(depth - above, above);
+    const worth = this.policy.worth({ kind, savedMs, reads: 0, usedAt: this.policy.now });
     const { cheapest } = this;
-    return cheapest !== null && cheapest.worth < worth;
+    return cheapest !== null && this.policy.worth(cheapest) < worth;
   }
 
   /**
@@ -107,7 +181,7 @@ export class Checkpoints {
    */
   begin(from: Checkpoint | null): { readonly slot: StateSlot; readonly from: Checkpoint | null } {
     if (from === null) return { slot: this.take(), from };
-    this.#renew(from);
+    this.#read(from);
     if (this.pool.freeCount === 0 && this.cheapest === from) {
       this.#remove(from);
       return { slot: from.slot, from: null };
@@ -119,32 +193,35 @@ export class Checkpoints {
   /** The checkpoint to evict next; null: none can be evicted. */
   get cheapest(): Checkpoint | null {
     let cheapest: Checkpoint | null = null;
+    let least = Number.POSITIVE_INFINITY;
     for (const checkpoint of this.#kept) {
-      if (checkpoint.pins === 0 && (cheapest === null || checkpoint.worth < cheapest.worth))
-        cheapest = checkpoint;
+      if (checkpoint.pins > 0) continue;
+      const worth = this.policy.worth(checkpoint);
+      if (worth >= least) continue;
+      [cheapest, least] = [checkpoint, worth];
     }
     return cheapest;
   }
 
   /**
-   * Makes a checkpoint of a slot, at `depth` in `node` or above it; where there is one, it frees the slot.
+   * Makes a checkpoint of a state, in `node` or above it; where there is one, it frees the slot.
    * Locks pin the path to `node`.
    */
-  add(node: RadixNode, depth: number, slot: StateSlot): void {
+  add(node: RadixNode, { depth, slot, kind }: SavedState): void {
     let at = node;
     while (at.start >= depth) at = at.parent!;
     const before = at.checkpoints.findIndex((other) => other.depth >= depth);
     if (before >= 0 && at.checkpoints[before]!.depth === depth) {
       this.pool.release(slot);
-      this.#renew(at.checkpoints[before]!);
       return;
     }
-    const checkpoint = new Checkpoint(at, depth, slot);
+    const checkpoint = new Checkpoint(at, depth, slot, kind);
     at.checkpoints = at.checkpoints.toSpliced(before < 0 ? at.checkpoints.length : before, 0, checkpoint);
     for (let above: RadixNode | null = at; above !== null; above = above.parent) above.kept += 1;
     this.#kept.add(checkpoint);
     this.#unpinned += 1;
-    this.#renew(checkpoint);
+    checkpoint.usedAt = this.policy.used(kind, null);
+    this.#value(checkpoint);
     for (const below of nextBelow(at, depth)) this.#value(below);
     for (const waiter of waitersFrom(at, depth)) {
       if ((waiter.checkpoint?.depth ?? 0) >= depth) continue;
@@ -153,9 +230,8 @@ export class Checkpoints {
     }
   }
 
-  /** Pins a checkpoint that a sequence reads or holds, and counts it as used now. */
+  /** Pins a checkpoint that a sequence reads or holds. */
   pin(checkpoint: Checkpoint): void {
-    this.#renew(checkpoint);
     if (checkpoint.pins === 0) this.#unpinned -= 1;
     checkpoint.pins += 1;
   }
@@ -181,7 +257,7 @@ export class Checkpoints {
   }
 
   #evict(checkpoint: Checkpoint): void {
-    this.#policy.evicted(checkpoint.worth);
+    this.policy.evicted(this.policy.worth(checkpoint));
     this.drop(checkpoint);
   }
 
@@ -206,15 +282,15 @@ export class Checkpoints {
     }
   }
 
-  #renew(checkpoint: Checkpoint): void {
-    checkpoint.usedAt = this.#policy.use();
-    if (checkpoint.node !== null) this.#value(checkpoint);
+  #read(checkpoint: Checkpoint): void {
+    checkpoint.usedAt = this.policy.used(checkpoint.kind, checkpoint.reads);
+    checkpoint.reads += 1;
   }
 
   #value(checkpoint: Checkpoint): void {
-    const { depth, node, usedAt } = checkpoint;
+    const { depth, node } = checkpoint;
     const above = deepest(node!, depth - 1)?.depth ?? 0;
-    checkpoint.worth = this.#policy.worth(usedAt, this.#computeMs(depth - above, above));
+    checkpoint.savedMs = this.#computeMs(depth - above, above);
   }
 }
 

@@ -15,8 +15,8 @@ import { type CheckpointPolicy, GreedyDual, type SavedState } from "./checkpoint
 import type { EvictionPolicy } from "./eviction.ts";
 import { KvEventLog } from "./kv-event-log.ts";
 import { PagePool } from "./page-pool.ts";
-import { type Checkpoint, deepest, PrefixWaiter, pathPages } from "./radix-tree.ts";
-import type { SequenceKv } from "./sequence-kv.ts";
+import { type Checkpoint, type CheckpointKind, deepest, PrefixWaiter, pathPages } from "./radix-tree.ts";
+import type { SequenceKv, SequenceState } from "./sequence-kv.ts";
 
 /**
  * Share of the pages that are evicted together at least: one by one costs several times as much, and sends
@@ -165,16 +165,23 @@ export class KvCacheManager {
     return found;
   }
 
-  /**
-   * Takes a slot for a sequence that begins from checkpoint `from`, and notes where it leaves checkpoints: at
-   * the last border of its match, at the end of public text, and at the last border below its last token.
-   */
+  /** Takes a slot for a sequence that begins from checkpoint `from`, and notes where it leaves checkpoints. */
   #allocateState({ kv, length, spec }: Sequence, from: Checkpoint | null, matched: number): void {
     const checkpoints = this.cache.checkpoints!;
     const { pageTokens } = this.pool;
-    const borders = [matched, spec.publicTokens ?? 0, length - 1].map((end) => end - (end % pageTokens));
-    const wanted = [...new Set(borders)].filter((border) => border > kv.computed && border < length);
-    kv.state = { ...checkpoints.begin(from), wanted: wanted.sort((a, b) => a - b), saving: [] };
+    const { computed } = kv;
+    const positions = checkpoints.policy.positions({
+      length,
+      computed,
+      matched,
+      publicTokens: spec.publicTokens ?? 0,
+    });
+    const wanted = new Map<number, CheckpointKind>();
+    for (const [position, kind] of positions) {
+      const border = position - (position % pageTokens);
+      if (border > computed && border < length && !wanted.has(border)) wanted.set(border, kind);
+    }
+    kv.state = { ...checkpoints.begin(from), wanted: inOrder(wanted), saving: [] };
   }
 
   /**
@@ -182,8 +189,8 @@ export class KvCacheManager {
    * waits for it.
    */
   wantCheckpoint({ kv }: Sequence, border: number): void {
-    if (kv.state === null || border <= kv.computed || kv.state.wanted.includes(border)) return;
-    kv.state.wanted = [...kv.state.wanted, border].sort((a, b) => a - b);
+    if (kv.state === null || border <= kv.computed) return;
+    kv.state.wanted = inOrder(new Map([...kv.state.wanted, [border, "branch"]]));
   }
 
   /**
@@ -195,15 +202,15 @@ export class KvCacheManager {
     if (state === null) return null;
     let above = deepest(lock!.node, computed)?.depth ?? 0;
     const saving: SavedState[] = [];
-    for (const depth of leaves ? state.wanted : []) {
+    for (const [depth, kind] of leaves ? state.wanted : []) {
       if (depth > end) break;
-      const slot = this.cache.checkpoints!.takeFor(depth, above);
+      const slot = this.cache.checkpoints!.takeFor(kind, depth, above);
       if (slot === null) continue;
-      saving.push({ depth, slot });
+      saving.push({ depth, slot, kind });
       above = depth;
     }
     state.saving = saving;
-    state.wanted = state.wanted.filter((depth) => depth > end);
+    state.wanted = state.wanted.filter(([depth]) => depth > end);
     return {
       slot: state.slot,
       from: state.from?.slot ?? (computed === 0 ? null : state.slot),
@@ -255,7 +262,7 @@ export class KvCacheManager {
     kv.pagesRewritten();
     kv.lockedPages = end / pageTokens;
     if (kv.state === null) return;
-    for (const { depth, slot } of kv.state.saving) this.cache.checkpoints!.add(kv.lock.node, depth, slot);
+    for (const saved of kv.state.saving) this.cache.checkpoints!.add(kv.lock.node, saved);
     kv.state.saving = [];
   }
 
@@ -284,7 +291,7 @@ export class KvCacheManager {
     const { state, computed } = kv;
     if (state === null) return [];
     const isLive = state.from === null && computed > 0;
-    const all = [...state.saving, { depth: computed, slot: state.slot }];
+    const all: SavedState[] = [...state.saving, { depth: computed, slot: state.slot, kind: "end" }];
     this.#endReading(kv);
     kv.state = null;
     if (keep && isLive) return all;
@@ -344,6 +351,14 @@ export class KvCacheManager {
   }
 }
 
+/** Positions by rising depth. */
+function inOrder(positions: ReadonlyMap<number, CheckpointKind>): SequenceState["wanted"] {
+  return [...positions].sort(([a], [b]) => a - b);
+}
+
 function statesOf(slots: number, policy: CheckpointPolicy, costs: CostModel): CacheStates {
-  return { slots, policy, computeMs: (tokens, context) => promptMs(costs, tokens, context) };
+  // A reader has a step in any case, for at least one token.
+  const computeMs = (tokens: number, context: number): number =>
+    Math.max(0, promptMs(costs, tokens + 1, context) - promptMs(costs, 1, context + tokens));
+  return { slots, policy, computeMs };
 }

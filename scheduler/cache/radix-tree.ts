@@ -90,6 +90,12 @@ export class RadixNode {
   }
 }
 
+/**
+ * Reason for a checkpoint. It is at the end of a sequence, of a match, of public text or of a prompt, or at a
+ * distance from a prompt's end.
+ */
+export type CheckpointKind = "end" | "branch" | "public" | "prompt" | "distant";
+
 /** The state of a prefix that the radix tree keeps: the state after its first `depth` tokens. */
 export class Checkpoint {
   readonly depth: number;
@@ -98,14 +104,18 @@ export class Checkpoint {
   node: RadixNode | null;
   /** Sequences that read it or hold it. With any, its slot is not written. */
   pins = 0;
-  /** Time of its last use, and its worth, both by the measure of the policy. */
+  readonly kind: CheckpointKind;
+  /** Number of sequences that began from it. */
+  reads = 0;
+  /** Time of its last use by the measure of the policy, and milliseconds that a read saves. */
   usedAt = 0;
-  worth = 0;
+  savedMs = 0;
 
-  constructor(node: RadixNode, depth: number, slot: StateSlot) {
+  constructor(node: RadixNode, depth: number, slot: StateSlot, kind: CheckpointKind) {
     this.node = node;
     this.depth = depth;
     this.slot = slot;
+    this.kind = kind;
   }
 }
 

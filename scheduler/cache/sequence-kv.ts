@@ -3,7 +3,7 @@ import { part } from "../../base/part.ts";
 import type { PageId, StateSlot } from "../core.ts";
 import type { CacheLock } from "./cache.ts";
 import type { SavedState } from "./checkpoints.ts";
-import type { Checkpoint, PrefixWaiter } from "./radix-tree.ts";
+import type { Checkpoint, CheckpointKind, PrefixWaiter } from "./radix-tree.ts";
 
 const noPages = new Int32Array(0);
 
@@ -14,7 +14,7 @@ export interface SequenceState {
   /** The pinned checkpoint that its first chunk begins from; null: `slot` has the state, or it has none yet. */
   from: Checkpoint | null;
   /** Page borders at which a checkpoint is wanted, rising. */
-  wanted: readonly number[];
+  wanted: readonly (readonly [depth: number, kind: CheckpointKind])[];
   /** Checkpoints that the step in flight makes, by rising depth. */
   saving: readonly SavedState[];
 }

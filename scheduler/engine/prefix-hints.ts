@@ -156,7 +156,7 @@ export class PrefixHints {
   #hasRoom(context: number, count: number, headroom: number): boolean {
     const { pool, cache } = this.#kvCache;
     const { pageTokens } = pool;
-    if (cache.checkpoints?.isWorth(context + count, context) === false) return false;
+    if (cache.checkpoints?.isWorth("end", context + count, context) === false) return false;
     const needed = Math.ceil((context + count) / pageTokens) - Math.floor(context / pageTokens);
     return this.#kvCache.hasUnprotected(needed, headroom);
   }

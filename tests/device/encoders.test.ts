@@ -122,6 +122,16 @@ describe("vectors", () => {
     });
   });
 
+  test("with a prompt of the model are those of sentence-transformers", () => {
+    const path = encoderFolder("roberta-cls");
+    const rule = openModelFolder(path).embedding;
+    const prompt = "prompts" in rule ? rule.prompts!.byName.query! : "";
+    const { texts, query } = expectedOf("roberta-cls");
+    const tokens = loadTokenizer(path).encode(prompt + texts[0], { addSpecialTokens: true });
+    const [state] = statesOf(path, "first", [{ tokens }], { compute: "f32" });
+    expect(cosineOf(unit(state!), Float32Array.from(query!))).toBeGreaterThan(0.9999);
+  });
+
   test.each(
     embedders.flatMap((name) => [
       [name, { compute: "bf16", quant: "none" }, 0.999],

@@ -2,7 +2,10 @@
  * Scheduler on the CPU engine: every sequence gets the same tokens as alone. That holds for prefix cache
  * hits, chunked prompts, preemption and recomputation.
  */
-import { describe, expect, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { TokenId } from "../../base/token.ts";
 import { closeNativeModel, openCpuDevice, openNativeModel } from "../../gpu/native/open.ts";
 import { openModelFolder } from "../../model/folder.ts";
@@ -12,6 +15,7 @@ import type { EngineLoad } from "../../scheduler/messages.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
+import { writeFamily } from "../reference/families.ts";
 import { type PromptName, type ReferenceModel, referenceModels } from "../reference/models.ts";
 import { cpuLibrary } from "./library.ts";
 
@@ -32,13 +36,17 @@ interface Outcome {
   readonly load: EngineLoad;
 }
 
-/** Runs an engine with `pages` pages and a budget of `stepTokens` until every sequence has its tokens. */
+/**
+ * Runs an engine with `pages` pages, `states` state slots and a budget of `stepTokens` until every sequence
+ * has its tokens.
+ */
 function schedule(
-  model: ReferenceModel,
+  model: Pick<ReferenceModel, "dir">,
   compute: "f32" | "bf16",
   pages: number,
   stepTokens: number,
   wanted: readonly Wanted[],
+  states = 0,
 ): Outcome {
   const options = { compute, isa: "auto", threads: 1, contextMax: null } as const;
   const loaded = openNativeModel(library, openModelFolder(model.dir), options, () => undefined);
@@ -49,6 +57,7 @@ function schedule(
     stepTokensMax: 64,
     stepChunksMax: 16,
     topLogprobsMax: 0,
+    states,
   };
   const device = openCpuDevice(library, loaded, limits);
   const tokens: TokenId[][] = wanted.map(() => []);
@@ -85,7 +94,7 @@ function schedule(
 
 /** Makes each prompt three times, one every `gap` steps. */
 const staggered = (
-  model: ReferenceModel,
+  model: Pick<ReferenceModel, "prompts">,
   gap: number,
   sampling: (index: number) => Partial<Sampling>,
 ): Wanted[] =>
@@ -128,4 +137,31 @@ describe.each(referenceModels().map((model) => [model.name, model] as const))("%
     expect(schedule(model, "bf16", 12, 20, sampled(2)).tokens).toEqual(alone);
     expect(schedule(model, "bf16", 128, 33, sampled(5)).tokens).toEqual(alone);
   });
+});
+
+describe("with recurrent layers", () => {
+  const scratch = mkdtempSync(join(tmpdir(), "bunting-scheduled-"));
+  afterAll(() => rmSync(scratch, { recursive: true }));
+  const text = (salt: number, count: number): TokenId[] =>
+    Array.from({ length: count }, (_, i) => ((i + salt) * (i + 3) * 7 + salt) % 100);
+  const long = text(1, 70);
+  const prompts = { long, branch: [...long.slice(0, 40), ...text(2, 30)], short: text(3, 20) };
+
+  test.each([["qwen3-next"], ["granite4-hybrid"], ["falcon-h1"], ["lfm2"]])(
+    "%s: tokens depend on the seed alone",
+    (name) => {
+      const model = { dir: join(scratch, name), prompts: { ...prompts } };
+      writeFamily(name, model.dir);
+      const sampled = (gap: number) =>
+        staggered(model, gap, (index) => ({ temperature: 1, topP: 0.95, seed: [index, 7] }));
+      const alone = sampled(0).map((one) => schedule(model, "bf16", 128, 64, [one], 1).tokens[0]!);
+      expect(new Set(alone.map((tokens) => tokens.join())).size).toBe(9);
+      const crowded = schedule(model, "bf16", 12, 20, sampled(2), 4);
+      expect(crowded.tokens).toEqual(alone);
+      expect(crowded.load.preemptionsTotal).toBeGreaterThan(0);
+      const roomy = schedule(model, "bf16", 128, 33, sampled(5), 32);
+      expect(roomy.tokens).toEqual(alone);
+      expect(roomy.load.prefixHitTotal).toBeGreaterThan(100);
+    },
+  );
 });

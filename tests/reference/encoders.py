@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers, decoders
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers, decoders
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
 import transformers
 
@@ -79,6 +79,26 @@ def unigram(vocab=600):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
+def byte_pairs(vocab=700):
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=special, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(TEXTS * 3, trainer)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True, add_prefix_space=False)
+    names = dict(bos_token="<s>", eos_token="</s>", cls_token="<s>", sep_token="</s>", pad_token="<pad>", unk_token="<unk>")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, mask_token=AddedToken("<mask>", lstrip=True), **names)
+
+
+def roberta(kind, tokenizer, **fields):
+    config = transformers.RobertaConfig(
+        **SIZES, vocab_size=len(tokenizer), max_position_embeddings=302, type_vocab_size=1, layer_norm_eps=1e-5, **fields,
+    )
+    return getattr(transformers, kind)(config)
+
+
 def bert(kind, tokenizer, **fields):
     config = transformers.BertConfig(**SIZES, vocab_size=len(tokenizer), max_position_embeddings=300, **fields)
     return getattr(transformers, kind)(config)
@@ -121,6 +141,7 @@ MODELS = {
     "bert-score": lambda: (word_piece(types=True), bert, "BertForSequenceClassification", None, {"num_labels": 1}),
     "xlm-roberta-cls": lambda: (unigram(), xlm_roberta, "XLMRobertaModel", "cls", {}),
     "xlm-roberta-score": lambda: (unigram(), xlm_roberta, "XLMRobertaForSequenceClassification", None, {"num_labels": 1}),
+    "roberta-cls": lambda: (byte_pairs(), roberta, "RobertaModel", "cls", {}),
     "modern-bert-mean": lambda: (word_piece(), modern_bert, "ModernBertModel", "mean", {}),
     "modern-bert-score": lambda: (
         word_piece(), modern_bert, "ModernBertForSequenceClassification", None,

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent / "encoders"
-NAMES = ["bert-mean", "bert-cls-cased", "nomic-bert-mean", "modern-bert-mean", "embedding-gemma"]
+NAMES = ["bert-mean", "bert-cls-cased", "roberta-cls", "nomic-bert-mean", "modern-bert-mean", "embedding-gemma"]
 
 
 def main():
@@ -19,7 +19,7 @@ def main():
     import convert_hf_to_gguf as converter
     from conversion import base
 
-    base.TextModel.get_vocab_base_pre = lambda self, tokenizer: "default"
+    base.TextModel.get_vocab_base_pre = lambda self, _: "roberta-bpe" if "roberta" in str(self.dir_model) else "default"
     for name in sys.argv[2:] or NAMES:
         out = HERE / name / "f16.gguf"
         sys.argv = ["convert", str(HERE / name), "--outtype", "f16", "--outfile", str(out)]

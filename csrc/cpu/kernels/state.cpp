@@ -53,7 +53,7 @@ struct Channels {
 
 // The last K-1 inputs of some channels, as a ring.
 struct History {
-  float rows[kTapsMax - 1][kHeadMax];
+  alignas(64) float rows[kTapsMax - 1][kHeadMax];
   int oldest = 0;
 };
 
@@ -65,6 +65,7 @@ void read_history(StateMixer const& m, int32_t slot, Channels c, History& histor
     else
       std::memcpy(row, m.memory.slots + slot * m.memory.stride + j * m.channels + c.first,
                   size_t(c.count) * sizeof(float));
+    for (int64_t i = c.count; i % 16 != 0; ++i) row[i] = 0;
   }
   history.oldest = 0;
 }
@@ -75,9 +76,10 @@ void write_history(StateMixer const& m, int32_t slot, Channels c, History const&
                 history.rows[(history.oldest + j) % (m.taps - 1)], size_t(c.count) * sizeof(float));
 }
 
-// Convolves channels over the tokens of a chunk: `input(t, i)` and `output(t, i, y)` are of sixteen channels
-// from i on, and `finish(t)` follows the last of a token.
-template <class Input, class Output, class Finish>
+// Convolves channels over the tokens of a chunk: `input(t, i, n)` and `output(t, i, n, y)` are of the n first
+// of sixteen channels from i on, and `finish(t)` follows the last of a token. kKept is K-1, or 0 for any;
+// kIsWhole: n is always 16.
+template <int kKept, bool kIsWhole, class Input, class Output, class Finish>
 BUNTING_INLINE void convolve(StateMixer const& m, int64_t chunk_index, Channels c, Input const& input,
                              Output const& output, Finish const& finish) {
   ChunkView const& chunk = m.chunks[chunk_index];
@@ -85,18 +87,21 @@ BUNTING_INLINE void convolve(StateMixer const& m, int64_t chunk_index, Channels 
   History history;
   read_history(m, state.from, c, history);
   int32_t save = 0;
-  int const kept = m.taps - 1;
+  int const kept = kKept > 0 ? kKept : m.taps - 1;
   for (int32_t index = 0; index < chunk.count; ++index) {
     int64_t const t = chunk.first_token + index;
+    float* rows[kTapsMax - 1];  // the oldest first
+    for (int j = 0, at = history.oldest; j < kept; ++j, at = at + 1 == kept ? 0 : at + 1)
+      rows[j] = history.rows[at];
     for (int64_t i = 0; i < c.count; i += 16) {
-      int64_t const n = c.count - i;
+      int64_t const n = kIsWhole ? 16 : c.count - i;
       float const* const weights = m.conv + c.first + i;
       f32x16 sum = m.conv_bias ? load_first(m.conv_bias + c.first + i, n) : zero();
-      for (int j = 0, at = history.oldest; j < kept; ++j, at = at + 1 == kept ? 0 : at + 1)
-        sum = fma(load_first(weights + j * m.channels, n), load_first(history.rows[at] + i, n), sum);
+      for (int j = 0; j < kept; ++j)
+        sum = fma(load_first(weights + j * m.channels, n), load(rows[j] + i), sum);
       f32x16 const x = input(t, i, n);
       sum = fma(load_first(weights + kept * m.channels, n), x, sum);
-      store_first(history.rows[history.oldest] + i, x, n);
+      store(rows[0] + i, x);
       output(t, i, n, sum);
     }
     history.oldest = history.oldest + 1 == kept ? 0 : history.oldest + 1;
@@ -108,6 +113,7 @@ BUNTING_INLINE void convolve(StateMixer const& m, int64_t chunk_index, Channels 
 }
 
 // Convolves one head of q, k or v.
+template <int kKept>
 void convolve_head(StateMixer const& m, int64_t chunk, int64_t item) {
   int64_t const keys = int64_t(m.key_heads) * m.key_size;
   bool const is_q = item < m.key_heads, is_key = item < 2 * m.key_heads;
@@ -117,7 +123,7 @@ void convolve_head(StateMixer const& m, int64_t chunk, int64_t item) {
   bool const is_unit = m.is_delta && is_key;
   float const scale = is_q ? 1.0f / std::sqrt(float(m.key_size)) : 1.0f;
   f32x16 squares = zero();
-  convolve(
+  convolve<kKept, true>(
       m, chunk, c,
       [&](int64_t t, int64_t i, int64_t)
           __attribute__((always_inline)) { return load(column + t * m.ldin + i); },
@@ -141,7 +147,7 @@ void convolve_short(StateMixer const& m, int64_t chunk, int64_t item) {
   int64_t const first = item * StateMixer::kConvChannels, left = m.channels - first;
   Channels const c{first, left < StateMixer::kConvChannels ? left : StateMixer::kConvChannels};
   float const *const q = m.in + first, *const k = q + m.v_column / 2, *const v = q + m.v_column;
-  convolve(
+  convolve<0, false>(
       m, chunk, c,
       [&](int64_t t, int64_t i, int64_t n) __attribute__((always_inline)) {
         return load_first(q + t * m.ldin + i, n) * load_first(v + t * m.ldin + i, n);
@@ -157,10 +163,13 @@ void convolve_short(StateMixer const& m, int64_t chunk, int64_t item) {
 void state_conv(StateMixer const& m, int64_t item_begin, int64_t item_end) {
   int64_t const items = m.conv_items();
   for (int64_t item = item_begin; item < item_end; ++item) {
-    if (m.heads > 0)
-      convolve_head(m, item / items, item % items);
+    int64_t const chunk = item / items, index = item % items;
+    if (m.heads == 0)
+      convolve_short(m, chunk, index);
+    else if (m.taps == 4)
+      convolve_head<3>(m, chunk, index);
     else
-      convolve_short(m, item / items, item % items);
+      convolve_head<0>(m, chunk, index);
   }
 }
 

@@ -145,6 +145,13 @@ void scan(StateMixer const& m, int64_t chunk_index, int64_t head, int64_t column
     float const *const row = m.in + t * m.ldin, *const q = row + key_head * m.key_size, *const k = q + keys;
     float const* const values = row + m.v_column + column_of_head;
     f32x16 const g = set1(m.decay[t * m.heads + head]), write = set1(m.write[t * m.heads + head]);
+    if (index + 1 < chunk.count) {
+      for (int64_t i = 0; i < m.key_size; i += 16) {
+        __builtin_prefetch(q + m.ldin + i);
+        __builtin_prefetch(k + m.ldin + i);
+      }
+      for (int v = 0; v < V; ++v) __builtin_prefetch(values + m.ldin + 16 * v);
+    }
     f32x16 x[V], y[V];
     for (int v = 0; v < V; ++v) x[v] = load(values + 16 * v);
     if (m.is_delta) {

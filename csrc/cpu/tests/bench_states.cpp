@@ -1,10 +1,10 @@
 // Benchmark of recurrent layers in the shape of Qwen3.5-0.8B, with weights in int8.
 //
-//   bunting_bench_states [--threads 2] [--tokens 1,512]
+//   bunting_bench_states [1,512]
 //
-// It prints the time of a step of one sequence, the times of the recurrence's kernels per value head and
-// token on one thread, and their share of the step. All weights are zeros, which no kernel computes faster.
-#include <chrono>
+// It prints the processor time of a step of one sequence on one thread, the times of the recurrence's kernels
+// per value head and token, and their share of the step. All weights are zeros, which no kernel computes
+// faster. The argument is the numbers of tokens.
 #include <cstdlib>
 #include <sstream>
 #include <string>
@@ -17,10 +17,6 @@ namespace bunting::bench {
 namespace {
 
 constexpr int32_t kContext = 1024;
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Owns the arrays that a shape points to.
 struct Shape {
@@ -55,7 +51,7 @@ struct Shape {
   }
 };
 
-// One chunk of a sequence, with one draw at its end.
+// Step of one chunk, with one draw at its end.
 struct Step {
   std::vector<int32_t> tokens, pages;
   StepPlan plan;
@@ -71,7 +67,9 @@ struct Step {
       plan.token_page.push_back(i / kPageTokens);
     }
     plan.row.push_back({count - 1, true, 0});
-    plan.draw.push_back({.top_p = 1, .repetition = 1, .top_logprobs = -1});
+    SampleRow greedy{};
+    greedy.top_p = greedy.repetition = 1, greedy.top_logprobs = -1;
+    plan.draw.push_back(greedy);
     plan.shared.resize(1);
   }
 };
@@ -86,9 +84,9 @@ Recurrence time_kernels(Model const& model, Step const& step) {
   bunting_model_shape const& s = model.shape();
   int64_t const tokens = step.plan.tokens, width = model.state_in_width(), values = model.state_value_width();
   std::vector<float> in(size_t(tokens * width), 0.1f), ab(size_t(tokens * 32), 0.1f),
-      out(size_t(tokens * values));
+      out(size_t(tokens * model.state_out_width()));
   std::vector<float> gates(size_t(tokens * 48)), conv(size_t(4 * model.conv_channels()), 0.1f);
-  std::vector<float> per_head(128, 0.5f), slot(size_t(model.layer_state_numbers()));
+  std::vector<float> per_head(128, 0.5f), rates(16, -0.5f), slot(size_t(model.layer_state_numbers()));
   StateMixer m;
   m.in = in.data(), m.ldin = width, m.v_column = model.state_v_column();
   m.key_heads = s.state_key_heads, m.heads = s.state_heads;
@@ -97,43 +95,48 @@ Recurrence time_kernels(Model const& model, Step const& step) {
   m.memory = {slot.data(), int64_t(slot.size()), model.conv_state_numbers()};
   m.taps = s.state_conv, m.channels = model.conv_channels(), m.conv = conv.data();
   m.decay = gates.data(), m.write = gates.data() + tokens * 16, m.products = gates.data() + tokens * 32;
-  m.out = out.data(), m.ldout = values;
-  StateGates const g{ab.data(), 32, 16, per_head.data(), per_head.data(), 0, 1};
+  m.out = out.data(), m.ldout = model.state_out_width();
+  StateGates const g{ab.data(), 32, 16, per_head.data(), rates.data(), 0, 1};
   StateOutput const o{
       out.data(), values, in.data() + model.state_z_column(), width, values, 128, per_head.data(), true,
       false,      1e-6f};
   Kernels const& kernels = model.kernels();
-  constexpr double kSeconds = 0.3;
-  return {best_seconds(kSeconds, [&] { kernels.state_conv(m, 0, m.conv_items()); }),
-          best_seconds(kSeconds, [&] { kernels.state_gates(m, g, 0, tokens); }),
-          best_seconds(kSeconds, [&] { kernels.state_scan(m, 0, m.scan_items()); }),
-          best_seconds(kSeconds, [&] { kernels.state_output(o, 0, tokens); })};
+  // The convolution works in place, so each run begins with the same numbers.
+  auto const best = [&](auto const& run) {
+    double least = 1e9;
+    for (int round = 0; round < 20; ++round) {
+      std::fill(in.begin(), in.end(), 0.1f);
+      std::fill(out.begin(), out.end(), 0.1f);
+      double const before = seconds();
+      run();
+      least = std::min(least, seconds() - before);
+    }
+    return least;
+  };
+  return {best([&] { kernels.state_conv(m, 0, m.conv_items()); }),
+          best([&] { kernels.state_gates(m, g, 0, tokens); }),
+          best([&] { kernels.state_scan(m, 0, m.scan_items()); }),
+          best([&] { kernels.state_output(o, 0, tokens); })};
 }
 
-void bench(int32_t threads, std::vector<int32_t> const& tokens_of) {
+void bench(std::vector<int32_t> const& tokens_of) {
   Shape const shape;
   Model model(shape.shape);
   model.allocate();
   bunting_engine_limits limits{};
-  limits.threads = threads, limits.pages = kContext / kPageTokens, limits.page_tokens = kPageTokens;
+  limits.threads = 1, limits.pages = kContext / kPageTokens, limits.page_tokens = kPageTokens;
   limits.step_tokens_max = kContext, limits.step_chunks_max = limits.step_draws_max = 1, limits.states = 1;
   Forward forward(model, limits);
   std::vector<uint32_t> result(64);
-  std::printf("Qwen3.5-0.8B, int8, %s, %d threads\n", model.kernels().name, threads);
+  std::printf("Qwen3.5-0.8B, int8, %s, 1 thread\n", model.kernels().name);
   std::printf("%7s %12s %28s %10s\n", "tokens", "step", "conv gates scan output", "share");
   for (int32_t const tokens : tokens_of) {
     Step const step(tokens);
-    double best = 1e9;
-    double const until = wall_seconds() + 3;
-    for (int round = 0; round < 3 || wall_seconds() < until; ++round) {
-      double const before = wall_seconds();
-      forward.run(step.plan, result.data(), nullptr);
-      best = std::min(best, wall_seconds() - before);
-    }
+    double const best = best_seconds(3, [&] { forward.run(step.plan, result.data(), nullptr); });
     Recurrence const r = time_kernels(model, step);
     double const ns = 1e9 / (16.0 * tokens);
     std::printf("%7d %9.2f ms   %5.0f %5.0f %5.0f %5.0f ns %8.1f %%\n", tokens, best * 1e3, r.conv * ns,
-                r.gates * ns, r.scan * ns, r.output * ns, 100 * 18 * r.all() / threads / best);
+                r.gates * ns, r.scan * ns, r.output * ns, 100 * 18 * r.all() / best);
   }
 }
 
@@ -141,17 +144,9 @@ void bench(int32_t threads, std::vector<int32_t> const& tokens_of) {
 }  // namespace bunting::bench
 
 int main(int count, char** arguments) {
-  int32_t threads = 2;
-  std::vector<int32_t> tokens = {1, 512};
-  for (int i = 1; i + 1 < count; i += 2) {
-    std::string const name = arguments[i];
-    if (name == "--threads") threads = std::atoi(arguments[i + 1]);
-    if (name == "--tokens") {
-      tokens.clear();
-      std::stringstream list(arguments[i + 1]);
-      for (std::string each; std::getline(list, each, ',');) tokens.push_back(std::atoi(each.c_str()));
-    }
-  }
-  bunting::bench::bench(threads, tokens);
+  std::vector<int32_t> tokens;
+  std::stringstream list(count > 1 ? arguments[1] : "1,512");
+  for (std::string each; std::getline(list, each, ',');) tokens.push_back(std::atoi(each.c_str()));
+  bunting::bench::bench(tokens);
   return 0;
 }
