@@ -443,7 +443,13 @@ export const familyConfigs: Readonly<Record<string, JsonObject>> = {
 export const foldersOnly: readonly string[] = ["qwen3-moe", "glm", "llama4"];
 
 /** Models with parts that GPU engines refuse. */
-export const cpuOnly: readonly string[] = ["deepseek-v2", "deepseek-v3", "glm4-moe-lite", "mistral4"];
+export const cpuOnly: readonly string[] = [
+  "deepseek-v2",
+  "deepseek-v3",
+  "glm4-moe-lite",
+
+  "mistral4",
+];
 
 /** Prompt of every model, and the positions after which its logits are kept. */
 export const familyPrompt: readonly number[] = Array.from(
