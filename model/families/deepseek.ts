@@ -98,12 +98,7 @@ export function latentMixture(
 /** Rule of the layers with experts: all from a number on, by default `usual`. */
 export function sparseFrom(source: Source, usual: number): (index: number) => boolean {
   source.integer(["moe_layer_freq", null], 1, 1, 1);
-  const first = source.integer(
-    ["first_k_dense_replace", null],
-    0,
-    source.layers,
-    Math.min(usual, source.layers),
-  );
+  const first = source.integer(["first_k_dense_replace", null], 0, shapeLimits.layers, usual);
   return (index) => index >= first;
 }
 
