@@ -1,10 +1,10 @@
 /** Rotary positions scaled otherwise than the model's files say, for longer texts. */
 import { scalingOfJson } from "./config.ts";
-import { isObject, show } from "./json.ts";
+import { isObject, type JsonObject, show } from "./json.ts";
 import { ModelError } from "./model-error.ts";
 import type { ModelFolder } from "./model-folder.ts";
-import { contextLimit } from "./rope.ts";
-import type { Rope } from "./shape.ts";
+import { contextLimit, latentScale } from "./rope.ts";
+import type { ModelShape, Rope } from "./shape.ts";
 
 const option = "--rope-scaling";
 
@@ -42,7 +42,7 @@ export function withRopeScaling(folder: ModelFolder, text: string): ModelFolder 
   const scaling = scalingOfJson({ file: option, json }, shape, first.dimensions / 2);
   const { dimensions, theta, queries } = first;
   const rope: Rope = { ...scaling, dimensions, theta, ...(queries === undefined ? {} : { queries }) };
-  const scaled = { ...shape, ropes: shape.ropes.map(() => rope) };
+  const scaled = { ...shape, ropes: shape.ropes.map(() => rope), ...scaleOf(shape, rope, json) };
   const longest =
     scaling.kind === "linear" ? Math.floor(shape.contextMax * scaling.factor) : contextLimit(scaled);
   return {
@@ -50,6 +50,13 @@ export function withRopeScaling(folder: ModelFolder, text: string): ModelFolder 
     config: { ...config, shape: { ...scaled, contextMax: longest } },
     contextMax: longest,
   };
+}
+
+/** The scale of scores over latents, which depends on the scaling. */
+function scaleOf({ latent }: ModelShape, rope: Rope, json: JsonObject): Partial<ModelShape> {
+  if (latent === undefined) return {};
+  const scale = typeof json.mscale_all_dim === "number" ? json.mscale_all_dim : 0;
+  return { attentionScale: latentScale(latent.keySize + rope.dimensions, rope, scale) };
 }
 
 function isSame(one: Rope, other: Rope): boolean {

@@ -98,6 +98,15 @@ export function yarnMagnitude(factor: number, scale: number): number {
   return factor <= 1 ? 1 : 0.1 * scale * Math.log(factor) + 1;
 }
 
+/**
+ * Factor of attention scores over latents with heads of `size`. With yarn a configuration's `mscale_all_dim`
+ * (`scale` here; 0: none) scales queries and keys.
+ */
+export function latentScale(size: number, rope: Rope, scale: number): number {
+  const magnitude = rope.kind === "yarn" && scale > 0 ? yarnMagnitude(rope.factor, scale) : 1;
+  return size ** -0.5 * magnitude ** 2;
+}
+
 /** Longrope's factor of cosines and sines (arXiv:2402.13753, section 4). */
 export function longropeMagnitude(factor: number, originalContext: number): number {
   return factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(originalContext));

@@ -63,9 +63,11 @@ export const glm4MoeLite: Family = {
   },
 };
 
-/** GGUF files have one architecture for all of these, and for models without experts. */
+/** GGUF files have one architecture for all of these, and for models without experts, which are refused. */
 function fromFile(source: Source): Described {
-  if (source.integer([null, "expert_count"], 0, shapeLimits.experts, 0) === 0) return dense(source);
+  const count: Names = [null, "expert_count"];
+  if (source.integer(count, 0, shapeLimits.experts, 0) === 0)
+    source.refuse(count, "latent attention without experts is not supported");
   const gating: Names = [null, "expert_gating_func"];
   // Early files do not say how experts are chosen. Those of models with sigmoids have a bias for the choice.
   const first = source.rows("ffn_gate_inp.weight") === null ? null : firstSparse(source);
@@ -75,11 +77,6 @@ function fromFile(source: Source): Described {
 }
 
 type Described = ReturnType<Family["describe"]>;
-
-function dense(source: Source): Described {
-  const { layer, ...attention } = latentAttention(source);
-  return { ...attention, layers: Array.from({ length: source.layers }, () => layer) };
-}
 
 /** Description of a model with latent attention and these experts. */
 export function latentMixture(
@@ -98,12 +95,7 @@ export function latentMixture(
 /** Rule of the layers with experts: all from a number on, by default `usual`. */
 export function sparseFrom(source: Source, usual: number): (index: number) => boolean {
   source.integer(["moe_layer_freq", null], 1, 1, 1);
-  const first = source.integer(
-    ["first_k_dense_replace", null],
-    0,
-    source.layers,
-    Math.min(usual, source.layers),
-  );
+  const first = source.integer(["first_k_dense_replace", null], 0, shapeLimits.layers, usual);
   return (index) => index >= first;
 }
 

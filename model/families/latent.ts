@@ -1,5 +1,5 @@
 /** Fields of multi-head latent attention in configurations. */
-import { yarnMagnitude } from "../rope.ts";
+import { latentScale } from "../rope.ts";
 import { type Latent, type LayerShape, plainLayer, type Rope, type Traits } from "../shape.ts";
 import { TensorKind } from "../tensor-kinds.ts";
 import type { Family, Names, Source } from "./family.ts";
@@ -59,10 +59,13 @@ export function latentAttention(
   const interleave: Names = ["rope_interleave", null];
   if (!source.flag(interleave, true)) source.refuse(interleave, "wanted: true");
   const rope = ropeOf(source, latent.keySize, dimensions);
+  const yarnNames: Names = ["mscale_all_dim", "rope.scaling.yarn_log_multiplier"];
+  // Files have a tenth of the configuration's number.
+  const yarnScale = source.number(yarnNames, 0, 100, 0) * (source.kind === "metadata" ? 10 : 1);
   return {
     latent,
     ropes: [rope],
-    attentionScale: (latent.keySize + dimensions) ** -0.5 * yarnScale(source, rope) ** 2,
+    attentionScale: latentScale(latent.keySize + dimensions, rope, yarnScale),
     layer: { ...plainLayer, mixer: "latent" },
   };
 }
@@ -75,12 +78,4 @@ function ropeOf(source: Source, keySize: number, dimensions: number): Rope {
     source.refuse(["partial_rotary_factor", "rope.dimension_count"], `wanted: ${dimensions} rotated numbers`);
   // In files the scale of scores alone expresses the magnitude.
   return rope.kind === "yarn" && source.kind === "metadata" ? { ...rope, magnitude: 1 } : rope;
-}
-
-/** Factor of queries and of keys that belongs to yarn. */
-function yarnScale(source: Source, rope: Rope): number {
-  if (rope.kind !== "yarn") return 1;
-  const scale = source.number(["mscale_all_dim", "rope.scaling.yarn_log_multiplier"], 0, 100, 0);
-  // Files have a tenth of the configuration's number.
-  return scale === 0 ? 1 : yarnMagnitude(rope.factor, source.kind === "metadata" ? scale * 10 : scale);
 }

@@ -46,6 +46,12 @@ const models: Readonly<Record<string, JsonObject>> = {
     intermediate_size: 192,
     sliding_window: null,
   },
+  DeepseekV3: {
+    ...sizes,
+    ...{ q_lora_rank: 128, kv_lora_rank: 128, qk_nope_head_dim: 64, qk_rope_head_dim: 64, v_head_dim: 64 },
+    ...{ n_routed_experts: 3, num_experts_per_tok: 3, moe_intermediate_size: 128, n_shared_experts: 3 },
+    ...{ n_group: 1, topk_group: 1, first_k_dense_replace: 1, num_key_value_heads: 4 },
+  },
 };
 for (const [name, fields] of Object.entries(models)) {
   const json = { ...fields, architectures: [`${name}ForCausalLM`] };

@@ -397,8 +397,8 @@ function traitEntries({ family, shape }: ModelConfig): Entry[] {
     entries.push(["expert_feed_forward_length", "u32", shape.experts.feedForward]);
   }
   if (shape.latent !== undefined) entries.push(...latentEntries(shape, shape.latent));
-  if (shape.experts?.score === "sigmoid" || shape.latent !== undefined) {
-    const { score, normalised, scale, groups, groupsUsed } = shape.experts!;
+  if (shape.experts !== null && (shape.experts.score === "sigmoid" || shape.latent !== undefined)) {
+    const { score, normalised, scale, groups, groupsUsed } = shape.experts;
     entries.push(
       ["expert_gating_func", "u32", score === "sigmoid" ? 2 : 1],
       ["expert_weights_norm", "bool", normalised],

@@ -5,6 +5,7 @@
 import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openModelFolder } from "../../model/folder.ts";
+import { TensorKind } from "../../model/tensor-kinds.ts";
 import { valuesOf } from "./gguf-model.ts";
 
 export interface QuantisedWay {
@@ -37,7 +38,7 @@ interface Entry {
 
 /** True for projections, experts' included; routers stay plain. */
 export function isQuantised(name: string): boolean {
-  return /(_proj|\.experts\.\d+\.w\d)\.weight$/.test(name);
+  return /(_proj|_with_mqa|\.experts\.\d+\.w\d)\.weight$/.test(name);
 }
 
 /** Writes both folders, from one with plain weights. */
@@ -49,7 +50,10 @@ export function writeQuantised(dir: string, way: QuantisedWay, quantised: string
   };
   const [packed, meant]: [Entry[], Entry[]] = [[], []];
   for (const tensor of openModelFolder(dir).tensors) {
-    const { name, rows, cols } = tensor;
+    // Its values follow, with the same name.
+    if (tensor.keysWithValues && tensor.tensor === TensorKind.latentKeys) continue;
+    const { name, cols } = tensor;
+    const rows = tensor.keysWithValues ? tensor.bytes / cols / (tensor.dtype === 0 ? 4 : 2) : tensor.rows;
     const shape = name.includes("norm") || name.endsWith(".bias") ? [cols] : [rows, cols];
     if (!isQuantised(name)) {
       const entry = { name, dtype: "F32", shape, data: new Uint8Array(valuesOf(tensor).buffer) };
