@@ -2,8 +2,8 @@
 //
 //   x  [T, H] f32, read and, with a delta, written     y  [T, H] bf16     delta  [T, H] f32 or null
 //
-// A norm is x / sqrt(mean(x^2) + epsilon) * weight, or the same of x - mean(x), maybe with a bias, or, without
-// weights, x itself.
+// A norm is x / sqrt(mean(x^2) + epsilon) * weight, or the same of x - mean(x), maybe with a bias, or,
+// without weights, x itself.
 //
 // Work:     one block per row. A thread adds up every 256th group of four columns and reads them again for y,
 //           from L1; once more where the mean is subtracted.
