@@ -289,7 +289,8 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
   });
 
   const { states } = specOf(open);
-  describe.skipIf(states === undefined)(`${name}: states`, () => {
+  if (states === undefined) return;
+  describe(`${name}: states`, () => {
     const whole = (): TokenId[] => {
       let tokens: TokenId[] = [];
       on((driver) => {
