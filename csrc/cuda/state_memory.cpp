@@ -1,22 +1,11 @@
 #include "cuda/state_memory.h"
 
-#include "boundary/error.h"
+#include "model/state_slots.h"
 
 namespace bunting::cuda {
-namespace {
-
-size_t slots_bytes(Model const& model, int32_t slots) {
-  size_t bytes;
-  if (__builtin_mul_overflow(size_t(model.state_bytes()), size_t(slots), &bytes))
-    fail(BUNTING_NO_MEMORY, "%d state slots of %llu bytes cannot be addressed", slots,
-         (unsigned long long)model.state_bytes());
-  return bytes;
-}
-
-}  // namespace
 
 StateMemory::StateMemory(Model const& model, int32_t slots) : model_(model) {
-  if (slots > 0) memory_ = DeviceMemory(slots_bytes(model, slots), "state slots");
+  if (slots > 0) memory_ = DeviceMemory(state_slots_bytes(model, slots), "state slots");
 }
 
 StateLayer StateMemory::layer(int32_t index) const {
