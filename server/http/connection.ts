@@ -84,7 +84,11 @@ export class Connection {
     this.#serve = serve;
     this.#waits = waits;
     this.#onIdle = onIdle;
-    this.#outbox = new Outbox(socket, () => this.#pace());
+    this.#outbox = new Outbox(
+      socket,
+      () => this.#pace(),
+      () => queueMicrotask(() => socket.terminate()),
+    );
     this.#parser = new RequestParser({
       onHead: (head) => this.#queue(head),
       onBody: (bytes) => this.#turns.at(-1)!.body.push(bytes),

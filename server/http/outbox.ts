@@ -5,12 +5,14 @@ export class Outbox {
   #waitingBytes = 0;
   #isClosed = false;
   readonly #onWaiting: () => void;
+  readonly #onLost: () => void;
   readonly #onEmpty: (() => void)[] = [];
 
-  /** Calls `onWaiting` when bytes begin to wait. */
-  constructor(socket: Bun.Socket<unknown>, onWaiting: () => void) {
+  /** Calls `onWaiting` when bytes begin to wait, and `onLost` when the client can receive no more. */
+  constructor(socket: Bun.Socket<unknown>, onWaiting: () => void, onLost: () => void) {
     this.#socket = socket;
     this.#onWaiting = onWaiting;
+    this.#onLost = onLost;
   }
 
   get waitingBytes(): number {
@@ -22,7 +24,7 @@ export class Outbox {
    */
   send(bytes: Uint8Array, from = 0, to = bytes.length): boolean {
     if (this.#isClosed) return true;
-    const taken = this.#waitingBytes > 0 ? 0 : Math.max(0, this.#socket.write(bytes, from, to - from));
+    const taken = this.#waitingBytes > 0 ? 0 : this.#write(bytes, from, to);
     if (from + taken === to) return true;
     this.#waiting.push(Buffer.from(bytes.subarray(from + taken, to)));
     this.#waitingBytes += to - from - taken;
@@ -34,7 +36,7 @@ export class Outbox {
   flush(): void {
     while (this.#waiting.length > 0) {
       const [bytes] = this.#waiting;
-      const taken = Math.max(0, this.#socket.write(bytes!));
+      const taken = this.#write(bytes!, 0, bytes!.length);
       this.#waitingBytes -= taken;
       if (taken < bytes!.length) {
         this.#waiting[0] = bytes!.subarray(taken);
@@ -43,6 +45,17 @@ export class Outbox {
       this.#waiting.shift();
     }
     for (const tell of this.#onEmpty.splice(0)) tell();
+  }
+
+  /**
+   * Returns how many of the bytes the socket accepts. Bun reports a paused socket's loss by a failed write
+   * alone, without a close event.
+   */
+  #write(bytes: Uint8Array, from: number, to: number): number {
+    const taken = this.#socket.write(bytes, from, to - from);
+    if (taken >= 0) return taken;
+    this.#onLost();
+    return 0;
   }
 
   /** Drops waiting bytes and sends no more. */

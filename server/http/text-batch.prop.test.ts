@@ -50,7 +50,11 @@ test("every stream gets its own texts, whole and in order, whatever its socket t
         const { socket, all } = socketOf(() =>
           takes.length === 0 ? 2 ** 30 : 1 + takes[turn++ % takes.length]!,
         );
-        const outbox = new Outbox(socket, () => {});
+        const outbox = new Outbox(
+          socket,
+          () => {},
+          () => {},
+        );
         const stream: BatchedStream = { outbox, isChunked: index !== 3, onCongested: () => {} };
         return { stream, all, expected: "", isEnded: false };
       });
@@ -85,7 +89,11 @@ test("what a stream writes because it is congested comes behind the text that it
   const batch = new TextBatch();
   let takes = 0;
   const { socket, all } = socketOf(() => takes);
-  const outbox = new Outbox(socket, () => {});
+  const outbox = new Outbox(
+    socket,
+    () => {},
+    () => {},
+  );
   const stream: BatchedStream = {
     outbox,
     isChunked: true,
