@@ -9,6 +9,7 @@ import {
   type Sampled,
   type SampleRow,
   type SequenceId,
+  type StateSlot,
   type StepResult,
 } from "../scheduler/core.ts";
 import type { Device, DeviceSpec } from "../scheduler/device.ts";
@@ -16,7 +17,7 @@ import { ConstrainedDevice } from "./constrained-device.ts";
 
 const texts = ["", "y", "ye", "yes", "e", "s", "n", "no", "o", "q"];
 const end = 0;
-const spec = { vocabSize: texts.length } as DeviceSpec;
+const spec = { vocabSize: texts.length, pageTokens: 16 } as DeviceSpec;
 const vocabulary = vocabularyOf(texts.length, (token) => new TextEncoder().encode(texts[token]!));
 
 /** Device that samples the lowest token that is allowed and not banned. */
@@ -254,4 +255,31 @@ test("a row whose mask takes long is deferred, and then drawn as it would have b
   expect(seen.at(-1)).toBe(wanted!);
   expect(seen.length).toBeGreaterThan(2);
   expect(seen.slice(0, -1).every((one) => one === "deferred")).toBe(true);
+});
+
+test("a deferred row takes the last token off its chunk, and the checkpoint after it", () => {
+  const started: Chunk[] = [];
+  const recording: Device = {
+    ...lowest,
+    start: (step, done) => {
+      started.push(...step.chunks);
+      lowest.start(step, done);
+    },
+  };
+  const device = new ConstrainedDevice(recording, vocabulary, 1);
+  const slot = (id: number): StateSlot => id as StateSlot;
+  const saves = [1, 2, 3].map((count) => ({ count, slot: slot(count) }));
+  const chunk: Chunk = {
+    sequence: 0 as SequenceId,
+    start: 0,
+    tokens: Int32Array.of(1, 1, 1),
+    pages: Int32Array.of(0),
+    samples: [{ ...row(choice("yes", "no"), []), afterIndex: 2 }],
+    adapter: 0,
+    state: { slot: slot(0), from: null, saves },
+  };
+  device.start({ number: 1, moves: [], chunks: [chunk] }, () => {});
+  expect(started).toMatchObject([
+    { tokens: Int32Array.of(1, 1), samples: [], state: { slot: slot(0), saves: saves.slice(0, 2) } },
+  ]);
 });

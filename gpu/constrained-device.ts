@@ -133,12 +133,15 @@ export class ConstrainedDevice implements Device {
     this.#device.close();
   }
 
-  /** Cuts the last token off a chunk; nothing is left of a chunk of one token. */
+  /** Cuts the last token off a chunk, and the checkpoint after it; nothing is left of a chunk of one token. */
   #withoutLast(chunk: Chunk): Chunk | [] {
     const tokens = chunk.tokens.subarray(0, -1);
     if (tokens.length === 0) return [];
     const pages = chunk.pages.subarray(0, Math.ceil((chunk.start + tokens.length) / this.spec.pageTokens));
-    return { ...chunk, tokens, pages };
+    const cut = { ...chunk, tokens, pages };
+    if (chunk.state === undefined) return cut;
+    const saves = chunk.state.saves.filter(({ count }) => count <= tokens.length);
+    return { ...cut, state: { ...chunk.state, saves } };
   }
 
   /**

@@ -244,10 +244,19 @@ export class KvCacheManager {
     return Math.min(tokens, kv.pageCount * pageTokens - kv.computed);
   }
 
-  /** Records that a step has computed `count` more tokens of the sequence. */
+  /**
+   * Records that a step has computed `count` more tokens of the sequence. Checkpoints behind them, which the
+   * device left out with a deferred row, are planned again.
+   */
   computed({ kv }: Sequence, count: number): void {
     kv.computed += count;
     if (count > 0) this.#endReading(kv);
+    const { state } = kv;
+    const last = state?.saving.at(-1);
+    if (state === null || last === undefined || last.depth <= kv.computed) return;
+    state.saving = state.saving.slice(0, -1);
+    this.cache.checkpoints!.pool.release(last.slot);
+    state.wanted = [[last.depth, last.kind], ...state.wanted];
   }
 
   /**
