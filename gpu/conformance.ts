@@ -34,18 +34,18 @@ import {
 const greedy = greedySampling;
 const random: Sampling = { ...greedy, temperature: 1, topP: 0.95, seed: [7, 9] };
 
+/** Makes a test that runs `body` on a fresh device. */
+type TestBody = (body: (driver: Driver) => void) => () => void;
+
 export function deviceConformance(name: string, open: () => DeviceUnderTest): void {
-  /** Test body that runs `body` on a fresh device. */
-  const on =
-    (body: (driver: Driver) => void): (() => void) =>
-    () => {
-      const driver = new Driver(open());
-      try {
-        body(driver);
-      } finally {
-        driver.device.close();
-      }
-    };
+  const on: TestBody = (body) => () => {
+    const driver = new Driver(open());
+    try {
+      body(driver);
+    } finally {
+      driver.device.close();
+    }
+  };
 
   describe(`${name}: steps`, () => {
     test(
@@ -288,70 +288,7 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
     );
   });
 
-  const { states } = specOf(open);
-  if (states === undefined) return;
-  describe(`${name}: states`, () => {
-    const whole = (): TokenId[] => {
-      let tokens: TokenId[] = [];
-      on((driver) => {
-        tokens = driver.generate({ sampling: random });
-      })();
-      return tokens;
-    };
-
-    test(
-      "are saved after any tokens of a chunk, and begun from later",
-      on((driver) => {
-        const { pageTokens } = driver.device.spec;
-        const alone = whole();
-        for (const cachedTokens of [1, 2, 5, pageTokens, pageTokens + 7, 39]) {
-          for (const chunkTokens of [3, 40]) {
-            expect(driver.generate({ sampling: random, cachedTokens, chunkTokens })).toEqual(alone);
-          }
-        }
-      }),
-    );
-
-    test(
-      "are not changed by those that begin from them, side by side and one after the other",
-      on((driver) => {
-        const { pageTokens } = driver.device.spec;
-        const tokens = prompt(40);
-        const page = pagesFrom(0, pageTokens, pageTokens);
-        driver.run([
-          driver.saving(chunk(1, tokens.slice(0, 30), 0, pagesFrom(0, 30, pageTokens), null), pageTokens),
-        ]);
-        const fork = (sequence: number): Chunk => {
-          const own = pagesFrom(4 + 3 * (sequence % 4), 40 - pageTokens, pageTokens);
-          return chunk(sequence, tokens.slice(pageTokens), pageTokens, [...page, ...own], row(random));
-        };
-        const sampledOf = (chunks: readonly Chunk[]): (TokenId | null)[] =>
-          driver.run(chunks).map((one) => (one.kind === "token" ? one.token : null));
-        const [first] = whole();
-        expect(sampledOf([2, 3, 4].map(fork))).toEqual([first!, first!, first!]);
-        expect(sampledOf([fork(5)])).toEqual([first!]);
-      }),
-    );
-
-    test(
-      "go on in the slot they were saved in",
-      on((driver) => {
-        const { pageTokens } = driver.device.spec;
-        const tokens = prompt(40);
-        const pages = pagesFrom(0, 40, pageTokens);
-        driver.run([
-          driver.saving(
-            chunk(1, tokens.slice(0, 30), 0, pages.slice(0, Math.ceil(30 / pageTokens)), null),
-            20,
-          ),
-        ]);
-        const saved = driver.savedAt(20);
-        const state: ChunkState = { slot: saved, from: saved, saves: [] };
-        const [sampled] = driver.run([{ ...chunk(1, tokens.slice(20), 20, pages, row(random)), state }]);
-        expect(sampled).toMatchObject({ kind: "token", token: whole()[0]! });
-      }),
-    );
-  });
+  if (specOf(open).states !== undefined) stateConformance(name, on);
 
   describe(`${name}: sampling`, () => {
     const draw = (driver: Driver, sample: SampleRow): Sampled => {
@@ -470,6 +407,72 @@ export function deviceConformance(name: string, open: () => DeviceUnderTest): vo
         expect(token(driver, seen([5, 9, 70], [1, 0, 4]))).toBe(
           token(driver, seen([70, 5, 9, 1, 2], [4, 1, 0, 9, 9])),
         );
+      }),
+    );
+  });
+}
+
+/** Rules of devices with state slots. */
+function stateConformance(name: string, on: TestBody): void {
+  describe(`${name}: states`, () => {
+    const whole = (): TokenId[] => {
+      let tokens: TokenId[] = [];
+      on((driver) => {
+        tokens = driver.generate({ sampling: random });
+      })();
+      return tokens;
+    };
+
+    test(
+      "are saved after any tokens of a chunk, and begun from later",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const alone = whole();
+        for (const cachedTokens of [1, 2, 5, pageTokens, pageTokens + 7, 39]) {
+          for (const chunkTokens of [3, 40]) {
+            expect(driver.generate({ sampling: random, cachedTokens, chunkTokens })).toEqual(alone);
+          }
+        }
+      }),
+    );
+
+    test(
+      "are not changed by those that begin from them, side by side and one after the other",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const tokens = prompt(40);
+        const page = pagesFrom(0, pageTokens, pageTokens);
+        driver.run([
+          driver.saving(chunk(1, tokens.slice(0, 30), 0, pagesFrom(0, 30, pageTokens), null), pageTokens),
+        ]);
+        const fork = (sequence: number): Chunk => {
+          const own = pagesFrom(4 + 3 * (sequence % 4), 40 - pageTokens, pageTokens);
+          return chunk(sequence, tokens.slice(pageTokens), pageTokens, [...page, ...own], row(random));
+        };
+        const sampledOf = (chunks: readonly Chunk[]): (TokenId | null)[] =>
+          driver.run(chunks).map((one) => (one.kind === "token" ? one.token : null));
+        const [first] = whole();
+        expect(sampledOf([2, 3, 4].map(fork))).toEqual([first!, first!, first!]);
+        expect(sampledOf([fork(5)])).toEqual([first!]);
+      }),
+    );
+
+    test(
+      "go on in the slot they were saved in",
+      on((driver) => {
+        const { pageTokens } = driver.device.spec;
+        const tokens = prompt(40);
+        const pages = pagesFrom(0, 40, pageTokens);
+        driver.run([
+          driver.saving(
+            chunk(1, tokens.slice(0, 30), 0, pages.slice(0, Math.ceil(30 / pageTokens)), null),
+            20,
+          ),
+        ]);
+        const saved = driver.savedAt(20);
+        const state: ChunkState = { slot: saved, from: saved, saves: [] };
+        const [sampled] = driver.run([{ ...chunk(1, tokens.slice(20), 20, pages, row(random)), state }]);
+        expect(sampled).toMatchObject({ kind: "token", token: whole()[0]! });
       }),
     );
   });
