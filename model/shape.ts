@@ -202,7 +202,7 @@ export function hasAttention({ mixer }: Pick<LayerShape, "mixer">): boolean {
 
 /** True for the kinds of mixers with a recurrent state. */
 export function hasState({ mixer }: Pick<LayerShape, "mixer">): boolean {
-  return mixer !== "attention" && mixer !== "none";
+  return mixer !== "attention" && mixer !== "latent" && mixer !== "none";
 }
 
 /** Sizes and options of recurrent layers; a model has one kind. Short convolutions have `conv` and `convBias` only. */

@@ -1,6 +1,6 @@
 /** Ceilings of the machine, and lower bounds of times by them. */
 import { resolve } from "node:path";
-import type { ModelShape } from "../../model/shape.ts";
+import { hasAttention, type LayerShape, type ModelShape } from "../../model/shape.ts";
 import type { Format, Streams } from "./engine.ts";
 import { runProgram } from "./runs.ts";
 
@@ -36,7 +36,7 @@ function measuring(library: string, threads: number): string[] {
 
 /**
  * Lower bound of a prompt's time: matrices, attention scores and outputs. The vocabulary projection counts
- * once, for the last row.
+ * once, for the last row. Recurrences count for nothing.
  */
 export function prefillFloorSeconds(
   shape: ModelShape,
@@ -45,7 +45,7 @@ export function prefillFloorSeconds(
   ceilings: Ceilings,
 ): number {
   const matrices = 2 * tokens * layerWeights(shape) + 2 * shape.hidden * shape.vocab;
-  const attention = 2 * tokens * tokens * queryWidth(shape) * shape.layers.length;
+  const attention = 2 * tokens * tokens * queryWidth(shape) * attending(shape);
   return matrices / rateOf(format, ceilings) + attention / ceilings.bf16;
 }
 
@@ -58,21 +58,36 @@ export function decodeFloorSeconds(
   ceilings: Ceilings,
 ): number {
   const positions = sharedTokens + streams * (contextTokens - sharedTokens);
-  const pageBytes = positions * shape.layers.length * 2 * shape.kvHeads * shape.headSize * 2;
+  const pageBytes = positions * attending(shape) * 2 * shape.kvHeads * shape.headSize * 2;
   const matrices = 2 * streams * (layerWeights(shape) + shape.hidden * shape.vocab);
   const notRead = weightBytes * unusedShare(shape, streams);
-  const attention = 4 * streams * contextTokens * queryWidth(shape) * shape.layers.length;
+  const attention = 4 * streams * contextTokens * queryWidth(shape) * attending(shape);
   const reading = (weightBytes - notRead + pageBytes) / ceilings.readBytes;
   return Math.max(reading, matrices / rateOf(format, ceilings) + attention / ceilings.bf16);
 }
 
-/** Weights of a layer that one token is multiplied with; of experts, those that it uses. */
+/** Weights of all layers that one token is multiplied with; of experts, those that it uses. */
 function layerWeights(shape: ModelShape): number {
-  return shape.layers.length * (attentionWeights(shape) + (experts(shape)?.used ?? 1) * mlpWeights(shape));
+  return mixerWeights(shape) + shape.layers.length * (experts(shape)?.used ?? 1) * mlpWeights(shape);
 }
 
-function attentionWeights(shape: ModelShape): number {
-  return shape.hidden * (2 * queryWidth(shape) + 2 * shape.kvHeads * shape.headSize);
+/** Number of layers with attention. */
+function attending({ layers }: ModelShape): number {
+  return layers.filter(hasAttention).length;
+}
+
+/** Weights of the attention and the recurrent parts of all layers. */
+function mixerWeights(shape: ModelShape): number {
+  return shape.layers.reduce((sum, layer) => sum + layerMixerWeights(shape, layer), 0);
+}
+
+function layerMixerWeights(shape: ModelShape, layer: LayerShape): number {
+  if (hasAttention(layer)) {
+    const outputs = layer.gatedOutput ? 3 : 2;
+    return shape.hidden * (outputs * queryWidth(shape) + 2 * shape.kvHeads * shape.headSize);
+  }
+  const { keyHeads, heads, keySize, valueSize } = shape.states!;
+  return shape.hidden * (2 * keyHeads * keySize + 3 * heads * valueSize + 2 * heads);
 }
 
 /** Weights of a layer's MLP, or of one of its experts. */
@@ -92,7 +107,7 @@ function experts({ layers, experts }: ModelShape): ModelShape["experts"] {
 function unusedShare(shape: ModelShape, streams: number): number {
   const { count, used } = experts(shape) ?? { count: 1, used: 1 };
   const vocabulary = shape.hidden * shape.vocab;
-  const rest = shape.layers.length * attentionWeights(shape) + vocabulary;
+  const rest = mixerWeights(shape) + vocabulary;
   const mixtures = shape.layers.length * count * mlpWeights(shape);
   const embedding = shape.tiedEmbeddings ? 0 : vocabulary;
   return (embedding + mixtures * (1 - used / count) ** streams) / (embedding + rest + mixtures);

@@ -12,8 +12,10 @@ import { formatsOf } from "../../model/formats.ts";
 import type { ModelShape } from "../../model/shape.ts";
 import {
   type Chunk,
+  type ChunkState,
   greedySampling,
   type SequenceId,
+  type StateSlot,
   type Step,
   type StepResult,
 } from "../../scheduler/core.ts";
@@ -21,6 +23,8 @@ import {
 const PAGE_TOKENS = 16;
 const STEP_TOKENS = 512;
 const STREAMS_MAX = 32;
+/** Pages for one stream of 32,768 tokens and its answer, or for all streams. */
+const PAGES = 2056;
 /** Decode steps per measurement, the same for llama.cpp. */
 export const DECODE_STEPS = 32;
 
@@ -55,6 +59,12 @@ interface Stream {
   computed: number;
 }
 
+/** Slot of a stream's recurrent state. */
+function stateOf(stream: number, start: number): ChunkState {
+  const slot = stream as StateSlot;
+  return { slot, from: start === 0 ? null : slot, saves: [] };
+}
+
 export class EngineBench {
   readonly shape: ModelShape;
   /** Weight bytes that a decode step reads. */
@@ -82,7 +92,8 @@ export class EngineBench {
     this.weightBytes = this.#model.weightBytes - config.shape.contextMax * config.shape.headSize * 4;
     this.#device = openCpuDevice(library, this.#model, {
       threads,
-      pages: 2048,
+      pages: PAGES,
+      ...(this.#model.stateBytes > 0 ? { states: STREAMS_MAX } : {}),
       pageTokens: PAGE_TOKENS,
       stepTokensMax: STEP_TOKENS,
       stepChunksMax: STREAMS_MAX,
@@ -146,6 +157,7 @@ export class EngineBench {
       pages: Int32Array.from(stream.pages),
       samples: draws ? [row] : [],
       adapter: 0,
+      ...(this.shape.states === undefined ? {} : { state: stateOf(stream.number, start) }),
     };
   }
 

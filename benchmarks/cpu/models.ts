@@ -4,7 +4,9 @@
  */
 import { closeSync, existsSync, openSync, readSync, renameSync, writeSync } from "node:fs";
 import { dirname, join } from "node:path";
+import type { ModelConfig } from "../../model/config.ts";
 import { openModelFolder } from "../../model/folder.ts";
+import { readStoredTensors } from "../../model/safetensors.ts";
 import type { ModelTensor } from "../../model/weights.ts";
 import { decodeStored, storedTypes } from "../../tests/support/gguf-blocks.ts";
 import {
@@ -15,17 +17,20 @@ import {
   tokenizerEntries,
 } from "../../tests/support/gguf-model.ts";
 import { ggufName } from "../../tests/support/gguf-names.ts";
-import { ggufBytes, type TensorInput } from "../../tests/support/gguf-writer.ts";
+import { isStateTensor, stateName } from "../../tests/support/gguf-recurrent.ts";
+import { type Entry, ggufBytes, type TensorInput } from "../../tests/support/gguf-writer.ts";
 import { namedConfig, writeRandomModel } from "../../tools/random-model.ts";
 import type { Format } from "./engine.ts";
 import { runProgram } from "./runs.ts";
 
-/** Model shapes. The last two have few layers: a step takes the same time for each layer. */
+/** Model shapes. Large mixtures have few layers: a step takes the same time for each layer. */
 export const modelNames = {
   "0.5B": "Qwen2.5-0.5B",
   "1B": "Llama-3.2-1B",
   "30B-A3B": "Qwen3-30B-A3B",
   "gpt-oss": "gpt-oss-20b",
+  "0.8B recurrent": "Qwen3.5-0.8B",
+  "4B recurrent": "Qwen3.5-4B",
 } as const;
 export type ModelName = keyof typeof modelNames;
 
@@ -80,7 +85,11 @@ export async function ggufFile(
 function writePlain(folder: string, path: string): void {
   console.error(`writing ${path}`);
   const { config, tensors } = openModelFolder(folder);
-  const { family } = config;
+  const { family, shape } = config;
+  if (shape.states !== undefined) {
+    writePlainStates(folder, config, path);
+    return;
+  }
   const isVector = ({ rows }: ModelTensor): boolean => rows === 1;
   const dense = tensors.filter((tensor) => !isOfExpert(tensor, config));
   const groups = [...expertGroups(tensors.filter((tensor) => isOfExpert(tensor, config)))];
@@ -115,6 +124,65 @@ function writePlain(folder: string, path: string): void {
     ...rope.map(({ name, shape, data }) => placed(name, shape as readonly number[], "F32", data.length)),
   ];
   const entries = [...modelEntries(config, { type: "BF16" }), ...tokenizerEntries(folder, "qwen2")];
+  const stored = (tensor: ModelTensor, isWide: boolean): Uint8Array => {
+    const bytes = bytesOf(tensor);
+    return isWide ? new Uint8Array(decodeStored("BF16", bytes).buffer) : bytes;
+  };
+  writeFile(path, entries, heads, function* () {
+    for (const tensor of dense) {
+      yield stored(tensor, isVector(tensor) || ggufName(tensor.name, family).includes("ffn_gate_inp"));
+    }
+    // Rows are whole blocks, without padding between them.
+    for (const [, experts] of groups) for (const tensor of experts) yield stored(tensor, isVector(tensor));
+    for (const { data } of rope) yield data;
+  });
+}
+
+/**
+ * As `writePlain`, for a model with recurrent layers. Heads keep their order, which does not matter for random
+ * weights.
+ */
+function writePlainStates(folder: string, config: ModelConfig, path: string): void {
+  let offset = 0;
+  const tensors = [...readStoredTensors(folder).tensors.values()].map((tensor) => {
+    const [rows, ...rest] = tensor.shape as [number, ...number[]];
+    const name = isStateTensor(tensor.name, config)
+      ? stateName(tensor.name)
+      : ggufName(tensor.name, config.family);
+    // The middle size of a convolution's weights is 1.
+    const shape = rest.length === 0 ? [rows] : [rows, rest.at(-1)!];
+    const isWide = rest.length !== 1;
+    const head: TensorInput = {
+      ...{ name, shape, type: storedTypes[isWide ? "F32" : "BF16"].type },
+      ...{ data: new Uint8Array(0), offset },
+    };
+    offset = Math.ceil((offset + tensor.bytes * (isWide ? 2 : 1)) / ALIGNMENT) * ALIGNMENT;
+    return { tensor, head, isWide };
+  });
+  const entries = [...modelEntries(config, { type: "BF16" }), ...tokenizerEntries(folder, "qwen35")];
+  const heads = tensors.map(({ head }) => head);
+  writeFile(path, entries, heads, function* () {
+    for (const { tensor, head, isWide } of tensors) {
+      const { file, offset, bytes } = tensor;
+      const stored = bytesOf({ path: file, offset, bytes });
+      if (!isWide) {
+        yield stored;
+        continue;
+      }
+      const values = decodeStored("BF16", stored);
+      const decays = head.name.endsWith("ssm_a") ? values.map((value) => -Math.exp(value)) : values;
+      yield new Uint8Array(decays.buffer);
+    }
+  });
+}
+
+/** Writes a GGUF file whose `heads` have the tensors' places, and then their contents in this order. */
+function writeFile(
+  path: string,
+  entries: readonly Entry[],
+  heads: readonly TensorInput[],
+  contents: () => Iterable<Uint8Array>,
+): void {
   const file = openSync(`${path}.part`, "w");
   const write = (bytes: Uint8Array): void => {
     for (let at = 0; at < bytes.length; ) at += writeSync(file, bytes, at);
@@ -122,21 +190,12 @@ function writePlain(folder: string, path: string): void {
     if (rest > 0) writeSync(file, new Uint8Array(ALIGNMENT - rest));
   };
   write(ggufBytes({ alignment: ALIGNMENT, entries, tensors: heads }));
-  const stored = (tensor: ModelTensor, isWide: boolean): Uint8Array => {
-    const bytes = bytesOf(tensor);
-    return isWide ? new Uint8Array(decodeStored("BF16", bytes).buffer) : bytes;
-  };
-  for (const tensor of dense) {
-    write(stored(tensor, isVector(tensor) || ggufName(tensor.name, family).includes("ffn_gate_inp")));
-  }
-  // Rows are whole blocks, without padding between them.
-  for (const [, experts] of groups) for (const tensor of experts) write(stored(tensor, isVector(tensor)));
-  for (const { data } of rope) write(data);
+  for (const bytes of contents()) write(bytes);
   closeSync(file);
   renameSync(`${path}.part`, path);
 }
 
-function bytesOf({ path, offset, bytes }: ModelTensor): Uint8Array {
+function bytesOf({ path, offset, bytes }: Pick<ModelTensor, "path" | "offset" | "bytes">): Uint8Array {
   const file = openSync(path, "r");
   const out = new Uint8Array(bytes);
   for (let at = 0; at < bytes; ) at += readSync(file, out, at, bytes - at, offset + at);

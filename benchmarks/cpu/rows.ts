@@ -138,6 +138,23 @@ function decode(model: ModelName, format: Format, what: string, streams: Streams
   };
 }
 
+/** One stream far into a context, ours alone: llama.cpp would take many minutes to compute the context. */
+function decodeAfter(model: ModelName, format: Format, contextTokens: number): Row {
+  const name = `${model} ${format}: decode, 1 stream after ${contextTokens.toLocaleString("en")} tokens`;
+  return {
+    ...{ name, model, format },
+    run: async (bench) => {
+      const engine = await bench.engine(model, format);
+      const streams: Streams = { streams: 1, contextTokens, sharedTokens: 0 };
+      const ours = engine.decode(streams);
+      const { shape, weightBytes } = engine;
+      const share = decodeFloorSeconds(shape, weightBytes, streams, format, bench.settings.ceilings) * ours;
+      const alone = { llama: null, llamaWith: "", spread: null, aim: {} };
+      return [{ what: name, ours, unit: "tok/s", share, ...alone }];
+    },
+  };
+}
+
 async function sideBySide(
   bench: Bench,
   model: ModelName,
@@ -310,6 +327,12 @@ export const rows: readonly Row[] = [
   ]),
   prefill("gpt-oss", "mxfp4_moe", 512, { ratio: 2 }),
   decode("gpt-oss", "mxfp4_moe", "1 stream", own(1), { ratio: 1 }),
+  decodeAfter("0.8B recurrent", "int8", 1024),
+  decodeAfter("0.8B recurrent", "int8", 32_768),
+  ...(["0.8B recurrent", "4B recurrent"] as const).flatMap((model) => [
+    prefill(model, "int8", 512, { ratio: 2 }),
+    decode(model, "int8", "1 stream", own(1), { ratio: 1.2 }),
+  ]),
   ...(["q5_k_m", "q6_k", "q3_k_m", "iq4_xs"] as const).flatMap((format) => [
     prefill("1B", format, 512, { ratio: 2 }),
     decode("1B", format, "1 stream", own(1), { ratio: 1 }),

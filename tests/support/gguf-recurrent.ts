@@ -50,10 +50,15 @@ const names: readonly (readonly [RegExp, string])[] = [
   [/\.ssm_dt_bias$/, ".ssm_dt.bias"],
 ];
 
+/** Returns the name that a file gives to a folder's tensor of a recurrent layer. */
+export function stateName(name: string): string {
+  return names.reduce((text, [pattern, to]) => text.replace(pattern, to), name);
+}
+
 function converted(tensor: Numbers, config: ModelConfig, dir: string): Numbers[] {
   const { family, shape } = config;
   const states = shape.states!;
-  const name = names.reduce((text, [pattern, to]) => text.replace(pattern, to), tensor.name);
+  const name = stateName(tensor.name);
   const isMamba = !family.startsWith("qwen3");
   const [rows, ...rest] = tensor.shape as [number, ...number[]];
   if (name.includes("qkvz")) return ungrouped({ ...tensor, name }, shape);
@@ -182,7 +187,11 @@ export function stateEntries({ family, shape }: ModelConfig): Entry[] {
   ];
   if (family.startsWith("qwen3")) {
     const recurrent = layers.map(({ mixer }) => (mixer === "delta" ? 1 : 0));
-    return [...common, ["attention.recurrent_layers", "bool[]", recurrent]];
+    // Positions of time, height, width and none: text has the same one in each, so their sizes are any.
+    const sections: Entry[] = family.startsWith("qwen3_5")
+      ? [["rope.dimension_sections", "i32[]", [11, 11, 10, 0]]]
+      : [];
+    return [...common, ["attention.recurrent_layers", "bool[]", recurrent], ...sections];
   }
   if (family === "falcon_h1") return common;
   if (family === "granitemoehybrid") return [...common, keyHeads, ["rope.scaling.finetuned", "bool", false]];

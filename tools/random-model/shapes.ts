@@ -42,6 +42,25 @@ const qwen3 = {
   vocab_size: 151_936,
 };
 
+const qwen35 = {
+  architectures: ["Qwen3_5ForCausalLM"],
+  attn_output_gate: true,
+  full_attention_interval: 4,
+  head_dim: 256,
+  hidden_act: "silu",
+  initializer_range: 0.02,
+  linear_conv_kernel_dim: 4,
+  linear_key_head_dim: 128,
+  linear_num_key_heads: 16,
+  linear_value_head_dim: 128,
+  max_position_embeddings: 262_144,
+  model_type: "qwen3_5_text",
+  rms_norm_eps: 1e-6,
+  rope_parameters: { rope_type: "default", rope_theta: 10_000_000, partial_rotary_factor: 0.25 },
+  tie_word_embeddings: true,
+  vocab_size: 248_320,
+};
+
 const gemma3 = {
   architectures: ["Gemma3ForCausalLM"],
   hidden_activation: "gelu_pytorch_tanh",
@@ -175,6 +194,30 @@ export const publishedShapes: Readonly<Record<string, PublishedShape>> = {
       num_hidden_layers: 28,
       tie_word_embeddings: true,
       vocab_size: 151_669,
+    },
+  },
+  "Qwen3.5-0.8B": {
+    parameters: 752_393_024,
+    config: {
+      ...qwen35,
+      hidden_size: 1024,
+      intermediate_size: 3584,
+      linear_num_value_heads: 16,
+      num_attention_heads: 8,
+      num_hidden_layers: 24,
+      num_key_value_heads: 2,
+    },
+  },
+  "Qwen3.5-4B": {
+    parameters: 4_205_751_296,
+    config: {
+      ...qwen35,
+      hidden_size: 2560,
+      intermediate_size: 9216,
+      linear_num_value_heads: 32,
+      num_attention_heads: 16,
+      num_hidden_layers: 32,
+      num_key_value_heads: 4,
     },
   },
   "Qwen3-30B-A3B": {
