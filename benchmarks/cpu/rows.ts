@@ -138,7 +138,7 @@ function decode(model: ModelName, format: Format, what: string, streams: Streams
   };
 }
 
-/** One stream far into a context, ours alone: llama.cpp would take many minutes to compute the context. */
+/** Row of one stream far into a context, ours alone: llama.cpp would take many minutes to compute the context. */
 function decodeAfter(model: ModelName, format: Format, contextTokens: number): Row {
   const name = `${model} ${format}: decode, 1 stream after ${contextTokens.toLocaleString("en")} tokens`;
   return {
