@@ -166,6 +166,8 @@ export interface SequenceSpec {
   readonly constraint?: Constraint;
   /** LoRA adapter. Only sequences with the same adapter share prefixes. */
   readonly adapter: AdapterId;
+  /** False: no drafts of it are checked. Absent: they may be; the tokens are the same. */
+  readonly isSpeculative?: boolean;
   readonly service: Service;
   /**
    * Pooling of hidden states: the sequence draws no token and ends as `pooled` once its prompt is computed.
@@ -262,10 +264,15 @@ export interface Chunk {
   readonly pages: Int32Array;
   /**
    * Rows to sample or return, by ascending `afterIndex`. A generating sequence has none before its last known
-   * token. Speculative decoding samples after several tokens of one chunk.
+   * token. Checking a draft samples after each of its tokens too.
    */
   readonly samples: readonly ChunkRow[];
   readonly adapter: AdapterId;
+  /**
+   * Number of its last tokens that are drafts: a row follows each of them, and counts only where all drafts
+   * before it are what was drawn. Absent: none.
+   */
+  readonly drafted?: number;
   /** Recurrent state that the chunk reads and writes. Absent: the device has none. */
   readonly state?: ChunkState;
   /** Index in the chunk of the first token of a pair's second text. Absent: there is none. */

@@ -61,9 +61,18 @@ export interface EngineReport {
   readonly prompts: readonly PromptLogprobs[];
   /** Computed prompt tokens of sequences with `tellsProgress`. */
   readonly progress: readonly { readonly sequence: SequenceId; readonly tokens: number }[];
+  /** Drafts that steps have checked. */
+  readonly checked: readonly CheckedDraft[];
   readonly load: EngineLoad;
   /** Changes of the prefix cache since the last report; null: none. */
   readonly kvEvents: KvEvents | null;
+}
+
+/** A draft that a step has checked: its tokens, and how many of the first were right. */
+export interface CheckedDraft {
+  readonly sequence: SequenceId;
+  readonly tokens: number;
+  readonly accepted: number;
 }
 
 /** Logprobs of the prompt tokens from `start` on. */
@@ -103,6 +112,11 @@ export interface EngineLoad {
   readonly stepsOverTarget: number;
   /** Throughput decodes left out of a step, in total. */
   readonly skippedDecodesTotal: number;
+  /** Checked drafts, their tokens, and those that were right; the latter also by place in the draft. */
+  readonly draftsTotal: number;
+  readonly draftTokensTotal: number;
+  readonly acceptedTokensTotal: number;
+  readonly acceptedByPlace: readonly number[];
   /** Last step: its tokens, milliseconds inside the device, and milliseconds from its start to its report. */
   readonly stepTokens: number;
   readonly deviceMs: number;
@@ -119,12 +133,21 @@ const TOTALS = [
   "evictedPagesTotal",
   "stepsOverTarget",
   "skippedDecodesTotal",
+  "draftsTotal",
+  "draftTokensTotal",
+  "acceptedTokensTotal",
 ] as const satisfies readonly (keyof EngineLoad)[];
 
 /** Adds the totals of `before`, a lost engine in the same place, to a load; null: there was none. */
 export function goneOn(load: EngineLoad, before: EngineLoad | null): EngineLoad {
   if (before === null) return load;
-  return { ...load, ...Object.fromEntries(TOTALS.map((name) => [name, before[name] + load[name]])) };
+  const places = Math.max(load.acceptedByPlace.length, before.acceptedByPlace.length);
+  const acceptedByPlace = Array.from(
+    { length: places },
+    (_, place) => (load.acceptedByPlace[place] ?? 0) + (before.acceptedByPlace[place] ?? 0),
+  );
+  const totals = Object.fromEntries(TOTALS.map((name) => [name, before[name] + load[name]]));
+  return { ...load, ...totals, acceptedByPlace };
 }
 
 /** Returns the load of an engine that has done nothing yet. */
@@ -149,6 +172,10 @@ export function idleLoad(spec: DeviceSpec): EngineLoad {
     evictedPagesTotal: 0,
     stepsOverTarget: 0,
     skippedDecodesTotal: 0,
+    draftsTotal: 0,
+    draftTokensTotal: 0,
+    acceptedTokensTotal: 0,
+    acceptedByPlace: [],
     stepTokens: 0,
     deviceMs: 0,
     stepMs: 0,

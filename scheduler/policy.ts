@@ -1,7 +1,8 @@
 import type { KvCacheManager } from "./cache/kv-cache-manager.ts";
 import type { Objective } from "./core.ts";
-import type { CostModel } from "./cost/cost-model.ts";
+import type { CostModel, EngineCosts } from "./cost/cost-model.ts";
 import type { DeviceSpec } from "./device.ts";
+import type { DraftSource } from "./draft/drafter.ts";
 import type { AdmissionRule } from "./engine/admission-rule.ts";
 import type { QueueOrder } from "./engine/queue/queue-order.ts";
 import type { Sequence } from "./engine/sequence.ts";
@@ -76,7 +77,17 @@ export interface StepBaseline {
   readonly stepTokens: number;
   /** True if every decode is in every step and prompts fill the rest of `stepTokens`. */
   readonly isStallFree: boolean;
-  open(stepTokens: number, spec: DeviceSpec): StepRule;
+  open(stepTokens: number, spec: DeviceSpec, costs: EngineCosts): StepRule;
+}
+
+/** Source of drafts: the sequences' own texts (draft/suffix.ts), none, or that of a baseline. */
+export type DraftPolicy = { readonly kind: "suffix" } | { readonly kind: "off" } | DraftBaseline;
+
+/** Source of drafts of simulation/baselines/. */
+export interface DraftBaseline {
+  readonly kind: "baseline";
+  /** Opens the source of one engine. */
+  open(): DraftSource;
 }
 
 /** Limits on running sequences (engine/admission.ts). */
@@ -109,6 +120,8 @@ export interface Policy {
   readonly queue: QueuePolicy;
   readonly batch: BatchPolicy;
   readonly admission: AdmissionPolicy;
+  /** Absent: no drafts. */
+  readonly drafts?: DraftPolicy;
   /** KV cache of a baseline; absent: ours (cache/kv-cache-manager.ts). */
   readonly cache?: CacheBaseline;
 }
@@ -119,12 +132,13 @@ export interface ServedPolicy extends Policy {
   readonly queue: LanesPolicy;
   readonly batch: TimePolicy;
   readonly admission: AdmissionPolicy & { readonly rule?: never };
+  readonly drafts: Exclude<DraftPolicy, DraftBaseline>;
   readonly cache?: never;
 }
 
 /** True if the policy is plain data. */
 export function isServed(policy: Policy): policy is ServedPolicy {
-  const { placement, queue, batch, admission, cache } = policy;
-  const isOurs = [placement, queue, batch].every(({ kind }) => kind !== "baseline");
-  return isOurs && admission.rule === undefined && cache === undefined;
+  const { placement, queue, batch, admission, drafts, cache } = policy;
+  const isOurs = [placement, queue, batch, drafts].every((part) => part?.kind !== "baseline");
+  return isOurs && drafts !== undefined && admission.rule === undefined && cache === undefined;
 }

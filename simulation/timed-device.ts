@@ -73,8 +73,8 @@ export class TimedDevice implements Device {
     const readIn = this.#readIn;
     if (readIn === null) return shape;
     let decodeContext = 0;
-    for (const { start, tokens, pages } of step.chunks) {
-      if (tokens.length > 1 || start === 0) continue;
+    for (const { start, tokens, pages, drafted = 0 } of step.chunks) {
+      if (tokens.length - drafted > 1 || start === 0) continue;
       for (let index = 0; index < pages.length; index++) {
         const page = pages[index]!;
         if (readIn[page] === step.number) continue;

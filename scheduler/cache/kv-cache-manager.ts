@@ -244,6 +244,12 @@ export class KvCacheManager {
     return Math.min(tokens, kv.pageCount * pageTokens - kv.computed);
   }
 
+  /** Gives back the pages behind the known tokens, which were for drafts. */
+  dropDrafts({ kv, length }: Sequence): void {
+    const kept = Math.ceil(length / this.pool.pageTokens);
+    while (kv.pageCount > kept) this.pool.release(kv.takePage());
+  }
+
   /**
    * Records that a step has computed `count` more tokens of the sequence. Checkpoints behind them, which the
    * device left out with a deferred row, are planned again.

@@ -75,6 +75,14 @@ export class SequenceKv {
     this.#pages = pages;
   }
 
+  /** Takes the last page out of the table. */
+  takePage(): PageId {
+    assert(this.pageCount > this.lockedPages, "locked pages stay");
+    this.pageCount -= 1;
+    this.#pageTable = null;
+    return this.#pages[this.pageCount]! as PageId;
+  }
+
   addPage(page: PageId): void {
     if (this.pageCount === this.#pages.length) this.reservePages(Math.max(8, 2 * this.pageCount));
     this.#pages[this.pageCount] = page;

@@ -76,17 +76,20 @@ export function decodeStepMs(model: CostModel, decodes: number, context: number)
 
 /**
  * Returns the shape of a step. A chunk of one token after others counts as a decode; the last single token of
- * a prompt may be one, at the same cost.
+ * a prompt may be one, at the same cost. So does each draft, since a token is drawn after it.
  */
 export function shapeOf({ chunks }: Step): StepShape {
   const prompts: PromptShape[] = [];
   let decodes = 0;
   let decodeContext = 0;
-  for (const { start, tokens } of chunks) {
-    if (tokens.length === 1 && start > 0) {
+  for (const { start, tokens, drafted = 0 } of chunks) {
+    const known = tokens.length - drafted;
+    decodes += drafted;
+    decodeContext += drafted * (start + known);
+    if (known === 1 && start > 0) {
       decodes += 1;
       decodeContext += start;
-    } else prompts.push({ tokens: tokens.length, context: start });
+    } else prompts.push({ tokens: known, context: start });
   }
   return { prompts, decodes, decodeContext };
 }

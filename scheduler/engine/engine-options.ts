@@ -1,7 +1,14 @@
 import { assert } from "../../base/assert.ts";
 import type { DeviceSpec } from "../device.ts";
 import { ours } from "../policies.ts";
-import type { AdmissionPolicy, BatchPolicy, CacheBaseline, Policy, QueuePolicy } from "../policy.ts";
+import type {
+  AdmissionPolicy,
+  BatchPolicy,
+  CacheBaseline,
+  DraftPolicy,
+  Policy,
+  QueuePolicy,
+} from "../policy.ts";
 import { type AdmissionRule, servedAdmission } from "./admission-rule.ts";
 import type { StepTrace } from "./trace.ts";
 
@@ -10,6 +17,7 @@ export interface EngineOptions {
   readonly queue: QueuePolicy;
   readonly batch: BatchPolicy;
   readonly admission: AdmissionPolicy & { readonly sequencesMax: number; readonly rule: AdmissionRule };
+  readonly drafts: DraftPolicy;
   /** A baseline's cache; null: ours. */
   readonly cache: CacheBaseline | null;
   /** Most sequences that may wait; one more is rejected with `queueFull`. */
@@ -57,11 +65,11 @@ export const engineDefaults: Defaults = {
 
 /** The settings of one of `engines` engines under a policy. */
 export function settingsOf(
-  { queue, batch, admission, placement, cache }: Policy,
+  { queue, batch, admission, placement, cache, drafts }: Policy,
   engines: number,
-): Pick<EngineOptions, "queue" | "batch" | "cache" | "kvEvents"> & Pick<Policy, "admission"> {
+): Pick<EngineOptions, "queue" | "batch" | "cache" | "drafts" | "kvEvents"> & Pick<Policy, "admission"> {
   const kvEvents = engines > 1 && (placement.kind === "e2" || placement.readsKvEvents);
-  return { queue, batch, admission, cache: cache ?? null, kvEvents };
+  return { queue, batch, admission, cache: cache ?? null, drafts: drafts ?? { kind: "off" }, kvEvents };
 }
 
 /** The options of one of `engines` engines under a policy. */

@@ -8,12 +8,14 @@ import { compileConstraint } from "../../grammar/compile.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import { vocabularyOf } from "../../grammar/mask/vocabulary.ts";
 import { noCache, plainAdmission, recencyCache } from "../../simulation/baselines/engine-rules.ts";
+import { fixedDrafts } from "../../simulation/baselines/fixed-drafts.ts";
 import { longestPrefix } from "../../simulation/baselines/policies.ts";
 import { populateFast, priorityGroups } from "../../simulation/baselines/preble.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { firstCome, promptsFirst } from "../../simulation/baselines/vllm.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";
 import { EngineHarness, FIRST_HINT, type Outcome, tokensAlone } from "../../tests/support/engine-harness.ts";
+import { oracleDrafts } from "../../tests/support/oracle-drafts.ts";
 import { runs } from "../../tests/support/property.ts";
 import type { Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
 import { publicLength } from "../fleet/public-texts.ts";
@@ -54,6 +56,8 @@ interface Setting {
   readonly batch: BatchPolicy;
   readonly admission: EngineOptions["admission"];
   readonly cache: EngineOptions["cache"];
+  /** Chance that a drafted token is right; null: drafts are those that serve. */
+  readonly oracle: number | null;
 }
 
 const stepTokens = fc.integer({ min: 1, max: 24 });
@@ -81,7 +85,7 @@ const queues: fc.Arbitrary<QueuePolicy> = fc.oneof(
 );
 
 /** On a device whose steps take 6 ms and more. */
-const batches: fc.Arbitrary<BatchPolicy> = fc.oneof(
+const plainBatches: fc.Arbitrary<BatchPolicy> = fc.oneof(
   stepTokens.map(promptsFirst),
   stepTokens.map(staticBudget),
   stepTokens.map((tokens) => populateFast(tokens, 0.5)),
@@ -93,6 +97,12 @@ const batches: fc.Arbitrary<BatchPolicy> = fc.oneof(
     starvationMs: fc.constantFrom(0, 20),
     skipsMax: fc.nat({ max: 3 }),
   }),
+);
+
+/** Half of them check drafts of so many tokens in every step. */
+const batches: fc.Arbitrary<BatchPolicy> = fc.oneof(
+  plainBatches,
+  fc.tuple(plainBatches, fc.constantFrom(1, 2, 5, 16)).map(([batch, tokens]) => fixedDrafts(batch, tokens)),
 );
 
 /** Rule that serves, or a baseline in its place. */
@@ -122,6 +132,7 @@ const settings: fc.Arbitrary<Setting> = fc.record({
     }),
   }),
   cache: fc.constantFrom(null, null, recencyCache, noCache),
+  oracle: fc.constantFrom(null, 0, 0.5, 0.8, 1),
 });
 
 const services: fc.Arbitrary<Service> = fc.record({
@@ -251,7 +262,11 @@ function play(
   setting: Setting,
   script: readonly Command[],
 ): { harness: EngineHarness; specs: SequenceSpec[] } {
-  const { pages, pageTokens, contextMax, slots, maskSteps, ...engine } = setting;
+  const { pages, pageTokens, contextMax, slots, maskSteps, oracle, ...engine } = setting;
+  const drafts =
+    oracle === null
+      ? { kind: "suffix" as const }
+      : oracleDrafts((spec) => aloneOf(spec, setting).tokens, oracle, VOCABULARY);
   const states = slots === null ? {} : { states: { slots, bytes: 1 } };
   const harness = new EngineHarness({
     vocabulary,
@@ -260,7 +275,7 @@ function play(
     fault: ({ isAbortable, number }) =>
       isAbortable === true && number % 2 === 0 ? { kind: "aborted", reason: "something came" } : null,
     spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY, ...states },
-    engine,
+    engine: { ...engine, drafts },
     isStallFree: setting.batch.kind === "baseline" && setting.batch.isStallFree,
   });
   const submitted: SequenceSpec[] = [];
@@ -322,12 +337,17 @@ function checkNobodyWaits(harness: EngineHarness, paused: ReadonlySet<SequenceId
   expect(harness.reports.at(-1)?.load.paused ?? 0).toBe(open.length);
 }
 
-/** Checks a sequence's outcome: the same as that of one that has a device to itself. */
-function checkOutcome(spec: SequenceSpec, outcome: Outcome, setting: Setting): void {
+/** The outcome of a sequence that has a device to itself, without drafts. */
+function aloneOf(spec: SequenceSpec, setting: Setting): Outcome {
   const contextMax = Math.min(setting.contextMax, setting.pages * setting.pageTokens);
   // With log probabilities each token is drawn by itself, whether it is forced or not.
   const drawn = { ...spec, sampling: { ...spec.sampling, topLogprobs: 0 } };
-  const alone = tokensAlone(drawn, { contextMax, vocabSize: VOCABULARY }, vocabulary);
+  return tokensAlone(drawn, { contextMax, vocabSize: VOCABULARY }, vocabulary);
+}
+
+/** Checks a sequence's outcome: the same as that of one that has a device to itself. */
+function checkOutcome(spec: SequenceSpec, outcome: Outcome, setting: Setting): void {
+  const alone = aloneOf(spec, setting);
   const { finish } = outcome;
   if (finish?.kind === "aborted") {
     expect(alone.tokens.slice(0, outcome.tokens.length)).toEqual(outcome.tokens);

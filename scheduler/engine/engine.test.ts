@@ -387,7 +387,7 @@ test("the last token of a bad word is banned where the output ends with the othe
     const rows: (readonly number[])[] = [];
     const harness = new EngineHarness({
       fault: ({ chunks }) => {
-        rows.push((chunks[0]!.samples[0] as SampleRow).banned);
+        rows.push(...chunks[0]!.samples.map((row) => (row as SampleRow).banned));
         return null;
       },
     });

@@ -17,6 +17,7 @@ import { lengthLimit, refusal } from "./refusal.ts";
 import { ReportBuilder } from "./report-builder.ts";
 import type { Sequence } from "./sequence.ts";
 import { SequenceTable } from "./sequence-table.ts";
+import type { PlannedChunk } from "./step/step-builder.ts";
 
 /**
  * An idle engine checks all its records this often at most: a request that arrives meanwhile waits for the
@@ -197,30 +198,62 @@ export class Engine {
   #apply({ planned, step }: PlannedStep, sampled: readonly Sampled[]): void {
     let row = 0;
     for (let i = 0; i < planned.length; i++) {
-      const { sequence, count: most } = planned[i]!;
       const chunk = step.chunks[i]!;
       const drawn = sampled.slice(row, row + chunk.samples.length);
-      // The device left the last token out, which the next step computes to draw from it.
-      const count = drawn.some(({ kind }) => kind === "deferred") ? most - 1 : most;
-      this.#table.kvCache.computed(sequence, count);
       row += drawn.length;
       assert(drawn.length === chunk.samples.length, "a device answers every row");
       assert(
-        drawn.every((one) => one.sequence === sequence.id),
+        drawn.every((one) => one.sequence === chunk.sequence),
         "a device answers in the order of the chunks",
       );
-      const failed = drawn.find((one) => one.kind === "failed");
-      if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, failed === undefined);
-      else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
-      else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
+      this.#applyChunk(planned[i]!, chunk, drawn);
     }
     assert(row === sampled.length, "a device answers no more than was asked");
   }
 
+  #applyChunk(
+    { sequence, count: most, draft = [] }: PlannedChunk,
+    chunk: Chunk,
+    all: readonly Sampled[],
+  ): void {
+    const drawn = all.slice(0, all.length - draft.length);
+    // The device left the last token out, which the next step computes to draw from it.
+    const count = drawn.some(({ kind }) => kind === "deferred") ? most - 1 : most;
+    this.#table.kvCache.computed(sequence, count);
+    const failed = drawn.find((one) => one.kind === "failed");
+    if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, failed === undefined);
+    else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
+    else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
+    if (draft.length > 0) this.#follow(sequence, draft, all.slice(-draft.length));
+  }
+
+  /** Keeps the draws after a draft up to the first that differs from the next drafted token. */
+  #follow(sequence: Sequence, draft: readonly TokenId[], drawn: readonly Sampled[]): void {
+    let right = 0;
+    while (
+      right < draft.length &&
+      sequence.state === "running" &&
+      sequence.tokens[sequence.length - 1] === draft[right]
+    ) {
+      const one = drawn[right]!;
+      right += 1;
+      this.#table.kvCache.computed(sequence, 1);
+      if (one.kind === "token") this.#append(sequence, one.token, one.logprobs);
+      else {
+        assert(one.kind === "failed", "rows after drafts draw tokens");
+        this.#table.end(sequence, { kind: "failed", reason: one.reason }, false);
+      }
+    }
+    this.#reports.checked(sequence.id, draft.length, right);
+    this.#table.dropDrafts(sequence);
+  }
+
   /** Discards an aborted step: its chunks are planned again, after the work that it was aborted for. */
   #forgo({ planned }: PlannedStep): void {
-    for (const { sequence } of planned)
+    for (const { sequence } of planned) {
       if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, true);
+      else this.#table.dropDrafts(sequence);
+    }
   }
 
   /** Reports the prompt's log probabilities, and returns the draw that may follow. */
@@ -297,9 +330,9 @@ export class Engine {
     if (isWhole && deviceMs > 0 && this.#retries === 0) this.#costs.observe?.(shapeOf(step), endMs - startMs);
     const times = { startMs, endMs, deviceMs, pagesUsed, pagesTotal };
     this.#reports.stepDone(step, times, (index) => {
-      const { start, tokens } = step.chunks[index]!;
+      const { start, tokens, drafted = 0 } = step.chunks[index]!;
       if (index === planned.length) return false; // of a prefix hint
-      return tokens.length === 1 && start >= planned[index]!.sequence.spec.promptTokens.length;
+      return tokens.length - drafted === 1 && start >= planned[index]!.sequence.spec.promptTokens.length;
     });
   }
 

@@ -73,7 +73,8 @@ function checkResident(sequence: Sequence, pageTokens: number): CacheLock {
   assert(lock.node.end === lockedPages * pageTokens, "a lock ends on a page border");
   assert(lock.node.end <= sequence.computed, "locked tokens are computed");
   assert(sequence.computed <= pageCount * pageTokens, "computed tokens have pages");
-  assert(pageCount <= Math.ceil(sequence.length / pageTokens), "no page is reserved without a token");
+  const tokens = sequence.length + sequence.drafted;
+  assert(pageCount <= Math.ceil(tokens / pageTokens), "no page is reserved without a token");
   pathPages(lock.node).forEach((page, index) => {
     assert(pages[index] === page, "the locked part of the page table is the cache's");
   });

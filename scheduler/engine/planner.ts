@@ -3,6 +3,7 @@ import type { Chunk, Step } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import { Admission } from "./admission.ts";
+import { DraftPlanner } from "./draft-planner.ts";
 import type { EngineOptions } from "./engine-options.ts";
 import { securePages, yieldingOffline, youngestPaused } from "./preemption.ts";
 import type { PrefixHints, WarmStep } from "./prefix-hints.ts";
@@ -54,7 +55,7 @@ const SOON_MS = 1e-3;
  * Decides an engine's steps. Decodes get their pages first, if need be by preemption (preemption.ts), and the
  * policy's rule opens a budget (step/step-rule.ts). Then decodes join the step with their forced tokens. As
  * far as the budget allows, unfinished prompts follow (step/prompt-order.ts), then waiting sequences that
- * admission accepts (admission.ts).
+ * admission accepts (admission.ts). Drafts of decodes come last (draft-planner.ts).
  *
  * This is stall-free batching (Sarathi-Serve, arXiv:2403.02310 §4.2, Algorithm 3). Every decode is in every
  * step, except those that the budget leaves out, and prompts get the rest. Unlike in the paper's code a chunk
@@ -64,6 +65,7 @@ export class Planner {
   readonly #parts: PlannerParts;
   readonly #rule: StepRule;
   readonly #admission: Admission;
+  readonly #drafts: DraftPlanner;
   /** Tokens of the largest step so far. */
   #tokensLargest = FIRST_TOKENS / GROWTH;
   /** True if the last step had sequences in it; then the time of the first plan after such a step. */
@@ -75,6 +77,7 @@ export class Planner {
     this.#parts = parts;
     this.#rule = openStepRule(parts.options.batch, parts.spec, parts.costs);
     this.#admission = new Admission(parts.options, parts.table, parts.reports);
+    this.#drafts = new DraftPlanner(parts.spec, parts.options.drafts, parts.table.kvCache);
   }
 
   /**
@@ -103,6 +106,7 @@ export class Planner {
         if (pass.hasDecodes) mayAdmit = !securePages(table);
         const builder = this.#fill(pass, nowMs, mayAdmit);
         const warm = pass.hasDecodes && pass.hasPrompts ? this.#planWarm(builder) : null;
+        if (warm === null) this.#drafts.add(builder);
         if (builder.chunks.length > 0 || warm !== null) return this.#close(builder, warm);
       }
       if (mayAdmit && !this.#admission.isBlocked) return null;
@@ -249,9 +253,10 @@ export class Planner {
     const { skipped, deadlineMs } = budget;
     const startMs = clock.nowMs();
     const planned = withinRows(drafted, spec.stepChunksMax);
-    const chunks = planned.map(({ sequence, count }): Chunk => {
+    const chunks = planned.map(({ sequence, count, draft }): Chunk => {
       const start = sequence.computed;
-      const end = start + count;
+      if (draft !== undefined) sequence.draft(draft);
+      const end = start + count + (draft?.length ?? 0);
       table.gotChunk(sequence, startMs);
       const state = table.kvCache.planState(sequence, end);
       return {
@@ -261,6 +266,7 @@ export class Planner {
         pages: sequence.kv.pageTable(Math.ceil(end / pool.pageTokens)),
         samples: sequence.rows(start, end),
         adapter: sequence.spec.adapter,
+        ...(draft === undefined ? {} : { drafted: draft.length }),
         ...(state === null ? {} : { state }),
         ...(sequence.spec.secondAt === undefined ? {} : { secondAt: sequence.spec.secondAt - start }),
       };

@@ -1,7 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type { KvEvents } from "../cache/kv-event-log.ts";
 import type { Finish, SequenceId, Step, TokenLogprobs } from "../core.ts";
-import type { EngineLoad, EngineReport, PromptLogprobs } from "../messages.ts";
+import type { CheckedDraft, EngineLoad, EngineReport, PromptLogprobs } from "../messages.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepNote, StepTrace } from "./trace.ts";
 
@@ -16,6 +16,10 @@ type Totals = Pick<
   | "preemptionsTotal"
   | "stepsOverTarget"
   | "skippedDecodesTotal"
+  | "draftsTotal"
+  | "draftTokensTotal"
+  | "acceptedTokensTotal"
+  | "acceptedByPlace"
   | "stepTokens"
   | "deviceMs"
   | "stepMs"
@@ -36,7 +40,7 @@ export interface StepTimes {
 /** Collects what happens in an engine for reports, running totals and traces. */
 export class ReportBuilder {
   readonly #trace: ((step: StepTrace) => void) | null;
-  readonly #totals: { -readonly [Key in keyof Totals]: number } = {
+  readonly #totals: { -readonly [Key in keyof Totals]: Totals[Key] } = {
     stepsTotal: 0,
     promptTokensTotal: 0,
     generatedTokensTotal: 0,
@@ -45,6 +49,10 @@ export class ReportBuilder {
     preemptionsTotal: 0,
     stepsOverTarget: 0,
     skippedDecodesTotal: 0,
+    draftsTotal: 0,
+    draftTokensTotal: 0,
+    acceptedTokensTotal: 0,
+    acceptedByPlace: [],
     stepTokens: 0,
     deviceMs: 0,
     stepMs: 0,
@@ -61,6 +69,7 @@ export class ReportBuilder {
   #warmed: { hint: SequenceId; tokens: number }[] = [];
   #prompts: PromptLogprobs[] = [];
   #progress: { sequence: SequenceId; tokens: number }[] = [];
+  #checked: CheckedDraft[] = [];
 
   /** `trace` is called with every step that is done. */
   constructor(trace: ((step: StepTrace) => void) | null) {
@@ -146,6 +155,18 @@ export class ReportBuilder {
     this.#progress.push({ sequence, tokens });
   }
 
+  /** Records a draft that a step has checked, and the number of its tokens that were right. */
+  checked(sequence: SequenceId, tokens: number, accepted: number): void {
+    this.#checked.push({ sequence, tokens, accepted });
+    const totals = this.#totals;
+    totals.draftsTotal += 1;
+    totals.draftTokensTotal += tokens;
+    totals.acceptedTokensTotal += accepted;
+    const byPlace = [...totals.acceptedByPlace];
+    for (let place = 0; place < accepted; place++) byPlace[place] = (byPlace[place] ?? 0) + 1;
+    totals.acceptedByPlace = byPlace;
+  }
+
   /** Records offline decodes that are left out of the next step. */
   skipped(decodes: number): void {
     this.#totals.skippedDecodesTotal += decodes;
@@ -168,8 +189,9 @@ export class ReportBuilder {
     this.#totals.deviceMs = times.deviceMs;
     this.#totals.stepMs = times.endMs - times.startMs;
     if (this.#trace === null) return;
-    const traced = chunks.map(({ sequence, start, tokens }, index) => {
-      return { sequence, start, count: tokens.length, isDecode: isDecode(index) };
+    const traced = chunks.map(({ sequence, start, tokens, drafted = 0 }, index) => {
+      const count = tokens.length - drafted;
+      return { sequence, start, count, drafted, isDecode: isDecode(index) };
     });
     this.#trace({ ...times, number, chunks: traced, notes: this.#notes });
     this.#notes = [];
@@ -188,6 +210,7 @@ export class ReportBuilder {
       warmed: this.#warmed,
       prompts: this.#prompts,
       progress: this.#progress,
+      checked: this.#checked,
       load: { ...now, ...this.#totals },
       kvEvents,
     };
@@ -202,6 +225,7 @@ export class ReportBuilder {
     this.#warmed = [];
     this.#prompts = [];
     this.#progress = [];
+    this.#checked = [];
     return report;
   }
 

@@ -20,6 +20,23 @@ export class SeenCounter implements SeenTokens {
     this.counts[index]! += 1;
   }
 
+  /** The counts with tokens [begin, end) of an array; these counts themselves if there are none. */
+  with(tokens: Int32Array, begin: number, end: number): SeenTokens {
+    if (begin === end) return this;
+    const room = this.length + end - begin;
+    const all = { tokens: new Int32Array(room), counts: new Int32Array(room), length: this.length };
+    all.tokens.set(this.tokens.subarray(0, this.length));
+    all.counts.set(this.counts.subarray(0, this.length));
+    for (let i = begin; i < end; i++) {
+      const token = tokens[i]!;
+      const known = this.#indexes.get(token) ?? all.tokens.indexOf(token, this.length);
+      const index = known >= 0 && known < all.length ? known : all.length++;
+      all.tokens[index] = token;
+      all.counts[index]! += 1;
+    }
+    return all;
+  }
+
   #indexOf(token: TokenId): number {
     const known = this.#indexes.get(token);
     if (known !== undefined) return known;

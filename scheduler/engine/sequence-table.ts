@@ -220,6 +220,13 @@ export class SequenceTable {
     sequence.append(token);
   }
 
+  /** Gives back what a sequence that still runs had for drafts. */
+  dropDrafts(sequence: Sequence): void {
+    if (sequence.state !== "running" || sequence.drafted === 0) return;
+    sequence.drafted = 0;
+    this.kvCache.dropDrafts(sequence);
+  }
+
   /** Hands the computed part of a prompt over to the cache, and wakes sequences that wait for it. */
   publish(sequence: Sequence): void {
     if (sequence.isWhole) return;

@@ -11,6 +11,7 @@ import {
   type SequenceSpec,
   type Service,
 } from "../core.ts";
+import type { SequenceDrafts } from "../draft/sequence-drafts.ts";
 import { type ObjectiveRules, objectives } from "../objective.ts";
 import { Pool } from "./pool.ts";
 import type { ArrivalList } from "./queue/arrival-list.ts";
@@ -98,6 +99,10 @@ export class Sequence {
 
   /** Number of known tokens. */
   length: number;
+  /** Number of drafts behind them in `tokens`, which the step in flight checks. */
+  drafted = 0;
+  /** Its drafts; null: it was never asked for any. Written by the planner. */
+  drafts: SequenceDrafts | null = null;
   /** The pool of a sequence that draws nothing; null: it draws. */
   readonly pool: Pool | null;
   #tokens: Int32Array;
@@ -226,11 +231,19 @@ export class Sequence {
     this.#tokens[this.length] = token;
     this.length += 1;
     this.#seen?.add(token);
+    this.drafts?.drew(token);
+  }
+
+  /** Writes a draft behind the known tokens, where the next drawn ones replace it. */
+  draft(tokens: readonly TokenId[]): void {
+    while (this.length + tokens.length > this.#tokens.length) this.#tokens = grown(this.#tokens);
+    this.#tokens.set(tokens, this.length);
+    this.drafted = tokens.length;
   }
 
   /**
    * The output rows of chunk [start, end): hidden states where they are pooled; else prompt tokens whose log
-   * probabilities are asked for, and the token after the last known one.
+   * probabilities are asked for, the token after the last known one, and those after drafts.
    */
   rows(start: number, end: number): readonly ChunkRow[] {
     if (this.pool !== null) return this.pool.rows(start, end);
@@ -239,18 +252,19 @@ export class Sequence {
     const promptEnd = promptLogprobs === undefined ? 0 : Math.min(end + 1, promptTokens.length);
     for (let next = start + 1; next < promptEnd; next++)
       rows.push(certainRow(next - 1 - start, promptTokens[next]!, promptLogprobs!));
-    if (end === this.length) rows.push(this.sampleRow(end - start - 1));
+    for (let known = this.length; known <= end; known++) rows.push(this.#sampleRow(known - start - 1, known));
     return rows;
   }
 
-  /** The row that draws the token after the last known one, whose index in the chunk is given. */
-  sampleRow(afterIndex: number): SampleRow {
-    const { sampling, stop } = this.spec;
-    const position = this.generated;
+  /** The row that draws the token after the first `known` ones; those behind `length` are drafts. */
+  #sampleRow(afterIndex: number, known: number): SampleRow {
+    const { sampling, stop, promptTokens } = this.spec;
+    const position = known - promptTokens.length;
     const banned = this.#bannedAt(position);
-    const row = { afterIndex, sampling, position, banned, seen: this.#seen, allowed: sampling.allowedTokens };
+    const seen = this.#seen?.with(this.#tokens, this.length, known) ?? null;
+    const row = { afterIndex, sampling, position, banned, seen, allowed: sampling.allowedTokens };
     if (this.spec.constraint === undefined) return row;
-    const drawn = this.#tokens.subarray(this.spec.promptTokens.length, this.length);
+    const drawn = this.#tokens.subarray(promptTokens.length, known);
     return { ...row, constraint: { of: this.spec.constraint, drawn, endTokens: stop.stopTokens } };
   }
 
@@ -262,11 +276,12 @@ export class Sequence {
     return [...new Set([...ends, ...lasts])];
   }
 
-  /** True if the output ends with all tokens of the word but its last. */
+  /** True if the output before `position` ends with all tokens of the word but its last. */
   #hasBegun(word: readonly TokenId[], position: number): boolean {
     const begun = word.length - 1;
     if (begun > position) return false;
-    for (let i = 0; i < begun; i++) if (this.#tokens[this.length - begun + i] !== word[i]) return false;
+    const from = this.spec.promptTokens.length + position - begun;
+    for (let i = 0; i < begun; i++) if (this.#tokens[from + i] !== word[i]) return false;
     return true;
   }
 }

@@ -11,6 +11,8 @@ export interface StepTrace {
     readonly sequence: SequenceId;
     readonly start: number;
     readonly count: number;
+    /** Number of drafts behind them. */
+    readonly drafted: number;
     /** True if the chunk is one token of output, not of a prompt. */
     readonly isDecode: boolean;
   }[];
@@ -32,7 +34,7 @@ export type StepNote =
 export const traceHeader = "    t_ms  step  decode prompt  pages    chunks                            notes";
 
 /**
- * Formats a step in one line: `A+1` is a decode of sequence A, `B[0..512)` prompt tokens of B. `name` returns
+ * Formats a step in one line: `A+1` is a decode of sequence A, `A+1?3` one with three drafts, `B[0..512)` prompt tokens of B. `name` returns
  * a sequence's name.
  *
  *     16.24     2       1    511  32/256   A+1 B[0..511)                      A first 16.24
@@ -40,8 +42,10 @@ export const traceHeader = "    t_ms  step  decode prompt  pages    chunks      
 export function formatStep(step: StepTrace, name: (sequence: SequenceId) => string = letters): string {
   const decodes = step.chunks.filter((chunk) => chunk.isDecode).length;
   const tokens = step.chunks.reduce((sum, chunk) => sum + chunk.count, 0);
-  const chunks = step.chunks.map(({ sequence, start, count, isDecode }) =>
-    isDecode ? `${name(sequence)}+1` : `${name(sequence)}[${start}..${start + count})`,
+  const chunks = step.chunks.map(({ sequence, start, count, drafted, isDecode }) =>
+    isDecode
+      ? `${name(sequence)}+1${drafted > 0 ? `?${drafted}` : ""}`
+      : `${name(sequence)}[${start}..${start + count})`,
   );
   const columns = [
     step.startMs.toFixed(2).padStart(8),

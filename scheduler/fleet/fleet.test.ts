@@ -105,6 +105,7 @@ test("a report may have several tokens of a sequence: they are told in order", (
     warmed: [],
     progress: [],
     prompts: [],
+    checked: [],
     load: idleLoad(deviceSpec()),
     kvEvents: null,
   });

@@ -8,6 +8,8 @@ import {
   chatService,
   type EngineId,
   type Sampled,
+  type SampleRow,
+  type SequenceId,
   type Service,
   type Step,
   type StepResult,
@@ -68,8 +70,10 @@ class ScriptedDevice implements Device {
   close(): void {}
 
   #draw({ sequence, samples }: Step["chunks"][number]): Sampled[] {
-    const [sample] = samples;
-    if (sample === undefined || sample.wants === "hidden") return [];
+    return samples.flatMap((sample) => (sample.wants === "hidden" ? [] : this.#drawRow(sequence, sample)));
+  }
+
+  #drawRow(sequence: SequenceId, sample: SampleRow): Sampled[] {
     const { seed, topLogprobs } = sample.sampling;
     const token = this.#scripts.get(seed[0])?.[sample.position] ?? eos;
     if (token === "failed") return [{ kind: "failed", sequence, reason: "logits are not finite" }];

@@ -18,8 +18,8 @@ export interface TokenCaps {
 export function capped(rule: StepBaseline, caps: TokenCaps): StepBaseline {
   return {
     ...rule,
-    open: (stepTokens, spec) => {
-      const inner = rule.open(stepTokens, spec);
+    open: (stepTokens, spec, costs) => {
+      const inner = rule.open(stepTokens, spec, costs);
       return {
         passes: (pagesAvailable, pagesTotal) =>
           inner.passes(pagesAvailable, pagesTotal).map(
@@ -69,6 +69,14 @@ class Capped implements StepBudget {
 
   takeForced(...asked: Parameters<StepBudget["takeForced"]>): number {
     return this.#inner.takeForced(...asked);
+  }
+
+  wantsDrafts(...asked: Parameters<StepBudget["wantsDrafts"]>): boolean {
+    return this.#inner.wantsDrafts(...asked);
+  }
+
+  takeDrafts(...asked: Parameters<StepBudget["takeDrafts"]>): readonly number[] {
+    return this.#inner.takeDrafts(...asked);
   }
 
   admits(sequence: SequenceView, isAged: boolean): boolean {

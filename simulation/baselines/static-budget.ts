@@ -56,6 +56,14 @@ class StaticBudget implements StepBudget {
     return tokens;
   }
 
+  wantsDrafts(): boolean {
+    return false;
+  }
+
+  takeDrafts(): readonly number[] {
+    return [];
+  }
+
   admits(): boolean {
     return true;
   }

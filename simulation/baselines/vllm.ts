@@ -104,6 +104,14 @@ class WholePrompts implements StepBudget {
     return 0;
   }
 
+  wantsDrafts(): boolean {
+    return false;
+  }
+
+  takeDrafts(): readonly number[] {
+    return [];
+  }
+
   admits(): boolean {
     return true;
   }

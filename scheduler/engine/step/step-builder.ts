@@ -1,3 +1,4 @@
+import type { TokenId } from "../../../base/token.ts";
 import type { PageMove } from "../../core.ts";
 import { insertByArrival } from "../queue/arrival-list.ts";
 import type { Sequence } from "../sequence.ts";
@@ -7,6 +8,8 @@ import type { StepBudget } from "./step-rule.ts";
 export interface PlannedChunk {
   readonly sequence: Sequence;
   readonly count: number;
+  /** Tokens behind all known ones, which the step checks. Absent: none. */
+  readonly draft?: readonly TokenId[];
 }
 
 /** A step that is being filled. */
@@ -40,6 +43,11 @@ export class StepBuilder {
   lengthen(index: number, count: number): void {
     const { sequence } = this.chunks[index]!;
     this.chunks[index] = { sequence, count: 1 + count };
+  }
+
+  /** Adds a draft to a chunk that computes all known tokens of its sequence. */
+  draft(index: number, draft: readonly TokenId[]): void {
+    this.chunks[index] = { ...this.chunks[index]!, draft };
   }
 
   /** True if the step admits a sequence, so that it cannot be planned again. */

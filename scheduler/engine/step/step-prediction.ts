@@ -53,6 +53,23 @@ export class StepPrediction {
     return ms;
   }
 
+  /** Time by which rows of drafts lengthen the step, whose contexts have `context` tokens together. */
+  addedMs(rows: number, context: number): number {
+    const before = this.ms;
+    this.#shape.decodes += rows;
+    this.#shape.decodeContext += context;
+    const { ms } = this;
+    this.#shape.decodes -= rows;
+    this.#shape.decodeContext -= context;
+    return ms - before;
+  }
+
+  /** Time of the decodes without the other chunks. */
+  get decodesMs(): number {
+    const { decodes, decodeContext } = this.#shape;
+    return this.#costs.stepMs({ prompts: [], decodes, decodeContext });
+  }
+
   /** Time of a step with a prompt of `tokens` alone. */
   promptMs(tokens: number): number {
     return this.#costs.stepMs({ prompts: [{ tokens, context: 0 }], decodes: 0, decodeContext: 0 });

@@ -1,4 +1,5 @@
 import type { SequenceId } from "../../core.ts";
+import type { OfferedDraft } from "../../draft/sequence-drafts.ts";
 import type { ObjectiveRules } from "../../objective.ts";
 import type { Sequence } from "../sequence.ts";
 
@@ -8,7 +9,12 @@ export type SequenceView = Pick<
   "id" | "objective" | "tbtMs" | "pacing" | "length" | "isDecoding" | "isPaused"
 >;
 
-/** Limits the prompt and forced tokens of a step. One object serves the planning of one step. */
+/** A draft for a decode of the step. */
+export interface DraftOffer extends Pick<OfferedDraft, "chances"> {
+  readonly sequence: Pick<SequenceView, "length" | "objective">;
+}
+
+/** Limits the prompt, forced and drafted tokens of a step. One object serves the planning of one step. */
 export interface StepBudget {
   /** Decodes that this step leaves out. */
   readonly skipped: ReadonlySet<SequenceId>;
@@ -26,6 +32,13 @@ export interface StepBudget {
    * `left` ≥ 1 as there is room for. Returns how many.
    */
   takeForced(left: number, context: number, objective: ObjectiveRules): number;
+  /**
+   * True if rows of drafts might be worth their time: else drafters need not be asked. Called last of all
+   * when the step's other chunks are taken. `rowsMax`: rows that the device has room for.
+   */
+  wantsDrafts(rowsMax: number): boolean;
+  /** Adds rows of drafts to decodes of the step. Returns how many tokens of each offered draft are checked. */
+  takeDrafts(offers: readonly DraftOffer[], rowsMax: number): readonly number[];
   /**
    * True if the running streams keep their targets with one more sequence for good. `isAged`: it has waited
    * so long that others make way.

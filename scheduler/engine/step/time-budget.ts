@@ -3,12 +3,13 @@ import type { EngineCosts } from "../../cost/cost-model.ts";
 import type { DeviceSpec } from "../../device.ts";
 import type { ObjectiveRules } from "../../objective.ts";
 import type { BatchPolicy, TimePolicy } from "../../policy.ts";
+import { chooseDrafts, type DraftPrices, isWorthDrafting } from "./draft-rule.ts";
 import { OfflineSize } from "./offline-size.ts";
 import { PaceLimits } from "./pace-limits.ts";
 import type { SizeRule, StepHistory } from "./size-rule.ts";
 import { StepLoad } from "./step-load.ts";
 import { StepPrediction } from "./step-prediction.ts";
-import type { SequenceView, StepBudget, StepPass, StepRule, StepView } from "./step-rule.ts";
+import type { DraftOffer, SequenceView, StepBudget, StepPass, StepRule, StepView } from "./step-rule.ts";
 import { StreamSize } from "./stream-size.ts";
 import { TaskGroupSize } from "./task-group-size.ts";
 
@@ -31,7 +32,7 @@ import { TaskGroupSize } from "./task-group-size.ts";
  * stream-size.ts for streams, task-group-size.ts for task groups alone, and offline-size.ts for offline work
  * alone. The step gives way in this order:
  *
- *   0. forced tokens are left for later steps, all but one of each decode;
+ *   0. no drafts are checked (draft-rule.ts), and forced tokens are left for later steps, all but one of each decode;
  *   1. prompt chunks shrink, half a tile at a time;
  *   2. to none, unless a prompt has got none for `starvationMs`: that one gets a tile;
  *   3. decodes of offline sequences are left out, at most `skipsMax` steps in a row each;
@@ -102,6 +103,36 @@ export class TimeBudget implements StepBudget {
     if (tokens <= 0) return 0;
     this.#step.add(tokens, context);
     return tokens;
+  }
+
+  wantsDrafts(rowsMax: number): boolean {
+    const { count, context } = this.#load.decodes;
+    const decodes = count - this.skipped.size;
+    if (decodes === 0) return false;
+    return isWorthDrafting(this.#draftPrices(), context / count, this.#draftRows(rowsMax));
+  }
+
+  takeDrafts(offers: readonly DraftOffer[], rowsMax: number): readonly number[] {
+    return chooseDrafts(offers, this.#draftPrices(), this.#draftRows(rowsMax));
+  }
+
+  #draftRows(rowsMax: number): number {
+    return Math.min(rowsMax, this.#view.tokensMax - this.#step.tokens);
+  }
+
+  #draftPrices(): DraftPrices {
+    const { decodes, interactiveDecodes, untargetedDecodes, prompts } = this.#load;
+    const { ms } = this.#step;
+    const untargetedMs = untargetedDecodes > 0 ? this.#policy.stepMs : Number.POSITIVE_INFINITY;
+    const addedMax = Math.min(this.#limitMs, untargetedMs) - ms;
+    return {
+      delayed: decodes.count - this.skipped.size + prompts,
+      streams: interactiveDecodes,
+      aloneMs: this.#step.decodesMs,
+      addedMs: (rows, context) => this.#step.addedMs(rows, context),
+      addedMax,
+      offlineAddedMax: Math.min(addedMax, this.#offlineMs - ms),
+    };
   }
 
   admits(sequence: SequenceView, isAged: boolean): boolean {
@@ -195,7 +226,7 @@ function leaveOut(
 
 /** Opens the rule of a policy. */
 export function openStepRule(policy: BatchPolicy, spec: DeviceSpec, costs: EngineCosts): StepRule {
-  if (policy.kind === "baseline") return policy.open(policy.stepTokens, spec);
+  if (policy.kind === "baseline") return policy.open(policy.stepTokens, spec, costs);
   let lastStreamMs = Number.NEGATIVE_INFINITY;
   const history = {
     quietMs: Number.POSITIVE_INFINITY,

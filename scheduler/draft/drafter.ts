@@ -1,0 +1,30 @@
+import type { TokenId } from "../../base/token.ts";
+import type { SequenceSpec } from "../core.ts";
+
+/** Tokens that may follow those of a sequence. */
+export interface Draft {
+  readonly tokens: readonly TokenId[];
+  /**
+   * Kind of each token, as its source numbers them: tokens of one kind are right about equally often, where
+   * all drafted before them are.
+   */
+  readonly kinds: readonly number[];
+}
+
+/** Port: drafts the tokens of one sequence. */
+export interface Drafter {
+  /**
+   * Drafts at most `most` ≥ 1 tokens that follow the first `length` of `tokens`. These only grow from call to
+   * call. Null: none.
+   */
+  draft(tokens: Int32Array, length: number, most: number): Draft | null;
+}
+
+/** Port: opens the drafters of an engine's sequences. */
+export interface DraftSource {
+  /** Share of right tokens by kind, in 0 … 1, before any was checked. */
+  readonly priors: readonly number[];
+  open(spec: SequenceSpec): Drafter;
+  /** Learns from a sequence that has ended. Absent: it learns nothing. */
+  ended?(spec: SequenceSpec, tokens: Int32Array, length: number): void;
+}

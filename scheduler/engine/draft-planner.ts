@@ -1,0 +1,101 @@
+import type { TokenId } from "../../base/token.ts";
+import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
+import type { DeviceSpec } from "../device.ts";
+import type { DraftSource } from "../draft/drafter.ts";
+import { EngineDrafts, type OfferedDraft } from "../draft/sequence-drafts.ts";
+import { suffixSource } from "../draft/suffix.ts";
+import type { DraftPolicy } from "../policy.ts";
+import { lengthLimit } from "./refusal.ts";
+import type { Sequence } from "./sequence.ts";
+import type { StepBuilder } from "./step/step-builder.ts";
+
+/** Longest draft. */
+const DRAFT_MAX = 16;
+
+/** A draft for one of a step's chunks. */
+interface ChunkDraft extends OfferedDraft {
+  readonly index: number;
+  readonly sequence: Sequence;
+}
+
+/**
+ * Adds drafts to the decodes of a step: tokens that are likely to follow, each with a row that tells what is
+ * drawn in its place (speculation). The engine keeps the draws up to the first that differs from its draft.
+ * Every row is that of a single step after the same tokens, so that the text does not depend on drafts.
+ *
+ * The budget decides how many are worth their time (step/draft-rule.ts). These sequences have none: those with
+ * a constraint, whose masks follow drawn tokens; those of models with recurrent states, which cannot be taken
+ * back; and those that pool, or ask for log probabilities of their prompt.
+ */
+export class DraftPlanner {
+  readonly #spec: DeviceSpec;
+  readonly #kvCache: KvCacheManager;
+  readonly #drafts: EngineDrafts | null;
+  /** Sequences whose drafter has failed. */
+  readonly #failed = new WeakSet<Sequence>();
+
+  constructor(spec: DeviceSpec, policy: DraftPolicy, kvCache: KvCacheManager) {
+    const source = spec.states === undefined ? sourceOf(policy) : null;
+    this.#spec = spec;
+    this.#kvCache = kvCache;
+    this.#drafts = source === null ? null : new EngineDrafts(source);
+  }
+
+  /** Adds drafts to a step whose other chunks are complete. */
+  add(step: StepBuilder): void {
+    const { chunks, budget } = step;
+    if (this.#drafts === null || chunks.length === 0) return;
+    // Rows of prompts share the device's room for rows.
+    if (chunks.some(({ sequence }) => !drawsOnce(sequence))) return;
+    const { stepChunksMax, stepTokensMax } = this.#spec;
+    const tokens = chunks.reduce((sum, { count }) => sum + count, 0);
+    const rowsMax = Math.min(stepChunksMax - chunks.length, stepTokensMax - tokens);
+    if (rowsMax <= 0 || !budget.wantsDrafts(rowsMax)) return;
+    const offers = chunks.flatMap(({ sequence, count }, index): ChunkDraft | [] => {
+      const offer = count === sequence.behind ? this.#offer(sequence) : null;
+      return offer === null ? [] : { ...offer, index, sequence };
+    });
+    if (offers.length === 0) return;
+    const counts = budget.takeDrafts(offers, rowsMax);
+    for (const [i, { index, sequence, tokens }] of offers.entries()) {
+      const { behind } = sequence;
+      const room = counts[i]! > 0 ? this.#kvCache.roomFor(sequence, behind + counts[i]!) - behind : 0;
+      if (room > 0) step.draft(index, tokens.slice(0, room));
+    }
+  }
+
+  #offer(sequence: Sequence): OfferedDraft | null {
+    const { spec, length, tokensLeft, isDecoding } = sequence;
+    if (!isDecoding || spec.constraint !== undefined || spec.isSpeculative === false) return null;
+    // The row after the last known token draws one as well.
+    const most = Math.min(DRAFT_MAX, tokensLeft - 1, lengthLimit(this.#spec) - length - 1);
+    if (most <= 0 || this.#failed.has(sequence)) return null;
+    try {
+      sequence.drafts ??= this.#drafts!.open(spec);
+      const offer = sequence.drafts.offer(sequence.tokens, length, most);
+      return offer === null ? null : beforeEnd(offer, spec.stop.stopTokens);
+    } catch {
+      // A drafter that fails costs its drafts, not the answer.
+      this.#failed.add(sequence);
+      sequence.drafts = null;
+      return null;
+    }
+  }
+}
+
+/** The part of a draft before its first end token, after which no draw counts. Null: nothing. */
+function beforeEnd(offer: OfferedDraft, endTokens: readonly TokenId[]): OfferedDraft | null {
+  const end = offer.tokens.findIndex((token) => endTokens.includes(token));
+  if (end < 0) return offer;
+  return end === 0 ? null : { tokens: offer.tokens.slice(0, end), chances: offer.chances.slice(0, end) };
+}
+
+function sourceOf(policy: DraftPolicy): DraftSource | null {
+  if (policy.kind === "off") return null;
+  return policy.kind === "suffix" ? suffixSource : policy.open();
+}
+
+/** True if a sequence has one row in a step without drafts, or none. */
+function drawsOnce({ pool, spec }: Sequence): boolean {
+  return pool === null && spec.promptLogprobs === undefined;
+}

@@ -1,0 +1,178 @@
+/** Checked drafts change no token, no log probability and no end, and save steps. */
+
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { fixedDrafts } from "../../simulation/baselines/fixed-drafts.ts";
+import { staticBudget } from "../../simulation/baselines/static-budget.ts";
+import { sequenceSpec } from "../../simulation/factories.ts";
+import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
+import { oracleDrafts } from "../../tests/support/oracle-drafts.ts";
+import { runs } from "../../tests/support/property.ts";
+import type { SequenceId, SequenceSpec, Step, StepResult, TokenLogprobs } from "../core.ts";
+import { ours } from "../policies.ts";
+
+const VOCABULARY = 6;
+const CONTEXT = 160;
+
+const specs: fc.Arbitrary<Omit<SequenceSpec, "id">> = fc
+  .record({
+    prompt: fc.array(fc.nat({ max: VOCABULARY - 1 }), { minLength: 1, maxLength: 30 }),
+    tokensMax: fc.integer({ min: 1, max: 60 }),
+    tokensMin: fc.nat({ max: 30 }),
+    stopTokens: fc.constantFrom<number[]>([], [1], [0, 3]),
+    temperature: fc.constantFrom(0, 1),
+    seed: fc.nat({ max: 3 }),
+    penalties: fc.constantFrom(
+      {},
+      { presencePenalty: 1 },
+      { frequencyPenalty: 0.5 },
+      { repetitionPenalty: 1.2 },
+    ),
+    badWords: fc.constantFrom<number[][]>([], [[2]], [[1, 1]], [[0, 1, 2], [4, 5], [3]], [[5, 4, 3, 2]]),
+    logitBias: fc.constantFrom<(readonly [number, number])[]>([], [[2, -100]], [[4, 100]]),
+    allowedTokens: fc.constantFrom(null, null, Uint32Array.of(0b110111)),
+    topLogprobs: fc.constantFrom(null, 0, 2),
+    isHeld: fc.boolean(),
+    isOffline: fc.boolean(),
+    promptLogprobs: fc.constantFrom(null, null, null, null, 1),
+  })
+  .map(
+    ({
+      prompt,
+      tokensMax,
+      seed,
+      tokensMin,
+      stopTokens,
+      penalties,
+      isHeld,
+      isOffline,
+      promptLogprobs,
+      ...rest
+    }) => ({
+      ...sequenceSpec(prompt, tokensMax, {
+        sampling: { ...rest, ...penalties, seed: [seed, 0] },
+        stop: { tokensMin, stopTokens },
+        service: { objective: isOffline ? "throughput" : "latency" },
+        isHeld,
+      }),
+      ...(promptLogprobs === null ? {} : { promptLogprobs }),
+    }),
+  );
+
+interface Played {
+  readonly harness: EngineHarness;
+  readonly steps: number;
+  readonly accepted: number;
+}
+
+/** Runs sequences to their ends with drafts of an oracle, or without any. */
+function play(
+  all: readonly Omit<SequenceSpec, "id">[],
+  chance: number | null,
+  { pages = 64, checked = 8, fault = (_: Step): StepResult | null => null } = {},
+): Played {
+  const answers = new Map<SequenceId, readonly number[]>();
+  const answerOf = (spec: SequenceSpec): readonly number[] => {
+    const known = answers.get(spec.id) ?? tokensAlone(spec, { contextMax, vocabSize: VOCABULARY }).tokens;
+    answers.set(spec.id, known);
+    return known;
+  };
+  const contextMax = Math.min(CONTEXT, pages * 4);
+  const harness = new EngineHarness({
+    spec: { pages, pageTokens: 4, contextMax: CONTEXT, vocabSize: VOCABULARY },
+    engine: {
+      batch: checked === 0 ? ours().batch : fixedDrafts(staticBudget(64), checked),
+      drafts: chance === null ? { kind: "off" } : oracleDrafts(answerOf, chance, VOCABULARY),
+    },
+    isStallFree: false,
+    fault,
+  });
+  for (const spec of all) harness.submit(spec);
+  harness.finish();
+  for (const [id] of all.entries()) harness.release(id as SequenceId);
+  harness.finish();
+  return { harness, steps: harness.steps.length, accepted: harness.load.acceptedTokensTotal };
+}
+
+/** All that a sequence's client is told, in order. */
+function toldTo(id: number, { reports, outcomes }: EngineHarness): unknown {
+  const drawn: [number, TokenLogprobs | null][] = [];
+  for (const { sequences, tokens, logprobs } of reports) {
+    for (const [i, sequence] of sequences.entries())
+      if (sequence === id) drawn.push([tokens[i]!, logprobs?.[i] ?? null]);
+  }
+  return { drawn, finish: outcomes[id]!.finish };
+}
+
+test("with drafts of any quality clients are told the same as without", () => {
+  let accepted = 0;
+  const rule = fc.property(
+    fc.array(specs, { minLength: 1, maxLength: 5 }),
+    fc.constantFrom(0, 0.5, 0.9, 1),
+    fc.constantFrom(0, 1, 3, 16),
+    fc.integer({ min: 16, max: 64 }),
+    (all, chance, checked, pages) => {
+      // Steps that may be given up are, every third time; and some are started again.
+      const fault = ({ isAbortable, number }: Step): StepResult | null =>
+        isAbortable === true && number % 3 === 0 ? { kind: "aborted", reason: "something came" } : null;
+      const without = play(all, null, { pages });
+      const drafted = play(all, chance, { pages, checked, fault });
+      for (const [id] of all.entries())
+        expect(toldTo(id, drafted.harness)).toEqual(toldTo(id, without.harness));
+      const { pagesFree, pagesCached, pagesTotal } = drafted.harness.load;
+      expect(pagesFree + pagesCached).toBe(pagesTotal);
+      accepted += drafted.accepted;
+    },
+  );
+  fc.assert(rule, runs(150));
+  expect(accepted).toBeGreaterThan(1000);
+});
+
+test("right drafts take as many tokens a step as are checked, and one more", () => {
+  const spec = sequenceSpec([1, 2, 3], 45);
+  expect(play([spec], null).steps).toBe(45);
+  // The first step computes the prompt, and each of five further ones 8 drafts and a token.
+  expect(play([spec], 1, { checked: 8 })).toMatchObject({ steps: 6, accepted: 39 });
+  expect(play([spec], 0, { checked: 8 })).toMatchObject({ steps: 45, accepted: 0 });
+});
+
+test("drafts end before the answer does, and before the context", () => {
+  const longest = (spec: Omit<SequenceSpec, "id">, pages: number): number => {
+    const { harness } = play([spec], 1, { pages, checked: 16 });
+    return Math.max(
+      ...harness.steps.flatMap(({ chunks }) => chunks.map((chunk) => chunk.start + chunk.tokens.length)),
+    );
+  };
+  // The last token is drawn and never computed.
+  expect(longest(sequenceSpec([1, 2, 3], 20), 64)).toBe(22);
+  expect(longest(sequenceSpec([1, 2, 3], 100), 8)).toBe(31);
+});
+
+test("no drafts for whom they are not wanted, or who has rows of a prompt", () => {
+  const spec = sequenceSpec([1, 2, 3], 20);
+  expect(play([{ ...spec, isSpeculative: false }], 1).accepted).toBe(0);
+  expect(play([{ ...spec, isSpeculative: false }, spec], 1).accepted).toBeGreaterThan(0);
+  expect(play([{ ...spec, promptLogprobs: 1 }], 1).accepted).toBe(0);
+});
+
+test("a drafter that fails costs its drafts and not the answer", () => {
+  const harness = new EngineHarness({
+    engine: {
+      batch: fixedDrafts(staticBudget(64), 4),
+      drafts: {
+        kind: "baseline",
+        open: () => ({
+          priors: [1],
+          open: () => ({
+            draft: () => {
+              throw new Error("a faulty drafter");
+            },
+          }),
+        }),
+      },
+    },
+  });
+  harness.submit(sequenceSpec([1, 2, 3], 10));
+  harness.finish();
+  expect(harness.outcomes[0]!.finish).toEqual({ kind: "length" });
+});
