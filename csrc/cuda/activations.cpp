@@ -54,6 +54,15 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
   wanted_attended = carver.take<bf16>(rows * query);
   if (model.has_gated_output()) q_gates = carver.take<float>(tokens * query);
   if (model.has_states()) place_states(model, tokens, rows, carver);
+  if (model.is_latent()) {
+    size_t const heads = size_t(s.query_heads);
+    query_latents = carver.take<float>(tokens * size_t(s.query_rank));
+    normed_latents = carver.take<bf16>(tokens * size_t(s.query_rank));
+    queries = carver.take<float>(tokens * heads * size_t(s.key_size + s.head_size - s.latent_rank));
+    key = carver.take<float>(tokens * size_t(s.head_size));
+    nope = carver.take<bf16>(tokens * heads * size_t(s.key_size));
+    head_outputs = carver.take<bf16>(tokens * heads * size_t(s.value_size));
+  }
   gate_up = carver.take<float>(2 * wide);
   activated = carver.take<bf16>(wide);
   if (s.layer_inputs > 0) {

@@ -36,8 +36,15 @@ struct Activations {
   float* state_out = nullptr;    // [T, Gv Dv]
   bf16* mixed = nullptr;         // [T, Gv Dv] the mixer's output
   bf16* wanted_mixed = nullptr;  // [rows, Gv Dv]
-  float* gate_up = nullptr;      // [T, 2 F], or [T k, 2 Fe]
-  bf16* activated = nullptr;     // [T, F], or [T k, Fe]
+  // Buffers of latent layers, R the rope's dimensions.
+  float* query_latents = nullptr;  // [T, query_rank]
+  bf16* normed_latents = nullptr;  // [T, query_rank]
+  float* queries = nullptr;        // [T, Hq (key_size + R)]
+  float* key = nullptr;            // [T, D]
+  bf16* nope = nullptr;            // [T, Hq key_size]
+  bf16* head_outputs = nullptr;    // [T, Hq value_size]
+  float* gate_up = nullptr;        // [T, 2 F], or [T k, 2 Fe]
+  bf16* activated = nullptr;       // [T, F], or [T k, Fe]
   // Buffers of models with per-layer inputs.
   float* layer_inputs = nullptr;       // [T, L P]
   float* layer_projections = nullptr;  // [T, L P] projections to add to the inputs

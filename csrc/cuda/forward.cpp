@@ -41,7 +41,7 @@ int32_t attention_blocks(Model const& model, bunting_engine_limits const& limits
   use_device(limits.devices[0]);
   int32_t per_multiprocessor = 0;
   for (int32_t i = 0; i < model.shape().layers; ++i) {
-    if (!model.has_attention(i)) continue;
+    if (!model.has_attention(i) || model.is_latent(i)) continue;
     int32_t const fit =
         attention_blocks_resident(model.layer_shape(i).head_size, model.shape().kv == BUNTING_KV_FP8);
     per_multiprocessor = per_multiprocessor == 0 ? fit : std::min(per_multiprocessor, fit);

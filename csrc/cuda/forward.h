@@ -82,6 +82,10 @@ class Forward {
   void make_layer_inputs(int32_t tokens);
   void project_and_append(int32_t layer, int32_t tokens);
   void attend(int32_t layer, int32_t tokens);
+  // latents.cpp defines these: the same for a latent layer; and the heads' outputs from their latents.
+  void project_and_append_latents(int32_t layer, int32_t tokens);
+  void attend_to_latents(int32_t layer, int32_t tokens);
+  bf16 const* turn_from_latents(int32_t layer, bf16 const* attended, int32_t tokens);
   // Result that still has to be added to the residual stream, and its scales: see AddNorm.
   struct Pending {
     float const* delta = nullptr;  // [T, H]

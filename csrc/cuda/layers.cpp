@@ -77,6 +77,7 @@ void Forward::make_layer_inputs(int32_t tokens) {
 }
 
 void Forward::project_and_append(int32_t index, int32_t tokens) {
+  if (model_.is_latent(index)) return project_and_append_latents(index, tokens);
   bunting_model_shape const& s = model_.shape();
   bunting_layer_shape const& has = model_.layer_shape(index);
   DeviceLayer const& layer = weights_.layer(index);
@@ -108,6 +109,7 @@ void Forward::project_and_append(int32_t index, int32_t tokens) {
 }
 
 void Forward::attend(int32_t layer, int32_t tokens) {
+  if (model_.is_latent(layer)) return attend_to_latents(layer, tokens);
   bunting_model_shape const& s = model_.shape();
   int32_t const window = model_.layer_shape(layer).sliding_window;
   StepArrays const& in = inputs_.on_device();
@@ -148,7 +150,10 @@ Forward::Pending Forward::finish_mixer(int32_t index, float* x, Mixed const& mix
     pending = {project_back(of, o, bias, tokens, int32_t(width)), layer.attention_post_norm,
                model_.shape().residual_scale};
   };
-  if (mixed.attended) add(mixed.attended, layer.o, layer.o_bias, model_.query_width(index));
+  bf16 const* const attended = mixed.attended && model_.is_latent(index)
+                                   ? turn_from_latents(index, mixed.attended, tokens)
+                                   : mixed.attended;
+  if (attended) add(attended, layer.o, layer.o_bias, model_.mixed_width(index));
   if (mixed.recurrent) add(mixed.recurrent, layer.state.o, nullptr, model_.state_value_width());
   return pending;
 }

@@ -44,7 +44,7 @@ StepArrays::Sizes largest_sizes(Model const& model, bunting_engine_limits const&
           .rows = draws + size_t(limits.step_hidden_max),
           .draws = draws,
           .copies = size_t(limits.pages),
-          .blocks = size_t(kinds.shapes[0].blocks),
+          .blocks = kinds.shapes.empty() ? 0 : size_t(kinds.shapes[0].blocks),
           .sample_pairs = pairs_max(s.vocab, draws),
           .mask_words = draws * mask_words(model),
           .state_tokens = size_t(model.has_states() ? limits.step_tokens_max : 0),
@@ -60,6 +60,7 @@ size_t StepArrays::place(Sizes const& sizes, char* base) {
   tokens = carver.take<int32_t>(sizes.tokens);
   positions = carver.take<int32_t>(sizes.tokens);
   slots = carver.take<int32_t>(sizes.tokens);
+  pages_at = carver.take<int32_t>(sizes.tokens);
   wanted = carver.take<int32_t>(sizes.rows);
   chunk_of_token = carver.take<int32_t>(sizes.state_tokens);
   state_chunks = carver.take<StateChunk>(sizes.state_chunks);
@@ -179,11 +180,12 @@ void StepInputs::write(StepPlan const& plan, size_t tokens) {
   for (int32_t t = 0; t < plan.tokens; ++t)
     host_.slots[t] = plan.token_page[size_t(t)] * kPageTokens + plan.position[size_t(t)] % kPageTokens;
   for (size_t t = size_t(plan.tokens); t < tokens; ++t) {
-    host_.tokens[t] = host_.positions[t] = host_.wanted[t] = 0;
+    host_.tokens[t] = host_.positions[t] = host_.wanted[t] = host_.pages_at[t] = 0;
     host_.slots[t] = kNoSlot;
   }
   for (int32_t c = 0; c < plan.chunks; ++c) {
     ChunkView const& chunk = plan.chunk[size_t(c)];
+    std::fill_n(host_.pages_at + chunk.first_token, chunk.count, chunks_[size_t(c)].pages_at);
     std::copy_n(chunk.pages, pages_of(chunk.start + chunk.count), host_.pages + chunks_[size_t(c)].pages_at);
   }
   for (int32_t c = 0; c < plan.moves; ++c)

@@ -40,6 +40,7 @@ struct StepArrays {
   int32_t* tokens = nullptr;     // [T]
   int32_t* positions = nullptr;  // [T]
   int32_t* slots = nullptr;      // [T] page * Tp + slot
+  int32_t* pages_at = nullptr;   // [T] index in `pages` of the page of position 0
   // [rows] token rows: those to draw from, then those that return hidden states
   int32_t* wanted = nullptr;
   int32_t* chunk_of_token = nullptr;   // [T], with recurrent layers, as the next two; see StateStep

@@ -11,7 +11,15 @@ namespace {
 
 constexpr char const* kWidths = "the GPU engine wants widths that are multiples of 8; %s is %d";
 
+void check_latent(bunting_model_shape const& s, bunting_layer_shape const& layer) {
+  if (s.latent_rank > kLatentMax)
+    fail(BUNTING_INVALID, "the GPU engine has latents of at most %d, not of %d", kLatentMax, s.latent_rank);
+  if (layer.sliding_window > 0 || s.attention_cap > 0)
+    fail(BUNTING_INVALID, "the GPU engine computes latent attention without windows and caps");
+}
+
 void check_heads(bunting_model_shape const& s, bunting_layer_shape const& layer) {
+  if (layer.mixer == BUNTING_MIXER_LATENT) return check_latent(s, layer);
   int32_t const d = layer.head_size, group = s.query_heads / layer.kv_heads;
   if ((d % 32 != 0 || d > 128) && d != 256 && d != 512)
     fail(BUNTING_INVALID, "the GPU engine has heads of 32, 64, 96, 128, 256 and 512, not of %d", d);
@@ -27,7 +35,6 @@ void check_heads(bunting_model_shape const& s, bunting_layer_shape const& layer)
 
 void check_shape(Model const& model) {
   bunting_model_shape const& s = model.shape();
-  if (model.is_latent()) fail(BUNTING_INVALID, "the GPU engine computes no latent attention");
   if (s.compute != BUNTING_BF16) fail(BUNTING_INVALID, "the GPU engine computes in bf16, not in f32");
   if (model.is_bidirectional())
     fail(BUNTING_INVALID, "the GPU engine computes no encoders, whose tokens see those behind them");
@@ -143,6 +150,7 @@ void DeviceWeights::place_attention(Model const& model, int32_t layer, Uploader&
   DeviceLayer& to = layers_[size_t(layer)];
   int32_t const first = Model::first_format(layer);
   to.qkv = uploader.matrix(from.qkv, model.is_fp8(first), {{0, from.qkv.n}});
+  if (model.is_latent(layer)) place_latents(model, layer, uploader);
   if (has.biases & BUNTING_BIAS_QKV) to.qkv_bias = uploader.vector(from.qkv_bias, model.qkv_width(layer));
   bool const is_wide = has.qk_norm == BUNTING_QK_NORM_WIDE;
   bool const has_qk = model.has_qk_weights(layer);
@@ -187,6 +195,22 @@ void DeviceWeights::place_state(Model const& model, int32_t layer, Uploader& upl
   to.rates = uploader.vector(from.state_decay, heads);
   if (s.state_options & BUNTING_STATE_SKIP) to.skip = uploader.vector(from.state_skip, heads);
   if (model.state_norm_width() > 0) to.norm = uploader.vector(from.state_norm, model.state_norm_width());
+}
+
+// Uploads the matrices and norms of a latent layer beside its Q and O.
+void DeviceWeights::place_latents(Model const& model, int32_t layer, Uploader& uploader) {
+  bunting_model_shape const& s = model.shape();
+  LayerWeights const& from = model.layer(layer);
+  DeviceLayer& to = layers_[size_t(layer)];
+  bool const is_fp8 = model.is_fp8(Model::first_format(layer) + 1);
+  if (s.query_rank > 0) {
+    to.query_latent = uploader.matrix(from.v, is_fp8, {{0, s.query_rank}});
+    to.q_norm = uploader.vector(from.q_norm, s.query_rank);
+  }
+  to.key = uploader.matrix(from.v, is_fp8, {{s.query_rank, s.head_size}});
+  to.k_norm = uploader.vector(from.k_norm, s.latent_rank);
+  to.latent_keys = static_cast<bf16 const*>(uploader.matrix(from.keys, false, {{0, from.keys.n}}).data);
+  to.latent_values = static_cast<bf16 const*>(uploader.matrix(from.values, false, {{0, from.values.n}}).data);
 }
 
 // Uploads the matrices of a layer's MLP, or of each of its experts. On the host they begin on whole panels.

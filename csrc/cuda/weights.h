@@ -47,12 +47,16 @@ struct DeviceLayer {
   float const* attention_norm = nullptr;  // [H]
   WeightMatrix qkv{nullptr};              // [(Hq + 2 Hk) D, H], without parts that the layer lacks
   float const* qkv_bias = nullptr;        // [(Hq + 2 Hk) D]
-  float const* q_norm = nullptr;          // [D] or [Hq D]
-  float const* k_norm = nullptr;          // [D] or [Hk D]
-  float const* sinks = nullptr;           // [Hq]
-  WeightMatrix o{nullptr};                // [H, Hq D]
-  float const* o_bias = nullptr;          // [H]
-  WeightMatrix q_gate{nullptr};           // [Hq D, H]
+  // Matrices of a latent layer, whose qkv is Q alone.
+  WeightMatrix query_latent{nullptr};                           // [query_rank, H]
+  WeightMatrix key{nullptr};                                    // [D, H]
+  bf16 const *latent_keys = nullptr, *latent_values = nullptr;  // [Hq latent_rank, key_size], and back
+  float const* q_norm = nullptr;                                // [D] or [Hq D]
+  float const* k_norm = nullptr;                                // [D] or [Hk D]
+  float const* sinks = nullptr;                                 // [Hq]
+  WeightMatrix o{nullptr};                                      // [H, Hq D]
+  float const* o_bias = nullptr;                                // [H]
+  WeightMatrix q_gate{nullptr};                                 // [Hq D, H]
   StateWeights state;
   float const* attention_post_norm = nullptr;  // [H]
   float const* mlp_norm = nullptr;             // [H]
@@ -102,6 +106,7 @@ class DeviceWeights {
  private:
   DeviceWeights() = default;  // for measuring
   void place(Model const& model, Uploader& uploader);
+  void place_latents(Model const& model, int32_t layer, Uploader& uploader);
   void place_mlp(Model const& model, int32_t layer, Uploader& uploader);
   void place_beside(Model const& model, int32_t layer, Uploader& uploader);
   void place_attention(Model const& model, int32_t layer, Uploader& uploader);

@@ -277,6 +277,57 @@ struct RopeAppend {
 };
 void rope_append(Stream& stream, RopeAppend const& a);
 
+// Steps between the projections and the attention of a latent layer (engine.h), per token. The unrotated part
+// of each query head goes to `nope`, the rotated part to the end of the head in q, whose beginning the
+// product with the head's keys fills. The norm of the latent and the rotated part are appended to the token's
+// slot.
+struct LatentAppend {
+  float const* queries;  // [T, Hq * (nope_size + R)]
+  float const* key;      // [T, D]: the latent, then R numbers
+  bf16* nope;            // [T, Hq * nope_size]
+  bf16* q;               // [T, Hq * D]
+  int32_t query_heads, nope_size, latent;
+  float const* norm;  // [latent]
+  float norm_epsilon;
+  int32_t rotated;   // R
+  float const* cos;  // [T, R/2]
+  float const* sin;
+  float const* query_scale;  // [context_max], or null
+  int32_t const* positions;  // [T]
+  int32_t const* slots;      // [T] as in RopeAppend
+  KvPages kv;                // one head, without values
+  int32_t tokens;
+};
+void latent_append(Stream& stream, LatentAppend const& a);
+
+// Products of each head with matrices of its own: y[t, h, n] = sum_k x[t, h, k] * w[h * N + n, k], in one
+// chain over k. N and K are multiples of 16.
+struct HeadProduct {
+  bf16 const* x;  // heads x_head apart, tokens x_token apart
+  bf16 const* w;  // [heads * N, K]
+  bf16* y;        // likewise
+  int64_t x_token, x_head, y_token, y_head;
+  int32_t tokens, heads, n, k;
+};
+void head_product(Stream& stream, HeadProduct const& p);
+
+// Attention over latents: all query heads read the same keys, and the first `latent` numbers of a key are its
+// value. A row sees all positions up to its own, in one chain of tiles.
+struct LatentAttention {
+  bf16 const* q;  // [T, Hq * D], not scaled
+  bf16* out;      // [T, Hq * latent]
+  KvPages kv;     // pages of 16 tokens, as in LatentAppend
+  int32_t query_heads, latent;
+  float scale;
+  int32_t const* pages;      // page ids
+  int32_t const* pages_at;   // [T] index of the page of position 0 of the token's chunk
+  int32_t const* positions;  // [T]
+  int32_t const* slots;      // [T]: tokens with kNoSlot are skipped
+  int32_t tokens;
+};
+void latent_attention(Stream& stream, LatentAttention const& a);
+inline constexpr int32_t kLatentMax = 512;
+
 // Page copy: the first `tokens` slots of page `from` are copied to page `to`, for layers of one size that are
 // adjacent. Copies of one call have different `to` pages, and no page is both source and target.
 struct PageCopy {
