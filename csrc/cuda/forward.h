@@ -82,6 +82,7 @@ class Forward {
   void make_layer_inputs(int32_t tokens);
   void project_and_append(int32_t layer, int32_t tokens);
   void attend(int32_t layer, int32_t tokens);
+  int64_t attended_width(int32_t layer) const;
   // latents.cpp defines these: the same for a latent layer; and the heads' outputs from their latents.
   void project_and_append_latents(int32_t layer, int32_t tokens);
   void attend_to_latents(int32_t layer, int32_t tokens);

@@ -39,7 +39,7 @@ void Forward::queue_layers(int32_t tokens, int32_t chunks, int32_t rows, int32_t
         return to;
       };
       x = keep(x, act_.wanted_x, s.hidden);
-      if (has_attention) mixed.attended = keep(act_.attended, act_.wanted_attended, model_.query_width(i));
+      if (has_attention) mixed.attended = keep(act_.attended, act_.wanted_attended, attended_width(i));
       if (has_state) mixed.recurrent = keep(act_.mixed, act_.wanted_mixed, model_.state_value_width());
     }
     pending = finish_layer(i, x, mixed, tokens, i == last);
@@ -139,6 +139,12 @@ void Forward::attend(int32_t layer, int32_t tokens) {
   int32_t const width = int32_t(model_.query_width(layer));
   multiply({act_.normed, weights_.layer(layer).q_gate, nullptr, act_.q_gates, tokens, width, s.hidden});
   gate_output(stream_, {act_.attended, act_.q_gates, tokens, width});
+}
+
+// Numbers of a token in act_.attended: heads' outputs, or the latents of them.
+int64_t Forward::attended_width(int32_t layer) const {
+  return model_.is_latent(layer) ? int64_t(model_.shape().query_heads) * model_.shape().latent_rank
+                                 : model_.query_width(layer);
 }
 
 // Queues the projections of a layer's mixers, of which the last is pending.
