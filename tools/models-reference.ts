@@ -71,8 +71,8 @@ read from a Hugging Face folder, by the class that its \`config.json\` names, an
 
 The models of the last columns are small ones of random weights that tests compare with Hugging Face transformers. On CPUs the logits in f32
 are theirs to 2e-4, from a folder and from a file; in bf16, there and on the emulated GPU, their cosine to those is above 0.998.
-Vectors and scores of encoders are those of sentence-transformers to 1e-4. GPUs refuse encoders, latent attention, experts without
-gates and Gemma 3n.
+Vectors and scores of encoders are those of sentence-transformers to 1e-4. GPUs refuse encoders, experts without gates and
+Gemma 3n.
 \`correctness\`, \`families\` and \`encoders\` are tests in \`tests/device/\`; files of models of the first are compared by \`gguf\` there. That results do not
 depend on chunks, cache or company is tested on CPUs and GPUs for every kind of layer (\`kinds\`). GPUs compute in bf16 alone, and want
 heads of 32, 64, 96, 128, 256 or 512 numbers, of which a multiple of 4 turns, widths that are multiples of 8, and at most 32 experts

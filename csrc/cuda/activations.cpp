@@ -21,6 +21,14 @@ size_t widest_activated(Model const& model, size_t tokens) {
   return widest;
 }
 
+// Numbers of a token in the widest projection of a layer's heads.
+size_t widest_projection(Model const& model) {
+  int64_t widest = 0;
+  for (int32_t i = 0; i < model.shape().layers; ++i)
+    widest = std::max(widest, model.is_latent(i) ? model.q_rows(i) : model.qkv_width(i));
+  return size_t(widest);
+}
+
 // Number of arrival counters of the GEMMs.
 size_t gemm_counters(Model const& model) {
   bunting_model_shape const& s = model.shape();
@@ -43,7 +51,7 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
   delta = carver.take<float>(tokens * hidden);
   if (model.has_beside()) both = carver.take<float>(tokens * hidden);
   normed = carver.take<bf16>(tokens * hidden);
-  qkv = carver.take<float>(tokens * size_t(model.qkv_width()));
+  qkv = carver.take<float>(tokens * widest_projection(model));
   angles.clear();
   for (RopeTable const& rope : model.ropes()) {
     size_t const count = tokens * size_t(rope.dimensions / 2);
@@ -58,7 +66,6 @@ size_t Activations::place(Model const& model, bunting_engine_limits const& limit
     size_t const heads = size_t(s.query_heads);
     query_latents = carver.take<float>(tokens * size_t(s.query_rank));
     normed_latents = carver.take<bf16>(tokens * size_t(s.query_rank));
-    queries = carver.take<float>(tokens * heads * size_t(s.key_size + s.head_size - s.latent_rank));
     key = carver.take<float>(tokens * size_t(s.head_size));
     nope = carver.take<bf16>(tokens * heads * size_t(s.key_size));
     head_outputs = carver.take<bf16>(tokens * heads * size_t(s.value_size));

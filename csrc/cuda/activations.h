@@ -17,7 +17,7 @@ struct Activations {
   float* delta = nullptr;     // [T, H]
   float* both = nullptr;      // [T, H] MLP beside experts, or its sum with them
   bf16* normed = nullptr;     // [T, H]
-  float* qkv = nullptr;       // [T, (Hq + 2 Hk) D]
+  float* qkv = nullptr;       // [T, (Hq + 2 Hk) D]; [T, Hq (key_size + R)] of latent layers
   struct Angles {
     float *cos = nullptr, *sin = nullptr;  // [T, R/2]
   };
@@ -36,10 +36,9 @@ struct Activations {
   float* state_out = nullptr;    // [T, Gv Dv]
   bf16* mixed = nullptr;         // [T, Gv Dv] the mixer's output
   bf16* wanted_mixed = nullptr;  // [rows, Gv Dv]
-  // Buffers of latent layers, R the rope's dimensions.
+  // Buffers of latent layers.
   float* query_latents = nullptr;  // [T, query_rank]
   bf16* normed_latents = nullptr;  // [T, query_rank]
-  float* queries = nullptr;        // [T, Hq (key_size + R)]
   float* key = nullptr;            // [T, D]
   bf16* nope = nullptr;            // [T, Hq key_size]
   bf16* head_outputs = nullptr;    // [T, Hq value_size]

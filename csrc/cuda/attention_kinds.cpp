@@ -6,15 +6,11 @@ namespace bunting::cuda {
 
 AttentionKinds::AttentionKinds(Model const& model, int32_t blocks) {
   for (int32_t i = 0; i < model.shape().layers; ++i) {
-    if (!model.has_attention(i)) {
+    if (!model.has_attention(i) || model.is_latent(i)) {
       of_layer.push_back(0);
       continue;
     }
     bunting_layer_shape const& has = model.layer_shape(i);
-    if (model.is_latent(i)) {
-      of_layer.push_back(0);  // such a layer needs no plan
-      continue;
-    }
     auto const at = std::find_if(shapes.begin(), shapes.end(), [&](AttentionShape const& known) {
       return known.kv_heads == has.kv_heads && known.head_size == has.head_size &&
              (known.sliding_window > 0) == (has.sliding_window > 0) &&

@@ -76,7 +76,7 @@ double step_deadline_ms(Model const& model, StepPlan const& plan) {
   double flops = 2 * hidden * s.vocab * double(plan.draws);
   for (int32_t i = 0; i < s.layers; ++i) {
     double wide = double(model.feed_forward(i)) * (model.has_experts(i) ? s.experts_used : 1);
-    if (model.has_both(i)) wide += model.layer_shape(i).feed_forward;
+    if (model.has_beside(i)) wide += model.layer_shape(i).feed_forward;
     double const query = model.has_attention(i) ? double(model.query_width(i)) : 0;
     double const qkv = model.has_attention(i) ? double(model.qkv_width(i)) + query : 0;
     flops += 2 * hidden * (qkv + query + 3 * wide) * tokens + 4 * query * seen;

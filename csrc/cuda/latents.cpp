@@ -21,11 +21,11 @@ void Forward::project_and_append_latents(int32_t index, int32_t tokens) {
                        .tokens = tokens,
                        .hidden = s.query_rank,
                        .kind = BUNTING_NORM_RMS});
-    multiply({act_.normed_latents, layer.qkv, nullptr, act_.queries, tokens, query_width, s.query_rank});
+    multiply({act_.normed_latents, layer.qkv, nullptr, act_.qkv, tokens, query_width, s.query_rank});
   } else {
-    multiply({act_.normed, layer.qkv, nullptr, act_.queries, tokens, query_width, s.hidden});
+    multiply({act_.normed, layer.qkv, nullptr, act_.qkv, tokens, query_width, s.hidden});
   }
-  latent_append(stream_, {.queries = act_.queries,
+  latent_append(stream_, {.queries = act_.qkv,
                           .key = act_.key,
                           .nope = act_.nope,
                           .q = act_.q,

@@ -1,8 +1,7 @@
 // latent_append.cu - steps between the projections and the attention of a latent layer.
 //
-//   query head [nope | rope]: nope to an operand, rope rotated, behind the latent's place in q; both times
-//   the
-//                             scale of the position
+//   query head [nope | rope]: nope to an operand; rope rotated, behind the latent's place in q. Both are
+//                             multiplied by the scale of the position.
 //   token [latent | rope]:    norm(latent), rope rotated, to the token's slot
 //
 // Work:     one warp per token and query head, and one per token for its key.

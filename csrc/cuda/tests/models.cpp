@@ -142,8 +142,17 @@ std::vector<bunting_model_shape> shapes_of_all_kinds() {
   bunting_model_shape mixed = tiny_mixed_shape(plain, 512);
   // All experts are used: near ties of these random routers would depend on the rounding to bf16.
   mixed.experts_used = mixed.experts;
-  std::vector<bunting_model_shape> shapes{plain, around, after, parallel, experts,
-                                          wide,  biased, xielu, mixed};
+  std::vector<bunting_model_shape> shapes{plain,
+                                          around,
+                                          after,
+                                          parallel,
+                                          experts,
+                                          wide,
+                                          biased,
+                                          xielu,
+                                          mixed,
+                                          tiny_latent_shape(plain, 16),
+                                          tiny_latent_shape(plain, 0)};
   std::vector<bunting_model_shape> const recurrent = recurrent_shapes();
   shapes.insert(shapes.end(), recurrent.begin(), recurrent.end());
   return shapes;
