@@ -166,8 +166,11 @@ export interface SequenceSpec {
   readonly constraint?: Constraint;
   /** LoRA adapter. Only sequences with the same adapter share prefixes. */
   readonly adapter: AdapterId;
-  /** False: no drafts of it are checked. Absent: they may be; the tokens are the same. */
-  readonly isSpeculative?: boolean;
+  /**
+   * Most drafted tokens that a step checks; 0: none. Absent: as many as are worth their time. The tokens drawn
+   * are the same.
+   */
+  readonly draftTokensMax?: number;
   readonly service: Service;
   /**
    * Pooling of hidden states: the sequence draws no token and ends as `pooled` once its prompt is computed.

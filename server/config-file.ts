@@ -18,6 +18,7 @@ const modelSettingNames = [
   "kvCacheGib",
   "stepTokens",
   "tbtMs",
+  "speculate",
   "sequencesMax",
   "queueMax",
   "keepAlive",

@@ -55,6 +55,9 @@ export type PackedChoice = "auto" | "off" | { readonly folder: string };
 /** Folder of batch jobs. */
 export type DataChoice = "auto" | "off" | { readonly folder: string };
 
+/** Source of drafted tokens. */
+export type SpeculateChoice = "auto" | "off" | "suffix";
+
 export type DtypeChoice = "auto" | "bf16" | "f32";
 
 /** Settings of `bunting serve`. A default of 0 with a text of its own means "chosen by Bunting". */
@@ -287,6 +290,14 @@ export const serverSettings = Object.freeze({
     min: 0,
     max: 60_000,
     sentence: "Target for the time between two tokens of a stream; limits the prompt tokens of each step.",
+  }),
+  speculate: setting<SpeculateChoice>({
+    placeholder: "auto|off|suffix",
+    default: "auto",
+    defaultText: "auto",
+    sentence:
+      "Source of drafted tokens, which a step checks where that is worth its time; answers are the same with and without. suffix, like auto: what followed the same tokens earlier in the prompt or the answer.",
+    parse: (value) => oneOf(value, ["auto", "off", "suffix"]),
   }),
   sequencesMax: integer({
     unit: "sequences",

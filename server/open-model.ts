@@ -125,7 +125,7 @@ export async function startWatchedEngines(
 ): Promise<WatchedEngines> {
   const watched = Promise.withResolvers<WatchedEngines>();
   const workerUrl = new URL("./engines/worker.ts", import.meta.url).href;
-  const policy = ours(config.tbtMs > 0 ? config.tbtMs : null);
+  const policy = ours(config.tbtMs > 0 ? config.tbtMs : null, config.speculate === "off" ? "off" : "suffix");
   const options = { queueMax: config.queueMax };
   const { record } = config;
   await startEngines(

@@ -66,9 +66,10 @@ export class DraftPlanner {
 
   #offer(sequence: Sequence): OfferedDraft | null {
     const { spec, length, tokensLeft, isDecoding } = sequence;
-    if (!isDecoding || spec.constraint !== undefined || spec.isSpeculative === false) return null;
+    if (!isDecoding || spec.constraint !== undefined) return null;
     // The row after the last known token draws one as well.
-    const most = Math.min(DRAFT_MAX, tokensLeft - 1, lengthLimit(this.#spec) - length - 1);
+    const room = Math.min(tokensLeft, lengthLimit(this.#spec) - length) - 1;
+    const most = Math.min(spec.draftTokensMax ?? DRAFT_MAX, DRAFT_MAX, room);
     if (most <= 0 || this.#failed.has(sequence)) return null;
     try {
       sequence.drafts ??= this.#drafts!.open(spec);

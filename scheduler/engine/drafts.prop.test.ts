@@ -150,8 +150,9 @@ test("drafts end before the answer does, and before the context", () => {
 
 test("no drafts for whom they are not wanted, or who has rows of a prompt", () => {
   const spec = sequenceSpec([1, 2, 3], 20);
-  expect(play([{ ...spec, isSpeculative: false }], 1).accepted).toBe(0);
-  expect(play([{ ...spec, isSpeculative: false }, spec], 1).accepted).toBeGreaterThan(0);
+  expect(play([{ ...spec, draftTokensMax: 0 }], 1).accepted).toBe(0);
+  expect(play([{ ...spec, draftTokensMax: 2 }], 1)).toMatchObject({ accepted: 12, steps: 8 });
+  expect(play([{ ...spec, draftTokensMax: 0 }, spec], 1).accepted).toBeGreaterThan(0);
   expect(play([{ ...spec, promptLogprobs: 1 }], 1).accepted).toBe(0);
 });
 

@@ -42,6 +42,8 @@ export interface SequenceListener {
   onPromptLogprobs?(start: number, logprobs: readonly TokenLogprobs[]): void;
   /** Called with the number of computed prompt tokens, if the sequence asks for it; it may fall. */
   onProgress?(tokens: number): void;
+  /** Called with the tokens of a draft that was checked, and how many were right, before these come. */
+  onDraft?(tokens: number, accepted: number): void;
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void;
   onFinish(finish: Finish): void;
 }
@@ -333,6 +335,10 @@ export class Fleet {
     for (const { sequence, tokens } of report.progress) {
       const active = this.#active.get(sequence);
       if (active !== undefined) this.#news.push(() => active.listener.onProgress?.(tokens));
+    }
+    for (const { sequence, tokens, accepted } of report.checked) {
+      const active = this.#active.get(sequence);
+      if (active !== undefined) this.#news.push(() => active.listener.onDraft?.(tokens, accepted));
     }
     for (let i = 0; i < report.tokens.length; i++) {
       const active = this.#active.get(report.sequences[i]!);

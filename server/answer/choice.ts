@@ -10,6 +10,7 @@ export interface ChoiceListener {
   onStarted(choice: Choice, cachedTokens: number): void;
   onPromptLogprobs(choice: Choice, start: number, logprobs: readonly TokenLogprobs[]): void;
   onProgress(tokens: number): void;
+  onDraft(tokens: number, accepted: number): void;
   /**
    * Called after the last delta. `finish` is null if a stop string ended the text while the sequence still
    * runs.
@@ -59,6 +60,10 @@ export class Choice implements SequenceListener {
 
   onProgress(tokens: number): void {
     if (this.isOpen) this.#listener.onProgress(tokens);
+  }
+
+  onDraft(tokens: number, accepted: number): void {
+    if (this.isOpen) this.#listener.onDraft(tokens, accepted);
   }
 
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void {

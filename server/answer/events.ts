@@ -94,6 +94,13 @@ export interface Usage {
   readonly reasoningTokens: number;
   /** Prompt tokens with cached keys and values, of the first choice of each prompt. */
   readonly cachedTokens: number;
+  /** Tokens of drafts that steps have checked, and those that were right; absent: none were checked. */
+  readonly drafts?: DraftUsage;
+}
+
+export interface DraftUsage {
+  readonly tokens: number;
+  readonly accepted: number;
 }
 
 /** Reason why an answer failed. Messages are fit for the client. */

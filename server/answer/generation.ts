@@ -6,7 +6,7 @@ import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fl
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import { Choice, type ChoiceListener } from "./choice.ts";
 import { ChoiceText, type TextRules } from "./choice-text.ts";
-import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, Usage } from "./events.ts";
+import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, DraftUsage, Usage } from "./events.ts";
 import { PromptTokens } from "./token-text.ts";
 
 /**
@@ -29,6 +29,8 @@ export interface GenerationRequest extends TextRules {
   /** True if the model's own end tokens do not end a choice. */
   readonly ignoreEos: boolean;
   readonly cacheSalt: string;
+  /** Most drafted tokens that a step checks, see `SequenceSpec`. */
+  readonly draftTokensMax?: number;
   /**
    * Alternatives per prompt token in the prompt log probabilities of `done`; absent: no prompt log
    * probabilities.
@@ -143,6 +145,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
   #isPaused = false;
   #promptCount = 0;
   #cachedTokens = 0;
+  #drafts: DraftUsage | null = null;
   /** Highest reported progress in the first prompt. */
   #computedTokens = 0;
   #constraint: Constraint | null = null;
@@ -183,6 +186,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
       completionTokens: this.#choices.reduce((sum, { text }) => sum + text.tokens, 0),
       reasoningTokens: this.#choices.reduce((sum, { text }) => sum + text.reasoningTokens, 0),
       cachedTokens: this.#cachedTokens,
+      ...(this.#drafts === null ? {} : { drafts: this.#drafts }),
     };
   }
 
@@ -241,7 +245,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
     choices: readonly Choice[],
     nextTaskGroup: () => number,
   ): Submission | null {
-    const { sampling, tokensMin, cacheSalt, tenant, promptLogprobs } = this.#request;
+    const { sampling, tokensMin, cacheSalt, tenant, promptLogprobs, draftTokensMax } = this.#request;
     const room = this.#facts.contextMax - promptTokens.length;
     const tokensMax = Math.min(this.#request.tokensMax ?? room, room);
     if (tokensMax < 1) {
@@ -261,6 +265,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
         cacheSalt,
         adapter: 0,
         service,
+        ...(draftTokensMax === undefined ? {} : { draftTokensMax }),
         ...(this.#constraint === null ? {} : { constraint: this.#constraint }),
         ...(this.#request.tellsProgress === true && choices[i]!.index === 0 ? { tellsProgress: true } : {}),
         ...(isLast ? {} : { isHeld: true }),
@@ -301,6 +306,11 @@ export class RunningGeneration implements Generation, ChoiceListener {
     if (tokens <= this.#computedTokens) return;
     this.#computedTokens = tokens;
     this.#listener({ kind: "progress", tokens });
+  }
+
+  onDraft(tokens: number, accepted: number): void {
+    const before = this.#drafts ?? { tokens: 0, accepted: 0 };
+    this.#drafts = { tokens: before.tokens + tokens, accepted: before.accepted + accepted };
   }
 
   onEnd(choice: Choice, finish: Finish | null): void {

@@ -3,7 +3,7 @@ import type { AnswerTimes } from "../http/measure.ts";
 
 /** Timings of an answer in llama-server's format. */
 export function timingsOf(usage: Usage, { promptMs, answerMs }: AnswerTimes): object {
-  const { promptTokens, cachedTokens, completionTokens } = usage;
+  const { promptTokens, cachedTokens, completionTokens, drafts } = usage;
   const computed = promptTokens - cachedTokens;
   // The prompt's step yields the first token: the answer's time is spent on the tokens that follow it.
   const followed = Math.max(0, completionTokens - 1);
@@ -17,6 +17,7 @@ export function timingsOf(usage: Usage, { promptMs, answerMs }: AnswerTimes): ob
     predicted_ms: answerMs,
     predicted_per_token_ms: ratio(answerMs, followed),
     predicted_per_second: ratio(1000 * followed, answerMs),
+    ...(drafts === undefined ? {} : { draft_n: drafts.tokens, draft_n_accepted: drafts.accepted }),
   };
 }
 

@@ -120,6 +120,13 @@ const engineTotals: readonly EngineRow[] = [
   ["vllm:prefix_cache_queries_total", "Prompt tokens looked up.", (load) => load.prefixQueriedTotal],
   ["vllm:prefix_cache_hits_total", "Prompt tokens found in the cache.", (load) => load.prefixHitTotal],
   ["vllm:num_preemptions_total", "Sequences that lost their pages.", (load) => load.preemptionsTotal],
+  ["vllm:spec_decode_num_drafts_total", "Drafts checked.", (load) => load.draftsTotal],
+  ["vllm:spec_decode_num_draft_tokens_total", "Tokens of drafts checked.", (load) => load.draftTokensTotal],
+  [
+    "vllm:spec_decode_num_accepted_tokens_total",
+    "Tokens of drafts that were right.",
+    (load) => load.acceptedTokensTotal,
+  ],
   ["bunting_steps_total", "Steps computed.", (load) => load.stepsTotal],
   ["bunting_steps_over_target_total", "Steps that made a stream late.", (load) => load.stepsOverTarget],
   ["bunting_skipped_decodes_total", "Decodes left out of a step.", (load) => load.skippedDecodesTotal],
@@ -200,6 +207,7 @@ export class Telemetry {
     this.#lastStep = specs.map(() => 0);
     for (const [name, help, read] of engineGauges) this.#gauge(name, help, () => loads().map(read));
     for (const [name, help, read] of engineTotals) this.#total(name, help, () => loads().map(read));
+    this.#byPlace(loads);
     const help = "Share of its predicted time by which 99 of 100 steps exceed it at most.";
     this.#gauge("bunting_step_prediction_error", help, predictionErrors);
     const sizes = specs.map((spec, engine) => {
@@ -312,6 +320,24 @@ export class Telemetry {
       for (const [engine, value] of read().entries()) total.inc(this.#labels(engine), value);
     };
     const total = new Counter({ name, help, labelNames: ofEngine, registers: this.#registers, collect });
+  }
+
+  /** Right tokens of drafts by their place. */
+  #byPlace(loads: TelemetryOptions["loads"]): void {
+    const collect = (): void => {
+      total.reset();
+      for (const [engine, { acceptedByPlace }] of loads().entries()) {
+        for (const [position, count] of acceptedByPlace.entries())
+          total.inc({ ...this.#labels(engine), position: String(position) }, count);
+      }
+    };
+    const total: Counter<string> = new Counter({
+      name: "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+      help: "Tokens of drafts that were right, by their place in the draft, from 0.",
+      labelNames: [...ofEngine, "position"],
+      registers: this.#registers,
+      collect,
+    });
   }
 
   /** Constant facts, as labels. */

@@ -43,10 +43,22 @@ export function generationOf(fields: Fields, served: ServedModel, own: Particula
     includeStopString: fields.boolean("include_stop_str_in_output") ?? false,
     skipSpecialTokens: fields.boolean("skip_special_tokens") ?? true,
     cacheSalt: cacheSaltOf(fields),
+    ...draftsOf(fields),
     service,
     ...(constraint === null ? {} : { constraint }),
     ...(calls === null ? {} : { calls }),
   };
+}
+
+/**
+ * Limit of drafts: `speculative: false` turns them off, as does llama.cpp's `speculative.n_max: 0`; other values
+ * of the latter are the most tokens of a draft.
+ */
+function draftsOf(fields: Fields): Pick<GenerationOptions, "draftTokensMax"> {
+  const isOn = fields.boolean("speculative");
+  const most = fields.integer("speculative.n_max", { min: 0, max: 2 ** 31 - 1 });
+  if (isOn === false) return { draftTokensMax: 0 };
+  return most === undefined ? {} : { draftTokensMax: most };
 }
 
 type End = Pick<GenerationOptions, "tokensMax" | "tokensMin" | "stopTokens" | "ignoreEos">;
