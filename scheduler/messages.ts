@@ -45,7 +45,7 @@ export interface EngineReport {
    * Sequences admitted for the first time; from now on they hold pages. A sequence preempted later is not
    * listed again.
    */
-  readonly started: readonly { readonly sequence: SequenceId; readonly cachedTokens: number }[];
+  readonly started: readonly StartedSequence[];
   /** Columns of drawn tokens: sequences[i] drew tokens[i]. A sequence that drew several has them in order. */
   readonly sequences: readonly SequenceId[];
   readonly tokens: readonly TokenId[];
@@ -73,6 +73,18 @@ export interface CheckedDraft {
   readonly sequence: SequenceId;
   readonly tokens: number;
   readonly accepted: number;
+}
+
+/** Admission of a sequence. */
+export interface StartedSequence {
+  readonly sequence: SequenceId;
+  /** Tokens that need not be computed. */
+  readonly cachedTokens: number;
+  /**
+   * Tokens whose pages are cached, if they are more: a part of a page could not be copied, or no checkpoint of
+   * the recurrent state stands at their end. Absent: `cachedTokens`.
+   */
+  readonly matchedTokens?: number;
 }
 
 /** Logprobs of the prompt tokens from `start` on. */

@@ -2,9 +2,12 @@
 
 import type { ConstraintSource } from "../grammar/source.ts";
 import type { Fleet } from "../scheduler/fleet/fleet.ts";
+import { CacheAccount } from "./answer/cache-account.ts";
 import type { ModelFacts } from "./answer/generation.ts";
 import { Generator } from "./answer/generator.ts";
+import { PromptHistory } from "./answer/prompt-history.ts";
 import { KeptPrefixes } from "./api/anthropic/kept-prefixes.ts";
+import { CacheRecords } from "./api/cache-records.ts";
 import { startJobs } from "./api/jobs.ts";
 import { refusalOn } from "./api/refusals.ts";
 import type { RouteDeps } from "./api/route-deps.ts";
@@ -20,7 +23,10 @@ import type { HostLimits } from "./program/limits.ts";
 import { openPrograms, type Programs } from "./program/programs.ts";
 import type { Encoder } from "./text/encoder.ts";
 
-type GivenToRoutes = Omit<RouteDeps, "fleet" | "generator" | "programs" | "keptPrefixes" | "jobs" | "limits">;
+type GivenToRoutes = Omit<
+  RouteDeps,
+  "fleet" | "generator" | "programs" | "keptPrefixes" | "jobs" | "limits" | "recordCache"
+>;
 
 /** Running engines and a model's text. */
 export interface ModelParts extends GivenToRoutes {
@@ -28,6 +34,8 @@ export interface ModelParts extends GivenToRoutes {
   readonly fleet: Fleet;
   readonly facts: ModelFacts;
   readonly compile: (source: ConstraintSource) => Promise<Compiled>;
+  /** Prompts that the model computed, also before its engines were there. */
+  readonly history: PromptHistory;
   readonly limits: HttpLimits;
   /** Engines that programs count on; absent: all. */
   readonly programEngines?: number;
@@ -35,7 +43,9 @@ export interface ModelParts extends GivenToRoutes {
 }
 
 /** Parts of one model, and settings of its server. */
-export interface ServerParts extends ModelParts, Pick<AppDeps, "keys" | "origins"> {
+export interface ServerParts
+  extends Omit<ModelParts, "history" | "cacheRecords">,
+    Pick<AppDeps, "keys" | "origins"> {
   readonly json: JsonReader;
   /** null: the server keeps no jobs. */
   readonly jobs: {
@@ -54,17 +64,23 @@ export interface ComposedServer {
 
 /** Puts the parts of one model together. */
 export function composeModel<Parts extends ModelParts>(parts: Parts) {
-  const { fleet, specs, tokenizer, facts, compile } = parts;
-  const generator = new Generator(fleet, tokenizer, facts, compile);
+  const { fleet, specs, tokenizer, facts, compile, telemetry, history } = parts;
+  const account = new CacheAccount(fleet, specs, (outcome) => telemetry.countCacheMisses(outcome), history);
+  const generator = new Generator(fleet, tokenizer, facts, compile, account);
+  const recordCache = parts.cacheRecords.recorder(parts.model.names[0]!, tokenizer);
   const engines = parts.programEngines ?? specs.length;
   const programs = openPrograms({ ...parts, generator, engines }, parts.programLimits);
-  return { ...parts, keptPrefixes: new KeptPrefixes(fleet, specs), generator, programs };
+  return { ...parts, keptPrefixes: new KeptPrefixes(fleet, specs), generator, recordCache, programs };
 }
 
 /** Puts the parts together. Unfinished jobs resume. */
 export function composeServer(parts: ServerParts): ComposedServer {
   const { limits, jobs: kept } = parts;
-  const served = composeModel(parts);
+  const served = composeModel({
+    ...parts,
+    history: new PromptHistory(),
+    cacheRecords: new CacheRecords(),
+  });
   const { generator, programs } = served;
   const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);
   const routes = routesOf({ ...served, jobs });

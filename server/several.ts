@@ -3,6 +3,8 @@
 import { formatBytes, plannedBytes, reserveOf } from "../gpu/memory.ts";
 import { openLibrary } from "../gpu/native.ts";
 import { openModelFolder } from "../model/folder.ts";
+import { PromptHistory } from "./answer/prompt-history.ts";
+import { CacheRecords } from "./api/cache-records.ts";
 import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
 import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
 import { refusalOn } from "./api/refusals.ts";
@@ -67,6 +69,7 @@ interface OpenModel {
   /** Made once: making them for each load would delay the streams of other models. */
   readonly facts: ReturnType<typeof factsFor>;
   readonly listed: ListedModel;
+  readonly history: PromptHistory;
   /** Present engines; null while it is not loaded. */
   engines: RunningEngines | null;
   /** null before the first load. */
@@ -79,6 +82,7 @@ interface Shared {
   readonly lifecycle: Lifecycle;
   readonly compiler: ConstraintCompiler;
   readonly responses: KeptResponses;
+  readonly cacheRecords: CacheRecords;
   readonly gap: ThreadGap;
   readonly events: EngineEvents;
 }
@@ -123,7 +127,8 @@ export async function startSeveral(
   const compiler = new ConstraintCompiler(new URL("./grammar/worker.ts", import.meta.url).href);
   const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);
   const gap = new ThreadGap();
-  const shared = { config, lifecycle, compiler, responses, gap, events };
+  const cacheRecords = new CacheRecords();
+  const shared = { config, lifecycle, compiler, responses, cacheRecords, gap, events };
   const set = new ModelSet<Host>(
     models.map((model) => rowOf(model, shared)),
     { memoryBytes, waitMs: config.modelWaitS * 1000, waitingMax: config.queueMax },
@@ -184,6 +189,7 @@ export async function startSeveral(
     lifecycle,
     version,
     responses,
+    cacheRecords,
     jobs,
     metrics: async () =>
       new Response(await scrape.text(), { headers: { "content-type": telemetry.contentType } }),
@@ -277,7 +283,8 @@ async function openModel(setting: ModelSetting, memoryBytes: number, count: numb
     const about = aboutOf(prepared.folder);
     const listed = { name, model, template: text.template, about, isOnGpu: (backend?.gpus ?? null) !== null };
     const facts = factsFor(config, prepared, text);
-    return { setting, prepared, bytes, text, facts, listed, engines: null, telemetry: null };
+    const history = new PromptHistory();
+    return { setting, prepared, bytes, text, facts, listed, history, engines: null, telemetry: null };
   } catch (error) {
     throw new ConfigError(`The model ${name} cannot be served: ${(error as Error).message}`);
   }
@@ -332,7 +339,7 @@ async function loadHost(
   onLoading: (share: number | null) => void,
 ): Promise<Host> {
   const { setting, prepared, text, facts, listed } = model;
-  const { lifecycle: server, compiler, responses, gap, events } = shared;
+  const { lifecycle: server, compiler, responses, cacheRecords, gap, events } = shared;
   const { config } = setting;
   const lifecycle = new ModelLifecycle(server);
   const lost = Promise.withResolvers<string>();
@@ -359,6 +366,7 @@ async function loadHost(
   const { engines, placements } = watched;
   const { fleet, specs } = engines;
   const { contextMax, folder, device } = prepared;
+  model.history.loseAll(); // its pages went with the engines before
   const deps = composeModel({
     ...text,
     ...watched,
@@ -367,6 +375,8 @@ async function loadHost(
     programModels: new Map(),
     lifecycle,
     responses,
+    cacheRecords,
+    history: model.history,
     fleet,
     specs,
     facts: {

@@ -1,7 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import type { KvEvents } from "../cache/kv-event-log.ts";
 import type { Finish, SequenceId, Step, TokenLogprobs } from "../core.ts";
-import type { CheckedDraft, EngineLoad, EngineReport, PromptLogprobs } from "../messages.ts";
+import type { CheckedDraft, EngineLoad, EngineReport, PromptLogprobs, StartedSequence } from "../messages.ts";
 import type { Sequence } from "./sequence.ts";
 import type { StepNote, StepTrace } from "./trace.ts";
 
@@ -60,7 +60,7 @@ export class ReportBuilder {
   #reports = 0;
   #hasLoadChanged = false;
   #notes: StepNote[] = [];
-  #started: { sequence: SequenceId; cachedTokens: number }[] = [];
+  #started: StartedSequence[] = [];
   #sequences: SequenceId[] = [];
   #tokens: TokenId[] = [];
   #logprobs: (TokenLogprobs | null)[] | null = null;
@@ -102,11 +102,12 @@ export class ReportBuilder {
     this.#hasLoadChanged = true;
   }
 
-  /** Records that a sequence was admitted, for the first time or again. */
-  admitted({ id, computed, length, wasStarted }: Sequence): void {
+  /** Records that a sequence was admitted, for the first time or again. `matched`: tokens with cached pages. */
+  admitted({ id, computed, length, wasStarted }: Sequence, matched: number): void {
     if (computed > 0) this.#note({ kind: "cached", sequence: id, tokens: computed });
     if (wasStarted) return;
-    this.#started.push({ sequence: id, cachedTokens: computed });
+    const more = matched > computed ? { matchedTokens: matched } : {};
+    this.#started.push({ sequence: id, cachedTokens: computed, ...more });
     this.#totals.promptTokensTotal += length;
     this.#totals.prefixQueriedTotal += length;
     this.#totals.prefixHitTotal += computed;

@@ -170,6 +170,7 @@ export class SequenceTable {
    */
   admit(sequence: Sequence, exact: boolean): PageMove | null {
     this.queue.take(sequence, sequence.length - sequence.cachedTokens);
+    const matched = sequence.kv.waiter?.depth ?? 0;
     const move = this.kvCache.allocate(sequence, exact);
     this.#letGoBefore(sequence);
     sequence.state = "running";
@@ -177,7 +178,7 @@ export class SequenceTable {
     sequence.admittedTokens = sequence.computed;
     this.#waits(sequence, -sequence.length);
     insertByArrival(this.#running, sequence);
-    this.#reports.admitted(sequence);
+    this.#reports.admitted(sequence, matched);
     if (!sequence.wasStarted) {
       const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
       learnt.computedShare += (sequence.behind / sequence.length - learnt.computedShare) * LATELY;

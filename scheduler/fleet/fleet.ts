@@ -34,7 +34,7 @@ export interface EngineLink {
  *  `submit`. A listener may call the fleet, whose state is complete by then. */
 export interface SequenceListener {
   /** Called when the sequence is admitted. `cachedTokens` of the prompt need not be computed. */
-  onStarted(cachedTokens: number): void;
+  onStarted(cachedTokens: number, at: StartedAt): void;
   /**
    * Called with log probabilities of prompt tokens from `start` ≥ 1 on, if the sequence asks for them: before
    * its first token, some perhaps twice.
@@ -45,7 +45,15 @@ export interface SequenceListener {
   /** Called with the tokens of a draft that was checked, and how many were right, before these come. */
   onDraft?(tokens: number, accepted: number): void;
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void;
-  onFinish(finish: Finish): void;
+  /** `drawn`: all tokens that the sequence drew, some perhaps after its abort. */
+  onFinish(finish: Finish, drawn: readonly TokenId[]): void;
+}
+
+/** Place of a sequence's admission. */
+export interface StartedAt {
+  readonly engine: EngineId;
+  /** Prompt tokens whose pages are cached there, also those that cannot be read; see `StartedSequence`. */
+  readonly matchedTokens: number;
 }
 
 /** A sequence without an id, as submitted to a fleet. */
@@ -128,6 +136,8 @@ interface EngineState {
   lostReason: string | null;
   /** True if it is lost and its replacement is coming. */
   isComing: boolean;
+  /** Its incarnation: 0, and that of each replacement. */
+  epoch: number;
 }
 
 /**
@@ -185,6 +195,7 @@ export class Fleet {
       loadBefore: null,
       lostReason: null,
       isComing: false,
+      epoch: 0,
     }));
   }
 
@@ -320,12 +331,13 @@ export class Fleet {
     ) {
       this.#endTrial();
     }
-    for (const { sequence, cachedTokens } of report.started) {
+    for (const { sequence, cachedTokens, matchedTokens = cachedTokens } of report.started) {
       const active = this.#active.get(sequence);
       if (active === undefined) continue;
       this.#dispatcher.started(sequence, cachedTokens, nowMs);
       active.isStarted = true;
-      if (!active.isAnnounced) this.#news.push(() => active.listener.onStarted(cachedTokens));
+      const at = { engine, matchedTokens };
+      if (!active.isAnnounced) this.#news.push(() => active.listener.onStarted(cachedTokens, at));
       active.isAnnounced = true;
     }
     for (const { sequence, start, logprobs } of report.prompts) {
@@ -402,6 +414,7 @@ export class Fleet {
     state.load = goneOn(idleLoad(spec), state.loadBefore);
     state.lostReason = null;
     state.isComing = false;
+    state.epoch = epoch;
     this.#dispatcher.joined(engine, spec, epoch, this.#nowMs());
     if (this.#trial === null) this.#goOn();
     for (const one of this.#expectations.values()) if (one.engine === null) this.#expectAt(one);
@@ -411,6 +424,11 @@ export class Fleet {
   /** Last loads, by EngineId. Totals continue when a lost engine is replaced. */
   loads(): readonly EngineLoad[] {
     return this.#engines.map(({ load }) => load);
+  }
+
+  /** Incarnation of an engine, which changes when a replacement comes with an empty cache. */
+  epochOf(engine: EngineId): number {
+    return this.#engines[engine]!.epoch;
   }
 
   /** Finds an engine for a prefix hint, if there is one. */
@@ -577,7 +595,7 @@ export class Fleet {
     const { engine, spec } = active;
     if (spec.isHeld === true && engine !== null && finish.kind !== "failed") this.#held.set(sequence, engine);
     this.#dispatcher.ended(sequence, finish.kind === "stop" || finish.kind === "length");
-    this.#news.push(() => active.listener.onFinish(finish));
+    this.#news.push(() => active.listener.onFinish(finish, active.drawn));
     if (active === this.#trial) this.#endTrial();
   }
 

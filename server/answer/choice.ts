@@ -1,13 +1,13 @@
 import type { TokenId } from "../../base/token.ts";
 import { UNSATISFIABLE } from "../../gpu/constrained-device.ts";
 import type { Finish, SequenceId, TokenLogprobs } from "../../scheduler/core.ts";
-import type { SequenceListener } from "../../scheduler/fleet/fleet.ts";
+import type { SequenceListener, StartedAt } from "../../scheduler/fleet/fleet.ts";
 import type { ChoiceText } from "./choice-text.ts";
 import type { AnswerFailure, Delta } from "./events.ts";
 
 /** Callbacks from a choice to its answer. */
 export interface ChoiceListener {
-  onStarted(choice: Choice, cachedTokens: number): void;
+  onStarted(choice: Choice, cachedTokens: number, at: StartedAt): void;
   onPromptLogprobs(choice: Choice, start: number, logprobs: readonly TokenLogprobs[]): void;
   onProgress(tokens: number): void;
   onDraft(tokens: number, accepted: number): void;
@@ -17,6 +17,8 @@ export interface ChoiceListener {
    */
   onEnd(choice: Choice, finish: Finish | null): void;
   onFailed(failure: AnswerFailure): void;
+  /** Called when the sequence has ended, also after a stop string or an abort, with all tokens that it drew. */
+  onDrawn(choice: Choice, drawn: readonly TokenId[]): void;
 }
 
 /**
@@ -50,8 +52,8 @@ export class Choice implements SequenceListener {
     this.#listener = listener;
   }
 
-  onStarted(cachedTokens: number): void {
-    if (this.isOpen) this.#listener.onStarted(this, cachedTokens);
+  onStarted(cachedTokens: number, at: StartedAt): void {
+    if (this.isOpen) this.#listener.onStarted(this, cachedTokens, at);
   }
 
   onPromptLogprobs(start: number, logprobs: readonly TokenLogprobs[]): void {
@@ -72,7 +74,8 @@ export class Choice implements SequenceListener {
     if (this.text.matched !== null && this.isOpen) this.#listener.onEnd(this, null);
   }
 
-  onFinish(finish: Finish): void {
+  onFinish(finish: Finish, drawn: readonly TokenId[]): void {
+    this.#listener.onDrawn(this, drawn);
     if (!this.isOpen) return;
     const failure = failureOf(finish);
     if (failure !== null) {

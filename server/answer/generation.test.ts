@@ -4,6 +4,7 @@ import fc from "fast-check";
 import type { Cancel, Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
 import { compileConstraint } from "../../grammar/compile.ts";
+import type { ConstraintSource } from "../../grammar/source.ts";
 import {
   chatService,
   type EngineId,
@@ -21,6 +22,7 @@ import { sampling } from "../../simulation/factories.ts";
 import { runs } from "../../tests/support/property.ts";
 import { callForms } from "../../text/formats/call-forms.ts";
 import { loadTokenizer } from "../../text/tokenizer.ts";
+import { CacheAccount } from "./cache-account.ts";
 import type { AnswerFailure, ChoiceFinish, Delta, Part, Usage } from "./events.ts";
 import type { Generation, GenerationRequest } from "./generation.ts";
 import { Generator } from "./generator.ts";
@@ -121,10 +123,12 @@ function rig(
   );
   const fleet: Fleet = new Fleet([{ link: { send: (message) => engine.receive(message) }, spec }]);
   const facts = { contextMax: spec.contextMax, eosTokens: [eos] };
-  const generator = new Generator(fleet, tokenizer, facts, async (source) => {
+  const compile = async (source: ConstraintSource) => {
     const { grammar, ignored } = compileConstraint(source);
     return { constraint: { id: JSON.stringify(source), grammar }, ignored };
-  });
+  };
+  const account = new CacheAccount(fleet, [spec], () => {});
+  const generator = new Generator(fleet, tokenizer, facts, compile, account);
   return {
     device,
     engine,

@@ -2,11 +2,14 @@ import type { TokenId } from "../../base/token.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
-import type { Fleet, SequenceListener, Unplaced } from "../../scheduler/fleet/fleet.ts";
+import type { Fleet, SequenceListener, StartedAt, Unplaced } from "../../scheduler/fleet/fleet.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
+import type { CacheAccount } from "./cache-account.ts";
+import type { CacheOutcome } from "./cache-outcome.ts";
 import { Choice, type ChoiceListener } from "./choice.ts";
 import { ChoiceText, type TextRules } from "./choice-text.ts";
 import type { AbortedBy, AnswerEvent, AnswerFailure, ChoiceFinish, DraftUsage, Usage } from "./events.ts";
+import type { PastPrompt } from "./prompt-history.ts";
 import { PromptTokens } from "./token-text.ts";
 
 /**
@@ -103,6 +106,8 @@ export interface Generation {
    * request has started.
    */
   readonly ignored: readonly string[];
+  /** Outcome in the cache of each prompt whose computing has begun. */
+  readonly cacheOutcomes: readonly CacheOutcome[];
 }
 
 /** Model facts that the generator needs. */
@@ -138,6 +143,11 @@ export class RunningGeneration implements Generation, ChoiceListener {
   readonly #listener: AnswerListener;
   /** Called before the last event. */
   readonly #onEnd: () => void;
+  readonly #account: CacheAccount;
+  /** Outcomes by prompt; undefined before its start. */
+  readonly #outcomes: (CacheOutcome | undefined)[] = [];
+  /** Entries of the prompts in the history, by prompt. */
+  readonly #pasts: (PastPrompt | null | undefined)[] = [];
   readonly #choices: readonly Choice[];
   #choicesOpen: number;
   #isStarted = false;
@@ -158,13 +168,22 @@ export class RunningGeneration implements Generation, ChoiceListener {
     tokenizer: Tokenizer,
     facts: ModelFacts,
     request: GenerationRequest,
-    { listener, onEnd }: { readonly listener: AnswerListener; readonly onEnd: () => void },
+    {
+      listener,
+      onEnd,
+      account,
+    }: {
+      readonly listener: AnswerListener;
+      readonly onEnd: () => void;
+      readonly account: CacheAccount;
+    },
   ) {
     this.#fleet = fleet;
     this.#facts = facts;
     this.#request = request;
     this.#listener = listener;
     this.#onEnd = onEnd;
+    this.#account = account;
     this.#tokenizer = tokenizer;
     this.#promptTokens =
       request.promptLogprobs === undefined ? [] : request.prompts.map((prompt) => new PromptTokens(prompt));
@@ -291,11 +310,29 @@ export class RunningGeneration implements Generation, ChoiceListener {
     };
   }
 
-  onStarted({ place }: Choice, cachedTokens: number): void {
-    if (place === 0) this.#cachedTokens += cachedTokens;
+  get cacheOutcomes(): readonly CacheOutcome[] {
+    return this.#outcomes.filter((outcome) => outcome !== undefined);
+  }
+
+  onStarted({ place, prompt }: Choice, cachedTokens: number, at: StartedAt): void {
+    if (place === 0) {
+      this.#cachedTokens += cachedTokens;
+      const { tenant, cacheSalt: salt, promptLogprobs, prompts, service } = this.#request;
+      const started = {
+        ...{ tokens: prompts[prompt]!, tenant, salt },
+        hasLogprobs: promptLogprobs !== undefined,
+        isKept: service.objective !== "throughput",
+      };
+      [this.#outcomes[prompt], this.#pasts[prompt]] = this.#account.started(started, cachedTokens, at);
+    }
     if (this.#isStarted) return;
     this.#isStarted = true;
     this.#listener({ kind: "started" });
+  }
+
+  onDrawn({ place, prompt }: Choice, drawn: readonly TokenId[]): void {
+    const past = this.#pasts[prompt] ?? null;
+    if (place === 0 && past !== null) this.#account.ended(past, this.#request.prompts[prompt]!, drawn);
   }
 
   onPromptLogprobs({ prompt }: Choice, start: number, logprobs: readonly TokenLogprobs[]): void {

@@ -5,6 +5,7 @@ import { ConstraintError } from "../../grammar/error.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { Compiled } from "../grammar/compiler.ts";
+import type { CacheAccount } from "./cache-account.ts";
 import type { AnswerFailure } from "./events.ts";
 import {
   type AnswerListener,
@@ -31,6 +32,7 @@ export class Generator {
   readonly #tokenizer: Tokenizer;
   readonly #facts: ModelFacts;
   readonly #compile: (source: ConstraintSource) => Promise<Compiled>;
+  readonly #account: CacheAccount;
   #active = 0;
   #taskGroups = 0;
 
@@ -40,11 +42,13 @@ export class Generator {
     tokenizer: Tokenizer,
     facts: ModelFacts,
     compile: (source: ConstraintSource) => Promise<Compiled>,
+    account: CacheAccount,
   ) {
     this.#fleet = fleet;
     this.#tokenizer = tokenizer;
     this.#facts = facts;
     this.#compile = compile;
+    this.#account = account;
   }
 
   /** Tokens of the longest sequence, prompt and output together. */
@@ -144,7 +148,8 @@ export class Generator {
     const onEnd = (): void => {
       this.#active--;
     };
-    return new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, { listener, onEnd });
+    const links = { listener, onEnd, account: this.#account };
+    return new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, links);
   }
 
   /** Submits the choices of one prompt, which the fleet places together. */

@@ -1,3 +1,4 @@
+import { briefOutcome } from "../answer/cache-outcome.ts";
 import type { AnswerFailure, Usage } from "../answer/events.ts";
 import type { Generation, GenerationOptions, GenerationRequest } from "../answer/generation.ts";
 import type { Generator } from "../answer/generator.ts";
@@ -13,7 +14,9 @@ import { whenAborted } from "../http/route.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
 import { requestLimits } from "../request/limits.ts";
 import type { ReadyChat } from "../request/prompt.ts";
+import type { PromptPart } from "../request/prompt-outline.ts";
 import { boundedOptions } from "./answer-bounds.ts";
+import type { LookedUp } from "./cache-records.ts";
 import type { Codec, ShownEvent } from "./codec.ts";
 
 export type RespondLimits = StreamLimits & Pick<HttpLimits, "commitMs">;
@@ -34,6 +37,8 @@ export interface Exchange {
     readonly generator: Generator;
     readonly lifecycle: Lifecycle;
     readonly telemetry: AnswerTelemetry;
+    /** Keeps what the cache had of a request; null: nobody asks for it. */
+    readonly recordCache: ((request: LookedUp) => void) | null;
   };
   readonly limits: RespondLimits;
 }
@@ -48,6 +53,8 @@ export interface PreparedRequest {
   readonly isStream: boolean;
   /** Fields whose value in the template differs from what the client sent; absent: none. */
   readonly ignored?: readonly string[];
+  /** Places of a chat's messages in its prompt; absent: it is no chat. */
+  readonly outline?: readonly PromptPart[];
   /** Creates the codec of one answer. */
   readonly codec: () => Codec;
   /** Selects what a whole answer shows; absent: all of it. */
@@ -57,10 +64,10 @@ export interface PreparedRequest {
 /** A chat's request, whose prompt is ready. */
 export function preparedChat<Written extends Codec>(
   { generation, stream: isStream }: { readonly generation: GenerationOptions; readonly stream: boolean },
-  { tokens, format, ignored }: Pick<ReadyChat, "tokens" | "format" | "ignored">,
+  { tokens, format, outline, ignored }: Pick<ReadyChat, "tokens" | "format" | "outline" | "ignored">,
   codec: () => Written,
 ) {
-  return { prompts: [tokens], options: { ...generation, format }, isStream, ignored, codec };
+  return { prompts: [tokens], options: { ...generation, format }, isStream, outline, ignored, codec };
 }
 
 /** A complete answer in its wire format. */
@@ -70,13 +77,15 @@ export interface AnsweredWhole {
   readonly usage: Usage;
   /** Names for the header `x-bunting-ignored`. */
   readonly ignored: readonly string[];
+  /** Value of the header `x-bunting-cache`. */
+  readonly cache: string;
 }
 
 /** Answers with one JSON body or with a stream. */
 export async function respond(exchange: Exchange, prepared: PreparedRequest): Promise<Response> {
   if (prepared.isStream) return answerStream(exchange, prepared);
-  const { body, ignored } = await answerWhole(exchange, prepared);
-  return tellingIgnored(await jsonResponse(body), ignored);
+  const { body, ignored, cache } = await answerWhole(exchange, prepared);
+  return withNotes(await jsonResponse(body), ignored, cache);
 }
 
 /** Answers with one JSON body. Rejects with the ApiError of a request that is refused or fails. */
@@ -93,12 +102,13 @@ export async function answerWhole(
     const whole = gatherer.take(event);
     if (whole !== null) done.resolve(whole);
   };
-  const { generation, measures } = generate(exchange, request, onEvent, done.reject);
+  const { generation, measures } = generate(exchange, request, prepared, onEvent, done.reject);
   const unheed = whenAborted(exchange.signal, () => generation.abort("reader"));
   const whole = await done.promise.finally(unheed);
   const answer = prepared.shown?.(whole) ?? whole;
   const ignored = [...(prepared.ignored ?? []), ...generation.ignored];
-  return { body: codec.body(answer, measures.times), usage: answer.usage, ignored };
+  const cache = cacheText(generation);
+  return { body: codec.body(answer, measures.times), usage: answer.usage, ignored, cache };
 }
 
 /** Responds as soon as the status is certain to be 200. */
@@ -117,7 +127,7 @@ async function answerStream(exchange: Exchange, prepared: PreparedRequest): Prom
     stream.end();
   };
   const onProgress = (tokens: number): void => stream.write(codec.progress?.(tokens, state) ?? "");
-  const { generation, measures } = generate(exchange, request, onEvent, onFailed, onProgress);
+  const { generation, measures } = generate(exchange, request, prepared, onEvent, onFailed, onProgress);
   const state = {
     get usage() {
       return generation.usage;
@@ -133,7 +143,8 @@ async function answerStream(exchange: Exchange, prepared: PreparedRequest): Prom
   } finally {
     clearTimeout(patience);
   }
-  return tellingIgnored(stream.response(), [...(prepared.ignored ?? []), ...generation.ignored]);
+  const ignored = [...(prepared.ignored ?? []), ...generation.ignored];
+  return withNotes(stream.response(), ignored, cacheText(generation));
 }
 
 /** The generation that a request asks for, within the bounds of one answer. */
@@ -158,21 +169,31 @@ export function ignoredText(ignored: readonly string[]): string {
     .join(", ");
 }
 
-function tellingIgnored(response: Response, ignored: readonly string[]): Response {
+/** Prompts that the header `x-bunting-cache` names at most. */
+const CACHE_PROMPTS_MAX = 8;
+
+/** Outcome of each prompt in the cache, as a header's value; "" if none has begun. */
+function cacheText({ cacheOutcomes }: Generation): string {
+  return cacheOutcomes.slice(0, CACHE_PROMPTS_MAX).map(briefOutcome).join(", ");
+}
+
+function withNotes(response: Response, ignored: readonly string[], cache: string): Response {
   const names = ignoredText(ignored);
   if (names !== "") response.headers.append("x-bunting-ignored", names);
+  if (cache !== "") response.headers.set("x-bunting-cache", cache);
   return response;
 }
 
 /** Starts the generation of one request, which counts as in flight and is measured until its last event. */
 function generate(
-  { services, arrivedMs, loadMs, requestId }: WholeExchange,
+  { services, arrivedMs, loadMs, requestId, tenant }: WholeExchange,
   request: GenerationRequest,
+  { prompts, outline }: Pick<PreparedRequest, "prompts" | "outline">,
   onEvent: (event: ShownEvent) => void,
   onFailed: (error: ApiError) => void,
   onProgress: (tokens: number) => void = () => {},
 ): { readonly generation: Generation; readonly measures: AnswerMeasures } {
-  const { generator, lifecycle, telemetry } = services;
+  const { generator, lifecycle, telemetry, recordCache } = services;
   const measures = new AnswerMeasures(telemetry, request, arrivedMs, loadMs);
   let cut: ApiError | null = null;
   const untrack = lifecycle.track({
@@ -187,9 +208,14 @@ function generate(
       return;
     }
     measures.note(event, generation);
+    // Several prompts begin at different times.
+    if (event.kind === (prompts.length === 1 ? "started" : "done")) {
+      const { cacheOutcomes: outcomes } = generation;
+      recordCache?.({ tenant, requestId, prompts, outcomes, ...(outline === undefined ? {} : { outline }) });
+    }
     if (event.kind === "done" || event.kind === "failed") {
       untrack();
-      telemetry.log?.answered(requestId, event, generation.usage, measures.times);
+      telemetry.log?.answered(requestId, event, generation, measures.times);
     }
     if (event.kind === "failed") onFailed(cut ?? errorOf(event.failure, lifecycle));
     else onEvent(event);

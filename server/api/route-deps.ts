@@ -11,8 +11,9 @@ import type { Programs } from "../program/programs.ts";
 import type { PromptServices } from "../request/prompt.ts";
 import type { ModelAbout } from "../request/served-model.ts";
 import type { KeptPrefixes } from "./anthropic/kept-prefixes.ts";
+import type { CacheRecords } from "./cache-records.ts";
 import type { ProgramModel } from "./programs/files.ts";
-import type { RespondLimits } from "./respond.ts";
+import type { Exchange, RespondLimits } from "./respond.ts";
 import type { KeptResponses } from "./responses/kept.ts";
 
 export interface RouteDeps extends PromptServices {
@@ -24,6 +25,8 @@ export interface RouteDeps extends PromptServices {
   readonly specs: readonly DeviceSpec[];
   readonly placements: PlacementLog;
   readonly generator: Generator;
+  readonly cacheRecords: CacheRecords;
+  readonly recordCache: Exchange["services"]["recordCache"];
   readonly programs: Programs;
   /** Programs that answer chats, by model name. */
   readonly programModels: ReadonlyMap<string, ProgramModel>;

@@ -69,6 +69,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
       isPublic: keyed,
       handler: ({ isAdmin }) => (isAdmin ? snapshotOf(deps) : factsOf(deps)),
     },
+    { method: "GET", path: requestPath, isPublic: keyed, handler: (call) => deps.cacheRecords.read(call) },
     { method: "GET", path: "/v1/models", isPublic: keyed, handler: models },
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
@@ -95,6 +96,9 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   ];
   return table.flatMap((route) => [route, ...aliasesOf(route)]);
 }
+
+/** Route of the accounts of requests. */
+export const requestPath = "/v1/requests/{id}/…";
 
 /** Routes without a key: the page, and the server's health. */
 export function pageRoutes(lifecycle: Lifecycle): readonly Route[] {

@@ -9,11 +9,12 @@ import { WaitingStream } from "../http/waiting-stream.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
 import type { Programs } from "../program/programs.ts";
+import type { CacheRecords } from "./cache-records.ts";
 import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
 import { refusalOn } from "./refusals.ts";
 import type { RespondLimits } from "./respond.ts";
 import { cancelResponse, deleteResponse, type ResponsesDeps, readResponse } from "./responses/responses.ts";
-import { aliasesOf, jobRoutes, pageRoutes } from "./routes.ts";
+import { aliasesOf, jobRoutes, pageRoutes, requestPath } from "./routes.ts";
 import { type ListedModel, severalModelRoutes } from "./several-models.ts";
 
 /** A loaded model with its own table of routes. */
@@ -30,6 +31,7 @@ export interface SeveralDeps {
   readonly lifecycle: Lifecycle;
   readonly version: string;
   readonly responses: ResponsesDeps["responses"];
+  readonly cacheRecords: CacheRecords;
   readonly jobs: JobService | null;
   readonly metrics: () => Promise<Response>;
   readonly state: (isAdmin: boolean) => object;
@@ -115,6 +117,7 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
         ? toModel(call, { method: "POST", path: oneResponse }, deps)
         : cancelResponse(call, deps),
     ),
+    route("GET", requestPath, (call) => deps.cacheRecords.read(call)),
     route("GET", oneResponse, (call) => readResponse(call, deps)),
     route("DELETE", oneResponse, (call) => deleteResponse(call, deps)),
     ...(["GET", "POST", "PUT", "DELETE"] as const).map((method) =>

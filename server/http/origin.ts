@@ -48,7 +48,8 @@ export function corsHeaders(headers: Headers, rules: OriginRules): Readonly<Reco
   if (origin === null || !isWelcome(origin, rules)) return {};
   return {
     "access-control-allow-origin": origin,
-    "access-control-expose-headers": "x-request-id, request-id, x-bunting-ignored, retry-after",
+    "access-control-expose-headers":
+      "x-request-id, request-id, x-bunting-ignored, x-bunting-cache, retry-after",
     vary: "origin",
   };
 }

@@ -1,10 +1,15 @@
-import type { AnswerEvent, Usage } from "../answer/events.ts";
+import { endOf } from "../answer/cache-outcome.ts";
+import type { AnswerEvent } from "../answer/events.ts";
+import type { Generation } from "../answer/generation.ts";
 
 /** Milliseconds from a request's arrival to the end of its answer, and from its first token on. */
 interface Times {
   readonly totalMs: number;
   readonly answerMs: number;
 }
+
+/** Prompts of a request whose ends of the cached part are named. */
+const ENDS_MAX = 8;
 
 /**
  * Log of requests for operators (`--log-requests`). It has one line when a request has its response, and one
@@ -27,8 +32,14 @@ export class RequestLog {
     this.#line(requestId, `${method} ${path} ${status} in ${(seconds * 1000).toFixed(0)} ms`);
   }
 
-  answered(requestId: string, last: AnswerEvent, usage: Usage, times: Times): void {
+  answered(
+    requestId: string,
+    last: AnswerEvent,
+    { usage, cacheOutcomes }: Pick<Generation, "usage" | "cacheOutcomes">,
+    times: Times,
+  ): void {
     const { promptTokens, cachedTokens, completionTokens } = usage;
+    const ends = cacheOutcomes.slice(0, ENDS_MAX).map(({ misses }) => `; ${endOf(misses)}`);
     const firstMs = times.totalMs - times.answerMs;
     const perSecond =
       completionTokens > 1 && times.answerMs > 0
@@ -37,7 +48,7 @@ export class RequestLog {
     const end = last.kind === "failed" ? last.failure.kind : "answered";
     this.#line(
       requestId,
-      `${end}: ${promptTokens} prompt tokens (${cachedTokens} cached), ${completionTokens} drawn, first after ${firstMs.toFixed(0)} ms${perSecond}`,
+      `${end}: ${promptTokens} prompt tokens (${cachedTokens} cached${ends.join("")}), ${completionTokens} drawn, first after ${firstMs.toFixed(0)} ms${perSecond}`,
     );
   }
 

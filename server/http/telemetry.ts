@@ -3,6 +3,7 @@ import type { EngineId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { CacheOutcome } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import { AnswerHistogram } from "./answer-histogram.ts";
 import type { RequestLog } from "./request-log.ts";
@@ -56,6 +57,16 @@ const counters = {
     "bunting_work_tokens_total",
     "Tokens of answers that have ended, of requests and of jobs: prompt_computed, prompt_cached, generated.",
     ["work", "part"],
+  ],
+  cacheMisses: [
+    "bunting_cache_miss_total",
+    "Prompts of which the prefix cache lacked tokens, by reason; a prompt may have several.",
+    ["reason"],
+  ],
+  cacheMissTokens: [
+    "bunting_cache_miss_tokens_total",
+    "Prompt tokens that the prefix cache lacked, by reason.",
+    ["reason"],
   ],
   restarts: ["bunting_engine_restarts_total", "Lost engines that were replaced.", ["engine"]],
   http: ["http_requests_total", "HTTP requests answered.", ["handler", "method", "status"]],
@@ -254,6 +265,14 @@ export class Telemetry {
     tokens.inc({ work, part: "prompt_cached" }, cachedTokens);
     tokens.inc({ work, part: "generated" }, completionTokens);
     this.#computed[work] += promptTokens - cachedTokens + completionTokens;
+  }
+
+  /** Counts what the prefix cache lacked of a prompt. */
+  countCacheMisses({ misses }: CacheOutcome): void {
+    for (const { reason, tokens } of misses) {
+      this.#counters.cacheMisses.inc({ reason });
+      this.#counters.cacheMissTokens.inc({ reason }, tokens);
+    }
   }
 
   /** Tokens computed for answers that have ended. */

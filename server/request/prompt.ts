@@ -16,6 +16,7 @@ import {
 import { EncoderBusyError, EncoderStoppedError, type RequestEncoder } from "../text/encoder.ts";
 import type { ChatMessage, Prompt } from "./chat-message.ts";
 import { requestLimits } from "./limits.ts";
+import { outlineOf, type PromptPart } from "./prompt-outline.ts";
 import type { ServedModel } from "./served-model.ts";
 
 /** Services that turn a prompt into tokens. */
@@ -50,6 +51,8 @@ export interface ReadyChat {
   readonly tokens: TokenId[];
   readonly text: string;
   readonly format: AnswerFormat;
+  /** Places of the messages in the text. */
+  readonly outline: readonly PromptPart[];
   /** Fields whose value in the template differs from what the client sent. */
   readonly ignored: readonly string[];
 }
@@ -62,7 +65,9 @@ export async function readyChat(
 ): Promise<ReadyChat> {
   const written = await writtenChat(prompt, services, param, true);
   const jinja = templateOf(services, param).sourceText(prompt.tools.length > 0);
-  return { ...written, format: answerFormat(jinja, written.text, prompt.thoughtsMax ?? null) };
+  const messages = prompt.messages as readonly (ChatMessage & TemplateMessage)[];
+  const outline = outlineOf(written.text, messages, prompt.tools.length > 0);
+  return { ...written, outline, format: answerFormat(jinja, written.text, prompt.thoughtsMax ?? null) };
 }
 
 /** Text of messages written by the model's chat template. */
@@ -75,7 +80,7 @@ async function writtenChat(
   services: PromptServices,
   param: string,
   wantsTokens: boolean,
-): Promise<Omit<ReadyChat, "format">> {
+): Promise<Omit<ReadyChat, "format" | "outline">> {
   const { encoder, model } = services;
   const template = templateOf(services, param);
   if (prompt.continuesLast === true && prompt.messages.at(-1)!.role !== "assistant")
@@ -99,7 +104,7 @@ export function chatWritten(
   outcome: ChatOutcome,
   param: string,
   { model }: Pick<PromptServices, "model">,
-): Omit<ReadyChat, "format"> {
+): Omit<ReadyChat, "format" | "outline"> {
   switch (outcome.kind) {
     case "written":
       return { tokens: Array.from(outcome.tokens), text: outcome.text, ignored: outcome.ignored };

@@ -102,12 +102,12 @@ describe("the same tokens, so the same answers, as calls of a client's own", () 
       const entry = { id: -1 as SequenceId, spec, cached: 0 };
       submitted.push(entry);
       entry.id = submit.call(server.fleet, spec, {
-        onStarted: (cached) => {
+        onStarted: (cached, at) => {
           entry.cached = cached;
-          listener.onStarted(cached);
+          listener.onStarted(cached, at);
         },
         onToken: (token, logprobs) => listener.onToken(token, logprobs),
-        onFinish: (finish) => listener.onFinish(finish),
+        onFinish: (finish, drawn) => listener.onFinish(finish, drawn),
       });
       return entry.id;
     };

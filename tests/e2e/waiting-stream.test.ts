@@ -1,6 +1,7 @@
 /** Streams of requests that wait for their model: comments tell of progress, and refusals are events. */
 
 import { afterAll, beforeAll, beforeEach, expect, test } from "bun:test";
+import { CacheRecords } from "../../server/api/cache-records.ts";
 import { refusalOn } from "../../server/api/refusals.ts";
 import { KeptResponses } from "../../server/api/responses/kept.ts";
 import type { ModelHost } from "../../server/api/several.ts";
@@ -100,6 +101,7 @@ beforeAll(() => {
     lifecycle,
     version: "0",
     responses,
+    cacheRecords: new CacheRecords(),
     jobs: null,
     metrics: async () => new Response(),
     state: () => ({}),

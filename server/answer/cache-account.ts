@@ -1,0 +1,153 @@
+import type { TokenId } from "../../base/token.ts";
+import type { EngineId } from "../../scheduler/core.ts";
+import { promptMs } from "../../scheduler/cost/cost-model.ts";
+import type { DeviceSpec } from "../../scheduler/device.ts";
+import type { Fleet, StartedAt } from "../../scheduler/fleet/fleet.ts";
+import type { CacheMiss, CacheOutcome, EarlierPrompt, MissReason } from "./cache-outcome.ts";
+import { type Nearest, type PastPrompt, PromptHistory } from "./prompt-history.ts";
+
+/** Tokens of an earlier prompt that are kept on each side of the place where a later one parts from it. */
+const AROUND_TOKENS = 24;
+
+/** A prompt whose computing begins. */
+export interface StartedPrompt {
+  readonly tokens: readonly TokenId[];
+  readonly tenant: string;
+  readonly salt: string;
+  readonly hasLogprobs: boolean;
+  /** False for offline work, whose many prompts would take the place of those of clients that wait. */
+  readonly isKept: boolean;
+}
+
+/** Part of the fleet that tells of its engines. */
+export type AccountFleet = Pick<Fleet, "loads" | "estimated" | "epochOf">;
+
+/**
+ * Tells why tokens of prompts were not cached, by the tenant's own earlier prompts alone. So nothing that it says
+ * depends on what other tenants sent.
+ */
+export class CacheAccount {
+  readonly #fleet: AccountFleet;
+  readonly #specs: readonly DeviceSpec[];
+  readonly #history: PromptHistory;
+  readonly #onOutcome: (outcome: CacheOutcome) => void;
+  /** Tokens computed so far, by tenant. */
+  readonly #computed = new Map<string, number>();
+
+  constructor(
+    fleet: AccountFleet,
+    specs: readonly DeviceSpec[],
+    onOutcome: (outcome: CacheOutcome) => void,
+    history: PromptHistory = new PromptHistory(),
+  ) {
+    this.#fleet = fleet;
+    this.#specs = specs;
+    this.#onOutcome = onOutcome;
+    this.#history = history;
+  }
+
+  /** Explains a prompt that an engine has admitted. Returns its entry, to be ended; null: it is not kept. */
+  started(prompt: StartedPrompt, cachedTokens: number, at: StartedAt): [CacheOutcome, PastPrompt | null] {
+    const { tenant, salt, tokens } = prompt;
+    const same = this.#history.nearest(tenant, tokens, (past) => past.salt === salt);
+    const outcome = this.#outcome(prompt, cachedTokens, at, same);
+    this.#onOutcome(outcome);
+    this.#count(tenant, tokens.length - cachedTokens);
+    if (same !== null) this.#history.touch(same.past);
+    if (!prompt.isKept || prompt.hasLogprobs) return [outcome, null];
+    // A prompt that goes on from an earlier one takes its place.
+    if (same !== null && !same.past.isRunning && same.shared === same.past.tokens.length)
+      this.#history.remove(same.past);
+    const past: PastPrompt = {
+      ...{ tenant, salt, engine: at.engine, epoch: this.#fleet.epochOf(at.engine) },
+      ...{ tokens: Int32Array.from(tokens), isRunning: true, isLost: false },
+      ...this.#now(tenant, at.engine),
+    };
+    this.#history.add(past);
+    return [outcome, past];
+  }
+
+  /** Ends a prompt's entry. The last drawn token was never computed. */
+  ended(past: PastPrompt, prompt: readonly TokenId[], drawn: readonly TokenId[]): void {
+    this.#count(past.tenant, drawn.length);
+    Object.assign(past, this.#now(past.tenant, past.engine), { isRunning: false });
+    if (drawn.length === 0) {
+      this.#history.remove(past); // some of the prompt may not have been computed
+      return;
+    }
+    const tokens = new Int32Array(prompt.length + drawn.length - 1);
+    tokens.set(prompt);
+    tokens.set(drawn.slice(0, -1), prompt.length);
+    this.#history.extend(past, tokens);
+  }
+
+  #outcome(
+    { tokens, tenant, salt, hasLogprobs }: StartedPrompt,
+    cachedTokens: number,
+    { engine, matchedTokens }: StartedAt,
+    same: Nearest | null,
+  ): CacheOutcome {
+    const { length: promptTokens } = tokens;
+    const salted = this.#history.nearest(tenant, tokens, (past) => past.salt !== salt);
+    const nearest = salted !== null && salted.shared > (same?.shared ?? 0) ? salted : same;
+    const misses: CacheMiss[] = [];
+    let from = cachedTokens;
+    const missed = (reason: MissReason, end: number): void => {
+      const count = Math.min(end, promptTokens) - from;
+      if (count <= 0) return;
+      const costMs = promptMs(this.#fleet.estimated[engine]!, count, from);
+      misses.push({ reason, from, tokens: count, costMs });
+      from += count;
+    };
+    // The last token of a prompt is always computed.
+    if (cachedTokens < promptTokens - 1) {
+      if (hasLogprobs) missed("prompt_logprobs", promptTokens);
+      missed(this.#specs[engine]!.states === undefined ? "partial_page" : "no_checkpoint", matchedTokens);
+      if (same !== null) missed(this.#lossOf(same.past, engine), same.shared);
+      if (salted !== null) missed("salt", salted.shared);
+      missed(nearest !== null && partsAt(nearest, from) ? "differs" : "new", promptTokens);
+    }
+    const earlier = nearest === null ? null : this.#earlier(nearest);
+    return { promptTokens, cachedTokens, misses, earlier };
+  }
+
+  /** Reason why tokens of an earlier prompt are no longer cached. */
+  #lossOf(past: PastPrompt, engine: EngineId): MissReason {
+    if (past.isLost || past.epoch !== this.#fleet.epochOf(past.engine)) return "lost";
+    if (past.engine !== engine) return "other_engine";
+    if (past.isRunning) return "running";
+    return this.#evictedBy(engine) > past.evictedPages ? "evicted" : "not_kept";
+  }
+
+  #earlier({ past, shared }: Nearest): EarlierPrompt {
+    const start = Math.max(0, shared - AROUND_TOKENS);
+    return {
+      shared,
+      endedAgoMs: past.isRunning ? null : performance.now() - past.endedMs,
+      ownTokensSince: (this.#computed.get(past.tenant) ?? 0) - past.tenantTokens,
+      around: Array.from(past.tokens.subarray(start, shared + AROUND_TOKENS)),
+      at: shared - start,
+    };
+  }
+
+  #now(tenant: string, engine: EngineId): Pick<PastPrompt, "endedMs" | "evictedPages" | "tenantTokens"> {
+    return {
+      endedMs: performance.now(),
+      evictedPages: this.#evictedBy(engine),
+      tenantTokens: this.#computed.get(tenant) ?? 0,
+    };
+  }
+
+  #evictedBy(engine: EngineId): number {
+    return this.#fleet.loads()[engine]!.evictedPagesTotal;
+  }
+
+  #count(tenant: string, tokens: number): void {
+    this.#computed.set(tenant, (this.#computed.get(tenant) ?? 0) + tokens);
+  }
+}
+
+/** True if a prompt and its nearest earlier one have different tokens at `place`. */
+function partsAt({ past, shared }: Nearest, place: number): boolean {
+  return place === shared && shared < past.tokens.length;
+}

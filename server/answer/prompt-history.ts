@@ -1,0 +1,130 @@
+import type { TokenId } from "../../base/token.ts";
+import type { EngineId } from "../../scheduler/core.ts";
+
+/** A prompt whose computing has begun, followed by the tokens of its answer once that has ended. */
+export interface PastPrompt {
+  readonly tenant: string;
+  readonly salt: string;
+  readonly engine: EngineId;
+  /** Incarnation of the engine. */
+  readonly epoch: number;
+  /** Tokens with computed keys and values; more after the end. */
+  tokens: Int32Array;
+  isRunning: boolean;
+  /** True if the engine's memory was given back since. */
+  isLost: boolean;
+  /** End of its answer, on the clock of `performance.now()`. */
+  endedMs: number;
+  /** Pages that the engine had evicted by then. */
+  evictedPages: number;
+  /** Tokens that had been computed for the tenant by then. */
+  tenantTokens: number;
+}
+
+/** An earlier prompt, and the number of tokens with which a later one begins like it. */
+export interface Nearest {
+  readonly past: PastPrompt;
+  readonly shared: number;
+}
+
+export interface HistoryLimits {
+  /** Prompts of one tenant. */
+  readonly promptsMax: number;
+  /** Tokens of all tenants together. */
+  readonly tokensMax: number;
+}
+
+const defaultLimits: HistoryLimits = { promptsMax: 32, tokensMax: 4 * 2 ** 20 };
+
+/**
+ * Remembers the last prompts of each tenant. A prompt replaces the one that it goes on from, so that a conversation
+ * is one entry. Entries used least recently are forgotten first.
+ */
+export class PromptHistory {
+  readonly #limits: HistoryLimits;
+  /** All entries, least recently used first. */
+  readonly #all = new Set<PastPrompt>();
+  readonly #byTenant = new Map<string, Set<PastPrompt>>();
+  #tokens = 0;
+
+  constructor(limits: Partial<HistoryLimits> = {}) {
+    this.#limits = { ...defaultLimits, ...limits };
+  }
+
+  /** Entry of the tenant with the longest common beginning; null if none shares a token. */
+  nearest(
+    tenant: string,
+    prompt: readonly TokenId[],
+    isMeant: (past: PastPrompt) => boolean,
+  ): Nearest | null {
+    let found: PastPrompt | null = null;
+    let shared = 0;
+    for (const past of this.#byTenant.get(tenant) ?? []) {
+      // An entry that differs at the end of the best match cannot be better.
+      if (!isMeant(past) || past.tokens.length <= shared || past.tokens[shared] !== prompt[shared]) continue;
+      const length = sharedLength(past.tokens, prompt);
+      if (length <= shared) continue;
+      [found, shared] = [past, length];
+    }
+    return found === null ? null : { past: found, shared };
+  }
+
+  add(past: PastPrompt): void {
+    let own = this.#byTenant.get(past.tenant);
+    if (own === undefined) {
+      own = new Set();
+      this.#byTenant.set(past.tenant, own);
+    }
+    this.#all.add(past);
+    own.add(past);
+    this.#tokens += past.tokens.length;
+    if (own.size > this.#limits.promptsMax) this.remove(own.values().next().value!);
+    this.#shrink();
+  }
+
+  /** Replaces the tokens of an entry, if it is still known. */
+  extend(past: PastPrompt, tokens: Int32Array): void {
+    if (!this.#all.has(past)) return;
+    this.#tokens += tokens.length - past.tokens.length;
+    past.tokens = tokens;
+    this.#shrink();
+  }
+
+  /** Makes an entry the last to be forgotten. */
+  touch(past: PastPrompt): void {
+    const own = this.#byTenant.get(past.tenant);
+    if (own === undefined || !this.#all.delete(past)) return;
+    this.#all.add(past);
+    own.delete(past);
+    own.add(past);
+  }
+
+  remove(past: PastPrompt): void {
+    if (!this.#all.delete(past)) return;
+    this.#tokens -= past.tokens.length;
+    const own = this.#byTenant.get(past.tenant)!;
+    own.delete(past);
+    if (own.size === 0) this.#byTenant.delete(past.tenant);
+  }
+
+  /** Marks all entries as lost: the engines' memory is given back. */
+  loseAll(): void {
+    for (const past of this.#all) past.isLost = true;
+  }
+
+  /** Tokens of all entries. */
+  get tokens(): number {
+    return this.#tokens;
+  }
+
+  #shrink(): void {
+    while (this.#tokens > this.#limits.tokensMax) this.remove(this.#all.values().next().value!);
+  }
+}
+
+function sharedLength(one: Int32Array, other: readonly TokenId[]): number {
+  const end = Math.min(one.length, other.length);
+  let length = 0;
+  while (length < end && one[length] === other[length]) length++;
+  return length;
+}

@@ -1,0 +1,67 @@
+import { type ChatMessage, callsOf, textOf } from "../../text/conversation/messages.ts";
+
+/** Part of a rendered prompt: up to where a message's text ends, or the list of tools. */
+export interface PromptPart {
+  /** Index in the conversation; null for tools. */
+  readonly message: number | null;
+  readonly role: string;
+  /** End in the prompt's text, in bytes of UTF-8. */
+  readonly endByte: number;
+}
+
+/** Characters of a message by which its place is found. */
+const NEEDLE_CHARACTERS = 48;
+/** Most messages that are searched in vain, since each takes a walk through the rest of the text. */
+const MISSED_MAX = 16;
+
+/**
+ * Finds where the messages stand in the prompt that a template wrote of them. A message that the template leaves out,
+ * or writes otherwise, has no part; its text belongs to the next one.
+ */
+export function outlineOf(text: string, messages: readonly ChatMessage[], hasTools: boolean): PromptPart[] {
+  const parts: PromptPart[] = [];
+  let bytes = 0;
+  let at = 0;
+  let missed = 0;
+  let isBesideTools = hasTools;
+  const endAt = (message: number | null, role: string, end: number): void => {
+    bytes += Buffer.byteLength(text.slice(at, end));
+    at = end;
+    parts.push({ message, role, endByte: bytes });
+  };
+  for (const [index, message] of messages.entries()) {
+    const needles = needlesOf(message);
+    if (needles.length === 0) continue;
+    let start = -1;
+    let end = at;
+    for (const needle of needles) {
+      const found = text.indexOf(needle.slice(0, NEEDLE_CHARACTERS), end);
+      if (found < 0) continue;
+      if (start < 0) start = found;
+      end =
+        found + (text.startsWith(needle, found) ? needle.length : Math.min(needle.length, NEEDLE_CHARACTERS));
+    }
+    if (start < 0) {
+      missed += 1;
+      if (missed > MISSED_MAX) break;
+      continue;
+    }
+    if (isBesideTools && message.role !== "system" && message.role !== "developer") {
+      isBesideTools = false;
+      endAt(null, "tools", start);
+    }
+    endAt(index, message.role, end);
+  }
+  return parts;
+}
+
+/** Texts of a message in the order in which templates write them. */
+function needlesOf(message: ChatMessage): readonly string[] {
+  const calls = callsOf(message).map((call) => call.function.name);
+  return [textOf(message).trim(), ...calls].filter((text) => text !== "");
+}
+
+/** Part that a byte belongs to; null behind the last message, where the answer begins. */
+export function partAt(parts: readonly PromptPart[], byte: number): PromptPart | null {
+  return parts.find(({ endByte }) => byte < endByte) ?? null;
+}
