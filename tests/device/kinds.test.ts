@@ -46,6 +46,10 @@ const kinds = [
   ["deepseek-v2", "latent attention"],
   ["mistral4", "latent attention with latents of queries, which grow with their position"],
   ["gemma3n", "several residual streams, LAuReL, sparse gates"],
+  ["qwen3-5", "the delta rule, gated attention"],
+  ["granite4-moe", "Mamba-2 beside experts"],
+  ["falcon-h1", "Mamba-2 and attention side by side"],
+  ["lfm2", "short convolutions"],
 ] as const;
 interface Way {
   readonly device: string;
@@ -111,7 +115,7 @@ describe.each(kinds.flatMap(([name, what]) => waysOf(name).map((way) => ({ name,
 
     test("a cached prefix, its last page copied in part, gives the same bits", () => {
       const first = rig.stream([...familyPrompt.slice(0, 37), 1, 2, 3]);
-      rig.generate(first, 1, 64);
+      rig.step([{ stream: first, count: 40, save: 37 }]);
       const { stream, moves } = rig.branch(first, 37, familyPrompt);
       rig.generate(stream, 1, 5, moves, expectWhole);
       rig.free(stream, 2);
@@ -123,7 +127,7 @@ describe.each(kinds.flatMap(([name, what]) => waysOf(name).map((way) => ({ name,
       const other = rig.stream(familyPrompt.toReversed());
       rig.step([
         { stream: other, count: 20 },
-        { stream: first, count: 40 },
+        { stream: first, count: 40, save: 32 },
       ]);
       const { stream: second, moves } = rig.branch(first, 32, familyPrompt);
       for (let position = 40; position < 44; position += 1) {
@@ -138,6 +142,33 @@ describe.each(kinds.flatMap(([name, what]) => waysOf(name).map((way) => ({ name,
       }
       rig.free(second, 2);
       rig.free(other);
+      rig.free(first);
+    });
+
+    test("two that continue one prompt, beside each other, give the bits of each alone", () => {
+      const last = familyPrompt.length - 1;
+      const continued = [1, 2].map((salt) => [...familyPrompt, salt, 3 * salt, 5 * salt]);
+      const alone = continued.map((tokens) => {
+        const stream = rig.stream(tokens);
+        const [drawn] = rig.step([{ stream, count: tokens.length }]);
+        rig.free(stream);
+        return drawn!.logits;
+      });
+      const first = rig.stream(familyPrompt);
+      rig.step([{ stream: first, count: last, isUndrawn: true, save: last }]);
+      const branches = continued.map((tokens) => rig.branch(first, last, tokens));
+      const streams = branches.map(({ stream }) => stream);
+      const moves = branches.flatMap((branch) => branch.moves);
+      for (const { logits } of rig.step(
+        streams.map((stream) => ({ stream, count: 1 })),
+        moves,
+      )) {
+        expectWhole(last, logits);
+      }
+      rig.step(streams.map((stream) => ({ stream, count: 1, isUndrawn: true as const })));
+      const drawn = rig.step(streams.map((stream) => ({ stream, count: 2 })));
+      expect(drawn.map(({ logits }, index) => sameBits(logits, alone[index]!))).toEqual([true, true]);
+      for (const stream of streams) rig.free(stream, 2);
       rig.free(first);
     });
 

@@ -33,6 +33,10 @@ export interface Stream {
   computed: number;
   /** Slot of the recurrent state after the computed tokens; null: no step has computed any, or there is none. */
   slot: StateSlot | null;
+  /** Slots of checkpoints by the number of tokens before them. */
+  readonly saved: Map<number, StateSlot>;
+  /** Slot of another stream's checkpoint, from which the first step begins. */
+  readonly begins: StateSlot | null;
 }
 
 /** Result of a step's chunk. */
@@ -95,17 +99,19 @@ export class Rig {
   }
 
   stream(tokens: readonly TokenId[]): Stream {
-    return { tokens: [...tokens], pages: [], computed: 0, slot: null };
+    return { tokens: [...tokens], pages: [], computed: 0, slot: null, saved: new Map(), begins: null };
   }
 
   /**
    * Makes a stream with the keys and values of another's first `count` tokens. It shares whole pages; the
-   * next step copies the partial last one.
+   * next step copies the partial last one. With recurrent layers it begins from the other's checkpoint there.
    */
   branch(from: Stream, count: number, tokens: readonly TokenId[]): { stream: Stream; moves: PageMove[] } {
     const shared = Math.floor(count / pageTokens);
-    if (from.slot !== null) throw new Error("a stream with a recurrent state is not branched");
-    const stream = { ...this.stream(tokens), pages: from.pages.slice(0, shared), computed: count };
+    const begins = from.saved.get(count) ?? null;
+    if (from.slot !== null && begins === null)
+      throw new Error(`there is no checkpoint after ${count} tokens`);
+    const stream = { ...this.stream(tokens), pages: from.pages.slice(0, shared), computed: count, begins };
     const rest = count % pageTokens;
     if (rest === 0) return { stream, moves: [] };
     const page = this.#takePage();
@@ -115,13 +121,13 @@ export class Rig {
 
   /**
    * Computes the next `count` tokens of each stream in one step; draws after the last of each unless
-   * `isUndrawn`.
+   * `isUndrawn`. With recurrent layers it keeps a checkpoint after the stream's first `save` tokens.
    */
   step(
-    parts: readonly { stream: Stream; count: number; isUndrawn?: true }[],
+    parts: readonly { stream: Stream; count: number; isUndrawn?: true; save?: number }[],
     moves: readonly PageMove[] = [],
   ): Drawn[] {
-    const chunks: Chunk[] = parts.map(({ stream, count, isUndrawn = false }, index) => {
+    const chunks: Chunk[] = parts.map(({ stream, count, isUndrawn = false, save = null }, index) => {
       const end = stream.computed + count;
       while (stream.pages.length * pageTokens < end) stream.pages.push(this.#takePage());
       return {
@@ -133,7 +139,7 @@ export class Rig {
           ? []
           : [{ afterIndex: count - 1, sampling: greedy, position: 0, banned: [], seen: null, allowed: null }],
         adapter: 0,
-        ...this.#stateOf(stream),
+        ...this.#stateOf(stream, save),
       };
     });
     this.#steps += 1;
@@ -148,12 +154,14 @@ export class Rig {
   }
 
   /** State of a stream's next chunk, which begins from nothing if the stream does. */
-  #stateOf(stream: Stream): Pick<Chunk, "state"> {
+  #stateOf(stream: Stream, save: number | null): Pick<Chunk, "state"> {
     if (this.#model.stateBytes === 0) return {};
-    const from = stream.computed === 0 ? null : stream.slot;
-    stream.slot ??= this.#freeSlots.pop() ?? null;
-    if (stream.slot === null) throw new Error("the rig has no free state slot");
-    return { state: { slot: stream.slot, from, saves: [] } };
+    const from = stream.computed === 0 ? null : (stream.slot ?? stream.begins);
+    stream.slot ??= this.#takeSlot();
+    if (save === null) return { state: { slot: stream.slot, from, saves: [] } };
+    const slot = this.#takeSlot();
+    stream.saved.set(save, slot);
+    return { state: { slot: stream.slot, from, saves: [{ count: save - stream.computed, slot }] } };
   }
 
   #drawn(result: StepResult | null): Drawn[] {
@@ -206,11 +214,19 @@ export class Rig {
     stream.computed = 0;
     if (stream.slot !== null) this.#freeSlots.push(stream.slot);
     stream.slot = null;
+    this.#freeSlots.push(...stream.saved.values());
+    stream.saved.clear();
   }
 
   close(): void {
     this.#device.close();
     closeNativeModel(this.#library, this.#model);
+  }
+
+  #takeSlot(): StateSlot {
+    const slot = this.#freeSlots.pop();
+    if (slot === undefined) throw new Error("the rig has no free state slot");
+    return slot;
   }
 
   #takePage(): PageId {
