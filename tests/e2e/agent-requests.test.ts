@@ -84,9 +84,9 @@ test("Responses: a picture in a result, a call that was cut, developers' message
     `assistant\n${called("view_image", '{"path": "a.png"}')}`,
     `tool\n${picture}`,
     `assistant\nI write.\n${called("exec", '{"cmd":"printf wor')}`,
-    "tool\naborted",
+    "tool\naborted\n\nThe folder is another now.",
     "assistant\n[no answer]",
-    "user\nThe folder is another now.\n\nGo on.",
+    "user\nGo on.",
   ]);
   expect(ignored).toEqual([
     "client_metadata",
@@ -150,7 +150,6 @@ test("Messages: a picture in a result, a system message in the middle, more toke
   expect(ignored).toEqual([
     "context_management",
     "messages.content.content.image",
-    "messages.role",
     "messages.role.system",
     "metadata",
     "output_config.effort",

@@ -1,7 +1,8 @@
 /** A chat template's requirements on past calls: their ids, arguments and accompanying text. */
 import { createHash } from "node:crypto";
 import { begunValueIn } from "../cut-json.ts";
-import { jsonOfText, jsonText, memberTexts } from "../jinja/json.ts";
+import { jsonOfArguments } from "../formats/written-calls.ts";
+import { jsonOfText, memberTexts } from "../jinja/json.ts";
 import { jsonTextOf, rememberJsonText } from "../json-text.ts";
 import type { ChatMessage } from "./messages.ts";
 import { callsOf, type PastCall, textOf } from "./messages.ts";
@@ -99,9 +100,9 @@ function argumentsOf({ function: { arguments: given } }: PastCall, style: CallSt
   return style.arguments === "values" ? values : textsOf(values);
 }
 
-/** The arguments as text: their JSON, as it came if that is known. */
+/** The arguments as a text. */
 export function argumentsText(given: object | string): string {
-  return typeof given === "string" ? given : (jsonTextOf(given) ?? jsonText(given));
+  return typeof given === "string" ? given : jsonOfArguments(given);
 }
 
 /** Each argument as the model writes it: a text, or JSON. */

@@ -270,10 +270,19 @@ function firstSystemsJoined(messages: readonly ChatMessage[]): readonly ChatMess
   return [{ ...first, content }, ...messages.slice(others.length + 1)];
 }
 
+/**
+ * Folds each system message into the user's message or the result before it, or makes it a user's. A user's message
+ * behind results would be a new question, for which templates leave out the thoughts of the work so far.
+ */
 function systemsAsUsers(messages: readonly ChatMessage[], from: number): readonly ChatMessage[] {
-  return changed(messages, (message, index) =>
-    index >= from && isSystem(message) ? [user(message.content)] : null,
-  );
+  const all: ChatMessage[] = messages.slice(0, from);
+  for (const message of messages.slice(from)) {
+    const last = all.at(-1);
+    if (!isSystem(message)) all.push(message);
+    else if (last?.role !== "user" && last?.role !== "tool") all.push(user(message.content));
+    else all[all.length - 1] = { ...last, content: joinedContents(last.content, message.content) };
+  }
+  return messages.slice(from).some(isSystem) ? all : messages;
 }
 
 function loneResultsAsUsers(messages: readonly ChatMessage[]): readonly ChatMessage[] {

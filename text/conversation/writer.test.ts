@@ -239,6 +239,40 @@ test("arguments are their JSON as it came where a template joins texts", () => {
   expect(text).toContain('{"b":1.0,  "10": [2]}');
   const made = [user("a"), assistant("", call("c", "f", { b: [1, "x"] })), result("b", "c")];
   expect(written(templates.get("deepseek")!, made)).toContain('{"b": [1, "x"]}');
+  // Clients that parse arguments write them without spaces, and models do not.
+  const again = parseJson('{"b":[1,"x"]}', defaultJsonLimits) as Record<string, unknown>;
+  const sent = [user("a"), assistant("", call("c", "f", again)), result("b", "c")];
+  expect(written(templates.get("deepseek")!, sent)).toBe(written(templates.get("deepseek")!, made));
+});
+
+describe("a system message in the middle, which the template refuses", () => {
+  const turns = (...messages: readonly ChatMessage[]): string[] =>
+    written(templates.get("qwen 3.5")!, [system("RULES"), ...messages])
+      .split("<|im_start|>")
+      .slice(1)
+      .map((turn) => turn.replace(/<\|im_end\|>\n?/, ""));
+  const called = assistant("", call("1", "f", {}));
+
+  test("ends the user's message before it", () => {
+    expect(turns(user("A"), system("B"), system("C"), assistant("D"))).toEqual([
+      "system\nRULES",
+      "user\nA\n\nB\n\nC",
+      "assistant\nD",
+    ]);
+  });
+
+  test("ends the result before it, so that there is no new question", () => {
+    const [, , , after, ...others] = turns(user("A"), called, result("R", "1"), system("B"));
+    expect([after, others]).toEqual(["tool\nR\n\nB", []]);
+  });
+
+  test("is a user's behind an answer, whatever follows", () => {
+    expect(turns(user("A"), assistant("B"), system("C")).at(-1)).toBe("user\nC");
+    expect(turns(user("A"), assistant("B"), system("C"), user("D")).slice(-2)).toEqual([
+      "user\nC",
+      "user\nD",
+    ]);
+  });
 });
 
 test("a template that writes one call of a message gets one in each, its result behind it", () => {

@@ -34,6 +34,15 @@ export function writtenCalls(form: CallForm, calls: readonly WritableCall[]): st
   return begin + written.join(between) + end;
 }
 
+/**
+ * JSON of a call's arguments as models write it: as it came, but for the compact JSON of clients that parse it and
+ * write it again, which gets spaces.
+ */
+export function jsonOfArguments(given: object): string {
+  const text = jsonTextOf(given);
+  return text === undefined || text === JSON.stringify(given) ? jsonText(given) : text;
+}
+
 function argumentsOf(form: ArgumentsForm, { arguments: given, parameters }: WritableCall): string {
   if (typeof given === "string") return given;
   const entries = Object.entries(given);
@@ -41,7 +50,7 @@ function argumentsOf(form: ArgumentsForm, { arguments: given, parameters }: Writ
     typeof value === "string" && (parameters === undefined || isTextArgument(parameters, name));
   switch (form.kind) {
     case "json":
-      return jsonTextOf(given) ?? jsonText(given);
+      return jsonOfArguments(given);
     case "bare":
       return bareMembers(given, form.quote);
     case "python":
