@@ -43,9 +43,14 @@ export interface EngineReport {
   readonly number: number;
   /**
    * Sequences admitted for the first time; from now on they hold pages. A sequence preempted later is not
-   * listed again.
+   * listed again. `tierTokens`: those of its cached tokens that were loaded from the lower tier for it; absent:
+   * none.
    */
-  readonly started: readonly { readonly sequence: SequenceId; readonly cachedTokens: number }[];
+  readonly started: readonly {
+    readonly sequence: SequenceId;
+    readonly cachedTokens: number;
+    readonly tierTokens?: number;
+  }[];
   /** Columns of drawn tokens: sequences[i] drew tokens[i]. A sequence that drew several has them in order. */
   readonly sequences: readonly SequenceId[];
   readonly tokens: readonly TokenId[];
@@ -99,6 +104,14 @@ export interface EngineLoad {
   readonly preemptionsTotal: number;
   /** Pages that the prefix cache evicted. */
   readonly evictedPagesTotal: number;
+  /**
+   * Lower tier: pages stored, pages that lookups found there beyond the prefix cache, pages loaded, and loads
+   * that ended short.
+   */
+  readonly tierStoredPagesTotal: number;
+  readonly tierFoundPagesTotal: number;
+  readonly tierLoadedPagesTotal: number;
+  readonly tierShortLoadsTotal: number;
   /** Steps after which a stream had waited longer than its TBT target. */
   readonly stepsOverTarget: number;
   /** Throughput decodes left out of a step, in total. */
@@ -117,6 +130,10 @@ const TOTALS = [
   "prefixHitTotal",
   "preemptionsTotal",
   "evictedPagesTotal",
+  "tierStoredPagesTotal",
+  "tierFoundPagesTotal",
+  "tierLoadedPagesTotal",
+  "tierShortLoadsTotal",
   "stepsOverTarget",
   "skippedDecodesTotal",
 ] as const satisfies readonly (keyof EngineLoad)[];
@@ -147,6 +164,10 @@ export function idleLoad(spec: DeviceSpec): EngineLoad {
     prefixHitTotal: 0,
     preemptionsTotal: 0,
     evictedPagesTotal: 0,
+    tierStoredPagesTotal: 0,
+    tierFoundPagesTotal: 0,
+    tierLoadedPagesTotal: 0,
+    tierShortLoadsTotal: 0,
     stepsOverTarget: 0,
     skippedDecodesTotal: 0,
     stepTokens: 0,

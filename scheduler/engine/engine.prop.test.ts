@@ -13,7 +13,13 @@ import { populateFast, priorityGroups } from "../../simulation/baselines/preble.
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { firstCome, promptsFirst } from "../../simulation/baselines/vllm.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";
-import { EngineHarness, FIRST_HINT, type Outcome, tokensAlone } from "../../tests/support/engine-harness.ts";
+import {
+  EngineHarness,
+  FIRST_HINT,
+  type HarnessOptions,
+  type Outcome,
+  tokensAlone,
+} from "../../tests/support/engine-harness.ts";
 import { runs } from "../../tests/support/property.ts";
 import type { Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
 import { publicLength } from "../fleet/public-texts.ts";
@@ -54,6 +60,7 @@ interface Setting {
   readonly batch: BatchPolicy;
   readonly admission: EngineOptions["admission"];
   readonly cache: EngineOptions["cache"];
+  readonly tier: Pick<HarnessOptions, "tier">;
 }
 
 const stepTokens = fc.integer({ min: 1, max: 24 });
@@ -100,6 +107,18 @@ function eitherOf<Name extends keyof AdmissionRule>(name: Name): fc.Arbitrary<Ad
   return fc.constantFrom(servedAdmission[name], plainAdmission[name]);
 }
 
+/** From tiers that answer within a step to some that take several, on a device whose pages take 0.2 ms each. */
+const tiers = fc.record({
+  bytesPerMs: fc.constantFrom(100, 10, 1),
+  latencyMs: fc.constantFrom(0, 0.1, 8),
+  copiedBytesPerMs: fc.constantFrom(10_000, 50),
+  waitingPagesMax: fc.constantFrom(2, 1000),
+  segmentPages: fc.constantFrom(1, 4),
+  segmentsMax: fc.constantFrom(2, 1000),
+  lostShare: fc.constantFrom(0, 0, 0.2),
+  seed: fc.nat(),
+});
+
 /** So few pages and slots that most of them are wanted by several sequences. */
 const settings: fc.Arbitrary<Setting> = fc.record({
   pages: fc.integer({ min: 8, max: 16 }),
@@ -122,6 +141,7 @@ const settings: fc.Arbitrary<Setting> = fc.record({
     }),
   }),
   cache: fc.constantFrom(null, null, recencyCache, noCache),
+  tier: fc.option(tiers).map((tier) => (tier === null ? {} : { tier })),
 });
 
 const services: fc.Arbitrary<Service> = fc.record({
@@ -251,7 +271,7 @@ function play(
   setting: Setting,
   script: readonly Command[],
 ): { harness: EngineHarness; specs: SequenceSpec[] } {
-  const { pages, pageTokens, contextMax, slots, maskSteps, ...engine } = setting;
+  const { pages, pageTokens, contextMax, slots, maskSteps, tier, ...engine } = setting;
   const states = slots === null ? {} : { states: { slots, bytes: 1 } };
   const harness = new EngineHarness({
     vocabulary,
@@ -261,6 +281,7 @@ function play(
       isAbortable === true && number % 2 === 0 ? { kind: "aborted", reason: "something came" } : null,
     spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY, ...states },
     engine,
+    ...tier,
     isStallFree: setting.batch.kind === "baseline" && setting.batch.isStallFree,
   });
   const submitted: SequenceSpec[] = [];

@@ -13,6 +13,7 @@ import { byObjective } from "./step/prompt-order.ts";
 import { type PlannedChunk, StepBuilder } from "./step/step-builder.ts";
 import type { Backlog, StepPass, StepRule } from "./step/step-rule.ts";
 import { openStepRule } from "./step/time-budget.ts";
+import type { TierLoads } from "./tier-loads.ts";
 
 /** A planned step. */
 export interface PlannedStep {
@@ -33,6 +34,8 @@ export interface PlannerParts {
   readonly costs: EngineCosts;
   readonly table: SequenceTable;
   readonly hints: PrefixHints;
+  /** Null: there is no lower tier. */
+  readonly loads: TierLoads | null;
   readonly reports: ReportBuilder;
 }
 
@@ -74,7 +77,7 @@ export class Planner {
   constructor(parts: PlannerParts) {
     this.#parts = parts;
     this.#rule = openStepRule(parts.options.batch, parts.spec, parts.costs);
-    this.#admission = new Admission(parts.options, parts.table, parts.reports);
+    this.#admission = new Admission(parts.options, parts.table, parts.loads, parts.reports);
   }
 
   /**
@@ -87,8 +90,10 @@ export class Planner {
 
   /** Decides the next step; null if there is nothing to compute now. */
   plan(): PlannedStep | null {
-    const { clock, table } = this.#parts;
+    const { clock, table, loads } = this.#parts;
     const { kvCache, queue } = table;
+    // A sequence may need all pages there are if no other runs.
+    if (table.running.length > 0) loads?.begin(this.#headroom());
     if (this.#hasComputed) this.#computedMs = clock.nowMs();
     this.#hasComputed = false;
     this.#wakeMs = null;
@@ -221,8 +226,8 @@ export class Planner {
 
   /** Plans a piece of a prefix hint, if no sequence waits for any part of this step. */
   #planWarm({ chunks, prompts, budget, nowMs }: StepBuilder): WarmStep | null {
-    const { options, table, hints, spec } = this.#parts;
-    const { queue, running, kvCache } = table;
+    const { table, hints, spec } = this.#parts;
+    const { queue } = table;
     if (hints.isEmpty || queue.size > 0 || prompts.length > 0 || budget.skipped.size > 0) return null;
     if (chunks.length >= spec.stepChunksMax) return null;
     const wakeMs = this.#computedMs + PAUSE_MS;
@@ -238,8 +243,15 @@ export class Planner {
         budget.deadlineMs === Number.POSITIVE_INFINITY &&
         chunks.every(({ sequence }) => sequence.program?.id === program),
       tokensMax: this.#tokensMax - chunks.length,
-      headroom: running.length + Math.ceil(options.admission.watermark * kvCache.pool.pagesTotal),
+      headroom: this.#headroom(),
     });
+  }
+
+  /** Pages that work ahead leaves available. */
+  #headroom(): number {
+    const { options, table } = this.#parts;
+    const { running, kvCache } = table;
+    return running.length + Math.ceil(options.admission.watermark * kvCache.pool.pagesTotal);
   }
 
   /** Makes the step for the device. */

@@ -52,7 +52,7 @@ export class ReportBuilder {
   #reports = 0;
   #hasLoadChanged = false;
   #notes: StepNote[] = [];
-  #started: { sequence: SequenceId; cachedTokens: number }[] = [];
+  #started: { sequence: SequenceId; cachedTokens: number; tierTokens?: number }[] = [];
   #sequences: SequenceId[] = [];
   #tokens: TokenId[] = [];
   #logprobs: (TokenLogprobs | null)[] | null = null;
@@ -94,10 +94,11 @@ export class ReportBuilder {
   }
 
   /** Records that a sequence was admitted, for the first time or again. */
-  admitted({ id, computed, length, wasStarted }: Sequence): void {
+  admitted({ id, computed, length, wasStarted }: Sequence, tierTokens: number): void {
     if (computed > 0) this.#note({ kind: "cached", sequence: id, tokens: computed });
     if (wasStarted) return;
-    this.#started.push({ sequence: id, cachedTokens: computed });
+    const fromTier = tierTokens === 0 ? {} : { tierTokens };
+    this.#started.push({ sequence: id, cachedTokens: computed, ...fromTier });
     this.#totals.promptTokensTotal += length;
     this.#totals.prefixQueriedTotal += length;
     this.#totals.prefixHitTotal += computed;
