@@ -85,6 +85,8 @@ export interface StartedSequence {
    * the recurrent state stands at their end. Absent: `cachedTokens`.
    */
   readonly matchedTokens?: number;
+  /** Cached tokens that were loaded from the lower tier for it. Absent: none. */
+  readonly tierTokens?: number;
 }
 
 /** Logprobs of the prompt tokens from `start` on. */
@@ -120,6 +122,14 @@ export interface EngineLoad {
   readonly preemptionsTotal: number;
   /** Pages that the prefix cache evicted. */
   readonly evictedPagesTotal: number;
+  /**
+   * Lower tier: pages stored, pages that lookups found there beyond the prefix cache, pages loaded, and loads
+   * that ended short.
+   */
+  readonly tierStoredPagesTotal: number;
+  readonly tierFoundPagesTotal: number;
+  readonly tierLoadedPagesTotal: number;
+  readonly tierShortLoadsTotal: number;
   /** Steps after which a stream had waited longer than its TBT target. */
   readonly stepsOverTarget: number;
   /** Throughput decodes left out of a step, in total. */
@@ -143,6 +153,10 @@ const TOTALS = [
   "prefixHitTotal",
   "preemptionsTotal",
   "evictedPagesTotal",
+  "tierStoredPagesTotal",
+  "tierFoundPagesTotal",
+  "tierLoadedPagesTotal",
+  "tierShortLoadsTotal",
   "stepsOverTarget",
   "skippedDecodesTotal",
   "draftsTotal",
@@ -182,6 +196,10 @@ export function idleLoad(spec: DeviceSpec): EngineLoad {
     prefixHitTotal: 0,
     preemptionsTotal: 0,
     evictedPagesTotal: 0,
+    tierStoredPagesTotal: 0,
+    tierFoundPagesTotal: 0,
+    tierLoadedPagesTotal: 0,
+    tierShortLoadsTotal: 0,
     stepsOverTarget: 0,
     skippedDecodesTotal: 0,
     draftsTotal: 0,

@@ -29,6 +29,7 @@ function checks(policy: Policy): Checks {
     delayMs: 0.2,
     nextToken: () => 1,
     sharesReads: false,
+    tier: null,
     record: null,
   };
   const host = new SimulatedHost(setup, new EventClock(), nobody);

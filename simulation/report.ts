@@ -34,6 +34,9 @@ export interface EngineRecord {
   readonly preemptions: number;
   readonly waitingMax: number;
   readonly evictedPages: number;
+  /** Pages stored on the lower tier, and pages loaded from it. */
+  readonly tierStoredPages: number;
+  readonly tierLoadedPages: number;
 }
 
 /** Report of a simulation. */

@@ -5,12 +5,13 @@ import type { Device, DeviceSpec } from "../scheduler/device.ts";
 import type { Engine } from "../scheduler/engine/engine.ts";
 import type { EngineSettings } from "../scheduler/engine/engine-options.ts";
 import type { EngineLink } from "../scheduler/fleet/fleet.ts";
-import { EngineHost } from "../scheduler/host/engine-host.ts";
+import { EngineHost, type HostPorts } from "../scheduler/host/engine-host.ts";
 import type { EngineLoad, EngineMessage, EngineReport } from "../scheduler/messages.ts";
 import { engineRecorder, type RecordingSink } from "../scheduler/recording/recorder.ts";
 import type { EventClock } from "./event-clock.ts";
 import type { DeviceNoise } from "./noise.ts";
 import type { EngineRecord } from "./report.ts";
+import { SimulatedTier, type TierSetup } from "./simulated-tier.ts";
 import { TimedDevice } from "./timed-device.ts";
 
 /** Parameters of a simulated engine host. */
@@ -29,6 +30,8 @@ export interface SimulatedHostSetup {
   readonly nextToken: (row: SampleRow) => TokenId;
   /** True if its decodes read a shared page once. */
   readonly sharesReads: boolean;
+  /** Lower tier; null: none. */
+  readonly tier: TierSetup | null;
   /** Sink of a recording; null: none. */
   readonly record: RecordingSink | null;
 }
@@ -62,6 +65,7 @@ export class SimulatedHost implements EngineLink {
   readonly #clock: EventClock;
   readonly #observer: HostObserver;
   readonly #host: EngineHost;
+  readonly #tier: Pick<HostPorts, "tier">;
   /** Lives in this place; the last one is in the engine host, unless it is lost. */
   readonly #lives: Life[] = [];
   /** Last messages sent, with their time: those of one moment arrive together. */
@@ -79,6 +83,8 @@ export class SimulatedHost implements EngineLink {
     this.#clock = clock;
     this.#observer = observer;
     this.#host = new EngineHost(record === null ? null : engineRecorder(engine, clock, record));
+    const { tier } = setup;
+    this.#tier = tier === null ? {} : { tier: new SimulatedTier(tier, clock) };
     this.open();
   }
 
@@ -134,7 +140,8 @@ export class SimulatedHost implements EngineLink {
       report: (report: EngineReport, learnt: EngineCosts | null) => this.#report(life, report, learnt),
     };
     const epoch = this.#lives.length;
-    this.#host.open({ link, device: this.#watched(device), clock }, { epoch, settings, costs: life.costs });
+    const ports = { link, device: this.#watched(device), clock, ...this.#tier };
+    this.#host.open(ports, { epoch, settings, costs: life.costs });
     this.#lives.push(life);
     return epoch;
   }
@@ -162,6 +169,8 @@ export class SimulatedHost implements EngineLink {
       preemptions: sum(({ load }) => load?.preemptionsTotal ?? 0),
       waitingMax: this.#waitingMax,
       evictedPages: sum(({ load }) => load?.evictedPagesTotal ?? 0),
+      tierStoredPages: sum(({ load }) => load?.tierStoredPagesTotal ?? 0),
+      tierLoadedPages: sum(({ load }) => load?.tierLoadedPagesTotal ?? 0),
     };
   }
 

@@ -19,6 +19,7 @@ import { History } from "./history.ts";
 import { DeviceNoise, type Noise } from "./noise.ts";
 import { type RequestRecord, type SimulationReport, summarize } from "./report.ts";
 import { type HostObserver, SimulatedHost } from "./simulated-host.ts";
+import type { TierSetup } from "./simulated-tier.ts";
 import type { Arrival, Workload } from "./workload.ts";
 
 /** Fault of one engine at a given time. */
@@ -42,6 +43,8 @@ export interface TimedDeviceSetup {
    * assumes.
    */
   readonly sharesReads?: boolean;
+  /** Lower tier of its engine; absent: none. */
+  readonly tier?: TierSetup;
 }
 
 /** All inputs of a simulation. */
@@ -273,7 +276,7 @@ class Simulation implements ClientObserver, HostObserver {
 
   #host(engine: EngineId): SimulatedHost {
     const { devices, estimated, policy, linkDelayMs, noise, seed, record } = this.#setup;
-    const { profile, sharesReads = false } = devices[engine]!;
+    const { profile, sharesReads = false, tier = null } = devices[engine]!;
     const spec = this.#specs[engine]!;
     const setup = {
       engine,
@@ -284,6 +287,7 @@ class Simulation implements ClientObserver, HostObserver {
       settings: { ...settingsOf(policy, devices.length), queueMax: QUEUE_MAX },
       delayMs: linkDelayMs ?? LINK_DELAY_MS,
       sharesReads,
+      tier,
       nextToken: (row: SampleRow) => this.#nextToken(row),
       record: record ?? null,
     };

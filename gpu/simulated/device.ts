@@ -4,6 +4,7 @@ import type { TokenId } from "../../base/token.ts";
 import type {
   Chunk,
   ChunkState,
+  PageId,
   Sampled,
   SampleRow,
   SequenceId,
@@ -90,6 +91,28 @@ export class SimulatedDevice implements Device {
       const computed = fault === null || fault.kind === "aborted" ? this.#compute(step, deviceMs) : null;
       done(fault ?? computed!);
     });
+  }
+
+  /** Returns a copy of what a page holds: its tokens, then their context hashes. */
+  read(page: PageId): Int32Array {
+    const { pageTokens } = this.spec;
+    const start = page * pageTokens;
+    const contents = new Int32Array(2 * pageTokens);
+    contents.set(this.#tokens.subarray(start, start + pageTokens));
+    contents.set(this.#contexts.subarray(start, start + pageTokens), pageTokens);
+    return contents;
+  }
+
+  /** Replaces what a page holds by what `read` returned for another. */
+  write(page: PageId, contents: Int32Array): void {
+    const { pageTokens } = this.spec;
+    this.#tokens.set(contents.subarray(0, pageTokens), page * pageTokens);
+    this.#contexts.set(contents.subarray(pageTokens), page * pageTokens);
+  }
+
+  /** Makes a page as if it was never written. */
+  spoil(page: PageId): void {
+    this.write(page, new Int32Array(2 * this.spec.pageTokens));
   }
 
   /** Closes the device and drops a step in flight. */

@@ -15,6 +15,7 @@ import {
   edgeOf,
   type MatchPosition,
   moveWaiter,
+  type NodeKind,
   type PrefixWaiter,
   type RadixNode,
   recedeWaiters,
@@ -64,6 +65,8 @@ export interface CacheObserver {
    * they are its last.
    */
   evicting(node: RadixNode, from: number): void;
+  /** Records that the last `count` pages of a leaf are about to be evicted for others; they are still right. */
+  dropping?(leaf: RadixNode, count: number): void;
 }
 
 /**
@@ -289,7 +292,7 @@ export class Cache {
    */
   insert(lock: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): CacheLock {
     assert(end % this.#pool.pageTokens === 0, "a running sequence hands over whole pages");
-    return this.#extend(lock, tokens, end, pages);
+    return this.#extend(lock, tokens, end, pages, "prompt");
   }
 
   /**
@@ -303,7 +306,7 @@ export class Cache {
     pages: Int32Array,
     states: readonly SavedState[] = [],
   ): void {
-    const last = this.#extend(lock, tokens, end, pages);
+    const last = this.#extend(lock, tokens, end, pages, "end");
     for (const state of states) this.checkpoints!.add(last.node, state);
     this.release(last);
   }
@@ -315,7 +318,9 @@ export class Cache {
     while (this.#pool.pagesFree - freeBefore < pages) {
       const leaf = this.#eviction.first;
       if (leaf === null) break;
-      this.#shorten(leaf, pages - (this.#pool.pagesFree - freeBefore));
+      const count = Math.min(pages - (this.#pool.pagesFree - freeBefore), leaf.pages.length);
+      this.#observer?.dropping?.(leaf, count);
+      this.#shorten(leaf, count);
     }
     const freed = this.#pool.pagesFree - freeBefore;
     this.#pagesEvictedTotal += freed;
@@ -402,22 +407,28 @@ export class Cache {
     }
   }
 
-  #extend(lock: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): CacheLock {
+  #extend(lock: CacheLock, tokens: Int32Array, end: number, pages: Int32Array, kind: NodeKind): CacheLock {
     const { sharing, node: from } = lock;
     assert(end >= from.end, "locked tokens are computed");
     if (end === from.end) return lock;
     const { publicTokens } = sharing;
     // A public text ends with a node.
     if (from.end < publicTokens && publicTokens < end)
-      return this.#extend(this.#extend(lock, tokens, publicTokens, pages), tokens, end, pages);
-    const node = this.#merge(lock, tokens, end, pages);
+      return this.#extend(this.#extend(lock, tokens, publicTokens, pages, kind), tokens, end, pages, kind);
+    const node = this.#merge(lock, tokens, end, pages, kind);
     this.#pin(node, from);
     return { sharing, node };
   }
 
   /** Brings tokens [from.end, end) into the tree; returns the node that ends there. The caller locks it at
    *  once. */
-  #merge({ sharing, node: from }: CacheLock, tokens: Int32Array, end: number, pages: Int32Array): RadixNode {
+  #merge(
+    { sharing, node: from }: CacheLock,
+    tokens: Int32Array,
+    end: number,
+    pages: Int32Array,
+    kind: NodeKind,
+  ): RadixNode {
     const { pageTokens } = this.#pool;
     const position = descend(from, tokens, end, sharing);
     const isKnown = position.depth === end;
@@ -442,6 +453,7 @@ export class Cache {
           );
     const edge = edgeOf(tokens, position.depth, sharing);
     const leaf = attach(stem, edge, tokens.slice(position.depth, end), leafPages, hashes);
+    leaf.kind = kind;
     this.#pagesHeld += leafPages.length;
     advanceWaiters(leaf);
     this.#list(leaf);
@@ -481,7 +493,7 @@ export class Cache {
    *  that loses its last branch goes back to its last whole page. */
   #shorten(leaf: RadixNode, pages: number): void {
     assert(leaf.locks === 0 && leaf.isLeaf, "only leaves without locks are evicted");
-    this.#dropPages(leaf, Math.min(pages, leaf.pages.length));
+    this.#dropPages(leaf, pages);
     this.#cutToPages(leaf);
   }
 

@@ -3,6 +3,7 @@ import type { StateSlot } from "../core.ts";
 import type { EvictionPolicy } from "./eviction.ts";
 import { IdPool } from "./id-pool.ts";
 import { Checkpoint, type CheckpointKind, deepest, type PrefixWaiter, type RadixNode } from "./radix-tree.ts";
+import { ReadShares } from "./read-shares.ts";
 
 /** A slot with the state after the first `depth` tokens. */
 export interface SavedState {
@@ -45,12 +46,6 @@ const DISTANCES_MIN = 8;
 /** Checkpoints after which the counts of a kind are halved: later ones weigh more. */
 const COUNTED_MAX = 64;
 
-/** Checkpoints of a kind, and how many of them were read. */
-interface Counts {
-  made: number;
-  read: number;
-}
-
 /**
  * GreedyDual (Cao and Irani, USENIX 1997): a checkpoint's worth is the clock at its last use plus the
  * milliseconds that it is likely to save. The clock rises to the worth of each victim. All states have one
@@ -62,7 +57,7 @@ interface Counts {
  */
 export class GreedyDual implements CheckpointPolicy {
   #clock = 0;
-  readonly #counts = new Map<string, Counts>();
+  readonly #shares = new ReadShares(1, COUNTED_MAX);
 
   positions({
     length,
@@ -82,34 +77,16 @@ export class GreedyDual implements CheckpointPolicy {
   }
 
   used(kind: CheckpointKind, before: number | null): number {
-    if (before !== null) this.#countsOf(kind, before).read += 1;
-    const counts = this.#countsOf(kind, before === null ? 0 : before + 1);
-    counts.made += 1;
-    if (counts.made > COUNTED_MAX) {
-      counts.made /= 2;
-      counts.read /= 2;
-    }
+    this.#shares.used(kind, before);
     return this.#clock;
   }
 
   worth({ kind, reads, savedMs, usedAt }: Valued): number {
-    const { made, read } = this.#countsOf(kind, reads);
-    return usedAt + (savedMs * (1 + read)) / (2 + made);
+    return usedAt + savedMs * this.#shares.shareOf(kind, reads);
   }
 
   evicted(worth: number): void {
     this.#clock = worth;
-  }
-
-  /** Counts of a kind, apart for those that were read before. */
-  #countsOf(kind: CheckpointKind, reads: number): Counts {
-    const name = reads === 0 ? kind : `${kind}, read`;
-    let counts = this.#counts.get(name);
-    if (counts === undefined) {
-      counts = { made: 0, read: 0 };
-      this.#counts.set(name, counts);
-    }
-    return counts;
   }
 }
 

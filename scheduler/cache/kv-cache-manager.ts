@@ -7,16 +7,19 @@ import {
   type Sharing,
   sharingOf,
 } from "../core.ts";
-import { type CostModel, promptMs } from "../cost/cost-model.ts";
+import type { CostModel } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
 import type { Sequence } from "../engine/sequence.ts";
-import { Cache, type CacheLock, type CacheStates } from "./cache.ts";
+import { Cache, type CacheLock, type CacheObserver, type CacheStates } from "./cache.ts";
 import { type CheckpointPolicy, GreedyDual, type SavedState } from "./checkpoints.ts";
 import type { EvictionPolicy } from "./eviction.ts";
 import { KvEventLog } from "./kv-event-log.ts";
+import type { LowerTier } from "./lower-tier.ts";
 import { PagePool } from "./page-pool.ts";
 import { type Checkpoint, type CheckpointKind, deepest, PrefixWaiter, pathPages } from "./radix-tree.ts";
 import type { SequenceKv, SequenceState } from "./sequence-kv.ts";
+import { computeMs } from "./tier-prices.ts";
+import { TierStores } from "./tier-stores.ts";
 
 /**
  * Share of the pages that are evicted together at least: one by one costs several times as much, and sends
@@ -50,24 +53,28 @@ export class KvCacheManager {
   readonly cache: Cache;
   /** KV events for the fleet; null: it reads none. */
   readonly kvEvents: KvEventLog | null;
+  /** Stores on the lower tier; null: there is no tier. */
+  readonly stores: TierStores | null;
   /** Locks on pages that the step being planned or in flight copies from. */
   #sources: CacheLock[] = [];
   /** Held sequences, in the order of their ends. */
   readonly #held = new Map<SequenceId, Held>();
   readonly #evictedLeast: number;
 
-  /** `epoch`: the engine's incarnation in its KV events; null: it sends none. */
+  /** `epoch`: the engine's incarnation in its KV events; null: it sends none. `tier`: null, if there is none. */
   constructor(
     { pages, pageTokens, states }: Pick<DeviceSpec, "pages" | "pageTokens" | "states">,
     epoch: number | null,
     costs: CostModel,
     { eviction, checkpoints = new GreedyDual() }: KvCachePolicies = {},
+    tier: LowerTier | null = null,
   ) {
     this.#evictedLeast = Math.min(EVICTED_MAX, Math.ceil(pages * EVICTED_SHARE));
     this.pool = new PagePool(pages, pageTokens);
     this.kvEvents = epoch === null ? null : new KvEventLog(pageTokens, epoch);
     const cacheStates = states === undefined ? null : statesOf(states.slots, checkpoints, costs);
-    this.cache = new Cache(this.pool, this.kvEvents, cacheStates, eviction);
+    this.stores = tier === null ? null : new TierStores(tier, this.pool, costs);
+    this.cache = new Cache(this.pool, observerOf(this.kvEvents, this.stores), cacheStates, eviction);
   }
 
   /** Pages that are free, or that eviction can free. */
@@ -301,6 +308,12 @@ export class KvCacheManager {
     kv.computed = 0;
   }
 
+  /** Frees the pages of a load: those of its first `count` tokens that it was for are right. */
+  freeLoaded(sequence: Sequence, count: number): void {
+    this.computed(sequence, count);
+    this.stores?.loading(() => this.free(sequence, true));
+  }
+
   /** Ends the state of a sequence. Returns what becomes checkpoints; the other slots are free. */
   #freeState(kv: SequenceKv, keep: boolean): readonly SavedState[] {
     const { state, computed } = kv;
@@ -372,8 +385,17 @@ function inOrder(positions: ReadonlyMap<number, CheckpointKind>): SequenceState[
 }
 
 function statesOf(slots: number, policy: CheckpointPolicy, costs: CostModel): CacheStates {
-  // A reader has a step in any case, for at least one token.
-  const computeMs = (tokens: number, context: number): number =>
-    Math.max(0, promptMs(costs, tokens + 1, context) - promptMs(costs, 1, context + tokens));
-  return { slots, policy, computeMs };
+  return { slots, policy, computeMs: (tokens, context) => computeMs(costs, tokens, context) };
+}
+
+function observerOf(kvEvents: KvEventLog | null, stores: TierStores | null): CacheObserver | null {
+  if (kvEvents === null || stores === null) return kvEvents ?? stores;
+  return {
+    inserted: (node) => {
+      kvEvents.inserted(node);
+      stores.inserted(node);
+    },
+    evicting: (node, from) => kvEvents.evicting(node, from),
+    dropping: (leaf, count) => stores.dropping(leaf, count),
+  };
 }

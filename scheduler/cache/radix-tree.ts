@@ -18,6 +18,9 @@ export function edgeLimit(at: number, limit: number, { publicTokens }: Sharing):
   return at < publicTokens ? Math.min(limit, publicTokens) : limit;
 }
 
+/** Part of a sequence: computed while it has a prompt to compute, or at its end, which is mostly its answer. */
+export type NodeKind = "prompt" | "end";
+
 /**
  * A node of the radix tree: tokens [start, end) of every sequence that passes through it, and pages.
  *
@@ -47,6 +50,11 @@ export class RadixNode {
   /** The key below its parent; of a root, the key of its tree. */
   edge: Edge;
   readonly children = new Map<Edge, RadixNode>();
+  /** The part of a sequence that it came from, and the number of sequences that began from it. */
+  kind: NodeKind = "prompt";
+  reads = 0;
+  /** Number of its leading whole pages that the lower tier has; 0 without a tier. */
+  stored = 0;
   /** Checkpoints with start < depth ≤ end, by rising depth; and the number of those here or below. */
   checkpoints: readonly Checkpoint[] = [];
   kept = 0;
@@ -173,6 +181,10 @@ export function split(node: RadixNode, depth: number, pageTokens: number): Radix
     part(node.hashes, 0, wholePages),
   );
   upper.locks = node.locks;
+  upper.kind = node.kind;
+  upper.reads = node.reads;
+  upper.stored = Math.min(node.stored, wholePages);
+  node.stored -= upper.stored;
   node.parent.children.set(upper.edge, upper);
   node.parent = upper;
   node.start = depth;
@@ -230,6 +242,13 @@ export function pathPages(node: RadixNode): PageId[] {
   const path: RadixNode[] = [];
   for (let at: RadixNode | null = node; at !== null; at = at.parent) path.push(at);
   return path.reverse().flatMap((at) => at.pages);
+}
+
+/** The tokens of the path that ends with `node`. */
+export function tokensOf(node: RadixNode): Int32Array {
+  const tokens = new Int32Array(node.end);
+  for (let at = node; at.parent !== null; at = at.parent) tokens.set(at.tokens, at.start);
+  return tokens;
 }
 
 /**

@@ -6,6 +6,7 @@ import type { Sequence } from "./sequence.ts";
 import type { SequenceTable } from "./sequence-table.ts";
 import { isStarving } from "./step/prompt-order.ts";
 import type { StepBuilder } from "./step/step-builder.ts";
+import type { TierLoads } from "./tier-loads.ts";
 
 /** A waiting sequence that may run from the next step on. */
 export interface Candidate {
@@ -35,14 +36,16 @@ const PARKED_MAX = 64;
 export class Admission {
   readonly #options: EngineOptions;
   readonly #table: SequenceTable;
+  readonly #loads: TierLoads | null;
   readonly #reports: ReportBuilder;
   #isBlocked = false;
   /** The first online sequence that had no room of late. */
   #lacking: Sequence | null = null;
 
-  constructor(options: EngineOptions, table: SequenceTable, reports: ReportBuilder) {
+  constructor(options: EngineOptions, table: SequenceTable, loads: TierLoads | null, reports: ReportBuilder) {
     this.#options = options;
     this.#table = table;
+    this.#loads = loads;
     this.#reports = reports;
   }
 
@@ -107,6 +110,17 @@ export class Admission {
         continue;
       }
 
+      // Pages of loads come back when these end.
+      const isAlone = running.length === 0 && this.#loads?.isIdle !== false;
+      const hasRoom = (): boolean => kvCache.fits(sequence, isAlone ? 0 : this.#headroom());
+      const load = this.#loads?.claim(sequence, hasRoom) ?? null;
+      if (load !== null) {
+        queue.park(sequence, load.owner, load.tokens);
+        this.#reports.waits(sequence.id, load.owner.id);
+        parked += 1;
+        continue;
+      }
+
       const { cachedTokens, objective } = sequence;
       const left = sequence.length - cachedTokens;
       const offered = budget.offer(left, cachedTokens, nowMs - sequence.pacing.lastChunkMs, objective);
@@ -123,8 +137,7 @@ export class Admission {
         return this.#none(false);
       }
 
-      const isAlone = running.length === 0;
-      let fits = kvCache.fits(sequence, isAlone ? 0 : this.#headroom());
+      let fits = hasRoom();
       // Held pages are kept from waiting sequences, unless nothing else runs.
       while (!fits && isAlone && kvCache.releaseOldestHeld()) fits = kvCache.fits(sequence, 0);
       if (!fits && !isAlone) {

@@ -14,7 +14,13 @@ import { populateFast, priorityGroups } from "../../simulation/baselines/preble.
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { firstCome, promptsFirst } from "../../simulation/baselines/vllm.ts";
 import { sequenceSpec } from "../../simulation/factories.ts";
-import { EngineHarness, FIRST_HINT, type Outcome, tokensAlone } from "../../tests/support/engine-harness.ts";
+import {
+  EngineHarness,
+  FIRST_HINT,
+  type HarnessOptions,
+  type Outcome,
+  tokensAlone,
+} from "../../tests/support/engine-harness.ts";
 import { oracleDrafts } from "../../tests/support/oracle-drafts.ts";
 import { runs } from "../../tests/support/property.ts";
 import type { Objective, SequenceId, SequenceSpec, Service } from "../core.ts";
@@ -58,6 +64,7 @@ interface Setting {
   readonly cache: EngineOptions["cache"];
   /** Chance that a drafted token is right; null: drafts are those that serve. */
   readonly oracle: number | null;
+  readonly tier: Pick<HarnessOptions, "tier">;
 }
 
 const stepTokens = fc.integer({ min: 1, max: 24 });
@@ -110,6 +117,18 @@ function eitherOf<Name extends keyof AdmissionRule>(name: Name): fc.Arbitrary<Ad
   return fc.constantFrom(servedAdmission[name], plainAdmission[name]);
 }
 
+/** From tiers that answer within a step to some that take several, on a device whose pages take 0.2 ms each. */
+const tiers = fc.record({
+  bytesPerMs: fc.constantFrom(100, 10, 1),
+  latencyMs: fc.constantFrom(0, 0.1, 8),
+  copiedBytesPerMs: fc.constantFrom(10_000, 50),
+  waitingPagesMax: fc.constantFrom(2, 1000),
+  segmentPages: fc.constantFrom(1, 4),
+  segmentsMax: fc.constantFrom(2, 1000),
+  lostShare: fc.constantFrom(0, 0, 0.2),
+  seed: fc.nat(),
+});
+
 /** So few pages and slots that most of them are wanted by several sequences. */
 const settings: fc.Arbitrary<Setting> = fc.record({
   pages: fc.integer({ min: 8, max: 16 }),
@@ -133,6 +152,7 @@ const settings: fc.Arbitrary<Setting> = fc.record({
   }),
   cache: fc.constantFrom(null, null, recencyCache, noCache),
   oracle: fc.constantFrom(null, 0, 0.5, 0.8, 1),
+  tier: fc.option(tiers).map((tier) => (tier === null ? {} : { tier })),
 });
 
 const services: fc.Arbitrary<Service> = fc.record({
@@ -262,7 +282,7 @@ function play(
   setting: Setting,
   script: readonly Command[],
 ): { harness: EngineHarness; specs: SequenceSpec[] } {
-  const { pages, pageTokens, contextMax, slots, maskSteps, oracle, ...engine } = setting;
+  const { pages, pageTokens, contextMax, slots, maskSteps, oracle, tier, ...engine } = setting;
   const drafts =
     oracle === null
       ? { kind: "suffix" as const }
@@ -276,6 +296,7 @@ function play(
       isAbortable === true && number % 2 === 0 ? { kind: "aborted", reason: "something came" } : null,
     spec: { pages, pageTokens, contextMax, vocabSize: VOCABULARY, ...states },
     engine: { ...engine, drafts },
+    ...tier,
     isStallFree: setting.batch.kind === "baseline" && setting.batch.isStallFree,
   });
   const submitted: SequenceSpec[] = [];

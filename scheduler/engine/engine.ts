@@ -2,6 +2,7 @@ import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
 import { KvCacheManager } from "../cache/kv-cache-manager.ts";
+import type { LowerTier } from "../cache/lower-tier.ts";
 import type { Chunk, Finish, Sampled, SequenceSpec, StepResult, TokenLogprobs } from "../core.ts";
 import { type EngineCosts, promptMs, shapeOf } from "../cost/cost-model.ts";
 import { unknownCost } from "../cost/linear.ts";
@@ -18,6 +19,7 @@ import { ReportBuilder } from "./report-builder.ts";
 import type { Sequence } from "./sequence.ts";
 import { SequenceTable } from "./sequence-table.ts";
 import type { PlannedChunk } from "./step/step-builder.ts";
+import { TierLoads } from "./tier-loads.ts";
 
 /**
  * An idle engine checks all its records this often at most: a request that arrives meanwhile waits for the
@@ -42,6 +44,8 @@ export class Engine {
   readonly #reports: ReportBuilder;
   readonly #table: SequenceTable;
   readonly #hints: PrefixHints;
+  /** Null: there is no lower tier. */
+  readonly #loads: TierLoads | null;
   readonly #planner: Planner;
 
   /** The step in flight; null: there is none. */
@@ -59,19 +63,24 @@ export class Engine {
     settings: EngineSettings,
     emit: (report: EngineReport) => void,
     costs: EngineCosts = unknownCost,
+    tier: LowerTier | null = null,
   ) {
     const { spec } = device;
     const options = resolveOptions(settings, spec);
     const { queue: order, admission, cache } = options;
     const epoch = options.kvEvents ? options.epoch : null;
-    const kvCache = cache === null ? new KvCacheManager(spec, epoch, costs) : cache.open(spec, epoch, costs);
+    // A prompt begins from a state, which the tier does not keep; and baselines have caches of their own.
+    const used = spec.states === undefined && cache === null ? tier : null;
+    const kvCache = cache?.open(spec, epoch, costs) ?? new KvCacheManager(spec, epoch, costs, {}, used);
     const gate = new ColdGate({
       computeMs: (tokens, context) => promptMs(costs, tokens, context),
       displaces: (sequence) => kvCache.displaces(sequence),
     });
     const queue = new WaitQueue(orderOf(order, gate), kvCache);
     const reports = new ReportBuilder(options.trace);
-    const table = new SequenceTable({ clock, kvCache, queue, reports, rule: admission.rule });
+    const onDone = (): void => this.#loaded();
+    const loads = used === null ? null : new TierLoads({ tier: used, clock, costs, kvCache, queue, onDone });
+    const table = new SequenceTable({ clock, kvCache, queue, loads, reports, rule: admission.rule });
     this.#device = device;
     this.#clock = clock;
     this.#options = options;
@@ -81,17 +90,21 @@ export class Engine {
     this.#table = table;
     const hints = new PrefixHints(kvCache, spec, costs);
     this.#hints = hints;
-    this.#planner = new Planner({ spec, clock, options, costs, table, hints, reports });
+    this.#loads = loads;
+    this.#planner = new Planner({ spec, clock, options, costs, table, hints, loads, reports });
   }
 
-  /** True if a step is in flight, or `run` would start one. */
+  /** True if a step is in flight, or sequences are there that are not paused. */
   get busy(): boolean {
     return this.#current !== null || this.#table.isBusy;
   }
 
-  /** The time at which `run` would start a step although no message comes; null: never. */
+  /** The time at which `run` would find work although no message comes and no load ends; null: never. */
   get wakeMs(): number | null {
-    return this.#current === null ? this.#planner.wakeMs : null;
+    if (this.#current !== null) return null;
+    const { wakeMs } = this.#planner;
+    const storesMs = this.#table.kvCache.stores?.wakeMs ?? null;
+    return wakeMs === null || storesMs === null ? (wakeMs ?? storesMs) : Math.min(wakeMs, storesMs);
   }
 
   /** Accepts a message. Never starts a step and never reports: `run` does. */
@@ -121,6 +134,8 @@ export class Engine {
   run(): void {
     if (!this.#reports.isEmpty) this.#tell();
     if (this.#current !== null) return;
+    const { stores } = this.#table.kvCache;
+    stores?.store(this.#clock.nowMs(), false);
     const planned = this.#planner.plan();
     if (planned !== null) {
       this.#isChecked = false;
@@ -131,18 +146,21 @@ export class Engine {
       this.#device.start(planned.step, this.#done);
       return;
     }
+    stores?.store(this.#clock.nowMs(), true);
+    if (stores?.takeNews() === true) this.#reports.loadChanged();
     if (this.#reports.hasLoadChanged) this.#tell();
     if (!this.#isChecked) this.#checkIdle();
   }
 
   /** Throws InvariantError if the engine's records contradict each other. */
   checkIntegrity(): void {
-    this.#table.checkIntegrity(this.#hints.inFlight?.sequence ?? null);
+    const warm = this.#hints.inFlight?.sequence ?? null;
+    this.#table.checkIntegrity([...(warm === null ? [] : [warm]), ...(this.#loads?.owners ?? [])]);
   }
 
   #checkIdle(): void {
     this.#isChecked = true;
-    checkCounts(this.#table.kvCache, this.#table.running);
+    checkCounts(this.#table.kvCache, this.#table.running, this.#loads?.owners ?? []);
     const nowMs = this.#clock.nowMs();
     if (nowMs < this.#nextCheckMs) return;
     this.#nextCheckMs = nowMs + CHECK_EVERY_MS;
@@ -165,6 +183,14 @@ export class Engine {
   #abort(sequence: Sequence): void {
     const inStep = this.#current?.planned.some((chunk) => chunk.sequence === sequence) ?? false;
     this.#table.abort(sequence, inStep);
+  }
+
+  /** Goes on after a load has ended, unless a step is in flight. */
+  #loaded(): void {
+    this.#isChecked = false;
+    this.#reports.loadChanged();
+    if (this.#options.integrity === "always") this.checkIntegrity();
+    this.run();
   }
 
   /* ---- apply ---- */

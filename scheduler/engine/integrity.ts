@@ -7,9 +7,16 @@ import type { PageId, SequenceId, StateSlot } from "../core.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import type { Sequence } from "./sequence.ts";
 
-/** Checks page and slot counts while no step is in flight: the cheap part of `checkEngine`. */
-export function checkCounts({ pool, cache }: KvCacheManager, running: readonly Sequence[]): void {
-  const owned = running.reduce((sum, { kv }) => sum + kv.pageCount - kv.lockedPages, 0);
+/**
+ * Checks page and slot counts while no step is in flight: the cheap part of `checkEngine`. `loads`: the
+ * sequences that hold the pages of loads.
+ */
+export function checkCounts(
+  { pool, cache }: KvCacheManager,
+  running: readonly Sequence[],
+  loads: readonly Sequence[],
+): void {
+  const owned = [...running, ...loads].reduce((sum, { kv }) => sum + kv.pageCount - kv.lockedPages, 0);
   assert(pool.pagesFree + cache.pagesHeld + owned === pool.pagesTotal, "free + cached + owned = all pages");
   if (cache.checkpoints === null) return;
   const { pool: slots, kept } = cache.checkpoints;
@@ -19,27 +26,29 @@ export function checkCounts({ pool, cache }: KvCacheManager, running: readonly S
   assert(slots.freeCount + used === slots.total, "free + kept + owned = all slots");
 }
 
-/** Checks an engine's records against each other; throws InvariantError on the first contradiction. Costs a
- *  walk over everything, some 20 ms for 500 000 pages. */
+/**
+ * Checks an engine's records against each other; throws InvariantError on the first contradiction. Costs a
+ * walk over everything, some 20 ms for 500 000 pages. `others`: they hold pages for a hint or a load.
+ */
 export function checkEngine(
   kvCache: KvCacheManager,
   queue: WaitQueue,
   running: readonly Sequence[],
   sequences: ReadonlyMap<SequenceId, Sequence>,
-  warm: Sequence | null,
+  others: readonly Sequence[],
 ): void {
   const locks: CacheLock[] = [...kvCache.sources];
   const owned: PageId[] = [];
   const slots: StateSlot[] = [];
   const pins: Checkpoint[] = [...kvCache.heldCheckpoints];
-  for (const sequence of warm === null ? running : [...running, warm]) {
+  for (const sequence of [...running, ...others]) {
     locks.push(checkResident(sequence, kvCache.pool.pageTokens));
     const { lockedPages, pageCount, pages, state } = sequence.kv;
     if (state !== null) slots.push(state.slot, ...state.saving.map(({ slot }) => slot));
     if (state !== null && state.from !== null) pins.push(state.from);
     for (let i = lockedPages; i < pageCount; i++) owned.push(pages[i]! as PageId);
     const isKnown = sequence.state === "running" && sequences.get(sequence.id) === sequence;
-    assert(sequence === warm || isKnown, "running sequences are known");
+    assert(others.includes(sequence) || isKnown, "running sequences are known");
   }
   const { pool, cache } = kvCache;
   checkCache(pool, cache, locks, owned);
@@ -59,6 +68,7 @@ export function checkEngine(
   for (const { waiter, owner, tokens } of queue.prefixWaits()) {
     assert(waiter.state === "waiting" && sequences.get(waiter.id) === waiter, "waiters are known");
     assert(waiter.queued.owner === owner && owner.state === "running" && !owner.isPaused, "owners run");
+    assert(running.includes(owner) || others.includes(owner), "owners hold pages");
     assert(tokens <= owner.kv.promptEnd, "an owner will publish what is waited for");
     assert(tokens > owner.kv.lockedPages * kvCache.pool.pageTokens, "what is waited for is not there yet");
   }

@@ -14,6 +14,7 @@ import { byObjective } from "./step/prompt-order.ts";
 import { type PlannedChunk, StepBuilder } from "./step/step-builder.ts";
 import type { Backlog, StepPass, StepRule } from "./step/step-rule.ts";
 import { openStepRule } from "./step/time-budget.ts";
+import type { TierLoads } from "./tier-loads.ts";
 
 /** A planned step. */
 export interface PlannedStep {
@@ -34,6 +35,8 @@ export interface PlannerParts {
   readonly costs: EngineCosts;
   readonly table: SequenceTable;
   readonly hints: PrefixHints;
+  /** Null: there is no lower tier. */
+  readonly loads: TierLoads | null;
   readonly reports: ReportBuilder;
 }
 
@@ -76,7 +79,7 @@ export class Planner {
   constructor(parts: PlannerParts) {
     this.#parts = parts;
     this.#rule = openStepRule(parts.options.batch, parts.spec, parts.costs);
-    this.#admission = new Admission(parts.options, parts.table, parts.reports);
+    this.#admission = new Admission(parts.options, parts.table, parts.loads, parts.reports);
     this.#drafts = new DraftPlanner(parts.spec, parts.options.drafts, parts.table.kvCache);
   }
 
@@ -90,8 +93,10 @@ export class Planner {
 
   /** Decides the next step; null if there is nothing to compute now. */
   plan(): PlannedStep | null {
-    const { clock, table } = this.#parts;
+    const { clock, table, loads } = this.#parts;
     const { kvCache, queue } = table;
+    // A sequence may need all pages there are if no other runs.
+    if (table.running.length > 0) loads?.begin(this.#headroom());
     if (this.#hasComputed) this.#computedMs = clock.nowMs();
     this.#hasComputed = false;
     this.#wakeMs = null;
@@ -225,8 +230,8 @@ export class Planner {
 
   /** Plans a piece of a prefix hint, if no sequence waits for any part of this step. */
   #planWarm({ chunks, prompts, budget, nowMs }: StepBuilder): WarmStep | null {
-    const { options, table, hints, spec } = this.#parts;
-    const { queue, running, kvCache } = table;
+    const { table, hints, spec } = this.#parts;
+    const { queue } = table;
     if (hints.isEmpty || queue.size > 0 || prompts.length > 0 || budget.skipped.size > 0) return null;
     if (chunks.length >= spec.stepChunksMax) return null;
     const wakeMs = this.#computedMs + PAUSE_MS;
@@ -242,8 +247,15 @@ export class Planner {
         budget.deadlineMs === Number.POSITIVE_INFINITY &&
         chunks.every(({ sequence }) => sequence.program?.id === program),
       tokensMax: this.#tokensMax - chunks.length,
-      headroom: running.length + Math.ceil(options.admission.watermark * kvCache.pool.pagesTotal),
+      headroom: this.#headroom(),
     });
+  }
+
+  /** Pages that work ahead leaves available. */
+  #headroom(): number {
+    const { options, table } = this.#parts;
+    const { running, kvCache } = table;
+    return running.length + Math.ceil(options.admission.watermark * kvCache.pool.pagesTotal);
   }
 
   /** Makes the step for the device. */

@@ -102,12 +102,16 @@ export class ReportBuilder {
     this.#hasLoadChanged = true;
   }
 
-  /** Records that a sequence was admitted, for the first time or again. `matched`: tokens with cached pages. */
-  admitted({ id, computed, length, wasStarted }: Sequence, matched: number): void {
+  /**
+   * Records that a sequence was admitted, for the first time or again. `matched`: tokens with cached pages;
+   * `tierTokens`: those loaded from the lower tier for it.
+   */
+  admitted({ id, computed, length, wasStarted }: Sequence, matched: number, tierTokens: number): void {
     if (computed > 0) this.#note({ kind: "cached", sequence: id, tokens: computed });
     if (wasStarted) return;
     const more = matched > computed ? { matchedTokens: matched } : {};
-    this.#started.push({ sequence: id, cachedTokens: computed, ...more });
+    const fromTier = tierTokens === 0 ? {} : { tierTokens };
+    this.#started.push({ sequence: id, cachedTokens: computed, ...more, ...fromTier });
     this.#totals.promptTokensTotal += length;
     this.#totals.prefixQueriedTotal += length;
     this.#totals.prefixHitTotal += computed;

@@ -11,12 +11,15 @@ import type { WaitQueue } from "./queue/wait-queue.ts";
 import type { LoadNow, ReportBuilder } from "./report-builder.ts";
 import { Sequence } from "./sequence.ts";
 import type { Backlog } from "./step/step-rule.ts";
+import type { TierLoads } from "./tier-loads.ts";
 
 /** The parts of an engine that a sequence table uses. */
 export interface SequenceTableParts {
   readonly clock: Clock;
   readonly kvCache: KvCacheManager;
   readonly queue: WaitQueue;
+  /** Null: there is no lower tier. */
+  readonly loads: TierLoads | null;
   readonly reports: ReportBuilder;
   readonly rule: Pick<AdmissionRule, "backOffSteps">;
 }
@@ -46,6 +49,7 @@ export class SequenceTable {
   readonly kvCache: KvCacheManager;
   readonly queue: WaitQueue;
   readonly #clock: Clock;
+  readonly #loads: TierLoads | null;
   readonly #reports: ReportBuilder;
   readonly #rule: SequenceTableParts["rule"];
   readonly #sequences = new Map<SequenceId, Sequence>();
@@ -61,10 +65,11 @@ export class SequenceTable {
   /** Average uncached tokens of streams' prompts; 0: there was none. */
   #streamTokens = 0;
 
-  constructor({ clock, kvCache, queue, reports, rule }: SequenceTableParts) {
+  constructor({ clock, kvCache, queue, loads, reports, rule }: SequenceTableParts) {
     this.#clock = clock;
     this.kvCache = kvCache;
     this.queue = queue;
+    this.#loads = loads;
     this.#reports = reports;
     this.#rule = rule;
   }
@@ -133,13 +138,13 @@ export class SequenceTable {
     this.#arrivals += 1;
     this.#sequences.set(spec.id, sequence);
     this.#waits(sequence, sequence.length);
-    this.queue.add(sequence);
+    this.#enqueue(sequence);
   }
 
   pause(sequence: Sequence): void {
     if (sequence.isPaused) return;
     if (sequence.state === "running") this.queue.wake(sequence, Number.POSITIVE_INFINITY);
-    else this.queue.remove(sequence);
+    else this.#dequeue(sequence);
     sequence.isPaused = true;
     this.#paused += 1;
     this.#reports.loadChanged();
@@ -151,7 +156,7 @@ export class SequenceTable {
     this.#paused -= 1;
     if (sequence.state === "running") return;
     sequence.arrivedMs = this.#clock.nowMs();
-    this.queue.add(sequence);
+    this.#enqueue(sequence);
   }
 
   /** Raises the service of a sequence in any state. */
@@ -172,13 +177,15 @@ export class SequenceTable {
     this.queue.take(sequence, sequence.length - sequence.cachedTokens);
     const matched = sequence.kv.waiter?.depth ?? 0;
     const move = this.kvCache.allocate(sequence, exact);
+    const tierTokens = Math.min(sequence.computed, this.#loads?.leaves(sequence) ?? 0);
+    if (!sequence.wasStarted) this.kvCache.stores?.read(sequence.kv.lock!.node);
     this.#letGoBefore(sequence);
     sequence.state = "running";
     sequence.admittedMs = this.#clock.nowMs();
     sequence.admittedTokens = sequence.computed;
     this.#waits(sequence, -sequence.length);
     insertByArrival(this.#running, sequence);
-    this.#reports.admitted(sequence, matched);
+    this.#reports.admitted(sequence, matched, tierTokens);
     if (!sequence.wasStarted) {
       const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
       learnt.computedShare += (sequence.behind / sequence.length - learnt.computedShare) * LATELY;
@@ -211,7 +218,7 @@ export class SequenceTable {
     this.#free(victim, true, false);
     victim.state = "waiting";
     this.#waits(victim, victim.length);
-    if (!victim.isPaused) this.queue.add(victim);
+    if (!victim.isPaused) this.#enqueue(victim);
   }
 
   /** Appends a sampled token, and charges the sequence's tenant for it. */
@@ -263,6 +270,16 @@ export class SequenceTable {
     this.#reports.ended(sequence.id, finish);
   }
 
+  #enqueue(sequence: Sequence): void {
+    this.queue.add(sequence);
+    this.#loads?.waits(sequence);
+  }
+
+  #dequeue(sequence: Sequence): void {
+    this.queue.remove(sequence);
+    this.#loads?.leaves(sequence);
+  }
+
   /** Adds a sequence's tokens to the waiting totals; negative: removes them. */
   #waits({ objective }: Sequence, tokens: number): void {
     this.#tokensWaiting += tokens;
@@ -274,7 +291,7 @@ export class SequenceTable {
     else {
       this.#letGoBefore(sequence);
       this.#waits(sequence, -sequence.length);
-      if (!sequence.isPaused) this.queue.remove(sequence);
+      if (!sequence.isPaused) this.#dequeue(sequence);
     }
     if (sequence.isPaused) this.#paused -= 1;
     sequence.state = "ended";
@@ -286,8 +303,9 @@ export class SequenceTable {
     for (const { kv } of this.#running) {
       if (kv.computed < kv.promptEnd) tokensPending += kv.promptEnd - kv.computed;
     }
-    const { pool, cache } = this.kvCache;
+    const { pool, cache, stores } = this.kvCache;
     const { checkpoints } = cache;
+    const loaded = this.#loads?.totals;
     return {
       waiting: this.queue.size,
       running: this.#running.length,
@@ -300,15 +318,19 @@ export class SequenceTable {
       checkpoints: checkpoints?.kept.size ?? 0,
       evictedPagesTotal: cache.pagesEvictedTotal,
       tokensPending,
+      tierStoredPagesTotal: stores?.pagesStoredTotal ?? 0,
+      tierFoundPagesTotal: loaded?.pagesFound ?? 0,
+      tierLoadedPagesTotal: loaded?.pagesLoaded ?? 0,
+      tierShortLoadsTotal: loaded?.short ?? 0,
     };
   }
 
   /**
-   * Throws InvariantError if the records contradict each other. `warm`: it holds pages and is not of the
+   * Throws InvariantError if the records contradict each other. `others`: they hold pages and are not of the
    * sequence table.
    */
-  checkIntegrity(warm: Sequence | null): void {
-    checkEngine(this.kvCache, this.queue, this.#running, this.#sequences, warm);
+  checkIntegrity(others: readonly Sequence[]): void {
+    checkEngine(this.kvCache, this.queue, this.#running, this.#sequences, others);
     let tokensWaiting = 0;
     let offlineTokensWaiting = 0;
     let offlineWaiting = 0;

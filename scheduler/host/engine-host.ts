@@ -1,5 +1,6 @@
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
+import type { LowerTier } from "../cache/lower-tier.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import type { Device } from "../device.ts";
 import { Engine } from "../engine/engine.ts";
@@ -25,6 +26,8 @@ export interface HostPorts {
   readonly link: EngineEnd;
   readonly device: Device;
   readonly clock: Clock;
+  /** Lower tier of KV pages; absent: none. It may outlast the engine. */
+  readonly tier?: LowerTier;
 }
 
 /** Parameters of a hosted engine besides its ports. */
@@ -81,7 +84,7 @@ export class EngineHost {
   }
 
   /** Starts the life of an engine. */
-  open({ link, device, clock }: HostPorts, { settings, epoch, costs }: HostedEngine): void {
+  open({ link, device, clock, tier }: HostPorts, { settings, epoch, costs }: HostedEngine): void {
     assert(this.#life === null, "only a lost engine is replaced");
     const answering: Device = {
       spec: device.spec,
@@ -103,8 +106,28 @@ export class EngineHost {
       link.report(report, isDue ? costs : null);
     };
     const recorded = this.#recorder?.device(answering) ?? answering;
-    const engine = new Engine(recorded, clock, { ...settings, epoch }, emit, costs);
+    const loading = tier === undefined ? null : this.#loading(tier, () => this.#life?.engine === engine);
+    const engine = new Engine(recorded, clock, { ...settings, epoch }, emit, costs, loading);
     this.#life = { engine, input: this.#recorder?.engine(engine) ?? engine, link, clock, wakeMs: null };
+  }
+
+  /** The tier as an engine here uses it: a load that ends after the engine's life is dropped. */
+  #loading(tier: LowerTier, isAlive: () => boolean): LowerTier {
+    return {
+      get costs() {
+        return tier.costs;
+      },
+      find: (prompt, first) => tier.find(prompt, first),
+      store: (prompt, first, pages) => tier.store(prompt, first, pages),
+      load: (prompt, first, pages, done) => {
+        tier.load(prompt, first, pages, (right) => {
+          if (!isAlive()) return;
+          this.receive();
+          done(right);
+          this.#wakeLater();
+        });
+      },
+    };
   }
 
   /** Passes the messages that have arrived to the engine. */

@@ -22,6 +22,7 @@ import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
 import { deviceSpec } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
+import { SimulatedTier, type TierSetup } from "../../simulation/simulated-tier.ts";
 
 /** First number of prefix hints; sequences have lower numbers. */
 export const FIRST_HINT = 1_000_000;
@@ -29,6 +30,8 @@ export const FIRST_HINT = 1_000_000;
 /** Outcome of one sequence. */
 export interface Outcome {
   cachedTokens: number | null;
+  /** Cached tokens that came from the tier; absent: none. */
+  tierTokens?: number;
   readonly tokens: TokenId[];
   finish: Finish | null;
 }
@@ -43,6 +46,8 @@ export interface HarnessOptions {
   /** Texts of the tokens, for constrained sequences; `maskSteps`: see ConstrainedDevice. */
   readonly vocabulary?: Vocabulary;
   readonly maskSteps?: number;
+  /** Lower tier; absent: none. */
+  readonly tier?: Omit<TierSetup, "pageTokens" | "pageBytes">;
 }
 
 /**
@@ -52,6 +57,7 @@ export interface HarnessOptions {
 export class EngineHarness {
   readonly clock = new ManualClock();
   readonly engine: Engine;
+  readonly tier: SimulatedTier<Int32Array> | null;
   readonly outcomes: Outcome[] = [];
   readonly steps: Step[] = [];
   readonly traces: StepTrace[] = [];
@@ -86,7 +92,17 @@ export class EngineHarness {
       trace: (step) => this.#takeTrace(step),
       ...options.engine,
     };
-    this.engine = new Engine(device, this.clock, engineOptions, (report) => this.#take(report), cost);
+    const { tier } = options;
+    const setup = tier === undefined ? null : { ...tier, pageTokens: spec.pageTokens, pageBytes: 1 };
+    this.tier = setup === null ? null : new SimulatedTier(setup, this.clock, drawing);
+    this.engine = new Engine(
+      device,
+      this.clock,
+      engineOptions,
+      (report) => this.#take(report),
+      cost,
+      this.tier,
+    );
   }
 
   get load(): EngineLoad {
@@ -162,10 +178,11 @@ export class EngineHarness {
 
   #take(report: EngineReport): void {
     this.reports.push(report);
-    for (const { sequence, cachedTokens } of report.started) {
+    for (const { sequence, cachedTokens, tierTokens } of report.started) {
       const outcome = this.outcomes[sequence]!;
       assert(outcome.cachedTokens === null && outcome.tokens.length === 0, "started once, before any token");
       outcome.cachedTokens = cachedTokens;
+      if (tierTokens !== undefined) outcome.tierTokens = tierTokens;
     }
     report.sequences.forEach((sequence, i) => {
       const outcome = this.outcomes[sequence]!;

@@ -1,0 +1,17 @@
+import { type CostModel, promptMs } from "../cost/cost-model.ts";
+
+/** Tokens over which the time of a page is averaged: a step of a single page would mostly be its fixed cost. */
+const AVERAGED_TOKENS = 512;
+
+/**
+ * Milliseconds to compute `tokens` prompt tokens after `context` others, for a reader that has a step in any
+ * case, of one token at least.
+ */
+export function computeMs(costs: CostModel, tokens: number, context: number): number {
+  return Math.max(0, promptMs(costs, tokens + 1, context) - promptMs(costs, 1, context + tokens));
+}
+
+/** Milliseconds to compute a page of `pageTokens` tokens after `context` others, as one of many. */
+export function pageMs(costs: CostModel, pageTokens: number, context: number): number {
+  return (computeMs(costs, AVERAGED_TOKENS, context) * pageTokens) / AVERAGED_TOKENS;
+}

@@ -1,0 +1,219 @@
+import type { PageId, Sharing } from "../core.ts";
+import type { CostModel } from "../cost/cost-model.ts";
+import type { CacheObserver } from "./cache.ts";
+import type { LowerTier, PagesOf } from "./lower-tier.ts";
+import type { PagePool } from "./page-pool.ts";
+import { type RadixNode, tokensOf } from "./radix-tree.ts";
+import { ReadShares } from "./read-shares.ts";
+import { pageMs } from "./tier-prices.ts";
+
+/** Share of the time that stores may take of the engine's thread, and the most that is saved up. */
+const TIME_SHARE = 0.01;
+const SAVED_MS_MAX = 4;
+/** Milliseconds of one piece of stores on an idle engine, which a request that arrives may wait for. */
+const IDLE_PIECE_MS = 1;
+/** Milliseconds until an idle engine goes on, doubled each time that the tier takes nothing. */
+const IDLE_PAUSE_MS = 1;
+const FRUITLESS_MAX = 12;
+/** Price of the bytes written, as a share of the time to load them. */
+const WRITE_SHARE = 1 / 8;
+/** Pages that weigh as much as the first guess of a share, and those after which counts are halved. */
+const EXPECTED_PAGES = 1024;
+const COUNTED_PAGES = 16_384;
+
+/**
+ * Stores pages of the prefix cache on the lower tier. A page is stored when it is worth it: the milliseconds
+ * that loading it saves, times the chance that it is read again, exceed the price of its bytes. The chance is
+ * learnt from the pages of its kind (read-shares.ts), and is 1 while a prompt waits for the page.
+ *
+ * Pages are candidates as soon as the cache has them, so that little is lost with the process. They are
+ * stored between steps, in pieces that take a small share of the time, and at the latest when they are
+ * evicted. A path is stored from its beginning: a page behind a gap would not be found.
+ */
+export class TierStores implements CacheObserver {
+  readonly #tier: LowerTier;
+  readonly #pool: PagePool;
+  readonly #costs: CostModel;
+  readonly #shares = new ReadShares(EXPECTED_PAGES, COUNTED_PAGES);
+  /** The deepest nodes with pages that may be worth storing, in the order in which they came. */
+  readonly #candidates = new Set<RadixNode>();
+  /** The last path of which pages were stored, as the tier gets it. */
+  #last: { readonly node: RadixNode; readonly prompt: PagesOf } | null = null;
+  /** True while pages come from the tier. */
+  #isLoading = false;
+  /** Milliseconds that stores may take now, and the time of the last change. */
+  #savedMs = 0;
+  #savedAtMs = Number.NEGATIVE_INFINITY;
+  #wakeMs: number | null = null;
+  /** Number of idle pieces in a row of which the tier took nothing. */
+  #fruitless = 0;
+  #pagesStored = 0;
+  #hasNews = false;
+
+  constructor(tier: LowerTier, pool: PagePool, costs: CostModel) {
+    this.#tier = tier;
+    this.#pool = pool;
+    this.#costs = costs;
+  }
+
+  /** Pages stored so far. */
+  get pagesStoredTotal(): number {
+    return this.#pagesStored;
+  }
+
+  /** True once after the last candidate was stored. */
+  takeNews(): boolean {
+    if (!this.#hasNews || this.#candidates.size > 0) return false;
+    this.#hasNews = false;
+    return true;
+  }
+
+  /** The time at which an idle engine goes on with stores; null: it need not. */
+  get wakeMs(): number | null {
+    return this.#wakeMs;
+  }
+
+  inserted(node: RadixNode): void {
+    const pages = this.#wholePages(node);
+    if (this.#isLoading) {
+      node.stored = pages;
+      return;
+    }
+    this.#shares.used(node.kind, null, pages);
+    if (node.parent !== null) this.#candidates.delete(node.parent);
+    this.#candidates.add(node);
+    this.#fruitless = 0;
+  }
+
+  evicting(): void {}
+
+  dropping(leaf: RadixNode, count: number): void {
+    if (leaf.stored < this.#wholePages(leaf)) this.#storePath(leaf, this.#affordable(this.#savedMs));
+    const left = leaf.pages.length - count;
+    leaf.stored = Math.min(leaf.stored, left);
+    if (left > 0) return;
+    this.#candidates.delete(leaf);
+    if (this.#last?.node === leaf) this.#last = null;
+  }
+
+  /** Records that a sequence begins from the path that ends with `node`. */
+  read(node: RadixNode): void {
+    for (let at = node; at.parent !== null; at = at.parent) {
+      this.#shares.used(at.kind, at.reads, this.#wholePages(at));
+      at.reads += 1;
+    }
+  }
+
+  /** Calls `insert`, which brings pages into the cache that come from the tier. */
+  loading(insert: () => void): void {
+    this.#isLoading = true;
+    insert();
+    this.#isLoading = false;
+  }
+
+  /**
+   * Stores candidates for as long as the share of the time allows, or for a piece of an idle engine's time.
+   */
+  store(nowMs: number, isIdle: boolean): void {
+    this.#wakeMs = null;
+    this.#savedMs = Math.min(SAVED_MS_MAX, this.#savedMs + TIME_SHARE * Math.max(0, nowMs - this.#savedAtMs));
+    this.#savedAtMs = nowMs;
+    if (this.#candidates.size === 0) return;
+    const budgetMs = isIdle ? Math.max(IDLE_PIECE_MS, this.#savedMs) : this.#savedMs;
+    const affordable = this.#affordable(budgetMs);
+    let left = isIdle ? Math.max(1, affordable) : affordable;
+    const before = left;
+    for (const node of this.#candidates) {
+      if (left === 0) break;
+      const stored = isInTree(node) ? this.#storePath(node, left) : { pages: 0, isDone: true };
+      left -= stored.pages;
+      if (!stored.isDone) break;
+      this.#candidates.delete(node);
+    }
+    if (isIdle && this.#candidates.size > 0) this.#pause(nowMs, left < before);
+  }
+
+  #pause(nowMs: number, hasStored: boolean): void {
+    this.#fruitless = hasStored ? 0 : this.#fruitless + 1;
+    if (this.#fruitless < FRUITLESS_MAX) this.#wakeMs = nowMs + IDLE_PAUSE_MS * 2 ** this.#fruitless;
+  }
+
+  /** Number of pages whose copies take up to `ms`. */
+  #affordable(ms: number): number {
+    const { storePageMs } = this.#tier.costs;
+    return storePageMs > 0 ? Math.max(0, Math.floor(ms / storePageMs)) : this.#pool.pagesTotal;
+  }
+
+  /**
+   * Stores up to `most` pages of a path, from its beginning. `isDone`: nothing is left that is worth it; else
+   * `most` were stored, or the tier takes no more now.
+   */
+  #storePath(node: RadixNode, most: number): { readonly pages: number; readonly isDone: boolean } {
+    const path: RadixNode[] = [];
+    for (let at = node; at.parent !== null; at = at.parent) path.push(at);
+    let pages = 0;
+    for (const at of path.reverse()) {
+      const whole = this.#wholePages(at);
+      if (at.stored >= whole) continue;
+      if (!this.#isWorth(at, whole)) return { pages, isDone: true };
+      const asked = Math.min(whole - at.stored, most - pages);
+      if (asked === 0) return { pages, isDone: false };
+      const first = Math.floor(at.start / this.#pool.pageTokens) + at.stored;
+      const taken = this.#tier.store(this.#promptOf(node), first, this.#pagesOf(at, asked));
+      at.stored += taken;
+      pages += taken;
+      this.#savedMs -= taken * this.#tier.costs.storePageMs;
+      this.#pagesStored += taken;
+      this.#hasNews ||= taken > 0;
+      if (taken < asked || at.stored < whole) return { pages, isDone: false };
+    }
+    return { pages, isDone: true };
+  }
+
+  #pagesOf({ pages, stored }: RadixNode, count: number): readonly PageId[] {
+    return pages.slice(stored, stored + count);
+  }
+
+  /** True if the pages of a node that are not stored are worth it, taken together. */
+  #isWorth(node: RadixNode, whole: number): boolean {
+    const { pageTokens } = this.#pool;
+    const { loadPageMs, storePageMs } = this.#tier.costs;
+    const middle = Math.floor(node.start / pageTokens) + (node.stored + whole - 1) / 2;
+    const savedMs = pageMs(this.#costs, pageTokens, middle * pageTokens) - loadPageMs;
+    const chance = node.waiters > 0 ? 1 : Math.min(1, this.#shares.shareOf(node.kind, node.reads));
+    return chance * savedMs > storePageMs + WRITE_SHARE * loadPageMs;
+  }
+
+  /** The path that ends with `node`, as the tier gets it; the same object again for the same node. */
+  #promptOf(node: RadixNode): PagesOf {
+    if (this.#last?.node !== node)
+      this.#last = {
+        node,
+        prompt: { sharing: sharingOfPath(node, this.#pool.pageTokens), tokens: tokensOf(node) },
+      };
+    return this.#last.prompt;
+  }
+
+  #wholePages({ start, end }: RadixNode): number {
+    const { pageTokens } = this.#pool;
+    return Math.floor(end / pageTokens) - Math.floor(start / pageTokens);
+  }
+}
+
+/** False for a node that was taken out of the tree. */
+function isInTree(node: RadixNode): boolean {
+  return node.parent?.children.get(node.edge) === node;
+}
+
+/** The cache keys of a path. The key of a path within public text is unknown, and of no account. */
+function sharingOfPath(node: RadixNode, pageTokens: number): Sharing {
+  let at = node;
+  let split: RadixNode | null = null;
+  for (; at.parent !== null; at = at.parent) if (typeof at.edge === "string") split = at;
+  const root = `${at.edge}`;
+  const publicKey = root.split(":", 1)[0]!;
+  if (publicKey !== root) return { key: root, publicKey, publicTokens: 0 };
+  if (split === null) return { key: "", publicKey, publicTokens: node.end - (node.end % pageTokens) };
+  const edge = `${split.edge}`;
+  return { key: edge.slice(edge.indexOf(":") + 1), publicKey, publicTokens: split.start };
+}

@@ -1,0 +1,232 @@
+import { assert } from "../../base/assert.ts";
+import type { Clock } from "../../base/clock.ts";
+import { part } from "../../base/part.ts";
+import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
+import type { LowerTier, PagesOf } from "../cache/lower-tier.ts";
+import { computeMs } from "../cache/tier-prices.ts";
+import { type PageId, sequenceOfHint, sharingOf } from "../core.ts";
+import type { CostModel } from "../cost/cost-model.ts";
+import { findInFlightPrefix, type InFlightPrefix } from "./queue/in-flight-prefixes.ts";
+import type { WaitQueue } from "./queue/wait-queue.ts";
+import { Sequence } from "./sequence.ts";
+
+/** Most loads in flight; and most lookups in a step, since a lookup reads the whole prompt. */
+const LOADS_MAX = 8;
+const LOOKUPS_MAX = 8;
+/** Most loads for one wait of a sequence: its pages may be evicted again before its turn. */
+const TRIES_MAX = 2;
+/** Most waiting sequences that count as delayed by the computation of a prompt. */
+const DELAYED_MAX = 16;
+
+/** A waiting sequence, and what the tier has of its prompt. */
+interface Known {
+  readonly prompt: PagesOf;
+  /** The page that was asked for, and the end of the pages that the tier has from there; -1: not asked yet. */
+  first: number;
+  end: number;
+  tries: number;
+  /** Tokens of finished loads for it. */
+  tokens: number;
+}
+
+/** A load in flight. `owner` has its pages, as a running sequence would. */
+interface Load {
+  readonly owner: Sequence;
+  readonly pages: number;
+  /** The time at which it is expected to end. */
+  readonly endMs: number;
+  readonly readers: Set<Sequence>;
+}
+
+/** The parts of an engine that its loads use. */
+export interface TierLoadsParts {
+  readonly tier: LowerTier;
+  readonly clock: Clock;
+  readonly costs: CostModel;
+  readonly kvCache: KvCacheManager;
+  readonly queue: WaitQueue;
+  /** Called after a load has ended. */
+  readonly onDone: () => void;
+}
+
+/**
+ * Loads of pages from the lower tier, for sequences that wait. A load takes pages as a sequence does that
+ * computes the prompt, and the cache takes over those that are right. So a waiting sequence finds them as if
+ * another had computed them, and one whose turn comes before is parked as for an in-flight prefix.
+ *
+ * A load is worth it while it takes less time than all sequences together lose that wait for the computation.
+ * Ahead of a sequence's turn it takes only pages that no waiting sequence will read.
+ */
+export class TierLoads {
+  readonly #parts: TierLoadsParts;
+  /** Sequences that wait and are not paused, in order of arrival. */
+  readonly #known = new Map<Sequence, Known>();
+  readonly #loads = new Set<Load>();
+  #pagesFound = 0;
+  #pagesLoaded = 0;
+  #short = 0;
+
+  constructor(parts: TierLoadsParts) {
+    this.#parts = parts;
+  }
+
+  /** Totals: pages that lookups found beyond the prefix cache, pages loaded, and loads that ended short. */
+  get totals(): { readonly pagesFound: number; readonly pagesLoaded: number; readonly short: number } {
+    return { pagesFound: this.#pagesFound, pagesLoaded: this.#pagesLoaded, short: this.#short };
+  }
+
+  /** True if no load is in flight. */
+  get isIdle(): boolean {
+    return this.#loads.size === 0;
+  }
+
+  /** The sequences that hold the pages of loads in flight. */
+  get owners(): readonly Sequence[] {
+    return [...this.#loads].map(({ owner }) => owner);
+  }
+
+  /** Records that a sequence waits in the queue. */
+  waits(sequence: Sequence): void {
+    const { pageTokens } = this.#parts.kvCache.pool;
+    const whole = sequence.cachedMax - (sequence.cachedMax % pageTokens);
+    if (whole === 0) return;
+    const prompt = { sharing: sharingOf(sequence.spec, pageTokens), tokens: part(sequence.tokens, 0, whole) };
+    this.#known.set(sequence, { prompt, first: -1, end: -1, tries: 0, tokens: 0 });
+  }
+
+  /** Records that a sequence waits no more. Returns the number of its tokens that were loaded. */
+  leaves(sequence: Sequence): number {
+    const tokens = this.#known.get(sequence)?.tokens ?? 0;
+    this.#known.delete(sequence);
+    return tokens;
+  }
+
+  /** Begins loads for sequences that wait for their turn. `headroom`: pages that stay available for others. */
+  begin(headroom: number): void {
+    const { kvCache } = this.#parts;
+    let lookups = LOOKUPS_MAX;
+    for (const [sequence, known] of this.#known) {
+      if (this.#loads.size === LOADS_MAX || lookups === 0) return;
+      if (sequence.queued.owner !== null) continue;
+      const before = known.first;
+      const pages = this.#missing(sequence, known);
+      if (known.first !== before) lookups -= 1;
+      if (pages === 0 || this.#inFlight(sequence) !== null || !this.#isWorth(sequence, pages)) continue;
+      if (kvCache.hasUnprotected(pages, headroom)) this.#begin(sequence, known);
+    }
+  }
+
+  /**
+   * Returns the load that a sequence waits for at its turn, null if it begins without. `hasRoom`: true if there
+   * are pages for the whole sequence, and so for a load.
+   */
+  claim(sequence: Sequence, hasRoom: () => boolean): InFlightPrefix | null {
+    const known = this.#known.get(sequence);
+    if (known === undefined) return null;
+    const inFlight = this.#inFlight(sequence);
+    if (inFlight !== null) {
+      const { load, tokens } = inFlight;
+      const leftMs = Math.max(this.#parts.tier.costs.latencyMs, load.endMs - this.#parts.clock.nowMs());
+      if (leftMs >= this.#computeMs(sequence, tokens)) return null;
+      load.readers.add(sequence);
+      return { owner: load.owner, tokens };
+    }
+    const pages = this.#missing(sequence, known);
+    if (pages === 0 || this.#loads.size === LOADS_MAX) return null;
+    if (!this.#isWorth(sequence, pages) || !hasRoom()) return null;
+    const { owner } = this.#begin(sequence, known);
+    return { owner, tokens: owner.length };
+  }
+
+  /** The number of pages that the tier has behind those that the cache has. */
+  #missing(sequence: Sequence, known: Known): number {
+    const { tier, kvCache } = this.#parts;
+    if (known.tries === TRIES_MAX) return 0;
+    const cached = Math.floor(sequence.cachedTokens / kvCache.pool.pageTokens);
+    if (known.first < 0 || cached < known.first) {
+      const isNew = known.first < 0;
+      known.first = cached;
+      known.end = tier.find(known.prompt, cached);
+      if (isNew) this.#pagesFound += known.end - cached;
+    }
+    return Math.max(0, known.end - cached);
+  }
+
+  /** The load in flight that has most of a sequence's missing pages; null: none has any. */
+  #inFlight(sequence: Sequence): { readonly load: Load; readonly tokens: number } | null {
+    if (this.#loads.size === 0) return null;
+    const found = findInFlightPrefix(sequence, this.owners, this.#parts.kvCache.pool.pageTokens, 1);
+    if (found === null) return null;
+    const load = [...this.#loads].find(({ owner }) => owner === found.owner)!;
+    return { load, tokens: found.tokens };
+  }
+
+  /**
+   * True if the load would take less time than the computation costs the sequence and those that wait with
+   * it.
+   */
+  #isWorth(sequence: Sequence, pages: number): boolean {
+    const { clock, kvCache } = this.#parts;
+    const end = Math.floor(sequence.cachedTokens / kvCache.pool.pageTokens) + pages;
+    return this.#endMs(pages) - clock.nowMs() < this.#computeMs(sequence, end * kvCache.pool.pageTokens);
+  }
+
+  /** Milliseconds that a sequence and those that wait with it lose by computing its tokens up to `end`. */
+  #computeMs(sequence: Sequence, end: number): number {
+    const { costs, queue } = this.#parts;
+    const delayed = Math.min(DELAYED_MAX, Math.max(1, queue.size));
+    return delayed * computeMs(costs, end - sequence.cachedTokens, sequence.cachedTokens);
+  }
+
+  /** The time at which a load ends that begins now: after all others. */
+  #endMs(pages: number): number {
+    const { tier, clock } = this.#parts;
+    const { latencyMs, loadPageMs } = tier.costs;
+    let startMs = clock.nowMs() + latencyMs;
+    for (const { endMs } of this.#loads) startMs = Math.max(startMs, endMs);
+    return startMs + pages * loadPageMs;
+  }
+
+  #begin(sequence: Sequence, known: Known): Load {
+    const { tier, kvCache } = this.#parts;
+    const { prompt, end } = known;
+    const { pageTokens } = kvCache.pool;
+    const hint = { ...sequence.spec, tokens: [], program: null, isWarmed: false };
+    const owner = new Sequence(sequenceOfHint(hint, part(sequence.tokens, 0, end * pageTokens)), 0, 0);
+    kvCache.track(owner, () => {});
+    kvCache.allocate(owner, false);
+    owner.state = "running";
+    const { lockedPages, pageCount, pages } = owner.kv;
+    const wanted = [...pages.subarray(lockedPages, pageCount)] as PageId[];
+    const load: Load = {
+      owner,
+      pages: wanted.length,
+      endMs: this.#endMs(wanted.length),
+      readers: new Set([sequence]),
+    };
+    this.#loads.add(load);
+    known.tries += 1;
+    tier.load(prompt, lockedPages, wanted, (right) => this.#done(load, right));
+    return load;
+  }
+
+  #done(load: Load, right: number): void {
+    assert(this.#loads.delete(load), "a load ends once");
+    assert(right >= 0 && right <= load.pages, "a load ends with pages that it was asked for");
+    const { kvCache, queue, onDone } = this.#parts;
+    const { owner, pages, readers } = load;
+    const { pageTokens } = kvCache.pool;
+    const first = owner.kv.lockedPages;
+    kvCache.freeLoaded(owner, right * pageTokens);
+    this.#pagesLoaded += right;
+    if (right < pages) this.#short += 1;
+    for (const sequence of readers) {
+      const known = this.#known.get(sequence);
+      if (known === undefined) continue;
+      known.tokens += right * pageTokens;
+      if (right < pages) known.end = Math.min(known.end, first + right);
+    }
+    queue.wake(owner, Number.POSITIVE_INFINITY);
+    onDone();
+  }
+}
