@@ -1,7 +1,10 @@
 import type { TokenId } from "../../base/token.ts";
 import type { PageId, Sharing } from "../core.ts";
 
-/** The whole pages of a prompt, as a tier finds them: by all tokens up to each page's end, and by key. */
+/**
+ * The whole pages of a prompt, as a tier finds them: by all tokens up to each page's end, and by key. Later
+ * calls for the same prompt often pass the same object, so that a tier may keep its hashes.
+ */
 export interface PagesOf {
   readonly sharing: Sharing;
   readonly tokens: ArrayLike<TokenId>;
@@ -13,6 +16,8 @@ export interface TierCosts {
   /** Milliseconds until a load begins, and for each of its pages. */
   readonly latencyMs: number;
   readonly loadPageMs: number;
+  /** Milliseconds that `store` takes of its caller's time for each page. */
+  readonly storePageMs: number;
 }
 
 /**
@@ -25,7 +30,8 @@ export interface LowerTier {
   find(prompt: PagesOf, first: number): number;
   /**
    * Copies pages [first, first + pages.length) of the prompt from the device at once, and stores them in the
-   * background. Returns how many it takes: fewer if too many wait, or it has them already.
+   * background; those that it has already are not stored again. Returns how many leading pages it has then:
+   * fewer if too many wait to be written.
    */
   store(prompt: PagesOf, first: number, pages: readonly PageId[]): number;
   /**
