@@ -89,6 +89,15 @@ export class NativeDevice implements HostedDevice {
     return logits;
   }
 
+  /** Copies whole pages to `bytes`, or back. A step in flight may not write, or not use, them. */
+  readPages(pages: Int32Array, bytes: Uint8Array): void {
+    this.#library.readPages(this.#engine, pages, bytes);
+  }
+
+  writePages(pages: Int32Array, bytes: Uint8Array): void {
+    this.#library.writePages(this.#engine, pages, bytes);
+  }
+
   /** Closes the engine and drops a step in flight, whose `done` is never called. */
   close(): void {
     if (!this.#isOpen) return;
