@@ -50,17 +50,17 @@ void KvMemory::copy(Stream& stream, PageCopy const* copies, int32_t count) const
   }
 }
 
-Stream& KvMemory::host_copies() {
-  if (!host_copies_) {
+Stream& KvMemory::opened(std::optional<Stream>& stream) const {
+  if (!stream) {
     set_current_device(device_);
-    host_copies_.emplace();
+    stream.emplace();
   }
-  return *host_copies_;
+  return *stream;
 }
 
 void KvMemory::read(int32_t const* pages, int32_t count, char* bytes) {
   size_t const page_bytes = size_t(model_.page_bytes());
-  Stream& stream = host_copies();
+  Stream& stream = opened(reads_);
   for (int32_t i = 0; i < count; ++i)
     stream.copy(bytes + size_t(i) * page_bytes, memory_.data() + size_t(pages[i]) * page_bytes, page_bytes);
   stream.finish(step_deadline_ms(), "has not copied KV pages to the host");
@@ -68,7 +68,7 @@ void KvMemory::read(int32_t const* pages, int32_t count, char* bytes) {
 
 void KvMemory::write(int32_t const* pages, int32_t count, char const* bytes) {
   size_t const page_bytes = size_t(model_.page_bytes());
-  Stream& stream = host_copies();
+  Stream& stream = opened(writes_);
   for (int32_t i = 0; i < count; ++i)
     stream.copy(memory_.data() + size_t(pages[i]) * page_bytes, bytes + size_t(i) * page_bytes, page_bytes);
   stream.finish(step_deadline_ms(), "has not copied KV pages to the device");

@@ -21,7 +21,8 @@ class KvMemory {
   KvPages layer(int32_t index) const;
   // Copies pages; `copies` is in device memory.
   void copy(Stream& stream, PageCopy const* copies, int32_t count) const;
-  // Copy whole pages to and from the host, on a stream of their own. Ids must be valid. Throw BUNTING_LOST.
+  // Copy whole pages to and from the host, each on a stream of its own. Ids must be valid. Throw
+  // BUNTING_LOST.
   void read(int32_t const* pages, int32_t count, char* bytes);
   void write(int32_t const* pages, int32_t count, char const* bytes);
 
@@ -31,7 +32,7 @@ class KvMemory {
     int32_t first_layer;
     int64_t elements;
   };
-  Stream& host_copies();  // opened at the first copy
+  Stream& opened(std::optional<Stream>& stream) const;  // opens it at its first use
   int64_t stride() const { return int64_t(model_.page_bytes() / sizeof(bf16)); }
 
   Model const& model_;
@@ -39,7 +40,7 @@ class KvMemory {
   std::vector<int64_t> layer_at_;  // offset of a layer's part in a page, in elements
   std::vector<Run> runs_;
   int32_t device_;
-  std::optional<Stream> host_copies_;
+  std::optional<Stream> reads_, writes_;
 };
 
 }  // namespace bunting::cuda

@@ -578,8 +578,9 @@ bunting_status bunting_engine_close(bunting_engine* engine);
  * same model, formats, kind of engine and instruction set. Both return when the copies are done. BUNTING_INVALID: an id or
  * `size` is wrong, or the model is an encoder, whose pages do not last; nothing is copied. BUNTING_LOST on GPUs only.
  *
- * One thread at a time may call them, also while a step is in flight and another thread is in bunting_step_wait. That step must
- * not write a page that is read, nor read or write a page that is written. They do not copy recurrent states. */
+ * One thread at a time may read and one, maybe another, may write, also while a step is in flight and a further thread is in
+ * bunting_step_wait. That step must not write a page that is read, nor read or write a page that is written. They do not copy
+ * recurrent states. */
 bunting_status bunting_engine_read_pages(bunting_engine* engine, int32_t const* pages, int32_t count, void* bytes,
                                          uint64_t size);
 bunting_status bunting_engine_write_pages(bunting_engine* engine, int32_t const* pages, int32_t count, void const* bytes,

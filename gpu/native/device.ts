@@ -89,13 +89,14 @@ export class NativeDevice implements HostedDevice {
     return logits;
   }
 
-  /** Copies whole pages to `bytes`, or back. A step in flight may not write, or not use, them. */
-  readPages(pages: Int32Array, bytes: Uint8Array): void {
-    this.#library.readPages(this.#engine, pages, bytes);
+  /** Library's path and engine, for a thread that writes pages (engine.h). */
+  get native(): { readonly library: string; readonly engine: EngineHandle } {
+    return { library: this.#library.path, engine: this.#engine };
   }
 
-  writePages(pages: Int32Array, bytes: Uint8Array): void {
-    this.#library.writePages(this.#engine, pages, bytes);
+  /** Copies whole pages, which a step in flight does not write, to `bytes`. */
+  readPages(pages: Int32Array, bytes: Uint8Array): void {
+    this.#library.readPages(this.#engine, pages, bytes);
   }
 
   /** Closes the engine and drops a step in flight, whose `done` is never called. */

@@ -17,14 +17,14 @@ interface Chain {
  */
 export class PageIds {
   readonly #identity: string;
-  readonly #secret: Uint8Array;
+  readonly #secret: Uint8Array | null;
   readonly #pageTokens: number;
   readonly #chains = new WeakMap<PagesOf, Chain>();
   readonly #words: Int32Array<ArrayBuffer>;
 
   constructor(identity: string, pageTokens: number, secret: Uint8Array | null) {
     this.#identity = identity;
-    this.#secret = secret ?? new Uint8Array(0);
+    this.#secret = secret;
     this.#pageTokens = pageTokens;
     this.#words = new Int32Array(pageTokens);
   }
@@ -48,7 +48,9 @@ export class PageIds {
   #root(kind: "public" | "private", { sharing }: PagesOf, before: StoredId = ""): StoredId {
     const key = kind === "public" ? sharing.publicKey : sharing.key;
     const from = Buffer.from(before, "latin1").toString("hex");
-    return new Bun.CryptoHasher("sha256", this.#secret)
+    const hasher =
+      this.#secret === null ? new Bun.CryptoHasher("sha256") : new Bun.CryptoHasher("sha256", this.#secret);
+    return hasher
       .update(JSON.stringify([kind, this.#identity, key, from]))
       .digest()
       .toString("latin1");

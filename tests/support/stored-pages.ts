@@ -9,7 +9,7 @@ export function storedId(number: number): string {
 }
 
 /** Contents of the page with this id. */
-export function storedPage(id: string): Uint8Array {
+export function storedPage(id: string): Uint8Array<ArrayBuffer> {
   const page = new Uint8Array(STORED_PAGE_BYTES);
   let state = Buffer.from(id, "latin1").readUInt32LE(0);
   for (let i = 0; i < page.length; i += 1) {
