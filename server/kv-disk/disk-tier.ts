@@ -28,7 +28,7 @@ const LATENCY_MS = 1;
 const LATEST = 0.2;
 /** Fewest pages of a load that tell the time of a page. */
 const MEASURED_PAGES_MIN = 4;
-/** One in so many pages before those that are stored is counted as used. */
+/** Distance of the pages, before those that are stored, that count as used. */
 const USED_STEP = 16;
 /** Longest waits for the thread's start and end. */
 const OPEN_MS_MAX = 5000;

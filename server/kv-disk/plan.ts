@@ -17,7 +17,7 @@ const DEFAULT_BYTES_MAX = 16 * 2 ** 30;
 const DEFAULT_BYTES_MIN = 2 ** 30;
 const WEIGHT_BYTES_MIN = 256 * 2 ** 20;
 
-/** What pages depend on, besides the settings of the server. */
+/** Facts of a model that its pages and their place depend on. */
 export interface DiskPlanFacts {
   readonly name: string;
   readonly folder: ModelFolder;

@@ -30,7 +30,7 @@ export function openStored(folder: string, changes: Partial<StoreOptions> = {}):
   });
 }
 
-/** Whether each page that the store has is as it was stored; returns how many there are. */
+/** Reads all pages; throws if one is not as it was stored. Returns the number of those that were read. */
 export function checkStored(store: PageStore): number {
   const page = new Uint8Array(STORED_PAGE_BYTES);
   let right = 0;

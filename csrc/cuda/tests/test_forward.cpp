@@ -161,6 +161,8 @@ TEST(cuda_forward_agrees_with_the_cpu_engine) {
 TEST(cuda_forward_copies_pages) {
   for (int32_t const kv : {BUNTING_KV_PLAIN, BUNTING_KV_FP8}) {
     bunting_model_shape shape = shape_for_gpu();
+    shape.head_size = 64;
+    shape.rope = tiny_rope(64);
     shape.kv = kv;
     Gpu gpu(shape);
     std::vector<int32_t> const from = {9, 3, 20, 4}, to = {11, 40, 2, 5};
