@@ -157,6 +157,12 @@ export interface NativeLibrary {
   engineOpen(model: ModelHandle, limits: EngineLimits, onProgress: NativeProgress): EngineHandle;
   engineClose(engine: EngineHandle): void;
   /**
+   * Copies whole KV pages to `bytes`, or back: page after page, `pageBytes` of modelPlan each. A step in flight may
+   * neither write a page that is read nor use one that is written.
+   */
+  readPages(engine: EngineHandle, pages: Int32Array, bytes: Uint8Array): void;
+  writePages(engine: EngineHandle, pages: Int32Array, bytes: Uint8Array): void;
+  /**
    * Starts a step. The caller keeps both buffers referenced, and `block` unchanged, until stepWait returns.
    */
   stepStart(engine: EngineHandle, block: Uint8Array, result: Uint8Array): void;
@@ -169,7 +175,7 @@ export interface NativeLibrary {
   logits(engine: EngineHandle, vocabSize: number): Float32Array;
 }
 
-const abiVersion = 19;
+const abiVersion = 20;
 /** Flags BUNTING_PAIRED_ROWS and BUNTING_ONE_LESS. */
 const pairedRows = 256;
 const oneLess = 512;
@@ -219,6 +225,8 @@ const symbols = {
   bunting_engine_plan: { args: ["buffer", "buffer", "buffer", "buffer", "buffer"], returns: "i32" },
   bunting_engine_open: { args: ["ptr", "buffer", "ptr", "buffer"], returns: "i32" },
   bunting_engine_close: { args: ["ptr"], returns: "i32" },
+  bunting_engine_read_pages: { args: ["ptr", "buffer", "i32", "buffer", "buffer_length"], returns: "i32" },
+  bunting_engine_write_pages: { args: ["ptr", "buffer", "i32", "buffer", "buffer_length"], returns: "i32" },
   bunting_step_start: { args: ["ptr", "buffer", "buffer_length", "buffer", "buffer_length"], returns: "i32" },
   bunting_step_wait: { args: ["ptr", "ptr"], returns: "i32" },
   bunting_engine_logits: { args: ["ptr", "buffer", "buffer"], returns: "i32" },
@@ -322,6 +330,10 @@ export function openLibrary(path: string): NativeLibrary {
       return engine as EngineHandle;
     },
     engineClose: (engine) => check(c.bunting_engine_close(engine)),
+    readPages: (engine, pages, bytes) =>
+      check(c.bunting_engine_read_pages(engine, pages, pages.length, bytes, bytes)),
+    writePages: (engine, pages, bytes) =>
+      check(c.bunting_engine_write_pages(engine, pages, pages.length, bytes, bytes)),
     stepStart: (engine, block, result) => check(c.bunting_step_start(engine, block, block, result, result)),
     stepWait: (engine, way) => check(c.bunting_step_wait(engine, way === null ? null : ptr(way))),
     logits(engine, vocabSize) {

@@ -57,6 +57,8 @@ export type DataChoice = "auto" | "off" | { readonly folder: string };
 
 /** Source of drafted tokens. */
 export type SpeculateChoice = "auto" | "off" | "suffix";
+/** Disk space for KV pages in GiB; 0: none. */
+export type KvDiskChoice = "auto" | number;
 
 export type DtypeChoice = "auto" | "bf16" | "f32";
 
@@ -274,6 +276,21 @@ export const serverSettings = Object.freeze({
     min: 0,
     max: 65536,
     sentence: "Memory for keys, values and recurrent states of all engines together.",
+  }),
+  kvDisk: setting<KvDiskChoice>({
+    unit: "GiB",
+    placeholder: "auto|number",
+    default: "auto",
+    defaultText:
+      "a twentieth of the free space, at most 16, and none below 1 or for weights of less than 256 MiB",
+    sentence:
+      "Disk space for KV pages, from which prefixes are read again after eviction and restarts; 0 keeps none. They are below the folder of `--data` if it names one, else in the user's cache folder.",
+    parse: (value) => (value === "auto" ? value : parseGib(value)),
+  }),
+  kvDiskKeyFile: optional({
+    placeholder: "file",
+    defaultText: "none; the folder is private, but not encrypted",
+    sentence: "File with a key of 32 bytes, or 64 hexadecimal digits, that encrypts the KV pages on disk.",
   }),
   stepTokens: integer({
     unit: "tokens",
@@ -508,6 +525,8 @@ export function parseDurationMs(value: string): number {
     0,
   );
 }
+
+const parseGib = decimal({ default: 0, min: 0, max: 65536, sentence: "" }).parse;
 
 function parseDevice(value: string): DeviceChoice {
   if (value === "auto" || value === "emu") return { kind: value };

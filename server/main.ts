@@ -4,6 +4,7 @@
 import { Command } from "commander";
 import { batch, batchHelp, batchOptions } from "./cli/batch.ts";
 import { bench, benchHelp, benchOptions } from "./cli/bench.ts";
+import { cache, cacheOptions } from "./cli/cache.ts";
 import { chatCommand, chatHelp, chatOptions } from "./cli/chat-command.ts";
 import { doctor } from "./cli/doctor.ts";
 import { isForPeople } from "./cli/failure.ts";
@@ -122,6 +123,16 @@ program
   .action(async (what?: string, model?: string) => {
     await end(models(what ?? null, model ?? null));
   });
+
+const cacheCommand = program
+  .command("cache")
+  .description("List the KV pages on disk by model, or remove them.")
+  .argument("[what]", "clear removes pages; without it they are listed")
+  .argument("[model]", "name as it is listed; without it, all models")
+  .action(async (what?: string, model?: string) => {
+    await end(cache(optionValues(cacheCommand, cacheOptions.settings), what ?? null, model ?? null));
+  });
+addOptions(cacheCommand, cacheOptions);
 
 program.commandsGroup("Look and measure:");
 command(

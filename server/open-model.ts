@@ -239,6 +239,10 @@ export function prepareNative(
     ropeScaling: config.ropeScaling,
     model: { ...compute, contextMax, packedFolders, costsFolders },
     limits,
+    disk:
+      plan.disk.setup === null
+        ? null
+        : { ...plan.disk.setup, workerUrl: new URL("./kv-disk/worker.ts", import.meta.url).href },
   };
   const device: DeviceSetup =
     gpus === null

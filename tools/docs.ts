@@ -6,6 +6,7 @@
 import { join, resolve } from "node:path";
 import { batchSettings } from "../server/cli/batch.ts";
 import { benchSettings } from "../server/cli/bench.ts";
+import { cacheSettings } from "../server/cli/cache.ts";
 import { chatSettings } from "../server/cli/chat-command.ts";
 import { jobsSettings } from "../server/cli/jobs.ts";
 import { pullSettings } from "../server/cli/pull.ts";
@@ -56,6 +57,12 @@ Fetches a [published model](../serve-a-model.md) without serving it, and what is
 lists them and \`bunting models rm\` removes one; both have no options.
 
 ${settingsTable(pullSettings)}
+
+## bunting cache [clear [model]]
+
+Lists [KV pages on disk](../serve-a-model.md#prefixes-on-disk) by model, with sizes and last use, or removes them.
+
+${settingsTable(cacheSettings)}
 
 ## bunting simulate
 

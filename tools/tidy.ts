@@ -56,7 +56,7 @@ const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
 const SIMULATES = /^server\/cli\/simulate(\.ts$|\/)/;
 
 /** Rooms of the server that know no wire format and no command. */
-const BELOW_APIS = /^server\/(answer|engines|grammar|http|hub|jobs|program|recording|request)\//;
+const BELOW_APIS = /^server\/(answer|engines|grammar|http|hub|jobs|kv-disk|program|recording|request)\//;
 
 /** Part of base/ that knows the machine: the pure rooms leave it alone. */
 const IMPURE_BASE = "base/time-slice.ts";

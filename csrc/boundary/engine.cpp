@@ -36,7 +36,9 @@ struct bunting_model : bunting::Model {
 struct bunting_engine {
   bunting_engine(bunting::Model const& model, bunting_engine_limits const& limits,
                  [[maybe_unused]] bunting_progress progress)
-      : reader({.pages = limits.pages,
+      : model(model),
+        pages(limits.pages),
+        reader({.pages = limits.pages,
                 .page_tokens = limits.page_tokens,
                 .states = limits.states,
                 .tokens_max = limits.step_tokens_max,
@@ -56,6 +58,8 @@ struct bunting_engine {
   }
 #endif
 
+  bunting::Model const& model;
+  int32_t pages;
   bunting::StepReader reader;
   EngineForward forward;
   void* result = nullptr;       // result buffer of the step in flight; null: no step
@@ -131,6 +135,19 @@ void check_limits(bunting_engine_limits const& limits) {
   if (limits.device_count != 0)
     fail(BUNTING_INVALID, "engine limits: %d devices; a CPU engine takes none", limits.device_count);
 #endif
+}
+
+// Checks the arguments of a copy of pages to or from the caller.
+void check_copy(bunting_engine const& engine, int32_t const* pages, int32_t count, uint64_t size) {
+  if (engine.model.is_bidirectional()) fail(BUNTING_INVALID, "the pages of an encoder do not last");
+  if (count < 0 || count > engine.pages)
+    fail(BUNTING_INVALID, "a copy of %d pages: the engine has %d", count, engine.pages);
+  if (size != uint64_t(count) * engine.model.page_bytes())
+    fail(BUNTING_INVALID, "%llu bytes for %d pages of %llu", (unsigned long long)size, count,
+         (unsigned long long)engine.model.page_bytes());
+  for (int32_t i = 0; i < count; i++)
+    if (pages[i] < 0 || pages[i] >= engine.pages)
+      fail(BUNTING_INVALID, "page %d: the engine has pages 0 to %d", pages[i], engine.pages - 1);
 }
 
 // The allowed formats depend on the engine.
@@ -320,6 +337,22 @@ bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_li
 
 bunting_status bunting_engine_close(bunting_engine* engine) {
   return guarded([&] { delete engine; });
+}
+
+bunting_status bunting_engine_read_pages(bunting_engine* engine, int32_t const* pages, int32_t count,
+                                         void* bytes, uint64_t size) {
+  return guarded([&] {
+    check_copy(*engine, pages, count, size);
+    engine->forward.pages().read(pages, count, static_cast<char*>(bytes));
+  });
+}
+
+bunting_status bunting_engine_write_pages(bunting_engine* engine, int32_t const* pages, int32_t count,
+                                          void const* bytes, uint64_t size) {
+  return guarded([&] {
+    check_copy(*engine, pages, count, size);
+    engine->forward.pages().write(pages, count, static_cast<char const*>(bytes));
+  });
 }
 
 bunting_status bunting_step_start(bunting_engine* engine, void const* block, uint64_t block_bytes,

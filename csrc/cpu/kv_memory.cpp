@@ -1,6 +1,7 @@
 #include "cpu/kv_memory.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "boundary/error.h"
 #include "cpu/kernels/kv_layout.h"
@@ -65,6 +66,26 @@ void KvMemory::populate_ahead(StepPlan const& plan) {
     size_t const count = std::min(size_t(part), size_t(pages_) - first);
     region_.populate(layer_at_[size_t(populated_layers_)] + first * bytes, count * bytes);
   }
+}
+
+void KvMemory::read(int32_t const* pages, int32_t count, char* bytes) const {
+  for (int32_t i = 0; i < count; i++)
+    for (int32_t layer = 0; layer < model_.shape().layers; layer++) {
+      if (!model_.has_keys(layer)) continue;
+      KvLayer const kv = this->layer(layer);
+      std::memcpy(bytes, kv.pages + size_t(pages[i]) * kv.page_bytes, kv.page_bytes);
+      bytes += kv.page_bytes;
+    }
+}
+
+void KvMemory::write(int32_t const* pages, int32_t count, char const* bytes) {
+  for (int32_t i = 0; i < count; i++)
+    for (int32_t layer = 0; layer < model_.shape().layers; layer++) {
+      if (!model_.has_keys(layer)) continue;
+      KvLayer const kv = this->layer(layer);
+      std::memcpy(kv.pages + size_t(pages[i]) * kv.page_bytes, bytes, kv.page_bytes);
+      bytes += kv.page_bytes;
+    }
 }
 
 void KvMemory::copy(StepPlan const& plan, ThreadPool& pool) const {

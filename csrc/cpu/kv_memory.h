@@ -20,6 +20,9 @@ class KvMemory {
   KvLayer layer(int32_t index) const;
   // Copies the step's moved pages, in all layers.
   void copy(StepPlan const& plan, ThreadPool& pool) const;
+  // Copy whole pages in all layers, layer after layer, page after page. Ids must be valid.
+  void read(int32_t const* pages, int32_t count, char* bytes) const;
+  void write(int32_t const* pages, int32_t count, char const* bytes);
   // Takes physical memory, before a step, for pages that this step or later ones will write.
   void populate_ahead(StepPlan const& plan);
 

@@ -63,6 +63,8 @@ class Forward {
   // device.
   int32_t draws() const { return draws_; }
   float const* logits() const;
+  // KV pages; another thread may copy pages that no step in flight uses.
+  KvMemory& pages() { return pages_; }
 
  private:
   // Returns the graph for a decode-only step; null: the engine queues the step kernel by kernel.

@@ -1,6 +1,7 @@
 // kv_memory.h - the KV pages on the device.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "cuda/kernels/kernels.h"
@@ -20,6 +21,10 @@ class KvMemory {
   KvPages layer(int32_t index) const;
   // Copies pages; `copies` is in device memory.
   void copy(Stream& stream, PageCopy const* copies, int32_t count) const;
+  // Copy whole pages to and from the host, each on a stream of its own. Ids must be valid. Throw
+  // BUNTING_LOST.
+  void read(int32_t const* pages, int32_t count, char* bytes);
+  void write(int32_t const* pages, int32_t count, char const* bytes);
 
  private:
   // Adjacent layers of one size.
@@ -27,12 +32,15 @@ class KvMemory {
     int32_t first_layer;
     int64_t elements;
   };
+  Stream& opened(std::optional<Stream>& stream) const;  // opens it at its first use
   int64_t stride() const { return int64_t(model_.page_bytes() / sizeof(bf16)); }
 
   Model const& model_;
   DeviceMemory memory_;
   std::vector<int64_t> layer_at_;  // offset of a layer's part in a page, in elements
   std::vector<Run> runs_;
+  int32_t device_;
+  std::optional<Stream> reads_, writes_;
 };
 
 }  // namespace bunting::cuda

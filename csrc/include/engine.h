@@ -9,8 +9,8 @@
  * The sentence is valid on the calling thread until its next call into the library. No C++ exception leaves the library.
  * Passing a NULL or stale handle is a bug of the caller; the behaviour is undefined.
  *
- * Threads: any thread may use a handle, but only one thread at a time per handle. A sealed model is read-only: several
- * engines may share it, and it must outlive them.
+ * Threads: any thread may use a handle, but only one thread at a time per handle, except for copies of pages
+ * (bunting_engine_read_pages). A sealed model is read-only: several engines may share it, and it must outlive them.
  *
  * Dimension letters, the same everywhere in csrc: T tokens in the step, S chunks (one per sequence in the step), H hidden
  * size, Hq / Hk query / key-value heads, D head size, F feed-forward size, V vocabulary, L layers, P pages, Tp tokens per
@@ -27,7 +27,7 @@ extern "C" {
 
 #pragma GCC visibility push(default) /* exports only this header; the build hides all other symbols */
 
-#define BUNTING_ABI_VERSION 19
+#define BUNTING_ABI_VERSION 20
 
 /* ---- status ------------------------------------------------------------------------------------------------- */
 
@@ -572,6 +572,19 @@ bunting_status bunting_engine_open(bunting_model const* model, bunting_engine_li
                                    bunting_progress progress, bunting_engine** out);
 
 bunting_status bunting_engine_close(bunting_engine* engine);
+
+/* Copy whole KV pages, with their keys and values in all layers, to the caller's memory and back: `count` page ids, and as many
+ * times the page_bytes of bunting_model_plan, page after page. The bytes are opaque. They mean the same only to an engine of the
+ * same model, formats, kind of engine and instruction set. Both return when the copies are done. BUNTING_INVALID: an id or
+ * `size` is wrong, or the model is an encoder, whose pages do not last; nothing is copied. BUNTING_LOST on GPUs only.
+ *
+ * One thread at a time may read and one, maybe another, may write, also while a step is in flight and a further thread is in
+ * bunting_step_wait. That step must not write a page that is read, nor read or write a page that is written. They do not copy
+ * recurrent states. */
+bunting_status bunting_engine_read_pages(bunting_engine* engine, int32_t const* pages, int32_t count, void* bytes,
+                                         uint64_t size);
+bunting_status bunting_engine_write_pages(bunting_engine* engine, int32_t const* pages, int32_t count, void const* bytes,
+                                          uint64_t size);
 
 /* ---- step ---------------------------------------------------------------------------------------------------- */
 

@@ -195,6 +195,77 @@ TEST(engine_contains_nan) {
   }
 }
 
+uint64_t tiny_page_bytes() {
+  uint64_t weights = 0, page = 0, states = 0;
+  bunting_model_shape const shape = tiny_shape();
+  CHECK(bunting_model_plan(&shape, 16, &weights, &page, &states) == BUNTING_OK, "%s", bunting_last_error());
+  return page;
+}
+
+// While steps run, another thread reads pages of a finished prompt and writes pages that no step uses. Both
+// prompts then continue with the expected bits.
+TEST(engine_copies_pages_beside_steps) {
+  TinyFile const file(tiny_shape());
+  ModelPointer const model = load_model(tiny_shape(), file);
+  REQUIRE(model, "no model");
+  EnginePointer const engine = open_engine(model.get(), tiny_limits());
+  size_t const page_bytes = size_t(tiny_page_bytes());
+  ChunkSpec const prompt = whole(1, 64, 0);
+  run_step(engine.get(), StepSpec{{}, {prompt}});
+  ChunkSpec next{.start = 64, .tokens = {5}, .pages = pages_from(0, 5)};
+  StepOutcome const expected = run_step(engine.get(), StepSpec{{}, {next}});
+  std::vector<int32_t> const from = pages_from(0, 4), to = pages_from(30, 4);
+  std::vector<char> bytes(4 * page_bytes);
+  std::atomic<bool> is_over{false};
+  std::atomic<int32_t> failures{0};
+  std::thread copier([&] {
+    do {
+      bool const is_read =
+          bunting_engine_read_pages(engine.get(), from.data(), 4, bytes.data(), bytes.size()) == BUNTING_OK;
+      bool const is_written =
+          bunting_engine_write_pages(engine.get(), to.data(), 4, bytes.data(), bytes.size()) == BUNTING_OK;
+      failures += !is_read + !is_written;
+    } while (!is_over);
+  });
+  ChunkSpec beside = whole(2, 100, 40);
+  StepOutcome const first = run_step(engine.get(), StepSpec{{}, {next, beside}});
+  for (int round = 0; round < 20; round++) {
+    StepOutcome const again = run_step(engine.get(), StepSpec{{}, {next, beside}});
+    CHECK(again.logits == first.logits, "round %d: copies of pages show", round);
+  }
+  is_over = true;
+  copier.join();
+  CHECK(failures == 0, "%d copies failed", failures.load());
+  CHECK(std::memcmp(first.logits.data(), expected.logits.data(), kVocab * sizeof(float)) == 0,
+        "the prompt whose pages are read changed");
+  next.pages = {30, 31, 32, 33, 50};
+  StepOutcome const copied = run_step(engine.get(), StepSpec{{}, {next}});
+  CHECK(copied.logits == expected.logits, "the copied pages differ");
+}
+
+TEST(engine_refuses_wrong_copies_of_pages) {
+  TinyFile const file(tiny_shape());
+  ModelPointer const model = load_model(tiny_shape(), file);
+  REQUIRE(model, "no model");
+  EnginePointer const engine = open_engine(model.get(), tiny_limits());
+  size_t const page_bytes = size_t(tiny_page_bytes());
+  std::vector<char> bytes(2 * page_bytes);
+  auto const status = [&](std::vector<int32_t> const& pages, int32_t count, size_t size) {
+    bunting_status const read =
+        bunting_engine_read_pages(engine.get(), pages.data(), count, bytes.data(), size);
+    bunting_status const write =
+        bunting_engine_write_pages(engine.get(), pages.data(), count, bytes.data(), size);
+    CHECK(read == write, "reading ended with %d, writing with %d", read, write);
+    return read;
+  };
+  CHECK(status({0, 63}, 2, 2 * page_bytes) == BUNTING_OK, "%s", bunting_last_error());
+  CHECK(status({}, 0, 0) == BUNTING_OK, "%s", bunting_last_error());
+  CHECK(status({0, 64}, 2, 2 * page_bytes) == BUNTING_INVALID, "a page beyond the last one");
+  CHECK(status({-1, 0}, 2, 2 * page_bytes) == BUNTING_INVALID, "page -1");
+  CHECK(status({0, 1}, 2, 2 * page_bytes - 1) == BUNTING_INVALID, "too few bytes");
+  CHECK(status({}, -1, 0) == BUNTING_INVALID, "a negative count");
+}
+
 TEST(engine_refuses_wrong_limits) {
   TinyFile const file(tiny_shape());
   ModelPointer const model = load_model(tiny_shape(), file);

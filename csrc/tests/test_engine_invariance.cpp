@@ -149,13 +149,13 @@ void for_each_variant(Check const& check) {
       shape.formats = variant.formats.data();
       shape.kv = variant.kv;
       ModelPointer const model = load_model(shape, files.at(variant.kind));
-      if (model) check(model.get(), name_of(variant, isa));
+      if (model) check(model.get(), name_of(variant, isa), shape);
     }
   }
 }
 
 TEST(engine_invariant_to_chunks) {
-  for_each_variant([](bunting_model const* model, std::string const& name) {
+  for_each_variant([](bunting_model const* model, std::string const& name, bunting_model_shape const&) {
     Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
     for (int32_t threads : {1, 2}) {
       bunting_engine_limits limits = tiny_limits();
@@ -179,7 +179,7 @@ TEST(engine_invariant_to_chunks) {
 
 // Each step advances several sequences by random chunks on scattered pages; some chunks do not sample.
 TEST(engine_invariant_to_company_and_pages) {
-  for_each_variant([](bunting_model const* model, std::string const& name) {
+  for_each_variant([](bunting_model const* model, std::string const& name, bunting_model_shape const&) {
     constexpr int32_t kSequences = 5;
     EnginePointer const engine = open_engine(model, tiny_limits());
     Random random{11};
@@ -222,7 +222,7 @@ TEST(engine_invariant_to_company_and_pages) {
 
 // Reuses a prefix of another sequence: its whole pages are shared, and its partial last page is copied.
 TEST(engine_invariant_to_cached_prefixes) {
-  for_each_variant([](bunting_model const* model, std::string const& name) {
+  for_each_variant([](bunting_model const* model, std::string const& name, bunting_model_shape const&) {
     Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
     EnginePointer const engine = open_engine(model, tiny_limits());
     for (int32_t cut : {1, 15, 16, 17, 31, 40, 64, 82}) {
@@ -245,9 +245,33 @@ TEST(engine_invariant_to_cached_prefixes) {
   });
 }
 
+// Continues a prompt on an engine that got its prefix from the pages of another one.
+TEST(engine_invariant_to_copied_pages) {
+  for_each_variant([](bunting_model const* model, std::string const& name, bunting_model_shape const& shape) {
+    Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
+    EnginePointer const from = open_engine(model, tiny_limits()), to = open_engine(model, tiny_limits());
+    run_step(
+        from.get(),
+        StepSpec{{}, {{.start = 0, .tokens = oracle.slice(0, kPrompt), .pages = {9, 3, 20, 4, 30, 31}}}});
+    uint64_t weights, page_bytes, states;
+    REQUIRE(bunting_model_plan(&shape, 16, &weights, &page_bytes, &states) == BUNTING_OK, "%s",
+            bunting_last_error());
+    std::vector<char> bytes(4 * size_t(page_bytes));
+    std::vector<int32_t> const source = {9, 3, 20, 4}, target = {11, 40, 2, 3};
+    REQUIRE(bunting_engine_read_pages(from.get(), source.data(), 4, bytes.data(), bytes.size()) == BUNTING_OK,
+            "%s", bunting_last_error());
+    REQUIRE(bunting_engine_write_pages(to.get(), target.data(), 4, bytes.data(), bytes.size()) == BUNTING_OK,
+            "%s", bunting_last_error());
+    StepOutcome const rest = run_step(
+        to.get(),
+        StepSpec{{}, {{.start = 64, .tokens = oracle.slice(64, kPrompt), .pages = {11, 40, 2, 3, 50, 51}}}});
+    CHECK(oracle.equal(rest, 0, kPrompt - 1), "%s: differs after copied pages", name.c_str());
+  });
+}
+
 // Decodes after a common prefix, some of them after a longer one, with and without the shared spans.
 TEST(engine_invariant_to_shared_spans) {
-  for_each_variant([](bunting_model const* model, std::string const& name) {
+  for_each_variant([](bunting_model const* model, std::string const& name, bunting_model_shape const&) {
     EnginePointer const engine = open_engine(model, tiny_limits());
     auto const compute = [&](uint64_t seed, int32_t start, int32_t end, std::vector<int32_t> const& pages) {
       ChunkSpec chunk{.start = start, .tokens = random_tokens(seed, end - start, tiny_shape().vocab)};
@@ -318,7 +342,7 @@ TEST(engine_invariant_to_threads) {
 // Several tokens of a chunk are drawn from, each with its own parameters, as speculative decoding and
 // jump-forward tokens need.
 TEST(engine_samples_tokens_of_a_chunk_as_single_steps_do) {
-  for_each_variant([](bunting_model const* model, std::string const& name) {
+  for_each_variant([](bunting_model const* model, std::string const& name, bunting_model_shape const&) {
     Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
     auto const row_at = [](int32_t position) {
       return RowSpec{.temperature = position % 3 == 0 ? 0.0f : 0.9f,
@@ -363,7 +387,7 @@ TEST(engine_samples_tokens_of_a_chunk_as_single_steps_do) {
 // Hidden states are the same for a whole prompt and for chunks, in any batch, and with draws between them.
 // Such a draw equals that of a step of draws alone.
 TEST(engine_brings_the_same_hidden_states_whatever_else_is_wanted) {
-  for_each_variant([](bunting_model const* model, std::string const& name) {
+  for_each_variant([](bunting_model const* model, std::string const& name, bunting_model_shape const&) {
     constexpr int32_t kTokens = 37;
     Oracle const oracle(model, random_tokens(7, kPrompt, tiny_shape().vocab));
     EnginePointer const engine = open_engine(model, tiny_limits());

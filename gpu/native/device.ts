@@ -89,6 +89,16 @@ export class NativeDevice implements HostedDevice {
     return logits;
   }
 
+  /** Library's path and engine, for a thread that writes pages (engine.h). */
+  get native(): { readonly library: string; readonly engine: EngineHandle } {
+    return { library: this.#library.path, engine: this.#engine };
+  }
+
+  /** Copies whole pages, which a step in flight does not write, to `bytes`. */
+  readPages(pages: Int32Array, bytes: Uint8Array): void {
+    this.#library.readPages(this.#engine, pages, bytes);
+  }
+
   /** Closes the engine and drops a step in flight, whose `done` is never called. */
   close(): void {
     if (!this.#isOpen) return;

@@ -62,6 +62,7 @@ export async function doctor(config: Config, dir: string | null): Promise<number
     );
     console.log(`${memoryTable(plan.memory)}\n`);
     console.log(`jobs            ${describeJobs(config, plan.names[0]!)}\n`);
+    console.log(`pages on disk   ${plan.disk.note ?? "none"}\n`);
     const problem = planProblem(plan.memory);
     if (problem !== null) problems.push(problem);
   } catch (error) {

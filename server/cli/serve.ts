@@ -90,6 +90,7 @@ function describePlan(plan: ServingPlan): string {
     memoryTable(plan.memory),
     ...folder.notes.flatMap((note) => ["", note]),
     ...describeWidened(plan),
+    ...(plan.disk.note === null ? [] : ["", `${plan.disk.note}.`]),
   ].join("\n");
 }
 

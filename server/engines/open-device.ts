@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { HostedDevice } from "../../gpu/hosted-device.ts";
+import type { NativeDevice } from "../../gpu/native/device.ts";
 import {
   closeNativeModel,
   type LoadListener,
@@ -15,6 +15,7 @@ import type { EngineId } from "../../scheduler/core.ts";
 import { LinearCost, linearCost, unknownCost } from "../../scheduler/cost/linear.ts";
 import type { PriorState } from "../../scheduler/cost/online.ts";
 import type { Device } from "../../scheduler/device.ts";
+import type { PageMemory } from "../kv-disk/disk-tier.ts";
 import { atSpeedOf, calibrate } from "./calibrate.ts";
 import { KeptCosts } from "./kept-costs.ts";
 import type { DeviceSetup, LoadProgress, StartTimes } from "./protocol.ts";
@@ -22,6 +23,8 @@ import { oneToken, timeStep } from "./trial.ts";
 
 export interface OpenedDevice {
   readonly device: Device;
+  /** Memory of its pages; null for a simulated device. */
+  readonly memory: PageMemory | null;
   /** Initial cost model, before the first real step. */
   readonly costs: LinearCost;
   /** Keeps the costs that served steps taught, for the next start. */
@@ -60,6 +63,7 @@ export function openDevice(
     const costs = cost === undefined ? unknownCost : linearCost(cost.stepMs, cost.tokenMs);
     return {
       device: new SimulatedDevice(setup.spec, clock, costs),
+      memory: null,
       costs,
       keepCosts: () => {},
       times: { loadMs: 0, stepsMs: 0 },
@@ -76,7 +80,7 @@ export function openDevice(
   const closeModel = (): void => {
     if (shared.model === null) closeNativeModel(library, model);
   };
-  let device: HostedDevice | null = null;
+  let device: NativeDevice | null = null;
   try {
     device =
       setup.kind === "gpu"
@@ -87,7 +91,7 @@ export function openDevice(
     const stepsFromMs = performance.now();
     const costs = costsOf(setup, engine, library, device, model, shared);
     const times = { loadMs, stepsMs: performance.now() - stepsFromMs };
-    return { device, ...costs, times, model, closeModel };
+    return { device, memory: device, ...costs, times, model, closeModel };
   } catch (error) {
     device?.close();
     closeModel();
@@ -103,7 +107,7 @@ function costsOf(
   setup: NativeSetup,
   engine: EngineId,
   library: NativeLibrary,
-  device: HostedDevice,
+  device: NativeDevice,
   model: NativeModel,
   shared: Shared,
 ): Pick<OpenedDevice, "costs" | "keepCosts"> {

@@ -19,6 +19,7 @@ import { matrixFormats } from "../../model/matrix-formats.ts";
 import type { ModelFolder } from "../../model/model-folder.ts";
 import { contextLimit } from "../../model/rope.ts";
 import { type Config, ConfigError } from "../config.ts";
+import { type DiskPlan, planDisk } from "../kv-disk/plan.ts";
 import type { Backend } from "./backend.ts";
 
 /** Maximum alternatives per token (`top_logprobs`) of a request. */
@@ -44,6 +45,7 @@ export interface ServingPlan {
   /** Longest sequence in tokens. */
   readonly contextMax: number;
   readonly memory: MemoryPlan;
+  readonly disk: DiskPlan;
 }
 
 /** Memory of one of several models. */
@@ -110,8 +112,16 @@ export function planServing(
           ? leanBytes
           : null,
   });
+  const names = modelNames(config, folder);
+  const disk = planDisk(config, library, {
+    name: names[0]!,
+    ...{ folder, contextMax, compute, gpus, pageBytes, stateBytes },
+    limits: perEngine,
+    engines: backend.engines,
+    weightBytes: sizes.weightBytes,
+  });
   return {
-    names: modelNames(config, folder),
+    names,
     folder,
     machine,
     backend,
@@ -122,6 +132,7 @@ export function planServing(
     limits: { ...perEngine, ...(memory.kind === "fits" ? sizesOf(memory) : { pages: 0 }) },
     contextMax,
     memory,
+    disk,
   };
 }
 

@@ -7,6 +7,7 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
+import type { KvDiskSetup } from "../kv-disk/protocol.ts";
 
 /** Messages between the main thread and an engine's thread. Plain data, except for the port. */
 
@@ -20,6 +21,8 @@ interface NativeSetup {
   readonly ropeScaling?: string | null;
   readonly model: NativeModelOptions;
   readonly limits: EngineLimits;
+  /** KV pages on disk; absent or null: none. */
+  readonly disk?: KvDiskSetup | null;
 }
 
 interface GpuSetup extends NativeSetup {

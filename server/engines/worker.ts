@@ -6,6 +6,7 @@ import type { Device } from "../../scheduler/device.ts";
 import { type EngineEnd, EngineHost } from "../../scheduler/host/engine-host.ts";
 import { engineRecorder } from "../../scheduler/recording/recorder.ts";
 import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
+import { DiskTier } from "../kv-disk/disk-tier.ts";
 import { runEngineLoop } from "./loop.ts";
 import { LoopClock } from "./loop-clock.ts";
 import { openDevice } from "./open-device.ts";
@@ -26,6 +27,15 @@ self.onmessage = (event: MessageEvent<EngineStart>) => {
 };
 
 function run(start: EngineStart): void {
+  const tier = diskTier(start);
+  try {
+    runEngine(start, tier);
+  } finally {
+    tier?.close();
+  }
+}
+
+function runEngine(start: EngineStart, tier: DiskTier | null): void {
   const { setup, engine, epoch, model, inbox, doorbell } = start;
   const clock = new LoopClock();
   const bell = new Int32Array(doorbell);
@@ -40,7 +50,7 @@ function run(start: EngineStart): void {
       text.vocabulary = firstMessage(inbox, bell);
     },
   );
-  const { device } = opened;
+  const { device, memory } = opened;
   const costs = new OnlineCostModel(opened.costs);
   const recorded: RecordingEntry[] = [];
   const link: EngineEnd = {
@@ -59,23 +69,38 @@ function run(start: EngineStart): void {
     const { vocabulary } = text;
     const drawing = mortal(device, start);
     const constrained = vocabulary === null ? null : new ConstrainedDevice(drawing, vocabulary);
-    const ports = { link, device: constrained ?? drawing, clock };
+    if (memory !== null) tier?.attach(memory, bell);
+    const ports = { link, device: constrained ?? drawing, clock, tier };
     host.open(ports, { epoch, settings: setup.options, costs });
     const { model: loaded, times } = opened;
     tell({ kind: "ready", spec: device.spec, model: loaded, costs: costs.state(), times });
     const pauses = new PauseWork(constrained?.warmUp() ?? null);
-    runEngineLoop(host, device, clock, bell, () => {
-      tellRecorded(recorded);
-      return pauses.run();
-    });
+    runEngineLoop(
+      host,
+      device,
+      clock,
+      bell,
+      () => tier?.receive(),
+      () => {
+        tellRecorded(recorded);
+        return pauses.run();
+      },
+    );
   } finally {
     tellRecorded(recorded);
+    tier?.close(); // it writes to the device's memory
     device.close(); // a replacement needs its memory
   }
   const learnt = costs.learnt();
   if (learnt !== null) opened.keepCosts(learnt);
   // Skipped after a failure: other engines may use this thread's model, and a replacement will.
   opened.closeModel();
+}
+
+/** Tier of KV pages on disk, which opens while the engine loads; null: none. */
+function diskTier({ setup: { device }, engine, doorbell }: EngineStart): DiskTier | null {
+  if (device.kind === "simulated" || !device.disk) return null;
+  return new DiskTier(device.disk, engine, doorbell);
 }
 
 /** Waits for the first message. Throws an error if the thread is stopped before. */

@@ -38,6 +38,17 @@ export async function withLock<Value>(
   }
 }
 
+/**
+ * Takes the lock without waiting. Returns the descriptor that holds it until it is closed; null if another one
+ * does. Without such locks in the system it is always taken.
+ */
+export function tryLock(path: string): number | null {
+  const descriptor = openSync(path, "a", 0o600);
+  if (take(descriptor)) return descriptor;
+  closeSync(descriptor);
+  return null;
+}
+
 function take(descriptor: number): boolean {
   flock ??= openFlock();
   return flock === null || flock(descriptor, LOCK_EX | LOCK_NB) === 0;

@@ -98,6 +98,22 @@ export class Rig {
     return this.#model.packedNote;
   }
 
+  /** Device that has the pages. */
+  get memory(): Pick<NativeDevice, "native" | "readPages"> {
+    return this.#device;
+  }
+
+  /** Bytes of a page. */
+  get pageBytes(): number {
+    return this.#model.pageBytes;
+  }
+
+  /** Makes a stream with pages for its first `count` tokens, whose keys and values the caller copies there. */
+  filled(tokens: readonly TokenId[], count: number): Stream {
+    const pages = Array.from({ length: count / pageTokens }, () => this.#takePage());
+    return { ...this.stream(tokens), pages, computed: count };
+  }
+
   stream(tokens: readonly TokenId[]): Stream {
     return { tokens: [...tokens], pages: [], computed: 0, slot: null, saved: new Map(), begins: null };
   }

@@ -175,6 +175,26 @@ TEST(cuda_forward_agrees_with_the_cpu_engine) {
   for (size_t kind = 0; kind < shapes.size(); ++kind) agrees_with_the_cpu_engine(shapes[kind], kind);
 }
 
+// A prompt continues from copies of its pages, in other places, with the same bits.
+TEST(cuda_forward_copies_pages) {
+  for (int32_t const kv : {BUNTING_KV_PLAIN, BUNTING_KV_FP8}) {
+    bunting_model_shape shape = shape_for_gpu();
+    shape.head_size = 64;
+    shape.rope = tiny_rope(64);
+    shape.kv = kv;
+    Gpu gpu(shape);
+    std::vector<int32_t> const from = {9, 3, 20, 4}, to = {11, 40, 2, 5};
+    gpu.run({{}, {{.start = 0, .tokens = random_tokens(7, 64, shape.vocab), .pages = from}}});
+    StepSpec step{{}, {{.start = 64, .tokens = {5}, .pages = {9, 3, 20, 4, 30}}}};
+    std::vector<float> const expected = gpu.run(step);
+    std::vector<char> bytes(4 * size_t(gpu.model.page_bytes()));
+    gpu.forward->pages().read(from.data(), 4, bytes.data());
+    gpu.forward->pages().write(to.data(), 4, bytes.data());
+    step.chunks[0].pages = {11, 40, 2, 5, 31};
+    CHECK(gpu.run(step) == expected, "kv %d: the copied pages differ", kv);
+  }
+}
+
 TEST(cuda_forward_gives_long_steps_more_time) {
   bunting_model_shape shape = shape_for_gpu();
   shape.layers = 32, shape.hidden = 4096, shape.feed_forward = 14336;

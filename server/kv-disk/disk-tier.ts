@@ -1,0 +1,243 @@
+import { receiveMessageOnPort } from "node:worker_threads";
+import type { LowerTier, PagesOf, TierCosts } from "../../scheduler/cache/lower-tier.ts";
+import type { PageId } from "../../scheduler/core.ts";
+import { secretFor } from "./folders.ts";
+import { PageIds, type StoredId } from "./page-ids.ts";
+import {
+  DISK_ENDED,
+  DISK_GATE,
+  DISK_RINGS,
+  DISK_STOPPED,
+  DISK_WORDS,
+  type DiskAnswer,
+  type DiskStart,
+  type DiskTask,
+  GATE_OPEN,
+  GATE_SHUT,
+  type KvDiskSetup,
+} from "./protocol.ts";
+
+/** Bytes of pages on their way to the disk at most, but at least so many pages. */
+const WAITING_BYTES_MAX = 32 * 2 ** 20;
+const WAITING_PAGES_MIN = 4;
+/** Bytes a second that are assumed before the first load, and the first store. */
+const LOAD_BYTES_PER_MS = 1e6;
+const COPY_BYTES_PER_MS = 4e6;
+const LATENCY_MS = 1;
+/** Weight of the latest measurement in a mean. */
+const LATEST = 0.2;
+/** Fewest pages of a load that tell the time of a page. */
+const MEASURED_PAGES_MIN = 4;
+/** Distance of the pages, before those that are stored, that count as used. */
+const USED_STEP = 16;
+/** Longest waits for the thread's start and end. */
+const OPEN_MS_MAX = 5000;
+const CLOSE_MS_MAX = 5000;
+
+/** Memory of the device that holds the pages. */
+export interface PageMemory {
+  /** Library and handle, for the thread that writes pages. */
+  readonly native: Pick<Extract<DiskTask, { kind: "attach" }>, "library" | "engine">;
+  /** Copies pages to `bytes` at once. */
+  readPages(pages: Int32Array, bytes: Uint8Array): void;
+}
+
+interface Job {
+  readonly pages: number;
+  readonly startedMs: number;
+  readonly done: (right: number) => void;
+}
+
+/**
+ * Tier of KV pages on disk, on its engine's thread. A thread of its own does all input and output
+ * (worker.ts). It writes loaded pages to the device itself, so neither waits for the other.
+ */
+export class DiskTier implements LowerTier {
+  readonly costs: { -readonly [Name in keyof TierCosts]: TierCosts[Name] };
+  readonly #setup: KvDiskSetup;
+  readonly #ids: PageIds;
+  readonly #port: MessagePort;
+  readonly #words: Int32Array<SharedArrayBuffer>;
+  readonly #slots: Uint8Array;
+  readonly #slotCount: number;
+  readonly #stored = new Set<StoredId>();
+  /** Pages that wait in slots. */
+  readonly #waiting = new Set<StoredId>();
+  readonly #jobs = new Map<number, Job>();
+  #memory: PageMemory | null = null;
+  #state: "opening" | "open" | "readOnly" | "closed" = "opening";
+  #slot = 0;
+  #free: number;
+  #nextJob = 0;
+
+  /** Starts the thread, which opens the folder while the engine loads. It rings `doorbell` for each answer. */
+  constructor(setup: KvDiskSetup, engine: number, doorbell: SharedArrayBuffer) {
+    const { pageBytes } = setup;
+    this.#setup = setup;
+    this.#ids = new PageIds(setup.identity, setup.pageTokens, secretFor(setup.key, "ids"));
+    this.costs = {
+      pageBytes,
+      latencyMs: LATENCY_MS,
+      loadPageMs: pageBytes / LOAD_BYTES_PER_MS,
+      storePageMs: pageBytes / COPY_BYTES_PER_MS,
+    };
+    this.#slotCount = Math.max(WAITING_PAGES_MIN, Math.floor(WAITING_BYTES_MAX / pageBytes));
+    this.#free = this.#slotCount;
+    const slots = new SharedArrayBuffer(this.#slotCount * pageBytes);
+    this.#slots = new Uint8Array(slots);
+    const words = new SharedArrayBuffer(DISK_WORDS * Int32Array.BYTES_PER_ELEMENT);
+    this.#words = new Int32Array(words);
+    const { port1, port2 } = new MessageChannel();
+    this.#port = port1;
+    const worker = new Worker(setup.workerUrl, { name: `disk ${engine}` });
+    const start: DiskStart = { setup, engine, port: port2, words, slots, doorbell };
+    worker.postMessage(start, [port2]);
+  }
+
+  /** Names the memory of the pages, and waits a while for the folder to be open. */
+  attach(memory: PageMemory, bell: Int32Array<SharedArrayBuffer>): void {
+    this.#memory = memory;
+    this.#tell({ kind: "attach", ...memory.native });
+    const untilMs = performance.now() + OPEN_MS_MAX;
+    for (;;) {
+      const rings = Atomics.load(bell, 0);
+      this.receive();
+      const leftMs = untilMs - performance.now();
+      if (this.#state !== "opening" || leftMs <= 0) return;
+      Atomics.wait(bell, 0, rings, leftMs);
+    }
+  }
+
+  /** Takes the thread's answers, and calls `done` of finished loads. */
+  receive(): void {
+    for (;;) {
+      const received = receiveMessageOnPort(this.#port);
+      if (received === undefined || this.#state === "closed") return;
+      this.#take(received.message as DiskAnswer);
+    }
+  }
+
+  find(prompt: PagesOf, first: number): number {
+    const end = Math.floor(prompt.tokens.length / this.#setup.pageTokens);
+    let page = first;
+    while (this.#stored.size > 0 && page < end && this.#stored.has(this.#ids.idOf(prompt, page))) page += 1;
+    return page;
+  }
+
+  store(prompt: PagesOf, first: number, pages: readonly PageId[]): number {
+    if (this.#state !== "open" || this.#memory === null) return 0;
+    const fresh: { readonly id: StoredId; readonly page: PageId }[] = [];
+    let had = 0;
+    for (; had < pages.length; had += 1) {
+      const id = this.#ids.idOf(prompt, first + had);
+      if (this.#stored.has(id) || this.#waiting.has(id)) continue;
+      if (fresh.length === this.#free) break;
+      fresh.push({ id, page: pages[had]! });
+    }
+    if (fresh.length === 0) return had;
+    const startedMs = performance.now();
+    this.#copy(
+      this.#memory,
+      fresh.map(({ page }) => page),
+    );
+    const tookMs = performance.now() - startedMs;
+    this.costs.storePageMs = mean(this.costs.storePageMs, tookMs / fresh.length);
+    const ids = fresh.map(({ id }) => id);
+    for (const id of ids) this.#waiting.add(id);
+    const used: StoredId[] = [];
+    for (let page = 0; page < first; page += USED_STEP) used.push(this.#ids.idOf(prompt, page));
+    this.#tell({ kind: "store", ids, used });
+    return had;
+  }
+
+  load(prompt: PagesOf, first: number, pages: readonly PageId[], done: (right: number) => void): void {
+    const job = this.#nextJob++;
+    this.#jobs.set(job, { pages: pages.length, startedMs: performance.now(), done });
+    const ids = pages.map((_, index) => this.#ids.idOf(prompt, first + index));
+    this.#tell({ kind: "load", job, ids, pages: Int32Array.from(pages) });
+  }
+
+  /**
+   * Ends the thread, which writes no page of the device from now on. Call it before the device is closed. No
+   * `done` is called any more.
+   */
+  close(): void {
+    if (this.#state === "closed") return;
+    this.#state = "closed";
+    this.#jobs.clear();
+    Atomics.store(this.#words, DISK_STOPPED, 1);
+    this.#ring();
+    for (;;) {
+      const gate = Atomics.compareExchange(this.#words, DISK_GATE, GATE_OPEN, GATE_SHUT);
+      if (gate !== GATE_OPEN) Atomics.wait(this.#words, DISK_GATE, gate, CLOSE_MS_MAX);
+      else break;
+    }
+    Atomics.wait(this.#words, DISK_ENDED, 0, CLOSE_MS_MAX); // a replacement needs the lock of the folder
+    this.#port.close();
+  }
+
+  #take(answer: DiskAnswer): void {
+    switch (answer.kind) {
+      case "opened":
+        for (const id of answer.ids) this.#stored.add(id);
+        this.#state = answer.isReadOnly ? "readOnly" : "open";
+        return;
+      case "stored":
+        this.#waiting.delete(answer.id);
+        this.#free += 1;
+        if (answer.isStored) this.#stored.add(answer.id);
+        return;
+      case "gone":
+        for (const id of answer.ids) this.#stored.delete(id);
+        return;
+      case "loaded":
+        this.#finish(answer.job, answer.right, answer.tookMs);
+        return;
+      case "failed":
+        this.#state = "readOnly";
+        this.#stored.clear();
+        for (const job of [...this.#jobs.keys()]) this.#finish(job, 0, 0);
+    }
+  }
+
+  #finish(number: number, right: number, tookMs: number): void {
+    const job = this.#jobs.get(number);
+    if (job === undefined) return;
+    this.#jobs.delete(number);
+    if (right === job.pages && right >= MEASURED_PAGES_MIN) {
+      this.costs.loadPageMs = mean(this.costs.loadPageMs, tookMs / right);
+      this.costs.latencyMs = mean(this.costs.latencyMs, performance.now() - job.startedMs - tookMs);
+    }
+    job.done(right);
+  }
+
+  /** Copies pages to the next free slots, in at most two runs of the ring. */
+  #copy(memory: PageMemory, pages: readonly PageId[]): void {
+    const { pageBytes } = this.#setup;
+    for (let done = 0; done < pages.length; ) {
+      const count = Math.min(pages.length - done, this.#slotCount - this.#slot);
+      const run = new Int32Array(new ArrayBuffer(count * Int32Array.BYTES_PER_ELEMENT));
+      run.set(pages.slice(done, done + count));
+      const at = this.#slot * pageBytes;
+      memory.readPages(run, this.#slots.subarray(at, at + count * pageBytes));
+      this.#slot = (this.#slot + count) % this.#slotCount;
+      this.#free -= count;
+      done += count;
+    }
+  }
+
+  #tell(task: DiskTask): void {
+    if (this.#state === "closed") return;
+    this.#port.postMessage(task);
+    this.#ring();
+  }
+
+  #ring(): void {
+    Atomics.add(this.#words, DISK_RINGS, 1);
+    Atomics.notify(this.#words, DISK_RINGS);
+  }
+}
+
+function mean(before: number, latest: number): number {
+  return before + LATEST * (latest - before);
+}

@@ -1,0 +1,122 @@
+/** Chooses whether, where and with how much space an engine's pages are kept on disk. */
+import { mkdirSync, readFileSync, statfsSync } from "node:fs";
+import { join } from "node:path";
+import { bestIsa, PAGE_TOKENS } from "../../gpu/native/open.ts";
+import { packedKey } from "../../gpu/native/packed-cache.ts";
+import type { ComputeOptions, EngineLimits, Gpu, NativeLibrary } from "../../gpu/native.ts";
+import { ioReason } from "../../model/model-error.ts";
+import type { ModelFolder } from "../../model/model-folder.ts";
+import { rotationOf } from "../../model/rope.ts";
+import { type Config, ConfigError } from "../config.ts";
+import { listStored } from "./folders.ts";
+import type { KvDiskSetup } from "./protocol.ts";
+
+/** Part of the free space that is taken by default, its bounds, and the smallest weights that it is for. */
+const FREE_SHARE = 1 / 20;
+const DEFAULT_BYTES_MAX = 16 * 2 ** 30;
+const DEFAULT_BYTES_MIN = 2 ** 30;
+const WEIGHT_BYTES_MIN = 256 * 2 ** 20;
+
+/** Facts of a model that its pages and their place depend on. */
+export interface DiskPlanFacts {
+  readonly name: string;
+  readonly folder: ModelFolder;
+  readonly contextMax: number;
+  readonly compute: ComputeOptions;
+  readonly limits: Pick<EngineLimits, "gemm">;
+  readonly gpus: readonly Pick<Gpu, "name" | "capability">[];
+  readonly engines: number;
+  readonly weightBytes: number;
+  readonly pageBytes: number;
+  readonly stateBytes: number;
+}
+
+/** Pages on disk, or the reason for having none if they were asked for. */
+export interface DiskPlan {
+  readonly setup: Omit<KvDiskSetup, "workerUrl"> | null;
+  /** Sentence for the operator; null if there is nothing to say. */
+  readonly note: string | null;
+}
+
+/** Plans the pages on disk. Throws ConfigError for a key file that cannot be used. */
+export function planDisk(config: Config, library: NativeLibrary, facts: DiskPlanFacts): DiskPlan {
+  const { kvDisk } = config;
+  const isAsked = kvDisk !== "auto" && kvDisk > 0;
+  const key = config.kvDiskKeyFile === null ? null : readKey(config.kvDiskKeyFile);
+  const without = (reason: string): DiskPlan => ({
+    setup: null,
+    note: isAsked ? `--kv-disk: no KV pages are kept on disk: ${reason}` : null,
+  });
+  if (kvDisk === 0) return { setup: null, note: null };
+  if (facts.folder.config.shape.encoder !== undefined) return without("an encoder has none that last");
+  if (facts.stateBytes > 0) return without("models with recurrent states keep theirs in memory only");
+  if (!isAsked && facts.weightBytes < WEIGHT_BYTES_MIN) return { setup: null, note: null };
+  const root = diskRoot(config);
+  if (root === null) return without("there is no cache folder; --data names another");
+  const bytesMax = isAsked ? kvDisk * 2 ** 30 : defaultBytes(root);
+  if (bytesMax === null) return { setup: null, note: null };
+  const { name, engines, pageBytes } = facts;
+  const identity = identityOf(library, facts);
+  const setup = { root, model: name, identity, bytesMax, engines, pageBytes, pageTokens: PAGE_TOKENS, key };
+  return { setup, note: `KV pages are kept in ${root}, ${(bytesMax / 2 ** 30).toFixed(1)} GiB at most` };
+}
+
+/** Folder of all models' pages; null if there is no place for one. */
+export function diskRoot({ data }: Pick<Config, "data">): string | null {
+  if (typeof data === "object") return join(data.folder, "kv");
+  const { XDG_CACHE_HOME: cache, HOME: home } = process.env;
+  const caches = cache?.startsWith("/") ? cache : home?.startsWith("/") ? join(home, ".cache") : null;
+  return caches === null ? null : join(caches, "bunting", "kv");
+}
+
+/** Default size: a part of what is free without the pages; null if that is little or unknown. */
+function defaultBytes(root: string): number | null {
+  try {
+    mkdirSync(root, { recursive: true, mode: 0o700 });
+    const { bavail, bsize } = statfsSync(root);
+    const stored = listStored(root).reduce((sum, { bytes }) => sum + bytes, 0);
+    const bytes = Math.min(DEFAULT_BYTES_MAX, (bavail * bsize + stored) * FREE_SHARE);
+    return bytes < DEFAULT_BYTES_MIN ? null : bytes;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Identity of the bits of a page: weights, rotations, formats, the library with its kernels, its instruction
+ * set, and the GPUs.
+ */
+function identityOf(library: NativeLibrary, facts: DiskPlanFacts): string {
+  const { folder, contextMax, compute, limits, gpus } = facts;
+  const { shape } = folder.config;
+  const { threads: _, ...numbers } = compute;
+  const rotations = shape.ropes.map((rope) => {
+    const { frequencies, magnitude } = rotationOf(rope, contextMax);
+    return [[...frequencies], magnitude];
+  });
+  const isa = compute.isa === "auto" ? bestIsa(library) : compute.isa;
+  return new Bun.CryptoHasher("sha256")
+    .update(packedKey(shape, folder.tensors, compute))
+    .update(readFileSync(library.path))
+    .update(JSON.stringify([numbers, isa, rotations, gpus.length > 0 ? limits.gemm : null]))
+    .update(JSON.stringify(gpus.map(({ name, capability }) => [name, capability])))
+    .digest("hex");
+}
+
+const KEY_BYTES = 32;
+
+/** Key of a file: 32 bytes, or 64 hexadecimal digits. */
+function readKey(file: string): Uint8Array {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(file);
+  } catch (error) {
+    throw new ConfigError(`--kv-disk-key-file ${file} ${ioReason(error)}.`);
+  }
+  const text = bytes.toString("latin1").trim();
+  if (/^[0-9a-f]{64}$/i.test(text)) return Buffer.from(text, "hex");
+  if (bytes.length === KEY_BYTES) return bytes;
+  throw new ConfigError(
+    `--kv-disk-key-file ${file} has ${bytes.length} bytes; a key is ${KEY_BYTES} bytes, or 64 hexadecimal digits.`,
+  );
+}

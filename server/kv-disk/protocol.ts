@@ -1,0 +1,71 @@
+import type { EngineHandle } from "../../gpu/native.ts";
+import type { StoredId } from "./page-ids.ts";
+
+/** Settings of the tier on disk for all engines of a model. */
+export interface KvDiskSetup {
+  /** URL of worker.ts. */
+  readonly workerUrl: string;
+  /** Folder of all models. */
+  readonly root: string;
+  /** Model's name, for people. */
+  readonly model: string;
+  /** Identity of the bits of a page: 64 hexadecimal digits. */
+  readonly identity: string;
+  /** Bytes of this model's pages at most; each engine has an equal share. */
+  readonly bytesMax: number;
+  readonly engines: number;
+  readonly pageBytes: number;
+  readonly pageTokens: number;
+  /** 32 bytes that encrypt the pages; null: they are not encrypted. */
+  readonly key: Uint8Array | null;
+}
+
+/** First message to the thread of a store. */
+export interface DiskStart {
+  readonly setup: KvDiskSetup;
+  readonly engine: number;
+  /** Port of `DiskTask`s and of the answers. */
+  readonly port: MessagePort;
+  /** Words of `DISK_*`. */
+  readonly words: SharedArrayBuffer;
+  /** Pages on their way to the disk, in a ring of slots. */
+  readonly slots: SharedArrayBuffer;
+  /** The engine's doorbell, rung for each answer. */
+  readonly doorbell: SharedArrayBuffer;
+}
+
+/** Rises with every task; the thread sleeps on it. */
+export const DISK_RINGS = 0;
+/** `OPEN`, or `WRITING` while the thread writes pages of the device, or `SHUT` when it must not any more. */
+export const DISK_GATE = 1;
+/** 1 when the thread has closed its files. */
+export const DISK_ENDED = 2;
+/** 1 when the thread must end after its present task. */
+export const DISK_STOPPED = 3;
+export const DISK_WORDS = 4;
+
+export const GATE_OPEN = 0;
+export const GATE_WRITING = 1;
+export const GATE_SHUT = 2;
+
+export type DiskTask =
+  /** The engine whose pages are written. */
+  | { readonly kind: "attach"; readonly library: string; readonly engine: EngineHandle }
+  /** Pages in consecutive slots, the first one after those of the task before. */
+  | { readonly kind: "store"; readonly ids: readonly StoredId[]; readonly used: readonly StoredId[] }
+  | {
+      readonly kind: "load";
+      readonly job: number;
+      readonly ids: readonly StoredId[];
+      readonly pages: Int32Array;
+    };
+
+export type DiskAnswer =
+  | { readonly kind: "opened"; readonly ids: readonly StoredId[]; readonly isReadOnly: boolean }
+  /** The store cannot be used. */
+  | { readonly kind: "failed" }
+  /** A page of a store task left its slot. */
+  | { readonly kind: "stored"; readonly id: StoredId; readonly isStored: boolean }
+  | { readonly kind: "loaded"; readonly job: number; readonly right: number; readonly tookMs: number }
+  /** Pages that are no longer there. */
+  | { readonly kind: "gone"; readonly ids: readonly StoredId[] };

@@ -1,0 +1,141 @@
+/** Entry of the thread that reads and writes an engine's pages on disk. It never returns to its event loop. */
+import { receiveMessageOnPort } from "node:worker_threads";
+import { type EngineHandle, type NativeLibrary, openLibrary } from "../../gpu/native.ts";
+import { engineFolder, noteModel, secretFor, shareOf } from "./folders.ts";
+import { PageStore } from "./page-store.ts";
+import {
+  DISK_ENDED,
+  DISK_GATE,
+  DISK_RINGS,
+  DISK_STOPPED,
+  type DiskAnswer,
+  type DiskStart,
+  type DiskTask,
+  GATE_OPEN,
+  GATE_WRITING,
+} from "./protocol.ts";
+
+declare const self: Worker;
+
+self.onmessage = ({ data }: MessageEvent<DiskStart>) => {
+  const words = new Int32Array(data.words);
+  try {
+    new DiskThread(data, words).run();
+  } catch (error) {
+    say(`the KV cache on disk is not used: ${error instanceof Error ? error.message : String(error)}`);
+    tell(data, { kind: "failed" });
+  }
+  Atomics.store(words, DISK_ENDED, 1);
+  Atomics.notify(words, DISK_ENDED);
+  process.exit(0); // ends this thread only
+};
+
+type Task<Kind extends DiskTask["kind"]> = Extract<DiskTask, { kind: Kind }>;
+
+class DiskThread {
+  readonly #start: DiskStart;
+  readonly #words: Int32Array;
+  readonly #slots: Uint8Array;
+  readonly #page: Uint8Array;
+  readonly #pageId = new Int32Array(new ArrayBuffer(4));
+  readonly #store: PageStore;
+  readonly #loads: Task<"load">[] = [];
+  readonly #stores: { ids: string[] }[] = [];
+  #slot = 0;
+  #memory: { readonly library: NativeLibrary; readonly engine: EngineHandle } | null = null;
+
+  constructor(start: DiskStart, words: Int32Array) {
+    const { setup, engine } = start;
+    this.#start = start;
+    this.#words = words;
+    this.#slots = new Uint8Array(start.slots);
+    this.#page = new Uint8Array(new ArrayBuffer(setup.pageBytes));
+    const bytesMax = shareOf(setup) / setup.engines;
+    noteModel(setup);
+    this.#store = new PageStore({
+      folder: engineFolder(setup, engine),
+      identity: setup.identity,
+      pageBytes: setup.pageBytes,
+      bytesMax,
+      secret: secretFor(setup.key, "pages"),
+      say,
+    });
+  }
+
+  /** Does tasks until the engine's thread stops it: loads first, because a prompt waits for them. */
+  run(): void {
+    const store = this.#store;
+    store.takeGone();
+    tell(this.#start, { kind: "opened", ids: [...store.ids()], isReadOnly: store.isReadOnly });
+    for (;;) {
+      const rings = Atomics.load(this.#words, DISK_RINGS);
+      this.#receive();
+      if (Atomics.load(this.#words, DISK_STOPPED) === 1) break;
+      const load = this.#loads.shift();
+      if (load !== undefined) this.#load(load);
+      else if (this.#stores.length > 0) this.#storeOne();
+      else Atomics.wait(this.#words, DISK_RINGS, rings);
+      const gone = store.takeGone();
+      if (gone.length > 0) tell(this.#start, { kind: "gone", ids: gone });
+    }
+    store.close();
+  }
+
+  #receive(): void {
+    for (;;) {
+      const received = receiveMessageOnPort(this.#start.port);
+      if (received === undefined) return;
+      const task = received.message as DiskTask;
+      if (task.kind === "load") this.#loads.push(task);
+      else if (task.kind === "store") {
+        this.#store.touch(task.used);
+        this.#stores.push({ ids: [...task.ids] });
+      } else this.#memory = { library: openLibrary(task.library), engine: task.engine };
+    }
+  }
+
+  #storeOne(): void {
+    const task = this.#stores[0]!;
+    const { pageBytes } = this.#start.setup;
+    const id = task.ids.shift()!;
+    const at = this.#slot * pageBytes;
+    const isStored = this.#store.put(id, this.#slots.subarray(at, at + pageBytes));
+    this.#slot = (this.#slot + 1) % (this.#slots.length / pageBytes);
+    if (task.ids.length === 0) this.#stores.shift();
+    tell(this.#start, { kind: "stored", id, isStored });
+  }
+
+  #load({ job, ids, pages }: Task<"load">): void {
+    const startedMs = performance.now();
+    let right = 0;
+    while (right < ids.length && this.#loadPage(ids[right]!, pages[right]!)) right += 1;
+    tell(this.#start, { kind: "loaded", job, right, tookMs: performance.now() - startedMs });
+  }
+
+  #loadPage(id: string, page: number): boolean {
+    if (this.#memory === null || !this.#store.get(id, this.#page)) return false;
+    const isOpen = Atomics.compareExchange(this.#words, DISK_GATE, GATE_OPEN, GATE_WRITING) === GATE_OPEN;
+    if (!isOpen) return false;
+    this.#pageId[0] = page;
+    try {
+      this.#memory.library.writePages(this.#memory.engine, this.#pageId, this.#page);
+      return true;
+    } catch {
+      return false; // a lost device, which its engine finds out about
+    } finally {
+      Atomics.store(this.#words, DISK_GATE, GATE_OPEN);
+      Atomics.notify(this.#words, DISK_GATE);
+    }
+  }
+}
+
+function tell({ port, doorbell }: DiskStart, answer: DiskAnswer): void {
+  port.postMessage(answer);
+  const bell = new Int32Array(doorbell);
+  Atomics.add(bell, 0, 1);
+  Atomics.notify(bell, 0);
+}
+
+function say(sentence: string): void {
+  process.stderr.write(`KV cache on disk: ${sentence}.\n`);
+}
