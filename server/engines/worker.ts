@@ -70,7 +70,7 @@ function runEngine(start: EngineStart, tier: DiskTier | null): void {
     const drawing = mortal(device, start);
     const constrained = vocabulary === null ? null : new ConstrainedDevice(drawing, vocabulary);
     if (memory !== null) tier?.attach(memory, bell);
-    const ports = { link, device: constrained ?? drawing, clock, tier };
+    const ports = { link, device: constrained ?? drawing, clock, ...(tier === null ? {} : { tier }) };
     host.open(ports, { epoch, settings: setup.options, costs });
     const { model: loaded, times } = opened;
     tell({ kind: "ready", spec: device.spec, model: loaded, costs: costs.state(), times });
