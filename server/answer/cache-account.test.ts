@@ -84,7 +84,7 @@ function rig(spec: Partial<DeviceSpec> = {}, engines = 1): Rig {
         },
         onFinish: (_, all) => {
           drawn.splice(0, drawn.length, ...all);
-          if (past !== null) account.ended(past, tokens, all);
+          if (past !== null) account.ended(past, all);
           isDone = true;
         },
       });
