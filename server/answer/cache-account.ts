@@ -82,7 +82,7 @@ export class CacheAccount {
   #outcome(
     { tokens, hasLogprobs }: StartedPrompt,
     cachedTokens: number,
-    { engine, matchedTokens }: StartedAt,
+    { engine, matchedTokens, tierTokens }: StartedAt,
     { same, salted }: { readonly same: Nearest | null; readonly salted: Nearest | null },
   ): CacheOutcome {
     const { length: promptTokens } = tokens;
@@ -105,7 +105,7 @@ export class CacheAccount {
       missed(nearest !== null && partsAt(nearest, from) ? "differs" : "new", promptTokens);
     }
     const earlier = nearest === null ? null : this.#earlier(nearest);
-    return { promptTokens, cachedTokens, misses, earlier };
+    return { promptTokens, cachedTokens, tierTokens, misses, earlier };
   }
 
   /** Reason why tokens of an earlier prompt are no longer cached. */

@@ -65,10 +65,10 @@ function recordOf(
     model,
     created: Math.floor(Date.now() / 1000),
     prompts: outcomes.map((outcome, index) => {
-      const { promptTokens, cachedTokens, misses, earlier } = outcome;
+      const { promptTokens, cachedTokens, tierTokens, misses, earlier } = outcome;
       return {
         prompt_tokens: promptTokens,
-        found: { memory: cachedTokens },
+        found: { memory: cachedTokens - tierTokens, disk: tierTokens },
         ended: endOf(misses),
         misses: misses.map((miss) => ({
           reason: miss.reason,
