@@ -2,6 +2,7 @@
 
 import { plainText } from "./control-text.ts";
 import type { ChatMessage, RenderOptions } from "./conversation/messages.ts";
+import { outlineOf, type PromptPart } from "./conversation/prompt-outline.ts";
 import type { ModelText } from "./model-text.ts";
 import type { ChatTemplate } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
@@ -41,6 +42,8 @@ export type ChatOutcome =
       readonly text: string;
       /** Empty if the job wants none. */
       readonly tokens: Int32Array<ArrayBuffer>;
+      /** Places of the messages in the text; empty if the job wants no tokens. */
+      readonly outline: readonly PromptPart[];
       /** Fields whose value in the template differs from what the client sent. */
       readonly ignored: readonly string[];
     }
@@ -75,7 +78,9 @@ function writeChat(
     const tokensAtLeast = tokenizer.tokensAtLeast(Buffer.byteLength(text));
     if (tokensAtLeast > job.tokensMax) return { kind: "tooLong", tokensAtLeast };
     const tokens = Int32Array.from(job.wantsTokens ? tokenizer.encodeRendered(rendered) : []);
-    return { kind: "written", text, tokens, ignored: rendered.ignored };
+    const hasTools = (job.options.tools?.length ?? 0) > 0;
+    const outline = job.wantsTokens ? outlineOf(text, job.messages, hasTools) : [];
+    return { kind: "written", text, tokens, outline, ignored: rendered.ignored };
   } catch (error) {
     if (!(error instanceof TemplateError)) throw error;
     return { kind: "refused", reason: error.message };

@@ -54,6 +54,8 @@ export interface StartedAt {
   readonly engine: EngineId;
   /** Prompt tokens whose pages are cached there, also those that cannot be read; see `StartedSequence`. */
   readonly matchedTokens: number;
+  /** Cached tokens that were loaded from the lower tier. */
+  readonly tierTokens: number;
 }
 
 /** A sequence without an id, as submitted to a fleet. */
@@ -331,12 +333,12 @@ export class Fleet {
     ) {
       this.#endTrial();
     }
-    for (const { sequence, cachedTokens, matchedTokens = cachedTokens } of report.started) {
+    for (const { sequence, cachedTokens, matchedTokens = cachedTokens, tierTokens = 0 } of report.started) {
       const active = this.#active.get(sequence);
       if (active === undefined) continue;
       this.#dispatcher.started(sequence, cachedTokens, nowMs);
       active.isStarted = true;
-      const at = { engine, matchedTokens };
+      const at = { engine, matchedTokens, tierTokens };
       if (!active.isAnnounced) this.#news.push(() => active.listener.onStarted(cachedTokens, at));
       active.isAnnounced = true;
     }

@@ -9,8 +9,9 @@ import { Engine } from "../../scheduler/engine/engine.ts";
 import { type EngineLink, Fleet } from "../../scheduler/fleet/fleet.ts";
 import { deviceSpec, sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { ManualClock } from "../../simulation/manual-clock.ts";
+import { SimulatedTier } from "../../simulation/simulated-tier.ts";
 import { CacheAccount, type StartedPrompt } from "./cache-account.ts";
-import { type CacheOutcome, endOf } from "./cache-outcome.ts";
+import { briefOutcome, type CacheOutcome, endOf } from "./cache-outcome.ts";
 import type { PastPrompt } from "./prompt-history.ts";
 
 interface Rig {
@@ -34,19 +35,31 @@ interface Asked {
   readonly changes?: Partial<StartedPrompt>;
 }
 
-function rig(spec: Partial<DeviceSpec> = {}, engines = 1): Rig {
+function rig(spec: Partial<DeviceSpec> = {}, engines = 1, hasTier = false): Rig {
   const clock = new ManualClock();
   const device = deviceSpec(spec);
-  const cost = linearCost(1, 0.01);
+  const cost = linearCost(1, 0.1);
+  const setup = {
+    ...{
+      pageBytes: 1,
+      pageTokens: device.pageTokens,
+      bytesPerMs: 10,
+      latencyMs: 0.1,
+      copiedBytesPerMs: 1000,
+    },
+    ...{ waitingPagesMax: 1000, segmentPages: 64, segmentsMax: 100, lostShare: 0, seed: 1 },
+  };
   const running = new Map<EngineId, Engine>();
   const open = (id: EngineId, epoch: number): EngineLink => {
     const simulated = new SimulatedDevice(device, clock, cost);
+    const tier = hasTier ? new SimulatedTier(setup, clock, simulated) : null;
     const engine: Engine = new Engine(
       simulated,
       clock,
       { integrity: "always", kvEvents: true, epoch },
       (report) => fleet.report(id, report),
       cost,
+      tier,
     );
     running.set(id, engine);
     return { send: (message) => engine.receive(message) };
@@ -84,7 +97,7 @@ function rig(spec: Partial<DeviceSpec> = {}, engines = 1): Rig {
         },
         onFinish: (_, all) => {
           drawn.splice(0, drawn.length, ...all);
-          if (past !== null) account.ended(past, tokens, all);
+          if (past !== null) account.ended(past, all);
           isDone = true;
         },
       });
@@ -108,6 +121,17 @@ const reasonsOf = ({ misses }: CacheOutcome): readonly string[] =>
   misses.map(({ reason, from, tokens }) => `${reason} ${from}+${tokens}`);
 
 const long = tokensFrom(0, 100);
+
+test("tokens from disk are told apart", () => {
+  const { run } = rig({ pages: 12 }, 1, true);
+  run(long);
+  run(tokensFrom(500, 150), { tenant: "other" });
+  const again = run(long);
+  const { cachedTokens: cached, tierTokens: disk } = again;
+  expect(disk).toBeGreaterThan(0);
+  expect(disk).toBeLessThanOrEqual(cached);
+  expect(briefOutcome(again)).toBe(`hit=${cached} of 100; disk=${disk}; ended=${endOf(again.misses)}`);
+});
 
 describe("the reason is", () => {
   test("new for the first prompt, and none for the same again", () => {

@@ -4,6 +4,7 @@ import { promptMs } from "../../scheduler/cost/cost-model.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Fleet, StartedAt } from "../../scheduler/fleet/fleet.ts";
 import type { CacheMiss, CacheOutcome, EarlierPrompt, MissReason } from "./cache-outcome.ts";
+import { HashedTokens } from "./hashed-tokens.ts";
 import { type Nearest, type PastPrompt, PromptHistory } from "./prompt-history.ts";
 
 /** Tokens of an earlier prompt that are kept on each side of the place where a later one parts from it. */
@@ -48,9 +49,11 @@ export class CacheAccount {
 
   /** Explains a prompt that an engine has admitted. Returns its entry, to be ended; null: it is not kept. */
   started(prompt: StartedPrompt, cachedTokens: number, at: StartedAt): [CacheOutcome, PastPrompt | null] {
-    const { tenant, salt, tokens } = prompt;
+    const { tenant, salt } = prompt;
+    const tokens = HashedTokens.of(prompt.tokens);
     const same = this.#history.nearest(tenant, tokens, (past) => past.salt === salt);
-    const outcome = this.#outcome(prompt, cachedTokens, at, same);
+    const salted = this.#history.nearest(tenant, tokens, (past) => past.salt !== salt);
+    const outcome = this.#outcome(prompt, cachedTokens, at, { same, salted });
     this.#onOutcome(outcome);
     this.#count(tenant, tokens.length - cachedTokens);
     if (same !== null) this.#history.touch(same.past);
@@ -60,7 +63,7 @@ export class CacheAccount {
       this.#history.remove(same.past);
     const past: PastPrompt = {
       ...{ tenant, salt, engine: at.engine, epoch: this.#fleet.epochOf(at.engine) },
-      ...{ tokens: Int32Array.from(tokens), isRunning: true, isLost: false },
+      ...{ tokens, isRunning: true, isLost: false },
       ...this.#now(tenant, at.engine),
     };
     this.#history.add(past);
@@ -68,27 +71,21 @@ export class CacheAccount {
   }
 
   /** Ends a prompt's entry. The last drawn token was never computed. */
-  ended(past: PastPrompt, prompt: readonly TokenId[], drawn: readonly TokenId[]): void {
+  ended(past: PastPrompt, drawn: readonly TokenId[]): void {
     this.#count(past.tenant, drawn.length);
     Object.assign(past, this.#now(past.tenant, past.engine), { isRunning: false });
-    if (drawn.length === 0) {
-      this.#history.remove(past); // some of the prompt may not have been computed
-      return;
-    }
-    const tokens = new Int32Array(prompt.length + drawn.length - 1);
-    tokens.set(prompt);
-    tokens.set(drawn.slice(0, -1), prompt.length);
-    this.#history.extend(past, tokens);
+    // Without a token, some of the prompt may not have been computed.
+    if (drawn.length === 0) this.#history.remove(past);
+    else this.#history.extend(past, past.tokens.with(drawn.slice(0, -1)));
   }
 
   #outcome(
-    { tokens, tenant, salt, hasLogprobs }: StartedPrompt,
+    { tokens, hasLogprobs }: StartedPrompt,
     cachedTokens: number,
-    { engine, matchedTokens }: StartedAt,
-    same: Nearest | null,
+    { engine, matchedTokens, tierTokens }: StartedAt,
+    { same, salted }: { readonly same: Nearest | null; readonly salted: Nearest | null },
   ): CacheOutcome {
     const { length: promptTokens } = tokens;
-    const salted = this.#history.nearest(tenant, tokens, (past) => past.salt !== salt);
     const nearest = salted !== null && salted.shared > (same?.shared ?? 0) ? salted : same;
     const misses: CacheMiss[] = [];
     let from = cachedTokens;
@@ -108,7 +105,7 @@ export class CacheAccount {
       missed(nearest !== null && partsAt(nearest, from) ? "differs" : "new", promptTokens);
     }
     const earlier = nearest === null ? null : this.#earlier(nearest);
-    return { promptTokens, cachedTokens, misses, earlier };
+    return { promptTokens, cachedTokens, tierTokens, misses, earlier };
   }
 
   /** Reason why tokens of an earlier prompt are no longer cached. */
@@ -125,7 +122,7 @@ export class CacheAccount {
       shared,
       endedAgoMs: past.isRunning ? null : performance.now() - past.endedMs,
       ownTokensSince: (this.#computed.get(past.tenant) ?? 0) - past.tenantTokens,
-      around: Array.from(past.tokens.subarray(start, shared + AROUND_TOKENS)),
+      around: Array.from(past.tokens.values.subarray(start, shared + AROUND_TOKENS)),
       at: shared - start,
     };
   }

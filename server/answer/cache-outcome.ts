@@ -44,6 +44,8 @@ export interface CacheMiss {
 export interface CacheOutcome {
   readonly promptTokens: number;
   readonly cachedTokens: number;
+  /** Tokens among them that were loaded from the lower tier. */
+  readonly tierTokens: number;
   /** In the order of the prompt, without gaps; empty if all but the last token were cached, which never is. */
   readonly misses: readonly CacheMiss[];
   /** The nearest earlier prompt of the key; null: there is none. */
@@ -62,9 +64,10 @@ export interface EarlierPrompt {
   readonly at: number;
 }
 
-/** Outcome in a few words: `hit=1234 of 1300; ended=differs@1234`. */
-export function briefOutcome({ promptTokens, cachedTokens, misses }: CacheOutcome): string {
-  return `hit=${cachedTokens} of ${promptTokens}; ended=${endOf(misses)}`;
+/** Outcome in a few words: `hit=1234 of 1300; disk=400; ended=differs@1234`, where 400 came from a disk. */
+export function briefOutcome({ promptTokens, cachedTokens, tierTokens, misses }: CacheOutcome): string {
+  const disk = tierTokens === 0 ? "" : `disk=${tierTokens}; `;
+  return `hit=${cachedTokens} of ${promptTokens}; ${disk}ended=${endOf(misses)}`;
 }
 
 /** Reason and place of the end of the match. */

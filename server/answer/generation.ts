@@ -332,7 +332,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
 
   onDrawn({ place, prompt }: Choice, drawn: readonly TokenId[]): void {
     const past = this.#pasts[prompt] ?? null;
-    if (place === 0 && past !== null) this.#account.ended(past, this.#request.prompts[prompt]!, drawn);
+    if (place === 0 && past !== null) this.#account.ended(past, drawn);
   }
 
   onPromptLogprobs({ prompt }: Choice, start: number, logprobs: readonly TokenLogprobs[]): void {

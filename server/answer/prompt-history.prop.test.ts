@@ -3,10 +3,11 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { EngineId } from "../../scheduler/core.ts";
 import { runs } from "../../tests/support/property.ts";
+import { HashedTokens } from "./hashed-tokens.ts";
 import { type PastPrompt, PromptHistory } from "./prompt-history.ts";
 
 const past = (tenant: string, salt: string, tokens: readonly number[]): PastPrompt => ({
-  ...{ tenant, salt, engine: 0 as EngineId, epoch: 0, tokens: Int32Array.from(tokens) },
+  ...{ tenant, salt, engine: 0 as EngineId, epoch: 0, tokens: HashedTokens.of(tokens) },
   ...{ isRunning: false, isLost: false, endedMs: 0, evictedPages: 0, tenantTokens: 0 },
 });
 
@@ -27,20 +28,20 @@ test("nearest is the longest common beginning of the tenant's own prompts", () =
       const history = new PromptHistory(limits);
       const added: PastPrompt[] = [];
       for (const { tenant, salt, tokens: prompt, extends: more } of acts) {
-        const near = history.nearest(tenant, prompt, (one) => one.salt === salt);
+        const near = history.nearest(tenant, HashedTokens.of(prompt), (one) => one.salt === salt);
         const own = added.filter((one) => one.tenant === tenant && one.salt === salt);
-        const best = Math.max(0, ...own.map((one) => shared(one.tokens, prompt)));
+        const best = Math.max(0, ...own.map((one) => shared(one.tokens.values, prompt)));
         if (isLong) expect(near?.shared ?? 0).toBe(best);
         expect(near?.shared ?? 0).toBeLessThanOrEqual(best);
         if (near !== null) {
           expect([near.past.tenant, near.past.salt]).toEqual([tenant, salt]);
-          expect(shared(near.past.tokens, prompt)).toBe(near.shared);
+          expect(shared(near.past.tokens.values, prompt)).toBe(near.shared);
           history.touch(near.past);
         }
         const entry = past(tenant, salt, prompt);
         history.add(entry);
         added.push(entry);
-        history.extend(entry, Int32Array.from([...prompt, ...more]));
+        history.extend(entry, entry.tokens.with(more));
         expect(history.tokens).toBeLessThanOrEqual(limits.tokensMax);
       }
     }),
@@ -57,10 +58,26 @@ test("a tenant beyond its prompts loses the one used least recently, and no othe
   history.add(second!);
   history.touch(first!);
   history.add(third!);
-  expect([1, 2, 3].map((token) => history.nearest("red", [token], any)?.past)).toEqual([
+  expect([1, 2, 3].map((token) => history.nearest("red", HashedTokens.of([token]), any)?.past)).toEqual([
     first,
     undefined,
     third,
   ]);
-  expect(history.nearest("blue", [1], any)?.shared).toBe(1);
+  expect(history.nearest("blue", HashedTokens.of([1]), any)?.shared).toBe(1);
+});
+
+test("hashed tokens share as many as the lists do, also across blocks", () => {
+  const list = fc.array(fc.integer({ min: 0, max: 3 }), { maxLength: 300 });
+  fc.assert(
+    fc.property(list, list, list, list, (head, one, other, more) => {
+      const [first, second] = [
+        HashedTokens.of([...head, ...one]),
+        HashedTokens.of(head).with(other).with(more),
+      ];
+      expect(second.values).toEqual(Int32Array.from([...head, ...other, ...more]));
+      const expected = shared(first.values, second.values);
+      expect([first.sharedWith(second), second.sharedWith(first)]).toEqual([expected, expected]);
+    }),
+    runs(500),
+  );
 });

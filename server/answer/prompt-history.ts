@@ -1,5 +1,5 @@
-import type { TokenId } from "../../base/token.ts";
 import type { EngineId } from "../../scheduler/core.ts";
+import type { HashedTokens } from "./hashed-tokens.ts";
 
 /** A prompt whose computing has begun, followed by the tokens of its answer once that has ended. */
 export interface PastPrompt {
@@ -9,7 +9,7 @@ export interface PastPrompt {
   /** Incarnation of the engine. */
   readonly epoch: number;
   /** Tokens with computed keys and values; more after the end. */
-  tokens: Int32Array;
+  tokens: HashedTokens;
   isRunning: boolean;
   /** True if the engine's memory was given back since. */
   isLost: boolean;
@@ -52,19 +52,13 @@ export class PromptHistory {
   }
 
   /** Entry of the tenant with the longest common beginning; null if none shares a token. */
-  nearest(
-    tenant: string,
-    prompt: readonly TokenId[],
-    isMeant: (past: PastPrompt) => boolean,
-  ): Nearest | null {
+  nearest(tenant: string, prompt: HashedTokens, isMeant: (past: PastPrompt) => boolean): Nearest | null {
     let found: PastPrompt | null = null;
     let shared = 0;
     for (const past of this.#byTenant.get(tenant) ?? []) {
-      // An entry that differs at the end of the best match cannot be better.
-      if (!isMeant(past) || past.tokens.length <= shared || past.tokens[shared] !== prompt[shared]) continue;
-      const length = sharedLength(past.tokens, prompt);
-      if (length <= shared) continue;
-      [found, shared] = [past, length];
+      if (!isMeant(past)) continue;
+      const length = prompt.sharedWith(past.tokens);
+      if (length > shared) [found, shared] = [past, length];
     }
     return found === null ? null : { past: found, shared };
   }
@@ -83,7 +77,7 @@ export class PromptHistory {
   }
 
   /** Replaces the tokens of an entry, if it is still known. */
-  extend(past: PastPrompt, tokens: Int32Array): void {
+  extend(past: PastPrompt, tokens: HashedTokens): void {
     if (!this.#all.has(past)) return;
     this.#tokens += tokens.length - past.tokens.length;
     past.tokens = tokens;
@@ -120,11 +114,4 @@ export class PromptHistory {
   #shrink(): void {
     while (this.#tokens > this.#limits.tokensMax) this.remove(this.#all.values().next().value!);
   }
-}
-
-function sharedLength(one: Int32Array, other: readonly TokenId[]): number {
-  const end = Math.min(one.length, other.length);
-  let length = 0;
-  while (length < end && one[length] === other[length]) length++;
-  return length;
 }

@@ -1,10 +1,10 @@
 /** Accounts of what the prefix cache had of requests: GET /v1/requests/{id}/cache. */
 import type { TokenId } from "../../base/token.ts";
+import { type PromptPart, partAt } from "../../text/conversation/prompt-outline.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import { type CacheMiss, type CacheOutcome, endOf } from "../answer/cache-outcome.ts";
 import { ApiError, quote } from "../http/errors.ts";
 import type { Call } from "../http/route.ts";
-import { type PromptPart, partAt } from "../request/prompt-outline.ts";
 
 /** Requests whose accounts are kept, of all keys together. */
 const RECORDS_MAX = 1024;
@@ -65,10 +65,10 @@ function recordOf(
     model,
     created: Math.floor(Date.now() / 1000),
     prompts: outcomes.map((outcome, index) => {
-      const { promptTokens, cachedTokens, misses, earlier } = outcome;
+      const { promptTokens, cachedTokens, tierTokens, misses, earlier } = outcome;
       return {
         prompt_tokens: promptTokens,
-        found: { memory: cachedTokens },
+        found: { memory: cachedTokens - tierTokens, disk: tierTokens },
         ended: endOf(misses),
         misses: misses.map((miss) => ({
           reason: miss.reason,

@@ -1,3 +1,4 @@
+import type { PromptPart } from "../../text/conversation/prompt-outline.ts";
 import { briefOutcome } from "../answer/cache-outcome.ts";
 import type { AnswerFailure, Usage } from "../answer/events.ts";
 import type { Generation, GenerationOptions, GenerationRequest } from "../answer/generation.ts";
@@ -14,7 +15,6 @@ import { whenAborted } from "../http/route.ts";
 import { ResponseStream, type StreamLimits } from "../http/stream.ts";
 import { requestLimits } from "../request/limits.ts";
 import type { ReadyChat } from "../request/prompt.ts";
-import type { PromptPart } from "../request/prompt-outline.ts";
 import { boundedOptions } from "./answer-bounds.ts";
 import type { LookedUp } from "./cache-records.ts";
 import type { Codec, ShownEvent } from "./codec.ts";

@@ -1,5 +1,6 @@
 import type { TokenId } from "../../base/token.ts";
 import { type ChatMessage as TemplateMessage, textOf } from "../../text/conversation/messages.ts";
+import type { PromptPart } from "../../text/conversation/prompt-outline.ts";
 import type { ChatOutcome } from "../../text/encode-job.ts";
 import { type AnswerFormat, answerFormat } from "../../text/formats/answer-format.ts";
 import type { ModelText } from "../../text/model-text.ts";
@@ -16,7 +17,6 @@ import {
 import { EncoderBusyError, EncoderStoppedError, type RequestEncoder } from "../text/encoder.ts";
 import type { ChatMessage, Prompt } from "./chat-message.ts";
 import { requestLimits } from "./limits.ts";
-import { outlineOf, type PromptPart } from "./prompt-outline.ts";
 import type { ServedModel } from "./served-model.ts";
 
 /** Services that turn a prompt into tokens. */
@@ -65,9 +65,7 @@ export async function readyChat(
 ): Promise<ReadyChat> {
   const written = await writtenChat(prompt, services, param, true);
   const jinja = templateOf(services, param).sourceText(prompt.tools.length > 0);
-  const messages = prompt.messages as readonly (ChatMessage & TemplateMessage)[];
-  const outline = outlineOf(written.text, messages, prompt.tools.length > 0);
-  return { ...written, outline, format: answerFormat(jinja, written.text, prompt.thoughtsMax ?? null) };
+  return { ...written, format: answerFormat(jinja, written.text, prompt.thoughtsMax ?? null) };
 }
 
 /** Text of messages written by the model's chat template. */
@@ -80,7 +78,7 @@ async function writtenChat(
   services: PromptServices,
   param: string,
   wantsTokens: boolean,
-): Promise<Omit<ReadyChat, "format" | "outline">> {
+): Promise<Omit<ReadyChat, "format">> {
   const { encoder, model } = services;
   const template = templateOf(services, param);
   if (prompt.continuesLast === true && prompt.messages.at(-1)!.role !== "assistant")
@@ -104,10 +102,12 @@ export function chatWritten(
   outcome: ChatOutcome,
   param: string,
   { model }: Pick<PromptServices, "model">,
-): Omit<ReadyChat, "format" | "outline"> {
+): Omit<ReadyChat, "format"> {
   switch (outcome.kind) {
-    case "written":
-      return { tokens: Array.from(outcome.tokens), text: outcome.text, ignored: outcome.ignored };
+    case "written": {
+      const { text, outline, ignored } = outcome;
+      return { tokens: Array.from(outcome.tokens), text, outline, ignored };
+    }
     case "tooLong":
       throw promptTooLong(model.contextMax, outcome.tokensAtLeast, param);
     case "refused":

@@ -1,4 +1,4 @@
-import { type ChatMessage, callsOf, textOf } from "../../text/conversation/messages.ts";
+import { type ChatMessage, callsOf, textOf } from "./messages.ts";
 
 /** Part of a rendered prompt: up to where a message's text ends, or the list of tools. */
 export interface PromptPart {
