@@ -11,6 +11,7 @@ import type { Placement, PlacementReason } from "../scheduler/fleet/placement.ts
 import type { EngineReport } from "../scheduler/messages.ts";
 import type { Policy } from "../scheduler/policy.ts";
 import { RecordedFleet, type RecordingSink } from "../scheduler/recording/recorder.ts";
+import { answerToken } from "./answer-token.ts";
 import { Checks } from "./checks.ts";
 import { type ClientObserver, isSameTaskGroup, SimulatedClient, sequenceOf } from "./client.ts";
 import { EventClock } from "./event-clock.ts";
@@ -315,9 +316,7 @@ class Simulation implements ClientObserver, HostObserver {
   #nextToken({ sampling, position }: SampleRow): TokenId {
     const index = sampling.seed[0];
     if (position + 1 >= this.#calls[index]!.arrival.outputTokens) return this.#stopToken;
-    let x = Math.imul(index ^ this.#setup.seed, 0x21f0aaad) ^ Math.imul(position + 1, 0x735a2d97);
-    x = Math.imul(x ^ (x >>> 15), 0x21f0aaad);
-    return ((x ^ (x >>> 15)) >>> 0) % this.#stopToken;
+    return answerToken(this.#setup.seed, index, position, this.#stopToken);
   }
 
   onStep(engine: EngineId, step: Step): void {

@@ -2,13 +2,17 @@
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { compileConstraint } from "../../grammar/compile.ts";
+import { vocabularyOf } from "../../grammar/mask/vocabulary.ts";
 import { fixedDrafts } from "../../simulation/baselines/fixed-drafts.ts";
 import { staticBudget } from "../../simulation/baselines/static-budget.ts";
-import { sequenceSpec } from "../../simulation/factories.ts";
+import { sequenceSpec, tokensFrom } from "../../simulation/factories.ts";
 import { EngineHarness, tokensAlone } from "../../tests/support/engine-harness.ts";
 import { oracleDrafts } from "../../tests/support/oracle-drafts.ts";
 import { runs } from "../../tests/support/property.ts";
 import type { SequenceId, SequenceSpec, Step, StepResult, TokenLogprobs } from "../core.ts";
+import { linearCost } from "../cost/linear.ts";
+import type { DeviceSpec } from "../device.ts";
 import { ours } from "../policies.ts";
 
 const VOCABULARY = 6;
@@ -124,8 +128,8 @@ test("with drafts of any quality clients are told the same as without", () => {
       accepted += drafted.accepted;
     },
   );
-  fc.assert(rule, runs(150));
-  expect(accepted).toBeGreaterThan(1000);
+  fc.assert(rule, runs(100));
+  expect(accepted).toBeGreaterThan(500);
 });
 
 test("right drafts take as many tokens a step as are checked, and one more", () => {
@@ -154,6 +158,56 @@ test("no drafts for whom they are not wanted, or who has rows of a prompt", () =
   expect(play([{ ...spec, draftTokensMax: 2 }], 1)).toMatchObject({ accepted: 12, steps: 8 });
   expect(play([{ ...spec, draftTokensMax: 0 }, spec], 1).accepted).toBeGreaterThan(0);
   expect(play([{ ...spec, promptLogprobs: 1 }], 1).accepted).toBe(0);
+});
+
+test("no drafts under a constraint, and none where states cannot be taken back", () => {
+  const source = compileConstraint({ kind: "regex", pattern: "[a-f]*" }).grammar;
+  const constraint = { id: "letters", grammar: source };
+  const checkedBy = (changes: Partial<DeviceSpec>, spec: Omit<SequenceSpec, "id">): number => {
+    const harness = new EngineHarness({
+      spec: { vocabSize: VOCABULARY, ...changes },
+      vocabulary: vocabularyOf(VOCABULARY, (token) => Uint8Array.of(97 + token)),
+      engine: {
+        batch: fixedDrafts(staticBudget(64), 4),
+        drafts: oracleDrafts(() => new Array<number>(20).fill(0), 1, VOCABULARY),
+      },
+    });
+    harness.submit(spec);
+    harness.finish();
+    expect(harness.outcomes[0]!.finish).toEqual({ kind: "length" });
+    return harness.load.draftsTotal;
+  };
+  const free = sequenceSpec([1, 2, 3], 20);
+  expect(checkedBy({}, free)).toBeGreaterThan(0);
+  expect(checkedBy({}, { ...free, constraint })).toBe(0);
+  expect(checkedBy({ states: { slots: 4, bytes: 1 } }, free)).toBe(0);
+});
+
+test("streams with drafts keep their targets on a device whose costs are known", () => {
+  const answers = new Map<SequenceId, readonly number[]>();
+  const answerOf = (spec: SequenceSpec): readonly number[] => {
+    const answer = answers.get(spec.id) ?? tokensAlone(spec, { vocabSize: VOCABULARY }).tokens;
+    answers.set(spec.id, answer);
+    return answer;
+  };
+  const harness = new EngineHarness({
+    spec: { vocabSize: VOCABULARY, pages: 1024 },
+    cost: linearCost(10, 1),
+    engine: { batch: { ...ours(20).batch, margin: 0 }, drafts: oracleDrafts(answerOf, 0.9, VOCABULARY) },
+    isStallFree: false,
+  });
+  for (const [index, length] of [5, 40, 10].entries()) {
+    harness.submit(
+      sequenceSpec(
+        tokensFrom(index, length).map((token) => token % VOCABULARY),
+        60,
+      ),
+    );
+    for (let step = 0; step < 5; step++) harness.step();
+  }
+  harness.finish();
+  expect(harness.load.acceptedTokensTotal).toBeGreaterThan(60);
+  expect(harness.load.stepsOverTarget).toBe(0);
 });
 
 test("a drafter that fails costs its drafts and not the answer", () => {

@@ -250,11 +250,15 @@ export class Engine {
     if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, failed === undefined);
     else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
     else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
-    if (draft.length > 0) this.#follow(sequence, draft, all.slice(-draft.length));
+    const right = draft.length > 0 ? this.#follow(sequence, draft, all.slice(-draft.length)) : 0;
+    this.#table.advanced(sequence, 1 + right);
   }
 
-  /** Keeps the draws after a draft up to the first that differs from the next drafted token. */
-  #follow(sequence: Sequence, draft: readonly TokenId[], drawn: readonly Sampled[]): void {
+  /**
+   * Keeps the draws after a draft up to the first that differs from the next drafted token. Returns the number
+   * of right ones.
+   */
+  #follow(sequence: Sequence, draft: readonly TokenId[], drawn: readonly Sampled[]): number {
     let right = 0;
     while (
       right < draft.length &&
@@ -272,6 +276,7 @@ export class Engine {
     }
     this.#reports.checked(sequence.id, draft.length, right);
     this.#table.dropDrafts(sequence);
+    return right;
   }
 
   /** Discards an aborted step: its chunks are planned again, after the work that it was aborted for. */

@@ -24,7 +24,7 @@ export interface SequenceTableParts {
   readonly rule: Pick<AdmissionRule, "backOffSteps">;
 }
 
-/** Weight of the last prompt or answer in the averages. */
+/** Weight of the last prompt, answer or decode in the averages. */
 const LATELY = 1 / 16;
 /** Averages over recent sequences of a kind. */
 interface KindAverages {
@@ -226,6 +226,11 @@ export class SequenceTable {
     sequence.pacing.lastTokenMs = this.#clock.nowMs();
     sequence.queued.counter?.chargeOutput();
     sequence.append(token);
+  }
+
+  /** Records the number of tokens that a decode drew. */
+  advanced({ pacing }: Sequence, tokens: number): void {
+    pacing.advance += (tokens - pacing.advance) * LATELY;
   }
 
   /** Gives back what a sequence that still runs had for drafts. */

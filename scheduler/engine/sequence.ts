@@ -47,6 +47,8 @@ export interface Pacing {
   lastChunkMs: number;
   /** Steps in a row that left its decode out. */
   skips: number;
+  /** Average tokens that its latest decodes drew, ≥ 1: more than one where drafts were right. */
+  advance: number;
 }
 
 const nothingBanned: readonly TokenId[] = [];
@@ -113,7 +115,7 @@ export class Sequence {
     this.spec = spec;
     this.arrival = arrival;
     this.arrivedMs = arrivedMs;
-    this.pacing = { lastTokenMs: Number.NEGATIVE_INFINITY, lastChunkMs: arrivedMs, skips: 0 };
+    this.pacing = { lastTokenMs: Number.NEGATIVE_INFINITY, lastChunkMs: arrivedMs, skips: 0, advance: 1 };
     this.isHeld = spec.isHeld ?? false;
     this.#service = spec.service;
     this.#objective = objectives[spec.service.objective];

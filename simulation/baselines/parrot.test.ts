@@ -56,7 +56,7 @@ test("a cap admits what fits beside a latency call, and one sequence always", ()
     id: length as SequenceId,
     objective: objectives[objective],
     tbtMs: null,
-    pacing: { lastTokenMs: 0, lastChunkMs: 0, skips: 0 },
+    pacing: { lastTokenMs: 0, lastChunkMs: 0, skips: 0, advance: 1 },
     length,
     isDecoding: true,
     isPaused: false,

@@ -18,7 +18,6 @@ export class StepLoad {
   /** The decodes, as the step was begun. */
   readonly decodes: Load = { count: 0, context: 0 };
   readonly onlineDecodes: Load = { count: 0, context: 0 };
-  interactiveDecodes = 0;
   untargetedDecodes = 0;
   /** Time at which the first of them misses its target; Infinity: none has one. */
   deadlineMs = Number.POSITIVE_INFINITY;
@@ -58,7 +57,6 @@ export class StepLoad {
     const { objective, length, pacing } = sequence;
     add(this.decodes, length);
     if (!objective.isOffline) add(this.onlineDecodes, length);
-    if (objective.isInteractive) this.interactiveDecodes += 1;
     const targetMs = this.targetOf(sequence);
     if (targetMs === null) {
       if (objective.isInteractive) this.untargetedDecodes += 1;

@@ -11,7 +11,7 @@ export type SequenceView = Pick<
 
 /** A draft for a decode of the step. */
 export interface DraftOffer extends Pick<OfferedDraft, "chances"> {
-  readonly sequence: Pick<SequenceView, "length" | "objective">;
+  readonly sequence: Pick<SequenceView, "id" | "length" | "objective" | "pacing">;
 }
 
 /** Limits the prompt, forced and drafted tokens of a step. One object serves the planning of one step. */

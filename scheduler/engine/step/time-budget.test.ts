@@ -61,7 +61,7 @@ function decode({
     id: nextId as SequenceId,
     objective: latency,
     tbtMs: null,
-    pacing: { lastTokenMs: 0, lastChunkMs: 0, skips },
+    pacing: { lastTokenMs: 0, lastChunkMs: 0, skips, advance: 1 },
     length: 100,
     isDecoding: true,
     isPaused: false,

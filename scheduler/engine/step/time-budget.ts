@@ -51,6 +51,8 @@ export class TimeBudget implements StepBudget {
   readonly #limits: PaceLimits;
   readonly #load: StepLoad;
   readonly #step: StepPrediction;
+  /** Limit of the step by targets; Infinity: there are none. */
+  readonly #targetMs: number;
   /** Time limit of the step, and the limit with offline sequences. */
   #limitMs: number;
   readonly #offlineMs: number;
@@ -67,7 +69,8 @@ export class TimeBudget implements StepBudget {
     const { decodes, onlineDecodes, untargetedDecodes, deadlineMs } = this.#load;
     this.#step = new StepPrediction(costs, decodes.count, decodes.context);
     this.deadlineMs = deadlineMs;
-    this.#limitMs = this.#limits.targetMs(deadlineMs - view.nowMs);
+    this.#targetMs = this.#limits.targetMs(deadlineMs - view.nowMs);
+    this.#limitMs = this.#targetMs;
     const makesWay = untargetedDecodes > 0 || (!view.backlog.countsOffline && policy.tbtMs === null);
     this.#offlineMs = makesWay ? this.#limits.offlineMs(onlineDecodes) : Number.POSITIVE_INFINITY;
     const decodesMs = Math.min(this.#limitMs, this.#offlineMs);
@@ -113,25 +116,36 @@ export class TimeBudget implements StepBudget {
   }
 
   takeDrafts(offers: readonly DraftOffer[], rowsMax: number): readonly number[] {
-    return chooseDrafts(offers, this.#draftPrices(), this.#draftRows(rowsMax));
+    const offered = new Set(offers.map(({ sequence }) => sequence.id));
+    const isOther = ({ id, objective, isDecoding, isPaused }: SequenceView): boolean =>
+      objective.isInteractive && isDecoding && !isPaused && !offered.has(id);
+    const advances = this.#view.running.filter(isOther).map(({ pacing }) => pacing.advance);
+    const others = advances.reduce((least, advance) => Math.min(least, advance), Number.POSITIVE_INFINITY);
+    // Beside streams that would notice them, offline sequences have no drafts.
+    const isQuiet = this.#offlineMs === Number.POSITIVE_INFINITY;
+    const allowed = offers.map((offer) =>
+      isQuiet || !offer.sequence.objective.isOffline ? offer : { ...offer, chances: [] },
+    );
+    return chooseDrafts(allowed, { ...this.#draftPrices(), others }, this.#draftRows(rowsMax));
   }
 
   #draftRows(rowsMax: number): number {
     return Math.min(rowsMax, this.#view.tokensMax - this.#step.tokens);
   }
 
-  #draftPrices(): DraftPrices {
-    const { decodes, interactiveDecodes, untargetedDecodes, prompts } = this.#load;
+  #draftPrices(): Omit<DraftPrices, "others"> {
+    const { decodes, untargetedDecodes } = this.#load;
     const { ms } = this.#step;
-    const untargetedMs = untargetedDecodes > 0 ? this.#policy.stepMs : Number.POSITIVE_INFINITY;
-    const addedMax = Math.min(this.#limitMs, untargetedMs) - ms;
+    const aloneMs = this.#step.decodesMs;
+    const untargetedMax =
+      untargetedDecodes > 0 ? this.#limits.untargetedMs(aloneMs) - aloneMs : Number.POSITIVE_INFINITY;
+    // A target that decodes miss by themselves limits nothing.
+    const slackMs = this.#targetMs < aloneMs ? Number.POSITIVE_INFINITY : this.#targetMs - ms;
     return {
-      delayed: decodes.count - this.skipped.size + prompts,
-      streams: interactiveDecodes,
-      aloneMs: this.#step.decodesMs,
+      decodes: decodes.count - this.skipped.size,
+      aloneMs,
       addedMs: (rows, context) => this.#step.addedMs(rows, context),
-      addedMax,
-      offlineAddedMax: Math.min(addedMax, this.#offlineMs - ms),
+      addedMax: Math.min(slackMs, untargetedMax),
     };
   }
 

@@ -1,0 +1,90 @@
+/**
+ * Answers of a served model with drafts and without: the same texts, and tokens per second.
+ *
+ *   npx bun benchmarks/speculation-served.ts <model> [streams …]
+ */
+
+import { readFileSync } from "node:fs";
+import { startServer } from "./started-server.ts";
+
+const [model, ...counts] = process.argv.slice(2);
+const streamCounts = counts.length > 0 ? counts.map(Number) : [1, 4, 8];
+const ROUNDS = 3;
+const TOKENS = 160;
+
+const code = readFileSync(new URL("../base/part.ts", import.meta.url), "utf8");
+const article = readFileSync(
+  new URL("../docs/decisions/0007-step-block-holds-all-inputs.md", import.meta.url),
+  "utf8",
+);
+const tasks = {
+  edit: `Rename COPIED_MAX to LIMIT in this file and write the whole file again:\n\n${code}`,
+  quote: `Repeat this text word by word:\n\n${article}`,
+  records: `Write 20 JSON records of people, one per line, with the fields "id", "name", "age" and "city".`,
+  chat: "Why is the sky blue at noon and red in the evening? Explain it to a child.",
+} as const;
+
+interface Answered {
+  readonly text: string;
+  readonly tokens: number;
+  readonly perSecond: number;
+  readonly accepted: number;
+}
+
+async function ask(url: string, prompt: string, seed: number): Promise<Answered> {
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({
+      messages: [{ role: "user", content: prompt }],
+      max_tokens: TOKENS,
+      temperature: seed === 0 ? 0 : 0.7,
+      seed,
+      ignore_eos: true,
+      timings_per_token: true,
+    }),
+  });
+  const { choices, timings } = (await response.json()) as {
+    choices: { message: { content: string } }[];
+    timings: { predicted_n: number; predicted_per_second: number; draft_n_accepted?: number };
+  };
+  return {
+    text: choices[0]!.message.content,
+    tokens: timings.predicted_n,
+    perSecond: timings.predicted_per_second,
+    accepted: timings.draft_n_accepted ?? 0,
+  };
+}
+
+const serve = (speculate: string) =>
+  startServer(["npx", "bun", "server/main.ts", "serve", model!, "--speculate", speculate], process.cwd());
+const servers = [await serve("off"), await serve("auto")] as const;
+const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1]!;
+
+console.log("task, streams: tokens per second without and with drafts, ratio; share of accepted tokens");
+for (const streams of streamCounts) {
+  for (const [name, prompt] of Object.entries(tasks)) {
+    const rates: number[][] = [[], []];
+    let [accepted, tokens, differing] = [0, 0, 0];
+    for (let round = 0; round < ROUNDS; round++) {
+      const answers: Answered[][] = [];
+      for (const [index, { target }] of servers.entries()) {
+        const all = await Promise.all(
+          Array.from({ length: streams }, (_, i) => ask(target.url, prompt, streams === 1 ? 0 : i)),
+        );
+        answers.push(all);
+        if (round > 0) rates[index]!.push(all.reduce((sum, { perSecond }) => sum + perSecond, 0));
+      }
+      for (const [i, one] of answers[1]!.entries()) {
+        accepted += one.accepted;
+        tokens += one.tokens;
+        if (one.text !== answers[0]![i]!.text) differing += 1;
+      }
+    }
+    const [off, on] = rates.map(median) as [number, number];
+    console.log(
+      `${name}, ${streams}: ${off.toFixed(1)} and ${on.toFixed(1)}, ${(on / off).toFixed(2)}; ${((100 * accepted) / tokens).toFixed(0)} %; ${differing} texts differ`,
+    );
+  }
+}
+for (const server of servers) await server.stop();
