@@ -2,8 +2,8 @@
  * GPU-only features: low-bit weights, keys and values, with their effect on the logits; memory allocation and
  * release; refusals. csrc/cuda/tests compares single kernels with sums in double.
  */
-import { beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { NativeDevice } from "../../gpu/native/device.ts";
@@ -12,10 +12,12 @@ import { parseModelConfig } from "../../model/config.ts";
 import { openModelFolder } from "../../model/folder.ts";
 import { formatsOf, widenedNote } from "../../model/formats.ts";
 import type { JsonObject } from "../../model/json.ts";
+import type { ModelFolder } from "../../model/model-folder.ts";
 import { storedTypes } from "../../model/stored-types.ts";
-import type { SequenceId, Step, StepResult } from "../../scheduler/core.ts";
+import type { SequenceId, StateSlot, Step, StepResult } from "../../scheduler/core.ts";
 import { sampling } from "../../simulation/factories.ts";
 import { writeRandomModel } from "../../tools/random-model.ts";
+import { familyPrompt, writeFamily } from "../reference/families.ts";
 import { type ReferenceName, referenceModel } from "../reference/models.ts";
 import type { StoredName } from "../support/gguf-blocks.ts";
 import { convertModel } from "../support/gguf-model.ts";
@@ -26,6 +28,16 @@ import { expectRefusal } from "./refusal.ts";
 import { Rig, type RigOptions } from "./rig.ts";
 
 setDefaultTimeout(120_000);
+
+const families = mkdtempSync(join(tmpdir(), "bunting-gpu-"));
+afterAll(() => rmSync(families, { recursive: true }));
+
+/** Opens a family's model. */
+function family(name: string): ModelFolder {
+  const dir = join(families, name);
+  if (!existsSync(dir)) writeFamily(name, dir);
+  return openModelFolder(dir);
+}
 
 type Fewer = Partial<Pick<RigOptions, "quant" | "kv">>;
 
@@ -81,6 +93,22 @@ for (const { name: engine, library } of gpuEngines()) {
       });
       rig.close();
     });
+  });
+
+  test.each([
+    ["int8", 0.997],
+    ["fp8", 0.95],
+  ] as const)(`latent layers with weights in %s are near themselves on ${engine}`, (quant, cosineMin) => {
+    const tokens = familyPrompt.slice(0, 9);
+    const [fewer, original] = ([quant, "none"] as const).map((one) => {
+      const rig = new Rig(library, family("deepseek-v2"), { quant: one });
+      const logits = logitsOf(rig, tokens);
+      rig.close();
+      return logits;
+    });
+    const cosines = fewer!.map((row, position) => cosineOf(row, original![position]!));
+    expect(cosines.reduce((a, b) => a + b) / cosines.length).toBeGreaterThan(cosineMin);
+    expect(fewer!.some((row, position) => !sameBits(row, original![position]!))).toBeTrue();
   });
 
   test(`blocks of a file are rounded again for fewer bits on ${engine}`, () => {
@@ -153,6 +181,11 @@ for (const { name: engine, library } of gpuEngines()) {
         sentence,
       );
     });
+
+    test.each(["fp8", "int8"] as const)("latents in %s", (kv) => {
+      const sentence = "the KV cache of latent layers is plain, not int8, fp8 or int4";
+      expectRefusal(() => new Rig(library, family("deepseek-v2"), { kv }), "invalid", sentence);
+    });
   });
 }
 
@@ -165,18 +198,24 @@ describe("memory, of which the emulated GPU counts every byte", () => {
   };
   const freeBytes = (): number => library.deviceProbe(0).memoryFreeBytes;
 
-  test("is what was planned, all of it taken at the start and given back at the end", () => {
+  test.each([
+    ["keys and values", folder, 0],
+    ["latents", family("deepseek-v3"), 0],
+    ["states", family("qwen3-5"), 6],
+  ])("of %s is what was planned, all taken at the start and given back at the end", (_, opened, states) => {
     const before = freeBytes();
-    const model = openNativeModel(library, folder, options, () => undefined);
-    const { workspaceBytes, copyBytes } = library.enginePlan(folder.config.shape, options, {
-      ...limits,
+    const model = openNativeModel(library, opened, options, () => undefined);
+    const all = { ...limits, states };
+    const { workspaceBytes, copyBytes } = library.enginePlan(opened.config.shape, options, {
+      ...all,
       devices: [0],
     });
-    const device = openGpuDevice(library, model, limits, 0, () => {});
+    const device = openGpuDevice(library, model, all, 0, () => {});
     const taken = before - freeBytes();
-    const planned = workspaceBytes + copyBytes + limits.pages * model.pageBytes;
+    const planned = workspaceBytes + copyBytes + limits.pages * model.pageBytes + states * model.stateBytes;
     expect(taken).toBe(planned);
-    for (const tokens of [[1, 2, 3], [4], [5, 6]]) stepOf(device, tokens);
+    const slot = 1 as StateSlot;
+    for (const tokens of [[1, 2, 3], [4], [5, 6]]) stepOf(device, tokens, states > 0 ? slot : null);
     expect(before - freeBytes()).toBe(taken);
     device.close();
     closeNativeModel(library, model);
@@ -251,8 +290,12 @@ function logitsOf(rig: Rig, tokens: readonly number[]): Float32Array[] {
   return logits;
 }
 
-/** Returns the logits after a prompt that is computed in one step. */
-function stepOf(device: NativeDevice, tokens: readonly number[]): Float32Array {
+/** Returns the logits after a prompt that is computed in one step. `slot`: of its state; null: it has none. */
+function stepOf(
+  device: NativeDevice,
+  tokens: readonly number[],
+  slot: StateSlot | null = null,
+): Float32Array {
   const afterIndex = tokens.length - 1;
   const row = { afterIndex, sampling: sampling(), position: 0, banned: [], seen: null, allowed: null };
   const step: Step = {
@@ -266,6 +309,7 @@ function stepOf(device: NativeDevice, tokens: readonly number[]): Float32Array {
         pages: new Int32Array(1),
         samples: [row],
         adapter: 0,
+        ...(slot === null ? {} : { state: { slot, from: null, saves: [] } }),
       },
     ],
   };
