@@ -54,9 +54,9 @@ export class DraftPlanner {
     if (this.#drafts === null || chunks.length === 0) return;
     // Rows of prompts share the device's room for rows.
     if (chunks.some(({ sequence }) => !drawsOnce(sequence))) return;
-    const { stepChunksMax, stepTokensMax } = this.#spec;
+    const { stepChunksMax, stepDrawsMax = stepChunksMax, stepTokensMax } = this.#spec;
     const tokens = chunks.reduce((sum, { count }) => sum + count, 0);
-    const rowsMax = Math.min(stepChunksMax - chunks.length, stepTokensMax - tokens);
+    const rowsMax = Math.min(stepDrawsMax - chunks.length, stepTokensMax - tokens);
     if (rowsMax <= 0 || !budget.wantsDrafts(rowsMax)) return;
     const offers = this.#asked(chunks).flatMap((index): ChunkDraft | [] => {
       const { sequence, count } = chunks[index]!;
