@@ -12,6 +12,8 @@ export interface DeviceSpec {
   readonly stepTokensMax: number;
   /** Chunks in one step at most. */
   readonly stepChunksMax: number;
+  /** Rows to draw from in one step at most. Absent: as many as chunks. */
+  readonly stepDrawsMax?: number;
   /** Longest sequence in tokens, prompt plus output. */
   readonly contextMax: number;
   readonly vocabSize: number;

@@ -205,6 +205,7 @@ function openNamedDevice(
     pageTokens: limits.pageTokens,
     stepTokensMax: limits.stepTokensMax,
     stepChunksMax: limits.stepChunksMax,
+    ...(limits.stepDrawsMax === undefined ? {} : { stepDrawsMax: limits.stepDrawsMax }),
     contextMax: model.contextMax,
     vocabSize: model.vocabSize,
     hidden: { size: model.hiddenSize, rowsMax: limits.stepHiddenMax ?? limits.stepChunksMax },

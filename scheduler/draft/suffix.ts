@@ -10,6 +10,8 @@ const PLACES_MAX = 24;
 const MATCH_MAX = 64;
 /** Upper bounds of the lengths of matches that count as equal. */
 const LENGTHS = [2, 4, 8, 16, 32, MATCH_MAX] as const;
+/** Most tokens that one call reads, for which it takes less than a millisecond: a long prompt takes several calls. */
+const READ_MAX = 4096;
 /** Tokens of a sequence that are looked up, the latest, and by how many more they grow. */
 const TOKENS_MAX = 65_536;
 
@@ -38,13 +40,12 @@ export class SuffixDrafter implements Drafter {
   #followed = -1;
 
   draft(tokens: Int32Array, length: number, most: number): Draft | null {
-    this.#read(tokens, length);
-    const places = this.#places();
+    const places = this.#read(tokens, length) ? this.#places() : null;
     return places === null ? null : this.#vote(places, most);
   }
 
-  /** Reads the tokens that came since the last call. */
-  #read(tokens: Int32Array, length: number): void {
+  /** Reads the tokens that came since the last call. False: it has not read all yet. */
+  #read(tokens: Int32Array, length: number): boolean {
     if (length - this.#begin > 2 * TOKENS_MAX) {
       this.#begin = length - TOKENS_MAX;
       this.#length = 0;
@@ -52,13 +53,14 @@ export class SuffixDrafter implements Drafter {
       this.#indexes = ORDERS.map((order) => new GramIndex(order));
     }
     const text = this.#begin === 0 ? tokens : tokens.subarray(this.#begin);
-    const end = length - this.#begin;
+    const end = Math.min(length - this.#begin, this.#length + READ_MAX);
     for (let i = this.#length; i < end && this.#followed >= 0; i++)
       this.#followed = text[this.#followed] === text[i] ? this.#followed + 1 : -1;
     // The place behind the last token is what is looked up.
     for (const index of this.#indexes) index.add(text, this.#length, end);
     this.#text = text;
     this.#length = end;
+    return this.#begin + end === length;
   }
 
   /** Places whose tokens before match the last ones, with the length of the match; null: none. */

@@ -7,10 +7,16 @@ import { suffixSource } from "../draft/suffix.ts";
 import type { DraftPolicy } from "../policy.ts";
 import { lengthLimit } from "./refusal.ts";
 import type { Sequence } from "./sequence.ts";
-import type { StepBuilder } from "./step/step-builder.ts";
+import type { PlannedChunk, StepBuilder } from "./step/step-builder.ts";
 
 /** Longest draft. */
 const DRAFT_MAX = 16;
+/**
+ * Most sequences of a step whose drafters are asked, which takes some microseconds each: those that drew the
+ * most tokens a step of late, and a few others in turn.
+ */
+const ASKED_MAX = 16;
+const ASKED_IN_TURN = 4;
 
 /** A draft for one of a step's chunks. */
 interface ChunkDraft extends OfferedDraft {
@@ -31,6 +37,7 @@ export class DraftPlanner {
   readonly #spec: DeviceSpec;
   readonly #kvCache: KvCacheManager;
   readonly #drafts: EngineDrafts | null;
+  #turn = 0;
   /** Sequences whose drafter has failed. */
   readonly #failed = new WeakSet<Sequence>();
 
@@ -47,11 +54,12 @@ export class DraftPlanner {
     if (this.#drafts === null || chunks.length === 0) return;
     // Rows of prompts share the device's room for rows.
     if (chunks.some(({ sequence }) => !drawsOnce(sequence))) return;
-    const { stepChunksMax, stepTokensMax } = this.#spec;
+    const { stepChunksMax, stepDrawsMax = stepChunksMax, stepTokensMax } = this.#spec;
     const tokens = chunks.reduce((sum, { count }) => sum + count, 0);
-    const rowsMax = Math.min(stepChunksMax - chunks.length, stepTokensMax - tokens);
+    const rowsMax = Math.min(stepDrawsMax - chunks.length, stepTokensMax - tokens);
     if (rowsMax <= 0 || !budget.wantsDrafts(rowsMax)) return;
-    const offers = chunks.flatMap(({ sequence, count }, index): ChunkDraft | [] => {
+    const offers = this.#asked(chunks).flatMap((index): ChunkDraft | [] => {
+      const { sequence, count } = chunks[index]!;
       const offer = count === sequence.behind ? this.#offer(sequence) : null;
       return offer === null ? [] : { ...offer, index, sequence };
     });
@@ -62,6 +70,18 @@ export class DraftPlanner {
       const room = counts[i]! > 0 ? this.#kvCache.roomFor(sequence, behind + counts[i]!) - behind : 0;
       if (room > 0) step.draft(index, tokens.slice(0, room));
     }
+  }
+
+  /** Indices of the chunks whose drafters are asked. */
+  #asked(chunks: readonly PlannedChunk[]): readonly number[] {
+    const all = chunks.map((_, index) => index);
+    if (all.length <= ASKED_MAX) return all;
+    const advanceOf = (index: number): number => chunks[index]!.sequence.pacing.advance;
+    all.sort((a, b) => advanceOf(b) - advanceOf(a));
+    const rest = all.splice(ASKED_MAX - ASKED_IN_TURN);
+    this.#turn += ASKED_IN_TURN;
+    for (let i = 0; i < ASKED_IN_TURN; i++) all.push(rest[(this.#turn + i) % rest.length]!);
+    return all;
   }
 
   #offer(sequence: Sequence): OfferedDraft | null {

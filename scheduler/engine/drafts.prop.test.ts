@@ -160,6 +160,22 @@ test("no drafts for whom they are not wanted, or who has rows of a prompt", () =
   expect(play([{ ...spec, promptLogprobs: 1 }], 1).accepted).toBe(0);
 });
 
+test("a device of one sequence takes as many rows as it says", () => {
+  const longest = (rows: Partial<DeviceSpec>): number => {
+    const harness = new EngineHarness({
+      spec: { vocabSize: VOCABULARY, stepChunksMax: 1, ...rows },
+      engine: {
+        batch: fixedDrafts(staticBudget(64), 16),
+        drafts: oracleDrafts(() => new Array<number>(40).fill(0), 1, VOCABULARY),
+      },
+    });
+    harness.submit(sequenceSpec([1, 2, 3], 40));
+    harness.finish();
+    return Math.max(...harness.steps.flatMap(({ chunks }) => chunks.map(({ samples }) => samples.length)));
+  };
+  expect([longest({}), longest({ stepDrawsMax: 6 })]).toEqual([1, 6]);
+});
+
 test("no drafts under a constraint, and none where states cannot be taken back", () => {
   const source = compileConstraint({ kind: "regex", pattern: "[a-f]*" }).grammar;
   const constraint = { id: "letters", grammar: source };

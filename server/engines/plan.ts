@@ -206,15 +206,21 @@ function planSizes(
     limits.gemm === "cublaslt"
       ? onGpu("--gemm cublaslt: ", "", () => library.cublasltProbe(devices[0] ?? 0))
       : null;
+  const rowsFor = (stepChunksMax: number) => {
+    return { stepChunksMax, stepDrawsMax: Math.max(stepChunksMax, DRAWS_MIN) };
+  };
   const enginePlan = (stepChunksMax: number) =>
-    library.enginePlan(shape, compute, { ...limits, stepChunksMax, pages: 1, devices });
+    library.enginePlan(shape, compute, { ...limits, ...rowsFor(stepChunksMax), pages: 1, devices });
   const plan = () => {
     const stepChunksMax = chooseSequences(config, (count) => enginePlan(count).workspaceBytes, freeBytes);
     const model = library.modelPlan(shape, compute, PAGE_TOKENS);
-    return { perEngine: { ...limits, stepChunksMax }, ...model, ...enginePlan(stepChunksMax) };
+    return { perEngine: { ...limits, ...rowsFor(stepChunksMax) }, ...model, ...enginePlan(stepChunksMax) };
   };
   return { cublaslt, ...(gpus === null ? plan() : onGpu(`--device ${kind}: `, "; use --device cpu", plan)) };
 }
+
+/** Rows of a step with one sequence: drafts need several. */
+const DRAWS_MIN = 24;
 
 /** Tokens of a step at most: an encoder computes a text in one step. */
 export function stepTokensFor(
