@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { part } from "../../base/part.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { LowerTier, PagesOf } from "../cache/lower-tier.ts";
-import { computeMs } from "../cache/tier-prices.ts";
+import { computeMs, delayedBy } from "../cache/tier-prices.ts";
 import { type PageId, sequenceOfHint, sharingOf } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import { findInFlightPrefix, type InFlightPrefix } from "./queue/in-flight-prefixes.ts";
@@ -15,8 +15,6 @@ const LOADS_MAX = 8;
 const LOOKUPS_MAX = 8;
 /** Most loads for one wait of a sequence: its pages may be evicted again before its turn. */
 const TRIES_MAX = 2;
-/** Most waiting sequences that count as delayed by the computation of a prompt. */
-const DELAYED_MAX = 16;
 
 /** A waiting sequence, and what the tier has of its prompt. */
 interface Known {
@@ -174,8 +172,7 @@ export class TierLoads {
   /** Milliseconds that a sequence and those that wait with it lose by computing its tokens up to `end`. */
   #computeMs(sequence: Sequence, end: number): number {
     const { costs, queue } = this.#parts;
-    const delayed = Math.min(DELAYED_MAX, Math.max(1, queue.size));
-    return delayed * computeMs(costs, end - sequence.cachedTokens, sequence.cachedTokens);
+    return delayedBy(queue.size) * computeMs(costs, end - sequence.cachedTokens, sequence.cachedTokens);
   }
 
   /** The time at which a load ends that begins now: after all others. */
