@@ -7,9 +7,9 @@ import { type RadixNode, tokensOf } from "./radix-tree.ts";
 import { ReadShares } from "./read-shares.ts";
 import { delayedBy, pageMs } from "./tier-prices.ts";
 
-/** Share of the time that stores may take of the engine's thread, and the most that is saved up. */
+/** Share of the time that stores may take of the engine's thread, and the most that is saved up, or one page. */
 const TIME_SHARE = 0.01;
-const SAVED_MS_MAX = 4;
+const SAVED_MS_MAX = 1;
 /** Milliseconds of one piece of stores on an idle engine, which a request that arrives may wait for. */
 const IDLE_PIECE_MS = 1;
 /** Milliseconds until an idle engine goes on, doubled each time that the tier takes nothing. */
@@ -122,7 +122,8 @@ export class TierStores implements CacheObserver {
   store(nowMs: number, isIdle: boolean, waiting: number): void {
     this.#delayed += (delayedBy(waiting) - this.#delayed) * LATELY;
     this.#wakeMs = null;
-    this.#savedMs = Math.min(SAVED_MS_MAX, this.#savedMs + TIME_SHARE * Math.max(0, nowMs - this.#savedAtMs));
+    const mostMs = Math.max(SAVED_MS_MAX, this.#tier.costs.storePageMs);
+    this.#savedMs = Math.min(mostMs, this.#savedMs + TIME_SHARE * Math.max(0, nowMs - this.#savedAtMs));
     this.#savedAtMs = nowMs;
     if (this.#candidates.size === 0) return;
     const budgetMs = isIdle ? Math.max(IDLE_PIECE_MS, this.#savedMs) : this.#savedMs;

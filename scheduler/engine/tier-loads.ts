@@ -10,9 +10,13 @@ import { findInFlightPrefix, type InFlightPrefix } from "./queue/in-flight-prefi
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import { Sequence } from "./sequence.ts";
 
-/** Most loads in flight; and most lookups in a step, since a lookup reads the whole prompt. */
+/**
+ * Most loads in flight; and most lookups and comparisons with these loads in a step, since each reads a whole
+ * prompt.
+ */
 const LOADS_MAX = 8;
 const LOOKUPS_MAX = 8;
+const COMPARED_MAX = 16;
 /** Most loads for one wait of a sequence: its pages may be evicted again before its turn. */
 const TRIES_MAX = 2;
 
@@ -103,14 +107,17 @@ export class TierLoads {
   begin(headroom: number): void {
     const { kvCache } = this.#parts;
     let lookups = LOOKUPS_MAX;
+    let compared = COMPARED_MAX;
     for (const [sequence, known] of this.#known) {
-      if (this.#loads.size === LOADS_MAX || lookups === 0) return;
+      if (this.#loads.size === LOADS_MAX || lookups === 0 || compared === 0) return;
       if (sequence.queued.owner !== null) continue;
       const before = known.first;
       const pages = this.#missing(sequence, known);
       if (known.first !== before) lookups -= 1;
-      if (pages === 0 || this.#inFlight(sequence) !== null || !this.#isWorth(sequence, pages)) continue;
-      if (kvCache.hasUnprotected(pages, headroom)) this.#begin(sequence, known);
+      if (pages === 0) continue;
+      if (!kvCache.hasUnprotected(pages, headroom)) return;
+      compared -= 1;
+      if (this.#inFlight(sequence) === null && this.#isWorth(sequence, pages)) this.#begin(sequence, known);
     }
   }
 
