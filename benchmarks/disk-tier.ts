@@ -3,7 +3,9 @@
  * measured A100, whose memory holds a tenth of the pages that the calls write. The bound is a device whose
  * memory holds them all.
  *
- *   bun benchmarks/disk-tier.ts [--only agents] [--rate 0.5] [--calls 1000] [--gigabytes 2] [--share 0.1] [--json]
+ *   bun benchmarks/disk-tier.ts [--only agents] [--rate 0.35] [--calls 1000] [--share 0.1] [--device a6000] [--json]
+ *
+ * `--gigabytes` is the disk's speed per second, `--copies` that of the copies off the device.
  */
 
 import { parseArgs } from "node:util";
@@ -32,8 +34,8 @@ const { values } = parseArgs({
 
 /** Calls, or sessions of agents, and how many come per second. */
 const loads = {
-  conversation: { calls: 1000, rate: 0.5 },
-  agents: { calls: 100, rate: 0.1 },
+  conversation: { calls: 1000, rate: 0.35 },
+  agents: { calls: 20, rate: 0.05 },
 };
 
 const PAGE_TOKENS = 16;
