@@ -3,6 +3,14 @@ import { type CostModel, promptMs } from "../cost/cost-model.ts";
 /** Tokens over which the time of a page is averaged: a step of a single page would mostly be its fixed cost. */
 const AVERAGED_TOKENS = 512;
 
+/** Most waiting sequences that count as delayed by the computation of a prompt. */
+const DELAYED_MAX = 16;
+
+/** Number of sequences that lose the time of a prompt's computation: its own and others that wait. */
+export function delayedBy(waiting: number): number {
+  return Math.min(DELAYED_MAX, Math.max(1, waiting));
+}
+
 /**
  * Milliseconds to compute `tokens` prompt tokens after `context` others, for a reader that has a step in any
  * case, of one token at least.

@@ -5,11 +5,11 @@ import type { LowerTier, PagesOf } from "./lower-tier.ts";
 import type { PagePool } from "./page-pool.ts";
 import { type RadixNode, tokensOf } from "./radix-tree.ts";
 import { ReadShares } from "./read-shares.ts";
-import { pageMs } from "./tier-prices.ts";
+import { delayedBy, pageMs } from "./tier-prices.ts";
 
-/** Share of the time that stores may take of the engine's thread, and the most that is saved up. */
+/** Share of the time that stores may take of the engine's thread, and the most that is saved up, or one page. */
 const TIME_SHARE = 0.01;
-const SAVED_MS_MAX = 4;
+const SAVED_MS_MAX = 1;
 /** Milliseconds of one piece of stores on an idle engine, which a request that arrives may wait for. */
 const IDLE_PIECE_MS = 1;
 /** Milliseconds until an idle engine goes on, doubled each time that the tier takes nothing. */
@@ -17,13 +17,16 @@ const IDLE_PAUSE_MS = 1;
 const FRUITLESS_MAX = 12;
 /** Price of the bytes written, as a share of the time to load them. */
 const WRITE_SHARE = 1 / 8;
+/** Weight of the last step in the average number of sequences that wait. */
+const LATELY = 1 / 64;
 /** Pages that weigh as much as the first guess of a share, and those after which counts are halved. */
 const EXPECTED_PAGES = 1024;
 const COUNTED_PAGES = 16_384;
 
 /**
  * Stores pages of the prefix cache on the lower tier. A page is stored when it is worth it: the milliseconds
- * that loading it saves, times the chance that it is read again, exceed the price of its bytes. The chance is
+ * that loading it saves, times the chance that it is read again, exceed the price of its bytes. A load saves
+ * the computation for its reader and for those that wait with it, as many as waited lately. The chance is
  * learnt from the pages of its kind (read-shares.ts), and is 1 while a prompt waits for the page.
  *
  * Pages are candidates as soon as the cache has them, so that little is lost with the process. They are
@@ -41,6 +44,7 @@ export class TierStores implements CacheObserver {
   #last: { readonly node: RadixNode; readonly prompt: PagesOf } | null = null;
   /** True while pages come from the tier. */
   #isLoading = false;
+  #delayed = 1;
   /** Milliseconds that stores may take now, and the time of the last change. */
   #savedMs = 0;
   #savedAtMs = Number.NEGATIVE_INFINITY;
@@ -113,10 +117,13 @@ export class TierStores implements CacheObserver {
 
   /**
    * Stores candidates for as long as the share of the time allows, or for a piece of an idle engine's time.
+   * `waiting`: sequences that a prompt's computation delays.
    */
-  store(nowMs: number, isIdle: boolean): void {
+  store(nowMs: number, isIdle: boolean, waiting: number): void {
+    this.#delayed += (delayedBy(waiting) - this.#delayed) * LATELY;
     this.#wakeMs = null;
-    this.#savedMs = Math.min(SAVED_MS_MAX, this.#savedMs + TIME_SHARE * Math.max(0, nowMs - this.#savedAtMs));
+    const mostMs = Math.max(SAVED_MS_MAX, this.#tier.costs.storePageMs);
+    this.#savedMs = Math.min(mostMs, this.#savedMs + TIME_SHARE * Math.max(0, nowMs - this.#savedAtMs));
     this.#savedAtMs = nowMs;
     if (this.#candidates.size === 0) return;
     const budgetMs = isIdle ? Math.max(IDLE_PIECE_MS, this.#savedMs) : this.#savedMs;
@@ -179,7 +186,7 @@ export class TierStores implements CacheObserver {
     const { pageTokens } = this.#pool;
     const { loadPageMs, storePageMs } = this.#tier.costs;
     const middle = Math.floor(node.start / pageTokens) + (node.stored + whole - 1) / 2;
-    const savedMs = pageMs(this.#costs, pageTokens, middle * pageTokens) - loadPageMs;
+    const savedMs = this.#delayed * pageMs(this.#costs, pageTokens, middle * pageTokens) - loadPageMs;
     const chance = node.waiters > 0 ? 1 : Math.min(1, this.#shares.shareOf(node.kind, node.reads));
     return chance * savedMs > storePageMs + WRITE_SHARE * loadPageMs;
   }

@@ -135,7 +135,7 @@ export class Engine {
     if (!this.#reports.isEmpty) this.#tell();
     if (this.#current !== null) return;
     const { stores } = this.#table.kvCache;
-    stores?.store(this.#clock.nowMs(), false);
+    stores?.store(this.#clock.nowMs(), false, this.#table.queue.size);
     const planned = this.#planner.plan();
     if (planned !== null) {
       this.#isChecked = false;
@@ -146,7 +146,7 @@ export class Engine {
       this.#device.start(planned.step, this.#done);
       return;
     }
-    stores?.store(this.#clock.nowMs(), true);
+    stores?.store(this.#clock.nowMs(), true, 0);
     if (stores?.takeNews() === true) this.#reports.loadChanged();
     if (this.#reports.hasLoadChanged) this.#tell();
     if (!this.#isChecked) this.#checkIdle();

@@ -3,20 +3,22 @@ import type { Clock } from "../../base/clock.ts";
 import { part } from "../../base/part.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { LowerTier, PagesOf } from "../cache/lower-tier.ts";
-import { computeMs } from "../cache/tier-prices.ts";
+import { computeMs, delayedBy } from "../cache/tier-prices.ts";
 import { type PageId, sequenceOfHint, sharingOf } from "../core.ts";
 import type { CostModel } from "../cost/cost-model.ts";
 import { findInFlightPrefix, type InFlightPrefix } from "./queue/in-flight-prefixes.ts";
 import type { WaitQueue } from "./queue/wait-queue.ts";
 import { Sequence } from "./sequence.ts";
 
-/** Most loads in flight; and most lookups in a step, since a lookup reads the whole prompt. */
+/**
+ * Most loads in flight; and most lookups and comparisons with these loads in a step, since each reads a whole
+ * prompt.
+ */
 const LOADS_MAX = 8;
 const LOOKUPS_MAX = 8;
+const COMPARED_MAX = 16;
 /** Most loads for one wait of a sequence: its pages may be evicted again before its turn. */
 const TRIES_MAX = 2;
-/** Most waiting sequences that count as delayed by the computation of a prompt. */
-const DELAYED_MAX = 16;
 
 /** A waiting sequence, and what the tier has of its prompt. */
 interface Known {
@@ -105,14 +107,17 @@ export class TierLoads {
   begin(headroom: number): void {
     const { kvCache } = this.#parts;
     let lookups = LOOKUPS_MAX;
+    let compared = COMPARED_MAX;
     for (const [sequence, known] of this.#known) {
-      if (this.#loads.size === LOADS_MAX || lookups === 0) return;
+      if (this.#loads.size === LOADS_MAX || lookups === 0 || compared === 0) return;
       if (sequence.queued.owner !== null) continue;
       const before = known.first;
       const pages = this.#missing(sequence, known);
       if (known.first !== before) lookups -= 1;
-      if (pages === 0 || this.#inFlight(sequence) !== null || !this.#isWorth(sequence, pages)) continue;
-      if (kvCache.hasUnprotected(pages, headroom)) this.#begin(sequence, known);
+      if (pages === 0) continue;
+      if (!kvCache.hasUnprotected(pages, headroom)) return;
+      compared -= 1;
+      if (this.#inFlight(sequence) === null && this.#isWorth(sequence, pages)) this.#begin(sequence, known);
     }
   }
 
@@ -174,8 +179,7 @@ export class TierLoads {
   /** Milliseconds that a sequence and those that wait with it lose by computing its tokens up to `end`. */
   #computeMs(sequence: Sequence, end: number): number {
     const { costs, queue } = this.#parts;
-    const delayed = Math.min(DELAYED_MAX, Math.max(1, queue.size));
-    return delayed * computeMs(costs, end - sequence.cachedTokens, sequence.cachedTokens);
+    return delayedBy(queue.size) * computeMs(costs, end - sequence.cachedTokens, sequence.cachedTokens);
   }
 
   /** The time at which a load ends that begins now: after all others. */

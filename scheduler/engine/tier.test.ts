@@ -54,6 +54,30 @@ test("an idle engine stores what it has computed, the answer too", () => {
   expect(harness.engine.wakeMs).toBeNull();
 });
 
+test("stores take a hundredth of the time of an engine that computes", () => {
+  const harness = harnessOf({ copiedBytesPerMs: 2 });
+  harness.submit(sequenceSpec(document, 180));
+  while (harness.outcomes[0]!.finish === null) {
+    harness.step();
+    expect(0.5 * harness.tier!.size).toBeLessThanOrEqual(1 + 0.01 * harness.clock.nowMs());
+  }
+  expect(harness.tier!.size).toBeGreaterThan(8);
+  harness.finish();
+  expect(harness.tier!.size).toBe(Math.floor((320 + 179) / 16));
+});
+
+test("pages are stored no more when others of their kind were not read", () => {
+  const harness = harnessOf({ bytesPerMs: 0.5 });
+  const sizes: number[] = [];
+  for (let first = 0; first < 140; first++) {
+    harness.submit(sequenceSpec(tokensFrom(first, 480), 2));
+    harness.finish();
+    sizes.push(harness.tier!.size);
+  }
+  expect(sizes[9]).toBe(300);
+  expect(sizes[139]).toBe(sizes[138]);
+});
+
 test("a prompt whose pages were evicted finds them on the tier, and computes only the rest", () => {
   const harness = harnessOf({});
   evictDocument(harness);

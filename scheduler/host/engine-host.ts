@@ -55,6 +55,7 @@ interface Life {
 export interface HostRecorder {
   engine(engine: EngineInput): EngineInput;
   device(device: Device): Device;
+  tier(tier: LowerTier): LowerTier;
 }
 
 /**
@@ -107,7 +108,8 @@ export class EngineHost {
     };
     const recorded = this.#recorder?.device(answering) ?? answering;
     const loading = tier === undefined ? null : this.#loading(tier, () => this.#life?.engine === engine);
-    const engine = new Engine(recorded, clock, { ...settings, epoch }, emit, costs, loading);
+    const recordedTier = loading === null ? null : (this.#recorder?.tier(loading) ?? loading);
+    const engine = new Engine(recorded, clock, { ...settings, epoch }, emit, costs, recordedTier);
     this.#life = { engine, input: this.#recorder?.engine(engine) ?? engine, link, clock, wakeMs: null };
   }
 

@@ -1,6 +1,7 @@
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
+import type { TierCosts } from "../cache/lower-tier.ts";
 import type { EngineId, SequenceId, Service, StepResult } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import { OnlineCostModel } from "../cost/online.ts";
@@ -33,21 +34,35 @@ import {
 /** Sink of a recording; the head comes first. */
 export type RecordingSink = (entry: RecordingHead | RecordingEntry) => void;
 
-/** Records the inputs of an engine before the engine sees them: messages, turns, and its device's results. */
+/**
+ * Records the inputs of an engine before the engine sees them: messages, turns, its device's results, and the
+ * answers of its lower tier.
+ */
 export function engineRecorder(
   id: EngineId,
   clock: Pick<Clock, "nowMs">,
   write: (entry: RecordingEntry) => void,
 ): HostRecorder {
   const here = () => ({ atMs: clock.nowMs(), engine: id });
+  let costs: TierCosts | null = null;
+  let measured: () => TierCosts | null = () => null;
+  /** Writes an input. The engine sees new costs of its tier from an input on, not in between. */
+  const input = (entry: RecordingEntry): void => {
+    const now = measured();
+    if (now !== null && (costs === null || !areSame(now, costs))) {
+      costs = { ...now };
+      write({ kind: "tierCosts", ...here(), costs });
+    }
+    write(entry);
+  };
   return {
     engine: (engine) => ({
       receive: (message) => {
-        write({ kind: "message", ...here(), message });
+        input({ kind: "message", ...here(), message });
         engine.receive(message);
       },
       run: () => {
-        write({ kind: "run", ...here() });
+        input({ kind: "run", ...here() });
         engine.run();
       },
     }),
@@ -55,13 +70,45 @@ export function engineRecorder(
       spec: device.spec,
       start: (step, done) => {
         device.start(step, (result) => {
-          write({ kind: "step", ...here(), ...answerOf(result), plan: planHash(step) });
+          input({ kind: "step", ...here(), ...answerOf(result), plan: planHash(step) });
           done(result);
         });
       },
       close: () => device.close(),
     }),
+    tier: (tier) => {
+      measured = () => tier.costs;
+      let loads = 0;
+      const answered = (answer: number): number => {
+        write({ kind: "tierAnswer", ...here(), answer });
+        return answer;
+      };
+      return {
+        get costs() {
+          return costs ?? tier.costs;
+        },
+        find: (prompt, first) => answered(tier.find(prompt, first)),
+        store: (prompt, first, pages) => answered(tier.store(prompt, first, pages)),
+        load: (prompt, first, pages, done) => {
+          const load = loads;
+          loads += 1;
+          tier.load(prompt, first, pages, (right) => {
+            input({ kind: "loaded", ...here(), load, right });
+            done(right);
+          });
+        },
+      };
+    },
   };
+}
+
+function areSame(one: TierCosts, other: TierCosts): boolean {
+  return (
+    one.pageBytes === other.pageBytes &&
+    one.latencyMs === other.latencyMs &&
+    one.loadPageMs === other.loadPageMs &&
+    one.storePageMs === other.storePageMs
+  );
 }
 
 const noNumbers = new Float32Array(0);

@@ -1,4 +1,5 @@
 import type { TokenId } from "../../base/token.ts";
+import type { TierCosts } from "../cache/lower-tier.ts";
 import type {
   EngineId,
   PrefixHint,
@@ -19,7 +20,7 @@ import type { ServedPolicy } from "../policy.ts";
  * Version of the recording format and of the scheduler's rules. Raise it when you change either: under other
  * rules a replay of an old recording would diverge. A test pins the decisions of this version.
  */
-export const RECORDING_VERSION = 50;
+export const RECORDING_VERSION = 51;
 
 /**
  * Head of a recording. Entries follow in the order in which they happened on their thread. They hold all
@@ -124,6 +125,23 @@ export type RecordingEntry =
       readonly deviceMs: number;
       readonly sampled: readonly Sampled[];
       readonly plan: number;
+    }
+  /** Engine: it has a lower tier, with these costs from now on. */
+  | {
+      readonly kind: "tierCosts";
+      readonly atMs: number;
+      readonly engine: EngineId;
+      readonly costs: TierCosts;
+    }
+  /** Engine: its tier answered a lookup or a store. The next one of the engine answers the next call. */
+  | { readonly kind: "tierAnswer"; readonly atMs: number; readonly engine: EngineId; readonly answer: number }
+  /** Engine: a load of its tier ended; `load` is its number, 0, 1, 2 … in the engine's life. */
+  | {
+      readonly kind: "loaded";
+      readonly atMs: number;
+      readonly engine: EngineId;
+      readonly load: number;
+      readonly right: number;
     };
 
 /** Entries of one kind. */

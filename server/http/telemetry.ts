@@ -142,6 +142,10 @@ const engineTotals: readonly EngineRow[] = [
   ["bunting_steps_over_target_total", "Steps that made a stream late.", (load) => load.stepsOverTarget],
   ["bunting_skipped_decodes_total", "Decodes left out of a step.", (load) => load.skippedDecodesTotal],
   ["bunting_evicted_pages_total", "Cached pages given up for others.", (load) => load.evictedPagesTotal],
+  ["bunting_tier_stored_pages_total", "Pages stored on the tier.", (load) => load.tierStoredPagesTotal],
+  ["bunting_tier_found_pages_total", "Pages that lookups found there.", (load) => load.tierFoundPagesTotal],
+  ["bunting_tier_loaded_pages_total", "Pages loaded from it.", (load) => load.tierLoadedPagesTotal],
+  ["bunting_tier_short_loads_total", "Loads with lost pages.", (load) => load.tierShortLoadsTotal],
 ];
 
 /** Measure of an answer. */

@@ -125,6 +125,31 @@ describe("what was recorded is decided again", () => {
     expect(replay({ ...head, publicTexts: [] }, entries).divergence).not.toBeNull();
   });
 
+  test("with tiers on disk, which answer again what was recorded", () => {
+    const tier = {
+      pageBytes: 100,
+      pageTokens: 16,
+      bytesPerMs: 400,
+      latencyMs: 1,
+      copiedBytesPerMs: 10_000,
+      waitingPagesMax: 8,
+      segmentPages: 8,
+      segmentsMax: 8,
+      lostShare: 0.05,
+      seed: 1,
+    };
+    const device = { profile: linearCost(5, 0.1), spec: deviceSpec({ pages: 12 }), tier };
+    const { head, entries, report } = record({
+      devices: [device, device],
+      faults: [{ kind: "lost", engine: 1 as EngineId, atMs: 300, backAfterMs: 200 }],
+    });
+    expect(report.engines.every(({ tierLoadedPages }) => tierLoadedPages > 0)).toBe(true);
+    expect(replay(head, entries)).toEqual(asRecorded);
+    const at = entries.findIndex((entry) => entry.kind === "loaded" && entry.right > 1);
+    const short = entries.with(at, { ...(entries[at] as RecordingEntry & { kind: "loaded" }), right: 0 });
+    expect(replay(head, short).divergence).not.toBeNull();
+  });
+
   test("also where a start failed, and the engine that came back is in its third life", () => {
     const { head, entries } = record({
       faults: [{ kind: "lost", engine: 1 as EngineId, atMs: 300, backAfterMs: 200 }],
@@ -143,7 +168,7 @@ describe("what was recorded is decided again", () => {
 test("these decisions are those of this version", () => {
   const hashes = [ours(null), ours(12)].map((policy) => record({ policy }).report.historyHash);
   expect({ version: RECORDING_VERSION, hashes }).toEqual({
-    version: 50,
+    version: 51,
     hashes: ["541950ecd0c0f3cf", "af9cea3126b1a713"],
   });
 });

@@ -49,6 +49,8 @@ class Replay {
   readonly #hosts: readonly ReplayedHost[];
   readonly #fleet: Fleet;
   readonly #placements = new Map<SequenceId, Placement>();
+  /** The entries of the next answers of the engines' tiers, or entries before them. */
+  readonly #answers: number[];
   #entry = 0;
   #atMs = 0;
   #divergence: Divergence = null;
@@ -56,9 +58,12 @@ class Replay {
   constructor(head: RecordingHead, entries: readonly RecordingEntry[]) {
     this.#head = head;
     this.#entries = entries;
+    this.#answers = head.specs.map(() => 0);
     const { policy, specs, queueMax, publicTexts } = head;
     const settings = { ...settingsOf(policy, specs.length), queueMax };
-    this.#hosts = specs.map((spec) => new ReplayedHost(spec, settings));
+    this.#hosts = specs.map((spec, engine) => {
+      return new ReplayedHost(spec, settings, () => this.#nextAnswer(engine as EngineId));
+    });
     const engines = specs.map((spec, engine) => ({ link: this.#hosts[engine]!, spec }));
     this.#fleet = new Fleet(engines, {
       policy,
@@ -113,6 +118,10 @@ class Replay {
     if (kind === "message") this.#message(host, entry);
     else if (kind === "run") host.run(entry);
     else if (kind === "step") this.#step(host, entry);
+    else if (kind === "loaded") this.#loaded(host, entry);
+    else if (kind === "tierCosts") host.tierCosts(entry);
+    else if (kind === "tierAnswer")
+      return; // taken by the engine's call
     else if (kind === "reported") this.#reported(host, entry);
     else if (kind === "costs") {
       host.expect({ costs: OnlineCostModel.from(entry.state) }); // an engine that has not begun starts with these costs
@@ -171,6 +180,25 @@ class Replay {
     if (plan === entry.plan) host.answer(entry);
   }
 
+  #loaded(host: ReplayedHost, entry: EntryOf<"loaded">): void {
+    const isBegun = host.loaded(entry);
+    this.#compare(
+      `load ${entry.load} of engine ${entry.engine}`,
+      isBegun ? `load ${entry.load} of engine ${entry.engine}` : "no load",
+    );
+  }
+
+  /** The answer of an engine's tier that comes next in the recording. */
+  #nextAnswer(engine: EngineId): number {
+    for (let index = Math.max(this.#answers[engine]!, this.#entry); index < this.#entries.length; index++) {
+      const entry = this.#entries[index]!;
+      if (entry.kind !== "tierAnswer" || entry.engine !== engine) continue;
+      this.#answers[engine] = index + 1;
+      return entry.answer;
+    }
+    throw new Error("The recording has no answer of the tier to this call.");
+  }
+
   #compare(recorded: string, replayed: string, offset = 0): void {
     if (recorded === replayed || this.#divergence !== null) return;
     this.#divergence = { entry: this.#entry + offset, atMs: this.#atMs, recorded, replayed };
@@ -178,8 +206,8 @@ class Replay {
 }
 
 /** True if the entry is an input of an engine, false if of the fleet. */
-function isOfEngine(entry: RecordingEntry): entry is EntryOf<"message" | "run" | "step"> {
-  return entry.kind === "message" || entry.kind === "run" || entry.kind === "step";
+function isOfEngine(entry: RecordingEntry): entry is EntryOf<"message" | "run" | "step" | "loaded"> {
+  return ["message", "run", "step", "loaded"].includes(entry.kind);
 }
 
 /** True if the engine has no more entries before its loss or the recording's end. */

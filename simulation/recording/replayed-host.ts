@@ -1,3 +1,4 @@
+import type { LowerTier, TierCosts } from "../../scheduler/cache/lower-tier.ts";
 import type { Step, StepResult } from "../../scheduler/core.ts";
 import type { EngineCosts } from "../../scheduler/cost/cost-model.ts";
 import { unknownCost } from "../../scheduler/cost/linear.ts";
@@ -13,7 +14,13 @@ const LOST = "The device said so when this was recorded.";
 /** Engine host whose time, turns, messages and results come from a recording. */
 export class ReplayedHost implements EngineLink {
   readonly #host = new EngineHost();
-  readonly #ports: HostPorts;
+  #ports: HostPorts;
+  readonly #nextAnswer: () => number;
+  /** Costs of its tier; null: there is none. */
+  #tierCosts: TierCosts | null = null;
+  /** Loads in flight by their number, and the number of the next one. */
+  readonly #loading = new Map<number, (right: number) => void>();
+  #loads = 0;
   readonly #settings: EngineSettings;
   #atMs = 0;
   /** Epoch and cost model of the next engine in this place. */
@@ -29,8 +36,10 @@ export class ReplayedHost implements EngineLink {
   /** True after a failure, until the recording reaches its loss. */
   isDown = false;
 
-  constructor(spec: DeviceSpec, settings: EngineSettings) {
+  /** `nextAnswer` returns the next recorded answer of the tier here. */
+  constructor(spec: DeviceSpec, settings: EngineSettings, nextAnswer: () => number) {
     this.#settings = settings;
+    this.#nextAnswer = nextAnswer;
     this.#ports = {
       clock: {
         nowMs: () => this.#atMs,
@@ -95,8 +104,40 @@ export class ReplayedHost implements EngineLink {
     done(result === "done" ? { kind: result, sampled, deviceMs } : { kind: result, reason: LOST });
   }
 
+  /** Sets the costs of the tier here. */
+  tierCosts({ costs }: EntryOf<"tierCosts">): void {
+    if (this.#tierCosts === null) this.#ports = { ...this.#ports, tier: this.#tier() };
+    this.#tierCosts = costs;
+  }
+
+  /** Completes a load; false if the engine has not begun it. */
+  loaded({ atMs, load, right }: EntryOf<"loaded">): boolean {
+    this.#openAt(atMs);
+    const done = this.#loading.get(load);
+    this.#loading.delete(load);
+    done?.(right);
+    return done !== undefined;
+  }
+
+  #tier(): LowerTier {
+    const costs = (): TierCosts => this.#tierCosts!;
+    return {
+      get costs() {
+        return costs();
+      },
+      find: () => this.#nextAnswer(),
+      store: () => this.#nextAnswer(),
+      load: (_prompt, _first, _pages, done) => {
+        this.#loading.set(this.#loads, done);
+        this.#loads += 1;
+      },
+    };
+  }
+
   lose(): void {
     this.#host.close();
+    this.#loading.clear();
+    this.#loads = 0;
     [this.#sent, this.#inbox, this.#reports] = [[], [], []];
     this.#flying = null;
     this.isDown = false;
