@@ -40,7 +40,7 @@ export const DISK_RINGS = 0;
 export const DISK_GATE = 1;
 /** 1 when the thread has closed its files. */
 export const DISK_ENDED = 2;
-/** 1 when the thread must end after its present task. */
+/** 1 when the thread must end after the stores that it has received. */
 export const DISK_STOPPED = 3;
 export const DISK_WORDS = 4;
 

@@ -78,6 +78,7 @@ class DiskThread {
       const gone = store.takeGone();
       if (gone.length > 0) tell(this.#start, { kind: "gone", ids: gone });
     }
+    while (this.#stores.length > 0) this.#storeOne(); // their pages are in slots
     store.close();
   }
 

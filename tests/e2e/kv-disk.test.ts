@@ -1,6 +1,6 @@
 /** Prefixes on disk, as a user has them: they outlive `kill -9`, and change no bit of an answer. */
 import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Program } from "./program.ts";
@@ -100,4 +100,27 @@ test("after kill -9 a conversation goes on from its prefix, with the bits of a c
   expect(again.choices).toEqual(expected.choices);
   expect(other.choices).toEqual(expected.choices);
   await stopped(cold);
+});
+
+test("after any damage to the files an answer has the same bits, and the trouble is said once", async () => {
+  const data = join(scratch, "damaged");
+  const root = join(data, "kv");
+  const before = serve("--kv-disk", "1", "--data", data);
+  const expected = await ask(await before.url(), [first]);
+  await pagesOnDisk(root, 20);
+  before.signal("SIGKILL");
+  await before.exitCode();
+  for (const name of readdirSync(root, { recursive: true, encoding: "utf8" })) {
+    if (!name.endsWith(".kv")) continue;
+    const bytes = readFileSync(join(root, name));
+    for (let at = bytes.length - 1; at > bytes.length / 2; at -= 999) bytes[at]! ^= 4;
+    writeFileSync(join(root, name), bytes);
+  }
+  const after = serve("--kv-disk", "1", "--data", data);
+  const url = await after.url();
+  expect((await ask(url, [first])).choices).toEqual(expected.choices);
+  expect((await ask(url, [first])).choices).toEqual(expected.choices);
+  expect((await stopped(after)).match(/KV cache on disk: .*/g)).toEqual([
+    expect.stringMatching(/is damaged; its pages are checked and left out\.$/),
+  ]);
 });
