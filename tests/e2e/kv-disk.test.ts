@@ -38,9 +38,11 @@ async function ask(url: string, messages: readonly Message[], key = "a"): Promis
   return (await response.json()) as Answer;
 }
 
+const authorised = { headers: { authorization: "Bearer admin" } };
+
 function serve(...args: string[]): Program {
   const usual = ["serve", "--device", "cpu", "--port", "0", "--threads", "1"];
-  return Program.bunting([...usual, "--api-key", "a", "--api-key", "b", ...args]);
+  return Program.bunting([...usual, "--api-key", "a", "--api-key", "b", "--admin-key", "admin", ...args]);
 }
 
 async function stopped(program: Program): Promise<string> {
@@ -89,6 +91,9 @@ test("after kill -9 a conversation goes on from its prefix, with the bits of a c
   const after = serve("--kv-disk", "1", "--data", data);
   const again = await ask(await after.url(), conversation);
   expect(again.usage.prompt_tokens_details.cached_tokens).toBeGreaterThanOrEqual(16 * (wholePages - 1));
+  const metrics = await (await fetch(`${await after.url()}/metrics`, authorised)).text();
+  expect(metrics).toMatch(/bunting_kv_disk_total\{engine="0",event="read"\} [1-9]/);
+  expect(metrics).toMatch(/bunting_kv_disk_total\{engine="0",event="damaged"\} 0/);
   // Another key finds nothing.
   const other = await ask(await after.url(), conversation, "b");
   expect(other.usage.prompt_tokens_details.cached_tokens).toBe(0);
