@@ -16,6 +16,8 @@ interface Message {
 }
 
 interface Answer {
+  /** Header with the account of the prefix cache. */
+  readonly cache: string;
   readonly choices: readonly [
     { readonly message: { readonly content: string }; readonly logprobs: { readonly content: unknown[] } },
   ];
@@ -35,7 +37,8 @@ async function ask(url: string, messages: readonly Message[], key = "a"): Promis
     }),
   });
   expect(response.status).toBe(200);
-  return (await response.json()) as Answer;
+  const cache = response.headers.get("x-bunting-cache") ?? "";
+  return { cache, ...((await response.json()) as Omit<Answer, "cache">) };
 }
 
 const authorised = { headers: { authorization: "Bearer admin" } };
@@ -91,6 +94,7 @@ test("after kill -9 a conversation goes on from its prefix, with the bits of a c
   const after = serve("--kv-disk", "1", "--data", data);
   const again = await ask(await after.url(), conversation);
   expect(again.usage.prompt_tokens_details.cached_tokens).toBeGreaterThanOrEqual(16 * (wholePages - 1));
+  expect(again.cache).toContain(`; disk=${again.usage.prompt_tokens_details.cached_tokens}; `);
   const metrics = await (await fetch(`${await after.url()}/metrics`, authorised)).text();
   expect(metrics).toMatch(/bunting_kv_disk_total\{engine="0",event="read"\} [1-9]/);
   expect(metrics).toMatch(/bunting_kv_disk_total\{engine="0",event="damaged"\} 0/);
