@@ -282,7 +282,7 @@ export const serverSettings = Object.freeze({
     placeholder: "auto|number",
     default: "auto",
     defaultText:
-      "a twentieth of the free space, at most 16, and none below 1 or for weights of less than 256 MiB",
+      "a twentieth of the free space, at most 16; none below 1, on GPUs, or for weights of less than 256 MiB",
     sentence:
       "Disk space for KV pages, from which prefixes are read again after eviction and restarts; 0 keeps none. They are below the folder of `--data` if it names one, else in the user's cache folder.",
     parse: (value) => (value === "auto" ? value : parseGib(value)),

@@ -137,6 +137,7 @@ export async function startWatchedEngines(
       watched.resolve({ engines, telemetry, placements });
       return {
         onReport: (engine, { load }) => telemetry.observeStep(engine, load),
+        onDisk: (engine, counts) => telemetry.countDisk(engine, counts),
         onPlacement: (sequence, placement) => {
           placements.note(sequence, placement);
           telemetry.countPlacement(placement.engine, placement.reason);

@@ -7,6 +7,7 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
+import type { StoreCounts } from "../kv-disk/page-store.ts";
 import type { KvDiskSetup } from "../kv-disk/protocol.ts";
 
 /** Messages between the main thread and an engine's thread. Plain data, except for the port. */
@@ -120,6 +121,8 @@ export type WorkerMessage =
     }
   /** `costs`: the learnt cost model, sent once a second. */
   | { readonly kind: "report"; readonly report: EngineReport; readonly costs: OnlineState | null }
+  /** Counts of the KV pages on disk since the last such message. */
+  | { readonly kind: "disk"; readonly counts: Readonly<StoreCounts> }
   /** Entries of the recording. */
   | { readonly kind: "recorded"; readonly entries: readonly RecordingEntry[] }
   /** The engine ended: it could not start, or its device or an invariant failed. */

@@ -10,6 +10,7 @@ import type { Placement } from "../../scheduler/fleet/placement.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import type { ServedPolicy } from "../../scheduler/policy.ts";
 import { RecordedFleet } from "../../scheduler/recording/recorder.ts";
+import type { StoreCounts } from "../kv-disk/page-store.ts";
 import { RecordingWriter } from "../recording/file.ts";
 import { LoopClock } from "./loop-clock.ts";
 import type {
@@ -53,6 +54,8 @@ export interface EnginesEvents {
   /** Called after the fleet has processed the report. */
   onReport?(engine: EngineId, report: EngineReport): void;
   onPlacement?(sequence: SequenceId, placement: Placement): void;
+  /** Counts of the engine's KV pages on disk since the last call. */
+  onDisk?(engine: EngineId, counts: Readonly<StoreCounts>): void;
   /**
    * The engine failed while it ran, or could not be restarted. The fleet moves its sequences elsewhere right
    * after. `isComing`: a restart follows.
@@ -183,6 +186,7 @@ class Engines {
   }
 
   #take(engine: EngineId, news: ThreadNews, { fleet, events }: Running): void {
+    if (news.kind === "disk") events.onDisk?.(engine, news.counts);
     if (news.kind === "recorded") for (const entry of news.entries) this.#recording?.write(entry);
     if (news.kind !== "report") return;
     const { report, costs } = news;

@@ -15,7 +15,7 @@ import {
 export type Ready = Extract<WorkerMessage, { kind: "ready" }>;
 
 /** Messages of a thread while it starts and runs. */
-export type ThreadNews = Extract<WorkerMessage, { kind: "progress" | "report" | "recorded" }>;
+export type ThreadNews = Extract<WorkerMessage, { kind: "progress" | "report" | "disk" | "recorded" }>;
 
 /**
  * Longest time without a message from a thread that starts. Loading reports its progress; the longest silence

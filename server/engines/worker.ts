@@ -100,7 +100,7 @@ function runEngine(start: EngineStart, tier: DiskTier | null): void {
 /** Tier of KV pages on disk, which opens while the engine loads; null: none. */
 function diskTier({ setup: { device }, engine, doorbell }: EngineStart): DiskTier | null {
   if (device.kind === "simulated" || !device.disk) return null;
-  return new DiskTier(device.disk, engine, doorbell);
+  return new DiskTier(device.disk, engine, doorbell, (counts) => tell({ kind: "disk", counts }));
 }
 
 /** Waits for the first message. Throws an error if the thread is stopped before. */

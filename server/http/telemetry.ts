@@ -5,6 +5,7 @@ import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { CacheOutcome } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
+import type { StoreCounts } from "../kv-disk/page-store.ts";
 import { AnswerHistogram } from "./answer-histogram.ts";
 import type { RequestLog } from "./request-log.ts";
 import { processMetrics, Scrape } from "./scrape.ts";
@@ -69,6 +70,11 @@ const counters = {
     ["reason"],
   ],
   restarts: ["bunting_engine_restarts_total", "Lost engines that were replaced.", ["engine"]],
+  disk: [
+    "bunting_kv_disk_total",
+    "KV pages on disk: stored, read, damaged, failedReads, failedWrites; and droppedSegments, files of pages.",
+    ["engine", "event"],
+  ],
   http: ["http_requests_total", "HTTP requests answered.", ["handler", "method", "status"]],
 } as const satisfies Record<string, CounterRow>;
 
@@ -286,6 +292,11 @@ export class Telemetry {
 
   countRestart(engine: EngineId): void {
     this.#counters.restarts.inc({ engine: String(engine) });
+  }
+
+  countDisk(engine: EngineId, counts: Readonly<StoreCounts>): void {
+    for (const [event, count] of Object.entries(counts))
+      this.#counters.disk.inc({ engine: String(engine), event }, count);
   }
 
   observeHttp(handler: string, method: string, status: number, seconds: number): void {

@@ -3,6 +3,7 @@ import type { LowerTier, PagesOf, TierCosts } from "../../scheduler/cache/lower-
 import type { PageId } from "../../scheduler/core.ts";
 import { secretFor } from "./folders.ts";
 import { PageIds, type StoredId } from "./page-ids.ts";
+import type { StoreCounts } from "./page-store.ts";
 import {
   DISK_ENDED,
   DISK_GATE,
@@ -56,6 +57,7 @@ export class DiskTier implements LowerTier {
   readonly costs: { -readonly [Name in keyof TierCosts]: TierCosts[Name] };
   readonly #setup: KvDiskSetup;
   readonly #ids: PageIds;
+  readonly #onCounts: (counts: Readonly<StoreCounts>) => void;
   readonly #port: MessagePort;
   readonly #words: Int32Array<SharedArrayBuffer>;
   readonly #slots: Uint8Array;
@@ -71,8 +73,14 @@ export class DiskTier implements LowerTier {
   #nextJob = 0;
 
   /** Starts the thread, which opens the folder while the engine loads. It rings `doorbell` for each answer. */
-  constructor(setup: KvDiskSetup, engine: number, doorbell: SharedArrayBuffer) {
+  constructor(
+    setup: KvDiskSetup,
+    engine: number,
+    doorbell: SharedArrayBuffer,
+    onCounts: (counts: Readonly<StoreCounts>) => void = () => {},
+  ) {
     const { pageBytes } = setup;
+    this.#onCounts = onCounts;
     this.#setup = setup;
     this.#ids = new PageIds(setup.identity, setup.pageTokens, secretFor(setup.key, "ids"));
     this.costs = {
@@ -189,6 +197,9 @@ export class DiskTier implements LowerTier {
         return;
       case "gone":
         for (const id of answer.ids) this.#stored.delete(id);
+        return;
+      case "counted":
+        this.#onCounts(answer.counts);
         return;
       case "loaded":
         this.#finish(answer.job, answer.right, answer.tookMs);

@@ -31,7 +31,7 @@ export interface StoreOptions {
   readonly nowMs?: () => number;
 }
 
-/** Counts of a store since it was opened. */
+/** Counts of pages and segments of a store since it was opened. */
 export interface StoreCounts {
   stored: number;
   read: number;

@@ -11,7 +11,7 @@ import { type Config, ConfigError } from "../config.ts";
 import { listStored } from "./folders.ts";
 import type { KvDiskSetup } from "./protocol.ts";
 
-/** Part of the free space that is taken by default, its bounds, and the smallest weights that it is for. */
+/** Part of the free space that CPU engines take by default, its bounds, and the smallest weights for it. */
 const FREE_SHARE = 1 / 20;
 const DEFAULT_BYTES_MAX = 16 * 2 ** 30;
 const DEFAULT_BYTES_MIN = 2 ** 30;
@@ -50,7 +50,8 @@ export function planDisk(config: Config, library: NativeLibrary, facts: DiskPlan
   if (kvDisk === 0) return { setup: null, note: null };
   if (facts.folder.config.shape.encoder !== undefined) return without("an encoder has none that last");
   if (facts.stateBytes > 0) return without("models with recurrent states keep theirs in memory only");
-  if (!isAsked && facts.weightBytes < WEIGHT_BYTES_MIN) return { setup: null, note: null };
+  const isSmall = facts.weightBytes < WEIGHT_BYTES_MIN;
+  if (!isAsked && (isSmall || facts.gpus.length > 0)) return { setup: null, note: null };
   const root = diskRoot(config);
   if (root === null) return without("there is no cache folder; --data names another");
   const bytesMax = isAsked ? kvDisk * 2 ** 30 : defaultBytes(root);

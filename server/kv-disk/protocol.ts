@@ -1,5 +1,6 @@
 import type { EngineHandle } from "../../gpu/native.ts";
 import type { StoredId } from "./page-ids.ts";
+import type { StoreCounts } from "./page-store.ts";
 
 /** Settings of the tier on disk for all engines of a model. */
 export interface KvDiskSetup {
@@ -40,7 +41,7 @@ export const DISK_RINGS = 0;
 export const DISK_GATE = 1;
 /** 1 when the thread has closed its files. */
 export const DISK_ENDED = 2;
-/** 1 when the thread must end after its present task. */
+/** 1 when the thread must end after the stores that it has received. */
 export const DISK_STOPPED = 3;
 export const DISK_WORDS = 4;
 
@@ -67,5 +68,7 @@ export type DiskAnswer =
   /** A page of a store task left its slot. */
   | { readonly kind: "stored"; readonly id: StoredId; readonly isStored: boolean }
   | { readonly kind: "loaded"; readonly job: number; readonly right: number; readonly tookMs: number }
+  /** Counts since the last such answer. */
+  | { readonly kind: "counted"; readonly counts: Readonly<StoreCounts> }
   /** Pages that are no longer there. */
   | { readonly kind: "gone"; readonly ids: readonly StoredId[] };

@@ -2,7 +2,7 @@
 import { receiveMessageOnPort } from "node:worker_threads";
 import { type EngineHandle, type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 import { engineFolder, noteModel, secretFor, shareOf } from "./folders.ts";
-import { PageStore } from "./page-store.ts";
+import { PageStore, type StoreCounts } from "./page-store.ts";
 import {
   DISK_ENDED,
   DISK_GATE,
@@ -16,6 +16,9 @@ import {
 } from "./protocol.ts";
 
 declare const self: Worker;
+
+/** Longest time that a busy thread keeps its counts to itself. */
+const COUNT_MS = 1000;
 
 self.onmessage = ({ data }: MessageEvent<DiskStart>) => {
   const words = new Int32Array(data.words);
@@ -42,6 +45,8 @@ class DiskThread {
   readonly #loads: Task<"load">[] = [];
   readonly #stores: { ids: string[] }[] = [];
   #slot = 0;
+  #counted: Readonly<StoreCounts>;
+  #countedMs = 0;
   #memory: { readonly library: NativeLibrary; readonly engine: EngineHandle } | null = null;
 
   constructor(start: DiskStart, words: Int32Array) {
@@ -60,6 +65,7 @@ class DiskThread {
       secret: secretFor(setup.key, "pages"),
       say,
     });
+    this.#counted = { ...this.#store.counts };
   }
 
   /** Does tasks until the engine's thread stops it: loads first, because a prompt waits for them. */
@@ -74,11 +80,27 @@ class DiskThread {
       const load = this.#loads.shift();
       if (load !== undefined) this.#load(load);
       else if (this.#stores.length > 0) this.#storeOne();
-      else Atomics.wait(this.#words, DISK_RINGS, rings);
+      else {
+        this.#count();
+        Atomics.wait(this.#words, DISK_RINGS, rings);
+      }
+      if (performance.now() - this.#countedMs > COUNT_MS) this.#count();
       const gone = store.takeGone();
       if (gone.length > 0) tell(this.#start, { kind: "gone", ids: gone });
     }
+    while (this.#stores.length > 0) this.#storeOne(); // their pages are in slots
     store.close();
+  }
+
+  /** Tells what was counted since the last time. */
+  #count(): void {
+    this.#countedMs = performance.now();
+    const now = { ...this.#store.counts };
+    const names = Object.keys(now) as (keyof StoreCounts)[];
+    const entries = names.map((name) => [name, now[name] - this.#counted[name]] as const);
+    this.#counted = now;
+    if (entries.every(([, count]) => count === 0)) return;
+    tell(this.#start, { kind: "counted", counts: Object.fromEntries(entries) as unknown as StoreCounts });
   }
 
   #receive(): void {
