@@ -135,7 +135,17 @@ test("--help fits 80 columns where no terminal is, in groups", async () => {
   };
   const main = await helpOf();
   const commands = [...main.matchAll(/^ {2}([a-z]+) (?=.*\[options\])/gm)].map(([, name]) => name!);
-  expect(commands).toEqual(["serve", "chat", "batch", "jobs", "pull", "doctor", "bench", "simulate"]);
+  expect(commands).toEqual([
+    "serve",
+    "chat",
+    "batch",
+    "jobs",
+    "pull",
+    "cache",
+    "doctor",
+    "bench",
+    "simulate",
+  ]);
   const all = [main, ...(await Promise.all(commands.map((name) => helpOf(name))))];
   for (const text of all) {
     expect(text.split("\n").filter((line) => line.length > 80)).toEqual([]);
