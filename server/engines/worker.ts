@@ -69,7 +69,7 @@ function runEngine(start: EngineStart, tier: DiskTier | null): void {
     const { vocabulary } = text;
     const drawing = mortal(device, start);
     const constrained = vocabulary === null ? null : new ConstrainedDevice(drawing, vocabulary);
-    if (memory !== null) tier?.attach(memory, bell);
+    if (memory !== null) tier?.attach(memory);
     const ports = { link, device: constrained ?? drawing, clock, ...(tier === null ? {} : { tier }) };
     host.open(ports, { epoch, settings: setup.options, costs });
     const { model: loaded, times } = opened;

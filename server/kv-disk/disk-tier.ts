@@ -25,8 +25,13 @@ const WAITING_PAGES_MIN = 4;
 const LOAD_BYTES_PER_MS = 1e6;
 const COPY_BYTES_PER_MS = 4e6;
 const LATENCY_MS = 1;
-/** Weight of the latest measurement in a mean. */
-const LATEST = 0.2;
+/**
+ * Weights of a measurement that is less, or more, than was believed, and how many times as much it may be at most.
+ * A busy machine interrupts some, and too high a price would end the loads and stores that correct it.
+ */
+const LESS = 0.5;
+const MORE = 0.05;
+const MORE_MAX = 2;
 /** Fewest pages of a load that tell the time of a page. */
 const MEASURED_PAGES_MIN = 4;
 /** Distance of the pages, before those that are stored, that count as used. */
@@ -57,6 +62,7 @@ export class DiskTier implements LowerTier {
   readonly costs: { -readonly [Name in keyof TierCosts]: TierCosts[Name] };
   readonly #setup: KvDiskSetup;
   readonly #ids: PageIds;
+  readonly #bell: Int32Array<SharedArrayBuffer>;
   readonly #onCounts: (counts: Readonly<StoreCounts>) => void;
   readonly #port: MessagePort;
   readonly #words: Int32Array<SharedArrayBuffer>;
@@ -67,7 +73,7 @@ export class DiskTier implements LowerTier {
   readonly #waiting = new Set<StoredId>();
   readonly #jobs = new Map<number, Job>();
   #memory: PageMemory | null = null;
-  #state: "opening" | "open" | "readOnly" | "closed" = "opening";
+  #state: "opening" | "open" | "readOnly" | "failed" | "closed" = "opening";
   #slot = 0;
   #free: number;
   #nextJob = 0;
@@ -80,6 +86,7 @@ export class DiskTier implements LowerTier {
     onCounts: (counts: Readonly<StoreCounts>) => void = () => {},
   ) {
     const { pageBytes } = setup;
+    this.#bell = new Int32Array(doorbell);
     this.#onCounts = onCounts;
     this.#setup = setup;
     this.#ids = new PageIds(setup.identity, setup.pageTokens, secretFor(setup.key, "ids"));
@@ -103,16 +110,16 @@ export class DiskTier implements LowerTier {
   }
 
   /** Names the memory of the pages, and waits a while for the folder to be open. */
-  attach(memory: PageMemory, bell: Int32Array<SharedArrayBuffer>): void {
+  attach(memory: PageMemory): void {
     this.#memory = memory;
     this.#tell({ kind: "attach", ...memory.native });
     const untilMs = performance.now() + OPEN_MS_MAX;
     for (;;) {
-      const rings = Atomics.load(bell, 0);
+      const rings = Atomics.load(this.#bell, 0);
       this.receive();
       const leftMs = untilMs - performance.now();
       if (this.#state !== "opening" || leftMs <= 0) return;
-      Atomics.wait(bell, 0, rings, leftMs);
+      Atomics.wait(this.#bell, 0, rings, leftMs);
     }
   }
 
@@ -120,9 +127,10 @@ export class DiskTier implements LowerTier {
   receive(): void {
     for (;;) {
       const received = receiveMessageOnPort(this.#port);
-      if (received === undefined || this.#state === "closed") return;
+      if (received === undefined || this.#state === "closed") break;
       this.#take(received.message as DiskAnswer);
     }
+    if (this.#state === "failed") for (const job of [...this.#jobs.keys()]) this.#finish(job, 0, 0);
   }
 
   find(prompt: PagesOf, first: number): number {
@@ -149,7 +157,7 @@ export class DiskTier implements LowerTier {
       fresh.map(({ page }) => page),
     );
     const tookMs = performance.now() - startedMs;
-    this.costs.storePageMs = mean(this.costs.storePageMs, tookMs / fresh.length);
+    this.costs.storePageMs = believed(this.costs.storePageMs, tookMs / fresh.length);
     const ids = fresh.map(({ id }) => id);
     for (const id of ids) this.#waiting.add(id);
     const used: StoredId[] = [];
@@ -163,6 +171,8 @@ export class DiskTier implements LowerTier {
     this.#jobs.set(job, { pages: pages.length, startedMs: performance.now(), done });
     const ids = pages.map((_, index) => this.#ids.idOf(prompt, first + index));
     this.#tell({ kind: "load", job, ids, pages: Int32Array.from(pages) });
+    // Without a thread the next turn ends the load.
+    if (this.#state === "failed") Atomics.add(this.#bell, 0, 1);
   }
 
   /**
@@ -205,9 +215,8 @@ export class DiskTier implements LowerTier {
         this.#finish(answer.job, answer.right, answer.tookMs);
         return;
       case "failed":
-        this.#state = "readOnly";
+        this.#state = "failed";
         this.#stored.clear();
-        for (const job of [...this.#jobs.keys()]) this.#finish(job, 0, 0);
     }
   }
 
@@ -216,8 +225,8 @@ export class DiskTier implements LowerTier {
     if (job === undefined) return;
     this.#jobs.delete(number);
     if (right === job.pages && right >= MEASURED_PAGES_MIN) {
-      this.costs.loadPageMs = mean(this.costs.loadPageMs, tookMs / right);
-      this.costs.latencyMs = mean(this.costs.latencyMs, performance.now() - job.startedMs - tookMs);
+      this.costs.loadPageMs = believed(this.costs.loadPageMs, tookMs / right);
+      this.costs.latencyMs = believed(this.costs.latencyMs, performance.now() - job.startedMs - tookMs);
     }
     job.done(right);
   }
@@ -249,6 +258,7 @@ export class DiskTier implements LowerTier {
   }
 }
 
-function mean(before: number, latest: number): number {
-  return before + LATEST * (latest - before);
+function believed(before: number, latest: number): number {
+  if (latest < before) return before + LESS * (latest - before);
+  return before + MORE * (Math.min(latest, MORE_MAX * before) - before);
 }

@@ -1,6 +1,6 @@
 /** Pages on disk: a prompt continues from them with the same bits, in another engine and after a restart. */
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { NativeLibrary } from "../../gpu/native.ts";
@@ -35,7 +35,7 @@ class Disk {
   constructor(rig: Rig, root: string, key: Uint8Array | null = null) {
     const setup = { workerUrl, root, model: "m", identity: "01".repeat(32), bytesMax: 2 ** 26, engines: 1 };
     this.tier = new DiskTier({ ...setup, pageBytes: rig.pageBytes, pageTokens, key }, 0, this.#bell.buffer);
-    this.tier.attach(rig.memory, this.#bell);
+    this.tier.attach(rig.memory);
   }
 
   /** Takes answers of the thread until the condition holds. */
@@ -163,5 +163,19 @@ test("encrypted pages are found with their key only, in a private folder", () =>
     expect(disk.tier.find(prompt, 0)).toBe(pages);
     disk.tier.close();
   }
+  rig.close();
+});
+
+test("a folder that cannot be made is a tier without pages", () => {
+  const rig = new Rig(cpuLibrary(), modelOf("gemma2", join(scratch, "unmade model")));
+  const stream = rig.filled(longPrompt, 64);
+  const prompt: PagesOf = { sharing, tokens: longPrompt };
+  const root = join(scratch, "unmade");
+  writeFileSync(root, "a file");
+  const disk = new Disk(rig, root);
+  expect(disk.tier.find(prompt, 0)).toBe(0);
+  expect(disk.tier.store(prompt, 0, stream.pages)).toBe(0);
+  expect(disk.load(prompt, stream.pages)).toBe(0);
+  disk.tier.close();
   rig.close();
 });
