@@ -16,7 +16,7 @@ const IDLE_PIECE_MS = 1;
 const IDLE_PAUSE_MS = 1;
 const FRUITLESS_MAX = 12;
 /** Price of the bytes written, as a share of the time to load them. */
-const WRITE_SHARE = 1 / 8;
+const WRITE_SHARE = 1 / 64;
 /** Weight of the last step in the average number of sequences that wait. */
 const LATELY = 1 / 64;
 /** Pages that weigh as much as the first guess of a share, and those after which counts are halved. */
