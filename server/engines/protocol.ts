@@ -7,8 +7,8 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import type { RecordingEntry } from "../../scheduler/recording/recording.ts";
-import type { StoreCounts } from "../kv-disk/page-store.ts";
 import type { KvDiskSetup } from "../kv-disk/protocol.ts";
+import type { StoreCounts } from "../kv-disk/store-counts.ts";
 
 /** Messages between the main thread and an engine's thread. Plain data, except for the port. */
 

@@ -10,7 +10,7 @@ import type { Placement } from "../../scheduler/fleet/placement.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
 import type { ServedPolicy } from "../../scheduler/policy.ts";
 import { RecordedFleet } from "../../scheduler/recording/recorder.ts";
-import type { StoreCounts } from "../kv-disk/page-store.ts";
+import type { StoreCounts } from "../kv-disk/store-counts.ts";
 import { RecordingWriter } from "../recording/file.ts";
 import { LoopClock } from "./loop-clock.ts";
 import type {

@@ -1,6 +1,5 @@
-import { endOf } from "../answer/cache-outcome.ts";
-import type { AnswerEvent } from "../answer/events.ts";
-import type { Generation } from "../answer/generation.ts";
+import { type CacheOutcome, endOf } from "../answer/cache-outcome.ts";
+import type { AnswerEvent, Usage } from "../answer/events.ts";
 
 /** Milliseconds from a request's arrival to the end of its answer, and from its first token on. */
 interface Times {
@@ -35,7 +34,7 @@ export class RequestLog {
   answered(
     requestId: string,
     last: AnswerEvent,
-    { usage, cacheOutcomes }: Pick<Generation, "usage" | "cacheOutcomes">,
+    { usage, cacheOutcomes }: { readonly usage: Usage; readonly cacheOutcomes: readonly CacheOutcome[] },
     times: Times,
   ): void {
     const { promptTokens, cachedTokens, completionTokens } = usage;

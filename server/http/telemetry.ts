@@ -5,7 +5,7 @@ import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { CacheOutcome } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
-import type { StoreCounts } from "../kv-disk/page-store.ts";
+import type { StoreCounts } from "../kv-disk/store-counts.ts";
 import { AnswerHistogram } from "./answer-histogram.ts";
 import type { RequestLog } from "./request-log.ts";
 import { processMetrics, Scrape } from "./scrape.ts";

@@ -3,7 +3,6 @@ import type { LowerTier, PagesOf, TierCosts } from "../../scheduler/cache/lower-
 import type { PageId } from "../../scheduler/core.ts";
 import { secretFor } from "./folders.ts";
 import { PageIds, type StoredId } from "./page-ids.ts";
-import type { StoreCounts } from "./page-store.ts";
 import {
   DISK_ENDED,
   DISK_GATE,
@@ -17,6 +16,7 @@ import {
   GATE_SHUT,
   type KvDiskSetup,
 } from "./protocol.ts";
+import type { StoreCounts } from "./store-counts.ts";
 
 /** Bytes of pages on their way to the disk at most, but at least so many pages. */
 const WAITING_BYTES_MAX = 32 * 2 ** 20;

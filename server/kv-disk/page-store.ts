@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { tryLock } from "../hub/lock.ts";
 import type { StoredId } from "./page-ids.ts";
 import { Segment, type SegmentShape, type WriteHook } from "./segment.ts";
+import type { StoreCounts } from "./store-counts.ts";
 
 /** Bytes of a segment at most, and its least share of the store: a store drops whole segments. */
 const SEGMENT_BYTES_MAX = 256 * 2 ** 20;
@@ -29,18 +30,6 @@ export interface StoreOptions {
   readonly say?: (sentence: string) => void;
   readonly onWrite?: WriteHook;
   readonly nowMs?: () => number;
-}
-
-/** Counts of pages and segments of a store since it was opened. */
-export interface StoreCounts {
-  stored: number;
-  read: number;
-  /** Pages that were not as they were stored. */
-  damaged: number;
-  /** Reads and writes that the system refused. */
-  failedReads: number;
-  failedWrites: number;
-  droppedSegments: number;
 }
 
 interface Used {

@@ -1,6 +1,6 @@
 import type { EngineHandle } from "../../gpu/native.ts";
 import type { StoredId } from "./page-ids.ts";
-import type { StoreCounts } from "./page-store.ts";
+import type { StoreCounts } from "./store-counts.ts";
 
 /** Settings of the tier on disk for all engines of a model. */
 export interface KvDiskSetup {

@@ -2,7 +2,7 @@
 import { receiveMessageOnPort } from "node:worker_threads";
 import { type EngineHandle, type NativeLibrary, openLibrary } from "../../gpu/native.ts";
 import { engineFolder, noteModel, secretFor, shareOf } from "./folders.ts";
-import { PageStore, type StoreCounts } from "./page-store.ts";
+import { PageStore } from "./page-store.ts";
 import {
   DISK_ENDED,
   DISK_GATE,
@@ -14,6 +14,7 @@ import {
   GATE_OPEN,
   GATE_WRITING,
 } from "./protocol.ts";
+import type { StoreCounts } from "./store-counts.ts";
 
 declare const self: Worker;
 
