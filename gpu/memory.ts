@@ -96,11 +96,12 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   const leastOfStates = Math.ceil(((input.states?.bytes ?? 0) * STATES_MIN) / pageBytes);
   const least = pagesPerContext + leastOfStates;
   const tokensIn = (budget: number): number => Math.max(0, budget - leastOfStates) * pageTokens;
-  const pagesThatFit = Math.max(0, Math.floor(freeBytes / engines / pageBytes));
+  const pagesIn = (bytes: number): number => Math.max(0, Math.floor(bytes / engines / pageBytes));
+  const pagesThatFit = pagesIn(freeBytes);
   const wanted =
     input.kvBytes === null
       ? Math.max(least, Math.min(Math.floor(pagesThatFit * share), contextsMax * pagesPerContext))
-      : Math.floor(input.kvBytes / engines / pageBytes);
+      : pagesIn(input.kvBytes);
   const budget = Math.max(wanted, least);
   const states = statesIn(budget * pageBytes, (budget - pagesPerContext) * pageBytes, input.states);
   const stateBytes = states * (input.states?.bytes ?? 0);
@@ -136,7 +137,7 @@ export function planMemory(input: MemoryInput): MemoryPlan {
         `less than one context of ${contextMax} tokens, which takes ${formatBytes(neededBytes)}`,
       advice: [
         ...contextAdvice(tokensIn(wanted)),
-        ...(least <= pagesThatFit ? [kvAdvice(neededBytes, Math.ceil, "more")] : []),
+        ...(least <= pagesThatFit ? [`--kv-cache-gib ${tenths(neededBytes, Math.ceil)} or more`] : []),
       ],
       rows,
     };
@@ -147,7 +148,8 @@ export function planMemory(input: MemoryInput): MemoryPlan {
   // If a whole context fits, a shorter one would not help.
   const without = input.kvBytes === null ? "" : " without --kv-cache-gib";
   const advice = pagesThatFit < least ? contextAdvice(tokensIn(pagesThatFit), without) : [];
-  if (budget > least && least <= pagesThatFit) advice.unshift(kvAdvice(freeBytes, Math.floor, "less"));
+  const fitting = tenths(freeBytes, Math.floor);
+  if (budget > least && least <= pagesIn(fitting * gib)) advice.unshift(`--kv-cache-gib ${fitting} or less`);
   advice.push(...weightAdvice(input, neededBytes - weightBytes));
   return {
     kind: "refused",
@@ -222,9 +224,9 @@ function contextAdvice(tokensThatFit: number, without = ""): string[] {
   return tokensThatFit >= 128 ? [`--max-model-len ${tokensThatFit} or less fits${without}`] : [];
 }
 
-/** Advice with a KV cache size for the flag, in tenths of a GiB. */
-function kvAdvice(bytes: number, round: (value: number) => number, or: "more" | "less"): string {
-  return `--kv-cache-gib ${round((bytes / gib) * 10) / 10} or ${or}`;
+/** Size for --kv-cache-gib, in tenths of a GiB. */
+function tenths(bytes: number, round: (value: number) => number): number {
+  return round((bytes / gib) * 10) / 10;
 }
 
 /** Formats bytes for people: "3.2 GiB", "512 MiB", "96 KiB". */
