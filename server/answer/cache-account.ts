@@ -24,8 +24,8 @@ export interface StartedPrompt {
 export type AccountFleet = Pick<Fleet, "loads" | "estimated" | "epochOf">;
 
 /**
- * Tells why tokens of prompts were not cached, by the tenant's own earlier prompts alone. So nothing that it says
- * depends on what other tenants sent.
+ * Explains why tokens of prompts were not cached, by the tenant's own earlier prompts. Of other tenants it shows
+ * one bit: whether the engine has evicted any page since.
  */
 export class CacheAccount {
   readonly #fleet: AccountFleet;
