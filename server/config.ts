@@ -125,6 +125,10 @@ export const serverSettings = Object.freeze({
     sentence:
       "File with a public text, such as a system prompt, whose cached prefix all keys share; may be given several times.",
   }),
+  takeOver: flag({
+    sentence:
+      "Take over the address from the Bunting server that has it, as soon as this one is ready; that one finishes its answers and ends (Linux).",
+  }),
   insecure: flag({ sentence: "Listen without a key on an address that others can reach." }),
   anyModelName: flag({ sentence: "Answer requests for any model's name with the served model." }),
   servedModelName: list({

@@ -39,6 +39,10 @@ export interface RunningServer {
   readonly active: number;
   /** Resolves with the reason when the last engine is lost for good: the server must then be restarted. */
   readonly lost: Promise<string>;
+  /** Resolves when another process has taken over the address. Then `whenLeft` and `drain` end this one. */
+  readonly handedOver: Promise<void>;
+  /** Resolves when the connections that are left after a hand-over have ended. */
+  whenLeft(): Promise<void>;
   /** Reloads the API key file; running requests continue. Returns a sentence about the result. */
   reloadKeys(): string;
   /**

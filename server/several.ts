@@ -8,7 +8,7 @@ import { CacheRecords } from "./api/cache-records.ts";
 import { batchRoom, lineServices, runJobs } from "./api/jobs.ts";
 import { type LineServices, lineDoor } from "./api/openai/batch-line.ts";
 import { refusalOn } from "./api/refusals.ts";
-import { KeptResponses } from "./api/responses/kept.ts";
+import type { KeptResponses } from "./api/responses/kept.ts";
 import { routesOf } from "./api/routes.ts";
 import { type ModelHost, resolvedName, severalRoutes } from "./api/several.ts";
 import type { ListedModel } from "./api/several-models.ts";
@@ -16,7 +16,9 @@ import { composeModel } from "./compose.ts";
 import { type Config, ConfigError } from "./config.ts";
 import { chooseBackend } from "./engines/backend.ts";
 import type { RunningEngines } from "./engines/start.ts";
+import { Front } from "./front.ts";
 import { ConstraintCompiler } from "./grammar/compiler.ts";
+import { findPredecessor } from "./hand-over/predecessor.ts";
 import { createApp } from "./http/app.ts";
 import { cacheSalts } from "./http/auth.ts";
 import { BodyReader } from "./http/body.ts";
@@ -24,12 +26,10 @@ import { ThreadGap } from "./http/gap.ts";
 import { JsonReader } from "./http/json/reader.ts";
 import { Lifecycle } from "./http/lifecycle.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
-import { listen } from "./http/listen.ts";
 import { mergedMetrics } from "./http/merged-metrics.ts";
 import { Scrape } from "./http/scrape.ts";
 import { factsOf, snapshotOf } from "./http/state.ts";
 import type { Telemetry } from "./http/telemetry.ts";
-import { openJobs } from "./jobs/data-folder.ts";
 import type { LineDoor } from "./jobs/door.ts";
 import { modelNotes } from "./model-notes.ts";
 import { ModelLifecycle } from "./models/model-lifecycle.ts";
@@ -87,6 +87,8 @@ interface Shared {
   readonly events: EngineEvents;
 }
 
+/** Name of the default folder of jobs. */
+const JOBS_NAME = "several models";
 /** Wait for a model after which a stream begins, to tell of progress. */
 const BEGINS_MS = 1000;
 
@@ -97,6 +99,7 @@ export async function startSeveral(
   events: StartEvents,
 ): Promise<RunningServer> {
   const keys = openKeys(config);
+  const predecessor = config.takeOver ? await findPredecessor(config) : null;
   const memoryBytes = config.memory > 0 ? config.memory : await freeBytes(config);
   const models: OpenModel[] = [];
   for (const setting of settings) {
@@ -114,16 +117,18 @@ export async function startSeveral(
     })),
     memoryBytes,
   );
-  const { store, note: jobsNote } = openJobs(config, "several models");
   const notes = [
     ...models.flatMap(({ setting, prepared, text }) =>
       modelNotes(prepared.folder, text.template).map((note) => `the model ${setting.name}: ${note}`),
     ),
-    ...(jobsNote === null ? [] : [jobsNote]),
   ];
-  const responses = new KeptResponses(typeof config.data === "object" ? config.data.folder : null);
   const lifecycle = new Lifecycle("loading");
-  const server = listen(config, lifecycle, refusalOn);
+  const front =
+    predecessor === null
+      ? Front.open(config, JOBS_NAME, lifecycle)
+      : await Front.takeOver(config, JOBS_NAME, lifecycle, predecessor);
+  const { responses, store, server } = front;
+  if (front.jobsNote !== null) notes.push(front.jobsNote);
   const compiler = new ConstraintCompiler(new URL("./grammar/worker.ts", import.meta.url).href);
   const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);
   const gap = new ThreadGap();
@@ -139,14 +144,15 @@ export async function startSeveral(
     compiler.close();
     json.close();
     gap.close();
-    responses.close();
   };
-  try {
+  const loadPinned = async (): Promise<void> => {
     for (const { setting } of models.filter((model) => model.setting.isPinned))
       (await set.use(setting.name)).end();
+  };
+  try {
+    if (predecessor === null) await loadPinned();
   } catch (error) {
-    await server.kill();
-    store?.close();
+    await front.close();
     await close();
     throw new ConfigError((error as Error).message);
   }
@@ -201,8 +207,10 @@ export async function startSeveral(
   const bodies = new BodyReader(limits, json);
   const origins = originRules(config);
   const app = createApp({ routes, telemetry, lifecycle, keys, origins, bodies, limits, refuse: refusalOn });
-  server.serve = app.fetch;
+  front.serve(app.fetch, jobs?.runner ?? null);
   lifecycle.becomeReady();
+  // Clients have connected already: their requests wait for a model that is being loaded.
+  if (predecessor !== null) loadPinned().catch((error: Error) => console.error(error.message));
 
   return {
     url: server.origin,
@@ -213,19 +221,20 @@ export async function startSeveral(
       return lifecycle.active;
     },
     lost: new Promise(() => {}), // a lost model is loaded again by the next request for it
+    handedOver: front.handedOver,
+    whenLeft: () => server.leave(),
     reloadKeys: () => keys.reload(),
     async drain(timeoutMs) {
       const startedMs = performance.now();
       const drained = lifecycle.drain(timeoutMs);
       set.refuse();
-      await jobs?.runner.stop();
+      await front.stopJobs();
       const cut = await drained;
       await Promise.race([
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
-      await server.kill();
-      jobs?.store.close();
+      await front.close();
       await close();
       return cut;
     },

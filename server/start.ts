@@ -2,21 +2,19 @@
 
 import { expectText } from "../text/model-text.ts";
 import { type ProgramModel, readProgramModels } from "./api/programs/files.ts";
-import { refusalOn } from "./api/refusals.ts";
-import { KeptResponses } from "./api/responses/kept.ts";
 import { demoModelFolder } from "./assets.ts";
 import { type ComposedServer, composeServer } from "./compose.ts";
 import { type Config, ConfigError } from "./config.ts";
 import type { RunningEngines, TextFacts } from "./engines/start.ts";
+import { Front } from "./front.ts";
 import { ConstraintCompiler } from "./grammar/compiler.ts";
+import { findPredecessor } from "./hand-over/predecessor.ts";
 import { type ApiKeys, cacheSalts } from "./http/auth.ts";
 import { ThreadGap } from "./http/gap.ts";
 import { JsonReader } from "./http/json/reader.ts";
 import { Lifecycle } from "./http/lifecycle.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
-import { listen } from "./http/listen.ts";
 import type { Telemetry } from "./http/telemetry.ts";
-import { openJobs } from "./jobs/data-folder.ts";
 import type { JobStore } from "./jobs/store.ts";
 import { modelNotes } from "./model-notes.ts";
 import { modelsOf } from "./models/model-settings.ts";
@@ -50,6 +48,7 @@ export async function startServer(
   const models = modelsOf(config, dir);
   if (models.length > 0) return await startSeveral(config, models, events);
   const keys = openKeys(config);
+  const predecessor = config.takeOver ? await findPredecessor(config) : null;
   const prepared = await prepare(config, dir ?? (await demoModelFolder()), (plan) => {
     expectText(plan.folder.dir);
     events.onPlan(plan);
@@ -64,21 +63,23 @@ export async function startServer(
     lifecycle.becomeLost(reason);
     lost.resolve(reason);
   });
-  const opened = openWhileLoading(config, prepared, lifecycle, facts, starting);
-  const { text, model, programModels, store, jobsNote, responses, server } = opened;
+  const [jobsName] = prepared.names as [string];
+  const openFront = predecessor === null ? () => Front.open(config, jobsName, lifecycle) : () => null;
+  const opened = openWhileLoading(config, prepared, openFront, facts, starting);
+  const { text, model, programModels } = opened;
   const compiler = new ConstraintCompiler(new URL("./grammar/worker.ts", import.meta.url).href);
   const watched = await starting.catch(async (error: Error) => {
     gap.close();
-    await server.kill();
-    store?.close();
-    responses.close();
+    await opened.front?.close();
     if (error instanceof ConfigError) throw error;
     throw new ConfigError(`The model cannot be loaded: ${error.message}`);
   });
+  const front = opened.front ?? (await Front.takeOver(config, jobsName, lifecycle, predecessor!));
+  const { responses, store, jobsNote, server } = front;
   const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);
   const deps = { ...text, ...watched, json, compiler, model, programModels, lifecycle, keys, responses };
   const { app, jobs } = compose(config, prepared, deps, store);
-  server.serve = app.fetch;
+  front.serve(app.fetch, jobs?.runner ?? null);
   lifecycle.becomeReady();
 
   return {
@@ -92,20 +93,20 @@ export async function startServer(
       return lifecycle.active;
     },
     lost: lost.promise,
+    handedOver: front.handedOver,
+    whenLeft: () => server.leave(),
     reloadKeys: () => keys.reload(),
     async drain(timeoutMs) {
       const startedMs = performance.now();
       const drained = lifecycle.drain(timeoutMs);
-      await jobs?.runner.stop(); // running lines start again after the next start
+      await front.stopJobs();
       const cut = await drained;
       // Answers are complete; their sockets may send buffered data for the rest of the time.
       await Promise.race([
         server.stop(),
         Bun.sleep(Math.max(100, timeoutMs - (performance.now() - startedMs))),
       ]);
-      await server.kill();
-      jobs?.store.close();
-      responses.close();
+      await front.close();
       text.encoder.close();
       compiler.close();
       json.close();
@@ -118,12 +119,12 @@ export async function startServer(
 
 /**
  * Opens everything that needs no engines, the text above all, and settles `facts`. The engines load
- * meanwhile. If it throws, nobody waits for them.
+ * meanwhile. If it throws, nobody waits for them. The front is null if another process has it as yet.
  */
 function openWhileLoading(
   config: Config,
   prepared: Prepared,
-  lifecycle: Lifecycle,
+  openFront: () => Front | null,
   facts: PromiseWithResolvers<TextFacts>,
   starting: Promise<WatchedEngines>,
 ) {
@@ -131,11 +132,9 @@ function openWhileLoading(
     const text = openText(prepared.folder.dir, config);
     const model = servedModelOf(config, prepared, text);
     const programModels = config.programs === null ? new Map() : readProgramModels(config.programs, model);
-    const { store, note: jobsNote } = openJobs(config, prepared.names[0]!);
-    const responses = new KeptResponses(typeof config.data === "object" ? config.data.folder : null);
-    const server = listen(config, lifecycle, refusalOn);
+    const front = openFront();
     facts.resolve(factsFor(config, prepared, text));
-    return { text, model, programModels, store, jobsNote, responses, server };
+    return { text, model, programModels, front };
   } catch (error) {
     facts.reject(error);
     starting.catch(() => {});
@@ -151,7 +150,7 @@ interface AppServices extends TextServices, WatchedEngines {
   readonly keys: ApiKeys;
   readonly model: ServedModel;
   readonly programModels: ReadonlyMap<string, ProgramModel>;
-  readonly responses: KeptResponses;
+  readonly responses: Front["responses"];
 }
 
 function compose(

@@ -56,19 +56,21 @@ const MAY_IMPORT: Readonly<Record<string, RegExp>> = {
 const SIMULATES = /^server\/cli\/simulate(\.ts$|\/)/;
 
 /** Rooms of the server that know no wire format and no command. */
-const BELOW_APIS = /^server\/(answer|engines|grammar|http|hub|jobs|kv-disk|program|recording|request)\//;
+const BELOW_APIS =
+  /^server\/(answer|engines|grammar|hand-over|http|hub|jobs|kv-disk|program|recording|request)\//;
 
 /** Part of base/ that knows the machine: the pure rooms leave it alone. */
 const IMPURE_BASE = "base/time-slice.ts";
 const PURE_ROOMS = /^(base|grammar|scheduler|simulation)\//;
 
 /**
- * The engines' library and NVIDIA's driver; and what Bun does not offer: one option of sockets, locks of files, and a
- * thread's clock that is exact.
+ * The engines' library and NVIDIA's driver; and what Bun does not offer: one option of sockets, copies of descriptors,
+ * locks of files, and a thread's clock that is exact.
  */
 const MAY_CALL_C = [
   "gpu/native.ts",
   "gpu/cuda-driver.ts",
+  "server/hand-over/descriptors.ts",
   "server/http/unsent.ts",
   "server/hub/lock.ts",
   "benchmarks/constraint/thread-clock.ts",

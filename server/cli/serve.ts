@@ -73,6 +73,17 @@ async function untilSignal(server: RunningServer, timeoutS: number): Promise<num
       },
     );
   };
+  server.handedOver
+    .then(async () => {
+      console.log("Another server has taken over the address; this one finishes its answers.");
+      await server.whenLeft();
+      await server.drain(0);
+      ended.resolve(0);
+    })
+    .catch((error) => {
+      console.error(error);
+      ended.resolve(1);
+    });
   handleSignals({ onEnd, onReload: () => console.log(server.reloadKeys()) });
   server.lost.then((reason) => {
     console.error(`No engine is left: ${reason}`);

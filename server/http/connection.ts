@@ -28,6 +28,8 @@ export const HEAD_WAIT_MS = 10_000;
  * drops the answer.
  */
 const LINGER_S = 4;
+/** Seconds that a client has for one more request when its connection is to end. */
+const LEAVE_S = 10;
 /** Bytes that one turn of the event loop parses. */
 const PIECE_BYTES = 16 * 1024;
 const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
@@ -71,6 +73,8 @@ export class Connection {
   /** True while received bytes are still parsed. */
   #isOpen = true;
   #isPaused = false;
+  /** True if the next request is the last one. */
+  #isLeaving = false;
   #headTimer: ReturnType<typeof setTimeout> | null = null;
 
   /** Calls `onIdle` when the first request arrives, and when the last one is answered. */
@@ -138,6 +142,15 @@ export class Connection {
     if (this.#turns.length === 0) this.#socket.end();
   }
 
+  /**
+   * Ends the connection after one more request, whose answer says so, or when none comes. A client whose answer
+   * has begun was told that the connection stays.
+   */
+  leave(): void {
+    this.#isLeaving = true;
+    this.#pace();
+  }
+
   #queue(head: RequestHead | ApiError): Turn {
     const turn = this.#turnOf(head);
     this.#turns.push(turn);
@@ -154,7 +167,7 @@ export class Connection {
       form: {
         hasBody: asked?.method !== "HEAD",
         isOld: asked?.minor === 0,
-        keepsAlive: asked?.keepsAlive ?? false,
+        keepsAlive: asked?.keepsAlive === true && !this.#isLeaving,
       },
       client: new AbortController(),
       isBegun: false,
@@ -293,6 +306,8 @@ export class Connection {
     this.#timeHead(this.#isOpen && !waits);
     if (!this.#isOpen && turn === undefined) return;
     const waitsForClient = turn === undefined || !turn.body.isComplete || this.#outbox.waitingBytes > 0;
-    this.#socket.timeout(waitsForClient ? this.#waits.clientWaitS : 0);
+    const { clientWaitS } = this.#waits;
+    const waitS = this.#isLeaving && turn === undefined ? Math.min(LEAVE_S, clientWaitS) : clientWaitS;
+    this.#socket.timeout(waitsForClient ? waitS : 0);
   }
 }

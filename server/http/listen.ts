@@ -12,12 +12,13 @@ type Address = Pick<Config, "host" | "port"> & Partial<Pick<Config, "connections
 
 /**
  * Listens before the model is loaded, so that a port in use shows at once and clients receive a refusal that
- * says so. Throws ConfigError.
+ * says so. `descriptor`: the address's socket, from the server that had it. Throws ConfigError.
  */
 export function listen(
   { host, port, connectionsPerAddress = 0 }: Address,
   lifecycle: Lifecycle,
   refuse: Refuse,
+  descriptor?: number,
 ): HttpServer {
   const whileLoading = async (request: Request): Promise<Response> => {
     const path = pathOf(request);
@@ -35,12 +36,10 @@ export function listen(
     return new Response(null, { status: 503 });
   };
   try {
-    const server = new HttpServer(
-      host,
-      port,
-      whileLoading,
-      connectionsPerAddress > 0 ? { connectionsPerAddress } : {},
-    );
+    const server = new HttpServer(host, port, whileLoading, {
+      ...(connectionsPerAddress > 0 ? { connectionsPerAddress } : {}),
+      ...(descriptor === undefined ? {} : { descriptor }),
+    });
     limitUnsent(server.port);
     return server;
   } catch (error) {

@@ -9,7 +9,10 @@ function refusalText(message: string): string {
   return `HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
 }
 
-export interface ServerOptions extends Partial<ClientWaits>, Partial<CrowdLimits> {}
+export interface ServerOptions extends Partial<ClientWaits>, Partial<CrowdLimits> {
+  /** Listening socket of the address, from another process; absent: a new one. */
+  readonly descriptor?: number;
+}
 
 /** Default share of all connections that one address may have. */
 const ADDRESS_PART = 1 / 4;
@@ -18,12 +21,15 @@ const ADDRESS_PART = 1 / 4;
 export class HttpServer {
   /** Handler of requests; an assignment applies to all later requests. */
   serve: Serve;
+  readonly hostname: string;
+  readonly port: number;
   readonly #listener: Bun.TCPSocketListener<Connection | null>;
   readonly #crowd: Crowd<Connection>;
   readonly #waits: ClientWaits;
   readonly #refusals: Readonly<Record<Exclude<Admission, "taken">, string>>;
   readonly #stopped = Promise.withResolvers<void>();
   #isStopping = false;
+  #isLeaving = false;
 
   /** Throws the errors of Bun.listen. */
   constructor(hostname: string, port: number, serve: Serve, options: ServerOptions = {}) {
@@ -42,9 +48,11 @@ export class HttpServer {
         `the server takes ${connectionsPerAddress} connections from one address at most; its owner can change that with --connections-per-address`,
       ),
     };
+    const { descriptor } = options;
+    // Bun takes a listening socket as `fd`, which its types do not tell.
+    const address = descriptor === undefined ? { hostname, port } : ({ fd: descriptor } as never);
     this.#listener = Bun.listen<Connection | null>({
-      hostname,
-      port,
+      ...address,
       socket: {
         open: (socket) => this.#opened(socket),
         data: ({ data }, bytes) => data?.receive(bytes),
@@ -55,14 +63,17 @@ export class HttpServer {
         close: ({ data }) => this.#closed(data),
       },
     });
+    this.hostname = this.#listener.hostname ?? hostname;
+    this.port = this.#listener.port ?? port;
   }
 
-  get port(): number {
-    return this.#listener.port;
+  /** Descriptor of the listening socket. */
+  get descriptor(): number {
+    return (this.#listener as unknown as { readonly fd: number }).fd; // missing in Bun's types
   }
 
   get origin(): string {
-    const { hostname, port } = this.#listener;
+    const { hostname, port } = this;
     return `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
   }
 
@@ -71,6 +82,19 @@ export class HttpServer {
     this.#listener.stop();
     this.#isStopping = true;
     for (const connection of this.#crowd) connection.end();
+    if (this.#crowd.size === 0) this.#stopped.resolve();
+    return this.#stopped.promise;
+  }
+
+  /**
+   * Leaves the address to another process. Each connection ends after one more request, or when its client asks
+   * nothing for a while; resolves when all have ended.
+   */
+  leave(): Promise<void> {
+    this.#listener.stop();
+    this.#isStopping = true;
+    this.#isLeaving = true;
+    for (const connection of this.#crowd) connection.leave();
     if (this.#crowd.size === 0) this.#stopped.resolve();
     return this.#stopped.promise;
   }
@@ -98,6 +122,7 @@ export class HttpServer {
     );
     socket.data = connection;
     this.#crowd.add(connection, address);
+    if (this.#isLeaving) connection.leave();
   }
 
   #closed(connection: Connection | null): void {

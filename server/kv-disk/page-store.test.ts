@@ -149,14 +149,19 @@ test("the second one on a folder reads and says so; it writes once the first is 
   const said: string[] = [];
   const second = openStored(folder, { say: (sentence) => said.push(sentence) });
   expect([first.isReadOnly, second.isReadOnly]).toEqual([false, true]);
-  expect(said).toEqual([`${folder} is in use by another server; this one reads pages there and writes none`]);
+  expect(said).toEqual([
+    `${folder} is in use by another server; until it ends, this one reads pages there and writes none`,
+  ]);
   expect(checkStored(second)).toBe(5);
   expect(put(second, 5, 1)).toEqual([false]);
-  second.close();
+  put(first, 5, 2);
+  expect(second.tryWrite()).toBe(false);
   first.close();
-  const third = openStored(folder);
-  expect(third.isReadOnly).toBe(false);
-  third.close();
+  expect([second.tryWrite(), second.isReadOnly]).toEqual([true, false]);
+  expect([...second.ids()].length).toBe(7);
+  expect(put(second, 7, 1)).toEqual([true]);
+  expect(checkStored(second)).toBe(8);
+  second.close();
 });
 
 test("encrypted pages are not in the files in plain, and need their secret", () => {

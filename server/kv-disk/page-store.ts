@@ -45,8 +45,8 @@ interface Place {
 }
 
 /**
- * Pages in the files of one folder, which outlive the process. Another process with the folder open makes this
- * one read-only. Each failure is a page that is not there; none throws but that of opening the folder.
+ * Pages in the files of one folder, which outlive the process. While another process has the folder open, this
+ * one is read-only. Each failure is a page that is not there; none throws but that of opening the folder.
  *
  * The least recently used segment is dropped first. Reading or touching one of its pages uses a segment, so all
  * its pages stay while one of them is wanted.
@@ -65,7 +65,7 @@ export class PageStore {
   readonly #nowMs: () => number;
   readonly #shape: SegmentShape;
   /** Descriptor of the lock file; null: read-only. */
-  readonly #lock: number | null;
+  #lock: number | null;
   readonly #segments = new Set<Used>();
   readonly #places = new Map<StoredId, Place>();
   readonly #said = new Set<string>();
@@ -90,9 +90,23 @@ export class PageStore {
     chmodSync(folder, 0o700);
     this.#lock = tryLock(join(folder, "lock"));
     if (this.#lock === null)
-      this.#say(`${folder} is in use by another server; this one reads pages there and writes none`);
+      this.#say(
+        `${folder} is in use by another server; until it ends, this one reads pages there and writes none`,
+      );
     this.#openSegments();
     if (this.#lock !== null) this.#makeRoom(0);
+  }
+
+  /** Becomes the writer, and lists the pages anew, if the process that had the folder has ended. */
+  tryWrite(): boolean {
+    this.#lock = tryLock(join(this.#options.folder, "lock"));
+    if (this.#lock === null) return false;
+    const before = [...this.#places.keys()];
+    this.#closeSegments();
+    this.#openSegments();
+    this.#makeRoom(0);
+    for (const id of before) if (!this.#places.has(id)) this.#gone.push(id);
+    return true;
   }
 
   get isReadOnly(): boolean {
@@ -172,10 +186,14 @@ export class PageStore {
   }
 
   close(): void {
+    this.#closeSegments();
+    if (this.#lock !== null) closeSync(this.#lock);
+  }
+
+  #closeSegments(): void {
     for (const { segment } of this.#segments) segment.close();
     this.#segments.clear();
     this.#places.clear();
-    if (this.#lock !== null) closeSync(this.#lock);
   }
 
   #openSegments(): void {

@@ -20,6 +20,8 @@ declare const self: Worker;
 
 /** Longest time that a busy thread keeps its counts to itself. */
 const COUNT_MS = 1000;
+/** Interval of attempts to become the folder's writer: no event tells that its lock is free. */
+const RETRY_MS = 1000;
 
 self.onmessage = ({ data }: MessageEvent<DiskStart>) => {
   const words = new Int32Array(data.words);
@@ -73,7 +75,7 @@ class DiskThread {
   run(): void {
     const store = this.#store;
     store.takeGone();
-    tell(this.#start, { kind: "opened", ids: [...store.ids()], isReadOnly: store.isReadOnly });
+    this.#opened();
     for (;;) {
       const rings = Atomics.load(this.#words, DISK_RINGS);
       this.#receive();
@@ -83,7 +85,8 @@ class DiskThread {
       else if (this.#stores.length > 0) this.#storeOne();
       else {
         this.#count();
-        Atomics.wait(this.#words, DISK_RINGS, rings);
+        Atomics.wait(this.#words, DISK_RINGS, rings, store.isReadOnly ? RETRY_MS : Number.POSITIVE_INFINITY);
+        if (store.isReadOnly && store.tryWrite()) this.#opened();
       }
       if (performance.now() - this.#countedMs > COUNT_MS) this.#count();
       const gone = store.takeGone();
@@ -91,6 +94,11 @@ class DiskThread {
     }
     while (this.#stores.length > 0) this.#storeOne(); // their pages are in slots
     store.close();
+  }
+
+  #opened(): void {
+    const { isReadOnly } = this.#store;
+    tell(this.#start, { kind: "opened", ids: [...this.#store.ids()], isReadOnly });
   }
 
   /** Tells what was counted since the last time. */

@@ -1,0 +1,104 @@
+/** Address and stores of a server: one process has them at a time, and may hand them over to another. */
+
+import { refusalOn } from "./api/refusals.ts";
+import { KeptResponses } from "./api/responses/kept.ts";
+import type { Config } from "./config.ts";
+import { HandOverDoor } from "./hand-over/door.ts";
+import type { Predecessor } from "./hand-over/predecessor.ts";
+import type { Serve } from "./http/connection.ts";
+import { unavailable } from "./http/errors.ts";
+import { requestIdOf } from "./http/head.ts";
+import type { Lifecycle } from "./http/lifecycle.ts";
+import { listen } from "./http/listen.ts";
+import type { HttpServer } from "./http/server.ts";
+import { openJobs } from "./jobs/data-folder.ts";
+import type { JobRunner } from "./jobs/runner.ts";
+import type { JobStore } from "./jobs/store.ts";
+
+/** Beginnings of paths whose routes read a store, or describe the server that has the address. */
+const HANDED_OVER = ["/v1/files", "/v1/batches", "/v1/responses", "/state", "/metrics"];
+
+export class Front {
+  /** Store of batch jobs; null if they are not kept. */
+  readonly store: JobStore | null;
+  readonly jobsNote: string | null;
+  readonly responses: KeptResponses;
+  readonly server: HttpServer;
+  readonly #handedOver = Promise.withResolvers<void>();
+  #runner: JobRunner | null = null;
+  #door: HandOverDoor | null = null;
+  #isReleased = false;
+
+  private constructor(config: Config, jobsName: string, lifecycle: Lifecycle, descriptor?: number) {
+    const { store, note } = openJobs(config, jobsName);
+    this.store = store;
+    this.jobsNote = note;
+    this.responses = new KeptResponses(typeof config.data === "object" ? config.data.folder : null);
+    this.server = listen(config, lifecycle, refusalOn, descriptor);
+  }
+
+  /** Opens the stores and listens. `jobsName` names the default folder of jobs. Throws ConfigError. */
+  static open(config: Config, jobsName: string, lifecycle: Lifecycle): Front {
+    return new Front(config, jobsName, lifecycle);
+  }
+
+  /** Opens the stores that the predecessor releases, and listens on its socket. Throws ConfigError. */
+  static async takeOver(
+    config: Config,
+    jobsName: string,
+    lifecycle: Lifecycle,
+    predecessor: Predecessor,
+  ): Promise<Front> {
+    await predecessor.release();
+    return new Front(config, jobsName, lifecycle, predecessor.descriptor);
+  }
+
+  /** Resolves when another process has the address and the stores. */
+  get handedOver(): Promise<void> {
+    return this.#handedOver.promise;
+  }
+
+  /** Serves, runs the jobs of `runner`, and lets a successor take over. */
+  serve(serve: Serve, runner: JobRunner | null): void {
+    this.#runner = runner;
+    this.server.serve = serve;
+    const { hostname, port, descriptor } = this.server;
+    this.#door = HandOverDoor.open(hostname, port, descriptor, () => this.#release());
+  }
+
+  /** Stops running jobs: they go on after the next start. */
+  async stopJobs(): Promise<void> {
+    if (!this.#isReleased) await this.#runner?.stop();
+  }
+
+  /** Ends every connection, and closes the stores. */
+  async close(): Promise<void> {
+    await this.server.kill();
+    await this.#door?.close(this.#isReleased);
+    if (!this.#isReleased) this.#closeStores();
+  }
+
+  /** Gives the address and the stores to a successor. Connections end after their next answers. */
+  async #release(): Promise<void> {
+    const { serve } = this.server;
+    this.server.serve = (request) => handedOverRefusal(request) ?? serve(request);
+    void this.server.leave();
+    await this.stopJobs();
+    this.#isReleased = true;
+    this.#closeStores();
+    this.#handedOver.resolve();
+  }
+
+  #closeStores(): void {
+    this.store?.close();
+    this.responses.close();
+  }
+}
+
+/** Refusal of a request that only the successor can answer; null for others. */
+function handedOverRefusal(request: Request): Response | null {
+  const { pathname } = new URL(request.url);
+  if (!HANDED_OVER.some((path) => pathname.startsWith(path))) return null;
+  const error = unavailable("draining", "another process serves this address now: connect again", 1);
+  return refusalOn(pathname, error, requestIdOf(request.headers));
+}
