@@ -243,6 +243,7 @@ export class Engine {
     all: readonly Sampled[],
   ): void {
     const drawn = all.slice(0, all.length - draft.length);
+    const known = sequence.length;
     // The device left the last token out, which the next step computes to draw from it.
     const count = drawn.some(({ kind }) => kind === "deferred") ? most - 1 : most;
     this.#table.kvCache.computed(sequence, count);
@@ -250,31 +251,32 @@ export class Engine {
     if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, failed === undefined);
     else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
     else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
-    const right = draft.length > 0 ? this.#follow(sequence, draft, all.slice(-draft.length)) : 0;
+    const right = draft.length > 0 ? this.#follow(sequence, known, draft, all.slice(-draft.length)) : 0;
     this.#table.advanced(sequence, 1 + right);
   }
 
   /**
-   * Keeps the draws after a draft up to the first that differs from the next drafted token. Returns the number
-   * of right ones.
+   * Keeps the draws after a draft, which follows the first `known` tokens, up to the first that differs from
+   * the next drafted token. Returns the number of right ones.
    */
-  #follow(sequence: Sequence, draft: readonly TokenId[], drawn: readonly Sampled[]): number {
+  #follow(sequence: Sequence, known: number, draft: readonly TokenId[], all: readonly Sampled[]): number {
+    // The device has cut the rest off.
+    const end = all.findIndex(({ kind }) => kind === "deferred");
+    const drawn = end < 0 ? all : all.slice(0, end);
     let right = 0;
     while (
-      right < draft.length &&
+      right < drawn.length &&
       sequence.state === "running" &&
-      sequence.tokens[sequence.length - 1] === draft[right]
+      known + right < sequence.length &&
+      sequence.tokens[known + right] === draft[right]
     ) {
       const one = drawn[right]!;
       right += 1;
       this.#table.kvCache.computed(sequence, 1);
-      if (one.kind === "token") this.#append(sequence, one.token, one.logprobs);
-      else {
-        assert(one.kind === "failed", "rows after drafts draw tokens");
-        this.#table.end(sequence, { kind: "failed", reason: one.reason }, false);
-      }
+      if (one.kind === "failed") this.#table.end(sequence, { kind: "failed", reason: one.reason }, false);
+      else this.#appendAll(sequence, one);
     }
-    this.#reports.checked(sequence.id, draft.length, right);
+    if (drawn.length > 0) this.#reports.checked(sequence.id, drawn.length, right);
     this.#table.dropDrafts(sequence);
     return right;
   }
@@ -317,10 +319,15 @@ export class Engine {
         if (hidden !== null) this.#table.end(sequence, { kind: "pooled", hidden }, true);
         continue;
       }
-      assert(one.kind === "token", "a row that failed ends its sequence");
-      if (!this.#append(sequence, one.token, one.logprobs)) return;
-      for (const token of one.forced ?? []) if (!this.#append(sequence, token, null)) return;
+      if (!this.#appendAll(sequence, one)) return;
     }
+  }
+
+  /** Appends a drawn token, and those that are forced to follow it. False: the sequence has ended with one. */
+  #appendAll(sequence: Sequence, one: Sampled): boolean {
+    assert(one.kind === "token", "a row that failed ends its sequence");
+    if (!this.#append(sequence, one.token, one.logprobs)) return false;
+    return (one.forced ?? []).every((token) => this.#append(sequence, token, null));
   }
 
   /** Appends one token to a sequence's output. False: the sequence has ended with it. */

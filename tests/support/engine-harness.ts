@@ -43,6 +43,8 @@ export interface HarnessOptions {
   /** False if the policy may leave decodes out of a step. */
   readonly isStallFree?: boolean;
   readonly fault?: (step: Step) => StepResult | null;
+  /** Puts a device between the simulated one and its constraints. */
+  readonly wrap?: (drawing: Device) => Device;
   /** Texts of the tokens, for constrained sequences; `maskSteps`: see ConstrainedDevice. */
   readonly vocabulary?: Vocabulary;
   readonly maskSteps?: number;
@@ -75,16 +77,17 @@ export class EngineHarness {
     this.#isStallFree = options.isStallFree ?? true;
     const cost = options.cost ?? linearCost(6, 0.02);
     const { vocabulary, maskSteps } = options;
-    const drawing = new SimulatedDevice(spec, this.clock, cost, options.fault);
-    const simulated =
+    const simulated = new SimulatedDevice(spec, this.clock, cost, options.fault);
+    const drawing = options.wrap?.(simulated) ?? simulated;
+    const constrained =
       vocabulary === undefined ? drawing : new ConstrainedDevice(drawing, vocabulary, maskSteps);
     const device: Device = {
       spec,
       start: (step, done) => {
         this.steps.push(step);
-        simulated.start(step, done);
+        constrained.start(step, done);
       },
-      close: () => simulated.close(),
+      close: () => constrained.close(),
     };
     const engineOptions: EngineSettings = {
       integrity: "always",
@@ -94,7 +97,7 @@ export class EngineHarness {
     };
     const { tier } = options;
     const setup = tier === undefined ? null : { ...tier, pageTokens: spec.pageTokens, pageBytes: 1 };
-    this.tier = setup === null ? null : new SimulatedTier(setup, this.clock, drawing);
+    this.tier = setup === null ? null : new SimulatedTier(setup, this.clock, simulated);
     this.engine = new Engine(
       device,
       this.clock,
