@@ -66,7 +66,7 @@ export interface RequestedConstraint {
 }
 
 /** Service options that a request may choose. */
-export type RequestedService = Omit<Service, "tenant" | "taskGroup" | "program">;
+export type RequestedService = Omit<Service, "tenant" | "taskGroup" | "program" | "session">;
 
 /** A request without its prompts, tenant and place. */
 export type GenerationOptions = Omit<GenerationRequest, "prompts" | "tenant" | "place" | "answers">;
@@ -245,7 +245,8 @@ export class RunningGeneration implements Generation, ChoiceListener {
     const { place, tenant } = this.#request;
     const program = place?.program ?? null;
     this.#request = { ...this.#request, service, place: { taskGroup, program } }; // for later submissions
-    for (const id of this.#running()) this.#fleet.raise(id, { ...service, tenant, taskGroup, program });
+    for (const id of this.#running())
+      this.#fleet.raise(id, { ...service, tenant, taskGroup, program, session: null });
   }
 
   release(): void {
@@ -274,7 +275,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
     const stop = { tokensMax, tokensMin: Math.min(tokensMin, tokensMax), stopTokens: this.#stopTokens() };
     const { taskGroup, program } = this.#request.place ?? { taskGroup: null, program: null };
     const ownTaskGroup = taskGroup ?? (choices.length > 1 ? nextTaskGroup() : null);
-    const service = { ...this.#request.service, tenant, taskGroup: ownTaskGroup, program };
+    const service = { ...this.#request.service, tenant, taskGroup: ownTaskGroup, program, session: null };
     const { before = null, isLast = true } = this.#request.answers ?? {};
     const specs = choices.map((_, i) => {
       return {

@@ -55,6 +55,7 @@ describe("what a request asks for", () => {
       priority: 0,
       taskGroup: null,
       program: null,
+      session: null,
     };
     expect(services).toEqual([
       usual,
