@@ -27,5 +27,6 @@ export function ours(
       watermark: 0.01,
     },
     drafts: { kind: drafts },
+    sessions: { kind: "priced" },
   };
 }

@@ -32,7 +32,7 @@ import {
 } from "./open-model.ts";
 import { aboutOf, type ServedModel } from "./request/served-model.ts";
 import type { RunningServer, StartEvents } from "./running-server.ts";
-import { jobSettings, openKeys, originRules } from "./server-parts.ts";
+import { jobSettings, openKeys, originRules, sessionPolicyOf } from "./server-parts.ts";
 import { startSeveral } from "./several.ts";
 import { version } from "./version.ts";
 
@@ -173,6 +173,7 @@ function compose(
     compile: (source) => compiler.compile(source, device.kind === "cpu" && fleet.active > 0),
     about: aboutOf(folder),
     cacheSaltFor: cacheSalts(config),
+    sessionPolicy: sessionPolicyOf(config),
     speaksParrot: config.parrotApi,
     reasoningField: config.reasoningField,
     version,

@@ -61,6 +61,8 @@ export interface TestServerOptions {
   /** Folder of programs served as models. */
   readonly programFolder?: string;
   readonly sharePrefixes?: boolean;
+  /** False: prompts belong to no sessions. */
+  readonly keepsSessions?: boolean;
   /** Public texts, whose cached prefixes all keys share. */
   readonly publicTexts?: readonly string[];
   readonly speaksParrot?: boolean;
@@ -233,6 +235,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     compile: (source) => compiler.compile(source),
     placements,
     cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
+    sessionPolicy: options.keepsSessions === false ? null : { kind: "priced" },
     speaksParrot: options.speaksParrot ?? false,
     reasoningField: options.reasoningField ?? "both",
     programModels:
