@@ -28,7 +28,7 @@ import { Lifecycle } from "./http/lifecycle.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
 import { mergedMetrics } from "./http/merged-metrics.ts";
 import { Scrape } from "./http/scrape.ts";
-import { factsOf, snapshotOf } from "./http/state.ts";
+import { factsOf, type ServerFacts, snapshotOf } from "./http/state.ts";
 import type { Telemetry } from "./http/telemetry.ts";
 import type { LineDoor } from "./jobs/door.ts";
 import { modelNotes } from "./model-notes.ts";
@@ -173,7 +173,7 @@ export async function startSeveral(
   const scrape = new Scrape(async () =>
     mergedMetrics(await Promise.all([telemetry, ...present()].map((one) => one.text()))),
   );
-  const state = (isAdmin: boolean): object => {
+  const state = (isAdmin: boolean): ServerFacts & { readonly models: readonly object[] } => {
     const hosts = set.loaded();
     const sources = {
       version,
@@ -186,7 +186,8 @@ export async function startSeveral(
       jobs,
     };
     const known = set.states().map(({ name, phase, bytes, waiting }) => ({ name, phase, bytes, waiting }));
-    return { ...(isAdmin ? snapshotOf(sources) : factsOf(sources)), memoryBytes, models: known };
+    const facts = isAdmin ? snapshotOf(sources) : factsOf(sources);
+    return Object.assign(facts, { memoryBytes, models: known });
   };
   const routes = severalRoutes({
     set,

@@ -59,10 +59,25 @@ export async function startServer(
   const telemetryFor = (engines: RunningEngines): Telemetry =>
     openTelemetry(config, prepared.names[0]!, "all", engines.specs, () => engines, gap);
   const facts = Promise.withResolvers<TextFacts>();
-  const starting = startWatchedEngines(config, prepared, facts.promise, events, telemetryFor, (reason) => {
-    lifecycle.becomeLost(reason);
-    lost.resolve(reason);
-  });
+  const watchedEvents: StartEvents = {
+    ...events,
+    onProgress: (progress) => {
+      const { stage, bytesDone: doneBytes, bytesTotal: totalBytes } = progress;
+      lifecycle.loading = { stage, doneBytes, totalBytes };
+      events.onProgress(progress);
+    },
+  };
+  const starting = startWatchedEngines(
+    config,
+    prepared,
+    facts.promise,
+    watchedEvents,
+    telemetryFor,
+    (reason) => {
+      lifecycle.becomeLost(reason);
+      lost.resolve(reason);
+    },
+  );
   const [jobsName] = prepared.names as [string];
   const openFront = predecessor === null ? () => Front.open(config, jobsName, lifecycle) : () => null;
   const opened = openWhileLoading(config, prepared, openFront, facts, starting);

@@ -107,6 +107,8 @@ export interface TestServerOptions {
 export interface TestServer {
   /** Origin: http://127.0.0.1:port. */
   readonly origin: string;
+  /** Answers requests, also those that another listener receives. */
+  readonly fetch: (request: Request) => Response | Promise<Response>;
   readonly fleet: Fleet;
   readonly lifecycle: Lifecycle;
   readonly generator: Generator;
@@ -290,6 +292,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   };
   return {
     origin: server.origin,
+    fetch: app.fetch,
     fleet,
     lifecycle,
     generator,
