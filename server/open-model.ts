@@ -36,6 +36,7 @@ import {
 } from "./engines/plan.ts";
 import type { DeviceSetup } from "./engines/protocol.ts";
 import { type RunningEngines, startEngines, type TextFacts } from "./engines/start.ts";
+import { ActivityLog } from "./http/activity.ts";
 import type { ThreadGap } from "./http/gap.ts";
 import { RequestLog } from "./http/request-log.ts";
 import { PlacementLog } from "./http/state.ts";
@@ -109,6 +110,7 @@ export interface WatchedEngines {
   readonly engines: RunningEngines;
   readonly telemetry: Telemetry;
   readonly placements: PlacementLog;
+  readonly activity: ActivityLog;
 }
 
 /**
@@ -134,9 +136,13 @@ export async function startWatchedEngines(
     (engines) => {
       const telemetry = telemetryFor(engines);
       const placements = new PlacementLog();
-      watched.resolve({ engines, telemetry, placements });
+      const activity = new ActivityLog(engines.specs.length, config.tbtMs > 0 ? config.tbtMs : null);
+      watched.resolve({ engines, telemetry, placements, activity });
       return {
-        onReport: (engine, { load }) => telemetry.observeStep(engine, load),
+        onReport: (engine, report) => {
+          telemetry.observeStep(engine, report.load);
+          activity.note(engine, report);
+        },
         onDisk: (engine, counts) => telemetry.countDisk(engine, counts),
         onPlacement: (sequence, placement) => {
           placements.note(sequence, placement);

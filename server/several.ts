@@ -28,7 +28,8 @@ import { Lifecycle } from "./http/lifecycle.ts";
 import { defaultHttpLimits } from "./http/limits.ts";
 import { mergedMetrics } from "./http/merged-metrics.ts";
 import { Scrape } from "./http/scrape.ts";
-import { factsOf, type ServerFacts, snapshotOf } from "./http/state.ts";
+import { factsOf, snapshotOf } from "./http/state.ts";
+import { StateStreams } from "./http/state-stream.ts";
 import type { Telemetry } from "./http/telemetry.ts";
 import type { LineDoor } from "./jobs/door.ts";
 import { modelNotes } from "./model-notes.ts";
@@ -55,6 +56,7 @@ import { version } from "./version.ts";
 interface Host extends ModelHost {
   readonly engines: RunningEngines;
   readonly placements: Parts["placements"];
+  readonly activity: Parts["activity"];
   readonly lineServices: LineServices["services"];
 }
 
@@ -173,9 +175,9 @@ export async function startSeveral(
   const scrape = new Scrape(async () =>
     mergedMetrics(await Promise.all([telemetry, ...present()].map((one) => one.text()))),
   );
-  const state = (isAdmin: boolean): ServerFacts & { readonly models: readonly object[] } => {
+  const sources = () => {
     const hosts = set.loaded();
-    const sources = {
+    return {
       version,
       model: listed[0]!.model,
       lifecycle,
@@ -185,10 +187,20 @@ export async function startSeveral(
       telemetry: { computed: computedBy(present()) },
       jobs,
     };
-    const known = set.states().map(({ name, phase, bytes, waiting }) => ({ name, phase, bytes, waiting }));
-    const facts = isAdmin ? snapshotOf(sources) : factsOf(sources);
-    return Object.assign(facts, { memoryBytes, models: known });
   };
+  const state = (isAdmin: boolean): object => {
+    const known = set.states().map(({ name, phase, bytes, waiting }) => ({ name, phase, bytes, waiting }));
+    return { ...(isAdmin ? snapshotOf(sources()) : factsOf(sources())), memoryBytes, models: known };
+  };
+  const streams = new StateStreams({
+    facts: () => factsOf(sources()),
+    snapshot: () => snapshotOf(sources()),
+    activities: () => set.loaded().map(({ activity }) => activity),
+    queue: () => set.loaded().flatMap(({ engines }) => engines.fleet.queue()),
+    latencies: () => present().map(({ latencies }) => latencies),
+    lifecycle,
+    limits: defaultHttpLimits,
+  });
   const routes = severalRoutes({
     set,
     models: listed,
@@ -201,6 +213,7 @@ export async function startSeveral(
     metrics: async () =>
       new Response(await scrape.text(), { headers: { "content-type": telemetry.contentType } }),
     state,
+    stateStream: (call) => streams.open(call),
     beginsMs: BEGINS_MS,
     limits: defaultHttpLimits,
   });
@@ -373,7 +386,7 @@ async function loadHost(
       lost.resolve(reason);
     },
   );
-  const { engines, placements } = watched;
+  const { engines, placements, activity } = watched;
   const { fleet, specs } = engines;
   const { contextMax, folder, device } = prepared;
   model.sessions.history.loseAll(); // its pages went with the engines before
@@ -408,6 +421,7 @@ async function loadHost(
     lineServices: lineServices(deps),
     engines,
     placements,
+    activity,
     lost: lost.promise,
     whenIdle: async () => {
       while (lifecycle.active > 0 || deps.programs.active > 0)

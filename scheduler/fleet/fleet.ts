@@ -4,6 +4,7 @@ import type { TokenId } from "../../base/token.ts";
 import type {
   EngineId,
   Finish,
+  Objective,
   PrefixHint,
   SequenceId,
   SequenceSpec,
@@ -123,6 +124,14 @@ interface ActiveSequence {
   isAborted: boolean;
 }
 
+/** Waiting sequences of one objective and tenant. */
+export interface QueueRow {
+  readonly objective: Objective;
+  readonly tenant: string;
+  readonly waiting: number;
+  readonly promptTokens: number;
+}
+
 /** A prefix hint that was not forgotten. */
 interface Expectation {
   hint: PrefixHint;
@@ -211,6 +220,21 @@ export class Fleet {
   /** Number of sequences that have not ended. */
   get active(): number {
     return this.#active.size;
+  }
+
+  /** Sequences that no engine has admitted yet, by objective and tenant; the largest groups first. */
+  queue(): readonly QueueRow[] {
+    const rows = new Map<string, { -readonly [Key in keyof QueueRow]: QueueRow[Key] }>();
+    for (const { spec, isStarted, isAborted } of this.#active.values()) {
+      if (isStarted || isAborted) continue;
+      const { objective, tenant } = spec.service;
+      const key = `${objective} ${tenant}`;
+      const row = rows.get(key) ?? { objective, tenant, waiting: 0, promptTokens: 0 };
+      row.waiting += 1;
+      row.promptTokens += spec.promptTokens.length;
+      rows.set(key, row);
+    }
+    return [...rows.values()].sort((a, b) => b.waiting - a.waiting);
   }
 
   /** The dispatcher, which places sequences. */

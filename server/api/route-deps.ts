@@ -2,6 +2,7 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { Generator } from "../answer/generator.ts";
 import type { ReasoningField } from "../config.ts";
+import type { ActivityLog } from "../http/activity.ts";
 import type { CacheSaltFor } from "../http/auth.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { PlacementLog } from "../http/state.ts";
@@ -19,11 +20,12 @@ import type { KeptResponses } from "./responses/kept.ts";
 export interface RouteDeps extends PromptServices {
   readonly cacheSaltFor: CacheSaltFor;
   readonly about: ModelAbout;
-  readonly fleet: Pick<Fleet, "loads" | "submit" | "abort">;
+  readonly fleet: Pick<Fleet, "loads" | "queue" | "submit" | "abort">;
   readonly keptPrefixes: KeptPrefixes;
   /** Devices of the fleet, by engine. */
   readonly specs: readonly DeviceSpec[];
   readonly placements: PlacementLog;
+  readonly activity: ActivityLog;
   readonly generator: Generator;
   readonly cacheRecords: CacheRecords;
   readonly recordCache: Exchange["services"]["recordCache"];

@@ -59,7 +59,14 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   const embeddings = asking(deps, parseEmbeddingsRequest, answerEmbeddings);
   const rerank = asking(deps, parseRerank, answerRerank);
   const score = asking(deps, parseScore, answerScore);
-  const streams = new StateStreams({ ...deps, facts: () => factsOf(deps) });
+  const streams = new StateStreams({
+    ...deps,
+    facts: () => factsOf(deps),
+    snapshot: () => snapshotOf(deps),
+    activities: () => [deps.activity],
+    queue: () => deps.fleet.queue(),
+    latencies: () => [deps.telemetry.latencies],
+  });
   const keyed = false;
   const table: readonly Route[] = [
     ...pageRoutes(lifecycle),

@@ -5,8 +5,6 @@ import { ApiError, asApiError, badRequest, ModelNotFound, writesNoText } from ".
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { Call, Route } from "../http/route.ts";
 import { adminsAlone } from "../http/route.ts";
-import type { ServerFacts } from "../http/state.ts";
-import { StateStreams } from "../http/state-stream.ts";
 import { WaitingStream } from "../http/waiting-stream.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { LoadedModel, ModelSet, OnLoading } from "../models/model-set.ts";
@@ -36,7 +34,8 @@ export interface SeveralDeps {
   readonly cacheRecords: CacheRecords;
   readonly jobs: JobService | null;
   readonly metrics: () => Promise<Response>;
-  readonly state: (isAdmin: boolean) => ServerFacts;
+  readonly state: (isAdmin: boolean) => object;
+  readonly stateStream: Route["handler"];
   /** Wait after which a stream begins, to tell of progress. An answer that comes before has a status of its own. */
   readonly beginsMs: number;
   readonly limits: RespondLimits;
@@ -86,7 +85,7 @@ function isHeadless(name: string, { models }: Pick<SeveralDeps, "models">): bool
 }
 
 export function severalRoutes(deps: SeveralDeps): readonly Route[] {
-  const { lifecycle, version, jobs, state, metrics } = deps;
+  const { lifecycle, version, jobs, state, stateStream, metrics } = deps;
   const startedSeconds = Math.floor(Date.now() / 1000);
   const route = (method: Route["method"], path: string, handler: Route["handler"]): Route => ({
     method,
@@ -102,13 +101,12 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
       return handler(call);
     };
   const oneResponse = "/v1/responses/{id}";
-  const streams = new StateStreams({ ...deps, facts: () => state(false) });
   const table: readonly Route[] = [
     ...pageRoutes(lifecycle),
     route("GET", "/version", () => ({ version })),
     route("GET", "/metrics", adminsAlone(metrics)),
     route("GET", "/state", ({ isAdmin }) => state(isAdmin)),
-    route("GET", "/state/stream", (call) => streams.open(call)),
+    route("GET", "/state/stream", stateStream),
     ...severalModelRoutes(deps, startedSeconds).map((row) => ({ ...row, handler: whenReady(row.handler) })),
     ...ofModels.map(([method, path]) => route(method, path, (call) => toModel(call, { method, path }, deps))),
     route(

@@ -1,15 +1,86 @@
 /** Events of `GET /state/stream`, as the page reads them. */
-import type { ServerFacts } from "./state.ts";
+import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
+import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { Quantiles } from "./recent-quantiles.ts";
+import type { JobsSnapshot, PlacementSnapshot, ServerFacts } from "./state.ts";
 
 /** Parts of the state that a client asks for. */
-export const stateViews = ["facts"] as const;
+export const stateViews = ["facts", "live"] as const;
 export type StateView = (typeof stateViews)[number];
 
 export type StateEvent =
   /** First, and after each change. */
-  { readonly kind: "facts"; readonly facts: FactsNow };
+  | { readonly kind: "facts"; readonly facts: FactsNow }
+  /** Twice a second, to a sender who may see all keys' requests. */
+  | ({ readonly kind: "live" } & LiveNow);
 
 export interface FactsNow extends Omit<ServerFacts, "timeMs"> {
   /** Sentence why the server accepts no work; null: it does. */
   readonly refusal: string | null;
+  /** True if the sender may see all keys' requests. */
+  readonly isAdmin: boolean;
 }
+
+export interface LiveNow {
+  /** Milliseconds since the server started. */
+  readonly timeMs: number;
+  /** Target of the time between two tokens; null: there is none. */
+  readonly targetMs: number | null;
+  /** Engines by id. */
+  readonly engines: readonly EngineNow[];
+  /** Largest groups of waiting sequences. */
+  readonly queue: readonly QueueRow[];
+  /** Quantiles of the last ten seconds. */
+  readonly firstToken: Quantiles | null;
+  readonly betweenTokens: Quantiles | null;
+  /** The last placements, newest first. */
+  readonly placements: readonly PlacementSnapshot[];
+  readonly jobs: JobsSnapshot | null;
+}
+
+export interface EngineNow {
+  readonly name: string;
+  readonly load: Pick<EngineLoad, (typeof shownLoad)[number]>;
+  /** Steps since the last event. */
+  readonly steps: readonly StepBar[];
+}
+
+/** Parts of a load that are sent. */
+export const shownLoad = [
+  "waiting",
+  "running",
+  "paused",
+  "pagesTotal",
+  "pagesFree",
+  "pagesCached",
+  "stepsTotal",
+  "stepTokens",
+  "deviceMs",
+  "stepMs",
+  "promptTokensTotal",
+  "generatedTokensTotal",
+  "prefixQueriedTotal",
+  "prefixHitTotal",
+  "preemptionsTotal",
+  "evictedPagesTotal",
+  "tierStoredPagesTotal",
+  "tierLoadedPagesTotal",
+  "draftTokensTotal",
+  "acceptedTokensTotal",
+] as const satisfies readonly (keyof EngineLoad)[];
+
+/**
+ * Step, or neighbours joined: its end on the clock of `timeMs`, its milliseconds, and tokens of decodes,
+ * prompts, prefixes warmed ahead and drafts; then evicted pages, preemptions, and steps over their target.
+ */
+export type StepBar = readonly [
+  endMs: number,
+  ms: number,
+  decodes: number,
+  prompt: number,
+  warmed: number,
+  drafts: number,
+  evicted: number,
+  preempted: number,
+  late: number,
+];

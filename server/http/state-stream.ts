@@ -1,18 +1,42 @@
 /** GET /state/stream: the server's state, pushed while somebody looks. */
+import type { QueueRow } from "../../scheduler/fleet/fleet.ts";
+import type { EngineLoad } from "../../scheduler/messages.ts";
+import type { ActivityLog } from "./activity.ts";
 import { ApiError, badRequest, quote } from "./errors.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import { RecentQuantiles } from "./recent-quantiles.ts";
 import type { Call } from "./route.ts";
-import type { ServerFacts } from "./state.ts";
-import { type StateEvent, type StateView, stateViews } from "./state-events.ts";
+import type { ServerFacts, Snapshot } from "./state.ts";
+import {
+  type EngineNow,
+  type FactsNow,
+  type LiveNow,
+  type StateEvent,
+  type StateView,
+  shownLoad,
+  stateViews,
+} from "./state-events.ts";
 import { ResponseStream, type StreamLimits, sseEvent, sseFraming } from "./stream.ts";
+import type { Latencies } from "./telemetry.ts";
 
 /** Streams open at once, of all clients together. */
 const STREAMS_MAX = 64;
-/** Milliseconds between two looks at the state. */
+/** Milliseconds between two looks at the state, and looks over which quantiles are taken. */
 const LOOK_MS = 500;
+const QUANTILE_LOOKS = 20;
+/** Steps of all engines in an event, and the fewest of an engine. */
+const STEPS_MAX = 1024;
+const STEPS_MIN = 8;
+const QUEUE_ROWS_MAX = 12;
+const PLACEMENTS_SHOWN = 5;
 
+/** Sources of the state. Those of several models put theirs together. */
 export interface StateSources {
   readonly facts: () => ServerFacts;
+  readonly snapshot: () => Snapshot;
+  readonly activities: () => readonly ActivityLog[];
+  readonly queue: () => readonly QueueRow[];
+  readonly latencies: () => readonly Latencies[];
   readonly lifecycle: Pick<Lifecycle, "refusal">;
   readonly limits: StreamLimits;
 }
@@ -26,14 +50,15 @@ export class StateStreams {
     this.#sources = sources;
   }
 
-  open({ request, reply }: Call): Response {
+  open({ request, reply, isAdmin }: Call): Response {
     const asked = new URL(request.url).searchParams.get("view") ?? "facts";
     const view = stateViews.find((one) => one === asked);
     if (view === undefined)
       throw badRequest(`view is ${stateViews.join(" or ")}, not ${quote(asked)}`, "view");
     if (this.#open >= STREAMS_MAX) throw tooMany();
     this.#open += 1;
-    const look = new Look(this.#sources, view, (event) => stream.write(sseEvent(JSON.stringify(event))));
+    const write = (event: StateEvent) => stream.write(sseEvent(JSON.stringify(event)));
+    const look = new Look(this.#sources, isAdmin ? view : "facts", isAdmin, write);
     const stream = new ResponseStream(reply, sseFraming, this.#sources.limits, {
       pause: () => look.pause(),
       resume: () => look.resume(),
@@ -51,12 +76,20 @@ export class StateStreams {
 /** State as one client sees it. */
 class Look {
   readonly #sources: StateSources;
+  readonly #view: StateView;
+  readonly #isAdmin: boolean;
   readonly #write: (event: StateEvent) => void;
+  readonly #firstToken = new RecentQuantiles(QUANTILE_LOOKS);
+  readonly #betweenTokens = new RecentQuantiles(QUANTILE_LOOKS);
+  /** Number of the next step to tell, by engine. */
+  readonly #nextSteps = new Map<string, number>();
   #timer: ReturnType<typeof setInterval> | undefined;
   #facts = "";
 
-  constructor(sources: StateSources, _view: StateView, write: (event: StateEvent) => void) {
+  constructor(sources: StateSources, view: StateView, isAdmin: boolean, write: (event: StateEvent) => void) {
     this.#sources = sources;
+    this.#view = view;
+    this.#isAdmin = isAdmin;
     this.#write = write;
   }
 
@@ -70,13 +103,56 @@ class Look {
   }
 
   #look(): void {
-    const { timeMs: _, ...facts } = this.#sources.facts();
-    const now = { ...facts, refusal: this.#sources.lifecycle.refusal()?.message ?? null };
-    const text = JSON.stringify(now);
-    if (text === this.#facts) return;
+    const facts = this.#factsNow();
+    const text = JSON.stringify(facts);
+    if (text !== this.#facts) this.#write({ kind: "facts", facts });
     this.#facts = text;
-    this.#write({ kind: "facts", facts: now });
+    if (this.#view === "live") this.#write({ kind: "live", ...this.#live() });
   }
+
+  #factsNow(): FactsNow {
+    const { version, model, contextMax, status } = this.#sources.facts();
+    const refusal = this.#sources.lifecycle.refusal()?.message ?? null;
+    return { version, model, contextMax, status, refusal, isAdmin: this.#isAdmin };
+  }
+
+  #live(): LiveNow {
+    const { snapshot, activities, queue, latencies } = this.#sources;
+    const { timeMs, engines, placements, jobs } = snapshot();
+    const logs = activities();
+    const steps = logs.flatMap((log, at) => this.#steps(log, at, engines.length));
+    const counts = latencies();
+    return {
+      timeMs,
+      targetMs: logs[0]?.targetMs ?? null,
+      engines: engines.map(
+        ({ device, load }, engine): EngineNow => ({
+          name: device.name,
+          load: shown(load),
+          steps: steps[engine] ?? [],
+        }),
+      ),
+      queue: queue().slice(0, QUEUE_ROWS_MAX),
+      firstToken: this.#firstToken.look(counts.map(({ firstToken }) => firstToken)),
+      betweenTokens: this.#betweenTokens.look(counts.map(({ betweenTokens }) => betweenTokens)),
+      placements: placements.slice(0, PLACEMENTS_SHOWN),
+      jobs,
+    };
+  }
+
+  #steps(log: ActivityLog, at: number, engines: number): EngineNow["steps"][] {
+    const max = Math.max(STEPS_MIN, Math.floor(STEPS_MAX / engines));
+    return Array.from({ length: log.engines }, (_, engine) => {
+      const key = `${at} ${engine}`;
+      const { steps, next } = log.stepsFrom(engine, this.#nextSteps.get(key) ?? 0, max);
+      this.#nextSteps.set(key, next);
+      return steps;
+    });
+  }
+}
+
+function shown(load: EngineLoad): EngineNow["load"] {
+  return Object.fromEntries(shownLoad.map((name) => [name, load[name]])) as EngineNow["load"];
 }
 
 function tooMany(): ApiError {

@@ -7,7 +7,7 @@ import type { SessionObserver } from "../../scheduler/session/session-keeper.ts"
 import type { CacheOutcome } from "../answer/cache-outcome.ts";
 import type { Usage } from "../answer/events.ts";
 import type { StoreCounts } from "../kv-disk/store-counts.ts";
-import { AnswerHistogram } from "./answer-histogram.ts";
+import { AnswerHistogram, type BucketCounts } from "./answer-histogram.ts";
 import type { RequestLog } from "./request-log.ts";
 import { processMetrics, Scrape } from "./scrape.ts";
 
@@ -180,6 +180,12 @@ export interface Gap {
   readonly computingMs: number;
 }
 
+/** Observed waits of clients in seconds. */
+export interface Latencies {
+  readonly firstToken: BucketCounts;
+  readonly betweenTokens: BucketCounts;
+}
+
 export interface TelemetryOptions {
   readonly modelName: string;
   readonly version: string;
@@ -305,6 +311,10 @@ export class Telemetry {
   /** Tokens computed for answers that have ended. */
   get computed(): Readonly<Record<Work, number>> {
     return this.#computed;
+  }
+
+  get latencies(): Latencies {
+    return { firstToken: this.#answers.firstTokenFine, betweenTokens: this.#answers.betweenTokensFine };
   }
 
   countRestart(engine: EngineId): void {

@@ -3,6 +3,7 @@ import { effect } from "@preact/signals";
 import { render, type VNode } from "preact";
 import { ChatPanel } from "./chat/chat-panel.tsx";
 import { KeyForm } from "./key-form.tsx";
+import { LivePanel } from "./live/live-panel.tsx";
 import { ServerStatus } from "./server-status.tsx";
 import { chat, place, server, type View } from "./store.ts";
 
@@ -14,6 +15,7 @@ interface Tab {
 
 const tabs: Partial<Record<View, Tab>> = {
   chat: { title: "Chat", stream: "facts", Panel: ChatPanel },
+  live: { title: "Live", stream: "live", Panel: LivePanel },
 };
 
 function App(): VNode {

@@ -20,8 +20,9 @@ export class ServerLink {
   /** Names of models, the server's own first. */
   readonly models = signal<readonly string[]>([]);
   readonly version = signal("");
-  /** Receives the events of the view on screen. */
-  onEvent: (event: StateEvent) => void = () => {};
+  /** True if this tab's key may see all keys' requests; null: not known yet. */
+  readonly isAdmin = signal<boolean | null>(null);
+  readonly #onEvent: (event: StateEvent) => void;
   #view: StateView = "facts";
   #stopping: AbortController | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -29,7 +30,9 @@ export class ServerLink {
   /** Last sentence of the server about itself. */
   #said: string | null = null;
 
-  constructor() {
+  /** `onEvent` receives the events of the view on screen. */
+  constructor(onEvent: (event: StateEvent) => void) {
+    this.#onEvent = onEvent;
     document.addEventListener("visibilitychange", () => {
       if (document.visibilityState === "visible") this.connect();
       else this.#disconnect();
@@ -72,13 +75,14 @@ export class ServerLink {
 
   #take(event: StateEvent): void {
     if (event.kind === "facts") {
-      const { version, model, refusal } = event.facts;
+      const { version, model, refusal, isAdmin } = event.facts;
+      this.isAdmin.value = isAdmin;
       this.version.value = version;
       if (this.models.value.length === 0) this.models.value = [model];
       document.title = `${model} – Bunting`;
       this.#tell(refusal);
     }
-    this.onEvent(event);
+    this.#onEvent(event);
   }
 
   #failed(error: unknown): void {

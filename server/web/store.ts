@@ -1,6 +1,7 @@
 /** State of the page: the conversation, the server, and the view on screen. */
 import { signal } from "@preact/signals";
 import { Chat } from "./chat/chat.ts";
+import { LiveState } from "./live/live-state.ts";
 import { ServerLink } from "./server-link.ts";
 
 export const views = ["chat", "live", "requests", "cache", "programs", "jobs"] as const;
@@ -18,7 +19,10 @@ addEventListener("hashchange", () => {
 });
 
 export const chat = new Chat();
-export const server = new ServerLink();
+export const live = new LiveState();
+export const server = new ServerLink((event) => {
+  if (event.kind === "live") live.take(event);
+});
 
 function readPlace(): Place {
   const [name, ...rest] = location.hash.slice(1).split("/");

@@ -13,9 +13,10 @@ import type { EngineId, Step, StepResult } from "../../scheduler/core.ts";
 import { type LinearCost, linearCost } from "../../scheduler/cost/linear.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
 import { Engine } from "../../scheduler/engine/engine.ts";
-import type { EngineSettings } from "../../scheduler/engine/engine-options.ts";
+import { type EngineSettings, settingsOf } from "../../scheduler/engine/engine-options.ts";
 import { type EngineLink, Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { EngineReport } from "../../scheduler/messages.ts";
+import { ours } from "../../scheduler/policies.ts";
 import type { Generator } from "../../server/answer/generator.ts";
 import { readProgramModels } from "../../server/api/programs/files.ts";
 import { KeptResponses } from "../../server/api/responses/kept.ts";
@@ -23,6 +24,7 @@ import type { StoreLimits } from "../../server/api/responses/store.ts";
 import { composeServer } from "../../server/compose.ts";
 import type { ReasoningField } from "../../server/config.ts";
 import { ConstraintCompiler } from "../../server/grammar/compiler.ts";
+import { ActivityLog } from "../../server/http/activity.ts";
 import { ApiKeys, cacheSalts, type KeySources } from "../../server/http/auth.ts";
 import { ThreadGap } from "../../server/http/gap.ts";
 import { JsonReader } from "../../server/http/json/reader.ts";
@@ -52,6 +54,9 @@ export interface TestServerOptions {
   /** Cost model of the engine; absent: that of an unknown device. */
   readonly estimated?: LinearCost;
   readonly spec?: Partial<DeviceSpec>;
+  /** Number of engines, all on this thread; by default 1. */
+  readonly engines?: number;
+  readonly tbtMs?: number;
   readonly engine?: EngineSettings;
   /** Replaces the engine; `tell` delivers its reports. */
   readonly link?: (tell: (report: EngineReport) => void) => EngineLink;
@@ -166,46 +171,62 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     ...options.spec,
   };
   const costs = linearCost(options.stepMs ?? 1, 0.01);
-  const simulated = new SimulatedDevice(
-    spec,
-    realClock,
-    costs,
-    options.fault,
-    scriptFor(options.answers, tokenizer),
+  const script = scriptFor(options.answers, tokenizer);
+  const vocabulary = textVocabulary(tokenizer, spec.vocabSize);
+  const devices = Array.from(
+    { length: options.engines ?? 1 },
+    () =>
+      new ConstrainedDevice(new SimulatedDevice(spec, realClock, costs, options.fault, script), vocabulary),
   );
-  const device = new ConstrainedDevice(simulated, textVocabulary(tokenizer, spec.vocabSize));
+  const specs = devices.map(() => spec);
   const compiler = new ConstraintCompiler(
     new URL("../../server/grammar/worker.ts", import.meta.url).href,
     options.compileTimeoutMs,
   );
   const waiters: (() => void)[] = [];
-  const onReport = (report: EngineReport): void => {
-    telemetry.observeStep(0 as EngineId, report.load);
-    fleet.report(0 as EngineId, report);
+  const onReport = (at: number, report: EngineReport): void => {
+    telemetry.observeStep(at as EngineId, report.load);
+    activity.note(at as EngineId, report);
+    fleet.report(at as EngineId, report);
     if (fleet.active === 0) for (const wake of waiters.splice(0)) wake();
   };
-  const engine = new Engine(device, realClock, { ...options.engine }, onReport, options.estimated);
-  const link: EngineLink = options.link?.(onReport) ?? {
-    send(message) {
-      engine.receive(message);
-      queueMicrotask(() => engine.run());
-    },
+  const settings: EngineSettings = {
+    ...settingsOf(ours(options.tbtMs ?? null), devices.length),
+    ...options.engine,
   };
+  const engines = devices.map(
+    (device, at) =>
+      new Engine(device, realClock, settings, (report) => onReport(at, report), options.estimated),
+  );
+  const links = engines.map(
+    (engine): EngineLink => ({
+      send(message) {
+        engine.receive(message);
+        queueMicrotask(() => engine.run());
+      },
+    }),
+  );
+  if (options.link !== undefined) links[0] = options.link((report) => onReport(0, report));
   const placements = new PlacementLog();
-  const fleet = new Fleet([{ link, spec }], {
-    publicTexts: (options.publicTexts ?? []).flatMap((one) => publicTokens(one, text)),
-    onPlacement: (sequence, placement) => {
-      placements.note(sequence, placement);
-      telemetry.countPlacement(placement.engine, placement.reason);
+  const activity = new ActivityLog(engines.length, options.tbtMs ?? null);
+  const fleet = new Fleet(
+    links.map((link) => ({ link, spec })),
+    {
+      clock: realClock,
+      publicTexts: (options.publicTexts ?? []).flatMap((one) => publicTokens(one, text)),
+      onPlacement: (sequence, placement) => {
+        placements.note(sequence, placement);
+        telemetry.countPlacement(placement.engine, placement.reason);
+      },
     },
-  });
+  );
   const gap = new ThreadGap();
   const telemetry = new Telemetry({
     modelName: "demo",
     version: "0",
-    specs: [spec],
+    specs,
     loads: () => fleet.loads(),
-    predictionErrors: () => [0.05],
+    predictionErrors: () => specs.map(() => 0.05),
     gap: () => gap.worst,
     metricsKeptMs: 0, // tests read what has just been counted
   });
@@ -232,10 +253,11 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
     ...text,
     about: { ...aboutOf(openModelFolder(demoFolder)), isHeadless },
     fleet,
-    specs: [spec],
+    specs,
     facts,
     compile: (source) => compiler.compile(source),
     placements,
+    activity,
     cacheSaltFor: cacheSalts({ sharePrefixes: options.sharePrefixes ?? false }),
     sessionPolicy: options.keepsSessions === false ? null : { kind: "priced" },
     speaksParrot: options.speaksParrot ?? false,
@@ -282,12 +304,13 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       await lifecycle.whenIdle();
       while (fleet.active > 0) await new Promise<void>((resolve) => waiters.push(resolve));
     } while (lifecycle.active > 0);
-    engine.checkIntegrity();
-    const [load] = fleet.loads();
-    const owned = load!.pagesTotal - load!.pagesFree - load!.pagesCached;
-    const left = { owned, running: load!.running, waiting: load!.waiting, paused: load!.paused };
-    if (Object.values(left).some((count) => count !== 0) || generator.active !== 0) {
-      throw new Error(`left behind: ${JSON.stringify({ ...left, generations: generator.active })}`);
+    for (const engine of engines) engine.checkIntegrity();
+    for (const load of fleet.loads()) {
+      const owned = load.pagesTotal - load.pagesFree - load.pagesCached;
+      const left = { owned, running: load.running, waiting: load.waiting, paused: load.paused };
+      if (Object.values(left).some((count) => count !== 0) || generator.active !== 0) {
+        throw new Error(`left behind: ${JSON.stringify({ ...left, generations: generator.active })}`);
+      }
     }
   };
   return {
@@ -307,7 +330,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
       json.close();
       gap.close();
       await server.kill();
-      device.close();
+      for (const device of devices) device.close();
     },
   };
 }

@@ -1,0 +1,94 @@
+import type { EngineId } from "../../scheduler/core.ts";
+import type { EngineLoad, EngineReport } from "../../scheduler/messages.ts";
+import type { StepBar } from "./state-events.ts";
+
+/** Steps kept of each engine. */
+const STEPS_MAX = 512;
+/** Milliseconds after a look for which steps are still kept. */
+const LOOK_MS = 3000;
+
+interface EngineSteps {
+  before: EngineLoad | null;
+  /** The last steps, oldest first. */
+  readonly steps: StepBar[];
+  /** Number of the step after the last. */
+  next: number;
+}
+
+/** Steps of a model's engines, kept while somebody looks. */
+export class ActivityLog {
+  /** Target of the time between two tokens; null: there is none. */
+  readonly targetMs: number | null;
+  readonly #engines: readonly EngineSteps[];
+  #lookedMs = Number.NEGATIVE_INFINITY;
+
+  constructor(engines: number, targetMs: number | null) {
+    this.targetMs = targetMs;
+    this.#engines = Array.from({ length: engines }, () => ({ before: null, steps: [], next: 0 }));
+  }
+
+  /** Called after each report of an engine. A report without a new step counts nothing. */
+  note(engine: EngineId, report: EngineReport): void {
+    const kept = this.#engines[engine]!;
+    const { before } = kept;
+    kept.before = report.load;
+    const nowMs = performance.now();
+    if (nowMs - this.#lookedMs > LOOK_MS || before === null) return;
+    if (report.load.stepsTotal <= before.stepsTotal) return;
+    kept.steps.push(barOf(report, before, nowMs));
+    kept.next += 1;
+    if (kept.steps.length > STEPS_MAX) kept.steps.shift();
+  }
+
+  /**
+   * Returns steps of an engine from number `from` on, neighbours joined to at most `max`, and the number to
+   * ask for next. Steps are kept from the first call on.
+   */
+  stepsFrom(engine: number, from: number, max: number): { readonly steps: StepBar[]; readonly next: number } {
+    this.#lookedMs = performance.now();
+    const { steps, next } = this.#engines[engine]!;
+    return { steps: joined(steps.slice(Math.max(0, steps.length - (next - from))), max), next };
+  }
+
+  get engines(): number {
+    return this.#engines.length;
+  }
+}
+
+function barOf(
+  { load, sequences, warmed, checked }: EngineReport,
+  before: EngineLoad,
+  nowMs: number,
+): StepBar {
+  const decodes = new Set(sequences).size;
+  const warm = warmed.reduce((sum, { tokens }) => sum + tokens, 0);
+  const drafts = checked.reduce((sum, { tokens }) => sum + tokens, 0);
+  return [
+    Math.round(10 * nowMs) / 10,
+    Math.round(100 * load.stepMs) / 100,
+    decodes,
+    Math.max(0, load.stepTokens - decodes - warm - drafts),
+    warm,
+    drafts,
+    load.evictedPagesTotal - before.evictedPagesTotal,
+    load.preemptionsTotal - before.preemptionsTotal,
+    load.stepsOverTarget - before.stepsOverTarget,
+  ];
+}
+
+/** Joins neighbours until there are at most `max`: times and counts are added, the later end stays. */
+function joined(steps: StepBar[], max: number): StepBar[] {
+  const together = Math.ceil(steps.length / Math.max(1, max));
+  if (together <= 1) return steps;
+  const bars: StepBar[] = [];
+  for (let at = 0; at < steps.length; at += together) {
+    const some = steps.slice(at, at + together);
+    const bar = [...some[0]!] as [...StepBar];
+    for (const other of some.slice(1)) {
+      bar[0] = other[0];
+      for (let field = 1; field < bar.length; field++) bar[field]! += other[field]!;
+    }
+    bars.push(bar);
+  }
+  return bars;
+}

@@ -1,0 +1,12 @@
+import type { VNode } from "preact";
+import { server } from "./store.ts";
+
+/** Note in place of a view that only the operator's key may see. */
+export function NeedsOperator(): VNode | null {
+  if (server.isAdmin.value !== false) return null;
+  return (
+    <p class="note">
+      This view shows the requests of all keys, so it needs the operator's key (--admin-key).
+    </p>
+  );
+}
