@@ -12,6 +12,7 @@ import { startJobs } from "./api/jobs.ts";
 import { refusalOn } from "./api/refusals.ts";
 import type { RouteDeps } from "./api/route-deps.ts";
 import { routesOf } from "./api/routes.ts";
+import { RequestRecords } from "./explain/request-records.ts";
 import type { Compiled } from "./grammar/compiler.ts";
 import { type App, type AppDeps, createApp } from "./http/app.ts";
 import { BodyReader } from "./http/body.ts";
@@ -25,7 +26,7 @@ import type { Encoder } from "./text/encoder.ts";
 
 type GivenToRoutes = Omit<
   RouteDeps,
-  "fleet" | "generator" | "programs" | "keptPrefixes" | "jobs" | "limits" | "recordCache"
+  "fleet" | "generator" | "programs" | "keptPrefixes" | "jobs" | "limits" | "recordCache" | "recordRequest"
 >;
 
 /** Running engines and a model's text. */
@@ -44,7 +45,7 @@ export interface ModelParts extends GivenToRoutes {
 
 /** Parts of one model, and settings of its server. */
 export interface ServerParts
-  extends Omit<ModelParts, "history" | "cacheRecords">,
+  extends Omit<ModelParts, "history" | "cacheRecords" | "requestRecords">,
     Pick<AppDeps, "keys" | "origins"> {
   readonly json: JsonReader;
   /** null: the server keeps no jobs. */
@@ -67,10 +68,19 @@ export function composeModel<Parts extends ModelParts>(parts: Parts) {
   const { fleet, specs, tokenizer, facts, compile, telemetry, history } = parts;
   const account = new CacheAccount(fleet, specs, (outcome) => telemetry.countCacheMisses(outcome), history);
   const generator = new Generator(fleet, tokenizer, facts, compile, account);
-  const recordCache = parts.cacheRecords.recorder(parts.model.names[0]!, tokenizer);
+  const name = parts.model.names[0]!;
+  const recordCache = parts.cacheRecords.recorder(name, tokenizer);
+  const recordRequest = parts.requestRecords.recorder(name, (ms) => telemetry.countCauses(ms));
   const engines = parts.programEngines ?? specs.length;
   const programs = openPrograms({ ...parts, generator, engines }, parts.programLimits);
-  return { ...parts, keptPrefixes: new KeptPrefixes(fleet, specs), generator, recordCache, programs };
+  return {
+    ...parts,
+    keptPrefixes: new KeptPrefixes(fleet, specs),
+    generator,
+    recordCache,
+    recordRequest,
+    programs,
+  };
 }
 
 /** Puts the parts together. Unfinished jobs resume. */
@@ -80,6 +90,7 @@ export function composeServer(parts: ServerParts): ComposedServer {
     ...parts,
     history: new PromptHistory(),
     cacheRecords: new CacheRecords(),
+    requestRecords: new RequestRecords(),
   });
   const { generator, programs } = served;
   const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);

@@ -1,6 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import { UNSATISFIABLE } from "../../gpu/constrained-device.ts";
 import type { Finish, SequenceId, TokenLogprobs } from "../../scheduler/core.ts";
+import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { SequenceListener, StartedAt } from "../../scheduler/fleet/fleet.ts";
 import type { ChoiceText } from "./choice-text.ts";
 import type { AnswerFailure, Delta } from "./events.ts";
@@ -17,8 +18,13 @@ export interface ChoiceListener {
    */
   onEnd(choice: Choice, finish: Finish | null): void;
   onFailed(failure: AnswerFailure): void;
-  /** Called when the sequence has ended, also after a stop string or an abort, with all tokens that it drew. */
-  onDrawn(choice: Choice, drawn: readonly TokenId[]): void;
+  /**
+   * Called when the sequence has ended, also after a stop string or an abort, with all tokens that it drew and its time
+   * by cause.
+   */
+  onDrawn(choice: Choice, drawn: readonly TokenId[], story: Story): void;
+  /** Called last of all for the sequence. */
+  onSettled(): void;
 }
 
 /**
@@ -74,9 +80,13 @@ export class Choice implements SequenceListener {
     if (this.text.matched !== null && this.isOpen) this.#listener.onEnd(this, null);
   }
 
-  onFinish(finish: Finish, drawn: readonly TokenId[]): void {
-    this.#listener.onDrawn(this, drawn);
-    if (!this.isOpen) return;
+  onFinish(finish: Finish, drawn: readonly TokenId[], story: Story): void {
+    this.#listener.onDrawn(this, drawn, story);
+    if (this.isOpen) this.#end(finish);
+    this.#listener.onSettled();
+  }
+
+  #end(finish: Finish): void {
     const failure = failureOf(finish);
     if (failure !== null) {
       this.isOpen = false;

@@ -2,6 +2,7 @@ import type { TokenId } from "../../base/token.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
+import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Fleet, SequenceListener, StartedAt, Unplaced } from "../../scheduler/fleet/fleet.ts";
 import type { Tokenizer } from "../../text/tokenizer.ts";
 import type { CacheAccount } from "./cache-account.ts";
@@ -41,6 +42,8 @@ export interface GenerationRequest extends TextRules {
   readonly promptLogprobs?: number;
   /** True to emit events of prompt progress. */
   readonly tellsProgress?: boolean;
+  /** True if `done` waits for the last sequence to end, so that all of its time is known. */
+  readonly tellsWhy?: boolean;
   /** Constraint on every choice's text; absent: any text. */
   readonly constraint?: RequestedConstraint;
   readonly service: RequestedService;
@@ -108,6 +111,10 @@ export interface Generation {
   readonly ignored: readonly string[];
   /** Outcome in the cache of each prompt whose computing has begun. */
   readonly cacheOutcomes: readonly CacheOutcome[];
+  /** Ids of its sequences that were submitted. */
+  readonly sequences: readonly SequenceId[];
+  /** Time by cause of the first sequence that runs; of the one that ended last if none does. Null: none was submitted. */
+  readonly story: Story | null;
 }
 
 /** Model facts that the generator needs. */
@@ -123,7 +130,7 @@ export interface ModelFacts {
 /** Part of the fleet that the generator uses. */
 export type SequenceRunner = Pick<
   Fleet,
-  "submit" | "submitTaskGroup" | "abort" | "pause" | "resume" | "raise" | "release"
+  "submit" | "submitTaskGroup" | "abort" | "pause" | "resume" | "raise" | "release" | "storyOf"
 >;
 
 /** Sequences of one prompt, for the fleet. */
@@ -143,6 +150,13 @@ export class RunningGeneration implements Generation, ChoiceListener {
   readonly #listener: AnswerListener;
   /** Called before the last event. */
   readonly #onEnd: () => void;
+  /** Called once no sequence runs, after the last event unless that waits for it. */
+  readonly #onSettled: () => void;
+  /** Submitted sequences that have not ended. */
+  #unsettled = 0;
+  #isSettled = false;
+  #isDone = false;
+  #story: Story | null = null;
   readonly #account: CacheAccount;
   /** Outcomes by prompt; undefined before its start. */
   readonly #outcomes: (CacheOutcome | undefined)[] = [];
@@ -171,10 +185,12 @@ export class RunningGeneration implements Generation, ChoiceListener {
     {
       listener,
       onEnd,
+      onSettled,
       account,
     }: {
       readonly listener: AnswerListener;
       readonly onEnd: () => void;
+      readonly onSettled: () => void;
       readonly account: CacheAccount;
     },
   ) {
@@ -183,6 +199,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
     this.#request = request;
     this.#listener = listener;
     this.#onEnd = onEnd;
+    this.#onSettled = onSettled;
     this.#account = account;
     this.#tokenizer = tokenizer;
     this.#promptTokens =
@@ -296,6 +313,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
           : {}),
       };
     });
+    this.#unsettled += choices.length;
     return {
       specs,
       listeners: choices,
@@ -330,7 +348,21 @@ export class RunningGeneration implements Generation, ChoiceListener {
     this.#listener({ kind: "started" });
   }
 
-  onDrawn({ place, prompt }: Choice, drawn: readonly TokenId[]): void {
+  get sequences(): readonly SequenceId[] {
+    return this.#choices.flatMap(({ id }) => (id === null ? [] : [id]));
+  }
+
+  get story(): Story | null {
+    for (const { id } of this.#unsettled === 0 ? [] : this.#choices) {
+      const story = id === null ? null : this.#fleet.storyOf(id);
+      if (story !== null) return story;
+    }
+    return this.#story;
+  }
+
+  onDrawn({ place, prompt }: Choice, drawn: readonly TokenId[], story: Story): void {
+    this.#unsettled -= 1;
+    this.#story = story;
     const past = this.#pasts[prompt] ?? null;
     if (place === 0 && past !== null) this.#account.ended(past, drawn);
   }
@@ -358,9 +390,21 @@ export class RunningGeneration implements Generation, ChoiceListener {
     if (this.#choicesOpen > 0 || this.#isEnded) return;
     this.#isEnded = true;
     this.#onEnd();
+    if (this.#request.tellsWhy !== true) this.#done();
+  }
+
+  #done(): void {
+    this.#isDone = true;
     const { usage } = this;
     const promptLogprobs = this.#promptTokens.map((prompt) => prompt.entries(this.#tokenizer));
     this.#listener({ kind: "done", usage, ...(promptLogprobs.length === 0 ? {} : { promptLogprobs }) });
+  }
+
+  onSettled(): void {
+    if (!this.#isEnded || this.#unsettled > 0 || this.#isSettled) return;
+    this.#isSettled = true;
+    if (!this.#isDone) this.#done();
+    this.#onSettled();
   }
 
   onFailed(failure: AnswerFailure): void {
@@ -377,8 +421,10 @@ export class RunningGeneration implements Generation, ChoiceListener {
     this.#isEnded = true;
     for (const id of this.#running()) this.#fleet.abort(id);
     for (const choice of this.#choices) choice.isOpen = false;
+    this.#isDone = true;
     this.#onEnd();
     this.#listener({ kind: "failed", failure });
+    this.onSettled();
   }
 
   #stopTokens(): readonly TokenId[] {

@@ -1,16 +1,24 @@
 /** Helpers shared by the routes of every wire format. */
+import { pathOf } from "../http/head.ts";
 import type { Call, Route } from "../http/route.ts";
 import { requestLimits } from "../request/limits.ts";
 import type { PromptServices } from "../request/prompt.ts";
 import type { Exchange } from "./respond.ts";
 import { type Targets, targetsOf } from "./targets.ts";
 
+/** Makes the exchange of a call whose body has been read. */
 export function exchangeOf(
   { request, requestId, reply, arrivedMs, loadMs, tenant }: Call,
   deps: Exchange["services"] & Pick<Exchange, "limits">,
 ): Exchange {
   const { signal } = request;
-  return { requestId, signal, reply, arrivedMs, loadMs, tenant, services: deps, limits: deps.limits };
+  const entry = {
+    route: pathOf(request),
+    readMs: performance.now(),
+    wantsWhy: request.headers.get(WHY_HEADER) === "1",
+    whenSent: (tell: () => void) => reply.whenSent(tell),
+  };
+  return { requestId, signal, reply, entry, arrivedMs, loadMs, tenant, services: deps, limits: deps.limits };
 }
 
 /** The same services for one call: its encoder jobs stop when the client disconnects. */
@@ -20,6 +28,9 @@ export function during<Services extends Pick<PromptServices, "encoder">>(
 ): Services {
   return { ...services, encoder: services.encoder.until(request.signal) };
 }
+
+/** Header by which a client asks for the record of its request in the answer; its value is 1. */
+const WHY_HEADER = "x-bunting-why";
 
 export function reportIgnored(call: Call, ignored: readonly string[]): void {
   const names = ignored.slice(0, requestLimits.ignoredNamesMax);

@@ -1,6 +1,7 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
+import { causes } from "../../scheduler/explain/causes.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { CacheOutcome } from "../answer/cache-outcome.ts";
@@ -68,6 +69,11 @@ const counters = {
     "bunting_cache_miss_tokens_total",
     "Prompt tokens that the prefix cache lacked, by reason.",
     ["reason"],
+  ],
+  causes: [
+    "bunting_request_seconds_total",
+    "Time of requests that have ended, from their heads to their last bytes, by cause.",
+    ["cause"],
   ],
   restarts: ["bunting_engine_restarts_total", "Lost engines that were replaced.", ["engine"]],
   disk: [
@@ -282,6 +288,13 @@ export class Telemetry {
     for (const { reason, tokens } of misses) {
       this.#counters.cacheMisses.inc({ reason });
       this.#counters.cacheMissTokens.inc({ reason }, tokens);
+    }
+  }
+
+  /** Counts the time of a request that has ended. */
+  countCauses(ms: Float64Array): void {
+    for (const [index, { name }] of causes.entries()) {
+      if (ms[index]! > 0) this.#counters.causes.inc({ cause: name }, ms[index]! / 1000);
     }
   }
 

@@ -189,6 +189,7 @@ export function startTestServer(options: TestServerOptions = {}): TestServer {
   };
   const placements = new PlacementLog();
   const fleet = new Fleet([{ link, spec }], {
+    clock: realClock,
     publicTexts: (options.publicTexts ?? []).flatMap((one) => publicTokens(one, text)),
     onPlacement: (sequence, placement) => {
       placements.note(sequence, placement);

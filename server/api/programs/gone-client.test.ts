@@ -20,7 +20,14 @@ test("a client that is gone before its program begins has nothing computed, and 
     reply: null as never, // no answer here is a stream
     arrivedMs: 0,
     tenant: "",
-    services: { generator, lifecycle, telemetry, cacheSaltFor: (_, salt) => salt, recordCache: null },
+    services: {
+      generator,
+      lifecycle,
+      telemetry,
+      cacheSaltFor: (_, salt) => salt,
+      recordCache: null,
+      recordRequest: null,
+    },
     limits: defaultHttpLimits,
   };
   const reader = new ProgramReader({
