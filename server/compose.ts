@@ -15,6 +15,7 @@ import { startJobs } from "./api/jobs.ts";
 import { refusalOn } from "./api/refusals.ts";
 import type { RouteDeps } from "./api/route-deps.ts";
 import { routesOf } from "./api/routes.ts";
+import { RequestRecords } from "./explain/request-records.ts";
 import type { Compiled } from "./grammar/compiler.ts";
 import { type App, type AppDeps, createApp } from "./http/app.ts";
 import { BodyReader } from "./http/body.ts";
@@ -29,7 +30,7 @@ import type { Encoder } from "./text/encoder.ts";
 
 type GivenToRoutes = Omit<
   RouteDeps,
-  "fleet" | "generator" | "programs" | "keptPrefixes" | "jobs" | "limits" | "recordCache"
+  "fleet" | "generator" | "programs" | "keptPrefixes" | "jobs" | "limits" | "recordCache" | "recordRequest"
 >;
 
 /** Running engines and a model's text. */
@@ -50,7 +51,7 @@ export interface ModelParts extends GivenToRoutes {
 
 /** Parts of one model, and settings of its server. */
 export interface ServerParts
-  extends Omit<ModelParts, "sessions" | "cacheRecords">,
+  extends Omit<ModelParts, "sessions" | "cacheRecords" | "requestRecords">,
     Pick<AppDeps, "keys" | "origins"> {
   readonly json: JsonReader;
   /** null: the server keeps no jobs. */
@@ -86,10 +87,19 @@ export function composeModel<Parts extends ModelParts>(parts: Parts) {
   const keeper =
     policy === null ? null : new SessionKeeper({ fleet, specs, clock: realClock, table, policy, observer });
   const generator = new Generator(fleet, tokenizer, facts, compile, account, keeper);
-  const recordCache = parts.cacheRecords.recorder(parts.model.names[0]!, tokenizer);
+  const name = parts.model.names[0]!;
+  const recordCache = parts.cacheRecords.recorder(name, tokenizer);
+  const recordRequest = parts.requestRecords.recorder(name, (ms) => telemetry.countCauses(ms));
   const engines = parts.programEngines ?? specs.length;
   const programs = openPrograms({ ...parts, generator, engines }, parts.programLimits);
-  return { ...parts, keptPrefixes: new KeptPrefixes(fleet, specs), generator, recordCache, programs };
+  return {
+    ...parts,
+    keptPrefixes: new KeptPrefixes(fleet, specs),
+    generator,
+    recordCache,
+    recordRequest,
+    programs,
+  };
 }
 
 /** Puts the parts together. Unfinished jobs resume. */
@@ -99,6 +109,7 @@ export function composeServer(parts: ServerParts): ComposedServer {
     ...parts,
     sessions: new SessionTable(),
     cacheRecords: new CacheRecords(),
+    requestRecords: new RequestRecords(),
   });
   const { generator, programs } = served;
   const jobs = kept === null ? null : startJobs(kept.store, kept.settings, served, kept.retryMs);

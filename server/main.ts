@@ -17,6 +17,7 @@ import { pull, pullHelp, pullOptions } from "./cli/pull.ts";
 import { serve } from "./cli/serve.ts";
 import { simulateCommand, simulateOptions } from "./cli/simulate.ts";
 import { variableProblem } from "./cli/variables.ts";
+import { why, whyOptions } from "./cli/why.ts";
 import { type Setting, serverHeadings, serverSettings, type Values } from "./config.ts";
 import { version } from "./version.ts";
 
@@ -158,6 +159,15 @@ command(
   null,
   simulateCommand,
 );
+
+const whyCommand = program
+  .command("why")
+  .description("Show where the time of a request went, or list a server's slowest requests.")
+  .argument("[id]", "of the request, as its header x-request-id says; without it, the slowest are listed")
+  .action(async (id?: string) => {
+    await end(why(optionValues(whyCommand, whyOptions.settings), id ?? null));
+  });
+addOptions(whyCommand, whyOptions);
 
 program
   .command("completion")

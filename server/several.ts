@@ -16,6 +16,7 @@ import { composeModel } from "./compose.ts";
 import { type Config, ConfigError } from "./config.ts";
 import { chooseBackend } from "./engines/backend.ts";
 import type { RunningEngines } from "./engines/start.ts";
+import { RequestRecords } from "./explain/request-records.ts";
 import { Front } from "./front.ts";
 import { ConstraintCompiler } from "./grammar/compiler.ts";
 import { findPredecessor } from "./hand-over/predecessor.ts";
@@ -85,6 +86,7 @@ interface Shared {
   readonly compiler: ConstraintCompiler;
   readonly responses: KeptResponses;
   readonly cacheRecords: CacheRecords;
+  readonly requestRecords: RequestRecords;
   readonly gap: ThreadGap;
   readonly events: EngineEvents;
 }
@@ -135,7 +137,8 @@ export async function startSeveral(
   const json = new JsonReader(new URL("./http/json/worker.ts", import.meta.url).href);
   const gap = new ThreadGap();
   const cacheRecords = new CacheRecords();
-  const shared = { config, lifecycle, compiler, responses, cacheRecords, gap, events };
+  const requestRecords = new RequestRecords();
+  const shared = { config, lifecycle, compiler, responses, cacheRecords, requestRecords, gap, events };
   const set = new ModelSet<Host>(
     models.map((model) => rowOf(model, shared)),
     { memoryBytes, waitMs: config.modelWaitS * 1000, waitingMax: config.queueMax },
@@ -209,6 +212,7 @@ export async function startSeveral(
     version,
     responses,
     cacheRecords,
+    requestRecords,
     jobs,
     metrics: async () =>
       new Response(await scrape.text(), { headers: { "content-type": telemetry.contentType } }),
@@ -362,7 +366,7 @@ async function loadHost(
   onLoading: (share: number | null) => void,
 ): Promise<Host> {
   const { setting, prepared, text, facts, listed } = model;
-  const { lifecycle: server, compiler, responses, cacheRecords, gap, events } = shared;
+  const { lifecycle: server, compiler, responses, cacheRecords, requestRecords, gap, events } = shared;
   const { config } = setting;
   const lifecycle = new ModelLifecycle(server);
   const lost = Promise.withResolvers<string>();
@@ -401,6 +405,7 @@ async function loadHost(
     cacheRecords,
     sessions: model.sessions,
     sessionPolicy: sessionPolicyOf(config),
+    requestRecords,
     fleet,
     specs,
     facts: {

@@ -17,7 +17,7 @@ export const causes = [
   { name: "reading", phase: "arriving", words: "receiving and parsing the request" },
   { name: "loading_model", phase: "arriving", words: "the model to be loaded" },
   { name: "tokenizing", phase: "arriving", words: "rendering the chat template and making tokens" },
-  { name: "compiling", phase: "arriving", words: "compiling the schema or grammar" },
+  { name: "compiling", phase: "arriving", words: "preparing its schema or grammar, and its choices" },
   { name: "handing_over", phase: "waiting", words: "messages between threads" },
   { name: "step_in_flight", phase: "waiting", words: "the step that was running to end" },
   { name: "memory", phase: "waiting", words: "KV pages to become free" },

@@ -50,6 +50,8 @@ export class SequenceStory {
   /** The last account of the present life. */
   #life: AccountState | null = null;
   #isPlaced = false;
+  /** True if it has lost its engine, or found none. */
+  #lacksEngine = false;
   #first: Story["first"] = null;
   readonly #engines: EngineId[] = [];
 
@@ -60,8 +62,9 @@ export class SequenceStory {
 
   /** Records that the sequence is sent to an engine. */
   placed(engine: EngineId, nowMs: number): void {
-    this.#close(nowMs, causeIndex.engine_lost);
+    this.#close(nowMs, this.#between);
     this.#isPlaced = true;
+    this.#lacksEngine = false;
     if (this.#engines.at(-1) !== engine) this.#engines.push(engine);
   }
 
@@ -76,6 +79,12 @@ export class SequenceStory {
   left(how: "returned" | "lost", nowMs: number): void {
     this.#close(nowMs, how === "lost" ? causeIndex.engine_lost : causeIndex.handing_over);
     this.#isPlaced = false;
+    this.#lacksEngine = how === "lost";
+  }
+
+  /** Records that there is no engine for it now. */
+  waits(): void {
+    this.#lacksEngine = true;
   }
 
   /** The story up to now. `hasEnded`: true after its engine has reported its end. */
@@ -86,11 +95,16 @@ export class SequenceStory {
     return {
       openedMs: this.#openedMs,
       atMs: nowMs,
-      ms: this.#msAt(nowMs, this.#isPlaced ? rest : causeIndex.engine_lost),
+      ms: this.#msAt(nowMs, this.#isPlaced ? rest : this.#between),
       first: this.#first,
       engines: [...this.#engines],
       ...summed(this.#sums, this.#life),
     };
+  }
+
+  /** Cause of the time between two engines. */
+  get #between(): number {
+    return this.#lacksEngine ? causeIndex.engine_lost : causeIndex.handing_over;
   }
 
   #close(nowMs: number, rest: number): void {

@@ -102,7 +102,7 @@ export class TimeAccounts {
       this.#spend(sequence);
       const { account, service } = sequence;
       account.kind = "queued";
-      this.#laneOf(sequence).join(account, service.tenant, this.#nowMs);
+      this.#laneOf(sequence).join(account, service.tenant, account.sinceMs);
     }
   }
 
@@ -164,7 +164,7 @@ export class TimeAccounts {
   settle(sequence: TimedSequence): void {
     const { account, service } = sequence;
     this.#spend(sequence);
-    if (account.kind === "queued") this.#laneOf(sequence).join(account, service.tenant, this.#nowMs);
+    if (account.kind === "queued") this.#laneOf(sequence).join(account, service.tenant, account.sinceMs);
     if (account.kind === "fresh") this.#fresh.add(sequence);
   }
 

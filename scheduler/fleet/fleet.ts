@@ -549,6 +549,7 @@ export class Fleet {
   #waitOrEnd(active: ActiveSequence): void {
     const { queueMax } = this.#options;
     active.engine = null;
+    active.story.waits();
     this.#waiting += 1;
     if (!this.#engines.some(isHereOrComing)) this.#fail(active, this.#lostReason);
     else if (this.#waiting > queueMax) {

@@ -1,6 +1,7 @@
 import type { TokenId } from "../../base/token.ts";
 import { UNSATISFIABLE } from "../../gpu/constrained-device.ts";
 import type { Finish, SequenceId, TokenLogprobs } from "../../scheduler/core.ts";
+import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { SequenceListener, StartedAt } from "../../scheduler/fleet/fleet.ts";
 import type { ChoiceText } from "./choice-text.ts";
 import type { AnswerFailure, Delta } from "./events.ts";
@@ -18,10 +19,13 @@ export interface ChoiceListener {
   onEnd(choice: Choice, finish: Finish | null): void;
   onFailed(failure: AnswerFailure): void;
   /**
-   * Called when the sequence has ended, also after a stop string or an abort, with all tokens that it drew.
-   * The choice's text is whole by then.
+  /**
+   * Called when the sequence has ended, also after a stop string or an abort, with all tokens that it drew and its time
+   * by cause. The choice's text is whole by then.
    */
-  onDrawn(choice: Choice, drawn: readonly TokenId[]): void;
+  onDrawn(choice: Choice, drawn: readonly TokenId[], story: Story): void;
+  /** Called last of all for the sequence. */
+  onSettled(): void;
 }
 
 /**
@@ -77,11 +81,15 @@ export class Choice implements SequenceListener {
     if (this.text.matched !== null && this.isOpen) this.#listener.onEnd(this, null);
   }
 
-  onFinish(finish: Finish, drawn: readonly TokenId[]): void {
+  onFinish(finish: Finish, drawn: readonly TokenId[], story: Story): void {
     const failure = failureOf(finish);
     if (this.isOpen && failure === null) this.#tell(this.text.end());
-    this.#listener.onDrawn(this, drawn);
-    if (!this.isOpen) return;
+    this.#listener.onDrawn(this, drawn, story);
+    if (this.isOpen) this.#end(finish, failure);
+    this.#listener.onSettled();
+  }
+
+  #end(finish: Finish, failure: AnswerFailure | null): void {
     if (failure === null) this.#listener.onEnd(this, finish);
     else {
       this.isOpen = false;

@@ -2,6 +2,7 @@ import type { TokenId } from "../../base/token.ts";
 import type { Constraint } from "../../grammar/constraint.ts";
 import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
+import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Fleet, SequenceListener, StartedAt, Unplaced } from "../../scheduler/fleet/fleet.ts";
 import { HashedTokens } from "../../scheduler/session/hashed-tokens.ts";
 import type { PastPrompt } from "../../scheduler/session/prompt-history.ts";
@@ -44,6 +45,8 @@ export interface GenerationRequest extends TextRules {
   readonly promptLogprobs?: number;
   /** True to emit events of prompt progress. */
   readonly tellsProgress?: boolean;
+  /** True if `done` waits for the last sequence to end, so that all of its time is known. */
+  readonly tellsWhy?: boolean;
   /** Constraint on every choice's text; absent: any text. */
   readonly constraint?: RequestedConstraint;
   readonly service: RequestedService;
@@ -113,6 +116,10 @@ export interface Generation {
   readonly ignored: readonly string[];
   /** Outcome in the cache of each prompt whose computing has begun. */
   readonly cacheOutcomes: readonly CacheOutcome[];
+  /** Ids of its sequences that were submitted. */
+  readonly sequences: readonly SequenceId[];
+  /** Time by cause of the first sequence that runs; of the one that ended last if none does. Null: none was submitted. */
+  readonly story: Story | null;
 }
 
 /** Model facts that the generator needs. */
@@ -128,7 +135,7 @@ export interface ModelFacts {
 /** Part of the fleet that the generator uses. */
 export type SequenceRunner = Pick<
   Fleet,
-  "submit" | "submitTaskGroup" | "abort" | "pause" | "resume" | "raise" | "release"
+  "submit" | "submitTaskGroup" | "abort" | "pause" | "resume" | "raise" | "release" | "storyOf"
 >;
 
 /** Sequences of one prompt, for the fleet. */
@@ -148,6 +155,13 @@ export class RunningGeneration implements Generation, ChoiceListener {
   readonly #listener: AnswerListener;
   /** Called before the last event. */
   readonly #onEnd: () => void;
+  /** Called once no sequence runs, after the last event unless that waits for it. */
+  readonly #onSettled: () => void;
+  /** Submitted sequences that have not ended. */
+  #unsettled = 0;
+  #isSettled = false;
+  #isDone = false;
+  #story: Story | null = null;
   readonly #account: CacheAccount;
   /** Outcomes by prompt; undefined before its start. */
   readonly #outcomes: (CacheOutcome | undefined)[] = [];
@@ -180,11 +194,13 @@ export class RunningGeneration implements Generation, ChoiceListener {
     {
       listener,
       onEnd,
+      onSettled,
       account,
       sessions,
     }: {
       readonly listener: AnswerListener;
       readonly onEnd: () => void;
+      readonly onSettled: () => void;
       readonly account: CacheAccount;
       readonly sessions: SessionKeeper | null;
     },
@@ -194,6 +210,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
     this.#request = request;
     this.#listener = listener;
     this.#onEnd = onEnd;
+    this.#onSettled = onSettled;
     this.#account = account;
     this.#sessions = sessions;
     this.#tokenizer = tokenizer;
@@ -312,6 +329,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
           : {}),
       };
     });
+    this.#unsettled += choices.length;
     return {
       specs,
       listeners: choices,
@@ -357,7 +375,21 @@ export class RunningGeneration implements Generation, ChoiceListener {
     this.#listener({ kind: "started" });
   }
 
-  onDrawn({ place, prompt, text }: Choice, drawn: readonly TokenId[]): void {
+  get sequences(): readonly SequenceId[] {
+    return this.#choices.flatMap(({ id }) => (id === null ? [] : [id]));
+  }
+
+  get story(): Story | null {
+    for (const { id } of this.#unsettled === 0 ? [] : this.#choices) {
+      const story = id === null ? null : this.#fleet.storyOf(id);
+      if (story !== null) return story;
+    }
+    return this.#story;
+  }
+
+  onDrawn({ place, prompt, text }: Choice, drawn: readonly TokenId[], story: Story): void {
+    this.#unsettled -= 1;
+    this.#story = story;
     if (place !== 0) return;
     const past = this.#pasts[prompt] ?? null;
     const turn = this.#turns[prompt] ?? null;
@@ -388,9 +420,21 @@ export class RunningGeneration implements Generation, ChoiceListener {
     if (this.#choicesOpen > 0 || this.#isEnded) return;
     this.#isEnded = true;
     this.#onEnd();
+    if (this.#request.tellsWhy !== true) this.#done();
+  }
+
+  #done(): void {
+    this.#isDone = true;
     const { usage } = this;
     const promptLogprobs = this.#promptTokens.map((prompt) => prompt.entries(this.#tokenizer));
     this.#listener({ kind: "done", usage, ...(promptLogprobs.length === 0 ? {} : { promptLogprobs }) });
+  }
+
+  onSettled(): void {
+    if (!this.#isEnded || this.#unsettled > 0 || this.#isSettled) return;
+    this.#isSettled = true;
+    if (!this.#isDone) this.#done();
+    this.#onSettled();
   }
 
   onFailed(failure: AnswerFailure): void {
@@ -407,8 +451,10 @@ export class RunningGeneration implements Generation, ChoiceListener {
     this.#isEnded = true;
     for (const id of this.#running()) this.#fleet.abort(id);
     for (const choice of this.#choices) choice.isOpen = false;
+    this.#isDone = true;
     this.#onEnd();
     this.#listener({ kind: "failed", failure });
+    this.onSettled();
   }
 
   #stopTokens(): readonly TokenId[] {

@@ -75,10 +75,14 @@ export class Generator {
 
   /**
    * Starts a request asynchronously, after the caller holds the result. Refusals arrive as events like
-   * everything else.
+   * everything else. `onSettled` is called once none of its sequences runs any more.
    */
-  generate(request: GenerationRequest, listener: AnswerListener): Generation {
-    const generation = this.#open(request, listener);
+  generate(
+    request: GenerationRequest,
+    listener: AnswerListener,
+    onSettled: () => void = () => {},
+  ): Generation {
+    const generation = this.#open(request, listener, onSettled);
     const start = async (constraint: Constraint | null): Promise<void> => {
       let carried = 0;
       for (const submission of generation.submissions(() => this.nextTaskGroup(), constraint)) {
@@ -150,12 +154,16 @@ export class Generator {
     return generations;
   }
 
-  #open(request: GenerationRequest, listener: AnswerListener): RunningGeneration {
+  #open(
+    request: GenerationRequest,
+    listener: AnswerListener,
+    onSettled: () => void = () => {},
+  ): RunningGeneration {
     this.#active++;
     const onEnd = (): void => {
       this.#active--;
     };
-    const links = { listener, onEnd, account: this.#account, sessions: this.#sessions };
+    const links = { listener, onEnd, onSettled, account: this.#account, sessions: this.#sessions };
     return new RunningGeneration(this.#fleet, this.#tokenizer, this.#facts, request, links);
   }
 

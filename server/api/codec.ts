@@ -15,6 +15,15 @@ export type ShownEvent = Exclude<AnswerEvent, { readonly kind: "failed" | "progr
 export interface CodecAnswer {
   readonly usage: Usage;
   readonly times?: AnswerTimes;
+  /** Record of the request for its last text; null: the client asks for none. */
+  readonly why?: object | null;
+}
+
+/** Member of an answer's last object that holds the record of its request; empty if the client asks for none. */
+export function whyMember({ why }: Pick<CodecAnswer, "why">): {
+  readonly bunting?: { readonly why: object };
+} {
+  return why == null ? {} : { bunting: { why } };
 }
 
 /** Writes one answer in one wire format. The route creates one codec for each request. */

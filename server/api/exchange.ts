@@ -1,4 +1,5 @@
 /** Helpers shared by the routes of every wire format. */
+import { pathOf } from "../http/head.ts";
 import type { Call, Route } from "../http/route.ts";
 import { requestLimits } from "../request/limits.ts";
 import type { PromptServices } from "../request/prompt.ts";
@@ -6,13 +7,20 @@ import type { Exchange } from "./respond.ts";
 import { sessionHeaderOf } from "./session-names.ts";
 import { type Targets, targetsOf } from "./targets.ts";
 
+/** Makes the exchange of a call whose body has been read. */
 export function exchangeOf(
   { request, requestId, reply, arrivedMs, loadMs, tenant }: Call,
   deps: Exchange["services"] & Pick<Exchange, "limits">,
 ): Exchange {
   const { signal } = request;
   const sessionName = sessionHeaderOf(request.headers);
-  const about = { requestId, signal, reply, arrivedMs, loadMs, tenant, sessionName };
+  const entry = {
+    route: pathOf(request),
+    readMs: performance.now(),
+    wantsWhy: request.headers.get(WHY_HEADER) === "1",
+    whenSent: (tell: () => void) => reply.whenSent(tell),
+  };
+  const about = { requestId, signal, reply, entry, arrivedMs, loadMs, tenant, sessionName };
   return { ...about, services: deps, limits: deps.limits };
 }
 
@@ -23,6 +31,9 @@ export function during<Services extends Pick<PromptServices, "encoder">>(
 ): Services {
   return { ...services, encoder: services.encoder.until(request.signal) };
 }
+
+/** Header by which a client asks for the record of its request in the answer; its value is 1. */
+const WHY_HEADER = "x-bunting-why";
 
 export function reportIgnored(call: Call, ignored: readonly string[]): void {
   const names = ignored.slice(0, requestLimits.ignoredNamesMax);

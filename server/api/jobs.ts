@@ -98,7 +98,7 @@ export function lineServices({
     countTokens: (usage) => telemetry.countTokens(usage, "jobs"),
     log: null,
   };
-  return { generator, lifecycle, telemetry: counted, cacheSaltFor, recordCache: null };
+  return { generator, lifecycle, telemetry: counted, cacheSaltFor, recordCache: null, recordRequest: null };
 }
 
 /** Room of engines for lines. */

@@ -1,9 +1,11 @@
 import type { PromptPart } from "../../text/conversation/prompt-outline.ts";
 import { briefOutcome } from "../answer/cache-outcome.ts";
-import type { AnswerFailure, Usage } from "../answer/events.ts";
+import type { AnswerEvent, AnswerFailure, Usage } from "../answer/events.ts";
 import type { Generation, GenerationOptions, GenerationRequest } from "../answer/generation.ts";
 import type { Generator } from "../answer/generator.ts";
 import { Gatherer, type WholeAnswer } from "../answer/whole.ts";
+import type { RequestRecord } from "../explain/request-record.ts";
+import type { RequestRecorder } from "../explain/request-records.ts";
 import type { CacheSaltFor } from "../http/auth.ts";
 import { ApiError, badRequest, clientGone, engineError, unavailable, writesNoText } from "../http/errors.ts";
 import { jsonResponse } from "../http/json/slices.ts";
@@ -35,6 +37,8 @@ export interface Exchange {
   readonly tenant: string;
   /** Name of the conversation in a header; null: none. */
   readonly sessionName: string | null;
+  /** The request's way in and out, for its record; absent: it has no record. */
+  readonly entry?: RequestEntry;
   readonly services: {
     readonly cacheSaltFor: CacheSaltFor;
     readonly generator: Generator;
@@ -42,8 +46,21 @@ export interface Exchange {
     readonly telemetry: AnswerTelemetry;
     /** Keeps what the cache had of a request; null: nobody asks for it. */
     readonly recordCache: ((request: LookedUp) => void) | null;
+    /** Opens records of requests; null: nobody asks for them. */
+    readonly recordRequest: RequestRecorder | null;
   };
   readonly limits: RespondLimits;
+}
+
+/** A request's way in and out. */
+export interface RequestEntry {
+  readonly route: string;
+  /** Time at which its body was parsed, on the clock of `performance.now()`. */
+  readonly readMs: number;
+  /** True if its answer ends with its record. */
+  readonly wantsWhy: boolean;
+  /** Calls `tell` once the answer is written. */
+  whenSent(tell: () => void): void;
 }
 
 /** Context of a request whose answer is not streamed, of HTTP or of a batch. */
@@ -105,13 +122,14 @@ export async function answerWhole(
     const whole = gatherer.take(event);
     if (whole !== null) done.resolve(whole);
   };
-  const { generation, measures } = generate(exchange, request, prepared, onEvent, done.reject);
+  const { generation, measures, record } = generate(exchange, request, prepared, onEvent, done.reject);
   const unheed = whenAborted(exchange.signal, () => generation.abort("reader"));
   const whole = await done.promise.finally(unheed);
   const answer = prepared.shown?.(whole) ?? whole;
   const ignored = [...(prepared.ignored ?? []), ...generation.ignored];
   const cache = cacheText(generation);
-  return { body: codec.body(answer, measures.times), usage: answer.usage, ignored, cache };
+  const body = withWhy(codec.body(answer, measures.times), whyOf(exchange, record));
+  return { body, usage: answer.usage, ignored, cache };
 }
 
 /** Responds as soon as the status is certain to be 200. */
@@ -130,13 +148,23 @@ async function answerStream(exchange: Exchange, prepared: PreparedRequest): Prom
     stream.end();
   };
   const onProgress = (tokens: number): void => stream.write(codec.progress?.(tokens, state) ?? "");
-  const { generation, measures } = generate(exchange, request, prepared, onEvent, onFailed, onProgress);
+  const { generation, measures, record } = generate(
+    exchange,
+    request,
+    prepared,
+    onEvent,
+    onFailed,
+    onProgress,
+  );
   const state = {
     get usage() {
       return generation.usage;
     },
     get times() {
       return measures.times;
+    },
+    get why() {
+      return whyOf(exchange, record);
     },
   };
   const stream = new ResponseStream(exchange.reply, codec.framing, exchange.limits, generation);
@@ -152,7 +180,7 @@ async function answerStream(exchange: Exchange, prepared: PreparedRequest): Prom
 
 /** The generation that a request asks for, within the bounds of one answer. */
 function requestOf(
-  { tenant, services, sessionName }: WholeExchange,
+  { tenant, services, sessionName, entry }: WholeExchange,
   { prompts, options: asked, isStream }: PreparedRequest,
   codec: Codec,
 ): GenerationRequest {
@@ -160,7 +188,20 @@ function requestOf(
   const logprobsMax = codec.logprobsMax ?? (isStream ? null : requestLimits.answerLogprobsMax);
   const options = boundedOptions(asked, prompts, services.generator.contextMax, logprobsMax);
   const cacheSalt = services.cacheSaltFor(tenant, options.cacheSalt);
-  return { ...options, prompts, tenant, cacheSalt, names: namesWith(sessionName, options.names) };
+  const names = namesWith(sessionName, options.names);
+  return { ...options, prompts, tenant, cacheSalt, names, tellsWhy: entry?.wantsWhy ?? false };
+}
+
+/** Adds the record of a request to its body; to the last object of a list. */
+function withWhy(body: object, why: object | null): object {
+  if (why === null) return body;
+  if (!Array.isArray(body)) return { ...body, bunting: { why } };
+  return body.with(-1, withWhy(body.at(-1) as object, why));
+}
+
+/** The record of a request for its answer; null: the client has not asked for it. */
+function whyOf({ entry }: WholeExchange, record: RequestRecord | null): object | null {
+  return entry?.wantsWhy === true && record !== null ? record.json() : null;
 }
 
 /** Names of fields without effect, or read differently from what the client sent, as a header's value; "" for none. */
@@ -190,14 +231,26 @@ function withNotes(response: Response, ignored: readonly string[], cache: string
 
 /** Starts the generation of one request, which counts as in flight and is measured until its last event. */
 function generate(
-  { services, arrivedMs, loadMs, requestId, tenant }: WholeExchange,
+  { services, arrivedMs, loadMs = 0, requestId, tenant, entry }: WholeExchange,
   request: GenerationRequest,
   { prompts, outline }: Pick<PreparedRequest, "prompts" | "outline">,
   onEvent: (event: ShownEvent) => void,
   onFailed: (error: ApiError) => void,
   onProgress: (tokens: number) => void = () => {},
-): { readonly generation: Generation; readonly measures: AnswerMeasures } {
-  const { generator, lifecycle, telemetry, recordCache } = services;
+): {
+  readonly generation: Generation;
+  readonly measures: AnswerMeasures;
+  readonly record: RequestRecord | null;
+} {
+  const { generator, lifecycle, telemetry, recordCache, recordRequest } = services;
+  const record =
+    entry === undefined || recordRequest === null
+      ? null
+      : recordRequest({
+          ...{ id: requestId, tenant, arrivedMs, loadMs, route: entry.route, readMs: entry.readMs },
+          ...{ startedMs: performance.now(), choices: prompts.length * request.choices },
+        });
+  if (record !== null) entry?.whenSent(() => record.sent());
   const measures = new AnswerMeasures(telemetry, request, arrivedMs, loadMs);
   let cut: ApiError | null = null;
   const untrack = lifecycle.track({
@@ -206,7 +259,7 @@ function generate(
       generation.abort("server");
     },
   });
-  const generation = generator.generate(request, (event) => {
+  const onAnswer = (event: AnswerEvent): void => {
     if (event.kind === "progress") {
       onProgress(event.tokens);
       return;
@@ -217,14 +270,24 @@ function generate(
       const { cacheOutcomes: outcomes } = generation;
       recordCache?.({ tenant, requestId, prompts, outcomes, ...(outline === undefined ? {} : { outline }) });
     }
+    if (event.kind === "started") record?.started();
     if (event.kind === "done" || event.kind === "failed") {
       untrack();
       telemetry.log?.answered(requestId, event, generation, measures.times);
     }
-    if (event.kind === "failed") onFailed(cut ?? errorOf(event.failure, lifecycle));
-    else onEvent(event);
-  });
-  return { generation, measures };
+    if (event.kind === "failed") {
+      const error = cut ?? errorOf(event.failure, lifecycle);
+      const isCancelled = event.failure.kind === "aborted" && event.failure.by === "reader";
+      record?.ended(isCancelled ? "cancelled" : "failed", error.message);
+      onFailed(error);
+      return;
+    }
+    if (event.kind === "done") record?.ended("answered", null);
+    onEvent(event);
+  };
+  const generation = generator.generate(request, onAnswer, () => record?.settled());
+  record?.follow(generation);
+  return { generation, measures, record };
 }
 
 const overloadedRetrySeconds = 2;

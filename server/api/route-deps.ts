@@ -2,6 +2,7 @@ import type { DeviceSpec } from "../../scheduler/device.ts";
 import type { Fleet } from "../../scheduler/fleet/fleet.ts";
 import type { Generator } from "../answer/generator.ts";
 import type { ReasoningField } from "../config.ts";
+import type { RequestRecords } from "../explain/request-records.ts";
 import type { ActivityLog } from "../http/activity.ts";
 import type { CacheSaltFor } from "../http/auth.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
@@ -29,6 +30,8 @@ export interface RouteDeps extends PromptServices {
   readonly generator: Generator;
   readonly cacheRecords: CacheRecords;
   readonly recordCache: Exchange["services"]["recordCache"];
+  readonly requestRecords: RequestRecords;
+  readonly recordRequest: Exchange["services"]["recordRequest"];
   readonly programs: Programs;
   /** Programs that answer chats, by model name. */
   readonly programModels: ReadonlyMap<string, ProgramModel>;

@@ -28,6 +28,7 @@ import { answerProgramChat, parseProgramChat } from "./programs/chat.ts";
 import { parrotRoutes } from "./programs/parrot.ts";
 import { ProgramReader } from "./programs/schema.ts";
 import { answerSession, openSession } from "./programs/sessions.ts";
+import { listRequests, readRequest } from "./requests.ts";
 import { respond } from "./respond.ts";
 import { responsesRoutes } from "./responses/routes.ts";
 import type { RouteDeps } from "./route-deps.ts";
@@ -79,7 +80,7 @@ export function routesOf(given: RouteDeps): readonly Route[] {
       handler: ({ isAdmin }) => (isAdmin ? snapshotOf(deps) : factsOf(deps)),
     },
     { method: "GET", path: "/state/stream", isPublic: keyed, handler: (call) => streams.open(call) },
-    { method: "GET", path: requestPath, isPublic: keyed, handler: (call) => deps.cacheRecords.read(call) },
+    ...requestRoutes(deps),
     { method: "GET", path: "/v1/models", isPublic: keyed, handler: models },
     { method: "GET", path: "/v1/models/{id}", isPublic: keyed, handler: oneModel },
     { method: "POST", path: "/v1/chat/completions", isPublic: keyed, handler: (call) => chat(call, deps) },
@@ -107,8 +108,22 @@ export function routesOf(given: RouteDeps): readonly Route[] {
   return table.flatMap((route) => [route, ...aliasesOf(route)]);
 }
 
-/** Route of the accounts of requests. */
-export const requestPath = "/v1/requests/{id}/…";
+/** Routes of the records of requests. */
+export function requestRoutes({
+  requestRecords,
+  cacheRecords,
+}: Pick<RouteDeps, "requestRecords" | "cacheRecords">): readonly Route[] {
+  const route = (path: string, handler: Route["handler"]): Route => ({
+    method: "GET",
+    path,
+    isPublic: false,
+    handler,
+  });
+  return [
+    route("/v1/requests", (call) => listRequests(call, requestRecords)),
+    route("/v1/requests/{id}/…", (call) => readRequest(call, requestRecords, cacheRecords)),
+  ];
+}
 
 /** Routes without a key: the page, and the server's health. */
 export function pageRoutes(lifecycle: Lifecycle): readonly Route[] {

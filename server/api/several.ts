@@ -1,6 +1,7 @@
 /** Routes of a server with several models: each request goes to the routes of the model that it names. */
 
 import { parseDurationMs } from "../config.ts";
+import type { RequestRecords } from "../explain/request-records.ts";
 import { ApiError, asApiError, badRequest, ModelNotFound, writesNoText } from "../http/errors.ts";
 import type { Lifecycle } from "../http/lifecycle.ts";
 import type { Call, Route } from "../http/route.ts";
@@ -14,7 +15,7 @@ import { chatShape, readyBody, textShape } from "./ollama/codec.ts";
 import { refusalOn } from "./refusals.ts";
 import type { RespondLimits } from "./respond.ts";
 import { cancelResponse, deleteResponse, type ResponsesDeps, readResponse } from "./responses/responses.ts";
-import { aliasesOf, jobRoutes, pageRoutes, requestPath } from "./routes.ts";
+import { aliasesOf, jobRoutes, pageRoutes, requestRoutes } from "./routes.ts";
 import { type ListedModel, severalModelRoutes } from "./several-models.ts";
 
 /** A loaded model with its own table of routes. */
@@ -32,6 +33,7 @@ export interface SeveralDeps {
   readonly version: string;
   readonly responses: ResponsesDeps["responses"];
   readonly cacheRecords: CacheRecords;
+  readonly requestRecords: RequestRecords;
   readonly jobs: JobService | null;
   readonly metrics: () => Promise<Response>;
   readonly state: (isAdmin: boolean) => object;
@@ -119,7 +121,7 @@ export function severalRoutes(deps: SeveralDeps): readonly Route[] {
         ? toModel(call, { method: "POST", path: oneResponse }, deps)
         : cancelResponse(call, deps),
     ),
-    route("GET", requestPath, (call) => deps.cacheRecords.read(call)),
+    ...requestRoutes(deps),
     route("GET", oneResponse, (call) => readResponse(call, deps)),
     route("DELETE", oneResponse, (call) => deleteResponse(call, deps)),
     ...(["GET", "POST", "PUT", "DELETE"] as const).map((method) =>

@@ -185,7 +185,7 @@ export function brokenOff(): ServerError {
 }
 
 /** Calls a route of the API with fetch. Throws ServerError if no server responds. */
-async function ask(target: Target, route: string, init: RequestInit): Promise<Response> {
+export async function ask(target: Target, route: string, init: RequestInit): Promise<Response> {
   const base = apiBase(target.url);
   const headers = { ...authorization(target), ...(init.headers as Record<string, string>) };
   try {

@@ -21,6 +21,7 @@ function report(stepsTotal: number, more: Partial<EngineReport> = {}, load: obje
     prompts: [],
     progress: [],
     checked: [],
+    accounts: [],
     kvEvents: null,
     load: { ...idleLoad(spec), stepsTotal, stepTokens: 10, stepMs: 2, ...load },
     ...more,

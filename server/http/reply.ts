@@ -34,6 +34,8 @@ export interface ReplyTarget {
    * head is sent.
    */
   streamFrom(source: TextSource): void;
+  /** Calls `tell` once the whole answer is written. */
+  whenSent(tell: () => void): void;
 }
 
 /** Form of an answer, as its request demands. */
@@ -56,6 +58,7 @@ export class Reply implements ReplyTarget {
   readonly #outbox: Outbox;
   readonly #reset: () => void;
   #source: TextSource | null = null;
+  readonly #whenSent: (() => void)[] = [];
 
   constructor(signal: AbortSignal, form: ReplyForm, outbox: Outbox, reset: () => void) {
     this.signal = signal;
@@ -68,11 +71,16 @@ export class Reply implements ReplyTarget {
     this.#source = source;
   }
 
+  whenSent(tell: () => void): void {
+    this.#whenSent.push(tell);
+  }
+
   /** Resolves when everything is written. */
   async send(response: Response): Promise<void> {
     const source = response.body === null ? this.#source : null;
     if (source !== null && this.#form.hasBody) await this.#sendStream(response, source);
     else await this.#sendWhole(response);
+    for (const tell of this.#whenSent) tell();
   }
 
   #sendStream(response: Response, source: TextSource): Promise<void> {

@@ -1,6 +1,7 @@
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { EngineId } from "../../scheduler/core.ts";
 import type { DeviceSpec } from "../../scheduler/device.ts";
+import { causes } from "../../scheduler/explain/causes.ts";
 import type { PlacementReason } from "../../scheduler/fleet/placement.ts";
 import type { EngineLoad } from "../../scheduler/messages.ts";
 import type { SessionObserver } from "../../scheduler/session/session-keeper.ts";
@@ -79,6 +80,11 @@ const counters = {
     "bunting_sessions_kept_total",
     "Sessions whose pages were kept between turns: kept, then returned or given_up.",
     ["event"],
+  ],
+  causes: [
+    "bunting_request_seconds_total",
+    "Time of requests that have ended, from their heads to their last bytes, by cause.",
+    ["cause"],
   ],
   restarts: ["bunting_engine_restarts_total", "Lost engines that were replaced.", ["engine"]],
   disk: [
@@ -307,6 +313,13 @@ export class Telemetry {
     began: (by) => this.#counters.sessionTurns.inc({ by }),
     kept: (event) => this.#counters.sessionsKept.inc({ event }),
   };
+
+  /** Counts the time of a request that has ended. */
+  countCauses(ms: Float64Array): void {
+    for (const [index, { name }] of causes.entries()) {
+      if (ms[index]! > 0) this.#counters.causes.inc({ cause: name }, ms[index]! / 1000);
+    }
+  }
 
   /** Tokens computed for answers that have ended. */
   get computed(): Readonly<Record<Work, number>> {

@@ -22,6 +22,7 @@ export class WaitingStream implements TextSource {
       streamFrom: (source) => {
         this.#answer = source;
       },
+      whenSent: (tell) => outer.whenSent(tell),
     };
   }
 

@@ -148,7 +148,7 @@ test("misses are counted by reason", async () => {
 test("there is no account of a request that asked nothing of the model, and no other route below it", async () => {
   start();
   const { id } = await ask(chatBody("Rome?", { max_tokens: 1 }));
-  for (const path of [`/v1/requests/${id}`, `/v1/requests/${id}/cache/more`, `/v1/requests/${id}/other`])
+  for (const path of [`/v1/requests/${id}/`, `/v1/requests/${id}/cache/more`, `/v1/requests/${id}/other`])
     expect((await fetch(server.origin + path)).status).toBe(404);
   const models = await fetch(`${server.origin}/v1/models`);
   expect((await read(models.headers.get("x-request-id")!)).status).toBe(404);

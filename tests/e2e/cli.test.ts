@@ -145,6 +145,7 @@ test("--help fits 80 columns where no terminal is, in groups", async () => {
     "doctor",
     "bench",
     "simulate",
+    "why",
   ]);
   const all = [main, ...(await Promise.all(commands.map((name) => helpOf(name))))];
   for (const text of all) {

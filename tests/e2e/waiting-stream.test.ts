@@ -6,6 +6,7 @@ import { refusalOn } from "../../server/api/refusals.ts";
 import { KeptResponses } from "../../server/api/responses/kept.ts";
 import type { ModelHost } from "../../server/api/several.ts";
 import { severalRoutes } from "../../server/api/several.ts";
+import { RequestRecords } from "../../server/explain/request-records.ts";
 import { createApp } from "../../server/http/app.ts";
 import { ApiKeys } from "../../server/http/auth.ts";
 import { BodyReader } from "../../server/http/body.ts";
@@ -98,6 +99,7 @@ beforeAll(() => {
       typeof severalRoutes
     >[0]["models"],
     answersToAny: false,
+    requestRecords: new RequestRecords(),
     lifecycle,
     version: "0",
     responses,

@@ -2,7 +2,7 @@ import { wholeValueIn } from "../../../text/cut-json.ts";
 import type { ChoiceFinish, Part, Usage } from "../../answer/events.ts";
 import type { ToolCall, WholePart } from "../../answer/whole.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
-import type { Codec, ShownEvent } from "../codec.ts";
+import { type Codec, type CodecAnswer, type ShownEvent, whyMember } from "../codec.ts";
 import { anthropicErrorBody } from "./errors.ts";
 import type { MessagesRequest } from "./schema.ts";
 
@@ -28,7 +28,8 @@ export function messagesCodec({ model, markedTokens }: Answer, requestId: string
   const stream = new BlockStream(callId);
   let finish: ChoiceFinish = { reason: "stop", stopReason: null };
 
-  const chunk = (event: ShownEvent, usage: Usage): string => {
+  const chunk = (event: ShownEvent, answer: CodecAnswer): string => {
+    const { usage } = answer;
     switch (event.kind) {
       case "started": {
         const message = messageOf([], { stop_reason: null, stop_sequence: null }, usage);
@@ -40,7 +41,8 @@ export function messagesCodec({ model, markedTokens }: Answer, requestId: string
         finish = event;
         return stream.end();
       case "done": {
-        const last = { delta: endingOf(finish), usage: usageJson(event.usage, markedTokens) };
+        const ending = { delta: endingOf(finish), usage: usageJson(event.usage, markedTokens) };
+        const last = { ...ending, ...whyMember(answer) };
         return typed("message_delta", last) + typed("message_stop");
       }
     }
@@ -51,7 +53,7 @@ export function messagesCodec({ model, markedTokens }: Answer, requestId: string
       const content = choice!.parts.map((part) => blockOf(part, callId));
       return messageOf(content, endingOf(choice!.finish), usage);
     },
-    chunk: (event, answer) => chunk(event, answer.usage),
+    chunk,
     failure: (error) => typed("error", anthropicErrorBody(error, requestId)),
   };
 }

@@ -10,7 +10,7 @@ import type { Prompt } from "../../request/chat-message.ts";
 import { requestLimits } from "../../request/limits.ts";
 import { expectFits, type PromptServices } from "../../request/prompt.ts";
 import type { ServedModel } from "../../request/served-model.ts";
-import type { Codec, CodecAnswer } from "../codec.ts";
+import { type Codec, type CodecAnswer, whyMember } from "../codec.ts";
 import { reportIgnored } from "../exchange.ts";
 import { Fields, fieldsOf, refusal, reportable } from "../fields.ts";
 import {
@@ -268,6 +268,7 @@ function completionCodec(
               ...said(0, "", [], null),
               ...ending(0, finish, event.usage.completionTokens),
               ...timed(event.usage, times),
+              ...whyMember(answer),
             }),
           );
       }

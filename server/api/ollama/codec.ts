@@ -3,7 +3,7 @@ import { type ApiError, errorResponse, ModelNotFound, quote } from "../../http/e
 import { LazyList } from "../../http/json/slices.ts";
 import type { AnswerTimes } from "../../http/measure.ts";
 import type { Framing } from "../../http/stream.ts";
-import type { Codec } from "../codec.ts";
+import { type Codec, whyMember } from "../codec.ts";
 import { chatEntry } from "../openai/logprobs.ts";
 
 /** NDJSON: one JSON value per line and no keep-alive text between them, because clients parse each line. */
@@ -77,7 +77,8 @@ export function ollamaCodec(model: string, shape: Shape): Codec {
           return "";
         case "done": {
           const last = { text: "", thinking: "", calls: calls.end(), logprobs: null };
-          return jsonLine(line({ ...sayOf(last), ...endingOf(finish, event.usage, answer.times) }));
+          const ending = endingOf(finish, event.usage, answer.times);
+          return jsonLine(line({ ...sayOf(last), ...ending, ...whyMember(answer) }));
         }
       }
     },

@@ -89,8 +89,9 @@ export function openaiCodec(request: CommonRequest, format: ChoiceFormat): Codec
         case "finish":
           return written(event, answer);
         case "done": {
-          const last = `${head}],"usage":${JSON.stringify(usageJson(event.usage))}}`;
-          return (includeUsage ? sseEvent(last) : "") + sseEvent("[DONE]");
+          const usage = includeUsage ? `,"usage":${JSON.stringify(usageJson(event.usage))}` : "";
+          const why = answer.why == null ? "" : `,"bunting":${JSON.stringify({ why: answer.why })}`;
+          return (usage + why === "" ? "" : sseEvent(`${head}]${usage}${why}}`)) + sseEvent("[DONE]");
         }
       }
     },

@@ -21,7 +21,14 @@ test("a client that is gone before its program begins has nothing computed, and 
     arrivedMs: 0,
     tenant: "",
     sessionName: null,
-    services: { generator, lifecycle, telemetry, cacheSaltFor: (_, salt) => salt, recordCache: null },
+    services: {
+      generator,
+      lifecycle,
+      telemetry,
+      cacheSaltFor: (_, salt) => salt,
+      recordCache: null,
+      recordRequest: null,
+    },
     limits: defaultHttpLimits,
   };
   const reader = new ProgramReader({

@@ -152,7 +152,9 @@ test("a stream is, put together as clients do, the whole answer", () => {
       });
       const gatherer = new Gatherer(1, logprobs !== null);
       const whole = events.map((event) => gatherer.take(event)).at(-1)!;
-      const stream = folded(namedEventsIn<StreamEvent>(events.map((event) => codec.chunk(event)).join("")));
+      const answer = { usage: { promptTokens: 0, completionTokens: 0, reasoningTokens: 0, cachedTokens: 0 } };
+      const chunks = events.map((event) => codec.chunk(event, answer));
+      const stream = folded(namedEventsIn<StreamEvent>(chunks.join("")));
       const body = codec.body(whole!);
       expect<unknown>({ ...body, completed_at: null }).toEqual({ ...stream, completed_at: null });
       expect(kept.length).toBe(2);

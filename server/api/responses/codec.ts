@@ -2,7 +2,7 @@ import type { ChoiceFinish, Usage } from "../../answer/events.ts";
 import type { ApiError } from "../../http/errors.ts";
 import { sseEvent, sseFraming } from "../../http/stream.ts";
 import { requestLimits } from "../../request/limits.ts";
-import type { Codec, ShownEvent } from "../codec.ts";
+import { type Codec, type CodecAnswer, type ShownEvent, whyMember } from "../codec.ts";
 import { Output, partsOf } from "./output.ts";
 import type { ResponsesRequest } from "./schema.ts";
 
@@ -66,7 +66,7 @@ export class ResponseCodec implements Codec {
     return this.#keep(this.#ended(finish, usage, output));
   };
 
-  chunk(event: ShownEvent): string {
+  chunk(event: ShownEvent, answer: CodecAnswer): string {
     this.#open();
     switch (event.kind) {
       case "started":
@@ -80,7 +80,7 @@ export class ResponseCodec implements Codec {
         break;
       case "done": {
         const response = this.#keep(this.#ended(this.#finish, event.usage, this.#output));
-        this.#emit(`response.${response.status}`, { response });
+        this.#emit(`response.${response.status}`, { response: { ...response, ...whyMember(answer) } });
       }
     }
     return this.#taken();
