@@ -29,7 +29,7 @@ export interface Asked {
   readonly isKept?: boolean;
 }
 
-/** What became of a prompt. */
+/** Outcome of a prompt so far. */
 export interface Told {
   readonly place: SessionPlace;
   readonly by: SessionSign;
