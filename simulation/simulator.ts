@@ -20,6 +20,7 @@ import { History } from "./history.ts";
 import { DeviceNoise, type Noise } from "./noise.ts";
 import { type RequestRecord, type SimulationReport, summarize } from "./report.ts";
 import { type HostObserver, SimulatedHost } from "./simulated-host.ts";
+import { SimulatedSessions } from "./simulated-sessions.ts";
 import type { TierSetup } from "./simulated-tier.ts";
 import type { Arrival, Workload } from "./workload.ts";
 
@@ -127,6 +128,8 @@ class Simulation implements ClientObserver, HostObserver {
   readonly #fleet: Fleet;
   /** Calls by index, which is also the seed of their sequence; null after the end. */
   readonly #calls: (SimulatedClient | null)[] = [];
+  /** Null: the policy keeps none. */
+  readonly #sessions: SimulatedSessions | null;
   /** Prefix hints by the workload's keys. */
   readonly #hints = new Map<string, SequenceId>();
   /** Records of ended calls, whose entries in `#calls` are null: a long run keeps few calls in memory. */
@@ -157,6 +160,9 @@ class Simulation implements ClientObserver, HostObserver {
     };
     this.#fleet =
       record === undefined ? new Fleet(members, options) : new RecordedFleet(members, options, record);
+    const { sessions } = policy;
+    const parts = { fleet: this.#fleet, specs: this.#specs, clock: this.#clock };
+    this.#sessions = sessions === undefined ? null : new SimulatedSessions({ ...parts, policy: sessions });
     const isChecked = setup.checks === true;
     this.#checks = isChecked
       ? new Checks(policy, this.#hosts, this.#fleet, setup.linkDelayMs ?? LINK_DELAY_MS)
@@ -226,16 +232,21 @@ class Simulation implements ClientObserver, HostObserver {
       const call = new SimulatedClient(this.#calls.length, arrival, prompt.length, this.#clock, this);
       this.#calls.push(call);
       this.#history.note(this.#clock.nowMs(), ARRIVED, call.index, prompt.length);
-      return { call, spec: sequenceOf(call, prompt, this.#stopToken) };
+      const spec = sequenceOf(call, prompt, this.#stopToken);
+      const session = this.#sessions?.begin(call, prompt) ?? null;
+      const service = { ...spec.service, session: spec.service.session ?? session };
+      return { call, spec: { ...spec, service } };
     });
     const specs = calls.map(({ spec }) => spec);
     const listeners = calls.map(({ call }) => call);
     if (calls.length === 1) this.#fleet.submit(specs[0]!, listeners[0]!);
     else this.#fleet.submitTaskGroup(specs, listeners);
+    for (const call of listeners) this.#sessions?.submitted(call);
   }
 
   onStarted(call: SimulatedClient): void {
     this.#checks?.started(call);
+    this.#sessions?.started(call);
     if (this.#isWatched(call)) this.#queueing.add(this.#clock.nowMs() - call.arrivedMs);
   }
 
@@ -248,6 +259,7 @@ class Simulation implements ClientObserver, HostObserver {
     const { arrival, index, tokens, finishedMs } = call;
     this.#ended += 1;
     this.#checks?.ended(call);
+    this.#sessions?.ended(call);
     this.#history.note(finishedMs, ENDED, index, tokens.length);
     for (const together of byTaskGroup(this.#setup.workload.after(arrival, { finishedMs, tokens }))) {
       const { atMs } = together[0]!;

@@ -17,6 +17,8 @@ export interface Arrival {
    * together.
    */
   readonly service: Service;
+  /** Ending of the answer: calls of tools, whose results the next prompt brings. Absent: not known. */
+  readonly ending?: "calls" | "answer";
   /** Part of a mixed workload that the call belongs to; reports are per kind. */
   readonly kind: string;
 }

@@ -98,14 +98,16 @@ const DONE_GUESS = ReturnTimes.guess(0.05, 0, 12);
  */
 export class SessionTable {
   readonly history: PromptHistory;
+  readonly #sessionsMax: number;
   /** Sessions by id, least recently used first. */
   readonly #sessions = new Map<number, Session>();
   /** Times by tenant and kind of ending, least recently used first. */
   readonly #times = new Map<string, ReturnTimes>();
   #nextId = 0;
 
-  constructor(history = new PromptHistory()) {
+  constructor(history = new PromptHistory(), sessionsMax = SESSIONS_MAX) {
     this.history = history;
+    this.#sessionsMax = sessionsMax;
   }
 
   /** Sessions, least recently used first. */
@@ -220,7 +222,7 @@ export class SessionTable {
     const { id } = session.place;
     this.#sessions.delete(id);
     this.#sessions.set(id, session);
-    if (this.#sessions.size <= SESSIONS_MAX) return;
+    if (this.#sessions.size <= this.#sessionsMax) return;
     const [oldest] = this.#sessions.values();
     this.#sessions.delete(oldest!.place.id);
     oldest!.waiting?.times.add(2 * RETURN_MAX_MS);

@@ -4,17 +4,23 @@
  */
 
 import { SeededRandom } from "../../base/random.ts";
-import { chatService } from "../../scheduler/core.ts";
+import { chatService, type Service } from "../../scheduler/core.ts";
 import type { Answer, Arrival, Workload } from "../workload.ts";
 import { drawNormal, exponentialGapMs, nameOf, promptOf, workloadOf } from "./parts.ts";
 
 /** A call of a session, and the calls that follow its answer. */
-interface Call {
+export interface SessionCall {
   readonly prompt: Int32Array;
   readonly outputTokens: number;
   /** Milliseconds from the answer before, or from the start of the session. */
   readonly afterMs: number;
-  readonly next?: (context: Int32Array) => readonly Call[];
+  /** Ending of its answer; absent: not known. */
+  readonly ending?: "calls" | "answer";
+  /** Tenant and session; absent: that of a plain chat. */
+  readonly service?: Service;
+  /** Absent: the workload's. */
+  readonly kind?: string;
+  readonly next?: (context: Int32Array) => readonly SessionCall[];
 }
 
 /** Load of a workload of sessions. */
@@ -28,11 +34,13 @@ export interface SessionLoad {
 const THINK_MS = 20_000;
 const TOOL_MS = 1000;
 
-function text(tokens: number, ...names: number[]): Int32Array {
+/** Text of so many tokens, equal for equal names. */
+export function text(tokens: number, ...names: number[]): Int32Array {
   return promptOf([{ name: nameOf(...names), tokens }])();
 }
 
-function joined(...parts: readonly Int32Array[]): Int32Array {
+/** One text after the other. */
+export function joined(...parts: readonly Int32Array[]): Int32Array {
   const all = new Int32Array(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
   for (const part of parts) {
@@ -50,7 +58,7 @@ function drawAnswer(random: SeededRandom): number {
 export function chatSessions(load: SessionLoad, dropsThoughts = false): Workload {
   const instruction = text(400, load.seed, 0);
   return sessionWorkload(dropsThoughts ? "chats that drop thoughts" : "chats", load, (random, session) => {
-    const turn = (index: number, context: Int32Array): Call => {
+    const turn = (index: number, context: Int32Array): SessionCall => {
       const prompt = joined(context, text(30 + random.below(170), load.seed, 1, session, index));
       const kept = (whole: Int32Array): Int32Array =>
         dropsThoughts
@@ -79,10 +87,16 @@ export function agentSessions(load: SessionLoad): Workload {
   return sessionWorkload("agents", load, (random, session) => {
     const result = (...names: number[]): Int32Array =>
       text(50 + random.below(700), load.seed, 2, session, ...names);
-    const chain = (agent: number, calls: number, prompt: Int32Array, atEnd: () => readonly Call[]): Call => ({
+    const chain = (
+      agent: number,
+      calls: number,
+      prompt: Int32Array,
+      atEnd: () => readonly SessionCall[],
+    ): SessionCall => ({
       prompt,
       outputTokens: drawNormal(random, { mean: 120, deviation: 60, least: 10, most: 400 }),
       afterMs: TOOL_MS,
+      ending: calls === 1 ? "answer" : "calls",
       next: (whole) =>
         calls === 1 ? atEnd() : [chain(agent, calls - 1, joined(whole, result(agent, calls)), atEnd)],
     });
@@ -92,19 +106,21 @@ export function agentSessions(load: SessionLoad): Workload {
         text(300 + 400 * Math.min(1, agent), load.seed, 1, Math.min(1, agent)),
         text(200, load.seed, 3, session, agent),
       );
-    const main: Call = {
+    const main: SessionCall = {
       prompt: begin(0),
       outputTokens: 120,
       afterMs: 0,
+      ending: "calls",
       next: (whole) => {
-        const fifth = (left: number, context: Int32Array): Call => ({
+        const fifth = (left: number, context: Int32Array): SessionCall => ({
           prompt: joined(context, result(0, left)),
           outputTokens: 120,
           afterMs: TOOL_MS,
+          ending: "calls",
           next: (more) => {
             if (left > 1) return [fifth(left - 1, more)];
             let running = 2;
-            const goOn = (): readonly Call[] => {
+            const goOn = (): readonly SessionCall[] => {
               running -= 1;
               return running > 0 ? [] : [chain(0, 15, joined(more, result(0, 100)), () => [])];
             };
@@ -132,22 +148,24 @@ export function documentSessions(load: SessionLoad): Workload {
   });
 }
 
-function sessionWorkload(
+/** Makes a workload of sessions that begin by a Poisson process; `open` returns the first calls of one. */
+export function sessionWorkload(
   kind: string,
   { seed, sessions, gapMs }: SessionLoad,
-  open: (random: SeededRandom, session: number) => readonly Call[],
+  open: (random: SeededRandom, session: number) => readonly SessionCall[],
 ): Workload {
   const random = new SeededRandom(seed).child(kind);
-  const calls = new Map<Arrival, Call>();
-  const arrivalOf = (call: Call, sinceMs: number): Arrival => {
-    const arrival = {
+  const calls = new Map<Arrival, SessionCall>();
+  const arrivalOf = (call: SessionCall, sinceMs: number): Arrival => {
+    const arrival: Arrival = {
       atMs: sinceMs + call.afterMs,
       promptTokens: () => call.prompt,
       outputTokens: call.outputTokens,
       tokensMax: Math.max(1024, call.outputTokens),
       cacheSalt: "",
-      service: chatService,
-      kind,
+      service: call.service ?? chatService,
+      kind: call.kind ?? kind,
+      ...(call.ending === undefined ? {} : { ending: call.ending }),
     };
     calls.set(arrival, call);
     return arrival;
