@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { Finish, PageMove, SequenceId, SequenceSpec, Service } from "../core.ts";
+import type { EngineDrafts } from "../draft/sequence-drafts.ts";
 import { raised } from "../objective.ts";
 import type { AdmissionRule } from "./admission-rule.ts";
 import { checkEngine } from "./integrity.ts";
@@ -22,6 +23,8 @@ export interface SequenceTableParts {
   readonly loads: TierLoads | null;
   readonly reports: ReportBuilder;
   readonly rule: Pick<AdmissionRule, "backOffSteps">;
+  /** Null: there are none. */
+  readonly drafts: EngineDrafts | null;
 }
 
 /** Weight of the last prompt, answer or decode in the averages. */
@@ -52,6 +55,7 @@ export class SequenceTable {
   readonly #loads: TierLoads | null;
   readonly #reports: ReportBuilder;
   readonly #rule: SequenceTableParts["rule"];
+  readonly #drafts: EngineDrafts | null;
   readonly #sequences = new Map<SequenceId, Sequence>();
   readonly #running: Sequence[] = [];
   /** Known tokens of all waiting sequences, and of the offline ones among them. */
@@ -65,13 +69,14 @@ export class SequenceTable {
   /** Average uncached tokens of streams' prompts; 0: there was none. */
   #streamTokens = 0;
 
-  constructor({ clock, kvCache, queue, loads, reports, rule }: SequenceTableParts) {
+  constructor({ clock, kvCache, queue, loads, reports, rule, drafts }: SequenceTableParts) {
     this.#clock = clock;
     this.kvCache = kvCache;
     this.queue = queue;
     this.#loads = loads;
     this.#reports = reports;
     this.#rule = rule;
+    this.#drafts = drafts;
   }
 
   /** Sequences that hold pages, paused ones included, in order of arrival. */
@@ -269,6 +274,7 @@ export class SequenceTable {
   /** Ends a sequence in any state. `keep`: its computed pages go to the cache. */
   end(sequence: Sequence, finish: Finish, keep: boolean): void {
     this.#remove(sequence, keep);
+    this.#drafts?.ended(sequence.spec, sequence.tokens, sequence.length);
     const isWhole = finish.kind === "stop" || finish.kind === "length";
     const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
     if (isWhole) learnt.answerTokens += (sequence.generated - learnt.answerTokens) * LATELY;

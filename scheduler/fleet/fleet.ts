@@ -15,7 +15,14 @@ import { unknownCost } from "../cost/linear.ts";
 import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import { engineDefaults } from "../engine/engine-options.ts";
-import { type EngineLoad, type EngineMessage, type EngineReport, goneOn, idleLoad } from "../messages.ts";
+import {
+  type CheckedDraft,
+  type EngineLoad,
+  type EngineMessage,
+  type EngineReport,
+  goneOn,
+  idleLoad,
+} from "../messages.ts";
 import { raised } from "../objective.ts";
 import { ours } from "../policies.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
@@ -42,8 +49,8 @@ export interface SequenceListener {
   onPromptLogprobs?(start: number, logprobs: readonly TokenLogprobs[]): void;
   /** Called with the number of computed prompt tokens, if the sequence asks for it; it may fall. */
   onProgress?(tokens: number): void;
-  /** Called with the tokens of a draft that was checked, and how many were right, before these come. */
-  onDraft?(tokens: number, accepted: number): void;
+  /** Called with a draft that was checked, before its right tokens come. */
+  onDraft?(draft: CheckedDraft): void;
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void;
   /** `drawn`: all tokens that the sequence drew, some perhaps after its abort. */
   onFinish(finish: Finish, drawn: readonly TokenId[]): void;
@@ -350,9 +357,9 @@ export class Fleet {
       const active = this.#active.get(sequence);
       if (active !== undefined) this.#news.push(() => active.listener.onProgress?.(tokens));
     }
-    for (const { sequence, tokens, accepted } of report.checked) {
-      const active = this.#active.get(sequence);
-      if (active !== undefined) this.#news.push(() => active.listener.onDraft?.(tokens, accepted));
+    for (const draft of report.checked) {
+      const active = this.#active.get(draft.sequence);
+      if (active !== undefined) this.#news.push(() => active.listener.onDraft?.(draft));
     }
     for (let i = 0; i < report.tokens.length; i++) {
       const active = this.#active.get(report.sequences[i]!);

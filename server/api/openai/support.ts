@@ -10,7 +10,6 @@ export const harmless = [
   "safety_identifier",
   "prompt_cache_key",
   "prompt_cache_retention",
-  "prediction",
   "verbosity",
   "request_id",
   "session_id",
