@@ -182,6 +182,8 @@ export interface SequenceSpec {
    * are the same.
    */
   readonly draftTokensMax?: number;
+  /** Text that the client expects the output to resemble, in which drafts are looked for. Absent: none. */
+  readonly prediction?: ArrayLike<TokenId>;
   readonly service: Service;
   /**
    * Pooling of hidden states: the sequence draws no token and ends as `pooled` once its prompt is computed.

@@ -84,6 +84,8 @@ export interface CheckedDraft {
   readonly sequence: SequenceId;
   readonly tokens: number;
   readonly accepted: number;
+  /** True if its tokens are of the client's prediction. Absent: they are not. */
+  readonly isPredicted?: boolean;
 }
 
 /** Admission of a sequence. */

@@ -9,6 +9,8 @@ export interface Draft {
    * all drafted before them are.
    */
   readonly kinds: readonly number[];
+  /** True if they are of the prediction that came with the request (`SequenceSpec.prediction`). Absent: false. */
+  readonly isPredicted?: boolean;
 }
 
 /** Port: drafts the tokens of one sequence. */
@@ -25,6 +27,6 @@ export interface DraftSource {
   /** Share of right tokens by kind, in 0 … 1, before any was checked. */
   readonly priors: readonly number[];
   open(spec: SequenceSpec): Drafter;
-  /** Learns from a sequence that has ended. Absent: it learns nothing. */
+  /** Learns from a sequence that has ended, drafted for or not. Absent: it learns nothing. */
   ended?(spec: SequenceSpec, tokens: Int32Array, length: number): void;
 }

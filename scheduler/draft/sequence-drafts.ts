@@ -2,30 +2,35 @@ import type { TokenId } from "../../base/token.ts";
 import type { SequenceSpec } from "../core.ts";
 import { Acceptance } from "./acceptance.ts";
 import type { Draft, Drafter, DraftSource } from "./drafter.ts";
+import { PerKey } from "./per-key.ts";
 
 /** A draft with its prospects. */
-export interface OfferedDraft {
-  readonly tokens: readonly TokenId[];
+export interface OfferedDraft extends Pick<Draft, "tokens" | "isPredicted"> {
   /** Chance that a token and all before it are right. Falls, or stays. */
   readonly chances: readonly number[];
 }
 
-/** The drafts of an engine's sequences, and how often they are right. */
+/** The drafts of an engine's sequences, and how often they are right, by key. */
 export class EngineDrafts {
   readonly #source: DraftSource;
-  readonly #acceptance: Acceptance;
+  readonly #acceptance: PerKey<Acceptance>;
 
   constructor(source: DraftSource) {
+    const { priors } = source;
     this.#source = source;
-    this.#acceptance = new Acceptance(source.priors.length, (kind) => source.priors[kind]!);
+    this.#acceptance = new PerKey(() => new Acceptance(priors.length, (kind) => priors[kind]!));
   }
 
   open(spec: SequenceSpec): SequenceDrafts {
-    return new SequenceDrafts(this.#source.open(spec), this.#source.priors.length, this.#acceptance);
+    return new SequenceDrafts(this.#source.open(spec), this.#source.priors.length, this.#acceptance.of(spec));
   }
 
   ended(spec: SequenceSpec, tokens: Int32Array, length: number): void {
-    this.#source.ended?.(spec, tokens, length);
+    try {
+      this.#source.ended?.(spec, tokens, length);
+    } catch {
+      // A source that fails costs its drafts, and no answer.
+    }
   }
 }
 
@@ -42,7 +47,7 @@ export class SequenceDrafts {
   /** Number of its tokens that were right. */
   #right = 0;
 
-  /** `ofAll`: the shares of all sequences, with which this one begins. */
+  /** `ofAll`: the shares of all sequences of its key, with which this one begins. */
   constructor(drafter: Drafter, kinds: number, ofAll: Acceptance) {
     this.#drafter = drafter;
     this.#acceptance = new Acceptance(kinds, (kind) => ofAll.chanceOf(kind));
@@ -60,7 +65,8 @@ export class SequenceDrafts {
       chance *= this.#acceptance.chanceOf(kind);
       return chance;
     });
-    return { tokens: draft.tokens, chances };
+    const { tokens: drafted, isPredicted = false } = draft;
+    return { tokens: drafted, chances, isPredicted };
   }
 
   /** Compares the last draft with a token of the sequence. */

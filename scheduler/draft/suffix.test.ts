@@ -1,10 +1,14 @@
-/** The suffix drafter against a plain search, and its bounds. */
+/** The suffix drafter against a plain search, its texts, and its bounds. */
 
 import { expect, test } from "bun:test";
 import fc from "fast-check";
+import { sequenceSpec } from "../../simulation/factories.ts";
 import { runs } from "../../tests/support/property.ts";
-import type { Draft, Drafter } from "./drafter.ts";
-import { SuffixDrafter, suffixSource } from "./suffix.ts";
+import type { SequenceId, SequenceSpec } from "../core.ts";
+import type { Draft, Drafter, DraftSource } from "./drafter.ts";
+import { EarlierTexts } from "./earlier.ts";
+import { EngineDrafts } from "./sequence-drafts.ts";
+import { openSuffixSource, SuffixDrafter } from "./suffix.ts";
 
 /** Drafts after each token of a text, from the given length on. */
 function draftsOf(text: readonly number[], from = 1, most = 4): (Draft | null)[] {
@@ -36,7 +40,7 @@ test("a longer match wins over a later one, and most places over one", () => {
 
 test("kinds tell long from short matches, and agreement from a single place", () => {
   const kindsAfter = (text: readonly number[]): readonly number[] => draftsOf(text, text.length)[0]!.kinds;
-  const chance = (kind: number): number => suffixSource.priors[kind]!;
+  const chance = (kind: number): number => openSuffixSource().priors[kind]!;
   const [once] = kindsAfter([1, 2, 3, 4, 9, 1, 2]);
   const [twice] = kindsAfter([1, 2, 3, 4, 8, 1, 2, 3, 4, 9, 1, 2]);
   const [split] = kindsAfter([1, 2, 3, 4, 8, 1, 2, 5, 4, 9, 1, 2]);
@@ -88,4 +92,95 @@ test("a text of any length is read in bounded memory, and its last part is known
   // A long text is read in pieces, and nothing is drafted before its end.
   expect(drafts.slice(0, 15)).toEqual(new Array(15).fill(null));
   expect(drafts.at(-1)?.tokens).toEqual([0, 1]);
+});
+
+/** A sequence with a prompt that shares nothing with others. */
+const specOf = (changes: Partial<SequenceSpec> & { readonly tenant?: string } = {}): SequenceSpec => {
+  const { tenant = "", ...more } = changes;
+  return { ...sequenceSpec([90, 91, 92], 20, { service: { tenant } }), id: 0 as SequenceId, ...more };
+};
+/** Drafts of a source after each token of an answer. */
+function draftedIn(
+  source: DraftSource,
+  spec: SequenceSpec,
+  answer: readonly number[],
+): (readonly number[] | null)[] {
+  const tokens = Int32Array.from([...Array.from(spec.promptTokens), ...answer]);
+  const drafter = source.open(spec);
+  const begin = spec.promptTokens.length;
+  return answer.map((_, i) => drafter.draft(tokens, begin + i + 1, 3)?.tokens ?? null);
+}
+const answer = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+const ends = (source: DraftSource, spec: SequenceSpec, tokens: readonly number[] = answer): void => {
+  const all = Int32Array.from([...Array.from(spec.promptTokens), ...tokens, 77, 77]);
+  source.ended!(spec, all, all.length - 2);
+};
+
+test("what an earlier answer of the key had is drafted, up to its end", () => {
+  const source = openSuffixSource();
+  expect(draftedIn(source, specOf(), answer)[1]).toBeNull();
+  ends(source, specOf());
+  ends(source, specOf(), [40, 41, 42, 43, 44, 45, 46, 47]);
+  const drafts = draftedIn(source, specOf(), answer);
+  expect(drafts.slice(0, 3)).toEqual([null, [3, 4, 5], [4, 5, 6]]);
+  expect(drafts.slice(-3)).toEqual([[9, 10], [10], null]);
+});
+
+test("nothing of one key is drafted for another, and answers without drafts are not kept", () => {
+  const source = openSuffixSource();
+  ends(source, specOf({ tenant: "a", cacheSalt: "s" }));
+  for (const other of [
+    specOf({ tenant: "b", cacheSalt: "s" }),
+    specOf({ tenant: "a" }),
+    specOf({ tenant: "a", cacheSalt: "s", adapter: 1 }),
+  ])
+    expect(draftedIn(source, other, answer)).toEqual(answer.map(() => null));
+  expect(draftedIn(source, specOf({ tenant: "a", cacheSalt: "s" }), answer)[1]).toEqual([3, 4, 5]);
+  ends(source, specOf({ draftTokensMax: 0 }));
+  expect(draftedIn(source, specOf(), answer)[1]).toBeNull();
+});
+
+test("shares of right tokens of one key change no chance of another's", () => {
+  const drafts = new EngineDrafts(openSuffixSource());
+  const chanceFor = (spec: SequenceSpec): number => {
+    const tokens = Int32Array.from([1, 2, 3, 1, 2]);
+    return drafts.open(spec).offer(tokens, tokens.length, 1)!.chances[0]!;
+  };
+  const [own, other] = [specOf({ tenant: "a" }), specOf({ tenant: "b" })];
+  const before = chanceFor(other);
+  const text = Int32Array.from({ length: 200 }, (_, i) => (i % 3 === 2 ? 100 + i : i % 3));
+  const sequence = drafts.open(own);
+  for (let length = 5; length < text.length; length++) {
+    sequence.offer(text, length, 1);
+    sequence.drew(text[length]!);
+  }
+  expect(chanceFor(own)).toBeLessThan(before);
+  expect(chanceFor(other)).toBe(before);
+});
+
+test("earlier answers are bounded per key and in all; the least recently used keys are forgotten", () => {
+  const texts = new EarlierTexts();
+  const long = (first: number): Int32Array =>
+    Int32Array.from({ length: 10_000 }, (_, i) => (first + i) % 50_000);
+  const knows = (spec: SequenceSpec, tokens: Int32Array): boolean =>
+    Array.from({ length: 8 }, () => texts.of(spec).texts())
+      .at(-1)!
+      .some((text) => text.match(tokens, 200, -1) !== null);
+  for (const first of [0, 10_000, 20_000]) texts.add(specOf(), long(first));
+  expect([0, 10_000, 20_000].map((first) => knows(specOf(), long(first)))).toEqual([false, true, true]);
+  for (let key = 1; key < 200; key++) texts.add(specOf({ tenant: `${key}` }), long(0));
+  expect(texts.bytes).toBeLessThanOrEqual(32 * 2 ** 20);
+  expect(knows(specOf({ tenant: "1" }), long(0))).toBe(false);
+  expect(knows(specOf({ tenant: "199" }), long(0))).toBe(true);
+});
+
+test("a prediction is followed from the answer's first token on, and found again behind what differs", () => {
+  const source = openSuffixSource();
+  const spec = specOf({ prediction: answer });
+  const drafts = draftedIn(source, spec, [1, 2, 50, 51, 4, 5, 6]);
+  expect(drafts).toEqual([[2, 3, 4], [3, 4, 5], null, null, null, [6, 7, 8], [7, 8, 9]]);
+  const tokens = Int32Array.from([90, 91, 92, 1]);
+  expect(source.open(spec).draft(tokens, 4, 3)).toMatchObject({ isPredicted: true });
+  // Some tokens of an answer are known from the start if an engine was lost.
+  expect(source.open(spec).draft(Int32Array.from([90, 91, 92, 1, 2]), 5, 3)!.tokens).toEqual([3, 4, 5]);
 });

@@ -1,124 +1,137 @@
 import type { TokenId } from "../../base/token.ts";
+import type { SequenceSpec } from "../core.ts";
 import type { Draft, Drafter, DraftSource } from "./drafter.ts";
-import { GramIndex } from "./gram-index.ts";
+import { type EarlierAnswers, EarlierTexts } from "./earlier.ts";
+import { END, MATCH_MAX, type Match, SuffixText } from "./suffix-text.ts";
 
-/** Lengths of the suffixes that are looked up: the selective one first. */
-const ORDERS = [6, 2] as const;
-/** Most places that are compared per suffix, the latest first. */
-const PLACES_MAX = 24;
-/** Longest match that is told from a longer one. */
-const MATCH_MAX = 64;
 /** Upper bounds of the lengths of matches that count as equal. */
 const LENGTHS = [2, 4, 8, 16, 32, MATCH_MAX] as const;
-/** Most tokens that one call reads, for which it takes less than a millisecond: a long prompt takes several calls. */
-const READ_MAX = 4096;
 /** Tokens of a sequence that are looked up, the latest, and by how many more they grow. */
 const TOKENS_MAX = 65_536;
+/** Length of a match beside which no further text is looked up. */
+const ENOUGH = 16;
+/** Tokens by which a match in a client's prediction counts as longer: it was given for this answer. */
+const PREDICTED = 8;
 
 /** Agreement of the places on a token. */
 const [ALL, ONLY, MOST, FEW] = [0, 1, 2, 3] as const;
 const SHARES = 4;
+/** Texts in which a draft was found. */
+const [OWN, PREDICTION, EARLIER] = [0, 1, 2] as const;
 /** Shares of right tokens by length of the match where its only place has the token; first guesses. */
 const PRIOR_BY_LENGTH = [0.3, 0.45, 0.6, 0.75, 0.85, 0.9] as const;
 const PRIOR_BY_SHARE = [1.1, 1, 0.75, 0.4] as const;
+const PRIORS = PRIOR_BY_LENGTH.flatMap((length) =>
+  PRIOR_BY_SHARE.map((share) => Math.min(0.95, length * share)),
+);
+
+type TextKind = typeof OWN | typeof PREDICTION | typeof EARLIER;
+
+/** Places in one of the texts of a drafter. */
+interface Found {
+  readonly text: SuffixText;
+  readonly kind: TextKind;
+  readonly match: Match;
+  /** Length that the match counts as. */
+  readonly weight: number;
+}
 
 /**
- * Drafts from the sequence's own text: what followed the longest suffix that the text has had before
- * (SuffixDecoding, arXiv:2411.04975; prompt lookup is its case of one place in the prompt).
+ * Drafts what followed the longest suffix of a sequence that a text has had before: the sequence itself, the
+ * prediction of its client, and earlier answers of the same key (SuffixDecoding, arXiv:2411.04975; prompt
+ * lookup is its case of one place in the prompt).
  *
- * Two indexes of short suffixes take the place of a tree: they cost the same per token however long the text
- * is, and the places that they give are compared token by token. Where the longest matches disagree, most
- * places win, and of equally many the longest match. Memory is at most 32 bytes per token of the last 131,072.
+ * Where the longest matches disagree, most places win, and of equally many the longest match. Of its own text
+ * it knows the last 131,072 tokens.
  */
 export class SuffixDrafter implements Drafter {
-  #indexes = ORDERS.map((order) => new GramIndex(order));
-  /** The tokens of the sequence from `#begin` on; a view, or the whole array. */
-  #text: Int32Array = new Int32Array(0);
+  readonly #earlier: EarlierAnswers | null;
+  readonly #prediction: Int32Array;
+  readonly #predicted: SuffixText | null;
+  #own = new SuffixText();
+  /** First token of its own text. */
   #begin = 0;
+  /** Tokens of the sequence in the last call. */
   #length = 0;
   /** The place from which the last draft came; the next one is tried first. */
-  #followed = -1;
+  #followed: { readonly text: SuffixText; readonly place: number } | null = null;
+
+  /** `promptTokens`: length of the prompt, behind which the prediction begins. */
+  constructor(earlier: EarlierAnswers | null = null, prediction: ArrayLike<TokenId> = [], promptTokens = 0) {
+    this.#earlier = earlier;
+    this.#prediction = Int32Array.from(prediction);
+    this.#predicted = prediction.length > 0 ? new SuffixText() : null;
+    if (this.#predicted === null) return;
+    this.#length = promptTokens;
+    this.#followed = { text: this.#predicted, place: 0 };
+  }
 
   draft(tokens: Int32Array, length: number, most: number): Draft | null {
-    const places = this.#read(tokens, length) ? this.#places() : null;
-    return places === null ? null : this.#vote(places, most);
-  }
-
-  /** Reads the tokens that came since the last call. False: it has not read all yet. */
-  #read(tokens: Int32Array, length: number): boolean {
     if (length - this.#begin > 2 * TOKENS_MAX) {
       this.#begin = length - TOKENS_MAX;
-      this.#length = 0;
-      this.#followed = -1;
-      this.#indexes = ORDERS.map((order) => new GramIndex(order));
+      if (this.#followed?.text === this.#own) this.#followed = null;
+      this.#own = new SuffixText();
     }
     const text = this.#begin === 0 ? tokens : tokens.subarray(this.#begin);
-    const end = Math.min(length - this.#begin, this.#length + READ_MAX);
-    for (let i = this.#length; i < end && this.#followed >= 0; i++)
-      this.#followed = text[this.#followed] === text[i] ? this.#followed + 1 : -1;
-    // The place behind the last token is what is looked up.
-    for (const index of this.#indexes) index.add(text, this.#length, end);
-    this.#text = text;
-    this.#length = end;
-    return this.#begin + end === length;
+    const end = length - this.#begin;
+    this.#predicted?.read(this.#prediction, this.#prediction.length);
+    this.#follow(tokens, length);
+    // A long text drafts nothing before its end is read.
+    const isRead = this.#own.read(text, end);
+    const found = this.#find(text, end, isRead);
+    return found === null ? null : this.#vote(found, most);
   }
 
-  /** Places whose tokens before match the last ones, with the length of the match; null: none. */
-  #places(): { readonly places: number[]; readonly lengths: number[] } | null {
-    const places: number[] = [];
-    const lengths: number[] = [];
-    const add = (place: number, least: number): void => {
-      const length = this.#matchAt(place);
-      if (length < least || places.includes(place)) return;
-      places.push(place);
-      lengths.push(length);
-    };
-    if (this.#followed >= 0) add(this.#followed, ORDERS[1]);
-    for (const index of this.#indexes) {
-      let place = index.first(this.#text, this.#length);
-      for (let tried = 0; place >= 0 && tried < PLACES_MAX; tried++) {
-        add(place, index.order);
-        place = index.next(place);
-      }
-      if (places.length > 0) return { places, lengths };
+  /** Moves the place of the last draft along with the tokens that came since. */
+  #follow(tokens: Int32Array, length: number): void {
+    for (let i = this.#length; i < length && this.#followed !== null; i++) {
+      const { text, place } = this.#followed;
+      this.#followed = text.at(place) === tokens[i] ? { text, place: place + 1 } : null;
     }
-    return null;
+    this.#length = length;
   }
 
-  /** Number of equal tokens before a place and at the end of the text. */
-  #matchAt(place: number): number {
-    const text = this.#text;
-    const end = this.#length;
-    const most = Math.min(place, MATCH_MAX);
-    let length = 0;
-    while (length < most && text[place - 1 - length] === text[end - 1 - length]) length += 1;
-    return length;
+  /** The longest match in any of the texts; null: there is none. */
+  #find(tail: Int32Array, end: number, isRead: boolean): Found | null {
+    let best: Found | null = null;
+    const look = (text: SuffixText, kind: TextKind, more: number): void => {
+      const followed = this.#followed?.text === text ? this.#followed.place : -1;
+      const match = text.match(tail, end, followed);
+      if (match === null) return;
+      const weight = match.longest + more;
+      if (best === null || weight > best.weight) best = { text, kind, match, weight };
+    };
+    const isEnough = (): boolean => best !== null && best.weight >= ENOUGH;
+    if (this.#predicted !== null) look(this.#predicted, PREDICTION, PREDICTED);
+    if (isRead && !isEnough()) look(this.#own, OWN, 0);
+    for (const text of this.#earlier?.texts() ?? []) if (!isEnough()) look(text, EARLIER, 0);
+    return best;
   }
 
-  #vote(found: { readonly places: number[]; readonly lengths: number[] }, most: number): Draft {
-    const longest = Math.max(...found.lengths);
-    const isNear = (index: number): boolean => 2 * found.lengths[index]! >= longest;
-    let places = found.places.filter((_, index) => isNear(index));
-    const lengths = found.lengths.filter((_, index) => isNear(index));
-    const best = lengths.indexOf(longest);
+  #vote({ text, kind, match, weight }: Found, most: number): Draft | null {
+    const { longest } = match;
+    const isNear = (_: number, index: number): boolean => 2 * match.lengths[index]! >= longest;
+    let places = match.places.filter(isNear);
+    const lengths = match.lengths.filter(isNear);
+    let leader = places[lengths.indexOf(longest)]!;
     const tokens: TokenId[] = [];
     const kinds: number[] = [];
-    let leader = places[best]!;
     const tokenAt = (place: number): TokenId => {
-      // A place near the end goes on with the draft itself.
       const at = place + tokens.length;
-      return at < this.#length ? this.#text[at]! : tokens[at - this.#length]!;
+      // A place near the end of the sequence goes on with the draft itself.
+      return kind === OWN && at >= text.length ? tokens[at - text.length]! : text.at(at);
     };
     while (tokens.length < most) {
       const token = chosen(places, leader, tokenAt);
+      if (token === END) break;
       const agreeing = places.filter((place) => tokenAt(place) === token);
-      kinds.push(kindOf(longest + tokens.length, shareOf(agreeing.length, places.length)));
-      if (tokens.length === 0) this.#followed = agreeing.includes(leader) ? leader : agreeing[0]!;
+      kinds.push(kindOf(kind, weight + tokens.length, shareOf(agreeing.length, places.length)));
       if (!agreeing.includes(leader)) leader = agreeing[0]!;
+      if (tokens.length === 0) this.#followed = { text, place: leader };
       tokens.push(token);
       places = agreeing;
     }
-    return { tokens, kinds };
+    return tokens.length === 0 ? null : { tokens, kinds, isPredicted: kind === PREDICTION };
   }
 }
 
@@ -138,14 +151,21 @@ function shareOf(agreeing: number, all: number): number {
   return 2 * agreeing > all ? MOST : FEW;
 }
 
-function kindOf(length: number, share: number): number {
+function kindOf(text: TextKind, length: number, share: number): number {
   let index = 0;
   while (index < LENGTHS.length - 1 && length > LENGTHS[index]!) index += 1;
-  return index * SHARES + share;
+  return text * PRIORS.length + index * SHARES + share;
 }
 
-/** Drafts from each sequence's own text. */
-export const suffixSource: DraftSource = {
-  priors: PRIOR_BY_LENGTH.flatMap((length) => PRIOR_BY_SHARE.map((share) => Math.min(0.95, length * share))),
-  open: () => new SuffixDrafter(),
-};
+/** Opens the source of one engine. */
+export function openSuffixSource(): DraftSource {
+  const earlier = new EarlierTexts();
+  return {
+    priors: [OWN, PREDICTION, EARLIER].flatMap(() => PRIORS),
+    open: (spec: SequenceSpec) =>
+      new SuffixDrafter(earlier.of(spec), spec.prediction, spec.promptTokens.length),
+    ended: (spec, tokens, length) => {
+      if (spec.draftTokensMax !== 0) earlier.add(spec, tokens.subarray(spec.promptTokens.length, length));
+    },
+  };
+}

@@ -1,9 +1,8 @@
 import type { TokenId } from "../../base/token.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { DeviceSpec } from "../device.ts";
-import type { DraftSource } from "../draft/drafter.ts";
 import { EngineDrafts, type OfferedDraft } from "../draft/sequence-drafts.ts";
-import { suffixSource } from "../draft/suffix.ts";
+import { openSuffixSource } from "../draft/suffix.ts";
 import type { DraftPolicy } from "../policy.ts";
 import { lengthLimit } from "./refusal.ts";
 import type { Sequence } from "./sequence.ts";
@@ -41,11 +40,11 @@ export class DraftPlanner {
   /** Sequences whose drafter has failed. */
   readonly #failed = new WeakSet<Sequence>();
 
-  constructor(spec: DeviceSpec, policy: DraftPolicy, kvCache: KvCacheManager) {
-    const source = spec.states === undefined ? sourceOf(policy) : null;
+  /** `drafts`: those of the engine; null: it has none. */
+  constructor(spec: DeviceSpec, drafts: EngineDrafts | null, kvCache: KvCacheManager) {
     this.#spec = spec;
     this.#kvCache = kvCache;
-    this.#drafts = source === null ? null : new EngineDrafts(source);
+    this.#drafts = drafts;
   }
 
   /** Adds drafts to a step whose other chunks are complete. */
@@ -65,10 +64,10 @@ export class DraftPlanner {
     });
     if (offers.length === 0) return;
     const counts = budget.takeDrafts(offers, rowsMax);
-    for (const [i, { index, sequence, tokens }] of offers.entries()) {
+    for (const [i, { index, sequence, tokens, isPredicted }] of offers.entries()) {
       const { behind } = sequence;
       const room = counts[i]! > 0 ? this.#kvCache.roomFor(sequence, behind + counts[i]!) - behind : 0;
-      if (room > 0) step.draft(index, tokens.slice(0, room));
+      if (room > 0) step.draft(index, tokens.slice(0, room), isPredicted);
     }
   }
 
@@ -108,12 +107,15 @@ export class DraftPlanner {
 function beforeEnd(offer: OfferedDraft, endTokens: readonly TokenId[]): OfferedDraft | null {
   const end = offer.tokens.findIndex((token) => endTokens.includes(token));
   if (end < 0) return offer;
-  return end === 0 ? null : { tokens: offer.tokens.slice(0, end), chances: offer.chances.slice(0, end) };
+  return end === 0
+    ? null
+    : { ...offer, tokens: offer.tokens.slice(0, end), chances: offer.chances.slice(0, end) };
 }
 
-function sourceOf(policy: DraftPolicy): DraftSource | null {
-  if (policy.kind === "off") return null;
-  return policy.kind === "suffix" ? suffixSource : policy.open();
+/** Opens the drafts of an engine; null: it has none. Recurrent states cannot be taken back. */
+export function openDrafts({ states }: DeviceSpec, policy: DraftPolicy): EngineDrafts | null {
+  if (states !== undefined || policy.kind === "off") return null;
+  return new EngineDrafts(policy.kind === "suffix" ? openSuffixSource() : policy.open());
 }
 
 /** True if a sequence has one row in a step without drafts, or none. */

@@ -9,6 +9,7 @@ import { unknownCost } from "../cost/linear.ts";
 import type { Device } from "../device.ts";
 import { TimeAccounts, type TimedChunk } from "../explain/time-accounts.ts";
 import type { EngineMessage, EngineReport } from "../messages.ts";
+import { openDrafts } from "./draft-planner.ts";
 import { type EngineOptions, type EngineSettings, resolveOptions } from "./engine-options.ts";
 import { checkCounts } from "./integrity.ts";
 import { type PlannedStep, Planner } from "./planner.ts";
@@ -87,6 +88,7 @@ export class Engine {
     const reports = new ReportBuilder(options.trace);
     const onDone = (): void => this.#loaded();
     const loads = used === null ? null : new TierLoads({ tier: used, clock, costs, kvCache, queue, onDone });
+    const drafts = openDrafts(spec, options.drafts);
     const table = new SequenceTable({
       clock,
       kvCache,
@@ -95,6 +97,7 @@ export class Engine {
       reports,
       accounts,
       rule: admission.rule,
+      drafts,
     });
     this.#device = device;
     this.#clock = clock;
@@ -107,7 +110,18 @@ export class Engine {
     const hints = new PrefixHints(kvCache, spec, costs);
     this.#hints = hints;
     this.#loads = loads;
-    this.#planner = new Planner({ spec, clock, options, costs, table, hints, loads, reports, accounts });
+    this.#planner = new Planner({
+      spec,
+      clock,
+      options,
+      costs,
+      table,
+      hints,
+      loads,
+      reports,
+      accounts,
+      drafts,
+    });
   }
 
   /** True if a step is in flight, or sequences are there that are not paused. */
@@ -256,7 +270,7 @@ export class Engine {
   }
 
   #applyChunk(
-    { sequence, count: most, draft = [] }: PlannedChunk,
+    { sequence, count: most, draft = [], isPredicted = false }: PlannedChunk,
     chunk: Chunk,
     all: readonly Sampled[],
   ): void {
@@ -271,7 +285,8 @@ export class Engine {
     if (sequence.isAborted) this.#table.end(sequence, { kind: "aborted" }, failed === undefined);
     else if (failed === undefined) this.#advance(sequence, count, this.#tellPrompt(sequence, chunk, drawn));
     else this.#table.end(sequence, { kind: "failed", reason: failed.reason }, false);
-    const right = draft.length > 0 ? this.#follow(sequence, known, draft, all.slice(-draft.length)) : 0;
+    const drafted = all.slice(drawn.length);
+    const right = draft.length > 0 ? this.#follow(sequence, known, draft, drafted, isPredicted) : 0;
     this.#table.advanced(sequence, 1 + right);
   }
 
@@ -279,7 +294,13 @@ export class Engine {
    * Keeps the draws after a draft, which follows the first `known` tokens, up to the first that differs from
    * the next drafted token. Returns the number of right ones.
    */
-  #follow(sequence: Sequence, known: number, draft: readonly TokenId[], all: readonly Sampled[]): number {
+  #follow(
+    sequence: Sequence,
+    known: number,
+    draft: readonly TokenId[],
+    all: readonly Sampled[],
+    isPredicted: boolean,
+  ): number {
     // The device has cut the rest off.
     const end = all.findIndex(({ kind }) => kind === "deferred");
     const drawn = end < 0 ? all : all.slice(0, end);
@@ -297,7 +318,8 @@ export class Engine {
       else this.#appendAll(sequence, one);
     }
     if (drawn.length > 0) {
-      this.#reports.checked(sequence.id, drawn.length, right);
+      const checked = { sequence: sequence.id, tokens: drawn.length, accepted: right };
+      this.#reports.checked(isPredicted ? { ...checked, isPredicted } : checked);
       this.#accounts.checked(sequence, drawn.length, right);
     }
     this.#table.dropDrafts(sequence);

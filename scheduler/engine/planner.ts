@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Chunk, Step } from "../core.ts";
 import type { EngineCosts } from "../cost/cost-model.ts";
 import type { DeviceSpec } from "../device.ts";
+import type { EngineDrafts } from "../draft/sequence-drafts.ts";
 import type { TimeAccounts } from "../explain/time-accounts.ts";
 import { Admission } from "./admission.ts";
 import { DraftPlanner } from "./draft-planner.ts";
@@ -38,6 +39,8 @@ export interface PlannerParts {
   readonly hints: PrefixHints;
   /** Null: there is no lower tier. */
   readonly loads: TierLoads | null;
+  /** Null: there are none. */
+  readonly drafts: EngineDrafts | null;
   readonly reports: ReportBuilder;
   readonly accounts: TimeAccounts;
 }
@@ -82,7 +85,7 @@ export class Planner {
     this.#parts = parts;
     this.#rule = openStepRule(parts.options.batch, parts.spec, parts.costs);
     this.#admission = new Admission(parts.options, parts.table, parts.loads, parts.reports, parts.accounts);
-    this.#drafts = new DraftPlanner(parts.spec, parts.options.drafts, parts.table.kvCache);
+    this.#drafts = new DraftPlanner(parts.spec, parts.drafts, parts.table.kvCache);
   }
 
   /**

@@ -169,8 +169,9 @@ export class ReportBuilder {
   }
 
   /** Records a draft that a step has checked, and the number of its tokens that were right. */
-  checked(sequence: SequenceId, tokens: number, accepted: number): void {
-    this.#checked.push({ sequence, tokens, accepted });
+  checked(draft: CheckedDraft): void {
+    const { tokens, accepted } = draft;
+    this.#checked.push(draft);
     const totals = this.#totals;
     totals.draftsTotal += 1;
     totals.draftTokensTotal += tokens;

@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { TokenId } from "../../base/token.ts";
 import type { KvCacheManager } from "../cache/kv-cache-manager.ts";
 import type { Finish, PageMove, SequenceId, SequenceSpec, Service } from "../core.ts";
+import type { EngineDrafts } from "../draft/sequence-drafts.ts";
 import type { TimeAccounts } from "../explain/time-accounts.ts";
 import { raised } from "../objective.ts";
 import type { AdmissionRule } from "./admission-rule.ts";
@@ -24,6 +25,8 @@ export interface SequenceTableParts {
   readonly reports: ReportBuilder;
   readonly accounts: TimeAccounts;
   readonly rule: Pick<AdmissionRule, "backOffSteps">;
+  /** Null: there are none. */
+  readonly drafts: EngineDrafts | null;
 }
 
 /** Weight of the last prompt, answer or decode in the averages. */
@@ -57,6 +60,7 @@ export class SequenceTable {
   readonly #reports: ReportBuilder;
   readonly #accounts: TimeAccounts;
   readonly #rule: SequenceTableParts["rule"];
+  readonly #drafts: EngineDrafts | null;
   readonly #sequences = new Map<SequenceId, Sequence>();
   readonly #running: Sequence[] = [];
   /** Known tokens of all waiting sequences, and of the offline ones among them. */
@@ -70,7 +74,7 @@ export class SequenceTable {
   /** Average uncached tokens of streams' prompts; 0: there was none. */
   #streamTokens = 0;
 
-  constructor({ clock, kvCache, queue, loads, reports, accounts, rule }: SequenceTableParts) {
+  constructor({ clock, kvCache, queue, loads, reports, accounts, rule, drafts }: SequenceTableParts) {
     this.#clock = clock;
     this.kvCache = kvCache;
     this.queue = queue;
@@ -78,6 +82,7 @@ export class SequenceTable {
     this.#reports = reports;
     this.#accounts = accounts;
     this.#rule = rule;
+    this.#drafts = drafts;
   }
 
   /** Sequences that hold pages, paused ones included, in order of arrival. */
@@ -284,6 +289,7 @@ export class SequenceTable {
     this.#accounts.ends(sequence);
     this.#reports.account(sequence, "ended");
     this.#remove(sequence, keep);
+    this.#drafts?.ended(sequence.spec, sequence.tokens, sequence.length);
     const isWhole = finish.kind === "stop" || finish.kind === "length";
     const learnt = sequence.objective.isOffline ? this.#offline : this.#online;
     if (isWhole) learnt.answerTokens += (sequence.generated - learnt.answerTokens) * LATELY;

@@ -17,7 +17,14 @@ import { OnlineCostModel } from "../cost/online.ts";
 import type { DeviceSpec } from "../device.ts";
 import { engineDefaults } from "../engine/engine-options.ts";
 import { SequenceStory, type Story } from "../explain/sequence-story.ts";
-import { type EngineLoad, type EngineMessage, type EngineReport, goneOn, idleLoad } from "../messages.ts";
+import {
+  type CheckedDraft,
+  type EngineLoad,
+  type EngineMessage,
+  type EngineReport,
+  goneOn,
+  idleLoad,
+} from "../messages.ts";
 import { raised } from "../objective.ts";
 import { ours } from "../policies.ts";
 import { Dispatcher, type DispatchPolicy } from "./dispatcher.ts";
@@ -44,8 +51,8 @@ export interface SequenceListener {
   onPromptLogprobs?(start: number, logprobs: readonly TokenLogprobs[]): void;
   /** Called with the number of computed prompt tokens, if the sequence asks for it; it may fall. */
   onProgress?(tokens: number): void;
-  /** Called with the tokens of a draft that was checked, and how many were right, before these come. */
-  onDraft?(tokens: number, accepted: number): void;
+  /** Called with a draft that was checked, before its right tokens come. */
+  onDraft?(draft: CheckedDraft): void;
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void;
   /** `drawn`: all tokens that the sequence drew, some perhaps after its abort. `story`: its time by cause. */
   onFinish(finish: Finish, drawn: readonly TokenId[], story: Story): void;
@@ -376,9 +383,9 @@ export class Fleet {
       const active = this.#active.get(sequence);
       if (active !== undefined) this.#news.push(() => active.listener.onProgress?.(tokens));
     }
-    for (const { sequence, tokens, accepted } of report.checked) {
-      const active = this.#active.get(sequence);
-      if (active !== undefined) this.#news.push(() => active.listener.onDraft?.(tokens, accepted));
+    for (const draft of report.checked) {
+      const active = this.#active.get(draft.sequence);
+      if (active !== undefined) this.#news.push(() => active.listener.onDraft?.(draft));
     }
     for (const { sequence, at, account } of report.accounts)
       this.#active.get(sequence)?.story.took(account, at === "first", nowMs);

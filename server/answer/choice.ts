@@ -3,6 +3,7 @@ import { UNSATISFIABLE } from "../../gpu/constrained-device.ts";
 import type { Finish, SequenceId, TokenLogprobs } from "../../scheduler/core.ts";
 import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { SequenceListener, StartedAt } from "../../scheduler/fleet/fleet.ts";
+import type { CheckedDraft } from "../../scheduler/messages.ts";
 import type { ChoiceText } from "./choice-text.ts";
 import type { AnswerFailure, Delta } from "./events.ts";
 
@@ -11,7 +12,7 @@ export interface ChoiceListener {
   onStarted(choice: Choice, cachedTokens: number, at: StartedAt): void;
   onPromptLogprobs(choice: Choice, start: number, logprobs: readonly TokenLogprobs[]): void;
   onProgress(tokens: number): void;
-  onDraft(tokens: number, accepted: number): void;
+  onDraft(draft: CheckedDraft): void;
   /**
    * Called after the last delta. `finish` is null if a stop string ended the text while the sequence still
    * runs.
@@ -71,8 +72,8 @@ export class Choice implements SequenceListener {
     if (this.isOpen) this.#listener.onProgress(tokens);
   }
 
-  onDraft(tokens: number, accepted: number): void {
-    if (this.isOpen) this.#listener.onDraft(tokens, accepted);
+  onDraft(draft: CheckedDraft): void {
+    if (this.isOpen) this.#listener.onDraft(draft);
   }
 
   onToken(token: TokenId, logprobs: TokenLogprobs | null): void {

@@ -96,6 +96,8 @@ export interface Usage {
   readonly cachedTokens: number;
   /** Tokens of drafts that steps have checked, and those that were right; absent: none were checked. */
   readonly drafts?: DraftUsage;
+  /** Checked tokens of the client's prediction, and the right ones; absent: it gave none. */
+  readonly predicted?: DraftUsage;
 }
 
 export interface DraftUsage {

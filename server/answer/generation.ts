@@ -4,6 +4,7 @@ import type { ConstraintSource } from "../../grammar/source.ts";
 import type { Finish, Sampling, SequenceId, Service, TokenLogprobs } from "../../scheduler/core.ts";
 import type { Story } from "../../scheduler/explain/sequence-story.ts";
 import type { Fleet, SequenceListener, StartedAt, Unplaced } from "../../scheduler/fleet/fleet.ts";
+import type { CheckedDraft } from "../../scheduler/messages.ts";
 import { HashedTokens } from "../../scheduler/session/hashed-tokens.ts";
 import type { PastPrompt } from "../../scheduler/session/prompt-history.ts";
 import type { SessionKeeper } from "../../scheduler/session/session-keeper.ts";
@@ -38,6 +39,8 @@ export interface GenerationRequest extends TextRules {
   readonly cacheSalt: string;
   /** Most drafted tokens that a step checks, see `SequenceSpec`. */
   readonly draftTokensMax?: number;
+  /** Text that the client expects the answer to resemble, see `SequenceSpec`. */
+  readonly prediction?: ArrayLike<TokenId>;
   /**
    * Alternatives per prompt token in the prompt log probabilities of `done`; absent: no prompt log
    * probabilities.
@@ -179,6 +182,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
   #promptCount = 0;
   #cachedTokens = 0;
   #drafts: DraftUsage | null = null;
+  #predicted: DraftUsage | null = null;
   /** Highest reported progress in the first prompt. */
   #computedTokens = 0;
   #constraint: Constraint | null = null;
@@ -235,6 +239,9 @@ export class RunningGeneration implements Generation, ChoiceListener {
       reasoningTokens: this.#choices.reduce((sum, { text }) => sum + text.reasoningTokens, 0),
       cachedTokens: this.#cachedTokens,
       ...(this.#drafts === null ? {} : { drafts: this.#drafts }),
+      ...(this.#request.prediction === undefined
+        ? {}
+        : { predicted: this.#predicted ?? { tokens: 0, accepted: 0 } }),
     };
   }
 
@@ -294,7 +301,8 @@ export class RunningGeneration implements Generation, ChoiceListener {
     choices: readonly Choice[],
     nextTaskGroup: () => number,
   ): Submission | null {
-    const { sampling, tokensMin, cacheSalt, tenant, promptLogprobs, draftTokensMax } = this.#request;
+    const { sampling, tokensMin, cacheSalt, tenant, promptLogprobs, draftTokensMax, prediction } =
+      this.#request;
     const room = this.#facts.contextMax - promptTokens.length;
     const tokensMax = Math.min(this.#request.tokensMax ?? room, room);
     if (tokensMax < 1) {
@@ -318,6 +326,7 @@ export class RunningGeneration implements Generation, ChoiceListener {
         adapter: 0,
         service,
         ...(draftTokensMax === undefined ? {} : { draftTokensMax }),
+        ...(prediction === undefined ? {} : { prediction }),
         ...(this.#constraint === null ? {} : { constraint: this.#constraint }),
         ...(this.#request.tellsProgress === true && choices[i]!.index === 0 ? { tellsProgress: true } : {}),
         ...(isLast ? {} : { isHeld: true }),
@@ -407,9 +416,9 @@ export class RunningGeneration implements Generation, ChoiceListener {
     this.#listener({ kind: "progress", tokens });
   }
 
-  onDraft(tokens: number, accepted: number): void {
-    const before = this.#drafts ?? { tokens: 0, accepted: 0 };
-    this.#drafts = { tokens: before.tokens + tokens, accepted: before.accepted + accepted };
+  onDraft({ tokens, accepted, isPredicted = false }: CheckedDraft): void {
+    this.#drafts = added(this.#drafts, tokens, accepted);
+    if (isPredicted) this.#predicted = added(this.#predicted, tokens, accepted);
   }
 
   onEnd(choice: Choice, finish: Finish | null): void {
@@ -477,4 +486,9 @@ export class RunningGeneration implements Generation, ChoiceListener {
 function seedOf([low, high]: readonly [number, number], choice: number): readonly [number, number] {
   const sum = low + choice;
   return [sum >>> 0, (high + (sum > 0xffffffff ? 1 : 0)) >>> 0];
+}
+
+/** Counts a draft of `tokens` tokens, of which `accepted` were right. */
+function added(before: DraftUsage | null, tokens: number, accepted: number): DraftUsage {
+  return { tokens: (before?.tokens ?? 0) + tokens, accepted: (before?.accepted ?? 0) + accepted };
 }

@@ -97,6 +97,58 @@ test("llama-server's completions tell drafts in their timings, Ollama's options 
   expect(server.fleet.loads()[0]!.draftsTotal).toBe(before);
 });
 
+const predicted = { type: "content", content: poem.repeat(3) };
+
+test("a prediction is taken from the first token on, told in the usage, and changes no answer", async () => {
+  const ask = async (to: TestServer, more: object) => {
+    const body = chatBody("A poem", { max_tokens: 60, cache_salt: crypto.randomUUID(), ...more });
+    const response = await post(to, "/v1/chat/completions", body);
+    expect(response.status).toBe(200);
+    const { choices, usage } = (await bodyOf(response)) as unknown as {
+      choices: unknown;
+      usage: { completion_tokens_details: Record<string, number> };
+    };
+    expect(response.headers.get("x-bunting-ignored") ?? "").not.toContain("prediction");
+    return { choices, details: usage.completion_tokens_details };
+  };
+  const plain = await ask(without, {});
+  const drafted = await ask(server, { prediction: predicted });
+  expect(drafted.choices).toEqual(plain.choices);
+  expect(drafted.details.accepted_prediction_tokens!).toBeGreaterThan(40);
+  const wrong = { type: "content", content: [{ type: "text", text: poem.replaceAll("fox", "cow") }] };
+  const other = await ask(server, { prediction: wrong });
+  expect(other.choices).toEqual(plain.choices);
+  expect(other.details.rejected_prediction_tokens!).toBeGreaterThan(0);
+  expect(await ask(without, { prediction: predicted })).toEqual({
+    choices: plain.choices,
+    details: { reasoning_tokens: 0, accepted_prediction_tokens: 0, rejected_prediction_tokens: 0 },
+  });
+  expect(plain.details).toEqual({ reasoning_tokens: 0 });
+});
+
+test.each([
+  ["text", "prediction"],
+  [{ type: "tokens", content: "a" }, "prediction.type"],
+  [{ type: "content" }, "prediction.content"],
+  [{ type: "content", content: [{ type: "image_url" }] }, "prediction.content[0].type"],
+])("the prediction %j is refused", async (prediction, param) => {
+  const response = await post(server, "/v1/chat/completions", { ...chatBody("Hello"), prediction });
+  expect(response.status).toBe(400);
+  expect(await bodyOf(response)).toMatchObject({ error: { param } });
+});
+
+test("an earlier answer under the same salt is drafted, and none under another", async () => {
+  const ask = async (salt: string): Promise<number> => {
+    // Too short for a draft from its own text.
+    const body = { ...chatBody("A poem", { max_tokens: 18, cache_salt: salt }), timings_per_token: true };
+    const response = await bodyOf(await post(server, "/v1/chat/completions", body));
+    return (response as unknown as { timings: Timings }).timings.draft_n_accepted ?? 0;
+  };
+  const first = await ask("one");
+  expect(await ask("one")).toBeGreaterThan(first);
+  expect(await ask("two")).toBe(first);
+});
+
 test("metrics count drafts by vLLM's names", async () => {
   await answerOf(server, {});
   const text = await (await fetch(`${server.origin}/metrics`)).text();

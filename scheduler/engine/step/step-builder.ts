@@ -10,6 +10,8 @@ export interface PlannedChunk {
   readonly count: number;
   /** Tokens behind all known ones, which the step checks. Absent: none. */
   readonly draft?: readonly TokenId[];
+  /** True if the draft is of the client's prediction. */
+  readonly isPredicted?: boolean;
 }
 
 /** A step that is being filled. */
@@ -46,8 +48,8 @@ export class StepBuilder {
   }
 
   /** Adds a draft to a chunk that computes all known tokens of its sequence. */
-  draft(index: number, draft: readonly TokenId[]): void {
-    this.chunks[index] = { ...this.chunks[index]!, draft };
+  draft(index: number, draft: readonly TokenId[], isPredicted = false): void {
+    this.chunks[index] = { ...this.chunks[index]!, draft, isPredicted };
   }
 
   /** True if the step admits a sequence, so that it cannot be planned again. */

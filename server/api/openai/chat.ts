@@ -8,6 +8,7 @@ import { expectRepeatable } from "../answer-bounds.ts";
 import { type PreparedRequest, preparedChat } from "../respond.ts";
 import { type ChoiceFormat, openaiCodec } from "./codec.ts";
 import { chatLogprobs, promptLogprobsJson } from "./logprobs.ts";
+import { predictedTokens } from "./prediction.ts";
 import type { ChatRequest } from "./schema.ts";
 
 /** POST /v1/chat/completions */
@@ -21,7 +22,9 @@ export async function prepareChat(
   expectTellable([tokens], request.generation.promptLogprobs);
   if (request.stream) expectRepeatable([tokens], request.generation.choices, request.returnTokenIds ? 1 : 0);
   const { reasoningField } = services;
-  return preparedChat(request, ready, () =>
+  const { prediction, generation } = request;
+  const predicted = prediction === null ? {} : { prediction: await predictedTokens(prediction, services) };
+  return preparedChat({ ...request, generation: { ...generation, ...predicted } }, ready, () =>
     openaiCodec(request, chatFormat(request, tokens, reasoningField)),
   );
 }

@@ -148,6 +148,13 @@ function usageJson(usage: Usage): object {
     completion_tokens: usage.completionTokens,
     total_tokens: usage.promptTokens + usage.completionTokens,
     prompt_tokens_details: { cached_tokens: usage.cachedTokens },
-    completion_tokens_details: { reasoning_tokens: usage.reasoningTokens },
+    completion_tokens_details: { reasoning_tokens: usage.reasoningTokens, ...predictionJson(usage) },
   };
+}
+
+/** Tokens of the prediction that were right, and wrong, where steps checked them. */
+function predictionJson({ predicted }: Usage): object {
+  if (predicted === undefined) return {};
+  const { tokens, accepted } = predicted;
+  return { accepted_prediction_tokens: accepted, rejected_prediction_tokens: tokens - accepted };
 }

@@ -35,6 +35,7 @@ test("a request that says nothing gets every default", () => {
     tools: [],
     thoughtsMax: null,
     tellsReasoning: true,
+    prediction: null,
     generation: {
       choices: 1,
       sampling: { ...greedySampling, temperature: 1 },

@@ -15,6 +15,7 @@ import { noTargets, type Targets } from "../targets.ts";
 import { thinkingOf } from "../thinking.ts";
 import { generationOf, type Particulars } from "./generation.ts";
 import { messagesOf, promptEndOf, promptsOf } from "./inputs.ts";
+import { predictionOf } from "./prediction.ts";
 import { chatLogprobs } from "./sampling.ts";
 import { type ServiceTier, serviceOf } from "./service.ts";
 import { constraintOf } from "./structure.ts";
@@ -51,6 +52,8 @@ export interface ChatRequest extends CommonRequest {
   readonly thoughtsMax: number | null;
   /** True if the answer shows the model's reasoning. */
   readonly tellsReasoning: boolean;
+  /** Text that the answer is expected to resemble; null: none. */
+  readonly prediction: string | null;
 }
 
 export interface CompletionRequest extends CommonRequest {
@@ -86,6 +89,7 @@ export function parseChatRequest(
     throw notSupported("add_special_tokens", "adding to what the chat template writes");
   }
   const thinking = thinkingOf(fields, template, tools.length > 0, true);
+  const prediction = predictionOf(fields);
   const common = parseCommon(fields, served, {
     topLogprobs,
     bound: "max_completion_tokens",
@@ -101,6 +105,7 @@ export function parseChatRequest(
     tools,
     thoughtsMax: thinking.tokensMax,
     tellsReasoning: !thinking.isHidden,
+    prediction,
     ignored: [...new Set([...ignoredOfTools, ...replaced, ...thinking.ignored, ...common.ignored])],
   };
 }

@@ -6,7 +6,6 @@ import { type Fields, reportable } from "../fields.ts";
 export const harmless = [
   "store",
   "prompt_cache_retention",
-  "prediction",
   "verbosity",
   "request_id",
   "spaces_between_special_tokens",

@@ -1,0 +1,88 @@
+import { type Keyed, PerKey } from "./per-key.ts";
+import { END, SuffixText } from "./suffix-text.ts";
+
+/** Most tokens of one of the two texts of a key. */
+const TEXT_MAX = 16_384;
+const TEXT_LEAST = 1024;
+/** Bytes that a token takes with its place in the indexes. */
+const TOKEN_BYTES = 20;
+/** Most bytes of all keys' texts. */
+const BYTES_MAX = 32 * 2 ** 20;
+/** Shortest answer that is kept. */
+const ANSWER_LEAST = 8;
+
+/**
+ * Earlier answers of one key, the latest 16,384 to 32,768 tokens: when the newer of two texts is full, the
+ * older one is forgotten. A text is read when it is first looked up, a piece at a time.
+ */
+export class EarlierAnswers {
+  /** The newer text first. */
+  #parts: Part[] = [];
+
+  get bytes(): number {
+    return this.#parts.reduce((sum, { tokens }) => sum + TOKEN_BYTES * tokens.length, 0);
+  }
+
+  /** The texts that are read, the newer first. Reads on in the others. */
+  texts(): readonly SuffixText[] {
+    return this.#parts.flatMap((part) => (part.text.read(part.tokens, part.length) ? part.text : []));
+  }
+
+  add(answer: Int32Array): void {
+    const kept = answer.subarray(-(TEXT_MAX - 1));
+    const [first] = this.#parts;
+    const isFull = first === undefined || first.length + kept.length + 1 > TEXT_MAX;
+    const part = isFull ? new Part() : first;
+    if (isFull) this.#parts = [part, ...this.#parts.slice(0, 1)];
+    part.add(kept);
+  }
+}
+
+class Part {
+  readonly text = new SuffixText();
+  tokens = new Int32Array(TEXT_LEAST);
+  length = 0;
+
+  /** Appends an answer, with an end behind it. */
+  add(answer: Int32Array): void {
+    const end = this.length + answer.length;
+    if (end >= this.tokens.length) {
+      let size = this.tokens.length;
+      while (size <= end) size *= 2;
+      const larger = new Int32Array(size);
+      larger.set(this.tokens);
+      this.tokens = larger;
+    }
+    this.tokens.set(answer, this.length);
+    this.tokens[end] = END;
+    this.length = end + 1;
+  }
+}
+
+/** Earlier answers by key, bounded per key and in all: the least recently used keys are forgotten. */
+export class EarlierTexts {
+  readonly #byKey = new PerKey(() => new EarlierAnswers());
+
+  of(spec: Keyed): EarlierAnswers {
+    return this.#byKey.of(spec);
+  }
+
+  /** Bytes of all texts and indexes. */
+  get bytes(): number {
+    let bytes = 0;
+    for (const [, answers] of this.#byKey.all) bytes += answers.bytes;
+    return bytes;
+  }
+
+  add(spec: Keyed, answer: Int32Array): void {
+    if (answer.length < ANSWER_LEAST) return;
+    const own = this.#byKey.of(spec);
+    own.add(answer);
+    let bytes = this.bytes;
+    for (const [key, answers] of this.#byKey.all) {
+      if (bytes <= BYTES_MAX || answers === own) break;
+      bytes -= answers.bytes;
+      this.#byKey.drop(key);
+    }
+  }
+}
