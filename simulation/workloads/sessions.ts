@@ -39,7 +39,7 @@ export function text(tokens: number, ...names: number[]): Int32Array {
   return promptOf([{ name: nameOf(...names), tokens }])();
 }
 
-/** One text after the other. */
+/** Joins texts. */
 export function joined(...parts: readonly Int32Array[]): Int32Array {
   const all = new Int32Array(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;

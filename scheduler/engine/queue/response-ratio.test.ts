@@ -131,6 +131,55 @@ test("no_starvation_bound: however many warm ones come, a cold one whose ratio i
   fc.assert(rule, runs(20));
 });
 
+/**
+ * Later sequences are taken before a sequence at time t only if they came by
+ * t − (t − its arrival) × COST_MIN / (BUCKET × its cost). So all that is computed during its wait w had arrived
+ * by then: w ≤ backlog + burst + (1 − COST_MIN / (BUCKET × cost)) × (w + 1), where a millisecond brings at most
+ * a token, besides a burst.
+ */
+test("no_starvation_bound: at full load a sequence waits for the work that it met times BUCKET × its cost / COST_MIN at most", () => {
+  const TOKENS_MAX = 800;
+  const newcomer = fc.record({
+    tokens: fc.oneof({ weight: 20, arbitrary: fc.constant(2) }, fc.integer({ min: 2, max: TOKENS_MAX })),
+    pauseMs: fc.oneof({ weight: 50, arbitrary: fc.constant(0) }, fc.nat({ max: 500 })),
+  });
+  const rule = fc.property(
+    fc.array(newcomer, { minLength: 100, maxLength: 400 }),
+    fc.integer({ min: COST_MIN + TOKENS_MAX, max: 2000 }),
+    fc.boolean(),
+    (newcomers, burst, isWarm) => {
+      const { add, take } = waitingRoom();
+      /** Longest wait of each sequence. */
+      const limits = new Map<Sequence, number>();
+      let waiting = 0;
+      let doneMs = 0;
+      let next = 0;
+      let [allowed, sinceMs] = [burst, 0];
+      for (let nowMs = 0; next < newcomers.length || limits.size > 0; nowMs++) {
+        for (; next < newcomers.length; next++, sinceMs = nowMs) {
+          const { tokens, pauseMs } = newcomers[next]!;
+          const cost = COST_MIN + tokens;
+          if (cost > allowed || nowMs - sinceMs < pauseMs) break;
+          const met = waiting + Math.max(0, doneMs - nowMs);
+          const sequence = isWarm ? add(2 * tokens, tokens, nowMs) : add(tokens, 0, nowMs);
+          limits.set(sequence, ((met + burst + 1) * BUCKET * cost) / COST_MIN);
+          allowed -= cost;
+          waiting += cost;
+        }
+        allowed = Math.min(burst, allowed + 1);
+        const sequence = nowMs < doneMs ? null : take(nowMs);
+        if (sequence === null) continue;
+        expect(nowMs - sequence.arrivedMs).toBeLessThanOrEqual(limits.get(sequence)!);
+        limits.delete(sequence);
+        const cost = COST_MIN + sequence.length - sequence.cachedTokens;
+        waiting -= cost;
+        doneMs = nowMs + cost;
+      }
+    },
+  );
+  fc.assert(rule, runs(20));
+});
+
 test("while the warm wait, a quarter of the time at most goes into cold ones that are taken before them", () => {
   const { add, take } = waitingRoom();
   for (let i = 0; i < 100; i++) add(2000, 0);
